@@ -1,0 +1,133 @@
+#include "base/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/cpu_info.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace anabranch {
+namespace {
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// How long a worker spins before it sleeps. Longer than the gap between two stages of a forward pass.
+constexpr double kSpinSeconds = 200e-6;
+
+class Pool {
+ public:
+  explicit Pool(int threads) {
+    for (int i = 1; i < threads; i++) workers_.emplace_back([this] { work(); });
+  }
+
+  ~Pool() {
+    stop_ = true;
+    generation_.fetch_add(1);
+    generation_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  void run(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+    std::lock_guard lock(turn_);
+    body_ = &body;
+    count_ = count;
+    grain_ = grain;
+    next_.store(0, std::memory_order_relaxed);
+    running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleeping_.load(std::memory_order_seq_cst) > 0) generation_.notify_all();
+    take_work();
+    while (running_.load(std::memory_order_acquire) > 0) cpu_relax();
+  }
+
+ private:
+  void take_work() {
+    for (;;) {
+      const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
+      if (begin >= count_) return;
+      (*body_)(begin, std::min(begin + grain_, count_));
+    }
+  }
+
+  void wait_for_work(uint32_t seen) {
+    const double until = now_seconds() + kSpinSeconds;
+    for (int i = 0; generation_.load(std::memory_order_acquire) == seen; i++) {
+      cpu_relax();
+      if ((i & 63) == 63 && now_seconds() > until) {
+        sleeping_.fetch_add(1, std::memory_order_seq_cst);
+        generation_.wait(seen, std::memory_order_seq_cst);
+        sleeping_.fetch_sub(1, std::memory_order_relaxed);
+      }
+    }
+  }
+
+  void work() {
+    uint32_t seen = 0;
+    for (;;) {
+      wait_for_work(seen);
+      seen++;
+      if (stop_) return;
+      take_work();
+      running_.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  std::vector<std::thread> workers_;
+  std::mutex turn_;
+  const std::function<void(int64_t, int64_t)>* body_ = nullptr;
+  int64_t count_ = 0, grain_ = 1;
+  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<int> running_{0};
+  alignas(64) std::atomic<uint32_t> generation_{0};
+  std::atomic<int> sleeping_{0};
+  std::atomic<bool> stop_{false};
+};
+
+std::mutex pool_mutex;
+std::unique_ptr<Pool> pool;
+int requested_threads = 0;
+
+Pool& shared_pool() {
+  std::lock_guard lock(pool_mutex);
+  if (!pool) pool = std::make_unique<Pool>(requested_threads > 0 ? requested_threads : cpu_info().logical_cores);
+  return *pool;
+}
+
+}  // namespace
+
+void set_thread_count(int threads) {
+  CHECK(threads >= 0, "threads = {}", threads);
+  std::lock_guard lock(pool_mutex);
+  requested_threads = threads;
+  pool.reset();
+}
+
+int thread_count() { return shared_pool().size(); }
+
+void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+  CHECK(grain >= 1, "grain = {}", grain);
+  if (count <= 0) return;
+  if (count <= grain) return body(0, count);
+  Pool& p = shared_pool();
+  if (p.size() > 1) return p.run(count, grain, body);
+  for (int64_t begin = 0; begin < count; begin += grain) body(begin, std::min(begin + grain, count));
+}
+
+}  // namespace anabranch

@@ -1,0 +1,112 @@
+// The engine as the server and the command line see it: plain data in, events out. No arrays, no JSON, no MLX.
+//
+// Ownership: an Engine owns one thread, and that thread owns the model, every sequence and all of MLX. submit()
+// and cancel() may be called from any thread; sinks are called on the engine thread and must not block.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace anabranch {
+
+struct SamplingParams {
+  float temperature = 0.0f;  // 0 = greedy
+  int top_k = 0;             // 0 = all
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  uint64_t seed = 0;
+};
+
+struct Request {
+  std::vector<int> prompt;  // token ids, at least one
+  SamplingParams sampling;
+  int max_tokens = -1;  // tokens to generate at most; -1 = up to the context length
+  std::vector<std::string> stop;  // generation ends when the generated text contains one of these
+  bool ignore_eos = false;        // benchmarks only
+  bool thinking_open = false;     // the prompt ends inside an opened think block
+};
+
+enum class FinishReason { none, stop, length, cancelled, error };
+
+struct Usage {
+  int prompt_tokens = 0;
+  int cached_tokens = 0;
+  int completion_tokens = 0;  // every sampled token, a final end-of-turn token included
+  int thinking_tokens = 0;    // of these, inside think blocks
+  double queue_s = 0;         // from submit to the first prefill step
+  double prefill_s = 0;
+  double ttft_s = 0;    // from submit to the first token
+  double decode_s = 0;  // from the first token to the last
+};
+
+// Tokens in the order sampled. Exactly one event per accepted request has finish != none: its last.
+struct Event {
+  std::vector<int> tokens;
+  FinishReason finish = FinishReason::none;
+  std::string error;  // when finish == error
+  Usage usage;        // filled in the last event
+};
+
+using RequestId = uint64_t;
+using Sink = std::function<void(const Event&)>;
+
+struct EngineOptions {
+  std::string model_path;  // a directory, a .gguf or a .safetensors file
+  int threads = 0;         // 0 = all
+  bool precise = false;    // fp32 activations and KV
+  bool reference = false;  // run ops/reference instead of our kernels
+  int context_length = 0;  // 0 = the model's own, bounded by memory
+  int prefill_chunk = 512;  // tokens per prefill step
+  int max_queue = 64;       // requests waiting; more are refused
+};
+
+// What a user may want to know about what was loaded.
+struct ModelInfo {
+  std::string name;    // last part of the path
+  std::string family;  // "qwen3_5", "llama", ...
+  std::string path;
+  int context_length = 0;
+  int layers = 0;
+  uint64_t parameters = 0;
+  uint64_t weight_bytes = 0;      // resident
+  uint64_t bytes_per_token = 0;   // weights read by one decode step
+  uint64_t kv_bytes_per_token = 0;
+  uint64_t state_bytes = 0;  // recurrent state of one sequence
+  bool has_mtp = false;
+  double load_s = 0;
+};
+
+struct EngineStats {
+  uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0;
+  uint64_t prompt_tokens = 0, completion_tokens = 0;
+  int running = 0, queued = 0;
+};
+
+class Engine {
+ public:
+  // Loads the model on the engine's own thread and returns when it is ready.
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  // Errors: invalid (empty prompt, id out of range, prompt longer than the context), exhausted (queue full).
+  virtual Result<RequestId> submit(Request request, Sink sink) = 0;
+  // The request's last event follows within one step; unknown or finished ids are ignored.
+  virtual void cancel(RequestId id) = 0;
+
+  virtual const ModelInfo& info() const = 0;
+  virtual EngineStats stats() const = 0;
+  virtual const text::Tokenizer& tokenizer() const = 0;
+  // Null when the model brings no chat template.
+  virtual const text::ChatTemplate* chat_template() const = 0;
+  // The model's own recommendation (generation_config.json), or greedy.
+  virtual const SamplingParams& default_sampling() const = 0;
+};
+
+}  // namespace anabranch
