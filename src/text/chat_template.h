@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/json.h"
+#include "base/json.h"
 #include "text/tokenizer.h"
 
 namespace anabranch::text {
