@@ -24,8 +24,14 @@ mx::array sigmoid_gate(const mx::array& x, const mx::array& gate);
 // Rows `rows` of x [M, K] -> [rows.size(), K].
 mx::array take_rows(const mx::array& x, std::span<const int> rows);
 
+// The same data under another shape (row-contiguous), sharing storage.
+mx::array reshape(const mx::array& x, mx::Shape shape);
+
 // Rows [begin, end) of x [M, ...], sharing storage.
 mx::array slice_rows(const mx::array& x, int begin, int end);
+
+// Arrays [M_i, ...] stacked along the first axis -> [sum M_i, ...]. One array is returned as it is.
+mx::array concat_rows(const std::vector<mx::array>& parts);
 
 // Rotary embedding, half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired with
 // dimension i + d and turned by positions[m] * inv_freq[i]; dimensions >= 2d pass through. x [M, heads, D] -> same.
