@@ -1,0 +1,46 @@
+// config.json (or its text_config) read key by key. The first wrong value is remembered and reported by check(), so
+// that a family's parser reads as a list.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace anabranch {
+
+class ConfigReader {
+ public:
+  // `file` is named in errors. The Json must outlive the reader.
+  ConfigReader(const Json& config, std::string file) : config_(&config), file_(std::move(file)) {}
+
+  bool has(const char* key) const;  // present and not null
+  // Required, within [low, high].
+  int integer(const char* key, int64_t low, int64_t high);
+  double number(const char* key, double low, double high);
+  // Optional.
+  int integer_or(const char* key, int64_t low, int64_t high, int fallback);
+  double number_or(const char* key, double low, double high, double fallback);
+  bool boolean_or(const char* key, bool fallback);
+  std::string string_or(const char* key, std::string fallback);
+  std::vector<std::string> strings(const char* key);  // empty when absent
+  // The value under `key` when it is an object, else an empty object.
+  const Json& object(const char* key) const;
+
+  // Remembers that `key` has a value this build cannot run.
+  void unsupported(const char* key, const std::string& value, const std::string& what_works);
+  void invalid(const std::string& message);
+
+  // The first thing that was wrong.
+  Result<void> check() const;
+
+ private:
+  void fail(ErrorKind kind, std::string message);
+  const Json* config_;
+  std::string file_;
+  std::optional<Error> error_;
+};
+
+}  // namespace anabranch

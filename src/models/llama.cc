@@ -1,0 +1,69 @@
+// Llama, Mistral, Qwen2(.5) and Qwen3: one decoder, four sets of data. Attention and SwiGLU with pre-norms.
+// Reference: Transformers' modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py.
+#include "models/family.h"
+
+namespace anabranch {
+namespace {
+
+Result<ModelSpec> read_config(const Json& json, const std::string& file) {
+  ConfigReader c(json, file);
+  ModelSpec spec;
+  spec.family = c.string_or("model_type", "");
+  const bool qwen2 = spec.family == "qwen2", qwen3 = spec.family == "qwen3";
+
+  spec.hidden = c.integer("hidden_size", 1, 1 << 17);
+  spec.intermediate = c.integer("intermediate_size", 1, 1 << 20);
+  spec.vocab = c.integer("vocab_size", 1, 1 << 24);
+  spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, 2048);
+  spec.norm_eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, 1e-6));
+  spec.tied_embeddings = c.boolean_or("tie_word_embeddings", false);
+
+  AttentionSpec attention;
+  attention.heads = c.integer("num_attention_heads", 1, 4096);
+  attention.kv_heads = c.integer_or("num_key_value_heads", 1, 4096, attention.heads);
+  attention.head_dim = c.integer_or("head_dim", 1, 1024, spec.hidden / attention.heads);
+  // Qwen2 has biases on q, k, v without saying so; the others say so, and then o has one too.
+  attention.out_bias = c.boolean_or("attention_bias", false);
+  attention.qkv_bias = qwen2 || attention.out_bias;
+  attention.qk_norm = qwen3;
+  const bool sliding = qwen2 || qwen3 ? c.boolean_or("use_sliding_window", false) : c.has("sliding_window");
+  if (attention.heads % attention.kv_heads != 0)
+    c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
+  if (attention.head_dim < 1) c.invalid("hidden_size is smaller than num_attention_heads");
+
+  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu") c.unsupported("hidden_act", act, "silu is");
+  if (c.boolean_or("mlp_bias", false)) c.unsupported("mlp_bias", "true", "false is");
+
+  const int layers = c.integer("num_hidden_layers", 1, 1024);
+  const int full_until = c.integer_or("max_window_layers", 0, 1024, 0);
+  const auto types = c.strings("layer_types");
+  for (int i = 0; i < layers; i++) {
+    AttentionSpec layer = attention;
+    bool windowed = sliding && !(qwen2 || qwen3 ? i < full_until : false);
+    if (static_cast<int>(types.size()) > i) windowed = types[i] == "sliding_attention";
+    if (windowed) layer.window = c.integer("sliding_window", 1, 1 << 27);
+    spec.layers.emplace_back(layer);
+  }
+  spec.rope = read_rope(c, attention.head_dim, 10000);
+  TRY_VOID(c.check());
+  return spec;
+}
+
+Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, int layer) {
+  const std::string p = fmt::format("model.layers.{}.", layer);
+  const auto& attention_spec = std::get<AttentionSpec>(spec.layers[layer]);
+  TRY(auto norm1, take_norm(checkpoint, p + "input_layernorm", spec.hidden, spec.norm_eps, false));
+  TRY(auto attention, take_attention(checkpoint, p + "self_attn.", spec, attention_spec, false));
+  TRY(auto norm2, take_norm(checkpoint, p + "post_attention_layernorm", spec.hidden, spec.norm_eps, false));
+  TRY(auto mlp, take_mlp(checkpoint, p + "mlp.", spec));
+  return nn::DecoderLayer{norm1, std::move(attention), norm2, std::move(mlp)};
+}
+
+}  // namespace
+
+const Family& llama_family() {
+  static const Family family{read_config, build_layer};
+  return family;
+}
+
+}  // namespace anabranch

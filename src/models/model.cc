@@ -1,0 +1,142 @@
+#include "models/model.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/log.h"
+#include "models/family.h"
+
+namespace anabranch {
+namespace {
+
+const Family* find_family(const std::string& model_type) {
+  for (const char* name : {"llama", "mistral", "qwen2", "qwen3"})
+    if (model_type == name) return &llama_family();
+  for (const char* name : {"qwen3_5", "qwen3_5_text"})
+    if (model_type == name) return &qwen3_5_family();
+  return nullptr;
+}
+
+// "eos_token_id" may be a number or a list, at the top or in text_config.
+std::vector<int> read_eos(const Json& config) {
+  std::vector<int> out;
+  const auto add = [&](const Json& holder) {
+    const auto it = holder.find("eos_token_id");
+    if (it == holder.end()) return;
+    for (const Json& id : it->is_array() ? *it : Json::array({*it}))
+      if (id.is_number_integer()) out.push_back(id.get<int>());
+  };
+  add(config);
+  if (config.contains("text_config") && config["text_config"].is_object()) add(config["text_config"]);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// Per-frequency divisors that GGUF conversions of Llama 3.1 carry instead of the scaling's parameters.
+Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
+  if (!checkpoint.has("rope_freqs.weight")) return {};
+  const auto n = static_cast<int64_t>(rope.inv_freq.size());
+  TRY(auto factors, checkpoint.take("rope_freqs.weight", {n}));
+  for (int64_t i = 0; i < n; i++) rope.inv_freq[i] /= factors.data<float>()[i];
+  return {};
+}
+
+uint64_t mixer_sum(const nn::Mixer& mixer, uint64_t (*of)(const ops::Weight&)) {
+  if (const auto* a = std::get_if<nn::Attention>(&mixer))
+    return of(a->q.weight) + of(a->k.weight) + of(a->v.weight) + of(a->o.weight) + (a->gate ? of(a->gate->weight) : 0);
+  const auto& d = std::get<nn::GatedDelta>(mixer);
+  return of(d.qkv.weight) + of(d.z.weight) + of(d.b.weight) + of(d.a.weight) + of(d.out.weight);
+}
+
+uint64_t layer_sum(const std::vector<nn::DecoderLayer>& layers, uint64_t (*of)(const ops::Weight&)) {
+  uint64_t sum = 0;
+  for (const auto& layer : layers)
+    sum += mixer_sum(layer.mixer, of) + of(layer.mlp.gate.weight) + of(layer.mlp.up.weight) + of(layer.mlp.down.weight);
+  return sum;
+}
+
+uint64_t bytes_of(const ops::Weight& w) { return w.bytes(); }
+uint64_t parameters_of(const ops::Weight& w) { return static_cast<uint64_t>(w.out_features() * w.in_features()); }
+
+}  // namespace
+
+StateLayout ModelSpec::state_layout() const {
+  StateLayout layout;
+  for (const auto& layer : layers) {
+    if (const auto* a = std::get_if<AttentionSpec>(&layer)) layout.emplace_back(KvLayout{a->kv_heads, a->head_dim});
+    else layout.emplace_back(std::get<ops::GatedDeltaShape>(layer));
+  }
+  return layout;
+}
+
+Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const std::function<void(int, int)>& progress) {
+  const Json& config = checkpoint.config();
+  const std::string type = config.contains("model_type") && config["model_type"].is_string()
+                               ? config["model_type"].get<std::string>()
+                               : "";
+  const Family* family = find_family(type);
+  if (!family)
+    return make_error(ErrorKind::unsupported,
+                      "{}: model_type \"{}\" is not supported; llama, mistral, qwen2, qwen3 and qwen3_5 are",
+                      checkpoint.path(), type);
+  TRY(ModelSpec spec, family->read_config(config, checkpoint.path()));
+  spec.eos = read_eos(config);
+  TRY_VOID(apply_rope_factors(checkpoint, spec.rope));
+
+  const int layer_count = static_cast<int>(spec.layers.size());
+  TRY(auto table, checkpoint.take_matrix("model.embed_tokens.weight", spec.vocab, spec.hidden));
+  auto embedding = ops::Weight::make(table);
+  std::vector<nn::DecoderLayer> layers;
+  for (int i = 0; i < layer_count; i++) {
+    TRY(auto layer, family->build_layer(checkpoint, spec, i));
+    layers.push_back(std::move(layer));
+    if (progress) progress(i + 1, layer_count);
+  }
+  TRY(auto norm, take_norm(checkpoint, "model.norm", spec.hidden, spec.norm_eps, family == &qwen3_5_family()));
+  ops::Weight head = embedding;
+  if (!spec.tied_embeddings) {
+    TRY(auto rows, checkpoint.take_matrix("lm_head.weight", spec.vocab, spec.hidden));
+    head = ops::Weight::make(rows);
+  } else {
+    checkpoint.ignore("lm_head.");  // some files repeat the tied table
+  }
+  // Not every file lists the rotary frequencies; those that do repeat what the config says.
+  for (int i = 0; i < layer_count; i++) checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
+  const bool has_mtp = checkpoint.ignore("mtp.") > 0;
+  TRY_VOID(checkpoint.finish());
+  return std::unique_ptr<Model>(new Model(std::move(spec), std::move(embedding), std::move(layers), std::move(norm),
+                                          std::move(head), has_mtp));
+}
+
+Model::Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
+             ops::Weight head, bool has_mtp)
+    : spec_(std::move(spec)),
+      layout_(spec_.state_layout()),
+      embedding_(std::move(embedding)),
+      layers_(std::move(layers)),
+      norm_(std::move(norm)),
+      head_(std::move(head)),
+      has_mtp_(has_mtp) {}
+
+Model::Output Model::forward(const Batch& batch) const {
+  auto x = ops::embed(batch.ids, embedding_);
+  for (size_t i = 0; i < layers_.size(); i++) x = layers_[i](x, batch, static_cast<int>(i));
+  for (const auto& span : batch.spans) span.state->advance(span.count);
+  const auto hidden = norm_(x);
+  if (batch.logit_rows.empty()) return {hidden, ops::empty({0, spec_.vocab}, mx::float32)};
+  return {hidden, ops::linear(ops::take_rows(hidden, batch.logit_rows), head_)};
+}
+
+uint64_t Model::parameters() const {
+  return parameters_of(embedding_) + layer_sum(layers_, parameters_of) +
+         (spec_.tied_embeddings ? 0 : parameters_of(head_));
+}
+
+uint64_t Model::weight_bytes() const {
+  return embedding_.bytes() + layer_sum(layers_, bytes_of) + (spec_.tied_embeddings ? 0 : head_.bytes());
+}
+
+uint64_t Model::bytes_per_token() const { return layer_sum(layers_, bytes_of) + head_.bytes(); }
+
+}  // namespace anabranch

@@ -1,0 +1,122 @@
+// Qwen3.5 / 3.6 dense hybrids: three Gated DeltaNet layers to one layer of gated attention, all with SwiGLU.
+// Reference: Transformers' modeling_qwen3_5.py. Every RMSNorm but the gated one applies (1 + w).
+#include "models/family.h"
+
+namespace anabranch {
+namespace {
+
+Result<ModelSpec> read_config(const Json& json, const std::string& file) {
+  const bool nested = json.contains("text_config") && json["text_config"].is_object();
+  ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
+  ModelSpec spec;
+  spec.family = "qwen3_5";
+  spec.hidden = c.integer("hidden_size", 1, 1 << 17);
+  spec.intermediate = c.integer("intermediate_size", 1, 1 << 20);
+  spec.vocab = c.integer("vocab_size", 1, 1 << 24);
+  spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, 32768);
+  spec.norm_eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, 1e-6));
+  ConfigReader outer(json, file);
+  spec.tied_embeddings = c.boolean_or("tie_word_embeddings", outer.boolean_or("tie_word_embeddings", false));
+
+  AttentionSpec attention;
+  attention.heads = c.integer("num_attention_heads", 1, 4096);
+  attention.kv_heads = c.integer("num_key_value_heads", 1, 4096);
+  attention.head_dim = c.integer_or("head_dim", 2, 1024, 256);
+  attention.qk_norm = true;
+  attention.output_gate = c.boolean_or("attn_output_gate", true);
+  if (attention.heads % attention.kv_heads != 0)
+    c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
+
+  ops::GatedDeltaShape delta;
+  delta.key_heads = c.integer("linear_num_key_heads", 1, 4096);
+  delta.value_heads = c.integer("linear_num_value_heads", 1, 4096);
+  delta.key_dim = c.integer("linear_key_head_dim", 1, 1024);
+  delta.value_dim = c.integer("linear_value_head_dim", 1, 1024);
+  delta.conv_kernel = c.integer_or("linear_conv_kernel_dim", 2, 16, 4);
+  if (delta.value_heads % delta.key_heads != 0)
+    c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
+
+  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu") c.unsupported("hidden_act", act, "silu is");
+  if (c.boolean_or("attention_bias", false)) c.unsupported("attention_bias", "true", "false is");
+  if (c.has("num_experts") && c.integer("num_experts", 0, 1 << 20) > 0)
+    c.unsupported("num_experts", "set", "only dense Qwen3.5 models are, so far");
+
+  const int layers = c.integer("num_hidden_layers", 1, 1024);
+  const int interval = c.integer_or("full_attention_interval", 1, 1024, 4);
+  const auto types = c.strings("layer_types");
+  if (!types.empty() && static_cast<int>(types.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
+  for (int i = 0; i < layers; i++) {
+    const bool full = static_cast<int>(types.size()) == layers ? types[i] == "full_attention" : (i + 1) % interval == 0;
+    if (static_cast<int>(types.size()) == layers && !full && types[i] != "linear_attention")
+      c.unsupported("layer_types", types[i], "linear_attention and full_attention are");
+    if (full) spec.layers.emplace_back(attention);
+    else spec.layers.emplace_back(delta);
+  }
+
+  double rotary = c.number_or("partial_rotary_factor", 0, 1, 0.25);
+  ConfigReader rope(c.object("rope_parameters"), file + " (rope_parameters)");
+  rotary = rope.number_or("partial_rotary_factor", 0, 1, rotary);
+  // Text tokens have the same position on all three axes of the multimodal rotary embedding: it is the plain one.
+  spec.rope = read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7);
+  TRY_VOID(rope.check());
+  TRY_VOID(c.check());
+  return spec;
+}
+
+// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF): the same memory. -> [k, C]
+Result<mx::array> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
+  const auto info = checkpoint.find(name);
+  const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
+  if (shape.empty() || shape[0] != channels || shape.size() > 3)
+    return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name, channels,
+                      kernel);
+  TRY(auto raw, checkpoint.take(name, shape));
+  if (raw.size() != static_cast<size_t>(channels) * kernel)
+    return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name, raw.size(),
+                      channels, kernel);
+  auto taps = ops::empty({kernel, channels}, mx::float32);
+  for (int c = 0; c < channels; c++) {
+    for (int t = 0; t < kernel; t++) taps.data<float>()[t * channels + c] = raw.data<float>()[c * kernel + t];
+  }
+  return taps;
+}
+
+Result<nn::GatedDelta> take_gated_delta(Checkpoint& checkpoint, const std::string& p, const ModelSpec& spec,
+                                        const ops::GatedDeltaShape& shape) {
+  const int hv = shape.value_heads, values = hv * shape.value_dim;
+  TRY(auto conv, take_conv(checkpoint, p + "conv1d.weight", shape.conv_channels(), shape.conv_kernel));
+  TRY(auto a_log, checkpoint.take(p + "A_log", {hv}));
+  TRY(auto dt_bias, checkpoint.take(p + "dt_bias", {hv}));
+  TRY(auto norm, take_norm(checkpoint, p + "norm", shape.value_dim, spec.norm_eps, false));
+  TRY(auto qkv, take_linear(checkpoint, p + "in_proj_qkv", shape.conv_channels(), spec.hidden));
+  TRY(auto z, take_linear(checkpoint, p + "in_proj_z", values, spec.hidden));
+  TRY(auto b, take_linear(checkpoint, p + "in_proj_b", hv, spec.hidden));
+  TRY(auto a, take_linear(checkpoint, p + "in_proj_a", hv, spec.hidden));
+  TRY(auto out, take_linear(checkpoint, p + "out_proj", spec.hidden, values));
+  return nn::GatedDelta{shape,        {conv, a_log, dt_bias, norm.weight, spec.norm_eps},
+                        std::move(qkv), std::move(z), std::move(b), std::move(a), std::move(out)};
+}
+
+Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, int layer) {
+  const std::string p = fmt::format("model.layers.{}.", layer);
+  TRY(auto norm1, take_norm(checkpoint, p + "input_layernorm", spec.hidden, spec.norm_eps, true));
+  TRY(auto norm2, take_norm(checkpoint, p + "post_attention_layernorm", spec.hidden, spec.norm_eps, true));
+  TRY(auto mlp, take_mlp(checkpoint, p + "mlp.", spec));
+  if (const auto* shape = std::get_if<ops::GatedDeltaShape>(&spec.layers[layer])) {
+    TRY(auto mixer, take_gated_delta(checkpoint, p + "linear_attn.", spec, *shape));
+    return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
+  }
+  const auto& attention = std::get<AttentionSpec>(spec.layers[layer]);
+  TRY(auto mixer, take_attention(checkpoint, p + "self_attn.", spec, attention, true));
+  return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
+}
+
+}  // namespace
+
+const Family& qwen3_5_family() {
+  static const Family family{read_config, build_layer};
+  return family;
+}
+
+}  // namespace anabranch
