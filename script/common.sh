@@ -1,0 +1,45 @@
+# Shared by the scripts in this folder: where things are, what is pinned, and how progress is shown.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+mlx_version=0.32.4
+# What a build needs, and what the tests need on top.
+debian_build_packages=(
+  g++ cmake ninja-build ccache mold pkg-config git ca-certificates python3-venv
+  libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev
+  libpcre2-dev libutf8proc-dev libcli11-dev libedit-dev
+)
+debian_test_packages=(libgtest-dev clang-14 libclang-rt-14-dev clang-format-14)
+homebrew_build_packages=(
+  cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc cli11
+)
+homebrew_test_packages=(googletest clang-format)
+python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0)
+
+# What .deps/stamp holds when everything that this checkout needs is installed. $1: cpu or cuda13.
+stamp_for() { echo "mlx[$1]==$mlx_version ${debian_build_packages[*]}"; }
+test_stamp() { echo "${debian_test_packages[*]} ${python_test_packages[*]}"; }
+have_stamp() { [[ -f $1 && $(<"$1") == "$2" ]]; }
+
+bootstrapped() {
+  have_stamp "$root/.deps/stamp" "$(stamp_for cpu)" || have_stamp "$root/.deps/stamp" "$(stamp_for cuda13)"
+}
+bootstrapped_for_tests() { bootstrapped && have_stamp "$root/.deps/test-stamp" "$(test_stamp)"; }
+
+# progress "[1/4] packages": one line per long step, with the seconds since the script began.
+started=$SECONDS
+progress() { printf '%s (%d s)\n' "$1" $((SECONDS - started)) >&2; }
+fail() { printf '%s\n' "$*" >&2; exit 1; }
+
+# Compile jobs: one per core, but no more than one per GiB of memory (some libraries' headers are heavy).
+job_count() {
+  local cores memory_gib
+  cores=$(getconf _NPROCESSORS_ONLN)
+  if [[ -r /proc/meminfo ]]; then
+    memory_gib=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1048576))
+  else
+    memory_gib=$(($(sysctl -n hw.memsize) / 1073741824))
+  fi
+  ((memory_gib < 1)) && memory_gib=1
+  echo $((cores < memory_gib ? cores : memory_gib))
+}

@@ -1,0 +1,149 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace anabranch {
+namespace {
+
+// Restores the default so that the order of tests does not matter.
+class ThreadPool : public ::testing::Test {
+ protected:
+  void TearDown() override { set_thread_count(0); }
+};
+
+// Every index exactly once, in ranges of at most `grain` that lie within [0, count).
+void expect_covered_once(int64_t count, int64_t grain) {
+  std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+  std::atomic<bool> well_formed{true};
+  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+    if (begin < 0 || end > count || begin >= end || end - begin > grain) {
+      well_formed = false;
+      return;
+    }
+    for (int64_t i = begin; i < end; i++) hits[static_cast<size_t>(i)]++;
+  });
+  EXPECT_TRUE(well_formed) << "count " << count << " grain " << grain;
+  for (int64_t i = 0; i < count; i++)
+    ASSERT_EQ(hits[static_cast<size_t>(i)], 1) << "index " << i << " of " << count << ", grain " << grain;
+}
+
+TEST_F(ThreadPool, CoversEveryIndexOnce) {
+  for (int threads : {1, 2, 3, 4, 7}) {
+    set_thread_count(threads);
+    ASSERT_EQ(thread_count(), threads);
+    for (int64_t count : {1, 2, 3, 7, 8, 63, 64, 65, 1000, 4097})
+      for (int64_t grain : {int64_t{1}, int64_t{2}, int64_t{7}, int64_t{64}, count - 1, count, count + 1})
+        if (grain >= 1) expect_covered_once(count, grain);
+  }
+}
+
+TEST_F(ThreadPool, NothingToDoCallsNothing) {
+  int calls = 0;
+  parallel_for(0, 1, [&](int64_t, int64_t) { calls++; });
+  parallel_for(-5, 1, [&](int64_t, int64_t) { calls++; });
+  EXPECT_EQ(calls, 0);
+}
+
+TEST_F(ThreadPool, OneRangeRunsOnTheCaller) {
+  set_thread_count(4);
+  std::thread::id ran_on;
+  parallel_for(10, 10, [&](int64_t begin, int64_t end) {
+    EXPECT_EQ(begin, 0);
+    EXPECT_EQ(end, 10);
+    ran_on = std::this_thread::get_id();
+  });
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+}
+
+TEST_F(ThreadPool, UsesEveryThread) {
+  set_thread_count(3);
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  std::atomic<int> arrived{0};
+  // Each of the three tasks waits for the others, so three threads must be at work at once.
+  parallel_for(3, 1, [&](int64_t, int64_t) {
+    arrived++;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (arrived < 3 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    std::lock_guard lock(mutex);
+    seen.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST_F(ThreadPool, WritesAreVisibleToTheCaller) {
+  set_thread_count(4);
+  std::vector<int64_t> out(10000);
+  for (int64_t round = 0; round < 50; round++) {
+    parallel_for(10000, 37, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) out[static_cast<size_t>(i)] = i * round;
+    });
+    for (int64_t i = 0; i < 10000; i++) ASSERT_EQ(out[static_cast<size_t>(i)], i * round);
+  }
+}
+
+TEST_F(ThreadPool, TenThousandQuickForks) {
+  set_thread_count(2);
+  int64_t total = 0;
+  for (int64_t fork = 0; fork < 10000; fork++) {
+    std::atomic<int64_t> sum{0};
+    parallel_for(4, 1, [&](int64_t begin, int64_t) { sum += begin + 1; });
+    total += sum;
+  }
+  EXPECT_EQ(total, 10000 * (1 + 2 + 3 + 4));
+}
+
+TEST_F(ThreadPool, WakesSleepingWorkers) {
+  set_thread_count(3);
+  for (int round = 0; round < 40; round++) {
+    // Longer than a worker spins; an odd step moves the fork across the moment of falling asleep.
+    std::this_thread::sleep_for(std::chrono::microseconds(50 + 37 * round));
+    expect_covered_once(100, 3);
+  }
+}
+
+TEST_F(ThreadPool, ConcurrentCallersTakeTurns) {
+  set_thread_count(2);
+  constexpr int kCallers = 4, kForks = 500;
+  std::vector<int64_t> sums(kCallers);
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < kCallers; caller++) {
+    callers.emplace_back([&sums, caller] {
+      for (int fork = 0; fork < kForks; fork++) {
+        std::atomic<int64_t> sum{0};
+        parallel_for(64, 5, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; i++) sum += i + caller;
+        });
+        sums[static_cast<size_t>(caller)] += sum;
+      }
+    });
+  }
+  for (auto& thread : callers) thread.join();
+  for (int caller = 0; caller < kCallers; caller++)
+    EXPECT_EQ(sums[static_cast<size_t>(caller)], int64_t{kForks} * (64 * 63 / 2 + 64 * caller));
+}
+
+TEST_F(ThreadPool, CanBeResizedBetweenForks) {
+  for (int round = 0; round < 20; round++) {
+    set_thread_count(1 + round % 4);
+    expect_covered_once(50, 3);
+  }
+}
+
+using ThreadPoolDeathTest = ThreadPool;
+
+TEST_F(ThreadPoolDeathTest, RefusesAGrainOfZero) {
+  EXPECT_DEATH(parallel_for(10, 0, [](int64_t, int64_t) {}), "grain = 0");
+}
+
+}  // namespace
+}  // namespace anabranch

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Proves which way the includes point: reads every #include under src/ and reports, as file:line, each one that
+the tables below do not allow. --selftest checks the checker. Ends with "N passed, N failed" (a file is a test)."""
+
+import fnmatch
+import os
+import re
+import sys
+
+# What each folder of src/ may include, besides itself. The arrows are transitive (see closure()).
+ARROWS = {
+    "base": [],
+    "ops": ["base"],
+    "state": ["ops"],
+    "nn": ["ops", "state"],
+    "checkpoint": ["base"],
+    "models": ["nn", "state", "checkpoint"],
+    "cache": ["state"],
+    "text": ["base"],
+    "decode": ["models", "text"],
+    "engine": ["decode", "cache"],
+    "server": ["text", "base"],
+    "cli": ["server", "engine"],
+}
+# Single headers that a folder may include although its arrows do not reach that folder.
+ALSO = {"server": ["engine/engine.h"]}
+
+# Who may include what from outside, and which of our own headers are not for everyone.
+# (pattern of the header, files under src/ that may include it, why)
+RESTRICTED = [
+    (r"mlx/backend/.*", ["ops/*"], "MLX's internals are for ops/ only"),
+    (r"mlx/.*",
+     ["ops/*", "state/*", "nn/*", "checkpoint/*", "models/*", "cache/*", "decode/*", "engine/*.cc"],
+     "arrays end at the engine's public header"),
+    (r"([a-z0-9]*mmintrin|immintrin|x86intrin|arm_neon|arm_sve)\.h", ["ops/*", "base/thread_pool.cc"],
+     "SIMD is for ops/ only (the thread pool's pause instruction aside)"),
+    (r"(cuda.*|Metal/.*|metal/.*)", ["ops/*"], "device code is for ops/ only"),
+    (r"base/json\.h",
+     ["base/*", "text/*", "server/*", "checkpoint/*", "models/*", "cli/*", "engine/loader*"],
+     "JSON ends where requests and config.json are read"),
+    (r"nlohmann/.*", ["base/json.h", "base/json.cc"], "JSON comes through base/json.h"),
+    (r"simdjson\.h", ["text/*.cc", "checkpoint/*.cc"], "big JSON files are read in text/ and checkpoint/"),
+    (r"boost/.*", ["server/*.cc"], "networking is for server/ only, and not in its headers"),
+    (r"spdlog/.*", ["base/log.cc"], "logging comes through base/log.h"),
+    (r"pcre2.*", ["text/*.cc"], "regular expressions are for text/ only"),
+    (r"utf8proc\.h", ["text/*.cc"], "Unicode tables are for text/ only"),
+    (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
+    (r"(histedit|editline/.*)\.?h?", ["cli/*.cc"], "line editing is for cli/"),
+    (r"toml\+\+/.*", [], "not used"),
+    (r"sqlite3\.h", [], "not used"),
+    (r"curl/.*", [], "not used"),
+]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def closure(folder):
+    reached, todo = {folder}, [folder]
+    while todo:
+        for below in ARROWS[todo.pop()]:
+            if below not in reached:
+                reached.add(below)
+                todo.append(below)
+    return reached
+
+
+def violations(path, text):
+    """path: relative to src/. Yields (line number, message)."""
+    folder = path.split("/")[0]
+    if folder not in ARROWS:
+        yield 1, f"src/{folder}/ is not in the table of folders (tools/check_includes.py)"
+        return
+    allowed = closure(folder)
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        quoted, header = match[1] == '"', match[2]
+        target = header.split("/")[0]
+        if quoted and header.startswith("."):
+            yield number, f'"{header}": write the path from src/'
+        elif quoted and "/" not in header:
+            yield number, f'"{header}": write the path from src/, or <> for a library'
+        elif quoted and target in ARROWS and target not in allowed and header not in ALSO.get(folder, []):
+            yield number, f"{folder}/ must not include {header}"
+        for pattern, files, why in RESTRICTED:
+            if re.fullmatch(pattern, header):
+                if not any(fnmatch.fnmatch(path, f) for f in files):
+                    yield number, f"{header}: {why}"
+                break
+
+
+def check(root):
+    source = os.path.join(root, "src")
+    good = bad = 0
+    for folder, _, names in sorted(os.walk(source)):
+        for name in sorted(names):
+            if not name.endswith((".h", ".cc", ".inc", ".cu", ".mm")):
+                continue
+            full = os.path.join(folder, name)
+            with open(full, encoding="utf-8") as file:
+                found = list(violations(os.path.relpath(full, source), file.read()))
+            for number, message in found:
+                print(f"{os.path.relpath(full, root)}:{number}: {message}")
+            good, bad = (good, bad + 1) if found else (good + 1, bad)
+    return good, bad
+
+
+def selftest():
+    """(path, source, number of violations)"""
+    cases = [
+        ("ops/linear.h", '#include <mlx/array.h>\n#include "base/check.h"\n', 0),
+        ("ops/cpu/matvec.cc", "#include <immintrin.h>\n#include <mlx/backend/cpu/encoder.h>\n", 0),
+        ("ops/linear.h", '#include "nn/layers.h"\n', 1),
+        ("base/check.h", '#include "ops/linear.h"\n', 1),
+        ("text/tokenizer.cc", '#include "checkpoint/gguf.h"\n', 1),
+        ("text/tokenizer.cc", "#include <mlx/array.h>\n", 1),
+        ("checkpoint/gguf.cc", '#include "ops/linear.h"\n', 1),
+        ("nn/layers.cc", "#include <mlx/backend/cpu/encoder.h>\n", 1),
+        ("nn/layers.cc", "  #  include <immintrin.h>\n", 1),
+        ("server/server.cc", '#include "engine/engine.h"\n#include <boost/beast.hpp>\n', 0),
+        ("server/server.cc", '#include "engine/scheduler.h"\n', 1),
+        ("server/server.h", "#include <boost/beast.hpp>\n", 1),
+        ("engine/engine.h", "#include <mlx/array.h>\n", 1),
+        ("engine/loop.cc", '#include <mlx/array.h>\n#include "nn/batch.h"\n', 0),
+        ("engine/loop.cc", '#include "base/json.h"\n', 1),
+        ("engine/loader.cc", '#include "base/json.h"\n', 0),
+        ("models/llama.cc", '#include "text/tokenizer.h"\n', 1),
+        ("decode/sampler.cc", '#include "text/tokenizer.h"\n#include "state/sequence_state.h"\n', 0),
+        ("decode/sampler.cc", '#include "engine/engine.h"\n', 1),
+        ("state/sequence_state.cc", '#include "state/sequence_state.h"\n// #include "cli/x.h"\n', 0),
+        ("state/sequence_state.cc", '#include "../ops/linear.h"\n#include "sequence_state.h"\n', 2),
+        ("base/mapped_file.cc", "#include <spdlog/spdlog.h>\n", 1),
+        ("new_folder/x.cc", "", 1),
+    ]
+    bad = 0
+    for path, text, expected in cases:
+        found = list(violations(path, text))
+        if len(found) != expected:
+            bad += 1
+            print(f"selftest: {path} {text!r}: {len(found)} violations instead of {expected}: {found}")
+    return len(cases) - bad, bad
+
+
+def main():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    good, bad = selftest() if "--selftest" in sys.argv[1:] else check(root)
+    print(f"{good} passed, {bad} failed")
+    return 1 if bad or not good else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
