@@ -11,18 +11,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/sampling_params.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace anabranch {
-
-struct SamplingParams {
-  float temperature = 0.0f;  // 0 = greedy
-  int top_k = 0;             // 0 = all
-  float top_p = 1.0f;
-  float min_p = 0.0f;
-  uint64_t seed = 0;
-};
 
 struct Request {
   std::vector<int> prompt;  // token ids, at least one

@@ -1,0 +1,138 @@
+// `chat`: a conversation in the terminal.
+#include <editline/readline.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <random>
+
+#include "cli/conversation.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "/system TEXT   set the system message (empty: none) and start over\n"
+    "/model PATH    load another model, keeping the conversation\n"
+    "/clear         forget the conversation\n"
+    "/stats         what the last answer took\n"
+    "/exit          leave (or Ctrl-D); Ctrl-C stops an answer\n";
+
+std::optional<std::string> read_line(bool terminal) {
+  if (!terminal) {
+    std::string line;
+    if (!std::getline(std::cin, line)) return std::nullopt;
+    return line;
+  }
+  char* raw = readline("> ");
+  if (!raw) return std::nullopt;
+  std::string line = raw;
+  if (!line.empty()) add_history(raw);
+  std::free(raw);
+  return line;
+}
+
+class Chat {
+ public:
+  explicit Chat(const ChatOptions& options) : options_(options), seed_(options.sampling.seed.value_or(std::random_device{}())) {}
+
+  int run() {
+    const bool terminal = isatty(STDIN_FILENO);
+    if (auto loaded = load(options_.model.model); !loaded) return fail(loaded.error());
+    clear();
+    if (terminal) fmt::print("{} - type a message, /help for commands\n", engine_->info().name);
+    auto& interrupt = interrupt_flag();
+    for (;;) {
+      interrupt = false;
+      const auto line = read_line(terminal);
+      if (!line) {
+        if (interrupt) continue;  // Ctrl-C at the prompt
+        break;
+      }
+      if (line->empty()) continue;
+      if (line->front() == '/') {
+        if (!command(*line)) break;
+        continue;
+      }
+      answer(*line, interrupt);
+    }
+    return 0;
+  }
+
+ private:
+  Result<void> load(const std::string& path) {
+    ModelOptions model = options_.model;
+    model.model = path;
+    TRY(auto engine, make_engine(model));
+    engine_ = std::move(engine);
+    return {};
+  }
+
+  void clear() {
+    messages_ = Json::array();
+    if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
+  }
+
+  // False to leave.
+  bool command(const std::string& line) {
+    const auto space = line.find(' ');
+    const std::string name = line.substr(0, space);
+    const std::string rest = space == std::string::npos ? "" : line.substr(line.find_first_not_of(' ', space));
+    if (name == "/exit" || name == "/quit") return false;
+    if (name == "/clear") {
+      clear();
+    } else if (name == "/system") {
+      options_.system = rest;
+      clear();
+    } else if (name == "/stats") {
+      fmt::print("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
+    } else if (name == "/model" && !rest.empty()) {
+      if (auto loaded = load(rest); !loaded) fail(loaded.error());  // the old model stays
+      else fmt::print("{}\n", engine_->info().name);
+    } else if (name == "/help") {
+      fmt::print("{}", kHelp);
+    } else {
+      fmt::print("unknown command {}\n{}", line, kHelp);
+    }
+    return true;
+  }
+
+  void answer(const std::string& text, const std::atomic<bool>& interrupt) {
+    messages_.push_back({{"role", "user"}, {"content", text}});
+    auto result = ask(interrupt);
+    if (!result) {
+      messages_.erase(messages_.size() - 1);  // the turn never happened
+      fail(result.error());
+      return;
+    }
+    last_ = std::move(*result);
+    Json turn = {{"role", "assistant"}, {"content", last_->text}};
+    if (!last_->reasoning.empty()) turn["reasoning_content"] = last_->reasoning;
+    messages_.push_back(std::move(turn));
+  }
+
+  Result<Answer> ask(const std::atomic<bool>& interrupt) {
+    TRY(auto prompt, make_chat_prompt(*engine_, messages_, options_.thinking));
+    Request request;
+    request.prompt = std::move(prompt.tokens);
+    request.thinking_open = prompt.thinking_open;
+    request.sampling = sampling_params(options_.sampling, *engine_, seed_);
+    request.max_tokens = options_.sampling.max_tokens;
+    request.stop = options_.sampling.stop;
+    return run_request(*engine_, std::move(request), false, interrupt);
+  }
+
+  ChatOptions options_;
+  uint64_t seed_;
+  std::unique_ptr<Engine> engine_;
+  Json messages_ = Json::array();
+  std::optional<Answer> last_;
+};
+
+}  // namespace
+
+int run_chat(const ChatOptions& options) { return Chat(options).run(); }
+
+}  // namespace anabranch::cli

@@ -1,0 +1,202 @@
+#include "cli/conversation.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+
+#include "text/reasoning.h"
+#include "text/stop_matcher.h"
+
+namespace anabranch::cli {
+
+int fail(const Error& error) {
+  std::fflush(stdout);
+  fmt::print(stderr, "error: {}\n", error.message);
+  return 1;
+}
+
+Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options) {
+  const bool terminal = isatty(STDERR_FILENO);
+  if (terminal) fmt::print(stderr, "\rloading {} ...", options.model);
+  EngineOptions engine;
+  engine.model_path = options.model;
+  engine.threads = options.threads;
+  engine.precise = options.precise;
+  engine.reference = options.reference;
+  engine.context_length = options.context;
+  auto made = Engine::create(engine);
+  if (terminal) fmt::print(stderr, "\r\033[K");
+  return made;
+}
+
+SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed) {
+  SamplingParams params = engine.default_sampling();
+  if (options.temperature) params.temperature = *options.temperature;
+  if (options.top_p) params.top_p = *options.top_p;
+  if (options.top_k) params.top_k = *options.top_k;
+  if (options.min_p) params.min_p = *options.min_p;
+  params.seed = options.seed.value_or(default_seed);
+  return params;
+}
+
+Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking) {
+  const auto* chat = engine.chat_template();
+  if (!chat)
+    return make_error(ErrorKind::unsupported, "{} brings no chat template; use `generate --raw` to continue plain text",
+                      engine.info().name);
+  text::ChatOptions options;
+  if (!thinking.empty()) {
+    if (!chat->mentions("enable_thinking"))
+      return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",
+                        engine.info().name);
+    options.enable_thinking = thinking == "on";
+  }
+  TRY(const auto pieces, chat->render(messages, nullptr, options));
+  const std::string tail = text::join(pieces);
+  const auto tags = text::find_reasoning_tags(engine.tokenizer());
+  return Prompt{engine.tokenizer().encode(pieces), tags && text::ends_inside_reasoning(tail, *tags)};
+}
+
+Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
+  Prompt prompt;
+  prompt.tokens = engine.tokenizer().encode(text, true);
+  if (const auto bos = engine.tokenizer().bos(); bos && engine.tokenizer().add_bos())
+    prompt.tokens.insert(prompt.tokens.begin(), *bos);
+  return prompt;
+}
+
+std::atomic<bool>& interrupt_flag() {
+  static std::atomic<bool> flag{false};
+  static const bool installed = [] {
+    struct sigaction action {};
+    action.sa_handler = [](int) { flag.store(true); };
+    sigaction(SIGINT, &action, nullptr);
+    return true;
+  }();
+  (void)installed;
+  return flag;
+}
+
+namespace {
+
+// Events cross from the engine thread to the printing one here.
+class EventQueue {
+ public:
+  void push(const Event& event) {
+    std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    ready_.notify_one();
+  }
+  // The next event, or none after 50 ms.
+  std::optional<Event> pop() {
+    std::unique_lock lock(mutex_);
+    if (!ready_.wait_for(lock, std::chrono::milliseconds(50), [&] { return !events_.empty(); })) return {};
+    Event event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Event> events_;
+};
+
+// Text out of the model -> terminal: reasoning dimmed, each piece flushed.
+class Printer {
+ public:
+  explicit Printer(bool silent) : silent_(silent), colour_(isatty(STDOUT_FILENO)) {}
+  void reasoning(const std::string& text) {
+    if (silent_ || text.empty()) return;
+    if (!dimmed_ && colour_) std::fputs("\033[2m", stdout);
+    if (!dimmed_ && !colour_) std::fputs("[thinking] ", stdout);
+    dimmed_ = true;
+    write(text);
+  }
+  void content(const std::string& text) {
+    if (silent_ || text.empty()) return;
+    end_reasoning();
+    write(text);
+  }
+  void finish() {
+    if (silent_) return;
+    end_reasoning();
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+  }
+
+ private:
+  void end_reasoning() {
+    if (!dimmed_) return;
+    std::fputs(colour_ ? "\033[0m\n\n" : "\n\n", stdout);
+    dimmed_ = false;
+  }
+  void write(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  bool silent_, colour_, dimmed_ = false;
+};
+
+}  // namespace
+
+Result<Answer> run_request(Engine& engine, Request request, bool silent, const std::atomic<bool>& interrupt) {
+  const auto tags = text::find_reasoning_tags(engine.tokenizer());
+  text::Detokenizer detokenizer(engine.tokenizer());
+  text::StopMatcher stops(request.stop);
+  text::ReasoningSplitter splitter(tags.value_or(text::ReasoningTags{}), request.thinking_open);
+  Printer printer(silent);
+  Answer answer;
+  const auto emit = [&](const text::ReasoningDelta& delta) {
+    printer.reasoning(delta.reasoning);
+    printer.content(delta.content);
+    answer.reasoning += delta.reasoning;
+    answer.text += delta.content;
+  };
+
+  auto queue = std::make_shared<EventQueue>();
+  TRY(const RequestId id, engine.submit(std::move(request), [queue](const Event& event) { queue->push(event); }));
+  bool cancelled = false;
+  for (;;) {
+    if (interrupt.load() && !cancelled) {
+      engine.cancel(id);
+      cancelled = true;
+    }
+    const auto event = queue->pop();
+    if (!event) continue;
+    for (const int token : event->tokens) {
+      answer.tokens.push_back(token);
+      emit(splitter.push(stops.push(detokenizer.push(token)).text));
+    }
+    if (event->finish == FinishReason::none) continue;
+    const auto last = stops.push(detokenizer.flush());
+    emit(splitter.push(last.text + stops.flush()));
+    emit(splitter.flush());
+    printer.finish();
+    if (event->finish == FinishReason::error) return Error{ErrorKind::internal, event->error};
+    answer.finish = event->finish;
+    answer.usage = event->usage;
+    return answer;
+  }
+}
+
+double prefill_rate(const Usage& usage) {
+  return usage.prefill_s > 0 ? (usage.prompt_tokens - usage.cached_tokens) / usage.prefill_s : 0;
+}
+
+double decode_rate(const Usage& usage) {
+  return usage.decode_s > 0 ? (usage.completion_tokens - 1) / usage.decode_s : 0;
+}
+
+std::string describe(const Usage& usage) {
+  return fmt::format("prompt {} tokens ({:.0f} tok/s), answer {} tokens ({:.1f} tok/s), first token after {:.2f} s",
+                     usage.prompt_tokens, prefill_rate(usage), usage.completion_tokens, decode_rate(usage),
+                     usage.ttft_s);
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,50 @@
+// What `generate` and `chat` share: an engine from flags, prompts from messages, and one answer printed as it comes.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "cli/options.h"
+#include "engine/engine.h"
+
+namespace anabranch::cli {
+
+// Prints "error: ..." to stderr and returns exit code 1.
+int fail(const Error& error);
+
+// Loads the model. On a terminal a progress line stands on stderr meanwhile.
+Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options);
+
+// Flags over the model's recommendation.
+SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed);
+
+// The conversation through the model's chat template, ready to be answered.
+struct Prompt {
+  std::vector<int> tokens;
+  bool thinking_open = false;  // it ends inside an opened think block
+};
+Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking);
+Prompt make_raw_prompt(const Engine& engine, const std::string& text);
+
+struct Answer {
+  std::string text, reasoning;
+  std::vector<int> tokens;
+  FinishReason finish = FinishReason::none;
+  Usage usage;
+};
+
+// Runs one request to its end, printing the answer to stdout as it comes (reasoning dimmed on a terminal) unless
+// `silent`. Setting `interrupt` cancels it.
+Result<Answer> run_request(Engine& engine, Request request, bool silent, const std::atomic<bool>& interrupt);
+
+// True once Ctrl-C was pressed since the last call with reset; installs the handler on first use.
+std::atomic<bool>& interrupt_flag();
+
+// "prompt 31 tokens (210 tok/s), answer 120 tokens (45 tok/s), first token after 0.15 s"
+std::string describe(const Usage& usage);
+double prefill_rate(const Usage& usage);  // tok/s
+double decode_rate(const Usage& usage);   // tok/s, first token excluded
+
+}  // namespace anabranch::cli

@@ -1,0 +1,2 @@
+target_compile_definitions(anabranch PRIVATE ANABRANCH_VERSION="${PROJECT_VERSION}")
+target_link_libraries(anabranch PRIVATE edit)

@@ -1,0 +1,88 @@
+// `doctor`: what machine this is, what would be used, and what stands in the way.
+#include <mlx/version.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "base/cpu_info.h"
+#include "base/json.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/conversation.h"
+#include "ops/backend.h"
+#include "ops/probe.h"
+
+namespace anabranch::cli {
+namespace {
+
+Json machine_report() {
+  const auto& cpu = cpu_info();
+  const auto limits = ops::measure_limits();
+  Json isa = Json::array();
+  if (cpu.avx2) isa.push_back("avx2");
+  if (cpu.avx512) isa.push_back("avx512");
+  if (cpu.avx512_vnni) isa.push_back("avx512-vnni");
+  if (cpu.neon) isa.push_back("neon");
+  return {{"version", ANABRANCH_VERSION},
+          {"processor", cpu.model},
+          {"cores", cpu.logical_cores},
+          {"threads", thread_count()},
+          {"memory_gb", cpu.memory_bytes / 1e9},
+          {"instruction_sets", isa},
+          {"kernels", ops::cpu_target()},
+          {"mlx", mlx::core::version()},
+          {"memory_read_gb_s", limits.memory_gb_s},
+          {"cache_read_gb_s", limits.cache_gb_s},
+          {"int8_gop_s", limits.int8_gop_s},
+          {"fp32_gflop_s", limits.fp32_gflop_s}};
+}
+
+Result<Json> model_report(const std::string& path) {
+  TRY(auto checkpoint, Checkpoint::open(path));
+  uint64_t bytes = 0;
+  std::map<std::string, uint64_t> types;
+  int mtp = 0;
+  for (const auto& tensor : checkpoint->tensors()) {
+    bytes += tensor.bytes;
+    types[tensor.type] += tensor.bytes;
+    mtp += tensor.name.rfind("mtp.", 0) == 0;
+  }
+  Json by_type = Json::object();
+  for (const auto& [type, size] : types) by_type[type] = size / 1e6;
+  const Json& config = checkpoint->config();
+  return Json{{"path", checkpoint->path()},
+              {"model_type", config.value("model_type", "")},
+              {"tensors", checkpoint->tensors().size()},
+              {"mtp_tensors", mtp},
+              {"file_mb", bytes / 1e6},
+              {"mb_by_type", by_type},
+              {"fits_in_memory", bytes * 1.2 < cpu_info().memory_bytes}};
+}
+
+void print_table(const Json& report, const std::string& indent) {
+  for (const auto& [key, value] : report.items()) {
+    if (value.is_object()) {
+      fmt::print("{}{}:\n", indent, key);
+      print_table(value, indent + "  ");
+    } else if (value.is_number_float()) {
+      fmt::print("{}{:<20} {:.1f}\n", indent, key, value.get<double>());
+    } else {
+      fmt::print("{}{:<20} {}\n", indent, key, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+}
+
+}  // namespace
+
+int run_doctor(const DoctorOptions& options) {
+  Json report = machine_report();
+  if (!options.model.empty()) {
+    auto model = model_report(options.model);
+    if (!model) return fail(model.error());
+    report["model"] = *model;
+  }
+  if (options.json) fmt::print("{}\n", report.dump(2));
+  else print_table(report, "");
+  return 0;
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,87 @@
+// `generate`: one prompt, one answer.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <iterator>
+
+#include "base/mapped_file.h"
+#include "cli/conversation.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr size_t kMaxPromptBytes = 64u << 20;
+
+Result<std::string> read_prompt(const GenerateOptions& options) {
+  if (!options.prompt_file.empty()) return read_file(options.prompt_file, kMaxPromptBytes);
+  if (!options.prompt.empty()) return options.prompt;
+  if (isatty(STDIN_FILENO)) fmt::print(stderr, "reading the prompt from standard input; end it with Ctrl-D\n");
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  while (!options.raw && !text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+const char* name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop: return "stop";
+    case FinishReason::length: return "length";
+    case FinishReason::cancelled: return "cancelled";
+    case FinishReason::error: return "error";
+    case FinishReason::none: break;
+  }
+  return "none";
+}
+
+Json to_json(const Answer& answer) {
+  const auto& u = answer.usage;
+  return {{"text", answer.text},
+          {"reasoning", answer.reasoning},
+          {"token_ids", answer.tokens},
+          {"prompt_tokens", u.prompt_tokens},
+          {"cached_tokens", u.cached_tokens},
+          {"completion_tokens", u.completion_tokens},
+          {"thinking_tokens", u.thinking_tokens},
+          {"finish_reason", name_of(answer.finish)},
+          {"ttft_s", u.ttft_s},
+          {"prefill_tok_s", prefill_rate(u)},
+          {"decode_tok_s", decode_rate(u)}};
+}
+
+Result<int> generate(const GenerateOptions& options) {
+  TRY(const std::string text, read_prompt(options));
+  if (text.empty()) return make_error(ErrorKind::invalid, "the prompt is empty");
+  TRY(const auto engine, make_engine(options.model));
+
+  Prompt prompt;
+  if (options.raw) {
+    if (!options.system.empty() || !options.thinking.empty())
+      return make_error(ErrorKind::invalid, "--system and --thinking need the chat template: leave out --raw");
+    prompt = make_raw_prompt(*engine, text);
+  } else {
+    Json messages = Json::array();
+    if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
+    messages.push_back({{"role", "user"}, {"content", text}});
+    TRY(prompt, make_chat_prompt(*engine, messages, options.thinking));
+  }
+  Request request;
+  request.prompt = std::move(prompt.tokens);
+  request.thinking_open = prompt.thinking_open;
+  request.sampling = sampling_params(options.sampling, *engine, 0);
+  request.max_tokens = options.sampling.max_tokens;
+  request.stop = options.sampling.stop;
+  request.ignore_eos = options.ignore_eos;
+  TRY(const Answer answer, run_request(*engine, std::move(request), options.json, interrupt_flag()));
+  if (options.json) fmt::print("{}\n", to_json(answer).dump(-1, ' ', false, Json::error_handler_t::replace));
+  else if (isatty(STDERR_FILENO)) fmt::print(stderr, "\033[2m{}\033[0m\n", describe(answer.usage));
+  return answer.finish == FinishReason::cancelled ? 130 : 0;
+}
+
+}  // namespace
+
+int run_generate(const GenerateOptions& options) {
+  auto result = generate(options);
+  return result ? *result : fail(result.error());
+}
+
+}  // namespace anabranch::cli

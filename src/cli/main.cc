@@ -1,0 +1,123 @@
+// The command line: flags to plain options, then one function per sub-command.
+#include <CLI/CLI.hpp>
+
+#include "base/log.h"
+#include "cli/options.h"
+
+namespace anabranch::cli {
+namespace {
+
+void add_model_flags(CLI::App& app, ModelOptions& o) {
+  app.add_option("-m,--model", o.model, "Model directory, .gguf or .safetensors file")->required();
+  app.add_option("-t,--threads", o.threads, "Threads to compute with (default: all cores)")->check(CLI::Range(0, 1024));
+  app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
+      ->check(CLI::Range(0, 1 << 27));
+  app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
+  app.add_flag("--reference", o.reference, "Run the plain MLX operations instead of our kernels (very slow; to compare)");
+}
+
+void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
+  app.add_option("--temp", o.temperature, "Temperature; 0 = greedy (default: the model's recommendation)")
+      ->check(CLI::Range(0.0f, 100.0f));
+  app.add_option("--top-p", o.top_p, "Keep the likeliest tokens up to this probability")->check(CLI::Range(0.0f, 1.0f));
+  app.add_option("--top-k", o.top_k, "Keep this many tokens; 0 = all")->check(CLI::Range(0, 1 << 24));
+  app.add_option("--min-p", o.min_p, "Keep tokens at least this likely, relative to the best")
+      ->check(CLI::Range(0.0f, 1.0f));
+  app.add_option("--seed", o.seed, "Seed: the same one gives the same text (default: 0, in chat a random one)");
+  app.add_option("-n,--max-tokens", o.max_tokens, "Tokens to generate at most; -1 = up to the context")
+      ->check(CLI::Range(-1, 1 << 27));
+  app.add_option("--stop", o.stop, "Stop before this text (may be given several times)");
+}
+
+void add_thinking_flag(CLI::App& app, std::string& thinking) {
+  app.add_option("--thinking", thinking, "Let the model think first (default: as its template does)")
+      ->check(CLI::IsMember({"on", "off"}));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine", "anabranch"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", ANABRANCH_VERSION);
+  bool verbose = false, quiet = false;
+  app.add_flag("-v,--verbose", verbose, "Say more on stderr");
+  app.add_flag("-q,--quiet", quiet, "Only errors on stderr");
+  app.fallthrough();
+
+  GenerateOptions generate;
+  auto* g = app.add_subcommand("generate", "Answer one prompt");
+  add_model_flags(*g, generate.model);
+  add_sampling_flags(*g, generate.sampling);
+  add_thinking_flag(*g, generate.thinking);
+  g->add_option("prompt", generate.prompt, "The prompt (default: standard input)");
+  g->add_option("-f,--prompt-file", generate.prompt_file, "Read the prompt from a file");
+  g->add_option("-s,--system", generate.system, "System message");
+  g->add_flag("--raw", generate.raw, "Continue the text as it is, without a chat template");
+  g->add_flag("--ignore-eos", generate.ignore_eos, "Go on past the end of the turn (for measuring)");
+  g->add_flag("--json", generate.json, "End with one JSON object: text, token ids, counts, speeds");
+
+  ChatOptions chat;
+  auto* c = app.add_subcommand("chat", "Talk in the terminal");
+  add_model_flags(*c, chat.model);
+  add_sampling_flags(*c, chat.sampling);
+  chat.sampling.max_tokens = -1;
+  add_thinking_flag(*c, chat.thinking);
+  c->add_option("-s,--system", chat.system, "System message");
+
+  ServeOptions serve;
+  auto* s = app.add_subcommand("serve", "Serve the OpenAI API");
+  add_model_flags(*s, serve.model);
+  s->add_option("--host", serve.host, "Address to listen on");
+  s->add_option("-p,--port", serve.port, "Port to listen on; 0 = any free one")->check(CLI::Range(0, 65535));
+
+  ConvertOptions convert;
+  auto* v = app.add_subcommand("convert", "Quantise a model");
+  v->add_option("source", convert.source, "Model directory or file")->required();
+  v->add_option("output", convert.output, "Directory to write")->required();
+  v->add_option("--bits", convert.bits, "Bits per weight; 0 = keep them dense (see --dtype)")
+      ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
+  v->add_option("--group", convert.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
+  v->add_option("--dtype", convert.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16", "f32"}));
+  v->add_option("--recipe", convert.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
+  v->add_option("--shard-mb", convert.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
+  v->add_flag("--force", convert.force, "Replace the output directory if it exists");
+
+  BenchOptions bench;
+  auto* b = app.add_subcommand("bench", "Measure prefill and decode speed");
+  add_model_flags(*b, bench.model);
+  b->add_option("--pp", bench.prefill, "Prompt lengths to prefill")->delimiter(',')->check(CLI::Range(1, 1 << 24));
+  b->add_option("--tg", bench.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
+  b->add_option("--depth", bench.depths, "Context lengths to decode at")->delimiter(',')->check(CLI::Range(0, 1 << 24));
+  b->add_option("--reps", bench.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
+  b->add_option("--chunk", bench.chunk, "Tokens per prefill step")->check(CLI::Range(1, 1 << 20));
+  b->add_flag("--json", bench.json, "Print JSON instead of a table");
+
+  EvalOptions eval;
+  auto* e = app.add_subcommand("eval", "Measure perplexity on a text");
+  add_model_flags(*e, eval.model);
+  e->add_option("--text", eval.text, "Text file (UTF-8)")->required();
+  e->add_option("--window", eval.window, "Tokens per independent window")->check(CLI::Range(2, 1 << 20));
+  e->add_flag("--json", eval.json, "Print JSON");
+
+  DoctorOptions doctor;
+  auto* d = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
+  d->add_option("-m,--model", doctor.model, "Also look at this model");
+  d->add_flag("--json", doctor.json, "Print JSON");
+
+  CLI11_PARSE(app, argc, argv);
+  set_log_level(quiet ? LogLevel::error : verbose ? LogLevel::debug : LogLevel::warning);
+  if (*g) return run_generate(generate);
+  if (*c) return run_chat(chat);
+  if (*s) {
+    if (!quiet && !verbose) set_log_level(LogLevel::info);
+    return run_serve(serve);
+  }
+  if (*v) return run_convert(convert);
+  if (*b) return run_bench(bench);
+  if (*e) return run_eval(eval);
+  return run_doctor(doctor);
+}
+
+}  // namespace
+}  // namespace anabranch::cli
+
+int main(int argc, char** argv) { return anabranch::cli::run(argc, argv); }

@@ -1,0 +1,85 @@
+// What the command line says, as plain values: main.cc fills these, one file per sub-command acts on them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace anabranch::cli {
+
+struct ModelOptions {
+  std::string model;
+  int threads = 0;
+  int context = 0;
+  bool precise = false;
+  bool reference = false;
+};
+
+struct SamplingOptions {
+  std::optional<float> temperature, top_p, min_p;
+  std::optional<int> top_k;
+  std::optional<uint64_t> seed;
+  int max_tokens = 1024;
+  std::vector<std::string> stop;
+};
+
+struct GenerateOptions {
+  ModelOptions model;
+  SamplingOptions sampling;
+  std::string prompt, prompt_file, system;
+  std::string thinking;  // "on", "off", "" = as the template does by itself
+  bool raw = false, json = false;
+  bool ignore_eos = false;
+};
+
+struct ChatOptions {
+  ModelOptions model;
+  SamplingOptions sampling;
+  std::string system, thinking;
+};
+
+struct ConvertOptions {
+  std::string source, output, recipe, dtype = "bf16";
+  int bits = 4, group = 64;
+  uint64_t shard_mb = 48;
+  bool force = false;
+};
+
+struct BenchOptions {
+  ModelOptions model;
+  std::vector<int> prefill = {512}, depths = {0};
+  int decode = 128;
+  int reps = 5;
+  int chunk = 512;
+  bool json = false;
+};
+
+struct EvalOptions {
+  ModelOptions model;
+  std::string text;
+  int window = 1024;
+  bool json = false;
+};
+
+struct ServeOptions {
+  ModelOptions model;
+  std::string host = "127.0.0.1";
+  int port = 11436;
+};
+
+struct DoctorOptions {
+  std::string model;
+  bool json = false;
+};
+
+// Exit codes: 0 done, 1 failed, 130 interrupted.
+int run_generate(const GenerateOptions& options);
+int run_chat(const ChatOptions& options);
+int run_convert(const ConvertOptions& options);
+int run_bench(const BenchOptions& options);
+int run_eval(const EvalOptions& options);
+int run_serve(const ServeOptions& options);
+int run_doctor(const DoctorOptions& options);
+
+}  // namespace anabranch::cli

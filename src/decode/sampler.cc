@@ -1,0 +1,87 @@
+#include "decode/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+
+namespace anabranch {
+namespace {
+
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; round++) {
+    const uint64_t p0 = 0xD2511F53ull * counter[0], p1 = 0xCD9E8D57ull * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// Gumbel noise lies within (-4, 37) for the 52-bit uniforms drawn here: a token further behind cannot win.
+constexpr float kNoiseSpan = 41.0f;
+
+struct Candidate {
+  float score;  // logit / temperature
+  int token;
+};
+
+bool ahead(const Candidate& a, const Candidate& b) {
+  return a.score != b.score ? a.score > b.score : a.token < b.token;
+}
+
+// Sorts what must be sorted and cuts the list by top_k, top_p and min_p.
+void filter(std::vector<Candidate>& list, const SamplingParams& params) {
+  if (params.top_k > 0 && params.top_k < static_cast<int>(list.size())) {
+    std::nth_element(list.begin(), list.begin() + params.top_k, list.end(), ahead);
+    list.resize(params.top_k);
+  }
+  if (params.top_p < 1.0f) {
+    std::sort(list.begin(), list.end(), ahead);
+    double total = 0, reached = 0;
+    for (const auto& c : list) total += std::exp(static_cast<double>(c.score) - list[0].score);
+    size_t keep = 0;
+    while (keep < list.size() && (keep == 0 || reached < params.top_p * total))
+      reached += std::exp(static_cast<double>(list[keep++].score) - list[0].score);
+    list.resize(keep);
+  }
+  if (params.min_p > 0.0f) {
+    const auto top = *std::min_element(list.begin(), list.end(), ahead);
+    const float least = top.score + std::log(params.min_p);
+    std::erase_if(list, [&](const Candidate& c) { return c.score < least && c.token != top.token; });
+  }
+}
+
+}  // namespace
+
+double counter_uniform(uint64_t seed, uint64_t position, uint32_t token) {
+  const auto r = philox({token, 0, static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32)},
+                        {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const uint64_t bits = (static_cast<uint64_t>(r[0]) << 20) | (r[1] >> 12);  // 52: bits + 0.5 stays exact
+  return (static_cast<double>(bits) + 0.5) * 0x1p-52;
+}
+
+int sample(std::span<const float> logits, const SamplingParams& params, uint64_t position) {
+  CHECK(!logits.empty());
+  const auto best = std::max_element(logits.begin(), logits.end());
+  if (params.temperature <= 0.0f || params.top_k == 1) return static_cast<int>(best - logits.begin());
+
+  const float least = *best - kNoiseSpan * params.temperature;
+  std::vector<Candidate> list;
+  for (size_t i = 0; i < logits.size(); i++)
+    if (logits[i] >= least) list.push_back({logits[i] / params.temperature, static_cast<int>(i)});
+  filter(list, params);
+
+  Candidate winner{-INFINITY, -1};
+  for (const auto& c : list) {
+    const double uniform = counter_uniform(params.seed, position, static_cast<uint32_t>(c.token));
+    const Candidate drawn{c.score + static_cast<float>(-std::log(-std::log(uniform))), c.token};
+    if (winner.token < 0 || ahead(drawn, winner)) winner = drawn;
+  }
+  return winner.token;
+}
+
+}  // namespace anabranch

@@ -1,0 +1,158 @@
+#include "engine/loader.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/cpu_info.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace anabranch {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path directory_of(const Checkpoint& checkpoint) {
+  const fs::path path = checkpoint.path();
+  return fs::is_directory(path) ? path : path.parent_path();
+}
+
+bool is_gguf(const Checkpoint& checkpoint) { return checkpoint.gguf_metadata().is_object(); }
+
+Result<text::GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
+  const Json& meta = checkpoint.gguf_metadata();
+  const auto at = [&](const char* key) -> const Json* {
+    const auto it = meta.find(std::string("tokenizer.ggml.") + key);
+    return it == meta.end() ? nullptr : &*it;
+  };
+  text::GgufVocab vocab;
+  try {
+    if (const Json* v = at("model")) vocab.model = v->get<std::string>();
+    if (const Json* v = at("pre")) vocab.pre = v->get<std::string>();
+    if (const Json* v = at("tokens")) vocab.tokens = v->get<std::vector<std::string>>();
+    if (const Json* v = at("scores")) vocab.scores = v->get<std::vector<float>>();
+    if (const Json* v = at("token_type")) vocab.types = v->get<std::vector<int32_t>>();
+    if (const Json* v = at("merges")) vocab.merges = v->get<std::vector<std::string>>();
+    if (const Json* v = at("bos_token_id")) vocab.bos = v->get<int>();
+    if (const Json* v = at("eos_token_id")) vocab.eos = v->get<int>();
+    if (const Json* v = at("unknown_token_id")) vocab.unk = v->get<int>();
+    if (const Json* v = at("padding_token_id")) vocab.pad = v->get<int>();
+    if (const Json* v = at("add_bos_token")) vocab.add_bos = v->get<bool>();
+    if (const Json* v = at("add_space_prefix")) vocab.add_space_prefix = v->get<bool>();
+  } catch (const Json::exception& e) {
+    return make_error(ErrorKind::invalid, "{}: tokenizer metadata of the wrong type: {}", checkpoint.path(), e.what());
+  }
+  return vocab;
+}
+
+// The template's source: a file of its own, tokenizer_config.json's "chat_template" (a string, or a list of named
+// ones), or GGUF metadata. Empty when there is none.
+Result<std::string> template_source(const Checkpoint& checkpoint) {
+  if (is_gguf(checkpoint)) {
+    const Json& meta = checkpoint.gguf_metadata();
+    const auto it = meta.find("tokenizer.chat_template");
+    return it != meta.end() && it->is_string() ? it->get<std::string>() : std::string();
+  }
+  if (auto file = checkpoint.side_file("chat_template.jinja")) return *file;
+  const auto config_text = checkpoint.side_file("tokenizer_config.json");
+  if (!config_text) return std::string();
+  TRY(const Json config, parse_json(*config_text));
+  const auto it = config.find("chat_template");
+  if (it == config.end()) return std::string();
+  if (it->is_string()) return it->get<std::string>();
+  if (it->is_array()) {
+    for (const Json& entry : *it)
+      if (entry.is_object() && entry.value("name", "") == "default") return entry.value("template", "");
+  }
+  return std::string();
+}
+
+struct GenerationConfig {
+  SamplingParams sampling;
+  std::vector<int> eos;
+};
+
+// generation_config.json; whatever is absent or odd keeps its default, since it only recommends.
+GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
+  GenerationConfig out;
+  const auto source = checkpoint.side_file("generation_config.json");
+  if (!source) return out;
+  auto parsed = parse_json(*source);
+  if (!parsed || !parsed->is_object()) {
+    log_warning("{}: generation_config.json is ignored: it is not a JSON object", checkpoint.path());
+    return out;
+  }
+  const Json& config = *parsed;
+  const auto number = [&](const char* key, double fallback, double low, double high) {
+    const auto it = config.find(key);
+    return it != config.end() && it->is_number() ? std::clamp(it->get<double>(), low, high) : fallback;
+  };
+  const auto it = config.find("do_sample");
+  if (it != config.end() && it->is_boolean() && it->get<bool>()) {
+    out.sampling.temperature = static_cast<float>(number("temperature", 1.0, 0, 100));
+    out.sampling.top_k = static_cast<int>(number("top_k", 50, 0, 1 << 24));
+    out.sampling.top_p = static_cast<float>(number("top_p", 1.0, 0, 1));
+    out.sampling.min_p = static_cast<float>(number("min_p", 0.0, 0, 1));
+  }
+  if (const auto eos = config.find("eos_token_id"); eos != config.end()) {
+    for (const Json& id : eos->is_array() ? *eos : Json::array({*eos}))
+      if (id.is_number_integer()) out.eos.push_back(id.get<int>());
+  }
+  return out;
+}
+
+// Ids that end a turn: what the files say, and the markers that chat templates close a turn with.
+std::vector<int> turn_ends(const Model& model, const text::Tokenizer& tokenizer, std::vector<int> eos) {
+  eos.insert(eos.end(), model.spec().eos.begin(), model.spec().eos.end());
+  if (const auto id = tokenizer.eos()) eos.push_back(*id);
+  for (const char* marker : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|endoftext|>"})
+    if (const auto id = tokenizer.find(marker)) eos.push_back(*id);
+  std::sort(eos.begin(), eos.end());
+  eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
+  return eos;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
+  if (!is_gguf(checkpoint)) return text::Tokenizer::from_file((directory_of(checkpoint) / "tokenizer.json").string());
+  TRY(const auto vocab, read_gguf_vocab(checkpoint));
+  return text::Tokenizer::from_gguf(vocab);
+}
+
+Result<LoadedModel> load_model(const std::string& path) {
+  const double start = now_seconds();
+  TRY(auto checkpoint, Checkpoint::open(path));
+  LoadedModel out;
+  TRY(out.tokenizer, load_tokenizer(*checkpoint));
+  TRY(const auto source, template_source(*checkpoint));
+  if (!source.empty()) {
+    const auto text_of = [&](std::optional<int> id) { return id ? std::string(out.tokenizer->token_bytes(*id)) : ""; };
+    TRY(out.chat_template,
+        text::ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos())));
+  }
+  auto generation = read_generation_config(*checkpoint);
+  out.sampling = generation.sampling;
+  TRY(out.model, Model::load(*checkpoint, [](int done, int total) {
+        if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
+      }));
+  out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
+
+  const auto& spec = out.model->spec();
+  out.info.name = checkpoint->name();
+  out.info.family = spec.family;
+  out.info.path = checkpoint->path();
+  out.info.context_length = spec.context_length;
+  out.info.layers = static_cast<int>(spec.layers.size());
+  out.info.parameters = out.model->parameters();
+  out.info.weight_bytes = out.model->weight_bytes();
+  out.info.bytes_per_token = out.model->bytes_per_token();
+  out.info.kv_bytes_per_token = kv_bytes_per_token(out.model->state_layout());
+  out.info.state_bytes = fixed_bytes(out.model->state_layout());
+  out.info.has_mtp = out.model->has_mtp();
+  out.info.load_s = now_seconds() - start;
+  return out;
+}
+
+}  // namespace anabranch

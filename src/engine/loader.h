@@ -1,0 +1,29 @@
+// From a path to everything a conversation needs: model, tokenizer, chat template and the model's recommendations.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "models/model.h"
+
+namespace anabranch {
+
+struct LoadedModel {
+  std::unique_ptr<Model> model;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat_template;  // null when the model brings none
+  SamplingParams sampling;                                  // generation_config.json, or greedy
+  std::vector<int> eos;                                     // ids that end a turn, sorted
+  ModelInfo info;
+};
+
+// Everything, on the calling thread. Errors name the file.
+Result<LoadedModel> load_model(const std::string& path);
+
+// The parts that need no weights.
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
+
+}  // namespace anabranch

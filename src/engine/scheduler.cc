@@ -1,0 +1,47 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace anabranch {
+
+bool Scheduler::add(uint64_t id, int prompt_tokens) {
+  CHECK(prompt_tokens > 0);
+  if (queued() >= max_queue_) return false;
+  queue_.push_back({id, prompt_tokens, 0});
+  return true;
+}
+
+std::optional<StepPlan> Scheduler::plan() const {
+  if (queue_.empty()) return std::nullopt;
+  const Entry& e = queue_.front();
+  const int remaining = e.known - e.applied;
+  CHECK(remaining > 0, "sequence {} has nothing to apply", e.id);
+  const int to_grid = chunk_ - e.applied % chunk_;
+  const int tokens = std::min(remaining, to_grid);
+  return StepPlan{e.id, tokens, tokens == remaining};
+}
+
+Scheduler::Entry* Scheduler::find(uint64_t id) {
+  const auto it = std::find_if(queue_.begin(), queue_.end(), [&](const Entry& e) { return e.id == id; });
+  return it == queue_.end() ? nullptr : &*it;
+}
+
+void Scheduler::applied(const StepPlan& plan) {
+  Entry* e = find(plan.id);
+  CHECK(e && e->applied + plan.tokens <= e->known);
+  e->applied += plan.tokens;
+}
+
+void Scheduler::sampled(uint64_t id) {
+  Entry* e = find(id);
+  CHECK(e);
+  e->known++;
+}
+
+void Scheduler::remove(uint64_t id) {
+  std::erase_if(queue_, [&](const Entry& e) { return e.id == id; });
+}
+
+}  // namespace anabranch
