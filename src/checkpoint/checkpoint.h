@@ -1,15 +1,17 @@
 // A model's files on disk: name -> tensor, whatever the format. Files are mapped once and never copied whole.
 //
-//   directory      config.json + *.safetensors (with or without index), optionally MLX-quantised (affine), and any
+//   directory      config.json + *.safetensors (with or without index), optionally MLX-quantised (affine),
+//   and any
 //                  further *.safetensors beside them (an MTP sidecar)
 //   *.safetensors  config.json beside it
 //   *.gguf         GGUF v3; metadata is re-expressed as config.json, names as Hugging Face's
 //
-// After open(), names are Hugging Face's ("model.layers.0.mlp.up_proj.weight", "lm_head.weight", "mtp.*"): the
-// prefixes "language_model." and "model.language_model." of multimodal checkpoints are folded to "model.", GGUF names
-// are translated and its row permutations (llama's rotary order, qwen35's value-head order) undone. Vision tensors
-// ("visual.", "vision_tower.") are left aside. Every other tensor must be taken or ignored: finish() says which
-// were not.
+// After open(), names are Hugging Face's ("model.layers.0.mlp.up_proj.weight", "lm_head.weight", "mtp.*"):
+// the prefixes "language_model." and "model.language_model." of multimodal checkpoints are folded to
+// "model.", GGUF names are translated and its row permutations (llama's rotary order, qwen35's value-head
+// order) undone. Vision tensors
+// ("visual.", "vision_tower.") are left aside. Every other tensor must be taken or ignored: finish() says
+// which were not.
 #pragma once
 
 #include <mlx/array.h>
@@ -29,25 +31,26 @@ namespace anabranch {
 
 namespace mx = mlx::core;
 
-// How a file stores the weights of norms that the model applies as (1 + w) (Qwen3.5, Gemma): `offset` stores w as
-// Hugging Face does, `plain` stores 1 + w as mlx conversions and GGUF do. Decided per file from the shape of conv1d
-// weights ([C, 1, k] raw, [C, k, 1] mlx) where there is one, else from the safetensors metadata ("format": "mlx"),
-// never from the values.
+// How a file stores the weights of norms that the model applies as (1 + w) (Qwen3.5, Gemma): `offset` stores
+// w as Hugging Face does, `plain` stores 1 + w as mlx conversions and GGUF do. Decided per file from the
+// shape of conv1d weights ([C, 1, k] raw, [C, k, 1] mlx) where there is one, else from the safetensors
+// metadata ("format": "mlx"), never from the values.
 enum class NormConvention { offset, plain };
 
 struct TensorInfo {
-  std::string name;          // Hugging Face's
-  std::string type;          // "F32" "F16" "BF16" "affine-4/64" "Q4_K" ...
+  std::string name;  // Hugging Face's
+  std::string type;  // "F32" "F16" "BF16" "affine-4/64" "Q4_K" ...
   std::vector<int64_t> shape;
-  uint64_t bytes = 0;        // in the file, scales and biases included
+  uint64_t bytes = 0;  // in the file, scales and biases included
   std::string file;
   NormConvention norms = NormConvention::offset;
 };
 
 class Checkpoint {
  public:
-  // Errors name the file, and the tensor where there is one: not_found, io, invalid (truncated, overlapping or
-  // out-of-range offsets, absurd header, duplicate names, wrong sizes), unsupported (a type we do not read).
+  // Errors name the file, and the tensor where there is one: not_found, io, invalid (truncated, overlapping
+  // or out-of-range offsets, absurd header, duplicate names, wrong sizes), unsupported (a type we do not
+  // read).
   static Result<std::unique_ptr<Checkpoint>> open(const std::string& path);
   virtual ~Checkpoint() = default;
 
@@ -70,8 +73,8 @@ class Checkpoint {
   // Error (invalid) naming tensors that were neither taken nor ignored.
   virtual Result<void> finish() const = 0;
 
-  // Further files of the model: text of `name` ("tokenizer.json", "chat_template.jinja", "generation_config.json")
-  // beside config.json, if there; null for GGUF.
+  // Further files of the model: text of `name` ("tokenizer.json", "chat_template.jinja",
+  // "generation_config.json") beside config.json, if there; null for GGUF.
   virtual std::optional<std::string> side_file(std::string_view name) const = 0;
   // GGUF metadata as JSON (arrays included: tokenizer.ggml.tokens, ...); null object for other formats.
   virtual const Json& gguf_metadata() const = 0;

@@ -1,0 +1,63 @@
+#include "checkpoint/dense.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "checkpoint/float16.h"
+
+namespace anabranch {
+
+int64_t dense_size(WeightKind kind) {
+  return kind == WeightKind::f32 ? 4 : 2;
+}
+
+void dense_to_float(WeightKind kind, const std::byte* data, int64_t count, float* out) {
+  if (count == 0) return;
+  if (kind == WeightKind::f32) {
+    std::memcpy(out, data, static_cast<size_t>(count) * 4);
+    return;
+  }
+  CHECK(kind == WeightKind::f16 || kind == WeightKind::bf16);
+  for (int64_t i = 0; i < count; i++) {
+    uint16_t bits;
+    std::memcpy(&bits, data + i * 2, 2);
+    out[i] = kind == WeightKind::f16 ? f16_to_float(bits) : bf16_to_float(bits);
+  }
+}
+
+WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, int64_t cols,
+                          std::shared_ptr<const void> keep) {
+  WeightSource source;
+  source.rows = rows;
+  source.cols = cols;
+  source.kind = kind;
+  source.read_dense = [kind, data, cols, keep = std::move(keep)](int64_t first, int64_t count,
+                                                                 float* values) {
+    dense_to_float(kind, data + first * cols * dense_size(kind), count * cols, values);
+  };
+  return source;
+}
+
+void read_values(const WeightSource& source, int64_t first_row, int64_t count, float* values) {
+  if (source.kind != WeightKind::affine) {
+    source.read_dense(first_row, count, values);
+    return;
+  }
+  const int64_t cols = source.cols, group = source.group, groups = cols / group;
+  std::vector<uint8_t> codes(cols);
+  std::vector<float> scales(groups), biases(groups);
+  for (int64_t r = 0; r < count; r++) {
+    source.read_affine(first_row + r, 1, codes.data(), scales.data(), biases.data());
+    float* out = values + r * cols;
+    for (int64_t g = 0; g < groups; g++) {
+      const float scale = scales[g];
+      const float bias = source.symmetric ? -static_cast<float>(source.zero_point) * scale : biases[g];
+      for (int64_t i = g * group; i < (g + 1) * group; i++)
+        out[i] = static_cast<float>(codes[i]) * scale + bias;
+    }
+  }
+}
+
+}  // namespace anabranch

@@ -1,0 +1,24 @@
+// Dense tensors of f32, f16 or bf16, at any alignment, as weight sources.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/weight_source.h"
+
+namespace anabranch {
+
+int64_t dense_size(WeightKind kind);  // bytes of an element
+
+// `count` little-endian elements at `data` (unaligned) to float.
+void dense_to_float(WeightKind kind, const std::byte* data, int64_t count, float* out);
+
+// Rows of a row-contiguous tensor of rows * cols elements at `data`, which `keep` keeps alive.
+WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, int64_t cols,
+                          std::shared_ptr<const void> keep);
+
+// All values of a source as float, [rows, cols] in `values`.
+void read_values(const WeightSource& source, int64_t first_row, int64_t count, float* values);
+
+}  // namespace anabranch

@@ -1,0 +1,28 @@
+// A file's bytes and what keeps them alive: lets the parsers run on mapped files and on memory alike.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace anabranch {
+
+struct FileBytes {
+  std::string path;  // for messages
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> keep;
+};
+
+Result<FileBytes> map_file(const std::string& path);
+
+// A name from a file as a message may show it: control characters replaced, long names cut.
+std::string shown(std::string_view name);
+
+// "[4, 3]"
+std::string shape_text(std::span<const int64_t> shape);
+
+}  // namespace anabranch

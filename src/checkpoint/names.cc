@@ -1,0 +1,28 @@
+#include "checkpoint/names.h"
+
+namespace anabranch {
+
+namespace {
+
+bool strip(std::string_view& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return false;
+  name.remove_prefix(prefix.size());
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> fold_name(std::string_view name) {
+  std::string_view rest = name;
+  strip(rest, "language_model.");
+  const bool in_model = strip(rest, "model.");
+  if (in_model) strip(rest, "language_model.");
+  for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector."})
+    if (rest.starts_with(vision)) return std::nullopt;
+  // The head and the MTP module stand beside the model, wherever a conversion nested them.
+  if (in_model && !rest.starts_with("mtp.") && !rest.starts_with("lm_head."))
+    return "model." + std::string(rest);
+  return std::string(rest);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,307 @@
+#include "checkpoint/safetensors_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "checkpoint/affine.h"
+#include "checkpoint/dense.h"
+#include "checkpoint/names.h"
+#include "checkpoint/quantization.h"
+#include "checkpoint/safetensors.h"
+
+namespace anabranch {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMaxConfig = 8u << 20;
+constexpr size_t kMaxIndex = 256u << 20;
+constexpr size_t kMaxFiles = 4096;
+
+struct ParsedFile {
+  FileBytes file;
+  SafetensorsFile content;
+};
+
+struct Raw {  // points into a ParsedFile
+  const SafetensorsTensor* tensor;
+  const FileBytes* file;
+  NormConvention norms;
+};
+using RawMap = std::map<std::string_view, Raw, std::less<>>;
+
+// [C, 1, k] is Hugging Face's layout of a depthwise convolution, [C, k, 1] MLX's.
+NormConvention norm_convention(const SafetensorsFile& file) {
+  for (const auto& tensor : file.tensors) {
+    const auto& shape = tensor.shape;
+    if (!tensor.name.ends_with("conv1d.weight") || shape.size() != 3 || (shape[1] == 1) == (shape[2] == 1))
+      continue;
+    return shape[1] == 1 ? NormConvention::offset : NormConvention::plain;
+  }
+  return file.format == "mlx" ? NormConvention::plain : NormConvention::offset;
+}
+
+TensorInfo make_info(const Raw& raw, std::string name) {
+  return TensorInfo{std::move(name),         raw.tensor->dtype, raw.tensor->shape,
+                    raw.tensor->data.size(), raw.file->path,    raw.norms};
+}
+
+Entry dense_entry(const Raw& raw, std::string name) {
+  Entry entry{make_info(raw, std::move(name)), {}};
+  const auto kind = dense_kind(raw.tensor->dtype);
+  if (!kind) {
+    entry.unreadable =
+        make_error(ErrorKind::unsupported, "{}: tensor \"{}\": type {} cannot be read as weights",
+                   raw.file->path, shown(raw.tensor->name), raw.tensor->dtype);
+    return entry;
+  }
+  const auto [rows, cols] = rows_and_cols(raw.tensor->shape);
+  entry.source = dense_source(*kind, raw.tensor->data.data(), rows, cols, raw.file->keep);
+  return entry;
+}
+
+std::string_view module_of(std::string_view weight) {
+  return weight.substr(0, weight.size() - 7);
+}  // ".weight"
+
+struct Triple {
+  const Raw& weight;
+  const Raw& scales;
+  const Raw& biases;
+};
+
+Result<AffineFormat> format_of(const Triple& triple, const std::optional<QuantizationConfig>& config,
+                               const std::string& config_path) {
+  const std::string_view module = module_of(triple.weight.tensor->name);
+  const auto fail = [&](std::string_view why) {
+    return make_error(ErrorKind::invalid, "{}: tensor \"{}\" is quantised, but {} {}",
+                      triple.weight.file->path, shown(triple.weight.tensor->name), config_path, why);
+  };
+  if (!config) return fail("has no \"quantization\"");
+  auto found = config->overrides.find(module);
+  if (found == config->overrides.end())
+    if (const auto folded = fold_name(module)) found = config->overrides.find(*folded);
+  if (found == config->overrides.end()) return config->defaults;
+  if (!found->second) return fail("says that it is not");
+  return *found->second;
+}
+
+// weight [..., cols * bits / 32] of U32, scales and biases [..., cols / group]
+Result<Entry> affine_entry(const Triple& triple, const AffineFormat& format, std::string name) {
+  const auto& w = *triple.weight.tensor;
+  const auto& s = *triple.scales.tensor;
+  const auto& b = *triple.biases.tensor;
+  const auto fail = [&](const std::string& why) {
+    return make_error(ErrorKind::invalid, "{}: tensor \"{}\": {}", triple.weight.file->path, shown(w.name),
+                      why);
+  };
+  const auto scale_kind = dense_kind(s.dtype);
+  if (!scale_kind) return fail("scales of type " + s.dtype);
+  if (b.dtype != s.dtype) return fail("scales of type " + s.dtype + " but biases of type " + b.dtype);
+  const auto leading = [](const std::vector<int64_t>& shape) {
+    return std::span(shape).first(shape.size() - 1);
+  };
+  if (s.shape != b.shape || w.shape.size() < 2 || s.shape.size() != w.shape.size() ||
+      !std::ranges::equal(leading(w.shape), leading(s.shape)))
+    return fail("codes " + shape_text(w.shape) + ", scales " + shape_text(s.shape) + " and biases " +
+                shape_text(b.shape) + " do not go together");
+  const int64_t cols = s.shape.back() * format.group;
+  if (cols > INT32_MAX || cols == 0 || w.shape.back() * 32 != cols * format.bits)
+    return fail("codes " + shape_text(w.shape) + " and scales " + shape_text(s.shape) + " are not of the " +
+                std::to_string(format.bits) + " bits in groups of " + std::to_string(format.group) +
+                " that config.json states");
+  Entry entry{make_info(triple.weight, std::move(name)), {}};
+  entry.info.type = "affine-" + std::to_string(format.bits) + "/" + std::to_string(format.group);
+  entry.info.shape.back() = cols;
+  entry.info.bytes = w.data.size() + s.data.size() + b.data.size();
+  AffineTensor tensor{rows_and_cols(w.shape).first,
+                      cols,
+                      format.bits,
+                      format.group,
+                      *scale_kind,
+                      w.data.data(),
+                      s.data.data(),
+                      b.data.data()};
+  // The three may lie in different files.
+  auto keep = std::make_shared<std::vector<std::shared_ptr<const void>>>();
+  for (const Raw* raw : {&triple.weight, &triple.scales, &triple.biases}) keep->push_back(raw->file->keep);
+  entry.source = affine_source(tensor, std::move(keep));
+  return entry;
+}
+
+const SafetensorsTensor* find_tensor(const SafetensorsFile& file, std::string_view name) {
+  const auto at = std::ranges::lower_bound(file.tensors, name, {}, &SafetensorsTensor::name);
+  return at != file.tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+// A stand-alone MTP file whose names lack the "mtp." that they have inside a model.
+bool is_bare_mtp(const SafetensorsFile& file) {
+  return find_tensor(file, "pre_fc_norm_hidden.weight") && find_tensor(file, "pre_fc_norm_embedding.weight");
+}
+
+Result<void> add_raw(const ParsedFile& file, RawMap& raw) {
+  const auto norms = norm_convention(file.content);
+  for (const auto& tensor : file.content.tensors) {
+    const auto [at, fresh] = raw.try_emplace(tensor.name, Raw{&tensor, &file.file, norms});
+    if (!fresh)
+      return make_error(
+          ErrorKind::invalid,
+          "tensor \"{}\" is both in {} and in {}: remove the file that does not belong to the model",
+          shown(tensor.name), at->second.file->path, file.file.path);
+  }
+  return {};
+}
+
+Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<QuantizationConfig>& quantization,
+                                const std::string& config_path) {
+  std::vector<Entry> entries;
+  std::set<std::string_view> joined;  // scales and biases that belong to a triple
+  const auto part = [&](std::string_view module, const char* suffix) {
+    return raw.find(std::string(module) + suffix);
+  };
+  const auto is_quantised = [&](const Raw& r) {
+    return r.tensor->dtype == "U32" && r.tensor->name.ends_with(".weight") &&
+           part(module_of(r.tensor->name), ".scales") != raw.end();
+  };
+  for (const auto& [name, weight] : raw) {
+    if (!is_quantised(weight)) continue;
+    for (const char* suffix : {".scales", ".biases"})
+      if (const auto at = part(module_of(name), suffix); at != raw.end()) joined.insert(at->first);
+  }
+  for (const auto& [name, weight] : raw) {
+    auto folded = fold_name(name);
+    if (!folded || joined.contains(name)) continue;
+    if (!is_quantised(weight)) {
+      entries.push_back(dense_entry(weight, std::move(*folded)));
+      continue;
+    }
+    const auto scales = part(module_of(name), ".scales"), biases = part(module_of(name), ".biases");
+    if (biases == raw.end())
+      return make_error(ErrorKind::unsupported,
+                        "{}: tensor \"{}\" has scales but no biases: only affine quantisation "
+                        "can be read",
+                        weight.file->path, shown(name));
+    const Triple triple{weight, scales->second, biases->second};
+    TRY(const auto format, format_of(triple, quantization, config_path));
+    TRY(auto entry, affine_entry(triple, format, std::move(*folded)));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<Json> read_config(const fs::path& path) {
+  TRY(const std::string text, read_file(path.string(), kMaxConfig));
+  auto config = parse_json(text);
+  if (!config.ok()) return make_error(config.error().kind, "{}: {}", path.string(), config.error().message);
+  if (!config->is_object()) return make_error(ErrorKind::invalid, "{} is not a JSON object", path.string());
+  return config;
+}
+
+// The files of a directory's model, sorted: those of the index, and any further ones.
+Result<std::vector<fs::path>> list_files(const fs::path& directory) {
+  std::vector<fs::path> files;
+  std::error_code code;
+  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) {
+    const fs::path& path = it->path();
+    const std::string name = path.filename().string();
+    if (path.extension() != ".safetensors" || name.starts_with(".")) continue;
+    // The same weights under another project's names, and changes to be added to weights.
+    if (name.starts_with("consolidated") || name.starts_with("adapter")) {
+      log_info("{} is left aside", path.string());
+      continue;
+    }
+    if (files.size() == kMaxFiles)
+      return make_error(ErrorKind::exhausted, "{} holds more than {} .safetensors files", directory.string(),
+                        kMaxFiles);
+    files.push_back(path);
+  }
+  if (code) return make_error(ErrorKind::io, "cannot list {}: {}", directory.string(), code.message());
+  if (files.empty())
+    return make_error(ErrorKind::not_found, "{} holds no .safetensors file", directory.string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Every file and tensor that the index names must be there.
+Result<void> check_index(const fs::path& directory, const std::vector<ParsedFile>& files) {
+  const std::string path = (directory / "model.safetensors.index.json").string();
+  auto text = read_file(path, kMaxIndex);
+  if (!text.ok() && text.error().kind == ErrorKind::not_found) return {};
+  if (!text.ok()) return text.error();
+  TRY(const auto index, parse_safetensors_index(*text, path));
+  std::map<std::string, const SafetensorsFile*> by_name;
+  for (const auto& file : files) by_name[fs::path(file.file.path).filename().string()] = &file.content;
+  for (const auto& [tensor, name] : index) {
+    const auto file = by_name.find(name);
+    if (file == by_name.end())
+      return make_error(ErrorKind::not_found,
+                        "{} puts tensor \"{}\" into {}, which is not there: is the download complete?", path,
+                        shown(tensor), shown(name));
+    if (!find_tensor(*file->second, tensor))
+      return make_error(ErrorKind::invalid, "{} puts tensor \"{}\" into {}, which lacks it", path,
+                        shown(tensor), shown(name));
+  }
+  return {};
+}
+
+Result<std::vector<ParsedFile>> parse_files(std::vector<FileBytes> files) {
+  std::vector<ParsedFile> out;
+  for (auto& file : files) {
+    TRY(auto content, parse_safetensors(file.bytes, file.path));
+    out.push_back({std::move(file), std::move(content)});
+  }
+  return out;
+}
+
+Result<std::vector<Entry>> read_parsed(const Json& config, const std::string& config_path,
+                                       std::vector<ParsedFile> files) {
+  TRY(const auto quantization, parse_quantization(config, config_path));
+  RawMap raw;
+  for (auto& file : files) {
+    if (is_bare_mtp(file.content))
+      for (auto& tensor : file.content.tensors) tensor.name = "mtp." + tensor.name;
+    TRY_VOID(add_raw(file, raw));
+  }
+  return join(raw, quantization, config_path);
+}
+
+Result<StoreParts> open_files(const std::string& path, const fs::path& directory,
+                              const std::vector<fs::path>& paths, bool with_index) {
+  const fs::path config_path = directory / "config.json";
+  TRY(Json config, read_config(config_path));
+  std::vector<FileBytes> files;
+  for (const auto& p : paths) {
+    TRY(auto file, map_file(p.string()));
+    files.push_back(std::move(file));
+  }
+  TRY(auto parsed, parse_files(std::move(files)));
+  if (with_index) TRY_VOID(check_index(directory, parsed));
+  TRY(auto entries, read_parsed(config, config_path.string(), std::move(parsed)));
+  return StoreParts{path, directory.string(), std::move(config), Json(), std::move(entries)};
+}
+
+}  // namespace
+
+Result<std::vector<Entry>> read_safetensors(const Json& config, const std::string& config_path,
+                                            std::vector<FileBytes> files) {
+  TRY(auto parsed, parse_files(std::move(files)));
+  return read_parsed(config, config_path, std::move(parsed));
+}
+
+Result<StoreParts> open_safetensors_directory(const std::string& path) {
+  TRY(const auto files, list_files(path));
+  return open_files(path, path, files, true);
+}
+
+Result<StoreParts> open_safetensors_file(const std::string& path) {
+  fs::path directory = fs::path(path).parent_path();
+  if (directory.empty()) directory = ".";
+  return open_files(path, directory, {fs::path(path)}, false);
+}
+
+}  // namespace anabranch

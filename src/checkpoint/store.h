@@ -1,0 +1,33 @@
+// The one implementation of Checkpoint: readers of each format fill in a Store's parts.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace anabranch {
+
+struct Entry {
+  TensorInfo info;
+  WeightSource source;                // rows * cols == elements of info.shape; cols is its last dimension
+  std::optional<Error> unreadable{};  // why there are no readers in `source`
+};
+
+struct StoreParts {
+  std::string path;
+  std::string side_directory;  // of further files; empty: none
+  Json config;
+  Json gguf_metadata;
+  std::vector<Entry> entries;
+};
+
+// Error (invalid): a name that occurs twice, with both files.
+Result<std::unique_ptr<Checkpoint>> make_store(StoreParts parts);
+
+// rows and cols of a row-contiguous tensor whose last dimension is the columns ([] is one by one).
+std::pair<int64_t, int64_t> rows_and_cols(const std::vector<int64_t>& shape);
+
+}  // namespace anabranch

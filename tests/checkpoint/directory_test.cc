@@ -1,0 +1,297 @@
+// Directories of safetensors as a whole: names, quantised triples, norms, side files, and what is wrong with
+// them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "checkpoint/affine.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/dense.h"
+#include "checkpoint/float16.h"
+#include "checkpoint/names.h"
+#include "checkpoint/safetensors_writer.h"
+
+namespace anabranch {
+namespace {
+
+using testing::raw_bytes;
+using testing::SafetensorsWriter;
+using testing::TempDir;
+
+std::unique_ptr<Checkpoint> open_ok(const std::string& path) {
+  auto checkpoint = Checkpoint::open(path);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  return checkpoint.ok() ? std::move(checkpoint).value() : nullptr;
+}
+
+std::string open_error(const std::string& path) {
+  auto checkpoint = Checkpoint::open(path);
+  return checkpoint.ok() ? "" : checkpoint.error().message;
+}
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST(Directory, takes_each_tensor_once_and_reports_the_rest) {
+  TempDir dir;
+  dir.write("config.json", R"({"model_type":"llama"})");
+  dir.write("tokenizer.json", "tok");
+  dir.write("model.safetensors", SafetensorsWriter()
+                                     .f32("model.norm.weight", {3}, {1, 2, 3})
+                                     .f32("model.embed_tokens.weight", {2, 3}, {1, 2, 3, 4, 5, 6})
+                                     .f32("extra.weight", {1}, {1})
+                                     .add("ids", "I64", {1}, "12345678")
+                                     .bytes());
+  auto c = open_ok(dir.path());
+  ASSERT_TRUE(c);
+  EXPECT_EQ(c->config()["model_type"], "llama");
+  EXPECT_EQ(c->tensors().size(), 4u);
+  EXPECT_EQ(c->side_file("tokenizer.json"), "tok");
+  EXPECT_EQ(c->side_file("nothing.json"), std::nullopt);
+  EXPECT_TRUE(c->gguf_metadata().is_null());
+
+  const auto wrong = c->take("model.norm.weight", {4});
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_HAS(wrong.error().message, "[3]");
+  EXPECT_HAS(wrong.error().message, "[4]");
+  const auto norm = c->take("model.norm.weight", {3});
+  ASSERT_TRUE(norm.ok());
+  EXPECT_EQ(norm->data<float>()[2], 3);
+  EXPECT_HAS(c->take("model.norm.weight", {3}).error().message, "taken twice");
+  EXPECT_EQ(c->take("absent", {3}).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(c->take("ids", {1}).error().kind, ErrorKind::unsupported);
+  const auto embed = c->take_matrix("model.embed_tokens.weight", 2, 3);
+  ASSERT_TRUE(embed.ok());
+  float row[3];
+  embed->read_dense(1, 1, row);
+  EXPECT_EQ(row[0], 4);
+
+  EXPECT_HAS(c->finish().error().message, "2 tensors");
+  EXPECT_HAS(c->finish().error().message, "extra.weight");
+  EXPECT_EQ(c->ignore("extra."), 1);
+  EXPECT_EQ(c->ignore("ids"), 1);
+  EXPECT_TRUE(c->finish().ok());
+}
+
+TEST(Directory, sources_outlive_the_checkpoint) {
+  TempDir dir;
+  dir.write("config.json", "{}");
+  dir.write("model.safetensors", SafetensorsWriter().f32("w", {1, 2}, {5, 6}).bytes());
+  auto c = open_ok(dir.path() + "/");
+  EXPECT_EQ(c->name(), std::filesystem::path(dir.path()).filename());
+  auto source = c->take_matrix("w", 1, 2);
+  c.reset();
+  float row[2];
+  source->read_dense(0, 1, row);
+  EXPECT_EQ(row[1], 6);
+}
+
+TEST(Directory, shards_index_and_sidecar) {
+  TempDir dir;
+  dir.write("config.json", "{}");
+  dir.write("model-1.safetensors",
+            SafetensorsWriter().f32("model.language_model.a.weight", {1}, {1}).bytes());
+  dir.write("model-2.safetensors", SafetensorsWriter().f32("lm_head.weight", {1, 1}, {2}).bytes());
+  dir.write("mtp.safetensors", SafetensorsWriter()
+                                   .f32("pre_fc_norm_hidden.weight", {1}, {1})
+                                   .f32("pre_fc_norm_embedding.weight", {1}, {1})
+                                   .bytes());
+  dir.write("consolidated.safetensors", SafetensorsWriter().f32("tok", {1}, {1}).bytes());
+  const std::string index =
+      R"({"metadata":{},"weight_map":{"model.language_model.a.weight":"model-1.safetensors",
+      "lm_head.weight":"model-2.safetensors"}})";
+  dir.write("model.safetensors.index.json", index);
+  auto c = open_ok(dir.path());
+  ASSERT_TRUE(c);
+  EXPECT_TRUE(c->has("model.a.weight"));
+  EXPECT_TRUE(c->has("lm_head.weight"));
+  EXPECT_TRUE(c->has("mtp.pre_fc_norm_hidden.weight"));
+  EXPECT_FALSE(c->has("tok"));
+
+  dir.write("model.safetensors.index.json", R"({"weight_map":{"b":"model-1.safetensors"}})");
+  EXPECT_HAS(open_error(dir.path()), "lacks it");
+  dir.write("model.safetensors.index.json", R"({"weight_map":{"b":"model-3.safetensors"}})");
+  EXPECT_HAS(open_error(dir.path()), "model-3.safetensors, which is not there");
+  dir.write("model.safetensors.index.json", index);
+  dir.write("more.safetensors", SafetensorsWriter().f32("lm_head.weight", {1, 1}, {2}).bytes());
+  EXPECT_HAS(open_error(dir.path()), "more.safetensors");
+  EXPECT_HAS(open_error(dir.path()), "model-2.safetensors");
+  dir.write("more.safetensors",
+            SafetensorsWriter().f32("language_model.lm_head.weight", {1, 1}, {2}).bytes());
+  EXPECT_HAS(open_error(dir.path()), "is both in");
+}
+
+TEST(Directory, what_is_missing_is_said) {
+  TempDir dir;
+  EXPECT_EQ(Checkpoint::open(dir.file("absent")).error().kind, ErrorKind::not_found);
+  EXPECT_HAS(open_error(dir.path()), "no .safetensors");
+  dir.write("model.safetensors", SafetensorsWriter().bytes());
+  EXPECT_HAS(open_error(dir.path()), "config.json");
+  dir.write("config.json", "[]");
+  EXPECT_HAS(open_error(dir.path()), "config.json is not a JSON object");
+  dir.write("config.json", "{,}");
+  EXPECT_HAS(open_error(dir.path()), "config.json");
+  dir.write("weights.bin", "x");
+  EXPECT_EQ(Checkpoint::open(dir.file("weights.bin")).error().kind, ErrorKind::unsupported);
+}
+
+TEST(Names, both_worlds_fold) {
+  EXPECT_EQ(fold_name("model.layers.0.x"), "model.layers.0.x");
+  EXPECT_EQ(fold_name("language_model.model.layers.0.x"), "model.layers.0.x");
+  EXPECT_EQ(fold_name("model.language_model.layers.0.x"), "model.layers.0.x");
+  EXPECT_EQ(fold_name("language_model.lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(fold_name("lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(fold_name("mtp.fc.weight"), "mtp.fc.weight");
+  EXPECT_EQ(fold_name("language_model.mtp.fc.weight"), "mtp.fc.weight");
+  EXPECT_EQ(fold_name("model.mtp.fc.weight"), "mtp.fc.weight");
+  EXPECT_EQ(fold_name("model.visual.patch.weight"), std::nullopt);
+  EXPECT_EQ(fold_name("vision_tower.patch.weight"), std::nullopt);
+}
+
+TEST(Norms, decided_by_conv_shape_then_by_metadata) {
+  const auto norms = [](std::vector<int64_t> conv, const char* format) {
+    TempDir dir;
+    dir.write("config.json", "{}");
+    SafetensorsWriter writer;
+    writer.f32("model.norm.weight", {1}, {1});
+    if (!conv.empty()) writer.f32("model.layers.0.linear_attn.conv1d.weight", conv, std::vector<float>(8));
+    dir.write("model.safetensors", writer.bytes(format));
+    return open_ok(dir.path())->find("model.norm.weight")->norms;
+  };
+  EXPECT_EQ(norms({2, 1, 4}, "mlx"), NormConvention::offset);
+  EXPECT_EQ(norms({2, 4, 1}, "pt"), NormConvention::plain);
+  EXPECT_EQ(norms({}, "mlx"), NormConvention::plain);
+  EXPECT_EQ(norms({}, "pt"), NormConvention::offset);
+  EXPECT_EQ(norms({8, 1, 1}, "mlx"), NormConvention::plain);  // ambiguous
+}
+
+// A quantised module of `rows` x `cols`: codes (7 r + 3 c) mod 2^bits, scale 1 + g, bias -g.
+void add_quantised(SafetensorsWriter& writer, const std::string& module, int bits, int group, int rows,
+                   int cols) {
+  std::vector<uint32_t> words(rows * cols * bits / 32);
+  std::vector<uint16_t> scales, biases;
+  for (int r = 0; r < rows; r++) {
+    for (int c = 0; c < cols; c++) {
+      const uint64_t code = (7 * r + 3 * c) % (1 << bits);
+      for (int b = 0; b < bits; b++) {  // bit by bit, as the format is defined
+        const int64_t at = int64_t{r} * cols * bits + c * bits + b;
+        words[at / 32] |= ((code >> b) & 1) << (at % 32);
+      }
+    }
+    for (int g = 0; g < cols / group; g++) {
+      scales.push_back(float_to_bf16(1.0f + g));
+      biases.push_back(float_to_bf16(-1.0f * g));
+    }
+  }
+  writer.add(module + ".weight", "U32", {rows, cols * bits / 32}, raw_bytes(words));
+  writer.add(module + ".scales", "BF16", {rows, cols / group}, raw_bytes(scales));
+  writer.add(module + ".biases", "BF16", {rows, cols / group}, raw_bytes(biases));
+}
+
+class Quantised : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(Quantised, codes_scales_and_biases_come_out) {
+  const auto [bits, group] = GetParam();
+  const int rows = 5, cols = 3 * group;
+  TempDir dir;
+  dir.write("config.json", "{\"quantization\":{\"group_size\":32,\"bits\":4,\"model.l\":{\"bits\":" +
+                               std::to_string(bits) + ",\"group_size\":" + std::to_string(group) + "}}}");
+  SafetensorsWriter writer;
+  add_quantised(writer, "language_model.model.l", bits, group, rows, cols);
+  dir.write("model.safetensors", writer.bytes("mlx"));
+  auto c = open_ok(dir.path());
+  ASSERT_TRUE(c);
+  ASSERT_EQ(c->tensors().size(), 1u);
+  EXPECT_EQ(c->tensors()[0].type, "affine-" + std::to_string(bits) + "/" + std::to_string(group));
+  EXPECT_EQ(c->tensors()[0].shape, (std::vector<int64_t>{rows, cols}));
+  EXPECT_EQ(c->tensors()[0].bytes, static_cast<uint64_t>(rows * (cols * bits / 8 + 3 * 4)));
+  auto source = c->take_matrix("model.l.weight", rows, cols);
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  EXPECT_EQ(source->bits, bits);
+  EXPECT_EQ(source->group, group);
+  EXPECT_EQ(source->scale_type, ScaleType::bf16);
+  std::vector<uint8_t> codes(2 * cols);
+  std::vector<float> scales(6), biases(6);
+  source->read_affine(3, 2, codes.data(), scales.data(), biases.data());
+  for (int i = 0; i < 2 * cols; i++)
+    ASSERT_EQ(codes[i], (7 * (3 + i / cols) + 3 * (i % cols)) % (1 << bits)) << i;
+  EXPECT_EQ(scales[5], 3);
+  EXPECT_EQ(biases[5], -2);
+  // Packing is the inverse of unpacking.
+  std::vector<std::byte> packed(2 * cols * bits / 8);
+  pack_codes(bits, codes.data(), 2 * cols, packed.data());
+  std::vector<uint8_t> again(2 * cols);
+  unpack_codes(bits, packed.data(), 2 * cols, again.data());
+  EXPECT_EQ(codes, again);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Quantised,
+                         ::testing::Values(std::pair{2, 32}, std::pair{2, 64}, std::pair{3, 32},
+                                           std::pair{3, 64}, std::pair{4, 32}, std::pair{4, 128},
+                                           std::pair{5, 64}, std::pair{6, 32}, std::pair{6, 128},
+                                           std::pair{8, 64}));
+
+TEST(Quantisation, take_dequantises) {
+  TempDir dir;
+  dir.write("config.json", R"({"quantization":{"group_size":32,"bits":4,"mode":"affine"}})");
+  SafetensorsWriter writer;
+  add_quantised(writer, "m", 4, 32, 2, 64);
+  dir.write("model.safetensors", writer.bytes("mlx"));
+  const auto value = open_ok(dir.path())->take("m.weight", {2, 64});
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(value->data<float>()[64 + 40], ((7 + 3 * 40) % 16) * 2.0f - 1.0f);
+}
+
+TEST(Quantisation, what_does_not_agree_is_said) {
+  const auto error_with = [](const std::string& config, int bits, int group, bool biases = true) {
+    TempDir dir;
+    dir.write("config.json", config);
+    SafetensorsWriter writer;
+    if (biases)
+      add_quantised(writer, "m", bits, group, 2, 128);
+    else
+      writer.add("m.weight", "U32", {1, 4}, std::string(16, 'x')).add("m.scales", "U8", {1, 1}, "x");
+    dir.write("model.safetensors", writer.bytes("mlx"));
+    return open_error(dir.path());
+  };
+  const std::string plain = R"({"quantization":{"group_size":64,"bits":4}})";
+  EXPECT_EQ(error_with(plain, 4, 64), "");
+  EXPECT_HAS(error_with(plain, 8, 64), "\"m.weight\"");
+  EXPECT_HAS(error_with(plain, 8, 64), "not of the 4 bits in groups of 64");
+  EXPECT_HAS(error_with(plain, 4, 32), "not of the 4 bits");
+  EXPECT_HAS(error_with(plain, 4, 64, false), "only affine");
+  EXPECT_HAS(error_with("{}", 4, 64), "no \"quantization\"");
+  EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":4,"m":false}})", 4, 64),
+             "says that it is not");
+  EXPECT_EQ(error_with(R"({"quantization":{"group_size":64,"bits":3,"m":{"bits":4}}})", 4, 64), "");
+  EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":7}})", 4, 64), "7 bits");
+  EXPECT_HAS(error_with(R"({"quantization":{"group_size":48,"bits":4}})", 4, 64), "group_size 48");
+  EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":"4"}})", 4, 64), "\"bits\"");
+  EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":4,"mode":"mxfp4"}})", 4, 64), "mxfp4");
+  EXPECT_HAS(error_with(R"({"quantization":{"group_size":64,"bits":4,"m":5}})", 4, 64), "\"m\"");
+  EXPECT_HAS(error_with(R"({"quantization":3})", 4, 64), "not an object");
+  EXPECT_HAS(error_with(R"({"quantization_config":{"quant_method":"gptq","bits":4}})", 4, 64), "gptq");
+}
+
+TEST(Float16, all_halves_and_bfloats_survive_the_round_trip) {
+  for (uint32_t i = 0; i < 65536; i++) {
+    const auto bits = static_cast<uint16_t>(i);
+    if (!std::isnan(f16_to_float(bits))) {
+      ASSERT_EQ(float_to_f16(f16_to_float(bits)), bits);
+    }
+    if (!std::isnan(bf16_to_float(bits))) {
+      ASSERT_EQ(float_to_bf16(bf16_to_float(bits)), bits);
+    }
+  }
+  EXPECT_EQ(f16_to_float(0x0001), 0x1p-24f);
+  EXPECT_EQ(f16_to_float(0x3c00), 1.0f);
+  EXPECT_EQ(float_to_f16(65519.0f), 0x7bff);
+  EXPECT_EQ(float_to_f16(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_f16(0x1p-25f), 0);    // a tie: to even
+  EXPECT_EQ(float_to_f16(0x1.8p-24f), 2);  // a tie: to even
+  EXPECT_EQ(float_to_f16(1 + 0x1p-11f), 0x3c00);
+  EXPECT_TRUE(std::isnan(f16_to_float(float_to_f16(NAN))));
+  EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(NAN))));
+}
+
+}  // namespace
+}  // namespace anabranch
