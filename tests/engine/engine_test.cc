@@ -1,0 +1,242 @@
+// The real engine over a tiny random hybrid: every request ends with exactly one terminal event, and its tokens
+// depend on prompt, parameters and seed only.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+
+#include "base/json.h"
+
+namespace anabranch {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The golden checkpoint's files with a tokenizer of 256 bytes and a few markers beside them.
+class EngineTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = fs::temp_directory_path() / ("anabranch-engine-test-" + std::to_string(getpid()));
+    fs::copy(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_flat_tied/model", dir_, fs::copy_options::recursive);
+    Json vocab = Json::object();
+    const auto add_byte = [&](int code_point) {
+      std::string utf8;
+      if (code_point < 0x80) utf8 += static_cast<char>(code_point);
+      else (utf8 += static_cast<char>(0xC0 | code_point >> 6)) += static_cast<char>(0x80 | (code_point & 63));
+      vocab[utf8] = vocab.size();
+    };
+    // GPT-2's printable stand-ins for the 256 bytes.
+    for (int b = 33; b < 127; b++) add_byte(b);
+    for (int b = 161; b < 256; b++)
+      if (b != 173) add_byte(b);
+    for (int c = 256; c < 256 + 68; c++) add_byte(c);
+    Json added = Json::array();
+    for (const char* name : {"<eos>", "<think>", "</think>"})
+      added.push_back({{"id", 256 + added.size()}, {"content", name}, {"single_word", false}, {"lstrip", false},
+                       {"rstrip", false},          {"normalized", false}, {"special", true}});
+    const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
+    const Json tokenizer = {{"version", "1.0"},
+                            {"added_tokens", added},
+                            {"normalizer", nullptr},
+                            {"pre_tokenizer", byte_level},
+                            {"post_processor", nullptr},
+                            {"decoder", byte_level},
+                            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+    std::ofstream(dir_ / "tokenizer.json") << tokenizer.dump();
+    std::ofstream(dir_ / "chat_template.jinja") << "{% for m in messages %}{{ m.content }}{% endfor %}";
+  }
+  static void TearDownTestSuite() { fs::remove_all(dir_); }
+
+  static std::unique_ptr<Engine> make(int prefill_chunk = 512, int threads = 0, int max_queue = 64) {
+    EngineOptions options;
+    options.model_path = dir_.string();
+    options.prefill_chunk = prefill_chunk;
+    options.threads = threads;
+    options.max_queue = max_queue;
+    auto engine = Engine::create(options);
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    return std::move(*engine);
+  }
+
+  static inline fs::path dir_;
+};
+
+// Collects events of many requests; wait(id) blocks for the terminal one.
+class Collector {
+ public:
+  struct Record {
+    std::vector<int> tokens;
+    int terminal = 0;
+    Event last;
+  };
+  Sink sink(int key) {
+    return [this, key](const Event& event) {
+      std::lock_guard lock(mutex_);
+      auto& r = records_[key];
+      r.tokens.insert(r.tokens.end(), event.tokens.begin(), event.tokens.end());
+      if (event.finish != FinishReason::none) {
+        r.terminal++;
+        r.last = event;
+      }
+      changed_.notify_all();
+    };
+  }
+  Record wait(int key) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].terminal > 0; }));
+    return records_[key];
+  }
+  void wait_for_tokens(int key, size_t n) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].tokens.size() >= n; }));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Record> records_;
+};
+
+Request request_of(int length, int max_tokens, float temperature = 0.8f, uint64_t seed = 11) {
+  Request r;
+  for (int i = 0; i < length; i++) r.prompt.push_back((i * 37 + 5) % 250);
+  r.sampling.temperature = temperature;
+  r.sampling.seed = seed;
+  r.max_tokens = max_tokens;
+  r.ignore_eos = true;
+  return r;
+}
+
+std::vector<int> run(Engine& engine, Request request) {
+  Collector collector;
+  const auto id = engine.submit(std::move(request), collector.sink(0));
+  EXPECT_TRUE(id.ok()) << id.error().message;
+  return collector.wait(0).tokens;
+}
+
+TEST_F(EngineTest, TokensDependOnNeitherChunksNorThreads) {
+  const auto expected = run(*make(), request_of(300, 40));
+  EXPECT_EQ(expected.size(), 40u);
+  EXPECT_EQ(run(*make(1), request_of(300, 40)), expected);
+  EXPECT_EQ(run(*make(7), request_of(300, 40)), expected);
+  EXPECT_EQ(run(*make(64, 1), request_of(300, 40)), expected);
+  EXPECT_EQ(run(*make(64, 2), request_of(300, 40)), expected);
+  EXPECT_NE(run(*make(), request_of(300, 40, 0.8f, 12)), expected);
+}
+
+TEST_F(EngineTest, EveryRequestEndsExactlyOnce) {
+  auto engine = make();
+  Collector collector;
+  for (int i = 0; i < 8; i++)
+    ASSERT_TRUE(engine->submit(request_of(3 + i, 5 + i), collector.sink(i)).ok());
+  for (int i = 0; i < 8; i++) {
+    const auto r = collector.wait(i);
+    EXPECT_EQ(r.terminal, 1);
+    EXPECT_EQ(r.last.finish, FinishReason::length);
+    EXPECT_EQ(r.tokens.size(), 5u + i);
+    EXPECT_EQ(r.last.usage.prompt_tokens, 3 + i);
+    EXPECT_EQ(r.last.usage.completion_tokens, 5 + i);
+    EXPECT_EQ(r.tokens, run(*engine, request_of(3 + i, 5 + i)));
+  }
+  const auto stats = engine->stats();
+  EXPECT_EQ(stats.requests, 16u);
+  EXPECT_EQ(stats.finished, 16u);
+  EXPECT_EQ(stats.running + stats.queued, 0);
+}
+
+TEST_F(EngineTest, CancelEndsRunningAndWaitingRequests) {
+  auto engine = make();
+  Collector collector;
+  const auto first = engine->submit(request_of(4, 3000), collector.sink(0));
+  const auto second = engine->submit(request_of(4, 3000), collector.sink(1));
+  ASSERT_TRUE(first.ok() && second.ok());
+  collector.wait_for_tokens(0, 3);
+  engine->cancel(*second);
+  EXPECT_EQ(collector.wait(1).last.finish, FinishReason::cancelled);
+  EXPECT_TRUE(collector.wait(1).tokens.empty());
+  engine->cancel(*first);
+  EXPECT_EQ(collector.wait(0).last.finish, FinishReason::cancelled);
+  engine->cancel(*first);  // finished: ignored
+  EXPECT_EQ(run(*engine, request_of(4, 6)).size(), 6u);
+  EXPECT_EQ(engine->stats().cancelled, 2u);
+}
+
+TEST_F(EngineTest, DestructionEndsWhatRuns) {
+  Collector collector;
+  {
+    auto engine = make();
+    ASSERT_TRUE(engine->submit(request_of(4, 3000), collector.sink(0)).ok());
+    ASSERT_TRUE(engine->submit(request_of(4, 3000), collector.sink(1)).ok());
+    collector.wait_for_tokens(0, 1);
+  }
+  EXPECT_EQ(collector.wait(0).last.finish, FinishReason::cancelled);
+  EXPECT_EQ(collector.wait(1).terminal, 1);
+}
+
+TEST_F(EngineTest, StopStringsEndTheAnswer) {
+  auto engine = make();
+  const auto free_run = run(*engine, request_of(20, 60));
+  const std::string text = engine->tokenizer().decode(free_run, true);
+  // Stop at bytes that occur in the middle of the free run's text.
+  Request r = request_of(20, 60);
+  r.stop = {text.substr(text.size() / 2, 3)};
+  Collector collector;
+  ASSERT_TRUE(engine->submit(r, collector.sink(0)).ok());
+  const auto stopped = collector.wait(0);
+  EXPECT_EQ(stopped.last.finish, FinishReason::stop);
+  EXPECT_LT(stopped.tokens.size(), free_run.size());
+  EXPECT_TRUE(std::equal(stopped.tokens.begin(), stopped.tokens.end(), free_run.begin()));
+}
+
+TEST_F(EngineTest, BadRequestsAreRefusedWithReasons) {
+  auto engine = make(512, 0, 1);
+  Collector collector;
+  const auto refused = [&](Request r) {
+    const auto id = engine->submit(std::move(r), collector.sink(99));
+    return id.ok() ? std::string("accepted") : id.error().message;
+  };
+  EXPECT_NE(refused(Request{}).find("empty"), std::string::npos);
+  Request outside = request_of(3, 4);
+  outside.prompt[1] = 100000;
+  EXPECT_NE(refused(outside).find("outside the vocabulary"), std::string::npos);
+  EXPECT_NE(refused(request_of(engine->info().context_length, 4)).find("context"), std::string::npos);
+  EXPECT_NE(refused(request_of(3, 0)).find("max_tokens"), std::string::npos);
+
+  const auto running = engine->submit(request_of(4, 3000), collector.sink(0));
+  collector.wait_for_tokens(0, 1);
+  ASSERT_TRUE(engine->submit(request_of(4, 2), collector.sink(1)).ok());
+  EXPECT_NE(refused(request_of(4, 2)).find("waiting"), std::string::npos);
+  engine->cancel(*running);
+  EXPECT_EQ(collector.wait(1).tokens.size(), 2u);
+}
+
+TEST_F(EngineTest, ThinkingTokensAreCounted) {
+  auto engine = make();
+  Request r = request_of(4, 12);
+  r.thinking_open = true;
+  Collector collector;
+  ASSERT_TRUE(engine->submit(r, collector.sink(0)).ok());
+  const auto record = collector.wait(0);
+  const auto close = engine->tokenizer().find("</think>");
+  ASSERT_TRUE(close);
+  const auto at = std::find(record.tokens.begin(), record.tokens.end(), *close);
+  const auto expected = at == record.tokens.end() ? 12 : at - record.tokens.begin() + 1;
+  EXPECT_EQ(record.last.usage.thinking_tokens, expected);
+}
+
+TEST(EngineCreate, AMissingModelIsAnErrorThatNamesIt) {
+  EngineOptions options;
+  options.model_path = "/nonexistent/model";
+  const auto engine = Engine::create(options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.error().message.find("/nonexistent/model"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace anabranch
