@@ -1,0 +1,164 @@
+#include "server/api.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.h"
+#include "server/http_target.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr std::string_view kModels = "/v1/models";
+
+HttpResponse json_response(const Json& json) {
+  HttpResponse response;
+  response.body = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return response;
+}
+
+Json model_json(const ModelInfo& info, int64_t created) {
+  return {{"id", info.name},
+          {"object", "model"},
+          {"created", created},
+          {"owned_by", "anabranch"},
+          {"context_length", info.context_length}};
+}
+
+// JSON, or nothing said; form encoding because that is what curl -d claims for JSON.
+bool is_json_type(const HttpRequest& request) {
+  const std::string* header = request.header("content-type");
+  if (!header) return true;
+  std::string type = header->substr(0, header->find(';'));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return type == "application/json" || type == "application/x-www-form-urlencoded" || type == "text/json";
+}
+
+std::optional<ApiError> check_method(const HttpRequest& request, std::string_view allowed) {
+  const bool reads = allowed == "GET, HEAD";
+  if (reads ? request.method == "GET" || request.method == "HEAD" : request.method == allowed)
+    return std::nullopt;
+  return ApiError{405, fmt::format("{} is not allowed here; use {}", request.method, allowed), "",
+                  "method_not_allowed"};
+}
+
+}  // namespace
+
+std::optional<ApiError> check_access(const HttpRequest& request, const std::string& bound_host) {
+  const auto hosts = std::count_if(request.headers.begin(), request.headers.end(),
+                                   [](const auto& header) { return header.first == "host"; });
+  if (hosts > 1) return ApiError{400, "More than one Host header", "", "bad_request"};
+  const std::string* host = request.header("host");
+  const auto name = host ? host_name(*host) : std::nullopt;
+  if (host && !name) return ApiError{400, "Malformed Host header", "", "bad_request"};
+  // bound_host may be a bare IPv6 address.
+  const auto bound = host_name(bound_host.find("::") == 0 ? "[" + bound_host + "]" : bound_host).value_or("");
+  const bool local_only = is_loopback_name(bound);
+  if (local_only && name && !is_loopback_name(*name) && *name != bound)
+    return ApiError{
+        403,
+        fmt::format("Host '{}' is not this machine: the server listens on {} only and answers to "
+                    "localhost, 127.0.0.1 and [::1] (protection against DNS rebinding). A proxy in "
+                    "front must send such a Host header",
+                    *name, bound),
+        "", "host_not_allowed"};
+  // Browsers name the page that asks. Schemes other than http are applications, not pages from the web.
+  const std::string* origin = request.header("origin");
+  if (!origin) return std::nullopt;
+  const auto page = origin_host(*origin);
+  const bool web = *origin == "null" || origin->rfind("http://", 0) == 0 || origin->rfind("https://", 0) == 0;
+  if (web && (!page || (!is_loopback_name(*page) && page != name)))
+    return ApiError{403, "Requests from web pages of other sites are not allowed", "", "origin_not_allowed"};
+  return std::nullopt;
+}
+
+Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host)
+    : engine_(engine),
+      generations_(engine, workers, std::move(post)),
+      bound_host_(std::move(bound_host)),
+      started_(now_seconds()),
+      created_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()) {}
+
+void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
+  const auto refuse = [&](const ApiError& error) { out->respond(error_response(error)); };
+  if (auto error = check_access(request, bound_host_)) return refuse(*error);
+  auto target = target_path(request.target);
+  if (!target.ok()) return refuse({400, target.error().message, "", "bad_request"});
+  const std::string& path = *target;
+  const bool chat = path == "/v1/chat/completions";
+  const bool generates = chat || path == "/v1/completions";
+  const bool names_model = path.size() > kModels.size() + 1 && path.rfind("/v1/models/", 0) == 0;
+  if (!generates && !names_model && path != kModels && path != "/health" && path != "/")
+    return refuse({404, fmt::format("Unknown route: {} {}", request.method, path), "", "unknown_url"});
+  const char* allowed = generates ? "POST" : "GET, HEAD";
+  if (auto error = check_method(request, allowed)) {
+    HttpResponse response = error_response(*error);
+    response.headers.emplace_back("Allow", allowed);
+    return out->respond(std::move(response));
+  }
+  if (generates) {
+    if (stopping_) return refuse({503, "The server is shutting down", "", "shutting_down"});
+    if (!is_json_type(request))
+      return refuse({415, "The request body must be JSON: send 'Content-Type: application/json'", "",
+                     "unsupported_media_type"});
+    return generations_.start(chat ? AnswerKind::chat : AnswerKind::completion, std::move(request.body),
+                              std::move(out));
+  }
+  if (path == "/health") return out->respond(health());
+  if (path == kModels) return out->respond(models());
+  if (names_model) return out->respond(model(path.substr(kModels.size() + 1)));
+  out->respond(welcome());
+}
+
+HttpResponse Api::models() const {
+  return json_response({{"object", "list"}, {"data", Json::array({model_json(engine_.info(), created_)})}});
+}
+
+HttpResponse Api::model(const std::string& id) const {
+  const auto names = request_defaults(engine_).model_names;
+  if (std::find(names.begin(), names.end(), id) == names.end())
+    return error_response(
+        {404, fmt::format("The model '{}' is not loaded here", id), "model", "model_not_found"});
+  return json_response(model_json(engine_.info(), created_));
+}
+
+HttpResponse Api::health() const {
+  const ModelInfo& info = engine_.info();
+  const EngineStats stats = engine_.stats();
+  HttpResponse response = json_response({{"status", stopping_ ? "stopping" : "ok"},
+                                         {"version", ANABRANCH_VERSION},
+                                         {"uptime_s", now_seconds() - started_},
+                                         {"model",
+                                          {{"id", info.name},
+                                           {"family", info.family},
+                                           {"parameters", info.parameters},
+                                           {"weight_bytes", info.weight_bytes},
+                                           {"context_length", info.context_length}}},
+                                         {"engine",
+                                          {{"running", stats.running},
+                                           {"queued", stats.queued},
+                                           {"requests", stats.requests},
+                                           {"finished", stats.finished},
+                                           {"cancelled", stats.cancelled},
+                                           {"failed", stats.failed},
+                                           {"prompt_tokens", stats.prompt_tokens},
+                                           {"completion_tokens", stats.completion_tokens}}}});
+  if (stopping_) response.status = 503;
+  return response;
+}
+
+HttpResponse Api::welcome() const {
+  HttpResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = fmt::format(
+      "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n"
+      "POST /v1/chat/completions\nPOST /v1/completions\nGET  /v1/models\nGET  /health\n",
+      ANABRANCH_VERSION, engine_.info().name);
+  return response;
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,43 @@
+// The routes. docs/api.md is their description.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "server/generation.h"
+#include "server/http_types.h"
+
+namespace anabranch::server {
+
+// Used on the I/O thread only.
+class Api {
+ public:
+  // bound_host: the host name listened on; decides which Host headers are taken.
+  Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host);
+
+  void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
+  // From now on new work is refused with 503.
+  void begin_stop() { stopping_ = true; }
+  // Ends every answer under way with an error.
+  void cancel_all() { generations_.cancel_all(); }
+
+ private:
+  HttpResponse models() const;
+  HttpResponse model(const std::string& id) const;
+  HttpResponse health() const;
+  HttpResponse welcome() const;
+
+  Engine& engine_;
+  Generations generations_;
+  const std::string bound_host_;
+  const double started_;   // monotonic seconds
+  const int64_t created_;  // Unix seconds
+  bool stopping_ = false;
+};
+
+// Why a request may not be served, judged by its Host and Origin headers: a web page in the user's browser
+// must not reach a server that listens on this machine only. Nothing when it may.
+std::optional<ApiError> check_access(const HttpRequest& request, const std::string& bound_host);
+
+}  // namespace anabranch::server

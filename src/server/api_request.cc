@@ -1,0 +1,335 @@
+#include "server/api_request.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "server/json_fields.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr size_t kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 4096;
+constexpr size_t kMaxMessages = 65536;
+constexpr size_t kMaxTools = 1024;
+
+// Everything that would change the answer and that we cannot do yet: refused, never half obeyed.
+void refuse_what_is_not_built(JsonFields& fields) {
+  fields.only("n", {1}, "only one choice per request is built; send n requests instead");
+  fields.only("best_of", {1}, "only one choice per request is built");
+  fields.only("logprobs", {false}, "log probabilities are not built yet");
+  fields.only("top_logprobs", {0}, "log probabilities are not built yet");
+  fields.only("presence_penalty", {0}, "penalties are not built yet; use 0 or leave it out");
+  fields.only("frequency_penalty", {0}, "penalties are not built yet; use 0 or leave it out");
+  fields.only("repetition_penalty", {0, 1}, "penalties are not built yet; use 1 or leave it out");
+  fields.only("logit_bias", {Json::object()}, "logit_bias is not built yet");
+  fields.only("tool_choice", {"auto", "none"}, "only \"auto\" and \"none\" are built");
+  fields.only("parallel_tool_calls", {true}, "limiting tool calls is not built yet");
+  fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
+  fields.only("function_call", {"auto", "none"}, "use 'tools' instead of the deprecated 'functions'");
+  fields.only("modalities", {Json::array({"text"})}, "only text is built");
+  fields.only("echo", {false}, "echo is not built");
+  fields.only("suffix", {""}, "suffix (filling in the middle) is not built");
+  if (const Json* format = fields.object("response_format")) {
+    const Json* type = JsonFields(*format).find("type");
+    if (!type || *type != "text")
+      fields.fail("response_format", "unsupported_value",
+                  "'response_format': only {\"type\": \"text\"} is built; structured output is not yet");
+  }
+}
+
+void read_stop(JsonFields& fields, std::vector<std::string>& stop) {
+  const Json* value = fields.find("stop");
+  if (!value) return;
+  if (!value->is_string() && !value->is_array()) {
+    fields.fail("stop", "invalid_type",
+                fmt::format("'stop' must be a string or an array of strings, not {}", json_type(*value)));
+    return;
+  }
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > kMaxStops)
+    fields.fail("stop", "invalid_value",
+                fmt::format("'stop' has {} entries, but at most {} are allowed", list.size(), kMaxStops));
+  size_t index = 0;
+  for (const Json& entry : list) {
+    if (fields.error()) return;
+    const std::string where = fmt::format("stop[{}]", index++);
+    if (!entry.is_string()) {
+      fields.fail(where, "invalid_type",
+                  fmt::format("'{}' must be a string, not {}", where, json_type(entry)));
+      return;
+    }
+    const auto& text = entry.get_ref<const std::string&>();
+    if (text.empty() || text.size() > kMaxStopBytes)
+      fields.fail(where, "invalid_value",
+                  fmt::format("'{}' has {} bytes, but must have 1 to {}", where, text.size(), kMaxStopBytes));
+    stop.push_back(text);
+  }
+}
+
+void read_sampling(JsonFields& fields, GenerationOptions& options) {
+  SamplingParams& sampling = options.sampling;
+  if (auto v = fields.number("temperature", 0, 100)) sampling.temperature = static_cast<float>(*v);
+  if (auto v = fields.number("top_p", 0, 1)) sampling.top_p = static_cast<float>(*v);
+  if (auto v = fields.number("min_p", 0, 1)) sampling.min_p = static_cast<float>(*v);
+  if (auto v = fields.integer("top_k", -1, INT_MAX)) sampling.top_k = std::max(0, static_cast<int>(*v));
+  if (sampling.top_p <= 0) {  // no token fits into no probability: the most likely one
+    sampling.top_p = 1;
+    sampling.top_k = 1;
+  }
+  if (auto v = fields.integer("seed", INT64_MIN, INT64_MAX)) options.seed = static_cast<uint64_t>(*v);
+}
+
+void read_model(JsonFields& fields, const std::vector<std::string>& names) {
+  const std::string* model = fields.string("model");
+  if (!model || std::find(names.begin(), names.end(), *model) != names.end()) return;
+  fields.fail(ApiError{404,
+                       fmt::format("The model '{}' is not loaded here; '{}' is (GET /v1/models lists it)",
+                                   *model, names.empty() ? "" : names[0]),
+                       "model", "model_not_found"});
+}
+
+GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults) {
+  GenerationOptions options;
+  options.sampling = defaults.sampling;
+  read_model(fields, defaults.model_names);
+  refuse_what_is_not_built(fields);
+  read_sampling(fields, options);
+  read_stop(fields, options.stop);
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    auto v = fields.integer(name, -1, INT_MAX);
+    if (!v) continue;
+    if (*v == 0)
+      fields.fail(name, "invalid_value", fmt::format("'{}' must be at least 1 (or -1: no limit)", name));
+    options.max_tokens = static_cast<int>(*v);
+  }
+  options.stream = fields.boolean("stream").value_or(false);
+  if (const Json* stream_options = fields.object("stream_options")) {
+    JsonFields inner(*stream_options, "stream_options.");
+    options.include_usage = inner.boolean("include_usage").value_or(false);
+    if (inner.error()) fields.fail(*inner.error());
+  }
+  return options;
+}
+
+// String content, or the text parts of an array joined; null and absent give an empty string.
+std::string read_content(JsonFields& message, const Json* content, const std::string& where) {
+  if (!content) return "";
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    message.fail(
+        "content", "invalid_type",
+        fmt::format("'{}content' must be a string or an array of parts, not {}", where, json_type(*content)));
+    return "";
+  }
+  std::string text;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const Json& part = (*content)[i];
+    const std::string name = fmt::format("content[{}]", i);
+    if (!part.is_object()) {
+      message.fail(name, "invalid_type",
+                   fmt::format("'{}{}' must be an object, not {}", where, name, json_type(part)));
+      return "";
+    }
+    JsonFields fields(part, where + name + ".");
+    const std::string* type = fields.string("type");
+    if (type && *type == "text") {
+      const std::string* piece = fields.string("text");
+      if (!piece && !fields.error())
+        fields.fail("text", "missing_required_parameter", fmt::format("'{}{}.text' is missing", where, name));
+      if (piece) text += *piece;
+    } else if (!fields.error()) {
+      fields.fail("type", type ? "unsupported_value" : "missing_required_parameter",
+                  fmt::format("'{}{}': only parts of type \"text\" are built (no images, audio or files)",
+                              where, name));
+    }
+    if (fields.error()) {
+      message.fail(*fields.error());
+      return "";
+    }
+  }
+  return text;
+}
+
+// Templates want the arguments as an object; clients send them as JSON in a string.
+Json template_arguments(const Json& arguments) {
+  if (!arguments.is_string()) return arguments;
+  auto parsed = parse_json(arguments.get_ref<const std::string&>());
+  return parsed.ok() && parsed.value().is_object() ? std::move(parsed).value() : arguments;
+}
+
+Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& where) {
+  Json result = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string name = fmt::format("tool_calls[{}]", i);
+    const Json& call = calls[i];
+    const Json* function = call.is_object() ? JsonFields(call).find("function") : nullptr;
+    const Json* called = function && function->is_object() ? JsonFields(*function).find("name") : nullptr;
+    if (!called || !called->is_string()) {
+      message.fail(name, "invalid_value",
+                   fmt::format("'{}{}' must be {{\"id\", \"type\": \"function\", \"function\": {{\"name\", "
+                               "\"arguments\"}}}}",
+                               where, name));
+      return result;
+    }
+    const Json* arguments = JsonFields(*function).find("arguments");
+    Json copy = Json::object();
+    if (call.contains("id")) copy["id"] = call["id"];
+    copy["type"] = "function";
+    copy["function"] = {{"name", *called},
+                        {"arguments", arguments ? template_arguments(*arguments) : Json::object()}};
+    result.push_back(std::move(copy));
+  }
+  return result;
+}
+
+Json read_message(JsonFields& request, const Json& message, size_t index) {
+  const std::string where = fmt::format("messages[{}].", index);
+  Json result = Json::object();
+  if (!message.is_object()) {
+    request.fail(fmt::format("messages[{}]", index), "invalid_type",
+                 fmt::format("'messages[{}]' must be an object, not {}", index, json_type(message)));
+    return result;
+  }
+  JsonFields fields(message, where);
+  const std::string* role = fields.string("role");
+  if (!role && !fields.error())
+    fields.fail("role", "missing_required_parameter", fmt::format("'{}role' is missing", where));
+  if (role) {
+    const std::string name = *role == "developer" ? "system" : *role;
+    if (name != "system" && name != "user" && name != "assistant" && name != "tool")
+      fields.fail("role", "invalid_value",
+                  fmt::format("'{}role' is '{}', but must be system, developer, user, assistant or tool",
+                              where, *role));
+    result["role"] = name;
+  }
+  const Json* content = fields.find("content");
+  const Json* calls = fields.array("tool_calls");
+  if (!content && role && *role != "assistant")
+    fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
+  result["content"] = read_content(fields, content, where);
+  const std::string* reasoning = fields.string("reasoning_content");
+  if (!reasoning) reasoning = fields.string("reasoning");
+  if (reasoning) result["reasoning_content"] = *reasoning;
+  for (const char* name : {"name", "tool_call_id"})
+    if (const std::string* text = fields.string(name)) result[name] = *text;
+  if (calls && !calls->empty()) result["tool_calls"] = read_tool_calls(fields, *calls, where);
+  if (fields.error()) request.fail(*fields.error());
+  return result;
+}
+
+void read_messages(JsonFields& fields, Json& messages) {
+  const Json* list = fields.array("messages");
+  if (!list || list->empty() || list->size() > kMaxMessages) {
+    const char* code = list ? "invalid_value" : "missing_required_parameter";
+    fields.fail("messages", code,
+                fmt::format("'messages' must be an array of 1 to {} messages", kMaxMessages));
+    return;
+  }
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i)
+    messages.push_back(read_message(fields, (*list)[i], i));
+}
+
+// With tool_choice "none" the model must not know of the tools.
+void read_tools(JsonFields& fields, Json& tools) {
+  const Json* list = fields.array("tools");
+  const std::string* choice = fields.string("tool_choice");
+  if (!list || list->empty()) return;
+  if (list->size() > kMaxTools)
+    fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i) {
+    const Json& tool = (*list)[i];
+    const Json* function = tool.is_object() ? JsonFields(tool).find("function") : nullptr;
+    const Json* name = function && function->is_object() ? JsonFields(*function).find("name") : nullptr;
+    if (!name || !name->is_string() || tool.value("type", Json("function")) != "function")
+      fields.fail(
+          fmt::format("tools[{}]", i), "invalid_value",
+          fmt::format("'tools[{}]' must be {{\"type\": \"function\", \"function\": {{\"name\", ...}}}}", i));
+  }
+  if (!choice || *choice != "none") tools = *list;
+}
+
+void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
+  if (const Json* extra = fields.object("chat_template_kwargs")) {
+    for (const auto& [key, value] : extra->items()) {
+      if (key == "messages" || key == "tools" || key == "bos_token" || key == "eos_token")
+        fields.fail("chat_template_kwargs." + key, "invalid_value",
+                    fmt::format("'chat_template_kwargs' cannot replace '{}'", key));
+      else if (key != "enable_thinking" && key != "add_generation_prompt")
+        chat.extra.push_back({key, value});
+    }
+    JsonFields inner(*extra, "chat_template_kwargs.");
+    chat.enable_thinking = inner.boolean("enable_thinking");
+    chat.add_generation_prompt = inner.boolean("add_generation_prompt").value_or(true);
+    if (inner.error()) fields.fail(*inner.error());
+  }
+  if (auto thinking = fields.boolean("enable_thinking")) chat.enable_thinking = thinking;
+}
+
+// A text, a list of token ids, or a list of exactly one of these.
+void read_prompt(JsonFields& fields, std::variant<std::string, std::vector<int>>& prompt) {
+  const Json* value = fields.find("prompt");
+  if (!value) {
+    fields.fail("prompt", "missing_required_parameter", "'prompt' is missing");
+    return;
+  }
+  if (value->is_array() && value->size() == 1 && !value->front().is_number()) value = &value->front();
+  if (value->is_string()) {
+    prompt = value->get<std::string>();
+    return;
+  }
+  if (value->is_array() && value->size() > 1 && !value->front().is_number()) {
+    fields.fail("prompt", "unsupported_value", "'prompt': only one prompt per request is built");
+    return;
+  }
+  std::vector<int> ids;
+  bool valid = value->is_array();
+  for (size_t i = 0; valid && i < value->size(); ++i) {
+    const Json& id = (*value)[i];
+    valid = id.is_number_unsigned() && id.get<uint64_t>() <= INT_MAX;
+    if (valid) ids.push_back(id.get<int>());
+  }
+  if (!valid) fields.fail("prompt", "invalid_type", "'prompt' must be a string or an array of token ids");
+  prompt = std::move(ids);
+}
+
+std::variant<Json, ApiError> parse_body(std::string_view body) {
+  auto parsed = parse_json(body);
+  if (!parsed.ok())
+    return ApiError{400, "The request body is not valid: " + parsed.error().message, "", "invalid_json"};
+  if (!parsed.value().is_object())
+    return ApiError{400,
+                    fmt::format("The request body must be a JSON object, not {}", json_type(parsed.value())),
+                    "", "invalid_type"};
+  return std::move(parsed).value();
+}
+
+}  // namespace
+
+std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
+                                                       const RequestDefaults& defaults) {
+  auto json = parse_body(body);
+  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
+  JsonFields fields(std::get<Json>(json));
+  ChatRequest request;
+  request.options = read_options(fields, defaults);
+  read_messages(fields, request.messages);
+  read_tools(fields, request.tools);
+  read_template_options(fields, request.chat);
+  if (fields.error()) return *fields.error();
+  return request;
+}
+
+std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
+                                                                   const RequestDefaults& defaults) {
+  auto json = parse_body(body);
+  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
+  JsonFields fields(std::get<Json>(json));
+  CompletionRequest request;
+  request.options = read_options(fields, defaults);
+  read_prompt(fields, request.prompt);
+  if (fields.error()) return *fields.error();
+  return request;
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,51 @@
+// The JSON bodies of /v1/chat/completions and /v1/completions as plain values, every field checked. What is
+// not built is refused by name; fields that we do not know are ignored, as OpenAI ignores them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "base/sampling_params.h"
+#include "server/api_error.h"
+#include "text/chat_template.h"
+
+namespace anabranch::server {
+
+// What a request is checked against and completed from.
+struct RequestDefaults {
+  SamplingParams sampling;               // where the request says nothing
+  std::vector<std::string> model_names;  // accepted in "model"
+};
+
+// The part that both routes share.
+struct GenerationOptions {
+  SamplingParams sampling;       // seed: see below
+  std::optional<uint64_t> seed;  // unset: the caller draws one
+  int max_tokens = -1;           // -1 = up to the context length
+  std::vector<std::string> stop;
+  bool stream = false;
+  bool include_usage = false;  // a last chunk with the usage (streams only)
+};
+
+struct ChatRequest {
+  GenerationOptions options;
+  Json messages = Json::array();  // checked and normalised for the template
+  Json tools;                     // array, or null
+  text::ChatOptions chat;
+};
+
+struct CompletionRequest {
+  GenerationOptions options;
+  std::variant<std::string, std::vector<int>> prompt;  // text, or token ids (>= 0)
+};
+
+std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
+                                                       const RequestDefaults& defaults);
+std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
+                                                                   const RequestDefaults& defaults);
+
+}  // namespace anabranch::server

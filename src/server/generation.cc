@@ -1,0 +1,165 @@
+#include "server/generation.h"
+
+#include <chrono>
+#include <exception>
+
+#include "base/log.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
+
+int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// Runs on a worker: nothing may escape.
+std::variant<Prepared, ApiError> prepare_safely(AnswerKind kind, const std::string& body,
+                                                const Engine& engine, const RequestDefaults& defaults) {
+  try {
+    return prepare(kind, body, engine, defaults);
+  } catch (const std::exception& e) {
+    log_error("preparing a request failed: {}", e.what());
+    return ApiError{500, "Internal error while preparing the request", "", "internal_error"};
+  }
+}
+
+}  // namespace
+
+Generations::Generations(Engine& engine, WorkerPool& workers, Post post)
+    : engine_(engine), workers_(workers), post_(std::move(post)), defaults_(request_defaults(engine)) {
+  std::random_device device;
+  std::seed_seq seed{device(), device(), device(), device()};
+  random_.seed(seed);
+}
+
+Generations::Generation* Generations::find(uint64_t key) {
+  const auto it = generations_.find(key);
+  return it == generations_.end() ? nullptr : &it->second;
+}
+
+void Generations::start(AnswerKind kind, std::string body, std::shared_ptr<ResponseStream> out) {
+  const uint64_t key = next_key_++;
+  Generation& generation = generations_[key];
+  generation.head.kind = kind;
+  generation.head.id = fmt::format("{}-{:016x}{:08x}", kind == AnswerKind::chat ? "chatcmpl" : "cmpl",
+                                   random_(), random_() >> 32);
+  generation.head.created = unix_seconds();
+  generation.head.model = engine_.info().name;
+  out->on_client_left([this, key] { client_left(key); });
+  generation.out = std::move(out);
+  workers_.submit([this, key, kind, body = std::make_shared<std::string>(std::move(body))] {
+    auto prepared =
+        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(kind, *body, engine_, defaults_));
+    post_([this, key, prepared] {
+      if (auto* error = std::get_if<ApiError>(prepared.get()))
+        fail(key, *error);
+      else
+        submit(key, std::get<Prepared>(std::move(*prepared)));
+    });
+  });
+}
+
+void Generations::submit(uint64_t key, Prepared prepared) {
+  Generation* generation = find(key);
+  if (!generation) return;  // the client has left
+  generation->options = std::move(prepared.options);
+  const GenerationOptions& options = generation->options;
+  const bool chat = generation->head.kind == AnswerKind::chat;
+  generation->text =
+      std::make_unique<OutputText>(engine_.tokenizer(), options.stop, chat, prepared.thinking_open);
+
+  Request request;
+  request.prompt = std::move(prepared.prompt);
+  request.sampling = options.sampling;
+  request.sampling.seed = options.seed ? *options.seed : random_();
+  request.max_tokens = options.max_tokens;
+  request.stop = options.stop;
+  request.thinking_open = prepared.thinking_open;
+  auto accepted = engine_.submit(std::move(request), [this, key, post = post_](const Event& event) {
+    post([this, key, event] { receive(key, event); });
+  });
+  if (!accepted.ok()) return fail(key, to_api_error(accepted.error()));
+  generation->request = *accepted;
+  generation->submitted = true;
+  generation->streaming = options.stream;
+  if (options.stream) {
+    generation->head.usage_field = options.include_usage;
+    generation->out->start("text/event-stream; charset=utf-8", kHeartbeat);
+    if (chat) generation->out->write(first_chunk(generation->head));
+  }
+}
+
+void Generations::receive(uint64_t key, const Event& event) {
+  Generation* generation = find(key);
+  if (!generation) return;
+  const bool was_stopped = generation->text->stopped();
+  deliver(*generation, generation->text->push(event.tokens));
+  if (event.finish != FinishReason::none) return finish(key, *generation, event);
+  // The engine finds stop strings itself; should it see the text differently, we end the request.
+  if (generation->text->stopped() && !was_stopped) engine_.cancel(generation->request);
+}
+
+void Generations::deliver(Generation& generation, const AnswerText& text) {
+  if (text.content.empty() && text.reasoning.empty()) return;
+  if (generation.options.stream) {
+    generation.out->write(text_chunk(generation.head, text));
+  } else {
+    generation.answer.content += text.content;
+    generation.answer.reasoning += text.reasoning;
+  }
+}
+
+void Generations::finish(uint64_t key, Generation& generation, const Event& event) {
+  generation.submitted = false;  // nothing left to cancel
+  if (event.finish == FinishReason::error) {
+    log_error("the engine failed a request: {}", event.error);
+    return fail(key, {500, "The engine failed: " + event.error, "", "engine_error"});
+  }
+  if (event.finish == FinishReason::cancelled && !generation.text->stopped())
+    return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
+  deliver(generation, generation.text->finish());
+  const FinishReason finish = generation.text->stopped() ? FinishReason::stop : event.finish;
+  if (generation.options.stream) {
+    ResponseStream& out = *generation.out;
+    out.write(finish_chunk(generation.head, finish));
+    if (generation.options.include_usage) out.write(usage_chunk(generation.head, event.usage));
+    out.write(kDoneEvent);
+    out.finish(false);
+  } else {
+    HttpResponse response;
+    response.body = whole_answer(generation.head, generation.answer, finish, event.usage);
+    generation.out->respond(std::move(response));
+  }
+  generations_.erase(key);
+}
+
+void Generations::fail(uint64_t key, const ApiError& error) {
+  Generation* generation = find(key);
+  if (!generation) return;
+  if (generation->submitted) engine_.cancel(generation->request);
+  if (generation->streaming) {
+    generation->out->write("data: " + error_json(error) + "\n\n");
+    generation->out->finish(true);
+  } else {
+    generation->out->respond(error_response(error));
+  }
+  generations_.erase(key);
+}
+
+void Generations::client_left(uint64_t key) {
+  Generation* generation = find(key);
+  if (!generation) return;
+  if (generation->submitted) engine_.cancel(generation->request);
+  log_debug("client left: {} cancelled", generation->head.id);
+  generations_.erase(key);
+}
+
+void Generations::cancel_all() {
+  while (!generations_.empty())
+    fail(generations_.begin()->first, {503, "The server is shutting down", "", "shutting_down"});
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,59 @@
+// Every answer under way: from a request's body through worker and engine to its stream.
+//
+// Ownership: owns the answers; used on the I/O thread only. The engine's sinks hold a key, not an answer, so
+// an answer can be forgotten at any time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <unordered_map>
+
+#include "engine/engine.h"
+#include "server/http_types.h"
+#include "server/openai_format.h"
+#include "server/output_text.h"
+#include "server/prepare.h"
+#include "server/worker_pool.h"
+
+namespace anabranch::server {
+
+class Generations {
+ public:
+  Generations(Engine& engine, WorkerPool& workers, Post post);
+
+  void start(AnswerKind kind, std::string body, std::shared_ptr<ResponseStream> out);
+  // Ends every answer with an error.
+  void cancel_all();
+
+ private:
+  struct Generation {
+    AnswerHead head;
+    GenerationOptions options;
+    std::shared_ptr<ResponseStream> out;
+    std::unique_ptr<OutputText> text;
+    RequestId request = 0;
+    bool submitted = false;  // to the engine, and not ended yet
+    bool streaming = false;  // the stream has started
+    AnswerText answer;       // whole answers only
+  };
+
+  void submit(uint64_t key, Prepared prepared);
+  void receive(uint64_t key, const Event& event);
+  void deliver(Generation& generation, const AnswerText& text);
+  void finish(uint64_t key, Generation& generation, const Event& event);
+  void fail(uint64_t key, const ApiError& error);
+  void client_left(uint64_t key);
+  Generation* find(uint64_t key);
+
+  Engine& engine_;
+  WorkerPool& workers_;
+  const Post post_;
+  const RequestDefaults defaults_;
+  std::mt19937_64 random_;  // of ids and seeds
+  uint64_t next_key_ = 1;
+  std::unordered_map<uint64_t, Generation> generations_;
+};
+
+}  // namespace anabranch::server

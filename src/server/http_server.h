@@ -1,0 +1,53 @@
+// An HTTP/1.1 server on one I/O thread: connections, limits, timeouts, keep-alive, streaming. It knows
+// nothing of what it serves; the handler runs on the I/O thread and must not block it.
+//
+// Ownership: the server owns its sockets; a connection lives until its client leaves or the server closes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "server/http_types.h"
+
+namespace anabranch::server {
+
+struct HttpLimits {
+  size_t header_bytes = 32u << 10;  // request line and headers; more is answered 431
+  size_t body_bytes = 32u << 20;    // more is answered 413
+  size_t output_queue_bytes =
+      1u << 20;             // a stream's unsent bytes; a client that lets more pile up is dropped
+  int connections = 256;    // at once; more are answered 503
+  double header_s = 10;     // from the first byte of a request to the end of its headers
+  double body_s = 60;       // for a request's body
+  double idle_s = 75;       // a connection without a request
+  double write_s = 30;      // a client that takes no byte for so long is dropped
+  double heartbeat_s = 15;  // a stream's longest silence
+};
+
+class HttpServer {
+ public:
+  // Binds and listens; port 0 takes a free one. Errors: io (the address is in use or not ours), invalid
+  // (host).
+  static Result<std::unique_ptr<HttpServer>> listen(const std::string& host, uint16_t port,
+                                                    const HttpLimits& limits);
+  virtual ~HttpServer() = default;
+
+  virtual uint16_t port() const = 0;
+  virtual Post post() = 0;
+  // Serves until begin_stop() was called and the last connection is gone. The calling thread is the I/O
+  // thread.
+  virtual void serve(Handler handler) = 0;
+
+  // On the I/O thread only:
+  // Takes no new connections, closes idle ones, and the others after the answer they are at.
+  virtual void begin_stop() = 0;
+  // Drops every connection at once.
+  virtual void close_all() = 0;
+  virtual void after(double seconds, std::function<void()> run) = 0;
+};
+
+}  // namespace anabranch::server

@@ -1,0 +1,61 @@
+// HTTP as the API sees it: plain values, no library types.
+//
+// Ownership: a ResponseStream belongs jointly to its connection and to whoever answers. Every member of it is
+// called on the I/O thread only; calls after the client has left do nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace anabranch::server {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;
+  std::string target;  // as sent: path and query, still percent-encoded
+  Headers headers;     // names in lower case
+  std::string body;
+
+  // The first header of this (lower-case) name, or nullptr.
+  const std::string* header(std::string_view name) const {
+    for (const auto& [key, value] : headers)
+      if (key == name) return &value;
+    return nullptr;
+  }
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  Headers headers;
+  std::string body;
+};
+
+// One answer: either respond(), or start(), write()s and finish().
+class ResponseStream {
+ public:
+  virtual ~ResponseStream() = default;
+  virtual void respond(HttpResponse response) = 0;
+  // Begins a 200 answer of unknown length. `heartbeat` is written whenever the stream has been silent for a
+  // while.
+  virtual void start(std::string content_type, std::string heartbeat) = 0;
+  virtual void write(std::string_view data) = 0;
+  // Ends the answer; with close_connection the connection is not used again.
+  virtual void finish(bool close_connection) = 0;
+  // `left` runs once, later, if the client goes away, stalls or overflows its output queue before the answer
+  // is finished.
+  virtual void on_client_left(std::function<void()> left) = 0;
+};
+
+using Handler = std::function<void(HttpRequest, std::shared_ptr<ResponseStream>)>;
+
+// Runs a function on the I/O thread, soon. Callable from any thread at any time; once the I/O thread has
+// ended, functions are dropped without running.
+using Post = std::function<void(std::function<void()>)>;
+
+}  // namespace anabranch::server

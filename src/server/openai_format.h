@@ -1,0 +1,43 @@
+// What /v1/chat/completions and /v1/completions answer, as JSON text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/engine.h"
+
+namespace anabranch::server {
+
+enum class AnswerKind { chat, completion };
+
+// What every object of one answer repeats.
+struct AnswerHead {
+  AnswerKind kind = AnswerKind::chat;
+  std::string id;       // "chatcmpl-...", "cmpl-..."
+  int64_t created = 0;  // Unix seconds
+  std::string model;
+  bool usage_field = false;  // stream chunks carry "usage" (null before the last): the client asked for it
+};
+
+struct AnswerText {
+  std::string content;
+  std::string reasoning;  // chat only
+};
+
+// "stop" or "length".
+std::string_view finish_name(FinishReason finish);
+
+// The whole answer of a request that does not stream.
+std::string whole_answer(const AnswerHead& head, const AnswerText& text, FinishReason finish,
+                         const Usage& usage);
+
+// One server-sent event each. first: the chunk that names the role (chat only).
+std::string first_chunk(const AnswerHead& head);
+std::string text_chunk(const AnswerHead& head, const AnswerText& delta);
+std::string finish_chunk(const AnswerHead& head, FinishReason finish);
+std::string usage_chunk(const AnswerHead& head, const Usage& usage);
+inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
+
+}  // namespace anabranch::server

@@ -1,0 +1,82 @@
+#include "server/prepare.h"
+
+#include "text/reasoning.h"
+
+namespace anabranch::server {
+namespace {
+
+std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine& engine) {
+  const text::ChatTemplate* chat_template = engine.chat_template();
+  if (!chat_template)
+    return ApiError{400, "The loaded model brings no chat template; use /v1/completions", "messages",
+                    "unsupported_value"};
+  auto pieces = chat_template->render(request.messages, request.tools, request.chat);
+  if (!pieces.ok())
+    return ApiError{400, "The model's chat template refused the messages: " + pieces.error().message,
+                    "messages", "template_error"};
+  Prepared prepared;
+  prepared.options = std::move(request.options);
+  prepared.prompt = engine.tokenizer().encode(std::span<const text::Piece>(*pieces));
+  prepared.thinking_open = text::thinking_open(*pieces);
+  return prepared;
+}
+
+std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request, const Engine& engine) {
+  const text::Tokenizer& tokenizer = engine.tokenizer();
+  Prepared prepared;
+  prepared.options = std::move(request.options);
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    prepared.prompt = tokenizer.encode(*text, true);
+    const auto bos = tokenizer.bos();
+    if (tokenizer.add_bos() && bos && (prepared.prompt.empty() || prepared.prompt.front() != *bos))
+      prepared.prompt.insert(prepared.prompt.begin(), *bos);
+  } else {
+    prepared.prompt = std::move(std::get<std::vector<int>>(request.prompt));
+    for (size_t i = 0; i < prepared.prompt.size(); ++i)
+      if (prepared.prompt[i] >= tokenizer.vocab_size())
+        return ApiError{400,
+                        fmt::format("'prompt[{}]' is token {}, but the vocabulary has {}", i,
+                                    prepared.prompt[i], tokenizer.vocab_size()),
+                        "prompt", "invalid_value"};
+  }
+  return prepared;
+}
+
+// The checks that both share; afterwards the engine has no reason to refuse the prompt.
+std::variant<Prepared, ApiError> check(Prepared prepared, const Engine& engine, const char* param) {
+  const size_t context = static_cast<size_t>(engine.info().context_length);
+  if (prepared.prompt.empty()) return ApiError{400, "The prompt is empty", param, "invalid_value"};
+  if (context > 0 && prepared.prompt.size() >= context)
+    return ApiError{
+        400,
+        fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs "
+                    "room for at least one more. Shorten it",
+                    context, prepared.prompt.size()),
+        param, "context_length_exceeded"};
+  return prepared;
+}
+
+}  // namespace
+
+RequestDefaults request_defaults(const Engine& engine) {
+  return {engine.default_sampling(), {engine.info().name, engine.info().path, "default", "default_model"}};
+}
+
+std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,
+                                         const RequestDefaults& defaults) {
+  std::variant<Prepared, ApiError> result;
+  if (kind == AnswerKind::chat) {
+    auto request = parse_chat_request(body, defaults);
+    if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+    result = prepare_chat(std::get<ChatRequest>(std::move(request)), engine);
+  } else {
+    auto request = parse_completion_request(body, defaults);
+    if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+    result = prepare_completion(std::get<CompletionRequest>(std::move(request)), engine);
+  }
+  if (std::holds_alternative<ApiError>(result)) return result;
+  return check(std::get<Prepared>(std::move(result)), engine,
+               kind == AnswerKind::chat ? "messages" : "prompt");
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,26 @@
+// From a request's body to what the engine takes: parse, render the template, tokenise. Slow for long
+// prompts, so it runs on a worker thread; pure.
+#pragma once
+
+#include <string_view>
+#include <variant>
+
+#include "engine/engine.h"
+#include "server/api_request.h"
+#include "server/openai_format.h"
+
+namespace anabranch::server {
+
+struct Prepared {
+  GenerationOptions options;
+  std::vector<int> prompt;
+  bool thinking_open = false;
+};
+
+// What requests to this engine are checked against.
+RequestDefaults request_defaults(const Engine& engine);
+
+std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,
+                                         const RequestDefaults& defaults);
+
+}  // namespace anabranch::server

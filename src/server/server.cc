@@ -1,0 +1,81 @@
+#include "server/server.h"
+
+#include <thread>
+
+#include "base/log.h"
+#include "server/api.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr int kWorkers = 2;
+constexpr double kLastWordsSeconds = 1;  // for errors to reach clients that are cut off
+
+class ServerImpl final : public Server {
+ public:
+  ServerImpl(Engine& engine, const ServerOptions& options, std::unique_ptr<HttpServer> http)
+      : options_(options),
+        http_(std::move(http)),
+        workers_(std::make_unique<WorkerPool>(kWorkers)),
+        api_(engine, *workers_, http_->post(), options.host),
+        thread_([this] { serve(); }) {}
+
+  ~ServerImpl() override {
+    http_->post()([this] { cut_off(); });
+    run();
+    workers_.reset();  // its jobs refer to api_
+  }
+
+  uint16_t port() const override { return http_->port(); }
+
+  void run() override {
+    std::lock_guard lock(join_);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void stop() override {
+    http_->post()([this] { begin_stop(); });
+  }
+
+ private:
+  void serve() {
+    http_->serve([this](HttpRequest request, std::shared_ptr<ResponseStream> out) {
+      api_.handle(std::move(request), std::move(out));
+    });
+  }
+
+  // The rest runs on the I/O thread.
+  void begin_stop() {
+    if (stopping_) return cut_off();
+    stopping_ = true;
+    log_info("stopping: waiting up to {} s for answers under way", options_.stop_grace_s);
+    api_.begin_stop();
+    http_->after(options_.stop_grace_s, [this] { cut_off(); });
+    http_->begin_stop();
+  }
+
+  void cut_off() {
+    stopping_ = true;
+    api_.begin_stop();
+    api_.cancel_all();
+    http_->after(kLastWordsSeconds, [this] { http_->close_all(); });
+    http_->begin_stop();
+  }
+
+  const ServerOptions options_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<WorkerPool> workers_;
+  Api api_;
+  bool stopping_ = false;
+  std::mutex join_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(Engine& engine, const ServerOptions& options) {
+  TRY(auto http, HttpServer::listen(options.host, options.port, options.limits));
+  return std::unique_ptr<Server>(std::make_unique<ServerImpl>(engine, options, std::move(http)));
+}
+
+}  // namespace anabranch::server

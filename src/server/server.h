@@ -1,0 +1,39 @@
+// The HTTP server that `anabranch serve` runs: OpenAI's API over an Engine. docs/api.md describes what it
+// answers.
+//
+// Ownership: a Server owns one I/O thread and two worker threads. The engine must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "server/http_server.h"
+
+namespace anabranch::server {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 11436;  // 0 = a free one
+  HttpLimits limits;
+  double stop_grace_s = 5;  // for answers under way when stop() is called; then they are cut off
+};
+
+class Server {
+ public:
+  // Listens and serves from now on. Errors: io (the port is in use), invalid (the host).
+  static Result<std::unique_ptr<Server>> start(Engine& engine, const ServerOptions& options);
+  // Cuts off what is under way.
+  virtual ~Server() = default;
+
+  virtual uint16_t port() const = 0;
+  // Blocks until the server has stopped.
+  virtual void run() = 0;
+  // From any thread, returns at once: no new requests; those under way get stop_grace_s. A second call cuts
+  // them off now.
+  virtual void stop() = 0;
+};
+
+}  // namespace anabranch::server

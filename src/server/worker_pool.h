@@ -1,0 +1,34 @@
+// A few threads for work that would hold up the I/O thread: parsing, templates, tokenising.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace anabranch::server {
+
+class WorkerPool {
+ public:
+  explicit WorkerPool(int threads);
+  // Finishes the jobs that run and drops those that wait.
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // Jobs start in the order submitted. They must not throw.
+  void submit(std::function<void()> job);
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace anabranch::server
