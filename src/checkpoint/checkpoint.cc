@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "checkpoint/gguf_model.h"
 #include "checkpoint/safetensors_model.h"
 #include "checkpoint/store.h"
 
@@ -19,6 +20,10 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
   }
   if (where.extension() == ".safetensors") {
     TRY(auto parts, open_safetensors_file(path));
+    return make_store(std::move(parts));
+  }
+  if (where.extension() == ".gguf") {
+    TRY(auto parts, open_gguf(path));
     return make_store(std::move(parts));
   }
   return make_error(ErrorKind::unsupported, "{} is neither a directory, a .safetensors nor a .gguf file",

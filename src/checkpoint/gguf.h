@@ -1,0 +1,32 @@
+// The GGUF container (version 3; 2 differs in nothing we read): metadata, tensor directory, data.
+// Only structure is judged here; names are as in the file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "checkpoint/gguf_blocks.h"
+
+namespace anabranch {
+
+struct GgufTensor {
+  std::string name;
+  const GgufType* type;
+  std::vector<int64_t> shape;  // slowest dimension first: [out, in], the file's order reversed
+  std::span<const std::byte> data;
+};
+
+struct GgufFile {
+  Json metadata;                    // an object; arrays included
+  std::vector<GgufTensor> tensors;  // sorted by name
+};
+
+// Errors (naming `path`, and the key or tensor where there is one): invalid, unsupported (version, byte
+// order, tensor type, split files), exhausted.
+Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path);
+
+}  // namespace anabranch

@@ -1,0 +1,275 @@
+#include "checkpoint/gguf_model.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "checkpoint/dense.h"
+
+namespace anabranch {
+
+namespace {
+
+using NamePair = std::pair<std::string_view, std::string_view>;
+
+// Within a layer; matched with what precedes ".weight" or ".bias".
+constexpr NamePair kCommon[] = {
+    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},       {"attn_norm", "input_layernorm"},
+};
+constexpr NamePair kLlama[] = {{"ffn_norm", "post_attention_layernorm"}};
+constexpr NamePair kGemma3[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+};
+constexpr NamePair kQwen35[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"attn_qkv", "linear_attn.in_proj_qkv"},
+    {"attn_gate", "linear_attn.in_proj_z"},
+    {"ssm_beta", "linear_attn.in_proj_b"},
+    {"ssm_alpha", "linear_attn.in_proj_a"},
+    {"ssm_conv1d", "linear_attn.conv1d"},
+    {"ssm_norm", "linear_attn.norm"},
+    {"ssm_out", "linear_attn.out_proj"},
+};
+constexpr NamePair kMtp[] = {
+    {"nextn.eh_proj", "mtp.fc"},
+    {"nextn.enorm", "mtp.pre_fc_norm_embedding"},
+    {"nextn.hnorm", "mtp.pre_fc_norm_hidden"},
+    {"nextn.shared_head_norm", "mtp.norm"},
+    {"nextn.embed_tokens", "mtp.embed_tokens"},
+    {"nextn.shared_head_head", "mtp.lm_head"},
+};
+
+std::string_view lookup(std::span<const NamePair> table, std::string_view key) {
+  for (const auto& [from, to] : table)
+    if (from == key) return to;
+  return {};
+}
+
+std::span<const NamePair> arch_names(GgufArch arch) {
+  if (arch == GgufArch::qwen35) return kQwen35;
+  if (arch == GgufArch::gemma3) return kGemma3;
+  return kLlama;
+}
+
+// "blk.12.attn_q.weight" -> 12, "attn_q.weight"
+std::optional<std::pair<int64_t, std::string_view>> split_layer(std::string_view name) {
+  if (!name.starts_with("blk.")) return std::nullopt;
+  name.remove_prefix(4);
+  int64_t layer = 0;
+  const auto end = std::from_chars(name.data(), name.data() + name.size(), layer);
+  const auto digits = static_cast<size_t>(end.ptr - name.data());
+  if (end.ec != std::errc() || digits == 0 || digits >= name.size() || name[digits] != '.' || layer < 0)
+    return std::nullopt;
+  return std::pair(layer, name.substr(digits + 1));
+}
+
+// Column block i of the result is block order[i] of `source`; blocks of `width` columns.
+WeightSource select_column_blocks(WeightSource source, int64_t width, std::vector<int64_t> order) {
+  CHECK(static_cast<int64_t>(order.size()) * width == source.cols);
+  WeightSource out = source;
+  const int64_t cols = source.cols;
+  const auto gather = [order](const auto* from, int64_t step, auto* to) {
+    for (size_t i = 0; i < order.size(); i++)
+      std::memcpy(to + static_cast<int64_t>(i) * step, from + order[i] * step, sizeof(*to) * step);
+  };
+  if (source.read_affine) {
+    CHECK(width % source.group == 0);
+    const int64_t groups = cols / source.group, step = width / source.group;
+    out.read_affine = [=, symmetric = source.symmetric, read = source.read_affine](
+                          int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+      std::vector<uint8_t> c(cols);
+      std::vector<float> s(groups), b(groups);
+      for (int64_t r = 0; r < count; r++) {
+        read(first + r, 1, c.data(), s.data(), b.data());
+        gather(c.data(), width, codes + r * cols);
+        gather(s.data(), step, scales + r * groups);
+        if (!symmetric) gather(b.data(), step, biases + r * groups);
+      }
+    };
+  }
+  if (source.read_dense) {
+    out.read_dense = [=, read = source.read_dense](int64_t first, int64_t count, float* values) {
+      std::vector<float> v(cols);
+      for (int64_t r = 0; r < count; r++) {
+        read(first + r, 1, v.data());
+        gather(v.data(), width, values + r * cols);
+      }
+    };
+  }
+  return out;
+}
+
+// GGUF stores llama's query and key rows for interleaved rotary pairs: row (head, i, p) of the file is row
+// (head, p, i) of Hugging Face, p in {0, 1}, i in [0, dim / 2).
+std::vector<int64_t> rotary_order(int64_t heads, int64_t dim) {
+  std::vector<int64_t> order;
+  for (int64_t h = 0; h < heads; h++)
+    for (int64_t p = 0; p < 2; p++)
+      for (int64_t i = 0; i < dim / 2; i++) order.push_back(h * dim + 2 * i + p);
+  return order;
+}
+
+// qwen35's value heads: Hugging Face has them by key head, (key head, j); GGUF has (j, key head). Units of
+// `width` rows, after `before` rows that stay.
+std::vector<int64_t> value_head_order(const GgufConfig& c, int64_t width, int64_t before) {
+  std::vector<int64_t> order(before);
+  std::iota(order.begin(), order.end(), 0);
+  const int64_t per_key = c.linear_value_heads / c.linear_key_heads;
+  for (int64_t k = 0; k < c.linear_key_heads; k++)
+    for (int64_t j = 0; j < per_key; j++)
+      for (int64_t d = 0; d < width; d++) order.push_back(before + (j * c.linear_key_heads + k) * width + d);
+  return order;
+}
+
+class Translator {
+ public:
+  Translator(const GgufConfig& config, const FileBytes& file) : config_(config), file_(file) {}
+
+  Result<Entry> translate(const GgufTensor& tensor) const {
+    const auto [rows, cols] = rows_and_cols(tensor.shape);
+    Entry entry{TensorInfo{hf_name(config_, tensor.name), tensor.type->name, tensor.shape, tensor.data.size(),
+                           file_.path, NormConvention::plain},
+                gguf_source(*tensor.type, tensor.data.data(), rows, cols, file_.keep)};
+    const auto layer = split_layer(tensor.name);
+    if (!layer) return entry;
+    const std::string_view part = layer->second;
+    if (config_.arch == GgufArch::llama && (part.starts_with("attn_q.") || part.starts_with("attn_k.")))
+      return undo_rotary(tensor, part.starts_with("attn_q.") ? config_.heads : config_.kv_heads,
+                         std::move(entry));
+    if (config_.arch == GgufArch::qwen35) return undo_qwen35(tensor, part, std::move(entry));
+    return entry;
+  }
+
+ private:
+  Error wrong_shape(const GgufTensor& tensor) const {
+    return make_error(ErrorKind::invalid, "{}: tensor \"{}\": shape {} does not fit the metadata", file_.path,
+                      shown(tensor.name), shape_text(tensor.shape));
+  }
+
+  // Rows of a matrix, elements of a vector.
+  Result<Entry> reorder(const GgufTensor& tensor, std::vector<int64_t> order, Entry entry) const {
+    if (static_cast<int64_t>(order.size()) != tensor.shape[0]) return wrong_shape(tensor);
+    if (tensor.shape.size() == 1) {
+      if (!entry.source.read_dense) return wrong_shape(tensor);
+      entry.source = select_column_blocks(std::move(entry.source), 1, std::move(order));
+    } else {
+      if (tensor.shape.size() != 2) return wrong_shape(tensor);
+      entry.source = select_rows(std::move(entry.source), std::move(order));
+    }
+    return entry;
+  }
+
+  Result<Entry> undo_rotary(const GgufTensor& tensor, int64_t heads, Entry entry) const {
+    if (tensor.shape[0] % (2 * heads) != 0) return wrong_shape(tensor);
+    return reorder(tensor, rotary_order(heads, tensor.shape[0] / heads), std::move(entry));
+  }
+
+  Result<Entry> undo_qwen35(const GgufTensor& tensor, std::string_view part, Entry entry) const {
+    if (part == "ssm_a") {
+      TRY(entry, undo_decay(tensor, std::move(entry)));
+    }
+    if (config_.linear_value_heads == config_.linear_key_heads) return entry;
+    const int64_t keys = config_.linear_key_heads * config_.linear_key_dim, dim = config_.linear_value_dim;
+    const int64_t values = config_.linear_value_heads * dim;
+    if (part == "ssm_out.weight") return undo_output(tensor, std::move(entry));
+    const bool fused = part == "attn_qkv.weight" || part == "ssm_conv1d.weight";
+    if (fused ||
+        part == "attn_gate.weight") {  // before the order is made: it is as long as the metadata says
+      if (tensor.shape[0] != (fused ? 2 * keys : 0) + values) return wrong_shape(tensor);
+      return reorder(tensor, value_head_order(config_, dim, fused ? 2 * keys : 0), std::move(entry));
+    }
+    if (part == "ssm_beta.weight" || part == "ssm_alpha.weight" || part == "ssm_a" ||
+        part.starts_with("ssm_dt")) {
+      if (tensor.shape[0] != config_.linear_value_heads) return wrong_shape(tensor);
+      return reorder(tensor, value_head_order(config_, 1, 0), std::move(entry));
+    }
+    return entry;
+  }
+
+  // ssm_a = -exp(A_log)
+  Result<Entry> undo_decay(const GgufTensor& tensor, Entry entry) const {
+    if (tensor.shape.size() != 1 || tensor.shape[0] != config_.linear_value_heads || !entry.source.read_dense)
+      return wrong_shape(tensor);
+    std::vector<float> values(tensor.shape[0]);
+    entry.source.read_dense(0, 1, values.data());
+    for (float v : values)
+      if (!(v < 0) || !std::isfinite(v))
+        return make_error(ErrorKind::invalid, "{}: tensor \"{}\": a decay of {} is not below zero",
+                          file_.path, shown(tensor.name), v);
+    entry.source.kind = WeightKind::f32;
+    entry.info.type = "F32";
+    entry.source.read_dense = [read = entry.source.read_dense, n = tensor.shape[0]](
+                                  int64_t first, int64_t count, float* out) {
+      read(first, count, out);
+      for (int64_t i = 0; i < count * n; i++) out[i] = std::log(-out[i]);
+    };
+    return entry;
+  }
+
+  Result<Entry> undo_output(const GgufTensor& tensor, Entry entry) const {
+    const int64_t dim = config_.linear_value_dim;
+    if (tensor.shape.size() != 2 || tensor.shape[1] != config_.linear_value_heads * dim)
+      return wrong_shape(tensor);
+    if (entry.source.read_affine && dim % entry.source.group != 0)
+      return make_error(ErrorKind::unsupported, "{}: tensor \"{}\": groups of {} straddle heads of {}",
+                        file_.path, shown(tensor.name), entry.source.group, dim);
+    entry.source = select_column_blocks(std::move(entry.source), dim, value_head_order(config_, 1, 0));
+    return entry;
+  }
+
+  const GgufConfig& config_;
+  const FileBytes& file_;
+};
+
+}  // namespace
+
+std::string hf_name(const GgufConfig& config, const std::string& gguf_name) {
+  if (gguf_name == "token_embd.weight") return "model.embed_tokens.weight";
+  if (gguf_name == "output_norm.weight") return "model.norm.weight";
+  if (gguf_name == "output.weight") return "lm_head.weight";
+  const auto layer = split_layer(gguf_name);
+  if (!layer) return gguf_name;
+  const std::string_view part = layer->second;
+  const bool mtp = layer->first >= config.layers;
+  const std::string module = mtp ? "mtp.layers." + std::to_string(layer->first - config.layers) + "."
+                                 : "model.layers." + std::to_string(layer->first) + ".";
+  if (config.arch == GgufArch::qwen35 && part == "ssm_a") return module + "linear_attn.A_log";
+  if (config.arch == GgufArch::qwen35 && part == "ssm_dt.bias") return module + "linear_attn.dt_bias";
+  const size_t dot = part.rfind('.');
+  if (dot == std::string_view::npos) return gguf_name;
+  const std::string_view stem = part.substr(0, dot), suffix = part.substr(dot);
+  if (const auto name = mtp ? lookup(kMtp, stem) : std::string_view(); !name.empty())
+    return std::string(name) + std::string(suffix);
+  auto name = lookup(kCommon, stem);
+  if (name.empty()) name = lookup(arch_names(config.arch), stem);
+  return name.empty() ? gguf_name : module + std::string(name) + std::string(suffix);
+}
+
+Result<StoreParts> read_gguf(const FileBytes& file) {
+  TRY(GgufFile parsed, parse_gguf(file.bytes, file.path));
+  TRY(GgufConfig config, read_gguf_config(parsed, file.path));
+  const Translator translator(config, file);
+  std::vector<Entry> entries;
+  entries.reserve(parsed.tensors.size());
+  for (const GgufTensor& tensor : parsed.tensors) {
+    TRY(auto entry, translator.translate(tensor));
+    entries.push_back(std::move(entry));
+  }
+  return StoreParts{file.path, "", std::move(config.config), std::move(parsed.metadata), std::move(entries)};
+}
+
+Result<StoreParts> open_gguf(const std::string& path) {
+  TRY(const auto file, map_file(path));
+  return read_gguf(file);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,18 @@
+// A GGUF file as a checkpoint: names and row orders as Hugging Face has them.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/file_bytes.h"
+#include "checkpoint/gguf_config.h"
+#include "checkpoint/store.h"
+
+namespace anabranch {
+
+// "blk.0.attn_q.weight" -> "model.layers.0.self_attn.q_proj.weight"; names that we do not know stay.
+std::string hf_name(const GgufConfig& config, const std::string& gguf_name);
+
+Result<StoreParts> read_gguf(const FileBytes& file);
+Result<StoreParts> open_gguf(const std::string& path);
+
+}  // namespace anabranch
