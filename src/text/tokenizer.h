@@ -61,6 +61,8 @@ class Tokenizer {
   // Whether a plain prompt starts with BOS (chat templates write their own).
   virtual bool add_bos() const = 0;
 
+  // Spaces that decode() drops at the start of a text (SentencePiece's own); INT_MAX: all of the first token's.
+  virtual int leading_spaces_dropped() const { return 0; }
   // All tokens' text; special tokens are left out when skip_special. Invalid UTF-8 becomes U+FFFD.
   virtual std::string decode(std::span<const int> ids, bool skip_special) const = 0;
 };

@@ -1,0 +1,192 @@
+#include "text/tokenizer.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "text/tokenizer_impl.h"
+#include "text/utf8.h"
+
+namespace anabranch::text {
+namespace {
+
+class TokenizerImpl final : public Tokenizer {
+ public:
+  explicit TokenizerImpl(TokenizerParts parts)
+      : parts_(std::move(parts)), added_(std::move(parts_.added), parts_.normalizer) {
+    size_ = parts_.vocab->size();
+    for (const AddedToken& token : added_.tokens()) {
+      added_by_id_.emplace(token.id, &token);
+      size_ = std::max(size_, token.id + 1);
+    }
+    bytes_begin_.reserve(static_cast<size_t>(size_) + 1);
+    for (int id = 0; id < size_; ++id) {
+      bytes_begin_.push_back(bytes_.size());
+      if (has(id)) bytes_ += parts_.decoder.bytes_of(content(id));
+    }
+    bytes_begin_.push_back(bytes_.size());
+    if (!parts_.bos.empty()) bos_ = find(parts_.bos);
+    if (!parts_.eos.empty()) eos_ = find(parts_.eos);
+  }
+
+  std::vector<int> encode(std::string_view text, bool parse_special) const override {
+    return encode_marked({is_valid_utf8(text) ? std::string(text) : replace_invalid_utf8(text), {}},
+                         parse_special);
+  }
+
+  std::vector<int> encode(std::span<const Piece> pieces) const override {
+    MarkedText all;
+    for (const Piece& piece : pieces) {
+      all.text += piece.text;
+      all.trust.append(piece.text.size(), static_cast<char>(piece.trusted));
+    }
+    if (all.trust.find('\0') == std::string::npos) all.trust.clear();
+    if (!is_valid_utf8(all.text)) all = replace_invalid(all);
+    return encode_marked(std::move(all), true);
+  }
+
+  std::string_view token_bytes(int id) const override {
+    if (id < 0 || id >= size_) return {};
+    return std::string_view(bytes_).substr(bytes_begin_[id], bytes_begin_[id + 1] - bytes_begin_[id]);
+  }
+
+  bool is_special(int id) const override {
+    const auto it = added_by_id_.find(id);
+    return it != added_by_id_.end() && it->second->special;
+  }
+
+  std::optional<int> find(std::string_view content) const override {
+    for (const AddedToken& token : added_.tokens()) {
+      if (token.content == content) return token.id;
+    }
+    return parts_.vocab->find(content);
+  }
+
+  int vocab_size() const override { return size_; }
+  std::optional<int> bos() const override { return bos_; }
+  std::optional<int> eos() const override { return eos_; }
+  bool add_bos() const override { return parts_.add_bos && bos_.has_value(); }
+  int leading_spaces_dropped() const override { return parts_.decoder.leading_spaces_dropped(); }
+
+  std::string decode(std::span<const int> ids, bool skip_special) const override {
+    std::string all;
+    std::vector<std::string> tokens;
+    for (const int id : ids) {
+      if (!has(id) || (skip_special && is_special(id))) continue;
+      if (parts_.decoder.plain())
+        all += token_bytes(id);
+      else
+        tokens.emplace_back(content(id));
+    }
+    return parts_.decoder.plain() ? replace_invalid_utf8(all) : parts_.decoder.decode(std::move(tokens));
+  }
+
+ private:
+  bool has(int id) const { return parts_.vocab->has(id) || added_by_id_.count(id) > 0; }
+  std::string_view content(int id) const {
+    const auto it = added_by_id_.find(id);
+    return it != added_by_id_.end() ? std::string_view(it->second->content) : parts_.vocab->text(id);
+  }
+
+  // replace_invalid_utf8 that keeps the marks: a replacement is trusted when all its bytes were.
+  static MarkedText replace_invalid(const MarkedText& in) {
+    MarkedText out;
+    for (size_t pos = 0; pos < in.text.size();) {
+      const CodePoint c = decode_utf8(in.text, pos);
+      const auto length = static_cast<size_t>(c.length);
+      const size_t before = out.text.size();
+      append_utf8(out.text, c.value);
+      if (!in.trust.empty()) {
+        const bool trusted =
+            std::string_view(in.trust).substr(pos, length).find('\0') == std::string_view::npos;
+        out.trust.append(out.text.size() - before, static_cast<char>(trusted));
+      }
+      pos += length;
+    }
+    return out;
+  }
+
+  static MarkedText slice(const MarkedText& text, size_t begin, size_t end) {
+    MarkedText out;
+    out.text = text.text.substr(begin, end - begin);
+    if (!text.trust.empty()) out.trust = text.trust.substr(begin, end - begin);
+    return out;
+  }
+
+  // Added tokens are cut out twice: before normalising, and (those that ask for it) after.
+  std::vector<int> encode_marked(MarkedText text, bool parse_special) const {
+    std::vector<int> ids;
+    ids.reserve(text.text.size() / 3 + 8);
+    for (const auto& part : added_.split(text, false, parse_special)) {
+      if (part.token) {
+        ids.push_back(part.token->id);
+        continue;
+      }
+      const MarkedText segment = parts_.normalizer.apply(slice(text, part.begin, part.end));
+      for (const auto& inner : added_.split(segment, true, parse_special)) {
+        if (inner.token)
+          ids.push_back(inner.token->id);
+        else
+          encode_words(segment.text.substr(inner.begin, inner.end - inner.begin),
+                       part.begin + inner.begin == 0, ids);
+      }
+    }
+    return ids;
+  }
+
+  void encode_words(std::string text, bool at_start, std::vector<int>& ids) const {
+    const PreTokenizer::Words words = parts_.pre_tokenizer.apply(std::move(text), at_start);
+    std::visit(
+        [&](const auto& model) {
+          for (const auto& span : words.spans)
+            model.encode(std::string_view(words.text).substr(span.begin, span.end - span.begin), ids);
+        },
+        parts_.model);
+  }
+
+  TokenizerParts parts_;
+  AddedTokens added_;
+  std::unordered_map<int, const AddedToken*> added_by_id_;
+  int size_ = 0;
+  std::string bytes_;  // every token's token_bytes, by id
+  std::vector<size_t> bytes_begin_;
+  std::optional<int> bos_, eos_;
+};
+
+}  // namespace
+
+std::vector<bool> control_ids(const std::vector<AddedToken>& added) {
+  std::vector<bool> ids;
+  for (const AddedToken& token : added) {
+    if (!is_control(token)) continue;
+    if (static_cast<size_t>(token.id) >= ids.size()) ids.resize(token.id + 1);
+    ids[token.id] = true;
+  }
+  return ids;
+}
+
+std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerParts parts) {
+  return std::make_shared<TokenizerImpl>(std::move(parts));
+}
+
+std::string Detokenizer::push(int id) {
+  if (skip_special_ && tokenizer_->is_special(id)) return {};
+  std::string_view bytes = tokenizer_->token_bytes(id);
+  if (first_ && !bytes.empty()) {
+    first_ = false;
+    int drop = tokenizer_->leading_spaces_dropped();
+    for (; drop > 0 && !bytes.empty() && bytes[0] == ' '; --drop) bytes.remove_prefix(1);
+  }
+  held_ += bytes;
+  const size_t tail = unfinished_utf8_tail(held_);
+  std::string out = replace_invalid_utf8(std::string_view(held_).substr(0, held_.size() - tail));
+  held_.erase(0, held_.size() - tail);
+  return out;
+}
+
+std::string Detokenizer::flush() {
+  std::string out = replace_invalid_utf8(held_);
+  held_.clear();
+  return out;
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,51 @@
+// Token text <-> id: one arena of bytes, an index by id and an open-addressing hash table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace anabranch::text {
+
+class Vocab {
+ public:
+  static constexpr int kMaxId = (1 << 22) - 1;
+
+  void reserve(size_t tokens);
+  // Gives id (0..kMaxId) the text; a text that is already there keeps its first id for find(). False when the
+  // id is taken by another text.
+  bool add(std::string_view text, int id);
+
+  std::optional<int> find(std::string_view text) const {
+    const int id = lookup(text);
+    return id < 0 ? std::nullopt : std::optional<int>(id);
+  }
+  int lookup(std::string_view text) const;  // -1: not there
+  // Empty for an id without a token.
+  std::string_view text(int id) const {
+    if (id < 0 || static_cast<size_t>(id) >= spans_.size()) return {};
+    return std::string_view(arena_).substr(spans_[id].begin, spans_[id].size);
+  }
+  bool has(int id) const { return id >= 0 && static_cast<size_t>(id) < spans_.size() && spans_[id].used; }
+  int size() const { return static_cast<int>(spans_.size()); }  // largest id + 1
+
+ private:
+  struct Span {
+    uint32_t begin = 0;
+    uint32_t size : 31 = 0;
+    uint32_t used : 1 = 0;
+  };
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t id = -1;
+  };
+  void grow();
+  std::string arena_;
+  std::vector<Span> spans_;
+  std::vector<Slot> slots_;
+  size_t count_ = 0;
+};
+
+}  // namespace anabranch::text
