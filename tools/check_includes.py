@@ -96,7 +96,7 @@ def check(root):
     good = bad = 0
     for folder, _, names in sorted(os.walk(source)):
         for name in sorted(names):
-            if not name.endswith((".h", ".cc", ".inc", ".cu", ".mm")):
+            if not name.endswith((".h", ".cc", ".inl", ".cu", ".mm")):
                 continue
             full = os.path.join(folder, name)
             with open(full, encoding="utf-8") as file:
