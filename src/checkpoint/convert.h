@@ -1,0 +1,73 @@
+// Writes a model as an MLX-compatible directory: affine-quantised or dense safetensors in shards with an
+// index, names and norms as mlx-community's, config.json with the quantisation of each module, tokenizer and
+// template copied. mtp.* tensors go to mtp.safetensors beside the shards. The same input gives the same
+// bytes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/quantization.h"
+
+namespace anabranch {
+
+enum class TargetKind {
+  affine,
+  bf16,
+  f16,
+  keep,  // codes or values as the source has them, where an MLX directory can hold them
+};
+
+struct Target {
+  TargetKind kind = TargetKind::affine;
+  AffineFormat format{4, 64};  // of `affine`
+};
+
+struct QuantRule {
+  std::string
+      pattern;  // glob (* and ?) over module paths: "model.layers.*.mlp.down_proj", "lm_head", "mtp.*"
+  Target target;
+};
+
+struct ConvertOptions {
+  std::string output;  // directory to make; must not exist unless `force`
+  bool force = false;  // replace an existing model directory
+  std::optional<Target>
+      fallback;  // of matrices that no rule matches; none: 4 bits in groups of 64 (mtp.*: bf16)
+  std::vector<QuantRule> rules;         // the first that matches decides
+  TargetKind dense = TargetKind::bf16;  // bf16 or f16: scales, vectors, and matrices that cannot be quantised
+  uint64_t max_shard_bytes = 48'000'000;
+  // (module being written, share of all weights done); from the calling thread.
+  std::function<void(std::string_view module, double done)> progress;
+};
+
+struct ConvertReport {
+  std::string output;
+  int tensors = 0, quantised = 0;  // modules; a quantised triple counts once
+  int files = 0;
+  uint64_t parameters = 0;
+  uint64_t source_bytes = 0, bytes = 0;
+  // Squared error of the quantised matrices over that of MLX's own quantiser on the same values; 1 if there
+  // is none.
+  double error_ratio = 1;
+  double relative_error = 0;  // squared error over squared weights
+  std::vector<std::string> warnings;
+};
+
+// "4" "4/64" (bits / group), "bf16", "f16", "keep".
+Result<Target> parse_target(std::string_view text);
+
+// {"default": "4/64", "rules": [{"match": "mtp.*", "to": "bf16"}, {"match": "*.down_proj", "to": "6/64"}]}
+// into `fallback` and `rules`. `path` is for messages.
+Result<void> parse_recipe(std::string_view text, const std::string& path, ConvertOptions& options);
+
+// Errors: what Checkpoint::open says; invalid (output exists, a rule that cannot be met or matches nothing,
+// values that are not finite), unsupported (a family whose MLX layout we do not know), io.
+Result<ConvertReport> convert(const std::string& source, const ConvertOptions& options);
+
+}  // namespace anabranch
