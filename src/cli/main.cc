@@ -73,10 +73,10 @@ int run(int argc, char** argv) {
   auto* v = app.add_subcommand("convert", "Quantise a model");
   v->add_option("source", convert.source, "Model directory or file")->required();
   v->add_option("output", convert.output, "Directory to write")->required();
-  v->add_option("--bits", convert.bits, "Bits per weight; 0 = keep them dense (see --dtype)")
+  v->add_option("--bits", convert.bits, "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
       ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
   v->add_option("--group", convert.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
-  v->add_option("--dtype", convert.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16", "f32"}));
+  v->add_option("--dtype", convert.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
   v->add_option("--recipe", convert.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
   v->add_option("--shard-mb", convert.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
   v->add_flag("--force", convert.force, "Replace the output directory if it exists");

@@ -41,7 +41,8 @@ struct ChatOptions {
 
 struct ConvertOptions {
   std::string source, output, recipe, dtype = "bf16";
-  int bits = 4, group = 64;
+  std::optional<int> bits;  // unset: the recipe's default, or 4
+  int group = 64;
   uint64_t shard_mb = 48;
   bool force = false;
 };

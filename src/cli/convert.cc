@@ -1,0 +1,54 @@
+// `convert`: a model quantised, or rewritten, as an MLX-compatible directory.
+#include "checkpoint/convert.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "base/mapped_file.h"
+#include "cli/conversation.h"
+
+namespace anabranch::cli {
+namespace {
+
+Result<int> convert_model(const ConvertOptions& options) {
+  anabranch::ConvertOptions to;
+  to.output = options.output;
+  to.force = options.force;
+  to.max_shard_bytes = options.shard_mb * 1'000'000;
+  TRY(const Target dense, parse_target(options.dtype));
+  to.dense = dense.kind;
+  if (!options.recipe.empty()) {
+    TRY(const auto text, read_file(options.recipe, 1 << 20));
+    TRY_VOID(parse_recipe(text, options.recipe, to));
+  }
+  if (options.bits) {
+    TRY(to.fallback, parse_target(*options.bits == 0 ? options.dtype : fmt::format("{}/{}", *options.bits, options.group)));
+  }
+  const bool terminal = isatty(STDERR_FILENO);
+  int shown = -1;
+  to.progress = [&](std::string_view module, double done) {
+    const int percent = static_cast<int>(done * 100);
+    if (terminal) fmt::print(stderr, "\r\033[K{:3} % {}", percent, module);
+    else if (percent / 10 != shown) fmt::print(stderr, "{} %\n", percent);
+    shown = percent / 10;
+  };
+  TRY(const auto report, convert(options.source, to));
+  if (terminal) fmt::print(stderr, "\r\033[K");
+  for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  fmt::print("{}: {} tensors in {} files, {:.1f} MB (from {:.1f} MB), {:.2f} bits a weight\n", report.output,
+             report.tensors, report.files, report.bytes / 1e6, report.source_bytes / 1e6,
+             8.0 * report.bytes / report.parameters);
+  if (report.quantised > 0)
+    fmt::print("{} matrices quantised: relative squared error {:.2e}, {:.2f} times that of plain min-max\n",
+               report.quantised, report.relative_error, report.error_ratio);
+  return 0;
+}
+
+}  // namespace
+
+int run_convert(const ConvertOptions& options) {
+  auto result = convert_model(options);
+  return result ? *result : fail(result.error());
+}
+
+}  // namespace anabranch::cli
