@@ -317,7 +317,12 @@ void Connection::begin_stop() {
 asio::awaitable<void> Connection::run(std::shared_ptr<Connection> self) {
   Connection& c = *self;
   try {
-    while (!c.lost_ && !c.close_ && co_await c.read_request()) co_await c.answer();
+    // No `... && co_await ...`: g++ 12 awaits before it tests what stands left of it.
+    while (!c.lost_ && !c.close_) {
+      const bool got = co_await c.read_request();
+      if (!got) break;
+      co_await c.answer();
+    }
     if (!c.lost_ && !c.output_.empty()) co_await c.flush();  // an error found while reading
     if (!c.lost_ && c.close_) co_await c.linger();
   } catch (const std::exception& e) {  // out of memory, most likely

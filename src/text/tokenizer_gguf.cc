@@ -66,11 +66,21 @@ Result<void> check(const GgufVocab& v) {
   return {};
 }
 
+// Converters write the runs of "▁" that SentencePiece vocabularies define as runs of spaces.
+std::string token_text(const GgufVocab& v, size_t id) {
+  const std::string& text = v.tokens[id];
+  const bool user_defined = !v.types.empty() && v.types[id] == kUserDefined;
+  if (v.model != "llama" || !user_defined || text.find_first_not_of(' ') != std::string::npos) return text;
+  std::string runs;
+  for (size_t i = 0; i < text.size(); ++i) runs += kMetaspace;
+  return runs;
+}
+
 // The vocabulary, with control and user-defined tokens as added tokens.
 Result<void> fill_vocab(const GgufVocab& v, TokenizerParts& parts) {
   parts.vocab->reserve(v.tokens.size());
   for (size_t id = 0; id < v.tokens.size(); ++id) {
-    const std::string& text = v.tokens[id];
+    std::string text = token_text(v, id);
     if (text.size() > kMaxTokenBytes)
       return make_error(ErrorKind::exhausted, "token {} has {} bytes; the limit is {}", id, text.size(),
                         kMaxTokenBytes);
@@ -79,7 +89,7 @@ Result<void> fill_vocab(const GgufVocab& v, TokenizerParts& parts) {
     if ((type != kControl && type != kUserDefined) || text.empty()) continue;
     AddedToken token;
     token.id = static_cast<int>(id);
-    token.content = text;
+    token.content = std::move(text);
     token.special = type == kControl;
     parts.added.push_back(std::move(token));
   }
@@ -158,7 +168,12 @@ Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
     if (v.types[id] == kUnknown || v.types[id] == kUnused || v.types[id] == kByte) blocked[id] = true;
   }
   bpe.set_blocked(std::move(blocked));
-  bpe.merge_by_score(v.scores);
+  // The score of a user-defined token is 0 in SentencePiece, and lost in GGUF.
+  std::vector<float> scores = v.scores;
+  for (size_t id = 0; id < v.types.size(); ++id) {
+    if (v.types[id] == kUserDefined) scores[id] = 0;
+  }
+  bpe.merge_by_score(scores);
   parts.model = std::move(bpe);
 
   const bool prefix = v.add_space_prefix.value_or(true);

@@ -1,0 +1,152 @@
+// The table of CPU kernels, compiled once per instruction set (target_*.cc), and the plain structs they take.
+// Raw pointers only: nothing of MLX or the standard library may be compiled with a target's flags.
+//
+// A task says which part of the output it makes; tasks of one op are disjoint and run on any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace anabranch::ops::cpu {
+
+constexpr int kPanelRows = 16;
+constexpr int kMaxTileRows = 6;
+
+// A packed weight matrix (layout: ops/weight.h). In a panel: codes or values, then scales, then biases.
+struct PackedMatrix {
+  enum Kind : int { affine, f32, f16, bf16 };
+  const uint8_t* data = nullptr;
+  int64_t rows = 0, cols = 0, padded_cols = 0;
+  int64_t panel_bytes = 0, scale_offset = 0, bias_offset = 0;
+  Kind kind = f32;
+  Kind scale_type = f32;
+  int bits = 0, group = 0;
+  bool symmetric = false;
+  float zero_point = 0;  // bias = -zero_point * scale when symmetric
+
+  int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
+  int64_t groups() const { return padded_cols / group; }
+};
+
+// Activations ready for the linear kernels. Rows are cut into tiles of `tile` rows (the last may be lower, height h);
+// everything of tile t lies together: q [padded_cols / 4][h][4], x [padded_cols][h], scale [x groups][h],
+// sum and int_sum [weight groups][h].
+struct Activations {
+  int64_t rows = 0, cols = 0, padded_cols = 0;
+  int64_t tile = 1;
+  int group = 0;     // weight group
+  int x_group = 0;   // inputs that share an activation scale: max(group, 32)
+  int8_t* q = nullptr;
+  float* scale = nullptr;
+  float* sum = nullptr;  // int8: scale * (sum of q in the weight group); fp32: sum of x in the weight group
+  int32_t* int_sum = nullptr;
+  float* x = nullptr;
+};
+
+// y[row, 16 * panel + lane] for tiles [tile_begin, tile_end) and panels [panel_begin, panel_end).
+struct LinearTask {
+  const PackedMatrix* weight;
+  const Activations* input;
+  float* y;  // [rows, weight->rows]
+  int64_t panel_begin, panel_end, tile_begin, tile_end;
+  bool unpack;    // unpack each panel once into scratch (many tiles), or read the packed codes for each tile
+  void* scratch;  // linear_scratch_bytes(weight)
+};
+
+struct RopeTask {
+  const float* x;
+  float* y;
+  const float* cosines;  // [rows, d]
+  const float* sines;
+  int64_t row_begin, row_end, heads, head_dim, d;
+};
+
+// One layer's cache as the kernels see it; blocks of 256 positions.
+struct AttentionArgs {
+  const void* const* k_blocks = nullptr;  // each [Hkv, D, 256]
+  const void* const* v_blocks = nullptr;  // each [Hkv, 256, D]
+  bool half = true;                       // f16, else f32
+  int64_t kv_heads = 0, heads = 0, head_dim = 0;
+  int64_t tokens = 0, first_position = 0;  // query row t stands at first_position + t
+  int64_t window = 0;
+  float scale = 0;
+  const float* q = nullptr;  // [T, Hq, D]
+  float* out = nullptr;      // [T, Hq, D]
+};
+
+// A block's share of a row's softmax: accumulators relative to its own maximum. Also the running result.
+struct AttentionPartial {
+  float* max;  // [rows]
+  float* sum;  // [rows]
+  float* acc;  // [rows, padded head_dim]
+};
+
+struct GatedDeltaArgs {
+  int64_t tokens = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0, channels = 0;
+  const float *qkv = nullptr, *z = nullptr, *b = nullptr, *a = nullptr;
+  const float *conv_weight = nullptr, *a_log = nullptr, *dt_bias = nullptr, *norm_weight = nullptr;
+  float eps = 0;
+  const float* conv_state = nullptr;  // rows before qkv, [kernel - 1, C]
+  const float* s_in = nullptr;        // [Hv, Dk, Dv]
+  float* s_out = nullptr;             // may be s_in
+  float* x = nullptr;                 // [T, C]: q, k normalised, v, after the convolution
+  float* decay = nullptr;             // [T, Hv]
+  float* beta = nullptr;              // [T, Hv]
+  float* y = nullptr;                 // [T, Hv * Dv]: first q^T S, then the op's result
+};
+
+struct CpuKernels {
+  const char* name;
+  int tile_rows;  // Activations::tile for the linear kernels
+  int attention_rows;
+
+  // Activations of rows [begin, end) (multiples of tile, or the end).
+  void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);
+  void (*prepare_f32)(const float* x, const Activations& out, int64_t begin, int64_t end);
+  int64_t (*linear_scratch_bytes)(const PackedMatrix& weight);
+  void (*linear_int8)(const LinearTask& task);  // affine only
+  void (*linear_f32)(const LinearTask& task);   // any kind
+  void (*embed_row)(const PackedMatrix& weight, int64_t row, float* y);
+
+  void (*rms_norm)(const float* x, const float* w, float eps, float* y, int64_t rows, int64_t k);
+  void (*add)(const float* a, const float* b, float* y, int64_t count);
+  void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
+  void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
+  void (*rope)(const RopeTask& task);
+  // exp, sigmoid, silu, softplus (which = 0 .. 3), for tests of their accuracy.
+  void (*math)(int which, const float* x, float* y, int64_t count);
+
+  // f32 -> f16 with saturation at +-65504.
+  void (*to_f16)(const float* x, uint16_t* y, int64_t count);
+  int64_t (*attention_scratch_floats)(const AttentionArgs& args);
+  // The partial of block `block` for rows [row_begin, row_end) (row = token * group + head in group) of a kv head.
+  void (*attention_block)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
+                          int64_t block, const AttentionPartial& out, float* scratch);
+  // into = into merged with `from`, in that order.
+  void (*attention_merge)(const AttentionArgs& args, int64_t rows, const AttentionPartial& into,
+                          const AttentionPartial& from);
+  void (*attention_finish)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
+                           const AttentionPartial& from);
+
+  // Convolution, normalisation and gates of tokens [t0, t1), key heads [h0, h1) and the value heads that use them.
+  void (*delta_prepare)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t h0, int64_t h1);
+  // All tokens of columns [column, column + 16) of one value head. scratch: 16 * key_dim floats.
+  void (*delta_recur)(const GatedDeltaArgs& args, int64_t head, int64_t column, float* scratch);
+  // Output norm and gate.
+  void (*delta_finish)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t head0, int64_t head1);
+
+  // Probe: `rounds` of the inner loops, all registers busy; returns operations done (multiply and add each count).
+  double (*peak_int8)(int64_t rounds);
+  double (*peak_f32)(int64_t rounds);
+};
+
+// Null when this build lacks the target.
+const CpuKernels* kernels_avx512_vnni();
+const CpuKernels* kernels_avx512();
+const CpuKernels* kernels_avx2();
+const CpuKernels* kernels_neon();
+const CpuKernels* kernels_portable();
+
+// The table in use.
+const CpuKernels& kernels();
+
+}  // namespace anabranch::ops::cpu

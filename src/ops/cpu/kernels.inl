@@ -1,0 +1,59 @@
+// The kernels of one instruction set. A target_*.cc defines ANABRANCH_TARGET (a namespace) and ANABRANCH_TABLE (the
+// function that returns the table), and includes this. Everything is static and in the target's namespace, and no
+// standard library template is used: nothing compiled with a target's flags can be linked in place of baseline code.
+#include <stdint.h>
+
+#include "ops/cpu/kernels.h"
+
+#if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__)
+#include <immintrin.h>
+#elif !defined(ANABRANCH_SIMD_PORTABLE) && defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace anabranch::ops::cpu {
+namespace ANABRANCH_TARGET {
+#include "ops/cpu/simd.h"
+//
+#include "ops/cpu/math.h"
+//
+#include "ops/cpu/kernels_linear.h"
+//
+#include "ops/cpu/kernels_linear_f32.h"
+//
+#include "ops/cpu/kernels_attention.h"
+#include "ops/cpu/kernels_delta.h"
+#include "ops/cpu/kernels_rows.h"
+
+static const CpuKernels kTable = {
+    .name = ANABRANCH_TARGET_NAME,
+    .tile_rows = kTile,
+    .attention_rows = kAttentionRows,
+    .prepare_int8 = prepare_int8,
+    .prepare_f32 = prepare_f32,
+    .linear_scratch_bytes = linear_scratch_bytes,
+    .linear_int8 = linear_int8,
+    .linear_f32 = linear_f32,
+    .embed_row = embed_row,
+    .rms_norm = rms_norm,
+    .add = add_arrays,
+    .swiglu = swiglu,
+    .sigmoid_gate = sigmoid_gate,
+    .rope = rope,
+    .math = math,
+    .to_f16 = to_f16,
+    .attention_scratch_floats = attention_scratch_floats,
+    .attention_block = attention_block,
+    .attention_merge = attention_merge,
+    .attention_finish = attention_finish,
+    .delta_prepare = delta_prepare,
+    .delta_recur = delta_recur,
+    .delta_finish = delta_finish,
+    .peak_int8 = peak_int8,
+    .peak_f32 = peak_f32,
+};
+}  // namespace ANABRANCH_TARGET
+
+const CpuKernels* ANABRANCH_TABLE() { return &ANABRANCH_TARGET::kTable; }
+
+}  // namespace anabranch::ops::cpu

@@ -1,0 +1,215 @@
+// Products with fp32 activations (kernels_linear.h states the formula). Included through kernels.inl.
+//
+// Codes become floats 32 inputs at a time (or a whole panel at a time, when many tiles read it); dense values are
+// converted as they are loaded.
+
+struct Half {
+  uint16_t bits;
+};
+struct Brain {
+  uint16_t bits;
+};
+FN F load_weight(const float* p) { return load(p); }
+FN F load_weight(const Half* p) { return load_f16(reinterpret_cast<const uint16_t*>(p)); }
+FN F load_weight(const Brain* p) { return load_bf16(reinterpret_cast<const uint16_t*>(p)); }
+
+template <int Bits, int... J>
+FN void unpack_values(Sequence<J...>, const uint8_t* block, float* out) {
+  (store(out + J * kLanes,
+         to_float(bit_and(shift_right<8 * (J % 4)>(as_int(quad_codes<Bits, J / 4>(block))), splat_int(255)))),
+   ...);
+}
+
+// Codes of a 32-block as f32 [32][16].
+static void unpack_codes(int bits, const uint8_t* block, float* out) {
+  switch (bits) {
+    case 2: return unpack_values<2>(Range<0, 32>(), block, out);
+    case 3: return unpack_values<3>(Range<0, 32>(), block, out);
+    case 4: return unpack_values<4>(Range<0, 32>(), block, out);
+    case 5: return unpack_values<5>(Range<0, 32>(), block, out);
+    case 6: return unpack_values<6>(Range<0, 32>(), block, out);
+    case 8: return unpack_values<8>(Range<0, 32>(), block, out);
+  }
+}
+
+// s += w x for `count` inputs, in order. values[p]: [count][16]; x: [count][MR].
+template <class T, int MR, int NP>
+FN void fma_inputs(const T* const (&values)[NP], const float* x, int64_t count, F (&s)[NP][MR]) {
+  for (int64_t k = 0; k < count; k++) {
+    F v[NP];
+    UNROLL for (int p = 0; p < NP; p++) v[p] = load_weight(values[p] + k * kLanes);
+    UNROLL for (int i = 0; i < MR; i++) {
+      const F xi = splat(x[k * MR + i]);
+      UNROLL for (int p = 0; p < NP; p++) s[p][i] = fma(v[p], xi, s[p][i]);
+    }
+  }
+}
+template <int MR, int NP>
+FN void clear(F (&s)[NP][MR]) {
+  UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++) s[p][i] = zero();
+}
+
+template <class T, int MR, int NP>
+static void dense_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed) {
+  const Activations& a = *t.input;
+  const float* x = a.x + tile * a.tile * a.padded_cols;
+  const T* values[NP];
+  for (int p = 0; p < NP; p++) values[p] = reinterpret_cast<const T*>(packed[p]);
+  F acc[NP][MR];
+  clear<MR, NP>(acc);
+  for (int64_t k = 0; k < a.padded_cols; k += 32, x += 32 * MR) {
+    UNROLL for (int p = 0; p < NP; p++) {
+      UNROLL for (int i = 0; i < 8 * static_cast<int>(sizeof(T)); i++)
+        __builtin_prefetch(reinterpret_cast<const uint8_t*>(values[p]) + kPrefetch + 64 * i);
+    }
+    fma_inputs<T, MR, NP>(values, x, 32, acc);
+    UNROLL for (int p = 0; p < NP; p++) values[p] += 32 * kLanes;
+  }
+  store_tile<MR, NP>(t, tile, panel, acc);
+}
+
+// values: each panel's codes as f32 [padded_cols][16], or null to convert them here.
+template <int MR, int NP>
+static void affine_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed,
+                        const float* const* values) {
+  const PackedMatrix& w = *t.weight;
+  const Activations& a = *t.input;
+  const float* x = a.x + tile * a.tile * a.padded_cols;
+  const float* x_sum = a.sum + tile * a.tile * w.groups();
+  const int64_t step = w.group < 32 ? 16 : 32;
+  alignas(64) float block[NP][32 * kLanes];
+  F acc[NP][MR], s[NP][MR];
+  clear<MR, NP>(acc);
+  clear<MR, NP>(s);
+  for (int64_t k = 0; k < a.padded_cols; k += step, x += step * MR) {
+    const float* at[NP];
+    for (int p = 0; p < NP; p++) {
+      if (!values && k % 32 == 0) {
+        const uint8_t* codes = packed[p] + k / 32 * 64 * w.bits;
+        for (int i = 0; i < w.bits; i++) __builtin_prefetch(codes + kPrefetch + 64 * i);
+        unpack_codes(w.bits, codes, block[p]);
+      }
+      at[p] = values ? values[p] + k * kLanes : block[p] + k % 32 * kLanes;
+    }
+    fma_inputs<float, MR, NP>(at, x, step, s);
+    if ((k + step) % w.group != 0) continue;
+    UNROLL for (int p = 0; p < NP; p++) {
+      const ScaleBias sb = load_scale_bias(w, packed[p], k / w.group);
+      UNROLL for (int i = 0; i < MR; i++) {
+        acc[p][i] = fma(s[p][i], sb.scale, acc[p][i]);
+        acc[p][i] = fma(sb.bias, splat(x_sum[i]), acc[p][i]);
+      }
+    }
+    clear<MR, NP>(s);
+    x_sum += MR;
+  }
+  store_tile<MR, NP>(t, tile, panel, acc);
+}
+
+template <int MR, int NP>
+FN void f32_tile(const LinearTask& t, int64_t tile, int64_t panel) {
+  const PackedMatrix& w = *t.weight;
+  const uint8_t* packed[NP];
+  for (int p = 0; p < NP; p++) packed[p] = w.data + (panel + p) * w.panel_bytes;
+  switch (w.kind) {
+    case PackedMatrix::affine: return affine_tile<MR, NP>(t, tile, panel, packed, nullptr);
+    case PackedMatrix::f32: return dense_tile<float, MR, NP>(t, tile, panel, packed);
+    case PackedMatrix::f16: return dense_tile<Half, MR, NP>(t, tile, panel, packed);
+    case PackedMatrix::bf16: return dense_tile<Brain, MR, NP>(t, tile, panel, packed);
+  }
+}
+
+// A low tile has few sums in flight: it takes several panels at once to hide the latency of fma.
+template <int MR>
+constexpr int panels_at_once() {
+  return MR == 1 ? 4 : MR == 2 ? 2 : 1;
+}
+template <int MR = 1>
+FN void f32_panels(int64_t h, const LinearTask& t, int64_t tile) {
+  if (h == MR) {
+    constexpr int NP = panels_at_once<MR>();
+    int64_t p = t.panel_begin;
+    for (; p + NP <= t.panel_end; p += NP) f32_tile<MR, NP>(t, tile, p);
+    if constexpr (NP > 1) {
+      for (; p < t.panel_end; p++) f32_tile<MR, 1>(t, tile, p);
+    }
+    return;
+  }
+  if constexpr (MR < kTile) f32_panels<MR + 1>(h, t, tile);
+}
+
+// Codes or half values of a panel as f32 [padded_cols][16].
+static void unpack_panel_values(const PackedMatrix& w, const uint8_t* panel, float* out) {
+  if (w.kind == PackedMatrix::affine) {
+    for (int64_t b = 0; b < w.padded_cols / 32; b++)
+      unpack_codes(w.bits, panel + b * 64 * w.bits, out + b * 32 * kLanes);
+  } else {
+    for (int64_t k = 0; k < w.padded_cols; k++) store(out + k * kLanes, load_typed(panel, k * kLanes, w.kind));
+  }
+}
+
+template <int NP>
+FN void f32_full_tile(const LinearTask& t, int64_t tile, int64_t panel, const uint8_t* const* packed,
+                      const float* const* values) {
+  if (t.weight->kind == PackedMatrix::affine) return affine_tile<kTile, NP>(t, tile, panel, packed, values);
+  const uint8_t* bytes[NP];
+  for (int i = 0; i < NP; i++) bytes[i] = reinterpret_cast<const uint8_t*>(values[i]);
+  dense_tile<float, kTile, NP>(t, tile, panel, bytes);
+}
+
+static void linear_f32(const LinearTask& t) {
+  const PackedMatrix& w = *t.weight;
+  int64_t tile = t.tile_begin;
+  if (t.unpack) {
+    for (int64_t p = t.panel_begin; p < t.panel_end; p += kUnpackedPanels) {
+      const uint8_t* packed[kUnpackedPanels];
+      const float* values[kUnpackedPanels];
+      const int64_t count = t.panel_end - p < kUnpackedPanels ? t.panel_end - p : kUnpackedPanels;
+      for (int64_t i = 0; i < count; i++) {
+        float* to = static_cast<float*>(t.scratch) + i * w.padded_cols * kLanes;
+        packed[i] = w.data + (p + i) * w.panel_bytes;
+        values[i] = to;
+        unpack_panel_values(w, packed[i], to);
+      }
+      for (tile = t.tile_begin; tile < t.tile_end && tile_height(*t.input, tile) == kTile; tile++) {
+        if (count == kUnpackedPanels)
+          f32_full_tile<kUnpackedPanels>(t, tile, p, packed, values);
+        else
+          f32_full_tile<1>(t, tile, p, packed, values);
+      }
+    }
+  }
+  for (; tile < t.tile_end; tile++) f32_panels(tile_height(*t.input, tile), t, tile);
+}
+
+static int64_t linear_scratch_bytes(const PackedMatrix& w) {
+  const int64_t int8 = w.kind == PackedMatrix::affine ? unpacked_panel_bytes(w) : 0, f32 = w.padded_cols * kLanes * 4;
+  return kUnpackedPanels * ((int8 > f32 ? int8 : f32) + 64);
+}
+
+static void embed_row(const PackedMatrix& w, int64_t row, float* y) {
+  const uint8_t* panel = w.data + row / kPanelRows * w.panel_bytes;
+  const int lane = static_cast<int>(row % kPanelRows);
+  float values[32 * kLanes], scale[kLanes] = {}, bias[kLanes] = {};
+  for (int64_t k0 = 0; k0 < w.cols; k0 += 32) {
+    const int64_t count = w.cols - k0 < 32 ? w.cols - k0 : 32, b = k0 / 32;
+    if (w.kind == PackedMatrix::affine) {
+      unpack_codes(w.bits, panel + b * 64 * w.bits, values);
+    } else {
+      for (int j = 0; j < 32; j++) store(values + j * kLanes, load_typed(panel, (k0 + j) * kLanes, w.kind));
+    }
+    for (int64_t j = 0; j < count; j++) {
+      const float v = values[j * kLanes + lane];
+      if (w.kind != PackedMatrix::affine) {
+        y[k0 + j] = v;
+        continue;
+      }
+      if ((k0 + j) % w.group == 0) {
+        const ScaleBias sb = load_scale_bias(w, panel, (k0 + j) / w.group);
+        store(scale, sb.scale);
+        store(bias, sb.bias);
+      }
+      y[k0 + j] = __builtin_fmaf(v, scale[lane], bias[lane]);
+    }
+  }
+}

@@ -1,0 +1,238 @@
+// Sixteen-lane vectors for the CPU kernels, one source for every instruction set. Included only by
+// target_*.cc through kernels.inl, inside a namespace of that target's name (ANABRANCH_TARGET).
+//
+//   F: 16 floats.  I: 16 int32.  B: 64 bytes, 4 per lane.
+//
+// A lane never meets another lane except in the reductions below, which have one fixed order. So each target does the
+// same operations in the same order for each element, and gives the same bits.
+#define FN static inline __attribute__((always_inline))
+#if defined(ANABRANCH_SIMD_PORTABLE)
+#define UNROLL
+#elif defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#if defined(ANABRANCH_SIMD_PORTABLE)
+#include "ops/cpu/simd_portable.h"
+#elif defined(__AVX512F__)
+#include "ops/cpu/simd_avx512.h"
+#elif defined(__AVX2__)
+#include "ops/cpu/simd_avx2.h"
+#else
+#include "ops/cpu/simd_neon.h"
+#endif
+
+constexpr int kLanes = 16;
+constexpr int kNativeLanes = kLanes / kNatives;
+constexpr int kNativeBytes = 64 / kNatives;
+
+struct F {
+  NativeF v[kNatives];
+};
+struct I {
+  NativeI v[kNatives];
+};
+struct B {
+  NativeB v[kNatives];
+};
+
+#define EACH(type, expression)          \
+  type r;                               \
+  UNROLL for (int n = 0; n < kNatives; n++) r.v[n] = (expression); \
+  return r
+
+FN F load(const float* p) { EACH(F, nf_load(p + n * kNativeLanes)); }
+FN F load_f16(const uint16_t* p) { EACH(F, nf_load_f16(p + n * kNativeLanes)); }
+FN F load_bf16(const uint16_t* p) { EACH(F, nf_load_bf16(p + n * kNativeLanes)); }
+FN F load_value(const float* p) { return load(p); }
+FN F load_value(const uint16_t* p) { return load_f16(p); }
+FN F splat(float x) {
+  const NativeF s = nf_set1(x);
+  EACH(F, s);
+}
+FN F zero() { return splat(0.0f); }
+FN F add(F a, F b) { EACH(F, nf_add(a.v[n], b.v[n])); }
+FN F sub(F a, F b) { EACH(F, nf_sub(a.v[n], b.v[n])); }
+FN F mul(F a, F b) { EACH(F, nf_mul(a.v[n], b.v[n])); }
+FN F div(F a, F b) { EACH(F, nf_div(a.v[n], b.v[n])); }
+FN F fma(F a, F b, F c) { EACH(F, nf_fma(a.v[n], b.v[n], c.v[n])); }  // a * b + c, rounded once
+FN F min(F a, F b) { EACH(F, nf_min(a.v[n], b.v[n])); }
+FN F max(F a, F b) { EACH(F, nf_max(a.v[n], b.v[n])); }
+FN F abs(F a) { EACH(F, nf_abs(a.v[n])); }
+FN F select_lt(F a, F b, F x, F y) { EACH(F, nf_select_lt(a.v[n], b.v[n], x.v[n], y.v[n])); }  // a < b ? x : y
+FN F to_float(I a) { EACH(F, nf_from_i(a.v[n])); }
+FN I to_int(F a) { EACH(I, nf_to_i(a.v[n])); }  // to nearest even
+FN F as_float(I a) { EACH(F, ni_as_f(a.v[n])); }
+FN I as_int(F a) { EACH(I, nf_as_i(a.v[n])); }
+FN void store(float* p, F a) {
+  UNROLL for (int n = 0; n < kNatives; n++) nf_store(p + n * kNativeLanes, a.v[n]);
+}
+FN void store_f16(uint16_t* p, F a) {
+  UNROLL for (int n = 0; n < kNatives; n++) nf_store_f16(p + n * kNativeLanes, a.v[n]);
+}
+
+FN I splat_int(int32_t x) { EACH(I, ni_set1(x)); }
+FN I load_int(const int32_t* p) { EACH(I, ni_load(p + n * kNativeLanes)); }
+FN I add(I a, I b) { EACH(I, ni_add(a.v[n], b.v[n])); }
+FN I sub(I a, I b) { EACH(I, ni_sub(a.v[n], b.v[n])); }
+FN I bit_and(I a, I b) { EACH(I, ni_and(a.v[n], b.v[n])); }
+template <int S>
+FN I shift_left(I a) {
+  EACH(I, ni_shl<S>(a.v[n]));
+}
+template <int S>
+FN I shift_right(I a) {
+  if constexpr (S == 0) {
+    return a;
+  } else {
+    EACH(I, ni_shr<S>(a.v[n]));
+  }
+}
+FN void store_i8(int8_t* p, I a) {  // saturating
+  UNROLL for (int n = 0; n < kNatives; n++) ni_store_i8(p + n * kNativeLanes, a.v[n]);
+}
+
+FN B load_bytes(const uint8_t* p) { EACH(B, nb_load(p + n * kNativeBytes)); }
+FN void store_bytes(uint8_t* p, B a) {
+  UNROLL for (int n = 0; n < kNatives; n++) nb_store(p + n * kNativeBytes, a.v[n]);
+}
+FN B splat_quad(const int8_t* p) {
+  const NativeB s = nb_quad(p);
+  EACH(B, s);
+}
+FN B bit_or(B a, B b) { EACH(B, nb_or(a.v[n], b.v[n])); }
+FN I as_int(B a) { EACH(I, nb_as_i(a.v[n])); }
+// Bits of `mask` within each byte, after moving them Shift places left (negative: right).
+template <int Shift, int Mask>
+FN B bits_of(B a) {
+  const NativeB mask = nb_set1(Mask);
+  if constexpr (Shift > 0) {
+    EACH(B, nb_and(nb_shl<Shift>(a.v[n]), mask));
+  } else if constexpr (Shift < 0) {
+    EACH(B, nb_and(nb_shr<-Shift>(a.v[n]), mask));
+  } else {
+    EACH(B, nb_and(a.v[n], mask));
+  }
+}
+
+// Loads and stores of the first `count` lanes (1 .. 15); the other lanes read as zero.
+FN F load_part(const float* p, int64_t count) {
+  float t[kLanes] = {};
+  for (int64_t i = 0; i < count; i++) t[i] = p[i];
+  return load(t);
+}
+FN F load_part(const uint16_t* p, int64_t count) {
+  uint16_t t[kLanes] = {};
+  for (int64_t i = 0; i < count; i++) t[i] = p[i];
+  return load_f16(t);
+}
+FN void store_part(float* p, F a, int64_t count) {
+  float t[kLanes];
+  store(t, a);
+  for (int64_t i = 0; i < count; i++) p[i] = t[i];
+}
+FN F load_upto(const float* p, int64_t count) { return count >= kLanes ? load(p) : load_part(p, count); }
+FN void store_upto(float* p, F a, int64_t count) {
+  if (count >= kLanes)
+    store(p, a);
+  else
+    store_part(p, a, count);
+}
+
+// Lane i meets lane i + 8, then i + 4, i + 2, i + 1.
+FN float reduce_add(F a) {
+  float t[kLanes];
+  store(t, a);
+  UNROLL for (int i = 0; i < 8; i++) t[i] = t[i] + t[i + 8];
+  UNROLL for (int i = 0; i < 4; i++) t[i] = t[i] + t[i + 4];
+  return (t[0] + t[2]) + (t[1] + t[3]);
+}
+FN float reduce_max(F a) {
+  float t[kLanes];
+  store(t, a);
+  float m = t[0];
+  UNROLL for (int i = 1; i < kLanes; i++) m = t[i] > m ? t[i] : m;
+  return m;
+}
+FN int32_t reduce_add(I a) {
+  const F bits = as_float(a);
+  float f[kLanes];
+  store(f, bits);
+  int32_t t[kLanes], sum = 0;
+  __builtin_memcpy(t, f, sizeof(t));
+  UNROLL for (int i = 0; i < kLanes; i++) sum += t[i];
+  return sum;
+}
+
+// Exact integer dot products of unsigned codes with int8 activations, four per lane and call, summed in int32.
+// With maddubs (u8 x s8 pairs into saturating int16) sums stay in int16 for kRun quads, as many as cannot saturate:
+// 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. 8-bit codes are centred
+// (c - 128), multiplied as |c - 128| * (x with its sign): 2 * 128 * 127 = 32512; 128 * sum(x) is added at the end.
+template <int Bits>
+struct Dot {
+  static constexpr bool kCentred =
+#if defined(__aarch64__) && !defined(ANABRANCH_SIMD_PORTABLE)
+      Bits == 8;
+#else
+      Bits == 8 && kHasMaddubs;
+#endif
+  static constexpr int kRun = Bits <= 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 1;
+
+  I sum, run;
+
+  FN Dot start() {
+    Dot d;
+    d.sum = splat_int(0);
+    return d;
+  }
+};
+
+// What a quad's codes become once, before they meet several rows of activations.
+template <int Bits>
+struct Codes {
+  B c, magnitude;
+};
+template <int Bits>
+FN Codes<Bits> prepare(B codes) {
+  Codes<Bits> r;
+  r.c = codes;
+  if constexpr (Dot<Bits>::kCentred) {
+    const NativeB half = nb_set1(0x80);
+    UNROLL for (int n = 0; n < kNatives; n++) r.c.v[n] = nb_xor(codes.v[n], half);
+#if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__)
+    if constexpr (kHasMaddubs) {
+      UNROLL for (int n = 0; n < kNatives; n++) r.magnitude.v[n] = nb_magnitude(r.c.v[n]);
+    }
+#endif
+  }
+  return r;
+}
+
+// Adds quad Q (0 .. 7, in order) of a 32-block; runs are cut at multiples of kRun and at the last quad, `Last`.
+template <int Q, int Last, int Bits>
+FN void accumulate(Dot<Bits>& d, const Codes<Bits>& codes, B x) {
+#if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__) && !defined(__AVX512VNNI__)
+  constexpr int kRun = Dot<Bits>::kRun;
+  constexpr bool first = Q % kRun == 0, last = Q % kRun == kRun - 1 || Q == Last;
+  UNROLL for (int n = 0; n < kNatives; n++) {
+    NativeI p;
+    if constexpr (Dot<Bits>::kCentred)
+      p = n16_maddubs(codes.magnitude.v[n], nb_with_sign(x.v[n], codes.c.v[n]));
+    else
+      p = n16_maddubs(codes.c.v[n], x.v[n]);
+    d.run.v[n] = first ? p : n16_add(d.run.v[n], p);
+    if (last) d.sum.v[n] = ni_add(d.sum.v[n], n16_widen(d.run.v[n]));
+  }
+#else
+  UNROLL for (int n = 0; n < kNatives; n++) d.sum.v[n] = ni_dot(d.sum.v[n], codes.c.v[n], x.v[n]);
+#endif
+}
+
+// The exact sum; x_sum is the sum of the activations that took part.
+template <int Bits>
+FN I total(const Dot<Bits>& d, int32_t x_sum) {
+  if constexpr (Dot<Bits>::kCentred) return add(d.sum, splat_int(128 * x_sum));
+  return d.sum;
+}

@@ -1,0 +1,16 @@
+# Flags of the per-target kernel files. They define nothing but static functions in their own namespaces
+# (ops/cpu/kernels.inl), so no code compiled with these flags can run on a machine that lacks the instructions.
+set(_cpu ${CMAKE_CURRENT_SOURCE_DIR}/ops/cpu)
+function(_anabranch_kernel_flags file)
+  set_source_files_properties(${_cpu}/${file} TARGET_DIRECTORY anabranch_ops PROPERTIES COMPILE_OPTIONS "-O3;${ARGN}")
+endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(_avx2 -mavx2 -mfma -mf16c)
+  set(_avx512 ${_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
+  _anabranch_kernel_flags(target_avx512vnni.cc ${_avx512} -mavx512vnni)
+  _anabranch_kernel_flags(target_avx512.cc ${_avx512})
+  _anabranch_kernel_flags(target_avx2.cc ${_avx2})
+endif()
+_anabranch_kernel_flags(target_neon.cc)
+_anabranch_kernel_flags(target_portable.cc)

@@ -1,0 +1,14 @@
+// Source -> syntax tree. Unknown tags, filters and tests are errors here, with line and column.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "text/jinja_ast.h"
+
+namespace anabranch::text::jinja {
+
+// Throws Failure.
+std::unique_ptr<const Ast> parse(std::string_view source);
+
+}  // namespace anabranch::text::jinja

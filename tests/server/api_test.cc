@@ -1,0 +1,283 @@
+// Every route and every error, through a real socket.
+#include <gtest/gtest.h>
+
+#include "server/fake_engine.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace anabranch::server {
+namespace {
+
+class Api : public ::testing::Test {
+ protected:
+  void SetUp() override { start({}); }
+  void start(ServerOptions options) {
+    server_.reset();
+    options.port = 0;
+    auto server = Server::start(engine_, options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = std::move(*server);
+    port_ = server_->port();
+  }
+  Answer chat(const std::string& body) { return ask(port_, "POST", "/v1/chat/completions", body); }
+
+  static constexpr const char* kHi = R"({"messages":[{"role":"user","content":"hi"}]})";
+  static std::string hi(const std::string& extra) {
+    return R"({"messages":[{"role":"user","content":"hi"}],)" + extra + "}";
+  }
+
+  FakeEngine engine_;
+  std::unique_ptr<Server> server_;
+  uint16_t port_ = 0;
+};
+
+TEST_F(Api, ChatAnswersInOpenAisShape) {
+  const Answer answer = chat(kHi);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.headers.at("content-type"), "application/json");
+  const Json json = answer.json();
+  EXPECT_EQ(json["object"], "chat.completion");
+  EXPECT_EQ(json["id"].get<std::string>().rfind("chatcmpl-", 0), 0u);
+  EXPECT_EQ(json["model"], "fake-1b");
+  EXPECT_GT(json["created"].get<int64_t>(), 1700000000);
+  EXPECT_TRUE(json["system_fingerprint"].is_string());
+  ASSERT_EQ(json["choices"].size(), 1u);
+  const Json& choice = json["choices"][0];
+  EXPECT_EQ(choice["index"], 0);
+  EXPECT_EQ(choice["message"]["role"], "assistant");
+  EXPECT_EQ(choice["message"]["content"], "Hello, world.");
+  EXPECT_FALSE(choice["message"].contains("reasoning_content"));
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_TRUE(choice["logprobs"].is_null());
+  EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:");
+  const int prompt = static_cast<int>(engine_.last_request().prompt.size());
+  EXPECT_EQ(json["usage"]["prompt_tokens"], prompt);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 13);
+  EXPECT_EQ(json["usage"]["total_tokens"], prompt + 13);
+  EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
+  EXPECT_EQ(json["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
+}
+
+TEST_F(Api, PassesWhatWasAskedToTheEngine) {
+  ASSERT_EQ(chat(hi(R"("temperature":0.5,"seed":12,"stop":["zz"],"max_tokens":4)")).status, 200);
+  const Request request = engine_.last_request();
+  EXPECT_EQ(request.sampling.temperature, 0.5f);
+  EXPECT_EQ(request.sampling.top_k, 7);
+  EXPECT_EQ(request.sampling.seed, 12u);
+  EXPECT_EQ(request.max_tokens, 4);
+  EXPECT_EQ(request.stop, std::vector<std::string>{"zz"});
+  EXPECT_FALSE(request.thinking_open);
+}
+
+TEST_F(Api, DrawsADifferentSeedForEachRequest) {
+  ASSERT_EQ(chat(kHi).status, 200);
+  const uint64_t first = engine_.last_request().sampling.seed;
+  ASSERT_EQ(chat(kHi).status, 200);
+  EXPECT_NE(engine_.last_request().sampling.seed, first);
+}
+
+TEST_F(Api, FinishReasonLength) {
+  const Json json = chat(hi(R"("max_tokens":5)")).json();
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(json["choices"][0]["message"]["content"], "Hello");
+  EXPECT_EQ(json["usage"]["completion_tokens"], 5);
+}
+
+TEST_F(Api, SplitsReasoningFromContent) {
+  engine_.script = [](const Request& r) {
+    return r.thinking_open ? Script{{"hm, ", "so\n</th", "ink>\n\nYes"}}
+                           : Script{{"<think>\na\n</think>\n\nNo"}};
+  };
+  Json message = chat(hi(R"("enable_thinking":true)")).json()["choices"][0]["message"];
+  EXPECT_TRUE(engine_.last_request().thinking_open);
+  EXPECT_NE(message["content"].get<std::string>().find("Yes"), std::string::npos);
+  EXPECT_EQ(message["content"].get<std::string>().find("think"), std::string::npos);
+  EXPECT_EQ(message["reasoning_content"].get<std::string>().rfind("hm, so", 0), 0u);
+  EXPECT_EQ(message["reasoning"], message["reasoning_content"]);
+  message = chat(kHi).json()["choices"][0]["message"];
+  EXPECT_FALSE(engine_.last_request().thinking_open);
+  EXPECT_NE(message["content"].get<std::string>().find("No"), std::string::npos);
+  EXPECT_NE(message["reasoning_content"].get<std::string>().find("a"), std::string::npos);
+}
+
+TEST_F(Api, ATagThatAMessageWroteDoesNotOpenThinking) {
+  ASSERT_EQ(chat(R"({"messages":[{"role":"user","content":"what is <think>?"}]})").status, 200);
+  EXPECT_FALSE(engine_.last_request().thinking_open);
+}
+
+TEST_F(Api, ToolsReachTheTemplateAndTheAnswerStaysRaw) {
+  engine_.script = [](const Request&) { return Script{{"<tool_call>{}</tool_call>"}}; };
+  const Json json = chat(hi(R"("tools":[{"type":"function","function":{"name":"f"}}])")).json();
+  EXPECT_NE(engine_.last_prompt().find(R"([tools [{"type":"function","function":{"name":"f"}}]])"),
+            std::string::npos);
+  EXPECT_EQ(json["choices"][0]["message"]["content"], "<tool_call>{}</tool_call>");
+  EXPECT_FALSE(json["choices"][0]["message"].contains("tool_calls"));
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+}
+
+TEST_F(Api, StopStringsNeverReachTheClient) {
+  // The engine notices only after the whole part; the text is cut before the stop string all the same.
+  engine_.script = [](const Request&) { return Script{{"one t", "wo three"}}; };
+  const Json json = chat(hi(R"("stop":"two")")).json();
+  EXPECT_EQ(json["choices"][0]["message"]["content"], "one ");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+  // What only looked like a stop string is not lost.
+  EXPECT_EQ(chat(hi(R"("stop":"threes")")).json()["choices"][0]["message"]["content"], "one two three");
+}
+
+TEST_F(Api, EndsARequestWhoseStopTheEngineMissed) {
+  engine_.script = [](const Request&) {
+    Script script{{"a", "b", "c"}, std::chrono::milliseconds(1)};
+    script.obey_stop = false;
+    script.repeat = true;
+    return script;
+  };
+  const Json json = chat(hi(R"("stop":"ca")")).json();
+  EXPECT_EQ(json["choices"][0]["message"]["content"], "ab");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+}
+
+TEST_F(Api, TextCompletions) {
+  Answer answer = ask(port_, "POST", "/v1/completions", R"({"prompt":"Once"})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json()["object"], "text_completion");
+  EXPECT_EQ(answer.json()["id"].get<std::string>().rfind("cmpl-", 0), 0u);
+  EXPECT_EQ(answer.json()["choices"][0]["text"], "Hello, world.");
+  EXPECT_EQ(engine_.last_request().prompt.front(), kBosToken);
+  EXPECT_EQ(engine_.last_request().prompt.size(), 5u);
+  ASSERT_EQ(ask(port_, "POST", "/v1/completions", R"({"prompt":[65,66]})").status, 200);
+  EXPECT_EQ(engine_.last_request().prompt, (std::vector<int>{65, 66}));
+  answer = ask(port_, "POST", "/v1/completions", R"({"prompt":[65,300]})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.error_param(), "prompt");
+  EXPECT_EQ(ask(port_, "POST", "/v1/completions", R"({"prompt":[]})").status, 400);
+  // Raw text stays raw.
+  engine_.script = [](const Request&) { return Script{{"<think>x</think>y"}}; };
+  EXPECT_EQ(ask(port_, "POST", "/v1/completions", R"({"prompt":"a"})").json()["choices"][0]["text"],
+            "<think>x</think>y");
+}
+
+TEST_F(Api, Models) {
+  const Json list = ask(port_, "GET", "/v1/models").json();
+  EXPECT_EQ(list["object"], "list");
+  ASSERT_EQ(list["data"].size(), 1u);
+  EXPECT_EQ(list["data"][0]["id"], "fake-1b");
+  EXPECT_EQ(list["data"][0]["object"], "model");
+  EXPECT_EQ(ask(port_, "GET", "/v1/models/fake-1b").json()["id"], "fake-1b");
+  EXPECT_EQ(ask(port_, "GET", "/v1/models/%2Fmodels%2Ffake-1b").status, 200);
+  const Answer missing = ask(port_, "GET", "/v1/models/gpt-4");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(missing.error_code(), "model_not_found");
+}
+
+TEST_F(Api, HealthAndWelcome) {
+  ASSERT_EQ(chat(kHi).status, 200);
+  const Json health = ask(port_, "GET", "/health").json();
+  EXPECT_EQ(health["status"], "ok");
+  EXPECT_EQ(health["model"]["id"], "fake-1b");
+  EXPECT_EQ(health["engine"]["requests"], 1);
+  EXPECT_GE(health["uptime_s"].get<double>(), 0);
+  EXPECT_FALSE(health["version"].get<std::string>().empty());
+  const Answer welcome = ask(port_, "GET", "/");
+  EXPECT_EQ(welcome.status, 200);
+  EXPECT_NE(welcome.body.find("fake-1b"), std::string::npos);
+  const Answer head = ask(port_, "HEAD", "/health");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_NE(head.headers.at("content-length"), "0");
+}
+
+TEST_F(Api, UnknownRoutesAndMethods) {
+  EXPECT_EQ(ask(port_, "GET", "/v1/nothing").error_code(), "unknown_url");
+  EXPECT_EQ(ask(port_, "POST", "/v2", "{}").status, 404);
+  EXPECT_EQ(ask(port_, "GET", "/%zz").status, 400);
+  const Answer wrong = ask(port_, "GET", "/v1/chat/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at("allow"), "POST");
+  EXPECT_EQ(ask(port_, "POST", "/health", "{}").headers.at("allow"), "GET, HEAD");
+  EXPECT_EQ(ask(port_, "OPTIONS", "/v1/models").status, 405);  // no CORS
+  EXPECT_EQ(ask(port_, "DELETE", "/v1/models/fake-1b").status, 405);
+}
+
+TEST_F(Api, RequestErrors) {
+  Answer answer = chat("{\"messages\": [}");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json()["error"]["type"], "invalid_request_error");
+  EXPECT_NE(answer.json()["error"]["message"].get<std::string>().find("byte 14"), std::string::npos);
+  EXPECT_EQ(chat(hi(R"("model":"x")")).status, 404);
+  EXPECT_EQ(chat(hi(R"("n":2)")).error_param(), "n");
+  answer = ask(port_, "POST", "/v1/chat/completions");
+  EXPECT_EQ(answer.status, 400);
+  TestClient client(port_);
+  client.send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+      "Content-Length: 2\r\n\r\n{}");
+  EXPECT_EQ(client.read_answer().status, 415);
+}
+
+TEST_F(Api, TemplateErrorsAndMissingTemplate) {
+  Answer answer = chat(R"({"messages":[{"role":"user","content":"raise"}]})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.error_code(), "template_error");
+  EXPECT_NE(answer.body.find("no such conversation"), std::string::npos);
+  engine_.has_template = false;
+  answer = chat(kHi);
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("/v1/completions"), std::string::npos);
+}
+
+TEST_F(Api, PromptsBeyondTheContext) {
+  const std::string text(2000, 'x');
+  const Answer answer = chat(R"({"messages":[{"role":"user","content":")" + text + "\"}]}");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.error_code(), "context_length_exceeded");
+  EXPECT_EQ(answer.error_param(), "messages");
+}
+
+TEST_F(Api, FullQueueAsksToRetry) {
+  engine_.max_queue = 0;
+  for (const char* extra : {R"("stream":false)", R"("stream":true)"}) {
+    const Answer answer = chat(hi(extra));
+    EXPECT_EQ(answer.status, 429);
+    EXPECT_EQ(answer.headers.at("retry-after"), "1");
+    EXPECT_EQ(answer.json()["error"]["type"], "rate_limit_error");
+  }
+}
+
+TEST_F(Api, EngineErrors) {
+  engine_.script = [](const Request&) {
+    return Script{{"a"}, std::chrono::milliseconds(0), FinishReason::error, "out of memory"};
+  };
+  Answer answer = chat(kHi);
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(answer.error_code(), "engine_error");
+  engine_.script = [](const Request&) {
+    return Script{{"a"}, std::chrono::milliseconds(0), FinishReason::cancelled};
+  };
+  EXPECT_EQ(chat(kHi).status, 503);
+}
+
+TEST_F(Api, HostsOtherThanThisMachineAreRefused) {
+  TestClient client(port_);
+  client.send("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+  const Answer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 403);
+  EXPECT_EQ(answer.error_code(), "host_not_allowed");
+}
+
+TEST(ServerStart, SaysWhenThePortIsTaken) {
+  FakeEngine engine;
+  ServerOptions options;
+  options.port = 0;
+  auto first = Server::start(engine, options);
+  ASSERT_TRUE(first.ok());
+  options.port = (*first)->port();
+  auto second = Server::start(engine, options);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::io);
+  EXPECT_NE(second.error().message.find("already in use"), std::string::npos);
+  options.host = "not a host";
+  EXPECT_FALSE(Server::start(engine, options).ok());
+}
+
+}  // namespace
+}  // namespace anabranch::server

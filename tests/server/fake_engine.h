@@ -1,0 +1,255 @@
+// An engine without a model for the server's tests: byte tokens, scripted answers, one stepping thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace anabranch::server {
+
+inline constexpr int kEndToken = 256, kBosToken = 257, kFakeVocab = 300;
+
+// Token id = byte value; 256 and 257 are special.
+class FakeTokenizer final : public text::Tokenizer {
+ public:
+  FakeTokenizer() {
+    for (int i = 0; i < 256; ++i) bytes_[i] = static_cast<char>(i);
+  }
+  std::vector<int> encode(std::string_view text, bool) const override {
+    std::vector<int> ids;
+    for (unsigned char c : text) ids.push_back(c);
+    return ids;
+  }
+  std::vector<int> encode(std::span<const text::Piece> pieces) const override {
+    std::vector<int> ids;
+    for (const auto& piece : pieces)
+      for (unsigned char c : piece.text) ids.push_back(c);
+    return ids;
+  }
+  std::string_view token_bytes(int id) const override {
+    if (id == kEndToken) return "<|end|>";
+    if (id < 0 || id > 255) return "";
+    return {&bytes_[id], 1};
+  }
+  bool is_special(int id) const override { return id >= 256; }
+  std::optional<int> find(std::string_view) const override { return std::nullopt; }
+  int vocab_size() const override { return kFakeVocab; }
+  std::optional<int> bos() const override { return kBosToken; }
+  std::optional<int> eos() const override { return kEndToken; }
+  bool add_bos() const override { return true; }
+  std::string decode(std::span<const int> ids, bool) const override {
+    std::string text;
+    for (int id : ids) text += token_bytes(id);
+    return text;
+  }
+
+ private:
+  char bytes_[256];
+};
+
+// "role: content\n" for each message, what else it knows in brackets, then "assistant:" (and "<think>").
+class FakeTemplate final : public text::ChatTemplate {
+ public:
+  Result<std::vector<text::Piece>> render(const Json& messages, const Json& tools,
+                                          const text::ChatOptions& options) const override {
+    std::vector<text::Piece> pieces;
+    if (tools.is_array()) pieces.push_back({"[tools " + tools.dump() + "]\n", false});
+    if (!options.extra.empty()) pieces.push_back({"[extra " + options.extra.dump() + "]\n", false});
+    for (const Json& message : messages) {
+      const std::string content = message["content"].get<std::string>();
+      if (content == "raise") return make_error(ErrorKind::invalid, "no such conversation");
+      pieces.push_back({message["role"].get<std::string>() + ": ", true});
+      pieces.push_back({content, false});
+      for (const char* key : {"reasoning_content", "tool_calls", "tool_call_id", "name"})
+        if (message.contains(key))
+          pieces.push_back({fmt::format("[{}={}]", key, message[key].dump()), false});
+      pieces.push_back({"\n", true});
+    }
+    pieces.push_back({"assistant:", true});
+    if (options.enable_thinking.value_or(false)) pieces.push_back({"<think>\n", true});
+    return pieces;
+  }
+  bool mentions(std::string_view) const override { return true; }
+};
+
+// What the engine answers to a request: one event per part, `delay` apart.
+struct Script {
+  std::vector<std::string> parts;
+  std::chrono::milliseconds delay{0};
+  FinishReason finish = FinishReason::stop;
+  std::string error;
+  bool obey_stop = true;
+  bool repeat = false;  // start over at the end, for ever
+};
+
+class FakeEngine final : public Engine {
+ public:
+  FakeEngine() {
+    info_.name = "fake-1b";
+    info_.path = "/models/fake-1b";
+    info_.family = "fake";
+    info_.context_length = 1000;
+    thread_ = std::thread([this] { run(); });
+  }
+  ~FakeEngine() override {
+    {
+      std::lock_guard lock(mutex_);
+      quit_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  // Set before the server starts or between requests.
+  std::function<Script(const Request&)> script = [](const Request&) {
+    return Script{{"Hello", ", ", "world", "."}};
+  };
+  std::atomic<int> max_queue{1000};
+  std::atomic<bool> has_template{true};
+
+  Result<RequestId> submit(Request request, Sink sink) override {
+    std::lock_guard lock(mutex_);
+    if (static_cast<int>(running_.size()) >= max_queue)
+      return make_error(ErrorKind::exhausted, "{} requests are waiting; try again later", running_.size());
+    const RequestId id = next_++;
+    running_[id] = Sequence{request, std::move(sink), script(request)};
+    requests_.push_back(std::move(request));
+    ++stats_.requests;
+    wake_.notify_all();
+    return id;
+  }
+  void cancel(RequestId id) override {
+    std::lock_guard lock(mutex_);
+    auto it = running_.find(id);
+    if (it != running_.end()) it->second.cancelled = true;
+    wake_.notify_all();
+  }
+  const ModelInfo& info() const override { return info_; }
+  EngineStats stats() const override {
+    std::lock_guard lock(mutex_);
+    EngineStats stats = stats_;
+    stats.running = static_cast<int>(running_.size());
+    return stats;
+  }
+  const text::Tokenizer& tokenizer() const override { return tokenizer_; }
+  const text::ChatTemplate* chat_template() const override { return has_template ? &template_ : nullptr; }
+  const SamplingParams& default_sampling() const override { return sampling_; }
+
+  Request last_request() const {
+    std::lock_guard lock(mutex_);
+    return requests_.empty() ? Request{} : requests_.back();
+  }
+  std::string last_prompt() const {
+    const Request request = last_request();
+    return tokenizer_.decode(request.prompt, false);
+  }
+  ModelInfo& mutable_info() { return info_; }
+
+  // Waits up to `seconds` until `condition` holds for the statistics.
+  bool wait_for(const std::function<bool(const EngineStats&)>& condition, double seconds = 5) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < end) {
+      if (condition(stats())) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return condition(stats());
+  }
+
+ private:
+  struct Sequence {
+    Request request;
+    Sink sink;
+    Script script;
+    size_t next = 0;
+    int tokens = 0;
+    std::string text;
+    bool cancelled = false;
+    std::chrono::steady_clock::time_point due{};
+  };
+
+  // One event of one sequence; true when it was the last.
+  static bool step(Sequence& s, Event& event) {
+    if (s.cancelled) {
+      event.finish = FinishReason::cancelled;
+    } else if (s.next < s.script.parts.size()) {
+      for (unsigned char c : s.script.parts[s.next]) event.tokens.push_back(c);
+      s.text += s.script.parts[s.next++];
+      if (s.script.repeat && s.next == s.script.parts.size()) s.next = 0;
+    }
+    const int room = s.request.max_tokens < 0 ? 1 << 30 : s.request.max_tokens - s.tokens;
+    if (static_cast<int>(event.tokens.size()) >= room) {
+      event.tokens.resize(room);
+      event.finish = FinishReason::length;
+    }
+    s.tokens += static_cast<int>(event.tokens.size());
+    for (const auto& stop : s.request.stop)
+      if (s.script.obey_stop && s.text.find(stop) != std::string::npos) event.finish = FinishReason::stop;
+    if (event.finish == FinishReason::none && s.next == s.script.parts.size() && !s.script.repeat) {
+      event.finish = s.script.finish;
+      event.error = s.script.error;
+      if (event.finish == FinishReason::stop) event.tokens.push_back(kEndToken);
+    }
+    event.usage.prompt_tokens = static_cast<int>(s.request.prompt.size());
+    event.usage.completion_tokens = s.tokens;
+    event.usage.cached_tokens = 3;
+    return event.finish != FinishReason::none;
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!quit_) {
+      const auto now = std::chrono::steady_clock::now();
+      auto next_due = now + std::chrono::seconds(1);
+      for (auto it = running_.begin(); it != running_.end();) {
+        Sequence& s = it->second;
+        if (!s.cancelled && s.due > now) {
+          next_due = std::min(next_due, s.due);
+          ++it;
+          continue;
+        }
+        Event event;
+        const bool last = step(s, event);
+        s.due = now + s.script.delay;
+        next_due = std::min(next_due, s.due);
+        const Sink sink = s.sink;
+        if (last) {
+          if (event.finish == FinishReason::cancelled)
+            ++stats_.cancelled;
+          else if (event.finish == FinishReason::error)
+            ++stats_.failed;
+          else
+            ++stats_.finished;
+          it = running_.erase(it);
+        } else {
+          ++it;
+        }
+        sink(event);
+      }
+      wake_.wait_until(lock, next_due);
+    }
+  }
+
+  FakeTokenizer tokenizer_;
+  FakeTemplate template_;
+  ModelInfo info_;
+  SamplingParams sampling_{0.25f, 7, 0.9f, 0.05f, 0};
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::map<RequestId, Sequence> running_;
+  std::vector<Request> requests_;
+  EngineStats stats_;
+  RequestId next_ = 0;
+  bool quit_ = false;
+  std::thread thread_;
+};
+
+}  // namespace anabranch::server

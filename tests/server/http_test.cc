@@ -1,0 +1,251 @@
+// HTTP itself: limits, timeouts, keep-alive, pipelining, malformed and hostile input.
+#include <gtest/gtest.h>
+
+#include "server/fake_engine.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace anabranch::server {
+namespace {
+
+using std::chrono::milliseconds;
+const std::string kHi = R"({"messages":[{"role":"user","content":"hi"}]})";
+
+class Http : public ::testing::Test {
+ protected:
+  void SetUp() override { start({}); }
+  void start(ServerOptions options) {
+    server_.reset();
+    options.port = 0;
+    auto server = Server::start(engine_, options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = std::move(*server);
+    port_ = server_->port();
+  }
+  bool healthy() { return ask(port_, "GET", "/health").status == 200; }
+
+  FakeEngine engine_;
+  std::unique_ptr<Server> server_;
+  uint16_t port_ = 0;
+};
+
+TEST_F(Http, KeepsConnectionsOpen) {
+  TestClient client(port_);
+  for (int i = 0; i < 3; ++i) {
+    client.send(http_request("GET", "/health"));
+    EXPECT_EQ(client.read_answer().status, 200);
+    client.send(http_request("POST", "/v1/chat/completions", kHi));
+    EXPECT_EQ(client.read_answer().status, 200);
+    client.send(http_request("POST", "/v1/chat/completions", R"({"stream":true,)" + kHi.substr(1)));
+    EXPECT_EQ(events(client.read_answer().body).back(), "[DONE]");
+  }
+}
+
+TEST_F(Http, ClosesWhenAsked) {
+  TestClient client(port_);
+  client.send(http_request("GET", "/health", "", "Connection: close\r\n"));
+  const Answer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  EXPECT_TRUE(client.read_to_end(3000));
+}
+
+TEST_F(Http, SpeaksHttp10) {
+  TestClient client(port_);
+  client.send("GET /health HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(client.read_answer().status, 200);
+  EXPECT_TRUE(client.read_to_end(3000));
+  TestClient stream(port_);
+  const std::string body = R"({"stream":true,)" + kHi.substr(1);
+  stream.send(
+      fmt::format("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(), body));
+  const Answer answer = stream.read_answer();
+  EXPECT_EQ(answer.headers.count("transfer-encoding"), 0u);
+  EXPECT_EQ(events(answer.body).back(), "[DONE]");
+}
+
+TEST_F(Http, AnswersPipelinedRequestsInOrder) {
+  TestClient client(port_);
+  std::string all;
+  for (int i = 0; i < 10; ++i)
+    all += http_request(
+        "POST", "/v1/chat/completions",
+        fmt::format(R"({{"max_tokens":{},"stream":{},{})", i + 1, i % 2 ? "true" : "false", kHi.substr(1)));
+  all += http_request("GET", "/v1/models");
+  client.send(all);
+  for (int i = 0; i < 10; ++i) {
+    const Answer answer = client.read_answer();
+    ASSERT_EQ(answer.status, 200);
+    std::string text;
+    if (i % 2) {
+      for (const Json& event : events(answer.body))
+        if (event.is_object() && event["choices"][0]["delta"].contains("content"))
+          text += event["choices"][0]["delta"]["content"].get<std::string>();
+    } else {
+      text = answer.json()["choices"][0]["message"]["content"];
+    }
+    EXPECT_EQ(text, std::string("Hello, world.").substr(0, i + 1));
+  }
+  EXPECT_EQ(client.read_answer().json()["object"], "list");
+}
+
+TEST_F(Http, TakesRequestsByteByByte) {
+  TestClient client(port_);
+  for (char c : http_request("POST", "/v1/chat/completions", kHi)) ASSERT_TRUE(client.send({&c, 1}));
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+TEST_F(Http, TakesChunkedBodies) {
+  TestClient client(port_);
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.send(
+      fmt::format("5\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n", kHi.substr(0, 5), kHi.size() - 5, kHi.substr(5)));
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+TEST_F(Http, SaysContinueWhenExpected) {
+  TestClient client(port_);
+  client.send(
+      fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                  "Content-Length: {}\r\n\r\n",
+                  kHi.size()));
+  EXPECT_EQ(client.read_answer().status, 100);
+  client.send(kHi);
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+TEST_F(Http, AFinishedRequestIsAnsweredAfterTheClientsFin) {
+  TestClient client(port_);
+  client.send(http_request("GET", "/health") + http_request("GET", "/v1/models"));
+  client.shutdown_send();
+  EXPECT_EQ(client.read_answer().status, 200);
+  EXPECT_EQ(client.read_answer().status, 200);
+  EXPECT_TRUE(client.read_to_end());
+}
+
+TEST_F(Http, RefusesMalformedRequests) {
+  for (const std::string bad :
+       {"\r\n\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "G@T / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nbad header\r\n\r\n", "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello over TLS\r\n\r\n"}) {
+    TestClient client(port_);
+    client.send(bad);
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 400) << bad;
+    if (answer.status == 400) EXPECT_EQ(answer.json()["error"]["type"], "invalid_request_error");
+    EXPECT_TRUE(client.read_to_end(4000)) << bad;
+  }
+  EXPECT_TRUE(healthy());
+}
+
+TEST_F(Http, RefusesContentLengthBesideTransferEncoding) {
+  TestClient client(port_);
+  client.send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+  EXPECT_EQ(client.read_answer().status, 400);
+}
+
+TEST_F(Http, LimitsHeaders) {
+  TestClient client(port_);
+  client.send("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(40000, 'x'));
+  EXPECT_EQ(client.read_answer().status, 431);
+  TestClient many(port_);
+  std::string text = "GET / HTTP/1.1\r\nHost: localhost\r\n";
+  for (int i = 0; i < 10000; ++i) text += "a: b\r\n";
+  many.send(text + "\r\n");
+  EXPECT_EQ(many.read_answer().status, 431);
+  TestClient target(port_);
+  target.send("GET /" + std::string(100000, 'a') + " HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(target.read_answer().status, 431);
+  EXPECT_TRUE(healthy());
+}
+
+TEST_F(Http, LimitsBodies) {
+  ServerOptions options;
+  options.limits.body_bytes = 1000;
+  start(options);
+  TestClient declared(port_);
+  declared.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n");
+  Answer answer = declared.read_answer();
+  EXPECT_EQ(answer.status, 413);
+  EXPECT_EQ(answer.error_code(), "request_too_large");
+  TestClient absurd(port_);
+  absurd.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18446744073709551615\r\n\r\n");
+  answer = absurd.read_answer();
+  EXPECT_TRUE(answer.status == 413 || answer.status == 400) << answer.status;
+  TestClient chunked(port_);
+  chunked.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+  chunked.send(fmt::format("{:x}\r\n{}\r\n", 2000, std::string(2000, ' ')));
+  EXPECT_EQ(chunked.read_answer().status, 413);
+  // The answer arrives although the client is still sending.
+  TestClient large(port_);
+  large.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n" +
+             std::string(3000000, 'x'));
+  EXPECT_EQ(large.read_answer().status, 413);
+  EXPECT_TRUE(healthy());
+}
+
+TEST_F(Http, LimitsConnections) {
+  ServerOptions options;
+  options.limits.connections = 4;
+  start(options);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<TestClient>(port_));
+    clients.back()->send(http_request("GET", "/health"));
+    ASSERT_EQ(clients.back()->read_answer().status, 200);
+  }
+  TestClient extra(port_);
+  extra.send(http_request("GET", "/health"));
+  const Answer answer = extra.read_answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.error_code(), "too_many_connections");
+  EXPECT_TRUE(extra.read_to_end());
+  clients.clear();
+  bool back = false;
+  for (int i = 0; i < 100 && !back; ++i) {
+    back = healthy();
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_TRUE(back);
+}
+
+TEST_F(Http, SlowRequestsTimeOut) {
+  ServerOptions options;
+  options.limits.header_s = 0.2;
+  options.limits.body_s = 0.2;
+  options.limits.idle_s = 0.4;
+  start(options);
+  TestClient header(port_), body(port_), idle(port_);
+  header.send("GET / HTTP/1.1\r\nHos");
+  EXPECT_EQ(header.read_answer().status, 408);
+  body.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{");
+  EXPECT_EQ(body.read_answer().status, 408);
+  EXPECT_TRUE(idle.read_to_end(3000));
+  EXPECT_EQ(idle.buffer(), "");
+}
+
+TEST_F(Http, ALongAnswerIsNotATimeout) {
+  ServerOptions options;
+  options.limits.header_s = options.limits.body_s = options.limits.idle_s = options.limits.write_s = 0.1;
+  start(options);
+  engine_.script = [](const Request&) { return Script{{"a", "b", "c"}, milliseconds(200)}; };
+  const Answer answer = ask(port_, "POST", "/v1/chat/completions", kHi);
+  EXPECT_EQ(answer.status, 200);
+}
+
+TEST_F(Http, SurvivesManyAbruptClients) {
+  for (int i = 0; i < 200; ++i) {
+    TestClient client(port_);
+    const std::string text = http_request("POST", "/v1/chat/completions", kHi);
+    client.send(text.substr(0, static_cast<size_t>(i) * text.size() / 200));
+    if (i % 3 == 0) client.reset();
+  }
+  EXPECT_TRUE(healthy());
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 0; }));
+}
+
+}  // namespace
+}  // namespace anabranch::server

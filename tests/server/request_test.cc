@@ -1,0 +1,222 @@
+// Request bodies: what is taken, what is refused and how.
+#include <gtest/gtest.h>
+
+#include "server/api_request.h"
+
+namespace anabranch::server {
+namespace {
+
+RequestDefaults defaults() {
+  return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {"fake-1b", "/models/fake-1b", "default"}};
+}
+
+// {"messages": [a user's message], <extra>}
+std::string body(const std::string& extra) {
+  return R"({"messages":[{"role":"user","content":"hi"}])" + (extra.empty() ? "" : "," + extra) + "}";
+}
+
+ChatRequest chat(const std::string& text) {
+  auto result = parse_chat_request(text, defaults());
+  if (auto* error = std::get_if<ApiError>(&result)) {
+    ADD_FAILURE() << text << ": " << error->message;
+    return {};
+  }
+  return std::get<ChatRequest>(result);
+}
+
+ApiError chat_error(const std::string& text) {
+  auto result = parse_chat_request(text, defaults());
+  if (auto* error = std::get_if<ApiError>(&result)) return *error;
+  ADD_FAILURE() << "taken: " << text;
+  return {};
+}
+
+TEST(ChatRequest, TakesTheModelsDefaults) {
+  const ChatRequest request = chat(body(""));
+  EXPECT_EQ(request.options.sampling.temperature, 0.25f);
+  EXPECT_EQ(request.options.sampling.top_k, 7);
+  EXPECT_EQ(request.options.sampling.top_p, 0.9f);
+  EXPECT_EQ(request.options.sampling.min_p, 0.05f);
+  EXPECT_FALSE(request.options.seed.has_value());
+  EXPECT_EQ(request.options.max_tokens, -1);
+  EXPECT_FALSE(request.options.stream);
+  EXPECT_TRUE(request.tools.is_null());
+  EXPECT_FALSE(request.chat.enable_thinking.has_value());
+}
+
+TEST(ChatRequest, ReadsEveryOption) {
+  const ChatRequest request =
+      chat(body(R"("model":"default","temperature":0,"top_p":0.5,"top_k":3,"min_p":0.1,
+      "seed":-1,"stop":["a","b"],"max_tokens":5,"max_completion_tokens":6,"stream":true,
+      "stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":false,"x":1},
+      "user":"u","metadata":{"a":1},"store":false,"n":1,"logprobs":false,"presence_penalty":0.0,
+      "response_format":{"type":"text"},"tool_choice":"auto","logit_bias":{},"service_tier":null)"));
+  EXPECT_EQ(request.options.sampling.temperature, 0.0f);
+  EXPECT_EQ(request.options.sampling.top_p, 0.5f);
+  EXPECT_EQ(request.options.sampling.top_k, 3);
+  EXPECT_EQ(request.options.sampling.min_p, 0.1f);
+  EXPECT_EQ(request.options.seed, UINT64_MAX);
+  EXPECT_EQ(request.options.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(request.options.max_tokens, 6);
+  EXPECT_TRUE(request.options.stream);
+  EXPECT_TRUE(request.options.include_usage);
+  EXPECT_EQ(request.chat.enable_thinking, false);
+  EXPECT_EQ(request.chat.extra.dump(), R"({"x":1})");
+  EXPECT_EQ(chat(body(R"("stop":"x","enable_thinking":true,"max_tokens":3.0)")).options.stop.size(), 1u);
+  EXPECT_EQ(chat(body(R"("max_tokens":3.0)")).options.max_tokens, 3);
+  EXPECT_EQ(chat(body(R"("chat_template_kwargs":{"enable_thinking":true},"enable_thinking":false)"))
+                .chat.enable_thinking,
+            false);
+}
+
+TEST(ChatRequest, ANullFieldIsAnAbsentField) {
+  const ChatRequest request = chat(body(R"("temperature":null,"stop":null,"max_tokens":null,"stream":null,
+      "tools":null,"logprobs":null,"n":null,"response_format":null,"model":null,"seed":null)"));
+  EXPECT_EQ(request.options.sampling.temperature, 0.25f);
+  EXPECT_TRUE(request.options.stop.empty());
+}
+
+TEST(ChatRequest, NormalisesMessagesForTheTemplate) {
+  const ChatRequest request = chat(R"({"messages":[
+      {"role":"developer","content":"be brief"},
+      {"role":"user","name":"ann","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+      {"role":"assistant","content":null,"reasoning":"hm","tool_calls":[
+         {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},
+         {"id":"2","type":"function","function":{"name":"g","arguments":"not json"}}]},
+      {"role":"tool","tool_call_id":"1","content":"42","unknown":true}]})");
+  EXPECT_EQ(request.messages[0].dump(), R"({"role":"system","content":"be brief"})");
+  EXPECT_EQ(request.messages[1].dump(), R"({"role":"user","content":"ab","name":"ann"})");
+  EXPECT_EQ(request.messages[2]["content"], "");
+  EXPECT_EQ(request.messages[2]["reasoning_content"], "hm");
+  EXPECT_EQ(request.messages[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
+  EXPECT_EQ(request.messages[2]["tool_calls"][1]["function"]["arguments"], "not json");
+  EXPECT_EQ(request.messages[3].dump(), R"({"role":"tool","content":"42","tool_call_id":"1"})");
+}
+
+TEST(ChatRequest, PassesToolsUnlessToldNotTo) {
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])";
+  EXPECT_EQ(chat(body(tools)).tools.dump(),
+            R"([{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])");
+  EXPECT_TRUE(chat(body(tools + R"(,"tool_choice":"none")")).tools.is_null());
+  EXPECT_TRUE(chat(body(R"("tools":[])")).tools.is_null());
+}
+
+struct BadCase {
+  const char* extra;
+  const char* param;
+  const char* code;
+};
+
+TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
+  const BadCase cases[] = {
+      {R"("temperature":"hot")", "temperature", "invalid_type"},
+      {R"("temperature":-1)", "temperature", "invalid_value"},
+      {R"("temperature":1e999)", "", "invalid_json"},
+      {R"("top_p":1.5)", "top_p", "invalid_value"},
+      {R"("top_k":1.5)", "top_k", "invalid_type"},
+      {R"("top_k":99999999999999999999)", "top_k", "invalid_value"},
+      {R"("min_p":true)", "min_p", "invalid_type"},
+      {R"("seed":"x")", "seed", "invalid_type"},
+      {R"("max_tokens":0)", "max_tokens", "invalid_value"},
+      {R"("max_tokens":-2)", "max_tokens", "invalid_value"},
+      {R"("max_completion_tokens":"many")", "max_completion_tokens", "invalid_type"},
+      {R"("stream":1)", "stream", "invalid_type"},
+      {R"("stream_options":[])", "stream_options", "invalid_type"},
+      {R"("stream_options":{"include_usage":1})", "stream_options.include_usage", "invalid_type"},
+      {R"("stop":7)", "stop", "invalid_type"},
+      {R"("stop":["a",7])", "stop[1]", "invalid_type"},
+      {R"("stop":[""])", "stop[0]", "invalid_value"},
+      {R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop",
+       "invalid_value"},
+      {R"("model":7)", "model", "invalid_type"},
+      {R"("model":"gpt-4")", "model", "model_not_found"},
+      {R"("n":2)", "n", "unsupported_value"},
+      {R"("logprobs":true)", "logprobs", "unsupported_value"},
+      {R"("top_logprobs":3)", "top_logprobs", "unsupported_value"},
+      {R"("presence_penalty":0.5)", "presence_penalty", "unsupported_value"},
+      {R"("frequency_penalty":-1)", "frequency_penalty", "unsupported_value"},
+      {R"("repetition_penalty":1.1)", "repetition_penalty", "unsupported_value"},
+      {R"("logit_bias":{"5":1})", "logit_bias", "unsupported_value"},
+      {R"("tool_choice":"required")", "tool_choice", "unsupported_value"},
+      {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "unsupported_value"},
+      {R"("response_format":{"type":"json_object"})", "response_format", "unsupported_value"},
+      {R"("response_format":{})", "response_format", "unsupported_value"},
+      {R"("response_format":"text")", "response_format", "invalid_type"},
+      {R"("modalities":["text","audio"])", "modalities", "unsupported_value"},
+      {R"("functions":[{"name":"f"}])", "functions", "unsupported_value"},
+      {R"("tools":{})", "tools", "invalid_type"},
+      {R"("tools":[{"type":"function"}])", "tools[0]", "invalid_value"},
+      {R"("tools":[{"type":"retrieval","function":{"name":"f"}}])", "tools[0]", "invalid_value"},
+      {R"("enable_thinking":"yes")", "enable_thinking", "invalid_type"},
+      {R"("chat_template_kwargs":{"enable_thinking":1})", "chat_template_kwargs.enable_thinking",
+       "invalid_type"},
+      {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages", "invalid_value"},
+      {R"("chat_template_kwargs":5)", "chat_template_kwargs", "invalid_type"},
+  };
+  for (const BadCase& c : cases) {
+    const ApiError error = chat_error(body(c.extra));
+    EXPECT_EQ(error.param, c.param) << c.extra << ": " << error.message;
+    EXPECT_EQ(error.code, c.code) << c.extra << ": " << error.message;
+    EXPECT_EQ(error.status, error.code == "model_not_found" ? 404 : 400) << c.extra;
+    EXPECT_NE(error.message, "");
+  }
+}
+
+TEST(ChatRequest, RefusesBadMessagesByPlace) {
+  const BadCase cases[] = {
+      {R"({})", "messages", "missing_required_parameter"},
+      {R"({"messages":[]})", "messages", "invalid_value"},
+      {R"({"messages":{}})", "messages", "invalid_type"},
+      {R"({"messages":["hi"]})", "messages[0]", "invalid_type"},
+      {R"({"messages":[{"content":"hi"}]})", "messages[0].role", "missing_required_parameter"},
+      {R"({"messages":[{"role":"king","content":"hi"}]})", "messages[0].role", "invalid_value"},
+      {R"({"messages":[{"role":"user"}]})", "messages[0].content", "missing_required_parameter"},
+      {R"({"messages":[{"role":"user","content":5}]})", "messages[0].content", "invalid_type"},
+      {R"({"messages":[{"role":"user","content":["x"]}]})", "messages[0].content[0]", "invalid_type"},
+      {R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})", "messages[0].content[0].text",
+       "missing_required_parameter"},
+      {R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]})",
+       "messages[0].content[0].type", "unsupported_value"},
+      {R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"1"}]}]})",
+       "messages[1].tool_calls[0]", "invalid_value"},
+  };
+  for (const BadCase& c : cases) {
+    const ApiError error = chat_error(c.extra);
+    EXPECT_EQ(error.param, c.param) << c.extra << ": " << error.message;
+    EXPECT_EQ(error.code, c.code) << c.extra << ": " << error.message;
+  }
+}
+
+TEST(ChatRequest, NamesThePositionOfBadJson) {
+  const ApiError error = chat_error(R"({"messages": [}])");
+  EXPECT_EQ(error.code, "invalid_json");
+  EXPECT_NE(error.message.find("byte 14"), std::string::npos) << error.message;
+  EXPECT_EQ(chat_error("[]").code, "invalid_type");
+  EXPECT_EQ(chat_error("").code, "invalid_json");
+  EXPECT_EQ(chat_error("{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}").code, "invalid_json");
+  EXPECT_EQ(chat_error(std::string(100000, '[')).code, "invalid_json");
+}
+
+TEST(CompletionRequest, TakesTextTokensOrOneOfEither) {
+  const auto prompt = [](const std::string& json) {
+    auto result = parse_completion_request(R"({"prompt":)" + json + "}", defaults());
+    EXPECT_TRUE(std::holds_alternative<CompletionRequest>(result)) << json;
+    return std::get<CompletionRequest>(result).prompt;
+  };
+  EXPECT_EQ(std::get<std::string>(prompt(R"("abc")")), "abc");
+  EXPECT_EQ(std::get<std::string>(prompt(R"(["abc"])")), "abc");
+  EXPECT_EQ(std::get<std::vector<int>>(prompt("[1,2]")), (std::vector<int>{1, 2}));
+  EXPECT_EQ(std::get<std::vector<int>>(prompt("[[1,2]]")), (std::vector<int>{1, 2}));
+  for (const char* bad : {R"({"prompt":["a","b"]})", R"({"prompt":[-1]})", R"({"prompt":[1,"a"]})",
+                          R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[4294967296]})", R"({})",
+                          R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})",
+                          R"({"prompt":"a","logprobs":1})", R"({"prompt":"a","best_of":2})"}) {
+    auto result = parse_completion_request(bad, defaults());
+    ASSERT_TRUE(std::holds_alternative<ApiError>(result)) << bad;
+    EXPECT_EQ(std::get<ApiError>(result).status, 400) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace anabranch::server

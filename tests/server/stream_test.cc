@@ -1,0 +1,364 @@
+// Streams: their shape, and clients that leave, stall, or come in numbers.
+#include <gtest/gtest.h>
+
+#include "server/fake_engine.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace anabranch::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string chat_body(const std::string& extra) {
+  return R"({"messages":[{"role":"user","content":"hi"}])" + extra + "}";
+}
+const std::string kStream = R"(,"stream":true)";
+
+class Stream : public ::testing::Test {
+ protected:
+  void start(ServerOptions options = {}) {
+    options.port = 0;
+    auto server = Server::start(engine_, options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = std::move(*server);
+    port_ = server_->port();
+  }
+  // An answer that never ends by itself.
+  void endless(milliseconds delay = milliseconds(2), std::string part = "tick ") {
+    engine_.script = [=](const Request&) {
+      Script script{{part}, delay};
+      script.repeat = true;
+      return script;
+    };
+  }
+  std::string request(const std::string& extra) {
+    return http_request("POST", "/v1/chat/completions", chat_body(extra));
+  }
+
+  FakeEngine engine_;
+  std::unique_ptr<Server> server_;
+  uint16_t port_ = 0;
+};
+
+TEST_F(Stream, HasOpenAisShape) {
+  start();
+  const Answer answer = ask(port_, "POST", "/v1/chat/completions",
+                            chat_body(kStream + R"(,"stream_options":{"include_usage":true})"));
+  ASSERT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(answer.headers.at("cache-control"), "no-cache");
+  const auto list = events(answer.body);
+  ASSERT_GE(list.size(), 5u);
+  EXPECT_EQ(list[0]["choices"][0]["delta"].dump(), R"({"role":"assistant","content":""})");
+  std::string text;
+  for (size_t i = 0; i + 1 < list.size(); ++i) {
+    EXPECT_EQ(list[i]["object"], "chat.completion.chunk");
+    EXPECT_EQ(list[i]["id"], list[0]["id"]);
+    EXPECT_TRUE(list[i].contains("usage"));
+    for (const Json& choice : list[i]["choices"])
+      if (choice["delta"].contains("content")) text += choice["delta"]["content"].get<std::string>();
+  }
+  EXPECT_EQ(text, "Hello, world.");
+  const Json& finish = list[list.size() - 3];
+  EXPECT_EQ(finish["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(finish["choices"][0]["delta"].dump(), "{}");
+  EXPECT_TRUE(finish["usage"].is_null());
+  const Json& usage = list[list.size() - 2];
+  EXPECT_TRUE(usage["choices"].empty());
+  EXPECT_EQ(usage["usage"]["completion_tokens"], 13);
+  EXPECT_EQ(list.back(), "[DONE]");
+}
+
+TEST_F(Stream, HasNoUsageUnlessAsked) {
+  start();
+  const auto list = events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream)).body);
+  for (const Json& event : list)
+    if (event.is_object()) EXPECT_FALSE(event.contains("usage"));
+  EXPECT_EQ(list[list.size() - 2]["choices"][0]["finish_reason"], "stop");
+}
+
+TEST_F(Stream, TextCompletions) {
+  start();
+  const auto list =
+      events(ask(port_, "POST", "/v1/completions", R"({"prompt":"a","stream":true,"max_tokens":5})").body);
+  std::string text;
+  for (size_t i = 0; i + 1 < list.size(); ++i) {
+    EXPECT_EQ(list[i]["object"], "text_completion");
+    text += list[i]["choices"][0]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, "Hello");
+  EXPECT_EQ(list[list.size() - 2]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(list.back(), "[DONE]");
+}
+
+TEST_F(Stream, NeverSendsHalfACodePoint) {
+  const std::string text = "gr\xc3\xbc\xc3\x9f \xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80!";
+  engine_.script = [&](const Request&) {
+    Script script;
+    for (char c : text) script.parts.emplace_back(1, c);
+    return script;
+  };
+  start();
+  std::string joined;
+  for (const Json& event : events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream)).body))
+    if (event.is_object() && event["choices"][0]["delta"].contains("content")) {
+      const auto piece = event["choices"][0]["delta"]["content"].get<std::string>();
+      EXPECT_EQ(piece.find("\xef\xbf\xbd"), std::string::npos);
+      joined += piece;
+    }
+  EXPECT_EQ(joined, text);
+}
+
+TEST_F(Stream, ACutCodePointBecomesAReplacementCharacter) {
+  engine_.script = [&](const Request&) { return Script{{"a\xe4\xbd"}}; };
+  start();
+  const auto body = ask(port_, "POST", "/v1/chat/completions", chat_body("")).json();
+  EXPECT_EQ(body["choices"][0]["message"]["content"].get<std::string>().rfind("a\xef\xbf\xbd", 0), 0u);
+}
+
+TEST_F(Stream, StopStringsAcrossTokensAreHeldBack) {
+  engine_.script = [](const Request&) { return Script{{"a", "b", "E", "N", "x", "E", "N", "D", "z"}}; };
+  start();
+  std::string text;
+  for (const Json& event :
+       events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream + R"(,"stop":["END"])")).body))
+    if (event.is_object() && event["choices"][0]["delta"].contains("content"))
+      text += event["choices"][0]["delta"]["content"].get<std::string>();
+  EXPECT_EQ(text, "abENx");
+}
+
+TEST_F(Stream, ReasoningComesInItsOwnDeltas) {
+  engine_.script = [](const Request&) { return Script{{"let me ", "see</thi", "nk>", "42"}}; };
+  start();
+  std::string content, reasoning;
+  for (const Json& event :
+       events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream + R"(,"enable_thinking":true)"))
+                  .body)) {
+    if (!event.is_object()) continue;
+    const Json& delta = event["choices"][0]["delta"];
+    if (delta.contains("content")) content += delta["content"].get<std::string>();
+    if (delta.contains("reasoning_content")) {
+      EXPECT_EQ(delta["reasoning"], delta["reasoning_content"]);
+      reasoning += delta["reasoning_content"].get<std::string>();
+    }
+  }
+  EXPECT_EQ(content, "42");
+  EXPECT_EQ(reasoning, "let me see");
+}
+
+TEST_F(Stream, FirstBytesComeBeforeTheFirstToken) {
+  engine_.script = [](const Request&) {
+    Script script{{"", "late"}, milliseconds(400)};
+    return script;
+  };
+  start();
+  TestClient client(port_);
+  const auto before = std::chrono::steady_clock::now();
+  client.send(request(kStream));
+  EXPECT_NE(client.read_until("assistant"), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(300));
+  EXPECT_NE(client.read_until("late"), "");
+}
+
+TEST_F(Stream, SilenceIsFilledWithComments) {
+  engine_.script = [](const Request&) { return Script{{"", "late"}, milliseconds(500)}; };
+  ServerOptions options;
+  options.limits.heartbeat_s = 0.1;
+  start(options);
+  const Answer answer = ask(port_, "POST", "/v1/chat/completions", chat_body(kStream));
+  EXPECT_NE(answer.body.find(": still working\n\n"), std::string::npos);
+  EXPECT_NE(answer.body.find("late"), std::string::npos);
+}
+
+TEST_F(Stream, AnEngineErrorIsAnEventAndCloses) {
+  engine_.script = [](const Request&) {
+    return Script{{"a", "b"}, milliseconds(5), FinishReason::error, "broken"};
+  };
+  start();
+  TestClient client(port_);
+  client.send(request(kStream));
+  const Answer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 200);
+  const auto list = events(answer.body);
+  EXPECT_EQ(list.back()["error"]["code"], "engine_error");
+  EXPECT_EQ(list.back()["error"]["type"], "server_error");
+  EXPECT_TRUE(client.read_to_end());
+}
+
+// --- clients that leave ---
+
+TEST_F(Stream, LeavingAStreamCancels) {
+  endless();
+  start();
+  for (int how = 0; how < 3; ++how) {
+    TestClient client(port_);
+    client.send(request(kStream));
+    ASSERT_NE(client.read_until("tick"), "");
+    if (how == 0) client.close();
+    if (how == 1) client.reset();
+    if (how == 2) client.shutdown_send();
+    EXPECT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.cancelled == uint64_t(how + 1); }, 1))
+        << how;
+  }
+  EXPECT_EQ(engine_.stats().running, 0);
+}
+
+TEST_F(Stream, LeavingWithoutStreamingCancels) {
+  endless();
+  start();
+  for (int how = 0; how < 2; ++how) {
+    TestClient client(port_);
+    client.send(request(""));
+    ASSERT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.running == 1; }));
+    if (how == 0) client.close();
+    if (how == 1) client.reset();
+    EXPECT_TRUE(engine_.wait_for([&](const EngineStats& s) { return s.cancelled == uint64_t(how + 1); }, 1))
+        << how;
+  }
+}
+
+TEST_F(Stream, CancelsWithinAStepOfTheLeaving) {
+  endless(milliseconds(1));
+  start();
+  TestClient client(port_);
+  client.send(request(kStream));
+  ASSERT_NE(client.read_until("tick"), "");
+  client.close();
+  const auto before = std::chrono::steady_clock::now();
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 1));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(250));
+}
+
+TEST_F(Stream, AClientThatDoesNotReadIsDropped) {
+  endless(milliseconds(0), std::string(8000, 'x'));
+  ServerOptions options;
+  options.limits.output_queue_bytes = 200000;
+  start(options);
+  TestClient client(port_, 4096);
+  client.send(request(kStream));
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 10));
+  EXPECT_TRUE(client.read_to_end());
+}
+
+TEST_F(Stream, AClientThatStopsReadingIsDroppedAfterATime) {
+  engine_.script = [](const Request&) { return Script{{std::string(30000000, 'x')}}; };
+  ServerOptions options;
+  options.limits.write_s = 0.3;
+  start(options);
+  TestClient client(port_, 4096);
+  client.send(request(""));
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.finished == 1; }));
+  std::this_thread::sleep_for(milliseconds(1000));
+  EXPECT_TRUE(client.read_to_end());  // what the kernel held, then the end
+  EXPECT_LT(client.buffer().size(), 30000000u);
+}
+
+TEST_F(Stream, OthersAreServedWhileOneStalls) {
+  endless(milliseconds(0), std::string(8000, 'x'));
+  start();
+  TestClient stalled(port_, 4096);
+  stalled.send(request(kStream));
+  for (int i = 0; i < 20; ++i) {
+    const auto before = std::chrono::steady_clock::now();
+    EXPECT_EQ(ask(port_, "GET", "/health").status, 200);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(500));
+  }
+}
+
+TEST_F(Stream, FiftyAtOnce) {
+  engine_.script = [](const Request& r) {
+    Script script;
+    script.delay = milliseconds(5);
+    for (int i = 0; i < 20; ++i) script.parts.push_back(fmt::format("{}.{} ", r.sampling.seed, i));
+    return script;
+  };
+  start();
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 50; ++i) {
+    clients.push_back(std::make_unique<TestClient>(port_));
+    clients.back()->send(request(kStream + fmt::format(R"(,"seed":{})", i)));
+  }
+  for (int i = 0; i < 50; ++i) {
+    std::string text, expected;
+    for (int k = 0; k < 20; ++k) expected += fmt::format("{}.{} ", i, k);
+    for (const Json& event : events(clients[i]->read_answer().body))
+      if (event.is_object() && event["choices"][0]["delta"].contains("content"))
+        text += event["choices"][0]["delta"]["content"].get<std::string>();
+    EXPECT_EQ(text, expected);
+  }
+  EXPECT_EQ(engine_.stats().finished, 50u);
+}
+
+// --- stopping ---
+
+TEST_F(Stream, StopLetsAnswersFinish) {
+  engine_.script = [](const Request&) { return Script{{"a", "b", "c", "d", "e", "f"}, milliseconds(50)}; };
+  start();
+  TestClient streaming(port_), plain(port_), idle(port_);
+  idle.send(http_request("GET", "/health"));
+  EXPECT_EQ(idle.read_answer().status, 200);
+  streaming.send(request(kStream));
+  plain.send(request(""));
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 2; }));
+  std::thread waiter([&] { server_->run(); });
+  server_->stop();
+  EXPECT_TRUE(idle.read_to_end(1000));
+  EXPECT_EQ(events(streaming.read_answer().body).back(), "[DONE]");
+  EXPECT_EQ(plain.read_answer().json()["choices"][0]["message"]["content"], "abcdef");
+  EXPECT_TRUE(streaming.read_to_end());
+  EXPECT_TRUE(plain.read_to_end());
+  waiter.join();
+  EXPECT_THROW(TestClient(port_, 0), std::runtime_error);
+}
+
+TEST_F(Stream, StopCutsOffWhatTakesTooLong) {
+  endless();
+  ServerOptions options;
+  options.stop_grace_s = 0.2;
+  start(options);
+  TestClient streaming(port_), plain(port_);
+  streaming.send(request(kStream));
+  plain.send(request(""));
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 2; }));
+  const auto before = std::chrono::steady_clock::now();
+  server_->stop();
+  EXPECT_EQ(events(streaming.read_answer().body).back()["error"]["code"], "shutting_down");
+  EXPECT_EQ(plain.read_answer().status, 503);
+  streaming.close();
+  plain.close();
+  server_->run();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(3000));
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 2; }));
+}
+
+TEST_F(Stream, ASecondStopDoesNotWait) {
+  endless();
+  ServerOptions options;
+  options.stop_grace_s = 60;
+  start(options);
+  TestClient client(port_);
+  client.send(request(kStream));
+  ASSERT_NE(client.read_until("tick"), "");
+  const auto before = std::chrono::steady_clock::now();
+  server_->stop();
+  server_->stop();
+  EXPECT_TRUE(client.read_to_end());
+  client.close();
+  server_->run();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(4000));
+}
+
+TEST_F(Stream, DestroyingTheServerCutsOff) {
+  endless();
+  start();
+  TestClient client(port_);
+  client.send(request(kStream));
+  ASSERT_NE(client.read_until("tick"), "");
+  server_.reset();
+  EXPECT_TRUE(client.read_to_end());
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }));
+}
+
+}  // namespace
+}  // namespace anabranch::server
