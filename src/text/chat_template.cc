@@ -20,17 +20,20 @@ constexpr size_t kProbeSteps = 100'000;
 
 // How messages are handed to the template.
 struct MessageForm {
-  bool parts = true;              // content may be a list of parts
-  bool parsed_arguments = true;   // a tool call's arguments are an object
+  bool parts = true;             // content may be a list of parts
+  bool parsed_arguments = true;  // a tool call's arguments are an object
 };
 
-Text own(std::string_view text) { return Text(std::string(text), true); }
+Text own(std::string_view text) {
+  return Text(std::string(text), true);
+}
 
-// Templates build markers from them ('<|' + role + '|>'); being of a fixed set, they carry nothing of a message.
+// Templates build markers from them ('<|' + role + '|>'); being of a fixed set, they carry nothing of a
+// message.
 Value role_value(const Json& role) {
-  static constexpr std::array kRoles{"system",    "user",     "assistant", "tool",    "developer", "function",
-                                     "ipython",   "model",    "tool_call", "observation",
-                                     "tool_response"};
+  static constexpr std::array kRoles{"system",    "user",        "assistant",    "tool",
+                                     "developer", "function",    "ipython",      "model",
+                                     "tool_call", "observation", "tool_response"};
   if (!role.is_string()) return jinja::from_json(role);
   const std::string& name = role.get_ref<const std::string&>();
   return Text(jinja::sanitize_utf8(name), std::find(kRoles.begin(), kRoles.end(), name) != kRoles.end());
@@ -45,7 +48,8 @@ bool only_text_parts(const Json& content) {
 
 Value content_value(const Json& content, const MessageForm& form) {
   if (form.parts || !content.is_array() || content.empty()) return jinja::from_json(content);
-  if (!only_text_parts(content)) jinja::fail("this model's chat template takes only text, but a message has a part of another type");
+  if (!only_text_parts(content))
+    jinja::fail("this model's chat template takes only text, but a message has a part of another type");
   std::string joined;
   for (const Json& part : content) {
     if (!joined.empty()) joined += "\n";
@@ -77,9 +81,9 @@ Value tool_call_value(const Json& call, bool& parsed_any) {
   if (!call.contains("function")) return function_value(call, parsed_any);
   Pairs pairs;
   for (const auto& [key, item] : call.get_ref<const Json::object_t&>())
-    pairs.emplace_back(jinja::untrusted(jinja::sanitize_utf8(key)),
-                       key == "function" && item.is_object() ? function_value(item, parsed_any)
-                                                             : jinja::from_json(item));
+    pairs.emplace_back(jinja::untrusted(jinja::sanitize_utf8(key)), key == "function" && item.is_object()
+                                                                        ? function_value(item, parsed_any)
+                                                                        : jinja::from_json(item));
   return jinja::make_dict(std::move(pairs));
 }
 
@@ -122,7 +126,8 @@ class Template final : public ChatTemplate {
   Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
                                     const ChatOptions& options) const override {
     if (!messages.is_array()) return make_error(ErrorKind::invalid, "messages must be an array");
-    if (!tools.is_null() && !tools.is_array()) return make_error(ErrorKind::invalid, "tools must be an array");
+    if (!tools.is_null() && !tools.is_array())
+      return make_error(ErrorKind::invalid, "tools must be an array");
     MessageForm form{takes_parts_, true};
     bool parsed_any = false;
     Result<std::vector<Piece>> first = attempt(messages, tools, options, form, parsed_any);
@@ -142,7 +147,8 @@ class Template final : public ChatTemplate {
                                      const MessageForm& form, bool& parsed_any) const {
     try {
       Variables variables;
-      for (const auto& [key, item] : options.extra.items()) variables.emplace_back(key, jinja::from_json(item));
+      for (const auto& [key, item] : options.extra.items())
+        variables.emplace_back(key, jinja::from_json(item));
       std::vector<Value> list;
       for (const Json& message : messages) list.push_back(message_value(message, form, parsed_any));
       variables.emplace_back("messages", jinja::make_list(std::move(list)));
@@ -172,10 +178,11 @@ class Template final : public ChatTemplate {
   bool probe_parts() const {
     constexpr const char* kProbe = "a7f3 probe";
     Value part = jinja::make_dict({{own("type"), own("text")}, {own("text"), own(kProbe)}});
-    Value message = jinja::make_dict({{own("role"), own("user")}, {own("content"), jinja::make_list({part})}});
-    Variables variables{{"messages", jinja::make_list({message})}, {"tools", None{}}, {"documents", None{}},
-                        {"add_generation_prompt", true},           {"bos_token", own(bos_)},
-                        {"eos_token", own(eos_)}};
+    Value message =
+        jinja::make_dict({{own("role"), own("user")}, {own("content"), jinja::make_list({part})}});
+    Variables variables{
+        {"messages", jinja::make_list({message})}, {"tools", None{}},        {"documents", None{}},
+        {"add_generation_prompt", true},           {"bos_token", own(bos_)}, {"eos_token", own(eos_)}};
     try {
       std::string out = jinja::evaluate(*ast_, variables, 0, kProbeSteps).bytes();
       size_t at = out.find(kProbe);

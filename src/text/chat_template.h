@@ -1,5 +1,5 @@
-// Chat templates: the Jinja subset that models ship, evaluated to text pieces that remember whether the template
-// or a message wrote them. Immutable after parsing; safe to share between threads.
+// Chat templates: the Jinja subset that models ship, evaluated to text pieces that remember whether the
+// template or a message wrote them. Immutable after parsing; safe to share between threads.
 #pragma once
 
 #include <memory>
@@ -29,13 +29,12 @@ class ChatTemplate {
                                                            std::string eos);
   virtual ~ChatTemplate() = default;
 
-  // messages: array of OpenAI messages; tools: array, or null. As templates expect it, and clients often do not send
-  // it: a tool call's `arguments` string is parsed into an object (unless the template only takes strings), parts of
-  // type text become one string for templates that know no parts, and reasoning_content is filled from `reasoning`
-  // or `thinking`.
-  // Trusted are the template's own text, bos, eos and the usual role names; nothing else.
-  // Errors: invalid (raise_exception's message as it is; a type error with line and column), exhausted (output or
-  // work beyond the limits in jinja_limits.h).
+  // messages: array of OpenAI messages; tools: array, or null. As templates expect it, and clients often do
+  // not send it: a tool call's `arguments` string is parsed into an object (unless the template only takes
+  // strings), parts of type text become one string for templates that know no parts, and reasoning_content is
+  // filled from `reasoning` or `thinking`. Trusted are the template's own text, bos, eos and the usual role
+  // names; nothing else. Errors: invalid (raise_exception's message as it is; a type error with line and
+  // column), exhausted (output or work beyond the limits in jinja_limits.h).
   virtual Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
                                             const ChatOptions& options) const = 0;
   // Whether the template's source mentions a variable ("enable_thinking", "tools").

@@ -33,8 +33,8 @@ enum class Flow { next, break_loop, continue_loop };
 class Evaluator {
  public:
   Evaluator(const Ast& ast, const std::vector<std::pair<std::string, Value>>& variables,
-            std::optional<int64_t> now)
-      : ast_(ast), context_(ast.symbols.size()), scope_(std::make_shared<Scope>()) {
+            std::optional<int64_t> now, size_t steps)
+      : ast_(ast), run_(steps), context_(ast.symbols.size()), scope_(std::make_shared<Scope>()) {
     run_.now = now;
     for (size_t i = 0; i < ast.symbols.size(); ++i) context_[i] = find_global(ast.symbols[i]);
     for (const auto& [name, value] : variables) {
