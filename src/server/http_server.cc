@@ -37,7 +37,7 @@ using tcp = asio::ip::tcp;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadAhead = 64u << 10;  // bytes of later requests taken while one is being answered
 constexpr int kRefusals = 64;  // connections beyond the limit that are told so; more are just closed
-constexpr double kLingerSeconds = 2;
+constexpr double kLingerSeconds = 2, kLingerStoppingSeconds = 0.2;
 
 std::chrono::steady_clock::duration seconds(double s) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s));
@@ -346,7 +346,7 @@ asio::awaitable<void> Connection::refuse(std::shared_ptr<Connection> self) {
 asio::awaitable<void> Connection::linger() {
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  arm(kLingerSeconds);
+  arm(stopping() ? kLingerStoppingSeconds : kLingerSeconds);
   std::vector<char> rest(16u << 10);
   while (!expired_ && !lost_) {
     auto [error, bytes] = co_await socket_.async_read_some(asio::buffer(rest), kAwait);

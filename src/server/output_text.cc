@@ -2,48 +2,41 @@
 
 namespace anabranch::server {
 
-OutputText::OutputText(const text::Tokenizer& tokenizer, std::vector<std::string> stop, bool split_reasoning,
-                       bool thinking_open)
-    : detokenizer_(tokenizer),
-      stops_(std::move(stop)),
-      reasoning_(thinking_open),
-      split_reasoning_(split_reasoning) {}
+OutputText::OutputText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
+                       std::optional<text::ReasoningTags> tags, bool thinking_open)
+    : detokenizer_(tokenizer), stops_(std::move(stop)) {
+  if (tags) reasoning_.emplace(std::move(*tags), thinking_open);
+}
+
+std::string OutputText::cut(const std::string& text) {
+  if (stopped_) return "";
+  auto result = stops_.push(text);
+  stopped_ = result.stopped;
+  return std::move(result.text);
+}
 
 AnswerText OutputText::push(std::span<const int> tokens) {
   std::string text;
-  for (int token : tokens) {
-    if (stopped_) break;
-    text += stops_.push(detokenizer_.push(token));
-    stopped_ = stops_.matched();
-  }
-  return split(std::move(text), false);
+  for (int token : tokens) text += cut(detokenizer_.push(token));
+  return split(std::move(text));
 }
 
 AnswerText OutputText::finish() {
-  std::string text;
-  if (!stopped_) {
-    text = stops_.push(detokenizer_.flush());
-    stopped_ = stops_.matched();
-  }
+  std::string text = cut(detokenizer_.flush());
   if (!stopped_) text += stops_.flush();
-  return split(std::move(text), true);
-}
-
-AnswerText OutputText::split(std::string text, bool last) {
-  AnswerText result;
-  if (!split_reasoning_) {
-    result.content = std::move(text);
-    return result;
-  }
-  auto parts = reasoning_.push(text);
-  result.content = std::move(parts.content);
-  result.reasoning = std::move(parts.reasoning);
-  if (last) {
-    parts = reasoning_.flush();
-    result.content += parts.content;
-    result.reasoning += parts.reasoning;
+  AnswerText result = split(std::move(text));
+  if (reasoning_) {
+    const auto rest = reasoning_->flush();
+    result.content += rest.content;
+    result.reasoning += rest.reasoning;
   }
   return result;
+}
+
+AnswerText OutputText::split(std::string text) {
+  if (!reasoning_) return {std::move(text), ""};
+  auto parts = reasoning_->push(text);
+  return {std::move(parts.content), std::move(parts.reasoning)};
 }
 
 }  // namespace anabranch::server

@@ -1,6 +1,7 @@
 // From a request's tokens to what the client reads: detokenised, cut at stop strings, reasoning apart.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,9 +15,9 @@ namespace anabranch::server {
 
 class OutputText {
  public:
-  // split_reasoning: text inside think blocks goes to `reasoning`; otherwise everything is content.
-  OutputText(const text::Tokenizer& tokenizer, std::vector<std::string> stop, bool split_reasoning,
-             bool thinking_open);
+  // tags: text between them goes to `reasoning`; without them everything is content.
+  OutputText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
+             std::optional<text::ReasoningTags> tags, bool thinking_open);
   // The text that became certain with these tokens; text that may yet turn out to be (part of) a stop string
   // or a tag is held back.
   AnswerText push(std::span<const int> tokens);
@@ -26,12 +27,12 @@ class OutputText {
   bool stopped() const { return stopped_; }
 
  private:
-  AnswerText split(std::string text, bool last);
+  std::string cut(const std::string& text);
+  AnswerText split(std::string text);
 
   text::Detokenizer detokenizer_;
   text::StopMatcher stops_;
-  text::ReasoningSplitter reasoning_;
-  const bool split_reasoning_;
+  std::optional<text::ReasoningSplitter> reasoning_;
   bool stopped_ = false;
 };
 

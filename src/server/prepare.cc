@@ -1,9 +1,15 @@
 #include "server/prepare.h"
 
-#include "text/reasoning.h"
-
 namespace anabranch::server {
 namespace {
+
+// Whether the template itself left a think block open. Tags that a message brings do not count.
+bool opens_thinking(const std::vector<text::Piece>& pieces, const text::ReasoningTags& tags) {
+  std::string own;
+  for (const text::Piece& piece : pieces)
+    if (piece.trusted) own += piece.text;
+  return text::ends_inside_reasoning(own, tags);
+}
 
 std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine& engine) {
   const text::ChatTemplate* chat_template = engine.chat_template();
@@ -17,7 +23,8 @@ std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine&
   Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.prompt = engine.tokenizer().encode(std::span<const text::Piece>(*pieces));
-  prepared.thinking_open = text::thinking_open(*pieces);
+  prepared.tags = text::find_reasoning_tags(engine.tokenizer());
+  prepared.thinking_open = prepared.tags && opens_thinking(*pieces, *prepared.tags);
   return prepared;
 }
 

@@ -2,19 +2,22 @@
 // prompts, so it runs on a worker thread; pure.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <variant>
 
 #include "engine/engine.h"
 #include "server/api_request.h"
 #include "server/openai_format.h"
+#include "text/reasoning.h"
 
 namespace anabranch::server {
 
 struct Prepared {
   GenerationOptions options;
   std::vector<int> prompt;
-  bool thinking_open = false;
+  std::optional<text::ReasoningTags> tags;  // of the blocks to keep apart from the content (chat only)
+  bool thinking_open = false;               // the prompt ends inside such a block
 };
 
 // What requests to this engine are checked against.

@@ -18,7 +18,7 @@ namespace anabranch::server {
 
 inline constexpr int kEndToken = 256, kBosToken = 257, kFakeVocab = 300;
 
-// Token id = byte value; 256 and 257 are special.
+// Token id = byte value; 256 and above are special. The think tags are known, but written as bytes.
 class FakeTokenizer final : public text::Tokenizer {
  public:
   FakeTokenizer() {
@@ -41,7 +41,11 @@ class FakeTokenizer final : public text::Tokenizer {
     return {&bytes_[id], 1};
   }
   bool is_special(int id) const override { return id >= 256; }
-  std::optional<int> find(std::string_view) const override { return std::nullopt; }
+  std::optional<int> find(std::string_view content) const override {
+    if (content == "<think>") return 258;
+    if (content == "</think>") return 259;
+    return std::nullopt;
+  }
   int vocab_size() const override { return kFakeVocab; }
   std::optional<int> bos() const override { return kBosToken; }
   std::optional<int> eos() const override { return kEndToken; }

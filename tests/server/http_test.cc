@@ -133,7 +133,7 @@ TEST_F(Http, RefusesMalformedRequests) {
     client.send(bad);
     const Answer answer = client.read_answer();
     EXPECT_EQ(answer.status, 400) << bad;
-    if (answer.status == 400) EXPECT_EQ(answer.json()["error"]["type"], "invalid_request_error");
+    EXPECT_NE(answer.body.find("invalid_request_error"), std::string::npos) << bad;
     EXPECT_TRUE(client.read_to_end(4000)) << bad;
   }
   EXPECT_TRUE(healthy());

@@ -73,8 +73,7 @@ TEST_F(Stream, HasOpenAisShape) {
 TEST_F(Stream, HasNoUsageUnlessAsked) {
   start();
   const auto list = events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream)).body);
-  for (const Json& event : list)
-    if (event.is_object()) EXPECT_FALSE(event.contains("usage"));
+  for (const Json& event : list) EXPECT_FALSE(event.is_object() && event.contains("usage"));
   EXPECT_EQ(list[list.size() - 2]["choices"][0]["finish_reason"], "stop");
 }
 
@@ -242,20 +241,19 @@ TEST_F(Stream, AClientThatDoesNotReadIsDropped) {
 }
 
 TEST_F(Stream, AClientThatStopsReadingIsDroppedAfterATime) {
-  engine_.script = [](const Request&) { return Script{{std::string(30000000, 'x')}}; };
+  endless(milliseconds(1), std::string(8000, 'x'));
   ServerOptions options;
+  options.limits.output_queue_bytes = 1u << 30;
   options.limits.write_s = 0.3;
   start(options);
   TestClient client(port_, 4096);
-  client.send(request(""));
-  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.finished == 1; }));
-  std::this_thread::sleep_for(milliseconds(1000));
+  client.send(request(kStream));
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 20));
   EXPECT_TRUE(client.read_to_end());  // what the kernel held, then the end
-  EXPECT_LT(client.buffer().size(), 30000000u);
 }
 
 TEST_F(Stream, OthersAreServedWhileOneStalls) {
-  endless(milliseconds(0), std::string(8000, 'x'));
+  endless(milliseconds(1), std::string(2000, 'x'));
   start();
   TestClient stalled(port_, 4096);
   stalled.send(request(kStream));
