@@ -4,6 +4,8 @@ compensate: GPTQ (Frantar et al. 2022): columns are rounded in order and each on
 not yet rounded, weighted by the inverse Hessian of the layer's inputs. distil: the codes' real-valued weights, the
 scales and the biases are trained by the KL divergence to the original (straight-through rounding).
 """
+import time
+
 import torch
 import torch.nn.functional as F
 from torch.func import functional_call
@@ -39,7 +41,7 @@ def gptq(w, hessian, bits, group, damp=0.01):
 
 
 @torch.no_grad()
-def hessians(model, modules, data, batch=16):
+def hessians(model, modules, data, batch=32):
     """X^T X of the inputs of `modules` over `data` [rows, length]."""
     sums, hooks = {}, []
 
@@ -119,8 +121,8 @@ class Trained:
         return q.round().view_as(self.w), s, b
 
 
-def distil(model, teacher, fmt, start, data, steps, batch, lr=2e-3, report=None):
-    """Trains all matrices of `fmt`; -> {module: (codes, scales, biases)}. `lr` is in quantisation steps."""
+def distil(model, teacher, fmt, start, data, seconds, batch, lr=2e-3, report=None):
+    """Trains all matrices of `fmt` for a time; -> {module: (codes, scales, biases)}. `lr` is in quantisation steps."""
     trained = {m: Trained(weight_of(teacher, m), start[m], *fmt[m]) for m in fmt}
     groups = []
     for t in trained.values():
@@ -129,9 +131,9 @@ def distil(model, teacher, fmt, start, data, steps, batch, lr=2e-3, report=None)
         groups.append({"params": [t.b], "lr": lr * t.step * 0.5})
     optimizer = torch.optim.Adam(groups, betas=(0.9, 0.98), fused=DEVICE == "cuda")
     base = [g["lr"] for g in groups]
-    order = torch.randperm(len(data) * (steps * batch // len(data) + 1)) % len(data)
-    for step in range(steps):
-        ids = data[order[step * batch:(step + 1) * batch]].to(DEVICE)
+    begin, step, done = time.time(), 0, 0.0
+    while done < 1:
+        ids = data[torch.randint(len(data), (batch,))].to(DEVICE)
         with torch.no_grad():
             target = torch.log_softmax(run(teacher, ids), -1).flatten(0, 1)
         values = {m + ".weight": t.value() for m, t in trained.items()}
@@ -140,10 +142,11 @@ def distil(model, teacher, fmt, start, data, steps, batch, lr=2e-3, report=None)
         loss = F.kl_div(torch.log_softmax(logits, -1).flatten(0, 1), target, log_target=True, reduction="batchmean")
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        scale = min(1.0, (step + 1) / 20) * (0.02 + 0.98 * (1 - step / steps))
+        scale = min(1.0, (step + 1) / 20) * (0.02 + 0.98 * (1 - done))
         for g, lr0 in zip(optimizer.param_groups, base):
             g["lr"] = lr0 * scale
         optimizer.step()
-        if report and (step % 50 == 0 or step == steps - 1):
+        if report and step % 25 == 0:
             report(step, float(loss.detach()))
+        step, done = step + 1, (time.time() - begin) / seconds
     return {m: t.result() for m, t in trained.items()}

@@ -1,0 +1,41 @@
+"""Writes tuned matrices as an MLX-quantised directory, everything else as the source directory has it."""
+import json
+import pathlib
+import shutil
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from affine import bf16, pack
+from common import hf_reference
+
+
+def to_bf16(x):
+    import ml_dtypes
+    return x.float().cpu().numpy().astype(ml_dtypes.bfloat16)
+
+
+def write_mlx(source, target, result, fmt):
+    """result {module: (codes, scales, biases)} -> a directory like `source`, with these codes."""
+    source, target = pathlib.Path(source), pathlib.Path(target)
+    target.mkdir(parents=True, exist_ok=True)
+    tensors = hf_reference.load_tensors(source)
+    for module, (codes, s, b) in result.items():
+        p = "language_model." + module
+        tensors[p + ".weight"] = pack(codes, fmt[module][0])
+        tensors[p + ".scales"], tensors[p + ".biases"] = to_bf16(bf16(s)), to_bf16(bf16(b))
+    left = [k for k, v in tensors.items() if v.dtype == np.uint32 and k.split(".", 1)[1][:-7] not in fmt]
+    assert not left, left
+    save_file(tensors, target / "model.safetensors", metadata={"format": "mlx"})
+    config = json.loads((source / "config.json").read_text())
+    modes = [tuple(f) for f in fmt.values()]
+    common = max(set(modes), key=modes.count)
+    quant = {"group_size": common[1], "bits": common[0], "mode": "affine"}
+    quant |= {"language_model." + m: {"group_size": g, "bits": b, "mode": "affine"}
+              for m, (b, g) in sorted(fmt.items()) if (b, g) != common}
+    config["quantization"] = config["quantization_config"] = quant
+    (target / "config.json").write_text(json.dumps(config, indent=4) + "\n")
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json",
+                 "mtp.safetensors"):
+        if (source / name).exists():
+            shutil.copy(source / name, target)
