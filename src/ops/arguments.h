@@ -25,14 +25,9 @@ void require(bool good, const char* op, fmt::format_string<const Args&...> messa
   if (!good) throw std::invalid_argument(fmt::format("[{}] ", op) + fmt::format(message, args...));
 }
 
-// `x` is f32 of `dims` dimensions and, for the CPU kernels, which read its storage at once, computed and
-// contiguous.
 inline void require_f32(const char* op, const char* name, const mx::array& x, size_t dims) {
   require(x.dtype() == mx::float32, op, "{} must be float32.", name);
   require(x.ndim() == dims, op, "{} must have {} dimensions, not shape {}.", name, dims, x);
-  if (backend() == Backend::cpu)
-    require(x.is_available() && x.flags().row_contiguous, op, "{} must be computed and row-contiguous.",
-            name);
 }
 
 inline void require_shape(const char* op, const char* name, const mx::array& x, const mx::Shape& shape) {

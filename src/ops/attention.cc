@@ -1,8 +1,8 @@
 #include "ops/attention.h"
 
 #include "ops/arguments.h"
-#include "ops/cpu/cpu_ops.h"
-#include "ops/reference/reference.h"
+#include "ops/cpu/attention.h"
+#include "ops/reference/attention.h"
 
 namespace anabranch::ops {
 

@@ -1,13 +1,10 @@
 #include "ops/elementwise.h"
 
-#include <mlx/ops.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include "ops/arguments.h"
-#include "ops/cpu/cpu_ops.h"
-#include "ops/reference/reference.h"
+#include "ops/cpu/elementwise.h"
+#include "ops/reference/elementwise.h"
 
 namespace anabranch::ops {
 namespace {
@@ -16,33 +13,9 @@ bool on_cpu() {
   return backend() == Backend::cpu;
 }
 
-bool has_storage(const mx::array& x) {
-  return x.is_available() && x.flags().row_contiguous;
-}
-
 void require_same_shape(const char* op, const mx::array& a, const mx::array& b) {
   require_f32(op, "the first operand", a, a.ndim());
   require_shape(op, "the second operand", b, a.shape());
-}
-
-// Part of the storage of `x` as an array of its own, made at once: MLX's slice and reshape would build a
-// graph.
-mx::array view(const mx::array& x, mx::Shape shape, int64_t offset) {
-  mx::array result(std::move(shape), x.dtype(), nullptr, {});
-  mx::Strides strides(result.ndim());
-  int64_t step = 1;
-  for (int i = static_cast<int>(result.ndim()) - 1; i >= 0; i--) {
-    strides[i] = step;
-    step *= result.shape(i);
-  }
-  mx::array::Flags flags = {};
-  flags.contiguous = flags.row_contiguous = true;
-  int long_axes = 0;
-  for (const int n : result.shape()) long_axes += n > 1;
-  flags.col_contiguous = long_axes <= 1;
-  result.copy_shared_buffer(x, strides, flags, result.size(), offset);
-  result.set_status(mx::array::Status::available);
-  return result;
 }
 
 }  // namespace
@@ -61,7 +34,7 @@ mx::array add(const mx::array& a, const mx::array& b) {
 mx::array add_bias(const mx::array& x, const mx::array& b) {
   require_f32("add_bias", "x", x, 2);
   require_shape("add_bias", "b", b, {x.shape(1)});
-  return on_cpu() ? cpu::add_bias(x, b) : reference::add_bias(x, b);
+  return on_cpu() ? cpu::add_bias(x, b) : reference::add(x, b);
 }
 
 mx::array swiglu(const mx::array& gate, const mx::array& up) {
@@ -88,47 +61,25 @@ mx::array reshape(const mx::array& x, mx::Shape shape) {
     size *= n;
   }
   require(size == static_cast<int64_t>(x.size()), "reshape", "{} elements do not fit shape {}.", size, x);
-  return has_storage(x) ? view(x, std::move(shape), 0) : mx::reshape(x, std::move(shape));
+  return on_cpu() ? cpu::reshape(x, std::move(shape)) : reference::reshape(x, std::move(shape));
 }
 
 mx::array slice_rows(const mx::array& x, int begin, int end) {
   require(x.ndim() > 0 && 0 <= begin && begin <= end && end <= x.shape(0), "slice_rows",
           "rows {} to {} are not in shape {}.", begin, end, x);
-  mx::Shape shape = x.shape();
-  if (has_storage(x)) {
-    const int64_t row = x.shape(0) == 0 ? 0 : static_cast<int64_t>(x.size()) / x.shape(0);
-    shape[0] = end - begin;
-    return view(x, std::move(shape), begin * row);
-  }
-  mx::Shape start(x.ndim(), 0);
-  start[0] = begin;
-  shape[0] = end;
-  return mx::slice(x, std::move(start), std::move(shape));
+  return on_cpu() ? cpu::slice_rows(x, begin, end) : reference::slice_rows(x, begin, end);
 }
 
 mx::array concat_rows(const std::vector<mx::array>& parts) {
-  require(!parts.empty(), "concat_rows", "there is nothing to stack.");
+  require(!parts.empty() && parts.front().ndim() > 0, "concat_rows", "there is nothing to stack.");
+  const mx::Shape& first = parts.front().shape();
+  for (const mx::array& part : parts) {
+    require_f32("concat_rows", "a part", part, first.size());
+    require(std::equal(first.begin() + 1, first.end(), part.shape().begin() + 1), "concat_rows",
+            "shapes {} and {} do not stack.", parts.front(), part);
+  }
   if (parts.size() == 1) return parts.front();
-  bool stored = true;
-  mx::Shape shape = parts.front().shape();
-  require(!shape.empty(), "concat_rows", "a scalar has no rows.");
-  shape[0] = 0;
-  for (const mx::array& part : parts) {
-    require(part.ndim() == shape.size() &&
-                std::equal(shape.begin() + 1, shape.end(), part.shape().begin() + 1) &&
-                part.dtype() == parts.front().dtype(),
-            "concat_rows", "shapes {} and {} do not stack.", parts.front(), part);
-    shape[0] += part.shape(0);
-    stored = stored && has_storage(part);
-  }
-  if (!stored) return mx::concatenate(parts, 0);
-  mx::array result = empty(std::move(shape), parts.front().dtype());
-  char* to = result.data<char>();
-  for (const mx::array& part : parts) {
-    if (part.nbytes() > 0) std::memcpy(to, part.data<char>(), part.nbytes());
-    to += part.nbytes();
-  }
-  return result;
+  return on_cpu() ? cpu::concat_rows(parts) : reference::concat_rows(parts);
 }
 
 mx::array rope(const mx::array& x, std::span<const int> positions, std::span<const float> inv_freq,

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "ops/arguments.h"
-#include "ops/cpu/cpu_ops.h"
-#include "ops/reference/reference.h"
+#include "ops/cpu/gated_delta.h"
+#include "ops/reference/gated_delta.h"
 
 namespace anabranch::ops {
 namespace {

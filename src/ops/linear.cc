@@ -1,8 +1,8 @@
 #include "ops/linear.h"
 
 #include "ops/arguments.h"
-#include "ops/cpu/cpu_ops.h"
-#include "ops/reference/reference.h"
+#include "ops/cpu/linear.h"
+#include "ops/reference/linear.h"
 
 namespace anabranch::ops {
 

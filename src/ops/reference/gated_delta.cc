@@ -1,77 +1,67 @@
-#include "ops/gated_delta.h"
+#include "ops/reference/gated_delta.h"
 
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
 #include <cmath>
+#include <vector>
 
-#include "ops/reference/reference.h"
+#include "ops/reference/elementwise.h"
 
 namespace anabranch::ops::reference {
 namespace {
 
-mx::array silu(const mx::array& x) {
-  return x * mx::sigmoid(x);
+mx::array silu(const mx::array& x) { return mx::multiply(x, mx::sigmoid(x)); }
+mx::array softplus(const mx::array& x) { return mx::logaddexp(x, mx::array(0.0f)); }
+mx::array l2_normalise(const mx::array& x) {
+  return mx::multiply(x, mx::rsqrt(mx::add(mx::sum(mx::square(x), -1, true), mx::array(1e-6f))));
 }
 
-// Depthwise causal convolution of [kernel - 1 + T, C] -> [T, C].
-mx::array convolve(const mx::array& rows, const mx::array& weight, int kernel, int channels) {
-  const int tokens = rows.shape(0) - kernel + 1;
-  mx::array sum = mx::zeros({tokens, channels}, mx::float32);
-  for (int j = 0; j < kernel; j++) {
-    const mx::array tap = mx::slice(weight, {j, 0}, {j + 1, channels});
-    sum = sum + tap * mx::slice(rows, {j, 0}, {j + tokens, channels});
-  }
-  return sum;
-}
-
-// Heads of x[:, first ..] as [T, value_heads, dim], each normalised to length 1.
-mx::array unit_heads(const mx::array& x, int first, const GatedDeltaShape& shape) {
-  const int tokens = x.shape(0), heads = shape.key_heads, dim = shape.key_dim;
-  const mx::array h =
-      mx::reshape(mx::slice(x, {0, first}, {tokens, first + heads * dim}), {tokens, heads, dim});
-  const mx::array norm = mx::rsqrt(mx::sum(mx::square(h), 2, /*keepdims=*/true) + mx::array(1e-6f));
-  return mx::repeat(h * norm, shape.value_heads / heads, 1);
-}
-
-mx::array token(const mx::array& x, int t, mx::Shape shape) {
-  return mx::reshape(mx::take(x, t, 0), shape);
+// silu(causal depthwise convolution) of rows [T, C] after `state` [kernel - 1, C]; the state becomes the last rows.
+mx::array convolve(const mx::array& rows, const mx::array& weight, int kernel, mx::array& state) {
+  const int tokens = rows.shape(0);
+  const auto all = mx::concatenate({state, rows}, 0);
+  auto sum = mx::multiply(slice_rows(all, 0, tokens), slice_rows(weight, 0, 1));
+  for (int j = 1; j < kernel; j++)
+    sum = mx::add(sum, mx::multiply(slice_rows(all, j, j + tokens), slice_rows(weight, j, j + 1)));
+  state = slice_rows(all, tokens, tokens + kernel - 1);
+  return silu(sum);
 }
 
 }  // namespace
 
 mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-                      GatedDeltaState& state) {
-  const int tokens = qkv.shape(0), channels = shape.conv_channels(), heads = shape.value_heads;
-  const int dk = shape.key_dim, dv = shape.value_dim, keys = shape.key_heads * dk, kernel = shape.conv_kernel;
-  const mx::array rows = kernel > 1 ? mx::concatenate({state.conv, qkv}, 0) : qkv;
-  const mx::array x = silu(convolve(rows, weights.conv_weight, kernel, channels));
-  const mx::array q = unit_heads(x, 0, shape) * mx::array(1.0f / std::sqrt(static_cast<float>(dk)));
-  const mx::array k = unit_heads(x, keys, shape);
-  const mx::array v = mx::slice(x, {0, 2 * keys}, {tokens, channels});
-  const mx::array beta = mx::sigmoid(b);
-  const mx::array softplus = mx::logaddexp(a + weights.dt_bias, mx::array(0.0f));
-  const mx::array decay = mx::exp(mx::negative(mx::exp(weights.a_log) * softplus));
-
-  mx::array s = state.s;
-  std::vector<mx::array> ys;
+                      const GatedDeltaShape& s, const GatedDeltaWeights& w, GatedDeltaState& state) {
+  const int tokens = qkv.shape(0), keys = s.key_heads * s.key_dim, ratio = s.value_heads / s.key_heads;
+  if (tokens == 0) return mx::zeros(z.shape(), mx::float32);
+  const auto x = convolve(qkv, w.conv_weight, s.conv_kernel, state.conv);
+  const auto heads = [&](int begin, int end, int count, int dim) {
+    return mx::reshape(mx::slice(x, {0, begin}, {tokens, end}), {tokens, count, dim});
+  };
+  const auto scale = mx::array(1.0f / std::sqrt(static_cast<float>(s.key_dim)));
+  auto q = mx::multiply(l2_normalise(heads(0, keys, s.key_heads, s.key_dim)), scale);
+  auto k = l2_normalise(heads(keys, 2 * keys, s.key_heads, s.key_dim));
+  const auto v = heads(2 * keys, s.conv_channels(), s.value_heads, s.value_dim);
+  q = mx::expand_dims(mx::repeat(q, ratio, 1), 2);  // [T, Hv, 1, Dk]
+  k = mx::expand_dims(mx::repeat(k, ratio, 1), 2);
+  const auto beta = mx::sigmoid(b);
+  const auto decay = mx::exp(mx::negative(mx::multiply(mx::exp(w.a_log), softplus(mx::add(a, w.dt_bias)))));
+  std::vector<mx::array> outputs;
   for (int t = 0; t < tokens; t++) {
-    const mx::array qt = token(q, t, {heads, dk, 1}), kt = token(k, t, {heads, dk, 1});
-    s = s * token(decay, t, {heads, 1, 1});
-    const mx::array known = mx::sum(s * kt, 1, /*keepdims=*/true);
-    const mx::array delta = token(beta, t, {heads, 1, 1}) * (token(v, t, {heads, 1, dv}) - known);
-    s = s + kt * delta;
-    ys.push_back(mx::reshape(mx::sum(s * qt, 1), {1, heads, dv}));
-    if (t % 64 == 63) mx::eval(s, ys.back());  // bounds the graph
+    const auto at = [&](const mx::array& y) { return mx::take(y, t, 0); };
+    const auto gate = mx::reshape(at(decay), {s.value_heads, 1, 1});
+    const auto step = mx::reshape(at(beta), {s.value_heads, 1, 1});
+    const auto decayed = mx::multiply(state.s, gate);
+    const auto read = mx::matmul(at(k), decayed);  // k^T S: [Hv, 1, Dv]
+    const auto delta = mx::multiply(step, mx::subtract(mx::expand_dims(at(v), 1), read));
+    state.s = mx::add(decayed, mx::matmul(mx::swapaxes(at(k), 1, 2), delta));
+    outputs.push_back(mx::reshape(mx::matmul(at(q), state.s), {1, s.value_heads, s.value_dim}));
   }
-  const mx::array y = mx::concatenate(std::move(ys), 0);
-  const mx::array scale = mx::rsqrt(mx::mean(mx::square(y), 2, /*keepdims=*/true) + mx::array(weights.eps));
-  const mx::array gate = silu(mx::reshape(z, {tokens, heads, dv}));
-  state.s = s;
-  if (kernel > 1) state.conv = mx::contiguous(mx::slice(rows, {tokens, 0}, {tokens + kernel - 1, channels}));
-  mx::array out = mx::reshape(y * scale * weights.norm_weight * gate, {tokens, heads * dv});
-  mx::eval(out, state.s, state.conv);
+  const auto y = mx::concatenate(outputs, 0);
+  const auto mean = mx::mean(mx::square(y), -1, true);
+  const auto normed = mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm_weight);
+  const auto out = mx::multiply(mx::reshape(normed, z.shape()), silu(z));
+  mx::eval(state.s, state.conv, out);  // the graph must not grow with every token
   return out;
 }
 

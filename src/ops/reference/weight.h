@@ -1,18 +1,23 @@
-// A weight of the reference backend: MLX's own quantised form, or dense f32.
+// A weight as the reference keeps it: MLX's quantised arrays where MLX has the format, else dense f32.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "ops/weight.h"
 
 namespace anabranch::ops::reference {
 
-struct Storage : Weight::Storage {
-  // values: f32 [out, in], or (scales and biases set) uint32 [out, in * bits / 32], the codes of a row as one
-  // little-endian bit stream. scales, biases: f32 [out, in / group].
-  explicit Storage(mx::array all_values) : values(std::move(all_values)) {}
-  mx::array values;
-  std::optional<mx::array> scales, biases;
+struct ReferenceWeight : Weight::Storage {
+  int bits = 0, group = 0;                   // 0: dense
+  std::optional<mx::array> values;           // dense [out, in] f32
+  std::optional<mx::array> codes;            // [out, in * bits / 32] uint32
+  std::optional<mx::array> scales, biases;   // [out, in / group] f32
+  uint64_t bytes = 0;
 };
+
+std::shared_ptr<const ReferenceWeight> make_weight(const WeightSource& source);
+
+inline const ReferenceWeight& stored(const Weight& w) { return static_cast<const ReferenceWeight&>(w.storage()); }
 
 }  // namespace anabranch::ops::reference
