@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""The official OpenAI client against a real server.
+
+usage: openai_client_test.py http://127.0.0.1:11436/v1      a server that already runs
+       openai_client_test.py build/anabranch MODEL_DIR      starts (and stops) one on a free port
+
+Prints one line for each check and "N passed, N failed"; the exit status is 1 when one failed.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import openai
+
+ASK = [{"role": "user", "content": "What is the capital of France?"}]
+LONG = [{"role": "user", "content": "Tell me a long story about a river, its two arms, and the people there."}]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start_server(binary, model):
+    port = free_port()
+    process = subprocess.Popen([binary, "serve", "--model", model, "--port", str(port)])
+    base = f"http://127.0.0.1:{port}"
+    for _ in range(600):
+        if process.poll() is not None:
+            sys.exit(f"the server ended with status {process.returncode}")
+        try:
+            urllib.request.urlopen(base + "/health", timeout=2).read()
+            return process, base + "/v1"
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    process.kill()
+    sys.exit("the server did not become ready within a minute")
+
+
+def health(base):
+    root = base.removesuffix("/v1")
+    with urllib.request.urlopen(root + "/health", timeout=5) as answer:
+        return json.load(answer)
+
+
+def text_of(message):
+    """All text, whichever side of the think tags it is on."""
+    return (getattr(message, "reasoning_content", None) or "") + (message.content or "")
+
+
+def collect(stream):
+    chunks = list(stream)
+    text = "".join(text_of(c.choices[0].delta) for c in chunks if c.choices)
+    finish = [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason]
+    usage = [c.usage for c in chunks if c.usage]
+    return chunks, text, finish, usage
+
+
+class Checks:
+    def __init__(self, base):
+        self.base = base
+        self.client = openai.OpenAI(base_url=base, api_key="none", max_retries=0, timeout=120)
+        self.model = self.client.models.list().data[0].id
+
+    def chat(self, messages=ASK, **options):
+        options = {"max_tokens": 24, "temperature": 0, "model": self.model} | options
+        return self.client.chat.completions.create(messages=messages, **options)
+
+    def expect_error(self, kind, code=None, param=None, **options):
+        try:
+            self.chat(**options)
+        except kind as error:
+            body = error.body or {}
+            assert code is None or body.get("code") == code, body
+            assert param is None or body.get("param") == param, body
+            assert body.get("message") and body.get("type"), body
+            return
+        raise AssertionError(f"no {kind.__name__}")
+
+    # --- each method named check_* is one check ---
+
+    def check_plain(self):
+        answer = self.chat()
+        assert answer.object == "chat.completion" and answer.id.startswith("chatcmpl-"), answer
+        assert answer.model == self.model and abs(answer.created - time.time()) < 120, answer
+        choice = answer.choices[0]
+        assert choice.message.role == "assistant" and text_of(choice.message), answer
+        assert choice.finish_reason in ("stop", "length"), answer
+        usage = answer.usage
+        assert usage.prompt_tokens > 0 and 0 < usage.completion_tokens <= 24, usage
+        assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens, usage
+        assert usage.prompt_tokens_details.cached_tokens >= 0, usage
+        assert usage.completion_tokens_details.reasoning_tokens >= 0, usage
+
+    def check_streaming_equals_plain(self):
+        plain = self.chat()
+        chunks, text, finish, usage = collect(self.chat(stream=True, stream_options={"include_usage": True}))
+        assert chunks[0].choices[0].delta.role == "assistant", chunks[0]
+        assert all(c.object == "chat.completion.chunk" and c.id == chunks[0].id for c in chunks)
+        assert text == text_of(plain.choices[0].message), (text, plain)
+        assert finish == [plain.choices[0].finish_reason], finish
+        assert len(usage) == 1 and chunks[-1].usage and not chunks[-1].choices, chunks[-1]
+        assert usage[0].completion_tokens == plain.usage.completion_tokens, usage
+
+    def check_streaming_without_usage(self):
+        _, _, finish, usage = collect(self.chat(stream=True))
+        assert len(finish) == 1 and not usage, (finish, usage)
+
+    def check_max_tokens_length(self):
+        answer = self.chat(LONG, max_tokens=5)
+        assert answer.choices[0].finish_reason == "length", answer
+        assert answer.usage.completion_tokens == 5, answer.usage
+        answer = self.chat(LONG, max_tokens=None, max_completion_tokens=1)
+        assert answer.usage.completion_tokens == 1, answer.usage
+
+    def check_stop(self):
+        text = text_of(self.chat(LONG, max_tokens=40).choices[0].message)
+        words = text.split()
+        assert len(words) > 4, text
+        stop = " " + words[3]
+        expected = text[: text.index(stop)]
+        answer = self.chat(LONG, max_tokens=40, stop=[stop, "\u0000never"])
+        got = text_of(answer.choices[0].message)
+        assert stop not in got and got == expected, (got, expected)
+        assert answer.choices[0].finish_reason == "stop", answer
+        _, streamed, finish, _ = collect(self.chat(LONG, max_tokens=40, stop=stop, stream=True))
+        assert streamed == expected and finish == ["stop"], (streamed, finish)
+
+    def check_seed(self):
+        options = {"messages": LONG, "temperature": 1.0, "max_tokens": 24}
+        texts = [text_of(self.chat(seed=seed, **options).choices[0].message) for seed in (7, 7, 8, 9, 10)]
+        assert texts[0] == texts[1], "the same seed gave two texts"
+        assert len(set(texts)) > 1, "four seeds gave one text"
+        _, streamed, _, _ = collect(self.chat(seed=7, stream=True, **options))
+        assert streamed == texts[0], "the stream differs from the plain answer"
+
+    def check_text_completion(self):
+        options = {"model": self.model, "max_tokens": 8, "temperature": 0}
+        answer = self.client.completions.create(prompt="The capital of France is", **options)
+        assert answer.object == "text_completion" and answer.choices[0].text, answer
+        stream = self.client.completions.create(prompt="The capital of France is", stream=True, **options)
+        assert "".join(c.choices[0].text for c in stream) == answer.choices[0].text
+
+    def check_models(self):
+        models = self.client.models.list().data
+        assert len(models) == 1 and models[0].object == "model", models
+        assert self.client.models.retrieve(models[0].id).id == models[0].id
+
+    def check_content_parts_and_roles(self):
+        answer = self.chat([
+            {"role": "developer", "content": "Answer in one word."},
+            {"role": "user", "content": [{"type": "text", "text": "What is the capital "},
+                                         {"type": "text", "text": "of France?"}]},
+        ])
+        assert text_of(answer.choices[0].message), answer
+
+    def check_errors(self):
+        self.expect_error(openai.NotFoundError, "model_not_found", "model", model="gpt-4")
+        self.expect_error(openai.BadRequestError, "invalid_value", "messages[0].role",
+                          messages=[{"role": "king", "content": "hi"}])
+        self.expect_error(openai.BadRequestError, "invalid_value", "temperature", temperature=-1)
+        self.expect_error(openai.BadRequestError, "unsupported_value", "n", n=2)
+        self.expect_error(openai.BadRequestError, "unsupported_value", "logprobs", logprobs=True)
+        self.expect_error(openai.BadRequestError, "unsupported_value", "response_format",
+                          response_format={"type": "json_object"})
+        try:
+            self.client.models.retrieve("gpt-4")
+            raise AssertionError("no NotFoundError")
+        except openai.NotFoundError:
+            pass
+
+    def check_prompt_beyond_the_context(self):
+        context = health(self.base)["model"]["context_length"]
+        if context > 300_000:
+            return "skipped: the context is too long to fill"
+        self.expect_error(openai.BadRequestError, "context_length_exceeded", "messages",
+                          messages=[{"role": "user", "content": "river 7 " * context}])
+
+    def check_killed_client_is_cancelled(self):
+        """kill -9 of a client, streaming and not: the generation ends within about a step."""
+        waits = []
+        for stream in (True, False):
+            before = health(self.base)["engine"]
+            assert before["running"] + before["queued"] == 0, before
+            client = subprocess.Popen([sys.executable, __file__, "--client", self.base, self.model, str(int(stream))],
+                                      stdout=subprocess.PIPE)
+            client.stdout.readline()  # streaming: the first text has come; otherwise: about to ask
+            deadline = time.time() + 60
+            while health(self.base)["engine"]["running"] == 0:
+                assert time.time() < deadline, "the client's request never ran"
+                assert health(self.base)["engine"]["requests"] == before["requests"], "it ended before the kill"
+                time.sleep(0.01)
+            os.kill(client.pid, signal.SIGKILL)
+            killed = time.time()
+            client.wait()
+            while (engine := health(self.base)["engine"])["running"] + engine["queued"]:
+                assert time.time() - killed < 2, engine
+                time.sleep(0.005)
+            waits.append(round(time.time() - killed, 3))
+            assert engine["cancelled"] == before["cancelled"] + 1, (before, engine)
+        return f"cancelled {waits[0]} s (streaming) and {waits[1]} s (plain) after the kill"
+
+    def check_still_serves(self):
+        assert health(self.base)["status"] == "ok"
+        self.check_plain()
+
+
+def client_to_be_killed(base, model, stream):
+    """Asks for an answer that takes long, and says when it is on its way."""
+    client = openai.OpenAI(base_url=base, api_key="none", max_retries=0)
+    # Nearly uniform sampling keeps a small model from ending early; -1: no limit on the answer.
+    options = {"model": model, "messages": LONG, "temperature": 5.0, "top_p": 1.0, "seed": 3, "max_tokens": -1,
+               "extra_body": {"top_k": 0, "min_p": 0}}
+    if not stream:
+        print("asking", flush=True)
+        client.chat.completions.create(**options)
+        return
+    for chunk in client.chat.completions.create(stream=True, **options):
+        if chunk.choices and text_of(chunk.choices[0].delta):
+            print("streaming", flush=True)
+
+
+def main():
+    if sys.argv[1:2] == ["--client"]:
+        client_to_be_killed(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
+        return 0
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    process, base = (None, sys.argv[1]) if len(sys.argv) == 2 else start_server(sys.argv[1], sys.argv[2])
+    passed = failed = 0
+    try:
+        checks = Checks(base.rstrip("/"))
+        for name in [n for n in vars(Checks) if n.startswith("check_")]:
+            try:
+                note = getattr(checks, name)()
+                passed += 1
+                print(f"ok     {name}" + (f": {note}" if note else ""), flush=True)
+            except Exception as error:  # a failed check must not hide the others
+                failed += 1
+                print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
+    finally:
+        if process:
+            process.send_signal(signal.SIGINT)
+            try:
+                status = process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                status = "none: it did not stop"
+            if status == 0:
+                passed += 1
+            else:
+                failed += 1
+                print(f"FAILED stopping: exit status {status}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
