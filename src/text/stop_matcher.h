@@ -1,0 +1,31 @@
+// Ends a stream of text at the first of several stop strings, holding back only what could still become one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace anabranch::text {
+
+class StopMatcher {
+ public:
+  // Empty strings are ignored.
+  explicit StopMatcher(std::vector<std::string> stops);
+
+  struct Step {
+    std::string text;      // safe to show
+    bool stopped = false;  // a stop string was met; nothing more will come
+  };
+  // However the text is cut into pushes, the joined output is the same: everything before the stop string that begins
+  // first (of two that begin together, either: the output does not differ).
+  Step push(std::string_view text);
+  // What was held back, at the end of the stream.
+  std::string flush();
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace anabranch::text
