@@ -1,0 +1,10 @@
+#pragma once
+
+#include "ops/attention.h"
+
+namespace anabranch::ops::cpu {
+
+void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v);
+mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window);
+
+}  // namespace anabranch::ops::cpu

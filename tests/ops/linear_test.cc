@@ -1,0 +1,318 @@
+#include "ops/linear.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "ops/matrices.h"
+#include "ops/testing.h"
+
+namespace anabranch::ops {
+namespace {
+
+constexpr int kMaxRows = 64;
+const int kRowCounts[] = {1, 2, 3, 5, 17, kMaxRows};
+const int kOutputs[] = {1, 9, 16, 17, 100};
+const int kInputs[] = {32, 48, 64, 96, 128, 576};
+
+// The int8 product by the formula in ops/cpu/kernels_linear.h, one element at a time.
+class Int8Product {
+ public:
+  Int8Product(const float* x, int cols, int group) : x_(x), cols_(cols), group_(group) {}
+
+  // All outputs of the row.
+  void run(const Matrix& m, float* y) {
+    round_inputs();
+    for (int n = 0; n < m.rows; n++) {
+      const uint8_t* codes = m.codes.data() + n * cols_;
+      float acc = 0;
+      for (int g = 0; g < m.groups(); g++) {
+        int32_t sum = 0;
+        for (int k = g * group_; k < (g + 1) * group_; k++) sum += codes[k] * q_[static_cast<size_t>(k)];
+        const auto at = static_cast<size_t>(g);
+        const float w_scale = m.scales[static_cast<size_t>(n * m.groups() + g)];
+        const float w_bias = m.biases[static_cast<size_t>(n * m.groups() + g)];
+        acc = std::fma(static_cast<float>(sum), w_scale * scale_[at], acc);
+        acc = std::fma(w_bias, sum_[at], acc);
+      }
+      y[n] = acc;
+    }
+  }
+
+ private:
+  // Codes, and the scale and the sum of every weight group.
+  void round_inputs() {
+    const int x_group = std::max(group_, 32);
+    for (int k0 = 0; k0 < cols_; k0 += x_group) {
+      const int end = std::min(cols_, k0 + x_group);
+      float most = 0;
+      for (int k = k0; k < end; k++) most = std::max(most, std::fabs(x_[k]));
+      const bool tiny = !(most > 1e-30f);
+      const float scale = tiny ? 0.0f : most / 127.0f, inverse = tiny ? 0.0f : 127.0f / most;
+      for (int k = k0; k < end; k += group_) {
+        int32_t sum = 0;
+        for (int j = k; j < k + group_; j++) {
+          q_.push_back(static_cast<int>(std::nearbyint(x_[j] * inverse)));
+          sum += q_.back();
+        }
+        scale_.push_back(scale);
+        sum_.push_back(scale * static_cast<float>(sum));
+      }
+    }
+  }
+
+  const float* x_;
+  int cols_, group_;
+  std::vector<int> q_;
+  std::vector<float> scale_, sum_;
+};
+
+std::vector<float> int8_product(const std::vector<float>& x, int rows, const Matrix& m) {
+  std::vector<float> y(static_cast<size_t>(rows * m.rows));
+  for (int r = 0; r < rows; r++)
+    Int8Product(x.data() + r * m.cols, m.cols, m.group).run(m, y.data() + r * m.rows);
+  return y;
+}
+
+std::vector<float> product(const std::vector<float>& x, int rows, const Weight& w) {
+  return to_vector(linear(to_array(std::vector<float>(x.begin(), x.begin() + rows * w.in_features()),
+                                   {rows, static_cast<int>(w.in_features())}),
+                          w));
+}
+
+// Inputs as layers see them: some rows large, some tiny, some groups zero.
+std::vector<float> inputs(int rows, int cols, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> x = random.vector(rows * cols);
+  for (int r = 0; r < rows; r++) {
+    const float scale = std::ldexp(1.0f, random.below(12) - 6);
+    for (int k = 0; k < cols; k++) x[static_cast<size_t>(r * cols + k)] *= scale;
+  }
+  if (rows > 2) std::fill_n(x.begin() + 2 * cols, std::min(cols, 32), 0.0f);
+  return x;
+}
+
+// For each number of rows, every row is the same as in the product of all rows.
+void expect_prefixes(const std::vector<float>& x, const Weight& w, const std::vector<float>& all) {
+  for (const int rows : kRowCounts) {
+    const std::vector<float> y = product(x, rows, w);
+    ASSERT_TRUE(bits_agree(y.data(), all.data(), y.size())) << rows << " rows, " << cpu_target();
+  }
+}
+
+class Affine : public OpsTest, public ::testing::WithParamInterface<std::tuple<int, int>> {};
+
+void check_affine(const Matrix& m, const std::vector<float>& x) {
+  const Product want = exact_product(x, kMaxRows, m);
+  set_backend(Backend::cpu);
+  const Weight w = Weight::make(m.source());
+  const std::vector<float> rounded = int8_product(x, kMaxRows, m);
+  std::vector<float> precise;
+  for (const std::string& target : cpu::runnable_targets()) {
+    ASSERT_TRUE(set_cpu_target(target));
+    set_precise(false);
+    ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, rounded)) << "int8";
+    set_precise(true);
+    if (precise.empty()) {
+      precise = product(x, kMaxRows, w);
+      ASSERT_TRUE(within(precise, want.y, want.tolerance)) << "precise";
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, precise)) << "precise";
+  }
+  set_backend(Backend::reference);
+  ASSERT_TRUE(within(product(x, kMaxRows, Weight::make(m.source())), want.y, want.tolerance)) << "reference";
+}
+
+TEST_P(Affine, EveryPathAndTarget) {
+  const int bits = std::get<0>(GetParam()), group = std::get<1>(GetParam());
+  uint64_t seed = 1;
+  for (const int cols : kInputs) {
+    if (cols % group != 0) continue;
+    const std::vector<float> x = inputs(kMaxRows, cols, seed++);
+    for (const int rows : kOutputs) {
+      for (const ScaleType type : {ScaleType::f32, ScaleType::f16, ScaleType::bf16}) {
+        for (const bool symmetric : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << "inputs " << cols << ", outputs " << rows << ", scale type "
+                                            << static_cast<int>(type) << ", symmetric " << symmetric);
+          ASSERT_NO_FATAL_FAILURE(
+              check_affine(affine_matrix(rows, cols, bits, group, type, symmetric, seed++), x));
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Linear, Affine,
+                         ::testing::Combine(::testing::Values(2, 3, 4, 5, 6, 8),
+                                            ::testing::Values(16, 32, 64, 128)),
+                         [](const auto& info) {
+                           return "Bits" + std::to_string(std::get<0>(info.param)) + "Group" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+// Codes and activations at their limits: the int16 sums inside the AVX2 kernels must not saturate.
+TEST_P(Affine, Extremes) {
+  const int bits = std::get<0>(GetParam()), group = std::get<1>(GetParam());
+  for (const int sign : {-1, 1}) {
+    Matrix m = affine_matrix(17, 128, bits, group, ScaleType::f32, false, 5);
+    std::fill(m.codes.begin(), m.codes.end(), static_cast<uint8_t>((1 << bits) - 1));
+    std::fill_n(m.codes.begin(), 128, uint8_t{0});
+    const std::vector<float> x(static_cast<size_t>(kMaxRows * 128), static_cast<float>(sign));
+    ASSERT_NO_FATAL_FAILURE(check_affine(m, x));
+    set_backend(Backend::cpu);
+  }
+}
+
+class Linear : public OpsTest {};
+
+TEST_F(Linear, DenseKinds) {
+  uint64_t seed = 100;
+  for (const WeightKind kind : {WeightKind::f32, WeightKind::f16, WeightKind::bf16}) {
+    for (const int cols : {1, 7, 31, 32, 33, 100, 576}) {
+      const std::vector<float> x = inputs(kMaxRows, cols, seed++);
+      for (const int rows : kOutputs) {
+        SCOPED_TRACE(::testing::Message()
+                     << "kind " << static_cast<int>(kind) << ", " << rows << " x " << cols);
+        const Matrix m = dense_matrix(rows, cols, kind, seed++);
+        const Product want = exact_product(x, kMaxRows, m);
+        std::vector<float> ordered(want.y.size());  // the formula in ops/cpu/kernels_linear.h
+        for (int r = 0; r < kMaxRows; r++) {
+          for (int n = 0; n < rows; n++) {
+            float acc = 0;
+            for (int k = 0; k < cols; k++)
+              acc = std::fma(m.values[static_cast<size_t>(n * cols + k)],
+                             x[static_cast<size_t>(r * cols + k)], acc);
+            ordered[static_cast<size_t>(r * rows + n)] = acc;
+          }
+        }
+        set_backend(Backend::cpu);
+        const Weight w = Weight::make(m.source());
+        for (const std::string& target : cpu::runnable_targets()) {
+          ASSERT_TRUE(set_cpu_target(target));
+          ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, ordered));
+        }
+        ASSERT_TRUE(within(ordered, want.y, want.tolerance));
+        set_backend(Backend::reference);
+        ASSERT_TRUE(within(product(x, kMaxRows, Weight::make(m.source())), want.y, want.tolerance));
+      }
+    }
+  }
+}
+
+// Large enough that the work is shared out, along panels and along rows.
+TEST_F(Linear, ThreadsDoNotMatter) {
+  const int cols = 640;
+  const std::vector<float> x = inputs(300, cols, 7);
+  for (const int outputs : {20, 1000}) {
+    for (const bool affine : {true, false}) {
+      const Matrix m = affine ? affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 8)
+                              : dense_matrix(outputs, cols, WeightKind::bf16, 9);
+      const Weight w = Weight::make(m.source());
+      for (const bool precise : {false, true}) {
+        set_precise(precise);
+        set_thread_count(1);
+        const std::vector<float> all = product(x, 300, w);
+        for (const int threads : {2, 3}) {
+          set_thread_count(threads);
+          for (const int rows : {1, 2, 6, 31, 300}) {
+            const std::vector<float> y = product(x, rows, w);
+            ASSERT_TRUE(bits_agree(y.data(), all.data(), y.size()))
+                << rows << " rows, " << outputs << " outputs, " << threads << " threads, precise " << precise;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Several weights at once share prepared inputs; each result is the one it has alone.
+TEST_F(Linear, ManyWeights) {
+  const int cols = 128;
+  std::vector<Matrix> matrices;
+  matrices.push_back(affine_matrix(40, cols, 4, 64, ScaleType::f16, false, 1));
+  matrices.push_back(affine_matrix(7, cols, 6, 16, ScaleType::f32, true, 2));
+  matrices.push_back(dense_matrix(33, cols, WeightKind::bf16, 3));
+  matrices.push_back(affine_matrix(16, cols, 8, 32, ScaleType::bf16, false, 4));
+  matrices.push_back(affine_matrix(90, cols, 3, 64, ScaleType::f16, true, 5));
+  const std::vector<float> x = inputs(9, cols, 6);
+  for (const Backend backend : {Backend::cpu, Backend::reference}) {
+    set_backend(backend);
+    std::vector<Weight> weights;
+    for (const Matrix& m : matrices) weights.push_back(Weight::make(m.source()));
+    std::vector<const Weight*> pointers;
+    for (const Weight& w : weights) pointers.push_back(&w);
+    const std::vector<mx::array> together = linear(to_array(x, {9, cols}), pointers);
+    ASSERT_EQ(together.size(), weights.size());
+    for (size_t i = 0; i < weights.size(); i++)
+      EXPECT_TRUE(bits_agree(to_vector(together[i]), product(x, 9, weights[i]))) << i;
+  }
+}
+
+TEST_F(Linear, SaysWhatTheWeightIs) {
+  const Matrix m = affine_matrix(33, 128, 5, 32, ScaleType::f16, false, 1);
+  for (const Backend backend : {Backend::cpu, Backend::reference}) {
+    set_backend(backend);
+    const Weight w = Weight::make(m.source());
+    EXPECT_EQ(w.out_features(), 33);
+    EXPECT_EQ(w.in_features(), 128);
+    EXPECT_EQ(w.kind(), WeightKind::affine);
+    EXPECT_EQ(w.bits(), 5);
+    EXPECT_EQ(w.group(), 32);
+    EXPECT_GE(w.bytes(), 33u * 128 * 5 / 8 + 33 * 4 * 4);
+  }
+}
+
+TEST_F(Linear, RefusesShapesThatDoNotFit) {
+  const Matrix m = affine_matrix(16, 64, 4, 32, ScaleType::f16, false, 1);
+  for (const Backend backend : {Backend::cpu, Backend::reference}) {
+    set_backend(backend);
+    const Weight w = Weight::make(m.source());
+    EXPECT_THROW(linear(empty({2, 32}, mx::float32), w), std::invalid_argument);
+    EXPECT_THROW(linear(empty({64}, mx::float32), w), std::invalid_argument);
+    EXPECT_THROW(linear(empty({2, 64}, mx::float16), w), std::invalid_argument);
+    for (const int id : {-1, 16}) {
+      const std::vector<int> ids = {0, id};
+      EXPECT_THROW(embed(ids, w), std::invalid_argument);
+    }
+  }
+}
+
+void check_embed(const Matrix& m) {
+  const std::vector<int> ids = {m.rows - 1, 0, m.rows / 2, 0};
+  std::vector<double> want, tolerance;
+  std::vector<float> rounded;
+  for (const int id : ids) {
+    for (int k = 0; k < m.cols; k++) {
+      want.push_back(m.value(id, k));
+      tolerance.push_back(2 * kUlp * m.magnitude(id, k));
+      rounded.push_back(static_cast<float>(want.back()));  // one rounding: scale * code is exact in double
+    }
+  }
+  set_backend(Backend::cpu);
+  const Weight w = Weight::make(m.source());
+  for (const std::string& target : cpu::runnable_targets()) {
+    ASSERT_TRUE(set_cpu_target(target));
+    ASSERT_TRUE(bits_agree(to_vector(embed(ids, w)), rounded)) << target;
+  }
+  set_backend(Backend::reference);
+  ASSERT_TRUE(within(to_vector(embed(ids, Weight::make(m.source()))), want, tolerance));
+}
+
+TEST_F(Linear, EmbedIsTheDequantisedRow) {
+  for (const int rows : {1, 17, 50}) {
+    for (const int bits : {2, 3, 4, 5, 6, 8}) {
+      for (const int group : {16, 32, 64, 128}) {
+        for (const bool symmetric : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << bits << " bits, group " << group << ", symmetric " << symmetric);
+          ASSERT_NO_FATAL_FAILURE(check_embed(
+              affine_matrix(rows, group == 16 ? 48 : 128, bits, group, ScaleType::bf16, symmetric, 3)));
+        }
+      }
+    }
+    for (const WeightKind kind : {WeightKind::f32, WeightKind::f16, WeightKind::bf16})
+      ASSERT_NO_FATAL_FAILURE(check_embed(dense_matrix(rows, 45, kind, 4)));
+  }
+}
+
+}  // namespace
+}  // namespace anabranch::ops

@@ -1,0 +1,125 @@
+// Weight matrices made of random codes or values, with what they stand for.
+#pragma once
+
+#include "ops/linear.h"
+#include "ops/testing.h"
+
+namespace anabranch::ops {
+
+struct Matrix {
+  int rows = 0, cols = 0;
+  WeightKind kind = WeightKind::f32;
+  int bits = 0, group = 0, zero_point = 0;
+  ScaleType scale_type = ScaleType::f32;
+  bool symmetric = false;
+  std::vector<uint8_t> codes;         // [rows, cols]
+  std::vector<float> scales, biases;  // [rows, cols / group]; biases also when symmetric
+  std::vector<float> values;          // dense kinds
+
+  int groups() const { return cols / group; }
+  double value(int row, int k) const {
+    if (kind != WeightKind::affine) return values[static_cast<size_t>(row * cols + k)];
+    const auto g = static_cast<size_t>(row * groups() + k / group);
+    return static_cast<double>(scales[g]) * codes[static_cast<size_t>(row * cols + k)] + biases[g];
+  }
+  // What a rounding error in the product with input k is relative to: scale * code and bias may cancel.
+  double magnitude(int row, int k) const {
+    if (kind != WeightKind::affine) return std::fabs(value(row, k));
+    const auto g = static_cast<size_t>(row * groups() + k / group);
+    return std::fabs(scales[g]) * codes[static_cast<size_t>(row * cols + k)] + std::fabs(biases[g]);
+  }
+
+  WeightSource source() const {
+    WeightSource s;
+    s.rows = rows;
+    s.cols = cols;
+    s.kind = kind;
+    s.bits = bits;
+    s.group = group;
+    s.scale_type = scale_type;
+    s.symmetric = symmetric;
+    s.zero_point = zero_point;
+    s.read_affine = [this](int64_t first, int64_t count, uint8_t* to, float* to_scales, float* to_biases) {
+      std::copy_n(codes.begin() + first * cols, count * cols, to);
+      std::copy_n(scales.begin() + first * groups(), count * groups(), to_scales);
+      if (!symmetric) std::copy_n(biases.begin() + first * groups(), count * groups(), to_biases);
+    };
+    s.read_dense = [this](int64_t first, int64_t count, float* to) {
+      std::copy_n(values.begin() + first * cols, count * cols, to);
+    };
+    return s;
+  }
+};
+
+// A number that the type holds exactly, of magnitude about `size`.
+inline float exact(Random& random, ScaleType type, float size) {
+  if (type == ScaleType::f32) return random.uniform() * size;
+  const int digits = type == ScaleType::f16 ? 11 : 8;
+  const int limit = 1 << digits;
+  return static_cast<float>(random.below(2 * limit) - limit) * (size / static_cast<float>(limit));
+}
+
+inline Matrix affine_matrix(int rows, int cols, int bits, int group, ScaleType type, bool symmetric,
+                            uint64_t seed) {
+  Random random(seed);
+  Matrix m;
+  m.rows = rows;
+  m.cols = cols;
+  m.kind = WeightKind::affine;
+  m.bits = bits;
+  m.group = group;
+  m.scale_type = type;
+  m.symmetric = symmetric;
+  m.zero_point = symmetric ? 1 << (bits - 1) : 0;
+  for (int i = 0; i < rows * cols; i++) m.codes.push_back(static_cast<uint8_t>(random.below(1 << bits)));
+  for (int i = 0; i < rows * m.groups(); i++) {
+    m.scales.push_back(exact(random, type, 0x1p-5f));
+    m.biases.push_back(symmetric ? -static_cast<float>(m.zero_point) * m.scales.back()
+                                 : exact(random, type, 0.5f));
+  }
+  return m;
+}
+
+inline Matrix dense_matrix(int rows, int cols, WeightKind kind, uint64_t seed) {
+  Random random(seed);
+  Matrix m;
+  m.rows = rows;
+  m.cols = cols;
+  m.kind = kind;
+  const ScaleType type = kind == WeightKind::f32   ? ScaleType::f32
+                         : kind == WeightKind::f16 ? ScaleType::f16
+                                                   : ScaleType::bf16;
+  for (int i = 0; i < rows * cols; i++) m.values.push_back(exact(random, type, 1.0f));
+  return m;
+}
+
+// x W^T in double, and the largest error that fp32 sums of any order can make.
+struct Product {
+  std::vector<double> y, tolerance;
+};
+inline Product exact_product(const std::vector<float>& x, int rows, const Matrix& m) {
+  Product p;
+  std::vector<double> w(static_cast<size_t>(m.cols)), size(w.size());
+  p.y.resize(static_cast<size_t>(rows * m.rows));
+  p.tolerance.resize(p.y.size());
+  for (int n = 0; n < m.rows; n++) {
+    for (int k = 0; k < m.cols; k++) {
+      w[static_cast<size_t>(k)] = m.value(n, k);
+      size[static_cast<size_t>(k)] = m.magnitude(n, k);
+    }
+    for (int r = 0; r < rows; r++) {
+      double y = 0, bound = 0;
+      for (size_t k = 0; k < w.size(); k++) {
+        const double v = x[static_cast<size_t>(r * m.cols) + k];
+        y += v * w[k];
+        bound += std::fabs(v) * size[k];
+      }
+      const auto i = static_cast<size_t>(r * m.rows + n);
+      p.y[i] = y;
+      p.tolerance[i] = (m.cols + 8) * kUlp * bound;
+    }
+  }
+  return p;
+}
+
+}  // namespace anabranch::ops

@@ -1,0 +1,100 @@
+// Shared by the tests of ops: random data, arrays to and from vectors, oracles' small helpers, and a fixture
+// that puts every process-wide setting back.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <mlx/ops.h>
+#include <mlx/transforms.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "ops/backend.h"
+#include "ops/cpu/dispatch.h"
+
+namespace anabranch::ops {
+
+constexpr double kUlp = 1.0 / (1 << 24);  // half a unit in the last place of 1.0f: one rounding, relative
+
+class OpsTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    set_backend(Backend::cpu);
+    set_precise(false);
+    set_cpu_target(cpu::runnable_targets().front());
+    set_thread_count(0);
+  }
+};
+
+// xorshift64* (Vigna 2016): the same numbers on every platform.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+  uint32_t bits() {
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
+    return static_cast<uint32_t>((state_ * 0x2545F4914F6CDD1Du) >> 32);
+  }
+  int below(int n) { return static_cast<int>(bits() % static_cast<uint32_t>(n)); }
+  float uniform() { return static_cast<float>(static_cast<int32_t>(bits()) * 0x1p-31); }  // [-1, 1)
+  std::vector<float> vector(int64_t count, float scale = 1.0f) {
+    std::vector<float> v(static_cast<size_t>(count));
+    for (float& x : v) x = uniform() * scale;
+    return v;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+inline mx::array to_array(const std::vector<float>& v, mx::Shape shape) {
+  mx::array x = empty(std::move(shape), mx::float32);
+  EXPECT_EQ(x.size(), v.size());
+  std::memcpy(x.data<char>(), v.data(), v.size() * sizeof(float));
+  return x;
+}
+
+inline std::vector<float> to_vector(const mx::array& x) {
+  mx::array y = mx::contiguous(x);
+  mx::eval(y);
+  return std::vector<float>(y.data<float>(), y.data<float>() + y.size());
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Where the first difference is, for messages.
+inline ::testing::AssertionResult bits_agree(const float* a, const float* b, size_t count) {
+  if (std::memcmp(a, b, count * sizeof(float)) == 0) return ::testing::AssertionSuccess();
+  for (size_t i = 0; i < count; i++) {
+    if (std::memcmp(a + i, b + i, sizeof(float)) != 0)
+      return ::testing::AssertionFailure()
+             << "element " << i << " of " << count << ": " << a[i] << " and " << b[i];
+  }
+  return ::testing::AssertionFailure();
+}
+inline ::testing::AssertionResult bits_agree(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size())
+    return ::testing::AssertionFailure() << a.size() << " and " << b.size() << " elements";
+  return bits_agree(a.data(), b.data(), a.size());
+}
+
+// |got - want| <= tolerance, element by element.
+inline ::testing::AssertionResult within(const std::vector<float>& got, const std::vector<double>& want,
+                                         const std::vector<double>& tolerance) {
+  if (got.size() != want.size())
+    return ::testing::AssertionFailure() << got.size() << " elements, not " << want.size();
+  for (size_t i = 0; i < got.size(); i++) {
+    if (!(std::fabs(got[i] - want[i]) <= tolerance[i]))
+      return ::testing::AssertionFailure() << "element " << i << " of " << got.size() << ": " << got[i]
+                                           << ", not " << want[i] << " +- " << tolerance[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace anabranch::ops
