@@ -1,7 +1,8 @@
-// encode_tool FILE: loads a tokenizer.json, or a vocabulary dump (gguf_dump.h), and answers requests on stdin until
-// it ends. Numbers are little-endian uint32.
+// encode_tool FILE: loads a tokenizer.json, or a vocabulary dump (gguf_dump.h), and answers requests on stdin
+// until it ends. Numbers are little-endian uint32.
 //   request: flags (1: parse special tokens), size, bytes
-//   answer:  count, ids; size, decode(ids, false); size, the streaming detokenizer's text; microseconds of encode()
+//   answer:  count, ids; size, decode(ids, false); size, the streaming detokenizer's text; microseconds of
+//   encode()
 // On stderr: one line with the load time.
 #include <cstdio>
 #include <fstream>
@@ -24,7 +25,9 @@ Result<std::shared_ptr<const Tokenizer>> load(const std::string& path) {
   return Tokenizer::from_gguf(vocab);
 }
 
-bool read_number(uint32_t& value) { return std::fread(&value, sizeof value, 1, stdin) == 1; }
+bool read_number(uint32_t& value) {
+  return std::fread(&value, sizeof value, 1, stdin) == 1;
+}
 void write_number(size_t value) {
   const auto v = static_cast<uint32_t>(value);
   std::fwrite(&v, sizeof v, 1, stdout);
