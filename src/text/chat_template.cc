@@ -103,7 +103,7 @@ Value message_value(const Json& message, const MessageForm& form, bool& parsed_a
     } else {
       value = jinja::from_json(item);
     }
-    pairs.emplace_back(own(jinja::sanitize_utf8(key)), std::move(value));
+    pairs.emplace_back(jinja::untrusted(jinja::sanitize_utf8(key)), std::move(value));
   }
   auto known = [&](const char* key) { return message.contains(key) && !message[key].is_null(); };
   if (!known("reasoning_content")) {
@@ -128,6 +128,8 @@ class Template final : public ChatTemplate {
     if (!messages.is_array()) return make_error(ErrorKind::invalid, "messages must be an array");
     if (!tools.is_null() && !tools.is_array())
       return make_error(ErrorKind::invalid, "tools must be an array");
+    if (!options.extra.is_object())
+      return make_error(ErrorKind::invalid, "chat_template_kwargs must be an object");
     MessageForm form{takes_parts_, true};
     bool parsed_any = false;
     Result<std::vector<Piece>> first = attempt(messages, tools, options, form, parsed_any);

@@ -91,6 +91,7 @@ struct Stmt {
   std::vector<std::pair<const Expr*, const Expr*>> assignments;  // with: target, value
   int symbol = -1;
   std::vector<Parameter> parameters;
+  bool uses_caller = false;
   Body body, otherwise;
 };
 

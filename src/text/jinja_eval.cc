@@ -150,15 +150,13 @@ class Evaluator {
 
   Flow execute_loop(const Stmt& stmt) {
     std::shared_ptr<const List> items = loop_items(stmt);
-    ++loop_depth_;
     for (size_t i = 0; i < items->items.size(); ++i) {
       run_.budget.spend(1);
       Inner inner(*this, scope_);
-      scope_->set(kLoopSymbol, Value(std::make_shared<const Loop>(Loop{items, i, loop_depth_})));
+      scope_->set(kLoopSymbol, Value(std::make_shared<const Loop>(Loop{items, i})));
       assign(*stmt.target, items->items[i]);
       if (execute(stmt.body) == Flow::break_loop) break;
     }
-    --loop_depth_;
     return items->items.empty() ? execute(stmt.otherwise) : Flow::next;
   }
 
@@ -235,10 +233,7 @@ class Evaluator {
     Run::Level level(run_);
     Inner inner(*this, home);
     bind_arguments(stmt, name, arguments);
-    int loop_depth = std::exchange(loop_depth_, 0);
-    Value result = capture([&] { execute(stmt.body); });
-    loop_depth_ = loop_depth;
-    return result;
+    return capture([&] { execute(stmt.body); });
   }
 
   // Into the innermost scope.
@@ -254,7 +249,7 @@ class Evaluator {
       });
       if (it != parameters.end())
         given[static_cast<size_t>(it - parameters.begin())] = &value;
-      else if (key == "caller")
+      else if (key == "caller" && stmt.uses_caller)
         scope_->set(kCallerSymbol, value);
       else
         fail("macro '{}' takes no keyword argument '{}'", name, key);
@@ -466,7 +461,6 @@ class Evaluator {
   std::shared_ptr<Scope> scope_;
   Text output_;
   uint32_t at_ = 0;  // where in the source an error would be
-  int loop_depth_ = 0;
 };
 
 }  // namespace

@@ -276,9 +276,10 @@ const Expr* ExprParser::parse_primary() {
   if (token.kind == TokenKind::name) {
     Expr& expr = add(is_constant_name(token.text) ? ExprKind::constant : ExprKind::name);
     take();
-    if (expr.kind == ExprKind::name)
+    if (expr.kind == ExprKind::name) {
       expr.symbol = intern(token.text);
-    else if (token.text == "none" || token.text == "None")
+      caller_uses_ += expr.symbol == kCallerSymbol;
+    } else if (token.text == "none" || token.text == "None")
       expr.value = None{};
     else
       expr.value = token.text == "true" || token.text == "True";

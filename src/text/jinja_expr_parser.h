@@ -55,6 +55,7 @@ class ExprParser {
   const Expr* parse_filter(const Expr* input);
 
   Ast& ast_;
+  int caller_uses_ = 0;  // of the name `caller` so far
 
  private:
   int intern(const std::string& name);

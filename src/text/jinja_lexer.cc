@@ -10,8 +10,6 @@ namespace {
 bool ascii_digit(char c) {
   return c >= '0' && c <= '9';
 }
-  return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
-}
 
 class Lexer {
  public:

@@ -189,8 +189,8 @@ std::optional<Value> loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "first") return Value(loop.index == 0);
   if (name == "last") return Value(loop.index + 1 == items.size());
   if (name == "length") return Value::of_size(items.size());
-  if (name == "depth") return Value(Int{loop.depth});
-  if (name == "depth0") return Value(Int{loop.depth - 1});
+  if (name == "depth") return Value(Int{1});  // recursive loops alone go deeper
+  if (name == "depth0") return Value(Int{0});
   if (name == "previtem")
     return loop.index > 0 ? items[loop.index - 1] : Value::undefined("there is no previous item");
   if (name == "nextitem")

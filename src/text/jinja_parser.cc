@@ -166,7 +166,9 @@ class Parser : private ExprParser {
     stmt.symbol = take_new_name();
     stmt.parameters = parse_parameters();
     expect_block_end();
+    int caller_uses = caller_uses_;
     stmt.body = parse_function_body("endmacro");
+    stmt.uses_caller = caller_uses_ > caller_uses;
     return stmt;
   }
 

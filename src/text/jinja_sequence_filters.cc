@@ -11,9 +11,14 @@
 namespace anabranch::text::jinja {
 namespace {
 
-// "a.b.0" or 3, as the filters' attribute parameter has it.
-Value attribute_of(const Value& item, const Value& path, Budget& budget) {
-  if (!path.is(Kind::text)) return get_item(item, path, budget);
+// "a.b.0" or 3, as the filters' attribute parameter has it. `otherwise`, if there is one, stands for each
+// step that leads nowhere.
+Value attribute_of(const Value& item, const Value& path, Budget& budget, const Value* otherwise = nullptr) {
+  auto step = [&](const Value& from, const Value& key) {
+    Value next = get_item(from, key, budget);
+    return otherwise != nullptr && next.is(Kind::undefined) ? *otherwise : next;
+  };
+  if (!path.is(Kind::text)) return step(item, path);
   Value value = item;
   const std::string& names = path.text().bytes();
   for (size_t begin = 0; begin <= names.size();) {
@@ -22,8 +27,7 @@ Value attribute_of(const Value& item, const Value& path, Budget& budget) {
     budget.spend(1);
     bool number =
         !name.empty() && name.size() < 9 && name.find_first_not_of("0123456789") == std::string::npos;
-    value =
-        number ? get_item(value, Int{std::stol(name)}, budget) : get_item(value, Text(name, true), budget);
+    value = number ? step(value, Int{std::stol(name)}) : step(value, Text(name, true));
     begin = dot + 1;
   }
   return value;
@@ -205,10 +209,8 @@ Value do_map(Run& run, const Value& v, const Arguments& arguments) {
   std::vector<Value> out;
   if (arguments.positional.empty()) {
     Parameters p("map", arguments, {"attribute", "default"}, 1);
-    for (const Value& item : items->items) {
-      Value value = attribute_of(item, p[0], run.budget);
-      out.push_back(value.is(Kind::undefined) && p.has(1) ? p[1] : std::move(value));
-    }
+    for (const Value& item : items->items)
+      out.push_back(attribute_of(item, p[0], run.budget, p.has(1) ? &p[1] : nullptr));
     return make_list(std::move(out));
   }
   Run::Level level(run);  // map("map", "map", ...)

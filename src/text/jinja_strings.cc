@@ -25,7 +25,7 @@ std::vector<Value> split_at_spaces(const Text& text, Int limit, Budget& budget) 
     if (!space && begin == kNone) {
       begin = here;
       if (limit >= 0 && static_cast<Int>(parts.size()) == limit) {
-        parts.push_back(strip(text.slice(begin, s.size()), std::nullopt, Side::right));
+        parts.push_back(text.slice(begin, s.size()));
         return parts;
       }
     } else if (space && begin != kNone) {
@@ -53,10 +53,7 @@ std::vector<Value> rsplit_at_spaces(const Text& text, Int limit, Budget& budget)
       begin = previous_code_point(s, begin);
     end = begin;
   }
-  if (end > 0) {
-    Text first = strip(rest.slice(0, end), std::nullopt, Side::left);
-    if (!first.empty()) parts.push_back(std::move(first));
-  }
+  if (end > 0) parts.push_back(rest.slice(0, end));
   std::reverse(parts.begin(), parts.end());
   return parts;
 }

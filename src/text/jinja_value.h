@@ -106,7 +106,6 @@ struct Namespace {
 struct Loop {
   std::shared_ptr<const List> items;
   size_t index = 0;
-  int depth = 1;  // of nested loops
 };
 
 class Run;
