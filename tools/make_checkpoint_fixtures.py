@@ -216,7 +216,7 @@ def qwen35():
            "mtp.pre_fc_norm_hidden.weight": "blk.2.nextn.hnorm.weight"}
     for name, value in t.items():
         short = name.removeprefix("model.language_model.").replace("mtp.layers.0.", "layers.2.")
-        if short.endswith("norm.weight") and "linear_attn" not in short: value = value + 1
+        if "norm" in short and "linear_attn" not in short: value = value + 1
         kind = Q.BF16 if value.ndim == 2 else Q.F32
         if short in top:
             add(w, top[short], value, kind)

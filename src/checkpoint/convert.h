@@ -35,12 +35,12 @@ struct QuantRule {
 };
 
 struct ConvertOptions {
-  std::string output;  // directory to make; must not exist unless `force`
-  bool force = false;  // replace an existing model directory
-  std::optional<Target>
-      fallback;  // of matrices that no rule matches; none: 4 bits in groups of 64 (mtp.*: bf16)
+  std::string output;                   // directory to make; must not exist unless `force`
+  bool force = false;                   // replace an existing model directory
+  std::optional<Target> fallback;       // of matrices that no rule matches; none: 4 bits in groups of 64
   std::vector<QuantRule> rules;         // the first that matches decides
-  TargetKind dense = TargetKind::bf16;  // bf16 or f16: scales, vectors, and matrices that cannot be quantised
+  TargetKind dense = TargetKind::bf16;  // bf16 or f16: scales, vectors, matrices that cannot be quantised,
+                                        // and mtp.* without a rule
   uint64_t max_shard_bytes = 48'000'000;
   // (module being written, share of all weights done); from the calling thread.
   std::function<void(std::string_view module, double done)> progress;
@@ -62,9 +62,13 @@ struct ConvertReport {
 // "4" "4/64" (bits / group), "bf16", "f16", "keep".
 Result<Target> parse_target(std::string_view text);
 
-// {"default": "4/64", "rules": [{"match": "mtp.*", "to": "bf16"}, {"match": "*.down_proj", "to": "6/64"}]}
-// into `fallback` and `rules`. `path` is for messages.
+// {"default": {"bits": 4, "group": 64}, "rules": [{"match": "mtp.*", "dtype": "bf16"}, {"match":
+// "*.down_proj", "bits": 6, "group": 64}]} ("default" may be absent, "group" is 64 if so; dtypes are bf16,
+// f16 and keep) into `fallback` and `rules`. `path` is for messages.
 Result<void> parse_recipe(std::string_view text, const std::string& path, ConvertOptions& options);
+
+// * any run of characters, ? any one.
+bool glob_matches(std::string_view pattern, std::string_view text);
 
 // Errors: what Checkpoint::open says; invalid (output exists, a rule that cannot be met or matches nothing,
 // values that are not finite), unsupported (a family whose MLX layout we do not know), io.

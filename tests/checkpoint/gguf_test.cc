@@ -106,9 +106,9 @@ void expect_same_tensors(Checkpoint& gguf, Checkpoint& hf, float tolerance) {
     const auto expected = values_of(hf, info.name, info.shape);
     const auto got = values_of(gguf, info.name, other->shape);
     ASSERT_EQ(got.size(), expected.size()) << info.name;
-    const bool shifted = info.norms == NormConvention::offset && info.name.ends_with("norm.weight") &&
-                         info.name.find("linear_attn") == std::string::npos &&
-                         gguf.config()["model_type"] != "llama";
+    const bool shifted =
+        info.norms == NormConvention::offset && info.name.find("norm") != std::string::npos &&
+        info.name.find("linear_attn") == std::string::npos && gguf.config()["model_type"] != "llama";
     for (size_t i = 0; i < got.size(); i++)
       ASSERT_NEAR(got[i], expected[i] + (shifted ? 1.0f : 0.0f), tolerance) << info.name << " " << i;
   }
@@ -133,7 +133,7 @@ TEST(GgufModel, qwen35_equals_its_hugging_face_twin) {
   ASSERT_TRUE(gguf && hf);
   expect_same_config(gguf->config(), hf->config()["text_config"]);
   EXPECT_EQ(gguf->tensors().size(), hf->tensors().size());
-  expect_same_tensors(*gguf, *hf, 3e-4f);  // the Q8_0 matrix is rounded to bf16 in the other
+  expect_same_tensors(*gguf, *hf, 6e-4f);  // the Q8_0 matrix is rounded to bf16 in the other
   EXPECT_TRUE(gguf->finish().ok()) << gguf->finish().error().message;
 }
 

@@ -1,0 +1,94 @@
+#include "checkpoint/mlx_layout.h"
+
+#include <algorithm>
+
+#include "checkpoint/file_bytes.h"
+
+namespace anabranch {
+
+namespace {
+
+Json format_json(const AffineFormat& format) {
+  return Json{{"group_size", format.group}, {"bits", format.bits}, {"mode", "affine"}};
+}
+
+}  // namespace
+
+Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, TargetKind dense) {
+  MlxLayout layout;
+  layout.config_ = config;
+  layout.path_ = path;
+  layout.dense_ = dense;
+  const auto type = config.find("model_type");
+  const std::string family = type != config.end() && type->is_string() ? type->get<std::string>() : "";
+  layout.hybrid_ = family == "qwen3_5" || family == "qwen3_5_text";
+  if (!layout.hybrid_ && family != "llama" && family != "mistral" && family != "qwen2" && family != "qwen3")
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: models of type \"{}\" cannot be converted; llama, mistral, qwen2, qwen3 and qwen3_5 can", path,
+        shown(family));
+  return layout;
+}
+
+Result<std::string> MlxLayout::name(const std::string& hf_name) const {
+  const bool printable = std::ranges::all_of(hf_name, [](char c) { return c > 0x20 && c < 0x7f; });
+  const bool mtp = hybrid_ && hf_name.starts_with("mtp.");
+  if (!printable || (!hf_name.starts_with("model.") && !hf_name.starts_with("lm_head.") && !mtp))
+    return make_error(ErrorKind::unsupported,
+                      "{}: tensor \"{}\" has no place in an MLX directory; convert from the original weights",
+                      path_, shown(hf_name));
+  return hybrid_ && !mtp ? "language_model." + hf_name : hf_name;
+}
+
+std::vector<int64_t> MlxLayout::shape(std::string_view hf_name, const std::vector<int64_t>& shape) const {
+  if (!hybrid_ || !hf_name.ends_with(".conv1d.weight")) return shape;
+  if (shape.size() == 3 && shape[1] == 1) return {shape[0], shape[2], 1};  // Hugging Face's [C, 1, k]
+  if (shape.size() == 2) return {shape[0], shape[1], 1};                   // GGUF's [C, k]
+  return shape;
+}
+
+bool MlxLayout::is_shifted_norm(std::string_view hf_name) const {
+  return hybrid_ &&
+         (hf_name.ends_with("norm.weight") || hf_name.find(".pre_fc_norm_") != std::string_view::npos) &&
+         hf_name.find(".linear_attn.") == std::string_view::npos;
+}
+
+bool MlxLayout::stays_f32(std::string_view hf_name) const {
+  return hybrid_ && hf_name.ends_with(".A_log");
+}
+
+Json MlxLayout::config(const std::map<std::string, AffineFormat>& formats) const {
+  Json out = config_;
+  if (hybrid_ && !out.contains("text_config")) {
+    Json text = std::move(out);
+    text["model_type"] = "qwen3_5_text";
+    out = Json{{"architectures", {"Qwen3_5ForConditionalGeneration"}}, {"model_type", "qwen3_5"}};
+    for (const char* key : {"eos_token_id", "tie_word_embeddings"})
+      if (text.contains(key)) out[key] = text[key];
+    out["text_config"] = std::move(text);
+  }
+  out.erase("vision_config");  // its weights are not here
+  const char* dtype = dense_ == TargetKind::f16 ? "float16" : "bfloat16";
+  const auto clean = [&](Json& part) {
+    part.erase("quantization");
+    part.erase("quantization_config");
+    part.erase("torch_dtype");
+    part["dtype"] = dtype;
+  };
+  clean(out);
+  if (hybrid_) clean(out["text_config"]);
+  if (formats.empty()) return out;
+
+  std::map<std::pair<int, int>, int> uses;
+  for (const auto& [module, format] : formats) uses[{format.bits, format.group}]++;
+  const auto most = std::ranges::max_element(uses, {}, [](const auto& use) { return use.second; })->first;
+  const AffineFormat defaults{most.first, most.second};
+  Json quantization = format_json(defaults);
+  for (const auto& [module, format] : formats)
+    if (format != defaults) quantization[module] = format_json(format);
+  out["quantization"] = quantization;
+  out["quantization_config"] = std::move(quantization);  // mlx-lm writes both
+  return out;
+}
+
+}  // namespace anabranch

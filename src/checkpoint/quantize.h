@@ -1,0 +1,22 @@
+// Affine quantisation of a row: better scales and biases than the minimum and maximum of a group give.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/quantization.h"
+
+namespace anabranch {
+
+struct QuantizeStats {
+  double error = 0;         // sum of (w - w')^2
+  double minmax_error = 0;  // the same for MLX's own quantiser
+  double energy = 0;        // sum of w^2
+  bool finite = true;       // a NaN or infinity among the weights makes the codes meaningless
+};
+
+// values [cols] -> codes [cols], scales and biases [cols / group] as bits of f16 (`half`) or bf16. Adds to
+// `stats`. The codes are chosen for the rounded scale and bias.
+void quantize_row(const float* values, int64_t cols, const AffineFormat& format, bool half, uint8_t* codes,
+                  uint16_t* scales, uint16_t* biases, QuantizeStats& stats);
+
+}  // namespace anabranch
