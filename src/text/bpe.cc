@@ -35,7 +35,10 @@ Result<void> Bpe::add_merge(std::string_view left, std::string_view right, uint3
   const int l = vocab_->lookup(left), r = vocab_->lookup(right);
   std::string joined(left);
   joined += right;
-  const int id = vocab_->lookup(joined);
+  // Merges mostly come in the order of their tokens, which saves the slowest look-up of the three.
+  const bool in_order = vocab_->text(last_merged_ + 1) == joined;
+  const int id = in_order ? last_merged_ + 1 : vocab_->lookup(joined);
+  last_merged_ = id;
   if (l < 0 || r < 0 || id < 0) {
     return make_error(ErrorKind::invalid, "merge {} ('{}' + '{}'): token '{}' is not in the vocabulary", rank,
                       left, right,

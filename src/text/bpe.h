@@ -68,6 +68,7 @@ class Bpe {
   std::array<int, 256> byte_ids_{};
   std::vector<Merge> merges_;
   size_t merge_count_ = 0;
+  int last_merged_ = -1;
   std::vector<bool> blocked_;
   std::vector<uint32_t> score_rank_;  // by id: 0 = the best score; empty unless merge_by_score
 };

@@ -37,7 +37,12 @@ std::string_view byte_to_char(uint8_t byte) {
 std::optional<std::string> chars_to_bytes(std::string_view text) {
   const Alphabet& a = alphabet();
   std::string out;
+  out.reserve(text.size());
   for (size_t pos = 0; pos < text.size();) {
+    if (text[pos] > ' ' && text[pos] < 127) {
+      out += text[pos++];
+      continue;
+    }
     const CodePoint c = decode_utf8(text, pos);
     if (!c.valid || c.value >= a.bytes.size() || a.bytes[c.value] < 0) return std::nullopt;
     out += static_cast<char>(a.bytes[c.value]);

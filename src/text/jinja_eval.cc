@@ -435,6 +435,7 @@ class Evaluator {
     Value subject = operand(expr, 0);
     Arguments arguments = evaluate_arguments(expr);
     at_ = expr.at;
+    if (expr.test == nullptr) fail("there is no test named '{}'", expr.name);
     return expr.test(run_, subject, arguments);
   }
 
@@ -446,6 +447,7 @@ class Evaluator {
                                                       : evaluate(*inner);
     Arguments arguments = evaluate_arguments(expr);
     at_ = expr.at;
+    if (expr.filter == nullptr) fail("there is no filter named '{}'", expr.name);
     return expr.filter(run_, subject, arguments);
   }
 

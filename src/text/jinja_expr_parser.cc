@@ -428,7 +428,7 @@ const Expr* ExprParser::parse_filter(const Expr* input) {
   if (current().kind != TokenKind::name) fail_here("expected a filter's name");
   filter.name = current().text;
   filter.filter = find_filter(filter.name);
-  if (filter.filter == nullptr) fail_here("there is no filter named '{}'", filter.name);
+  if (filter.filter == nullptr && branches_ == 0) fail_here("there is no filter named '{}'", filter.name);
   take();
   if (is_op("(")) parse_arguments(filter);
   return &filter;
@@ -453,7 +453,7 @@ const Expr* ExprParser::parse_test(const Expr* subject) {
   if (current().kind != TokenKind::name) fail_here("expected a test's name");
   test.name = current().text;
   test.test = find_test(test.name);
-  if (test.test == nullptr) fail_here("there is no test named '{}'", test.name);
+  if (test.test == nullptr && branches_ == 0) fail_here("there is no test named '{}'", test.name);
   take();
   static constexpr std::string_view kFollowers[] = {"else", "or", "and", "if", "not", "in", "recursive"};
   const Token& next = current();

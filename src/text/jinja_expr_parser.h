@@ -56,6 +56,7 @@ class ExprParser {
 
   Ast& ast_;
   int caller_uses_ = 0;  // of the name `caller` so far
+  int branches_ = 0;     // of {% if %} around this point
 
  private:
   int intern(const std::string& name);

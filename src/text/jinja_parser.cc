@@ -81,6 +81,7 @@ class Parser : private ExprParser {
 
   Stmt& parse_if() {
     Stmt& stmt = add_stmt(StmtKind::branch);
+    ++branches_;
     do {
       take();  // if, elif
       const Expr* test = parse_tuple(false);
@@ -92,6 +93,7 @@ class Parser : private ExprParser {
       end_block();
       stmt.otherwise = parse_body({"endif"});
     }
+    --branches_;
     end_block();
     return stmt;
   }

@@ -1,4 +1,5 @@
-// Source -> syntax tree. Unknown tags, filters and tests are errors here, with line and column.
+// Source -> syntax tree. Unknown tags, filters and tests are errors here, with line and column; but a filter
+// or test inside {% if %} only when it is reached, as in Jinja (templates use it to probe for features).
 #pragma once
 
 #include <memory>

@@ -28,14 +28,15 @@ bool Vocab::add(std::string_view text, int id) {
   arena_ += text;
   if (count_ * 2 >= slots_.size()) grow();
   const uint64_t hash = hash_of(text);
+  const auto tag = static_cast<uint32_t>(hash >> 32);
   const size_t mask = slots_.size() - 1;
   for (size_t i = hash & mask;; i = (i + 1) & mask) {
     if (slots_[i].id < 0) {
-      slots_[i] = {static_cast<uint32_t>(hash >> 32), id};
+      slots_[i] = {tag, id, spans_[id].begin, static_cast<uint32_t>(text.size())};
       ++count_;
       return true;
     }
-    if (slots_[i].tag == static_cast<uint32_t>(hash >> 32) && this->text(slots_[i].id) == text) return true;
+    if (holds(slots_[i], tag, text)) return true;
   }
 }
 
@@ -45,7 +46,7 @@ int Vocab::lookup(std::string_view text) const {
   const auto tag = static_cast<uint32_t>(hash >> 32);
   const size_t mask = slots_.size() - 1;
   for (size_t i = hash & mask; slots_[i].id >= 0; i = (i + 1) & mask) {
-    if (slots_[i].tag == tag && this->text(slots_[i].id) == text) return slots_[i].id;
+    if (holds(slots_[i], tag, text)) return slots_[i].id;
   }
   return -1;
 }

@@ -37,10 +37,16 @@ class Vocab {
     uint32_t size : 31 = 0;
     uint32_t used : 1 = 0;
   };
+  // The span is repeated here: a look-up touches the slot and the text, and nothing else.
   struct Slot {
     uint32_t tag = 0;
     int32_t id = -1;
+    uint32_t begin = 0, size = 0;
   };
+  bool holds(const Slot& slot, uint32_t tag, std::string_view text) const {
+    return slot.tag == tag && slot.size == text.size() &&
+           std::string_view(arena_).substr(slot.begin, slot.size) == text;
+  }
   void grow();
   std::string arena_;
   std::vector<Span> spans_;

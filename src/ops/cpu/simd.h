@@ -5,13 +5,16 @@
 //
 // A lane never meets another lane except in the reductions below, which have one fixed order. So each target does the
 // same operations in the same order for each element, and gives the same bits.
-#define FN static inline __attribute__((always_inline))
 #if defined(ANABRANCH_SIMD_PORTABLE)
+#define FN static inline  // sixteen lanes a call: inlining everything would take minutes to compile
 #define UNROLL
-#elif defined(__clang__)
+#else
+#define FN static inline __attribute__((always_inline))
+#if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 #endif
 
 #if defined(ANABRANCH_SIMD_PORTABLE)

@@ -1,0 +1,23 @@
+// config.json and recipes: the quantisation, the model's shape, what the converter writes back.
+#include <cstdlib>
+#include <string>
+
+#include "checkpoint/convert.h"
+#include "checkpoint/mlx_layout.h"
+#include "checkpoint/quantization.h"
+#include "models/family.h"
+
+using namespace anabranch;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  ConvertOptions options;
+  (void)parse_recipe(text, "recipe.json", options);
+  (void)parse_target(text);
+  const auto config = parse_json(text);
+  if (!config.ok() || !config->is_object()) return 0;
+  (void)parse_quantization(*config, "config.json");
+  if (const auto layout = MlxLayout::make(*config, "model", TargetKind::bf16); layout.ok())
+    if (layout->config({{"a", {4, 64}}, {"b", {6, 32}}, {"c", {4, 64}}}).dump().empty()) std::abort();
+  return 0;
+}
