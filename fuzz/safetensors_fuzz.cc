@@ -1,4 +1,5 @@
-// A safetensors file, and the index beside it, from memory: header, MLX triples, names; then every value is read.
+// A safetensors file, and the index beside it, from memory: header, MLX triples, names; then every value is
+// read.
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -13,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Json config{{"quantization", {{"group_size", 32}, {"bits", 4}, {"m", {{"bits", 3}}}}}};
   // A copy of its own, so that a read past the end is caught.
   const auto copy = std::make_shared<std::vector<uint8_t>>(data, data + size);
-  auto entries = read_safetensors(config, "config.json", {{"x.safetensors", std::as_bytes(std::span(*copy)), copy}});
+  auto entries =
+      read_safetensors(config, "config.json", {{"x.safetensors", std::as_bytes(std::span(*copy)), copy}});
   if (entries.ok()) {
     for (Entry& entry : *entries) {
       if (entry.unreadable) continue;

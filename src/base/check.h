@@ -12,8 +12,8 @@ namespace anabranch {
 
 }  // namespace anabranch
 
-#define CHECK(condition, ...)                                                                        \
-  do {                                                                                               \
-    if (!(condition)) [[unlikely]]                                                                   \
-      ::anabranch::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));      \
+#define CHECK(condition, ...)                                                                   \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]]                                                              \
+      ::anabranch::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (0)

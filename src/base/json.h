@@ -1,5 +1,5 @@
-// JSON as the project uses it: nlohmann's ordered form (templates print tools in the client's key order), parsed
-// with limits because ordered objects are quadratic in their keys.
+// JSON as the project uses it: nlohmann's ordered form (templates print tools in the client's key order),
+// parsed with limits because ordered objects are quadratic in their keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,8 @@ struct JsonLimits {
   size_t bytes = 32u << 20;
   int depth = 128;
   size_t keys_per_object = 4096;
-  size_t values = 4u << 20;  // of all kinds together: a 2-byte "0," becomes 16 bytes of memory, "[]," about 70
+  size_t values =
+      4u << 20;  // of all kinds together: a 2-byte "0," becomes 16 bytes of memory, "[]," about 70
 };
 
 // Strict JSON in UTF-8. Of a repeated key the last value counts. Integers beyond 64 bits become doubles.

@@ -21,7 +21,8 @@ void log_debug(fmt::format_string<Args...> format, Args&&... args) {
 }
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(LogLevel::info)) log_message(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+  if (log_enabled(LogLevel::info))
+    log_message(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
@@ -30,7 +31,8 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
 }
 template <class... Args>
 void log_error(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(LogLevel::error)) log_message(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
+  if (log_enabled(LogLevel::error))
+    log_message(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace anabranch

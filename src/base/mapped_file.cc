@@ -15,7 +15,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   if (fd < 0)
     return make_error(errno == ENOENT ? ErrorKind::not_found : ErrorKind::io, "cannot open {}: {}", path,
                       std::strerror(errno));
-  struct stat st{};
+  struct stat st {};
   if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     ::close(fd);
     return make_error(ErrorKind::invalid, "{} is not a regular file", path);
@@ -42,7 +42,8 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes) {
   TRY(auto file, MappedFile::open(path));
   const auto bytes = file->bytes();
   if (bytes.size() > max_bytes)
-    return make_error(ErrorKind::exhausted, "{} has {} bytes; at most {} are read", path, bytes.size(), max_bytes);
+    return make_error(ErrorKind::exhausted, "{} has {} bytes; at most {} are read", path, bytes.size(),
+                      max_bytes);
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 

@@ -83,15 +83,15 @@ class [[nodiscard]] Result<void> {
 // TRY(auto x, expr): x = the value of expr, or return its error from the enclosing function.
 #define ANABRANCH_CONCAT_(a, b) a##b
 #define ANABRANCH_CONCAT(a, b) ANABRANCH_CONCAT_(a, b)
-#define TRY_IMPL_(tmp, decl, expr)      \
-  auto tmp = (expr);                    \
-  if (!tmp.ok()) return tmp.error();    \
+#define TRY_IMPL_(tmp, decl, expr)   \
+  auto tmp = (expr);                 \
+  if (!tmp.ok()) return tmp.error(); \
   decl = std::move(tmp).value()
 #define TRY(decl, expr) TRY_IMPL_(ANABRANCH_CONCAT(try_result_, __LINE__), decl, expr)
 // TRY_VOID(expr): return the error of a Result<void>, if it has one.
-#define TRY_VOID(expr)                                \
-  do {                                                \
-    auto try_result_ = (expr);                        \
+#define TRY_VOID(expr)                                 \
+  do {                                                 \
+    auto try_result_ = (expr);                         \
     if (!try_result_.ok()) return try_result_.error(); \
   } while (0)
 

@@ -106,7 +106,8 @@ int requested_threads = 0;
 
 Pool& shared_pool() {
   std::lock_guard lock(pool_mutex);
-  if (!pool) pool = std::make_unique<Pool>(requested_threads > 0 ? requested_threads : cpu_info().logical_cores);
+  if (!pool)
+    pool = std::make_unique<Pool>(requested_threads > 0 ? requested_threads : cpu_info().logical_cores);
   return *pool;
 }
 
@@ -119,7 +120,9 @@ void set_thread_count(int threads) {
   pool.reset();
 }
 
-int thread_count() { return shared_pool().size(); }
+int thread_count() {
+  return shared_pool().size();
+}
 
 void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
   CHECK(grain >= 1, "grain = {}", grain);

@@ -1,5 +1,5 @@
-// Fork-join over a fixed set of threads. The caller takes part. Workers spin for a short while after work ends
-// (a cross-core wake-up costs up to 60 us on a virtual machine, a spin hand-off 0.3 us), then sleep.
+// Fork-join over a fixed set of threads. The caller takes part. Workers spin for a short while after work
+// ends (a cross-core wake-up costs up to 60 us on a virtual machine, a spin hand-off 0.3 us), then sleep.
 //
 // Results must never depend on how work is split: tasks write disjoint outputs.
 #pragma once
@@ -9,7 +9,8 @@
 
 namespace anabranch {
 
-// Threads that parallel_for uses, the caller included. Set before the first parallel_for; 0 = all usable cores.
+// Threads that parallel_for uses, the caller included. Set before the first parallel_for; 0 = all usable
+// cores.
 void set_thread_count(int threads);
 int thread_count();
 

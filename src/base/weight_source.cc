@@ -22,9 +22,8 @@ WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
   const int64_t cols = source.cols;
   if (source.read_affine) {
     const int64_t groups = cols / source.group;
-    out.read_affine = [for_runs, cols, groups, read = source.read_affine](int64_t first, int64_t count,
-                                                                         uint8_t* codes, float* scales,
-                                                                         float* biases) {
+    out.read_affine = [for_runs, cols, groups, read = source.read_affine](
+                          int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
       for_runs(first, count, [&](int64_t row, int64_t n, int64_t at) {
         read(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
       });

@@ -1,8 +1,9 @@
-// A weight matrix [out, in] as a file holds it, readable a few rows at a time: what checkpoint/ hands to ops/.
+// A weight matrix [out, in] as a file holds it, readable a few rows at a time: what checkpoint/ hands to
+// ops/.
 //
 // Affine quantisation: each row is cut into groups of `group` consecutive inputs; w = scale * q + bias with
-// unsigned codes q in [0, 2^bits). This covers MLX's affine formats and, re-expressed, every GGUF type we load
-// (Q4_0: scale d, bias -8d; Q6_K: group 16, bias -32 * scale; ...).
+// unsigned codes q in [0, 2^bits). This covers MLX's affine formats and, re-expressed, every GGUF type we
+// load (Q4_0: scale d, bias -8d; Q6_K: group 16, bias -32 * scale; ...).
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,14 @@ struct WeightSource {
   int64_t rows = 0, cols = 0;  // out features, in features
   WeightKind kind = WeightKind::f32;
   // affine only:
-  int bits = 0;           // 2 3 4 5 6 8
-  int group = 0;          // 16 32 64 128; divides cols
+  int bits = 0;                           // 2 3 4 5 6 8
+  int group = 0;                          // 16 32 64 128; divides cols
   ScaleType scale_type = ScaleType::f16;  // the narrowest type that holds the scales and biases exactly
   bool symmetric = false;                 // bias == -zero_point * scale for every group: no biases are stored
   int zero_point = 0;
   // codes [count, cols], scales and biases [count, cols / group] (biases untouched when symmetric).
-  std::function<void(int64_t first_row, int64_t count, uint8_t* codes, float* scales, float* biases)> read_affine;
+  std::function<void(int64_t first_row, int64_t count, uint8_t* codes, float* scales, float* biases)>
+      read_affine;
   // values [count, cols], for the dense kinds.
   std::function<void(int64_t first_row, int64_t count, float* values)> read_dense;
 };

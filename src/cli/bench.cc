@@ -26,9 +26,9 @@ Spread spread_of(std::vector<double> values) {
 struct Row {
   std::string work;  // "pp512", "tg128", "tg128 @ d4096"
   int tokens = 0, depth = 0;
-  Spread rate;           // tok/s
-  double physical = 0;   // GB/s (decode) or GOP/s (prefill) at the median
-  double limit = 0;      // the machine's, same unit
+  Spread rate;          // tok/s
+  double physical = 0;  // GB/s (decode) or GOP/s (prefill) at the median
+  double limit = 0;     // the machine's, same unit
   const char* unit = "";
 };
 
@@ -59,7 +59,8 @@ class Bench {
     std::vector<double> rates;
     std::optional<SequenceState> deep;
     for (int rep = -1; rep < options_.reps; rep++) {
-      // At a depth the repetitions follow one another in one context: filling it anew would take most of the time.
+      // At a depth the repetitions follow one another in one context: filling it anew would take most of the
+      // time.
       if (depth == 0 || !deep) {
         deep.emplace(model_.make_state());
         if (depth > 0) feed(*deep, depth, options_.chunk);
@@ -81,8 +82,8 @@ class Bench {
   const ops::MachineLimits& limits() const { return limits_; }
 
  private:
-  // Applies `count` made-up tokens, `chunk` at a time, with logits for the last row of each decode step (chunk 1) or
-  // of the whole prompt.
+  // Applies `count` made-up tokens, `chunk` at a time, with logits for the last row of each decode step
+  // (chunk 1) or of the whole prompt.
   void feed(SequenceState& state, int count, int chunk) const {
     for (int done = 0; done < count;) {
       const int n = std::min(chunk, count - done);
@@ -141,19 +142,22 @@ Result<int> bench(const BenchOptions& options) {
   const Bench run(options, loaded);
   const auto& limits = run.limits();
   if (!options.json) {
-    fmt::print("{}: {:.0f} M parameters, {:.1f} MB of weights ({:.1f} MB read a token), {} threads, {} kernels{}\n",
-               loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
-               loaded.info.bytes_per_token / 1e6, thread_count(), ops::cpu_target(),
-               ops::precise() ? ", fp32 activations" : "");
-    fmt::print("this machine: memory {:.1f} GB/s, cache {:.1f} GB/s, int8 {:.0f} GOP/s, fp32 {:.0f} GFLOP/s\n\n",
-               limits.memory_gb_s, limits.cache_gb_s, limits.int8_gop_s, limits.fp32_gflop_s);
+    fmt::print(
+        "{}: {:.0f} M parameters, {:.1f} MB of weights ({:.1f} MB read a token), {} threads, {} kernels{}\n",
+        loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
+        loaded.info.bytes_per_token / 1e6, thread_count(), ops::cpu_target(),
+        ops::precise() ? ", fp32 activations" : "");
+    fmt::print(
+        "this machine: memory {:.1f} GB/s, cache {:.1f} GB/s, int8 {:.0f} GOP/s, fp32 {:.0f} GFLOP/s\n\n",
+        limits.memory_gb_s, limits.cache_gb_s, limits.int8_gop_s, limits.fp32_gflop_s);
     fmt::print("{:<16} {:>10} {:>21} {:>16} {:>10}\n", "work", "tok/s", "min - max", "rate", "of limit");
   }
   std::vector<Row> rows;
   const auto report = [&](Row row) {
     if (!options.json) {
-      fmt::print("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work, row.rate.median,
-                 row.rate.low, row.rate.high, row.physical, row.unit, 100 * row.physical / row.limit);
+      fmt::print("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work,
+                 row.rate.median, row.rate.low, row.rate.high, row.physical, row.unit,
+                 100 * row.physical / row.limit);
       std::fflush(stdout);
     }
     rows.push_back(std::move(row));

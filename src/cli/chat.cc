@@ -36,7 +36,8 @@ std::optional<std::string> read_line(bool terminal) {
 
 class Chat {
  public:
-  explicit Chat(const ChatOptions& options) : options_(options), seed_(options.sampling.seed.value_or(std::random_device{}())) {}
+  explicit Chat(const ChatOptions& options)
+      : options_(options), seed_(options.sampling.seed.value_or(std::random_device{}())) {}
 
   int run() {
     const bool terminal = isatty(STDIN_FILENO);
@@ -79,7 +80,8 @@ class Chat {
   bool command(const std::string& line) {
     const auto space = line.find(' ');
     const std::string name = line.substr(0, space);
-    const std::string rest = space == std::string::npos ? "" : line.substr(line.find_first_not_of(' ', space));
+    const std::string rest =
+        space == std::string::npos ? "" : line.substr(line.find_first_not_of(' ', space));
     if (name == "/exit" || name == "/quit") return false;
     if (name == "/clear") {
       clear();
@@ -89,8 +91,10 @@ class Chat {
     } else if (name == "/stats") {
       fmt::print("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
     } else if (name == "/model" && !rest.empty()) {
-      if (auto loaded = load(rest); !loaded) fail(loaded.error());  // the old model stays
-      else fmt::print("{}\n", engine_->info().name);
+      if (auto loaded = load(rest); !loaded)
+        fail(loaded.error());  // the old model stays
+      else
+        fmt::print("{}\n", engine_->info().name);
     } else if (name == "/help") {
       fmt::print("{}", kHelp);
     } else {
@@ -133,6 +137,8 @@ class Chat {
 
 }  // namespace
 
-int run_chat(const ChatOptions& options) { return Chat(options).run(); }
+int run_chat(const ChatOptions& options) {
+  return Chat(options).run();
+}
 
 }  // namespace anabranch::cli

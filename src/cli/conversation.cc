@@ -47,7 +47,8 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking) {
   const auto* chat = engine.chat_template();
   if (!chat)
-    return make_error(ErrorKind::unsupported, "{} brings no chat template; use `generate --raw` to continue plain text",
+    return make_error(ErrorKind::unsupported,
+                      "{} brings no chat template; use `generate --raw` to continue plain text",
                       engine.info().name);
   text::ChatOptions options;
   if (!thinking.empty()) {
@@ -160,7 +161,8 @@ Result<Answer> run_request(Engine& engine, Request request, bool silent, const s
   };
 
   auto queue = std::make_shared<EventQueue>();
-  TRY(const RequestId id, engine.submit(std::move(request), [queue](const Event& event) { queue->push(event); }));
+  TRY(const RequestId id,
+      engine.submit(std::move(request), [queue](const Event& event) { queue->push(event); }));
   bool cancelled = false;
   for (;;) {
     if (interrupt.load() && !cancelled) {
@@ -194,9 +196,9 @@ double decode_rate(const Usage& usage) {
 }
 
 std::string describe(const Usage& usage) {
-  return fmt::format("prompt {} tokens ({:.0f} tok/s), answer {} tokens ({:.1f} tok/s), first token after {:.2f} s",
-                     usage.prompt_tokens, prefill_rate(usage), usage.completion_tokens, decode_rate(usage),
-                     usage.ttft_s);
+  return fmt::format(
+      "prompt {} tokens ({:.0f} tok/s), answer {} tokens ({:.1f} tok/s), first token after {:.2f} s",
+      usage.prompt_tokens, prefill_rate(usage), usage.completion_tokens, decode_rate(usage), usage.ttft_s);
 }
 
 }  // namespace anabranch::cli

@@ -1,4 +1,5 @@
-// What `generate` and `chat` share: an engine from flags, prompts from messages, and one answer printed as it comes.
+// What `generate` and `chat` share: an engine from flags, prompts from messages, and one answer printed as it
+// comes.
 #pragma once
 
 #include <atomic>
@@ -35,8 +36,8 @@ struct Answer {
   Usage usage;
 };
 
-// Runs one request to its end, printing the answer to stdout as it comes (reasoning dimmed on a terminal) unless
-// `silent`. Setting `interrupt` cancels it.
+// Runs one request to its end, printing the answer to stdout as it comes (reasoning dimmed on a terminal)
+// unless `silent`. Setting `interrupt` cancels it.
 Result<Answer> run_request(Engine& engine, Request request, bool silent, const std::atomic<bool>& interrupt);
 
 // True once Ctrl-C was pressed since the last call with reset; installs the handler on first use.

@@ -22,14 +22,17 @@ Result<int> convert_model(const ConvertOptions& options) {
     TRY_VOID(parse_recipe(text, options.recipe, to));
   }
   if (options.bits) {
-    TRY(to.fallback, parse_target(*options.bits == 0 ? options.dtype : fmt::format("{}/{}", *options.bits, options.group)));
+    TRY(to.fallback, parse_target(*options.bits == 0 ? options.dtype
+                                                     : fmt::format("{}/{}", *options.bits, options.group)));
   }
   const bool terminal = isatty(STDERR_FILENO);
   int shown = -1;
   to.progress = [&](std::string_view module, double done) {
     const int percent = static_cast<int>(done * 100);
-    if (terminal) fmt::print(stderr, "\r\033[K{:3} % {}", percent, module);
-    else if (percent / 10 != shown) fmt::print(stderr, "{} %\n", percent);
+    if (terminal)
+      fmt::print(stderr, "\r\033[K{:3} % {}", percent, module);
+    else if (percent / 10 != shown)
+      fmt::print(stderr, "{} %\n", percent);
     shown = percent / 10;
   };
   TRY(const auto report, convert(options.source, to));

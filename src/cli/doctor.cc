@@ -1,6 +1,6 @@
 // `doctor`: what machine this is, what would be used, and what stands in the way.
-#include <mlx/version.h>
 #include <fmt/core.h>
+#include <mlx/version.h>
 #include <unistd.h>
 
 #include "base/cpu_info.h"
@@ -80,8 +80,10 @@ int run_doctor(const DoctorOptions& options) {
     if (!model) return fail(model.error());
     report["model"] = *model;
   }
-  if (options.json) fmt::print("{}\n", report.dump(2));
-  else print_table(report, "");
+  if (options.json)
+    fmt::print("{}\n", report.dump(2));
+  else
+    print_table(report, "");
   return 0;
 }
 

@@ -61,11 +61,13 @@ Result<int> evaluate(const EvalOptions& options) {
   }
   if (predicted == 0) return make_error(ErrorKind::invalid, "{} has fewer than two tokens", options.text);
   const double nll = -sum / static_cast<double>(predicted), seconds = now_seconds() - start;
-  const Json report = {{"perplexity", std::exp(nll)}, {"nll", nll},          {"tokens", tokens.size()},
+  const Json report = {{"perplexity", std::exp(nll)}, {"nll", nll},       {"tokens", tokens.size()},
                        {"predicted", predicted},      {"window", window}, {"seconds", seconds}};
-  if (options.json) fmt::print("{}\n", report.dump());
-  else fmt::print("\rperplexity {:.4f} over {} predicted tokens ({} a window), {:.0f} tok/s\n", std::exp(nll), predicted,
-                  window, tokens.size() / seconds);
+  if (options.json)
+    fmt::print("{}\n", report.dump());
+  else
+    fmt::print("\rperplexity {:.4f} over {} predicted tokens ({} a window), {:.0f} tok/s\n", std::exp(nll),
+               predicted, window, tokens.size() / seconds);
   return 0;
 }
 

@@ -16,7 +16,8 @@ constexpr size_t kMaxPromptBytes = 64u << 20;
 Result<std::string> read_prompt(const GenerateOptions& options) {
   if (!options.prompt_file.empty()) return read_file(options.prompt_file, kMaxPromptBytes);
   if (!options.prompt.empty()) return options.prompt;
-  if (isatty(STDIN_FILENO)) fmt::print(stderr, "reading the prompt from standard input; end it with Ctrl-D\n");
+  if (isatty(STDIN_FILENO))
+    fmt::print(stderr, "reading the prompt from standard input; end it with Ctrl-D\n");
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   while (!options.raw && !text.empty() && text.back() == '\n') text.pop_back();
   return text;
@@ -24,11 +25,16 @@ Result<std::string> read_prompt(const GenerateOptions& options) {
 
 const char* name_of(FinishReason reason) {
   switch (reason) {
-    case FinishReason::stop: return "stop";
-    case FinishReason::length: return "length";
-    case FinishReason::cancelled: return "cancelled";
-    case FinishReason::error: return "error";
-    case FinishReason::none: break;
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::error:
+      return "error";
+    case FinishReason::none:
+      break;
   }
   return "none";
 }
@@ -56,7 +62,8 @@ Result<int> generate(const GenerateOptions& options) {
   Prompt prompt;
   if (options.raw) {
     if (!options.system.empty() || !options.thinking.empty())
-      return make_error(ErrorKind::invalid, "--system and --thinking need the chat template: leave out --raw");
+      return make_error(ErrorKind::invalid,
+                        "--system and --thinking need the chat template: leave out --raw");
     prompt = make_raw_prompt(*engine, text);
   } else {
     Json messages = Json::array();
@@ -72,8 +79,10 @@ Result<int> generate(const GenerateOptions& options) {
   request.stop = options.sampling.stop;
   request.ignore_eos = options.ignore_eos;
   TRY(const Answer answer, run_request(*engine, std::move(request), options.json, interrupt_flag()));
-  if (options.json) fmt::print("{}\n", to_json(answer).dump(-1, ' ', false, Json::error_handler_t::replace));
-  else if (isatty(STDERR_FILENO)) fmt::print(stderr, "\033[2m{}\033[0m\n", describe(answer.usage));
+  if (options.json)
+    fmt::print("{}\n", to_json(answer).dump(-1, ' ', false, Json::error_handler_t::replace));
+  else if (isatty(STDERR_FILENO))
+    fmt::print(stderr, "\033[2m{}\033[0m\n", describe(answer.usage));
   return answer.finish == FinishReason::cancelled ? 130 : 0;
 }
 

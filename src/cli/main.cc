@@ -9,21 +9,25 @@ namespace {
 
 void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_option("-m,--model", o.model, "Model directory, .gguf or .safetensors file")->required();
-  app.add_option("-t,--threads", o.threads, "Threads to compute with (default: all cores)")->check(CLI::Range(0, 1024));
+  app.add_option("-t,--threads", o.threads, "Threads to compute with (default: all cores)")
+      ->check(CLI::Range(0, 1024));
   app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
       ->check(CLI::Range(0, 1 << 27));
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
-  app.add_flag("--reference", o.reference, "Run the plain MLX operations instead of our kernels (very slow; to compare)");
+  app.add_flag("--reference", o.reference,
+               "Run the plain MLX operations instead of our kernels (very slow; to compare)");
 }
 
 void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
   app.add_option("--temp", o.temperature, "Temperature; 0 = greedy (default: the model's recommendation)")
       ->check(CLI::Range(0.0f, 100.0f));
-  app.add_option("--top-p", o.top_p, "Keep the likeliest tokens up to this probability")->check(CLI::Range(0.0f, 1.0f));
+  app.add_option("--top-p", o.top_p, "Keep the likeliest tokens up to this probability")
+      ->check(CLI::Range(0.0f, 1.0f));
   app.add_option("--top-k", o.top_k, "Keep this many tokens; 0 = all")->check(CLI::Range(0, 1 << 24));
   app.add_option("--min-p", o.min_p, "Keep tokens at least this likely, relative to the best")
       ->check(CLI::Range(0.0f, 1.0f));
-  app.add_option("--seed", o.seed, "Seed: the same one gives the same text (default: 0, in chat a random one)");
+  app.add_option("--seed", o.seed,
+                 "Seed: the same one gives the same text (default: 0, in chat a random one)");
   app.add_option("-n,--max-tokens", o.max_tokens, "Tokens to generate at most; -1 = up to the context")
       ->check(CLI::Range(-1, 1 << 27));
   app.add_option("--stop", o.stop, "Stop before this text (may be given several times)");
@@ -35,7 +39,8 @@ void add_thinking_flag(CLI::App& app, std::string& thinking) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine", "anabranch"};
+  CLI::App app{"Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine",
+               "anabranch"};
   app.require_subcommand(1);
   app.set_version_flag("--version", ANABRANCH_VERSION);
   bool verbose = false, quiet = false;
@@ -73,7 +78,8 @@ int run(int argc, char** argv) {
   auto* v = app.add_subcommand("convert", "Quantise a model");
   v->add_option("source", convert.source, "Model directory or file")->required();
   v->add_option("output", convert.output, "Directory to write")->required();
-  v->add_option("--bits", convert.bits, "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
+  v->add_option("--bits", convert.bits,
+                "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
       ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
   v->add_option("--group", convert.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
   v->add_option("--dtype", convert.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
@@ -84,9 +90,13 @@ int run(int argc, char** argv) {
   BenchOptions bench;
   auto* b = app.add_subcommand("bench", "Measure prefill and decode speed");
   add_model_flags(*b, bench.model);
-  b->add_option("--pp", bench.prefill, "Prompt lengths to prefill")->delimiter(',')->check(CLI::Range(1, 1 << 24));
+  b->add_option("--pp", bench.prefill, "Prompt lengths to prefill")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 24));
   b->add_option("--tg", bench.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
-  b->add_option("--depth", bench.depths, "Context lengths to decode at")->delimiter(',')->check(CLI::Range(0, 1 << 24));
+  b->add_option("--depth", bench.depths, "Context lengths to decode at")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24));
   b->add_option("--reps", bench.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
   b->add_option("--chunk", bench.chunk, "Tokens per prefill step")->check(CLI::Range(1, 1 << 20));
   b->add_flag("--json", bench.json, "Print JSON instead of a table");
@@ -120,4 +130,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace anabranch::cli
 
-int main(int argc, char** argv) { return anabranch::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  return anabranch::cli::run(argc, argv);
+}

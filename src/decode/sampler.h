@@ -1,5 +1,5 @@
-// Sampling as a pure function of (logits, parameters, position): with the same seed a position always draws the same
-// noise, however the logits were computed and whoever shares the batch.
+// Sampling as a pure function of (logits, parameters, position): with the same seed a position always draws
+// the same noise, however the logits were computed and whoever shares the batch.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace anabranch {
 
-// Uniform in (0, 1) from a counter: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3")
-// keyed by the seed, at counter (token, position).
+// Uniform in (0, 1) from a counter: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
+// 1, 2, 3") keyed by the seed, at counter (token, position).
 double counter_uniform(uint64_t seed, uint64_t position, uint32_t token);
 
-// The token at `position`: argmax over the kept tokens of logit / temperature + Gumbel noise, which draws from
-// softmax(logits / temperature) restricted to them (the Gumbel-max trick). Kept are, in this order: the top_k
-// largest; of these the smallest set whose probability reaches top_p; of these those with at least min_p times the
-// largest probability. Temperature 0 is argmax. Ties go to the lower id. logits [vocab].
+// The token at `position`: argmax over the kept tokens of logit / temperature + Gumbel noise, which draws
+// from softmax(logits / temperature) restricted to them (the Gumbel-max trick). Kept are, in this order: the
+// top_k largest; of these the smallest set whose probability reaches top_p; of these those with at least
+// min_p times the largest probability. Temperature 0 is argmax. Ties go to the lower id. logits [vocab].
 int sample(std::span<const float> logits, const SamplingParams& params, uint64_t position);
 
 }  // namespace anabranch

@@ -27,7 +27,7 @@ struct Sequence {
   Request request;
   Sink sink;
   double submitted = 0, started = 0, first_token = 0;
-  std::vector<int> tokens;  // prompt, then what was sampled
+  std::vector<int> tokens;             // prompt, then what was sampled
   std::optional<SequenceState> state;  // made when the sequence first runs
   text::Detokenizer detokenizer;
   text::StopMatcher stops;
@@ -35,15 +35,22 @@ struct Sequence {
   Usage usage;
 
   Sequence(RequestId id, Request r, Sink sink, const text::Tokenizer& tokenizer)
-      : id(id), request(std::move(r)), sink(std::move(sink)), submitted(now_seconds()), tokens(request.prompt),
-        detokenizer(tokenizer), stops(request.stop), thinking(request.thinking_open) {
+      : id(id),
+        request(std::move(r)),
+        sink(std::move(sink)),
+        submitted(now_seconds()),
+        tokens(request.prompt),
+        detokenizer(tokenizer),
+        stops(request.stop),
+        thinking(request.thinking_open) {
     usage.prompt_tokens = static_cast<int>(tokens.size());
   }
 };
 
 class EngineImpl final : public Engine {
  public:
-  explicit EngineImpl(const EngineOptions& options) : options_(options), scheduler_(options.prefill_chunk, options.max_queue) {}
+  explicit EngineImpl(const EngineOptions& options)
+      : options_(options), scheduler_(options.prefill_chunk, options.max_queue) {}
   ~EngineImpl() override {
     {
       std::lock_guard lock(mutex_);
@@ -96,11 +103,13 @@ Result<void> EngineImpl::load() {
   set_thread_count(options_.threads);
   TRY(loaded_, load_model(options_.model_path));
   auto& info = loaded_.info;
-  if (options_.context_length > 0) info.context_length = std::min(info.context_length, options_.context_length);
+  if (options_.context_length > 0)
+    info.context_length = std::min(info.context_length, options_.context_length);
   // Half of the machine's memory may go to one sequence's keys and values.
   if (info.kv_bytes_per_token > 0 && cpu_info().memory_bytes > 0) {
     const uint64_t fits = cpu_info().memory_bytes / 2 / info.kv_bytes_per_token;
-    info.context_length = static_cast<int>(std::min<uint64_t>(info.context_length, std::max<uint64_t>(fits, 1)));
+    info.context_length =
+        static_cast<int>(std::min<uint64_t>(info.context_length, std::max<uint64_t>(fits, 1)));
   }
   think_open_ = loaded_.tokenizer->find("<think>");
   think_close_ = loaded_.tokenizer->find("</think>");
@@ -123,9 +132,10 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   const int length = static_cast<int>(request.prompt.size()), context = info().context_length;
   if (length == 0) return make_error(ErrorKind::invalid, "the prompt is empty");
   if (length >= context)
-    return make_error(ErrorKind::exhausted,
-                      "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too", length,
-                      context);
+    return make_error(
+        ErrorKind::exhausted,
+        "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too", length,
+        context);
   for (const int id : request.prompt)
     if (id < 0 || id >= loaded_.model->spec().vocab)
       return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id,
@@ -137,11 +147,13 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   std::lock_guard lock(mutex_);
   if (stopping_) return make_error(ErrorKind::exhausted, "the engine is stopping");
   if (waiting_ > options_.max_queue)
-    return make_error(ErrorKind::exhausted, "{} requests are waiting already; try again later", options_.max_queue);
+    return make_error(ErrorKind::exhausted, "{} requests are waiting already; try again later",
+                      options_.max_queue);
   const RequestId id = next_id_++;
   waiting_++;
   stats_.requests++;
-  arrivals_.push_back(std::make_unique<Sequence>(id, std::move(request), std::move(sink), *loaded_.tokenizer));
+  arrivals_.push_back(
+      std::make_unique<Sequence>(id, std::move(request), std::move(sink), *loaded_.tokenizer));
   wake_.notify_one();
   return id;
 }
@@ -259,9 +271,12 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   {
     std::lock_guard lock(mutex_);
     waiting_--;
-    if (reason == FinishReason::cancelled) stats_.cancelled++;
-    else if (reason == FinishReason::error) stats_.failed++;
-    else stats_.finished++;
+    if (reason == FinishReason::cancelled)
+      stats_.cancelled++;
+    else if (reason == FinishReason::error)
+      stats_.failed++;
+    else
+      stats_.finished++;
     stats_.prompt_tokens += sequence->usage.prompt_tokens;
     stats_.completion_tokens += sequence->usage.completion_tokens;
     stats_.running = scheduler_.running();

@@ -1,7 +1,9 @@
-// The engine as the server and the command line see it: plain data in, events out. No arrays, no JSON, no MLX.
+// The engine as the server and the command line see it: plain data in, events out. No arrays, no JSON, no
+// MLX.
 //
-// Ownership: an Engine owns one thread, and that thread owns the model, every sequence and all of MLX. submit()
-// and cancel() may be called from any thread; sinks are called on the engine thread and must not block.
+// Ownership: an Engine owns one thread, and that thread owns the model, every sequence and all of MLX.
+// submit() and cancel() may be called from any thread; sinks are called on the engine thread and must not
+// block.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,7 @@ namespace anabranch {
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
   SamplingParams sampling;
-  int max_tokens = -1;  // tokens to generate at most; -1 = up to the context length
+  int max_tokens = -1;            // tokens to generate at most; -1 = up to the context length
   std::vector<std::string> stop;  // generation ends when the generated text contains one of these
   bool ignore_eos = false;        // benchmarks only
   bool thinking_open = false;     // the prompt ends inside an opened think block
@@ -51,11 +53,11 @@ using RequestId = uint64_t;
 using Sink = std::function<void(const Event&)>;
 
 struct EngineOptions {
-  std::string model_path;  // a directory, a .gguf or a .safetensors file
-  int threads = 0;         // 0 = all
-  bool precise = false;    // fp32 activations and KV
-  bool reference = false;  // run ops/reference instead of our kernels
-  int context_length = 0;  // 0 = the model's own, bounded by memory
+  std::string model_path;   // a directory, a .gguf or a .safetensors file
+  int threads = 0;          // 0 = all
+  bool precise = false;     // fp32 activations and KV
+  bool reference = false;   // run ops/reference instead of our kernels
+  int context_length = 0;   // 0 = the model's own, bounded by memory
   int prefill_chunk = 512;  // tokens per prefill step
   int max_queue = 64;       // requests waiting; more are refused
 };
@@ -68,8 +70,8 @@ struct ModelInfo {
   int context_length = 0;
   int layers = 0;
   uint64_t parameters = 0;
-  uint64_t weight_bytes = 0;      // resident
-  uint64_t bytes_per_token = 0;   // weights read by one decode step
+  uint64_t weight_bytes = 0;     // resident
+  uint64_t bytes_per_token = 0;  // weights read by one decode step
   uint64_t kv_bytes_per_token = 0;
   uint64_t state_bytes = 0;  // recurrent state of one sequence
   bool has_mtp = false;

@@ -18,7 +18,9 @@ fs::path directory_of(const Checkpoint& checkpoint) {
   return fs::is_directory(path) ? path : path.parent_path();
 }
 
-bool is_gguf(const Checkpoint& checkpoint) { return checkpoint.gguf_metadata().is_object(); }
+bool is_gguf(const Checkpoint& checkpoint) {
+  return checkpoint.gguf_metadata().is_object();
+}
 
 Result<text::GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
   const Json& meta = checkpoint.gguf_metadata();
@@ -41,13 +43,14 @@ Result<text::GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
     if (const Json* v = at("add_bos_token")) vocab.add_bos = v->get<bool>();
     if (const Json* v = at("add_space_prefix")) vocab.add_space_prefix = v->get<bool>();
   } catch (const Json::exception& e) {
-    return make_error(ErrorKind::invalid, "{}: tokenizer metadata of the wrong type: {}", checkpoint.path(), e.what());
+    return make_error(ErrorKind::invalid, "{}: tokenizer metadata of the wrong type: {}", checkpoint.path(),
+                      e.what());
   }
   return vocab;
 }
 
-// The template's source: a file of its own, tokenizer_config.json's "chat_template" (a string, or a list of named
-// ones), or GGUF metadata. Empty when there is none.
+// The template's source: a file of its own, tokenizer_config.json's "chat_template" (a string, or a list of
+// named ones), or GGUF metadata. Empty when there is none.
 Result<std::string> template_source(const Checkpoint& checkpoint) {
   if (is_gguf(checkpoint)) {
     const Json& meta = checkpoint.gguf_metadata();
@@ -116,7 +119,8 @@ std::vector<int> turn_ends(const Model& model, const text::Tokenizer& tokenizer,
 }  // namespace
 
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
-  if (!is_gguf(checkpoint)) return text::Tokenizer::from_file((directory_of(checkpoint) / "tokenizer.json").string());
+  if (!is_gguf(checkpoint))
+    return text::Tokenizer::from_file((directory_of(checkpoint) / "tokenizer.json").string());
   TRY(const auto vocab, read_gguf_vocab(checkpoint));
   return text::Tokenizer::from_gguf(vocab);
 }
@@ -128,7 +132,9 @@ Result<LoadedModel> load_model(const std::string& path) {
   TRY(out.tokenizer, load_tokenizer(*checkpoint));
   TRY(const auto source, template_source(*checkpoint));
   if (!source.empty()) {
-    const auto text_of = [&](std::optional<int> id) { return id ? std::string(out.tokenizer->token_bytes(*id)) : ""; };
+    const auto text_of = [&](std::optional<int> id) {
+      return id ? std::string(out.tokenizer->token_bytes(*id)) : "";
+    };
     TRY(out.chat_template,
         text::ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos())));
   }

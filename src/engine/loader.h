@@ -1,4 +1,5 @@
-// From a path to everything a conversation needs: model, tokenizer, chat template and the model's recommendations.
+// From a path to everything a conversation needs: model, tokenizer, chat template and the model's
+// recommendations.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,8 @@
 // Which sequence runs next, and how many of its tokens: pure policy, no arrays.
 //
-// First come, first served: the oldest sequence runs until it ends, its prompt in chunks. Chunks end on an absolute
-// grid of positions, so that what a prompt's states are made of never depends on where a cache hit ended.
+// First come, first served: the oldest sequence runs until it ends, its prompt in chunks. Chunks end on an
+// absolute grid of positions, so that what a prompt's states are made of never depends on where a cache hit
+// ended.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace anabranch {
 
 struct StepPlan {
   uint64_t id = 0;
-  int tokens = 0;   // to apply, from the first not yet applied
+  int tokens = 0;     // to apply, from the first not yet applied
   bool last = false;  // no known token remains after them: sample the next one
 };
 

@@ -20,8 +20,8 @@ int ConfigReader::integer(const char* key, int64_t low, int64_t high) {
   }
   const Json& value = (*config_)[key];
   if (!value.is_number_integer() || value.get<int64_t>() < low || value.get<int64_t>() > high) {
-    fail(ErrorKind::invalid,
-         fmt::format("{}: \"{}\" is {}, but a whole number from {} to {} is needed", file_, key, value.dump(), low, high));
+    fail(ErrorKind::invalid, fmt::format("{}: \"{}\" is {}, but a whole number from {} to {} is needed",
+                                         file_, key, value.dump(), low, high));
     return static_cast<int>(low);
   }
   return value.get<int>();
@@ -34,8 +34,8 @@ double ConfigReader::number(const char* key, double low, double high) {
   }
   const Json& value = (*config_)[key];
   if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high)) {
-    fail(ErrorKind::invalid,
-         fmt::format("{}: \"{}\" is {}, but a number from {} to {} is needed", file_, key, value.dump(), low, high));
+    fail(ErrorKind::invalid, fmt::format("{}: \"{}\" is {}, but a number from {} to {} is needed", file_, key,
+                                         value.dump(), low, high));
     return low;
   }
   return value.get<double>();
@@ -53,7 +53,8 @@ bool ConfigReader::boolean_or(const char* key, bool fallback) {
   if (!has(key)) return fallback;
   const Json& value = (*config_)[key];
   if (!value.is_boolean()) {
-    fail(ErrorKind::invalid, fmt::format("{}: \"{}\" is {}, but true or false is needed", file_, key, value.dump()));
+    fail(ErrorKind::invalid,
+         fmt::format("{}: \"{}\" is {}, but true or false is needed", file_, key, value.dump()));
     return fallback;
   }
   return value.get<bool>();
@@ -63,7 +64,8 @@ std::string ConfigReader::string_or(const char* key, std::string fallback) {
   if (!has(key)) return fallback;
   const Json& value = (*config_)[key];
   if (!value.is_string()) {
-    fail(ErrorKind::invalid, fmt::format("{}: \"{}\" is {}, but a string is needed", file_, key, value.dump()));
+    fail(ErrorKind::invalid,
+         fmt::format("{}: \"{}\" is {}, but a string is needed", file_, key, value.dump()));
     return fallback;
   }
   return value.get<std::string>();
@@ -89,7 +91,8 @@ const Json& ConfigReader::object(const char* key) const {
 }
 
 void ConfigReader::unsupported(const char* key, const std::string& value, const std::string& what_works) {
-  fail(ErrorKind::unsupported, fmt::format("{}: \"{}\" is {}, which is not supported; {}", file_, key, value, what_works));
+  fail(ErrorKind::unsupported,
+       fmt::format("{}: \"{}\" is {}, which is not supported; {}", file_, key, value, what_works));
 }
 
 void ConfigReader::invalid(const std::string& message) {

@@ -1,5 +1,5 @@
-// config.json (or its text_config) read key by key. The first wrong value is remembered and reported by check(), so
-// that a family's parser reads as a list.
+// config.json (or its text_config) read key by key. The first wrong value is remembered and reported by
+// check(), so that a family's parser reads as a list.
 #pragma once
 
 #include <optional>

@@ -31,7 +31,8 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
     c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
   if (attention.head_dim < 1) c.invalid("hidden_size is smaller than num_attention_heads");
 
-  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu") c.unsupported("hidden_act", act, "silu is");
+  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu")
+    c.unsupported("hidden_act", act, "silu is");
   if (c.boolean_or("mlp_bias", false)) c.unsupported("mlp_bias", "true", "false is");
 
   const int layers = c.integer("num_hidden_layers", 1, 1024);

@@ -44,7 +44,8 @@ Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
 
 uint64_t mixer_sum(const nn::Mixer& mixer, uint64_t (*of)(const ops::Weight&)) {
   if (const auto* a = std::get_if<nn::Attention>(&mixer))
-    return of(a->q.weight) + of(a->k.weight) + of(a->v.weight) + of(a->o.weight) + (a->gate ? of(a->gate->weight) : 0);
+    return of(a->q.weight) + of(a->k.weight) + of(a->v.weight) + of(a->o.weight) +
+           (a->gate ? of(a->gate->weight) : 0);
   const auto& d = std::get<nn::GatedDelta>(mixer);
   return of(d.qkv.weight) + of(d.z.weight) + of(d.b.weight) + of(d.a.weight) + of(d.out.weight);
 }
@@ -52,25 +53,33 @@ uint64_t mixer_sum(const nn::Mixer& mixer, uint64_t (*of)(const ops::Weight&)) {
 uint64_t layer_sum(const std::vector<nn::DecoderLayer>& layers, uint64_t (*of)(const ops::Weight&)) {
   uint64_t sum = 0;
   for (const auto& layer : layers)
-    sum += mixer_sum(layer.mixer, of) + of(layer.mlp.gate.weight) + of(layer.mlp.up.weight) + of(layer.mlp.down.weight);
+    sum += mixer_sum(layer.mixer, of) + of(layer.mlp.gate.weight) + of(layer.mlp.up.weight) +
+           of(layer.mlp.down.weight);
   return sum;
 }
 
-uint64_t bytes_of(const ops::Weight& w) { return w.bytes(); }
-uint64_t parameters_of(const ops::Weight& w) { return static_cast<uint64_t>(w.out_features() * w.in_features()); }
+uint64_t bytes_of(const ops::Weight& w) {
+  return w.bytes();
+}
+uint64_t parameters_of(const ops::Weight& w) {
+  return static_cast<uint64_t>(w.out_features() * w.in_features());
+}
 
 }  // namespace
 
 StateLayout ModelSpec::state_layout() const {
   StateLayout layout;
   for (const auto& layer : layers) {
-    if (const auto* a = std::get_if<AttentionSpec>(&layer)) layout.emplace_back(KvLayout{a->kv_heads, a->head_dim});
-    else layout.emplace_back(std::get<ops::GatedDeltaShape>(layer));
+    if (const auto* a = std::get_if<AttentionSpec>(&layer))
+      layout.emplace_back(KvLayout{a->kv_heads, a->head_dim});
+    else
+      layout.emplace_back(std::get<ops::GatedDeltaShape>(layer));
   }
   return layout;
 }
 
-Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const std::function<void(int, int)>& progress) {
+Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint,
+                                           const std::function<void(int, int)>& progress) {
   const Json& config = checkpoint.config();
   const std::string type = config.contains("model_type") && config["model_type"].is_string()
                                ? config["model_type"].get<std::string>()
@@ -93,7 +102,8 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const std::fu
     layers.push_back(std::move(layer));
     if (progress) progress(i + 1, layer_count);
   }
-  TRY(auto norm, take_norm(checkpoint, "model.norm", spec.hidden, spec.norm_eps, family == &qwen3_5_family()));
+  TRY(auto norm,
+      take_norm(checkpoint, "model.norm", spec.hidden, spec.norm_eps, family == &qwen3_5_family()));
   ops::Weight head = embedding;
   if (!spec.tied_embeddings) {
     TRY(auto rows, checkpoint.take_matrix("lm_head.weight", spec.vocab, spec.hidden));
@@ -102,11 +112,12 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const std::fu
     checkpoint.ignore("lm_head.");  // some files repeat the tied table
   }
   // Not every file lists the rotary frequencies; those that do repeat what the config says.
-  for (int i = 0; i < layer_count; i++) checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
+  for (int i = 0; i < layer_count; i++)
+    checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
   const bool has_mtp = checkpoint.ignore("mtp.") > 0;
   TRY_VOID(checkpoint.finish());
-  return std::unique_ptr<Model>(new Model(std::move(spec), std::move(embedding), std::move(layers), std::move(norm),
-                                          std::move(head), has_mtp));
+  return std::unique_ptr<Model>(new Model(std::move(spec), std::move(embedding), std::move(layers),
+                                          std::move(norm), std::move(head), has_mtp));
 }
 
 Model::Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
@@ -137,6 +148,8 @@ uint64_t Model::weight_bytes() const {
   return embedding_.bytes() + layer_sum(layers_, bytes_of) + (spec_.tied_embeddings ? 0 : head_.bytes());
 }
 
-uint64_t Model::bytes_per_token() const { return layer_sum(layers_, bytes_of) + head_.bytes(); }
+uint64_t Model::bytes_per_token() const {
+  return layer_sum(layers_, bytes_of) + head_.bytes();
+}
 
 }  // namespace anabranch

@@ -16,8 +16,8 @@ namespace anabranch {
 class Model {
  public:
   // Picks the family by config.json's model_type. Every tensor of the checkpoint must be used by the family.
-  // Errors: unsupported (a family or value this build cannot run), invalid (a tensor missing, misshapen, left over).
-  // progress(done, total) is called per layer.
+  // Errors: unsupported (a family or value this build cannot run), invalid (a tensor missing, misshapen, left
+  // over). progress(done, total) is called per layer.
   static Result<std::unique_ptr<Model>> load(Checkpoint& checkpoint,
                                              const std::function<void(int, int)>& progress = {});
 
@@ -33,8 +33,9 @@ class Model {
   const StateLayout& state_layout() const { return layout_; }
   bool has_mtp() const { return has_mtp_; }
   uint64_t parameters() const;
-  uint64_t weight_bytes() const;     // all matrices
-  uint64_t bytes_per_token() const;  // read by one decode step: the layers and the head, not the embedding table
+  uint64_t weight_bytes() const;  // all matrices
+  uint64_t bytes_per_token()
+      const;  // read by one decode step: the layers and the head, not the embedding table
 
  private:
   Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,

@@ -36,7 +36,8 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   if (delta.value_heads % delta.key_heads != 0)
     c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
 
-  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu") c.unsupported("hidden_act", act, "silu is");
+  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu")
+    c.unsupported("hidden_act", act, "silu is");
   if (c.boolean_or("attention_bias", false)) c.unsupported("attention_bias", "true", "false is");
   if (c.has("num_experts") && c.integer("num_experts", 0, 1 << 20) > 0)
     c.unsupported("num_experts", "set", "only dense Qwen3.5 models are, so far");
@@ -47,34 +48,39 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   if (!types.empty() && static_cast<int>(types.size()) != layers)
     c.invalid("layer_types does not have num_hidden_layers entries");
   for (int i = 0; i < layers; i++) {
-    const bool full = static_cast<int>(types.size()) == layers ? types[i] == "full_attention" : (i + 1) % interval == 0;
+    const bool full =
+        static_cast<int>(types.size()) == layers ? types[i] == "full_attention" : (i + 1) % interval == 0;
     if (static_cast<int>(types.size()) == layers && !full && types[i] != "linear_attention")
       c.unsupported("layer_types", types[i], "linear_attention and full_attention are");
-    if (full) spec.layers.emplace_back(attention);
-    else spec.layers.emplace_back(delta);
+    if (full)
+      spec.layers.emplace_back(attention);
+    else
+      spec.layers.emplace_back(delta);
   }
 
   double rotary = c.number_or("partial_rotary_factor", 0, 1, 0.25);
   ConfigReader rope(c.object("rope_parameters"), file + " (rope_parameters)");
   rotary = rope.number_or("partial_rotary_factor", 0, 1, rotary);
-  // Text tokens have the same position on all three axes of the multimodal rotary embedding: it is the plain one.
+  // Text tokens have the same position on all three axes of the multimodal rotary embedding: it is the plain
+  // one.
   spec.rope = read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7);
   TRY_VOID(rope.check());
   TRY_VOID(c.check());
   return spec;
 }
 
-// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF): the same memory. -> [k, C]
+// conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF): the same memory. -> [k,
+// C]
 Result<mx::array> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
   const auto info = checkpoint.find(name);
   const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
   if (shape.empty() || shape[0] != channels || shape.size() > 3)
-    return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name, channels,
-                      kernel);
+    return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name,
+                      channels, kernel);
   TRY(auto raw, checkpoint.take(name, shape));
   if (raw.size() != static_cast<size_t>(channels) * kernel)
-    return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name, raw.size(),
-                      channels, kernel);
+    return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name,
+                      raw.size(), channels, kernel);
   auto taps = ops::empty({kernel, channels}, mx::float32);
   for (int c = 0; c < channels; c++) {
     for (int t = 0; t < kernel; t++) taps.data<float>()[t * channels + c] = raw.data<float>()[c * kernel + t];
@@ -94,8 +100,10 @@ Result<nn::GatedDelta> take_gated_delta(Checkpoint& checkpoint, const std::strin
   TRY(auto b, take_linear(checkpoint, p + "in_proj_b", hv, spec.hidden));
   TRY(auto a, take_linear(checkpoint, p + "in_proj_a", hv, spec.hidden));
   TRY(auto out, take_linear(checkpoint, p + "out_proj", spec.hidden, values));
-  return nn::GatedDelta{shape,        {conv, a_log, dt_bias, norm.weight, spec.norm_eps},
-                        std::move(qkv), std::move(z), std::move(b), std::move(a), std::move(out)};
+  return nn::GatedDelta{shape,          {conv, a_log, dt_bias, norm.weight, spec.norm_eps},
+                        std::move(qkv), std::move(z),
+                        std::move(b),   std::move(a),
+                        std::move(out)};
 }
 
 Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, int layer) {

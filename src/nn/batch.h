@@ -15,9 +15,9 @@ struct Span {
 };
 
 struct Batch {
-  std::vector<int> ids;        // token of each row
-  std::vector<int> positions;  // its position in its sequence
-  std::vector<Span> spans;     // together they cover every row, in order
+  std::vector<int> ids;         // token of each row
+  std::vector<int> positions;   // its position in its sequence
+  std::vector<Span> spans;      // together they cover every row, in order
   std::vector<int> logit_rows;  // rows whose logits are wanted, ascending
 
   // Adds the next tokens of a sequence; logits for the last of them when want_logits.

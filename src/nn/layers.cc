@@ -28,7 +28,8 @@ mx::array split_heads(const mx::array& x, int heads, int head_dim) {
 
 mx::array norm_heads(const mx::array& x, const std::optional<RmsNorm>& norm, int heads, int head_dim) {
   if (!norm) return split_heads(x, heads, head_dim);
-  return ops::reshape((*norm)(ops::reshape(x, {x.shape(0) * heads, head_dim})), {x.shape(0), heads, head_dim});
+  return ops::reshape((*norm)(ops::reshape(x, {x.shape(0) * heads, head_dim})),
+                      {x.shape(0), heads, head_dim});
 }
 
 }  // namespace

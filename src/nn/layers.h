@@ -1,5 +1,5 @@
-// The layers that decoder blocks are made of. Each is immutable weights plus a call; a layer's mutable memory lies in
-// the SequenceState of each span. Activations are [M, hidden] f32, M rows of the batch.
+// The layers that decoder blocks are made of. Each is immutable weights plus a call; a layer's mutable memory
+// lies in the SequenceState of each span. Activations are [M, hidden] f32, M rows of the batch.
 #pragma once
 
 #include <optional>
@@ -46,8 +46,8 @@ struct Attention {
   float scale = 0;  // of the scores
   int window = 0;   // sliding window in positions, 0 = none
   Rope rope;
-  Linear q, k, v, o;           // [heads * D, H], [kv_heads * D, H] x2, [H, heads * D]
-  std::optional<Linear> gate;  // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
+  Linear q, k, v, o;                      // [heads * D, H], [kv_heads * D, H] x2, [H, heads * D]
+  std::optional<Linear> gate;             // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
   std::optional<RmsNorm> q_norm, k_norm;  // over head_dim
   mx::array operator()(const mx::array& x, const Batch& batch, int layer) const;
 };

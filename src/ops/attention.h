@@ -20,18 +20,18 @@ struct PagedKv {
   std::vector<mx::array> k, v;
 };
 
-// Appends k, v [T, Hkv, D] f32 at positions length .. length + T - 1. A last block that is shared (its storage is
-// referenced elsewhere) is copied first.
+// Appends k, v [T, Hkv, D] f32 at positions length .. length + T - 1. A last block that is shared (its
+// storage is referenced elsewhere) is copied first.
 void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v);
 
 // Drops positions from `length` on. Whole blocks past the end are released.
 void kv_truncate(PagedKv& kv, int length);
 
 // q [T, Hq, D] f32, whose row t stands at position kv.length - T + t (its own k, v already appended) ->
-// softmax(scale * q k^T) v over positions <= its own: [T, Hq, D] f32. Query head h reads kv head h / (Hq / Hkv).
-// `window` > 0 limits a query to the last `window` positions, itself included (sliding-window attention).
-// A row's result does not depend on T: blocks are visited in order with an online softmax (Milakov & Gimelshein
-// 2018; Dao 2022), the same for prefill and decode.
+// softmax(scale * q k^T) v over positions <= its own: [T, Hq, D] f32. Query head h reads kv head h / (Hq /
+// Hkv). `window` > 0 limits a query to the last `window` positions, itself included (sliding-window
+// attention). A row's result does not depend on T: blocks are visited in order with an online softmax
+// (Milakov & Gimelshein 2018; Dao 2022), the same for prefill and decode.
 mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window = 0);
 
 }  // namespace anabranch::ops

@@ -1,6 +1,7 @@
-// Which implementation of the ops runs. `cpu` runs our own kernels at once on the arrays' storage; `reference`
-// states each op in plain MLX ops (lazy, any MLX device): the specification, the test oracle, and the path for
-// devices without kernels of ours. Every op in this folder dispatches on it and has the same meaning on both.
+// Which implementation of the ops runs. `cpu` runs our own kernels at once on the arrays' storage;
+// `reference` states each op in plain MLX ops (lazy, any MLX device): the specification, the test oracle, and
+// the path for devices without kernels of ours. Every op in this folder dispatches on it and has the same
+// meaning on both.
 #pragma once
 
 #include <mlx/array.h>
@@ -22,9 +23,9 @@ Backend backend();
 void set_precise(bool precise);
 bool precise();
 
-// The instruction set of the CPU kernels in use: "avx512-vnni", "avx512", "avx2", "neon", "portable". Chosen from
-// the processor; all of them give the same bits (every output element is computed by the same operations in the
-// same order, whatever the vector width).
+// The instruction set of the CPU kernels in use: "avx512-vnni", "avx512", "avx2", "neon", "portable". Chosen
+// from the processor; all of them give the same bits (every output element is computed by the same operations
+// in the same order, whatever the vector width).
 std::string cpu_target();
 // For tests: forces a target by name; false if this machine or build cannot run it.
 bool set_cpu_target(const std::string& name);

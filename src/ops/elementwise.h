@@ -33,9 +33,10 @@ mx::array slice_rows(const mx::array& x, int begin, int end);
 // Arrays [M_i, ...] stacked along the first axis -> [sum M_i, ...]. One array is returned as it is.
 mx::array concat_rows(const std::vector<mx::array>& parts);
 
-// Rotary embedding, half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired with
-// dimension i + d and turned by positions[m] * inv_freq[i]; dimensions >= 2d pass through. x [M, heads, D] -> same.
-// The angle is computed in double precision. (Su et al. 2021; Transformers' apply_rotary_pos_emb.)
+// Rotary embedding, half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired
+// with dimension i + d and turned by positions[m] * inv_freq[i]; dimensions >= 2d pass through. x [M, heads,
+// D] -> same. The angle is computed in double precision. (Su et al. 2021; Transformers'
+// apply_rotary_pos_emb.)
 mx::array rope(const mx::array& x, std::span<const int> positions, std::span<const float> inv_freq,
                float attention_factor = 1.0f);
 

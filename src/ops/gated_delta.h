@@ -20,15 +20,15 @@ struct GatedDeltaWeights {
   float eps = 1e-6f;
 };
 
-// One sequence's recurrent memory for one layer, f32: s [Hv, Dk, Dv] and the last kernel - 1 rows of conv input,
-// oldest first, conv [kernel - 1, C]. Zeros for a new sequence.
+// One sequence's recurrent memory for one layer, f32: s [Hv, Dk, Dv] and the last kernel - 1 rows of conv
+// input, oldest first, conv [kernel - 1, C]. Zeros for a new sequence.
 struct GatedDeltaState {
   mx::array s, conv;
 };
 GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape);
 
-// qkv [T, C] (queries, keys, values, before the convolution), z [T, Hv * Dv], b and a [T, Hv] -> [T, Hv * Dv], and
-// advances the state by T tokens. Per token, for each value head h with key head h / (Hv / Hk):
+// qkv [T, C] (queries, keys, values, before the convolution), z [T, Hv * Dv], b and a [T, Hv] -> [T, Hv *
+// Dv], and advances the state by T tokens. Per token, for each value head h with key head h / (Hv / Hk):
 //   x = silu(causal_conv(qkv));  q, k = x / sqrt(sum(x^2) + 1e-6) per head;  q *= Dk^-1/2
 //   beta = sigmoid(b);  g = exp(-exp(a_log) * softplus(a + dt_bias))
 //   S = g S;  delta = beta (v - k^T S);  S = S + k delta^T;  y = q^T S

@@ -9,8 +9,8 @@
 namespace anabranch::ops {
 
 // x [M, in] f32 -> y [M, out] f32, y = x W^T, for each weight (all with the same `in`). The input is prepared
-// (rounded to int8 per group, once per group size) one time for all of them. A row's result does not depend on M.
-// Throws std::invalid_argument on a shape or dtype that does not fit.
+// (rounded to int8 per group, once per group size) one time for all of them. A row's result does not depend
+// on M. Throws std::invalid_argument on a shape or dtype that does not fit.
 std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights);
 mx::array linear(const mx::array& x, const Weight& weight);
 

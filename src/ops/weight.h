@@ -1,12 +1,14 @@
-// A weight matrix [out, in] in the layout its backend streams (base/weight_source.h says where it comes from).
+// A weight matrix [out, in] in the layout its backend streams (base/weight_source.h says where it comes
+// from).
 //
-// CPU layout ("panels"): 16 consecutive rows form a panel; within it, inputs run in blocks of 32 (8 quads of 4).
-// The code of row r, input k lies at byte r * 4 + k % 4 of each 64-byte vector; bit planes hold the quads:
-//   4-bit plane: 4 vectors, quads 2i (low nibble) and 2i+1 (high nibble);   2-bit plane: 2 vectors of 4 quads;
-//   1-bit plane: 1 vector of 8 quads;   8-bit plane: 8 vectors.
-// bits 2 = {2}, 3 = {2,1}, 4 = {4}, 5 = {4,1}, 6 = {4,2}, 8 = {8}. Scales and biases are [group][16] per panel.
-// Dense f32/f16/bf16 panels are [k][16]. Rows are padded to a multiple of 16, inputs to a multiple of 32.
-// So one vector lane is one output row: no horizontal sums, and the same result at any vector width.
+// CPU layout ("panels"): 16 consecutive rows form a panel; within it, inputs run in blocks of 32 (8 quads of
+// 4). The code of row r, input k lies at byte r * 4 + k % 4 of each 64-byte vector; bit planes hold the
+// quads:
+//   4-bit plane: 4 vectors, quads 2i (low nibble) and 2i+1 (high nibble);   2-bit plane: 2 vectors of 4
+//   quads; 1-bit plane: 1 vector of 8 quads;   8-bit plane: 8 vectors.
+// bits 2 = {2}, 3 = {2,1}, 4 = {4}, 5 = {4,1}, 6 = {4,2}, 8 = {8}. Scales and biases are [group][16] per
+// panel. Dense f32/f16/bf16 panels are [k][16]. Rows are padded to a multiple of 16, inputs to a multiple
+// of 32. So one vector lane is one output row: no horizontal sums, and the same result at any vector width.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,8 @@ namespace anabranch::ops {
 
 class Weight {
  public:
-  // Reads every row once and packs it for the current backend, on all threads. Aborts on a source that breaks the
-  // rules above; sources are checked where files are read.
+  // Reads every row once and packs it for the current backend, on all threads. Aborts on a source that breaks
+  // the rules above; sources are checked where files are read.
   static Weight make(const WeightSource& source);
 
   int64_t out_features() const { return rows_; }

@@ -1,5 +1,5 @@
-// All mutable memory of one sequence: keys and values of its attention layers, recurrent state and conv rows of its
-// gated-delta layers.
+// All mutable memory of one sequence: keys and values of its attention layers, recurrent state and conv rows
+// of its gated-delta layers.
 //
 // Ownership: one SequenceState belongs to one Sequence and is touched only by the engine thread. Layers reach
 // their own part by index; Model::forward advances `length` once every layer has seen the tokens.

@@ -25,8 +25,8 @@ struct ReasoningDelta {
   std::string reasoning, content;
 };
 
-// However the text is cut into pushes, the joined outputs are the same. Tags appear in neither; white space at the
-// borders of a block (after either tag, and before the closing one) is dropped.
+// However the text is cut into pushes, the joined outputs are the same. Tags appear in neither; white space
+// at the borders of a block (after either tag, and before the closing one) is dropped.
 class ReasoningSplitter {
  public:
   // open: the stream starts inside a block.

@@ -16,8 +16,8 @@ class StopMatcher {
     std::string text;      // safe to show
     bool stopped = false;  // a stop string was met; nothing more will come
   };
-  // However the text is cut into pushes, the joined output is the same: everything before the stop string that begins
-  // first (of two that begin together, either: the output does not differ).
+  // However the text is cut into pushes, the joined output is the same: everything before the stop string
+  // that begins first (of two that begin together, either: the output does not differ).
   Step push(std::string_view text);
   // What was held back, at the end of the stream.
   std::string flush();

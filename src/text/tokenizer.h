@@ -1,5 +1,5 @@
-// Text <-> token ids: byte-level BPE (GPT-2, Llama 3, Qwen), SentencePiece-style BPE with byte fallback (Llama 2,
-// Mistral, Gemma) and Unigram, from a Hugging Face tokenizer.json or from GGUF metadata.
+// Text <-> token ids: byte-level BPE (GPT-2, Llama 3, Qwen), SentencePiece-style BPE with byte fallback
+// (Llama 2, Mistral, Gemma) and Unigram, from a Hugging Face tokenizer.json or from GGUF metadata.
 //
 // Immutable after loading; safe to share between threads.
 #pragma once
@@ -36,7 +36,8 @@ struct GgufVocab {
 
 class Tokenizer {
  public:
-  // tokenizer_json: path of tokenizer.json; tokenizer_config.json beside it is read for bos/eos/add_bos if there.
+  // tokenizer_json: path of tokenizer.json; tokenizer_config.json beside it is read for bos/eos/add_bos if
+  // there.
   static Result<std::shared_ptr<const Tokenizer>> from_file(const std::string& tokenizer_json);
   static Result<std::shared_ptr<const Tokenizer>> from_gguf(const GgufVocab& vocab);
   virtual ~Tokenizer() = default;
@@ -45,12 +46,13 @@ class Tokenizer {
   // otherwise only non-special added tokens are, and special ones are ordinary text. No BOS is added.
   // Invalid UTF-8 is replaced by U+FFFD first.
   virtual std::vector<int> encode(std::string_view text, bool parse_special) const = 0;
-  // Pieces of one text. Equal to encode(joined, true) when every piece is trusted; special tokens (and the family's
-  // control markers such as <think>, whatever their `special` flag) never come out of an untrusted piece. Ordinary
-  // tokens may span a border between pieces, as they would in the joined text.
+  // Pieces of one text. Equal to encode(joined, true) when every piece is trusted; special tokens (and the
+  // family's control markers such as <think>, whatever their `special` flag) never come out of an untrusted
+  // piece. Ordinary tokens may span a border between pieces, as they would in the joined text.
   virtual std::vector<int> encode(std::span<const Piece> pieces) const = 0;
 
-  // The bytes a token stands for in the output; may be part of a code point. Special tokens give their content.
+  // The bytes a token stands for in the output; may be part of a code point. Special tokens give their
+  // content.
   virtual std::string_view token_bytes(int id) const = 0;
   virtual bool is_special(int id) const = 0;
   // Id of the token with exactly this content ("<|im_end|>"), if there is one.
@@ -61,14 +63,15 @@ class Tokenizer {
   // Whether a plain prompt starts with BOS (chat templates write their own).
   virtual bool add_bos() const = 0;
 
-  // Spaces that decode() drops at the start of a text (SentencePiece's own); INT_MAX: all of the first token's.
+  // Spaces that decode() drops at the start of a text (SentencePiece's own); INT_MAX: all of the first
+  // token's.
   virtual int leading_spaces_dropped() const { return 0; }
   // All tokens' text; special tokens are left out when skip_special. Invalid UTF-8 becomes U+FFFD.
   virtual std::string decode(std::span<const int> ids, bool skip_special) const = 0;
 };
 
-// Turns a stream of tokens into text that is valid UTF-8 at every step: bytes of an unfinished code point are held
-// back until it is complete (or replaced by U+FFFD when it cannot become valid).
+// Turns a stream of tokens into text that is valid UTF-8 at every step: bytes of an unfinished code point are
+// held back until it is complete (or replaced by U+FFFD when it cannot become valid).
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true)

@@ -1,5 +1,5 @@
-// The real engine over a tiny random hybrid: every request ends with exactly one terminal event, and its tokens
-// depend on prompt, parameters and seed only.
+// The real engine over a tiny random hybrid: every request ends with exactly one terminal event, and its
+// tokens depend on prompt, parameters and seed only.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -23,12 +23,15 @@ class EngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     dir_ = fs::temp_directory_path() / ("anabranch-engine-test-" + std::to_string(getpid()));
-    fs::copy(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_flat_tied/model", dir_, fs::copy_options::recursive);
+    fs::copy(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_flat_tied/model", dir_,
+             fs::copy_options::recursive);
     Json vocab = Json::object();
     const auto add_byte = [&](int code_point) {
       std::string utf8;
-      if (code_point < 0x80) utf8 += static_cast<char>(code_point);
-      else (utf8 += static_cast<char>(0xC0 | code_point >> 6)) += static_cast<char>(0x80 | (code_point & 63));
+      if (code_point < 0x80)
+        utf8 += static_cast<char>(code_point);
+      else
+        (utf8 += static_cast<char>(0xC0 | code_point >> 6)) += static_cast<char>(0x80 | (code_point & 63));
       vocab[utf8] = vocab.size();
     };
     // GPT-2's printable stand-ins for the 256 bytes.
@@ -38,9 +41,15 @@ class EngineTest : public testing::Test {
     for (int c = 256; c < 256 + 68; c++) add_byte(c);
     Json added = Json::array();
     for (const char* name : {"<eos>", "<think>", "</think>"})
-      added.push_back({{"id", 256 + added.size()}, {"content", name}, {"single_word", false}, {"lstrip", false},
-                       {"rstrip", false},          {"normalized", false}, {"special", true}});
-    const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
+      added.push_back({{"id", 256 + added.size()},
+                       {"content", name},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
+    const Json byte_level = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
     const Json tokenizer = {{"version", "1.0"},
                             {"added_tokens", added},
                             {"normalizer", nullptr},
@@ -89,12 +98,14 @@ class Collector {
   }
   Record wait(int key) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].terminal > 0; }));
+    EXPECT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].terminal > 0; }));
     return records_[key];
   }
   void wait_for_tokens(int key, size_t n) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].tokens.size() >= n; }));
+    EXPECT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].tokens.size() >= n; }));
   }
 
  private:
@@ -133,8 +144,7 @@ TEST_F(EngineTest, TokensDependOnNeitherChunksNorThreads) {
 TEST_F(EngineTest, EveryRequestEndsExactlyOnce) {
   auto engine = make();
   Collector collector;
-  for (int i = 0; i < 8; i++)
-    ASSERT_TRUE(engine->submit(request_of(3 + i, 5 + i), collector.sink(i)).ok());
+  for (int i = 0; i < 8; i++) ASSERT_TRUE(engine->submit(request_of(3 + i, 5 + i), collector.sink(i)).ok());
   for (int i = 0; i < 8; i++) {
     const auto r = collector.wait(i);
     EXPECT_EQ(r.terminal, 1);

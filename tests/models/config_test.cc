@@ -7,23 +7,34 @@ namespace anabranch {
 namespace {
 
 Json llama() {
-  return {{"model_type", "llama"},       {"hidden_size", 64},         {"intermediate_size", 128},
-          {"vocab_size", 100},           {"num_attention_heads", 4},  {"num_key_value_heads", 2},
-          {"num_hidden_layers", 3},      {"rms_norm_eps", 1e-5},      {"tie_word_embeddings", true},
-          {"max_position_embeddings", 512}};
+  return {{"model_type", "llama"},       {"hidden_size", 64},
+          {"intermediate_size", 128},    {"vocab_size", 100},
+          {"num_attention_heads", 4},    {"num_key_value_heads", 2},
+          {"num_hidden_layers", 3},      {"rms_norm_eps", 1e-5},
+          {"tie_word_embeddings", true}, {"max_position_embeddings", 512}};
 }
 
 Json qwen3_5() {
-  return {{"model_type", "qwen3_5_text"},   {"hidden_size", 64},          {"intermediate_size", 128},
-          {"vocab_size", 100},              {"num_attention_heads", 4},   {"num_key_value_heads", 2},
-          {"head_dim", 32},                 {"num_hidden_layers", 8},     {"linear_num_key_heads", 2},
-          {"linear_num_value_heads", 4},    {"linear_key_head_dim", 16},  {"linear_value_head_dim", 16},
+  return {{"model_type", "qwen3_5_text"},
+          {"hidden_size", 64},
+          {"intermediate_size", 128},
+          {"vocab_size", 100},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 32},
+          {"num_hidden_layers", 8},
+          {"linear_num_key_heads", 2},
+          {"linear_num_value_heads", 4},
+          {"linear_key_head_dim", 16},
+          {"linear_value_head_dim", 16},
           {"full_attention_interval", 4}};
 }
 
 std::string error_of(const Family& family, Json config, const char* key, Json value) {
-  if (value.is_discarded()) config.erase(key);
-  else config[key] = std::move(value);
+  if (value.is_discarded())
+    config.erase(key);
+  else
+    config[key] = std::move(value);
   const auto spec = family.read_config(config, "config.json");
   return spec ? "" : spec.error().message;
 }
@@ -65,13 +76,17 @@ TEST(Config, HybridLayersByIntervalAndByList) {
 
 TEST(Config, ErrorsNameFileKeyAndRemedy) {
   const Json absent(Json::value_t::discarded);
-  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_size", absent), "config.json: \"hidden_size\" is missing"));
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_size", absent),
+                  "config.json: \"hidden_size\" is missing"));
   EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_size", "many"), "whole number"));
   EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_size", -1), "\"hidden_size\" is -1"));
   EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_act", "gelu"), "not supported; silu is"));
   EXPECT_TRUE(has(error_of(llama_family(), llama(), "num_key_value_heads", 3), "multiple"));
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}), "yarn"));
+  EXPECT_TRUE(has(error_of(llama_family(), llama(), "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}),
+                  "yarn"));
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "num_experts", 8), "dense"));
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "layer_types", {"full_attention"}), "layer_types"));
 }
@@ -81,8 +96,11 @@ TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {
   config["head_dim"] = 128;
   config["rope_theta"] = 500000.0;
   const auto plain = llama_family().read_config(config, "config.json");
-  config["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8.0},          {"low_freq_factor", 1.0},
-                            {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 8.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 8192}};
   const auto scaled = llama_family().read_config(config, "config.json");
   ASSERT_TRUE(plain.ok() && scaled.ok());
   EXPECT_EQ(plain->rope.inv_freq.front(), scaled->rope.inv_freq.front());

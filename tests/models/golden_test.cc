@@ -1,5 +1,5 @@
-// Tiny random checkpoints against Hugging Face Transformers in fp32 (tools/make_golden_logits.py): log-probs of whole
-// prompts, prefill in one go = in chunks = token by token, and a greedy continuation.
+// Tiny random checkpoints against Hugging Face Transformers in fp32 (tools/make_golden_logits.py): log-probs
+// of whole prompts, prefill in one go = in chunks = token by token, and a greedy continuation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,10 +36,13 @@ Case read_case(const fs::path& dir) {
   out.model = (dir / (*index)["model"].get<std::string>()).string();
   out.vocab = (*index)["vocab"].get<int>();
   for (const Json& r : (*index)["runs"]) {
-    Run run{r["prompt"].get<std::vector<int>>(), r["positions"].get<std::vector<int>>(),
-            r["greedy"].get<std::vector<int>>(), {}};
+    Run run{r["prompt"].get<std::vector<int>>(),
+            r["positions"].get<std::vector<int>>(),
+            r["greedy"].get<std::vector<int>>(),
+            {}};
     run.log_probs.resize(run.positions.size() * out.vocab);
-    std::memcpy(run.log_probs.data(), data->bytes().data() + r["offset"].get<size_t>(), run.log_probs.size() * 4);
+    std::memcpy(run.log_probs.data(), data->bytes().data() + r["offset"].get<size_t>(),
+                run.log_probs.size() * 4);
     out.runs.push_back(std::move(run));
   }
   return out;
@@ -54,7 +57,8 @@ std::vector<std::string> case_names() {
 }
 
 // Logits of every position, the prompt applied `chunk` tokens at a time.
-std::vector<float> all_logits(const Model& model, SequenceState& state, const std::vector<int>& tokens, int chunk) {
+std::vector<float> all_logits(const Model& model, SequenceState& state, const std::vector<int>& tokens,
+                              int chunk) {
   std::vector<float> out;
   for (int at = 0; at < static_cast<int>(tokens.size()); at += chunk) {
     const int n = std::min<int>(chunk, static_cast<int>(tokens.size()) - at);
@@ -149,10 +153,12 @@ TEST_P(Golden, GreedyContinuationEqualsTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Golden,
-                         testing::Combine(testing::ValuesIn(case_names()), testing::Values(ops::Backend::cpu)),
+                         testing::Combine(testing::ValuesIn(case_names()),
+                                          testing::Values(ops::Backend::cpu)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Reference, Golden,
-                         testing::Combine(testing::ValuesIn(case_names()), testing::Values(ops::Backend::reference)),
+                         testing::Combine(testing::ValuesIn(case_names()),
+                                          testing::Values(ops::Backend::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
 
 // int8 activations, the CPU's default: two sequences in one batch give each the bits it gets alone.

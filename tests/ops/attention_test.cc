@@ -12,9 +12,12 @@ class Attention : public OpsTest {};
 
 struct Layout {
   int heads, kv_heads, dim, window;
-  std::string name() const { return fmt::format("{} / {} heads of {}, window {}", heads, kv_heads, dim, window); }
+  std::string name() const {
+    return fmt::format("{} / {} heads of {}, window {}", heads, kv_heads, dim, window);
+  }
 };
-const Layout kLayouts[] = {{4, 4, 16, 0}, {6, 2, 64, 0}, {8, 1, 32, 0}, {3, 3, 24, 0}, {8, 2, 128, 100}, {2, 1, 20, 300}};
+const Layout kLayouts[] = {{4, 4, 16, 0}, {6, 2, 64, 0},    {8, 1, 32, 0},
+                           {3, 3, 24, 0}, {8, 2, 128, 100}, {2, 1, 20, 300}};
 
 struct Inputs {
   mx::array q, k, v;
@@ -94,7 +97,8 @@ TEST_F(Attention, SameBitsForAnyThreadsAndTarget) {
       for (int threads : {1, 2, 5}) {
         if (target == "portable" && threads > 1) continue;
         set_thread_count(threads);
-        expect_same_bits(run(l, in, {261, 3}), whole, fmt::format("{} {} threads {}", l.name(), target, threads));
+        expect_same_bits(run(l, in, {261, 3}), whole,
+                         fmt::format("{} {} threads {}", l.name(), target, threads));
       }
     }
     set_cpu_target(cpu::runnable_targets().front());
@@ -111,7 +115,8 @@ TEST_F(Attention, TruncationForgets) {
   kv_truncate(kv, 255);
   EXPECT_EQ(kv.k.size(), 1u);
   kv_append(kv, slice_rows(in.k, 255, 300), slice_rows(in.v, 255, 300));
-  expect_same_bits(attention(slice_rows(in.q, 255, 300), kv, 0.3f), slice_rows(run(l, in, {300}), 255, 300), "truncated");
+  expect_same_bits(attention(slice_rows(in.q, 255, 300), kv, 0.3f), slice_rows(run(l, in, {300}), 255, 300),
+                   "truncated");
   kv_truncate(kv, 0);
   EXPECT_TRUE(kv.k.empty() && kv.v.empty());
   EXPECT_EQ(kv.length, 0);
@@ -128,7 +133,8 @@ TEST_F(Attention, SharedBlocksAreNotWritten) {
     PagedKv branch = kv;
     kv_append(branch, slice_rows(other.k, 10, 20), slice_rows(other.v, 10, 20));
     kv_append(kv, slice_rows(in.k, 10, 20), slice_rows(in.v, 10, 20));
-    expect_same_bits(attention(slice_rows(in.q, 10, 20), kv, 0.3f), slice_rows(run(l, in, {10}), 10, 20), "trunk");
+    expect_same_bits(attention(slice_rows(in.q, 10, 20), kv, 0.3f), slice_rows(run(l, in, {10}), 10, 20),
+                     "trunk");
     const void* before = kv.k[0].data<char>();
     kv_append(kv, slice_rows(in.k, 0, 1), slice_rows(in.v, 0, 1));
     if (backend == Backend::cpu) {

@@ -58,13 +58,15 @@ TEST_F(Elementwise, Rope) {
   const auto x = random_array({6, 3, 50}, rng);  // 10 dimensions pass through
   check_everywhere([&] { return rope(x, positions, inv_freq, 1.25f); }, 1e-6, "rope");
   const auto y = values(rope(x, positions, inv_freq));
-  for (int i = 0; i < 50; i++) EXPECT_EQ(y[static_cast<size_t>(i)], x.data<float>()[i]) << "position 0 turns nothing";
+  for (int i = 0; i < 50; i++)
+    EXPECT_EQ(y[static_cast<size_t>(i)], x.data<float>()[i]) << "position 0 turns nothing";
   const double angle = 100000.0 * static_cast<double>(inv_freq[1]);
   const size_t at = (3 * 3 + 2) * 50;
   const float x1 = x.data<float>()[at + 1], x2 = x.data<float>()[at + 21];
   EXPECT_NEAR(y[at + 1], x1 * std::cos(angle) - x2 * std::sin(angle), 1e-6);
   EXPECT_NEAR(y[at + 21], x2 * std::cos(angle) + x1 * std::sin(angle), 1e-6);
-  for (int i = 40; i < 50; i++) EXPECT_EQ(y[at + static_cast<size_t>(i)], x.data<float>()[at + static_cast<size_t>(i)]);
+  for (int i = 40; i < 50; i++)
+    EXPECT_EQ(y[at + static_cast<size_t>(i)], x.data<float>()[at + static_cast<size_t>(i)]);
   // Other arguments must not meet remembered angles.
   const std::vector<int> others = {0, 1, 8, 100000, 5, 6};
   EXPECT_NE(values(rope(x, others, inv_freq))[2 * 150], y[2 * 150]);
@@ -83,7 +85,8 @@ TEST_F(Elementwise, RowsAreTakenSlicedStackedReshaped) {
     const auto part = slice_rows(x, 1, 3);
     EXPECT_EQ(part.shape(), (mx::Shape{2, 30}));
     EXPECT_EQ(values(part)[0], x.data<float>()[30]);
-    expect_same_bits(concat_rows({slice_rows(x, 0, 1), slice_rows(x, 1, 3), slice_rows(x, 3, 5)}), x, "concat");
+    expect_same_bits(concat_rows({slice_rows(x, 0, 1), slice_rows(x, 1, 3), slice_rows(x, 3, 5)}), x,
+                     "concat");
     const auto cube = ops::reshape(slice_rows(x, 2, 4), {2, 5, 6});
     EXPECT_EQ(values(cube)[59], x.data<float>()[119]);
     EXPECT_EQ(values(ops::reshape(cube, {60}))[1], x.data<float>()[61]);
@@ -95,7 +98,8 @@ TEST_F(Elementwise, RowsAreTakenSlicedStackedReshaped) {
 TEST_F(Elementwise, LazyArraysAreEvaluated) {
   Rng rng(5);
   const auto x = random_array({2, 20}, rng);
-  expect_same_bits(ops::add(mx::multiply(x, mx::array(2.0f)), x), ops::add(ops::add(x, x), x), "lazy operand");
+  expect_same_bits(ops::add(mx::multiply(x, mx::array(2.0f)), x), ops::add(ops::add(x, x), x),
+                   "lazy operand");
 }
 
 TEST_F(Elementwise, RefusesWrongShapes) {
@@ -117,7 +121,8 @@ TEST_F(Elementwise, FunctionsAreAccurate) {
   for (int i = -9000; i <= 9000; i++) x.push_back(static_cast<float>(i) * 0.00968f + 0.0003f);
   for (float v : {0.0f, -0.0f, 1e-20f, -1e-20f, 1e-5f, -1e-5f}) x.push_back(v);
   using Function = double (*)(double);
-  const Function exact[] = {[](double v) { return std::exp(v); }, [](double v) { return 1 / (1 + std::exp(-v)); },
+  const Function exact[] = {[](double v) { return std::exp(v); },
+                            [](double v) { return 1 / (1 + std::exp(-v)); },
                             [](double v) { return v / (1 + std::exp(-v)); },
                             [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); }};
   const double ulps[] = {1.5, 3, 3, 3};
@@ -126,7 +131,8 @@ TEST_F(Elementwise, FunctionsAreAccurate) {
     cpu::kernels().math(f, x.data(), first.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); i++) {
       const double e = exact[f](x[i]);
-      ASSERT_NEAR(first[i], e, ulps[f] * std::abs(e) * 0x1p-23 + 1.2e-38) << "function " << f << " at " << x[i];
+      ASSERT_NEAR(first[i], e, ulps[f] * std::abs(e) * 0x1p-23 + 1.2e-38)
+          << "function " << f << " at " << x[i];
     }
     for (const auto& target : cpu::runnable_targets()) {
       set_cpu_target(target);
@@ -143,7 +149,8 @@ TEST_F(Elementwise, FunctionsAreAccurate) {
 }
 
 TEST_F(Elementwise, HalvesRoundToEvenAndSaturate) {
-  std::vector<float> x = {0.0f, -0.0f, 65504.0f, 65519.0f, 1e9f, -1e9f, 6e-8f, 2.9e-8f, 3e-8f, 1.0f + 1.0f / 2048};
+  std::vector<float> x = {0.0f,  -0.0f, 65504.0f, 65519.0f, 1e9f,
+                          -1e9f, 6e-8f, 2.9e-8f,  3e-8f,    1.0f + 1.0f / 2048};
   Rng rng(6);
   std::normal_distribution<float> normal;
   for (int i = 0; i < 20000; i++) x.push_back(std::ldexp(normal(rng), static_cast<int>(rng() % 40) - 24));
@@ -158,7 +165,8 @@ TEST_F(Elementwise, HalvesRoundToEvenAndSaturate) {
     std::vector<uint16_t> y(x.size());
     cpu::kernels().to_f16(x.data(), y.data(), count);
     for (size_t i = 0; i < x.size(); i++)
-      ASSERT_EQ(y[i], reinterpret_cast<const uint16_t*>(expected.data<char>())[i]) << x[i] << " on " << target;
+      ASSERT_EQ(y[i], reinterpret_cast<const uint16_t*>(expected.data<char>())[i])
+          << x[i] << " on " << target;
   }
 }
 

@@ -10,10 +10,12 @@ namespace {
 
 class GatedDelta : public OpsTest {};
 
-const GatedDeltaShape kShapes[] = {{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}};
+const GatedDeltaShape kShapes[] = {
+    {2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}};
 
 std::string name(const GatedDeltaShape& s) {
-  return fmt::format("{} key heads of {}, {} value heads of {}", s.key_heads, s.key_dim, s.value_heads, s.value_dim);
+  return fmt::format("{} key heads of {}, {} value heads of {}", s.key_heads, s.key_dim, s.value_heads,
+                     s.value_dim);
 }
 
 struct Inputs {
@@ -23,18 +25,19 @@ struct Inputs {
 
 Inputs make_inputs(const GatedDeltaShape& s, int tokens, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
-  GatedDeltaWeights w{random_array({s.conv_kernel, c}, rng, 0.5f), random_array({hv}, rng), random_array({hv}, rng),
-                      random_array({s.value_dim}, rng)};
+  GatedDeltaWeights w{random_array({s.conv_kernel, c}, rng, 0.5f), random_array({hv}, rng),
+                      random_array({hv}, rng), random_array({s.value_dim}, rng)};
   return {random_array({tokens, c}, rng), random_array({tokens, hv * s.value_dim}, rng),
           random_array({tokens, hv}, rng), random_array({tokens, hv}, rng), w};
 }
 
 mx::array step(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state) {
-  return gated_delta(slice_rows(in.qkv, begin, end), slice_rows(in.z, begin, end), slice_rows(in.b, begin, end),
-                     slice_rows(in.a, begin, end), s, in.weights, state);
+  return gated_delta(slice_rows(in.qkv, begin, end), slice_rows(in.z, begin, end),
+                     slice_rows(in.b, begin, end), slice_rows(in.a, begin, end), s, in.weights, state);
 }
 
-mx::array run(const GatedDeltaShape& s, const Inputs& in, const std::vector<int>& chunks, GatedDeltaState& state) {
+mx::array run(const GatedDeltaShape& s, const Inputs& in, const std::vector<int>& chunks,
+              GatedDeltaState& state) {
   std::vector<mx::array> parts;
   const int tokens = in.qkv.shape(0);
   size_t i = 0;

@@ -5,7 +5,8 @@
 namespace anabranch {
 namespace {
 
-const ops::GatedDeltaShape kShape{.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 16, .conv_kernel = 4};
+const ops::GatedDeltaShape kShape{
+    .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 16, .conv_kernel = 4};
 const StateLayout kLayout = {kShape, KvLayout{2, 32}, kShape, KvLayout{1, 64}};
 
 TEST(SequenceState, CountsItsBytes) {

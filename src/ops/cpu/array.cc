@@ -45,15 +45,16 @@ mx::array view(const mx::array& x, mx::Shape shape, int64_t offset) {
 }
 
 mx::array make_array(mx::Shape shape, mx::Dtype dtype) {
-  // MLX keeps freed buffers for reuse; its default limit is smaller than one prefill's activations, and fresh pages
-  // cost more than the kernels that fill them.
+  // MLX keeps freed buffers for reuse; its default limit is smaller than one prefill's activations, and fresh
+  // pages cost more than the kernels that fill them.
   static const bool cache_set = (mx::set_cache_limit(512u << 20), true);
   (void)cache_set;
   const auto count = count_of(shape);
   const size_t size = dtype.size();
   const auto padded = count + static_cast<int64_t>(kAlign / size);
   // MLX's buffers are aligned to 8 bytes only: take the first aligned element inside one.
-  mx::array base(mx::allocator::malloc(static_cast<size_t>(padded) * size), mx::Shape{static_cast<int>(1)}, dtype);
+  mx::array base(mx::allocator::malloc(static_cast<size_t>(padded) * size), mx::Shape{static_cast<int>(1)},
+                 dtype);
   const auto address = reinterpret_cast<uintptr_t>(base.data<char>());
   const size_t skip = (kAlign - address % kAlign) % kAlign;
   CHECK(skip % size == 0, "allocation at {}", address);
@@ -67,9 +68,11 @@ mx::array make_zeros(mx::Shape shape, mx::Dtype dtype) {
 }
 
 const float* read_f32(const mx::array& x, const char* op) {
-  if (x.dtype() != mx::float32) throw std::invalid_argument(fmt::format("[{}] an operand is not float32", op));
+  if (x.dtype() != mx::float32)
+    throw std::invalid_argument(fmt::format("[{}] an operand is not float32", op));
   if (x.status() != mx::array::Status::available) mx::array(x).eval();
-  if (!x.flags().row_contiguous) throw std::invalid_argument(fmt::format("[{}] an operand is not contiguous", op));
+  if (!x.flags().row_contiguous)
+    throw std::invalid_argument(fmt::format("[{}] an operand is not contiguous", op));
   return x.data<float>();
 }
 

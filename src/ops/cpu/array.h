@@ -8,16 +8,19 @@
 
 namespace anabranch::ops::cpu {
 
-// An uninitialised array on 64-byte aligned storage that MLX's allocator owns, so is_unshared can tell who uses it.
+// An uninitialised array on 64-byte aligned storage that MLX's allocator owns, so is_unshared can tell who
+// uses it.
 mx::array make_array(mx::Shape shape, mx::Dtype dtype);
 mx::array make_zeros(mx::Shape shape, mx::Dtype dtype);
 
-// x's data. A lazy array is evaluated first. Throws std::invalid_argument, naming `op`, unless x is a row-contiguous
-// f32 array.
+// x's data. A lazy array is evaluated first. Throws std::invalid_argument, naming `op`, unless x is a
+// row-contiguous f32 array.
 const float* read_f32(const mx::array& x, const char* op);
 
 // Nothing else refers to x or to its storage: it may be changed in place.
-inline bool is_unshared(const mx::array& x) { return x.is_donatable(); }
+inline bool is_unshared(const mx::array& x) {
+  return x.is_donatable();
+}
 
 // Elements [offset, ...) of x's storage under another shape (row-contiguous), without a copy.
 mx::array view(const mx::array& x, mx::Shape shape, int64_t offset);

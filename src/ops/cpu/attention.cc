@@ -64,8 +64,12 @@ void append_f16(const Append& a, int64_t head) {
 }
 
 // The work space of one attention() call's task on one thread.
-AttentionPartial carve(float* base, int64_t rows) { return {base, base + rows, base + 2 * rows}; }
-int64_t partial_floats(int64_t rows, int64_t dp) { return (rows * (dp + 2) + 15) / 16 * 16; }
+AttentionPartial carve(float* base, int64_t rows) {
+  return {base, base + rows, base + 2 * rows};
+}
+int64_t partial_floats(int64_t rows, int64_t dp) {
+  return (rows * (dp + 2) + 15) / 16 * 16;
+}
 
 struct Job {
   AttentionArgs args;
@@ -138,7 +142,8 @@ void run_blocks(const Job& job) {
 void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
   const mx::Dtype dtype = precise() ? mx::float32 : mx::float16;
   const int tokens = k.shape(0), d = kv.head_dim;
-  Append a{read_f32(k, "kv_append"), read_f32(v, "kv_append"), kv.kv_heads, d, dtype, nullptr, nullptr, 0, 0, 0};
+  Append a{
+      read_f32(k, "kv_append"), read_f32(v, "kv_append"), kv.kv_heads, d, dtype, nullptr, nullptr, 0, 0, 0};
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
     if (block == kv.k.size()) {
@@ -197,8 +202,7 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   }
   const auto body = [&](int64_t begin, int64_t end) {
     // Later rows see more blocks: they go first, so that no thread is left with the longest task.
-    for (int64_t u = begin; u < end; u++)
-      run_rows(job, u % a.kv_heads, job.row_blocks - 1 - u / a.kv_heads);
+    for (int64_t u = begin; u < end; u++) run_rows(job, u % a.kv_heads, job.row_blocks - 1 - u / a.kv_heads);
   };
   if (job.rows * a.kv_heads * a.head_dim * (a.first_position + tokens) < (1 << 18))
     body(0, tasks);

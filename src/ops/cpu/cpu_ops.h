@@ -1,5 +1,5 @@
-// The CPU implementation of every op: our kernels on arrays' storage, at once. Shapes were checked by the callers in
-// ops/*.cc; signatures are those of the public headers.
+// The CPU implementation of every op: our kernels on arrays' storage, at once. Shapes were checked by the
+// callers in ops/*.cc; signatures are those of the public headers.
 #pragma once
 
 #include "ops/attention.h"

@@ -29,7 +29,9 @@ std::atomic<const CpuKernels*>& current() {
 
 }  // namespace
 
-const CpuKernels& kernels() { return *current().load(std::memory_order_relaxed); }
+const CpuKernels& kernels() {
+  return *current().load(std::memory_order_relaxed);
+}
 
 std::vector<std::string> runnable_targets() {
   std::vector<std::string> names;

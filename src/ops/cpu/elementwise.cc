@@ -30,15 +30,19 @@ mx::array binary(const mx::array& a, const mx::array& b, Binary kernel, const ch
   if (count < kSerial) {
     kernel(pa, pb, py, count);
   } else {
-    parallel_for(count, kSerial / 4,
-                 [&](int64_t begin, int64_t end) { kernel(pa + begin, pb + begin, py + begin, end - begin); });
+    parallel_for(count, kSerial / 4, [&](int64_t begin, int64_t end) {
+      kernel(pa + begin, pb + begin, py + begin, end - begin);
+    });
   }
   return y;
 }
 
-int64_t row_size(const mx::array& x) { return x.shape(0) == 0 ? 0 : static_cast<int64_t>(x.size()) / x.shape(0); }
+int64_t row_size(const mx::array& x) {
+  return x.shape(0) == 0 ? 0 : static_cast<int64_t>(x.size()) / x.shape(0);
+}
 
-// Cosines and sines [positions, frequencies]. Every layer of a step asks for the same ones: the last are kept.
+// Cosines and sines [positions, frequencies]. Every layer of a step asks for the same ones: the last are
+// kept.
 struct Angles {
   std::vector<int> positions;
   std::vector<float> inv_freq, cosines, sines;
@@ -47,8 +51,8 @@ struct Angles {
 
 const Angles& angles(std::span<const int> positions, std::span<const float> inv_freq, float factor) {
   static thread_local Angles last;
-  if (last.factor == factor && std::equal(positions.begin(), positions.end(), last.positions.begin(),
-                                          last.positions.end()) &&
+  if (last.factor == factor &&
+      std::equal(positions.begin(), positions.end(), last.positions.begin(), last.positions.end()) &&
       std::equal(inv_freq.begin(), inv_freq.end(), last.inv_freq.begin(), last.inv_freq.end()))
     return last;
   last.positions.assign(positions.begin(), positions.end());
@@ -58,15 +62,16 @@ const Angles& angles(std::span<const int> positions, std::span<const float> inv_
   last.cosines.resize(positions.size() * d);
   last.sines.resize(positions.size() * d);
   Angles& to = last;  // the workers' own `last` are other objects
-  over_rows(static_cast<int64_t>(positions.size()), static_cast<int64_t>(d) * 16, [&](int64_t begin, int64_t end) {
-    for (auto m = static_cast<size_t>(begin); m < static_cast<size_t>(end); m++) {
-      for (size_t i = 0; i < d; i++) {
-        const double angle = static_cast<double>(to.positions[m]) * static_cast<double>(to.inv_freq[i]);
-        to.cosines[m * d + i] = static_cast<float>(std::cos(angle)) * factor;
-        to.sines[m * d + i] = static_cast<float>(std::sin(angle)) * factor;
-      }
-    }
-  });
+  over_rows(
+      static_cast<int64_t>(positions.size()), static_cast<int64_t>(d) * 16, [&](int64_t begin, int64_t end) {
+        for (auto m = static_cast<size_t>(begin); m < static_cast<size_t>(end); m++) {
+          for (size_t i = 0; i < d; i++) {
+            const double angle = static_cast<double>(to.positions[m]) * static_cast<double>(to.inv_freq[i]);
+            to.cosines[m * d + i] = static_cast<float>(std::cos(angle)) * factor;
+            to.sines[m * d + i] = static_cast<float>(std::sin(angle)) * factor;
+          }
+        }
+      });
   return last;
 }
 
@@ -83,8 +88,12 @@ mx::array rms_norm(const mx::array& x, const mx::array& w, float eps) {
   return y;
 }
 
-mx::array add(const mx::array& a, const mx::array& b) { return binary(a, b, kernels().add, "add"); }
-mx::array swiglu(const mx::array& gate, const mx::array& up) { return binary(gate, up, kernels().swiglu, "swiglu"); }
+mx::array add(const mx::array& a, const mx::array& b) {
+  return binary(a, b, kernels().add, "add");
+}
+mx::array swiglu(const mx::array& gate, const mx::array& up) {
+  return binary(gate, up, kernels().swiglu, "swiglu");
+}
 mx::array sigmoid_gate(const mx::array& x, const mx::array& gate) {
   return binary(x, gate, kernels().sigmoid_gate, "sigmoid_gate");
 }

@@ -11,8 +11,8 @@
 namespace anabranch::ops::cpu {
 namespace {
 
-constexpr int64_t kColumns = 16;    // of S in one task
-constexpr int64_t kFewTokens = 4;   // up to here: one fork-join, a task per key head
+constexpr int64_t kColumns = 16;   // of S in one task
+constexpr int64_t kFewTokens = 4;  // up to here: one fork-join, a task per key head
 
 void recur_head(const GatedDeltaArgs& args, int64_t head) {
   auto* scratch = static_cast<float*>(thread_scratch(1, static_cast<size_t>(args.key_dim * kColumns) * 4));
@@ -33,22 +33,22 @@ void run_few_tokens(const GatedDeltaArgs& args) {
 
 void run_many_tokens(const GatedDeltaArgs& args) {
   constexpr int64_t kTokens = 8;
-  parallel_for(args.tokens, kTokens, [&](int64_t t0, int64_t t1) {
-    kernels().delta_prepare(args, t0, t1, 0, args.key_heads);
-  });
+  parallel_for(args.tokens, kTokens,
+               [&](int64_t t0, int64_t t1) { kernels().delta_prepare(args, t0, t1, 0, args.key_heads); });
   const int64_t slices = (args.value_dim + kColumns - 1) / kColumns;
   parallel_for(args.value_heads * slices, 1, [&](int64_t begin, int64_t end) {
     auto* scratch = static_cast<float*>(thread_scratch(1, static_cast<size_t>(args.key_dim * kColumns) * 4));
-    for (int64_t u = begin; u < end; u++) kernels().delta_recur(args, u / slices, u % slices * kColumns, scratch);
+    for (int64_t u = begin; u < end; u++)
+      kernels().delta_recur(args, u / slices, u % slices * kColumns, scratch);
   });
-  parallel_for(args.tokens, kTokens, [&](int64_t t0, int64_t t1) {
-    kernels().delta_finish(args, t0, t1, 0, args.value_heads);
-  });
+  parallel_for(args.tokens, kTokens,
+               [&](int64_t t0, int64_t t1) { kernels().delta_finish(args, t0, t1, 0, args.value_heads); });
 }
 
 // The last kernel - 1 rows of (conv, qkv).
 void advance_conv(const GatedDeltaArgs& args, mx::array& conv) {
-  const int64_t keep = args.conv_kernel - 1, c = args.channels, from_old = std::max<int64_t>(0, keep - args.tokens);
+  const int64_t keep = args.conv_kernel - 1, c = args.channels,
+                from_old = std::max<int64_t>(0, keep - args.tokens);
   mx::array next = is_unshared(conv) ? conv : make_array(conv.shape(), mx::float32);
   float* to = next.data<float>();
   std::memmove(to, args.conv_state + (keep - from_old) * c, static_cast<size_t>(from_old * c) * 4);
@@ -60,7 +60,8 @@ void advance_conv(const GatedDeltaArgs& args, mx::array& conv) {
 }  // namespace
 
 mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights, GatedDeltaState& state) {
+                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
+                      GatedDeltaState& state) {
   GatedDeltaArgs args;
   args.tokens = qkv.shape(0);
   mx::array out = make_array(z.shape(), mx::float32);

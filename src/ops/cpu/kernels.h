@@ -27,14 +27,14 @@ struct PackedMatrix {
   int64_t groups() const { return padded_cols / group; }
 };
 
-// Activations ready for the linear kernels. Rows are cut into tiles of `tile` rows (the last may be lower, height h);
-// everything of tile t lies together: q [padded_cols / 4][h][4], x [padded_cols][h], scale [x groups][h],
-// sum and int_sum [weight groups][h].
+// Activations ready for the linear kernels. Rows are cut into tiles of `tile` rows (the last may be lower,
+// height h); everything of tile t lies together: q [padded_cols / 4][h][4], x [padded_cols][h], scale [x
+// groups][h], sum and int_sum [weight groups][h].
 struct Activations {
   int64_t rows = 0, cols = 0, padded_cols = 0;
   int64_t tile = 1;
-  int group = 0;     // weight group
-  int x_group = 0;   // inputs that share an activation scale: max(group, 32)
+  int group = 0;    // weight group
+  int x_group = 0;  // inputs that share an activation scale: max(group, 32)
   int8_t* q = nullptr;
   float* scale = nullptr;
   float* sum = nullptr;  // int8: scale * (sum of q in the weight group); fp32: sum of x in the weight group
@@ -81,7 +81,8 @@ struct AttentionPartial {
 };
 
 struct GatedDeltaArgs {
-  int64_t tokens = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0, channels = 0;
+  int64_t tokens = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0,
+          channels = 0;
   const float *qkv = nullptr, *z = nullptr, *b = nullptr, *a = nullptr;
   const float *conv_weight = nullptr, *a_log = nullptr, *dt_bias = nullptr, *norm_weight = nullptr;
   float eps = 0;
@@ -118,7 +119,8 @@ struct CpuKernels {
   // f32 -> f16 with saturation at +-65504.
   void (*to_f16)(const float* x, uint16_t* y, int64_t count);
   int64_t (*attention_scratch_floats)(const AttentionArgs& args);
-  // The partial of block `block` for rows [row_begin, row_end) (row = token * group + head in group) of a kv head.
+  // The partial of block `block` for rows [row_begin, row_end) (row = token * group + head in group) of a kv
+  // head.
   void (*attention_block)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                           int64_t block, const AttentionPartial& out, float* scratch);
   // into = into merged with `from`, in that order.
@@ -127,14 +129,16 @@ struct CpuKernels {
   void (*attention_finish)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                            const AttentionPartial& from);
 
-  // Convolution, normalisation and gates of tokens [t0, t1), key heads [h0, h1) and the value heads that use them.
+  // Convolution, normalisation and gates of tokens [t0, t1), key heads [h0, h1) and the value heads that use
+  // them.
   void (*delta_prepare)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t h0, int64_t h1);
   // All tokens of columns [column, column + 16) of one value head. scratch: 16 * key_dim floats.
   void (*delta_recur)(const GatedDeltaArgs& args, int64_t head, int64_t column, float* scratch);
   // Output norm and gate.
   void (*delta_finish)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t head0, int64_t head1);
 
-  // Probe: `rounds` of the inner loops, all registers busy; returns operations done (multiply and add each count).
+  // Probe: `rounds` of the inner loops, all registers busy; returns operations done (multiply and add each
+  // count).
   double (*peak_int8)(int64_t rounds);
   double (*peak_f32)(int64_t rounds);
 };

@@ -1,42 +1,45 @@
 // Attention kernels. Included through kernels.inl.
 //
-// Every block of 256 positions gives its own partial (maximum m, sum l, accumulator o); partials are merged in block
-// order. So it does not matter which rows stand together or which thread makes a block:
-//   s_j = sum over d of q_d * scale * k_jd, in the order of d;  m = max s_j;  p_j = exp(s_j - m), 0 where masked
-//   l = sum of p (lane sums in order, then reduce_add);  o = sum over j of p_j v_j, in order
-//   merge: m' = max(m1, m2); l' = l1 exp(m1 - m') + l2 exp(m2 - m'), o' likewise
+// Every block of 256 positions gives its own partial (maximum m, sum l, accumulator o); partials are merged
+// in block order. So it does not matter which rows stand together or which thread makes a block:
+//   s_j = sum over d of q_d * scale * k_jd, in the order of d;  m = max s_j;  p_j = exp(s_j - m), 0 where
+//   masked l = sum of p (lane sums in order, then reduce_add);  o = sum over j of p_j v_j, in order merge: m'
+//   = max(m1, m2); l' = l1 exp(m1 - m') + l2 exp(m2 - m'), o' likewise
 
 constexpr int kAttentionRows = 6;
 constexpr int64_t kBlock = 256;
 constexpr float kMinusInfinity = -__builtin_inff();
 
-FN int64_t padded_dim(const AttentionArgs& a) { return (a.head_dim + kLanes - 1) / kLanes * kLanes; }
+FN int64_t padded_dim(const AttentionArgs& a) {
+  return (a.head_dim + kLanes - 1) / kLanes * kLanes;
+}
 
 // C[i, n0 ..] += sum over k in [k0, k1) of A(i, k) B[k, n0 ..], for NP vectors of columns, in the order of k.
 // A(i, k) = a[i * RowStride + k * ColumnStride]; C has row stride ldc, B has ldb.
 template <int MR, int NP, int RowStride, int ColumnStride, bool Part, class T>
-FN void outer_step(float* c, int64_t ldc, const float* a, const T* b, int64_t ldb, int64_t k0, int64_t k1, bool fresh,
-                   int64_t part) {
+FN void outer_step(float* c, int64_t ldc, const float* a, const T* b, int64_t ldb, int64_t k0, int64_t k1,
+                   bool fresh, int64_t part) {
   F acc[NP][MR];
-  UNROLL for (int p = 0; p < NP; p++)
-    UNROLL for (int i = 0; i < MR; i++) acc[p][i] = fresh ? zero() : load(c + i * ldc + p * kLanes);
+  UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++) acc[p][i] =
+      fresh ? zero() : load(c + i * ldc + p * kLanes);
   for (int64_t k = k0; k < k1; k++) {
     F v[NP];
-    UNROLL for (int p = 0; p < NP; p++)
-      v[p] = Part ? load_part(b + k * ldb, part) : load_value(b + k * ldb + p * kLanes);
+    UNROLL for (int p = 0; p < NP; p++) v[p] =
+        Part ? load_part(b + k * ldb, part) : load_value(b + k * ldb + p * kLanes);
     UNROLL for (int i = 0; i < MR; i++) {
       const F x = splat(a[i * RowStride + k * ColumnStride]);
       UNROLL for (int p = 0; p < NP; p++) acc[p][i] = fma(x, v[p], acc[p][i]);
     }
   }
-  UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++) store(c + i * ldc + p * kLanes, acc[p][i]);
+  UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++)
+      store(c + i * ldc + p * kLanes, acc[p][i]);
 }
 
-// The whole product for columns [n0, n1) (n0 a multiple of 16), k in [k_begin, k_end), cut along k so that B is read
-// in the order it lies in memory.
+// The whole product for columns [n0, n1) (n0 a multiple of 16), k in [k_begin, k_end), cut along k so that B
+// is read in the order it lies in memory.
 template <int MR, int RowStride, int ColumnStride, class T>
-static void outer(float* c, int64_t ldc, const float* a, const T* b, int64_t ldb, int64_t k_begin, int64_t k_end,
-                  int64_t n0, int64_t n1) {
+static void outer(float* c, int64_t ldc, const float* a, const T* b, int64_t ldb, int64_t k_begin,
+                  int64_t k_end, int64_t n0, int64_t n1) {
   constexpr int64_t kStep = 32;
   constexpr int NP = kNatives >= 4 ? 1 : MR == 1 ? 4 : MR == 2 ? 2 : kNatives == 1 ? 2 : 1;
   for (int64_t k = k_begin; k < k_end; k += kStep) {
@@ -47,7 +50,8 @@ static void outer(float* c, int64_t ldc, const float* a, const T* b, int64_t ldb
       outer_step<MR, NP, RowStride, ColumnStride, false>(c + n, ldc, a, b + n, ldb, k, end, fresh, 0);
     for (; n + kLanes <= n1; n += kLanes)
       outer_step<MR, 1, RowStride, ColumnStride, false>(c + n, ldc, a, b + n, ldb, k, end, fresh, 0);
-    if (n < n1) outer_step<MR, 1, RowStride, ColumnStride, true>(c + n, ldc, a, b + n, ldb, k, end, fresh, n1 - n);
+    if (n < n1)
+      outer_step<MR, 1, RowStride, ColumnStride, true>(c + n, ldc, a, b + n, ldb, k, end, fresh, n1 - n);
   }
 }
 
@@ -134,10 +138,12 @@ FN void attention_tile_of(int64_t rows, const AttentionArgs& a, int64_t kv_head,
   if constexpr (MR > 1) attention_tile_of<T, MR - 1>(rows, a, kv_head, row, block, out, out_row, scratch);
 }
 
-static int64_t attention_scratch_floats(const AttentionArgs& a) { return kAttentionRows * (padded_dim(a) + kBlock); }
+static int64_t attention_scratch_floats(const AttentionArgs& a) {
+  return kAttentionRows * (padded_dim(a) + kBlock);
+}
 
-static void attention_block(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end, int64_t block,
-                            const AttentionPartial& out, float* scratch) {
+static void attention_block(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
+                            int64_t block, const AttentionPartial& out, float* scratch) {
   for (int64_t r = row_begin; r < row_end; r += kAttentionRows) {
     const int64_t rows = row_end - r < kAttentionRows ? row_end - r : kAttentionRows;
     if (a.half)

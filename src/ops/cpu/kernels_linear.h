@@ -1,8 +1,10 @@
-// Linear kernels: activation preparation, int8 and fp32 products with packed weights. Included through kernels.inl.
+// Linear kernels: activation preparation, int8 and fp32 products with packed weights. Included through
+// kernels.inl.
 //
 // For one output (row m, weight row n), whatever the tile:
-//   int8: per weight group, in order: acc = fma(float(isum), w_scale * x_scale, acc); acc = fma(w_bias, x_sum, acc)
-//   fp32: per weight group: s = fma(float(code), x, s) in the order of k; acc = fma(s, w_scale, acc);
+//   int8: per weight group, in order: acc = fma(float(isum), w_scale * x_scale, acc); acc = fma(w_bias,
+//   x_sum, acc) fp32: per weight group: s = fma(float(code), x, s) in the order of k; acc = fma(s, w_scale,
+//   acc);
 //         acc = fma(w_bias, x_sum, acc).  Dense: acc = fma(w, x, acc) in the order of k.
 
 // Rows of a micro-kernel and, when its codes lie unpacked, panels beside each other.
@@ -21,7 +23,8 @@ FN int64_t tile_height(const Activations& a, int64_t tile) {
   return left < a.tile ? left : a.tile;
 }
 
-// ---- activations --------------------------------------------------------------------------------------------------
+// ---- activations
+// --------------------------------------------------------------------------------------------------
 
 // One row in groups of x_group: q and one scale per group; sums per weight group. `step` = tile height.
 FN void quantise_row(const float* x, const Activations& a, int64_t tile, int64_t i, int64_t h) {
@@ -89,7 +92,8 @@ static void prepare_f32(const float* x, const Activations& a, int64_t begin, int
   }
 }
 
-// ---- codes --------------------------------------------------------------------------------------------------------
+// ---- codes
+// --------------------------------------------------------------------------------------------------------
 
 // The 64 codes of quad Q (of 8) of a 32-block: byte 4 * lane + j is input 4 Q + j.
 template <int Bits, int Q>
@@ -97,8 +101,7 @@ FN B quad_codes(const uint8_t* block) {
   if constexpr (Bits == 8) return load_bytes(block + 64 * Q);
   if constexpr (Bits == 4) return bits_of<-4 * (Q % 2), 15>(load_bytes(block + 64 * (Q / 2)));
   if constexpr (Bits == 2) return bits_of<-2 * (Q % 4), 3>(load_bytes(block + 64 * (Q / 4)));
-  if constexpr (Bits == 3)
-    return bit_or(quad_codes<2, Q>(block), bits_of<2 - Q, 4>(load_bytes(block + 128)));
+  if constexpr (Bits == 3) return bit_or(quad_codes<2, Q>(block), bits_of<2 - Q, 4>(load_bytes(block + 128)));
   if constexpr (Bits == 5)
     return bit_or(quad_codes<4, Q>(block), bits_of<4 - Q, 16>(load_bytes(block + 256)));
   if constexpr (Bits == 6)
@@ -135,7 +138,8 @@ struct MakeSequence<Begin, Begin, N...> {
 template <int Begin, int End>
 using Range = typename MakeSequence<Begin, End>::Type;
 
-// ---- int8 ---------------------------------------------------------------------------------------------------------
+// ---- int8
+// ---------------------------------------------------------------------------------------------------------
 
 // Where the codes of a 32-block come from: the packed planes, or 64 bytes a quad written by unpack_panel.
 template <int Bits>
@@ -164,8 +168,7 @@ struct UnpackedCodes {
 template <class Source, int MR, int NP, int Last, int Q>
 FN void dot_quad(const uint8_t* const (&block)[NP], const int8_t* x, Dot<Source::kBits> (&d)[NP][MR]) {
   Codes<Source::kBits> codes[NP];
-  UNROLL for (int p = 0; p < NP; p++)
-    codes[p] = prepare<Source::kBits>(Source::template quad<Q>(block[p]));
+  UNROLL for (int p = 0; p < NP; p++) codes[p] = prepare<Source::kBits>(Source::template quad<Q>(block[p]));
   UNROLL for (int i = 0; i < MR; i++) {
     const B xi = splat_quad(x + (Q * MR + i) * 4);
     UNROLL for (int p = 0; p < NP; p++) accumulate<Q, Last>(d[p][i], codes[p], xi);
@@ -197,8 +200,8 @@ FN void finish_group(const Dot<Bits> (&d)[NP][MR], const ScaleBias (&sb)[NP], co
 // A panel as the int8 kernel reads it: codes, and scales either packed or (after unpack_panel) as floats.
 struct Int8Panel {
   const uint8_t* codes;
-  const uint8_t* packed;      // the packed panel, or null
-  const float* scale_bias;    // [group][2][16]
+  const uint8_t* packed;    // the packed panel, or null
+  const float* scale_bias;  // [group][2][16]
 };
 FN ScaleBias panel_scale_bias(const PackedMatrix& w, const Int8Panel& panel, int64_t group) {
   if (panel.packed) return load_scale_bias(w, panel.packed, group);
@@ -214,7 +217,7 @@ FN void store_tile(const LinearTask& t, int64_t tile, int64_t panel, const F (&a
   UNROLL for (int p = 0; p < NP; p++) {
     const int64_t column = (panel + p) * kPanelRows;
     UNROLL for (int i = 0; i < MR; i++)
-      store_upto(t.y + (tile * t.input->tile + i) * n + column, acc[p][i], n - column);
+        store_upto(t.y + (tile * t.input->tile + i) * n + column, acc[p][i], n - column);
   }
 }
 
@@ -271,7 +274,8 @@ static void int8_tile(const LinearTask& t, int64_t tile, int64_t panel, const In
 }
 
 template <class Source, int NP, int MR = 1>
-FN void int8_tile_of_height(int64_t h, const LinearTask& t, int64_t tile, int64_t panel, const Int8Panel* panels) {
+FN void int8_tile_of_height(int64_t h, const LinearTask& t, int64_t tile, int64_t panel,
+                            const Int8Panel* panels) {
   if (h == MR) return int8_tile<Source, MR, NP>(t, tile, panel, panels);
   if constexpr (MR < kTile) int8_tile_of_height<Source, NP, MR + 1>(h, t, tile, panel, panels);
 }
@@ -302,7 +306,9 @@ static Int8Panel unpack_panel(const PackedMatrix& w, const uint8_t* panel, uint8
 }
 
 // What the sums of unpacked codes of this many bits need: kernels are shared where Dot treats them alike.
-constexpr int dot_class(int bits, bool group16) { return bits == 8 ? 8 : group16 ? 6 : bits <= 4 ? 4 : bits; }
+constexpr int dot_class(int bits, bool group16) {
+  return bits == 8 ? 8 : group16 ? 6 : bits <= 4 ? 4 : bits;
+}
 
 // One panel, codes read packed for each tile; or unpacked once, when the group is 16 or there are many tiles.
 template <int Bits>
@@ -319,8 +325,8 @@ static void int8_panel_group16(const LinearTask& t, int64_t p) {
   const PackedMatrix& w = *t.weight;
   const Int8Panel panel = unpack_panel<Bits>(w, w.data + p * w.panel_bytes, static_cast<uint8_t*>(t.scratch));
   for (int64_t tile = t.tile_begin; tile < t.tile_end; tile++)
-    int8_tile_of_height<UnpackedCodes<dot_class(Bits, true), true>, 1>(tile_height(*t.input, tile), t, tile, p,
-                                                                        &panel);
+    int8_tile_of_height<UnpackedCodes<dot_class(Bits, true), true>, 1>(tile_height(*t.input, tile), t, tile,
+                                                                       p, &panel);
 }
 
 // kUnpackedPanels panels side by side, every full tile; a lower last tile reads the packed codes.
@@ -351,11 +357,17 @@ static void linear_int8_bits(const LinearTask& t) {
 
 static void linear_int8(const LinearTask& t) {
   switch (t.weight->bits) {
-    case 2: return linear_int8_bits<2>(t);
-    case 3: return linear_int8_bits<3>(t);
-    case 4: return linear_int8_bits<4>(t);
-    case 5: return linear_int8_bits<5>(t);
-    case 6: return linear_int8_bits<6>(t);
-    case 8: return linear_int8_bits<8>(t);
+    case 2:
+      return linear_int8_bits<2>(t);
+    case 3:
+      return linear_int8_bits<3>(t);
+    case 4:
+      return linear_int8_bits<4>(t);
+    case 5:
+      return linear_int8_bits<5>(t);
+    case 6:
+      return linear_int8_bits<6>(t);
+    case 8:
+      return linear_int8_bits<8>(t);
   }
 }

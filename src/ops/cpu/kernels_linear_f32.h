@@ -1,7 +1,7 @@
 // Products with fp32 activations (kernels_linear.h states the formula). Included through kernels.inl.
 //
-// Codes become floats 32 inputs at a time (or a whole panel at a time, when many tiles read it); dense values are
-// converted as they are loaded.
+// Codes become floats 32 inputs at a time (or a whole panel at a time, when many tiles read it); dense values
+// are converted as they are loaded.
 
 struct Half {
   uint16_t bits;
@@ -9,9 +9,15 @@ struct Half {
 struct Brain {
   uint16_t bits;
 };
-FN F load_weight(const float* p) { return load(p); }
-FN F load_weight(const Half* p) { return load_f16(reinterpret_cast<const uint16_t*>(p)); }
-FN F load_weight(const Brain* p) { return load_bf16(reinterpret_cast<const uint16_t*>(p)); }
+FN F load_weight(const float* p) {
+  return load(p);
+}
+FN F load_weight(const Half* p) {
+  return load_f16(reinterpret_cast<const uint16_t*>(p));
+}
+FN F load_weight(const Brain* p) {
+  return load_bf16(reinterpret_cast<const uint16_t*>(p));
+}
 
 template <int Bits, int... J>
 FN void unpack_values(Sequence<J...>, const uint8_t* block, float* out) {
@@ -23,12 +29,18 @@ FN void unpack_values(Sequence<J...>, const uint8_t* block, float* out) {
 // Codes of a 32-block as f32 [32][16].
 static void unpack_codes(int bits, const uint8_t* block, float* out) {
   switch (bits) {
-    case 2: return unpack_values<2>(Range<0, 32>(), block, out);
-    case 3: return unpack_values<3>(Range<0, 32>(), block, out);
-    case 4: return unpack_values<4>(Range<0, 32>(), block, out);
-    case 5: return unpack_values<5>(Range<0, 32>(), block, out);
-    case 6: return unpack_values<6>(Range<0, 32>(), block, out);
-    case 8: return unpack_values<8>(Range<0, 32>(), block, out);
+    case 2:
+      return unpack_values<2>(Range<0, 32>(), block, out);
+    case 3:
+      return unpack_values<3>(Range<0, 32>(), block, out);
+    case 4:
+      return unpack_values<4>(Range<0, 32>(), block, out);
+    case 5:
+      return unpack_values<5>(Range<0, 32>(), block, out);
+    case 6:
+      return unpack_values<6>(Range<0, 32>(), block, out);
+    case 8:
+      return unpack_values<8>(Range<0, 32>(), block, out);
   }
 }
 
@@ -60,7 +72,7 @@ static void dense_tile(const LinearTask& t, int64_t tile, int64_t panel, const u
   for (int64_t k = 0; k < a.padded_cols; k += 32, x += 32 * MR) {
     UNROLL for (int p = 0; p < NP; p++) {
       UNROLL for (int i = 0; i < 8 * static_cast<int>(sizeof(T)); i++)
-        __builtin_prefetch(reinterpret_cast<const uint8_t*>(values[p]) + kPrefetch + 64 * i);
+          __builtin_prefetch(reinterpret_cast<const uint8_t*>(values[p]) + kPrefetch + 64 * i);
     }
     fma_inputs<T, MR, NP>(values, x, 32, acc);
     UNROLL for (int p = 0; p < NP; p++) values[p] += 32 * kLanes;
@@ -112,10 +124,14 @@ FN void f32_tile(const LinearTask& t, int64_t tile, int64_t panel) {
   const uint8_t* packed[NP];
   for (int p = 0; p < NP; p++) packed[p] = w.data + (panel + p) * w.panel_bytes;
   switch (w.kind) {
-    case PackedMatrix::affine: return affine_tile<MR, NP>(t, tile, panel, packed, nullptr);
-    case PackedMatrix::f32: return dense_tile<float, MR, NP>(t, tile, panel, packed);
-    case PackedMatrix::f16: return dense_tile<Half, MR, NP>(t, tile, panel, packed);
-    case PackedMatrix::bf16: return dense_tile<Brain, MR, NP>(t, tile, panel, packed);
+    case PackedMatrix::affine:
+      return affine_tile<MR, NP>(t, tile, panel, packed, nullptr);
+    case PackedMatrix::f32:
+      return dense_tile<float, MR, NP>(t, tile, panel, packed);
+    case PackedMatrix::f16:
+      return dense_tile<Half, MR, NP>(t, tile, panel, packed);
+    case PackedMatrix::bf16:
+      return dense_tile<Brain, MR, NP>(t, tile, panel, packed);
   }
 }
 
@@ -144,7 +160,8 @@ static void unpack_panel_values(const PackedMatrix& w, const uint8_t* panel, flo
     for (int64_t b = 0; b < w.padded_cols / 32; b++)
       unpack_codes(w.bits, panel + b * 64 * w.bits, out + b * 32 * kLanes);
   } else {
-    for (int64_t k = 0; k < w.padded_cols; k++) store(out + k * kLanes, load_typed(panel, k * kLanes, w.kind));
+    for (int64_t k = 0; k < w.padded_cols; k++)
+      store(out + k * kLanes, load_typed(panel, k * kLanes, w.kind));
   }
 }
 
@@ -183,7 +200,8 @@ static void linear_f32(const LinearTask& t) {
 }
 
 static int64_t linear_scratch_bytes(const PackedMatrix& w) {
-  const int64_t int8 = w.kind == PackedMatrix::affine ? unpacked_panel_bytes(w) : 0, f32 = w.padded_cols * kLanes * 4;
+  const int64_t int8 = w.kind == PackedMatrix::affine ? unpacked_panel_bytes(w) : 0,
+                f32 = w.padded_cols * kLanes * 4;
   return kUnpackedPanels * ((int8 > f32 ? int8 : f32) + 64);
 }
 

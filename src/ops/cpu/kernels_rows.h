@@ -58,11 +58,18 @@ static void rope(const RopeTask& t) {
 static void math(int which, const float* x, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const F v = load_upto(x + i, count - i);
-    store_upto(y + i, which == 0 ? exp(v) : which == 1 ? sigmoid(v) : which == 2 ? silu(v) : softplus(v), count - i);
+    store_upto(y + i,
+               which == 0   ? exp(v)
+               : which == 1 ? sigmoid(v)
+               : which == 2 ? silu(v)
+                            : softplus(v),
+               count - i);
   }
 }
 
-FN F saturate_f16(F v) { return max(min(v, splat(65504.0f)), splat(-65504.0f)); }
+FN F saturate_f16(F v) {
+  return max(min(v, splat(65504.0f)), splat(-65504.0f));
+}
 
 static void to_f16(const float* x, uint16_t* y, int64_t count) {
   int64_t i = 0;
@@ -88,8 +95,8 @@ static double peak_int8(int64_t rounds) {
   for (int64_t r = 0; r < rounds; r++) {
     B xs = splat_quad(x + 4 * (r & 7));
     UNROLL for (int i = 0; i < kSums; i++) {
-      UNROLL for (int n = 0; n < kNatives; n++)
-        run[i].v[n] = n16_add(run[i].v[n], n16_maddubs(q.v[n], xs.v[n]));
+      UNROLL for (int n = 0; n < kNatives; n++) run[i].v[n] =
+          n16_add(run[i].v[n], n16_maddubs(q.v[n], xs.v[n]));
     }
   }
   I all = splat_int(0);

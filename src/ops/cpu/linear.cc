@@ -14,7 +14,9 @@ constexpr int64_t kParallelBytes = 96 << 10, kParallelElements = 32 << 10;
 // From this many full tiles on, unpacking a panel first pays.
 constexpr int64_t kUnpackTiles = 4;
 
-bool uses_int8(const PackedMatrix& m) { return m.kind == PackedMatrix::affine && !precise(); }
+bool uses_int8(const PackedMatrix& m) {
+  return m.kind == PackedMatrix::affine && !precise();
+}
 
 // Activations as one kind of weight wants them, laid out in one piece of scratch.
 struct Prepared {
@@ -22,7 +24,9 @@ struct Prepared {
   bool int8 = false;
 };
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t aligned(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 
 // Sizes, then pointers, of the parts of `p` at `base`; returns the bytes they take.
 size_t lay_out(Prepared& p, uint8_t* base) {
@@ -132,7 +136,8 @@ void run_unit(const Plan& plan, int64_t unit) {
   while (plan.parts[i].first_unit > unit) i--;
   const Plan::Part& part = plan.parts[i];
   const int64_t local = unit - part.first_unit;
-  const int64_t panel = local / part.tile_blocks * part.panel_step, tile = local % part.tile_blocks * part.tile_step;
+  const int64_t panel = local / part.tile_blocks * part.panel_step,
+                tile = local % part.tile_blocks * part.tile_step;
   const CpuKernels& k = kernels();
   LinearTask task = part.task;
   task.panel_begin = panel;

@@ -1,7 +1,9 @@
-// exp, sigmoid, silu, softplus on sixteen lanes, the same operations on every target. Included through kernels.inl.
+// exp, sigmoid, silu, softplus on sixteen lanes, the same operations on every target. Included through
+// kernels.inl.
 
-// exp(x) by 2^n * p(r), r = x - n ln 2 in two steps (Cody & Waite 1980), p of degree 7 (Taylor; |r| <= 0.35, so its
-// remainder is below 1e-8). Relative error at most 1.5 ulp. 0 below -87.3; the value at 88.3 above 88.3.
+// exp(x) by 2^n * p(r), r = x - n ln 2 in two steps (Cody & Waite 1980), p of degree 7 (Taylor; |r| <= 0.35,
+// so its remainder is below 1e-8). Relative error at most 1.5 ulp. 0 below -87.3; the value at 88.3
+// above 88.3.
 FN F exp(F x) {
   const F clamped = min(max(x, splat(-87.33f)), splat(88.3f));
   const F magic = splat(12582912.0f);  // 1.5 * 2^23
@@ -23,11 +25,15 @@ FN F exp(F x) {
 }
 
 // 1 / (1 + exp(-x)); x / (1 + exp(-x)). Relative error at most 3 ulp.
-FN F sigmoid(F x) { return div(splat(1.0f), add(splat(1.0f), exp(sub(zero(), x)))); }
-FN F silu(F x) { return div(x, add(splat(1.0f), exp(sub(zero(), x)))); }
+FN F sigmoid(F x) {
+  return div(splat(1.0f), add(splat(1.0f), exp(sub(zero(), x))));
+}
+FN F silu(F x) {
+  return div(x, add(splat(1.0f), exp(sub(zero(), x))));
+}
 
-// log(1 + exp(x)) = max(x, 0) + log1p(e), e = exp(-|x|) in (0, 1]; log1p(e) = 2 atanh(z), z = e / (2 + e) <= 1/3, by
-// its series to z^17. Relative error at most 3 ulp.
+// log(1 + exp(x)) = max(x, 0) + log1p(e), e = exp(-|x|) in (0, 1]; log1p(e) = 2 atanh(z), z = e / (2 + e) <=
+// 1/3, by its series to z^17. Relative error at most 3 ulp.
 FN F softplus(F x) {
   const F e = exp(sub(zero(), abs(x)));
   const F z = div(e, add(splat(2.0f), e));

@@ -49,8 +49,8 @@ void store_typed(uint8_t* base, int64_t index, PackedMatrix::Kind type, float va
   std::memcpy(base + index * 2, &h, 2);
 }
 
-// Ors code words (one per row: 4 consecutive codes) of plane `width` bits into the vectors at `out`; shift: where the
-// plane's bits lie in the code.
+// Ors code words (one per row: 4 consecutive codes) of plane `width` bits into the vectors at `out`; shift:
+// where the plane's bits lie in the code.
 void pack_plane(const uint32_t words[8][kPanelRows], int width, int shift, uint32_t* out) {
   const int quads = 8 / width;
   const uint32_t mask = 0x01010101u * ((1u << width) - 1);
@@ -66,12 +66,18 @@ void pack_plane(const uint32_t words[8][kPanelRows], int width, int shift, uint3
 void pack_block(const uint32_t words[8][kPanelRows], int bits, uint8_t* out) {
   uint32_t* o = reinterpret_cast<uint32_t*>(out);
   switch (bits) {
-    case 2: return pack_plane(words, 2, 0, o);
-    case 3: return pack_plane(words, 2, 0, o), pack_plane(words, 1, 2, o + 32);
-    case 4: return pack_plane(words, 4, 0, o);
-    case 5: return pack_plane(words, 4, 0, o), pack_plane(words, 1, 4, o + 64);
-    case 6: return pack_plane(words, 4, 0, o), pack_plane(words, 2, 4, o + 64);
-    case 8: return pack_plane(words, 8, 0, o);
+    case 2:
+      return pack_plane(words, 2, 0, o);
+    case 3:
+      return pack_plane(words, 2, 0, o), pack_plane(words, 1, 2, o + 32);
+    case 4:
+      return pack_plane(words, 4, 0, o);
+    case 5:
+      return pack_plane(words, 4, 0, o), pack_plane(words, 1, 4, o + 64);
+    case 6:
+      return pack_plane(words, 4, 0, o), pack_plane(words, 2, 4, o + 64);
+    case 8:
+      return pack_plane(words, 8, 0, o);
   }
 }
 
@@ -84,7 +90,8 @@ struct Rows {
 void pack_affine_panel(const WeightSource& source, const PackedMatrix& m, int64_t panel, Rows& rows) {
   const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
   const int64_t groups = source.cols / source.group, stride = m.padded_cols;
-  if (count < kPanelRows || stride != source.cols) std::fill(rows.codes.begin(), rows.codes.end(), uint8_t{0});
+  if (count < kPanelRows || stride != source.cols)
+    std::fill(rows.codes.begin(), rows.codes.end(), uint8_t{0});
   source.read_affine(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
   uint8_t* out = const_cast<uint8_t*>(m.data) + panel * m.panel_bytes;
   for (int64_t b = 0; b < m.padded_cols / 32; b++) {
@@ -101,7 +108,8 @@ void pack_affine_panel(const WeightSource& source, const PackedMatrix& m, int64_
       const bool real = r < count && g < groups;
       const int64_t at = g * kPanelRows + r;
       store_typed(out + m.scale_offset, at, m.scale_type, real ? rows.scales[r * groups + g] : 0.0f);
-      if (!m.symmetric) store_typed(out + m.bias_offset, at, m.scale_type, real ? rows.biases[r * groups + g] : 0.0f);
+      if (!m.symmetric)
+        store_typed(out + m.bias_offset, at, m.scale_type, real ? rows.biases[r * groups + g] : 0.0f);
     }
   }
 }
@@ -119,18 +127,26 @@ void pack_dense_panel(const WeightSource& source, const PackedMatrix& m, int64_t
 }
 
 PackedMatrix::Kind kind_of(ScaleType type) {
-  return type == ScaleType::f16 ? PackedMatrix::f16 : type == ScaleType::bf16 ? PackedMatrix::bf16 : PackedMatrix::f32;
+  return type == ScaleType::f16    ? PackedMatrix::f16
+         : type == ScaleType::bf16 ? PackedMatrix::bf16
+                                   : PackedMatrix::f32;
 }
 PackedMatrix::Kind kind_of(WeightKind kind) {
   switch (kind) {
-    case WeightKind::affine: return PackedMatrix::affine;
-    case WeightKind::f16: return PackedMatrix::f16;
-    case WeightKind::bf16: return PackedMatrix::bf16;
-    case WeightKind::f32: break;
+    case WeightKind::affine:
+      return PackedMatrix::affine;
+    case WeightKind::f16:
+      return PackedMatrix::f16;
+    case WeightKind::bf16:
+      return PackedMatrix::bf16;
+    case WeightKind::f32:
+      break;
   }
   return PackedMatrix::f32;
 }
-int64_t size_of(PackedMatrix::Kind kind) { return kind == PackedMatrix::f32 ? 4 : 2; }
+int64_t size_of(PackedMatrix::Kind kind) {
+  return kind == PackedMatrix::f32 ? 4 : 2;
+}
 
 PackedMatrix layout_of(const WeightSource& source) {
   PackedMatrix m;

@@ -3,8 +3,8 @@
 //
 //   F: 16 floats.  I: 16 int32.  B: 64 bytes, 4 per lane.
 //
-// A lane never meets another lane except in the reductions below, which have one fixed order. So each target does the
-// same operations in the same order for each element, and gives the same bits.
+// A lane never meets another lane except in the reductions below, which have one fixed order. So each target
+// does the same operations in the same order for each element, and gives the same bits.
 #if defined(ANABRANCH_SIMD_PORTABLE)
 #define FN static inline  // sixteen lanes a call: inlining everything would take minutes to compile
 #define UNROLL
@@ -41,34 +41,72 @@ struct B {
   NativeB v[kNatives];
 };
 
-#define EACH(type, expression)          \
-  type r;                               \
+#define EACH(type, expression)                                     \
+  type r;                                                          \
   UNROLL for (int n = 0; n < kNatives; n++) r.v[n] = (expression); \
   return r
 
-FN F load(const float* p) { EACH(F, nf_load(p + n * kNativeLanes)); }
-FN F load_f16(const uint16_t* p) { EACH(F, nf_load_f16(p + n * kNativeLanes)); }
-FN F load_bf16(const uint16_t* p) { EACH(F, nf_load_bf16(p + n * kNativeLanes)); }
-FN F load_value(const float* p) { return load(p); }
-FN F load_value(const uint16_t* p) { return load_f16(p); }
+FN F load(const float* p) {
+  EACH(F, nf_load(p + n * kNativeLanes));
+}
+FN F load_f16(const uint16_t* p) {
+  EACH(F, nf_load_f16(p + n * kNativeLanes));
+}
+FN F load_bf16(const uint16_t* p) {
+  EACH(F, nf_load_bf16(p + n * kNativeLanes));
+}
+FN F load_value(const float* p) {
+  return load(p);
+}
+FN F load_value(const uint16_t* p) {
+  return load_f16(p);
+}
 FN F splat(float x) {
   const NativeF s = nf_set1(x);
   EACH(F, s);
 }
-FN F zero() { return splat(0.0f); }
-FN F add(F a, F b) { EACH(F, nf_add(a.v[n], b.v[n])); }
-FN F sub(F a, F b) { EACH(F, nf_sub(a.v[n], b.v[n])); }
-FN F mul(F a, F b) { EACH(F, nf_mul(a.v[n], b.v[n])); }
-FN F div(F a, F b) { EACH(F, nf_div(a.v[n], b.v[n])); }
-FN F fma(F a, F b, F c) { EACH(F, nf_fma(a.v[n], b.v[n], c.v[n])); }  // a * b + c, rounded once
-FN F min(F a, F b) { EACH(F, nf_min(a.v[n], b.v[n])); }
-FN F max(F a, F b) { EACH(F, nf_max(a.v[n], b.v[n])); }
-FN F abs(F a) { EACH(F, nf_abs(a.v[n])); }
-FN F select_lt(F a, F b, F x, F y) { EACH(F, nf_select_lt(a.v[n], b.v[n], x.v[n], y.v[n])); }  // a < b ? x : y
-FN F to_float(I a) { EACH(F, nf_from_i(a.v[n])); }
-FN I to_int(F a) { EACH(I, nf_to_i(a.v[n])); }  // to nearest even
-FN F as_float(I a) { EACH(F, ni_as_f(a.v[n])); }
-FN I as_int(F a) { EACH(I, nf_as_i(a.v[n])); }
+FN F zero() {
+  return splat(0.0f);
+}
+FN F add(F a, F b) {
+  EACH(F, nf_add(a.v[n], b.v[n]));
+}
+FN F sub(F a, F b) {
+  EACH(F, nf_sub(a.v[n], b.v[n]));
+}
+FN F mul(F a, F b) {
+  EACH(F, nf_mul(a.v[n], b.v[n]));
+}
+FN F div(F a, F b) {
+  EACH(F, nf_div(a.v[n], b.v[n]));
+}
+FN F fma(F a, F b, F c) {
+  EACH(F, nf_fma(a.v[n], b.v[n], c.v[n]));
+}  // a * b + c, rounded once
+FN F min(F a, F b) {
+  EACH(F, nf_min(a.v[n], b.v[n]));
+}
+FN F max(F a, F b) {
+  EACH(F, nf_max(a.v[n], b.v[n]));
+}
+FN F abs(F a) {
+  EACH(F, nf_abs(a.v[n]));
+}
+FN F select_lt(F a, F b, F x, F y) {
+  EACH(F, nf_select_lt(a.v[n], b.v[n], x.v[n], y.v[n]));
+}  // a < b ? x : y
+FN F to_float(I a) {
+  EACH(F, nf_from_i(a.v[n]));
+}
+FN I to_int(F a) {
+  EACH(I, nf_to_i(a.v[n]));
+}  // to nearest even
+FN F as_float(I a) {
+  EACH(F, ni_as_f(a.v[n]));
+}
+FN I as_int(F a) {
+  EACH(I, nf_as_i(a.v[n]));
+}
 FN void store(float* p, F a) {
   UNROLL for (int n = 0; n < kNatives; n++) nf_store(p + n * kNativeLanes, a.v[n]);
 }
@@ -76,11 +114,21 @@ FN void store_f16(uint16_t* p, F a) {
   UNROLL for (int n = 0; n < kNatives; n++) nf_store_f16(p + n * kNativeLanes, a.v[n]);
 }
 
-FN I splat_int(int32_t x) { EACH(I, ni_set1(x)); }
-FN I load_int(const int32_t* p) { EACH(I, ni_load(p + n * kNativeLanes)); }
-FN I add(I a, I b) { EACH(I, ni_add(a.v[n], b.v[n])); }
-FN I sub(I a, I b) { EACH(I, ni_sub(a.v[n], b.v[n])); }
-FN I bit_and(I a, I b) { EACH(I, ni_and(a.v[n], b.v[n])); }
+FN I splat_int(int32_t x) {
+  EACH(I, ni_set1(x));
+}
+FN I load_int(const int32_t* p) {
+  EACH(I, ni_load(p + n * kNativeLanes));
+}
+FN I add(I a, I b) {
+  EACH(I, ni_add(a.v[n], b.v[n]));
+}
+FN I sub(I a, I b) {
+  EACH(I, ni_sub(a.v[n], b.v[n]));
+}
+FN I bit_and(I a, I b) {
+  EACH(I, ni_and(a.v[n], b.v[n]));
+}
 template <int S>
 FN I shift_left(I a) {
   EACH(I, ni_shl<S>(a.v[n]));
@@ -97,7 +145,9 @@ FN void store_i8(int8_t* p, I a) {  // saturating
   UNROLL for (int n = 0; n < kNatives; n++) ni_store_i8(p + n * kNativeLanes, a.v[n]);
 }
 
-FN B load_bytes(const uint8_t* p) { EACH(B, nb_load(p + n * kNativeBytes)); }
+FN B load_bytes(const uint8_t* p) {
+  EACH(B, nb_load(p + n * kNativeBytes));
+}
 FN void store_bytes(uint8_t* p, B a) {
   UNROLL for (int n = 0; n < kNatives; n++) nb_store(p + n * kNativeBytes, a.v[n]);
 }
@@ -105,8 +155,12 @@ FN B splat_quad(const int8_t* p) {
   const NativeB s = nb_quad(p);
   EACH(B, s);
 }
-FN B bit_or(B a, B b) { EACH(B, nb_or(a.v[n], b.v[n])); }
-FN I as_int(B a) { EACH(I, nb_as_i(a.v[n])); }
+FN B bit_or(B a, B b) {
+  EACH(B, nb_or(a.v[n], b.v[n]));
+}
+FN I as_int(B a) {
+  EACH(I, nb_as_i(a.v[n]));
+}
 // Bits of `mask` within each byte, after moving them Shift places left (negative: right).
 template <int Shift, int Mask>
 FN B bits_of(B a) {
@@ -136,7 +190,9 @@ FN void store_part(float* p, F a, int64_t count) {
   store(t, a);
   for (int64_t i = 0; i < count; i++) p[i] = t[i];
 }
-FN F load_upto(const float* p, int64_t count) { return count >= kLanes ? load(p) : load_part(p, count); }
+FN F load_upto(const float* p, int64_t count) {
+  return count >= kLanes ? load(p) : load_part(p, count);
+}
 FN void store_upto(float* p, F a, int64_t count) {
   if (count >= kLanes)
     store(p, a);
@@ -169,10 +225,11 @@ FN int32_t reduce_add(I a) {
   return sum;
 }
 
-// Exact integer dot products of unsigned codes with int8 activations, four per lane and call, summed in int32.
-// With maddubs (u8 x s8 pairs into saturating int16) sums stay in int16 for kRun quads, as many as cannot saturate:
-// 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. 8-bit codes are centred
-// (c - 128), multiplied as |c - 128| * (x with its sign): 2 * 128 * 127 = 32512; 128 * sum(x) is added at the end.
+// Exact integer dot products of unsigned codes with int8 activations, four per lane and call, summed in
+// int32. With maddubs (u8 x s8 pairs into saturating int16) sums stay in int16 for kRun quads, as many as
+// cannot saturate: 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. 8-bit codes
+// are centred (c - 128), multiplied as |c - 128| * (x with its sign): 2 * 128 * 127 = 32512; 128 * sum(x) is
+// added at the end.
 template <int Bits>
 struct Dot {
   static constexpr bool kCentred =
@@ -213,7 +270,8 @@ FN Codes<Bits> prepare(B codes) {
   return r;
 }
 
-// Adds quad Q (0 .. 7, in order) of a 32-block; runs are cut at multiples of kRun and at the last quad, `Last`.
+// Adds quad Q (0 .. 7, in order) of a 32-block; runs are cut at multiples of kRun and at the last quad,
+// `Last`.
 template <int Q, int Last, int Bits>
 FN void accumulate(Dot<Bits>& d, const Codes<Bits>& codes, B x) {
 #if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__) && !defined(__AVX512VNNI__)

@@ -4,24 +4,54 @@ using NativeI = __m256i;
 using NativeB = __m256i;
 constexpr int kNatives = 2;
 
-FN NativeF nf_load(const float* p) { return _mm256_loadu_ps(p); }
-FN void nf_store(float* p, NativeF v) { _mm256_storeu_ps(p, v); }
-FN NativeF nf_set1(float x) { return _mm256_set1_ps(x); }
-FN NativeF nf_add(NativeF a, NativeF b) { return _mm256_add_ps(a, b); }
-FN NativeF nf_sub(NativeF a, NativeF b) { return _mm256_sub_ps(a, b); }
-FN NativeF nf_mul(NativeF a, NativeF b) { return _mm256_mul_ps(a, b); }
-FN NativeF nf_div(NativeF a, NativeF b) { return _mm256_div_ps(a, b); }
-FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) { return _mm256_fmadd_ps(a, b, c); }
-FN NativeF nf_min(NativeF a, NativeF b) { return _mm256_min_ps(a, b); }
-FN NativeF nf_max(NativeF a, NativeF b) { return _mm256_max_ps(a, b); }
-FN NativeF nf_abs(NativeF a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+FN NativeF nf_load(const float* p) {
+  return _mm256_loadu_ps(p);
+}
+FN void nf_store(float* p, NativeF v) {
+  _mm256_storeu_ps(p, v);
+}
+FN NativeF nf_set1(float x) {
+  return _mm256_set1_ps(x);
+}
+FN NativeF nf_add(NativeF a, NativeF b) {
+  return _mm256_add_ps(a, b);
+}
+FN NativeF nf_sub(NativeF a, NativeF b) {
+  return _mm256_sub_ps(a, b);
+}
+FN NativeF nf_mul(NativeF a, NativeF b) {
+  return _mm256_mul_ps(a, b);
+}
+FN NativeF nf_div(NativeF a, NativeF b) {
+  return _mm256_div_ps(a, b);
+}
+FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+FN NativeF nf_min(NativeF a, NativeF b) {
+  return _mm256_min_ps(a, b);
+}
+FN NativeF nf_max(NativeF a, NativeF b) {
+  return _mm256_max_ps(a, b);
+}
+FN NativeF nf_abs(NativeF a) {
+  return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+}
 FN NativeF nf_select_lt(NativeF a, NativeF b, NativeF x, NativeF y) {
   return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
-FN NativeF nf_from_i(NativeI a) { return _mm256_cvtepi32_ps(a); }
-FN NativeI nf_to_i(NativeF a) { return _mm256_cvtps_epi32(a); }
-FN NativeF ni_as_f(NativeI a) { return _mm256_castsi256_ps(a); }
-FN NativeI nf_as_i(NativeF a) { return _mm256_castps_si256(a); }
+FN NativeF nf_from_i(NativeI a) {
+  return _mm256_cvtepi32_ps(a);
+}
+FN NativeI nf_to_i(NativeF a) {
+  return _mm256_cvtps_epi32(a);
+}
+FN NativeF ni_as_f(NativeI a) {
+  return _mm256_castsi256_ps(a);
+}
+FN NativeI nf_as_i(NativeF a) {
+  return _mm256_castps_si256(a);
+}
 FN NativeF nf_load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -34,11 +64,21 @@ FN void nf_store_f16(uint16_t* p, NativeF v) {
                    _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-FN NativeI ni_set1(int32_t x) { return _mm256_set1_epi32(x); }
-FN NativeI ni_load(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-FN NativeI ni_add(NativeI a, NativeI b) { return _mm256_add_epi32(a, b); }
-FN NativeI ni_sub(NativeI a, NativeI b) { return _mm256_sub_epi32(a, b); }
-FN NativeI ni_and(NativeI a, NativeI b) { return _mm256_and_si256(a, b); }
+FN NativeI ni_set1(int32_t x) {
+  return _mm256_set1_epi32(x);
+}
+FN NativeI ni_load(const int32_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+FN NativeI ni_add(NativeI a, NativeI b) {
+  return _mm256_add_epi32(a, b);
+}
+FN NativeI ni_sub(NativeI a, NativeI b) {
+  return _mm256_sub_epi32(a, b);
+}
+FN NativeI ni_and(NativeI a, NativeI b) {
+  return _mm256_and_si256(a, b);
+}
 template <int S>
 FN NativeI ni_shl(NativeI a) {
   return _mm256_slli_epi32(a, S);
@@ -52,17 +92,29 @@ FN void ni_store_i8(int8_t* p, NativeI v) {
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(w, w));
 }
 
-FN NativeB nb_load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-FN void nb_store(uint8_t* p, NativeB v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
-FN NativeB nb_set1(uint8_t x) { return _mm256_set1_epi8(static_cast<char>(x)); }
+FN NativeB nb_load(const uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+FN void nb_store(uint8_t* p, NativeB v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
+}
+FN NativeB nb_set1(uint8_t x) {
+  return _mm256_set1_epi8(static_cast<char>(x));
+}
 FN NativeB nb_quad(const int8_t* p) {
   int32_t x;
   __builtin_memcpy(&x, p, 4);
   return _mm256_set1_epi32(x);
 }
-FN NativeB nb_and(NativeB a, NativeB b) { return _mm256_and_si256(a, b); }
-FN NativeB nb_or(NativeB a, NativeB b) { return _mm256_or_si256(a, b); }
-FN NativeB nb_xor(NativeB a, NativeB b) { return _mm256_xor_si256(a, b); }
+FN NativeB nb_and(NativeB a, NativeB b) {
+  return _mm256_and_si256(a, b);
+}
+FN NativeB nb_or(NativeB a, NativeB b) {
+  return _mm256_or_si256(a, b);
+}
+FN NativeB nb_xor(NativeB a, NativeB b) {
+  return _mm256_xor_si256(a, b);
+}
 template <int S>
 FN NativeB nb_shl(NativeB a) {
   return _mm256_slli_epi16(a, S);
@@ -71,12 +123,24 @@ template <int S>
 FN NativeB nb_shr(NativeB a) {
   return _mm256_srli_epi16(a, S);
 }
-FN NativeI nb_as_i(NativeB a) { return a; }
+FN NativeI nb_as_i(NativeB a) {
+  return a;
+}
 
 constexpr bool kHasMaddubs = true;
-FN NativeI n16_maddubs(NativeB codes, NativeB x) { return _mm256_maddubs_epi16(codes, x); }
-FN NativeI n16_add(NativeI a, NativeI b) { return _mm256_add_epi16(a, b); }
-FN NativeI n16_widen(NativeI a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+FN NativeI n16_maddubs(NativeB codes, NativeB x) {
+  return _mm256_maddubs_epi16(codes, x);
+}
+FN NativeI n16_add(NativeI a, NativeI b) {
+  return _mm256_add_epi16(a, b);
+}
+FN NativeI n16_widen(NativeI a) {
+  return _mm256_madd_epi16(a, _mm256_set1_epi16(1));
+}
 // codes - 128 as (magnitude, signed): see Dot in simd.h.
-FN NativeB nb_magnitude(NativeB centred) { return _mm256_abs_epi8(centred); }
-FN NativeB nb_with_sign(NativeB x, NativeB centred) { return _mm256_sign_epi8(x, centred); }
+FN NativeB nb_magnitude(NativeB centred) {
+  return _mm256_abs_epi8(centred);
+}
+FN NativeB nb_with_sign(NativeB x, NativeB centred) {
+  return _mm256_sign_epi8(x, centred);
+}

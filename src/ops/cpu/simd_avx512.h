@@ -4,24 +4,54 @@ using NativeI = __m512i;
 using NativeB = __m512i;
 constexpr int kNatives = 1;
 
-FN NativeF nf_load(const float* p) { return _mm512_loadu_ps(p); }
-FN void nf_store(float* p, NativeF v) { _mm512_storeu_ps(p, v); }
-FN NativeF nf_set1(float x) { return _mm512_set1_ps(x); }
-FN NativeF nf_add(NativeF a, NativeF b) { return _mm512_add_ps(a, b); }
-FN NativeF nf_sub(NativeF a, NativeF b) { return _mm512_sub_ps(a, b); }
-FN NativeF nf_mul(NativeF a, NativeF b) { return _mm512_mul_ps(a, b); }
-FN NativeF nf_div(NativeF a, NativeF b) { return _mm512_div_ps(a, b); }
-FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) { return _mm512_fmadd_ps(a, b, c); }
-FN NativeF nf_min(NativeF a, NativeF b) { return _mm512_min_ps(a, b); }
-FN NativeF nf_max(NativeF a, NativeF b) { return _mm512_max_ps(a, b); }
-FN NativeF nf_abs(NativeF a) { return _mm512_abs_ps(a); }
+FN NativeF nf_load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+FN void nf_store(float* p, NativeF v) {
+  _mm512_storeu_ps(p, v);
+}
+FN NativeF nf_set1(float x) {
+  return _mm512_set1_ps(x);
+}
+FN NativeF nf_add(NativeF a, NativeF b) {
+  return _mm512_add_ps(a, b);
+}
+FN NativeF nf_sub(NativeF a, NativeF b) {
+  return _mm512_sub_ps(a, b);
+}
+FN NativeF nf_mul(NativeF a, NativeF b) {
+  return _mm512_mul_ps(a, b);
+}
+FN NativeF nf_div(NativeF a, NativeF b) {
+  return _mm512_div_ps(a, b);
+}
+FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+FN NativeF nf_min(NativeF a, NativeF b) {
+  return _mm512_min_ps(a, b);
+}
+FN NativeF nf_max(NativeF a, NativeF b) {
+  return _mm512_max_ps(a, b);
+}
+FN NativeF nf_abs(NativeF a) {
+  return _mm512_abs_ps(a);
+}
 FN NativeF nf_select_lt(NativeF a, NativeF b, NativeF x, NativeF y) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
 }
-FN NativeF nf_from_i(NativeI a) { return _mm512_cvtepi32_ps(a); }
-FN NativeI nf_to_i(NativeF a) { return _mm512_cvtps_epi32(a); }
-FN NativeF ni_as_f(NativeI a) { return _mm512_castsi512_ps(a); }
-FN NativeI nf_as_i(NativeF a) { return _mm512_castps_si512(a); }
+FN NativeF nf_from_i(NativeI a) {
+  return _mm512_cvtepi32_ps(a);
+}
+FN NativeI nf_to_i(NativeF a) {
+  return _mm512_cvtps_epi32(a);
+}
+FN NativeF ni_as_f(NativeI a) {
+  return _mm512_castsi512_ps(a);
+}
+FN NativeI nf_as_i(NativeF a) {
+  return _mm512_castps_si512(a);
+}
 FN NativeF nf_load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -34,11 +64,21 @@ FN void nf_store_f16(uint16_t* p, NativeF v) {
                       _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-FN NativeI ni_set1(int32_t x) { return _mm512_set1_epi32(x); }
-FN NativeI ni_load(const int32_t* p) { return _mm512_loadu_si512(p); }
-FN NativeI ni_add(NativeI a, NativeI b) { return _mm512_add_epi32(a, b); }
-FN NativeI ni_sub(NativeI a, NativeI b) { return _mm512_sub_epi32(a, b); }
-FN NativeI ni_and(NativeI a, NativeI b) { return _mm512_and_si512(a, b); }
+FN NativeI ni_set1(int32_t x) {
+  return _mm512_set1_epi32(x);
+}
+FN NativeI ni_load(const int32_t* p) {
+  return _mm512_loadu_si512(p);
+}
+FN NativeI ni_add(NativeI a, NativeI b) {
+  return _mm512_add_epi32(a, b);
+}
+FN NativeI ni_sub(NativeI a, NativeI b) {
+  return _mm512_sub_epi32(a, b);
+}
+FN NativeI ni_and(NativeI a, NativeI b) {
+  return _mm512_and_si512(a, b);
+}
 template <int S>
 FN NativeI ni_shl(NativeI a) {
   return _mm512_slli_epi32(a, S);
@@ -51,16 +91,26 @@ FN void ni_store_i8(int8_t* p, NativeI v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(v));
 }
 
-FN NativeB nb_load(const uint8_t* p) { return _mm512_loadu_si512(p); }
-FN void nb_store(uint8_t* p, NativeB v) { _mm512_storeu_si512(p, v); }
-FN NativeB nb_set1(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
+FN NativeB nb_load(const uint8_t* p) {
+  return _mm512_loadu_si512(p);
+}
+FN void nb_store(uint8_t* p, NativeB v) {
+  _mm512_storeu_si512(p, v);
+}
+FN NativeB nb_set1(uint8_t x) {
+  return _mm512_set1_epi8(static_cast<char>(x));
+}
 FN NativeB nb_quad(const int8_t* p) {
   int32_t x;
   __builtin_memcpy(&x, p, 4);
   return _mm512_set1_epi32(x);
 }
-FN NativeB nb_and(NativeB a, NativeB b) { return _mm512_and_si512(a, b); }
-FN NativeB nb_or(NativeB a, NativeB b) { return _mm512_or_si512(a, b); }
+FN NativeB nb_and(NativeB a, NativeB b) {
+  return _mm512_and_si512(a, b);
+}
+FN NativeB nb_or(NativeB a, NativeB b) {
+  return _mm512_or_si512(a, b);
+}
 template <int S>
 FN NativeB nb_shl(NativeB a) {
   return _mm512_slli_epi16(a, S);
@@ -69,22 +119,36 @@ template <int S>
 FN NativeB nb_shr(NativeB a) {
   return _mm512_srli_epi16(a, S);
 }
-FN NativeI nb_as_i(NativeB a) { return a; }
+FN NativeI nb_as_i(NativeB a) {
+  return a;
+}
 
 #if defined(__AVX512VNNI__)
 constexpr bool kHasMaddubs = false;
-FN NativeI ni_dot(NativeI acc, NativeB codes, NativeB x) { return _mm512_dpbusd_epi32(acc, codes, x); }
+FN NativeI ni_dot(NativeI acc, NativeB codes, NativeB x) {
+  return _mm512_dpbusd_epi32(acc, codes, x);
+}
 #else
 constexpr bool kHasMaddubs = true;
-FN NativeI n16_maddubs(NativeB codes, NativeB x) { return _mm512_maddubs_epi16(codes, x); }
-FN NativeI n16_add(NativeI a, NativeI b) { return _mm512_add_epi16(a, b); }
-FN NativeI n16_widen(NativeI a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
+FN NativeI n16_maddubs(NativeB codes, NativeB x) {
+  return _mm512_maddubs_epi16(codes, x);
+}
+FN NativeI n16_add(NativeI a, NativeI b) {
+  return _mm512_add_epi16(a, b);
+}
+FN NativeI n16_widen(NativeI a) {
+  return _mm512_madd_epi16(a, _mm512_set1_epi16(1));
+}
 // codes - 128 as (magnitude, signed): see Dot in simd.h.
-FN NativeB nb_magnitude(NativeB centred) { return _mm512_abs_epi8(centred); }
+FN NativeB nb_magnitude(NativeB centred) {
+  return _mm512_abs_epi8(centred);
+}
 FN NativeB nb_with_sign(NativeB x, NativeB centred) {
   const __mmask64 negative = _mm512_movepi8_mask(centred);
   const NativeB flipped = _mm512_mask_sub_epi8(x, negative, _mm512_setzero_si512(), x);
   return _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(centred, centred), flipped);
 }
 #endif
-FN NativeB nb_xor(NativeB a, NativeB b) { return _mm512_xor_si512(a, b); }
+FN NativeB nb_xor(NativeB a, NativeB b) {
+  return _mm512_xor_si512(a, b);
+}

@@ -4,32 +4,80 @@ using NativeI = int32x4_t;
 using NativeB = uint8x16_t;
 constexpr int kNatives = 4;
 
-FN NativeF nf_load(const float* p) { return vld1q_f32(p); }
-FN void nf_store(float* p, NativeF v) { vst1q_f32(p, v); }
-FN NativeF nf_set1(float x) { return vdupq_n_f32(x); }
-FN NativeF nf_add(NativeF a, NativeF b) { return vaddq_f32(a, b); }
-FN NativeF nf_sub(NativeF a, NativeF b) { return vsubq_f32(a, b); }
-FN NativeF nf_mul(NativeF a, NativeF b) { return vmulq_f32(a, b); }
-FN NativeF nf_div(NativeF a, NativeF b) { return vdivq_f32(a, b); }
-FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) { return vfmaq_f32(c, a, b); }
-FN NativeF nf_abs(NativeF a) { return vabsq_f32(a); }
-FN NativeF nf_select_lt(NativeF a, NativeF b, NativeF x, NativeF y) { return vbslq_f32(vcltq_f32(a, b), x, y); }
+FN NativeF nf_load(const float* p) {
+  return vld1q_f32(p);
+}
+FN void nf_store(float* p, NativeF v) {
+  vst1q_f32(p, v);
+}
+FN NativeF nf_set1(float x) {
+  return vdupq_n_f32(x);
+}
+FN NativeF nf_add(NativeF a, NativeF b) {
+  return vaddq_f32(a, b);
+}
+FN NativeF nf_sub(NativeF a, NativeF b) {
+  return vsubq_f32(a, b);
+}
+FN NativeF nf_mul(NativeF a, NativeF b) {
+  return vmulq_f32(a, b);
+}
+FN NativeF nf_div(NativeF a, NativeF b) {
+  return vdivq_f32(a, b);
+}
+FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) {
+  return vfmaq_f32(c, a, b);
+}
+FN NativeF nf_abs(NativeF a) {
+  return vabsq_f32(a);
+}
+FN NativeF nf_select_lt(NativeF a, NativeF b, NativeF x, NativeF y) {
+  return vbslq_f32(vcltq_f32(a, b), x, y);
+}
 // a < b ? a : b, as x86 has it (a NaN gives b), not FMIN.
-FN NativeF nf_min(NativeF a, NativeF b) { return nf_select_lt(a, b, a, b); }
-FN NativeF nf_max(NativeF a, NativeF b) { return nf_select_lt(b, a, a, b); }
-FN NativeF nf_from_i(NativeI a) { return vcvtq_f32_s32(a); }
-FN NativeI nf_to_i(NativeF a) { return vcvtnq_s32_f32(a); }
-FN NativeF ni_as_f(NativeI a) { return vreinterpretq_f32_s32(a); }
-FN NativeI nf_as_i(NativeF a) { return vreinterpretq_s32_f32(a); }
-FN NativeF nf_load_f16(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
-FN NativeF nf_load_bf16(const uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
-FN void nf_store_f16(uint16_t* p, NativeF v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
+FN NativeF nf_min(NativeF a, NativeF b) {
+  return nf_select_lt(a, b, a, b);
+}
+FN NativeF nf_max(NativeF a, NativeF b) {
+  return nf_select_lt(b, a, a, b);
+}
+FN NativeF nf_from_i(NativeI a) {
+  return vcvtq_f32_s32(a);
+}
+FN NativeI nf_to_i(NativeF a) {
+  return vcvtnq_s32_f32(a);
+}
+FN NativeF ni_as_f(NativeI a) {
+  return vreinterpretq_f32_s32(a);
+}
+FN NativeI nf_as_i(NativeF a) {
+  return vreinterpretq_s32_f32(a);
+}
+FN NativeF nf_load_f16(const uint16_t* p) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+FN NativeF nf_load_bf16(const uint16_t* p) {
+  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+FN void nf_store_f16(uint16_t* p, NativeF v) {
+  vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)));
+}
 
-FN NativeI ni_set1(int32_t x) { return vdupq_n_s32(x); }
-FN NativeI ni_load(const int32_t* p) { return vld1q_s32(p); }
-FN NativeI ni_add(NativeI a, NativeI b) { return vaddq_s32(a, b); }
-FN NativeI ni_sub(NativeI a, NativeI b) { return vsubq_s32(a, b); }
-FN NativeI ni_and(NativeI a, NativeI b) { return vandq_s32(a, b); }
+FN NativeI ni_set1(int32_t x) {
+  return vdupq_n_s32(x);
+}
+FN NativeI ni_load(const int32_t* p) {
+  return vld1q_s32(p);
+}
+FN NativeI ni_add(NativeI a, NativeI b) {
+  return vaddq_s32(a, b);
+}
+FN NativeI ni_sub(NativeI a, NativeI b) {
+  return vsubq_s32(a, b);
+}
+FN NativeI ni_and(NativeI a, NativeI b) {
+  return vandq_s32(a, b);
+}
 template <int S>
 FN NativeI ni_shl(NativeI a) {
   return vshlq_n_s32(a, S);
@@ -45,17 +93,29 @@ FN void ni_store_i8(int8_t* p, NativeI v) {
   __builtin_memcpy(p, &x, 4);
 }
 
-FN NativeB nb_load(const uint8_t* p) { return vld1q_u8(p); }
-FN void nb_store(uint8_t* p, NativeB v) { vst1q_u8(p, v); }
-FN NativeB nb_set1(uint8_t x) { return vdupq_n_u8(x); }
+FN NativeB nb_load(const uint8_t* p) {
+  return vld1q_u8(p);
+}
+FN void nb_store(uint8_t* p, NativeB v) {
+  vst1q_u8(p, v);
+}
+FN NativeB nb_set1(uint8_t x) {
+  return vdupq_n_u8(x);
+}
 FN NativeB nb_quad(const int8_t* p) {
   int32_t x;
   __builtin_memcpy(&x, p, 4);
   return vreinterpretq_u8_s32(vdupq_n_s32(x));
 }
-FN NativeB nb_and(NativeB a, NativeB b) { return vandq_u8(a, b); }
-FN NativeB nb_or(NativeB a, NativeB b) { return vorrq_u8(a, b); }
-FN NativeB nb_xor(NativeB a, NativeB b) { return veorq_u8(a, b); }
+FN NativeB nb_and(NativeB a, NativeB b) {
+  return vandq_u8(a, b);
+}
+FN NativeB nb_or(NativeB a, NativeB b) {
+  return vorrq_u8(a, b);
+}
+FN NativeB nb_xor(NativeB a, NativeB b) {
+  return veorq_u8(a, b);
+}
 template <int S>
 FN NativeB nb_shl(NativeB a) {
   return vshlq_n_u8(a, S);
@@ -64,7 +124,9 @@ template <int S>
 FN NativeB nb_shr(NativeB a) {
   return vshrq_n_u8(a, S);
 }
-FN NativeI nb_as_i(NativeB a) { return vreinterpretq_s32_u8(a); }
+FN NativeI nb_as_i(NativeB a) {
+  return vreinterpretq_s32_u8(a);
+}
 
 constexpr bool kHasMaddubs = false;
 // Codes here are at most 127 or already centred (Dot in simd.h), so both operands are signed.

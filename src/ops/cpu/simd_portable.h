@@ -15,21 +15,49 @@ FN NativeI nf_as_i(NativeF a) {
   return x;
 }
 
-FN NativeF nf_load(const float* p) { return *p; }
-FN void nf_store(float* p, NativeF v) { *p = v; }
-FN NativeF nf_set1(float x) { return x; }
-FN NativeF nf_add(NativeF a, NativeF b) { return a + b; }
-FN NativeF nf_sub(NativeF a, NativeF b) { return a - b; }
-FN NativeF nf_mul(NativeF a, NativeF b) { return a * b; }
-FN NativeF nf_div(NativeF a, NativeF b) { return a / b; }
-FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) { return __builtin_fmaf(a, b, c); }
-FN NativeF nf_min(NativeF a, NativeF b) { return a < b ? a : b; }
-FN NativeF nf_max(NativeF a, NativeF b) { return a > b ? a : b; }
-FN NativeF nf_abs(NativeF a) { return __builtin_fabsf(a); }
-FN NativeF nf_select_lt(NativeF a, NativeF b, NativeF x, NativeF y) { return a < b ? x : y; }
-FN NativeF nf_from_i(NativeI a) { return static_cast<float>(a); }
+FN NativeF nf_load(const float* p) {
+  return *p;
+}
+FN void nf_store(float* p, NativeF v) {
+  *p = v;
+}
+FN NativeF nf_set1(float x) {
+  return x;
+}
+FN NativeF nf_add(NativeF a, NativeF b) {
+  return a + b;
+}
+FN NativeF nf_sub(NativeF a, NativeF b) {
+  return a - b;
+}
+FN NativeF nf_mul(NativeF a, NativeF b) {
+  return a * b;
+}
+FN NativeF nf_div(NativeF a, NativeF b) {
+  return a / b;
+}
+FN NativeF nf_fma(NativeF a, NativeF b, NativeF c) {
+  return __builtin_fmaf(a, b, c);
+}
+FN NativeF nf_min(NativeF a, NativeF b) {
+  return a < b ? a : b;
+}
+FN NativeF nf_max(NativeF a, NativeF b) {
+  return a > b ? a : b;
+}
+FN NativeF nf_abs(NativeF a) {
+  return __builtin_fabsf(a);
+}
+FN NativeF nf_select_lt(NativeF a, NativeF b, NativeF x, NativeF y) {
+  return a < b ? x : y;
+}
+FN NativeF nf_from_i(NativeI a) {
+  return static_cast<float>(a);
+}
 // To nearest even, for |a| < 2^22 (all our uses): adding 1.5 * 2^23 leaves the integer in the low bits.
-FN NativeI nf_to_i(NativeF a) { return nf_as_i(a + 12582912.0f) - 0x4B400000; }
+FN NativeI nf_to_i(NativeF a) {
+  return nf_as_i(a + 12582912.0f) - 0x4B400000;
+}
 
 FN NativeF nf_load_f16(const uint16_t* p) {
   const uint32_t h = *p, sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3FFu;
@@ -38,10 +66,13 @@ FN NativeF nf_load_f16(const uint16_t* p) {
   const float tiny = static_cast<float>(mantissa) * 0x1p-24f;
   return sign ? -tiny : tiny;
 }
-FN NativeF nf_load_bf16(const uint16_t* p) { return ni_as_f(static_cast<int32_t>(static_cast<uint32_t>(*p) << 16)); }
+FN NativeF nf_load_bf16(const uint16_t* p) {
+  return ni_as_f(static_cast<int32_t>(static_cast<uint32_t>(*p) << 16));
+}
 // Round to nearest even, as VCVTPS2PH.
 FN void nf_store_f16(uint16_t* p, NativeF v) {
-  const uint32_t bits = static_cast<uint32_t>(nf_as_i(v)), sign = (bits >> 16) & 0x8000u, x = bits & 0x7FFFFFFFu;
+  const uint32_t bits = static_cast<uint32_t>(nf_as_i(v)), sign = (bits >> 16) & 0x8000u,
+                 x = bits & 0x7FFFFFFFu;
   uint32_t half;
   if (x > 0x7F800000u) {
     half = 0x7E00u | ((x >> 13) & 0x3FFu);
@@ -56,11 +87,21 @@ FN void nf_store_f16(uint16_t* p, NativeF v) {
   *p = static_cast<uint16_t>(sign | half);
 }
 
-FN NativeI ni_set1(int32_t x) { return x; }
-FN NativeI ni_load(const int32_t* p) { return *p; }
-FN NativeI ni_add(NativeI a, NativeI b) { return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b)); }
-FN NativeI ni_sub(NativeI a, NativeI b) { return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b)); }
-FN NativeI ni_and(NativeI a, NativeI b) { return a & b; }
+FN NativeI ni_set1(int32_t x) {
+  return x;
+}
+FN NativeI ni_load(const int32_t* p) {
+  return *p;
+}
+FN NativeI ni_add(NativeI a, NativeI b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+FN NativeI ni_sub(NativeI a, NativeI b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
+}
+FN NativeI ni_and(NativeI a, NativeI b) {
+  return a & b;
+}
 template <int S>
 FN NativeI ni_shl(NativeI a) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) << S);
@@ -69,23 +110,35 @@ template <int S>
 FN NativeI ni_shr(NativeI a) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) >> S);
 }
-FN void ni_store_i8(int8_t* p, NativeI v) { *p = static_cast<int8_t>(v < -128 ? -128 : v > 127 ? 127 : v); }
+FN void ni_store_i8(int8_t* p, NativeI v) {
+  *p = static_cast<int8_t>(v < -128 ? -128 : v > 127 ? 127 : v);
+}
 
 FN NativeB nb_load(const uint8_t* p) {
   uint32_t x;
   __builtin_memcpy(&x, p, 4);
   return x;
 }
-FN void nb_store(uint8_t* p, NativeB v) { __builtin_memcpy(p, &v, 4); }
-FN NativeB nb_set1(uint8_t x) { return 0x01010101u * x; }
+FN void nb_store(uint8_t* p, NativeB v) {
+  __builtin_memcpy(p, &v, 4);
+}
+FN NativeB nb_set1(uint8_t x) {
+  return 0x01010101u * x;
+}
 FN NativeB nb_quad(const int8_t* p) {
   uint32_t x;
   __builtin_memcpy(&x, p, 4);
   return x;
 }
-FN NativeB nb_and(NativeB a, NativeB b) { return a & b; }
-FN NativeB nb_or(NativeB a, NativeB b) { return a | b; }
-FN NativeB nb_xor(NativeB a, NativeB b) { return a ^ b; }
+FN NativeB nb_and(NativeB a, NativeB b) {
+  return a & b;
+}
+FN NativeB nb_or(NativeB a, NativeB b) {
+  return a | b;
+}
+FN NativeB nb_xor(NativeB a, NativeB b) {
+  return a ^ b;
+}
 template <int S>
 FN NativeB nb_shl(NativeB a) {
   return a << S;
@@ -94,7 +147,9 @@ template <int S>
 FN NativeB nb_shr(NativeB a) {
   return a >> S;
 }
-FN NativeI nb_as_i(NativeB a) { return static_cast<int32_t>(a); }
+FN NativeI nb_as_i(NativeB a) {
+  return static_cast<int32_t>(a);
+}
 
 constexpr bool kHasMaddubs = false;
 FN NativeI ni_dot(NativeI acc, NativeB codes, NativeB x) {

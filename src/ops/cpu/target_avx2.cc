@@ -7,6 +7,8 @@
 #include "ops/cpu/kernels.inl"
 #else
 namespace anabranch::ops::cpu {
-const CpuKernels* kernels_avx2() { return nullptr; }
+const CpuKernels* kernels_avx2() {
+  return nullptr;
+}
 }  // namespace anabranch::ops::cpu
 #endif

@@ -11,19 +11,25 @@ mx::array rms_norm(const mx::array& x, const mx::array& w, float eps) {
   return mx::multiply(mx::multiply(x, mx::rsqrt(mx::add(mean, mx::array(eps)))), w);
 }
 
-mx::array add(const mx::array& a, const mx::array& b) { return mx::add(a, b); }
+mx::array add(const mx::array& a, const mx::array& b) {
+  return mx::add(a, b);
+}
 
 mx::array swiglu(const mx::array& gate, const mx::array& up) {
   return mx::multiply(mx::multiply(gate, mx::sigmoid(gate)), up);
 }
 
-mx::array sigmoid_gate(const mx::array& x, const mx::array& gate) { return mx::multiply(x, mx::sigmoid(gate)); }
+mx::array sigmoid_gate(const mx::array& x, const mx::array& gate) {
+  return mx::multiply(x, mx::sigmoid(gate));
+}
 
 mx::array take_rows(const mx::array& x, std::span<const int> rows) {
   return mx::take(x, mx::array(rows.data(), {static_cast<int>(rows.size())}, mx::int32), 0);
 }
 
-mx::array reshape(const mx::array& x, mx::Shape shape) { return mx::reshape(x, std::move(shape)); }
+mx::array reshape(const mx::array& x, mx::Shape shape) {
+  return mx::reshape(x, std::move(shape));
+}
 
 mx::array slice_rows(const mx::array& x, int begin, int end) {
   mx::Shape start(x.ndim(), 0), stop = x.shape();
@@ -32,11 +38,14 @@ mx::array slice_rows(const mx::array& x, int begin, int end) {
   return mx::slice(x, start, stop);
 }
 
-mx::array concat_rows(const std::vector<mx::array>& parts) { return mx::concatenate(parts, 0); }
+mx::array concat_rows(const std::vector<mx::array>& parts) {
+  return mx::concatenate(parts, 0);
+}
 
 mx::array rope(const mx::array& x, std::span<const int> positions, std::span<const float> inv_freq,
                float attention_factor) {
-  const int m = static_cast<int>(positions.size()), d = static_cast<int>(inv_freq.size()), head_dim = x.shape(2);
+  const int m = static_cast<int>(positions.size()), d = static_cast<int>(inv_freq.size()),
+            head_dim = x.shape(2);
   mx::array cosines = empty({m, 1, d}, mx::float32), sines = empty({m, 1, d}, mx::float32);
   float *c = cosines.data<float>(), *s = sines.data<float>();
   for (int position : positions) {

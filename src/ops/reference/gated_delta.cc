@@ -11,13 +11,18 @@
 namespace anabranch::ops::reference {
 namespace {
 
-mx::array silu(const mx::array& x) { return mx::multiply(x, mx::sigmoid(x)); }
-mx::array softplus(const mx::array& x) { return mx::logaddexp(x, mx::array(0.0f)); }
+mx::array silu(const mx::array& x) {
+  return mx::multiply(x, mx::sigmoid(x));
+}
+mx::array softplus(const mx::array& x) {
+  return mx::logaddexp(x, mx::array(0.0f));
+}
 mx::array l2_normalise(const mx::array& x) {
   return mx::multiply(x, mx::rsqrt(mx::add(mx::sum(mx::square(x), -1, true), mx::array(1e-6f))));
 }
 
-// silu(causal depthwise convolution) of rows [T, C] after `state` [kernel - 1, C]; the state becomes the last rows.
+// silu(causal depthwise convolution) of rows [T, C] after `state` [kernel - 1, C]; the state becomes the last
+// rows.
 mx::array convolve(const mx::array& rows, const mx::array& weight, int kernel, mx::array& state) {
   const int tokens = rows.shape(0);
   const auto all = mx::concatenate({state, rows}, 0);
@@ -59,7 +64,8 @@ mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array&
   }
   const auto y = mx::concatenate(outputs, 0);
   const auto mean = mx::mean(mx::square(y), -1, true);
-  const auto normed = mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm_weight);
+  const auto normed =
+      mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm_weight);
   const auto out = mx::multiply(mx::reshape(normed, z.shape()), silu(z));
   mx::eval(state.s, state.conv, out);  // the graph must not grow with every token
   return out;

@@ -20,8 +20,8 @@ mx::array embed(std::span<const int> ids, const Weight& table) {
   const ReferenceWeight& w = stored(table);
   const mx::array rows(ids.data(), {static_cast<int>(ids.size())}, mx::int32);
   if (w.values) return mx::take(*w.values, rows, 0);
-  return mx::dequantize(mx::take(*w.codes, rows, 0), mx::take(*w.scales, rows, 0), mx::take(*w.biases, rows, 0),
-                        w.group, w.bits);
+  return mx::dequantize(mx::take(*w.codes, rows, 0), mx::take(*w.scales, rows, 0),
+                        mx::take(*w.biases, rows, 0), w.group, w.bits);
 }
 
 }  // namespace anabranch::ops::reference

@@ -31,7 +31,8 @@ void read_rows(const WeightSource& s, int64_t first, int64_t count, Affine& rows
   rows.biases.resize(static_cast<size_t>(count * groups));
   s.read_affine(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
   if (!s.symmetric) return;
-  for (size_t i = 0; i < rows.scales.size(); i++) rows.biases[i] = -static_cast<float>(s.zero_point) * rows.scales[i];
+  for (size_t i = 0; i < rows.scales.size(); i++)
+    rows.biases[i] = -static_cast<float>(s.zero_point) * rows.scales[i];
 }
 
 constexpr int64_t kRows = 16;

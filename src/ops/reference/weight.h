@@ -9,15 +9,17 @@
 namespace anabranch::ops::reference {
 
 struct ReferenceWeight : Weight::Storage {
-  int bits = 0, group = 0;                   // 0: dense
-  std::optional<mx::array> values;           // dense [out, in] f32
-  std::optional<mx::array> codes;            // [out, in * bits / 32] uint32
-  std::optional<mx::array> scales, biases;   // [out, in / group] f32
+  int bits = 0, group = 0;                  // 0: dense
+  std::optional<mx::array> values;          // dense [out, in] f32
+  std::optional<mx::array> codes;           // [out, in * bits / 32] uint32
+  std::optional<mx::array> scales, biases;  // [out, in / group] f32
   uint64_t bytes = 0;
 };
 
 std::shared_ptr<const ReferenceWeight> make_weight(const WeightSource& source);
 
-inline const ReferenceWeight& stored(const Weight& w) { return static_cast<const ReferenceWeight&>(w.storage()); }
+inline const ReferenceWeight& stored(const Weight& w) {
+  return static_cast<const ReferenceWeight&>(w.storage());
+}
 
 }  // namespace anabranch::ops::reference
