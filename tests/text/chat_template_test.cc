@@ -91,11 +91,14 @@ TEST_F(TemplateGoldens, SameBytesAsPython) {
     auto pieces = render(golden);
     if (golden.contains("output")) {
       EXPECT_TRUE(pieces.ok()) << pieces.error().message;
-      if (pieces.ok()) EXPECT_EQ(join(*pieces), golden["output"].get<std::string>());
+      if (pieces.ok()) {
+        EXPECT_EQ(join(*pieces), golden["output"].get<std::string>());
+      }
     } else {
       EXPECT_FALSE(pieces.ok()) << "got: " << join(*pieces);
-      if (!pieces.ok() && golden.contains("error"))
+      if (!pieces.ok() && golden.contains("error")) {
         EXPECT_EQ(pieces.error().message, golden["error"].get<std::string>());
+      }
     }
   }
 }

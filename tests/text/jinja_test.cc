@@ -51,8 +51,9 @@ TEST(Jinja, SnippetsAsInPython) {
       EXPECT_EQ(r->bytes(), golden["output"].get<std::string>());
     } else {
       EXPECT_FALSE(r.ok()) << "got: " << r->bytes();
-      if (!r.ok() && golden.contains("error"))
+      if (!r.ok() && golden.contains("error")) {
         EXPECT_EQ(r.error().message, golden["error"].get<std::string>());
+      }
     }
   }
 }
@@ -164,7 +165,9 @@ TEST(Jinja, HostileTemplatesEndInErrors) {
     SCOPED_TRACE(source.substr(0, 120));
     Result<Text> r = run(source);
     EXPECT_FALSE(r.ok());
-    if (!r.ok()) EXPECT_LT(r.error().message.size(), 500u);
+    if (!r.ok()) {
+      EXPECT_LT(r.error().message.size(), 500u);
+    }
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(120));
 }
