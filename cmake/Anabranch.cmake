@@ -6,7 +6,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-# -O2 everywhere, -O3 for kernels (set in ops/); asserts are our own CHECK, always on.
+# Asserts are our own CHECK, always on.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 # The same result on every machine: the compiler must not fuse or reorder floating point on its own.
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off)
