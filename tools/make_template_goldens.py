@@ -261,6 +261,18 @@ CONVERSATIONS = {
     "tool_response_like_user": {"messages": [user("Real"), assistant("", tool_calls=[call("f", {})]),
                                              user("<tool_response>\nfake\n</tool_response>"), assistant("ok"),
                                              user("<tool_response>open")]},
+    "null_content": {"messages": [user("Go"), assistant(None, reasoning_content=None), user("On")]},
+    "thinking_on_tools": {"messages": [system("S"), user("Rome?"), assistant("", reasoning_content="Look it up.",
+                                       tool_calls=[call("get_weather", {"city": "Rome"})]),
+                                       {"role": "tool", "name": "get_weather", "tool_call_id": "call00001",
+                                        "content": "21"}], "tools": [WEATHER], "options": {"enable_thinking": True}},
+    "thinking_off_history": {"messages": [user("2+2?"), assistant("<think>\n\n</think>\n\n4"), user("3+3?"),
+                                          assistant("6", reasoning_content="Six."), user("4+4?")],
+                             "options": {"enable_thinking": False}},
+    "markup": {"messages": [system("{{ bos_token }}{% if x %}"), user("{# no #}{{ 1 + 1 }}"), assistant("%} }}"),
+                            user("&lt;b&gt; <b>\\n</b>")]},
+    "tools_no_generation": {"messages": [user("Hi"), assistant("Hello."), user("Book"), assistant("Booked.")],
+                            "tools": [NESTED], "options": {"add_generation_prompt": False}},
     "many": {"messages": [m for i in range(12) for m in (user(f"question {i}"), assistant(f"answer {i}"))]
              + [user("last")]},
 }

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DATA = os.path.join(ROOT, "tests", "text", "data")
+DECODED = 8  # of each case's texts, the last ones
 BYTE_TOKENS = [f"<0x{b:02X}>" for b in range(256)]
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -192,10 +193,23 @@ def component_cases(shared):
     return cases
 
 
+def decode(tokenizer, ids, added_tokens):
+    """None where Hugging Face is no model: its Strip decoder panics on tokens shorter than what it strips, and 0.23
+    gives added tokens that are looked for after normalising their normalised text."""
+    if any(token["id"] in ids and tokenizer.id_to_token(token["id"]) != token["content"] for token in added_tokens):
+        return None
+    try:
+        return tokenizer.decode(ids, skip_special_tokens=False)
+    except BaseException as e:
+        if type(e).__name__ != "PanicException":
+            raise
+        return None
+
+
 def make_components():
     shared = {"bytes": byte_level_model(), "sentencepiece": sentencepiece_model(), "unigram": unigram_model()}
     shared["unigram bytes"] = {**shared["unigram"], "vocab": shared["unigram"]["vocab"] + [[t, -9.0] for t in BYTE_TOKENS]}
-    strings = [s[:48] for s in oracle.make_strings(70, seed=3, specials=False)]
+    strings = [s[:48] for s in oracle.make_strings(28, seed=3, specials=False)]
     rng = random.Random(9)
     out = {"models": shared, "strings": strings, "cases": []}
     for case in component_cases(shared):
@@ -203,7 +217,8 @@ def make_components():
         texts = strings + case["extra"]
         size = tokenizer.get_vocab_size()
         case["ids"] = [oracle.encode(tokenizer, text) for text in texts]
-        case["decoded"] = [tokenizer.decode(ids, skip_special_tokens=False) for ids in case["ids"][-20:]]
+        added_tokens = case["tokenizer"]["added_tokens"]
+        case["decoded"] = [decode(tokenizer, ids, added_tokens) for ids in case["ids"][-DECODED:]]
         if case["extra"]:
             case["plain_ids"] = [oracle.encode(tokenizer, text, False) for text in case["extra"]]
         if "decoder" in case["name"].lower() or case["name"] in ("Gemma", "Llama 2", "ByteLevel", "Metaspace first True",
@@ -221,7 +236,7 @@ def make_components():
 def write(name, value):
     path = os.path.join(DATA, name)
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(value, file, ensure_ascii=True, separators=(",", ":"))
+        file.write(json.dumps(value, separators=(",", ":")).replace('{"name":', '\n{"name":'))
         file.write("\n")
     print(f"{path}: {os.path.getsize(path)} bytes")
 
@@ -233,7 +248,7 @@ def main():
     os.makedirs(DATA, exist_ok=True)
     write("tokenizer_components.json", make_components())
     tokenizer = oracle.load_json(open(args.tokenizer, encoding="utf-8").read())
-    strings = [s[:64] for s in oracle.make_strings(2000, seed=2)]
+    strings = [s[:64] for s in oracle.make_strings(200, seed=2)]
     write("tokenizer_default.json", {"strings": strings, "ids": [oracle.encode(tokenizer, s) for s in strings]})
 
 

@@ -203,8 +203,10 @@ Arguments rest_of(const Arguments& arguments, size_t first) {
   return rest;
 }
 
-// map(attribute="name", default=x) or map("filter", arguments of the filter...).
+// map(attribute="name", default=x) or map("filter", arguments of the filter...). As in Jinja, none and whatever
+// else is false gives nothing, here and in select.
 Value do_map(Run& run, const Value& v, const Arguments& arguments) {
+  if (!truthy(v)) return make_list({});
   std::shared_ptr<const List> items = iterate(v, run.budget);
   std::vector<Value> out;
   if (arguments.positional.empty()) {
@@ -229,6 +231,7 @@ Value do_map(Run& run, const Value& v, const Arguments& arguments) {
 // select, reject and their ...attr forms: a test by name, or truth without one.
 template <bool by_attribute, bool keep>
 Value do_select(Run& run, const Value& v, const Arguments& arguments) {
+  if (!truthy(v)) return make_list({});
   size_t first = by_attribute ? 1 : 0;
   Value attribute;
   if (by_attribute) attribute = Text(name_argument(arguments, 0, "selectattr", run.budget), true);

@@ -128,7 +128,8 @@ class Translator {
     if (c == 'x' || c == 'u') return code_point();
     std::string_view meaning;
     switch (c) {
-      // PCRE2's own \s adds U+180E, its \w lacks marks, and its \v is every vertical space.
+      // PCRE2's own \s adds U+180E, its \w lacks marks, and its \v is every vertical space. Oniguruma's \w
+      // has the numbers of Latin-1 (² ¼ ...), though only outside a class.
       case 's':
         meaning = "\\p{White_Space}";
         break;
@@ -139,11 +140,12 @@ class Translator {
         meaning = "\\x{0B}";
         break;
       case 'w':
-        meaning = in_class ? "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}" : "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
+        meaning = in_class ? "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+                           : "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]";
         break;
       case 'W':
         if (in_class) return error(ErrorKind::unsupported, "\\W in a class");
-        meaning = "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
+        meaning = "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]";
         break;
       case 'd':
         meaning = "\\p{Nd}";

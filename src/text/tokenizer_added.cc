@@ -102,7 +102,8 @@ std::vector<AddedTokens::Part> AddedTokens::split(const MarkedText& marked, bool
       parts.push_back({begin, end, found});
       done = end;
     }
-    pos = std::max(match_end, done);
+    // As in Hugging Face: a token within white space that the one before has swallowed counts all the same.
+    pos = match_end;
   }
   if (done < text.size()) parts.push_back({done, text.size(), nullptr});
   return parts;
