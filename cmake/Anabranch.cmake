@@ -51,19 +51,19 @@ function(anabranch_library name)
   endforeach()
 endfunction()
 
-# MLX's headers cost 1.8 s of a file's compile time: precompiled once (5 s), in ops, for the libraries whose own
-# headers include them. Not for files with flags of their own, the kernels. The options are for ccache.
-function(anabranch_precompile_mlx)
-  target_precompile_headers(anabranch_ops PRIVATE <mlx/array.h>)
-  target_compile_options(anabranch_ops PRIVATE
-    "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>" "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-  file(GLOB kernels ${CMAKE_SOURCE_DIR}/src/ops/cpu/target_*.cc)
-  set_source_files_properties(${kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-  foreach(name ${ARGN})
-    get_target_property(type anabranch_${name} TYPE)
+# anabranch_precompile(OWNER HEADERS ... USERS ...): headers that cost seconds in every file (MLX, nlohmann's JSON, fmt)
+# are compiled once, in the library of folder OWNER, for it and the targets USERS. The options are for ccache.
+function(anabranch_precompile owner)
+  cmake_parse_arguments(A "" "" "HEADERS;USERS" ${ARGN})
+  set(options "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>"
+              "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+  target_precompile_headers(anabranch_${owner} PRIVATE ${A_HEADERS})
+  target_compile_options(anabranch_${owner} PRIVATE ${options})
+  foreach(target ${A_USERS})
+    get_target_property(type ${target} TYPE)
     if(NOT type STREQUAL INTERFACE_LIBRARY)
-      target_precompile_headers(anabranch_${name} REUSE_FROM anabranch_ops)
-      target_compile_options(anabranch_${name} PRIVATE $<TARGET_PROPERTY:anabranch_ops,COMPILE_OPTIONS>)
+      target_precompile_headers(${target} REUSE_FROM anabranch_${owner})
+      target_compile_options(${target} PRIVATE ${options})
     endif()
   endforeach()
 endfunction()

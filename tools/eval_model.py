@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Reference figures of real models, by Hugging Face Transformers in fp32 on the stored weights.
 
-  eval_model.py ids    MODEL PROMPTS.json TEXT OUT.json   render and tokenise (20 prompts, the held-out text)
-  eval_model.py greedy MODEL IDS.json OUT.json            64 greedy tokens per prompt with their top-2 gaps
-  eval_model.py ppl    MODEL IDS.json OUT.json            perplexity in separate chunks of 1,024 tokens
-  eval_model.py kl     REFERENCE MODEL ROWS.json [TEXT-IDS.json]   KL(reference || model) and top-1 agreement
+  eval_model.py greedy MODEL PROMPTS.json OUT.json        64 greedy tokens for each of 20 prompts
+  eval_model.py ppl    MODEL TEXT OUT.json                perplexity in separate windows of 1,024 tokens
+  eval_model.py kl     REFERENCE MODEL ROWS.json [TEXT]   KL(reference || model) and top-1 agreement
 
-MODEL is a directory (Hugging Face or MLX-quantised) or a GGUF file. `ids` files hold token ids, so that tests of the
-engine's arithmetic do not depend on its tokenizer. Gaps are differences of log-probs between the best and the
-second-best token: a small one marks a near-tie, where another order of summation may choose the other token.
+MODEL is a directory (Hugging Face or MLX-quantised) or a GGUF file. `greedy` and `ppl` write the goldens of
+tests/models/accuracy_test.py. Gaps are differences of log-probs between the best and the second-best token: a small
+one marks a near-tie, where another order of summation may choose the other token. The end of the turn does not stop
+`greedy`, so that every prompt gives 64 tokens to compare.
 """
 import argparse
+import hashlib
 import json
 import math
 import pathlib
@@ -22,7 +23,8 @@ from jinja2 import Environment
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import hf_reference  # noqa: E402
 
-PROMPTS, NEW_TOKENS, CHUNK = 20, 64, 1024
+PROMPTS, NEW_TOKENS, WINDOW = 20, 64, 1024
+PARTS = 10, 2  # windows of shorter texts, for tests that must not take long
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -52,10 +54,13 @@ def tokenizer_and_template(path):
     if path.suffix == ".gguf":
         from transformers import AutoTokenizer
         hf = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-        return lambda s: hf.encode(s, add_special_tokens=False), hf.chat_template
+        return hf.backend_tokenizer, hf.chat_template
     from tokenizers import Tokenizer  # not AutoTokenizer: it swaps the pre-tokenizer by model_type
-    hf = Tokenizer.from_file(str(path / "tokenizer.json"))
-    return lambda s: hf.encode(s, add_special_tokens=False).ids, (path / "chat_template.jinja").read_text()
+    return Tokenizer.from_file(str(path / "tokenizer.json")), (path / "chat_template.jinja").read_text()
+
+
+def encode(tokenizer, text):
+    return tokenizer.encode(text, add_special_tokens=False)
 
 
 def render(template, prompt):
@@ -64,49 +69,70 @@ def render(template, prompt):
     return env.from_string(template).render(add_generation_prompt=True, **({"tools": None} | prompt))
 
 
-def make_ids(args):
-    encode, template = tokenizer_and_template(args.model)
-    prompts = [encode(render(template, p)) for p in read(args.prompts)[:args.count]]
-    write(args.out, {"prompts": prompts, "text": encode(pathlib.Path(args.text).read_text())})
-
-
 # ---------------------------------------------------------------- figures
 @torch.no_grad()
-def continue_greedily(model, ids, n, eos):
-    """-> (tokens, top-2 gaps); stops after an end-of-turn token."""
+def continue_greedily(model, ids, n, eos=()):
+    """-> (tokens, top-2 gaps, second-best tokens); stops after a token of `eos`."""
     out = model(torch.tensor([ids], device=DEVICE), use_cache=True)
-    tokens, gaps = [], []
+    tokens, gaps, seconds = [], [], []
     while True:
         top = torch.log_softmax(out.logits[0, -1].float(), -1).topk(2)
         tokens.append(int(top.indices[0]))
+        seconds.append(int(top.indices[1]))
         gaps.append(round(float(top.values[0] - top.values[1]), 4))
         if len(tokens) == n or tokens[-1] in eos:
-            return tokens, gaps
+            return tokens, gaps, seconds
         out = model(torch.tensor([tokens[-1:]], device=DEVICE), past_key_values=out.past_key_values, use_cache=True)
 
 
 def greedy(args):
     model = load(args.model)
+    tokenizer, template = tokenizer_and_template(args.model)
     runs = []
-    for ids in read(args.ids)["prompts"]:
-        tokens, gaps = continue_greedily(model, ids, args.tokens, (0, 2))
-        runs.append({"prompt": ids, "tokens": tokens, "gaps": gaps})
-    write(args.out, {"model": args.name, "oracle": oracle(), "max_tokens": args.tokens, "eos": [0, 2], "runs": runs})
+    for i, prompt in enumerate(read(args.prompts)[:args.count]):
+        text = render(template, prompt)
+        ids = encode(tokenizer, text).ids
+        tokens, gaps, seconds = continue_greedily(model, ids, args.tokens)
+        runs.append({"text": text, "prompt": ids, "tokens": tokens, "gaps": gaps, "seconds": seconds})
+        print(f"{i + 1}/{args.count}: smallest gap {min(gaps)}", file=sys.stderr)
+    write(args.out, {"model": args.name, "oracle": oracle(), "max_tokens": args.tokens, "runs": runs})
+
+
+def window_nll(model, ids):
+    """Negative log-likelihood of a window: the sum over its tokens but the first."""
+    ids = torch.tensor([ids], device=DEVICE)
+    logits = model(ids, use_cache=False).logits[0, :-1].float()
+    return float(torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:], reduction="sum"))
+
+
+def text_of_windows(tokenizer, text, windows):
+    """The start of the text that gives exactly the first `windows` windows of its tokens."""
+    whole = encode(tokenizer, text)
+    tokens = min(windows * WINDOW, len(whole.ids))
+    part = text[:whole.offsets[tokens - 1][1]]
+    assert encode(tokenizer, part).ids == whole.ids[:tokens], f"the text cannot be cut after {tokens} tokens"
+    return part
 
 
 @torch.no_grad()
 def ppl(args):
-    model, text = load(args.model), read(args.ids)["text"]
-    chunks = [text[i:i + CHUNK] for i in range(0, len(text), CHUNK)]
+    model = load(args.model)
+    tokenizer, _ = tokenizer_and_template(args.model)
+    text = pathlib.Path(args.text).read_text()
+    ids = encode(tokenizer, text).ids
     nll = []
-    for chunk in chunks:
-        ids = torch.tensor([chunk], device=DEVICE)
-        logits = model(ids, use_cache=False).logits[0, :-1].float()
-        nll.append(float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")))
-    predicted = len(text) - len(chunks)
-    write(args.out, {"model": args.name, "oracle": oracle(), "text": "heldout.txt", "chunk": CHUNK,
-                     "tokens": len(text), "predicted": predicted, "perplexity": math.exp(sum(nll) / predicted),
-                     "mean_nll": sum(nll) / predicted, "chunk_nll": [round(x, 4) for x in nll], "ids": text})
+    for i in range(0, len(ids), WINDOW):
+        nll.append(window_nll(model, ids[i:i + WINDOW]))
+        print(f"{min(i + WINDOW, len(ids))} of {len(ids)} tokens", file=sys.stderr)
+    parts = []
+    for windows in (len(nll), *PARTS):
+        data = text_of_windows(tokenizer, text, windows).encode()
+        tokens = min(windows * WINDOW, len(ids))
+        mean = sum(nll[:windows]) / (tokens - windows)
+        parts.append({"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "tokens": tokens,
+                      "predicted": tokens - windows, "mean_nll": mean, "perplexity": math.exp(mean)})
+    write(args.out, {"model": args.name, "oracle": oracle(), "text": pathlib.Path(args.text).name, "window": WINDOW,
+                     "parts": parts, "window_nll": [round(x, 4) for x in nll]})
 
 
 @torch.no_grad()
@@ -114,8 +140,9 @@ def kl(args):
     reference, model = load(args.reference), load(args.model)
     sets = {"answers": [(r["prompt"] + r["answer"], len(r["prompt"])) for r in read(args.rows)]}
     if args.text:
-        text = read(args.text)["text"]
-        sets["text"] = [(text[i:i + CHUNK], 1) for i in range(0, len(text), CHUNK)]
+        tokenizer, _ = tokenizer_and_template(args.model)
+        text = encode(tokenizer, pathlib.Path(args.text).read_text()).ids
+        sets["text"] = [(text[i:i + WINDOW], 1) for i in range(0, len(text), WINDOW)]
     for name, rows in sets.items():
         total = top = n = 0
         for ids, first in rows:
@@ -138,17 +165,17 @@ def main():
     sub = parser.add_subparsers(required=True)
 
     def command(run, *names):
-        p = sub.add_parser(run.__name__.removeprefix("make_"))
+        p = sub.add_parser(run.__name__)
         p.set_defaults(run=run)
         for n in names:
             p.add_argument(n)
         return p
 
-    command(make_ids, "model", "prompts", "text", "out").add_argument("--count", type=int, default=PROMPTS)
-    p = command(greedy, "model", "ids", "out")
+    p = command(greedy, "model", "prompts", "out")
     p.add_argument("--name", default="")
+    p.add_argument("--count", type=int, default=PROMPTS)
     p.add_argument("--tokens", type=int, default=NEW_TOKENS)
-    command(ppl, "model", "ids", "out").add_argument("--name", default="")
+    command(ppl, "model", "text", "out").add_argument("--name", default="")
     command(kl, "reference", "model", "rows").add_argument("text", nargs="?")
     args = parser.parse_args()
     torch.set_grad_enabled(False)

@@ -29,6 +29,10 @@ inline void cpu_relax() {
 // How long a worker spins before it sleeps. Longer than the gap between two stages of a forward pass.
 constexpr double kSpinSeconds = 200e-6;
 
+// The caller does all the work that nobody else takes, and waits only for workers that are inside the job: one that
+// the operating system has not scheduled (other programs want the cores too) costs nothing. `state_` says it all:
+// bits 0-10 workers inside, bit 11 open, bits 12-31 the job's number. Nobody enters a closed job, and the caller
+// closes a job only when nobody is inside.
 class Pool {
  public:
   explicit Pool(int threads) {
@@ -37,8 +41,8 @@ class Pool {
 
   ~Pool() {
     stop_ = true;
-    generation_.fetch_add(1);
-    generation_.notify_all();
+    state_.fetch_add(kJob);
+    state_.notify_all();
     for (auto& worker : workers_) worker.join();
   }
 
@@ -50,14 +54,19 @@ class Pool {
     count_ = count;
     grain_ = grain;
     next_.store(0, std::memory_order_relaxed);
-    running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleeping_.load(std::memory_order_seq_cst) > 0) generation_.notify_all();
+    const uint32_t open = (state_.load(std::memory_order_relaxed) + kJob) | kOpen;
+    state_.store(open, std::memory_order_seq_cst);
+    if (sleeping_.load(std::memory_order_seq_cst) > 0) state_.notify_all();
     take_work();
-    while (running_.load(std::memory_order_acquire) > 0) cpu_relax();
+    for (uint32_t i = 1, idle = open; !state_.compare_exchange_weak(idle, open & ~kOpen); i++, idle = open) {
+      cpu_relax();
+      if (i % 64 == 0) std::this_thread::yield();  // a worker inside may be waiting for this core
+    }
   }
 
  private:
+  static constexpr uint32_t kOpen = 1u << 11, kJob = 1u << 12;
+
   void take_work() {
     for (;;) {
       const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
@@ -66,26 +75,33 @@ class Pool {
     }
   }
 
-  void wait_for_work(uint32_t seen) {
+  // An open job that this worker has not been in.
+  static bool is_new(uint32_t state, uint32_t last) { return (state & kOpen) != 0 && state / kJob != last; }
+
+  void wait_for_work(uint32_t last) {
     const double until = now_seconds() + kSpinSeconds;
-    for (int i = 0; generation_.load(std::memory_order_acquire) == seen; i++) {
+    for (uint32_t i = 1; !stop_ && !is_new(state_.load(std::memory_order_acquire), last); i++) {
       cpu_relax();
-      if ((i & 63) == 63 && now_seconds() > until) {
-        sleeping_.fetch_add(1, std::memory_order_seq_cst);
-        generation_.wait(seen, std::memory_order_seq_cst);
-        sleeping_.fetch_sub(1, std::memory_order_relaxed);
-      }
+      if (i % 64 != 0) continue;
+      std::this_thread::yield();
+      if (now_seconds() < until) continue;
+      sleeping_.fetch_add(1, std::memory_order_seq_cst);
+      const uint32_t seen = state_.load(std::memory_order_seq_cst);
+      if (!stop_ && !is_new(seen, last)) state_.wait(seen, std::memory_order_seq_cst);
+      sleeping_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
 
   void work() {
-    uint32_t seen = 0;
+    uint32_t last = 0;
     for (;;) {
-      wait_for_work(seen);
-      seen++;
+      wait_for_work(last);
       if (stop_) return;
+      uint32_t state = state_.load(std::memory_order_relaxed);
+      if (!is_new(state, last) || !state_.compare_exchange_weak(state, state + 1)) continue;
+      last = state / kJob;
       take_work();
-      running_.fetch_sub(1, std::memory_order_release);
+      state_.fetch_sub(1, std::memory_order_release);
     }
   }
 
@@ -94,9 +110,8 @@ class Pool {
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
   alignas(64) std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<int> running_{0};
-  alignas(64) std::atomic<uint32_t> generation_{0};
-  std::atomic<int> sleeping_{0};
+  alignas(64) std::atomic<uint32_t> state_{0};
+  alignas(64) std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
 };
 

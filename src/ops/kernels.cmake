@@ -9,7 +9,7 @@ if(ANABRANCH_FUZZ)
 endif()
 function(_anabranch_kernel_flags file)
   set_source_files_properties(${_cpu}/${file} TARGET_DIRECTORY anabranch_ops
-                              PROPERTIES COMPILE_OPTIONS "${_kernel_options};${ARGN}")
+                              PROPERTIES COMPILE_OPTIONS "${_kernel_options};${ARGN}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
