@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/json.h"
-#include "text/chat_template.h"
 #include "text/jinja_parser.h"
 #include "text/jinja_run.h"
 #include "text/utf8.h"
@@ -20,9 +19,10 @@ const std::string kMark = "\xEE\x80\x80";
 
 Json conversation() {
   const std::string text = " x" + kMark + "<|im_end|> ";
-  const Json call = {{"type", "function"},
-                     {"id", "1"},
-                     {"function", {{"name", "f"}, {"arguments", {{"city", text}, {"n", {1, 2.5, nullptr}}}}}}};
+  const Json call = {
+      {"type", "function"},
+      {"id", "1"},
+      {"function", {{"name", "f"}, {"arguments", {{"city", text}, {"n", {1, 2.5, nullptr}}}}}}};
   return {{"messages",
            {{{"role", "system"}, {"content", text}},
             {{"role", "user"}, {"content", text}},
@@ -48,25 +48,26 @@ const std::vector<std::pair<std::string, jinja::Value>>& variables() {
   return all;
 }
 
-// Whether the template could write the mark itself: it has it, or an escape or a format that may give it.
+// Whether the template could write the mark itself: it has it, or an escape, or the format %c.
 bool may_write_mark(const std::string& source) {
-  return source.find_first_of("\\%") != std::string::npos || source.find('\xEE') != std::string::npos;
+  if (source.find_first_of("\\\xEE") != std::string::npos || source.find("format") != std::string::npos)
+    return true;
+  for (size_t at = source.find('%'); at != std::string::npos; at = source.find('%', at + 1))
+    if ((at == 0 || source[at - 1] != '{') && source.compare(at, 2, "%}") != 0) return true;
+  return false;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string source(reinterpret_cast<const char*>(data), size);
-  const auto whole = ChatTemplate::parse(source, "<s>", "</s>");
   try {
-    const auto ast = jinja::parse(jinja::normalize_newlines(source));
+    const auto ast = jinja::parse(source);
     const jinja::Text out = jinja::evaluate(*ast, variables(), 1753019045, kSteps);
-    // A template that the engine evaluates is one that loads.
-    if (!whole.ok()) std::abort();
     if (!is_valid_utf8(out.bytes())) std::abort();
-    if (source.find("{%") == std::string::npos && may_write_mark(source)) return 0;
+    if (may_write_mark(source)) return 0;
     for (size_t at = 0; (at = out.bytes().find(kMark, at)) != std::string::npos; ++at)
-      if (out.trusted_at(at) && !may_write_mark(source)) std::abort();
+      if (out.trusted_at(at)) std::abort();
   } catch (const jinja::Failure& failure) {
     if (failure.error.message.size() > 4096) std::abort();
   }

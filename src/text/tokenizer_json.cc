@@ -1,6 +1,7 @@
 // Reads Hugging Face's tokenizer.json. The only file of text/ that includes simdjson.
 #include <simdjson.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "base/mapped_file.h"
@@ -14,8 +15,9 @@ using simdjson::dom::element;
 using simdjson::dom::object;
 
 constexpr size_t kMaxFile = 256u << 20;
-constexpr int kMaxNesting = 8;    // of sequences in sequences
-constexpr size_t kMaxSteps = 64;  // of one pipeline
+constexpr int kMaxNesting = 8;       // of sequences in sequences
+constexpr size_t kMaxSteps = 64;     // of one pipeline
+constexpr size_t kMaxGrowth = 4096;  // how many times as long a pipeline may make a text
 constexpr size_t kMaxAdded = 100'000;
 
 // Absent and null are alike.
@@ -68,6 +70,30 @@ Error unsupported(std::string_view where, std::string_view type) {
   return make_error(ErrorKind::unsupported, "{} of type '{}' is not supported", where, type);
 }
 
+// Counts a pipeline's steps, and how much longer than its input they could make a text.
+class Growth {
+ public:
+  explicit Growth(std::string_view where) : where_(where) {}
+  Result<void> add(size_t factor) {
+    if (++steps_ > kMaxSteps)
+      return make_error(ErrorKind::exhausted, "{} has more than {} steps", where_, kMaxSteps);
+    factor_ *= std::max<size_t>(factor, 1);
+    if (factor_ > kMaxGrowth)
+      return make_error(ErrorKind::exhausted, "{} could make a text more than {} times as long", where_,
+                        kMaxGrowth);
+    return {};
+  }
+
+ private:
+  std::string_view where_;
+  size_t steps_ = 0, factor_ = 1;
+};
+
+// Of replacing a literal, or (empty) a regex, which may match between any two characters.
+size_t growth_of_replace(const std::string& literal, const std::string& content) {
+  return literal.empty() ? content.size() + 1 : (content.size() + literal.size() - 1) / literal.size();
+}
+
 // Calls add(type, object) for a component and, when it is a Sequence, for each part of it under `list_key`.
 template <class Add>
 Result<void> flatten(const element& e, std::string_view where, std::string_view list_key, int depth,
@@ -103,18 +129,25 @@ Result<Normalizer> read_normalizer(const element& e) {
   using Kind = NormalizerStep::Kind;
   constexpr std::string_view where = "normalizer";
   std::vector<NormalizerStep> steps;
+  Growth growth(where);
   const auto add = [&](const std::string& type, const object& o) -> Result<void> {
     NormalizerStep step;
+    size_t factor = 1;
     if (type == "NFC") {
       step.kind = Kind::nfc;
+      factor = 3;
     } else if (type == "NFD") {
       step.kind = Kind::nfd;
+      factor = 3;
     } else if (type == "NFKC") {
       step.kind = Kind::nfkc;
+      factor = 11;
     } else if (type == "NFKD") {
       step.kind = Kind::nfkd;
+      factor = 11;
     } else if (type == "Lowercase") {
       step.kind = Kind::lowercase;
+      factor = 2;
     } else if (type == "StripAccents") {
       step.kind = Kind::strip_accents;
     } else if (type == "Strip") {
@@ -124,16 +157,18 @@ Result<Normalizer> read_normalizer(const element& e) {
     } else if (type == "Prepend") {
       step.kind = Kind::prepend;
       TRY(step.content, get_string(o, "prepend", where));
+      factor = step.content.size() + 1;
     } else if (type == "Replace") {
       step.kind = Kind::replace;
       TRY(Regex regex, get_pattern(o, where, &step.literal));
       step.pattern.push_back(std::move(regex));
       TRY(step.content, get_string(o, "content", where));
+      factor = growth_of_replace(step.literal, step.content);
     } else {
       return unsupported(where, type);
     }
     steps.push_back(std::move(step));
-    return {};
+    return growth.add(factor);
   };
   TRY_VOID(flatten(e, where, "normalizers", 0, add));
   return Normalizer(std::move(steps));
@@ -174,11 +209,14 @@ Result<PreTokenizer> read_pre_tokenizer(const element& e) {
   using Kind = PreTokenizerStep::Kind;
   constexpr std::string_view where = "pre_tokenizer";
   std::vector<PreTokenizerStep> steps;
+  Growth growth(where);
   const auto add = [&](const std::string& type, const object& o) -> Result<void> {
     PreTokenizerStep step;
+    size_t factor = 1;
     if (type == "ByteLevel") {
       step.kind = Kind::byte_level;
       TRY(step.add_prefix_space, get_bool_or(o, "add_prefix_space", true, where));
+      factor = step.add_prefix_space ? 4 : 2;
       TRY(const bool use_regex, get_bool_or(o, "use_regex", true, where));
       if (use_regex) {
         TRY(Regex regex, Regex::compile(kGpt2Pattern));
@@ -196,6 +234,7 @@ Result<PreTokenizer> read_pre_tokenizer(const element& e) {
       TRY(step.individual, get_bool_or(o, "individual_digits", false, where));
     } else if (type == "Metaspace") {
       TRY_VOID(read_metaspace(o, step));
+      factor = 2 * step.replacement.size();
     } else if (type == "Whitespace") {
       step.kind = Kind::whitespace;
     } else if (type == "WhitespaceSplit") {
@@ -208,7 +247,7 @@ Result<PreTokenizer> read_pre_tokenizer(const element& e) {
       return unsupported(where, type);
     }
     steps.push_back(std::move(step));
-    return {};
+    return growth.add(factor);
   };
   TRY_VOID(flatten(e, where, "pretokenizers", 0, add));
   return PreTokenizer(std::move(steps));
@@ -218,15 +257,19 @@ Result<Decoder> read_decoder(const element& e) {
   using Kind = DecoderStep::Kind;
   constexpr std::string_view where = "decoder";
   std::vector<DecoderStep> steps;
+  Growth growth(where);
   const auto add = [&](const std::string& type, const object& o) -> Result<void> {
     DecoderStep step;
+    size_t factor = 1;
     if (type == "ByteLevel") {
       step.kind = Kind::byte_level;
     } else if (type == "Replace") {
       step.kind = Kind::replace;
-      TRY(Regex regex, get_pattern(o, where));
+      std::string literal;
+      TRY(Regex regex, get_pattern(o, where, &literal));
       step.pattern.push_back(std::move(regex));
       TRY(step.content, get_string(o, "content", where));
+      factor = growth_of_replace(literal, step.content);
     } else if (type == "ByteFallback") {
       step.kind = Kind::byte_fallback;
     } else if (type == "Fuse") {
@@ -247,7 +290,7 @@ Result<Decoder> read_decoder(const element& e) {
       return unsupported(where, type);
     }
     steps.push_back(std::move(step));
-    return {};
+    return growth.add(factor);
   };
   TRY_VOID(flatten(e, where, "decoders", 0, add));
   return Decoder(std::move(steps));

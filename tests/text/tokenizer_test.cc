@@ -358,7 +358,7 @@ TEST(TokenizerJson, BosAndEosComeFromTheConfig) {
 
 TEST(TokenizerJson, BadFilesAreErrors) {
   const Json good = definition(component("Gemma"));
-  std::vector<Json> bad(16, good);
+  std::vector<Json> bad(18, good);
   bad[0]["model"]["type"] = "WordPiece";
   bad[1]["model"]["vocab"] = 3;
   bad[2]["model"]["vocab"]["new"] = -1;
@@ -378,6 +378,10 @@ TEST(TokenizerJson, BadFilesAreErrors) {
   Json deep = good["normalizer"];
   for (int i = 0; i < 1000; ++i) deep = {{"type", "Sequence"}, {"normalizers", Json::array({deep})}};
   bad[15]["normalizer"] = deep;
+  // Texts that would double with every step.
+  const Json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  bad[16]["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json(Json::array_t(40, twice))}};
+  bad[17]["decoder"] = {{"type", "Sequence"}, {"decoders", Json(Json::array_t(40, twice))}};
   for (size_t i = 0; i < bad.size(); ++i) {
     auto made = parse_tokenizer_json(bad[i].dump(), "");
     EXPECT_FALSE(made.ok()) << i;
