@@ -21,9 +21,12 @@ Result<int> convert_model(const ConvertOptions& options) {
     TRY(const auto text, read_file(options.recipe, 1 << 20));
     TRY_VOID(parse_recipe(text, options.recipe, to));
   }
-  if (options.bits) {
-    TRY(to.fallback, parse_target(*options.bits == 0 ? options.dtype
-                                                     : fmt::format("{}/{}", *options.bits, options.group)));
+  if (options.bits && *options.bits == 0) {
+    to.fallback = dense;
+  } else if (options.bits || options.group) {
+    const AffineFormat base = to.fallback.value_or(Target{}).format;
+    TRY(to.fallback, parse_target(fmt::format("{}/{}", options.bits.value_or(base.bits),
+                                              options.group.value_or(base.group))));
   }
   const bool terminal = isatty(STDERR_FILENO);
   int shown = -1;

@@ -41,8 +41,7 @@ struct ChatOptions {
 
 struct ConvertOptions {
   std::string source, output, recipe, dtype = "bf16";
-  std::optional<int> bits;  // unset: the recipe's default, or 4
-  int group = 64;
+  std::optional<int> bits, group;  // unset: the recipe's default, or 4 and 64
   uint64_t shard_mb = 48;
   bool force = false;
 };
