@@ -42,7 +42,8 @@ Json conversation() {
 const std::vector<std::pair<std::string, jinja::Value>>& variables() {
   static const auto all = [] {
     std::vector<std::pair<std::string, jinja::Value>> values;
-    for (const auto& [key, value] : conversation().items()) values.emplace_back(key, jinja::from_json(value));
+    const Json given = conversation();
+    for (const auto& [key, value] : given.items()) values.emplace_back(key, jinja::from_json(value));
     return values;
   }();
   return all;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <unordered_map>
 
 #include "base/mapped_file.h"
 #include "text/tokenizer_impl.h"
@@ -483,6 +484,23 @@ Result<void> read_config(std::string_view text, TokenizerParts& parts) {
   return {};
 }
 
+// An id must not mean one text to the added tokens and another to the model, nor a text two ids: ordinary
+// text could become a special token.
+Result<void> check_added(const TokenizerParts& parts) {
+  std::unordered_map<int, std::string_view> contents;
+  for (const AddedToken& token : parts.added) {
+    const std::string_view same = contents.emplace(token.id, token.content).first->second;
+    const int known = parts.vocab->lookup(token.content);
+    if (same != token.content || (parts.vocab->has(token.id) && parts.vocab->text(token.id) != token.content))
+      return make_error(ErrorKind::invalid, "added_tokens: id {} of '{}' is also that of '{}'", token.id,
+                        token.content, same != token.content ? same : parts.vocab->text(token.id));
+    if (known >= 0 && known != token.id)
+      return make_error(ErrorKind::invalid, "added_tokens: '{}' has id {}, and id {} in the vocabulary",
+                        token.content, token.id, known);
+  }
+  return {};
+}
+
 Result<TokenizerParts> read_tokenizer(std::string_view text) {
   simdjson::dom::parser parser;
   element e;
@@ -492,6 +510,7 @@ Result<TokenizerParts> read_tokenizer(std::string_view text) {
   TokenizerParts parts;
   TRY(parts.added, read_added(root));
   TRY_VOID(read_model(root, parts));
+  TRY_VOID(check_added(parts));
   if (present(root, "normalizer", e)) {
     TRY(parts.normalizer, read_normalizer(e));
   }

@@ -358,7 +358,7 @@ TEST(TokenizerJson, BosAndEosComeFromTheConfig) {
 
 TEST(TokenizerJson, BadFilesAreErrors) {
   const Json good = definition(component("Gemma"));
-  std::vector<Json> bad(18, good);
+  std::vector<Json> bad(21, good);
   bad[0]["model"]["type"] = "WordPiece";
   bad[1]["model"]["vocab"] = 3;
   bad[2]["model"]["vocab"]["new"] = -1;
@@ -382,6 +382,11 @@ TEST(TokenizerJson, BadFilesAreErrors) {
   const Json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
   bad[16]["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json(Json::array_t(40, twice))}};
   bad[17]["decoder"] = {{"type", "Sequence"}, {"decoders", Json(Json::array_t(40, twice))}};
+  // Ids that mean two texts, and a text with two ids.
+  bad[18]["added_tokens"].push_back(good["added_tokens"][0]);
+  bad[18]["added_tokens"].back()["content"] = "other";
+  bad[19]["added_tokens"][0]["id"] = 300;
+  bad[20]["added_tokens"][0]["id"] = 5000;
   for (size_t i = 0; i < bad.size(); ++i) {
     auto made = parse_tokenizer_json(bad[i].dump(), "");
     EXPECT_FALSE(made.ok()) << i;
