@@ -37,7 +37,7 @@ std::vector<std::pair<Value, Value>> pairs_of(Run& run, const Arguments& argumen
     if (source.is(Kind::dict)) {
       pairs = source.dict().items;
     } else {
-      for (const Value& item : iterate(source, run.budget)->items) {
+      for (const auto list = iterate(source, run.budget); const Value& item : list->items) {
         std::shared_ptr<const List> pair = iterate(item, run.budget);
         if (pair->items.size() != 2) fail("expected pairs of key and value");
         pairs.emplace_back(pair->items[0], pair->items[1]);

@@ -129,7 +129,7 @@ Value do_dict_sort(Run& run, const Value& v, const Arguments& arguments) {
 Value do_sort(Run& run, const Value& v, const Arguments& arguments) {
   Parameters p("sort", arguments, {"reverse", "case_sensitive", "attribute"});
   std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : iterate(v, run.budget)->items)
+  for (const auto list = iterate(v, run.budget); const Value& item : list->items)
     keyed.emplace_back(sort_key(item, given(p, 2), p.flag(1, false), run.budget), item);
   return make_list(sorted(keyed, p.flag(0, false), run.budget));
 }
@@ -137,7 +137,7 @@ Value do_sort(Run& run, const Value& v, const Arguments& arguments) {
 Value do_unique(Run& run, const Value& v, const Arguments& arguments) {
   Parameters p("unique", arguments, {"case_sensitive", "attribute"});
   std::vector<Value> kept, keys;
-  for (const Value& item : iterate(v, run.budget)->items) {
+  for (const auto list = iterate(v, run.budget); const Value& item : list->items) {
     Value key = sort_key(item, given(p, 1), p.flag(0, false), run.budget);
     bool seen =
         std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key, run.budget); });
@@ -168,7 +168,7 @@ Value do_sum(Run& run, const Value& v, const Arguments& arguments) {
   Parameters p("sum", arguments, {"attribute", "start"});
   Value total = p.has(1) ? p[1] : Value(Int{0});
   if (total.is(Kind::text)) fail("sum() can't sum strings [use ''.join(seq) instead]");
-  for (const Value& item : iterate(v, run.budget)->items)
+  for (const auto list = iterate(v, run.budget); const Value& item : list->items)
     total = binary(Op::add, total, p.has(0) ? attribute_of(item, p[0], run.budget) : item, run.budget);
   return total;
 }
@@ -179,7 +179,7 @@ Value do_batch(Run& run, const Value& v, const Arguments& arguments) {
   if (size < 1 || size > static_cast<Int>(kMaxRange)) fail("batch: the size must be from 1 to {}", kMaxRange);
   std::vector<Value> batches, batch;
   auto flush = [&] { batches.push_back(make_list(std::exchange(batch, {}))); };
-  for (const Value& item : iterate(v, run.budget)->items) {
+  for (const auto list = iterate(v, run.budget); const Value& item : list->items) {
     run.budget.spend(1);
     batch.push_back(item);
     if (static_cast<Int>(batch.size()) == size) flush();
@@ -203,8 +203,8 @@ Arguments rest_of(const Arguments& arguments, size_t first) {
   return rest;
 }
 
-// map(attribute="name", default=x) or map("filter", arguments of the filter...). As in Jinja, none and whatever
-// else is false gives nothing, here and in select.
+// map(attribute="name", default=x) or map("filter", arguments of the filter...). As in Jinja, none and
+// whatever else is false gives nothing, here and in select.
 Value do_map(Run& run, const Value& v, const Arguments& arguments) {
   if (!truthy(v)) return make_list({});
   std::shared_ptr<const List> items = iterate(v, run.budget);
@@ -244,7 +244,7 @@ Value do_select(Run& run, const Value& v, const Arguments& arguments) {
     rest = rest_of(arguments, first + 1);
   }
   std::vector<Value> out;
-  for (const Value& item : iterate(v, run.budget)->items) {
+  for (const auto list = iterate(v, run.budget); const Value& item : list->items) {
     run.budget.spend(1);
     Value subject = by_attribute ? attribute_of(item, attribute, run.budget) : item;
     bool passes = test != nullptr ? test(run, subject, rest) : truthy(subject);
