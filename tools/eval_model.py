@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Reference figures of real models, by Hugging Face Transformers in fp32 on the stored weights.
 
-  eval_model.py greedy MODEL PROMPTS.json OUT.json        64 greedy tokens for each of 20 prompts
+  eval_model.py greedy MODEL PROMPTS.json OUT.json        64 greedy tokens for each of 20 prompts, and their rivals
   eval_model.py ppl    MODEL TEXT OUT.json                perplexity in separate windows of 1,024 tokens
   eval_model.py kl     REFERENCE MODEL ROWS.json [TEXT]   KL(reference || model) and top-1 agreement
 
 MODEL is a directory (Hugging Face or MLX-quantised) or a GGUF file. `greedy` and `ppl` write the goldens of
-tests/models/accuracy_test.py. Gaps are differences of log-probs between the best and the second-best token: a small
-one marks a near-tie, where another order of summation may choose the other token. The end of the turn does not stop
-`greedy`, so that every prompt gives 64 tokens to compare.
+tests/models/accuracy_test.py. Gaps are differences of log-probs to the best token: a small one marks a near-tie, where another
+order of summation may choose the other token. The end of the turn does not stop `greedy`, so that every prompt gives
+64 tokens to compare.
 """
 import argparse
 import hashlib
@@ -24,6 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import hf_reference  # noqa: E402
 
 PROMPTS, NEW_TOKENS, WINDOW = 20, 64, 1024
+RIVAL_GAP = 0.5  # log-prob
 PARTS = 10, 2  # windows of shorter texts, for tests that must not take long
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -71,18 +72,27 @@ def render(template, prompt):
 
 # ---------------------------------------------------------------- figures
 @torch.no_grad()
-def continue_greedily(model, ids, n, eos=()):
-    """-> (tokens, top-2 gaps, second-best tokens); stops after a token of `eos`."""
+def continue_greedily(model, ids, n):
     out = model(torch.tensor([ids], device=DEVICE), use_cache=True)
-    tokens, gaps, seconds = [], [], []
-    while True:
-        top = torch.log_softmax(out.logits[0, -1].float(), -1).topk(2)
-        tokens.append(int(top.indices[0]))
-        seconds.append(int(top.indices[1]))
-        gaps.append(round(float(top.values[0] - top.values[1]), 4))
-        if len(tokens) == n or tokens[-1] in eos:
-            return tokens, gaps, seconds
+    tokens = [int(out.logits[0, -1].argmax())]
+    while len(tokens) < n:
         out = model(torch.tensor([tokens[-1:]], device=DEVICE), past_key_values=out.past_key_values, use_cache=True)
+        tokens.append(int(out.logits[0, -1].argmax()))
+    return tokens
+
+
+@torch.no_grad()
+def rivals(model, ids, tokens):
+    """-> (gap to the second-best token at each step, [step, token, gap] of every token within RIVAL_GAP of the best)."""
+    logits = model(torch.tensor([ids + tokens[:-1]], device=DEVICE), use_cache=False).logits[0, len(ids) - 1:]
+    top = torch.log_softmax(logits.float(), -1).topk(8)
+    gaps, close = [], []
+    for step, (values, order) in enumerate(zip(top.values.tolist(), top.indices.tolist())):
+        gaps.append(round(values[0] - values[1], 4))
+        assert order[0] == tokens[step] or gaps[-1] < 1e-3, "greedy tokens and one forward pass disagree"
+        close += [[step, t, round(values[0] - v, 4)]
+                  for t, v in zip(order, values) if t != tokens[step] and values[0] - v < RIVAL_GAP]
+    return gaps, close
 
 
 def greedy(args):
@@ -92,8 +102,9 @@ def greedy(args):
     for i, prompt in enumerate(read(args.prompts)[:args.count]):
         text = render(template, prompt)
         ids = encode(tokenizer, text).ids
-        tokens, gaps, seconds = continue_greedily(model, ids, args.tokens)
-        runs.append({"text": text, "prompt": ids, "tokens": tokens, "gaps": gaps, "seconds": seconds})
+        tokens = continue_greedily(model, ids, args.tokens)
+        gaps, close = rivals(model, ids, tokens)
+        runs.append({"text": text, "prompt": ids, "tokens": tokens, "gaps": gaps, "rivals": close})
         print(f"{i + 1}/{args.count}: smallest gap {min(gaps)}", file=sys.stderr)
     write(args.out, {"model": args.name, "oracle": oracle(), "max_tokens": args.tokens, "runs": runs})
 
