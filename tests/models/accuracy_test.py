@@ -31,7 +31,7 @@ SMOLLM2 = ROOT / ".deps/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 PPL_TOLERANCE, PRECISE_PPL_TOLERANCE = 0.005, 0.0005
 NEAR_TIE = 1e-2
 DEFAULT_TIE = 0.5  # the most that int8 activations may turn around (eval_model.py's RIVAL_GAP)
-QUICK_PROMPTS = 8  # of default greedy, without --full
+QUICK_PROMPTS = 4  # of default greedy, without --full
 
 
 def read(name):
