@@ -29,10 +29,10 @@ inline void cpu_relax() {
 // How long a worker spins before it sleeps. Longer than the gap between two stages of a forward pass.
 constexpr double kSpinSeconds = 200e-6;
 
-// The caller does all the work that nobody else takes, and waits only for workers that are inside the job: one that
-// the operating system has not scheduled (other programs want the cores too) costs nothing. `state_` says it all:
-// bits 0-10 workers inside, bit 11 open, bits 12-31 the job's number. Nobody enters a closed job, and the caller
-// closes a job only when nobody is inside.
+// The caller does all the work that nobody else takes, and waits only for workers that are inside the job:
+// one that the operating system has not scheduled (other programs want the cores too) costs nothing. `state_`
+// says it all: bits 0-10 workers inside, bit 11 open, bits 12-31 the job's number. Nobody enters a closed
+// job, and the caller closes a job only when nobody is inside.
 class Pool {
  public:
   explicit Pool(int threads) {
@@ -79,7 +79,7 @@ class Pool {
   static bool is_new(uint32_t state, uint32_t last) { return (state & kOpen) != 0 && state / kJob != last; }
 
   void wait_for_work(uint32_t last) {
-    const double until = now_seconds() + kSpinSeconds;
+    double until = now_seconds() + kSpinSeconds;
     for (uint32_t i = 1; !stop_ && !is_new(state_.load(std::memory_order_acquire), last); i++) {
       cpu_relax();
       if (i % 64 != 0) continue;
@@ -89,6 +89,7 @@ class Pool {
       const uint32_t seen = state_.load(std::memory_order_seq_cst);
       if (!stop_ && !is_new(seen, last)) state_.wait(seen, std::memory_order_seq_cst);
       sleeping_.fetch_sub(1, std::memory_order_relaxed);
+      until = now_seconds() + kSpinSeconds;
     }
   }
 

@@ -59,8 +59,8 @@ class Bench {
     std::vector<double> rates;
     std::optional<SequenceState> deep;
     for (int rep = -1; rep < options_.reps; rep++) {
-      // At a depth the repetitions follow one another in one context: filling it anew would take most of the
-      // time.
+      // At a depth the repetitions follow one another in one context (so its mean length is a little more):
+      // filling it anew would take most of the time.
       if (depth == 0 || !deep) {
         deep.emplace(model_.make_state());
         if (depth > 0) feed(*deep, depth, options_.chunk);
@@ -72,8 +72,9 @@ class Bench {
     }
     const std::string at = depth > 0 ? fmt::format(" @ d{}", depth) : "";
     Row row{fmt::format("tg{}{}", tokens, at), tokens, depth, spread_of(rates), 0, 0, "GB/s"};
+    const double mean_length = depth > 0 ? depth + 8 + tokens * options_.reps / 2.0 : tokens / 2.0;
     const double bytes = static_cast<double>(info_.bytes_per_token) + 2.0 * info_.state_bytes +
-                         static_cast<double>(info_.kv_bytes_per_token) * (depth + tokens / 2.0);
+                         static_cast<double>(info_.kv_bytes_per_token) * mean_length;
     row.physical = bytes * row.rate.median / 1e9;
     row.limit = limits_.memory_gb_s;
     return row;

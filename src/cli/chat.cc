@@ -66,9 +66,20 @@ class Chat {
   Result<void> load(const std::string& path) {
     ModelOptions model = options_.model;
     model.model = path;
-    TRY(auto engine, make_engine(model));
-    engine_ = std::move(engine);
+    TRY(engine_, make_engine(model));
+    options_.model = model;
     return {};
+  }
+
+  // Two models may not fit in memory: the old one goes first, and comes back if the new one fails.
+  bool change_model(const std::string& path) {
+    engine_.reset();
+    if (auto loaded = load(path); !loaded) {
+      fail(loaded.error());
+      if (auto back = load(options_.model.model); !back) return fail(back.error()), false;
+    }
+    fmt::print("{}\n", engine_->info().name);
+    return true;
   }
 
   void clear() {
@@ -91,10 +102,7 @@ class Chat {
     } else if (name == "/stats") {
       fmt::print("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
     } else if (name == "/model" && !rest.empty()) {
-      if (auto loaded = load(rest); !loaded)
-        fail(loaded.error());  // the old model stays
-      else
-        fmt::print("{}\n", engine_->info().name);
+      return change_model(rest);
     } else if (name == "/help") {
       fmt::print("{}", kHelp);
     } else {
@@ -120,12 +128,10 @@ class Chat {
   Result<Answer> ask(const std::atomic<bool>& interrupt) {
     TRY(auto prompt, make_chat_prompt(*engine_, messages_, options_.thinking));
     Request request;
-    request.prompt = std::move(prompt.tokens);
-    request.thinking_open = prompt.thinking_open;
     request.sampling = sampling_params(options_.sampling, *engine_, seed_);
     request.max_tokens = options_.sampling.max_tokens;
     request.stop = options_.sampling.stop;
-    return run_request(*engine_, std::move(request), false, interrupt);
+    return run_prompt(*engine_, std::move(prompt), std::move(request), false, interrupt);
   }
 
   ChatOptions options_;

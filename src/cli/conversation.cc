@@ -9,8 +9,7 @@
 #include <deque>
 #include <mutex>
 
-#include "text/reasoning.h"
-#include "text/stop_matcher.h"
+#include "text/output_text.h"
 
 namespace anabranch::cli {
 
@@ -58,15 +57,15 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
     options.enable_thinking = thinking == "on";
   }
   TRY(const auto pieces, chat->render(messages, nullptr, options));
-  const std::string tail = text::join(pieces);
   const auto tags = text::find_reasoning_tags(engine.tokenizer());
-  return Prompt{engine.tokenizer().encode(pieces), tags && text::ends_inside_reasoning(tail, *tags)};
+  return Prompt{engine.tokenizer().encode(pieces), tags, tags && text::opens_reasoning(pieces, *tags)};
 }
 
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
   Prompt prompt;
   prompt.tokens = engine.tokenizer().encode(text, true);
-  if (const auto bos = engine.tokenizer().bos(); bos && engine.tokenizer().add_bos())
+  const auto bos = engine.tokenizer().bos();
+  if (engine.tokenizer().add_bos() && bos && (prompt.tokens.empty() || prompt.tokens.front() != *bos))
     prompt.tokens.insert(prompt.tokens.begin(), *bos);
   return prompt;
 }
@@ -146,14 +145,14 @@ class Printer {
 
 }  // namespace
 
-Result<Answer> run_request(Engine& engine, Request request, bool silent, const std::atomic<bool>& interrupt) {
-  const auto tags = text::find_reasoning_tags(engine.tokenizer());
-  text::Detokenizer detokenizer(engine.tokenizer());
-  text::StopMatcher stops(request.stop);
-  text::ReasoningSplitter splitter(tags.value_or(text::ReasoningTags{}), request.thinking_open);
+Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
+                          const std::atomic<bool>& interrupt) {
+  request.prompt = std::move(prompt.tokens);
+  request.thinking_open = prompt.thinking_open;
+  text::OutputText output(engine.tokenizer(), request.stop, prompt.tags, prompt.thinking_open);
   Printer printer(silent);
   Answer answer;
-  const auto emit = [&](const text::ReasoningDelta& delta) {
+  const auto emit = [&](const text::AnswerText& delta) {
     printer.reasoning(delta.reasoning);
     printer.content(delta.content);
     answer.reasoning += delta.reasoning;
@@ -171,14 +170,10 @@ Result<Answer> run_request(Engine& engine, Request request, bool silent, const s
     }
     const auto event = queue->pop();
     if (!event) continue;
-    for (const int token : event->tokens) {
-      answer.tokens.push_back(token);
-      emit(splitter.push(stops.push(detokenizer.push(token)).text));
-    }
+    answer.tokens.insert(answer.tokens.end(), event->tokens.begin(), event->tokens.end());
+    emit(output.push(event->tokens));
     if (event->finish == FinishReason::none) continue;
-    const auto last = stops.push(detokenizer.flush());
-    emit(splitter.push(last.text + stops.flush()));
-    emit(splitter.flush());
+    emit(output.finish());
     printer.finish();
     if (event->finish == FinishReason::error) return Error{ErrorKind::internal, event->error};
     answer.finish = event->finish;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include "engine/engine.h"
+#include "text/reasoning.h"
 
 namespace anabranch::cli {
 
@@ -24,7 +25,8 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
 // The conversation through the model's chat template, ready to be answered.
 struct Prompt {
   std::vector<int> tokens;
-  bool thinking_open = false;  // it ends inside an opened think block
+  std::optional<text::ReasoningTags> tags;  // the model's, when a chat template made the prompt
+  bool thinking_open = false;               // it ends inside an opened think block
 };
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking);
 Prompt make_raw_prompt(const Engine& engine, const std::string& text);
@@ -36,9 +38,10 @@ struct Answer {
   Usage usage;
 };
 
-// Runs one request to its end, printing the answer to stdout as it comes (reasoning dimmed on a terminal)
-// unless `silent`. Setting `interrupt` cancels it.
-Result<Answer> run_request(Engine& engine, Request request, bool silent, const std::atomic<bool>& interrupt);
+// Runs the prompt with the rest of `request` to its end, printing the answer to stdout as it comes (reasoning
+// dimmed on a terminal) unless `silent`. Setting `interrupt` cancels it.
+Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
+                          const std::atomic<bool>& interrupt);
 
 // True once Ctrl-C was pressed since the last call with reset; installs the handler on first use.
 std::atomic<bool>& interrupt_flag();

@@ -49,8 +49,9 @@ Result<Json> model_report(const std::string& path) {
   Json by_type = Json::object();
   for (const auto& [type, size] : types) by_type[type] = size / 1e6;
   const Json& config = checkpoint->config();
+  const auto type = config.find("model_type");
   return Json{{"path", checkpoint->path()},
-              {"model_type", config.value("model_type", "")},
+              {"model_type", type != config.end() && type->is_string() ? type->get<std::string>() : ""},
               {"tensors", checkpoint->tensors().size()},
               {"mtp_tensors", mtp},
               {"file_mb", bytes / 1e6},

@@ -72,13 +72,12 @@ Result<int> generate(const GenerateOptions& options) {
     TRY(prompt, make_chat_prompt(*engine, messages, options.thinking));
   }
   Request request;
-  request.prompt = std::move(prompt.tokens);
-  request.thinking_open = prompt.thinking_open;
   request.sampling = sampling_params(options.sampling, *engine, 0);
   request.max_tokens = options.sampling.max_tokens;
   request.stop = options.sampling.stop;
   request.ignore_eos = options.ignore_eos;
-  TRY(const Answer answer, run_request(*engine, std::move(request), options.json, interrupt_flag()));
+  TRY(const Answer answer,
+      run_prompt(*engine, std::move(prompt), std::move(request), options.json, interrupt_flag()));
   if (options.json)
     fmt::print("{}\n", to_json(answer).dump(-1, ' ', false, Json::error_handler_t::replace));
   else if (isatty(STDERR_FILENO))

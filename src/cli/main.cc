@@ -1,8 +1,10 @@
 // The command line: flags to plain options, then one function per sub-command.
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 
 #include "base/log.h"
-#include "cli/options.h"
+#include "cli/conversation.h"
 
 namespace anabranch::cli {
 namespace {
@@ -18,19 +20,32 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
 }
 
+// CLI::Range lets NaN through.
+CLI::Validator number_in(float low, float high) {
+  return CLI::Range(low, high) & CLI::Validator(
+                                     [](const std::string& text) {
+                                       return std::isnan(std::strtof(text.c_str(), nullptr)) ? "not a number"
+                                                                                             : "";
+                                     },
+                                     "");
+}
+
 void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
   app.add_option("--temp", o.temperature, "Temperature; 0 = greedy (default: the model's recommendation)")
-      ->check(CLI::Range(0.0f, 100.0f));
+      ->check(number_in(0.0f, 100.0f));
   app.add_option("--top-p", o.top_p, "Keep the likeliest tokens up to this probability")
-      ->check(CLI::Range(0.0f, 1.0f));
+      ->check(number_in(0.0f, 1.0f));
   app.add_option("--top-k", o.top_k, "Keep this many tokens; 0 = all")->check(CLI::Range(0, 1 << 24));
   app.add_option("--min-p", o.min_p, "Keep tokens at least this likely, relative to the best")
-      ->check(CLI::Range(0.0f, 1.0f));
+      ->check(number_in(0.0f, 1.0f));
   app.add_option("--seed", o.seed,
                  "Seed: the same one gives the same text (default: 0, in chat a random one)");
   app.add_option("-n,--max-tokens", o.max_tokens, "Tokens to generate at most; -1 = up to the context")
       ->check(CLI::Range(-1, 1 << 27));
-  app.add_option("--stop", o.stop, "Stop before this text (may be given several times)");
+  app.add_option("--stop", o.stop, "Stop before this text (may be given several times)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
 }
 
 void add_thinking_flag(CLI::App& app, std::string& thinking) {
@@ -131,5 +146,9 @@ int run(int argc, char** argv) {
 }  // namespace anabranch::cli
 
 int main(int argc, char** argv) {
-  return anabranch::cli::run(argc, argv);
+  try {
+    return anabranch::cli::run(argc, argv);
+  } catch (const std::exception& e) {
+    return anabranch::cli::fail({anabranch::ErrorKind::internal, e.what()});
+  }
 }

@@ -1,8 +1,10 @@
 // `serve`: the OpenAI API over one model until Ctrl-C.
 #include <fmt/core.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <mutex>
 #include <thread>
 
 #include "cli/conversation.h"
@@ -20,20 +22,30 @@ class SignalThread {
     for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
+    thread_ = std::thread([this] { watch(); });
   }
-  void watch(server::Server& server) {
-    thread_ = std::thread([this, &server] {
-      for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR2;) server.stop();
-    });
+  // While there is no server to stop (the model loads, or the last step ends), a signal ends the process.
+  void serve(server::Server* server) {
+    std::lock_guard lock(mutex_);
+    server_ = server;
   }
   ~SignalThread() {
-    if (!thread_.joinable()) return;
     pthread_kill(thread_.native_handle(), SIGUSR2);
     thread_.join();
   }
 
  private:
+  void watch() {
+    for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR2;) {
+      std::lock_guard lock(mutex_);
+      if (!server_) _exit(130);
+      server_->stop();
+    }
+  }
+
   sigset_t set_{};
+  std::mutex mutex_;
+  server::Server* server_ = nullptr;
   std::thread thread_;
 };
 
@@ -44,10 +56,11 @@ Result<int> serve(const ServeOptions& options) {
   server_options.host = options.host;
   server_options.port = static_cast<uint16_t>(options.port);
   TRY(const auto server, server::Server::start(*engine, server_options));
-  signals.watch(*server);
+  signals.serve(server.get());
   fmt::print("{} on http://{}:{}/v1\n", engine->info().name, options.host, server->port());
   std::fflush(stdout);
   server->run();
+  signals.serve(nullptr);
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <stdexcept>
 #include <vector>
 
 #include "base/check.h"
@@ -67,6 +68,8 @@ double counter_uniform(uint64_t seed, uint64_t position, uint32_t token) {
 int sample(std::span<const float> logits, const SamplingParams& params, uint64_t position) {
   CHECK(!logits.empty());
   const auto best = std::max_element(logits.begin(), logits.end());
+  if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }) || std::isinf(*best))
+    throw std::runtime_error("the model produced logits that are not numbers");
   if (params.temperature <= 0.0f || params.top_k == 1) return static_cast<int>(best - logits.begin());
 
   const float least = *best - kNoiseSpan * params.temperature;

@@ -71,9 +71,10 @@ class EngineImpl final : public Engine {
 
  private:
   Result<void> load();
+  Result<void> load_safely();
   void run();
   bool drain_inbox();
-  void step();
+  void step(const StepPlan& plan);
   void accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
@@ -116,11 +117,19 @@ Result<void> EngineImpl::load() {
   return {};
 }
 
+Result<void> EngineImpl::load_safely() {
+  try {
+    return load();
+  } catch (const std::exception& e) {
+    return make_error(ErrorKind::internal, "{} could not be loaded: {}", options_.model_path, e.what());
+  }
+}
+
 Result<void> EngineImpl::start() {
   std::promise<Result<void>> ready;
   auto loaded = ready.get_future();
   thread_ = std::thread([this, &ready] {
-    auto result = load();
+    auto result = load_safely();
     const bool ok = result.ok();
     ready.set_value(std::move(result));
     if (ok) run();
@@ -199,32 +208,31 @@ bool EngineImpl::drain_inbox() {
 
 void EngineImpl::run() {
   while (drain_inbox()) {
+    const auto plan = scheduler_.plan();
+    if (!plan) continue;
     try {
-      step();
+      step(*plan);
     } catch (const std::exception& e) {
       // The running sequence's state may be half advanced: it ends, the others go on.
-      const auto plan = scheduler_.plan();
       log_error("step failed: {}", e.what());
-      if (plan) end(plan->id, FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
+      end(plan->id, FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
     }
   }
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
 }
 
-void EngineImpl::step() {
-  const auto plan = scheduler_.plan();
-  if (!plan) return;
-  Sequence& sequence = *sequences_.at(plan->id);
+void EngineImpl::step(const StepPlan& plan) {
+  Sequence& sequence = *sequences_.at(plan.id);
   if (!sequence.state) {
     sequence.state.emplace(loaded_.model->make_state());
     sequence.started = now_seconds();
     sequence.usage.queue_s = sequence.started - sequence.submitted;
   }
   Batch batch;
-  batch.add(*sequence.state, sequence.tokens.data() + sequence.state->length(), plan->tokens, plan->last);
+  batch.add(*sequence.state, sequence.tokens.data() + sequence.state->length(), plan.tokens, plan.last);
   const auto out = loaded_.model->forward(batch);
-  scheduler_.applied(*plan);
-  if (!plan->last) return;
+  scheduler_.applied(plan);
+  if (!plan.last) return;
   auto logits = out.logits;
   logits.eval();
   const std::span<const float> row(logits.data<float>(), logits.size());

@@ -65,8 +65,13 @@ Result<std::string> template_source(const Checkpoint& checkpoint) {
   if (it == config.end()) return std::string();
   if (it->is_string()) return it->get<std::string>();
   if (it->is_array()) {
-    for (const Json& entry : *it)
-      if (entry.is_object() && entry.value("name", "") == "default") return entry.value("template", "");
+    for (const Json& entry : *it) {
+      const auto field = [&](const char* key) {
+        const auto found = entry.is_object() ? entry.find(key) : entry.end();
+        return found != entry.end() && found->is_string() ? found->get<std::string>() : std::string();
+      };
+      if (field("name") == "default") return field("template");
+    }
   }
   return std::string();
 }
@@ -98,6 +103,9 @@ GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
     out.sampling.top_p = static_cast<float>(number("top_p", 1.0, 0, 1));
     out.sampling.min_p = static_cast<float>(number("min_p", 0.0, 0, 1));
   }
+  if (number("repetition_penalty", 1.0, 0, 100) != 1.0)
+    log_warning("{}: generation_config.json recommends a repetition penalty, which is not applied",
+                checkpoint.path());
   if (const auto eos = config.find("eos_token_id"); eos != config.end()) {
     for (const Json& id : eos->is_array() ? *eos : Json::array({*eos}))
       if (id.is_number_integer()) out.eos.push_back(id.get<int>());
@@ -135,8 +143,12 @@ Result<LoadedModel> load_model(const std::string& path) {
     const auto text_of = [&](std::optional<int> id) {
       return id ? std::string(out.tokenizer->token_bytes(*id)) : "";
     };
-    TRY(out.chat_template,
-        text::ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos())));
+    auto parsed =
+        text::ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos()));
+    if (parsed)
+      out.chat_template = *parsed;
+    else  // plain text can still be continued
+      log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), parsed.error().message);
   }
   auto generation = read_generation_config(*checkpoint);
   out.sampling = generation.sampling;

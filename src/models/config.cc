@@ -74,7 +74,12 @@ std::string ConfigReader::string_or(const char* key, std::string fallback) {
 std::vector<std::string> ConfigReader::strings(const char* key) {
   std::vector<std::string> out;
   if (!has(key)) return out;
-  for (const Json& value : (*config_)[key]) {
+  const Json& list = (*config_)[key];
+  if (!list.is_array()) {
+    fail(ErrorKind::invalid, fmt::format("{}: \"{}\" must be a list of strings", file_, key));
+    return out;
+  }
+  for (const Json& value : list) {
     if (!value.is_string()) {
       fail(ErrorKind::invalid, fmt::format("{}: \"{}\" must be a list of strings", file_, key));
       return {};
@@ -84,10 +89,15 @@ std::vector<std::string> ConfigReader::strings(const char* key) {
   return out;
 }
 
-const Json& ConfigReader::object(const char* key) const {
+const Json& ConfigReader::object(const char* key) {
   static const Json empty = Json::object();
-  const auto it = config_->find(key);
-  return it != config_->end() && it->is_object() ? *it : empty;
+  if (!has(key)) return empty;
+  const Json& value = (*config_)[key];
+  if (!value.is_object()) {
+    fail(ErrorKind::invalid, fmt::format("{}: \"{}\" is not an object", file_, key));
+    return empty;
+  }
+  return value;
 }
 
 void ConfigReader::unsupported(const char* key, const std::string& value, const std::string& what_works) {

@@ -27,7 +27,7 @@ class ConfigReader {
   std::string string_or(const char* key, std::string fallback);
   std::vector<std::string> strings(const char* key);  // empty when absent
   // The value under `key` when it is an object, else an empty object.
-  const Json& object(const char* key) const;
+  const Json& object(const char* key);
 
   // Remembers that `key` has a value this build cannot run.
   void unsupported(const char* key, const std::string& value, const std::string& what_works);

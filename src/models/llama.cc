@@ -38,6 +38,13 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   const int layers = c.integer("num_hidden_layers", 1, 1024);
   const int full_until = c.integer_or("max_window_layers", 0, 1024, 0);
   const auto types = c.strings("layer_types");
+  if (!types.empty() && static_cast<int>(types.size()) != layers)
+    c.invalid("layer_types does not have num_hidden_layers entries");
+  for (const auto& type : types)
+    if (type != "full_attention" && type != "sliding_attention")
+      c.unsupported("layer_types", type, "full_attention and sliding_attention are");
+  if (const double part = c.number_or("partial_rotary_factor", 0, 1, 1); part != 1)
+    c.unsupported("partial_rotary_factor", fmt::format("{}", part), "1 is, in this family");
   for (int i = 0; i < layers; i++) {
     AttentionSpec layer = attention;
     bool windowed = sliding && !(qwen2 || qwen3 ? i < full_until : false);

@@ -63,6 +63,8 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   rotary = rope.number_or("partial_rotary_factor", 0, 1, rotary);
   // Text tokens have the same position on all three axes of the multimodal rotary embedding: it is the plain
   // one.
+  if (static_cast<int>(attention.head_dim * rotary) < 2)
+    c.invalid("partial_rotary_factor leaves no dimension to rotate");
   spec.rope = read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7);
   TRY_VOID(rope.check());
   TRY_VOID(c.check());

@@ -68,8 +68,8 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   generation->options = std::move(prepared.options);
   const GenerationOptions& options = generation->options;
   const bool chat = generation->head.kind == AnswerKind::chat;
-  generation->text = std::make_unique<OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.tags),
-                                                  prepared.thinking_open);
+  generation->text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop,
+                                                        std::move(prepared.tags), prepared.thinking_open);
 
   Request request;
   request.prompt = std::move(prepared.prompt);

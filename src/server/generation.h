@@ -13,9 +13,9 @@
 #include "engine/engine.h"
 #include "server/http_types.h"
 #include "server/openai_format.h"
-#include "server/output_text.h"
 #include "server/prepare.h"
 #include "server/worker_pool.h"
+#include "text/output_text.h"
 
 namespace anabranch::server {
 
@@ -32,7 +32,7 @@ class Generations {
     AnswerHead head;
     GenerationOptions options;
     std::shared_ptr<ResponseStream> out;
-    std::unique_ptr<OutputText> text;
+    std::unique_ptr<text::OutputText> text;
     RequestId request = 0;
     bool submitted = false;  // to the engine, and not ended yet
     bool streaming = false;  // the stream has started

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/engine.h"
+#include "text/output_text.h"
 
 namespace anabranch::server {
 
@@ -21,10 +22,7 @@ struct AnswerHead {
   bool usage_field = false;  // stream chunks carry "usage" (null before the last): the client asked for it
 };
 
-struct AnswerText {
-  std::string content;
-  std::string reasoning;  // chat only
-};
+using text::AnswerText;  // its reasoning: chat only
 
 // "stop" or "length".
 std::string_view finish_name(FinishReason finish);

@@ -3,14 +3,6 @@
 namespace anabranch::server {
 namespace {
 
-// Whether the template itself left a think block open. Tags that a message brings do not count.
-bool opens_thinking(const std::vector<text::Piece>& pieces, const text::ReasoningTags& tags) {
-  std::string own;
-  for (const text::Piece& piece : pieces)
-    if (piece.trusted) own += piece.text;
-  return text::ends_inside_reasoning(own, tags);
-}
-
 std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine& engine) {
   const text::ChatTemplate* chat_template = engine.chat_template();
   if (!chat_template)
@@ -24,7 +16,7 @@ std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine&
   prepared.options = std::move(request.options);
   prepared.prompt = engine.tokenizer().encode(std::span<const text::Piece>(*pieces));
   prepared.tags = text::find_reasoning_tags(engine.tokenizer());
-  prepared.thinking_open = prepared.tags && opens_thinking(*pieces, *prepared.tags);
+  prepared.thinking_open = prepared.tags && text::opens_reasoning(*pieces, *prepared.tags);
   return prepared;
 }
 

@@ -27,6 +27,13 @@ bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags)
   return open != std::string_view::npos && (close == std::string_view::npos || close < open);
 }
 
+bool opens_reasoning(const std::vector<Piece>& pieces, const ReasoningTags& tags) {
+  std::string own;
+  for (const Piece& piece : pieces)
+    if (piece.trusted) own += piece.text;
+  return ends_inside_reasoning(own, tags);
+}
+
 void ReasoningSplitter::emit(std::string_view text, ReasoningDelta& out) {
   if (trim_) {
     const auto first = text.find_first_not_of(kSpace);

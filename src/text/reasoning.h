@@ -21,6 +21,9 @@ std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer);
 // Whether a rendered prompt ends inside a block: its last open tag comes after its last close tag.
 bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags);
 
+// Whether the template itself left a block open. Tags that a message brings do not count.
+bool opens_reasoning(const std::vector<Piece>& pieces, const ReasoningTags& tags);
+
 struct ReasoningDelta {
   std::string reasoning, content;
 };

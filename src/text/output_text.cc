@@ -1,9 +1,9 @@
-#include "server/output_text.h"
+#include "text/output_text.h"
 
-namespace anabranch::server {
+namespace anabranch::text {
 
-OutputText::OutputText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
-                       std::optional<text::ReasoningTags> tags, bool thinking_open)
+OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop,
+                       std::optional<ReasoningTags> tags, bool thinking_open)
     : detokenizer_(tokenizer), stops_(std::move(stop)) {
   if (tags) reasoning_.emplace(std::move(*tags), thinking_open);
 }
@@ -39,4 +39,4 @@ AnswerText OutputText::split(std::string text) {
   return {std::move(parts.content), std::move(parts.reasoning)};
 }
 
-}  // namespace anabranch::server
+}  // namespace anabranch::text

@@ -1,4 +1,4 @@
-// From a request's tokens to what the client reads: detokenised, cut at stop strings, reasoning apart.
+// From a request's tokens to what people read: detokenised, cut at stop strings, reasoning apart.
 #pragma once
 
 #include <optional>
@@ -6,18 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "server/openai_format.h"
 #include "text/reasoning.h"
 #include "text/stop_matcher.h"
 #include "text/tokenizer.h"
 
-namespace anabranch::server {
+namespace anabranch::text {
+
+struct AnswerText {
+  std::string content, reasoning;
+};
 
 class OutputText {
  public:
   // tags: text between them goes to `reasoning`; without them everything is content.
-  OutputText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
-             std::optional<text::ReasoningTags> tags, bool thinking_open);
+  OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, std::optional<ReasoningTags> tags,
+             bool thinking_open);
   // The text that became certain with these tokens; text that may yet turn out to be (part of) a stop string
   // or a tag is held back.
   AnswerText push(std::span<const int> tokens);
@@ -30,10 +33,10 @@ class OutputText {
   std::string cut(const std::string& text);
   AnswerText split(std::string text);
 
-  text::Detokenizer detokenizer_;
-  text::StopMatcher stops_;
-  std::optional<text::ReasoningSplitter> reasoning_;
+  Detokenizer detokenizer_;
+  StopMatcher stops_;
+  std::optional<ReasoningSplitter> reasoning_;
   bool stopped_ = false;
 };
 
-}  // namespace anabranch::server
+}  // namespace anabranch::text
