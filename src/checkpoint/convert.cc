@@ -191,7 +191,7 @@ class Converter {
     if (target.kind != TargetKind::affine) return job;
     job.format = target.format;
     job.scale_kind = stored_kind(options_.dense);
-    if (info.shape[1] % target.format.group == 0) return job;
+    if (element_count(info.shape) > 0 && info.shape[1] % target.format.group == 0) return job;
     if (rule)
       return fail(job, ErrorKind::invalid,
                   fmt::format("has {} columns, which groups of {} do not divide", info.shape[1],

@@ -27,6 +27,8 @@ Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, T
         ErrorKind::unsupported,
         "{}: models of type \"{}\" cannot be converted; llama, mistral, qwen2, qwen3 and qwen3_5 can", path,
         shown(family));
+  if (const auto text = config.find("text_config"); text != config.end() && !text->is_object())
+    return make_error(ErrorKind::invalid, "{}: \"text_config\" is not an object", path);
   return layout;
 }
 

@@ -1,5 +1,6 @@
 #include "checkpoint/output_directory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,10 +12,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Only what looks like a model is ever removed.
+// Only what looks like a converted model is ever removed: config.json and safetensors, no folders.
 bool is_model_or_empty(const fs::path& path) {
   std::error_code code;
-  return fs::is_directory(path, code) && (fs::is_empty(path, code) || fs::exists(path / "config.json", code));
+  if (!fs::is_directory(path, code)) return false;
+  if (fs::is_empty(path, code)) return true;
+  bool weights = false;
+  for (const auto& entry : fs::directory_iterator(path, code)) {
+    if (!entry.is_regular_file(code)) return false;
+    weights = weights || entry.path().extension() == ".safetensors";
+  }
+  return weights && fs::exists(path / "config.json", code);
+}
+
+bool lies_within(const fs::path& inner, const fs::path& outer) {
+  std::error_code code;
+  const fs::path a = fs::weakly_canonical(inner, code), b = fs::weakly_canonical(outer, code);
+  return std::mismatch(b.begin(), b.end(), a.begin(), a.end()).first == b.end();
 }
 
 }  // namespace
@@ -26,8 +40,8 @@ Result<std::unique_ptr<OutputDirectory>> OutputDirectory::make(const std::string
   fs::path path = fs::absolute(target, code).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   if (fs::exists(fs::symlink_status(path, code))) {
-    if (fs::equivalent(path, source, code))
-      return make_error(ErrorKind::invalid, "{} is the source itself: write to another directory", target);
+    if (lies_within(source, path))
+      return make_error(ErrorKind::invalid, "{} holds the source itself: write to another directory", target);
     if (!force) return make_error(ErrorKind::invalid, "{} exists already; --force replaces it", target);
     if (fs::is_symlink(path, code) || !is_model_or_empty(path))
       return make_error(ErrorKind::invalid, "{} is not a model directory: it is not replaced", target);

@@ -172,6 +172,10 @@ void quantize_row(const float* values, int64_t cols, const AffineFormat& format,
     GroupFit group(w, n, format.bits, half);
     const Fit plain = group.minmax();
     const Fit fit = group.best(plain);
+    if (!std::isfinite(fit.error)) {  // f16 has no scale that large
+      stats.finite = false;
+      return;
+    }
     choose_codes(w, n, fit, static_cast<float>((1 << format.bits) - 1), codes + at);
     scales[g] = half ? float_to_f16(fit.scale) : float_to_bf16(fit.scale);
     biases[g] = half ? float_to_f16(fit.bias) : float_to_bf16(fit.bias);

@@ -35,15 +35,18 @@ struct Raw {  // points into a ParsedFile
 };
 using RawMap = std::map<std::string_view, Raw, std::less<>>;
 
-// [C, 1, k] is Hugging Face's layout of a depthwise convolution, [C, k, 1] MLX's.
-NormConvention norm_convention(const SafetensorsFile& file) {
+// [C, 1, k] is Hugging Face's layout of a depthwise convolution, [C, k, 1] MLX's. None: the file shows
+// neither.
+std::optional<NormConvention> norm_evidence(const SafetensorsFile& file) {
   for (const auto& tensor : file.tensors) {
     const auto& shape = tensor.shape;
     if (!tensor.name.ends_with("conv1d.weight") || shape.size() != 3 || (shape[1] == 1) == (shape[2] == 1))
       continue;
     return shape[1] == 1 ? NormConvention::offset : NormConvention::plain;
   }
-  return file.format == "mlx" ? NormConvention::plain : NormConvention::offset;
+  if (file.format == "mlx") return NormConvention::plain;
+  if (!file.format.empty()) return NormConvention::offset;
+  return std::nullopt;
 }
 
 TensorInfo make_info(const Raw& raw, std::string name) {
@@ -144,8 +147,15 @@ bool is_bare_mtp(const SafetensorsFile& file) {
   return find_tensor(file, "pre_fc_norm_hidden.weight") && find_tensor(file, "pre_fc_norm_embedding.weight");
 }
 
-Result<void> add_raw(const ParsedFile& file, RawMap& raw) {
-  const auto norms = norm_convention(file.content);
+// A file without evidence of its own follows the others, and Hugging Face's way when none has any.
+NormConvention convention_of_all(const std::vector<ParsedFile>& files) {
+  for (const auto& file : files)
+    if (const auto norms = norm_evidence(file.content)) return *norms;
+  return NormConvention::offset;
+}
+
+Result<void> add_raw(const ParsedFile& file, NormConvention fallback, RawMap& raw) {
+  const auto norms = norm_evidence(file.content).value_or(fallback);
   for (const auto& tensor : file.content.tensors) {
     const auto [at, fresh] = raw.try_emplace(tensor.name, Raw{&tensor, &file.file, norms});
     if (!fresh)
@@ -187,9 +197,19 @@ Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<Quantizat
                         "can be read",
                         weight.file->path, shown(name));
     const Triple triple{weight, scales->second, biases->second};
-    TRY(const auto format, format_of(triple, quantization, config_path));
-    TRY(auto entry, affine_entry(triple, format, std::move(*folded)));
-    entries.push_back(std::move(entry));
+    const auto read = [&]() -> Result<Entry> {
+      TRY(const auto format, format_of(triple, quantization, config_path));
+      return affine_entry(triple, format, *folded);
+    };
+    auto entry = read();
+    if (!entry.ok() && folded->starts_with("mtp.")) {
+      // A draft head quantised otherwise than config.json says must not make the model unusable.
+      entries.push_back(Entry{make_info(weight, std::move(*folded)), {}});
+      entries.back().unreadable = entry.error();
+      continue;
+    }
+    if (!entry.ok()) return entry.error();
+    entries.push_back(std::move(*entry));
   }
   return entries;
 }
@@ -262,10 +282,11 @@ Result<std::vector<Entry>> read_parsed(const Json& config, const std::string& co
                                        std::vector<ParsedFile> files) {
   TRY(const auto quantization, parse_quantization(config, config_path));
   RawMap raw;
+  const NormConvention norms = convention_of_all(files);
   for (auto& file : files) {
     if (is_bare_mtp(file.content))
       for (auto& tensor : file.content.tensors) tensor.name = "mtp." + tensor.name;
-    TRY_VOID(add_raw(file, raw));
+    TRY_VOID(add_raw(file, norms, raw));
   }
   return join(raw, quantization, config_path);
 }

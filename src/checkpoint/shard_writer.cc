@@ -69,7 +69,8 @@ Result<void> ShardWriter::begin_file(const std::string& file, std::vector<Piece>
   uint64_t offset = sizeof(length) + length;
   for (const Piece& piece : pieces) {
     const bool fresh = places_.emplace(piece.name, Place{file, offset, piece.bytes}).second;
-    CHECK(fresh, "{} twice", piece.name);
+    if (!fresh)
+      return make_error(ErrorKind::invalid, "two tensors would both be written as \"{}\"", piece.name);
     offset += piece.bytes;
   }
   const std::string head = std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header;

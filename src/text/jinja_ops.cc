@@ -371,6 +371,7 @@ Value format_percent(const Text& format, const std::vector<Value>& values, Budge
     else
       fail("'%{}' in a format string is not supported for a {}", type, type_name(value));
     budget.spend_text(out.size() / 16);
+    if (out.size() > kMaxTextBytes) fail_limit("a text of more than {} bytes", kMaxTextBytes);
   }
   if (next < values.size()) fail("not all arguments converted during string formatting");
   return text_value(std::move(out), budget);

@@ -4,8 +4,11 @@ namespace anabranch::text {
 
 OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop,
                        std::optional<ReasoningTags> tags, bool thinking_open)
-    : detokenizer_(tokenizer), stops_(std::move(stop)) {
-  if (tags) reasoning_.emplace(std::move(*tags), thinking_open);
+    : tokenizer_(tokenizer), detokenizer_(tokenizer), stops_(std::move(stop)) {
+  if (!tags) return;
+  open_ = tokenizer.find(tags->open);
+  close_ = tokenizer.find(tags->close);
+  reasoning_.emplace(std::move(*tags), thinking_open);
 }
 
 std::string OutputText::cut(const std::string& text) {
@@ -17,7 +20,12 @@ std::string OutputText::cut(const std::string& text) {
 
 AnswerText OutputText::push(std::span<const int> tokens) {
   std::string text;
-  for (int token : tokens) text += cut(detokenizer_.push(token));
+  for (int token : tokens) {
+    // A tag that the vocabulary calls special would be left out of the text.
+    const bool tag = reasoning_ && tokenizer_.is_special(token) && (token == open_ || token == close_);
+    text += cut(tag ? detokenizer_.flush() + std::string(tokenizer_.token_bytes(token))
+                    : detokenizer_.push(token));
+  }
   return split(std::move(text));
 }
 

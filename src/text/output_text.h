@@ -33,9 +33,11 @@ class OutputText {
   std::string cut(const std::string& text);
   AnswerText split(std::string text);
 
+  const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
   StopMatcher stops_;
   std::optional<ReasoningSplitter> reasoning_;
+  std::optional<int> open_, close_;  // the tags' tokens
   bool stopped_ = false;
 };
 

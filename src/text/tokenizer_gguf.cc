@@ -1,5 +1,6 @@
 // Tokenizers from GGUF metadata: llama.cpp names the pre-tokenizer instead of storing it.
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "text/tokenizer_impl.h"
@@ -57,6 +58,9 @@ Result<void> check(const GgufVocab& v) {
   if (!v.types.empty() && v.types.size() != v.tokens.size())
     return make_error(ErrorKind::invalid, "tokenizer.ggml.token_type has {} entries for {} tokens",
                       v.types.size(), v.tokens.size());
+  for (size_t id = 0; id < v.scores.size(); ++id)
+    if (!std::isfinite(v.scores[id]))
+      return make_error(ErrorKind::invalid, "tokenizer.ggml.scores: entry {} is not a number", id);
   for (const auto& [name, id] :
        {std::pair{"bos", v.bos}, {"eos", v.eos}, {"unknown", v.unk}, {"padding", v.pad}}) {
     if (id >= static_cast<int>(v.tokens.size()))

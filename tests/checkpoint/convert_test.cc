@@ -200,7 +200,11 @@ TEST(Convert, output_is_replaced_only_when_told) {
   options.output = dir.file("home");
   EXPECT_HAS(error_of(kData + "llama", options), "not a model directory");
   options.output = dir.file("out");
-  EXPECT_HAS(error_of(dir.file("out"), options), "source itself");
+  EXPECT_HAS(error_of(dir.file("out"), options), "the source itself");
+  EXPECT_HAS(error_of(dir.file("out/model.safetensors"), options), "the source itself");
+  fs::create_directory(dir.file("out/notes"));  // not ours to remove
+  EXPECT_HAS(error_of(kData + "llama", options), "not a model directory");
+  fs::remove(dir.file("out/notes"));
   EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), {}), 2);  // nothing half-made is left
 }
 
@@ -233,10 +237,31 @@ TEST(Convert, what_cannot_be_done_is_said) {
   values[7] = 1e9f;
   dir.write("model.safetensors", SafetensorsWriter().f32("model.a.weight", {1, 32}, values).bytes());
   EXPECT_HAS(error_of(dir.path(), to(dir.file("out"), "f16")), "cannot hold");
+  ConvertOptions half = options;
+  half.dense = TargetKind::f16;
+  values[7] = 1e9f;
+  dir.write("model.safetensors", SafetensorsWriter().f32("model.a.weight", {1, 32}, values).bytes());
+  EXPECT_NE(error_of(dir.path(), half), "");
+  values[7] = 0;
+  dir.write(
+      "model.safetensors",
+      SafetensorsWriter().f32("model.a.weight", {1, 32}, values).f32("model.a.scales", {1}, {1}).bytes());
+  EXPECT_HAS(error_of(dir.path(), options), "both be written as \"model.a.scales\"");
+  dir.write("model.safetensors", SafetensorsWriter().f32("model.a.weight", {1, 32}, values).bytes());
+  dir.write("config.json", R"({"model_type":"qwen3_5","text_config":5})");
+  EXPECT_HAS(error_of(dir.path(), options), "\"text_config\" is not an object");
+  dir.write("config.json", R"({"model_type":"llama"})");
   ConvertOptions ruled = options;
   ruled.rules = {{"model.a", parse_target("4/64").value()}};
   EXPECT_HAS(error_of(dir.path(), ruled), "32 columns");
   EXPECT_FALSE(fs::exists(dir.file("out")));
+}
+
+TEST(Convert, empty_matrices_stay_dense) {
+  TempDir dir;
+  dir.write("config.json", R"({"model_type":"llama"})");
+  dir.write("model.safetensors", SafetensorsWriter().f32("model.a.weight", {4, 0}, {}).bytes());
+  EXPECT_EQ(error_of(dir.path(), to(dir.file("out"), "4/32")), "");
 }
 
 TEST(Recipe, targets_rules_and_globs) {

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "text/output_text.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -315,6 +316,25 @@ TEST(GgufTokenizer, SentencePieceFallsBackToBytes) {
   EXPECT_EQ(stream(t, {259, 3 + 0xC3, 261}, true), "\uFFFDb");
   EXPECT_TRUE(t.add_bos());
   EXPECT_EQ(t.bos(), 1);
+}
+
+TEST(OutputText, ReasoningTagsMayBeSpecialTokens) {
+  GgufVocab vocab;
+  vocab.model = "llama";
+  vocab.tokens = {"<unk>", "<think>", "</think>", "a", "b", "<x>"};
+  vocab.types = {2, 3, 3, 1, 1, 3};
+  vocab.scores.assign(vocab.tokens.size(), 0);
+  vocab.unk = 0;
+  auto made = Tokenizer::from_gguf(vocab);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const auto tags = find_reasoning_tags(**made);
+  ASSERT_TRUE(tags);
+  OutputText output(**made, {}, tags, false);
+  const int tokens[] = {1, 3, 2, 5, 4};
+  AnswerText whole = output.push(tokens);
+  const AnswerText rest = output.finish();
+  EXPECT_EQ(whole.reasoning + rest.reasoning, "a");
+  EXPECT_EQ(whole.content + rest.content, "b") << "other special tokens stay out";
 }
 
 TEST(GgufTokenizer, BadVocabulariesAreErrors) {

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""The command line as people use it: cli_test.py BINARY MODEL_DIR. The last line is "N passed, N failed"."""
+import json, os, signal, subprocess, sys, tempfile, time, traceback
+
+BINARY, MODEL = sys.argv[1], sys.argv[2]
+FIELDS = {"text", "token_ids", "prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens", "finish_reason",
+          "ttft_s", "prefill_tok_s", "decode_tok_s"}
+
+
+def run(*args, stdin="", timeout=120):
+    done = subprocess.run([BINARY, *args], input=stdin.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=timeout)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def generate(*args, temp="0", **more):
+    code, out, err = run("generate", "-m", MODEL, "--json", "--temp", temp, "-n", "12", *args, **more)
+    assert code == 0, err
+    return json.loads(out.splitlines()[-1])
+
+
+def refused(text, *args, **more):
+    code, _, err = run(*args, **more)
+    assert code not in (0, 134, 136, 139) and code > 0, f"exit status {code}"
+    assert text in err, err
+
+
+def test_json_has_every_field():
+    answer = generate("What is the capital of France?")
+    assert FIELDS <= answer.keys(), answer.keys()
+    assert answer["completion_tokens"] == len(answer["token_ids"]) == 12 and answer["finish_reason"] == "length"
+    assert 0 < answer["thinking_tokens"] <= 12 and answer["prompt_tokens"] > 5 and answer["ttft_s"] > 0
+
+
+def test_prompts_from_argument_file_and_stdin_are_the_same():
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("Name a river.")
+        file.flush()
+        answers = [generate("Name a river."), generate("-f", file.name), generate(stdin="Name a river.\n")]
+    assert answers[0]["token_ids"] == answers[1]["token_ids"] == answers[2]["token_ids"]
+
+
+def test_threads_do_not_change_a_token():
+    answers = [generate("Tell me about tea.", "-t", str(t), "--seed", "9", temp="1") for t in (1, 2, 3)]
+    assert answers[0]["token_ids"] == answers[1]["token_ids"] == answers[2]["token_ids"]
+    assert generate("Tell me about tea.", "--seed", "10", temp="1")["token_ids"] != answers[0]["token_ids"]
+
+
+def test_stop_before_the_prompt_and_cut_text():
+    free = generate("--raw", "One, two, three, four,")
+    word = free["text"].split()[1]
+    cut = generate("--stop", word, "--raw", "One, two, three, four,")
+    assert cut["finish_reason"] == "stop" and word not in cut["text"] and free["text"].startswith(cut["text"])
+
+
+def test_raw_text_is_not_searched_for_reasoning():
+    assert "reasoning" not in (a := generate("--raw", "<think>", "--ignore-eos")) or a["reasoning"] == ""
+
+
+def test_thinking_off():
+    answer = generate("Say hello.", "--thinking", "off")
+    assert answer["thinking_tokens"] == 0 and answer["text"]
+
+
+def test_bad_flags_and_files_are_explained():
+    refused("nowhere", "generate", "-m", "/nowhere/model", "hi")
+    refused("--temp", "generate", "-m", MODEL, "--temp", "nan", "hi")
+    refused("empty", "generate", "-m", MODEL)
+    refused("--raw", "generate", "-m", MODEL, "--raw", "--system", "x", "hi")
+    refused("context", "generate", "-m", MODEL, "--context", "8", "one two three four five six seven")
+
+
+def test_odd_side_files_end_with_a_message():
+    with tempfile.TemporaryDirectory() as folder:
+        for name in os.listdir(MODEL):
+            os.symlink(os.path.join(os.path.abspath(MODEL), name), os.path.join(folder, name))
+        for name in ("tokenizer_config.json", "chat_template.jinja"):
+            if os.path.exists(os.path.join(folder, name)):
+                os.unlink(os.path.join(folder, name))
+        config = os.path.join(folder, "tokenizer_config.json")
+        for chat_template in ([{"name": 5}], [{"name": "default", "template": 7}], 3):
+            with open(config, "w") as file:
+                json.dump({"chat_template": chat_template}, file)
+            refused("no chat template", "generate", "-m", folder, "hi")
+        with open(config, "w") as file:
+            json.dump({"chat_template": "{% bogus %}"}, file)
+        refused("bogus", "generate", "-m", folder, "hi")
+        code, out, _ = run("generate", "-m", folder, "--raw", "-n", "4", "hi")
+        assert code == 0 and out.strip(), "plain text must still be continued"
+        os.unlink(os.path.join(folder, "config.json"))
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump({"model_type": 5}, file)
+        code, _, err = run("doctor", "-m", folder)
+        assert code in (0, 1), err
+
+
+def test_chat_commands():
+    script = "Hello\n/stats\n/clear\n/system Be brief.\n/model /nowhere\n/bogus\nHello again\n/exit\n"
+    code, out, err = run("chat", "-m", MODEL, "-n", "8", "--temp", "0", stdin=script)
+    assert code == 0 and "tok/s" in out and "unknown command /bogus" in out and "/nowhere" in err, out + err
+
+
+def test_interrupt_ends_an_answer():
+    process = subprocess.Popen([BINARY, "generate", "-m", MODEL, "--json", "--ignore-eos", "-n", "100000", "hi"],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130 and json.loads(out)["finish_reason"] == "cancelled"
+
+
+def test_serve_survives_any_number_of_interrupts():
+    for pause in (0.0, 0.05, 0.6):
+        process = subprocess.Popen([BINARY, "serve", "-m", MODEL, "-p", "0"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, text=True)
+        assert "http://127.0.0.1:" in process.stdout.readline()
+        for _ in range(4):
+            process.send_signal(signal.SIGINT)
+            time.sleep(pause)
+        assert process.wait(timeout=20) in (0, 130), process.returncode
+
+
+def test_doctor_and_bench_print_json():
+    code, out, err = run("doctor", "-m", MODEL, "--json")
+    assert code == 0 and json.loads(out)["model"]["model_type"] == "qwen3_5", err
+    code, out, err = run("bench", "-m", MODEL, "--pp", "16,32", "--tg", "4", "--depth", "0,16", "--reps", "2", "--json")
+    assert code == 0, err
+    works = [row["work"] for row in json.loads(out)["results"]]
+    assert works == ["pp16", "pp32", "tg4", "tg4 @ d16"], works
+
+
+def test_convert_makes_a_model_that_runs():
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "small")
+        code, _, err = run("convert", MODEL, out, "--bits", "8", timeout=300)
+        assert code == 0, err
+        answer = run("generate", "-m", out, "--temp", "0", "-n", "200", "What is the capital of France?")[1]
+        assert "Paris" in answer, answer
+        refused("exists", "convert", MODEL, out, "--bits", "4")
+        refused("source itself", "convert", out, out, "--bits", "4", "--force")
+
+
+def main():
+    passed = failed = 0
+    for name, test in sorted(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            passed += 1
+        except Exception:
+            failed += 1
+            print(f"FAILED {name}")
+            traceback.print_exc(file=sys.stdout)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
