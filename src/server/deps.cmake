@@ -7,5 +7,5 @@ set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/server/http_server.cc TA
 # Clang 14's AddressSanitizer cannot emit this file's coroutines ("Cannot represent a difference across sections").
 if(ANABRANCH_FUZZ)
   set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/server/http_server.cc TARGET_DIRECTORY anabranch_server
-                              PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
+                              PROPERTIES COMPILE_OPTIONS -fno-sanitize=all SKIP_PRECOMPILE_HEADERS ON)
 endif()

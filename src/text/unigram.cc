@@ -11,7 +11,7 @@ namespace anabranch::text {
 
 Unigram::Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool byte_fallback,
                  const std::vector<bool>& blocked)
-    : vocab_(vocab), scores_(std::move(scores)), unk_(unk), byte_fallback_(byte_fallback) {
+    : scores_(std::move(scores)), unk_(unk), byte_fallback_(byte_fallback) {
   std::vector<std::pair<std::string_view, int>> entries;
   for (size_t id = 0; id < scores_.size(); ++id) {
     const bool usable = id >= blocked.size() || !blocked[id];

@@ -14,7 +14,7 @@ class Unigram {
  public:
   Unigram() = default;
   // scores by id. unk: id of the unknown token, or -1 (unknown text is then dropped). blocked (by id): tokens
-  // that ordinary text must never become. The vocabulary must be complete and outlive the model.
+  // that ordinary text must never become. The vocabulary must be complete.
   Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool byte_fallback,
           const std::vector<bool>& blocked);
   // Appends the ids of a word of valid UTF-8. Linear in its length.
@@ -23,7 +23,6 @@ class Unigram {
  private:
   void push_unknown(std::string_view text, std::vector<int>& ids) const;
 
-  const Vocab* vocab_ = nullptr;
   std::vector<double> scores_;
   double unk_score_ = 0;
   int unk_ = -1;
