@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/elementwise.h"
-#include "ops/support.h"
+#include "ops/testing.h"
 
 namespace anabranch::ops {
 namespace {
@@ -148,7 +148,7 @@ TEST_F(Attention, HugeValuesSaturate) {
   PagedKv kv = make_cache(l);
   const mx::array big = mx::full({1, 1, 16}, 1e6f), q = mx::full({1, 1, 16}, 1e-6f);
   kv_append(kv, big, big);
-  for (float y : values(attention(q, kv, 1.0f))) EXPECT_EQ(y, 65504.0f);
+  for (float y : to_vector(attention(q, kv, 1.0f))) EXPECT_EQ(y, 65504.0f);
 }
 
 TEST_F(Attention, RefusesWrongShapes) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/cpu/kernels.h"
-#include "ops/support.h"
+#include "ops/testing.h"
 
 namespace anabranch::ops {
 namespace {
@@ -57,7 +57,7 @@ TEST_F(Elementwise, Rope) {
   const std::vector<int> positions = {0, 1, 7, 100000, 5, 6};
   const auto x = random_array({6, 3, 50}, rng);  // 10 dimensions pass through
   check_everywhere([&] { return rope(x, positions, inv_freq, 1.25f); }, 1e-6, "rope");
-  const auto y = values(rope(x, positions, inv_freq));
+  const auto y = to_vector(rope(x, positions, inv_freq));
   for (int i = 0; i < 50; i++)
     EXPECT_EQ(y[static_cast<size_t>(i)], x.data<float>()[i]) << "position 0 turns nothing";
   const double angle = 100000.0 * static_cast<double>(inv_freq[1]);
@@ -69,7 +69,7 @@ TEST_F(Elementwise, Rope) {
     EXPECT_EQ(y[at + static_cast<size_t>(i)], x.data<float>()[at + static_cast<size_t>(i)]);
   // Other arguments must not meet remembered angles.
   const std::vector<int> others = {0, 1, 8, 100000, 5, 6};
-  EXPECT_NE(values(rope(x, others, inv_freq))[2 * 150], y[2 * 150]);
+  EXPECT_NE(to_vector(rope(x, others, inv_freq))[2 * 150], y[2 * 150]);
 }
 
 TEST_F(Elementwise, RowsAreTakenSlicedStackedReshaped) {
@@ -78,18 +78,18 @@ TEST_F(Elementwise, RowsAreTakenSlicedStackedReshaped) {
   const int rows[] = {4, 0, 4};
   for (auto backend : {Backend::cpu, Backend::reference}) {
     set_backend(backend);
-    const auto taken = values(take_rows(x, rows));
+    const auto taken = to_vector(take_rows(x, rows));
     for (int i = 0; i < 3; i++)
       for (int k = 0; k < 30; k++)
         ASSERT_EQ(taken[static_cast<size_t>(i * 30 + k)], x.data<float>()[rows[i] * 30 + k]);
     const auto part = slice_rows(x, 1, 3);
     EXPECT_EQ(part.shape(), (mx::Shape{2, 30}));
-    EXPECT_EQ(values(part)[0], x.data<float>()[30]);
+    EXPECT_EQ(to_vector(part)[0], x.data<float>()[30]);
     expect_same_bits(concat_rows({slice_rows(x, 0, 1), slice_rows(x, 1, 3), slice_rows(x, 3, 5)}), x,
                      "concat");
     const auto cube = ops::reshape(slice_rows(x, 2, 4), {2, 5, 6});
-    EXPECT_EQ(values(cube)[59], x.data<float>()[119]);
-    EXPECT_EQ(values(ops::reshape(cube, {60}))[1], x.data<float>()[61]);
+    EXPECT_EQ(to_vector(cube)[59], x.data<float>()[119]);
+    EXPECT_EQ(to_vector(ops::reshape(cube, {60}))[1], x.data<float>()[61]);
   }
   set_backend(Backend::cpu);
   EXPECT_EQ(slice_rows(x, 1, 3).data<float>(), x.data<float>() + 30) << "storage must be shared";

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/elementwise.h"
-#include "ops/support.h"
+#include "ops/testing.h"
 
 namespace anabranch::ops {
 namespace {
@@ -111,10 +111,10 @@ TEST_F(GatedDelta, ASharedStateIsNotChanged) {
     auto state = make_gated_delta_state(s);
     step(s, in, 0, 6, state);
     const GatedDeltaState snapshot = state;
-    const auto s_before = values(snapshot.s), conv_before = values(snapshot.conv);
+    const auto s_before = to_vector(snapshot.s), conv_before = to_vector(snapshot.conv);
     const mx::array on = step(s, in, 6, 12, state);
-    EXPECT_EQ(values(snapshot.s), s_before);
-    EXPECT_EQ(values(snapshot.conv), conv_before);
+    EXPECT_EQ(to_vector(snapshot.s), s_before);
+    EXPECT_EQ(to_vector(snapshot.conv), conv_before);
     GatedDeltaState again = snapshot;
     expect_same_bits(step(s, in, 6, 12, again), on, "continued from the snapshot");
     if (backend == Backend::reference) continue;

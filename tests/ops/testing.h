@@ -2,12 +2,14 @@
 // that puts every process-wide setting back.
 #pragma once
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -95,6 +97,43 @@ inline ::testing::AssertionResult within(const std::vector<float>& got, const st
                                            << ", not " << want[i] << " +- " << tolerance[i];
   }
   return ::testing::AssertionSuccess();
+}
+
+using Rng = std::mt19937;
+
+inline mx::array random_array(mx::Shape shape, Rng& rng, float scale = 1.0f) {
+  mx::array x = empty(std::move(shape), mx::float32);
+  std::normal_distribution<float> normal(0, scale);
+  float* p = x.data<float>();
+  for (size_t i = 0; i < x.size(); i++) p[i] = normal(rng);
+  return x;
+}
+
+inline void expect_same_bits(const mx::array& a, const mx::array& b, const std::string& what) {
+  ASSERT_EQ(a.shape(), b.shape()) << what;
+  const auto x = to_vector(a), y = to_vector(b);
+  if (std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0) return;
+  for (size_t i = 0; i < x.size(); i++) {
+    if (std::memcmp(&x[i], &y[i], 4) != 0) {
+      FAIL() << fmt::format("{}: element {} of {}: {} against {}", what, i, x.size(), x[i], y[i]);
+    }
+  }
+}
+
+// Every element within `tolerance` of the other, NaN nowhere.
+inline void expect_close(const mx::array& a, const mx::array& b, double tolerance, const std::string& what) {
+  ASSERT_EQ(a.shape(), b.shape()) << what;
+  const auto x = to_vector(a), y = to_vector(b);
+  double worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < x.size(); i++) {
+    const double d = std::abs(static_cast<double>(x[i]) - y[i]);
+    if (!(d <= worst)) worst = d, at = i;
+    if (std::isnan(d)) break;
+  }
+  EXPECT_LE(worst, tolerance) << fmt::format("{}: element {}: {} against {}", what, at, x.empty() ? 0 : x[at],
+                                             y.empty() ? 0 : y[at]);
+  for (float v : x) ASSERT_FALSE(std::isnan(v)) << what;
 }
 
 }  // namespace anabranch::ops
