@@ -130,4 +130,9 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   return builder.take();
 }
 
+std::string string_at(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
 }  // namespace anabranch

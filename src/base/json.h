@@ -25,4 +25,7 @@ struct JsonLimits {
 // Errors: invalid (with the byte offset), exhausted (a limit of `limits`).
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
+// The string under `key`; "" when `object` is no object, has no such key, or has something else there.
+std::string string_at(const Json& object, const char* key);
+
 }  // namespace anabranch

@@ -19,8 +19,7 @@ Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, T
   layout.config_ = config;
   layout.path_ = path;
   layout.dense_ = dense;
-  const auto type = config.find("model_type");
-  const std::string family = type != config.end() && type->is_string() ? type->get<std::string>() : "";
+  const std::string family = string_at(config, "model_type");
   layout.hybrid_ = family == "qwen3_5" || family == "qwen3_5_text";
   if (!layout.hybrid_ && family != "llama" && family != "mistral" && family != "qwen2" && family != "qwen3")
     return make_error(

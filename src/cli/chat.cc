@@ -76,7 +76,10 @@ class Chat {
     engine_.reset();
     if (auto loaded = load(path); !loaded) {
       fail(loaded.error());
-      if (auto back = load(options_.model.model); !back) return fail(back.error()), false;
+      if (auto back = load(options_.model.model); !back) {
+        fail(back.error());
+        return false;
+      }
     }
     fmt::print("{}\n", engine_->info().name);
     return true;

@@ -49,9 +49,8 @@ Result<Json> model_report(const std::string& path) {
   Json by_type = Json::object();
   for (const auto& [type, size] : types) by_type[type] = size / 1e6;
   const Json& config = checkpoint->config();
-  const auto type = config.find("model_type");
   return Json{{"path", checkpoint->path()},
-              {"model_type", type != config.end() && type->is_string() ? type->get<std::string>() : ""},
+              {"model_type", string_at(config, "model_type")},
               {"tensors", checkpoint->tensors().size()},
               {"mtp_tensors", mtp},
               {"file_mb", bytes / 1e6},

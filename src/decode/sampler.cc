@@ -67,12 +67,17 @@ double counter_uniform(uint64_t seed, uint64_t position, uint32_t token) {
 
 int sample(std::span<const float> logits, const SamplingParams& params, uint64_t position) {
   CHECK(!logits.empty());
-  const auto best = std::max_element(logits.begin(), logits.end());
-  if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }) || std::isinf(*best))
+  size_t best = 0;
+  bool nan = false;
+  for (size_t i = 0; i < logits.size(); i++) {
+    nan |= std::isnan(logits[i]);
+    if (logits[i] > logits[best]) best = i;
+  }
+  if (nan || std::isinf(logits[best]))
     throw std::runtime_error("the model produced logits that are not numbers");
-  if (params.temperature <= 0.0f || params.top_k == 1) return static_cast<int>(best - logits.begin());
+  if (params.temperature <= 0.0f || params.top_k == 1) return static_cast<int>(best);
 
-  const float least = *best - kNoiseSpan * params.temperature;
+  const float least = logits[best] - kNoiseSpan * params.temperature;
   std::vector<Candidate> list;
   for (size_t i = 0; i < logits.size(); i++)
     if (logits[i] >= least) list.push_back({logits[i] / params.temperature, static_cast<int>(i)});

@@ -52,28 +52,18 @@ Result<text::GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
 // The template's source: a file of its own, tokenizer_config.json's "chat_template" (a string, or a list of
 // named ones), or GGUF metadata. Empty when there is none.
 Result<std::string> template_source(const Checkpoint& checkpoint) {
-  if (is_gguf(checkpoint)) {
-    const Json& meta = checkpoint.gguf_metadata();
-    const auto it = meta.find("tokenizer.chat_template");
-    return it != meta.end() && it->is_string() ? it->get<std::string>() : std::string();
-  }
+  if (is_gguf(checkpoint)) return string_at(checkpoint.gguf_metadata(), "tokenizer.chat_template");
   if (auto file = checkpoint.side_file("chat_template.jinja")) return *file;
   const auto config_text = checkpoint.side_file("tokenizer_config.json");
   if (!config_text) return std::string();
   TRY(const Json config, parse_json(*config_text));
   const auto it = config.find("chat_template");
   if (it == config.end()) return std::string();
-  if (it->is_string()) return it->get<std::string>();
   if (it->is_array()) {
-    for (const Json& entry : *it) {
-      const auto field = [&](const char* key) {
-        const auto found = entry.is_object() ? entry.find(key) : entry.end();
-        return found != entry.end() && found->is_string() ? found->get<std::string>() : std::string();
-      };
-      if (field("name") == "default") return field("template");
-    }
+    for (const Json& entry : *it)
+      if (string_at(entry, "name") == "default") return string_at(entry, "template");
   }
-  return std::string();
+  return string_at(config, "chat_template");
 }
 
 struct GenerationConfig {

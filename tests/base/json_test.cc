@@ -81,5 +81,13 @@ TEST(Json, ManyKeysAreNotQuadratic) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
 }
 
+TEST(Json, StringAtTakesStringsOnly) {
+  const Json object = {{"a", "text"}, {"b", 5}, {"c", nullptr}};
+  EXPECT_EQ(string_at(object, "a"), "text");
+  for (const char* key : {"b", "c", "d"}) EXPECT_EQ(string_at(object, key), "");
+  for (const Json& other : {Json(), Json(5), Json::array({"a"}), Json("a")})
+    EXPECT_EQ(string_at(other, "a"), "");
+}
+
 }  // namespace
 }  // namespace anabranch

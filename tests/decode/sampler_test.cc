@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <stdexcept>
 #include <vector>
 
 namespace anabranch {
@@ -28,6 +29,21 @@ std::vector<int> counts(const SamplingParams& params, int draws) {
 TEST(Sampler, GreedyTakesTheLowestOfEqualMaxima) {
   EXPECT_EQ(sample(kLogits, {}, 0), 1);
   EXPECT_EQ(sample(kLogits, {.temperature = 2.0f, .top_k = 1, .seed = 5}, 9), 1);
+}
+
+TEST(Sampler, LogitsThatAreNoNumbersAreErrors) {
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplingParams params;
+    params.temperature = temperature;
+    for (size_t at = 0; at < 3; at++)
+      for (const float bad : {NAN, INFINITY}) {
+        std::vector<float> logits = {1, 2, 3};
+        logits[at] = bad;
+        EXPECT_THROW(sample(logits, params, 0), std::runtime_error) << bad << " at " << at;
+      }
+    const std::vector<float> masked = {-INFINITY, 2, -INFINITY};
+    EXPECT_EQ(sample(masked, params, 0), 1);
+  }
 }
 
 TEST(Sampler, IsAFunctionOfSeedAndPosition) {
