@@ -41,10 +41,18 @@ def run(command, timeout, log=None):
     raise Failure(f"{name} failed with status {result.returncode}: {' '.join(command)}\n{tail.strip()}{where}")
 
 
+def figures(program, text, read, *rest):
+    """read(text, ...), with a Failure for output that is not of the form expected."""
+    try:
+        return read(text, *rest)
+    except (ValueError, KeyError, TypeError, StopIteration):
+        raise Failure(f"{program} printed something else than its figures: {text[:200]!r}")
+
+
 def read_anabranch(text, work):
     """One turn's figures, out of what `anabranch bench --json` printed."""
     report = json.loads(text)
-    # Decode needs a prefill too (bench has no "none"), so the right line is looked for.
+    # Decode comes with a prefill (bench knows no "none"), so the right line is looked for.
     line = next(line for line in report["results"] if line["work"].startswith("pp") == (work.kind == "prefill"))
     unit, limit = ("GOP/s", "int8_gop_s") if work.kind == "prefill" else ("GB/s", "memory_gb_s")
     return {"tok_s": line["tok_s"], "rate": line[unit], "unit": unit, "limit": report["limits"][limit],
@@ -57,17 +65,13 @@ def anabranch(program, model, work, threads):
         command += ["--pp", str(work.size), "--tg", "0"]
     else:
         command += ["--pp", "1", "--tg", str(DECODE_TOKENS), "--depth", str(work.size)]
-    return read_anabranch(run(command, TURN_TIMEOUT), work)
+    return figures("anabranch", run(command, TURN_TIMEOUT), read_anabranch, work)
 
 
 def read_llama_bench(text, work):
     """tok/s, out of what `llama-bench -o jsonl` printed."""
-    for line in text.splitlines():
-        if line.startswith("{"):
-            row = json.loads(line)
-            if (row["n_prompt"] > 0) == (work.kind == "prefill"):
-                return row["avg_ts"]
-    raise Failure(f"llama-bench printed no figure for {work}: {text[:200]!r}")
+    rows = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
+    return next(row["avg_ts"] for row in rows if (row["n_prompt"] > 0) == (work.kind == "prefill"))
 
 
 def llama_bench(program, model, flash, work, threads):
@@ -76,10 +80,11 @@ def llama_bench(program, model, flash, work, threads):
         command += ["-p", str(work.size), "-n", "0"]
     else:
         command += ["-p", "0", "-n", str(DECODE_TOKENS), "-d", str(work.size)]
-    return read_llama_bench(run(command, TURN_TIMEOUT), work)
+    return figures("llama-bench", run(command, TURN_TIMEOUT), read_llama_bench, work)
 
 
 def mlx_lm(python, model):
     """{"prefill_tok_s", "decode_tok_s"} of a short run."""
     script = os.path.join(HERE, "mlx_lm_bench.py")
-    return json.loads(run([python, script, model, str(MLX_PROMPT_TOKENS), str(MLX_DECODE_TOKENS)], TURN_TIMEOUT))
+    text = run([python, script, model, str(MLX_PROMPT_TOKENS), str(MLX_DECODE_TOKENS)], TURN_TIMEOUT)
+    return figures("mlx_lm_bench.py", text, json.loads)

@@ -163,7 +163,7 @@ def measure_all(args, shop, rows):
                 say(f"{model}: {mlx_error[0]}")
         for work in args.works:
             row = {"model": model, "work": work.name, "anabranch": [], "llama.cpp": {name: [] for name in theirs},
-                   "mlx-lm": mlx.get(table.mlx_key(work)), "errors": list(mlx_error)}
+                   "mlx-lm": mlx.get(table.mlx_key(work)), "errors": list(mlx_error) if table.mlx_key(work) else []}
             measure(row, work, args.reps,
                     partial(programs.anabranch, args.anabranch, ours, work, args.threads),
                     {name: partial(programs.llama_bench, shop.llama("llama-bench"), file, flash, work, args.threads)
@@ -202,7 +202,7 @@ def main():
     except OSError as error:
         stopped = f"{error.filename or 'system'}: {error.strerror}"
     except KeyboardInterrupt:
-        stopped = "interrupted: lines that were not finished are missing"
+        stopped = "interrupted" + (": what was not finished is not in the table" if rows else "")
     if rows:
         print(f"\n{cpu_name()}, {args.threads} threads\n\n{table.format_table(rows)}\n")
         print(f"{table.format_notes(rows, args.reps)}\nEvery turn: {save(args, rows)}")

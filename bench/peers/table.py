@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 DECODE_TOKENS = 128
 MLX_PROMPT_TOKENS, MLX_DECODE_TOKENS = 16, 8  # it makes about one token a second on a CPU
+LIMIT_NAMES = {"GB/s": "memory", "GOP/s": "int8"}  # what bounds decode, and prefill
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,12 @@ def format_table(rows):
         return f"{number(value)}x" if value else "-"
 
     lines = [("model", "work", "Anabranch tok/s", "llama.cpp tok/s", "its best", "ratio", "mlx-lm tok/s", "ratio",
-              "of the machine's limit")]
+              "of the limit")]
     for row in rows:
         s = summarise(row, limits)
         share = "-"
         if s["share of limit"]:
-            share = f"{100 * s['share of limit']:.0f} % of {row['anabranch'][0]['unit']}"
+            share = f"{100 * s['share of limit']:.0f} % of {LIMIT_NAMES[row['anabranch'][0]['unit']]}"
         lines.append((row["model"], str(parse_work(row["work"])), show(s["anabranch"]), show(s["llama.cpp"]),
                       s["llama.cpp variant"] or "-", ratio(s["ratio to llama.cpp"]),
                       number(s["mlx-lm"]) if s["mlx-lm"] else "-", ratio(s["ratio to mlx-lm"]), share))
@@ -132,13 +133,13 @@ def format_table(rows):
 
 def format_notes(rows, reps):
     limits = machine_limits(rows)
-    notes = [f"Medians of {reps} turns (min - max), one process a turn, the programs in alternation. llama.cpp: the"
-             " best of its quantisations and of flash attention on and off; a variant more than a quarter behind after"
-             " two turns leaves the race."]
+    notes = [f"Turns: {reps}, each one process, the programs in alternation; medians (min - max). llama.cpp: the best"
+             " of its quantisations and of flash attention on and off; a variant more than a quarter behind after two"
+             " turns leaves the race."]
     if limits:
         notes.append("The machine's limits, best seen in the run: "
-                     + ", ".join(f"{number(limit)} {unit}" for unit, limit in sorted(limits.items()))
-                     + " (decode: memory; prefill: int8 arithmetic, 2 operations a multiply-add).")
+                     + ", ".join(f"{LIMIT_NAMES[unit]} {number(limit)} {unit}" for unit, limit in limits.items())
+                     + " (2 operations a multiply-add).")
     if any(row["mlx-lm"] for row in rows):
         notes.append(f"mlx-lm: 4-bit MLX weights on the CPU, measured once: prefill of {MLX_PROMPT_TOKENS} tokens and"
                      f" decode of {MLX_DECODE_TOKENS} after them, whatever lengths the line names.")
