@@ -137,9 +137,8 @@ def format_notes(rows, reps):
              " of its quantisations and of flash attention on and off; a variant more than a quarter behind after two"
              " turns leaves the race."]
     if limits:
-        notes.append("The machine's limits, best seen in the run: "
-                     + ", ".join(f"{LIMIT_NAMES[unit]} {number(limit)} {unit}" for unit, limit in limits.items())
-                     + " (2 operations a multiply-add).")
+        known = [f"{LIMIT_NAMES[unit]} {number(limit)} {unit}" for unit, limit in limits.items()]
+        notes.append(f"The machine's limits, best seen in the run: {', '.join(known)}. An op is half a multiply-add.")
     if any(row["mlx-lm"] for row in rows):
         notes.append(f"mlx-lm: 4-bit MLX weights on the CPU, measured once: prefill of {MLX_PROMPT_TOKENS} tokens and"
                      f" decode of {MLX_DECODE_TOKENS} after them, whatever lengths the line names.")
