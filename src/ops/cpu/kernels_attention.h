@@ -31,6 +31,13 @@ constexpr int tiles_for(int rows) {
   return kNatives > 4 ? 1 : 4 * one <= registers ? 4 : 2 * one <= registers ? 2 : 1;
 }
 
+FN NativeF native_value(const float* p) {
+  return nf_load(p);
+}
+FN NativeF native_value(const uint16_t* p) {
+  return nf_load_f16(p);
+}
+
 // acc[p][i] = sum over k in [k0, k1) of A(i, k) * tile p of B at k, in the order of k, where A(i, k) =
 // a[i * RowStride + k * ColumnStride]; tiles of B are `stride` elements apart. What is `ahead` bytes further
 // is fetched into the cache meanwhile (f16 only: that is what comes straight from memory).
@@ -43,12 +50,12 @@ FN void outer_product(F (&acc)[NP][MR], const float* a, const T* b, int64_t stri
     if constexpr (NP == 1) {
       const F v = load_value(b + k * kLanes);
       UNROLL for (int i = 0; i < MR; i++) acc[0][i] = fma(splat(x[i * RowStride]), v, acc[0][i]);
-    } else {
-      F s[MR];
-      UNROLL for (int i = 0; i < MR; i++) s[i] = splat(x[i * RowStride]);
-      UNROLL for (int p = 0; p < NP; p++) {
-        const F v = load_value(b + p * stride + k * kLanes);
-        UNROLL for (int i = 0; i < MR; i++) acc[p][i] = fma(s[i], v, acc[p][i]);
+    } else {  // 16 registers on AVX2: MR splats, one vector of B, the rest accumulators
+      NativeF s[MR];
+      UNROLL for (int i = 0; i < MR; i++) s[i] = nf_set1(x[i * RowStride]);
+      UNROLL for (int p = 0; p < NP; p++) UNROLL for (int n = 0; n < kNatives; n++) {
+        const NativeF v = native_value(b + p * stride + k * kLanes + n * kNativeLanes);
+        UNROLL for (int i = 0; i < MR; i++) acc[p][i].v[n] = nf_fma(s[i], v, acc[p][i].v[n]);
       }
     }
     if constexpr (sizeof(T) == 2) {
