@@ -38,6 +38,11 @@ FN NativeF native_value(const uint16_t* p) {
   return nf_load_f16(p);
 }
 
+// Brings the line `ahead` bytes behind p into the L2 cache.
+FN void fetch(const void* p, uintptr_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + ahead), 0, 2);
+}
+
 // acc[p][i] = sum over k in [k0, k1) of A(i, k) * tile p of B at k, in the order of k, where A(i, k) =
 // a[i * RowStride + k * ColumnStride]; tiles of B are `stride` elements apart. What is `ahead` bytes further
 // is fetched into the cache meanwhile (f16 only: that is what comes straight from memory).
@@ -58,10 +63,8 @@ FN void outer_product(F (&acc)[NP][MR], const float* a, const T* b, int64_t stri
         UNROLL for (int i = 0; i < MR; i++) acc[p][i].v[n] = nf_fma(s[i], v, acc[p][i].v[n]);
       }
     }
-    if constexpr (sizeof(T) == 2) {
-      UNROLL for (int p = 0; p < NP; p++) __builtin_prefetch(
-          reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(b + p * stride + k * kLanes) + ahead), 0,
-          2);
+    if (sizeof(T) == 2 && k % 2 == 0) {  // two steps of f16 are a cache line
+      UNROLL for (int p = 0; p < NP; p++) fetch(b + p * stride + k * kLanes, ahead);
     }
   }
 }
@@ -196,8 +199,13 @@ static void attention_pack(const AttentionArgs& a, int64_t kv_head, int64_t row_
   }
 }
 
-FN void convert(const uint16_t* from, float* to, int64_t count) {
-  for (int64_t i = 0; i < count; i += kLanes) store(to + i, load_f16(from + i));
+// count is a multiple of 32.
+FN void convert(const uint16_t* from, float* to, int64_t count, uintptr_t ahead) {
+  for (int64_t i = 0; i < count; i += 2 * kLanes) {
+    fetch(from + i, ahead);
+    store(to + i, load_f16(from + i));
+    store(to + i + kLanes, load_f16(from + i + kLanes));
+  }
 }
 
 // One block of one kv head for rows [begin, end): what the steps below share.
@@ -272,15 +280,16 @@ static void attention_block_of(const BlockTask& task, const T* k, const T* v, co
   const int64_t d = task.a.head_dim, n = padded_rows(task.tiles.rows), groups = padded_dim(task.a) / kLanes;
   float *max = scales, *sum = scales + n, *keep = scales + 2 * n, *take = scales + 3 * n;
   // Few rows: each tile is converted in registers, by every row tile anew.
+  const uintptr_t to_values = reinterpret_cast<uintptr_t>(v) - reinterpret_cast<uintptr_t>(k);
+  const uintptr_t to_next = reinterpret_cast<uintptr_t>(next_k) - reinterpret_cast<uintptr_t>(v);
   const bool direct = sizeof(T) == 4 || task.tiles.count <= 2;
   const int64_t first = task.seen.lo / kLanes, last = (task.seen.hi + kLanes - 1) / kLanes;
   if (direct) {
-    score_step(task, k + first * d * kLanes, first, last,
-               reinterpret_cast<uintptr_t>(v) - reinterpret_cast<uintptr_t>(k));
+    score_step(task, k + first * d * kLanes, first, last, to_values);
   } else if constexpr (sizeof(T) == 2) {
     for (int64_t t = first; t < last; t += kConvertedTiles) {
       const int64_t end = smaller(last, t + kConvertedTiles);
-      convert(k + t * d * kLanes, task.converted, (end - t) * d * kLanes);
+      convert(k + t * d * kLanes, task.converted, (end - t) * d * kLanes, to_values);
       score_step<float>(task, task.converted, t, end, 0);
     }
   }
@@ -288,15 +297,14 @@ static void attention_block_of(const BlockTask& task, const T* k, const T* v, co
   for (int64_t r = 0; r < n; r += kLanes)
     merge_scales(into.max + r, into.sum + r, max + r, sum + r, keep + r, take + r);
   if (direct) {
-    value_step(task, into.acc, v, keep, take, 0, groups,
-               reinterpret_cast<uintptr_t>(next_k) - reinterpret_cast<uintptr_t>(v));
+    value_step(task, into.acc, v, keep, take, 0, groups, to_next);
   } else if constexpr (sizeof(T) == 2) {
     for (int64_t g = 0; g < groups; g += kConvertedTiles) {
       const int64_t end = smaller(groups, g + kConvertedTiles);
       for (int64_t t = g; t < end; t++)
         convert(v + (t * kBlock + first * kLanes) * kLanes,
                 task.converted + ((t - g) * kBlock + first * kLanes) * kLanes,
-                (last - first) * kLanes * kLanes);
+                (last - first) * kLanes * kLanes, to_next);
       value_step<float>(task, into.acc, task.converted, keep, take, g, end, 0);
     }
   }
