@@ -14,8 +14,9 @@ namespace {
 
 constexpr int64_t kSerialElements = 32 << 10;
 constexpr int64_t kSerialWork = 64 << 10;  // multiplications of q and k
-// Query rows that share a block's keys and values while those lie in the L2 cache.
-constexpr int64_t kRowBlock = 48;
+// Query rows that share a block's keys and values, with scores and sums of their own, in the L2 cache: as
+// many as leave every thread a few tasks, within these limits.
+constexpr int64_t kMinRowBlock = 24, kMaxRowBlock = 96;
 // Blocks whose partials exist at a time.
 constexpr int64_t kWave = 64;
 // Lanes of a tile (ops/attention.h).
@@ -80,11 +81,11 @@ void append_f16(const Append& a, int64_t head) {
 // One call of attention(). Rows (token, head in group) of a kv head are cut into row blocks.
 struct Job {
   AttentionArgs args;
-  int64_t rows, dp, row_blocks;
+  int64_t rows, dp, row_block_size, row_blocks;
 
   int64_t group() const { return args.heads / args.kv_heads; }
-  int64_t row_begin(int64_t row_block) const { return row_block * kRowBlock; }
-  int64_t row_count(int64_t row_block) const { return std::min(kRowBlock, rows - row_begin(row_block)); }
+  int64_t row_begin(int64_t row_block) const { return row_block * row_block_size; }
+  int64_t row_count(int64_t row_block) const { return std::min(row_block_size, rows - row_begin(row_block)); }
   // Blocks that some row of the row block sees: [first, last).
   int64_t first_of(int64_t row_block) const {
     if (args.window <= 0) return 0;
@@ -253,7 +254,9 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   a.out = out.data<float>();
   job.rows = tokens * job.group();
   job.dp = padded(a.head_dim);
-  job.row_blocks = (job.rows + kRowBlock - 1) / kRowBlock;
+  job.row_block_size =
+      std::clamp(job.rows * a.kv_heads / (4 * thread_count()), kMinRowBlock, kMaxRowBlock) / 6 * 6;
+  job.row_blocks = (job.rows + job.row_block_size - 1) / job.row_block_size;
   const int64_t tasks = a.kv_heads * job.row_blocks;
   const int64_t work = job.rows * a.kv_heads * a.head_dim * (a.first_position + tokens);
   const bool serial = work < kSerialWork || thread_count() == 1;

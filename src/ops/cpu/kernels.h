@@ -113,7 +113,7 @@ struct CpuKernels {
   void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
   void (*rope)(const RopeTask& task);
-  // exp, sigmoid, silu, softplus (which = 0 .. 3), for tests of their accuracy.
+  // exp, sigmoid, silu, softplus, exp2 (which = 0 .. 4), for tests of their accuracy.
   void (*math)(int which, const float* x, float* y, int64_t count);
 
   // f32 -> f16 with saturation at +-65504.

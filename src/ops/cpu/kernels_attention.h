@@ -2,9 +2,10 @@
 //
 // Every block of 256 positions gives its own share (maximum m, sum l, accumulator o), merged into the running
 // result in block order. So it does not matter which rows stand together or which thread makes a block:
-//   s_j = sum over d of q_d * scale * k_jd, in the order of d;  m = max s_j;  p_j = exp(s_j - m), 0 where
-//   masked; l = sum of p (lane sums in order, then reduce_add);  o = sum over j of p_j v_j, in the order of
-//   j; merge: m' = max(m1, m2);  l' = l1 exp(m1 - m') + l2 exp(m2 - m');  o' likewise.
+//   scores: s_j = sum over d of (q_d * scale * log2 e) k_jd, in the order of d;  m = max s_j
+//   probabilities: p_j = 2^(s_j - m), 0 where masked;  l = sum of p_j (lane sums in order, then reduce_add)
+//   values: o = sum over j of p_j v_j, in the order of j
+//   merge: m' = max(m1, m2);  l' = l1 2^(m1 - m') + l2 2^(m2 - m');  o' likewise
 // A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all.
 //
 // Both products are outer products over tiles [k][16 lanes] that lie in memory in the order they are read:
@@ -12,9 +13,6 @@
 
 constexpr int kAttentionRows = 6;
 constexpr int64_t kBlock = 256;
-constexpr int64_t kKeyTiles = kBlock / kLanes;
-// Tiles that are converted to f32 at a time when many rows read them.
-constexpr int64_t kConvertedTiles = kNatives == 1 ? 4 : 2;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 FN int64_t padded_dim(const AttentionArgs& a) {
@@ -37,6 +35,9 @@ FN NativeF native_value(const float* p) {
 FN NativeF native_value(const uint16_t* p) {
   return nf_load_f16(p);
 }
+
+// Tiles that are converted to f32 at a time when many rows read them.
+constexpr int64_t kConvertedTiles = tiles_for(kAttentionRows);
 
 // Brings the line `ahead` bytes behind p into the L2 cache.
 FN void fetch(const void* p, uintptr_t ahead) {
@@ -159,7 +160,7 @@ FN void softmax_row(float* scores, Visible v, int64_t n0, int64_t n1, float* max
   const F shift = splat(m == kMinusInfinity ? 0 : m);  // nothing visible: all p are 0
   F sum = zero();
   for (int64_t n = n0; n < n1; n += kLanes) {
-    const F p = exp(sub(load(scores + n), shift));
+    const F p = exp2(sub(load(scores + n), shift));
     store(scores + n, p);
     sum = add(sum, p);
   }
@@ -172,7 +173,7 @@ FN void merge_scales(float* max_into, float* sum_into, const float* max_from, co
                      float* keep, float* take) {
   const F m1 = load(max_into), m2 = load(max_from), m = max(m1, m2);
   const F shift = select_lt(splat(kMinusInfinity), m, m, zero());
-  const F c1 = exp(sub(m1, shift)), c2 = exp(sub(m2, shift));
+  const F c1 = exp2(sub(m1, shift)), c2 = exp2(sub(m2, shift));
   store(max_into, m);
   store(sum_into, fma(load(sum_into), c1, mul(load(sum_from), c2)));
   store(keep, c1);
@@ -188,13 +189,14 @@ static int64_t attention_scratch_floats(const AttentionArgs& a, int64_t rows) {
 static void attention_pack(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
                            float* to) {
   const int64_t d = a.head_dim, per_kv = a.heads / a.kv_heads;
+  const float scale = a.scale * 1.44269504f;  // log2 e
   const RowTiles tiles = row_tiles(row_end - row_begin);
   for (int64_t t = 0; t < tiles.count; t++) {
     const int64_t begin = tiles.row_of(t), height = tiles.row_of(t + 1) - begin;
     for (int64_t i = 0; i < height; i++) {
       const int64_t r = row_begin + begin + i;
       const float* from = a.q + ((r / per_kv) * a.heads + kv_head * per_kv + r % per_kv) * d;
-      for (int64_t j = 0; j < d; j++) to[begin * d + j * height + i] = from[j] * a.scale;
+      for (int64_t j = 0; j < d; j++) to[begin * d + j * height + i] = from[j] * scale;
     }
   }
 }
