@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kSerialElements = 32 << 10;
 constexpr int64_t kSerialWork = 64 << 10;  // multiplications of q and k
 // Query rows that share a block's keys and values, with scores and sums of their own, in the L2 cache: as
-// many as leave every thread a few tasks, within these limits.
-constexpr int64_t kMinRowBlock = 24, kMaxRowBlock = 96;
+// many as leave every thread a few tasks, within these limits, in steps of what a kernel takes at once.
+constexpr int64_t kMinRowBlock = 24, kMaxRowBlock = 96, kRowStep = 6;
 // Blocks whose partials exist at a time.
 constexpr int64_t kWave = 64;
 // Lanes of a tile (ops/attention.h).
@@ -254,8 +254,8 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   a.out = out.data<float>();
   job.rows = tokens * job.group();
   job.dp = padded(a.head_dim);
-  job.row_block_size =
-      std::clamp(job.rows * a.kv_heads / (4 * thread_count()), kMinRowBlock, kMaxRowBlock) / 6 * 6;
+  job.row_block_size = std::clamp(job.rows * a.kv_heads / (4 * thread_count()), kMinRowBlock, kMaxRowBlock) /
+                       kRowStep * kRowStep;
   job.row_blocks = (job.rows + job.row_block_size - 1) / job.row_block_size;
   const int64_t tasks = a.kv_heads * job.row_blocks;
   const int64_t work = job.rows * a.kv_heads * a.head_dim * (a.first_position + tokens);
