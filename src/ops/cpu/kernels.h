@@ -101,10 +101,7 @@ struct GatedDeltaArgs {
   const float* conv_state = nullptr;  // rows before qkv, [kernel - 1, C]
   const float* s_in = nullptr;        // [Hv, Dk, Dv]
   float* s_out = nullptr;             // may be s_in
-  float* x = nullptr;                 // [T, C]: q, k normalised, v, after the convolution
-  float* decay = nullptr;             // [T, Hv]
-  float* beta = nullptr;              // [T, Hv]
-  float* y = nullptr;                 // [T, Hv * Dv]: first q^T S, then the op's result
+  float* y = nullptr;                 // [T, Hv * Dv]
 };
 
 struct CpuKernels {
@@ -145,13 +142,9 @@ struct CpuKernels {
   void (*attention_finish)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                            const AttentionPartial& from);
 
-  // Convolution, normalisation and gates of tokens [t0, t1), key heads [h0, h1) and the value heads that use
-  // them.
-  void (*delta_prepare)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t h0, int64_t h1);
-  // All tokens of columns [column, column + 16) of one value head. scratch: 16 * key_dim floats.
-  void (*delta_recur)(const GatedDeltaArgs& args, int64_t head, int64_t column, float* scratch);
-  // Output norm and gate.
-  void (*delta_finish)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t head0, int64_t head1);
+  int64_t (*delta_scratch_floats)(const GatedDeltaArgs& args);
+  // The whole op for one key head and the value heads that use it, all tokens.
+  void (*delta_head)(const GatedDeltaArgs& args, int64_t key_head, float* scratch);
 
   // Probe: `rounds` of the inner loops, all registers busy; returns operations done (multiply and add each
   // count).

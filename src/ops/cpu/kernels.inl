@@ -48,9 +48,8 @@ static const CpuKernels kTable = {
     .attention_block = attention_block,
     .attention_merge = attention_merge,
     .attention_finish = attention_finish,
-    .delta_prepare = delta_prepare,
-    .delta_recur = delta_recur,
-    .delta_finish = delta_finish,
+    .delta_scratch_floats = delta_scratch_floats,
+    .delta_head = delta_head,
     .peak_int8 = peak_int8,
     .peak_f32 = peak_f32,
 };
