@@ -8,6 +8,7 @@
 #include "cli/conversation.h"
 #include "engine/loader.h"
 #include "ops/probe.h"
+#include "ops/profile.h"
 
 namespace anabranch::cli {
 namespace {
@@ -24,12 +25,16 @@ Spread spread_of(std::vector<double> values) {
 }
 
 struct Row {
-  std::string work;  // "pp512", "tg128", "tg128 @ d4096"
-  int tokens = 0, depth = 0;
+  std::string work;            // "pp512", "tg128", "tg128 @ d4096", "4 rows"
+  int tokens = 0, passes = 0;  // of one repetition; tokens / passes rows go through the model at once
+  int depth = 0;
   Spread rate;          // tok/s
   double physical = 0;  // GB/s (decode) or GOP/s (prefill) at the median
   double limit = 0;     // the machine's, same unit
   const char* unit = "";
+  std::vector<ops::ProfileRow> profile;  // of all timed repetitions
+
+  double ms_per_pass() const { return 1e3 * tokens / rate.median / passes; }
 };
 
 class Bench {
@@ -41,21 +46,54 @@ class Bench {
     std::vector<double> rates;
     for (int rep = -1; rep < options_.reps; rep++) {
       auto state = model_.make_state();
+      if (rep == 0) ops::set_profiling(options_.profile);
       const double start = now_seconds();
-      feed(state, tokens, options_.chunk);
+      feed(state, tokens, options_.chunk, false);
       if (rep >= 0) rates.push_back(tokens / (now_seconds() - start));  // rep -1 warms up
     }
-    Row row{fmt::format("pp{}", tokens), tokens, 0, spread_of(rates), 0, 0, "GOP/s"};
+    Row row;
+    row.work = fmt::format("pp{}", tokens);
+    row.tokens = tokens;
+    row.passes = (tokens + options_.chunk - 1) / options_.chunk;
     // The head runs for one row only, so its parameters do not count.
     const auto& spec = model_.spec();
     const double table = static_cast<double>(spec.vocab) * spec.hidden;
     const double layers = info_.parameters - table * (spec.tied_embeddings ? 1 : 2);
-    row.physical = 2 * layers * row.rate.median / 1e9;
     row.limit = ops::precise() ? limits_.fp32_gflop_s : limits_.int8_gop_s;
+    row.unit = "GOP/s";
+    finish(row, rates);
+    row.physical = 2 * layers * row.rate.median / 1e9;
     return row;
   }
 
   Row decode(int tokens, int depth) const {
+    Row row = step(tokens, 1, depth);
+    row.work = fmt::format("tg{}", tokens) + at_depth(depth);
+    return row;
+  }
+
+  // Passes of `rows` tokens of one sequence, with logits for each: what verifying a draft costs.
+  Row verify(int rows, int depth) const {
+    Row row = step(rows * kVerifyPasses, rows, depth);
+    row.work = fmt::format("{} row{}", rows, rows > 1 ? "s" : "") + at_depth(depth);
+    return row;
+  }
+
+  const ops::MachineLimits& limits() const { return limits_; }
+
+ private:
+  static constexpr int kVerifyPasses = 16;
+
+  static std::string at_depth(int depth) { return depth > 0 ? fmt::format(" @ d{}", depth) : ""; }
+
+  void finish(Row& row, const std::vector<double>& rates) const {
+    row.rate = spread_of(rates);
+    if (options_.profile) row.profile = ops::profile();
+    ops::set_profiling(false);
+  }
+
+  // `tokens` tokens, `rows` at a time, from `depth` on.
+  Row step(int tokens, int rows, int depth) const {
     std::vector<double> rates;
     std::optional<SequenceState> deep;
     for (int rep = -1; rep < options_.reps; rep++) {
@@ -63,29 +101,30 @@ class Bench {
       // filling it anew would take most of the time.
       if (depth == 0 || !deep) {
         deep.emplace(model_.make_state());
-        if (depth > 0) feed(*deep, depth, options_.chunk);
+        if (depth > 0) feed(*deep, depth, options_.chunk, false);
       }
-      const int n = rep < 0 ? std::min(tokens, 8) : tokens;
+      if (rep == 0) ops::set_profiling(options_.profile);
+      const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
-      feed(*deep, n, 1);
+      feed(*deep, n, rows, true);
       if (rep >= 0) rates.push_back(n / (now_seconds() - start));
     }
-    const std::string at = depth > 0 ? fmt::format(" @ d{}", depth) : "";
-    Row row{fmt::format("tg{}{}", tokens, at), tokens, depth, spread_of(rates), 0, 0, "GB/s"};
-    const double mean_length = depth > 0 ? depth + 8 + tokens * options_.reps / 2.0 : tokens / 2.0;
+    Row row;
+    row.tokens = tokens;
+    row.passes = tokens / rows;
+    row.depth = depth;
+    row.limit = limits_.memory_gb_s;
+    row.unit = "GB/s";
+    finish(row, rates);
+    const double mean_length = depth > 0 ? depth + 8 * rows + tokens * options_.reps / 2.0 : tokens / 2.0;
     const double bytes = static_cast<double>(info_.bytes_per_token) + 2.0 * info_.state_bytes +
                          static_cast<double>(info_.kv_bytes_per_token) * mean_length;
-    row.physical = bytes * row.rate.median / 1e9;
-    row.limit = limits_.memory_gb_s;
+    row.physical = bytes * row.rate.median / rows / 1e9;
     return row;
   }
 
-  const ops::MachineLimits& limits() const { return limits_; }
-
- private:
-  // Applies `count` made-up tokens, `chunk` at a time, with logits for the last row of each decode step
-  // (chunk 1) or of the whole prompt.
-  void feed(SequenceState& state, int count, int chunk) const {
+  // Applies `count` made-up tokens, `chunk` at a time, with logits for every row or only for the last of all.
+  void feed(SequenceState& state, int count, int chunk, bool all_logits) const {
     for (int done = 0; done < count;) {
       const int n = std::min(chunk, count - done);
       std::vector<int> ids(n);
@@ -94,7 +133,8 @@ class Bench {
         ids[i] = static_cast<int>((mixed >> 7) % static_cast<uint32_t>(model_.spec().vocab));
       }
       Batch batch;
-      batch.add(state, ids.data(), n, chunk == 1 || done + n == count);
+      batch.add(state, ids.data(), n, !all_logits && done + n == count);
+      for (int i = 0; all_logits && i < n; i++) batch.logit_rows.push_back(i);
       auto out = model_.forward(batch);
       out.logits.eval();
       done += n;
@@ -107,18 +147,21 @@ class Bench {
   ops::MachineLimits limits_;
 };
 
+Json to_json(const Row& row) {
+  Json out = {{"work", row.work},           {"tokens", row.tokens},
+              {"passes", row.passes},       {"depth", row.depth},
+              {"tok_s", row.rate.median},   {"tok_s_min", row.rate.low},
+              {"tok_s_max", row.rate.high}, {"ms_per_pass", row.ms_per_pass()},
+              {row.unit, row.physical},     {"share_of_limit", row.physical / row.limit}};
+  for (const auto& stage : row.profile)
+    out["profile"].push_back({{"stage", stage.stage}, {"calls", stage.calls}, {"seconds", stage.seconds}});
+  return out;
+}
+
 Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::MachineLimits& limits,
              const std::vector<Row>& rows) {
   Json results = Json::array();
-  for (const auto& row : rows)
-    results.push_back({{"work", row.work},
-                       {"tokens", row.tokens},
-                       {"depth", row.depth},
-                       {"tok_s", row.rate.median},
-                       {"tok_s_min", row.rate.low},
-                       {"tok_s_max", row.rate.high},
-                       {row.unit, row.physical},
-                       {"share_of_limit", row.physical / row.limit}});
+  for (const auto& row : rows) results.push_back(to_json(row));
   return {{"model", loaded.info.name},
           {"parameters", loaded.info.parameters},
           {"weight_mb", loaded.info.weight_bytes / 1e6},
@@ -135,38 +178,53 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
           {"results", results}};
 }
 
+void print_header(const LoadedModel& loaded, const ops::MachineLimits& limits) {
+  fmt::print(
+      "{}: {:.0f} M parameters, {:.1f} MB of weights ({:.1f} MB read a token), {} threads, {} kernels{}\n",
+      loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
+      loaded.info.bytes_per_token / 1e6, thread_count(), ops::cpu_target(),
+      ops::precise() ? ", fp32 activations" : "");
+  fmt::print(
+      "this machine: memory {:.1f} GB/s, cache {:.1f} GB/s, int8 {:.0f} GOP/s, fp32 {:.0f} GFLOP/s\n\n",
+      limits.memory_gb_s, limits.cache_gb_s, limits.int8_gop_s, limits.fp32_gflop_s);
+  fmt::print("{:<16} {:>10} {:>21} {:>12} {:>16} {:>10}\n", "work", "tok/s", "min - max", "ms a pass", "rate",
+             "of limit");
+}
+
+void print_row(const BenchOptions& options, const Row& row) {
+  fmt::print("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>12.2f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work,
+             row.rate.median, row.rate.low, row.rate.high, row.ms_per_pass(), row.physical, row.unit,
+             100 * row.physical / row.limit);
+  double sum = 0;
+  for (const auto& stage : row.profile) sum += stage.seconds;
+  for (const auto& stage : row.profile) {
+    fmt::print("    {:<46} {:>10.1f} us a token {:>6.1f} %\n", stage.stage,
+               1e6 * stage.seconds / (static_cast<double>(row.tokens) * options.reps),
+               100 * stage.seconds / sum);
+  }
+  std::fflush(stdout);
+}
+
 Result<int> bench(const BenchOptions& options) {
   ops::set_backend(options.model.reference ? ops::Backend::reference : ops::Backend::cpu);
   ops::set_precise(options.model.precise);
   set_thread_count(options.model.threads);
   TRY(const auto loaded, load_model(options.model.model));
   const Bench run(options, loaded);
-  const auto& limits = run.limits();
-  if (!options.json) {
-    fmt::print(
-        "{}: {:.0f} M parameters, {:.1f} MB of weights ({:.1f} MB read a token), {} threads, {} kernels{}\n",
-        loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
-        loaded.info.bytes_per_token / 1e6, thread_count(), ops::cpu_target(),
-        ops::precise() ? ", fp32 activations" : "");
-    fmt::print(
-        "this machine: memory {:.1f} GB/s, cache {:.1f} GB/s, int8 {:.0f} GOP/s, fp32 {:.0f} GFLOP/s\n\n",
-        limits.memory_gb_s, limits.cache_gb_s, limits.int8_gop_s, limits.fp32_gflop_s);
-    fmt::print("{:<16} {:>10} {:>21} {:>16} {:>10}\n", "work", "tok/s", "min - max", "rate", "of limit");
-  }
+  if (!options.json) print_header(loaded, run.limits());
   std::vector<Row> rows;
   const auto report = [&](Row row) {
-    if (!options.json) {
-      fmt::print("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work,
-                 row.rate.median, row.rate.low, row.rate.high, row.physical, row.unit,
-                 100 * row.physical / row.limit);
-      std::fflush(stdout);
-    }
+    if (!options.json) print_row(options, row);
     rows.push_back(std::move(row));
   };
-  for (const int tokens : options.prefill) report(run.prefill(tokens));
-  if (options.decode > 0)
-    for (const int depth : options.depths) report(run.decode(options.decode, depth));
-  if (options.json) fmt::print("{}\n", to_json(options, loaded, limits, rows).dump(2));
+  for (const int tokens : options.prefill) {
+    if (tokens > 0) report(run.prefill(tokens));
+  }
+  for (const int depth : options.depths) {
+    if (options.decode > 0) report(run.decode(options.decode, depth));
+    for (const int n : options.rows) report(run.verify(n, depth));
+  }
+  if (options.json) fmt::print("{}\n", to_json(options, loaded, run.limits(), rows).dump(2));
   return 0;
 }
 

@@ -105,15 +105,19 @@ int run(int argc, char** argv) {
   BenchOptions bench;
   auto* b = app.add_subcommand("bench", "Measure prefill and decode speed");
   add_model_flags(*b, bench.model);
-  b->add_option("--pp", bench.prefill, "Prompt lengths to prefill")
+  b->add_option("--pp", bench.prefill, "Prompt lengths to prefill; 0 = none")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(CLI::Range(0, 1 << 24));
   b->add_option("--tg", bench.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
+  b->add_option("--rows", bench.rows, "Tokens that one pass takes, logits for each (a draft's verification)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 12));
   b->add_option("--depth", bench.depths, "Context lengths to decode at")
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 24));
   b->add_option("--reps", bench.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
   b->add_option("--chunk", bench.chunk, "Tokens per prefill step")->check(CLI::Range(1, 1 << 20));
+  b->add_flag("--profile", bench.profile, "Show where the time goes, stage by stage");
   b->add_flag("--json", bench.json, "Print JSON instead of a table");
 
   EvalOptions eval;

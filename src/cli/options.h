@@ -48,10 +48,11 @@ struct ConvertOptions {
 
 struct BenchOptions {
   ModelOptions model;
-  std::vector<int> prefill = {512}, depths = {0};
+  std::vector<int> prefill = {512}, depths = {0}, rows;
   int decode = 128;
   int reps = 5;
   int chunk = 512;
+  bool profile = false;
   bool json = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "models/family.h"
+#include "ops/profile.h"
 
 namespace anabranch {
 namespace {
@@ -131,9 +132,13 @@ Model::Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer
       has_mtp_(has_mtp) {}
 
 Model::Output Model::forward(const Batch& batch) const {
-  auto x = ops::embed(batch.ids, embedding_);
+  auto x = [&] {
+    const ops::Stage stage("embedding");
+    return ops::embed(batch.ids, embedding_);
+  }();
   for (size_t i = 0; i < layers_.size(); i++) x = layers_[i](x, batch, static_cast<int>(i));
   for (const auto& span : batch.spans) span.state->advance(span.count);
+  const ops::Stage stage("norm, head");
   const auto hidden = norm_(x);
   if (batch.logit_rows.empty()) return {hidden, ops::empty({0, spec_.vocab}, mx::float32)};
   return {hidden, ops::linear(ops::take_rows(hidden, batch.logit_rows), head_)};

@@ -1,11 +1,14 @@
 #include "nn/layers.h"
 
+#include "ops/profile.h"
+
 namespace anabranch::nn {
 
-std::vector<mx::array> project(const mx::array& x, std::initializer_list<const Linear*> layers) {
+std::vector<mx::array> project(const mx::array& x, const RmsNorm& norm,
+                               std::initializer_list<const Linear*> layers) {
   std::vector<const ops::Weight*> weights;
   for (const auto* layer : layers) weights.push_back(&layer->weight);
-  auto out = ops::linear(x, weights);
+  auto out = ops::linear(x, weights, &norm);
   size_t i = 0;
   for (const auto* layer : layers) {
     if (layer->bias) out[i] = ops::add_bias(out[i], *layer->bias);
@@ -14,9 +17,20 @@ std::vector<mx::array> project(const mx::array& x, std::initializer_list<const L
   return out;
 }
 
-mx::array Mlp::operator()(const mx::array& x) const {
-  const auto gate_up = project(x, {&gate, &up});
-  return project(ops::swiglu(gate_up[0], gate_up[1]), {&down})[0];
+mx::array project_add(const mx::array& x, const Linear& layer, const mx::array& residual) {
+  const auto y = ops::linear_add(x, layer.weight, residual);
+  return layer.bias ? ops::add_bias(y, *layer.bias) : y;
+}
+
+mx::array Mlp::operator()(const mx::array& x, const RmsNorm& norm) const {
+  const auto hidden = [&] {
+    const ops::Stage stage("mlp: norm, gate, up, swiglu");
+    if (!gate.bias && !up.bias) return ops::linear_swiglu(x, gate.weight, up.weight, norm);
+    const auto y = project(x, norm, {&gate, &up});
+    return ops::swiglu(y[0], y[1]);
+  }();
+  const ops::Stage stage("mlp: down, add");
+  return project_add(hidden, down, x);
 }
 
 namespace {
@@ -34,14 +48,27 @@ mx::array norm_heads(const mx::array& x, const std::optional<RmsNorm>& norm, int
 
 }  // namespace
 
-mx::array Attention::operator()(const mx::array& x, const Batch& batch, int layer) const {
-  auto qkv = gate ? project(x, {&q, &k, &v, &*gate}) : project(x, {&q, &k, &v});
-  const auto queries = ops::rope(norm_heads(qkv[0], q_norm, heads, head_dim), batch.positions, rope.inv_freq,
-                                 rope.attention_factor);
-  const auto keys = ops::rope(norm_heads(qkv[1], k_norm, kv_heads, head_dim), batch.positions, rope.inv_freq,
-                              rope.attention_factor);
-  const auto values = split_heads(qkv[2], kv_heads, head_dim);
+mx::array Attention::operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch,
+                                int layer) const {
+  const auto in = [&] {
+    const ops::Stage stage("attention: norm, in-projections");
+    return gate ? project(x, norm, {&q, &k, &v, &*gate}) : project(x, norm, {&q, &k, &v});
+  }();
+  const auto y = [&] {
+    const ops::Stage stage("attention: rope, append, attend");
+    return attend(in, batch, layer);
+  }();
+  const ops::Stage stage("attention: out-projection, add");
+  return project_add(gate ? ops::sigmoid_gate(y, in[3]) : y, o, x);
+}
 
+mx::array Attention::attend(const std::vector<mx::array>& in, const Batch& batch, int layer) const {
+  const auto turned = [&](const mx::array& heads_of, const std::optional<RmsNorm>& head_norm, int count) {
+    return ops::rope(norm_heads(heads_of, head_norm, count, head_dim), batch.positions, rope.inv_freq,
+                     rope.attention_factor);
+  };
+  const auto queries = turned(in[0], q_norm, heads), keys = turned(in[1], k_norm, kv_heads);
+  const auto values = split_heads(in[2], kv_heads, head_dim);
   std::vector<mx::array> parts;
   for (const auto& span : batch.spans) {
     const int end = span.begin + span.count;
@@ -49,27 +76,32 @@ mx::array Attention::operator()(const mx::array& x, const Batch& batch, int laye
     ops::kv_append(kv, ops::slice_rows(keys, span.begin, end), ops::slice_rows(values, span.begin, end));
     parts.push_back(ops::attention(ops::slice_rows(queries, span.begin, end), kv, scale, window));
   }
-  auto y = ops::reshape(ops::concat_rows(parts), {x.shape(0), heads * head_dim});
-  if (gate) y = ops::sigmoid_gate(y, qkv[3]);
-  return project(y, {&o})[0];
+  return ops::reshape(ops::concat_rows(parts), {in[0].shape(0), heads * head_dim});
 }
 
-mx::array GatedDelta::operator()(const mx::array& x, const Batch& batch, int layer) const {
-  const auto in = project(x, {&qkv, &z, &b, &a});
+mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch,
+                                 int layer) const {
+  const auto in = [&] {
+    const ops::Stage stage("gated delta: norm, in-projections");
+    return project(x, norm, {&qkv, &z, &b, &a});
+  }();
   std::vector<mx::array> parts;
-  for (const auto& span : batch.spans) {
-    const int end = span.begin + span.count;
-    const auto rows = [&](int i) { return ops::slice_rows(in[i], span.begin, end); };
-    parts.push_back(
-        ops::gated_delta(rows(0), rows(1), rows(2), rows(3), shape, weights, span.state->delta(layer)));
+  {
+    const ops::Stage stage("gated delta: conv, gates, recurrence, norm");
+    for (const auto& span : batch.spans) {
+      const int end = span.begin + span.count;
+      const auto rows = [&](int i) { return ops::slice_rows(in[i], span.begin, end); };
+      parts.push_back(
+          ops::gated_delta(rows(0), rows(1), rows(2), rows(3), shape, weights, span.state->delta(layer)));
+    }
   }
-  return project(ops::concat_rows(parts), {&out})[0];
+  const ops::Stage stage("gated delta: out-projection, add");
+  return project_add(ops::concat_rows(parts), out, x);
 }
 
 mx::array DecoderLayer::operator()(const mx::array& x, const Batch& batch, int layer) const {
-  const auto mixed = std::visit([&](const auto& m) { return m(norm1(x), batch, layer); }, mixer);
-  const auto h = ops::add(x, mixed);
-  return ops::add(h, mlp(norm2(h)));
+  const auto h = std::visit([&](const auto& m) { return m(x, norm1, batch, layer); }, mixer);
+  return mlp(h, norm2);
 }
 
 }  // namespace anabranch::nn

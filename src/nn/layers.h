@@ -15,9 +15,7 @@ namespace anabranch::nn {
 namespace mx = mlx::core;
 
 // RMSNorm with a plain multiplier: checkpoints that store w for (1 + w) are converted when loaded.
-struct RmsNorm {
-  mx::array weight;  // [K]
-  float eps = 1e-6f;
+struct RmsNorm : ops::RowNorm {
   mx::array operator()(const mx::array& x) const { return ops::rms_norm(x, weight, eps); }
 };
 
@@ -26,13 +24,17 @@ struct Linear {
   std::optional<mx::array> bias;  // [out]
 };
 
-// Projections of one input, computed together so that the input is prepared once.
-std::vector<mx::array> project(const mx::array& x, std::initializer_list<const Linear*> layers);
+// Projections of one normalised input, computed together so that it is prepared once.
+std::vector<mx::array> project(const mx::array& x, const RmsNorm& norm,
+                               std::initializer_list<const Linear*> layers);
 
-// SwiGLU feed-forward: down(silu(gate(x)) * up(x)).
+// residual + layer(x)
+mx::array project_add(const mx::array& x, const Linear& layer, const mx::array& residual);
+
+// SwiGLU feed-forward on the residual stream: x + down(silu(gate(n)) * up(n)), n = norm(x).
 struct Mlp {
   Linear gate, up, down;
-  mx::array operator()(const mx::array& x) const;
+  mx::array operator()(const mx::array& x, const RmsNorm& norm) const;
 };
 
 struct Rope {
@@ -40,7 +42,8 @@ struct Rope {
   float attention_factor = 1.0f;
 };
 
-// Grouped-query attention with rotary positions; q/k norms and the output gate are optional.
+// Grouped-query attention with rotary positions, x + o(attention(norm(x))); q/k norms and the output gate are
+// optional.
 struct Attention {
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 0;  // of the scores
@@ -49,15 +52,19 @@ struct Attention {
   Linear q, k, v, o;                      // [heads * D, H], [kv_heads * D, H] x2, [H, heads * D]
   std::optional<Linear> gate;             // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
   std::optional<RmsNorm> q_norm, k_norm;  // over head_dim
-  mx::array operator()(const mx::array& x, const Batch& batch, int layer) const;
+  mx::array operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch, int layer) const;
+
+ private:
+  // in: queries, keys, values as projected -> [M, heads * D], before the gate.
+  mx::array attend(const std::vector<mx::array>& in, const Batch& batch, int layer) const;
 };
 
-// Gated DeltaNet (ops/gated_delta.h) between its projections.
+// Gated DeltaNet (ops/gated_delta.h) between its projections: x + out(gated_delta(norm(x))).
 struct GatedDelta {
   ops::GatedDeltaShape shape;
   ops::GatedDeltaWeights weights;
   Linear qkv, z, b, a, out;  // [C, H], [Hv * Dv, H], [Hv, H] x2, [H, Hv * Dv]
-  mx::array operator()(const mx::array& x, const Batch& batch, int layer) const;
+  mx::array operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch, int layer) const;
 };
 
 using Mixer = std::variant<Attention, GatedDelta>;

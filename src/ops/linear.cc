@@ -6,17 +6,47 @@
 
 namespace anabranch::ops {
 
-std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights) {
-  require_f32("linear", "x", x, 2);
+namespace {
+
+void require_input(const char* op, const mx::array& x, std::span<const Weight* const> weights,
+                   const RowNorm* norm) {
+  require_f32(op, "x", x, 2);
+  require(weights.size() <= kMaxLinearWeights, op, "{} weights are more than {}.", weights.size(),
+          kMaxLinearWeights);
   for (const Weight* w : weights)
-    require(w->in_features() == x.shape(1), "linear", "x has {} columns and the weight {} inputs.",
-            x.shape(1), w->in_features());
-  return backend() == Backend::cpu ? cpu::linear(x, weights) : reference::linear(x, weights);
+    require(w->in_features() == x.shape(1), op, "x has {} columns and the weight {} inputs.", x.shape(1),
+            w->in_features());
+  if (norm) require_shape(op, "the norm's weight", norm->weight, {x.shape(1)});
+}
+
+}  // namespace
+
+std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
+                              const RowNorm* norm) {
+  require_input("linear", x, weights, norm);
+  return backend() == Backend::cpu ? cpu::linear(x, weights, norm) : reference::linear(x, weights, norm);
 }
 
 mx::array linear(const mx::array& x, const Weight& weight) {
   const Weight* one = &weight;
   return linear(x, std::span<const Weight* const>(&one, 1)).front();
+}
+
+mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual) {
+  const Weight* one = &weight;
+  require_input("linear_add", x, std::span<const Weight* const>(&one, 1), nullptr);
+  require_shape("linear_add", "residual", residual, {x.shape(0), static_cast<int>(weight.out_features())});
+  return backend() == Backend::cpu ? cpu::linear_add(x, weight, residual)
+                                   : reference::linear_add(x, weight, residual);
+}
+
+mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+  const Weight* both[] = {&gate, &up};
+  require_input("linear_swiglu", x, both, &norm);
+  require(gate.out_features() == up.out_features(), "linear_swiglu", "gate has {} outputs and up {}.",
+          gate.out_features(), up.out_features());
+  return backend() == Backend::cpu ? cpu::linear_swiglu(x, gate, up, norm)
+                                   : reference::linear_swiglu(x, gate, up, norm);
 }
 
 mx::array embed(std::span<const int> ids, const Weight& table) {

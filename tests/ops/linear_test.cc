@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "ops/elementwise.h"
 #include "ops/matrices.h"
 #include "ops/testing.h"
 
@@ -266,6 +267,39 @@ TEST_F(Linear, ManyWeights) {
   }
 }
 
+// What is fused gives the bits of its parts, for few rows and for many, whatever the weights' kinds.
+TEST_F(Linear, FusedIsTheComposition) {
+  const int cols = 256, outputs = 200;
+  std::vector<Matrix> matrices;
+  matrices.push_back(affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 1));
+  matrices.push_back(affine_matrix(outputs, cols, 6, 16, ScaleType::f32, true, 2));
+  matrices.push_back(dense_matrix(outputs, cols, WeightKind::bf16, 3));
+  std::vector<Weight> weights;
+  for (const Matrix& m : matrices) weights.push_back(Weight::make(m.source()));
+  const std::vector<float> x = inputs(kMaxRows, cols, 6);
+  Random random(8);
+  const RowNorm norm{to_array(random.vector(cols), {cols}), 1e-5f};
+  for (const std::string& target : cpu::runnable_targets()) {
+    ASSERT_TRUE(set_cpu_target(target));
+    for (const int rows : kRowCounts) {
+      const mx::array in = to_array(std::vector<float>(x.begin(), x.begin() + rows * cols), {rows, cols});
+      const mx::array normed = rms_norm(in, norm.weight, norm.eps);
+      const mx::array residual = to_array(random.vector(rows * outputs), {rows, outputs});
+      for (size_t i = 0; i < weights.size(); i++) {
+        const Weight &gate = weights[i], &up = weights[(i + 1) % weights.size()];
+        const Weight* one = &gate;
+        SCOPED_TRACE(::testing::Message() << target << ", " << rows << " rows, weight " << i);
+        EXPECT_TRUE(bits_agree(to_vector(linear(in, std::span<const Weight* const>(&one, 1), &norm)[0]),
+                               to_vector(linear(normed, gate))));
+        EXPECT_TRUE(bits_agree(to_vector(linear_add(in, gate, residual)),
+                               to_vector(ops::add(residual, linear(in, gate)))));
+        EXPECT_TRUE(bits_agree(to_vector(linear_swiglu(in, gate, up, norm)),
+                               to_vector(swiglu(linear(normed, gate), linear(normed, up)))));
+      }
+    }
+  }
+}
+
 TEST_F(Linear, SaysWhatTheWeightIs) {
   const Matrix m = affine_matrix(33, 128, 5, 32, ScaleType::f16, false, 1);
   for (const Backend backend : {Backend::cpu, Backend::reference}) {
@@ -288,6 +322,10 @@ TEST_F(Linear, RefusesShapesThatDoNotFit) {
     EXPECT_THROW(linear(empty({2, 32}, mx::float32), w), std::invalid_argument);
     EXPECT_THROW(linear(empty({64}, mx::float32), w), std::invalid_argument);
     EXPECT_THROW(linear(empty({2, 64}, mx::float16), w), std::invalid_argument);
+    EXPECT_THROW(linear_add(empty({2, 64}, mx::float32), w, empty({2, 15}, mx::float32)),
+                 std::invalid_argument);
+    const RowNorm short_norm{empty({32}, mx::float32)};
+    EXPECT_THROW(linear_swiglu(empty({2, 64}, mx::float32), w, w, short_norm), std::invalid_argument);
     for (const int id : {-1, 16}) {
       const std::vector<int> ids = {0, id};
       EXPECT_THROW(embed(ids, w), std::invalid_argument);

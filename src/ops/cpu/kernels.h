@@ -53,11 +53,12 @@ struct Activations {
   float* x = nullptr;
 };
 
-// y[row, 16 * panel + lane] for tiles [tile_begin, tile_end) and panels [panel_begin, panel_end).
+// y[row * y_stride + 16 * panel + lane] for tiles [tile_begin, tile_end) and panels [panel_begin, panel_end).
 struct LinearTask {
   const PackedMatrix* weight;
   const Activations* input;
-  float* y;  // [rows, weight->rows]
+  float* y;
+  int64_t y_stride;
   int64_t panel_begin, panel_end, tile_begin, tile_end;
   bool unpack;    // unpack codes once for all tiles, or read the packed codes for each tile (for few)
   void* scratch;  // linear_scratch_bytes(weight, tiles), when unpack

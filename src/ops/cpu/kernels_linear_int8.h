@@ -150,7 +150,7 @@ FN void store_tile(const LinearTask& t, int64_t tile, int64_t panel, const F (&a
   UNROLL for (int p = 0; p < NP; p++) {
     const int64_t column = (panel + p) * kPanelRows;
     UNROLL for (int i = 0; i < MR; i++)
-        store_upto(t.y + (tile * t.input->tile + i) * n + column, acc[p][i], n - column);
+        store_upto(t.y + (tile * t.input->tile + i) * t.y_stride + column, acc[p][i], n - column);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "ops/cpu/linear.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/thread_pool.h"
 #include "ops/cpu/array.h"
@@ -52,46 +53,70 @@ size_t lay_out(Prepared& p, uint8_t* base) {
   return at;
 }
 
-// One form per (int8 or not, group) that the weights want.
-std::vector<Prepared> prepare(const float* x, int64_t rows, std::span<const Weight* const> weights,
-                              std::vector<int>& which) {
-  const CpuKernels& k = kernels();
-  std::vector<Prepared> forms;
-  for (const Weight* w : weights) {
-    const PackedMatrix& m = packed(*w);
+// One op: a product of x (normalised first, perhaps) with each weight, and what is done to it while it is in
+// the cache.
+struct Job {
+  const float* x = nullptr;
+  int64_t rows = 0, cols = 0;
+  const float* norm = nullptr;  // RMSNorm's weight
+  float eps = 0;
+  std::span<const Weight* const> weights;
+  float* y[kMaxLinearWeights] = {};
+  const float* residual = nullptr;  // added to y[0]
+  bool swiglu = false;              // y[0] = silu(product 0) * product 1, which has no y
+};
+
+// Activations in each of the forms that the weights want: int8 or not, by group.
+struct Inputs {
+  Prepared forms[kMaxLinearWeights];
+  size_t count = 0;
+  const Prepared* of[kMaxLinearWeights] = {};  // for each weight
+};
+
+void list_forms(const Job& job, Inputs& in) {
+  for (size_t i = 0; i < job.weights.size(); i++) {
+    const PackedMatrix& m = packed(*job.weights[i]);
     const bool int8 = uses_int8(m);
     const auto same = [&](const Prepared& p) { return p.int8 == int8 && p.a.group == m.group; };
-    auto found = std::find_if(forms.begin(), forms.end(), same);
-    which.push_back(static_cast<int>(found - forms.begin()));
-    if (found != forms.end()) continue;
-    Prepared p;
-    p.int8 = int8;
-    p.a.rows = rows;
-    p.a.cols = m.cols;
-    p.a.padded_cols = m.padded_cols;
-    p.a.tile = k.tile_rows;
-    p.a.group = m.group;
-    p.a.x_group = std::max(m.group, 32);
-    forms.push_back(p);
+    Prepared* form = std::find_if(in.forms, in.forms + in.count, same);
+    in.of[i] = form;
+    if (form != in.forms + in.count) continue;
+    in.count++;
+    form->int8 = int8;
+    form->a.rows = job.rows;
+    form->a.cols = m.cols;
+    form->a.padded_cols = m.padded_cols;
+    form->a.tile = kernels().tile_rows;
+    form->a.group = m.group;
+    form->a.x_group = std::max(m.group, 32);
   }
+}
+
+void prepare_rows(const Job& job, const Inputs& in, int64_t begin, int64_t end) {
+  const CpuKernels& k = kernels();
+  const float* x = job.x;
+  if (job.norm) {
+    auto* rows =
+        static_cast<float*>(thread_scratch(2, static_cast<size_t>((end - begin) * job.cols) * sizeof(float)));
+    k.rms_norm(x + begin * job.cols, job.norm, job.eps, rows, end - begin, job.cols);
+    x = rows - begin * job.cols;
+  }
+  for (size_t i = 0; i < in.count; i++)
+    (in.forms[i].int8 ? k.prepare_int8 : k.prepare_f32)(x, in.forms[i].a, begin, end);
+}
+
+void prepare(const Job& job, Inputs& in) {
+  list_forms(job, in);
   size_t bytes = 0;
-  for (Prepared& p : forms) bytes += lay_out(p, nullptr);
+  for (size_t i = 0; i < in.count; i++) bytes += lay_out(in.forms[i], nullptr);
   auto* base = static_cast<uint8_t*>(thread_scratch(0, bytes));
-  for (Prepared& p : forms) base += lay_out(p, base);
-  const int64_t tiles = (rows + k.tile_rows - 1) / k.tile_rows;
-  const int64_t per_tile = k.tile_rows * forms[0].a.cols;
-  const int64_t grain = std::max<int64_t>(1, kParallelElements / 4 / per_tile);
-  for (const Prepared& p : forms) {
-    const auto body = [&](int64_t begin, int64_t end) {
-      const int64_t first = begin * k.tile_rows, last = std::min(rows, end * k.tile_rows);
-      (p.int8 ? k.prepare_int8 : k.prepare_f32)(x, p.a, first, last);
-    };
-    if (rows * p.a.cols < kParallelElements)
-      body(0, tiles);
-    else
-      parallel_for(tiles, grain, body);
-  }
-  return forms;
+  for (size_t i = 0; i < in.count; i++) base += lay_out(in.forms[i], base);
+  if (job.rows * job.cols < kParallelElements) return prepare_rows(job, in, 0, job.rows);
+  const int64_t height = kernels().tile_rows, tiles = (job.rows + height - 1) / height;
+  const int64_t grain = std::max<int64_t>(1, kParallelElements / 4 / (height * job.cols));
+  parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
+    prepare_rows(job, in, begin * height, std::min(job.rows, end * height));
+  });
 }
 
 // The work of all weights as one list of units: a block of panels times a block of tiles, the panels running
@@ -102,13 +127,14 @@ struct Plan {
     bool int8;
     int64_t panel_step, tile_step, panel_blocks, tile_blocks, first_unit;
   };
-  std::vector<Part> parts;
+  Part parts[kMaxLinearWeights];
+  size_t count = 0;
   int64_t units = 0;
-  uint64_t bytes = 0;
+  int64_t bytes = 0;
 };
 
-// About 16 units a thread, so that a thread that is held up does not hold up the others for long; but none so small
-// that handing it out takes longer than doing it.
+// About 16 units a thread, so that a thread that is held up does not hold up the others for long; but none so
+// small that handing it out takes longer than doing it.
 int64_t panel_step(const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
   const int64_t units = std::max<int64_t>(1, thread_count() * 16 / tile_blocks);
   const int64_t least = task.unpack ? 2 : (kUnitBytes + m.panel_bytes - 1) / m.panel_bytes;
@@ -116,71 +142,155 @@ int64_t panel_step(const PackedMatrix& m, const LinearTask& task, int64_t tile_b
   return task.unpack ? (step + 1) / 2 * 2 : step;  // unpacked panels may go in pairs
 }
 
-Plan make_plan(std::span<const Weight* const> weights, const std::vector<Prepared>& forms,
-               const std::vector<int>& which, std::vector<mx::array>& out) {
-  const int64_t tile_rows = kernels().tile_rows;
+Plan::Part make_part(const PackedMatrix& m, const Prepared& form, float* y) {
+  const int64_t tile_rows = kernels().tile_rows, tiles = (form.a.rows + tile_rows - 1) / tile_rows;
+  Plan::Part part;
+  part.int8 = form.int8;
+  part.task = {};
+  part.task.weight = &m;
+  part.task.input = &form.a;
+  part.task.y = y;
+  part.task.y_stride = m.rows;
+  part.task.panel_end = m.panels();
+  part.task.tile_end = tiles;
+  part.task.unpack = form.a.rows / tile_rows >= kUnpackTiles;
+  const int64_t tile_bytes = tile_rows * m.padded_cols * (form.int8 ? 1 : 4);
+  part.tile_step =
+      part.task.unpack ? std::clamp<int64_t>(kTileBlockBytes / tile_bytes, kUnpackTiles, tiles) : tiles;
+  part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
+  part.panel_step = panel_step(m, part.task, part.tile_blocks);
+  part.panel_blocks = (m.panels() + part.panel_step - 1) / part.panel_step;
+  return part;
+}
+
+Plan make_plan(const Job& job, const Inputs& in) {
   Plan plan;
-  for (size_t i = 0; i < weights.size(); i++) {
-    const PackedMatrix& m = packed(*weights[i]);
-    const Prepared& form = forms[static_cast<size_t>(which[i])];
-    const int64_t tiles = (form.a.rows + tile_rows - 1) / tile_rows, panels = m.panels();
-    Plan::Part part;
-    part.int8 = form.int8;
-    part.task = {&m, &form.a, out[i].data<float>(), 0, panels, 0, tiles, false, nullptr};
-    part.task.unpack = form.a.rows / tile_rows >= kUnpackTiles;
-    const int64_t tile_bytes = tile_rows * m.padded_cols * (form.int8 ? 1 : 4);
-    part.tile_step =
-        part.task.unpack ? std::clamp<int64_t>(kTileBlockBytes / tile_bytes, kUnpackTiles, tiles) : tiles;
-    part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
-    part.panel_step = panel_step(m, part.task, part.tile_blocks);
-    part.panel_blocks = (panels + part.panel_step - 1) / part.panel_step;
+  plan.count = job.swiglu ? 1 : job.weights.size();
+  for (size_t i = 0; i < plan.count; i++) {
+    const PackedMatrix& m = packed(*job.weights[i]);
+    Plan::Part& part = plan.parts[i];
+    part = make_part(m, *in.of[i], job.y[i]);
     part.first_unit = plan.units;
     plan.units += part.panel_blocks * part.tile_blocks;
-    plan.bytes += static_cast<uint64_t>(panels * m.panel_bytes * tiles);
-    plan.parts.push_back(part);
+    plan.bytes += m.panels() * m.panel_bytes * part.task.tile_end;
   }
   return plan;
 }
 
-void run_unit(const Plan& plan, int64_t unit) {
-  size_t i = plan.parts.size() - 1;
-  while (plan.parts[i].first_unit > unit) i--;
-  const Plan::Part& part = plan.parts[i];
-  const int64_t local = unit - part.first_unit;
-  const int64_t panel = local % part.panel_blocks * part.panel_step,
-                tile = local / part.panel_blocks * part.tile_step;
+void run_task(LinearTask& task, bool int8) {
   const CpuKernels& k = kernels();
-  LinearTask task = part.task;
-  task.panel_begin = panel;
-  task.panel_end = std::min(part.task.panel_end, panel + part.panel_step);
-  task.tile_begin = tile;
-  task.tile_end = std::min(part.task.tile_end, tile + part.tile_step);
   if (task.unpack)
     task.scratch = thread_scratch(
         1, static_cast<size_t>(k.linear_scratch_bytes(*task.weight, task.tile_end - task.tile_begin)));
-  (part.int8 ? k.linear_int8 : k.linear_f32)(task);
+  (int8 ? k.linear_int8 : k.linear_f32)(task);
+}
+
+// y += residual, where the task has just written.
+void add_residual(const Job& job, const LinearTask& task, int64_t row_begin, int64_t row_end) {
+  const int64_t first = task.panel_begin * kPanelRows,
+                count = std::min(task.panel_end * kPanelRows, task.weight->rows) - first;
+  for (int64_t r = row_begin; r < row_end; r++) {
+    float* y = task.y + r * task.y_stride + first;
+    kernels().add(job.residual + r * task.y_stride + first, y, y, count);
+  }
+}
+
+// The same block of the second product, into scratch; then y = silu(y) * it.
+void apply_up(const Job& job, const Inputs& in, const LinearTask& gate, int64_t row_begin, int64_t row_end) {
+  const int64_t first = gate.panel_begin * kPanelRows,
+                count = std::min(gate.panel_end * kPanelRows, gate.weight->rows) - first;
+  auto* block = static_cast<float*>(
+      thread_scratch(2, static_cast<size_t>((row_end - row_begin) * count) * sizeof(float)));
+  LinearTask up = gate;
+  up.weight = &packed(*job.weights[1]);
+  up.input = &in.of[1]->a;
+  up.y = block - (row_begin * count + first);
+  up.y_stride = count;
+  run_task(up, in.of[1]->int8);
+  for (int64_t r = row_begin; r < row_end; r++) {
+    float* y = gate.y + r * gate.y_stride + first;
+    kernels().swiglu(y, block + (r - row_begin) * count, y, count);
+  }
+}
+
+void run_unit(const Job& job, const Inputs& in, const Plan& plan, int64_t unit) {
+  size_t i = plan.count - 1;
+  while (plan.parts[i].first_unit > unit) i--;
+  const Plan::Part& part = plan.parts[i];
+  const int64_t local = unit - part.first_unit, height = kernels().tile_rows;
+  LinearTask task = part.task;
+  task.panel_begin = local % part.panel_blocks * part.panel_step;
+  task.panel_end = std::min(part.task.panel_end, task.panel_begin + part.panel_step);
+  task.tile_begin = local / part.panel_blocks * part.tile_step;
+  task.tile_end = std::min(part.task.tile_end, task.tile_begin + part.tile_step);
+  run_task(task, part.int8);
+  const int64_t row_begin = task.tile_begin * height, row_end = std::min(job.rows, task.tile_end * height);
+  if (job.residual) add_residual(job, task, row_begin, row_end);
+  if (job.swiglu) apply_up(job, in, task, row_begin, row_end);
+}
+
+void run(const Job& job) {
+  if (job.rows == 0 || job.weights.empty()) return;
+  Inputs in;
+  prepare(job, in);
+  const Plan plan = make_plan(job, in);
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; u++) run_unit(job, in, plan, u);
+  };
+  plan.bytes < kParallelBytes ? body(0, plan.units) : parallel_for(plan.units, 1, std::ref(body));
+}
+
+Job make_job(const char* op, const mx::array& x, std::span<const Weight* const> weights,
+             const RowNorm* norm) {
+  Job job;
+  job.x = read_f32(x, op);
+  job.rows = x.shape(0);
+  job.cols = x.shape(1);
+  job.weights = weights;
+  if (norm) {
+    job.norm = read_f32(norm->weight, op);
+    job.eps = norm->eps;
+  }
+  return job;
+}
+
+mx::array make_output(const mx::array& x, const Weight& weight) {
+  return make_array({x.shape(0), static_cast<int>(weight.out_features())}, mx::float32);
 }
 
 }  // namespace
 
-std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights) {
-  const int64_t rows = x.shape(0);
+std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
+                              const RowNorm* norm) {
   std::vector<mx::array> out;
   out.reserve(weights.size());
-  for (const Weight* w : weights)
-    out.push_back(make_array({x.shape(0), static_cast<int>(w->out_features())}, mx::float32));
-  if (rows == 0 || weights.empty()) return out;
-  std::vector<int> which;
-  const auto forms = prepare(read_f32(x, "linear"), rows, weights, which);
-  const Plan plan = make_plan(weights, forms, which, out);
-  const auto body = [&](int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; u++) run_unit(plan, u);
-  };
-  if (plan.bytes < static_cast<uint64_t>(kParallelBytes))
-    body(0, plan.units);
-  else
-    parallel_for(plan.units, 1, body);
+  Job job = make_job("linear", x, weights, norm);
+  for (size_t i = 0; i < weights.size(); i++) {
+    out.push_back(make_output(x, *weights[i]));
+    job.y[i] = out.back().data<float>();
+  }
+  run(job);
   return out;
+}
+
+mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual) {
+  const Weight* one = &weight;
+  Job job = make_job("linear_add", x, std::span<const Weight* const>(&one, 1), nullptr);
+  job.residual = read_f32(residual, "linear_add");
+  mx::array y = make_output(x, weight);
+  job.y[0] = y.data<float>();
+  run(job);
+  return y;
+}
+
+mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+  const Weight* both[] = {&gate, &up};
+  Job job = make_job("linear_swiglu", x, both, &norm);
+  job.swiglu = true;
+  mx::array y = make_output(x, gate);
+  job.y[0] = y.data<float>();
+  run(job);
+  return y;
 }
 
 mx::array embed(std::span<const int> ids, const Weight& table) {

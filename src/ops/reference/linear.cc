@@ -2,11 +2,14 @@
 
 #include <mlx/ops.h>
 
+#include "ops/reference/elementwise.h"
 #include "ops/reference/weight.h"
 
 namespace anabranch::ops::reference {
 
-std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights) {
+std::vector<mx::array> linear(const mx::array& input, std::span<const Weight* const> weights,
+                              const RowNorm* norm) {
+  const mx::array x = norm ? rms_norm(input, norm->weight, norm->eps) : input;
   std::vector<mx::array> out;
   for (const Weight* weight : weights) {
     const ReferenceWeight& w = stored(*weight);
@@ -14,6 +17,17 @@ std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const>
                            : mx::quantized_matmul(x, *w.codes, *w.scales, w.biases, true, w.group, w.bits));
   }
   return out;
+}
+
+mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual) {
+  const Weight* one = &weight;
+  return reference::add(residual, reference::linear(x, std::span<const Weight* const>(&one, 1), nullptr).front());
+}
+
+mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+  const Weight* both[] = {&gate, &up};
+  const auto y = reference::linear(x, both, &norm);
+  return swiglu(y[0], y[1]);
 }
 
 mx::array embed(std::span<const int> ids, const Weight& table) {
