@@ -29,6 +29,16 @@ WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
       });
     };
   }
+  if (source.read_block_scales) {
+    const int64_t blocks = cols / kScaleBlock, groups = cols / source.group;
+    out.read_block_scales = [for_runs, blocks, groups, read = source.read_block_scales](
+                                int64_t first, int64_t count, const BlockScales& to) {
+      for_runs(first, count, [&](int64_t row, int64_t n, int64_t at) {
+        read(row, n,
+             {to.d + at * blocks, to.dmin + at * blocks, to.scales + at * groups, to.mins + at * groups});
+      });
+    };
+  }
   if (source.read_dense) {
     out.read_dense = [for_runs, cols, read = source.read_dense](int64_t first, int64_t count, float* values) {
       for_runs(first, count, [&](int64_t row, int64_t n, int64_t at) { read(row, n, values + at * cols); });

@@ -15,6 +15,16 @@ namespace anabranch {
 enum class WeightKind { affine, f32, f16, bf16 };
 enum class ScaleType { f32, f16, bf16 };
 
+constexpr int kScaleBlock = 256;
+
+// d and dmin [count, cols / kScaleBlock] as f16 bits; scales and mins [count, cols / group]. dmin and mins
+// are left alone when the weight is symmetric.
+struct BlockScales {
+  uint16_t *d, *dmin;
+  int8_t* scales;
+  uint8_t* mins;
+};
+
 // How to read a matrix, 16 rows at a time or so, from wherever it lies (a mapped file). Called from several
 // threads at once; must be pure.
 struct WeightSource {
@@ -29,6 +39,10 @@ struct WeightSource {
   // codes [count, cols], scales and biases [count, cols / group] (biases untouched when symmetric).
   std::function<void(int64_t first_row, int64_t count, uint8_t* codes, float* scales, float* biases)>
       read_affine;
+  // K-quants, beside read_affine: within blocks of kScaleBlock inputs every scale is d * an integer and every
+  // bias -dmin * an integer (products rounded to fp32), which take less room than scale_type does. Null
+  // otherwise.
+  std::function<void(int64_t first_row, int64_t count, const BlockScales& out)> read_block_scales;
   // values [count, cols], for the dense kinds.
   std::function<void(int64_t first_row, int64_t count, float* values)> read_dense;
 };

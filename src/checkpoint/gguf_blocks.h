@@ -23,6 +23,9 @@ struct GgufType {
   int zero_point = 0;
   // One block: codes[block], scales and biases [block / group]; biases are left alone when symmetric.
   void (*decode)(const uint8_t* block, uint8_t* codes, float* scales, float* biases) = nullptr;
+  // K-quants: the factors and integers that scales and biases are made of (one d and dmin, block / group
+  // integers).
+  void (*decode_scales)(const uint8_t* block, const BlockScales& out) = nullptr;
 };
 
 // Null for a type that we do not read.

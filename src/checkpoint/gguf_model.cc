@@ -83,6 +83,7 @@ WeightSource select_column_blocks(WeightSource source, int64_t width, std::vecto
   };
   if (source.read_affine) {
     CHECK(width % source.group == 0);
+    out.read_block_scales = nullptr;  // columns that moved no longer share a block's factors
     const int64_t groups = cols / source.group, step = width / source.group;
     out.read_affine = [=, symmetric = source.symmetric, read = source.read_affine](
                           int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {

@@ -12,7 +12,7 @@ namespace {
 constexpr int kMaxRows = 64;
 const int kRowCounts[] = {1, 2, 3, 5, 17, kMaxRows};
 const int kOutputs[] = {1, 9, 16, 17, 100};
-const int kInputs[] = {32, 48, 64, 96, 128, 576};
+const int kInputs[] = {32, 48, 64, 96, 128, 1152};  // the last: more than is unpacked at a time
 
 // The int8 product by the formula in ops/cpu/kernels_linear.h, one element at a time.
 class Int8Product {
@@ -163,6 +163,25 @@ TEST_P(Affine, Extremes) {
 }
 
 class Linear : public OpsTest {};
+
+// Every K-quant's codes and scales; 1280 inputs are more than the kernels unpack at a time.
+TEST_F(Linear, BlockScales) {
+  const struct {
+    int bits, group;
+    bool symmetric;
+  } kinds[] = {{2, 16, false}, {3, 16, true}, {4, 32, false}, {5, 32, false}, {6, 16, true}};
+  uint64_t seed = 900;
+  for (const auto& kind : kinds) {
+    for (const int cols : {256, 1280}) {
+      const std::vector<float> x = inputs(kMaxRows, cols, seed++);
+      for (const int rows : {1, 17, 48}) {
+        SCOPED_TRACE(::testing::Message() << kind.bits << " bits, " << rows << " x " << cols);
+        ASSERT_NO_FATAL_FAILURE(
+            check_affine(block_matrix(rows, cols, kind.bits, kind.group, kind.symmetric, seed++), x));
+      }
+    }
+  }
+}
 
 TEST_F(Linear, DenseKinds) {
   uint64_t seed = 100;

@@ -15,6 +15,10 @@ struct Matrix {
   std::vector<uint8_t> codes;         // [rows, cols]
   std::vector<float> scales, biases;  // [rows, cols / group]; biases also when symmetric
   std::vector<float> values;          // dense kinds
+  // K-quants: what scales and biases are products of.
+  std::vector<uint16_t> d, dmin;  // f16, [rows, cols / kScaleBlock]
+  std::vector<int8_t> integers;   // [rows, cols / group]
+  std::vector<uint8_t> mins;
 
   int groups() const { return cols / group; }
   double value(int row, int k) const {
@@ -44,6 +48,15 @@ struct Matrix {
       std::copy_n(scales.begin() + first * groups(), count * groups(), to_scales);
       if (!symmetric) std::copy_n(biases.begin() + first * groups(), count * groups(), to_biases);
     };
+    if (!d.empty())
+      s.read_block_scales = [this](int64_t first, int64_t count, const BlockScales& to) {
+        const int64_t blocks = cols / kScaleBlock;
+        std::copy_n(d.begin() + first * blocks, count * blocks, to.d);
+        std::copy_n(integers.begin() + first * groups(), count * groups(), to.scales);
+        if (symmetric) return;
+        std::copy_n(dmin.begin() + first * blocks, count * blocks, to.dmin);
+        std::copy_n(mins.begin() + first * groups(), count * groups(), to.mins);
+      };
     s.read_dense = [this](int64_t first, int64_t count, float* to) {
       std::copy_n(values.begin() + first * cols, count * cols, to);
     };
@@ -76,6 +89,30 @@ inline Matrix affine_matrix(int rows, int cols, int bits, int group, ScaleType t
     m.scales.push_back(exact(random, type, 0x1p-5f));
     m.biases.push_back(symmetric ? -static_cast<float>(m.zero_point) * m.scales.back()
                                  : exact(random, type, 0.5f));
+  }
+  return m;
+}
+
+// Scales made of an f16 factor for 256 inputs and an integer for each group, as in a K-quant.
+inline Matrix block_matrix(int rows, int cols, int bits, int group, bool symmetric, uint64_t seed) {
+  Matrix m = affine_matrix(rows, cols, bits, group, ScaleType::f32, symmetric, seed);
+  Random random(seed + 1);
+  const uint16_t factors[] = {0x2400, 0x1A55, 0x0801};  // 2^-6, 0.0030918, 2^-13 and a bit
+  const float values[] = {0x1p-6f, 0x1.954p-9f, 0x1.004p-13f};
+  m.scales.clear();
+  m.biases.clear();
+  for (int i = 0; i < rows * (cols / kScaleBlock); i++) {
+    const int d = random.below(3), dmin = random.below(3);
+    m.d.push_back(factors[d]);
+    m.dmin.push_back(factors[dmin]);
+    for (int g = 0; g < kScaleBlock / group; g++) {
+      const int scale = symmetric ? random.below(256) - 128 : random.below(64), min = random.below(64);
+      m.integers.push_back(static_cast<int8_t>(scale));
+      m.mins.push_back(static_cast<uint8_t>(min));
+      m.scales.push_back(values[d] * static_cast<float>(scale));
+      m.biases.push_back(symmetric ? -static_cast<float>(m.zero_point) * m.scales.back()
+                                   : -(values[dmin] * static_cast<float>(min)));
+    }
   }
   return m;
 }

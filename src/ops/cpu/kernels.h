@@ -11,20 +11,31 @@ namespace anabranch::ops::cpu {
 constexpr int kPanelRows = 16;
 constexpr int kMaxTileRows = 6;
 
-// A packed weight matrix (layout: ops/weight.h). In a panel: codes or values, then scales, then biases.
+// A packed weight matrix (layout: ops/weight.h). A panel of an affine one is a row of records: the codes of
+// `record` inputs, then what scales and biases are made of.
 struct PackedMatrix {
   enum Kind : int { affine, f32, f16, bf16 };
+  enum Scales : int {
+    scales_f32,
+    scales_f16,
+    scales_bf16,
+    scales_blocks
+  };  // blocks: f16 factors times integers
   const uint8_t* data = nullptr;
   int64_t rows = 0, cols = 0, padded_cols = 0;
-  int64_t panel_bytes = 0, scale_offset = 0, bias_offset = 0;
+  int64_t panel_bytes = 0;
   Kind kind = f32;
-  Kind scale_type = f32;
+  // affine only:
+  Scales scales = scales_f32;
   int bits = 0, group = 0;
   bool symmetric = false;
   float zero_point = 0;  // bias = -zero_point * scale when symmetric
+  int record = 0, record_bytes = 0;
+  int factor_offset = 0, scale_offset = 0, bias_offset = 0;  // in a record
 
   int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
   int64_t groups() const { return padded_cols / group; }
+  int64_t records() const { return padded_cols / record; }
 };
 
 // Activations ready for the linear kernels. Rows are cut into tiles of `tile` rows (the last may be lower,
@@ -48,8 +59,8 @@ struct LinearTask {
   const Activations* input;
   float* y;  // [rows, weight->rows]
   int64_t panel_begin, panel_end, tile_begin, tile_end;
-  bool unpack;    // unpack each panel once into scratch (many tiles), or read the packed codes for each tile
-  void* scratch;  // linear_scratch_bytes(weight)
+  bool unpack;    // unpack codes once for all tiles, or read the packed codes for each tile (for few)
+  void* scratch;  // linear_scratch_bytes(weight, tiles), when unpack
 };
 
 struct RopeTask {
@@ -103,7 +114,7 @@ struct CpuKernels {
   // Activations of rows [begin, end) (multiples of tile, or the end).
   void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);
   void (*prepare_f32)(const float* x, const Activations& out, int64_t begin, int64_t end);
-  int64_t (*linear_scratch_bytes)(const PackedMatrix& weight);
+  int64_t (*linear_scratch_bytes)(const PackedMatrix& weight, int64_t tiles);
   void (*linear_int8)(const LinearTask& task);  // affine only
   void (*linear_f32)(const LinearTask& task);   // any kind
   void (*embed_row)(const PackedMatrix& weight, int64_t row, float* y);

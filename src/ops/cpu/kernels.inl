@@ -19,6 +19,8 @@ namespace ANABRANCH_TARGET {
 //
 #include "ops/cpu/kernels_linear.h"
 //
+#include "ops/cpu/kernels_linear_int8.h"
+//
 #include "ops/cpu/kernels_linear_f32.h"
 //
 #include "ops/cpu/kernels_attention.h"

@@ -44,6 +44,11 @@ static void unpack_codes(int bits, const uint8_t* block, float* out) {
   }
 }
 
+// The block of 32 inputs from k on.
+FN const uint8_t* codes_at(const PackedMatrix& w, const uint8_t* panel, int64_t k) {
+  return panel + k / w.record * w.record_bytes + k % w.record / 32 * 64 * w.bits;
+}
+
 // s += w x for `count` inputs, in order. values[p]: [count][16]; x: [count][MR].
 template <class T, int MR, int NP>
 FN void fma_inputs(const T* const (&values)[NP], const float* x, int64_t count, F (&s)[NP][MR]) {
@@ -97,7 +102,7 @@ static void affine_tile(const LinearTask& t, int64_t tile, int64_t panel, const 
     const float* at[NP];
     for (int p = 0; p < NP; p++) {
       if (!values && k % 32 == 0) {
-        const uint8_t* codes = packed[p] + k / 32 * 64 * w.bits;
+        const uint8_t* codes = codes_at(w, packed[p], k);
         for (int i = 0; i < w.bits; i++) __builtin_prefetch(codes + kPrefetch + 64 * i);
         unpack_codes(w.bits, codes, block[p]);
       }
@@ -106,7 +111,8 @@ static void affine_tile(const LinearTask& t, int64_t tile, int64_t panel, const 
     fma_inputs<float, MR, NP>(at, x, step, s);
     if ((k + step) % w.group != 0) continue;
     UNROLL for (int p = 0; p < NP; p++) {
-      const ScaleBias sb = load_scale_bias(w, packed[p], k / w.group);
+      const ScaleBias sb =
+          load_scale_bias(w, packed[p] + k / w.record * w.record_bytes, k % w.record / w.group);
       UNROLL for (int i = 0; i < MR; i++) {
         acc[p][i] = fma(s[p][i], sb.scale, acc[p][i]);
         acc[p][i] = fma(sb.bias, splat(x_sum[i]), acc[p][i]);
@@ -157,8 +163,8 @@ FN void f32_panels(int64_t h, const LinearTask& t, int64_t tile) {
 // Codes or half values of a panel as f32 [padded_cols][16].
 static void unpack_panel_values(const PackedMatrix& w, const uint8_t* panel, float* out) {
   if (w.kind == PackedMatrix::affine) {
-    for (int64_t b = 0; b < w.padded_cols / 32; b++)
-      unpack_codes(w.bits, panel + b * 64 * w.bits, out + b * 32 * kLanes);
+    for (int64_t k = 0; k < w.padded_cols; k += 32)
+      unpack_codes(w.bits, codes_at(w, panel, k), out + k * kLanes);
   } else {
     for (int64_t k = 0; k < w.padded_cols; k++)
       store(out + k * kLanes, load_typed(panel, k * kLanes, w.kind));
@@ -199,10 +205,10 @@ static void linear_f32(const LinearTask& t) {
   for (; tile < t.tile_end; tile++) f32_panels(tile_height(*t.input, tile), t, tile);
 }
 
-static int64_t linear_scratch_bytes(const PackedMatrix& w) {
-  const int64_t int8 = w.kind == PackedMatrix::affine ? unpacked_panel_bytes(w) : 0,
-                f32 = w.padded_cols * kLanes * 4;
-  return kUnpackedPanels * ((int8 > f32 ? int8 : f32) + 64);
+static int64_t linear_scratch_bytes(const PackedMatrix& w, int64_t tiles) {
+  const int64_t int8 = w.kind == PackedMatrix::affine ? int8_scratch_bytes(w, tiles) : 0,
+                f32 = kUnpackedPanels * w.padded_cols * kLanes * 4;
+  return int8 > f32 ? int8 : f32;
 }
 
 static void embed_row(const PackedMatrix& w, int64_t row, float* y) {
@@ -210,9 +216,9 @@ static void embed_row(const PackedMatrix& w, int64_t row, float* y) {
   const int lane = static_cast<int>(row % kPanelRows);
   float values[32 * kLanes], scale[kLanes] = {}, bias[kLanes] = {};
   for (int64_t k0 = 0; k0 < w.cols; k0 += 32) {
-    const int64_t count = w.cols - k0 < 32 ? w.cols - k0 : 32, b = k0 / 32;
+    const int64_t count = w.cols - k0 < 32 ? w.cols - k0 : 32;
     if (w.kind == PackedMatrix::affine) {
-      unpack_codes(w.bits, panel + b * 64 * w.bits, values);
+      unpack_codes(w.bits, codes_at(w, panel, k0), values);
     } else {
       for (int j = 0; j < 32; j++) store(values + j * kLanes, load_typed(panel, (k0 + j) * kLanes, w.kind));
     }
@@ -223,7 +229,9 @@ static void embed_row(const PackedMatrix& w, int64_t row, float* y) {
         continue;
       }
       if ((k0 + j) % w.group == 0) {
-        const ScaleBias sb = load_scale_bias(w, panel, (k0 + j) / w.group);
+        const int64_t k = k0 + j;
+        const ScaleBias sb =
+            load_scale_bias(w, panel + k / w.record * w.record_bytes, k % w.record / w.group);
         store(scale, sb.scale);
         store(bias, sb.bias);
       }

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kParallelBytes = 96 << 10, kParallelElements = 32 << 10;
 // From this many full tiles on, unpacking a panel first pays.
 constexpr int64_t kUnpackTiles = 4;
+// Activations that meet one panel after another: they should stay in half an L2 cache.
+constexpr int64_t kTileBlockBytes = 192 << 10;
 
 bool uses_int8(const PackedMatrix& m) {
   return m.kind == PackedMatrix::affine && !precise();
@@ -91,7 +93,8 @@ std::vector<Prepared> prepare(const float* x, int64_t rows, std::span<const Weig
   return forms;
 }
 
-// The work of all weights as one list of units: blocks of panels, cut along rows when there are few panels.
+// The work of all weights as one list of units: a block of panels times a block of tiles, the panels running
+// faster.
 struct Plan {
   struct Part {
     LinearTask task;
@@ -103,9 +106,16 @@ struct Plan {
   uint64_t bytes = 0;
 };
 
+// About 16 units a thread, so that a thread that is held up does not hold up the others for long.
+int64_t panel_step(const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
+  const int64_t units = std::max<int64_t>(1, thread_count() * 16 / tile_blocks);
+  const int64_t step = std::clamp<int64_t>(m.panels() / units, 1, 64);
+  return task.unpack ? (step + 1) / 2 * 2 : step;  // unpacked panels may go in pairs
+}
+
 Plan make_plan(std::span<const Weight* const> weights, const std::vector<Prepared>& forms,
                const std::vector<int>& which, std::vector<mx::array>& out) {
-  const int64_t tile_rows = kernels().tile_rows, threads = thread_count();
+  const int64_t tile_rows = kernels().tile_rows;
   Plan plan;
   for (size_t i = 0; i < weights.size(); i++) {
     const PackedMatrix& m = packed(*weights[i]);
@@ -115,14 +125,12 @@ Plan make_plan(std::span<const Weight* const> weights, const std::vector<Prepare
     part.int8 = form.int8;
     part.task = {&m, &form.a, out[i].data<float>(), 0, panels, 0, tiles, false, nullptr};
     part.task.unpack = form.a.rows / tile_rows >= kUnpackTiles;
-    part.tile_step = tiles;
-    // About 16 units a thread, so that a thread that is held up does not hold up the others for long.
-    part.panel_step = std::clamp<int64_t>(panels / (threads * 16), 1, 64);
-    if (part.task.unpack && part.panel_step % 2 != 0) part.panel_step++;
-    part.panel_blocks = (panels + part.panel_step - 1) / part.panel_step;
-    if (part.panel_blocks < threads * 4 && tiles > 1)
-      part.tile_step = std::max<int64_t>(1, tiles * part.panel_blocks / (threads * 4));
+    const int64_t tile_bytes = tile_rows * m.padded_cols * (form.int8 ? 1 : 4);
+    part.tile_step =
+        part.task.unpack ? std::clamp<int64_t>(kTileBlockBytes / tile_bytes, kUnpackTiles, tiles) : tiles;
     part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
+    part.panel_step = panel_step(m, part.task, part.tile_blocks);
+    part.panel_blocks = (panels + part.panel_step - 1) / part.panel_step;
     part.first_unit = plan.units;
     plan.units += part.panel_blocks * part.tile_blocks;
     plan.bytes += static_cast<uint64_t>(panels * m.panel_bytes * tiles);
@@ -136,16 +144,17 @@ void run_unit(const Plan& plan, int64_t unit) {
   while (plan.parts[i].first_unit > unit) i--;
   const Plan::Part& part = plan.parts[i];
   const int64_t local = unit - part.first_unit;
-  const int64_t panel = local / part.tile_blocks * part.panel_step,
-                tile = local % part.tile_blocks * part.tile_step;
+  const int64_t panel = local % part.panel_blocks * part.panel_step,
+                tile = local / part.panel_blocks * part.tile_step;
   const CpuKernels& k = kernels();
   LinearTask task = part.task;
   task.panel_begin = panel;
   task.panel_end = std::min(part.task.panel_end, panel + part.panel_step);
   task.tile_begin = tile;
   task.tile_end = std::min(part.task.tile_end, tile + part.tile_step);
-  if (task.unpack || task.weight->group == 16)
-    task.scratch = thread_scratch(1, static_cast<size_t>(k.linear_scratch_bytes(*task.weight)));
+  if (task.unpack)
+    task.scratch = thread_scratch(
+        1, static_cast<size_t>(k.linear_scratch_bytes(*task.weight, task.tile_end - task.tile_begin)));
   (part.int8 ? k.linear_int8 : k.linear_f32)(task);
 }
 

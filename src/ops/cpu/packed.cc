@@ -28,6 +28,14 @@ std::shared_ptr<void> allocate(uint64_t bytes) {
   return {p, [](void* q) { std::free(q); }};
 }
 
+constexpr uint64_t kReadPast = 64;  // a vector's load may begin in the last bytes
+
+WeightKind kind_of(ScaleType type) {
+  return type == ScaleType::f16    ? WeightKind::f16
+         : type == ScaleType::bf16 ? WeightKind::bf16
+                                   : WeightKind::f32;
+}
+
 // A float that the narrow type holds exactly (or the nearest, ties to even).
 uint16_t to_bf16(float x) {
   uint32_t u;
@@ -36,13 +44,13 @@ uint16_t to_bf16(float x) {
   return static_cast<uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
-void store_typed(uint8_t* base, int64_t index, PackedMatrix::Kind type, float value) {
-  if (type == PackedMatrix::f32) {
+void store_typed(uint8_t* base, int64_t index, WeightKind type, float value) {
+  if (type == WeightKind::f32) {
     std::memcpy(base + index * 4, &value, 4);
     return;
   }
   uint16_t h;
-  if (type == PackedMatrix::bf16)
+  if (type == WeightKind::bf16)
     h = to_bf16(value);
   else
     kernels().to_f16(&value, &h, 1);
@@ -85,32 +93,84 @@ void pack_block(const uint32_t words[8][kPanelRows], int bits, uint8_t* out) {
 struct Rows {
   std::vector<uint8_t> codes;
   std::vector<float> scales, biases, values;
+  std::vector<uint16_t> d, dmin;  // block scales
+  std::vector<int8_t> integers;
+  std::vector<uint8_t> mins;
 };
+
+bool has_block_scales(const PackedMatrix& m) {
+  return m.scales == PackedMatrix::scales_blocks;
+}
+
+Rows make_rows(const WeightSource& source, const PackedMatrix& m) {
+  Rows rows;
+  const auto size = [](int64_t per_row) { return static_cast<size_t>(kPanelRows * per_row); };
+  if (m.kind != PackedMatrix::affine) {
+    rows.values.resize(size(source.cols));
+    return rows;
+  }
+  rows.codes.resize(size(source.cols));
+  rows.scales.resize(size(source.cols / source.group));
+  rows.biases.resize(size(source.cols / source.group));
+  if (!has_block_scales(m)) return rows;
+  rows.d.resize(size(source.cols / kScaleBlock));
+  rows.dmin.resize(size(source.cols / kScaleBlock));
+  rows.integers.resize(size(source.cols / source.group));
+  rows.mins.resize(size(source.cols / source.group));
+  return rows;
+}
+
+// Codes of 32 inputs from k on, `count` rows.
+void pack_codes(const WeightSource& source, const Rows& rows, int64_t count, int64_t k, int bits,
+                uint8_t* out) {
+  uint32_t words[8][kPanelRows] = {};
+  const int64_t quads = std::min<int64_t>(8, (source.cols - k) / 4);
+  for (int r = 0; r < count; r++) {
+    const uint8_t* from = rows.codes.data() + r * source.cols + k;
+    for (int64_t q = 0; q < quads; q++) std::memcpy(&words[q][r], from + 4 * q, 4);
+  }
+  pack_block(words, bits, out);
+}
+
+// Scales and biases of one record.
+void pack_scales(const WeightSource& source, const PackedMatrix& m, const Rows& rows, int64_t count,
+                 int64_t record, uint8_t* out) {
+  const int64_t groups = source.cols / source.group, per_record = m.record / m.group;
+  for (int64_t g = 0; g < per_record; g++) {
+    const int64_t from = record * per_record + g;
+    for (int r = 0; r < kPanelRows; r++) {
+      const bool real = r < count && from < groups;
+      const int64_t to = g * kPanelRows + r, at = r * groups + from;
+      if (has_block_scales(m)) {
+        out[m.scale_offset + to] = real ? static_cast<uint8_t>(rows.integers[at]) : 0;
+        if (!m.symmetric) out[m.bias_offset + to] = real ? rows.mins[at] : 0;
+      } else {
+        store_typed(out + m.scale_offset, to, kind_of(source.scale_type), real ? rows.scales[at] : 0.0f);
+        if (!m.symmetric)
+          store_typed(out + m.bias_offset, to, kind_of(source.scale_type), real ? rows.biases[at] : 0.0f);
+      }
+    }
+  }
+  if (!has_block_scales(m)) return;
+  auto* factors = reinterpret_cast<uint16_t*>(out + m.factor_offset);
+  const int64_t blocks = source.cols / kScaleBlock;
+  for (int r = 0; r < kPanelRows; r++) {
+    factors[r] = r < count ? rows.d[r * blocks + record] : 0;
+    if (!m.symmetric) factors[kPanelRows + r] = r < count ? rows.dmin[r * blocks + record] : 0;
+  }
+}
 
 void pack_affine_panel(const WeightSource& source, const PackedMatrix& m, int64_t panel, Rows& rows) {
   const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
-  const int64_t groups = source.cols / source.group, stride = m.padded_cols;
-  if (count < kPanelRows || stride != source.cols)
-    std::fill(rows.codes.begin(), rows.codes.end(), uint8_t{0});
   source.read_affine(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
+  if (has_block_scales(m))
+    source.read_block_scales(first, count,
+                             {rows.d.data(), rows.dmin.data(), rows.integers.data(), rows.mins.data()});
   uint8_t* out = const_cast<uint8_t*>(m.data) + panel * m.panel_bytes;
-  for (int64_t b = 0; b < m.padded_cols / 32; b++) {
-    uint32_t words[8][kPanelRows] = {};
-    for (int r = 0; r < count; r++) {
-      const uint8_t* from = rows.codes.data() + r * source.cols + b * 32;
-      const int64_t quads = std::min<int64_t>(8, (source.cols - b * 32) / 4);
-      for (int64_t q = 0; q < quads; q++) std::memcpy(&words[q][r], from + 4 * q, 4);
-    }
-    pack_block(words, m.bits, out + b * 64 * m.bits);
-  }
-  for (int64_t g = 0; g < m.groups(); g++) {
-    for (int r = 0; r < kPanelRows; r++) {
-      const bool real = r < count && g < groups;
-      const int64_t at = g * kPanelRows + r;
-      store_typed(out + m.scale_offset, at, m.scale_type, real ? rows.scales[r * groups + g] : 0.0f);
-      if (!m.symmetric)
-        store_typed(out + m.bias_offset, at, m.scale_type, real ? rows.biases[r * groups + g] : 0.0f);
-    }
+  for (int64_t r = 0; r < m.records(); r++, out += m.record_bytes) {
+    for (int64_t b = 0; b < m.record / 32; b++)
+      pack_codes(source, rows, count, r * m.record + b * 32, m.bits, out + b * 64 * m.bits);
+    pack_scales(source, m, rows, count, r, out);
   }
 }
 
@@ -121,52 +181,52 @@ void pack_dense_panel(const WeightSource& source, const PackedMatrix& m, int64_t
   for (int64_t k = 0; k < m.padded_cols; k++) {
     for (int r = 0; r < kPanelRows; r++) {
       const bool real = r < count && k < source.cols;
-      store_typed(out, k * kPanelRows + r, m.kind, real ? rows.values[r * source.cols + k] : 0.0f);
+      store_typed(out, k * kPanelRows + r, source.kind, real ? rows.values[r * source.cols + k] : 0.0f);
     }
   }
 }
 
-PackedMatrix::Kind kind_of(ScaleType type) {
-  return type == ScaleType::f16    ? PackedMatrix::f16
-         : type == ScaleType::bf16 ? PackedMatrix::bf16
-                                   : PackedMatrix::f32;
+int size_of(WeightKind kind) {
+  return kind == WeightKind::f32 ? 4 : 2;
 }
-PackedMatrix::Kind kind_of(WeightKind kind) {
-  switch (kind) {
-    case WeightKind::affine:
-      return PackedMatrix::affine;
-    case WeightKind::f16:
-      return PackedMatrix::f16;
-    case WeightKind::bf16:
-      return PackedMatrix::bf16;
-    case WeightKind::f32:
-      break;
-  }
-  return PackedMatrix::f32;
-}
-int64_t size_of(PackedMatrix::Kind kind) {
-  return kind == PackedMatrix::f32 ? 4 : 2;
+
+// Where scales, biases and factors lie in a record.
+void lay_out_record(const WeightSource& source, PackedMatrix& m) {
+  const bool blocks = source.read_block_scales != nullptr;
+  m.record = blocks ? kScaleBlock : std::max(m.group, 32);
+  const int scale_bytes =
+      (blocks ? 1 : size_of(kind_of(source.scale_type))) * kPanelRows * (m.record / m.group);
+  const int factor_bytes = blocks ? 2 * kPanelRows : 0, both = m.symmetric ? 1 : 2;
+  m.factor_offset = m.record / 32 * 64 * m.bits;
+  m.scale_offset = m.factor_offset + both * factor_bytes;
+  m.bias_offset = m.scale_offset + scale_bytes;
+  m.record_bytes = m.scale_offset + both * scale_bytes;
+  m.scales = blocks                                 ? PackedMatrix::scales_blocks
+             : source.scale_type == ScaleType::f16  ? PackedMatrix::scales_f16
+             : source.scale_type == ScaleType::bf16 ? PackedMatrix::scales_bf16
+                                                    : PackedMatrix::scales_f32;
 }
 
 PackedMatrix layout_of(const WeightSource& source) {
   PackedMatrix m;
   m.rows = source.rows;
   m.cols = source.cols;
-  m.padded_cols = (source.cols + 31) / 32 * 32;
-  m.kind = kind_of(source.kind);
   if (source.kind != WeightKind::affine) {
-    m.panel_bytes = m.padded_cols * kPanelRows * size_of(m.kind);
+    m.kind = source.kind == WeightKind::f16    ? PackedMatrix::f16
+             : source.kind == WeightKind::bf16 ? PackedMatrix::bf16
+                                               : PackedMatrix::f32;
+    m.padded_cols = (source.cols + 31) / 32 * 32;
+    m.panel_bytes = m.padded_cols * kPanelRows * size_of(source.kind);
     return m;
   }
+  m.kind = PackedMatrix::affine;
   m.bits = source.bits;
   m.group = source.group;
-  m.scale_type = kind_of(source.scale_type);
   m.symmetric = source.symmetric;
   m.zero_point = static_cast<float>(source.zero_point);
-  m.scale_offset = m.padded_cols / 32 * 64 * m.bits;
-  const int64_t scales = m.groups() * kPanelRows * size_of(m.scale_type);
-  m.bias_offset = m.scale_offset + scales;
-  m.panel_bytes = (m.bias_offset + (m.symmetric ? 0 : scales) + 63) / 64 * 64;
+  lay_out_record(source, m);
+  m.padded_cols = (source.cols + m.record - 1) / m.record * m.record;
+  m.panel_bytes = m.records() * m.record_bytes;
   return m;
 }
 
@@ -177,21 +237,14 @@ std::shared_ptr<const PackedWeight> pack(const WeightSource& source) {
   PackedMatrix& m = weight->matrix;
   m = layout_of(source);
   weight->bytes = static_cast<uint64_t>(m.panels() * m.panel_bytes);
-  weight->memory = allocate(weight->bytes + 64);
+  weight->memory = allocate(weight->bytes + kReadPast);
   m.data = static_cast<const uint8_t*>(weight->memory.get());
   const int64_t grain = std::max<int64_t>(1, m.panels() / 64);
   parallel_for(m.panels(), grain, [&](int64_t begin, int64_t end) {
-    Rows rows;
-    if (m.kind == PackedMatrix::affine) {
-      const auto groups = static_cast<size_t>(source.cols / source.group);
-      rows.codes.resize(static_cast<size_t>(kPanelRows * source.cols));
-      rows.scales.resize(kPanelRows * groups);
-      rows.biases.resize(kPanelRows * groups);
-      for (int64_t p = begin; p < end; p++) pack_affine_panel(source, m, p, rows);
-    } else {
-      rows.values.resize(static_cast<size_t>(kPanelRows * source.cols));
-      for (int64_t p = begin; p < end; p++) pack_dense_panel(source, m, p, rows);
-    }
+    Rows rows = make_rows(source, m);
+    for (int64_t p = begin; p < end; p++)
+      m.kind == PackedMatrix::affine ? pack_affine_panel(source, m, p, rows)
+                                     : pack_dense_panel(source, m, p, rows);
   });
   return weight;
 }

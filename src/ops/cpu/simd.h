@@ -55,6 +55,12 @@ FN F load_f16(const uint16_t* p) {
 FN F load_bf16(const uint16_t* p) {
   EACH(F, nf_load_bf16(p + n * kNativeLanes));
 }
+FN F load_i8(const int8_t* p) {
+  EACH(F, nf_load_i8(p + n * kNativeLanes));
+}
+FN F load_u8(const uint8_t* p) {
+  EACH(F, nf_load_u8(p + n * kNativeLanes));
+}
 FN F load_value(const float* p) {
   return load(p);
 }
@@ -270,13 +276,12 @@ FN Codes<Bits> prepare(B codes) {
   return r;
 }
 
-// Adds quad Q (0 .. 7, in order) of a 32-block; runs are cut at multiples of kRun and at the last quad,
-// `Last`.
-template <int Q, int Last, int Bits>
+// Adds quad Q of a 32-block; quads First .. Last come in order. Runs are cut at multiples of kRun.
+template <int Q, int First, int Last, int Bits>
 FN void accumulate(Dot<Bits>& d, const Codes<Bits>& codes, B x) {
 #if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__) && !defined(__AVX512VNNI__)
   constexpr int kRun = Dot<Bits>::kRun;
-  constexpr bool first = Q % kRun == 0, last = Q % kRun == kRun - 1 || Q == Last;
+  constexpr bool first = Q % kRun == 0 || Q == First, last = Q % kRun == kRun - 1 || Q == Last;
   UNROLL for (int n = 0; n < kNatives; n++) {
     NativeI p;
     if constexpr (Dot<Bits>::kCentred)

@@ -63,6 +63,17 @@ FN void nf_store_f16(uint16_t* p, NativeF v) {
   vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)));
 }
 
+FN NativeF nf_load_i8(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
+}
+FN NativeF nf_load_u8(const uint8_t* p) {
+  uint32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four))))));
+}
+
 FN NativeI ni_set1(int32_t x) {
   return vdupq_n_s32(x);
 }

@@ -59,6 +59,12 @@ FN NativeI nf_to_i(NativeF a) {
   return nf_as_i(a + 12582912.0f) - 0x4B400000;
 }
 
+FN NativeF nf_load_i8(const int8_t* p) {
+  return static_cast<float>(*p);
+}
+FN NativeF nf_load_u8(const uint8_t* p) {
+  return static_cast<float>(*p);
+}
 FN NativeF nf_load_f16(const uint16_t* p) {
   const uint32_t h = *p, sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3FFu;
   if (exponent == 31) return ni_as_f(static_cast<int32_t>(sign | 0x7F800000u | (mantissa << 13)));
