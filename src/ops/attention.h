@@ -12,8 +12,12 @@ namespace anabranch::ops {
 
 constexpr int kKvBlock = 256;
 
-// One layer's keys and values. k blocks are [Hkv, D, kKvBlock] (transposed: the score kernel runs along
-// positions), v blocks [Hkv, kKvBlock, D]; f16, or f32 when ops::precise() (reference backend: f32).
+// One layer's keys and values, in blocks that only the backend reads.
+// CPU: f16, or f32 when ops::precise(), in tiles that the kernels read from front to back, 16 floats at a
+// time:
+//   k [Hkv, kKvBlock / 16, D, 16], position p of the block in tile p / 16, lane p % 16;
+//   v [Hkv, ceil(D / 16), kKvBlock, 16], dimension d in tile d / 16, lane d % 16 (0 beyond D).
+// Reference: f32, k [Hkv, D, kKvBlock], v [Hkv, kKvBlock, D].
 struct PagedKv {
   int kv_heads = 0, head_dim = 0;
   int length = 0;  // positions filled

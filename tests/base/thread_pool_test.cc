@@ -20,12 +20,12 @@ class ThreadPool : public ::testing::Test {
   void TearDown() override { set_thread_count(0); }
 };
 
-// Every index exactly once, in ranges of at most `grain` that lie within [0, count).
+// Every index exactly once, in ranges of at least `grain` (but for the last) that lie within [0, count).
 void expect_covered_once(int64_t count, int64_t grain) {
   std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
   std::atomic<bool> well_formed{true};
   parallel_for(count, grain, [&](int64_t begin, int64_t end) {
-    if (begin < 0 || end > count || begin >= end || end - begin > grain) {
+    if (begin < 0 || end > count || begin >= end || (end - begin < grain && end < count)) {
       well_formed = false;
       return;
     }

@@ -16,8 +16,11 @@ struct Layout {
     return fmt::format("{} / {} heads of {}, window {}", heads, kv_heads, dim, window);
   }
 };
-const Layout kLayouts[] = {{4, 4, 16, 0}, {6, 2, 64, 0},    {8, 1, 32, 0},
-                           {3, 3, 24, 0}, {8, 2, 128, 100}, {2, 1, 20, 300}};
+// Dims that fill the tiles of 16 and dims that do not, every size of group from 1 to 8, with and without
+// windows.
+const Layout kLayouts[] = {{4, 4, 16, 0},    {6, 2, 64, 0},   {8, 1, 32, 0}, {3, 3, 24, 0},
+                           {8, 2, 128, 100}, {2, 1, 20, 300}, {5, 1, 80, 0}, {6, 1, 96, 40},
+                           {8, 2, 256, 0},   {7, 1, 64, 257}, {9, 3, 64, 1}, {1, 1, 256, 256}};
 
 struct Inputs {
   mx::array q, k, v;
@@ -102,6 +105,60 @@ TEST_F(Attention, SameBitsForAnyThreadsAndTarget) {
       }
     }
     set_cpu_target(cpu::runnable_targets().front());
+  }
+}
+
+// Decode, verify and prefill use tiles of different heights and blocks in parallel or in order: rows at
+// ragged lengths around the edges of blocks, 1, 2, 3, 8 at a time and all 40, on every target.
+TEST_F(Attention, SameBitsForAnyNumberOfRows) {
+  Rng rng(7);
+  for (const Layout& l : kLayouts) {
+    const Inputs in = make_inputs(l, 790, rng);
+    for (const int end : {40, 255, 256, 257, 272, 511, 513, 790}) {
+      PagedKv kv = make_cache(l);
+      kv_append(kv, slice_rows(in.k, 0, end), slice_rows(in.v, 0, end));
+      set_cpu_target(cpu::runnable_targets().front());
+      set_thread_count(1);
+      const mx::array whole = attention(slice_rows(in.q, end - 40, end), kv, 0.3f, l.window);
+      for (const auto& target : cpu::runnable_targets()) {
+        ASSERT_TRUE(set_cpu_target(target));
+        for (const int threads : {1, 2}) {
+          if (target == "portable" && (threads == 2 || end % 256 > 1))
+            continue;  // slow, one path less to tell
+          set_thread_count(threads);
+          for (const int rows : {1, 2, 3, 8, 40}) {
+            PagedKv shorter = kv;
+            for (int t = end; t == end || t - rows >= end - 16; t -= rows) {
+              kv_truncate(shorter, t);
+              const int begin = t - rows;
+              expect_same_bits(
+                  attention(slice_rows(in.q, begin, t), shorter, 0.3f, l.window),
+                  slice_rows(whole, begin - (end - 40), t - (end - 40)),
+                  fmt::format("{} {} threads {}: rows {} .. {}", l.name(), target, threads, begin, t));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// More blocks than have partials at a time (64), with rows in one tile and in several.
+TEST_F(Attention, SameBitsInLongContexts) {
+  Rng rng(8);
+  const Layout l = {4, 2, 16, 0};
+  const int length = 65 * kKvBlock + 30;
+  const Inputs in = make_inputs(l, length, rng);
+  PagedKv kv = make_cache(l);
+  kv_append(kv, in.k, in.v);
+  for (const int rows : {1, 9, 30}) {
+    const mx::array q = slice_rows(in.q, length - rows, length);
+    set_thread_count(1);
+    const mx::array whole = attention(q, kv, 0.3f);
+    for (const int threads : {2, 5}) {
+      set_thread_count(threads);
+      expect_same_bits(attention(q, kv, 0.3f), whole, fmt::format("{} rows, {} threads", rows, threads));
+    }
   }
 }
 

@@ -124,10 +124,11 @@ TEST_F(Elementwise, FunctionsAreAccurate) {
   const Function exact[] = {[](double v) { return std::exp(v); },
                             [](double v) { return 1 / (1 + std::exp(-v)); },
                             [](double v) { return v / (1 + std::exp(-v)); },
-                            [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); }};
-  const double ulps[] = {1.5, 3, 3, 3};
+                            [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); },
+                            [](double v) { return std::exp2(v); }};
+  const double ulps[] = {1.5, 3, 3, 3, 1.5};
   std::vector<float> first(x.size()), y(x.size());
-  for (int f = 0; f < 4; f++) {
+  for (int f = 0; f < 5; f++) {
     cpu::kernels().math(f, x.data(), first.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); i++) {
       const double e = exact[f](x[i]);
@@ -146,6 +147,13 @@ TEST_F(Elementwise, FunctionsAreAccurate) {
   EXPECT_EQ(out[0], 0.0f);
   EXPECT_EQ(out[1], 0.0f);
   EXPECT_GT(out[2], 1e38f);
+  const float powers[] = {-std::numeric_limits<float>::infinity(), -1e30f, 0.0f, -1.0f};
+  float power[4];
+  cpu::kernels().math(4, powers, power, 4);
+  EXPECT_EQ(power[0], 0.0f);
+  EXPECT_EQ(power[1], 0.0f);
+  EXPECT_EQ(power[2], 1.0f);
+  EXPECT_EQ(power[3], 0.5f);
 }
 
 TEST_F(Elementwise, HalvesRoundToEvenAndSaturate) {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
+#include <functional>
+#include <limits>
 
 #include "base/thread_pool.h"
 #include "ops/cpu/array.h"
@@ -12,8 +13,18 @@ namespace anabranch::ops::cpu {
 namespace {
 
 constexpr int64_t kSerialElements = 32 << 10;
-// Query rows that share a block's keys and values while those lie in the L2 cache.
-constexpr int64_t kRowBlock = 48;
+constexpr int64_t kSerialWork = 64 << 10;  // multiplications of q and k
+// Query rows that share a block's keys and values, with scores and sums of their own, in the L2 cache: as
+// many as leave every thread a few tasks, within these limits, in steps of what a kernel takes at once.
+constexpr int64_t kMinRowBlock = 24, kMaxRowBlock = 96, kRowStep = 6;
+// Blocks whose partials exist at a time.
+constexpr int64_t kWave = 64;
+// Lanes of a tile (ops/attention.h).
+constexpr int64_t kTile = 16;
+
+int64_t padded(int64_t n) {
+  return (n + kTile - 1) / kTile * kTile;
+}
 
 // The block, ready to be written: a new one, or a copy if others refer to it.
 mx::array& writable(mx::array& block) {
@@ -25,7 +36,7 @@ mx::array& writable(mx::array& block) {
   return block;
 }
 
-// Tokens [t0, t1) of one kv head into one block, first of them at column `column`.
+// Tokens [t0, t1) into one block, the first of them at column `column`.
 struct Append {
   const float *k, *v;
   int64_t kv_heads, d;
@@ -34,106 +45,155 @@ struct Append {
   int64_t t0, t1, column;
 };
 
+// One token's keys and values, converted, to the tiles of its head (layout: ops/attention.h).
+template <class T>
+void scatter(const T* k, const T* v, T* k_tiles, T* v_tiles, int64_t d, int64_t column) {
+  T* to = k_tiles + column / kTile * kTile * d + column % kTile;
+  for (int64_t i = 0; i < d; i++) to[i * kTile] = k[i];
+  for (int64_t i = 0; i < d; i += kTile)
+    std::memcpy(v_tiles + i * kKvBlock + column * kTile, v + i,
+                static_cast<size_t>(std::min(kTile, d - i)) * sizeof(T));
+}
+
 void append_f32(const Append& a, int64_t head) {
-  float* kb = static_cast<float*>(a.k_block) + head * a.d * kKvBlock;
-  float* vb = static_cast<float*>(a.v_block) + head * a.d * kKvBlock;
+  float* k_tiles = static_cast<float*>(a.k_block) + head * a.d * kKvBlock;
+  float* v_tiles = static_cast<float*>(a.v_block) + head * padded(a.d) * kKvBlock;
   for (int64_t t = a.t0; t < a.t1; t++) {
-    const int64_t column = a.column + t - a.t0;
-    const float* k = a.k + (t * a.kv_heads + head) * a.d;
-    for (int64_t i = 0; i < a.d; i++) kb[i * kKvBlock + column] = k[i];
-    std::memcpy(vb + column * a.d, a.v + (t * a.kv_heads + head) * a.d, static_cast<size_t>(a.d) * 4);
+    const int64_t from = (t * a.kv_heads + head) * a.d;
+    scatter(a.k + from, a.v + from, k_tiles, v_tiles, a.d, a.column + t - a.t0);
   }
 }
 
 void append_f16(const Append& a, int64_t head) {
-  constexpr int64_t kTokens = 32;  // a cache line of keys for each dimension
   const CpuKernels& kernel = kernels();
-  auto* kb = static_cast<uint16_t*>(a.k_block) + head * a.d * kKvBlock;
-  auto* vb = static_cast<uint16_t*>(a.v_block) + head * a.d * kKvBlock;
-  auto* rows = static_cast<uint16_t*>(thread_scratch(0, static_cast<size_t>(kTokens * a.d * 2)));
-  for (int64_t t = a.t0; t < a.t1; t += kTokens) {
-    const int64_t count = std::min(kTokens, a.t1 - t), column = a.column + t - a.t0;
-    for (int64_t i = 0; i < count; i++) {
-      const int64_t from = ((t + i) * a.kv_heads + head) * a.d;
-      kernel.to_f16(a.k + from, rows + i * a.d, a.d);
-      kernel.to_f16(a.v + from, vb + (column + i) * a.d, a.d);
-    }
-    for (int64_t j = 0; j < a.d; j++)
-      for (int64_t i = 0; i < count; i++) kb[j * kKvBlock + column + i] = rows[i * a.d + j];
+  auto* k_tiles = static_cast<uint16_t*>(a.k_block) + head * a.d * kKvBlock;
+  auto* v_tiles = static_cast<uint16_t*>(a.v_block) + head * padded(a.d) * kKvBlock;
+  auto* k = static_cast<uint16_t*>(thread_scratch(0, static_cast<size_t>(4 * a.d)));
+  auto* v = k + a.d;
+  for (int64_t t = a.t0; t < a.t1; t++) {
+    const int64_t from = (t * a.kv_heads + head) * a.d;
+    kernel.to_f16(a.k + from, k, a.d);
+    kernel.to_f16(a.v + from, v, a.d);
+    scatter(k, v, k_tiles, v_tiles, a.d, a.column + t - a.t0);
   }
 }
 
-// The work space of one attention() call's task on one thread.
-AttentionPartial carve(float* base, int64_t rows) {
-  return {base, base + rows, base + 2 * rows};
-}
-int64_t partial_floats(int64_t rows, int64_t dp) {
-  return (rows * (dp + 2) + 15) / 16 * 16;
-}
-
+// One call of attention(). Rows (token, head in group) of a kv head are cut into row blocks.
 struct Job {
   AttentionArgs args;
-  int64_t rows, dp, row_blocks, first_block, blocks;
+  int64_t rows, dp, row_block_size, row_blocks;
 
-  int64_t row_begin(int64_t row_block) const { return row_block * kRowBlock; }
-  int64_t row_count(int64_t row_block) const { return std::min(kRowBlock, rows - row_begin(row_block)); }
+  int64_t group() const { return args.heads / args.kv_heads; }
+  int64_t row_begin(int64_t row_block) const { return row_block * row_block_size; }
+  int64_t row_count(int64_t row_block) const { return std::min(row_block_size, rows - row_begin(row_block)); }
   // Blocks that some row of the row block sees: [first, last).
   int64_t first_of(int64_t row_block) const {
     if (args.window <= 0) return 0;
-    const int64_t position = args.first_position + row_begin(row_block) / (args.heads / args.kv_heads);
+    const int64_t position = args.first_position + row_begin(row_block) / group();
     return std::max<int64_t>(0, position + 1 - args.window) / kKvBlock;
   }
   int64_t last_of(int64_t row_block) const {
     const int64_t row = row_begin(row_block) + row_count(row_block) - 1;
-    return (args.first_position + row / (args.heads / args.kv_heads)) / kKvBlock + 1;
+    return (args.first_position + row / group()) / kKvBlock + 1;
+  }
+  const void* keys(int64_t block, int64_t kv_head) const {
+    const int64_t bytes = args.head_dim * kKvBlock * (args.half ? 2 : 4);
+    return static_cast<const char*>(args.k_blocks[block]) + kv_head * bytes;
   }
 };
 
-void clear(const AttentionPartial& p, int64_t rows) {
-  for (int64_t r = 0; r < rows; r++) {
-    p.max[r] = -std::numeric_limits<float>::infinity();
-    p.sum[r] = 0;
-  }
+// Where a partial's arrays lie in partial_floats() floats; cleared.
+int64_t partial_floats(int64_t rows, int64_t dp) {
+  return 2 * padded(rows) + rows * dp;
+}
+AttentionPartial make_partial(float* base, int64_t rows, int64_t dp) {
+  const int64_t n = padded(rows);
+  std::fill(base, base + n, -std::numeric_limits<float>::infinity());
+  std::fill(base + n, base + partial_floats(rows, dp), 0.0f);
+  return {base, base + n, base + 2 * n};
 }
 
 // One kv head and row block: all its blocks in order.
 void run_rows(const Job& job, int64_t kv_head, int64_t row_block) {
   const CpuKernels& kernel = kernels();
   const int64_t begin = job.row_begin(row_block), rows = job.row_count(row_block);
-  const int64_t floats = partial_floats(rows, job.dp);
-  auto* base = static_cast<float*>(
-      thread_scratch(1, static_cast<size_t>(2 * floats + kernel.attention_scratch_floats(job.args)) * 4));
-  const AttentionPartial sum = carve(base, rows), part = carve(base + floats, rows);
-  clear(sum, rows);
-  for (int64_t b = job.first_of(row_block); b < job.last_of(row_block); b++) {
-    kernel.attention_block(job.args, kv_head, begin, begin + rows, b, part, base + 2 * floats);
-    kernel.attention_merge(job.args, rows, sum, part);
+  const int64_t partial = partial_floats(rows, job.dp), last = job.last_of(row_block);
+  const int64_t floats =
+      partial + padded(rows * job.args.head_dim) + kernel.attention_scratch_floats(job.args, rows);
+  auto* base = static_cast<float*>(thread_scratch(1, static_cast<size_t>(floats) * 4));
+  float *q = base + partial, *scratch = q + padded(rows * job.args.head_dim);
+  const AttentionPartial sum = make_partial(base, rows, job.dp);
+  kernel.attention_pack(job.args, kv_head, begin, begin + rows, q);
+  for (int64_t b = job.first_of(row_block); b < last; b++) {
+    const void* next = b + 1 < last ? job.keys(b + 1, kv_head) : nullptr;
+    kernel.attention_block(job.args, kv_head, begin, begin + rows, b, q, next, sum, scratch);
   }
   kernel.attention_finish(job.args, kv_head, begin, begin + rows, sum);
 }
 
-// Few rows and many blocks: blocks run in parallel, each into its own partial, merged in order afterwards.
+// Few tasks and many blocks: blocks run in parallel, each into a partial of its own, merged in order
+// afterwards. Units of work are ordered (block, kv head, row block), as the keys and values lie in memory.
+struct BlockJob {
+  const Job& job;
+  int64_t tasks;                   // kv heads * row blocks
+  int64_t q_floats, partial_size;  // of a task
+  float *q, *sums, *partials;
+
+  AttentionPartial at(float* base, int64_t i, int64_t rows) const {
+    float* p = base + i * partial_size;
+    return {p, p + padded(rows), p + 2 * padded(rows)};
+  }
+  void run_unit(int64_t block, int64_t task, int64_t unit, int64_t last_block) const {
+    const CpuKernels& kernel = kernels();
+    const int64_t head = task / job.row_blocks, row_block = task % job.row_blocks;
+    const int64_t begin = job.row_begin(row_block), rows = job.row_count(row_block);
+    const void* next = head + 1 < job.args.kv_heads ? job.keys(block, head + 1)
+                       : block + 1 < last_block     ? job.keys(block + 1, 0)
+                                                    : nullptr;
+    auto* scratch = static_cast<float*>(
+        thread_scratch(1, static_cast<size_t>(kernel.attention_scratch_floats(job.args, rows)) * 4));
+    kernel.attention_block(job.args, head, begin, begin + rows, block, q + task * q_floats, next,
+                           make_partial(partials + unit * partial_size, rows, job.dp), scratch);
+  }
+};
+
 void run_blocks(const Job& job) {
   const CpuKernels& kernel = kernels();
-  const int64_t floats = partial_floats(kRowBlock, job.dp), per_head = job.row_blocks * job.blocks;
-  const int64_t heads = job.args.kv_heads;
-  auto* partials = static_cast<float*>(thread_scratch(2, static_cast<size_t>(heads * per_head * floats) * 4));
-  parallel_for(heads * per_head, 1, [&](int64_t first, int64_t last) {
-    auto* scratch = static_cast<float*>(
-        thread_scratch(1, static_cast<size_t>(kernel.attention_scratch_floats(job.args)) * 4));
-    for (int64_t u = first; u < last; u++) {
-      const int64_t head = u / per_head, row_block = u % per_head / job.blocks, block = u % job.blocks;
-      const int64_t begin = job.row_begin(row_block), rows = job.row_count(row_block);
-      const AttentionPartial part = carve(partials + u * floats, rows);
-      kernel.attention_block(job.args, head, begin, begin + rows, job.first_block + block, part, scratch);
+  const int64_t rows = job.row_count(0);
+  BlockJob b{job,
+             job.args.kv_heads * job.row_blocks,
+             padded(rows * job.args.head_dim),
+             padded(partial_floats(rows, job.dp)),
+             nullptr,
+             nullptr,
+             nullptr};
+  const int64_t first = job.first_of(0), last = job.last_of(job.row_blocks - 1);
+  const int64_t wave = std::min(kWave, last - first);
+  const int64_t floats = b.tasks * (b.q_floats + (1 + wave) * b.partial_size);
+  b.q = static_cast<float*>(thread_scratch(2, static_cast<size_t>(floats) * 4));
+  b.sums = b.q + b.tasks * b.q_floats;
+  b.partials = b.sums + b.tasks * b.partial_size;
+  for (int64_t i = 0; i < b.tasks; i++) {
+    const int64_t head = i / job.row_blocks, row_block = i % job.row_blocks, begin = job.row_begin(row_block);
+    kernel.attention_pack(job.args, head, begin, begin + job.row_count(row_block), b.q + i * b.q_floats);
+    make_partial(b.sums + i * b.partial_size, job.row_count(row_block), job.dp);
+  }
+  for (int64_t start = first; start < last; start += wave) {
+    const int64_t blocks = std::min(wave, last - start), units = blocks * b.tasks;
+    const auto run = [&](int64_t begin, int64_t end) {
+      for (int64_t u = begin; u < end; u++) b.run_unit(start + u / b.tasks, u % b.tasks, u, last);
+    };
+    parallel_for(units, std::max<int64_t>(1, units / (8 * thread_count())), std::ref(run));
+    for (int64_t i = 0; i < b.tasks; i++) {
+      const int64_t n = job.row_count(i % job.row_blocks);
+      for (int64_t u = i; u < units; u += b.tasks)
+        kernel.attention_merge(job.args, n, b.at(b.sums, i, n), b.at(b.partials, u, n));
     }
-  });
-  for (int64_t i = 0; i < heads * job.row_blocks; i++) {
-    const int64_t head = i / job.row_blocks, row_block = i % job.row_blocks, rows = job.row_count(row_block);
-    const AttentionPartial sum = carve(partials + i * job.blocks * floats, rows);
-    for (int64_t b = 1; b < job.blocks; b++)
-      kernel.attention_merge(job.args, rows, sum, carve(partials + (i * job.blocks + b) * floats, rows));
-    kernel.attention_finish(job.args, head, job.row_begin(row_block), job.row_begin(row_block) + rows, sum);
+  }
+  for (int64_t i = 0; i < b.tasks; i++) {
+    const int64_t head = i / job.row_blocks, row_block = i % job.row_blocks, begin = job.row_begin(row_block);
+    const int64_t n = job.row_count(row_block);
+    kernel.attention_finish(job.args, head, begin, begin + n, b.at(b.sums, i, n));
   }
 }
 
@@ -147,8 +207,9 @@ void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
     if (block == kv.k.size()) {
-      kv.k.push_back(make_zeros({kv.kv_heads, d, kKvBlock}, dtype));
-      kv.v.push_back(make_zeros({kv.kv_heads, kKvBlock, d}, dtype));
+      const int tile = static_cast<int>(kTile), tiles = static_cast<int>(padded(d) / kTile);
+      kv.k.push_back(make_zeros({kv.kv_heads, kKvBlock / tile, d, tile}, dtype));
+      kv.v.push_back(make_zeros({kv.kv_heads, tiles, kKvBlock, tile}, dtype));
     }
     a.k_block = writable(kv.k[block]).data<char>();
     a.v_block = writable(kv.v[block]).data<char>();
@@ -161,7 +222,7 @@ void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
     if ((a.t1 - a.t0) * kv.kv_heads * d < kSerialElements)
       body(0, kv.kv_heads);
     else
-      parallel_for(kv.kv_heads, 1, body);
+      parallel_for(kv.kv_heads, 1, std::ref(body));
     kv.length += static_cast<int>(a.t1 - a.t0);
     t = static_cast<int>(a.t1);
   }
@@ -171,15 +232,16 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   mx::array out = make_array(q.shape(), mx::float32);
   const int64_t tokens = q.shape(0);
   if (tokens == 0) return out;
-  std::vector<const void*> k_blocks, v_blocks;
-  for (size_t b = 0; b < kv.k.size(); b++) {
-    k_blocks.push_back(kv.k[b].data<char>());
-    v_blocks.push_back(kv.v[b].data<char>());
+  const size_t blocks = kv.k.size();
+  auto** pointers = static_cast<const void**>(thread_scratch(3, 2 * blocks * sizeof(void*)));
+  for (size_t b = 0; b < blocks; b++) {
+    pointers[b] = kv.k[b].data<char>();
+    pointers[blocks + b] = kv.v[b].data<char>();
   }
   Job job;
   AttentionArgs& a = job.args;
-  a.k_blocks = k_blocks.data();
-  a.v_blocks = v_blocks.data();
+  a.k_blocks = pointers;
+  a.v_blocks = pointers + blocks;
   a.half = kv.k[0].dtype() == mx::float16;
   a.kv_heads = kv.kv_heads;
   a.heads = q.shape(1);
@@ -190,13 +252,15 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   a.scale = scale;
   a.q = read_f32(q, "attention");
   a.out = out.data<float>();
-  job.rows = tokens * (a.heads / a.kv_heads);
-  job.dp = (a.head_dim + 15) / 16 * 16;
-  job.row_blocks = (job.rows + kRowBlock - 1) / kRowBlock;
-  job.first_block = job.first_of(0);
-  job.blocks = job.last_of(job.row_blocks - 1) - job.first_block;
+  job.rows = tokens * job.group();
+  job.dp = padded(a.head_dim);
+  job.row_block_size = std::clamp(job.rows * a.kv_heads / (4 * thread_count()), kMinRowBlock, kMaxRowBlock) /
+                       kRowStep * kRowStep;
+  job.row_blocks = (job.rows + job.row_block_size - 1) / job.row_block_size;
   const int64_t tasks = a.kv_heads * job.row_blocks;
-  if (job.blocks > 1 && tasks < 4 * thread_count()) {
+  const int64_t work = job.rows * a.kv_heads * a.head_dim * (a.first_position + tokens);
+  const bool serial = work < kSerialWork || thread_count() == 1;
+  if (!serial && tasks < 2 * thread_count() && kv.length > kKvBlock) {
     run_blocks(job);
     return out;
   }
@@ -204,10 +268,10 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
     // Later rows see more blocks: they go first, so that no thread is left with the longest task.
     for (int64_t u = begin; u < end; u++) run_rows(job, u % a.kv_heads, job.row_blocks - 1 - u / a.kv_heads);
   };
-  if (job.rows * a.kv_heads * a.head_dim * (a.first_position + tokens) < (1 << 18))
+  if (serial)
     body(0, tasks);
   else
-    parallel_for(tasks, 1, body);
+    parallel_for(tasks, 1, std::ref(body));
   return out;
 }
 

@@ -11,38 +11,15 @@
 namespace anabranch::ops::cpu {
 namespace {
 
-constexpr int64_t kColumns = 16;   // of S in one task
-constexpr int64_t kFewTokens = 4;  // up to here: one fork-join, a task per key head
-
-void recur_head(const GatedDeltaArgs& args, int64_t head) {
-  auto* scratch = static_cast<float*>(thread_scratch(1, static_cast<size_t>(args.key_dim * kColumns) * 4));
-  for (int64_t c = 0; c < args.value_dim; c += kColumns) kernels().delta_recur(args, head, c, scratch);
-}
-
-void run_few_tokens(const GatedDeltaArgs& args) {
-  const int64_t ratio = args.value_heads / args.key_heads;
+void run_heads(const GatedDeltaArgs& args) {
+  const CpuKernels& kernel = kernels();
   const auto body = [&](int64_t begin, int64_t end) {
-    kernels().delta_prepare(args, 0, args.tokens, begin, end);
-    for (int64_t h = begin * ratio; h < end * ratio; h++) recur_head(args, h);
-    kernels().delta_finish(args, 0, args.tokens, begin * ratio, end * ratio);
+    auto* scratch = static_cast<float*>(
+        thread_scratch(0, static_cast<size_t>(kernel.delta_scratch_floats(args)) * sizeof(float)));
+    for (int64_t h = begin; h < end; h++) kernel.delta_head(args, h, scratch);
   };
-  const int64_t work = args.value_heads * args.key_dim * args.value_dim;
-  if (work < (32 << 10)) return body(0, args.key_heads);
-  parallel_for(args.key_heads, std::max<int64_t>(1, args.key_heads / (2 * thread_count())), body);
-}
-
-void run_many_tokens(const GatedDeltaArgs& args) {
-  constexpr int64_t kTokens = 8;
-  parallel_for(args.tokens, kTokens,
-               [&](int64_t t0, int64_t t1) { kernels().delta_prepare(args, t0, t1, 0, args.key_heads); });
-  const int64_t slices = (args.value_dim + kColumns - 1) / kColumns;
-  parallel_for(args.value_heads * slices, 1, [&](int64_t begin, int64_t end) {
-    auto* scratch = static_cast<float*>(thread_scratch(1, static_cast<size_t>(args.key_dim * kColumns) * 4));
-    for (int64_t u = begin; u < end; u++)
-      kernels().delta_recur(args, u / slices, u % slices * kColumns, scratch);
-  });
-  parallel_for(args.tokens, kTokens,
-               [&](int64_t t0, int64_t t1) { kernels().delta_finish(args, t0, t1, 0, args.value_heads); });
+  const int64_t work = args.tokens * args.value_heads * args.key_dim * args.value_dim;
+  work < (32 << 10) ? body(0, args.key_heads) : parallel_for(args.key_heads, 1, body);
 }
 
 // The last kernel - 1 rows of (conv, qkv).
@@ -87,13 +64,7 @@ mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array&
   mx::array s = is_unshared(state.s) ? std::move(state.s) : make_array(state.s.shape(), mx::float32);
   args.s_out = s.data<float>();
   args.y = out.data<float>();
-  const int64_t gates = (args.tokens * args.value_heads + 15) / 16 * 16;
-  auto* scratch = static_cast<float*>(
-      thread_scratch(0, static_cast<size_t>(args.tokens * args.channels + 2 * gates) * sizeof(float)));
-  args.decay = scratch;
-  args.beta = scratch + gates;
-  args.x = scratch + 2 * gates;
-  args.tokens <= kFewTokens ? run_few_tokens(args) : run_many_tokens(args);
+  run_heads(args);
   advance_conv(args, state.conv);
   state.s = std::move(s);
   return out;

@@ -73,8 +73,8 @@ struct RopeTask {
 
 // One layer's cache as the kernels see it; blocks of 256 positions.
 struct AttentionArgs {
-  const void* const* k_blocks = nullptr;  // each [Hkv, D, 256]
-  const void* const* v_blocks = nullptr;  // each [Hkv, 256, D]
+  const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/attention.h)
+  const void* const* v_blocks = nullptr;  // each [Hkv, ceil(D / 16), 256, 16]
   bool half = true;                       // f16, else f32
   int64_t kv_heads = 0, heads = 0, head_dim = 0;
   int64_t tokens = 0, first_position = 0;  // query row t stands at first_position + t
@@ -84,10 +84,11 @@ struct AttentionArgs {
   float* out = nullptr;      // [T, Hq, D]
 };
 
-// A block's share of a row's softmax: accumulators relative to its own maximum. Also the running result.
+// The softmax of some rows over the blocks seen so far: accumulators relative to the maximum. Before the
+// first block max is -infinity, sum and acc are 0.
 struct AttentionPartial {
-  float* max;  // [rows]
-  float* sum;  // [rows]
+  float* max;  // [rows, padded to a multiple of 16]
+  float* sum;  // likewise
   float* acc;  // [rows, padded head_dim]
 };
 
@@ -100,16 +101,12 @@ struct GatedDeltaArgs {
   const float* conv_state = nullptr;  // rows before qkv, [kernel - 1, C]
   const float* s_in = nullptr;        // [Hv, Dk, Dv]
   float* s_out = nullptr;             // may be s_in
-  float* x = nullptr;                 // [T, C]: q, k normalised, v, after the convolution
-  float* decay = nullptr;             // [T, Hv]
-  float* beta = nullptr;              // [T, Hv]
-  float* y = nullptr;                 // [T, Hv * Dv]: first q^T S, then the op's result
+  float* y = nullptr;                 // [T, Hv * Dv]
 };
 
 struct CpuKernels {
   const char* name;
   int tile_rows;  // Activations::tile for the linear kernels
-  int attention_rows;
 
   // Activations of rows [begin, end) (multiples of tile, or the end).
   void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);
@@ -124,29 +121,30 @@ struct CpuKernels {
   void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
   void (*rope)(const RopeTask& task);
-  // exp, sigmoid, silu, softplus (which = 0 .. 3), for tests of their accuracy.
+  // exp, sigmoid, silu, softplus, exp2 (which = 0 .. 4), for tests of their accuracy.
   void (*math)(int which, const float* x, float* y, int64_t count);
 
   // f32 -> f16 with saturation at +-65504.
   void (*to_f16)(const float* x, uint16_t* y, int64_t count);
-  int64_t (*attention_scratch_floats)(const AttentionArgs& args);
-  // The partial of block `block` for rows [row_begin, row_end) (row = token * group + head in group) of a kv
-  // head.
+  int64_t (*attention_scratch_floats)(const AttentionArgs& args, int64_t rows);
+  // Scaled query rows [row_begin, row_end) (row = token * group + head in group) of a kv head as
+  // attention_block takes them: rows * head_dim floats.
+  void (*attention_pack)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
+                         float* to);
+  // Merges block `block` into the result of these rows. next_keys: keys that this thread reads next, to be
+  // fetched into the cache; may be null.
   void (*attention_block)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
-                          int64_t block, const AttentionPartial& out, float* scratch);
+                          int64_t block, const float* q, const void* next_keys, const AttentionPartial& into,
+                          float* scratch);
   // into = into merged with `from`, in that order.
   void (*attention_merge)(const AttentionArgs& args, int64_t rows, const AttentionPartial& into,
                           const AttentionPartial& from);
   void (*attention_finish)(const AttentionArgs& args, int64_t kv_head, int64_t row_begin, int64_t row_end,
                            const AttentionPartial& from);
 
-  // Convolution, normalisation and gates of tokens [t0, t1), key heads [h0, h1) and the value heads that use
-  // them.
-  void (*delta_prepare)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t h0, int64_t h1);
-  // All tokens of columns [column, column + 16) of one value head. scratch: 16 * key_dim floats.
-  void (*delta_recur)(const GatedDeltaArgs& args, int64_t head, int64_t column, float* scratch);
-  // Output norm and gate.
-  void (*delta_finish)(const GatedDeltaArgs& args, int64_t t0, int64_t t1, int64_t head0, int64_t head1);
+  int64_t (*delta_scratch_floats)(const GatedDeltaArgs& args);
+  // The whole op for one key head and the value heads that use it, all tokens.
+  void (*delta_head)(const GatedDeltaArgs& args, int64_t key_head, float* scratch);
 
   // Probe: `rounds` of the inner loops, all registers busy; returns operations done (multiply and add each
   // count).

@@ -30,7 +30,6 @@ namespace ANABRANCH_TARGET {
 static const CpuKernels kTable = {
     .name = ANABRANCH_TARGET_NAME,
     .tile_rows = kTile,
-    .attention_rows = kAttentionRows,
     .prepare_int8 = prepare_int8,
     .prepare_f32 = prepare_f32,
     .linear_scratch_bytes = linear_scratch_bytes,
@@ -45,12 +44,12 @@ static const CpuKernels kTable = {
     .math = math,
     .to_f16 = to_f16,
     .attention_scratch_floats = attention_scratch_floats,
+    .attention_pack = attention_pack,
     .attention_block = attention_block,
     .attention_merge = attention_merge,
     .attention_finish = attention_finish,
-    .delta_prepare = delta_prepare,
-    .delta_recur = delta_recur,
-    .delta_finish = delta_finish,
+    .delta_scratch_floats = delta_scratch_floats,
+    .delta_head = delta_head,
     .peak_int8 = peak_int8,
     .peak_f32 = peak_f32,
 };

@@ -1,10 +1,15 @@
 // Attention kernels. Included through kernels.inl.
 //
-// Every block of 256 positions gives its own partial (maximum m, sum l, accumulator o); partials are merged
-// in block order. So it does not matter which rows stand together or which thread makes a block:
-//   s_j = sum over d of q_d * scale * k_jd, in the order of d;  m = max s_j;  p_j = exp(s_j - m), 0 where
-//   masked l = sum of p (lane sums in order, then reduce_add);  o = sum over j of p_j v_j, in order merge: m'
-//   = max(m1, m2); l' = l1 exp(m1 - m') + l2 exp(m2 - m'), o' likewise
+// Every block of 256 positions gives its own share (maximum m, sum l, accumulator o), merged into the running
+// result in block order. So it does not matter which rows stand together or which thread makes a block:
+//   scores: s_j = sum over d of (q_d * scale * log2 e) k_jd, in the order of d;  m = max s_j
+//   probabilities: p_j = 2^(s_j - m), 0 where masked;  l = sum of p_j (lane sums in order, then reduce_add)
+//   values: o = sum over j of p_j v_j, in the order of j
+//   merge: m' = max(m1, m2);  l' = l1 2^(m1 - m') + l2 2^(m2 - m');  o' likewise
+// A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all.
+//
+// Both products are outer products over tiles [k][16 lanes] that lie in memory in the order they are read:
+// a key tile is [D][16 positions], a value tile [256 positions][16 dims].
 
 constexpr int kAttentionRows = 6;
 constexpr int64_t kBlock = 256;
@@ -13,49 +18,106 @@ constexpr float kMinusInfinity = -__builtin_inff();
 FN int64_t padded_dim(const AttentionArgs& a) {
   return (a.head_dim + kLanes - 1) / kLanes * kLanes;
 }
+FN int64_t padded_rows(int64_t rows) {
+  return (rows + kLanes - 1) / kLanes * kLanes;
+}
 
-// C[i, n0 ..] += sum over k in [k0, k1) of A(i, k) B[k, n0 ..], for NP vectors of columns, in the order of k.
-// A(i, k) = a[i * RowStride + k * ColumnStride]; C has row stride ldc, B has ldb.
-template <int MR, int NP, int RowStride, int ColumnStride, bool Part, class T>
-FN void outer_step(float* c, int64_t ldc, const float* a, const T* b, int64_t ldb, int64_t k0, int64_t k1,
-                   bool fresh, int64_t part) {
-  F acc[NP][MR];
-  UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++) acc[p][i] =
-      fresh ? zero() : load(c + i * ldc + p * kLanes);
+// Tiles side by side for MR rows: enough accumulators to hide the latency of fma, few enough for the
+// registers.
+constexpr int tiles_for(int rows) {
+  const int registers = kNatives == 2 ? 12 : 24, one = rows * kNatives;
+  return kNatives > 4 ? 1 : 4 * one <= registers ? 4 : 2 * one <= registers ? 2 : 1;
+}
+
+FN NativeF native_value(const float* p) {
+  return nf_load(p);
+}
+FN NativeF native_value(const uint16_t* p) {
+  return nf_load_f16(p);
+}
+
+// Tiles that are converted to f32 at a time when many rows read them.
+constexpr int64_t kConvertedTiles = tiles_for(kAttentionRows);
+
+// Brings the line `ahead` bytes behind p into the L2 cache.
+FN void fetch(const void* p, uintptr_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + ahead), 0, 2);
+}
+
+// acc[p][i] = sum over k in [k0, k1) of A(i, k) * tile p of B at k, in the order of k, where A(i, k) =
+// a[i * RowStride + k * ColumnStride]; tiles of B are `stride` elements apart. What is `ahead` bytes further
+// is fetched into the cache meanwhile (f16 only: that is what comes straight from memory).
+template <int MR, int NP, int RowStride, int ColumnStride, class T>
+FN void outer_product(F (&acc)[NP][MR], const float* a, const T* b, int64_t stride, int64_t k0, int64_t k1,
+                      uintptr_t ahead) {
+  UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++) acc[p][i] = zero();
   for (int64_t k = k0; k < k1; k++) {
-    F v[NP];
-    UNROLL for (int p = 0; p < NP; p++) v[p] =
-        Part ? load_part(b + k * ldb, part) : load_value(b + k * ldb + p * kLanes);
-    UNROLL for (int i = 0; i < MR; i++) {
-      const F x = splat(a[i * RowStride + k * ColumnStride]);
-      UNROLL for (int p = 0; p < NP; p++) acc[p][i] = fma(x, v[p], acc[p][i]);
+    const float* x = a + k * ColumnStride;
+    if constexpr (NP == 1) {
+      const F v = load_value(b + k * kLanes);
+      UNROLL for (int i = 0; i < MR; i++) acc[0][i] = fma(splat(x[i * RowStride]), v, acc[0][i]);
+    } else {  // 16 registers on AVX2: MR splats, one vector of B, the rest accumulators
+      NativeF s[MR];
+      UNROLL for (int i = 0; i < MR; i++) s[i] = nf_set1(x[i * RowStride]);
+      UNROLL for (int p = 0; p < NP; p++) UNROLL for (int n = 0; n < kNatives; n++) {
+        const NativeF v = native_value(b + p * stride + k * kLanes + n * kNativeLanes);
+        UNROLL for (int i = 0; i < MR; i++) acc[p][i].v[n] = nf_fma(s[i], v, acc[p][i].v[n]);
+      }
+    }
+    if (sizeof(T) == 2 && k % 2 == 0) {  // two steps of f16 are a cache line
+      UNROLL for (int p = 0; p < NP; p++) fetch(b + p * stride + k * kLanes, ahead);
     }
   }
-  UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++)
-      store(c + i * ldc + p * kLanes, acc[p][i]);
 }
 
-// The whole product for columns [n0, n1) (n0 a multiple of 16), k in [k_begin, k_end), cut along k so that B
-// is read in the order it lies in memory.
-template <int MR, int RowStride, int ColumnStride, class T>
-static void outer(float* c, int64_t ldc, const float* a, const T* b, int64_t ldb, int64_t k_begin,
-                  int64_t k_end, int64_t n0, int64_t n1) {
-  constexpr int64_t kStep = 32;
-  constexpr int NP = kNatives >= 4 ? 1 : MR == 1 ? 4 : MR == 2 ? 2 : kNatives == 1 ? 2 : 1;
-  for (int64_t k = k_begin; k < k_end; k += kStep) {
-    const int64_t end = k + kStep < k_end ? k + kStep : k_end;
-    const bool fresh = k == k_begin;
-    int64_t n = n0;
-    for (; n + NP * kLanes <= n1; n += NP * kLanes)
-      outer_step<MR, NP, RowStride, ColumnStride, false>(c + n, ldc, a, b + n, ldb, k, end, fresh, 0);
-    for (; n + kLanes <= n1; n += kLanes)
-      outer_step<MR, 1, RowStride, ColumnStride, false>(c + n, ldc, a, b + n, ldb, k, end, fresh, 0);
-    if (n < n1)
-      outer_step<MR, 1, RowStride, ColumnStride, true>(c + n, ldc, a, b + n, ldb, k, end, fresh, n1 - n);
+// scores[i * 256 + 16 t ..] of MR rows for key tiles t in [t0, t1); k is tile t0, q is [D][MR].
+template <int MR, class T, int NP = tiles_for(MR)>
+static void scores(float* scores_out, const float* q, const T* k, int64_t d, int64_t t0, int64_t t1,
+                   uintptr_t ahead) {
+  for (; t0 + NP <= t1; t0 += NP, k += NP * d * kLanes) {
+    F acc[NP][MR];
+    outer_product<MR, NP, 1, MR>(acc, q, k, d * kLanes, 0, d, ahead);
+    UNROLL for (int p = 0; p < NP; p++) UNROLL for (int i = 0; i < MR; i++)
+        store(scores_out + i * kBlock + (t0 + p) * kLanes, acc[p][i]);
+  }
+  if constexpr (NP > 1) {
+    if (t0 < t1) scores<MR, T, NP / 2>(scores_out, q, k, d, t0, t1, ahead);
   }
 }
 
-// Visible positions of a row within a block: [lo, hi), empty when hi <= lo.
+// o = o * keep + (sum over j in [lo, hi) of p_j v_j) * take for MR rows and value tiles [t0, t1); v is tile
+// t0.
+template <int MR, class T, int NP = tiles_for(MR)>
+static void values(float* o, int64_t dp, const float* p, const T* v, int64_t lo, int64_t hi,
+                   const float* keep, const float* take, int64_t t0, int64_t t1, uintptr_t ahead) {
+  for (; t0 + NP <= t1; t0 += NP, v += NP * kBlock * kLanes) {
+    F acc[NP][MR];
+    outer_product<MR, NP, kBlock, 1>(acc, p, v, kBlock * kLanes, lo, hi, ahead);
+    UNROLL for (int i = 0; i < MR; i++) {
+      const F c1 = splat(keep[i]), c2 = splat(take[i]);
+      UNROLL for (int n = 0; n < NP; n++) {
+        float* to = o + i * dp + (t0 + n) * kLanes;
+        store(to, fma(load(to), c1, mul(acc[n][i], c2)));
+      }
+    }
+  }
+  if constexpr (NP > 1) {
+    if (t0 < t1) values<MR, T, NP / 2>(o, dp, p, v, lo, hi, keep, take, t0, t1, ahead);
+  }
+}
+
+template <class T>
+struct TileKernels {
+  using Scores = void (*)(float*, const float*, const T*, int64_t, int64_t, int64_t, uintptr_t);
+  using Values = void (*)(float*, int64_t, const float*, const T*, int64_t, int64_t, const float*,
+                          const float*, int64_t, int64_t, uintptr_t);
+  static constexpr Scores kScores[] = {scores<1, T>, scores<2, T>, scores<3, T>,
+                                       scores<4, T>, scores<5, T>, scores<6, T>};
+  static constexpr Values kValues[] = {values<1, T>, values<2, T>, values<3, T>,
+                                       values<4, T>, values<5, T>, values<6, T>};
+};
+
+// Visible positions within a block, empty when hi <= lo: of a row, and of some row of a range.
 struct Visible {
   int64_t lo, hi;
 };
@@ -66,24 +128,39 @@ FN Visible visible_in(const AttentionArgs& a, int64_t row, int64_t block) {
   v.lo = a.window > 0 && position + 1 - a.window > start ? position + 1 - a.window - start : 0;
   return v;
 }
+// The first row has the lowest lo, the last one the highest hi.
+FN Visible visible_in(const AttentionArgs& a, int64_t row_begin, int64_t row_end, int64_t block) {
+  return {visible_in(a, row_begin, block).lo, visible_in(a, row_end - 1, block).hi};
+}
 
-// scores [256] of one row -> p in place; vectors [n0, n1) hold scores of the tile, the rest of p is not read.
+// Rows are worked on in tiles of nearly equal height: tile t is rows [row_of(t), row_of(t + 1)).
+struct RowTiles {
+  int64_t rows, count;
+  int64_t row_of(int64_t t) const { return t * rows / count; }
+};
+FN RowTiles row_tiles(int64_t rows) {
+  return {rows, (rows + kAttentionRows - 1) / kAttentionRows};
+}
+
+// scores of one row -> p in place, vectors [n0, n1).
 FN void softmax_row(float* scores, Visible v, int64_t n0, int64_t n1, float* max_out, float* sum_out) {
-  alignas(64) static const float kIndex[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const F index = load(kIndex), lo = splat(static_cast<float>(v.lo)), hi = splat(static_cast<float>(v.hi));
   const F none = splat(kMinusInfinity);
-  F most = none;
-  for (int64_t n = n0; n < n1; n += kLanes) {
-    const F at = add(index, splat(static_cast<float>(n)));
-    F s = select_lt(at, hi, load(scores + n), none);
-    s = select_lt(at, lo, none, s);
-    store(scores + n, s);
-    most = max(s, most);
+  if (v.lo > n0 || v.hi < n1) {
+    alignas(64) static const float kIndex[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const F index = load(kIndex), lo = splat(static_cast<float>(v.lo)), hi = splat(static_cast<float>(v.hi));
+    for (int64_t n = n0; n < n1; n += kLanes) {
+      const F at = add(index, splat(static_cast<float>(n)));
+      const F s = select_lt(at, hi, load(scores + n), none);
+      store(scores + n, select_lt(at, lo, none, s));
+    }
   }
+  F most = none;
+  for (int64_t n = n0; n < n1; n += kLanes) most = max(load(scores + n), most);
   const float m = reduce_max(most);
+  const F shift = splat(m == kMinusInfinity ? 0 : m);  // nothing visible: all p are 0
   F sum = zero();
   for (int64_t n = n0; n < n1; n += kLanes) {
-    const F p = exp(sub(load(scores + n), splat(m)));
+    const F p = exp2(sub(load(scores + n), shift));
     store(scores + n, p);
     sum = add(sum, p);
   }
@@ -91,90 +168,187 @@ FN void softmax_row(float* scores, Visible v, int64_t n0, int64_t n1, float* max
   *sum_out = reduce_add(sum);
 }
 
-template <class T, int MR>
-static void attention_tile(const AttentionArgs& a, int64_t kv_head, int64_t row, int64_t block,
-                           const AttentionPartial& out, int64_t out_row, float* scratch) {
-  const int64_t d = a.head_dim, dp = padded_dim(a), per_kv = a.heads / a.kv_heads;
-  float* q = scratch;            // [D][MR], scaled
-  float* p = scratch + dp * MR;  // [MR][256]
-  int64_t lo = kBlock, hi = 0;
-  Visible v[MR];
-  for (int i = 0; i < MR; i++) {
-    v[i] = visible_in(a, row + i, block);
-    out.max[out_row + i] = kMinusInfinity;
-    out.sum[out_row + i] = 0;
-    if (v[i].hi <= v[i].lo) continue;
-    lo = v[i].lo < lo ? v[i].lo : lo;
-    hi = v[i].hi > hi ? v[i].hi : hi;
-  }
-  float* acc = out.acc + out_row * dp;
-  if (hi <= lo) return;  // merge skips rows whose maximum is -infinity
-  for (int i = 0; i < MR; i++) {
-    const int64_t r = row + i;
-    const float* from = a.q + ((r / per_kv) * a.heads + kv_head * per_kv + r % per_kv) * d;
-    for (int64_t j = 0; j < d; j++) q[j * MR + i] = from[j] * a.scale;
-  }
-  const int64_t n0 = lo / kLanes * kLanes, n1 = (hi + kLanes - 1) / kLanes * kLanes;
-  const T* k = static_cast<const T*>(a.k_blocks[block]) + kv_head * d * kBlock;
-  outer<MR, 1, MR>(p, kBlock, q, k, kBlock, 0, d, n0, n1);
-  for (int i = 0; i < MR; i++) {
-    float* scores = p + i * kBlock;
-    if (v[i].hi > v[i].lo) {
-      softmax_row(scores, v[i], n0, n1, out.max + out_row + i, out.sum + out_row + i);
-    } else {
-      for (int64_t n = n0; n < n1; n += kLanes) store(scores + n, zero());
+// Merges maxima and sums of 16 rows; the accumulators then follow with o = o * keep + from * take.
+FN void merge_scales(float* max_into, float* sum_into, const float* max_from, const float* sum_from,
+                     float* keep, float* take) {
+  const F m1 = load(max_into), m2 = load(max_from), m = max(m1, m2);
+  const F shift = select_lt(splat(kMinusInfinity), m, m, zero());
+  const F c1 = exp2(sub(m1, shift)), c2 = exp2(sub(m2, shift));
+  store(max_into, m);
+  store(sum_into, fma(load(sum_into), c1, mul(load(sum_from), c2)));
+  store(keep, c1);
+  store(take, c2);
+}
+
+static int64_t attention_scratch_floats(const AttentionArgs& a, int64_t rows) {
+  const int64_t tile = a.head_dim > kBlock ? a.head_dim : kBlock;
+  return rows * kBlock + 4 * padded_rows(rows) + kConvertedTiles * kLanes * tile;
+}
+
+// q rows of a kv head, scaled, to tiles [D][tile height].
+static void attention_pack(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
+                           float* to) {
+  const int64_t d = a.head_dim, per_kv = a.heads / a.kv_heads;
+  const float scale = a.scale * 1.44269504f;  // log2 e
+  const RowTiles tiles = row_tiles(row_end - row_begin);
+  for (int64_t t = 0; t < tiles.count; t++) {
+    const int64_t begin = tiles.row_of(t), height = tiles.row_of(t + 1) - begin;
+    for (int64_t i = 0; i < height; i++) {
+      const int64_t r = row_begin + begin + i;
+      const float* from = a.q + ((r / per_kv) * a.heads + kv_head * per_kv + r % per_kv) * d;
+      for (int64_t j = 0; j < d; j++) to[begin * d + j * height + i] = from[j] * scale;
     }
   }
-  const T* values = static_cast<const T*>(a.v_blocks[block]) + kv_head * kBlock * d;
-  outer<MR, kBlock, 1>(acc, dp, p, values, d, lo, hi, 0, d);
-  // A masked position adds p v = 0, which can only turn -0 into +0: make that the same for all.
-  for (int64_t j = 0; j < MR * dp; j += kLanes) store(acc + j, add(load(acc + j), zero()));
 }
 
-template <class T, int MR = kAttentionRows>
-FN void attention_tile_of(int64_t rows, const AttentionArgs& a, int64_t kv_head, int64_t row, int64_t block,
-                          const AttentionPartial& out, int64_t out_row, float* scratch) {
-  if (rows == MR) return attention_tile<T, MR>(a, kv_head, row, block, out, out_row, scratch);
-  if constexpr (MR > 1) attention_tile_of<T, MR - 1>(rows, a, kv_head, row, block, out, out_row, scratch);
+// count is a multiple of 32.
+FN void convert(const uint16_t* from, float* to, int64_t count, uintptr_t ahead) {
+  for (int64_t i = 0; i < count; i += 2 * kLanes) {
+    fetch(from + i, ahead);
+    store(to + i, load_f16(from + i));
+    store(to + i + kLanes, load_f16(from + i + kLanes));
+  }
 }
 
-static int64_t attention_scratch_floats(const AttentionArgs& a) {
-  return kAttentionRows * (padded_dim(a) + kBlock);
+// One block of one kv head for rows [begin, end): what the steps below share.
+struct BlockTask {
+  const AttentionArgs& a;
+  int64_t begin, end, block;
+  const float* q;    // packed
+  float* p;          // [rows, 256]: scores, then probabilities
+  float* converted;  // tiles in f32
+  Visible seen;      // by any row
+  RowTiles tiles;
+
+  Visible visible(int64_t t) const {
+    return visible_in(a, begin + tiles.row_of(t), begin + tiles.row_of(t + 1), block);
+  }
+  int64_t height(int64_t t) const { return tiles.row_of(t + 1) - tiles.row_of(t); }
+};
+
+FN int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+FN int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+// Key tiles [t0, t1), which begin at k, for all rows that see them.
+template <class T>
+static void score_step(const BlockTask& task, const T* k, int64_t t0, int64_t t1, uintptr_t ahead) {
+  const int64_t d = task.a.head_dim;
+  for (int64_t t = 0; t < task.tiles.count; t++) {
+    const Visible v = task.visible(t);
+    const int64_t first = larger(t0, v.lo / kLanes), last = smaller(t1, (v.hi + kLanes - 1) / kLanes);
+    if (first >= last) continue;
+    const int64_t row = task.tiles.row_of(t);
+    TileKernels<T>::kScores[task.height(t) - 1](task.p + row * kBlock, task.q + row * d,
+                                                k + (first - t0) * d * kLanes, d, first, last, ahead);
+  }
+}
+
+// Value tiles [t0, t1), which begin at v.
+template <class T>
+static void value_step(const BlockTask& task, float* acc, const T* v, const float* keep, const float* take,
+                       int64_t t0, int64_t t1, uintptr_t ahead) {
+  const int64_t dp = padded_dim(task.a);
+  for (int64_t t = 0; t < task.tiles.count; t++) {
+    const Visible seen = task.visible(t);
+    const int64_t row = task.tiles.row_of(t);
+    if (seen.lo < seen.hi)  // else the row's sums stay as they are
+      TileKernels<T>::kValues[task.height(t) - 1](acc + row * dp, dp, task.p + row * kBlock, v, seen.lo,
+                                                  seen.hi, keep + row, take + row, t0, t1, ahead);
+  }
+}
+
+FN void softmax_rows(const BlockTask& task, float* max, float* sum) {
+  for (int64_t r = 0; r < padded_rows(task.tiles.rows); r += kLanes) {
+    store(max + r, splat(kMinusInfinity));
+    store(sum + r, zero());
+  }
+  for (int64_t t = 0; t < task.tiles.count; t++) {
+    const Visible v = task.visible(t);
+    for (int64_t r = task.tiles.row_of(t); r < task.tiles.row_of(t + 1); r++) {
+      if (v.lo < v.hi)
+        softmax_row(task.p + r * kBlock, visible_in(task.a, task.begin + r, task.block),
+                    v.lo / kLanes * kLanes, (v.hi + kLanes - 1) / kLanes * kLanes, max + r, sum + r);
+    }
+  }
+}
+
+template <class T>
+static void attention_block_of(const BlockTask& task, const T* k, const T* v, const T* next_k,
+                               const AttentionPartial& into, float* scales) {
+  const int64_t d = task.a.head_dim, n = padded_rows(task.tiles.rows), groups = padded_dim(task.a) / kLanes;
+  float *max = scales, *sum = scales + n, *keep = scales + 2 * n, *take = scales + 3 * n;
+  // Few rows: each tile is converted in registers, by every row tile anew.
+  const uintptr_t to_values = reinterpret_cast<uintptr_t>(v) - reinterpret_cast<uintptr_t>(k);
+  const uintptr_t to_next = reinterpret_cast<uintptr_t>(next_k) - reinterpret_cast<uintptr_t>(v);
+  const bool direct = sizeof(T) == 4 || task.tiles.count <= 2;
+  const int64_t first = task.seen.lo / kLanes, last = (task.seen.hi + kLanes - 1) / kLanes;
+  if (direct) {
+    score_step(task, k + first * d * kLanes, first, last, to_values);
+  } else if constexpr (sizeof(T) == 2) {
+    for (int64_t t = first; t < last; t += kConvertedTiles) {
+      const int64_t end = smaller(last, t + kConvertedTiles);
+      convert(k + t * d * kLanes, task.converted, (end - t) * d * kLanes, to_values);
+      score_step<float>(task, task.converted, t, end, 0);
+    }
+  }
+  softmax_rows(task, max, sum);
+  for (int64_t r = 0; r < n; r += kLanes)
+    merge_scales(into.max + r, into.sum + r, max + r, sum + r, keep + r, take + r);
+  if (direct) {
+    value_step(task, into.acc, v, keep, take, 0, groups, to_next);
+  } else if constexpr (sizeof(T) == 2) {
+    for (int64_t g = 0; g < groups; g += kConvertedTiles) {
+      const int64_t end = smaller(groups, g + kConvertedTiles);
+      for (int64_t t = g; t < end; t++)
+        convert(v + (t * kBlock + first * kLanes) * kLanes,
+                task.converted + ((t - g) * kBlock + first * kLanes) * kLanes,
+                (last - first) * kLanes * kLanes, to_next);
+      value_step<float>(task, into.acc, task.converted, keep, take, g, end, 0);
+    }
+  }
 }
 
 static void attention_block(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
-                            int64_t block, const AttentionPartial& out, float* scratch) {
-  for (int64_t r = row_begin; r < row_end; r += kAttentionRows) {
-    const int64_t rows = row_end - r < kAttentionRows ? row_end - r : kAttentionRows;
-    if (a.half)
-      attention_tile_of<uint16_t>(rows, a, kv_head, r, block, out, r - row_begin, scratch);
-    else
-      attention_tile_of<float>(rows, a, kv_head, r, block, out, r - row_begin, scratch);
+                            int64_t block, const float* q, const void* next_keys,
+                            const AttentionPartial& into, float* scratch) {
+  const int64_t rows = row_end - row_begin, n = padded_rows(rows);
+  float *scales = scratch, *p = scratch + 4 * n;
+  const BlockTask task = {a,
+                          row_begin,
+                          row_end,
+                          block,
+                          q,
+                          p,
+                          p + rows * kBlock,
+                          visible_in(a, row_begin, row_end, block),
+                          row_tiles(rows)};
+  if (task.seen.hi <= task.seen.lo) return;
+  const int64_t k_at = kv_head * a.head_dim * kBlock, v_at = kv_head * padded_dim(a) * kBlock;
+  if (a.half) {
+    const auto* k = static_cast<const uint16_t*>(a.k_blocks[block]) + k_at;
+    const auto* next = static_cast<const uint16_t*>(next_keys);
+    attention_block_of(task, k, static_cast<const uint16_t*>(a.v_blocks[block]) + v_at, next ? next : k, into,
+                       scales);
+  } else {
+    const auto* k = static_cast<const float*>(a.k_blocks[block]) + k_at;
+    attention_block_of(task, k, static_cast<const float*>(a.v_blocks[block]) + v_at, k, into, scales);
   }
 }
 
 static void attention_merge(const AttentionArgs& a, int64_t rows, const AttentionPartial& into,
                             const AttentionPartial& from) {
   const int64_t dp = padded_dim(a);
+  float keep[kLanes], take[kLanes];
   for (int64_t r = 0; r < rows; r++) {
-    const float m2 = from.max[r], m1 = into.max[r];
-    if (m2 == kMinusInfinity) continue;
-    float* o1 = into.acc + r * dp;
-    const float* o2 = from.acc + r * dp;
-    if (m1 == kMinusInfinity) {
-      into.max[r] = m2;
-      into.sum[r] = from.sum[r];
-      for (int64_t j = 0; j < dp; j += kLanes) store(o1 + j, load(o2 + j));
-      continue;
-    }
-    const float m = m1 > m2 ? m1 : m2;
-    float c1[kLanes], c2[kLanes];
-    store(c1, exp(splat(m1 - m)));
-    store(c2, exp(splat(m2 - m)));
-    into.max[r] = m;
-    into.sum[r] = into.sum[r] * c1[0] + from.sum[r] * c2[0];
-    const F f1 = splat(c1[0]), f2 = splat(c2[0]);
-    for (int64_t j = 0; j < dp; j += kLanes) store(o1 + j, fma(load(o1 + j), f1, mul(load(o2 + j), f2)));
+    if (r % kLanes == 0) merge_scales(into.max + r, into.sum + r, from.max + r, from.sum + r, keep, take);
+    const F c1 = splat(keep[r % kLanes]), c2 = splat(take[r % kLanes]);
+    float* o = into.acc + r * dp;
+    for (int64_t j = 0; j < dp; j += kLanes)
+      store(o + j, fma(load(o + j), c1, mul(load(from.acc + r * dp + j), c2)));
   }
 }
 
@@ -185,6 +359,6 @@ static void attention_finish(const AttentionArgs& a, int64_t kv_head, int64_t ro
     float* to = a.out + ((r / per_kv) * a.heads + kv_head * per_kv + r % per_kv) * d;
     const F inverse = splat(1.0f / from.sum[r - row_begin]);
     for (int64_t j = 0; j < d; j += kLanes)
-      store_upto(to + j, mul(load(from.acc + (r - row_begin) * dp + j), inverse), d - j);
+      store_upto(to + j, add(mul(load(from.acc + (r - row_begin) * dp + j), inverse), zero()), d - j);
   }
 }

@@ -62,7 +62,8 @@ static void math(int which, const float* x, float* y, int64_t count) {
                which == 0   ? exp(v)
                : which == 1 ? sigmoid(v)
                : which == 2 ? silu(v)
-                            : softplus(v),
+               : which == 3 ? softplus(v)
+                            : exp2(v),
                count - i);
   }
 }

@@ -11,6 +11,7 @@ namespace {
 
 // Below these sizes a fork-join costs more than it saves.
 constexpr int64_t kParallelBytes = 96 << 10, kParallelElements = 32 << 10;
+constexpr int64_t kUnitBytes = 16 << 10;
 // From this many full tiles on, unpacking a panel first pays.
 constexpr int64_t kUnpackTiles = 4;
 // Activations that meet one panel after another: they should stay in half an L2 cache.
@@ -106,10 +107,12 @@ struct Plan {
   uint64_t bytes = 0;
 };
 
-// About 16 units a thread, so that a thread that is held up does not hold up the others for long.
+// About 16 units a thread, so that a thread that is held up does not hold up the others for long; but none so small
+// that handing it out takes longer than doing it.
 int64_t panel_step(const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
   const int64_t units = std::max<int64_t>(1, thread_count() * 16 / tile_blocks);
-  const int64_t step = std::clamp<int64_t>(m.panels() / units, 1, 64);
+  const int64_t least = task.unpack ? 2 : (kUnitBytes + m.panel_bytes - 1) / m.panel_bytes;
+  const int64_t step = std::max(least, std::min<int64_t>(m.panels() / units, 64));
   return task.unpack ? (step + 1) / 2 * 2 : step;  // unpacked panels may go in pairs
 }
 

@@ -214,11 +214,13 @@ FN float reduce_add(F a) {
   UNROLL for (int i = 0; i < 4; i++) t[i] = t[i] + t[i + 4];
   return (t[0] + t[2]) + (t[1] + t[3]);
 }
-FN float reduce_max(F a) {
-  float t[kLanes];
-  store(t, a);
+FN float reduce_max(F a) {  // no order matters here
+  NativeF most = a.v[0];
+  UNROLL for (int n = 1; n < kNatives; n++) most = nf_max(most, a.v[n]);
+  float t[kNativeLanes];
+  nf_store(t, most);
   float m = t[0];
-  UNROLL for (int i = 1; i < kLanes; i++) m = t[i] > m ? t[i] : m;
+  UNROLL for (int i = 1; i < kNativeLanes; i++) m = t[i] > m ? t[i] : m;
   return m;
 }
 FN int32_t reduce_add(I a) {
