@@ -3,19 +3,42 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace anabranch {
 
 struct CpuInfo {
   std::string model;          // as the operating system names it
-  int logical_cores = 1;      // that this process may use
   uint64_t memory_bytes = 0;  // physical memory
   bool avx2 = false;          // AVX2 + FMA + F16C
   bool avx512 = false;        // AVX-512 F, BW, VL, DQ
   bool avx512_vnni = false;
   bool neon = false;
+
+  // What this process may use. A core counts once however many hardware threads it has, where the system
+  // tells (few virtual machines do); without types of cores, all are performance cores.
+  int logical_cores = 1;
+  int performance_cores = 1;
+  int efficiency_cores = 0;
+  double quota = 0;  // CPUs' worth of time that a container's limit grants; 0: no limit
+
+  // Of a performance core; 0: unknown.
+  uint64_t l1d_bytes = 0;
+  uint64_t l2_bytes = 0;  // a core's share, where cores share it
+  uint64_t l3_bytes = 0;  // all of it, though other cores share it
 };
 
 const CpuInfo& cpu_info();
+
+// Threads to compute with unless the user says otherwise, and why so many.
+struct ThreadChoice {
+  int threads = 1;
+  std::string why;
+};
+ThreadChoice choose_threads(const CpuInfo& info);
+
+// The cores, quota and caches that Linux describes in `root`/sys and `root`/proc, for a process that may run
+// on the CPUs `allowed` (not empty). What is missing or unreadable there keeps its default.
+CpuInfo read_linux_cores(const std::string& root, const std::vector<int>& allowed);
 
 }  // namespace anabranch

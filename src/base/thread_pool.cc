@@ -128,7 +128,8 @@ int requested_threads = 0;
 Pool& shared_pool() {
   std::lock_guard lock(pool_mutex);
   if (!pool)
-    pool = std::make_unique<Pool>(requested_threads > 0 ? requested_threads : cpu_info().logical_cores);
+    pool = std::make_unique<Pool>(requested_threads > 0 ? requested_threads
+                                                        : choose_threads(cpu_info()).threads);
   return *pool;
 }
 

@@ -9,8 +9,8 @@
 
 namespace anabranch {
 
-// Threads that parallel_for uses, the caller included. Set before the first parallel_for; 0 = all usable
-// cores.
+// Threads that parallel_for uses, the caller included. Set before the first parallel_for; 0 = as many as
+// choose_threads (base/cpu_info.h) finds good for this machine.
 void set_thread_count(int threads);
 int thread_count();
 

@@ -14,6 +14,11 @@
 namespace anabranch::cli {
 namespace {
 
+// "unknown" where the machine does not say.
+Json kilobytes(uint64_t bytes) {
+  return bytes > 0 ? Json(bytes / 1024) : Json("unknown");
+}
+
 Json machine_report() {
   const auto& cpu = cpu_info();
   const auto limits = ops::measure_limits();
@@ -22,18 +27,26 @@ Json machine_report() {
   if (cpu.avx512) isa.push_back("avx512");
   if (cpu.avx512_vnni) isa.push_back("avx512-vnni");
   if (cpu.neon) isa.push_back("neon");
-  return {{"version", ANABRANCH_VERSION},
-          {"processor", cpu.model},
-          {"cores", cpu.logical_cores},
-          {"threads", thread_count()},
-          {"memory_gb", cpu.memory_bytes / 1e9},
-          {"instruction_sets", isa},
-          {"kernels", ops::cpu_target()},
-          {"mlx", mlx::core::version()},
-          {"memory_read_gb_s", limits.memory_gb_s},
-          {"cache_read_gb_s", limits.cache_gb_s},
-          {"int8_gop_s", limits.int8_gop_s},
-          {"fp32_gflop_s", limits.fp32_gflop_s}};
+  return {
+      {"version", ANABRANCH_VERSION},
+      {"processor", cpu.model},
+      {"cores",
+       {{"performance", cpu.performance_cores},
+        {"efficiency", cpu.efficiency_cores},
+        {"hardware_threads", cpu.logical_cores},
+        {"quota_cpus", cpu.quota > 0 ? Json(cpu.quota) : Json("none")}}},
+      {"caches_kib",
+       {{"l1d", kilobytes(cpu.l1d_bytes)}, {"l2", kilobytes(cpu.l2_bytes)}, {"l3", kilobytes(cpu.l3_bytes)}}},
+      {"threads", thread_count()},
+      {"threads_because", choose_threads(cpu).why},
+      {"memory_gb", cpu.memory_bytes / 1e9},
+      {"instruction_sets", isa},
+      {"kernels", ops::cpu_target()},
+      {"mlx", mlx::core::version()},
+      {"memory_read_gb_s", limits.memory_gb_s},
+      {"cache_read_gb_s", limits.cache_gb_s},
+      {"int8_gop_s", limits.int8_gop_s},
+      {"fp32_gflop_s", limits.fp32_gflop_s}};
 }
 
 Result<Json> model_report(const std::string& path) {

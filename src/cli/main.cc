@@ -11,7 +11,8 @@ namespace {
 
 void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_option("-m,--model", o.model, "Model directory, .gguf or .safetensors file")->required();
-  app.add_option("-t,--threads", o.threads, "Threads to compute with (default: all cores)")
+  app.add_option("-t,--threads", o.threads,
+                 "Threads to compute with (default: one per fast core; see doctor)")
       ->check(CLI::Range(0, 1024));
   app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
       ->check(CLI::Range(0, 1 << 27));

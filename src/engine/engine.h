@@ -54,7 +54,7 @@ using Sink = std::function<void(const Event&)>;
 
 struct EngineOptions {
   std::string model_path;   // a directory, a .gguf or a .safetensors file
-  int threads = 0;          // 0 = all
+  int threads = 0;          // 0 = the default of base/thread_pool.h
   bool precise = false;     // fp32 activations and KV
   bool reference = false;   // run ops/reference instead of our kernels
   int context_length = 0;   // 0 = the model's own, bounded by memory

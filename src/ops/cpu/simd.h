@@ -5,8 +5,8 @@
 //
 // A lane never meets another lane except in the reductions below, which have one fixed order. So each target
 // does the same operations in the same order for each element, and gives the same bits.
-#if defined(ANABRANCH_SIMD_PORTABLE)
-#define FN static inline  // sixteen lanes a call: inlining everything would take minutes to compile
+#if defined(ANABRANCH_SIMD_PORTABLE) || defined(ANABRANCH_SIMD_CALLS)
+#define FN static inline  // inlining everything would take minutes to compile: sixteen lanes, or sanitizers
 #define UNROLL
 #else
 #define FN static inline __attribute__((always_inline))
