@@ -38,6 +38,10 @@ MappedFile::~MappedFile() {
   if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void MappedFile::release_pages() const {
+  if (size_ > 0) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 Result<std::string> read_file(const std::string& path, size_t max_bytes) {
   TRY(auto file, MappedFile::open(path));
   const auto bytes = file->bytes();

@@ -21,6 +21,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  // Gives back the memory of pages read so far; reading them again fetches them again.
+  void release_pages() const;
 
  private:
   MappedFile(std::string path, const std::byte* data, size_t size)

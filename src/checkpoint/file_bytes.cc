@@ -1,15 +1,11 @@
 #include "checkpoint/file_bytes.h"
 
-#include <utility>
-
-#include "base/mapped_file.h"
-
 namespace anabranch {
 
 Result<FileBytes> map_file(const std::string& path) {
   TRY(auto file, MappedFile::open(path));
   const auto bytes = file->bytes();
-  return FileBytes{path, bytes, std::move(file)};
+  return FileBytes{path, bytes, file, file};
 }
 
 std::string shown(std::string_view name) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/mapped_file.h"
 #include "base/result.h"
 
 namespace anabranch {
@@ -15,6 +16,7 @@ struct FileBytes {
   std::string path;  // for messages
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> keep;
+  std::shared_ptr<const MappedFile> map = nullptr;  // null: bytes in memory
 };
 
 Result<FileBytes> map_file(const std::string& path);

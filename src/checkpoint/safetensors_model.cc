@@ -296,14 +296,16 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   const fs::path config_path = directory / "config.json";
   TRY(Json config, read_config(config_path));
   std::vector<FileBytes> files;
+  std::vector<std::shared_ptr<const MappedFile>> maps;
   for (const auto& p : paths) {
     TRY(auto file, map_file(p.string()));
+    maps.push_back(file.map);
     files.push_back(std::move(file));
   }
   TRY(auto parsed, parse_files(std::move(files)));
   if (with_index) TRY_VOID(check_index(directory, parsed));
   TRY(auto entries, read_parsed(config, config_path.string(), std::move(parsed)));
-  return StoreParts{path, directory.string(), std::move(config), Json(), std::move(entries)};
+  return StoreParts{path, directory.string(), std::move(config), Json(), std::move(entries), std::move(maps)};
 }
 
 }  // namespace

@@ -41,6 +41,10 @@ class Store : public Checkpoint {
     return out;
   }
 
+  void release_pages() const override {
+    for (const auto& map : parts_.maps) map->release_pages();
+  }
+
   bool has(std::string_view name) const override { return index_of(name).has_value(); }
 
   std::optional<TensorInfo> find(std::string_view name) const override {

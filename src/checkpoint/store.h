@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "checkpoint/checkpoint.h"
 
 namespace anabranch {
@@ -22,6 +23,7 @@ struct StoreParts {
   Json config;
   Json gguf_metadata;
   std::vector<Entry> entries;
+  std::vector<std::shared_ptr<const MappedFile>> maps{};
 };
 
 // Error (invalid): a name that occurs twice, with both files.

@@ -97,10 +97,12 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint,
   const int layer_count = static_cast<int>(spec.layers.size());
   TRY(auto table, checkpoint.take_matrix("model.embed_tokens.weight", spec.vocab, spec.hidden));
   auto embedding = ops::Weight::make(table);
+  checkpoint.release_pages();
   std::vector<nn::DecoderLayer> layers;
   for (int i = 0; i < layer_count; i++) {
     TRY(auto layer, family->build_layer(checkpoint, spec, i));
     layers.push_back(std::move(layer));
+    checkpoint.release_pages();
     if (progress) progress(i + 1, layer_count);
   }
   TRY(auto norm,
