@@ -67,8 +67,8 @@ class Pool {
  private:
   static constexpr uint32_t kOpen = 1u << 11, kJob = 1u << 12;
 
-  // Long ranges first (memory is best read in long runs, and taking one costs a trip between cores), short ones at the
-  // end (nobody waits long for the last): a quarter of a thread's share of what is left.
+  // Long ranges first (memory is best read in long runs, and taking one costs a trip between cores), short
+  // ones at the end (nobody waits long for the last): a quarter of a thread's share of what is left.
   void take_work() {
     int64_t begin = next_.load(std::memory_order_relaxed);
     while (begin < count_) {

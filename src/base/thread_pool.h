@@ -14,9 +14,9 @@ namespace anabranch {
 void set_thread_count(int threads);
 int thread_count();
 
-// Calls body(begin, end) for consecutive ranges that together cover [0, count), each of at least `grain` items
-// (grain >= 1; the last may be shorter), on the pool's threads, and returns when all are done. body must not throw, and must not call
-// parallel_for. Concurrent callers take turns.
+// Calls body(begin, end) for consecutive ranges that together cover [0, count), each of at least `grain`
+// items (grain >= 1; the last may be shorter), on the pool's threads, and returns when all are done. body
+// must not throw, and must not call parallel_for. Concurrent callers take turns.
 void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
 }  // namespace anabranch

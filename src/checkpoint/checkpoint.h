@@ -73,8 +73,8 @@ class Checkpoint {
   // Error (invalid) naming tensors that were neither taken nor ignored.
   virtual Result<void> finish() const = 0;
 
-  // Gives back the memory of what has been read: after a part of the model, so that the file and its repacked copy are
-  // never both in memory as a whole.
+  // Gives back the memory of what has been read: after a part of the model, so that the file and its repacked
+  // copy are never both in memory as a whole.
   virtual void release_pages() const = 0;
 
   // Further files of the model: text of `name` ("tokenizer.json", "chat_template.jinja",

@@ -265,7 +265,11 @@ Result<StoreParts> read_gguf(const FileBytes& file) {
     TRY(auto entry, translator.translate(tensor));
     entries.push_back(std::move(entry));
   }
-  return StoreParts{file.path, "", std::move(config.config), std::move(parsed.metadata), std::move(entries),
+  return StoreParts{file.path,
+                    "",
+                    std::move(config.config),
+                    std::move(parsed.metadata),
+                    std::move(entries),
                     file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{}};
 }
 

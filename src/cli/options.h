@@ -51,7 +51,7 @@ struct BenchOptions {
   std::vector<int> prefill = {512}, depths = {0}, rows;
   int decode = 128;
   int reps = 5;
-  int chunk = 512;
+  int chunk = 256;
   bool profile = false;
   bool json = false;
 };

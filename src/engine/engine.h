@@ -58,7 +58,7 @@ struct EngineOptions {
   bool precise = false;     // fp32 activations and KV
   bool reference = false;   // run ops/reference instead of our kernels
   int context_length = 0;   // 0 = the model's own, bounded by memory
-  int prefill_chunk = 512;  // tokens per prefill step
+  int prefill_chunk = 256;  // tokens per prefill step
   int max_queue = 64;       // requests waiting; more are refused
 };
 

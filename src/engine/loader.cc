@@ -1,5 +1,9 @@
 #include "engine/loader.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <filesystem>
 
@@ -159,6 +163,10 @@ Result<LoadedModel> load_model(const std::string& path) {
   out.info.kv_bytes_per_token = kv_bytes_per_token(out.model->state_layout());
   out.info.state_bytes = fixed_bytes(out.model->state_layout());
   out.info.has_mtp = out.model->has_mtp();
+  checkpoint.reset();
+#if defined(__GLIBC__)
+  malloc_trim(0);  // a GGUF's metadata are a million small pieces: give them back to the system
+#endif
   out.info.load_s = now_seconds() - start;
   return out;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "ops/backend.h"
+#include "ops/cpu/array.h"
 #include "ops/cpu/kernels.h"
 
 namespace anabranch::ops {
@@ -28,23 +29,14 @@ double best_rate(int runs, const Work& work) {
   return best;
 }
 
-double read_rate(size_t bytes, int passes, int runs) {
-  auto memory = empty({static_cast<int>(bytes / 64), 8}, mx::int64);
-  std::memset(memory.data<char>(), 1, bytes);
-  const int64_t* words = memory.data<int64_t>();
+double read_rate(int64_t bytes, int passes, int runs) {
+  const auto memory = cpu::allocate_large(static_cast<uint64_t>(bytes));
+  std::memset(memory.get(), 1, static_cast<size_t>(bytes));
+  const auto* from = static_cast<const uint8_t*>(memory.get());
   return best_rate(runs, [&](int thread, int threads) {
-    const size_t count = bytes / 8 / threads / 64 * 64;
-    const int64_t* from = words + count * thread;
-    int64_t sums[8] = {};
-    for (int pass = 0; pass < passes; pass++) {
-      for (size_t i = 0; i < count; i += 8) {
-        __builtin_prefetch(from + i + 512);
-        for (int j = 0; j < 8; j++) sums[j] += from[i + j];
-      }
-    }
-    volatile int64_t sink = 0;
-    for (const int64_t s : sums) sink = sink + s;
-    return static_cast<double>(count) * 8 * passes;
+    const int64_t share = bytes / threads / 4096 * 4096;
+    for (int pass = 0; pass < passes; pass++) cpu::kernels().read_bytes(from + share * thread, share);
+    return static_cast<double>(share) * passes;
   });
 }
 
@@ -55,8 +47,8 @@ MachineLimits measure_limits() {
   MachineLimits limits;
   limits.memory_gb_s = read_rate(512u << 20, 1, 4) / 1e9;
   limits.cache_gb_s = read_rate(8u << 20, 8, 4) / 1e9;
-  limits.int8_gop_s = best_rate(4, [&](int, int) { return k.peak_int8(1 << 20); }) / 1e9;
-  limits.fp32_gflop_s = best_rate(4, [&](int, int) { return k.peak_f32(4 << 20); }) / 1e9;
+  limits.int8_gop_s = best_rate(4, [&](int, int) { return k.peak_int8(1 << 23); }) / 1e9;
+  limits.fp32_gflop_s = best_rate(4, [&](int, int) { return k.peak_f32(1 << 23); }) / 1e9;
   return limits;
 }
 

@@ -5,10 +5,16 @@
 #include <mlx/memory.h>
 #include <mlx/transforms.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "base/check.h"
 
@@ -74,6 +80,42 @@ const float* read_f32(const mx::array& x, const char* op) {
   if (!x.flags().row_contiguous)
     throw std::invalid_argument(fmt::format("[{}] an operand is not contiguous", op));
   return x.data<float>();
+}
+
+namespace {
+
+constexpr uint64_t kHugePage = 2u << 20;
+// Smaller pieces share chunks: a page of their own each would waste up to half of it.
+constexpr uint64_t kChunk = 16 * kHugePage, kLargestPiece = kChunk / 4;
+
+std::shared_ptr<void> allocate_pages(uint64_t bytes) {
+  const uint64_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* p = std::aligned_alloc(kHugePage, size);
+  CHECK(p != nullptr, "out of memory: {} bytes", size);
+#if defined(__linux__)
+  madvise(p, size, MADV_HUGEPAGE);
+#endif
+  return {p, [](void* q) { std::free(q); }};
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate_large(uint64_t bytes) {
+  if (bytes > kLargestPiece) return allocate_pages(bytes);
+  static std::mutex mutex;
+  static std::weak_ptr<void> current;  // its pieces keep a chunk alive
+  static uint64_t used = 0;
+  const uint64_t size = (bytes + kAlign - 1) / kAlign * kAlign;
+  std::lock_guard lock(mutex);
+  auto chunk = current.lock();
+  if (!chunk || used + size > kChunk) {
+    chunk = allocate_pages(kChunk);
+    current = chunk;
+    used = 0;
+  }
+  void* piece = static_cast<char*>(chunk.get()) + used;
+  used += size;
+  return {std::move(chunk), piece};
 }
 
 void* thread_scratch(int slot, size_t bytes) {

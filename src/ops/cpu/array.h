@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "ops/backend.h"
 
@@ -24,6 +25,10 @@ inline bool is_unshared(const mx::array& x) {
 
 // Elements [offset, ...) of x's storage under another shape (row-contiguous), without a copy.
 mx::array view(const mx::array& x, mx::Shape shape, int64_t offset);
+
+// Uninitialised memory for weights, 64-byte aligned, in huge pages where the system has them (4 KiB pages
+// cost a fifth of the bandwidth of what is streamed once a token). Aborts when there is none. Any thread.
+std::shared_ptr<void> allocate_large(uint64_t bytes);
 
 // A buffer of the calling thread that grows and is kept: work space of one op. 64-byte aligned.
 // `slot` tells apart buffers that one op uses at once.

@@ -151,6 +151,8 @@ struct CpuKernels {
   // count).
   double (*peak_int8)(int64_t rounds);
   double (*peak_f32)(int64_t rounds);
+  // Probe: reads `bytes` (a multiple of 64) once.
+  void (*read_bytes)(const uint8_t* from, int64_t bytes);
 };
 
 // Null when this build lacks the target.

@@ -52,6 +52,7 @@ static const CpuKernels kTable = {
     .delta_head = delta_head,
     .peak_int8 = peak_int8,
     .peak_f32 = peak_f32,
+    .read_bytes = read_bytes,
 };
 }  // namespace ANABRANCH_TARGET
 

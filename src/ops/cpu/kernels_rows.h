@@ -81,6 +81,16 @@ static void to_f16(const float* x, uint16_t* y, int64_t count) {
   for (int64_t j = 0; i + j < count; j++) y[i + j] = t[j];
 }
 
+static void read_bytes(const uint8_t* from, int64_t bytes) {
+  B all = load_bytes(from);
+  for (int64_t i = 0; i < bytes; i += 64) {
+    __builtin_prefetch(from + i + 4096);
+    all = bit_or(all, load_bytes(from + i));
+  }
+  volatile int32_t sink = reduce_add(as_int(all));
+  (void)sink;
+}
+
 static double peak_int8(int64_t rounds) {
   alignas(64) uint8_t codes[512];
   alignas(64) int8_t x[64];
@@ -92,7 +102,7 @@ static double peak_int8(int64_t rounds) {
 #if !defined(ANABRANCH_SIMD_PORTABLE) && defined(__x86_64__) && !defined(__AVX512VNNI__)
   // As the micro-kernel: a multiply into int16 and an add for each quad.
   I run[kSums];
-  for (int i = 0; i < kSums; i++) run[i] = splat_int(0);
+  for (int i = 0; i < kSums; i++) run[i] = splat_int(i);
   for (int64_t r = 0; r < rounds; r++) {
     B xs = splat_quad(x + 4 * (r & 7));
     UNROLL for (int i = 0; i < kSums; i++) {
@@ -105,7 +115,7 @@ static double peak_int8(int64_t rounds) {
   sink = reduce_add(all);
 #else
   I sum[kSums];
-  for (int i = 0; i < kSums; i++) sum[i] = splat_int(0);
+  for (int i = 0; i < kSums; i++) sum[i] = splat_int(i);
   for (int64_t r = 0; r < rounds; r++) {
     B xs = splat_quad(x + 4 * (r & 7));
     UNROLL for (int i = 0; i < kSums; i++) {

@@ -1,32 +1,15 @@
 #include "ops/cpu/packed.h"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "base/check.h"
 #include "base/thread_pool.h"
+#include "ops/cpu/array.h"
 
 namespace anabranch::ops::cpu {
 namespace {
-
-std::shared_ptr<void> allocate(uint64_t bytes) {
-  constexpr uint64_t kHuge = 2u << 20;
-  const uint64_t align = bytes >= kHuge ? kHuge : 64;
-  const uint64_t size = (bytes + align - 1) / align * align;
-  void* p = std::aligned_alloc(align, size);
-  CHECK(p != nullptr, "out of memory for a weight of {} bytes", bytes);
-#if defined(__linux__)
-  // 4 KiB pages cost a fifth of the bandwidth of a matrix that is streamed once a token.
-  if (align == kHuge) madvise(p, size, MADV_HUGEPAGE);
-#endif
-  return {p, [](void* q) { std::free(q); }};
-}
 
 constexpr uint64_t kReadPast = 64;  // a vector's load may begin in the last bytes
 
@@ -237,7 +220,7 @@ std::shared_ptr<const PackedWeight> pack(const WeightSource& source) {
   PackedMatrix& m = weight->matrix;
   m = layout_of(source);
   weight->bytes = static_cast<uint64_t>(m.panels() * m.panel_bytes);
-  weight->memory = allocate(weight->bytes + kReadPast);
+  weight->memory = allocate_large(weight->bytes + kReadPast);
   m.data = static_cast<const uint8_t*>(weight->memory.get());
   const int64_t grain = std::max<int64_t>(1, m.panels() / 64);
   parallel_for(m.panels(), grain, [&](int64_t begin, int64_t end) {
