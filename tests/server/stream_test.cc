@@ -4,6 +4,7 @@
 #include "server/fake_engine.h"
 #include "server/server.h"
 #include "server/test_client.h"
+#include "slow.h"
 
 namespace anabranch::server {
 namespace {
@@ -241,19 +242,19 @@ TEST_F(Stream, AClientThatDoesNotReadIsDropped) {
 }
 
 TEST_F(Stream, AClientThatStopsReadingIsDroppedAfterATime) {
-  endless(milliseconds(1), std::string(8000, 'x'));
+  endless(milliseconds(kSlowdown), std::string(8000, 'x'));
   ServerOptions options;
   options.limits.output_queue_bytes = 1u << 30;
   options.limits.write_s = 0.3;
   start(options);
   TestClient client(port_, 4096);
   client.send(request(kStream));
-  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 20));
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 20 * kSlowdown));
   EXPECT_TRUE(client.read_to_end());  // what the kernel held, then the end
 }
 
 TEST_F(Stream, OthersAreServedWhileOneStalls) {
-  endless(milliseconds(1), std::string(2000, 'x'));
+  endless(milliseconds(kSlowdown), std::string(2000, 'x'));
   start();
   TestClient stalled(port_, 4096);
   stalled.send(request(kStream));
