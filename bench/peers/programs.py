@@ -64,7 +64,7 @@ def anabranch(program, model, work, threads):
     if work.kind == "prefill":
         command += ["--pp", str(work.size), "--tg", "0"]
     else:
-        command += ["--pp", "1", "--tg", str(DECODE_TOKENS), "--depth", str(work.size)]
+        command += ["--pp", "0", "--tg", str(DECODE_TOKENS), "--depth", str(work.size)]
     return figures("anabranch", run(command, TURN_TIMEOUT), read_anabranch, work)
 
 

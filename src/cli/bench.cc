@@ -26,13 +26,14 @@ Spread spread_of(std::vector<double> values) {
 
 struct Row {
   std::string work;            // "pp512", "tg128", "tg128 @ d4096", "4 rows"
-  int tokens = 0, passes = 0;  // of one repetition; tokens / passes rows go through the model at once
+  int tokens = 0, passes = 0;  // of one repetition
   int depth = 0;
   Spread rate;          // tok/s
   double physical = 0;  // GB/s (decode) or GOP/s (prefill) at the median
   double limit = 0;     // the machine's, same unit
   const char* unit = "";
-  std::vector<ops::ProfileRow> profile;  // of all timed repetitions
+  double seconds = 0;  // of all timed repetitions, as is the profile
+  std::vector<ops::ProfileRow> profile;
 
   double ms_per_pass() const { return 1e3 * tokens / rate.median / passes; }
 };
@@ -59,7 +60,9 @@ class Bench {
     const auto& spec = model_.spec();
     const double table = static_cast<double>(spec.vocab) * spec.hidden;
     const double layers = info_.parameters - table * (spec.tied_embeddings ? 1 : 2);
-    row.limit = ops::precise() ? limits_.fp32_gflop_s : limits_.int8_gop_s;
+    // Dense weights (16 bits each or more) are multiplied in fp32.
+    const bool dense = static_cast<double>(info_.weight_bytes) > 1.5 * static_cast<double>(info_.parameters);
+    row.limit = ops::precise() || dense ? limits_.fp32_gflop_s : limits_.int8_gop_s;
     row.unit = "GOP/s";
     finish(row, rates);
     row.physical = 2 * layers * row.rate.median / 1e9;
@@ -88,6 +91,7 @@ class Bench {
 
   void finish(Row& row, const std::vector<double>& rates) const {
     row.rate = spread_of(rates);
+    for (const double rate : rates) row.seconds += row.tokens / rate;
     if (options_.profile) row.profile = ops::profile();
     ops::set_profiling(false);
   }
@@ -97,16 +101,15 @@ class Bench {
     std::vector<double> rates;
     std::optional<SequenceState> deep;
     for (int rep = -1; rep < options_.reps; rep++) {
-      // At a depth the repetitions follow one another in one context (so its mean length is a little more):
-      // filling it anew would take most of the time.
-      if (depth == 0 || !deep) {
+      if (!deep) {
         deep.emplace(model_.make_state());
         if (depth > 0) feed(*deep, depth, options_.chunk, false);
       }
+      SequenceState state = *deep;  // shares what is full, copies what it changes
       if (rep == 0) ops::set_profiling(options_.profile);
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
-      feed(*deep, n, rows, true);
+      feed(state, n, rows, true);
       if (rep >= 0) rates.push_back(n / (now_seconds() - start));
     }
     Row row;
@@ -116,7 +119,7 @@ class Bench {
     row.limit = limits_.memory_gb_s;
     row.unit = "GB/s";
     finish(row, rates);
-    const double mean_length = depth > 0 ? depth + 8 * rows + tokens * options_.reps / 2.0 : tokens / 2.0;
+    const double mean_length = depth + tokens / 2.0;
     const double bytes = static_cast<double>(info_.bytes_per_token) + 2.0 * info_.state_bytes +
                          static_cast<double>(info_.kv_bytes_per_token) * mean_length;
     row.physical = bytes * row.rate.median / rows / 1e9;
@@ -195,13 +198,18 @@ void print_row(const BenchOptions& options, const Row& row) {
   fmt::print("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>12.2f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work,
              row.rate.median, row.rate.low, row.rate.high, row.ms_per_pass(), row.physical, row.unit,
              100 * row.physical / row.limit);
-  double sum = 0;
-  for (const auto& stage : row.profile) sum += stage.seconds;
+  if (row.profile.empty()) return;
+  const double passes = static_cast<double>(row.passes) * options.reps;
+  double elsewhere = row.seconds;
+  const auto line = [&](const char* stage, double seconds) {
+    fmt::print("    {:<46} {:>10.1f} us a pass {:>6.1f} %\n", stage, 1e6 * seconds / passes,
+               100 * seconds / row.seconds);
+  };
   for (const auto& stage : row.profile) {
-    fmt::print("    {:<46} {:>10.1f} us a token {:>6.1f} %\n", stage.stage,
-               1e6 * stage.seconds / (static_cast<double>(row.tokens) * options.reps),
-               100 * stage.seconds / sum);
+    line(stage.stage, stage.seconds);
+    elsewhere -= stage.seconds;
   }
+  line("elsewhere", elsewhere);
   std::fflush(stdout);
 }
 

@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
+#include "checkpoint/float16.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/gguf_writer.h"
 
@@ -77,6 +78,38 @@ TEST_P(GgufValues, codes_keep_their_promises) {
     else
       ASSERT_NE(bias, -99.0f);
   }
+}
+
+// The integers and factors of a K-quant make the very scales that read_affine gives, for any rows in any
+// order.
+void expect_block_scales(const WeightSource& source) {
+  const int64_t groups = source.cols / source.group, blocks = source.cols / kScaleBlock;
+  const int64_t first = source.rows > 1 ? 1 : 0, rows = source.rows - first;
+  std::vector<uint8_t> codes(rows * source.cols), mins(rows * groups);
+  std::vector<float> scales(rows * groups), biases(rows * groups);
+  std::vector<uint16_t> d(rows * blocks), dmin(rows * blocks);
+  std::vector<int8_t> integers(rows * groups);
+  source.read_affine(first, rows, codes.data(), scales.data(), biases.data());
+  source.read_block_scales(first, rows, {d.data(), dmin.data(), integers.data(), mins.data()});
+  for (int64_t i = 0; i < rows * groups; i++) {
+    const auto block = i * source.group / kScaleBlock;
+    ASSERT_EQ(scales[i], f16_to_float(d[block]) * static_cast<float>(integers[i])) << i;
+    if (source.symmetric) continue;
+    ASSERT_EQ(biases[i], -(f16_to_float(dmin[block]) * static_cast<float>(mins[i]))) << i;
+  }
+}
+
+TEST_P(GgufValues, block_scales_make_the_scales) {
+  const std::string type = GetParam();
+  auto c = open_ok(kData + "quants.gguf");
+  const auto info = c->find(type + ".weight");
+  const auto source = *c->take_matrix(type + ".weight", info->shape[0], info->shape[1]);
+  ASSERT_EQ(source.read_block_scales != nullptr, type.ends_with("_K"));
+  if (!source.read_block_scales) return;
+  expect_block_scales(source);
+  std::vector<int64_t> order;
+  for (int64_t r = source.rows; r-- > 0;) order.push_back(r);
+  expect_block_scales(select_rows(source, order));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufValues,

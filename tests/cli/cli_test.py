@@ -127,6 +127,14 @@ def test_doctor_and_bench_print_json():
     assert code == 0, err
     works = [row["work"] for row in json.loads(out)["results"]]
     assert works == ["pp16", "pp32", "tg4", "tg4 @ d16"], works
+    code, out, err = run("bench", "-m", MODEL, "--pp", "0", "--tg", "2", "--rows", "1,4", "--reps", "1", "--profile", "--json")
+    assert code == 0, err
+    rows = json.loads(out)["results"]
+    assert [(row["work"], row["tokens"], row["passes"]) for row in rows] == \
+        [("tg2", 2, 2), ("1 row", 16, 16), ("4 rows", 64, 16)], rows
+    for row in rows:
+        inside = sum(stage["seconds"] for stage in row["profile"])
+        assert 0 < inside <= row["tokens"] / row["tok_s"] * 1.001, row
 
 
 def test_convert_makes_a_model_that_runs():

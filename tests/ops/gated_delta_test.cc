@@ -68,10 +68,10 @@ TEST_F(GatedDelta, EqualsReference) {
 TEST_F(GatedDelta, SameBitsForAnyChunks) {
   Rng rng(2);
   for (const auto& s : kShapes) {
-    const Inputs in = make_inputs(s, 37, rng);
+    const Inputs in = make_inputs(s, 150, rng);  // the kernel takes 64 at a time
     auto whole_state = make_gated_delta_state(s);
-    const mx::array whole = run(s, in, {37}, whole_state);
-    for (const auto& chunks : {std::vector<int>{1}, {2}, {5, 1, 3, 20}, {32, 5}}) {
+    const mx::array whole = run(s, in, {150}, whole_state);
+    for (const auto& chunks : {std::vector<int>{1}, {2}, {5, 1, 3, 20}, {32, 5}, {64}, {65}}) {
       auto state = make_gated_delta_state(s);
       const auto what = fmt::format("{} first chunk {}", name(s), chunks[0]);
       expect_same_bits(run(s, in, chunks, state), whole, what);
@@ -84,17 +84,17 @@ TEST_F(GatedDelta, SameBitsForAnyChunks) {
 TEST_F(GatedDelta, SameBitsForAnyThreadsAndTarget) {
   Rng rng(3);
   for (const auto& s : kShapes) {
-    const Inputs in = make_inputs(s, 20, rng);
+    const Inputs in = make_inputs(s, 131, rng);
     set_thread_count(1);
     auto first_state = make_gated_delta_state(s);
-    const mx::array first = run(s, in, {18, 1}, first_state);
+    const mx::array first = run(s, in, {129, 1}, first_state);
     for (const auto& target : cpu::runnable_targets()) {
       ASSERT_TRUE(set_cpu_target(target));
       for (int threads : {1, 3}) {
         set_thread_count(threads);
         auto state = make_gated_delta_state(s);
         const auto what = fmt::format("{} {} threads {}", name(s), target, threads);
-        expect_same_bits(run(s, in, {18, 1}, state), first, what);
+        expect_same_bits(run(s, in, {129, 1}, state), first, what);
         expect_same_bits(state.s, first_state.s, what + " state");
       }
     }

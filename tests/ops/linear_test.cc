@@ -1,6 +1,8 @@
 #include "ops/linear.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "ops/elementwise.h"
@@ -222,7 +224,7 @@ TEST_F(Linear, DenseKinds) {
 
 // Large enough that the work is shared out, along panels and along rows.
 TEST_F(Linear, ThreadsDoNotMatter) {
-  const int cols = 640;
+  const int cols = 1152;  // 300 rows of them are more than one block of tiles
   const std::vector<float> x = inputs(300, cols, 7);
   for (const int outputs : {20, 1000}) {
     for (const bool affine : {true, false}) {
@@ -302,6 +304,45 @@ TEST_F(Linear, FusedIsTheComposition) {
   }
 }
 
+// Fused work that is cut along panels and along rows.
+TEST_F(Linear, FusedThreadsDoNotMatter) {
+  const int cols = 1152, outputs = 500, rows = 300;
+  const Weight gate = Weight::make(affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 1).source());
+  const Weight up = Weight::make(affine_matrix(outputs, cols, 8, 32, ScaleType::f16, true, 2).source());
+  Random random(3);
+  const RowNorm norm{to_array(random.vector(cols), {cols}), 1e-6f};
+  const mx::array x = to_array(inputs(rows, cols, 4), {rows, cols});
+  const mx::array residual = to_array(random.vector(rows * outputs), {rows, outputs});
+  const mx::array normed = rms_norm(x, norm.weight, norm.eps);
+  const auto sum = to_vector(ops::add(residual, linear(x, gate)));
+  const auto product = to_vector(swiglu(linear(normed, gate), linear(normed, up)));
+  for (const int threads : {1, 2, 3}) {
+    set_thread_count(threads);
+    EXPECT_TRUE(bits_agree(to_vector(linear_add(x, gate, residual)), sum)) << threads;
+    EXPECT_TRUE(bits_agree(to_vector(linear_swiglu(x, gate, up, norm)), product)) << threads;
+  }
+}
+
+// What is not finite stays visible, and only in its own row.
+TEST_F(Linear, NotFiniteInputsGiveNaN) {
+  const int cols = 128;
+  const Weight w = Weight::make(affine_matrix(20, cols, 8, 32, ScaleType::f16, false, 1).source());
+  std::vector<float> x = inputs(8, cols, 2);
+  const std::vector<float> before = product(x, 8, w);
+  x[3 * cols + 40] = std::numeric_limits<float>::quiet_NaN();
+  x[5 * cols + 7] = std::numeric_limits<float>::infinity();
+  const std::vector<float> after = product(x, 8, w);
+  for (int r = 0; r < 8; r++) {
+    for (int n = 0; n < 20; n++) {
+      const auto i = static_cast<size_t>(r * 20 + n);
+      if (r == 3 || r == 5)
+        EXPECT_TRUE(std::isnan(after[i])) << r;
+      else
+        EXPECT_EQ(after[i], before[i]) << r;
+    }
+  }
+}
+
 TEST_F(Linear, SaysWhatTheWeightIs) {
   const Matrix m = affine_matrix(33, 128, 5, 32, ScaleType::f16, false, 1);
   for (const Backend backend : {Backend::cpu, Backend::reference}) {
@@ -368,6 +409,8 @@ TEST_F(Linear, EmbedIsTheDequantisedRow) {
         }
       }
     }
+    ASSERT_NO_FATAL_FAILURE(check_embed(block_matrix(rows, 512, 4, 32, false, 5)));
+    ASSERT_NO_FATAL_FAILURE(check_embed(block_matrix(rows, 512, 6, 16, true, 6)));
     for (const WeightKind kind : {WeightKind::f32, WeightKind::f16, WeightKind::bf16})
       ASSERT_NO_FATAL_FAILURE(check_embed(dense_matrix(rows, 45, kind, 4)));
   }

@@ -201,12 +201,11 @@ static void attention_pack(const AttentionArgs& a, int64_t kv_head, int64_t row_
   }
 }
 
-// count is a multiple of 32.
+// count is a multiple of 16.
 FN void convert(const uint16_t* from, float* to, int64_t count, uintptr_t ahead) {
-  for (int64_t i = 0; i < count; i += 2 * kLanes) {
-    fetch(from + i, ahead);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    if (i % (2 * kLanes) == 0) fetch(from + i, ahead);
     store(to + i, load_f16(from + i));
-    store(to + i + kLanes, load_f16(from + i + kLanes));
   }
 }
 

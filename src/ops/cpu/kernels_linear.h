@@ -1,10 +1,13 @@
 // Linear kernels, what both kinds share: activations, codes and scales. Included through kernels.inl.
 //
 // For one output (row m, weight row n), whatever the tile:
-//   int8: per weight group, in order: acc = fma(float(isum), w_scale * x_scale, acc); acc = fma(w_bias,
-//   x_sum, acc) fp32: per weight group: s = fma(float(code), x, s) in the order of k; acc = fma(s, w_scale,
+//   int8:  per weight group, in order: acc = fma(float(isum), w_scale * x_scale, acc);
+//                                      acc = fma(w_bias, x_sum, acc)
+//   fp32:  per weight group, in order: s = fma(float(code), x, s) in the order of k; acc = fma(s, w_scale,
 //   acc);
-//         acc = fma(w_bias, x_sum, acc).  Dense: acc = fma(w, x, acc) in the order of k.
+//                                      acc = fma(w_bias, x_sum, acc)
+//   dense: acc = fma(w, x, acc) in the order of k
+// A row whose inputs are not all finite gives NaN in the groups where that is so.
 
 // Rows of a micro-kernel and, when its codes lie unpacked, panels beside each other.
 #if defined(ANABRANCH_SIMD_PORTABLE)
@@ -33,21 +36,23 @@ FN void quantise_row(const float* x, const Activations& a, int64_t tile, int64_t
   float* sum = a.sum + offset * (a.padded_cols / a.group) + i;
   int32_t* int_sum = a.int_sum + offset * (a.padded_cols / a.group) + i;
   for (int64_t k0 = 0; k0 < a.padded_cols; k0 += a.x_group) {
-    F v[8], most = zero();
+    F v[8], most = zero(), finite = zero();  // the latter stays zero unless some input is infinite or NaN
     const int vectors = a.x_group / kLanes;  // 2 .. 8
     for (int j = 0; j < vectors; j++) {
       const int64_t left = a.cols - k0 - j * kLanes;
       v[j] = left <= 0 ? zero() : load_upto(x + k0 + j * kLanes, left);
       most = max(abs(v[j]), most);
+      finite = fma(v[j], zero(), finite);
     }
+    const bool broken = reduce_add(finite) != 0;
     const float amax = reduce_max(most);
     const bool tiny = !(amax > 1e-30f);  // 127 / amax would overflow: call it zero
-    const float s = tiny ? 0.0f : amax / 127.0f;
+    const float s = broken ? __builtin_nanf("") : tiny ? 0.0f : amax / 127.0f;
     const F inverse = splat(tiny ? 0.0f : 127.0f / amax);
     int8_t codes[128];
     int32_t sums[8];
     for (int j = 0; j < vectors; j++) {
-      const I c = to_int(mul(v[j], inverse));
+      const I c = broken ? splat_int(0) : to_int(mul(v[j], inverse));
       store_i8(codes + j * kLanes, c);
       sums[j] = reduce_add(c);
     }

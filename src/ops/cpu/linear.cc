@@ -77,7 +77,9 @@ void list_forms(const Job& job, Inputs& in) {
   for (size_t i = 0; i < job.weights.size(); i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
     const bool int8 = uses_int8(m);
-    const auto same = [&](const Prepared& p) { return p.int8 == int8 && p.a.group == m.group; };
+    const auto same = [&](const Prepared& p) {
+      return p.int8 == int8 && p.a.group == m.group && p.a.padded_cols == m.padded_cols;
+    };
     Prepared* form = std::find_if(in.forms, in.forms + in.count, same);
     in.of[i] = form;
     if (form != in.forms + in.count) continue;
@@ -114,9 +116,10 @@ void prepare(const Job& job, Inputs& in) {
   if (job.rows * job.cols < kParallelElements) return prepare_rows(job, in, 0, job.rows);
   const int64_t height = kernels().tile_rows, tiles = (job.rows + height - 1) / height;
   const int64_t grain = std::max<int64_t>(1, kParallelElements / 4 / (height * job.cols));
-  parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
+  const auto body = [&](int64_t begin, int64_t end) {
     prepare_rows(job, in, begin * height, std::min(job.rows, end * height));
-  });
+  };
+  parallel_for(tiles, grain, std::ref(body));
 }
 
 // The work of all weights as one list of units: a block of panels times a block of tiles, the panels running

@@ -11,8 +11,6 @@
 namespace anabranch::ops::cpu {
 namespace {
 
-constexpr uint64_t kReadPast = 64;  // a vector's load may begin in the last bytes
-
 WeightKind kind_of(ScaleType type) {
   return type == ScaleType::f16    ? WeightKind::f16
          : type == ScaleType::bf16 ? WeightKind::bf16
@@ -220,7 +218,7 @@ std::shared_ptr<const PackedWeight> pack(const WeightSource& source) {
   PackedMatrix& m = weight->matrix;
   m = layout_of(source);
   weight->bytes = static_cast<uint64_t>(m.panels() * m.panel_bytes);
-  weight->memory = allocate_large(weight->bytes + kReadPast);
+  weight->memory = allocate_large(weight->bytes);
   m.data = static_cast<const uint8_t*>(weight->memory.get());
   const int64_t grain = std::max<int64_t>(1, m.panels() / 64);
   parallel_for(m.panels(), grain, [&](int64_t begin, int64_t end) {

@@ -123,9 +123,6 @@ FN void store_f16(uint16_t* p, F a) {
 FN I splat_int(int32_t x) {
   EACH(I, ni_set1(x));
 }
-FN I load_int(const int32_t* p) {
-  EACH(I, ni_load(p + n * kNativeLanes));
-}
 FN I add(I a, I b) {
   EACH(I, ni_add(a.v[n], b.v[n]));
 }

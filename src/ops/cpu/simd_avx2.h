@@ -74,9 +74,6 @@ FN NativeF nf_load_u8(const uint8_t* p) {
 FN NativeI ni_set1(int32_t x) {
   return _mm256_set1_epi32(x);
 }
-FN NativeI ni_load(const int32_t* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
 FN NativeI ni_add(NativeI a, NativeI b) {
   return _mm256_add_epi32(a, b);
 }

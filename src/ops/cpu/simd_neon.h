@@ -77,9 +77,6 @@ FN NativeF nf_load_u8(const uint8_t* p) {
 FN NativeI ni_set1(int32_t x) {
   return vdupq_n_s32(x);
 }
-FN NativeI ni_load(const int32_t* p) {
-  return vld1q_s32(p);
-}
 FN NativeI ni_add(NativeI a, NativeI b) {
   return vaddq_s32(a, b);
 }

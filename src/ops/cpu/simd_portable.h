@@ -96,9 +96,6 @@ FN void nf_store_f16(uint16_t* p, NativeF v) {
 FN NativeI ni_set1(int32_t x) {
   return x;
 }
-FN NativeI ni_load(const int32_t* p) {
-  return *p;
-}
 FN NativeI ni_add(NativeI a, NativeI b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
