@@ -106,8 +106,9 @@ def start_checks(pool, binary, full):
     for name, path in models.items():
         golden = read(f"{name}_ppl.json")
         for precise in (False, True):
-            # parts: the whole text, at least 10,000 tokens, and a short piece
-            part = golden["parts"][0 if full else 2 if precise else 1]
+            # parts: the whole text, at least 10,000 tokens, and a short piece. Which tokens 8-bit rounding favours
+            # is chance: over pieces of 5,000 tokens its cost was seen to vary by 0.1 %, so all of the text counts.
+            part = golden["parts"][2 if precise and not full else 0]
             tolerance = PRECISE_PPL_TOLERANCE if precise else PPL_TOLERANCE
             future = pool.submit(check_perplexity, Engine(binary, path, precise), golden, part, tolerance)
             checks.append((f"perplexity {name} {'precise' if precise else 'default'}", future.result))

@@ -21,7 +21,8 @@ std::vector<mx::array> linear(const mx::array& input, std::span<const Weight* co
 
 mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual) {
   const Weight* one = &weight;
-  return reference::add(residual, reference::linear(x, std::span<const Weight* const>(&one, 1), nullptr).front());
+  return reference::add(residual,
+                        reference::linear(x, std::span<const Weight* const>(&one, 1), nullptr).front());
 }
 
 mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
