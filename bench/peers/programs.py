@@ -52,7 +52,6 @@ def figures(program, text, read, *rest):
 def read_anabranch(text, work):
     """One turn's figures, out of what `anabranch bench --json` printed."""
     report = json.loads(text)
-    # Decode comes with a prefill (bench knows no "none"), so the right line is looked for.
     line = next(line for line in report["results"] if line["work"].startswith("pp") == (work.kind == "prefill"))
     unit, limit = ("GOP/s", "int8_gop_s") if work.kind == "prefill" else ("GB/s", "memory_gb_s")
     return {"tok_s": line["tok_s"], "rate": line[unit], "unit": unit, "limit": report["limits"][limit],

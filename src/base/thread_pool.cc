@@ -48,7 +48,7 @@ class Pool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  void run(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+  void run(int64_t count, int64_t grain, RangeBody body) {
     std::lock_guard lock(turn_);
     body_ = &body;
     count_ = count;
@@ -113,7 +113,7 @@ class Pool {
 
   std::vector<std::thread> workers_;
   std::mutex turn_;
-  const std::function<void(int64_t, int64_t)>* body_ = nullptr;
+  const RangeBody* body_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
   alignas(64) std::atomic<int64_t> next_{0};
   alignas(64) std::atomic<uint32_t> state_{0};
@@ -146,7 +146,7 @@ int thread_count() {
   return shared_pool().size();
 }
 
-void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+void parallel_for(int64_t count, int64_t grain, RangeBody body) {
   CHECK(grain >= 1, "grain = {}", grain);
   if (count <= 0) return;
   if (count <= grain) return body(0, count);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <limits>
 
 #include "base/thread_pool.h"
@@ -183,7 +182,7 @@ void run_blocks(const Job& job) {
     const auto run = [&](int64_t begin, int64_t end) {
       for (int64_t u = begin; u < end; u++) b.run_unit(start + u / b.tasks, u % b.tasks, u, last);
     };
-    parallel_for(units, std::max<int64_t>(1, units / (8 * thread_count())), std::ref(run));
+    parallel_for(units, std::max<int64_t>(1, units / (8 * thread_count())), run);
     for (int64_t i = 0; i < b.tasks; i++) {
       const int64_t n = job.row_count(i % job.row_blocks);
       for (int64_t u = i; u < units; u += b.tasks)
@@ -222,7 +221,7 @@ void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
     if ((a.t1 - a.t0) * kv.kv_heads * d < kSerialElements)
       body(0, kv.kv_heads);
     else
-      parallel_for(kv.kv_heads, 1, std::ref(body));
+      parallel_for(kv.kv_heads, 1, body);
     kv.length += static_cast<int>(a.t1 - a.t0);
     t = static_cast<int>(a.t1);
   }
@@ -271,7 +270,7 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   if (serial)
     body(0, tasks);
   else
-    parallel_for(tasks, 1, std::ref(body));
+    parallel_for(tasks, 1, body);
   return out;
 }
 

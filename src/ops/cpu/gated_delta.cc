@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "base/thread_pool.h"
@@ -20,7 +19,7 @@ void run_heads(const GatedDeltaArgs& args) {
     for (int64_t h = begin; h < end; h++) kernel.delta_head(args, h, scratch);
   };
   const int64_t work = args.tokens * args.value_heads * args.key_dim * args.value_dim;
-  work < (32 << 10) ? body(0, args.key_heads) : parallel_for(args.key_heads, 1, std::ref(body));
+  work < (32 << 10) ? body(0, args.key_heads) : parallel_for(args.key_heads, 1, body);
 }
 
 // The last kernel - 1 rows of (conv, qkv).

@@ -15,18 +15,13 @@ constexpr int kMaxTileRows = 6;
 // `record` inputs, then what scales and biases are made of.
 struct PackedMatrix {
   enum Kind : int { affine, f32, f16, bf16 };
-  enum Scales : int {
-    scales_f32,
-    scales_f16,
-    scales_bf16,
-    scales_blocks
-  };  // blocks: f16 factors times integers
   const uint8_t* data = nullptr;
   int64_t rows = 0, cols = 0, padded_cols = 0;
   int64_t panel_bytes = 0;
   Kind kind = f32;
   // affine only:
-  Scales scales = scales_f32;
+  Kind scale_type = f32;
+  bool block_scales = false;  // f16 factors times integers, instead of values of scale_type
   int bits = 0, group = 0;
   bool symmetric = false;
   float zero_point = 0;  // bias = -zero_point * scale when symmetric

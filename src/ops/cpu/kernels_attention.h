@@ -6,7 +6,9 @@
 //   probabilities: p_j = 2^(s_j - m), 0 where masked;  l = sum of p_j (lane sums in order, then reduce_add)
 //   values: o = sum over j of p_j v_j, in the order of j
 //   merge: m' = max(m1, m2);  l' = l1 2^(m1 - m') + l2 2^(m2 - m');  o' likewise
-// A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all.
+// A masked position adds p v = 0, which can only turn -0 into +0; attention_finish does so for all. (That
+// takes finite v: f16 keys and values saturate; with fp32 ones an infinite v reaches rows of its tile that
+// cannot see it.)
 //
 // Both products are outer products over tiles [k][16 lanes] that lie in memory in the order they are read:
 // a key tile is [D][16 positions], a value tile [256 positions][16 dims].
@@ -15,11 +17,11 @@ constexpr int kAttentionRows = 6;
 constexpr int64_t kBlock = 256;
 constexpr float kMinusInfinity = -__builtin_inff();
 
-FN int64_t padded_dim(const AttentionArgs& a) {
-  return (a.head_dim + kLanes - 1) / kLanes * kLanes;
+FN int64_t padded(int64_t n) {
+  return (n + kLanes - 1) / kLanes * kLanes;
 }
-FN int64_t padded_rows(int64_t rows) {
-  return (rows + kLanes - 1) / kLanes * kLanes;
+FN int64_t padded_dim(const AttentionArgs& a) {
+  return padded(a.head_dim);
 }
 
 // Tiles side by side for MR rows: enough accumulators to hide the latency of fma, few enough for the
@@ -182,7 +184,7 @@ FN void merge_scales(float* max_into, float* sum_into, const float* max_from, co
 
 static int64_t attention_scratch_floats(const AttentionArgs& a, int64_t rows) {
   const int64_t tile = a.head_dim > kBlock ? a.head_dim : kBlock;
-  return rows * kBlock + 4 * padded_rows(rows) + kConvertedTiles * kLanes * tile;
+  return rows * kBlock + 4 * padded(rows) + kConvertedTiles * kLanes * tile;
 }
 
 // q rows of a kv head, scaled, to tiles [D][tile height].
@@ -261,7 +263,7 @@ static void value_step(const BlockTask& task, float* acc, const T* v, const floa
 }
 
 FN void softmax_rows(const BlockTask& task, float* max, float* sum) {
-  for (int64_t r = 0; r < padded_rows(task.tiles.rows); r += kLanes) {
+  for (int64_t r = 0; r < padded(task.tiles.rows); r += kLanes) {
     store(max + r, splat(kMinusInfinity));
     store(sum + r, zero());
   }
@@ -278,7 +280,7 @@ FN void softmax_rows(const BlockTask& task, float* max, float* sum) {
 template <class T>
 static void attention_block_of(const BlockTask& task, const T* k, const T* v, const T* next_k,
                                const AttentionPartial& into, float* scales) {
-  const int64_t d = task.a.head_dim, n = padded_rows(task.tiles.rows), groups = padded_dim(task.a) / kLanes;
+  const int64_t d = task.a.head_dim, n = padded(task.tiles.rows), groups = padded_dim(task.a) / kLanes;
   float *max = scales, *sum = scales + n, *keep = scales + 2 * n, *take = scales + 3 * n;
   // Few rows: each tile is converted in registers, by every row tile anew.
   const uintptr_t to_values = reinterpret_cast<uintptr_t>(v) - reinterpret_cast<uintptr_t>(k);
@@ -314,7 +316,7 @@ static void attention_block_of(const BlockTask& task, const T* k, const T* v, co
 static void attention_block(const AttentionArgs& a, int64_t kv_head, int64_t row_begin, int64_t row_end,
                             int64_t block, const float* q, const void* next_keys,
                             const AttentionPartial& into, float* scratch) {
-  const int64_t rows = row_end - row_begin, n = padded_rows(rows);
+  const int64_t rows = row_end - row_begin, n = padded(rows);
   float *scales = scratch, *p = scratch + 4 * n;
   const BlockTask task = {a,
                           row_begin,

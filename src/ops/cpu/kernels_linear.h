@@ -1,12 +1,11 @@
 // Linear kernels, what both kinds share: activations, codes and scales. Included through kernels.inl.
 //
 // For one output (row m, weight row n), whatever the tile:
-//   int8:  per weight group, in order: acc = fma(float(isum), w_scale * x_scale, acc);
-//                                      acc = fma(w_bias, x_sum, acc)
-//   fp32:  per weight group, in order: s = fma(float(code), x, s) in the order of k; acc = fma(s, w_scale,
-//   acc);
-//                                      acc = fma(w_bias, x_sum, acc)
-//   dense: acc = fma(w, x, acc) in the order of k
+//   int8, per weight group in order:  acc = fma(float(isum), w_scale * x_scale, acc)
+//                                     acc = fma(w_bias, x_sum, acc)
+//   fp32, per weight group in order:  s = fma(float(code), x, s) in the order of k
+//                                     acc = fma(s, w_scale, acc);  acc = fma(w_bias, x_sum, acc)
+//   dense:                            acc = fma(w, x, acc) in the order of k
 // A row whose inputs are not all finite gives NaN in the groups where that is so.
 
 // Rows of a micro-kernel and, when its codes lie unpacked, panels beside each other.
@@ -26,7 +25,6 @@ FN int64_t tile_height(const Activations& a, int64_t tile) {
 }
 
 // ---- activations
-// --------------------------------------------------------------------------------------------------
 
 // One row in groups of x_group: q and one scale per group; sums per weight group. `step` = tile height.
 FN void quantise_row(const float* x, const Activations& a, int64_t tile, int64_t i, int64_t h) {
@@ -97,7 +95,6 @@ static void prepare_f32(const float* x, const Activations& a, int64_t begin, int
 }
 
 // ---- codes
-// --------------------------------------------------------------------------------------------------------
 
 // The 64 codes of quad Q (of 8) of a 32-block: byte 4 * lane + j is input 4 Q + j.
 template <int Bits, int Q>
@@ -124,26 +121,19 @@ struct ScaleBias {
   F scale, bias;
 };
 
-FN F load_scale(const uint8_t* base, int64_t group, PackedMatrix::Scales type) {
-  if (type == PackedMatrix::scales_f16)
-    return load_f16(reinterpret_cast<const uint16_t*>(base) + group * kLanes);
-  if (type == PackedMatrix::scales_bf16)
-    return load_bf16(reinterpret_cast<const uint16_t*>(base) + group * kLanes);
-  return load(reinterpret_cast<const float*>(base) + group * kLanes);
-}
-
 // Of group `group` of the record.
 FN ScaleBias load_scale_bias(const PackedMatrix& w, const uint8_t* record, int64_t group) {
   const uint8_t *scales = record + w.scale_offset, *biases = record + w.bias_offset;
   ScaleBias r;
-  if (w.scales == PackedMatrix::scales_blocks) {
+  if (w.block_scales) {
     const uint16_t* factors = reinterpret_cast<const uint16_t*>(record + w.factor_offset);
     r.scale = mul(load_f16(factors), load_i8(reinterpret_cast<const int8_t*>(scales) + group * kLanes));
     r.bias = w.symmetric ? mul(splat(-w.zero_point), r.scale)
                          : sub(zero(), mul(load_f16(factors + kLanes), load_u8(biases + group * kLanes)));
   } else {
-    r.scale = load_scale(scales, group, w.scales);
-    r.bias = w.symmetric ? mul(splat(-w.zero_point), r.scale) : load_scale(biases, group, w.scales);
+    r.scale = load_typed(scales, group * kLanes, w.scale_type);
+    r.bias =
+        w.symmetric ? mul(splat(-w.zero_point), r.scale) : load_typed(biases, group * kLanes, w.scale_type);
   }
   return r;
 }

@@ -1,7 +1,6 @@
 #include "ops/cpu/linear.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "base/thread_pool.h"
 #include "ops/cpu/array.h"
@@ -119,7 +118,7 @@ void prepare(const Job& job, Inputs& in) {
   const auto body = [&](int64_t begin, int64_t end) {
     prepare_rows(job, in, begin * height, std::min(job.rows, end * height));
   };
-  parallel_for(tiles, grain, std::ref(body));
+  parallel_for(tiles, grain, body);
 }
 
 // The work of all weights as one list of units: a block of panels times a block of tiles, the panels running
@@ -240,7 +239,7 @@ void run(const Job& job) {
   const auto body = [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; u++) run_unit(job, in, plan, u);
   };
-  plan.bytes < kParallelBytes ? body(0, plan.units) : parallel_for(plan.units, 1, std::ref(body));
+  plan.bytes < kParallelBytes ? body(0, plan.units) : parallel_for(plan.units, 1, body);
 }
 
 Job make_job(const char* op, const mx::array& x, std::span<const Weight* const> weights,

@@ -11,10 +11,26 @@
 namespace anabranch::ops::cpu {
 namespace {
 
-WeightKind kind_of(ScaleType type) {
-  return type == ScaleType::f16    ? WeightKind::f16
-         : type == ScaleType::bf16 ? WeightKind::bf16
-                                   : WeightKind::f32;
+PackedMatrix::Kind kind_of(ScaleType type) {
+  return type == ScaleType::f16    ? PackedMatrix::f16
+         : type == ScaleType::bf16 ? PackedMatrix::bf16
+                                   : PackedMatrix::f32;
+}
+PackedMatrix::Kind kind_of(WeightKind kind) {
+  switch (kind) {
+    case WeightKind::affine:
+      return PackedMatrix::affine;
+    case WeightKind::f16:
+      return PackedMatrix::f16;
+    case WeightKind::bf16:
+      return PackedMatrix::bf16;
+    case WeightKind::f32:
+      break;
+  }
+  return PackedMatrix::f32;
+}
+int size_of(PackedMatrix::Kind kind) {
+  return kind == PackedMatrix::f32 ? 4 : 2;
 }
 
 // A float that the narrow type holds exactly (or the nearest, ties to even).
@@ -25,13 +41,13 @@ uint16_t to_bf16(float x) {
   return static_cast<uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
-void store_typed(uint8_t* base, int64_t index, WeightKind type, float value) {
-  if (type == WeightKind::f32) {
+void store_typed(uint8_t* base, int64_t index, PackedMatrix::Kind type, float value) {
+  if (type == PackedMatrix::f32) {
     std::memcpy(base + index * 4, &value, 4);
     return;
   }
   uint16_t h;
-  if (type == WeightKind::bf16)
+  if (type == PackedMatrix::bf16)
     h = to_bf16(value);
   else
     kernels().to_f16(&value, &h, 1);
@@ -79,10 +95,6 @@ struct Rows {
   std::vector<uint8_t> mins;
 };
 
-bool has_block_scales(const PackedMatrix& m) {
-  return m.scales == PackedMatrix::scales_blocks;
-}
-
 Rows make_rows(const WeightSource& source, const PackedMatrix& m) {
   Rows rows;
   const auto size = [](int64_t per_row) { return static_cast<size_t>(kPanelRows * per_row); };
@@ -93,7 +105,7 @@ Rows make_rows(const WeightSource& source, const PackedMatrix& m) {
   rows.codes.resize(size(source.cols));
   rows.scales.resize(size(source.cols / source.group));
   rows.biases.resize(size(source.cols / source.group));
-  if (!has_block_scales(m)) return rows;
+  if (!m.block_scales) return rows;
   rows.d.resize(size(source.cols / kScaleBlock));
   rows.dmin.resize(size(source.cols / kScaleBlock));
   rows.integers.resize(size(source.cols / source.group));
@@ -122,17 +134,16 @@ void pack_scales(const WeightSource& source, const PackedMatrix& m, const Rows& 
     for (int r = 0; r < kPanelRows; r++) {
       const bool real = r < count && from < groups;
       const int64_t to = g * kPanelRows + r, at = r * groups + from;
-      if (has_block_scales(m)) {
+      if (m.block_scales) {
         out[m.scale_offset + to] = real ? static_cast<uint8_t>(rows.integers[at]) : 0;
         if (!m.symmetric) out[m.bias_offset + to] = real ? rows.mins[at] : 0;
       } else {
-        store_typed(out + m.scale_offset, to, kind_of(source.scale_type), real ? rows.scales[at] : 0.0f);
-        if (!m.symmetric)
-          store_typed(out + m.bias_offset, to, kind_of(source.scale_type), real ? rows.biases[at] : 0.0f);
+        store_typed(out + m.scale_offset, to, m.scale_type, real ? rows.scales[at] : 0.0f);
+        if (!m.symmetric) store_typed(out + m.bias_offset, to, m.scale_type, real ? rows.biases[at] : 0.0f);
       }
     }
   }
-  if (!has_block_scales(m)) return;
+  if (!m.block_scales) return;
   auto* factors = reinterpret_cast<uint16_t*>(out + m.factor_offset);
   const int64_t blocks = source.cols / kScaleBlock;
   for (int r = 0; r < kPanelRows; r++) {
@@ -144,7 +155,7 @@ void pack_scales(const WeightSource& source, const PackedMatrix& m, const Rows& 
 void pack_affine_panel(const WeightSource& source, const PackedMatrix& m, int64_t panel, Rows& rows) {
   const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
   source.read_affine(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
-  if (has_block_scales(m))
+  if (m.block_scales)
     source.read_block_scales(first, count,
                              {rows.d.data(), rows.dmin.data(), rows.integers.data(), rows.mins.data()});
   uint8_t* out = const_cast<uint8_t*>(m.data) + panel * m.panel_bytes;
@@ -162,50 +173,39 @@ void pack_dense_panel(const WeightSource& source, const PackedMatrix& m, int64_t
   for (int64_t k = 0; k < m.padded_cols; k++) {
     for (int r = 0; r < kPanelRows; r++) {
       const bool real = r < count && k < source.cols;
-      store_typed(out, k * kPanelRows + r, source.kind, real ? rows.values[r * source.cols + k] : 0.0f);
+      store_typed(out, k * kPanelRows + r, m.kind, real ? rows.values[r * source.cols + k] : 0.0f);
     }
   }
 }
 
-int size_of(WeightKind kind) {
-  return kind == WeightKind::f32 ? 4 : 2;
-}
-
 // Where scales, biases and factors lie in a record.
-void lay_out_record(const WeightSource& source, PackedMatrix& m) {
-  const bool blocks = source.read_block_scales != nullptr;
-  m.record = blocks ? kScaleBlock : std::max(m.group, 32);
-  const int scale_bytes =
-      (blocks ? 1 : size_of(kind_of(source.scale_type))) * kPanelRows * (m.record / m.group);
-  const int factor_bytes = blocks ? 2 * kPanelRows : 0, both = m.symmetric ? 1 : 2;
+void lay_out_record(PackedMatrix& m) {
+  m.record = m.block_scales ? kScaleBlock : std::max(m.group, 32);
+  const int scale_bytes = (m.block_scales ? 1 : size_of(m.scale_type)) * kPanelRows * (m.record / m.group);
+  const int factor_bytes = m.block_scales ? 2 * kPanelRows : 0, both = m.symmetric ? 1 : 2;
   m.factor_offset = m.record / 32 * 64 * m.bits;
   m.scale_offset = m.factor_offset + both * factor_bytes;
   m.bias_offset = m.scale_offset + scale_bytes;
   m.record_bytes = m.scale_offset + both * scale_bytes;
-  m.scales = blocks                                 ? PackedMatrix::scales_blocks
-             : source.scale_type == ScaleType::f16  ? PackedMatrix::scales_f16
-             : source.scale_type == ScaleType::bf16 ? PackedMatrix::scales_bf16
-                                                    : PackedMatrix::scales_f32;
 }
 
 PackedMatrix layout_of(const WeightSource& source) {
   PackedMatrix m;
   m.rows = source.rows;
   m.cols = source.cols;
-  if (source.kind != WeightKind::affine) {
-    m.kind = source.kind == WeightKind::f16    ? PackedMatrix::f16
-             : source.kind == WeightKind::bf16 ? PackedMatrix::bf16
-                                               : PackedMatrix::f32;
+  m.kind = kind_of(source.kind);
+  if (m.kind != PackedMatrix::affine) {
     m.padded_cols = (source.cols + 31) / 32 * 32;
-    m.panel_bytes = m.padded_cols * kPanelRows * size_of(source.kind);
+    m.panel_bytes = m.padded_cols * kPanelRows * size_of(m.kind);
     return m;
   }
-  m.kind = PackedMatrix::affine;
   m.bits = source.bits;
   m.group = source.group;
+  m.scale_type = kind_of(source.scale_type);
+  m.block_scales = source.read_block_scales != nullptr;
   m.symmetric = source.symmetric;
   m.zero_point = static_cast<float>(source.zero_point);
-  lay_out_record(source, m);
+  lay_out_record(m);
   m.padded_cols = (source.cols + m.record - 1) / m.record * m.record;
   m.panel_bytes = m.records() * m.record_bytes;
   return m;
