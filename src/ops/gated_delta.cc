@@ -15,19 +15,20 @@ mx::array zeros(mx::Shape shape) {
   return x;
 }
 
-}  // namespace
-
-GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape) {
-  return {zeros({shape.value_heads, shape.key_dim, shape.value_dim}),
-          zeros({shape.conv_kernel - 1, shape.conv_channels()})};
+GatedDeltaWindow make_window(const GatedDeltaShape& s) {
+  return {zeros({kMaxTrial, s.key_heads * s.key_dim}), zeros({kMaxTrial, s.value_heads * s.value_dim}),
+          zeros({kMaxTrial, s.value_heads}), zeros({kMaxTrial, s.conv_channels()})};
 }
 
-mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-                      GatedDeltaState& state) {
-  const char* op = "gated_delta";
+void check_state(const char* op, const GatedDeltaShape& shape, const GatedDeltaState& state) {
+  require_shape(op, "the state", state.s, {shape.value_heads, shape.key_dim, shape.value_dim});
+  require_shape(op, "the convolution state", state.conv, {shape.conv_kernel - 1, shape.conv_channels()});
+}
+
+void check(const char* op, const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
+           const GatedDeltaShape& shape, const GatedDeltaWeights& weights, const GatedDeltaState& state) {
   require(shape.key_heads > 0 && shape.value_heads > 0 && shape.value_heads % shape.key_heads == 0 &&
-              shape.conv_kernel > 0,
+              shape.conv_kernel > 0 && shape.conv_kernel <= kMaxConvKernel,
           op, "{} value heads do not divide over {} key heads, or a kernel of {} taps.", shape.value_heads,
           shape.key_heads, shape.conv_kernel);
   require_f32(op, "qkv", qkv, 2);
@@ -41,10 +42,80 @@ mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array&
   require_shape(op, "a_log", weights.a_log, {heads});
   require_shape(op, "dt_bias", weights.dt_bias, {heads});
   require_shape(op, "norm_weight", weights.norm_weight, {shape.value_dim});
-  require_shape(op, "the state", state.s, {heads, shape.key_dim, shape.value_dim});
-  require_shape(op, "the convolution state", state.conv, {shape.conv_kernel - 1, channels});
+  check_state(op, shape, state);
+}
+
+}  // namespace
+
+GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape) {
+  return {zeros({shape.value_heads, shape.key_dim, shape.value_dim}),
+          zeros({shape.conv_kernel - 1, shape.conv_channels()}),
+          {}};
+}
+
+mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
+                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
+                      GatedDeltaState& state) {
+  const char* op = "gated_delta";
+  check(op, qkv, z, b, a, shape, weights, state);
+  require(!state.window || state.window->open == 0, op, "tokens are on trial.");
   return backend() == Backend::cpu ? cpu::gated_delta(qkv, z, b, a, shape, weights, state)
                                    : reference::gated_delta(qkv, z, b, a, shape, weights, state);
+}
+
+mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
+                            const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
+                            GatedDeltaState& state, std::span<const int> parents) {
+  const char* op = "gated_delta_trial";
+  check(op, qkv, z, b, a, shape, weights, state);
+  if (!state.window) state.window = make_window(shape);
+  GatedDeltaWindow& window = *state.window;
+  const int tokens = qkv.shape(0);
+  require(window.open + tokens <= kMaxTrial, op, "{} tokens and {} more are over the limit of {}.",
+          window.open, tokens, kMaxTrial);
+  require(!window.tree, op, "a tree is on trial already.");
+  require(parents.empty() || (parents.size() == static_cast<size_t>(tokens) && is_preorder(parents)), op,
+          "the {} parents of {} rows are not in preorder.", parents.size(), tokens);
+  mx::array out = backend() == Backend::cpu
+                      ? cpu::gated_delta_trial(qkv, z, b, a, shape, weights, state, parents)
+                      : reference::gated_delta_trial(qkv, z, b, a, shape, weights, state, parents);
+  window.accepted.clear();
+  window.open += tokens;
+  for (size_t i = 0; i < parents.size(); i++) window.tree |= parents[i] != static_cast<int>(i) - 1;
+  return out;
+}
+
+void gated_delta_commit(GatedDeltaState& state, std::span<const int> path) {
+  if (!state.window || state.window->open == 0) {  // nothing was applied: what was accepted before stays
+    require(path.empty(), "gated_delta_commit", "no tokens are on trial.");
+    return;
+  }
+  GatedDeltaWindow& window = *state.window;
+  for (size_t i = 0; i < path.size(); i++)
+    require(path[i] < window.open && path[i] > (i == 0 ? -1 : path[i - 1]), "gated_delta_commit",
+            "entry {} of {} does not continue the path.", path[i], window.open);
+  window.accepted.assign(path.begin(), path.end());
+  window.open = 0;
+  window.tree = false;
+}
+
+void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state) {
+  check_state("gated_delta_settle", shape, state);
+  if (!state.window) return;
+  require(state.window->open == 0, "gated_delta_settle", "tokens are on trial.");
+  if (state.window->accepted.empty()) return;
+  backend() == Backend::cpu ? cpu::gated_delta_settle(shape, state)
+                            : reference::gated_delta_settle(shape, state);
+  state.window->accepted.clear();
+}
+
+bool is_preorder(std::span<const int> parents) {
+  for (int i = 0; i < static_cast<int>(parents.size()); i++) {
+    int at = i - 1;
+    while (at >= 0 && at != parents[i]) at = parents[at];
+    if (at != parents[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace anabranch::ops

@@ -2,9 +2,18 @@
 // Transformers' Qwen3_5GatedDeltaNet.forward is the reference for every detail below).
 #pragma once
 
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "ops/backend.h"
 
 namespace anabranch::ops {
+
+// Tokens that can be on trial at a time.
+constexpr int kMaxTrial = 16;
+
+constexpr int kMaxConvKernel = 16;
 
 struct GatedDeltaShape {
   int key_heads = 0, value_heads = 0;  // value_heads is a multiple of key_heads
@@ -20,10 +29,21 @@ struct GatedDeltaWeights {
   float eps = 1e-6f;
 };
 
+// Tokens on trial: instead of advancing S, each leaves an entry from which its update can be made again. All
+// f32: normalised keys k [kMaxTrial, Hk * Dk], delta [kMaxTrial, Hv * Dv] and decay g [kMaxTrial, Hv] of the
+// formula below, and rows, the tokens' qkv [kMaxTrial, C].
+struct GatedDeltaWindow {
+  mx::array k, delta, decay, rows;
+  int open = 0;               // entries on trial
+  bool tree = false;          // they do not form one chain
+  std::vector<int> accepted;  // entries that turned out real, in order, and are not in S yet
+};
+
 // One sequence's recurrent memory for one layer, f32: s [Hv, Dk, Dv] and the last kernel - 1 rows of conv
-// input, oldest first, conv [kernel - 1, C]. Zeros for a new sequence.
+// input, oldest first, conv [kernel - 1, C]. Zeros for a new sequence. The window comes with the first trial.
 struct GatedDeltaState {
   mx::array s, conv;
+  std::optional<GatedDeltaWindow> window;
 };
 GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape);
 
@@ -34,7 +54,26 @@ GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape);
 //   S = g S;  delta = beta (v - k^T S);  S = S + k delta^T;  y = q^T S
 //   out = y / sqrt(mean(y^2) + eps) * norm_weight * silu(z)
 // Tokens are applied one by one in one order of operations, so any chunking gives the same bits (CPU).
+// Accepted entries of the window are applied first. Throws while tokens are on trial.
 mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
                       const GatedDeltaShape& shape, const GatedDeltaWeights& weights, GatedDeltaState& state);
+
+// The same output for tokens on trial: S is read once, accepted entries are folded into it while it is there
+// (one write), and the tokens become entries of the window. Row i comes after row parents[i] (-1: after the
+// entries already open, or the state), without parents after row i - 1; a tree's rows are in preorder
+// (is_preorder). After a tree the window takes no more. Throws when more than kMaxTrial would be open.
+mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
+                            const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
+                            GatedDeltaState& state, std::span<const int> parents = {});
+
+// Ends a trial: the entries of `path` (each the parent of the next) are real, the others never were. Integers
+// only: S takes them in when it is read next.
+void gated_delta_commit(GatedDeltaState& state, std::span<const int> path);
+
+// Applies accepted entries to s and conv now, so that these are the whole state. Throws during a trial.
+void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state);
+
+// Each row's parent is -1, the row before it, or an ancestor of that row.
+bool is_preorder(std::span<const int> parents);
 
 }  // namespace anabranch::ops

@@ -88,6 +88,14 @@ struct AttentionPartial {
   float* acc;  // [rows, padded head_dim]
 };
 
+constexpr int kMaxConvTaps = 16;
+constexpr int kMaxTrialRows = 16;
+
+// Entries of tokens on trial, f32: k [n, Hk, Dk] (normalised), delta [n, Hv, Dv], decay [n, Hv], rows [n, C].
+struct DeltaWindow {
+  float *k = nullptr, *delta = nullptr, *decay = nullptr, *rows = nullptr;
+};
+
 struct GatedDeltaArgs {
   int64_t tokens = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0,
           channels = 0;
@@ -98,6 +106,14 @@ struct GatedDeltaArgs {
   const float* s_in = nullptr;        // [Hv, Dk, Dv]
   float* s_out = nullptr;             // may be s_in
   float* y = nullptr;                 // [T, Hv * Dv]
+
+  DeltaWindow window;
+  const int* replay = nullptr;  // entries applied to S before the tokens, in order
+  int64_t replay_count = 0;
+  bool fold = false;   // they go to s_out (conv_state has their rows), else they are on trial too
+  bool trial = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
+  int64_t entry = 0;
+  const int* parents = nullptr;  // trial: the token before token t, -1 = none of these; null: t - 1
 };
 
 struct CpuKernels {

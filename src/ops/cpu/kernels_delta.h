@@ -14,16 +14,21 @@ struct DeltaBlock {
   float* v;             // [kDeltaTokens, ratio * Dv]
   float *decay, *beta;  // [ratio, kDeltaTokens]
   float* s;             // [Dk, 16 * kColumnVectors]
+  float* saved;         // trees only: [1 + kMaxTrialRows] copies of s; number 1 + t is s after token t
 };
 
 FN int64_t delta_ratio(const GatedDeltaArgs& a) {
   return a.value_heads / a.key_heads;
 }
 
+FN int64_t delta_tile(const GatedDeltaArgs& a) {
+  return a.key_dim * kLanes * kColumnVectors;
+}
+
 static int64_t delta_scratch_floats(const GatedDeltaArgs& a) {
-  const int64_t ratio = delta_ratio(a);
+  const int64_t ratio = delta_ratio(a), saved = a.parents ? 1 + kMaxTrialRows : 0;
   return kDeltaTokens * (2 * a.key_dim + ratio * a.value_dim + 2 * ratio + kLanes) +
-         a.key_dim * kLanes * kColumnVectors;
+         (1 + saved) * delta_tile(a);
 }
 
 // Every part begins on a cache line when the dimensions are multiples of 16, as in all released models.
@@ -32,7 +37,8 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   DeltaBlock b;
   b.t0 = b.count = 0;
   b.s = scratch;
-  b.decay = b.s + a.key_dim * kLanes * kColumnVectors;
+  b.saved = b.s + delta_tile(a);
+  b.decay = b.saved + (a.parents ? (1 + kMaxTrialRows) * delta_tile(a) : 0);
   b.beta = b.decay + ratio * kDeltaTokens;
   b.q = b.beta + ratio * kDeltaTokens;
   b.k = b.q + kDeltaTokens * a.key_dim;
@@ -40,19 +46,30 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   return b;
 }
 
-// The convolution's input row of token t (negative: before this call).
+// The convolution's input row of token t. Negative: before this call, in the window while it is on trial.
 FN const float* conv_row(const GatedDeltaArgs& a, int64_t t) {
-  return t >= 0 ? a.qkv + t * a.channels : a.conv_state + (t + a.conv_kernel - 1) * a.channels;
+  if (t >= 0) return a.qkv + t * a.channels;
+  const int64_t open = a.fold ? 0 : a.replay_count;
+  if (open + t >= 0) return a.window.rows + a.replay[open + t] * a.channels;
+  return a.conv_state + (open + t + a.conv_kernel - 1) * a.channels;
 }
 
-// out = silu(sum over taps of w row), oldest tap first, for channels [c0, c0 + count) of token t.
-static void conv_channels(const GatedDeltaArgs& a, int64_t t, int64_t c0, int64_t count, float* out) {
+// The rows that meet token t's taps, oldest first.
+FN void conv_taps(const GatedDeltaArgs& a, int64_t t, const float** taps) {
+  for (int64_t j = a.conv_kernel; j-- > 0;) {
+    taps[j] = conv_row(a, t);
+    t = a.parents && t >= 0 ? a.parents[t] : t - 1;
+  }
+}
+
+// out = silu(sum over taps of w row), oldest tap first, for channels [c0, c0 + count).
+static void conv_channels(const GatedDeltaArgs& a, const float* const* taps, int64_t c0, int64_t count,
+                          float* out) {
   for (int64_t c = 0; c < count; c += kLanes) {
     F s = zero();
-    for (int64_t j = 0; j < a.conv_kernel; j++) {
-      const F row = load_upto(conv_row(a, t - a.conv_kernel + 1 + j) + c0 + c, count - c);
-      s = fma(load_upto(a.conv_weight + j * a.channels + c0 + c, count - c), row, s);
-    }
+    for (int64_t j = 0; j < a.conv_kernel; j++)
+      s = fma(load_upto(a.conv_weight + j * a.channels + c0 + c, count - c),
+              load_upto(taps[j] + c0 + c, count - c), s);
     store_upto(out + c, silu(s), count - c);
   }
 }
@@ -90,9 +107,11 @@ static void delta_prepare(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t 
   const float q_factor = 1.0f / __builtin_sqrtf(static_cast<float>(a.key_dim));
   for (int64_t i = 0; i < b.count; i++) {
     float *q = b.q + i * a.key_dim, *k = b.k + i * a.key_dim;
-    conv_channels(a, b.t0 + i, key_head * a.key_dim, a.key_dim, q);
-    conv_channels(a, b.t0 + i, keys + key_head * a.key_dim, a.key_dim, k);
-    conv_channels(a, b.t0 + i, 2 * keys + key_head * values, values, b.v + i * values);
+    const float* taps[kMaxConvTaps];
+    conv_taps(a, b.t0 + i, taps);
+    conv_channels(a, taps, key_head * a.key_dim, a.key_dim, q);
+    conv_channels(a, taps, keys + key_head * a.key_dim, a.key_dim, k);
+    conv_channels(a, taps, 2 * keys + key_head * values, values, b.v + i * values);
     l2_normalise(q, a.key_dim, q_factor);
     l2_normalise(k, a.key_dim, 1.0f);
   }
@@ -120,71 +139,162 @@ FN void clear(Columns<NC> (&x)[2]) {
   UNROLL for (int c = 0; c < NC; c++) x[0].v[c] = x[1].v[c] = zero();
 }
 
-// Where a token's new state goes: back to scratch, where the next token reads it, or out.
+// Where a token's new state goes: to scratch, where the next token reads it, out, or nowhere.
+enum class Keep { scratch, out, nothing };
 struct DeltaRows {
   float* s;  // scratch, [Dk, 16 * NC]
   float* out;
   int64_t stride, left;  // of out
 };
 
+// S = g S + k delta^T, one row.
+template <int NC>
+FN Columns<NC> delta_update(const Columns<NC>& s, float k, F g, const Columns<NC>& delta) {
+  Columns<NC> row;
+  UNROLL for (int c = 0; c < NC; c++) row.v[c] = fma(splat(k), delta.v[c], mul(g, s.v[c]));
+  return row;
+}
+
 // One row i of S for one token: row = g row + k_i delta;  y += q_i row;  u += next_i row (the next token's
 // k^T S).
-template <int NC, bool Last>
+template <int NC, Keep To>
 FN void delta_row(const DeltaRows& rows, int64_t i, const float* k, const float* q, const float* next, F g,
                   const Columns<NC>& delta, Columns<NC>& y, Columns<NC>& u) {
+  float* s = rows.s + i * NC * kLanes;
   Columns<NC> row;
+  UNROLL for (int c = 0; c < NC; c++) row.v[c] = load(s + c * kLanes);
+  row = delta_update<NC>(row, k[i], g, delta);
   UNROLL for (int c = 0; c < NC; c++) {
-    float* s = rows.s + (i * NC + c) * kLanes;
-    row.v[c] = fma(splat(k[i]), delta.v[c], mul(g, load(s)));
     y.v[c] = fma(splat(q[i]), row.v[c], y.v[c]);
-    if (Last) continue;
-    store(s, row.v[c]);
+    if (To != Keep::scratch) continue;
+    store(s + c * kLanes, row.v[c]);
     u.v[c] = fma(splat(next[i]), row.v[c], u.v[c]);
   }
-  if (Last) store_columns<NC>(rows.out + i * rows.stride, row, rows.left);
+  if (To == Keep::out) store_columns<NC>(rows.out + i * rows.stride, row, rows.left);
 }
-template <int NC, bool Last>
+template <int NC, Keep To>
 FN void delta_rows(const DeltaRows& rows, int64_t dk, const float* k, const float* q, F g,
                    const Columns<NC>& delta, Columns<NC> (&y)[2], Columns<NC> (&u)[2]) {
   const float* next = k + dk;
   int64_t i = 0;
   for (; i + 2 <= dk; i += 2) {
-    UNROLL for (int j = 0; j < 2; j++) delta_row<NC, Last>(rows, i + j, k, q, next, g, delta, y[j], u[j]);
+    UNROLL for (int j = 0; j < 2; j++) delta_row<NC, To>(rows, i + j, k, q, next, g, delta, y[j], u[j]);
   }
-  if (i < dk) delta_row<NC, Last>(rows, i, k, q, next, g, delta, y[0], u[0]);
+  if (i < dk) delta_row<NC, To>(rows, i, k, q, next, g, delta, y[0], u[0]);
+}
+
+// A piece of one head: what every step of its recurrence needs.
+template <int NC>
+struct DeltaPiece {
+  const GatedDeltaArgs& a;
+  const DeltaBlock& b;
+  int64_t head, column;
+
+  int64_t dk() const { return a.key_dim; }
+  int64_t left() const { return a.value_dim - column; }
+  int64_t ratio() const { return delta_ratio(a); }
+  const float* k(int64_t t) const { return b.k + t * a.key_dim; }
+  // Of window entry e.
+  const float* replay_k(int64_t e) const {
+    return a.window.k + (e * a.key_heads + head / ratio()) * a.key_dim;
+  }
+  float* replay_delta(int64_t e) const {
+    return a.window.delta + (e * a.value_heads + head) * a.value_dim + column;
+  }
+  float replay_decay(int64_t e) const { return a.window.decay[e * a.value_heads + head]; }
+};
+
+// Window entries applied to row i of S, in order: the same operations as when they were tokens.
+template <int NC>
+FN Columns<NC> replay_row(const DeltaPiece<NC>& p, int64_t i, Columns<NC> row) {
+  for (int64_t r = 0; r < p.a.replay_count; r++) {
+    const int64_t e = p.a.replay[r];
+    row = delta_update<NC>(row, p.replay_k(e)[i], splat(p.replay_decay(e)),
+                           load_columns<NC>(p.replay_delta(e), p.left()));
+  }
+  return row;
+}
+
+// S to scratch, the window applied on the way and stored when it is folded; u = k^T S of the first token.
+template <int NC, bool Replay>
+static void delta_load(const DeltaPiece<NC>& p, Columns<NC> (&u)[2]) {
+  const int64_t at = p.head * p.dk() * p.a.value_dim + p.column, dv = p.a.value_dim;
+  const float* s_in = (p.b.t0 == 0 ? p.a.s_in : p.a.s_out) + at;
+  clear(u);
+  for (int64_t i = 0; i < p.dk(); i++) {
+    Columns<NC> row = load_columns<NC>(s_in + i * dv, p.left());
+    if (Replay) {
+      row = replay_row<NC>(p, i, row);
+      if (p.a.fold) store_columns<NC>(p.a.s_out + at + i * dv, row, p.left());
+      if (p.b.count == 0) continue;
+    }
+    UNROLL for (int c = 0; c < NC; c++) {
+      store(p.b.s + (i * NC + c) * kLanes, row.v[c]);
+      u[i & 1].v[c] = fma(splat(p.b.k[i]), row.v[c], u[i & 1].v[c]);
+    }
+  }
+}
+
+// S as it was after token `parent` (-1: before the first), and u = k^T S for token t.
+template <int NC>
+static void delta_return(const DeltaPiece<NC>& p, int64_t parent, int64_t t, Columns<NC> (&u)[2]) {
+  const float* from = p.b.saved + (1 + parent) * delta_tile(p.a);
+  clear(u);
+  for (int64_t i = 0; i < p.dk(); i++) {
+    UNROLL for (int c = 0; c < NC; c++) {
+      const F row = load(from + (i * NC + c) * kLanes);
+      store(p.b.s + (i * NC + c) * kLanes, row);
+      u[i & 1].v[c] = fma(splat(p.k(t)[i]), row, u[i & 1].v[c]);
+    }
+  }
+}
+
+// A token after `t` that is not t + 1 descends from it directly (t = -1: from the state).
+FN bool branches(const GatedDeltaArgs& a, int64_t t) {
+  for (int64_t c = t + 2; a.parents && c < a.tokens; c++) {
+    if (a.parents[c] == t) return true;
+  }
+  return false;
+}
+template <int NC>
+static void delta_save(const DeltaPiece<NC>& p, int64_t t) {
+  float* to = p.b.saved + (1 + t) * delta_tile(p.a);
+  for (int64_t i = 0; i < p.dk() * NC * kLanes; i += kLanes) store(to + i, load(p.b.s + i));
 }
 
 // Sums over Dk run in two chains, even and odd rows, added at the end.
 //   u = k^T S;  delta = beta (v - g u);  S = g S + k delta^T;  y = q^T S
-// The pass that updates S for one token also makes u for the next one.
+// The pass that updates S for one token also makes u for the next one. A tree's tokens come in preorder: a
+// token follows its parent at once, or S goes back to what it was there.
 template <int NC>
 static void delta_recur(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t head, int64_t column) {
-  const int64_t dk = a.key_dim, dv = a.value_dim, left = dv - column, ratio = delta_ratio(a),
-                j = head % ratio;
-  const float* s_in = (b.t0 == 0 ? a.s_in : a.s_out) + head * dk * dv + column;
+  const DeltaPiece<NC> p = {a, b, head, column};
+  const int64_t dk = a.key_dim, dv = a.value_dim, left = p.left(), ratio = delta_ratio(a), j = head % ratio;
   const DeltaRows rows = {b.s, a.s_out + head * dk * dv + column, dv, left};
-  const float *k = b.k, *q = b.q, *v = b.v + j * dv + column;
+  const float *q = b.q, *v = b.v + j * dv + column;
   const float *decay = b.decay + j * kDeltaTokens, *beta = b.beta + j * kDeltaTokens;
   Columns<NC> u[2], y[2];
-  clear(u);
-  for (int64_t i = 0; i < dk; i++) {
-    const Columns<NC> row = load_columns<NC>(s_in + i * dv, left);
-    UNROLL for (int c = 0; c < NC; c++) {
-      store(b.s + (i * NC + c) * kLanes, row.v[c]);
-      u[i & 1].v[c] = fma(splat(k[i]), row.v[c], u[i & 1].v[c]);
-    }
-  }
-  for (int64_t t = 0; t < b.count; t++, k += dk, q += dk, v += ratio * dv) {
+  if (b.t0 == 0 && a.replay_count > 0)
+    delta_load<NC, true>(p, u);
+  else
+    delta_load<NC, false>(p, u);
+  if (branches(a, -1)) delta_save<NC>(p, -1);
+  for (int64_t t = 0; t < b.count; t++, q += dk, v += ratio * dv) {
+    if (a.parents && a.parents[t] != t - 1) delta_return<NC>(p, a.parents[t], t, u);
     const F g = splat(decay[t]);
     Columns<NC> delta = load_columns<NC>(v, left);
     UNROLL for (int c = 0; c < NC; c++) delta.v[c] =
         mul(splat(beta[t]), sub(delta.v[c], mul(g, add(u[0].v[c], u[1].v[c]))));
+    if (a.trial) store_columns<NC>(p.replay_delta(a.entry + t), delta, left);
     clear(y);
     clear(u);
     if (t + 1 < b.count)
-      delta_rows<NC, false>(rows, dk, k, q, g, delta, y, u);
+      delta_rows<NC, Keep::scratch>(rows, dk, p.k(t), q, g, delta, y, u);
+    else if (a.trial)
+      delta_rows<NC, Keep::nothing>(rows, dk, p.k(t), q, g, delta, y, u);
     else
-      delta_rows<NC, true>(rows, dk, k, q, g, delta, y, u);
+      delta_rows<NC, Keep::out>(rows, dk, p.k(t), q, g, delta, y, u);
+    if (branches(a, t)) delta_save<NC>(p, t);
     UNROLL for (int c = 0; c < NC; c++) y[0].v[c] = add(y[0].v[c], y[1].v[c]);
     store_columns<NC>(a.y + ((b.t0 + t) * a.value_heads + head) * dv + column, y[0], left);
   }
@@ -210,20 +320,50 @@ static void delta_finish(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t h
   }
 }
 
+// All columns of one value head.
+static void delta_columns(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t head) {
+  int64_t c = 0;
+  if constexpr (kColumnVectors > 1) {
+    for (; c + kColumnVectors * kLanes <= a.value_dim; c += kColumnVectors * kLanes)
+      delta_recur<kColumnVectors>(a, b, head, c);
+  }
+  for (; c < a.value_dim; c += kLanes) delta_recur<1>(a, b, head, c);
+}
+
+FN void copy_floats(float* to, const float* from, int64_t count) {
+  __builtin_memcpy(to, from, static_cast<uint64_t>(count) * 4);
+}
+
+// What the window keeps of the tokens besides delta, which the recurrence stores itself.
+static void delta_keep(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t key_head) {
+  const int64_t dk = a.key_dim, ratio = delta_ratio(a), keys = a.key_heads * dk, values = ratio * a.value_dim;
+  const int64_t q_at = key_head * dk, v_at = 2 * keys + key_head * values;
+  for (int64_t t = 0; t < b.count; t++) {
+    const int64_t e = a.entry + t;
+    copy_floats(a.window.k + e * keys + q_at, b.k + t * dk, dk);
+    for (int64_t j = 0; j < ratio; j++)
+      a.window.decay[e * a.value_heads + key_head * ratio + j] = b.decay[j * kDeltaTokens + t];
+    const float* from = a.qkv + t * a.channels;
+    float* to = a.window.rows + e * a.channels;
+    copy_floats(to + q_at, from + q_at, dk);
+    copy_floats(to + keys + q_at, from + keys + q_at, dk);
+    copy_floats(to + v_at, from + v_at, values);
+  }
+}
+
 static void delta_head(const GatedDeltaArgs& a, int64_t key_head, float* scratch) {
   const int64_t ratio = delta_ratio(a);
   DeltaBlock b = carve_block(a, scratch);
+  if (a.tokens == 0) {  // only fold
+    for (int64_t h = key_head * ratio; h < (key_head + 1) * ratio; h++) delta_columns(a, b, h);
+  }
   for (; b.t0 < a.tokens; b.t0 += kDeltaTokens) {
     b.count = a.tokens - b.t0 < kDeltaTokens ? a.tokens - b.t0 : kDeltaTokens;
     delta_prepare(a, b, key_head);
     for (int64_t h = key_head * ratio; h < (key_head + 1) * ratio; h++) {
-      int64_t c = 0;
-      if constexpr (kColumnVectors > 1) {
-        for (; c + kColumnVectors * kLanes <= a.value_dim; c += kColumnVectors * kLanes)
-          delta_recur<kColumnVectors>(a, b, h, c);
-      }
-      for (; c < a.value_dim; c += kLanes) delta_recur<1>(a, b, h, c);
+      delta_columns(a, b, h);
       delta_finish(a, b, h);
     }
   }
+  if (a.trial) delta_keep(a, b, key_head);
 }
