@@ -1,0 +1,367 @@
+#include "decode/spec_controller.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace anabranch {
+namespace {
+
+// What is assumed before anything was measured. Costs in plain rounds, by DraftSource; acceptance by class.
+constexpr double kRowCost = 0.15;
+constexpr std::array<double, kDraftSources> kDraftCost = {0, 0, 0.1, 0.3, 0.3, 0.5};
+constexpr std::array<double, kDraftClasses> kAcceptance = {0.3, 0.45, 0.6, 0.8, 0.6, 0.6, 0.5, 0.5};
+
+// Learning. A memory of m samples forgets by a factor 1 - 1 / m for each new one.
+constexpr double kCostMemory = 25, kRoundMemory = 5, kModelMemory = 300, kSequenceMemory = 16;
+constexpr double kModelPrior = 2, kSequencePrior = 5;  // samples that the assumption counts for
+constexpr double kCarry = 0.8;                         // of a surprise, from a position to the next
+
+// Choosing. A change must promise that much; all accounts are in plain rounds.
+constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02;
+constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
+constexpr double kExplorationStart = 2, kExplorationShare = 0.01, kExplorationMost = 3;
+constexpr double kCreditStart = 2.5, kCreditShare = 0.01, kCreditMost = 4;
+// Probing, in rounds; and a probe's drafts.
+constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2;
+
+int index_of(DraftSource source) {
+  return static_cast<int>(source);
+}
+
+double logit(double p) {
+  return std::log(p / (1 - p));
+}
+double logistic(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+double clamp_probability(double p) {
+  return std::clamp(p, 0.005, 0.995);
+}
+
+// One step of an average of logarithms. A slow sample may be an accident of a shared machine, so it counts
+// for at most `most` times the estimate; one below half the estimate shows that the estimate was such an
+// accident.
+void learn(double& estimate, double& weight, double sample, double memory, double most) {
+  const double surprise = std::log(sample / estimate);
+  if (surprise < -std::log(2.0)) {
+    estimate = sample;
+  } else {
+    const double gain = std::max(1 / (weight + 1.5), 1 / memory);
+    estimate *= std::exp(gain * std::min(surprise, std::log(most)));
+  }
+  weight = std::min(weight + 1, memory);
+}
+
+// The curve through (start, start) that never falls and is nearest to the known points, by weight (pooling
+// adjacent violators); straight between points, and after the last one with the mean slope so far, into which
+// one step of the assumed slope is mixed.
+SpecCosts::Curve fit(const CostCurve& known, int start, double slope) {
+  struct Pool {
+    double sum, weight;
+    int last;  // count
+    double mean() const { return sum / weight; }
+  };
+  std::array<Pool, kMaxDraft + 2> pools;
+  int n = 0;
+  for (int i = start + 1; i <= kMaxDraft + 1; i++) {
+    if (known.weight[i] <= 0) continue;
+    pools[n++] = {known.cost[i] * known.weight[i], known.weight[i], i};
+    for (; n > 1 && pools[n - 2].mean() > pools[n - 1].mean(); n--)
+      pools[n - 2] = {pools[n - 2].sum + pools[n - 1].sum, pools[n - 2].weight + pools[n - 1].weight,
+                      pools[n - 1].last};
+  }
+  SpecCosts::Curve curve{};
+  curve[start] = start;
+  int at = start;  // the last point drawn
+  for (int pool = 0; pool < n; pool++)
+    while (at < pools[pool].last) {
+      int next = at + 1;
+      while (known.weight[next] <= 0) next++;
+      const double from = curve[at], to = std::max<double>(pools[pool].mean(), start);
+      for (int i = at + 1; i <= next; i++) curve[i] = from + (to - from) * (i - at) / (next - at);
+      at = next;
+    }
+  const double step = (curve[at] - start + slope) / (at - start + 1);
+  for (int i = at + 1; i <= kMaxDraft + 1; i++) curve[i] = curve[i - 1] + step;
+  return curve;
+}
+
+void count(AcceptanceCounts& counts, const RoundResult& result, double memory) {
+  for (int i = 0; i < result.drafted; i++) {
+    const bool accepted = i < result.accepted;
+    if (!accepted && !result.counts) return;
+    counts.tried[i] = counts.tried[i] * (1 - 1 / memory) + 1;
+    counts.accepted[i] = counts.accepted[i] * (1 - 1 / memory) + accepted;
+    if (!accepted) return;
+  }
+}
+
+bool is_time(double seconds) {
+  return std::isfinite(seconds) && seconds > 0;
+}
+
+}  // namespace
+
+void SpecCounters::add(const RoundResult& result) {
+  Source& s = sources[index_of(result.source)];
+  s.rounds++;
+  s.drafted += result.drafted;
+  s.accepted += result.accepted;
+  for (int i = 0; i < result.drafted; i++) s.drafted_at[i]++;
+  for (int i = 0; i < result.accepted; i++) s.accepted_at[i]++;
+  s.draft_s += result.draft_s;
+  s.verify_s += result.verify_s;
+}
+
+SpecCounters& SpecCounters::operator+=(const SpecCounters& other) {
+  for (int k = 0; k < kDraftSources; k++) {
+    Source& s = sources[k];
+    const Source& o = other.sources[k];
+    s.rounds += o.rounds;
+    s.drafted += o.drafted;
+    s.accepted += o.accepted;
+    for (int i = 0; i < kMaxDraft; i++) {
+      s.drafted_at[i] += o.drafted_at[i];
+      s.accepted_at[i] += o.accepted_at[i];
+    }
+    s.draft_s += o.draft_s;
+    s.verify_s += o.verify_s;
+  }
+  return *this;
+}
+
+int draft_class(DraftSource source, int ngram_match) {
+  CHECK(source != DraftSource::none, "plain decoding has no class of drafts");
+  if (source != DraftSource::ngram) return kNgramClasses + index_of(source) - index_of(DraftSource::mtp);
+  return ngram_match <= 2 ? 0 : ngram_match <= 4 ? 1 : ngram_match <= 8 ? 2 : 3;
+}
+
+SpecCosts::SpecCosts(const SpecStats& stats)
+    : stats_(stats), exploration_(kExplorationStart), credit_(kCreditStart) {
+  // The machine may be slower or faster than it was: let the first rounds say.
+  stats_.round_weight = std::min<double>(stats_.round_weight, kFirstPlain);
+}
+
+SpecCosts::Curve SpecCosts::verify_costs() const {
+  return fit(stats_.verify, 1, kRowCost);
+}
+
+SpecCosts::Curve SpecCosts::draft_costs(DraftSource source) const {
+  return fit(stats_.draft[index_of(source)], 0, kDraftCost[index_of(source)]);
+}
+
+Chances SpecCosts::acceptance(int draft_class) const {
+  const AcceptanceCounts& counts = stats_.acceptance[draft_class];
+  Chances chances;
+  double p = kAcceptance[draft_class];
+  // A position is assumed to be like the one before it.
+  for (int i = 0; i < kMaxDraft; i++)
+    chances[i] = p =
+        clamp_probability((counts.accepted[i] + kModelPrior * p) / (counts.tried[i] + kModelPrior));
+  return chances;
+}
+
+// What a pass took says something about its number of rows and about the machine (and the context's length).
+// Plain rounds tell the second alone; of other ones, most of a surprise goes to it once the rows are known.
+void SpecCosts::observe_verify(int rows, double seconds) {
+  SpecStats& s = stats_;
+  const double cost = verify_costs()[rows];
+  if (rows == 1 && s.round_weight == 0) {
+    for (int i = 0; i <= kMaxDraft + 1; i++) s.verify.cost[i] *= s.round_s / seconds;
+    for (CostCurve& curve : s.draft)
+      for (double& c : curve.cost) c *= s.round_s / seconds;
+    s.round_s = seconds;
+    s.round_weight = 1;
+  } else if (rows == 1) {
+    learn(s.round_s, s.round_weight, seconds, kRoundMemory, 1.5);
+  } else {
+    if (s.round_s == 0) s.round_s = seconds / cost;
+    double& weight = s.verify.weight[rows];
+    const double ratio = seconds / s.round_s;
+    if (weight == 0) s.verify.cost[rows] = cost;
+    if (weight >= 3) {
+      double samples = s.round_weight;
+      learn(s.round_s, samples, seconds / cost, kRoundMemory, 1.5);
+    }
+    learn(s.verify.cost[rows], weight, ratio, kCostMemory, weight < 3 ? 3 : 1.5);
+  }
+}
+
+void SpecCosts::observe(const RoundResult& result) {
+  if (is_time(result.verify_s)) observe_verify(result.drafted + 1, result.verify_s);
+  if (result.drafted == 0) return;
+  count(stats_.acceptance[draft_class(result.source, result.ngram_match)], result, kModelMemory);
+  // An n-gram proposal is there before the choice is made: it costs nothing.
+  if (result.source == DraftSource::ngram || !is_time(result.draft_s) || stats_.round_s == 0) return;
+  CostCurve& curve = stats_.draft[index_of(result.source)];
+  double& weight = curve.weight[result.drafted];
+  if (weight == 0) curve.cost[result.drafted] = draft_costs(result.source)[result.drafted];
+  learn(curve.cost[result.drafted], weight, result.draft_s / stats_.round_s, kCostMemory,
+        weight < 3 ? 3 : 1.5);
+}
+
+SpecController::SpecController(SpecCosts& costs, SpecMode mode) : costs_(costs), mode_(mode) {
+  for (int arm = 0; arm < kArms; arm++) {
+    const bool unknown = arm < kDraftClasses && costs.stats_.acceptance[arm].tried[0] < 4;
+    arms_[arm] = {unknown ? 0 : kProbeAfter, unknown ? kProbeUnknownAfter : kProbeAfter};
+  }
+  arms_[kDeeperArm] = {kProbeUnknownAfter, kProbeUnknownAfter};
+}
+
+// The sequence's own counts on top of the model's; what is surprising at a position, compared with other
+// sequences, is expected to hold in part at the next.
+Chances SpecController::acceptance(int draft_class) const {
+  const AcceptanceCounts& counts = acceptance_[draft_class];
+  Chances chances = costs_.acceptance(draft_class);
+  double surprise = 0;
+  for (int i = 0; i < kMaxDraft; i++) {
+    const double model = logit(chances[i]), prior = logistic(model + kCarry * surprise);
+    chances[i] =
+        clamp_probability((counts.accepted[i] + kSequencePrior * prior) / (counts.tried[i] + kSequencePrior));
+    surprise = logit(chances[i]) - model;
+  }
+  return chances;
+}
+
+SpecController::Options SpecController::options(DraftSource source, const RoundLimits& limits,
+                                                const SpecCosts::Curve& verify) const {
+  Options options;
+  if (!limits.available[index_of(source)]) return options;
+  options.longest = std::min(limits.max_drafts, kMaxDraft);
+  if (source == DraftSource::ngram) options.longest = std::min(options.longest, limits.ngram_length);
+  if (mode_.depth > 0) options.longest = std::min(options.longest, mode_.depth);
+  if (options.longest <= 0) return {};
+
+  const Chances chances = acceptance(draft_class(source, limits.ngram_match));
+  const SpecCosts::Curve draft = costs_.draft_costs(source);
+  double path = 1, tokens = 1;
+  for (int n = 1; n <= options.longest; n++) {
+    tokens += path *= chances[n - 1];
+    options.at[n] = {{source, n}, tokens, verify[n + 1] + draft[n]};
+    if (n == 1 || options.at[n].rate() > options.best.rate()) options.best = options.at[n];
+  }
+  if (held_.source == source && held_.depth <= options.longest &&
+      options.best.rate() < kOtherDepth * options.at[held_.depth].rate())
+    options.best = options.at[held_.depth];
+  return options;
+}
+
+// The best of all; a change from what is held must promise a little more. Never plain when a source was asked
+// for and can draft.
+SpecController::Option SpecController::best_option(const AllOptions& all) const {
+  Option best;
+  double best_value = 0;
+  for (const Options& options : all) {
+    if (options.longest == 0) continue;
+    const bool held = options.best.choice.source == held_.source;
+    const double value = options.best.rate() * (held ? kOtherSource : 1);
+    if (value <= best_value) continue;
+    best = options.best;
+    best_value = value;
+  }
+  const double enter = held_.source == DraftSource::none ? kEnter : 1;
+  return mode_.automatic && best.rate() < enter ? Option{} : best;
+}
+
+// What trying the arm would be now; plain if there is nothing to try.
+SpecController::Option SpecController::arm_option(int arm, const AllOptions& all, const Option& best,
+                                                  int ngram_match) const {
+  if (arm == kPlainArm) return {};
+  if (arm == kDeeperArm) {
+    const Options& options = all[index_of(best.choice.source)];
+    const int depth = best.choice.depth + 1;
+    if (best.choice.depth == 0 || depth > options.longest) return {};
+    const double rows_tried = costs_.stats_.verify.weight[depth + 1];
+    const int c = draft_class(best.choice.source, ngram_match);
+    const bool known = rows_tried >= 3 && costs_.stats_.acceptance[c].tried[depth - 1] >= 8;
+    return known ? Option{} : options.at[depth];
+  }
+  for (int k = 1; k < kDraftSources; k++) {
+    const DraftSource source = static_cast<DraftSource>(k);
+    if (draft_class(source, ngram_match) != arm || all[k].longest == 0 || source == best.choice.source)
+      continue;
+    return all[k].at[std::min(all[k].best.choice.depth, kProbeDepth)];
+  }
+  return {};
+}
+
+// Notes what is used for being the best: it needs no trying for a while.
+void SpecController::hold(const RoundChoice& choice, int ngram_match) {
+  const int arm = choice.depth == 0 ? kPlainArm : draft_class(choice.source, ngram_match);
+  arms_[arm] = {round_ + kProbeAfter, kProbeAfter};
+  // Proposals of n-grams come and go: what to do without them stays held.
+  if (choice.source != DraftSource::ngram) held_ = choice;
+}
+
+// Automatic mode promises three things. It makes the choice with the best rate, unless that is hardly better
+// than the one held. Behind plain decoding it never falls by more than a few rounds and a small share of the
+// time (credit_). To try other things it gives up no more than that either (exploration_): a source that
+// loses is parked, and probed again after 16, 32, ... 256 rounds.
+RoundChoice SpecController::choose(const RoundLimits& limits) {
+  trying_ = -1;
+  best_rate_ = 1;
+  if (limits.max_drafts <= 0) return {};
+  const bool unmeasured = costs_.stats_.round_weight < kFirstPlain && round_ < kFirstPlain;
+  if (mode_.automatic && unmeasured) return {};
+
+  AllOptions all;
+  const SpecCosts::Curve verify = costs_.verify_costs();
+  for (int k = 1; k < kDraftSources; k++) {
+    const DraftSource source = static_cast<DraftSource>(k);
+    if (mode_.automatic || mode_.source == source) all[k] = options(source, limits, verify);
+  }
+  if (!mode_.automatic && mode_.depth > 0) {
+    const int longest = all[index_of(mode_.source)].longest;
+    return longest > 0 ? RoundChoice{mode_.source, longest} : RoundChoice{};
+  }
+  const Option best = best_option(all);
+  hold(best.choice, limits.ngram_match);
+  if (mode_.automatic && costs_.credit_ < 0) return {};
+
+  best_rate_ = best.rate();
+  for (int arm = 0; arm < kArms; arm++) {
+    if (round_ < arms_[arm].due || (arm == kPlainArm && !mode_.automatic)) continue;
+    const Option option = arm_option(arm, all, best, limits.ngram_match);
+    const bool different =
+        option.choice.source != best.choice.source || option.choice.depth != best.choice.depth;
+    if (!different || (option.choice.depth == 0 && arm != kPlainArm)) continue;
+    if (option.cost - option.tokens / best_rate_ > costs_.exploration_) continue;
+    trying_ = arm;
+    return option.choice;
+  }
+  return best.choice;
+}
+
+void SpecController::observe(const RoundResult& result) {
+  CHECK(0 <= result.accepted && result.accepted <= result.drafted && result.drafted <= kMaxDraft,
+        "a round of {} drafts, {} of them accepted", result.drafted, result.accepted);
+  counters_.add(result);
+  costs_.observe(result);
+  if (result.drafted > 0)
+    count(acceptance_[draft_class(result.source, result.ngram_match)], result, kSequenceMemory);
+  round_++;
+
+  const double tokens = result.accepted + 1;
+  const double cost =
+      costs_.verify_costs()[result.drafted + 1] + costs_.draft_costs(result.source)[result.drafted];
+  double& credit = costs_.credit_;
+  credit = std::min(credit + tokens - (1 - kCreditShare) * cost, kCreditMost);
+  double& exploration = costs_.exploration_;
+  exploration += kExplorationShare * cost;
+  if (trying_ >= 0) {
+    const double loss = cost - tokens / best_rate_;
+    exploration -= loss;
+    Arm& arm = arms_[trying_];
+    if (loss < 0) {
+      arm = {round_, kProbeAfter};
+    } else {
+      arm = {round_ + arm.interval, std::min(2 * arm.interval, kProbeAtMost)};
+    }
+    trying_ = -1;
+  }
+  exploration = std::min(exploration, kExplorationMost);
+}
+
+}  // namespace anabranch

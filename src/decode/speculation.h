@@ -1,0 +1,78 @@
+// The words speculation is spoken about in, shared by drafters, controller and engine: plain data.
+//
+// A round: a drafter proposes n >= 0 tokens; the full model verifies them in one pass of n + 1 rows (the last
+// sampled token, then the drafts); the first `accepted` of them equal the model's own samples, and
+// accepted + 1 tokens come out. n = 0 is plain decoding.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace anabranch {
+
+enum class DraftSource { none, ngram, mtp, draft, exit, skip };
+
+constexpr int kDraftSources = 6;  // `none` counts
+constexpr int kMaxDraft = 15;     // a window of 16 rows
+
+constexpr std::array<const char*, kDraftSources> kDraftSourceNames = {"none",  "ngram", "mtp",
+                                                                      "draft", "exit",  "skip"};
+
+constexpr const char* name_of(DraftSource source) {
+  return kDraftSourceNames[static_cast<int>(source)];
+}
+
+constexpr std::optional<DraftSource> source_named(std::string_view name) {
+  for (int i = 0; i < kDraftSources; i++)
+    if (name == kDraftSourceNames[i]) return static_cast<DraftSource>(i);
+  return std::nullopt;
+}
+
+// What was asked for (--spec, --spec-depth).
+struct SpecMode {
+  bool automatic = true;                   // the controller chooses source and depth; `source` is not read
+  DraftSource source = DraftSource::none;  // when not automatic; none = no speculation
+  int depth = 0;                           // drafts a round, 0 = chosen; with automatic: at most this many
+};
+
+// What this round allows; from the caller, every round.
+struct RoundLimits {
+  int max_drafts = 0;  // by token budget, window and context; <= 0: plain decoding
+  std::array<bool, kDraftSources> available{};
+  int ngram_length = 0;  // tokens of the n-gram proposal at hand, 0 = none
+  int ngram_match = 0;   // tokens of context that matched to make it
+};
+
+// depth is 0 exactly when source is none.
+struct RoundChoice {
+  DraftSource source = DraftSource::none;
+  int depth = 0;
+};
+
+struct RoundResult {
+  DraftSource source = DraftSource::none;
+  int drafted = 0, accepted = 0;  // accepted <= drafted <= kMaxDraft; drafted may be less than was chosen
+  int ngram_match = 0;            // of the proposal, for DraftSource::ngram
+  double draft_s = 0;             // seconds spent drafting
+  double verify_s = 0;  // seconds of all the rest of the round: pass, sampling, commit; 0 = not known
+  bool counts = true;   // false: the round ended by eos or stop, so the draft after `accepted` was not judged
+};
+
+// Telemetry: of one sequence, or summed over many.
+struct SpecCounters {
+  struct Source {
+    long rounds = 0, drafted = 0, accepted = 0;
+    // [i]: how often draft i + 1 was proposed, and accepted.
+    std::array<long, kMaxDraft> drafted_at{}, accepted_at{};
+    double draft_s = 0, verify_s = 0;
+  };
+  // By DraftSource; under `none` the plain rounds and their time.
+  std::array<Source, kDraftSources> sources;
+
+  void add(const RoundResult& result);
+  SpecCounters& operator+=(const SpecCounters& other);
+  const Source& of(DraftSource source) const { return sources[static_cast<int>(source)]; }
+};
+
+}  // namespace anabranch
