@@ -109,7 +109,7 @@ class Bench {
       if (rep == 0) ops::set_profiling(options_.profile);
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
-      feed(state, n, rows, true);
+      feed(state, n, rows, rows > 1);
       if (rep >= 0) rates.push_back(n / (now_seconds() - start));
     }
     Row row;
@@ -126,8 +126,9 @@ class Bench {
     return row;
   }
 
-  // Applies `count` made-up tokens, `chunk` at a time, with logits for every row or only for the last of all.
-  void feed(SequenceState& state, int count, int chunk, bool all_logits) const {
+  // Applies `count` made-up tokens, `chunk` at a time: on trial, with logits for every row, and all accepted;
+  // or for good, with logits for the last of all.
+  void feed(SequenceState& state, int count, int chunk, bool trial) const {
     for (int done = 0; done < count;) {
       const int n = std::min(chunk, count - done);
       std::vector<int> ids(n);
@@ -136,10 +137,14 @@ class Bench {
         ids[i] = static_cast<int>((mixed >> 7) % static_cast<uint32_t>(model_.spec().vocab));
       }
       Batch batch;
-      batch.add(state, ids.data(), n, !all_logits && done + n == count);
-      for (int i = 0; all_logits && i < n; i++) batch.logit_rows.push_back(i);
+      if (trial) state.open();
+      batch.add(state, ids,
+                trial               ? Batch::Logits::all
+                : done + n == count ? Batch::Logits::last
+                                    : Batch::Logits::none);
       auto out = model_.forward(batch);
       out.logits.eval();
+      if (trial) state.commit(n);
       done += n;
     }
   }

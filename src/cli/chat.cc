@@ -66,7 +66,7 @@ class Chat {
   Result<void> load(const std::string& path) {
     ModelOptions model = options_.model;
     model.model = path;
-    TRY(engine_, make_engine(model));
+    TRY(engine_, make_engine(model, options_.spec));
     options_.model = model;
     return {};
   }

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 
+#include "server/speculation_json.h"
 #include "text/output_text.h"
 
 namespace anabranch::cli {
@@ -19,16 +20,24 @@ int fail(const Error& error) {
   return 1;
 }
 
-Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options) {
-  const bool terminal = isatty(STDERR_FILENO);
-  if (terminal) fmt::print(stderr, "\rloading {} ...", options.model);
+EngineOptions engine_options(const ModelOptions& options, const SpecOptions& spec) {
   EngineOptions engine;
   engine.model_path = options.model;
   engine.threads = options.threads;
   engine.precise = options.precise;
   engine.reference = options.reference;
   engine.context_length = options.context;
-  auto made = Engine::create(engine);
+  engine.speculation = server::speculation_mode(spec.source, spec.depth).value_or(SpecMode{});
+  engine.draft_path = spec.draft;
+  engine.lossy_skip = spec.lossy_skip;
+  engine.keep_statistics = true;
+  return engine;
+}
+
+Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec) {
+  const bool terminal = isatty(STDERR_FILENO);
+  if (terminal) fmt::print(stderr, "\rloading {} ...", options.model);
+  auto made = Engine::create(engine_options(options, spec));
   if (terminal) fmt::print(stderr, "\r\033[K");
   return made;
 }

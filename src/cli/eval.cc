@@ -31,7 +31,7 @@ double window_log_likelihood(const Model& model, const int* tokens, int count) {
   for (int at = 0; at < count; at += kRows) {
     const int n = std::min(kRows, count - at);
     Batch batch;
-    batch.add(state, tokens + at, n, false);
+    batch.add(state, {tokens + at, static_cast<size_t>(n)}, Batch::Logits::none);
     for (int i = 0; i < n && at + i + 1 < count; i++) batch.logit_rows.push_back(i);
     if (batch.logit_rows.empty()) break;
     auto out = model.forward(batch);

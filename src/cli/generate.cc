@@ -7,6 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/conversation.h"
+#include "server/speculation_json.h"
 
 namespace anabranch::cli {
 namespace {
@@ -51,13 +52,14 @@ Json to_json(const Answer& answer) {
           {"finish_reason", name_of(answer.finish)},
           {"ttft_s", u.ttft_s},
           {"prefill_tok_s", prefill_rate(u)},
-          {"decode_tok_s", decode_rate(u)}};
+          {"decode_tok_s", decode_rate(u)},
+          {"speculation", server::speculation_json(u.speculation)}};
 }
 
 Result<int> generate(const GenerateOptions& options) {
   TRY(const std::string text, read_prompt(options));
   if (text.empty()) return make_error(ErrorKind::invalid, "the prompt is empty");
-  TRY(const auto engine, make_engine(options.model));
+  TRY(const auto engine, make_engine(options.model, options.spec));
 
   Prompt prompt;
   if (options.raw) {

@@ -49,6 +49,20 @@ void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
       ->take_all();
 }
 
+void add_spec_flags(CLI::App& app, SpecOptions& o) {
+  app.add_option(
+         "--spec", o.source,
+         "Draft tokens that the model then verifies, which changes the speed and nothing else: from "
+         "earlier text (ngram), the model's MTP head (mtp), a draft model (draft), its own first layers "
+         "(exit) or some of its layers (skip); auto picks what pays")
+      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "draft", "exit", "skip"}));
+  app.add_option("--spec-depth", o.depth, "Tokens to draft at a time (default: what pays)")
+      ->check(CLI::Range(1, kMaxDraft));
+  app.add_option("--draft", o.draft, "A smaller model with the same tokenizer to draft with");
+  app.add_flag("--lossy-skip", o.lossy_skip,
+               "Leave out the layers that `calibrate` found least needed, unverified: faster and worse");
+}
+
 void add_thinking_flag(CLI::App& app, std::string& thinking) {
   app.add_option("--thinking", thinking, "Let the model think first (default: as its template does)")
       ->check(CLI::IsMember({"on", "off"}));
@@ -68,6 +82,7 @@ int run(int argc, char** argv) {
   auto* g = app.add_subcommand("generate", "Answer one prompt");
   add_model_flags(*g, generate.model);
   add_sampling_flags(*g, generate.sampling);
+  add_spec_flags(*g, generate.spec);
   add_thinking_flag(*g, generate.thinking);
   g->add_option("prompt", generate.prompt, "The prompt (default: standard input)");
   g->add_option("-f,--prompt-file", generate.prompt_file, "Read the prompt from a file");
@@ -80,6 +95,7 @@ int run(int argc, char** argv) {
   auto* c = app.add_subcommand("chat", "Talk in the terminal");
   add_model_flags(*c, chat.model);
   add_sampling_flags(*c, chat.sampling);
+  add_spec_flags(*c, chat.spec);
   chat.sampling.max_tokens = -1;
   add_thinking_flag(*c, chat.thinking);
   c->add_option("-s,--system", chat.system, "System message");
@@ -87,6 +103,7 @@ int run(int argc, char** argv) {
   ServeOptions serve;
   auto* s = app.add_subcommand("serve", "Serve the OpenAI API");
   add_model_flags(*s, serve.model);
+  add_spec_flags(*s, serve.spec);
   s->add_option("--host", serve.host, "Address to listen on");
   s->add_option("-p,--port", serve.port, "Port to listen on; 0 = any free one")->check(CLI::Range(0, 65535));
 
@@ -112,7 +129,7 @@ int run(int argc, char** argv) {
   b->add_option("--tg", bench.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
   b->add_option("--rows", bench.rows, "Tokens that one pass takes, logits for each (a draft's verification)")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 12));
+      ->check(CLI::Range(1, kMaxDraft + 1));
   b->add_option("--depth", bench.depths, "Context lengths to decode at")
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 24));

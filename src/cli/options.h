@@ -16,6 +16,13 @@ struct ModelOptions {
   bool reference = false;
 };
 
+struct SpecOptions {
+  std::string source = "auto";  // "auto", "off" or a draft source
+  int depth = 0;                // drafts a round; 0 = chosen
+  std::string draft;            // a draft model's path
+  bool lossy_skip = false;
+};
+
 struct SamplingOptions {
   std::optional<float> temperature, top_p, min_p;
   std::optional<int> top_k;
@@ -27,6 +34,7 @@ struct SamplingOptions {
 struct GenerateOptions {
   ModelOptions model;
   SamplingOptions sampling;
+  SpecOptions spec;
   std::string prompt, prompt_file, system;
   std::string thinking;  // "on", "off", "" = as the template does by itself
   bool raw = false, json = false;
@@ -36,6 +44,7 @@ struct GenerateOptions {
 struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
+  SpecOptions spec;
   std::string system, thinking;
 };
 
@@ -65,6 +74,7 @@ struct EvalOptions {
 
 struct ServeOptions {
   ModelOptions model;
+  SpecOptions spec;
   std::string host = "127.0.0.1";
   int port = 11436;
 };

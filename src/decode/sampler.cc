@@ -65,8 +65,10 @@ double counter_uniform(uint64_t seed, uint64_t position, uint32_t token) {
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
 }
 
-int sample(std::span<const float> logits, const SamplingParams& params, uint64_t position) {
-  CHECK(!logits.empty());
+int sample(std::span<const float> logits, const SamplingParams& params, uint64_t position,
+           std::span<const int> ids) {
+  CHECK(!logits.empty() && (ids.empty() || ids.size() == logits.size()));
+  const auto id_of = [&](size_t i) { return ids.empty() ? static_cast<int>(i) : ids[i]; };
   size_t best = 0;
   bool nan = false;
   for (size_t i = 0; i < logits.size(); i++) {
@@ -75,12 +77,12 @@ int sample(std::span<const float> logits, const SamplingParams& params, uint64_t
   }
   if (nan || std::isinf(logits[best]))
     throw std::runtime_error("the model produced logits that are not numbers");
-  if (params.temperature <= 0.0f || params.top_k == 1) return static_cast<int>(best);
+  if (params.temperature <= 0.0f || params.top_k == 1) return id_of(best);
 
   const float least = logits[best] - kNoiseSpan * params.temperature;
   std::vector<Candidate> list;
   for (size_t i = 0; i < logits.size(); i++)
-    if (logits[i] >= least) list.push_back({logits[i] / params.temperature, static_cast<int>(i)});
+    if (logits[i] >= least) list.push_back({logits[i] / params.temperature, id_of(i)});
   filter(list, params);
 
   Candidate winner{-INFINITY, -1};

@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "decode/sampler.h"
+#include "decode/spec_stats.h"
+#include "decode/speculator.h"
 #include "engine/loader.h"
 #include "engine/scheduler.h"
 #include "text/stop_matcher.h"
@@ -28,7 +30,8 @@ struct Sequence {
   Sink sink;
   double submitted = 0, started = 0, first_token = 0;
   std::vector<int> tokens;             // prompt, then what was sampled
-  std::optional<SequenceState> state;  // made when the sequence first runs
+  std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
+  std::optional<Speculator> speculator;
   text::Detokenizer detokenizer;
   text::StopMatcher stops;
   bool thinking = false;
@@ -74,13 +77,21 @@ class EngineImpl final : public Engine {
   Result<void> load_safely();
   void run();
   bool drain_inbox();
+  Result<void> load_draft_model();
+  void load_statistics();
+  void save_statistics() const;
+  void begin(Sequence& sequence);
   void step(const StepPlan& plan);
-  void accept(Sequence& sequence, int token);
+  void prefill(Sequence& sequence, const StepPlan& plan);
+  void decode(Sequence& sequence);
+  FinishReason accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
+  void deliver(Sequence& sequence, int applied, std::vector<int> sampled, FinishReason reason);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
 
   EngineOptions options_;
   LoadedModel loaded_;
+  LoadedModel draft_;
   std::optional<int> think_open_, think_close_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -94,6 +105,8 @@ class EngineImpl final : public Engine {
 
   // Engine thread only.
   Scheduler scheduler_;
+  SpecResources spec_;
+  std::string statistics_path_;  // empty: not kept
   std::map<RequestId, std::unique_ptr<Sequence>> sequences_;
   std::thread thread_;
 };
@@ -114,7 +127,58 @@ Result<void> EngineImpl::load() {
   }
   think_open_ = loaded_.tokenizer->find("<think>");
   think_close_ = loaded_.tokenizer->find("</think>");
+  if (!options_.draft_path.empty()) TRY_VOID(load_draft_model());
+  spec_.model = loaded_.model.get();
+  spec_.draft_model = draft_.model.get();
+  spec_.exit_layers = loaded_.calibration.exit_layers;
+  for (int i = 0; i < info.layers && !loaded_.calibration.skip_layers.empty(); i++) {
+    const auto& skipped = loaded_.calibration.skip_layers;
+    if (!std::binary_search(skipped.begin(), skipped.end(), i)) spec_.skip_layers.push_back(i);
+  }
+  for (int i = 1; i < kDraftSources; i++)
+    if (spec_.has(static_cast<DraftSource>(i))) info.draft_sources.push_back(static_cast<DraftSource>(i));
+  const SpecMode& mode = options_.speculation;
+  if (!mode.automatic && !spec_.has(mode.source))
+    return cannot_draft(mode.source, info, loaded_.model->spec());
+  if (options_.lossy_skip) {
+    if (loaded_.calibration.skip_layers.empty())
+      return cannot_draft(DraftSource::skip, info, loaded_.model->spec());
+    loaded_.model->drop_layers(loaded_.calibration.skip_layers);
+  }
+  load_statistics();
   return {};
+}
+
+Result<void> EngineImpl::load_draft_model() {
+  TRY(draft_, load_model(options_.draft_path));
+  const auto &ours = *loaded_.tokenizer, &theirs = *draft_.tokenizer;
+  bool same = ours.vocab_size() == theirs.vocab_size();
+  for (int id = 0; same && id < ours.vocab_size(); id++)
+    same = ours.token_bytes(id) == theirs.token_bytes(id);
+  if (!same || draft_.model->spec().vocab < loaded_.model->spec().vocab)
+    return make_error(ErrorKind::invalid,
+                      "{} cannot draft for {}: their tokens differ; a draft model needs the same tokenizer",
+                      draft_.info.name, loaded_.info.name);
+  loaded_.info.draft_model = draft_.info.name;
+  return {};
+}
+
+// What rounds cost and how often drafts are right depends on model, machine and settings.
+void EngineImpl::load_statistics() {
+  if (!options_.keep_statistics) return;
+  const auto& info = loaded_.info;
+  const std::string about =
+      fmt::format("{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token,
+                  draft_.info.name, draft_.info.bytes_per_token, thread_count(), ops::cpu_target(),
+                  options_.precise + 2 * options_.reference);
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const char c : about) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  statistics_path_ = spec_stats_path(fmt::format("{:016x}", hash));
+  spec_.costs = SpecCosts(load_spec_stats(statistics_path_));
+}
+
+void EngineImpl::save_statistics() const {
+  if (!statistics_path_.empty()) save_spec_stats(statistics_path_, spec_.costs.stats());
 }
 
 Result<void> EngineImpl::load_safely() {
@@ -149,6 +213,8 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
     if (id < 0 || id >= loaded_.model->spec().vocab)
       return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id,
                         loaded_.model->spec().vocab);
+  if (request.speculation && !request.speculation->automatic && !spec_.has(request.speculation->source))
+    return cannot_draft(request.speculation->source, info(), loaded_.model->spec());
   const int room = context - length;
   request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
   if (request.max_tokens == 0) return make_error(ErrorKind::invalid, "max_tokens is 0: nothing to generate");
@@ -219,24 +285,72 @@ void EngineImpl::run() {
     }
   }
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
+  save_statistics();
+}
+
+void EngineImpl::begin(Sequence& sequence) {
+  sequence.state.emplace(loaded_.model->make_state());
+  sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
+  sequence.started = now_seconds();
+  sequence.usage.queue_s = sequence.started - sequence.submitted;
 }
 
 void EngineImpl::step(const StepPlan& plan) {
   Sequence& sequence = *sequences_.at(plan.id);
-  if (!sequence.state) {
-    sequence.state.emplace(loaded_.model->make_state());
-    sequence.started = now_seconds();
-    sequence.usage.queue_s = sequence.started - sequence.submitted;
-  }
+  if (!sequence.state) begin(sequence);
+  sequence.usage.completion_tokens > 0 ? decode(sequence) : prefill(sequence, plan);
+}
+
+// Row i of logits [rows, vocab], evaluated.
+std::span<const float> row_of(const mx::array& logits, size_t i) {
+  const size_t vocab = logits.shape(1);
+  return {logits.data<float>() + i * vocab, vocab};
+}
+
+void EngineImpl::prefill(Sequence& sequence, const StepPlan& plan) {
+  const std::span<const int> known = sequence.tokens;
   Batch batch;
-  batch.add(*sequence.state, sequence.tokens.data() + sequence.state->length(), plan.tokens, plan.last);
-  const auto out = loaded_.model->forward(batch);
-  scheduler_.applied(plan);
-  if (!plan.last) return;
-  auto logits = out.logits;
-  logits.eval();
-  const std::span<const float> row(logits.data<float>(), logits.size());
-  accept(sequence, sample(row, sequence.request.sampling, sequence.tokens.size()));
+  batch.add(*sequence.state, known.subspan(sequence.state->length(), plan.tokens),
+            plan.last ? Batch::Logits::last : Batch::Logits::none);
+  auto out = loaded_.model->forward(batch);
+  sequence.speculator->applied(out.hidden, known);
+  if (!plan.last) return scheduler_.advanced(plan.id, plan.tokens, 0);
+  out.logits.eval();
+  const int token = sample(row_of(out.logits, 0), sequence.request.sampling, sequence.tokens.size());
+  deliver(sequence, plan.tokens, {token}, accept(sequence, token));
+}
+
+// One round: a draft, a pass over it and the token before it, and every token that this decides. A token is
+// sampled from the row that follows exactly the tokens before it, so drafts never show in the result.
+void EngineImpl::decode(Sequence& sequence) {
+  const SamplingParams& sampling = sequence.request.sampling;
+  const int left = sequence.request.max_tokens - sequence.usage.completion_tokens;
+  const Draft draft = sequence.speculator->propose(
+      {sequence.tokens, sampling, std::min(left - 1, kMaxDraft), *sequence.state});
+  const double start = now_seconds();
+  std::vector<int> rows = {sequence.tokens.back()};
+  rows.insert(rows.end(), draft.tokens.begin(), draft.tokens.end());
+  if (!draft.tokens.empty()) sequence.state->open();
+  Batch batch;
+  batch.add(*sequence.state, rows, Batch::Logits::all);
+  auto out = loaded_.model->forward(batch);
+  out.logits.eval();
+
+  std::vector<int> sampled;
+  FinishReason reason = FinishReason::none;
+  bool right = true;
+  while (right && reason == FinishReason::none) {
+    const size_t row = sampled.size();
+    sampled.push_back(sample(row_of(out.logits, row), sampling, sequence.tokens.size()));
+    right = row < draft.tokens.size() && sampled.back() == draft.tokens[row];
+    reason = accept(sequence, sampled.back());
+  }
+  const int kept = static_cast<int>(sampled.size());  // rows whose tokens are part of the sequence
+  if (sequence.state->on_trial()) sequence.state->commit(kept);
+  sequence.speculator->applied(ops::slice_rows(out.hidden, 0, kept), sequence.tokens);
+  sequence.speculator->observe(draft, right ? kept : kept - 1, now_seconds() - start,
+                               reason != FinishReason::none);
+  deliver(sequence, kept, std::move(sampled), reason);
 }
 
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
@@ -248,7 +362,8 @@ FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
   return FinishReason::none;
 }
 
-void EngineImpl::accept(Sequence& sequence, int token) {
+// Takes one more token into the sequence; says whether it was the last.
+FinishReason EngineImpl::accept(Sequence& sequence, int token) {
   const double now = now_seconds();
   auto& usage = sequence.usage;
   if (usage.completion_tokens++ == 0) {
@@ -261,12 +376,14 @@ void EngineImpl::accept(Sequence& sequence, int token) {
   if (think_open_ == token) sequence.thinking = true;
   if (sequence.thinking) usage.thinking_tokens++;
   if (think_close_ == token) sequence.thinking = false;
+  return finish_reason(sequence, token);
+}
 
-  const auto reason = finish_reason(sequence, token);
-  if (reason != FinishReason::none) return end(sequence.id, reason, {token});
-  scheduler_.sampled(sequence.id);
+void EngineImpl::deliver(Sequence& sequence, int applied, std::vector<int> sampled, FinishReason reason) {
+  if (reason != FinishReason::none) return end(sequence.id, reason, std::move(sampled));
+  scheduler_.advanced(sequence.id, applied, static_cast<int>(sampled.size()));
   Event event;
-  event.tokens = {token};
+  event.tokens = std::move(sampled);
   sequence.sink(event);
 }
 
@@ -276,6 +393,7 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   const auto sequence = std::move(it->second);
   sequences_.erase(it);
   scheduler_.remove(id);
+  if (sequence->speculator) sequence->usage.speculation = sequence->speculator->counters();
   {
     std::lock_guard lock(mutex_);
     waiting_--;
@@ -287,6 +405,7 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
       stats_.finished++;
     stats_.prompt_tokens += sequence->usage.prompt_tokens;
     stats_.completion_tokens += sequence->usage.completion_tokens;
+    stats_.speculation += sequence->usage.speculation;
     stats_.running = scheduler_.running();
     stats_.queued = scheduler_.queued();
   }

@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/sampling_params.h"
+#include "decode/speculation.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -22,10 +24,11 @@ namespace anabranch {
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
   SamplingParams sampling;
-  int max_tokens = -1;            // tokens to generate at most; -1 = up to the context length
-  std::vector<std::string> stop;  // generation ends when the generated text contains one of these
-  bool ignore_eos = false;        // benchmarks only
-  bool thinking_open = false;     // the prompt ends inside an opened think block
+  int max_tokens = -1;                  // tokens to generate at most; -1 = up to the context length
+  std::vector<std::string> stop;        // generation ends when the generated text contains one of these
+  bool ignore_eos = false;              // benchmarks only
+  bool thinking_open = false;           // the prompt ends inside an opened think block
+  std::optional<SpecMode> speculation;  // unset: as the engine was started
 };
 
 enum class FinishReason { none, stop, length, cancelled, error };
@@ -39,6 +42,7 @@ struct Usage {
   double prefill_s = 0;
   double ttft_s = 0;    // from submit to the first token
   double decode_s = 0;  // from the first token to the last
+  SpecCounters speculation;
 };
 
 // Tokens in the order sampled. Exactly one event per accepted request has finish != none: its last.
@@ -53,13 +57,17 @@ using RequestId = uint64_t;
 using Sink = std::function<void(const Event&)>;
 
 struct EngineOptions {
-  std::string model_path;   // a directory, a .gguf or a .safetensors file
-  int threads = 0;          // 0 = the default of base/thread_pool.h
-  bool precise = false;     // fp32 activations and KV
-  bool reference = false;   // run ops/reference instead of our kernels
-  int context_length = 0;   // 0 = the model's own, bounded by memory
-  int prefill_chunk = 256;  // tokens per prefill step
-  int max_queue = 64;       // requests waiting; more are refused
+  std::string model_path;        // a directory, a .gguf or a .safetensors file
+  int threads = 0;               // 0 = the default of base/thread_pool.h
+  bool precise = false;          // fp32 activations and KV
+  bool reference = false;        // run ops/reference instead of our kernels
+  int context_length = 0;        // 0 = the model's own, bounded by memory
+  int prefill_chunk = 256;       // tokens per prefill step
+  int max_queue = 64;            // requests waiting; more are refused
+  SpecMode speculation;          // what requests that say nothing get
+  std::string draft_path;        // a draft model, or empty
+  bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
+  bool lossy_skip = false;  // leave the layers out that calibration found least needed: another, faster model
 };
 
 // What a user may want to know about what was loaded.
@@ -75,6 +83,8 @@ struct ModelInfo {
   uint64_t kv_bytes_per_token = 0;
   uint64_t state_bytes = 0;  // recurrent state of one sequence
   bool has_mtp = false;
+  std::vector<DraftSource> draft_sources;  // that requests may ask for
+  std::string draft_model;                 // its name, or empty
   double load_s = 0;
 };
 
@@ -82,6 +92,7 @@ struct EngineStats {
   uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0;
   uint64_t prompt_tokens = 0, completion_tokens = 0;
   int running = 0, queued = 0;
+  SpecCounters speculation;  // of ended requests
 };
 
 class Engine {
@@ -90,7 +101,8 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
   virtual ~Engine() = default;
 
-  // Errors: invalid (empty prompt, id out of range, prompt longer than the context), exhausted (queue full).
+  // Errors: invalid (empty prompt, id out of range, a draft source that the model does not offer), exhausted
+  // (prompt longer than the context, queue full).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
   // The request's last event follows within one step; unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;

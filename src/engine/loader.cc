@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/cpu_info.h"
@@ -118,6 +119,28 @@ std::vector<int> turn_ends(const Model& model, const text::Tokenizer& tokenizer,
   return eos;
 }
 
+// What drafts are chosen from when nothing was calibrated: tokens are numbered by how early their merge was
+// learnt, so the first ones are the frequent ones; and those that mark turns, thinking and tools.
+std::vector<int> default_draft_vocab(const text::Tokenizer& tokenizer) {
+  constexpr int kSmall = 16384, kLeast = 8192, kMost = 32768;
+  const int vocab = tokenizer.vocab_size();
+  if (vocab <= kSmall) return {};
+  std::vector<int> ids(std::clamp(vocab / 6, kLeast, kMost));
+  std::iota(ids.begin(), ids.end(), 0);
+  for (int id = static_cast<int>(ids.size()); id < vocab; id++)
+    if (tokenizer.is_special(id)) ids.push_back(id);
+  return ids;
+}
+
+Result<Calibration> load_calibration(const Checkpoint& checkpoint) {
+  const auto text = checkpoint.side_file(kCalibrationFile);
+  if (!text) return Calibration{};
+  auto parsed = parse_calibration(*text);
+  if (!parsed)
+    log_warning("{}: {} is ignored: {}", checkpoint.path(), kCalibrationFile, parsed.error().message);
+  return parsed ? std::move(*parsed) : Calibration{};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
@@ -146,9 +169,14 @@ Result<LoadedModel> load_model(const std::string& path) {
   }
   auto generation = read_generation_config(*checkpoint);
   out.sampling = generation.sampling;
-  TRY(out.model, Model::load(*checkpoint, [](int done, int total) {
-        if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
-      }));
+  TRY(out.calibration, load_calibration(*checkpoint));
+  ModelLoadOptions options;
+  options.draft_vocab =
+      out.calibration.draft_vocab.empty() ? default_draft_vocab(*out.tokenizer) : out.calibration.draft_vocab;
+  options.progress = [](int done, int total) {
+    if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
+  };
+  TRY(out.model, Model::load(*checkpoint, options));
   out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
 
   const auto& spec = out.model->spec();
@@ -169,6 +197,26 @@ Result<LoadedModel> load_model(const std::string& path) {
 #endif
   out.info.load_s = now_seconds() - start;
   return out;
+}
+
+Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec) {
+  const std::string asked = fmt::format("speculation from \"{}\" was asked for, but ", name_of(source));
+  switch (source) {
+    case DraftSource::mtp:
+      if (spec.mtp_layers > 0)
+        return make_error(
+            ErrorKind::invalid,
+            "{}the files of {} lack the MTP head that its config promises (mtp_num_hidden_layers "
+            "is {}): add it from the original checkpoint with `anabranch convert --mtp-from`",
+            asked, info.name, spec.mtp_layers);
+      return make_error(ErrorKind::invalid, "{}{} has no MTP head", asked, info.name);
+    case DraftSource::draft:
+      return make_error(ErrorKind::invalid, "{}no draft model is loaded: name one with --draft", asked);
+    default:
+      return make_error(ErrorKind::invalid,
+                        "{}{} was not calibrated for it: run `anabranch calibrate -m {}` first", asked,
+                        info.name, info.path);
+  }
 }
 
 }  // namespace anabranch

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "models/calibration.h"
 #include "models/model.h"
 
 namespace anabranch {
@@ -18,11 +19,15 @@ struct LoadedModel {
   std::shared_ptr<const text::ChatTemplate> chat_template;  // null when the model brings none
   SamplingParams sampling;                                  // generation_config.json, or greedy
   std::vector<int> eos;                                     // ids that end a turn, sorted
+  Calibration calibration;                                  // speculation.json beside the model, or nothing
   ModelInfo info;
 };
 
 // Everything, on the calling thread. Errors name the file.
 Result<LoadedModel> load_model(const std::string& path);
+
+// Why speculation from this source is not possible, and what to do.
+Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec);
 
 // The parts that need no weights.
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);

@@ -28,16 +28,12 @@ Scheduler::Entry* Scheduler::find(uint64_t id) {
   return it == queue_.end() ? nullptr : &*it;
 }
 
-void Scheduler::applied(const StepPlan& plan) {
-  Entry* e = find(plan.id);
-  CHECK(e && e->applied + plan.tokens <= e->known);
-  e->applied += plan.tokens;
-}
-
-void Scheduler::sampled(uint64_t id) {
+void Scheduler::advanced(uint64_t id, int applied, int sampled) {
   Entry* e = find(id);
   CHECK(e);
-  e->known++;
+  e->known += sampled;
+  e->applied += applied;
+  CHECK(e->applied <= e->known, "{} of {} tokens", e->applied, e->known);
 }
 
 void Scheduler::remove(uint64_t id) {

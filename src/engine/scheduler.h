@@ -24,10 +24,9 @@ class Scheduler {
   // False when the queue is full.
   bool add(uint64_t id, int prompt_tokens);
   std::optional<StepPlan> plan() const;
-  // The plan's tokens were applied.
-  void applied(const StepPlan& plan);
-  // The running sequence sampled one more token.
-  void sampled(uint64_t id);
+  // So many of the sequence's known tokens were applied, and so many new ones became known: a plan's tokens
+  // and at most one, or a draft's accepted ones and the one after.
+  void advanced(uint64_t id, int applied, int sampled);
   void remove(uint64_t id);
 
   int running() const { return queue_.empty() ? 0 : 1; }

@@ -8,10 +8,13 @@
 
 namespace anabranch {
 
-// A family: reads its config, then builds one decoder layer at a time from tensors named "model.layers.<i>.".
+// A family: reads its config, then builds one decoder layer at a time from tensors named "<prefix>...", and,
+// if it knows one (else null), the MTP head from tensors "mtp...".
 struct Family {
   Result<ModelSpec> (*read_config)(const Json& config, const std::string& file);
-  Result<nn::DecoderLayer> (*build_layer)(Checkpoint& checkpoint, const ModelSpec& spec, int layer);
+  Result<nn::DecoderLayer> (*build_layer)(Checkpoint& checkpoint, const ModelSpec& spec,
+                                          const std::string& prefix, const LayerSpec& layer);
+  Result<nn::Mtp> (*build_mtp)(Checkpoint& checkpoint, const ModelSpec& spec) = nullptr;
 };
 
 const Family& llama_family();    // llama, mistral, qwen2, qwen3 (llama.cc)

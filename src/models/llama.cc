@@ -57,9 +57,9 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   return spec;
 }
 
-Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, int layer) {
-  const std::string p = fmt::format("model.layers.{}.", layer);
-  const auto& attention_spec = std::get<AttentionSpec>(spec.layers[layer]);
+Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, const std::string& p,
+                                     const LayerSpec& layer) {
+  const auto& attention_spec = std::get<AttentionSpec>(layer);
   TRY(auto norm1, take_norm(checkpoint, p + "input_layernorm", spec.hidden, spec.norm_eps, false));
   TRY(auto attention, take_attention(checkpoint, p + "self_attn.", spec, attention_spec, false));
   TRY(auto norm2, take_norm(checkpoint, p + "post_attention_layernorm", spec.hidden, spec.norm_eps, false));

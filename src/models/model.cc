@@ -1,8 +1,10 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "models/family.h"
 #include "ops/profile.h"
@@ -79,8 +81,7 @@ StateLayout ModelSpec::state_layout() const {
   return layout;
 }
 
-Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint,
-                                           const std::function<void(int, int)>& progress) {
+Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLoadOptions& options) {
   const Json& config = checkpoint.config();
   const std::string type = config.contains("model_type") && config["model_type"].is_string()
                                ? config["model_type"].get<std::string>()
@@ -95,55 +96,113 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint,
   TRY_VOID(apply_rope_factors(checkpoint, spec.rope));
 
   const int layer_count = static_cast<int>(spec.layers.size());
-  TRY(auto table, checkpoint.take_matrix("model.embed_tokens.weight", spec.vocab, spec.hidden));
-  auto embedding = ops::Weight::make(table);
+  TRY(auto head_rows, checkpoint.take_matrix("model.embed_tokens.weight", spec.vocab, spec.hidden));
+  auto embedding = ops::Weight::make(head_rows);
   checkpoint.release_pages();
   std::vector<nn::DecoderLayer> layers;
   for (int i = 0; i < layer_count; i++) {
-    TRY(auto layer, family->build_layer(checkpoint, spec, i));
+    TRY(auto layer,
+        family->build_layer(checkpoint, spec, fmt::format("model.layers.{}.", i), spec.layers[i]));
     layers.push_back(std::move(layer));
     checkpoint.release_pages();
-    if (progress) progress(i + 1, layer_count);
+    if (options.progress) options.progress(i + 1, layer_count);
   }
   TRY(auto norm,
       take_norm(checkpoint, "model.norm", spec.hidden, spec.norm_eps, family == &qwen3_5_family()));
   ops::Weight head = embedding;
   if (!spec.tied_embeddings) {
-    TRY(auto rows, checkpoint.take_matrix("lm_head.weight", spec.vocab, spec.hidden));
-    head = ops::Weight::make(rows);
+    TRY(head_rows, checkpoint.take_matrix("lm_head.weight", spec.vocab, spec.hidden));
+    head = ops::Weight::make(head_rows);
   } else {
     checkpoint.ignore("lm_head.");  // some files repeat the tied table
   }
+  std::unique_ptr<Model> model(
+      new Model(std::move(spec), std::move(embedding), std::move(layers), std::move(norm), std::move(head)));
+  if (family->build_mtp && checkpoint.has("mtp.fc.weight")) {
+    TRY(model->mtp_, family->build_mtp(checkpoint, model->spec_));
+  }
+  model->load_draft_head(head_rows, options.draft_vocab);
   // Not every file lists the rotary frequencies; those that do repeat what the config says.
   for (int i = 0; i < layer_count; i++)
     checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));
-  const bool has_mtp = checkpoint.ignore("mtp.") > 0;
+  if (model->mtp_) {  // GGUF files may repeat the trunk's
+    checkpoint.ignore("mtp.embed_tokens.");
+    checkpoint.ignore("mtp.lm_head.");
+  } else {
+    checkpoint.ignore("mtp.");
+  }
   TRY_VOID(checkpoint.finish());
-  return std::unique_ptr<Model>(new Model(std::move(spec), std::move(embedding), std::move(layers),
-                                          std::move(norm), std::move(head), has_mtp));
+  return model;
 }
 
 Model::Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
-             ops::Weight head, bool has_mtp)
+             ops::Weight head)
     : spec_(std::move(spec)),
       layout_(spec_.state_layout()),
       embedding_(std::move(embedding)),
       layers_(std::move(layers)),
+      active_(layers_.size()),
       norm_(std::move(norm)),
-      head_(std::move(head)),
-      has_mtp_(has_mtp) {}
+      head_(std::move(head)) {
+  std::iota(active_.begin(), active_.end(), 0);
+}
+
+void Model::load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab) {
+  std::vector<int64_t> rows;
+  for (const int id : vocab) {
+    CHECK(id >= 0 && (rows.empty() || id > rows.back()), "draft vocabulary: {} is not ascending", id);
+    if (id < spec_.vocab) rows.push_back(id);
+  }
+  if (rows.empty()) return;
+  draft_head_ = ops::Weight::make(select_rows(head_rows, rows));
+  draft_vocab_.assign(rows.begin(), rows.end());
+}
 
 Model::Output Model::forward(const Batch& batch) const {
   auto x = [&] {
     const ops::Stage stage("embedding");
     return ops::embed(batch.ids, embedding_);
   }();
-  for (size_t i = 0; i < layers_.size(); i++) x = layers_[i](x, batch, static_cast<int>(i));
+  for (const int i : active_) x = layers_[i](x, batch, i);
   for (const auto& span : batch.spans) span.state->advance(span.count);
   const ops::Stage stage("norm, head");
   const auto hidden = norm_(x);
   if (batch.logit_rows.empty()) return {hidden, ops::empty({0, spec_.vocab}, mx::float32)};
   return {hidden, ops::linear(ops::take_rows(hidden, batch.logit_rows), head_)};
+}
+
+mx::array Model::forward_some(const Batch& batch, std::span<const int> layers) const {
+  for (const auto& span : batch.spans) CHECK(span.state->on_trial(), "a draft's tokens are applied for good");
+  auto x = ops::embed(batch.ids, embedding_);
+  for (const int i : layers) x = layers_.at(i)(x, batch, i);
+  for (const auto& span : batch.spans) span.state->advance(span.count);
+  return norm_(x);
+}
+
+mx::array Model::draft_logits(const mx::array& hidden) const {
+  return ops::linear(hidden, draft_head_ ? *draft_head_ : head_);
+}
+
+mx::array Model::mtp(const mx::array& hidden, const Batch& batch) const {
+  CHECK(mtp_, "the model has no MTP head");
+  const auto out = (*mtp_)(ops::embed(batch.ids, embedding_), hidden, batch);
+  for (const auto& span : batch.spans) span.state->advance(span.count);
+  return out;
+}
+
+StateLayout Model::mtp_layout() const {
+  StateLayout layout;
+  if (mtp_) {
+    for (const auto& layer : mtp_->layers) {
+      const auto& attention = std::get<nn::Attention>(layer.mixer);
+      layout.emplace_back(KvLayout{attention.kv_heads, attention.head_dim});
+    }
+  }
+  return layout;
+}
+
+void Model::drop_layers(std::span<const int> layers) {
+  std::erase_if(active_, [&](int i) { return std::find(layers.begin(), layers.end(), i) != layers.end(); });
 }
 
 uint64_t Model::parameters() const {

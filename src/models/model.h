@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,41 +15,71 @@
 
 namespace anabranch {
 
+struct ModelLoadOptions {
+  // Token ids, ascending, that drafts are chosen from (those that the model has): the head's rows for them
+  // are kept once more, so that a draft does not pay for the whole vocabulary. Empty: drafts use the whole
+  // head.
+  std::vector<int> draft_vocab;
+  std::function<void(int done, int total)> progress;  // per layer
+};
+
 class Model {
  public:
   // Picks the family by config.json's model_type. Every tensor of the checkpoint must be used by the family.
   // Errors: unsupported (a family or value this build cannot run), invalid (a tensor missing, misshapen, left
-  // over). progress(done, total) is called per layer.
-  static Result<std::unique_ptr<Model>> load(Checkpoint& checkpoint,
-                                             const std::function<void(int, int)>& progress = {});
+  // over).
+  static Result<std::unique_ptr<Model>> load(Checkpoint& checkpoint, const ModelLoadOptions& options = {});
 
   struct Output {
     mx::array hidden;  // [rows of the batch, hidden], after the final norm
     mx::array logits;  // [logit_rows, vocab] f32; [0, vocab] when none were asked for
   };
-  // Applies each span's tokens to its state and returns hidden states and logits. Throws on ids out of range.
+  // Applies each span's tokens to its state (for good, or on trial) and returns hidden states and logits.
+  // Throws on ids out of range.
   Output forward(const Batch& batch) const;
+
+  // The same through some layers only (ascending): a draft of what forward() would say. On trial only; what
+  // the layers left in the states is worth nothing after it, so commit nothing. -> [rows, hidden].
+  mx::array forward_some(const Batch& batch, std::span<const int> layers) const;
+
+  // hidden [n, hidden] -> logits over draft_vocab() (or the vocabulary, when that is empty) [n, ...] f32.
+  mx::array draft_logits(const mx::array& hidden) const;
+  const std::vector<int>& draft_vocab() const { return draft_vocab_; }
+
+  // The checkpoint's multi-token-prediction head. Row i pairs `hidden` row i, of a position (after the final
+  // norm, or what mtp() returned for it), with the token after it; the batch's ids are these tokens, its
+  // state one made from mtp_layout(). -> [n, hidden], whose logits are of the token after that one.
+  // Reference: Qwen3.5's MTP module as vLLM and SGLang run it.
+  bool has_mtp() const { return mtp_.has_value(); }
+  mx::array mtp(const mx::array& hidden, const Batch& batch) const;
+  StateLayout mtp_layout() const;
+
+  // From now on every pass leaves these layers out. Lossy: the model is another one then.
+  void drop_layers(std::span<const int> layers);
 
   SequenceState make_state() const { return SequenceState(layout_); }
   const ModelSpec& spec() const { return spec_; }
   const StateLayout& state_layout() const { return layout_; }
-  bool has_mtp() const { return has_mtp_; }
   uint64_t parameters() const;
   uint64_t weight_bytes() const;  // all matrices
-  uint64_t bytes_per_token()
-      const;  // read by one decode step: the layers and the head, not the embedding table
+  // Read by one decode step: the layers and the head, not the embedding table.
+  uint64_t bytes_per_token() const;
 
  private:
   Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
-        ops::Weight head, bool has_mtp);
+        ops::Weight head);
+  void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);
 
   ModelSpec spec_;
   StateLayout layout_;
   ops::Weight embedding_;  // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;
+  std::vector<int> active_;  // layers that forward() runs
   nn::RmsNorm norm_;
   ops::Weight head_;  // [vocab, hidden]; the embedding itself when tied
-  bool has_mtp_;
+  std::optional<nn::Mtp> mtp_;
+  std::vector<int> draft_vocab_;
+  std::optional<ops::Weight> draft_head_;  // head_'s rows draft_vocab_
 };
 
 }  // namespace anabranch

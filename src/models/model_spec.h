@@ -34,6 +34,7 @@ struct ModelSpec {
   RopeSpec rope;
   std::vector<LayerSpec> layers;
   std::vector<int> eos;  // token ids that end a turn
+  int mtp_layers = 0;    // that the config promises; the files may lack them
 
   StateLayout state_layout() const;
 };

@@ -1,5 +1,7 @@
 // Qwen3.5 / 3.6 dense hybrids: three Gated DeltaNet layers to one layer of gated attention, all with SwiGLU.
 // Reference: Transformers' modeling_qwen3_5.py. Every RMSNorm but the gated one applies (1 + w).
+#include <algorithm>
+
 #include "models/family.h"
 
 namespace anabranch {
@@ -42,6 +44,7 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   if (c.has("num_experts") && c.integer("num_experts", 0, 1 << 20) > 0)
     c.unsupported("num_experts", "set", "only dense Qwen3.5 models are, so far");
 
+  spec.mtp_layers = c.integer_or("mtp_num_hidden_layers", 0, 64, 0);
   const int layers = c.integer("num_hidden_layers", 1, 1024);
   const int interval = c.integer_or("full_attention_interval", 1, 1024, 4);
   const auto types = c.strings("layer_types");
@@ -108,24 +111,43 @@ Result<nn::GatedDelta> take_gated_delta(Checkpoint& checkpoint, const std::strin
                         std::move(out)};
 }
 
-Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, int layer) {
-  const std::string p = fmt::format("model.layers.{}.", layer);
+Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, const std::string& p,
+                                     const LayerSpec& layer) {
   TRY(auto norm1, take_norm(checkpoint, p + "input_layernorm", spec.hidden, spec.norm_eps, true));
   TRY(auto norm2, take_norm(checkpoint, p + "post_attention_layernorm", spec.hidden, spec.norm_eps, true));
   TRY(auto mlp, take_mlp(checkpoint, p + "mlp.", spec));
-  if (const auto* shape = std::get_if<ops::GatedDeltaShape>(&spec.layers[layer])) {
+  if (const auto* shape = std::get_if<ops::GatedDeltaShape>(&layer)) {
     TRY(auto mixer, take_gated_delta(checkpoint, p + "linear_attn.", spec, *shape));
     return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
   }
-  const auto& attention = std::get<AttentionSpec>(spec.layers[layer]);
-  TRY(auto mixer, take_attention(checkpoint, p + "self_attn.", spec, attention, true));
+  TRY(auto mixer, take_attention(checkpoint, p + "self_attn.", spec, std::get<AttentionSpec>(layer), true));
   return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
+}
+
+// Layers of full attention after fc; embedding and head are the trunk's.
+Result<nn::Mtp> build_mtp(Checkpoint& checkpoint, const ModelSpec& spec) {
+  const auto full = std::find_if(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
+    return std::holds_alternative<AttentionSpec>(layer);
+  });
+  if (full == spec.layers.end())
+    return make_error(ErrorKind::unsupported, "{}: an MTP head beside a trunk without full attention",
+                      checkpoint.path());
+  TRY(auto fc, take_linear(checkpoint, "mtp.fc", spec.hidden, 2 * spec.hidden));
+  TRY(auto embedding, take_norm(checkpoint, "mtp.pre_fc_norm_embedding", spec.hidden, spec.norm_eps, true));
+  TRY(auto hidden, take_norm(checkpoint, "mtp.pre_fc_norm_hidden", spec.hidden, spec.norm_eps, true));
+  TRY(auto norm, take_norm(checkpoint, "mtp.norm", spec.hidden, spec.norm_eps, true));
+  nn::Mtp mtp{embedding, hidden, std::move(fc), {}, norm};
+  for (int i = 0; i == 0 || checkpoint.has(fmt::format("mtp.layers.{}.input_layernorm.weight", i)); i++) {
+    TRY(auto layer, build_layer(checkpoint, spec, fmt::format("mtp.layers.{}.", i), *full));
+    mtp.layers.push_back(std::move(layer));
+  }
+  return mtp;
 }
 
 }  // namespace
 
 const Family& qwen3_5_family() {
-  static const Family family{read_config, build_layer};
+  static const Family family{read_config, build_layer, build_mtp};
   return family;
 }
 

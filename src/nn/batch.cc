@@ -2,14 +2,22 @@
 
 namespace anabranch {
 
-void Batch::add(SequenceState& state, const int* tokens, int count, bool want_logits) {
-  const int begin = static_cast<int>(ids.size());
+void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits) {
+  const int begin = static_cast<int>(ids.size()), count = static_cast<int>(tokens.size());
   for (int i = 0; i < count; i++) {
     ids.push_back(tokens[i]);
-    positions.push_back(state.length() + i);
+    positions.push_back(state.applied() + i);
+    if (logits == Logits::all || (logits == Logits::last && i + 1 == count)) logit_rows.push_back(begin + i);
   }
   spans.push_back({&state, begin, count});
-  if (want_logits) logit_rows.push_back(begin + count - 1);
+}
+
+void Batch::add_tree(SequenceState& state, std::span<const int> tokens, std::span<const int> parents) {
+  const int begin = static_cast<int>(ids.size());
+  add(state, tokens, Logits::all);
+  for (size_t i = 0; i < parents.size(); i++)
+    positions[begin + i] = parents[i] < 0 ? state.applied() : positions[begin + parents[i]] + 1;
+  spans.back().parents.assign(parents.begin(), parents.end());
 }
 
 }  // namespace anabranch

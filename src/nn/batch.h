@@ -1,17 +1,22 @@
 // One forward step as plain data: rows of several sequences packed one after the other, without padding.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "state/sequence_state.h"
 
 namespace anabranch {
 
-// Rows [begin, begin + count) of the batch are the next `count` tokens of one sequence.
+// Rows [begin, begin + count) of the batch are the next `count` tokens of one sequence: for good, or on trial
+// while its state is open.
 struct Span {
   SequenceState* state = nullptr;
   int begin = 0;
   int count = 0;
+  // A tree on trial, in preorder: the row (of the span) before each, -1 = after the applied tokens. Empty: a
+  // chain.
+  std::vector<int> parents = {};
 };
 
 struct Batch {
@@ -20,8 +25,11 @@ struct Batch {
   std::vector<Span> spans;      // together they cover every row, in order
   std::vector<int> logit_rows;  // rows whose logits are wanted, ascending
 
-  // Adds the next tokens of a sequence; logits for the last of them when want_logits.
-  void add(SequenceState& state, const int* tokens, int count, bool want_logits);
+  // Adds the next tokens of a sequence, with logits for none, the last or all of them.
+  enum class Logits { none, last, all };
+  void add(SequenceState& state, std::span<const int> tokens, Logits logits);
+  // Adds a tree of tokens on trial (nothing else may be open), with logits for all.
+  void add_tree(SequenceState& state, std::span<const int> tokens, std::span<const int> parents);
 };
 
 }  // namespace anabranch

@@ -71,12 +71,37 @@ mx::array Attention::attend(const std::vector<mx::array>& in, const Batch& batch
   const auto values = split_heads(in[2], kv_heads, head_dim);
   std::vector<mx::array> parts;
   for (const auto& span : batch.spans) {
-    const int end = span.begin + span.count;
-    auto& kv = span.state->kv(layer);
-    ops::kv_append(kv, ops::slice_rows(keys, span.begin, end), ops::slice_rows(values, span.begin, end));
-    parts.push_back(ops::attention(ops::slice_rows(queries, span.begin, end), kv, scale, window));
+    const auto rows = [&](const mx::array& x) {
+      return ops::slice_rows(x, span.begin, span.begin + span.count);
+    };
+    attend_span({rows(queries), rows(keys), rows(values)}, span, span.state->attention(layer), parts);
   }
   return ops::reshape(ops::concat_rows(parts), {in[0].shape(0), heads * head_dim});
+}
+
+// A tree is a list of chains: each is written over its elder siblings, after its ancestors, so that a row
+// meets its keys where they would lie had only its path been applied.
+void Attention::attend_span(const Heads& in, const Span& span, AttentionState& state,
+                            std::vector<mx::array>& parts) const {
+  std::vector<int> depth(span.count);
+  const int base = state.kv.length;
+  for (int begin = 0; begin < span.count;) {
+    int end = begin + 1;
+    if (span.parents.empty()) {
+      end = span.count;
+    } else {
+      const int parent = span.parents[begin];
+      depth[begin] = parent < 0 ? 0 : depth[parent] + 1;
+      for (; end < span.count && span.parents[end] == end - 1; end++) depth[end] = depth[end - 1] + 1;
+      state.kv.length = base + depth[begin];
+    }
+    ops::kv_append(state.kv, ops::slice_rows(in.keys, begin, end), ops::slice_rows(in.values, begin, end));
+    parts.push_back(ops::attention(ops::slice_rows(in.queries, begin, end), state.kv, scale, window));
+    begin = end;
+  }
+  if (span.parents.empty()) return;
+  state.k = in.keys;
+  state.v = in.values;
 }
 
 mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch,
@@ -91,8 +116,11 @@ mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const 
     for (const auto& span : batch.spans) {
       const int end = span.begin + span.count;
       const auto rows = [&](int i) { return ops::slice_rows(in[i], span.begin, end); };
-      parts.push_back(
-          ops::gated_delta(rows(0), rows(1), rows(2), rows(3), shape, weights, span.state->delta(layer)));
+      auto& state = span.state->delta(layer);
+      parts.push_back(span.state->on_trial()
+                          ? ops::gated_delta_trial(rows(0), rows(1), rows(2), rows(3), shape, weights, state,
+                                                   span.parents)
+                          : ops::gated_delta(rows(0), rows(1), rows(2), rows(3), shape, weights, state));
     }
   }
   const ops::Stage stage("gated delta: out-projection, add");
@@ -102,6 +130,17 @@ mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const 
 mx::array DecoderLayer::operator()(const mx::array& x, const Batch& batch, int layer) const {
   const auto h = std::visit([&](const auto& m) { return m(x, norm1, batch, layer); }, mixer);
   return mlp(h, norm2);
+}
+
+mx::array Mtp::operator()(const mx::array& embedding, const mx::array& hidden, const Batch& batch) const {
+  const ops::Stage stage("mtp head");
+  const int n = hidden.shape(0), h = hidden.shape(1);
+  std::vector<int> alternate;  // rows of embedding and hidden beside each other
+  for (int i = 0; i < n; i++) alternate.insert(alternate.end(), {i, n + i});
+  const auto both = ops::concat_rows({norm_embedding(embedding), norm_hidden(hidden)});
+  auto x = ops::linear(ops::reshape(ops::take_rows(both, alternate), {n, 2 * h}), fc.weight);
+  for (size_t i = 0; i < layers.size(); i++) x = layers[i](x, batch, static_cast<int>(i));
+  return norm(x);
 }
 
 }  // namespace anabranch::nn

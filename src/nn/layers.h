@@ -55,8 +55,14 @@ struct Attention {
   mx::array operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch, int layer) const;
 
  private:
+  struct Heads {
+    mx::array queries, keys, values;  // [T, heads, D], [T, kv_heads, D] x2
+  };
   // in: queries, keys, values as projected -> [M, heads * D], before the gate.
   mx::array attend(const std::vector<mx::array>& in, const Batch& batch, int layer) const;
+  // The output of the span's rows [T, heads, D], in pieces, to `parts`.
+  void attend_span(const Heads& in, const Span& span, AttentionState& state,
+                   std::vector<mx::array>& parts) const;
 };
 
 // Gated DeltaNet (ops/gated_delta.h) between its projections: x + out(gated_delta(norm(x))).
@@ -75,6 +81,18 @@ struct DecoderLayer {
   RmsNorm norm2;
   Mlp mlp;
   mx::array operator()(const mx::array& x, const Batch& batch, int layer) const;
+};
+
+// Qwen3.5's multi-token-prediction head: from the hidden state of a position and the token after it, what the
+// trunk's hidden state of the next position would be, after the final norm.
+struct Mtp {
+  RmsNorm norm_embedding, norm_hidden;
+  Linear fc;  // [H, 2 H], of (embedding, hidden)
+  std::vector<DecoderLayer> layers;
+  RmsNorm norm;
+  // embedding [n, H] of the tokens after the positions of hidden [n, H]; the batch's states keep the layers'
+  // keys and values.
+  mx::array operator()(const mx::array& embedding, const mx::array& hidden, const Batch& batch) const;
 };
 
 }  // namespace anabranch::nn

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "server/http_target.h"
+#include "server/speculation_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -146,7 +147,8 @@ HttpResponse Api::health() const {
                                            {"cancelled", stats.cancelled},
                                            {"failed", stats.failed},
                                            {"prompt_tokens", stats.prompt_tokens},
-                                           {"completion_tokens", stats.completion_tokens}}}});
+                                           {"completion_tokens", stats.completion_tokens},
+                                           {"speculation", speculation_json(stats.speculation)}}}});
   if (stopping_) response.status = 503;
   return response;
 }

@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "server/json_fields.h"
+#include "server/speculation_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -89,6 +90,26 @@ void read_model(JsonFields& fields, const std::vector<std::string>& names) {
                        "model", "model_not_found"});
 }
 
+// "speculation": "auto", "off" or a draft source; or {"source": one of these, "depth": drafts a round}.
+void read_speculation(JsonFields& fields, const std::vector<DraftSource>& sources,
+                      std::optional<SpecMode>& mode) {
+  const Json* value = fields.find("speculation");
+  if (!value) return;
+  const auto fail = [&](std::string message) {
+    fields.fail("speculation", "invalid_value", "'speculation' " + std::move(message));
+  };
+  const Json object = value->is_object() ? *value : Json{{"source", *value}};
+  JsonFields inner(object, "speculation.");
+  const std::string* name = inner.string("source");
+  const auto depth = inner.integer("depth", 1, kMaxDraft);
+  if (inner.error()) return fields.fail(*inner.error());
+  mode = speculation_mode(name ? *name : "auto", static_cast<int>(depth.value_or(0)));
+  if (!mode) return fail("must be \"auto\", \"off\", \"ngram\", \"mtp\", \"draft\", \"exit\" or \"skip\"");
+  if (mode->automatic || mode->source == DraftSource::none) return;
+  if (std::find(sources.begin(), sources.end(), mode->source) == sources.end())
+    fail(fmt::format("is \"{}\", which the model was not loaded with", *name));
+}
+
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults) {
   GenerationOptions options;
   options.sampling = defaults.sampling;
@@ -103,6 +124,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
       fields.fail(name, "invalid_value", fmt::format("'{}' must be at least 1 (or -1: no limit)", name));
     options.max_tokens = static_cast<int>(*v);
   }
+  read_speculation(fields, defaults.draft_sources, options.speculation);
   options.stream = fields.boolean("stream").value_or(false);
   if (const Json* stream_options = fields.object("stream_options")) {
     JsonFields inner(*stream_options, "stream_options.");

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/sampling_params.h"
+#include "engine/engine.h"
 #include "server/api_error.h"
 #include "text/chat_template.h"
 
@@ -17,8 +18,9 @@ namespace anabranch::server {
 
 // What a request is checked against and completed from.
 struct RequestDefaults {
-  SamplingParams sampling;               // where the request says nothing
-  std::vector<std::string> model_names;  // accepted in "model"
+  SamplingParams sampling;                 // where the request says nothing
+  std::vector<std::string> model_names;    // accepted in "model"
+  std::vector<DraftSource> draft_sources;  // accepted in "speculation"
 };
 
 // The part that both routes share.
@@ -27,6 +29,7 @@ struct GenerationOptions {
   std::optional<uint64_t> seed;  // unset: the caller draws one
   int max_tokens = -1;           // -1 = up to the context length
   std::vector<std::string> stop;
+  std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool stream = false;
   bool include_usage = false;  // a last chunk with the usage (streams only)
 };

@@ -76,6 +76,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.sampling = options.sampling;
   request.sampling.seed = options.seed ? *options.seed : random_();
   request.max_tokens = options.max_tokens;
+  request.speculation = options.speculation;
   request.stop = options.stop;
   request.thinking_open = prepared.thinking_open;
   auto accepted = engine_.submit(std::move(request), [this, key, post = post_](const Event& event) {

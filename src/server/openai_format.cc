@@ -1,6 +1,7 @@
 #include "server/openai_format.h"
 
 #include "base/json.h"
+#include "server/speculation_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -35,7 +36,8 @@ Json usage_json(const Usage& usage) {
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}}};
+          {"completion_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
+          {"speculation", speculation_json(usage.speculation)}};
 }
 
 // choice: its delta or text.

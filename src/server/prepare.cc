@@ -58,7 +58,9 @@ std::variant<Prepared, ApiError> check(Prepared prepared, const Engine& engine, 
 }  // namespace
 
 RequestDefaults request_defaults(const Engine& engine) {
-  return {engine.default_sampling(), {engine.info().name, engine.info().path, "default", "default_model"}};
+  return {engine.default_sampling(),
+          {engine.info().name, engine.info().path, "default", "default_model"},
+          engine.info().draft_sources};
 }
 
 std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,

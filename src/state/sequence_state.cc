@@ -1,8 +1,31 @@
 #include "state/sequence_state.h"
 
+#include <algorithm>
+#include <array>
+#include <numeric>
+
 #include "base/check.h"
+#include "ops/elementwise.h"
 
 namespace anabranch {
+namespace {
+
+uint64_t sum_deltas(const StateLayout& layout, uint64_t (*of)(const ops::GatedDeltaShape&)) {
+  uint64_t bytes = 0;
+  for (const auto& layer : layout) {
+    if (const auto* shape = std::get_if<ops::GatedDeltaShape>(&layer)) bytes += of(*shape);
+  }
+  return bytes;
+}
+
+// Rows `rows` of x [T, H, D].
+ops::mx::array gather(const ops::mx::array& x, std::span<const int> rows) {
+  const int heads = x.shape(1), d = x.shape(2);
+  const auto flat = ops::reshape(x, {x.shape(0), heads * d});
+  return ops::reshape(ops::take_rows(flat, rows), {static_cast<int>(rows.size()), heads, d});
+}
+
+}  // namespace
 
 uint64_t kv_bytes_per_token(const StateLayout& layout) {
   const uint64_t element = ops::precise() ? 4 : 2;
@@ -14,40 +37,114 @@ uint64_t kv_bytes_per_token(const StateLayout& layout) {
 }
 
 uint64_t fixed_bytes(const StateLayout& layout) {
-  uint64_t bytes = 0;
-  for (const auto& layer : layout) {
-    const auto* d = std::get_if<ops::GatedDeltaShape>(&layer);
-    if (!d) continue;
-    bytes += 4ull * d->value_heads * d->key_dim * d->value_dim;
-    bytes += 4ull * (d->conv_kernel - 1) * d->conv_channels();
-  }
-  return bytes;
+  return sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
+    return 4ull * d.value_heads * d.key_dim * d.value_dim + 4ull * (d.conv_kernel - 1) * d.conv_channels();
+  });
+}
+
+uint64_t window_bytes(const StateLayout& layout) {
+  return sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
+    return 4ull * kMaxTrial *
+           (d.key_heads * d.key_dim + d.value_heads * d.value_dim + d.value_heads + d.conv_channels());
+  });
 }
 
 SequenceState::SequenceState(const StateLayout& layout) {
   layers_.reserve(layout.size());
   for (const auto& layer : layout) {
     if (const auto* kv = std::get_if<KvLayout>(&layer)) {
-      ops::PagedKv pages;
-      pages.kv_heads = kv->kv_heads;
-      pages.head_dim = kv->head_dim;
-      layers_.emplace_back(std::move(pages));
+      AttentionState attention;
+      attention.kv.kv_heads = kv->kv_heads;
+      attention.kv.head_dim = kv->head_dim;
+      layers_.emplace_back(std::move(attention));
     } else {
-      layers_.emplace_back(ops::make_gated_delta_state(std::get<ops::GatedDeltaShape>(layer)));
+      const auto& shape = std::get<ops::GatedDeltaShape>(layer);
+      layers_.emplace_back(Delta{shape, ops::make_gated_delta_state(shape)});
     }
   }
 }
 
-ops::PagedKv& SequenceState::kv(int layer) {
-  auto* kv = std::get_if<ops::PagedKv>(&layers_.at(layer));
-  CHECK(kv, "layer {} keeps no keys and values", layer);
-  return *kv;
+void SequenceState::open() {
+  CHECK(!on_trial_, "a trial is open already");
+  on_trial_ = true;
+}
+
+void SequenceState::commit(std::span<const int> path) {
+  CHECK(on_trial_ && static_cast<int>(path.size()) <= open_, "{} of {} tokens cannot stay", path.size(),
+        open_);
+  bool chain = true;
+  for (size_t i = 0; i < path.size(); i++) chain &= path[i] == static_cast<int>(i);
+  for (auto& layer : layers_) {
+    if (auto* delta = std::get_if<Delta>(&layer)) {
+      ops::gated_delta_commit(delta->state, path);
+      continue;
+    }
+    auto& attention = std::get<AttentionState>(layer);
+    attention.kv.length = length_;  // blocks that a draft began stay: the next tokens need them
+    if (chain && !attention.k) {
+      attention.kv.length += static_cast<int>(path.size());
+    } else if (!path.empty()) {
+      CHECK(attention.k, "a path with gaps through a chain");
+      ops::kv_append(attention.kv, gather(*attention.k, path), gather(*attention.v, path));
+    }
+    attention.k.reset();
+    attention.v.reset();
+  }
+  length_ += static_cast<int>(path.size());
+  open_ = 0;
+  on_trial_ = false;
+}
+
+void SequenceState::commit(int tokens) {
+  std::array<int, kMaxTrial> path;
+  CHECK(tokens <= kMaxTrial, "{} tokens", tokens);
+  std::iota(path.begin(), path.end(), 0);
+  commit(std::span<const int>(path.data(), static_cast<size_t>(tokens)));
+}
+
+Snapshot SequenceState::snapshot() {
+  CHECK(!on_trial_, "a snapshot during a trial");
+  Snapshot out;
+  out.length = length_;
+  for (auto& layer : layers_) {
+    if (auto* delta = std::get_if<Delta>(&layer)) {
+      ops::gated_delta_settle(delta->shape, delta->state);
+      out.layers.emplace_back(ops::GatedDeltaState{delta->state.s, delta->state.conv, {}});
+    } else {
+      ops::PagedKv kv = std::get<AttentionState>(layer).kv;
+      ops::kv_truncate(kv, kv.length);  // without blocks that only a draft reached
+      out.layers.emplace_back(std::move(kv));
+    }
+  }
+  return out;
+}
+
+void SequenceState::restore(const Snapshot& snapshot) {
+  CHECK(!on_trial_ && snapshot.layers.size() == layers_.size(), "a snapshot of {} layers for {}",
+        snapshot.layers.size(), layers_.size());
+  for (size_t i = 0; i < layers_.size(); i++) {
+    if (auto* delta = std::get_if<Delta>(&layers_[i])) {
+      const auto& from = std::get<ops::GatedDeltaState>(snapshot.layers[i]);
+      delta->state.s = from.s;
+      delta->state.conv = from.conv;
+      if (delta->state.window) delta->state.window->accepted.clear();
+    } else {
+      std::get<AttentionState>(layers_[i]).kv = std::get<ops::PagedKv>(snapshot.layers[i]);
+    }
+  }
+  length_ = snapshot.length;
+}
+
+AttentionState& SequenceState::attention(int layer) {
+  auto* attention = std::get_if<AttentionState>(&layers_.at(layer));
+  CHECK(attention, "layer {} keeps no keys and values", layer);
+  return *attention;
 }
 
 ops::GatedDeltaState& SequenceState::delta(int layer) {
-  auto* delta = std::get_if<ops::GatedDeltaState>(&layers_.at(layer));
+  auto* delta = std::get_if<Delta>(&layers_.at(layer));
   CHECK(delta, "layer {} keeps no recurrent state", layer);
-  return *delta;
+  return delta->state;
 }
 
 }  // namespace anabranch

@@ -1,11 +1,18 @@
 // All mutable memory of one sequence: keys and values of its attention layers, recurrent state and conv rows
 // of its gated-delta layers.
 //
+// Tokens are applied for good, or on trial between open() and commit(). A trial changes nothing that the
+// committed tokens left: gated-delta layers keep window entries (ops/gated_delta.h), attention layers write
+// beyond the committed length. After commit(path) the state is, to the bit, what applying the path's tokens
+// alone would have made; the work that this takes is done by the next pass.
+//
 // Ownership: one SequenceState belongs to one Sequence and is touched only by the engine thread. Layers reach
-// their own part by index; Model::forward advances `length` once every layer has seen the tokens.
+// their own part by index. A copy shares what neither changes.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -22,25 +29,62 @@ struct KvLayout {
 using LayerLayout = std::variant<KvLayout, ops::GatedDeltaShape>;
 using StateLayout = std::vector<LayerLayout>;
 
-// Bytes that one more token of context costs, and bytes that a sequence costs whatever its length.
+// Tokens on trial at most: a draft and the token before it.
+constexpr int kMaxTrial = ops::kMaxTrial;
+
+// Bytes that one more token of context costs, that a sequence costs whatever its length, and that its window
+// adds once tokens were on trial.
 uint64_t kv_bytes_per_token(const StateLayout& layout);
 uint64_t fixed_bytes(const StateLayout& layout);
+uint64_t window_bytes(const StateLayout& layout);
+
+// One attention layer's memory; rows on trial are kept when they branch, since siblings share a place.
+struct AttentionState {
+  ops::PagedKv kv;
+  std::optional<ops::mx::array> k, v;  // [T, Hkv, D] f32
+};
+
+// An immutable point of a sequence that it can go back to, as can others of the same model. Shares storage
+// with the states it came from and went to.
+struct Snapshot {
+  int length = 0;
+  std::vector<std::variant<ops::PagedKv, ops::GatedDeltaState>> layers;
+};
 
 class SequenceState {
  public:
   explicit SequenceState(const StateLayout& layout);
 
-  // Tokens applied so far: the position of the next one.
+  // Tokens applied for good, and with those on trial: the position of the next one of a chain.
   int length() const { return length_; }
-  void advance(int tokens) { length_ += tokens; }
+  int applied() const { return length_ + open_; }
+  bool on_trial() const { return on_trial_; }
 
+  // From here to commit(), tokens are on trial; at most kMaxTrial. Aborts during a trial.
+  void open();
+  // The tokens of `path` (numbers in the order applied, each the parent of the next) stay, others never were.
+  void commit(std::span<const int> path);
+  // The first `tokens` of a chain stay.
+  void commit(int tokens);
+
+  // Aborts during a trial.
+  Snapshot snapshot();
+  void restore(const Snapshot& snapshot);
+
+  // For Model: tokens were applied to every layer.
+  void advance(int tokens) { (on_trial_ ? open_ : length_) += tokens; }
   // The layer's part; aborts if the layer is of the other kind.
-  ops::PagedKv& kv(int layer);
+  AttentionState& attention(int layer);
   ops::GatedDeltaState& delta(int layer);
 
  private:
-  std::vector<std::variant<ops::PagedKv, ops::GatedDeltaState>> layers_;
-  int length_ = 0;
+  struct Delta {
+    ops::GatedDeltaShape shape;
+    ops::GatedDeltaState state;
+  };
+  std::vector<std::variant<AttentionState, Delta>> layers_;
+  int length_ = 0, open_ = 0;
+  bool on_trial_ = false;
 };
 
 }  // namespace anabranch

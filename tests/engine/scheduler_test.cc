@@ -16,14 +16,16 @@ TEST(Scheduler, PromptsRunInChunksOnAnAbsoluteGrid) {
     ASSERT_TRUE(plan);
     EXPECT_EQ(plan->id, 1u);
     sizes.push_back(plan->tokens);
-    s.applied(*plan);
+    s.advanced(1, plan->tokens, 0);
     if (plan->last) break;
   }
   EXPECT_EQ(sizes, (std::vector<int>{8, 8, 3}));
-  s.sampled(1);
+  s.advanced(1, 0, 1);
   const auto decode = s.plan();
   EXPECT_EQ(decode->tokens, 1);
   EXPECT_TRUE(decode->last);
+  s.advanced(1, 4, 4);  // three drafts were right
+  EXPECT_EQ(s.plan()->tokens, 1);
 }
 
 TEST(Scheduler, FirstComeFirstServed) {

@@ -64,7 +64,7 @@ std::vector<float> all_logits(const Model& model, SequenceState& state, const st
   for (int at = 0; at < static_cast<int>(tokens.size()); at += chunk) {
     const int n = std::min<int>(chunk, static_cast<int>(tokens.size()) - at);
     Batch batch;
-    batch.add(state, tokens.data() + at, n, false);
+    batch.add(state, {tokens.data() + at, static_cast<size_t>(n)}, Batch::Logits::none);
     for (int i = 0; i < n; i++) batch.logit_rows.push_back(i);
     auto logits = model.forward(batch).logits;
     logits.eval();
@@ -206,8 +206,8 @@ TEST(Model, NeighboursDoNotChangeASequence) {
 
     auto state_a = (*model)->make_state(), state_b = (*model)->make_state();
     Batch batch;
-    batch.add(state_a, a.data(), static_cast<int>(a.size()), false);
-    batch.add(state_b, b.data(), static_cast<int>(b.size()), false);
+    batch.add(state_a, a, Batch::Logits::none);
+    batch.add(state_b, b, Batch::Logits::none);
     for (size_t i = 0; i < batch.ids.size(); i++) batch.logit_rows.push_back(static_cast<int>(i));
     const auto logits = (*model)->forward(batch).logits;
     ASSERT_EQ(logits.size(), expected.size());

@@ -1,0 +1,90 @@
+#include "decode/speculator.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace anabranch {
+
+bool SpecResources::has(DraftSource source) const {
+  switch (source) {
+    case DraftSource::none:
+    case DraftSource::ngram:
+      return true;
+    case DraftSource::mtp:
+      return model->has_mtp();
+    case DraftSource::draft:
+      return draft_model != nullptr;
+    case DraftSource::exit:
+      return !exit_layers.empty();
+    case DraftSource::skip:
+      return !skip_layers.empty();
+  }
+  return false;
+}
+
+Speculator::Speculator(SpecResources& resources, const SpecMode& mode)
+    : resources_(resources), mode_(mode), controller_(resources.costs, mode) {}
+
+bool Speculator::may_use(DraftSource source) const {
+  return resources_.has(source) && (mode_.automatic || mode_.source == source);
+}
+
+Drafter& Speculator::drafter(DraftSource source) {
+  auto& slot = drafters_[static_cast<size_t>(source)];
+  if (slot) return *slot;
+  if (source == DraftSource::mtp)
+    slot = make_mtp_drafter(*resources_.model);
+  else if (source == DraftSource::draft)
+    slot = make_model_drafter(*resources_.draft_model);
+  else
+    slot = make_layers_drafter(*resources_.model,
+                               source == DraftSource::exit ? resources_.exit_layers : resources_.skip_layers);
+  return *slot;
+}
+
+void Speculator::applied(const mx::array& hidden, std::span<const int> tokens) {
+  if (may_use(DraftSource::mtp)) drafter(DraftSource::mtp).applied(hidden, tokens);
+}
+
+Draft Speculator::propose(const DraftRequest& request) {
+  RoundLimits limits;
+  limits.max_drafts = request.count;
+  for (int i = 1; i < kDraftSources; i++) limits.available[i] = may_use(static_cast<DraftSource>(i));
+  NgramIndex::Match match;
+  if (limits.available[static_cast<size_t>(DraftSource::ngram)]) {
+    match = ngrams_.match(request.tokens);
+    limits.ngram_match = match.length;
+    limits.ngram_length = match.length > 0 ? std::min(request.count, kMaxDraft) : 0;
+  }
+  const RoundChoice choice = controller_.choose(limits);
+  Draft draft;
+  draft.source = choice.source;
+  if (choice.depth <= 0) return draft;
+  CHECK(choice.depth <= request.count, "{} drafts, {} fit", choice.depth, request.count);
+  const double start = now_seconds();
+  if (choice.source == DraftSource::ngram) {
+    draft.tokens = NgramIndex::follow(request.tokens, match, choice.depth);
+    draft.ngram_match = match.length;
+  } else {
+    draft.tokens =
+        drafter(choice.source).propose({request.tokens, request.sampling, choice.depth, request.state});
+  }
+  draft.seconds = now_seconds() - start;
+  return draft;
+}
+
+void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended) {
+  if (draft.source != DraftSource::none && draft.source != DraftSource::ngram)
+    drafter(draft.source).observe(accepted);
+  RoundResult result;
+  result.source = draft.tokens.empty() ? DraftSource::none : draft.source;
+  result.drafted = static_cast<int>(draft.tokens.size());
+  result.accepted = accepted;
+  result.ngram_match = draft.ngram_match;
+  result.draft_s = draft.seconds;
+  result.verify_s = verify_s;
+  result.counts = !ended;
+  controller_.observe(result);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,59 @@
+// One sequence's speculation: its drafters and its controller.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "decode/drafters.h"
+#include "decode/ngram.h"
+#include "decode/spec_controller.h"
+
+namespace anabranch {
+
+// What a model offers to speculate with; one per engine, outlives its sequences' speculators.
+struct SpecResources {
+  const Model* model = nullptr;
+  const Model* draft_model = nullptr;         // may be null
+  std::vector<int> exit_layers, skip_layers;  // that a self-speculative draft runs; empty: not calibrated
+  SpecCosts costs;
+
+  bool has(DraftSource source) const;
+};
+
+// Tokens that may come next.
+struct Draft {
+  DraftSource source = DraftSource::none;
+  std::vector<int> tokens;  // empty: decode plainly
+  int ngram_match = 0;
+  double seconds = 0;  // that drafting took
+};
+
+class Speculator {
+ public:
+  // mode.source must be among the resources.
+  Speculator(SpecResources& resources, const SpecMode& mode);
+
+  // Tokens were applied for good: their hidden states, in order; `tokens` as far as known.
+  void applied(const mx::array& hidden, std::span<const int> tokens);
+
+  // A draft of at most max_drafts tokens, state as in DraftRequest.
+  Draft propose(const DraftRequest& request);
+  // How the round that began with `draft` ended; the first `accepted` of its tokens are right. ended: by the
+  // end of the request, so that what followed was not judged.
+  void observe(const Draft& draft, int accepted, double verify_s, bool ended);
+
+  const SpecCounters& counters() const { return controller_.counters(); }
+
+ private:
+  bool may_use(DraftSource source) const;
+  Drafter& drafter(DraftSource source);
+
+  SpecResources& resources_;
+  SpecMode mode_;
+  SpecController controller_;
+  NgramIndex ngrams_;
+  std::array<std::unique_ptr<Drafter>, kDraftSources> drafters_;  // made when first needed
+};
+
+}  // namespace anabranch
