@@ -22,12 +22,12 @@ constexpr double kShared = 0.8,
 constexpr double kCarry = 0.8;  // share of a surprise that is carried from a position to the next
 
 // Choosing. A change must promise that much; all accounts are in plain rounds.
-constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kFallen = 0.8;
+constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kFallen = 0.8, kUnsure = 0.25;
 constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
 constexpr double kExplorationStart = 2, kExplorationShare = 0.01, kExplorationMost = 3;
 constexpr double kCreditStart = 2.5, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
 // Probing, in rounds; and a probe's drafts.
-constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2;
+constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2, kKnown = 4;
 
 int index_of(DraftSource source) {
   return static_cast<int>(source);
@@ -204,12 +204,11 @@ void SpecCosts::observe(const RoundResult& result) {
 }
 
 SpecController::SpecController(SpecCosts& costs, SpecMode mode) : costs_(costs), mode_(mode) {
-  for (int arm = 0; arm < kArms; arm++) {
-    const bool unknown = arm < kDraftClasses && costs.stats_.acceptance[arm].tried[0] < 4;
-    arms_[arm] = {unknown ? 0 : kProbeAfter, unknown ? kProbeUnknownAfter : kProbeAfter};
-  }
-  if (costs.stats_.verify.weight[1] < kMature) arms_[kPlainArm] = {kProbeUnknownAfter, kProbeUnknownAfter};
-  arms_[kDeeperArm] = {kProbeUnknownAfter, kProbeUnknownAfter};
+  const bool plain_known = costs.stats_.verify.weight[1] >= kMature;
+  arms_.fill({kProbeUnknownAfter, kProbeUnknownAfter});
+  if (plain_known) arms_[kPlainArm] = {kProbeAfter, kProbeAfter};
+  for (int c = 0; c < kDraftClasses; c++)
+    if (costs.stats_.acceptance[c].tried[0] >= kKnown) arms_[kFirstClassArm + c] = {kProbeAfter, kProbeAfter};
 }
 
 // The sequence's own counts on top of the model's; what is surprising at a position, compared with other
@@ -252,6 +251,10 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
   return options;
 }
 
+int SpecController::arm_of(DraftSource source, int ngram_match) {
+  return source == DraftSource::none ? kPlainArm : kFirstClassArm + draft_class(source, ngram_match);
+}
+
 // The best of all; a change from what is held must promise a little more. Never plain when a source was asked
 // for and can draft.
 SpecController::Option SpecController::best_option(const AllOptions& all) const {
@@ -265,14 +268,15 @@ SpecController::Option SpecController::best_option(const AllOptions& all) const 
     best = options.best;
     best_value = value;
   }
-  const double enter = held_.source == DraftSource::none ? kEnter : 1;
+  // The less is known of plain decoding, the more must be promised.
+  const double enter =
+      (held_.source == DraftSource::none ? kEnter : 1) + kUnsure / (1 + costs_.stats_.verify.weight[1]);
   return mode_.automatic && best.rate() < enter ? Option{} : best;
 }
 
 // What trying the arm would be now; plain if there is nothing to try.
 SpecController::Option SpecController::arm_option(int arm, const AllOptions& all, const Option& best,
                                                   int ngram_match) const {
-  if (arm == kPlainArm) return {};
   if (arm == kDeeperArm) {
     const Options& options = all[index_of(best.choice.source)];
     const int depth = best.choice.depth + 1;
@@ -284,8 +288,7 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
   }
   for (int k = 1; k < kDraftSources; k++) {
     const DraftSource source = static_cast<DraftSource>(k);
-    if (draft_class(source, ngram_match) != arm || all[k].longest == 0 || source == best.choice.source)
-      continue;
+    if (arm_of(source, ngram_match) != arm || all[k].longest == 0 || source == best.choice.source) continue;
     return all[k].at[std::min(all[k].best.choice.depth, kProbeDepth)];
   }
   return {};
@@ -295,8 +298,7 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
 void SpecController::hold(const Option& best, int ngram_match) {
   const RoundChoice& choice = best.choice;
 
-  const int arm = choice.depth == 0 ? kPlainArm : draft_class(choice.source, ngram_match);
-  arms_[arm] = {round_ + kProbeAfter, kProbeAfter};
+  arms_[arm_of(choice.source, ngram_match)] = {round_ + kProbeAfter, kProbeAfter};
   // Proposals of n-grams come and go: what to do without them stays held.
   if (choice.source == DraftSource::ngram) return;
   held_ = choice;

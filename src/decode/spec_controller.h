@@ -97,7 +97,9 @@ class SpecController {
     long due;      // the round from which on it may be tried
     int interval;  // rounds to wait after a try that does not pay
   };
-  static constexpr int kPlainArm = kDraftClasses, kDeeperArm = kDraftClasses + 1, kArms = kDraftClasses + 2;
+  static constexpr int kPlainArm = 0, kFirstClassArm = 1, kDeeperArm = kFirstClassArm + kDraftClasses,
+                       kArms = kDeeperArm + 1;
+  static int arm_of(DraftSource source, int ngram_match);
 
   Options options(DraftSource source, const RoundLimits& limits, const SpecCosts::Curve& verify) const;
   Option best_option(const AllOptions& all) const;
