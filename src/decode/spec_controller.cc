@@ -22,10 +22,11 @@ constexpr double kShared = 0.8,
 constexpr double kCarry = 0.8;  // share of a surprise that is carried from a position to the next
 
 // Choosing. A change must promise that much; all accounts are in plain rounds.
-constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kFallen = 0.8, kUnsure = 0.25;
+constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kFallen = 0.8, kUnsure = 0.15,
+                 kCheap = 0.1;
 constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
-constexpr double kExplorationStart = 2, kExplorationShare = 0.01, kExplorationMost = 3;
-constexpr double kCreditStart = 2.5, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
+constexpr double kExplorationStart = 1.5, kExplorationShare = 0.008, kExplorationMost = 3;
+constexpr double kCreditStart = 2, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
 // Probing, in rounds; and a probe's drafts.
 constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2, kKnown = 4;
 
@@ -343,7 +344,10 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
     const bool different =
         option.choice.source != best.choice.source || option.choice.depth != best.choice.depth;
     if (!different || (option.choice.depth == 0 && arm != kPlainArm)) continue;
-    if (option.cost - option.tokens / best_rate_ > costs_.exploration_) continue;
+    // All costs are compared with a plain round's: where that is cheap, it is measured often.
+    const double allowed = arm == kPlainArm ? std::max(kCheap, costs_.exploration_) : costs_.exploration_;
+    if (option.cost - option.tokens / best_rate_ > allowed) continue;
+
     trying_ = arm;
     return option.choice;
   }
@@ -373,7 +377,8 @@ void SpecController::observe(const RoundResult& result) {
     if (loss < 0) {
       arm = {round_, kProbeAfter};
     } else {
-      arm = {round_ + arm.interval, std::min(2 * arm.interval, kProbeAtMost)};
+      const bool often = trying_ == kPlainArm && loss < kCheap;
+      arm = {round_ + arm.interval, often ? arm.interval : std::min(2 * arm.interval, kProbeAtMost)};
     }
     trying_ = -1;
   }
