@@ -14,17 +14,21 @@ constexpr std::array<double, kDraftSources> kDraftCost = {0, 0, 0.1, 0.3, 0.3, 0
 constexpr std::array<double, kDraftClasses> kAcceptance = {0.3, 0.45, 0.6, 0.8, 0.6, 0.6, 0.5, 0.5};
 
 // Learning. A memory of m samples forgets by a factor 1 - 1 / m for each new one.
-constexpr double kCostMemory = 25, kRoundMemory = 5, kModelMemory = 300, kSequenceMemory = 16;
-constexpr double kModelPrior = 2, kSequencePrior = 5;  // samples that the assumption counts for
-constexpr double kCarry = 0.8;                         // of a surprise, from a position to the next
+constexpr double kCostMemory = 12, kModelMemory = 300, kSequenceMemory = 16;
+constexpr double kCostPrior = 1, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
+constexpr double kSlowest = 2;  // times the estimate is what a slow sample counts for at most
+constexpr double kShared = 0.8,
+                 kMature = 8;   // share of a surprise that is not the count's own, from 8 samples on
+constexpr double kCarry = 0.8;  // share of a surprise that is carried from a position to the next
 
 // Choosing. A change must promise that much; all accounts are in plain rounds.
-constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02;
+constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kFallen = 0.8, kUnsure = 0.15,
+                 kCheap = 0.1;
 constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
-constexpr double kExplorationStart = 2, kExplorationShare = 0.01, kExplorationMost = 3;
-constexpr double kCreditStart = 2.5, kCreditShare = 0.01, kCreditMost = 4;
+constexpr double kExplorationStart = 1.5, kExplorationShare = 0.008, kExplorationMost = 3;
+constexpr double kCreditStart = 2, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
 // Probing, in rounds; and a probe's drafts.
-constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2;
+constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2, kKnown = 4;
 
 int index_of(DraftSource source) {
   return static_cast<int>(source);
@@ -40,24 +44,22 @@ double clamp_probability(double p) {
   return std::clamp(p, 0.005, 0.995);
 }
 
-// One step of an average of logarithms. A slow sample may be an accident of a shared machine, so it counts
-// for at most `most` times the estimate; one below half the estimate shows that the estimate was such an
-// accident.
-void learn(double& estimate, double& weight, double sample, double memory, double most) {
-  const double surprise = std::log(sample / estimate);
-  if (surprise < -std::log(2.0)) {
-    estimate = sample;
-  } else {
-    const double gain = std::max(1 / (weight + 1.5), 1 / memory);
-    estimate *= std::exp(gain * std::min(surprise, std::log(most)));
-  }
-  weight = std::min(weight + 1, memory);
+// One step of an average of logarithms; returns the step. A slow sample may be an accident of a shared
+// machine and counts for little; one below half the estimate shows that the estimate was such an accident.
+double learn(CostCurve& curve, int count, double sample) {
+  double &estimate = curve.seconds[count], &weight = curve.weight[count];
+  const double surprise = std::log(sample / estimate),
+               gain = 1 / std::min(weight + 1 + kCostPrior, kCostMemory);
+  const double step = surprise < -std::log(2) ? surprise : gain * std::min(surprise, std::log(kSlowest));
+  estimate *= std::exp(step);
+  weight = std::min(weight + 1, kCostMemory);
+  return step;
 }
 
-// The curve through (start, start) that never falls and is nearest to the known points, by weight (pooling
-// adjacent violators); straight between points, and after the last one with the mean slope so far, into which
-// one step of the assumed slope is mixed.
-SpecCosts::Curve fit(const CostCurve& known, int start, double slope) {
+// The curve that never falls and is nearest to the known points from `start` on, by weight (pooling adjacent
+// violators); through (start, first) if that is not known; straight between points, and beyond the last one
+// with the mean slope so far, into which one step of the assumed slope is mixed.
+SpecCosts::Curve fit(const CostCurve& known, int start, double first, double slope) {
   struct Pool {
     double sum, weight;
     int last;  // count
@@ -65,25 +67,25 @@ SpecCosts::Curve fit(const CostCurve& known, int start, double slope) {
   };
   std::array<Pool, kMaxDraft + 2> pools;
   int n = 0;
-  for (int i = start + 1; i <= kMaxDraft + 1; i++) {
+  for (int i = start; i <= kMaxDraft + 1; i++) {
     if (known.weight[i] <= 0) continue;
-    pools[n++] = {known.cost[i] * known.weight[i], known.weight[i], i};
+    pools[n++] = {known.seconds[i] * known.weight[i], known.weight[i], i};
     for (; n > 1 && pools[n - 2].mean() > pools[n - 1].mean(); n--)
       pools[n - 2] = {pools[n - 2].sum + pools[n - 1].sum, pools[n - 2].weight + pools[n - 1].weight,
                       pools[n - 1].last};
   }
   SpecCosts::Curve curve{};
-  curve[start] = start;
+  curve[start] = known.weight[start] > 0 ? pools[0].mean() : first;
   int at = start;  // the last point drawn
   for (int pool = 0; pool < n; pool++)
     while (at < pools[pool].last) {
       int next = at + 1;
       while (known.weight[next] <= 0) next++;
-      const double from = curve[at], to = std::max<double>(pools[pool].mean(), start);
+      const double from = curve[at], to = std::max(pools[pool].mean(), curve[start]);
       for (int i = at + 1; i <= next; i++) curve[i] = from + (to - from) * (i - at) / (next - at);
       at = next;
     }
-  const double step = (curve[at] - start + slope) / (at - start + 1);
+  const double step = (curve[at] - curve[start] + slope) / (at - start + 1);
   for (int i = at + 1; i <= kMaxDraft + 1; i++) curve[i] = curve[i - 1] + step;
   return curve;
 }
@@ -140,16 +142,25 @@ int draft_class(DraftSource source, int ngram_match) {
 
 SpecCosts::SpecCosts(const SpecStats& stats)
     : stats_(stats), exploration_(kExplorationStart), credit_(kCreditStart) {
-  // The machine may be slower or faster than it was: let the first rounds say.
-  stats_.round_weight = std::min<double>(stats_.round_weight, kFirstPlain);
+  fit_verify();
 }
 
-SpecCosts::Curve SpecCosts::verify_costs() const {
-  return fit(stats_.verify, 1, kRowCost);
+void SpecCosts::fit_verify() {
+  int rows = 1;  // the fewest known
+  while (rows < kMaxDraft + 1 && stats_.verify.weight[rows] <= 0) rows++;
+  const bool known = stats_.verify.weight[rows] > 0;
+  const double first = known ? stats_.verify.seconds[rows] / (1 + kRowCost * (rows - 1)) : 1;
+  verify_costs_ = fit(stats_.verify, 1, first, kRowCost * first);
+  round_s_ = known ? verify_costs_[1] : 0;
+  const double unit = verify_costs_[1];
+  for (double& cost : verify_costs_) cost /= unit;
 }
 
 SpecCosts::Curve SpecCosts::draft_costs(DraftSource source) const {
-  return fit(stats_.draft[index_of(source)], 0, kDraftCost[index_of(source)]);
+  const double unit = round_s_ > 0 ? round_s_ : 1;
+  Curve curve = fit(stats_.draft[index_of(source)], 0, 0, kDraftCost[index_of(source)] * unit);
+  for (double& cost : curve) cost /= unit;
+  return curve;
 }
 
 Chances SpecCosts::acceptance(int draft_class) const {
@@ -163,30 +174,22 @@ Chances SpecCosts::acceptance(int draft_class) const {
   return chances;
 }
 
-// What a pass took says something about its number of rows and about the machine (and the context's length).
-// Plain rounds tell the second alone; of other ones, most of a surprise goes to it once the rows are known.
+// What a pass took says something of its number of rows, and something of the machine and the context, which
+// all costs share: once the rows are known well, mostly the second.
 void SpecCosts::observe_verify(int rows, double seconds) {
-  SpecStats& s = stats_;
-  const double cost = verify_costs()[rows];
-  if (rows == 1 && s.round_weight == 0) {
-    for (int i = 0; i <= kMaxDraft + 1; i++) s.verify.cost[i] *= s.round_s / seconds;
-    for (CostCurve& curve : s.draft)
-      for (double& c : curve.cost) c *= s.round_s / seconds;
-    s.round_s = seconds;
-    s.round_weight = 1;
-  } else if (rows == 1) {
-    learn(s.round_s, s.round_weight, seconds, kRoundMemory, 1.5);
-  } else {
-    if (s.round_s == 0) s.round_s = seconds / cost;
-    double& weight = s.verify.weight[rows];
-    const double ratio = seconds / s.round_s;
-    if (weight == 0) s.verify.cost[rows] = cost;
-    if (weight >= 3) {
-      double samples = s.round_weight;
-      learn(s.round_s, samples, seconds / cost, kRoundMemory, 1.5);
-    }
-    learn(s.verify.cost[rows], weight, ratio, kCostMemory, weight < 3 ? 3 : 1.5);
+  CostCurve& verify = stats_.verify;
+  if (verify.weight[rows] == 0)
+    verify.seconds[rows] = round_s_ > 0 ? round_s_ * verify_costs_[rows] : seconds;
+  const bool mature = verify.weight[rows] >= kMature;
+  const double step = learn(verify, rows, seconds);
+  if (mature) {
+    const double shared = std::exp(kShared * step);
+    for (int i = 1; i <= kMaxDraft + 1; i++)
+      if (i != rows) verify.seconds[i] *= shared;
+    for (CostCurve& curve : stats_.draft)
+      for (double& s : curve.seconds) s *= shared;
   }
+  fit_verify();
 }
 
 void SpecCosts::observe(const RoundResult& result) {
@@ -194,20 +197,19 @@ void SpecCosts::observe(const RoundResult& result) {
   if (result.drafted == 0) return;
   count(stats_.acceptance[draft_class(result.source, result.ngram_match)], result, kModelMemory);
   // An n-gram proposal is there before the choice is made: it costs nothing.
-  if (result.source == DraftSource::ngram || !is_time(result.draft_s) || stats_.round_s == 0) return;
+  if (result.source == DraftSource::ngram || !is_time(result.draft_s) || round_s_ == 0) return;
   CostCurve& curve = stats_.draft[index_of(result.source)];
-  double& weight = curve.weight[result.drafted];
-  if (weight == 0) curve.cost[result.drafted] = draft_costs(result.source)[result.drafted];
-  learn(curve.cost[result.drafted], weight, result.draft_s / stats_.round_s, kCostMemory,
-        weight < 3 ? 3 : 1.5);
+  if (curve.weight[result.drafted] == 0)
+    curve.seconds[result.drafted] = draft_costs(result.source)[result.drafted] * round_s_;
+  learn(curve, result.drafted, result.draft_s);
 }
 
 SpecController::SpecController(SpecCosts& costs, SpecMode mode) : costs_(costs), mode_(mode) {
-  for (int arm = 0; arm < kArms; arm++) {
-    const bool unknown = arm < kDraftClasses && costs.stats_.acceptance[arm].tried[0] < 4;
-    arms_[arm] = {unknown ? 0 : kProbeAfter, unknown ? kProbeUnknownAfter : kProbeAfter};
-  }
-  arms_[kDeeperArm] = {kProbeUnknownAfter, kProbeUnknownAfter};
+  const bool plain_known = costs.stats_.verify.weight[1] >= kMature;
+  arms_.fill({kProbeUnknownAfter, kProbeUnknownAfter});
+  if (plain_known) arms_[kPlainArm] = {kProbeAfter, kProbeAfter};
+  for (int c = 0; c < kDraftClasses; c++)
+    if (costs.stats_.acceptance[c].tried[0] >= kKnown) arms_[kFirstClassArm + c] = {kProbeAfter, kProbeAfter};
 }
 
 // The sequence's own counts on top of the model's; what is surprising at a position, compared with other
@@ -232,6 +234,8 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
   options.longest = std::min(limits.max_drafts, kMaxDraft);
   if (source == DraftSource::ngram) options.longest = std::min(options.longest, limits.ngram_length);
   if (mode_.depth > 0) options.longest = std::min(options.longest, mode_.depth);
+  if (mode_.automatic && costs_.credit_ < 0) options.longest = std::min(options.longest, 1);
+
   if (options.longest <= 0) return {};
 
   const Chances chances = acceptance(draft_class(source, limits.ngram_match));
@@ -248,6 +252,10 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
   return options;
 }
 
+int SpecController::arm_of(DraftSource source, int ngram_match) {
+  return source == DraftSource::none ? kPlainArm : kFirstClassArm + draft_class(source, ngram_match);
+}
+
 // The best of all; a change from what is held must promise a little more. Never plain when a source was asked
 // for and can draft.
 SpecController::Option SpecController::best_option(const AllOptions& all) const {
@@ -261,14 +269,15 @@ SpecController::Option SpecController::best_option(const AllOptions& all) const 
     best = options.best;
     best_value = value;
   }
-  const double enter = held_.source == DraftSource::none ? kEnter : 1;
+  // The less is known of plain decoding, the more must be promised.
+  const double enter =
+      (held_.source == DraftSource::none ? kEnter : 1) + kUnsure / (1 + costs_.stats_.verify.weight[1]);
   return mode_.automatic && best.rate() < enter ? Option{} : best;
 }
 
 // What trying the arm would be now; plain if there is nothing to try.
 SpecController::Option SpecController::arm_option(int arm, const AllOptions& all, const Option& best,
                                                   int ngram_match) const {
-  if (arm == kPlainArm) return {};
   if (arm == kDeeperArm) {
     const Options& options = all[index_of(best.choice.source)];
     const int depth = best.choice.depth + 1;
@@ -280,19 +289,26 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
   }
   for (int k = 1; k < kDraftSources; k++) {
     const DraftSource source = static_cast<DraftSource>(k);
-    if (draft_class(source, ngram_match) != arm || all[k].longest == 0 || source == best.choice.source)
-      continue;
+    if (arm_of(source, ngram_match) != arm || all[k].longest == 0 || source == best.choice.source) continue;
     return all[k].at[std::min(all[k].best.choice.depth, kProbeDepth)];
   }
   return {};
 }
 
 // Notes what is used for being the best: it needs no trying for a while.
-void SpecController::hold(const RoundChoice& choice, int ngram_match) {
-  const int arm = choice.depth == 0 ? kPlainArm : draft_class(choice.source, ngram_match);
-  arms_[arm] = {round_ + kProbeAfter, kProbeAfter};
+void SpecController::hold(const Option& best, int ngram_match) {
+  const RoundChoice& choice = best.choice;
+
+  arms_[arm_of(choice.source, ngram_match)] = {round_ + kProbeAfter, kProbeAfter};
   // Proposals of n-grams come and go: what to do without them stays held.
-  if (choice.source != DraftSource::ngram) held_ = choice;
+  if (choice.source == DraftSource::ngram) return;
+  held_ = choice;
+  // When the best is much worse than it was, the others are worth another look.
+  peak_rate_ = std::max(peak_rate_, best.rate());
+  if (best.rate() > kFallen * peak_rate_) return;
+  peak_rate_ = best.rate();
+  for (Arm& other : arms_)
+    other = {std::min(other.due, round_ + kProbeAfter), std::min(other.interval, kProbeAfter)};
 }
 
 // Automatic mode promises three things. It makes the choice with the best rate, unless that is hardly better
@@ -303,10 +319,12 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
   trying_ = -1;
   best_rate_ = 1;
   if (limits.max_drafts <= 0) return {};
-  const bool unmeasured = costs_.stats_.round_weight < kFirstPlain && round_ < kFirstPlain;
+  const bool unmeasured = costs_.stats_.verify.weight[1] < kFirstPlain && round_ < kFirstPlain;
   if (mode_.automatic && unmeasured) return {};
 
+  const bool overdrawn = mode_.automatic && costs_.credit_ < -kCreditShort;
   AllOptions all;
+
   const SpecCosts::Curve verify = costs_.verify_costs();
   for (int k = 1; k < kDraftSources; k++) {
     const DraftSource source = static_cast<DraftSource>(k);
@@ -316,9 +334,8 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
     const int longest = all[index_of(mode_.source)].longest;
     return longest > 0 ? RoundChoice{mode_.source, longest} : RoundChoice{};
   }
-  const Option best = best_option(all);
-  hold(best.choice, limits.ngram_match);
-  if (mode_.automatic && costs_.credit_ < 0) return {};
+  const Option best = overdrawn ? Option{} : best_option(all);
+  hold(best, limits.ngram_match);
 
   best_rate_ = best.rate();
   for (int arm = 0; arm < kArms; arm++) {
@@ -327,7 +344,10 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
     const bool different =
         option.choice.source != best.choice.source || option.choice.depth != best.choice.depth;
     if (!different || (option.choice.depth == 0 && arm != kPlainArm)) continue;
-    if (option.cost - option.tokens / best_rate_ > costs_.exploration_) continue;
+    // All costs are compared with a plain round's: where that is cheap, it is measured often.
+    const double allowed = arm == kPlainArm ? std::max(kCheap, costs_.exploration_) : costs_.exploration_;
+    if (option.cost - option.tokens / best_rate_ > allowed) continue;
+
     trying_ = arm;
     return option.choice;
   }
@@ -357,7 +377,8 @@ void SpecController::observe(const RoundResult& result) {
     if (loss < 0) {
       arm = {round_, kProbeAfter};
     } else {
-      arm = {round_ + arm.interval, std::min(2 * arm.interval, kProbeAtMost)};
+      const bool often = trying_ == kPlainArm && loss < kCheap;
+      arm = {round_ + arm.interval, often ? arm.interval : std::min(2 * arm.interval, kProbeAtMost)};
     }
     trying_ = -1;
   }

@@ -15,10 +15,9 @@
 
 namespace anabranch {
 
-// Cost by count (rows of a pass, or drafts made) in plain rounds. weight: samples behind it, capped; 0 = this
-// count was never tried.
+// Seconds by count (rows of a pass, or drafts made). weight: samples behind it, capped; 0 = never tried.
 struct CostCurve {
-  std::array<double, kMaxDraft + 2> cost{}, weight{};  // [count]
+  std::array<double, kMaxDraft + 2> seconds{}, weight{};  // [count]
   bool operator==(const CostCurve&) const = default;
 };
 
@@ -38,9 +37,7 @@ using Chances = std::array<double, kMaxDraft>;
 
 // What is known of a model; spec_stats.h keeps it between runs.
 struct SpecStats {
-  double round_s = 0;       // seconds of a plain round; 0 = nothing measured yet
-  double round_weight = 0;  // samples behind it, capped; 0 with round_s > 0: inferred from longer passes
-  CostCurve verify;         // [rows], from 2 on
+  CostCurve verify;                            // [rows], from 1 on
   std::array<CostCurve, kDraftSources> draft;  // [source][drafts], from 1 on; mtp and later ones
   std::array<AcceptanceCounts, kDraftClasses> acceptance;
   bool operator==(const SpecStats&) const = default;
@@ -52,18 +49,21 @@ class SpecCosts {
 
   explicit SpecCosts(const SpecStats& stats = {});
 
-  Curve verify_costs() const;                        // [rows], from 1 on
-  Curve draft_costs(DraftSource source) const;       // [drafts], from 0 on
-  Chances acceptance(int draft_class) const;         // over all sequences
-  double round_s() const { return stats_.round_s; }  // of a plain round
+  double round_s() const { return round_s_; }                  // of a plain round; 0: nothing measured yet
+  const Curve& verify_costs() const { return verify_costs_; }  // [rows], from 1 on; [1] is 1
+  Curve draft_costs(DraftSource source) const;                 // [drafts], from 0 on
+  Chances acceptance(int draft_class) const;                   // over all sequences
   const SpecStats& stats() const { return stats_; }
 
  private:
   friend class SpecController;
   void observe(const RoundResult& result);
   void observe_verify(int rows, double seconds);
+  void fit_verify();
 
   SpecStats stats_;
+  double round_s_ = 0;
+  Curve verify_costs_;
   double exploration_, credit_;  // plain rounds; see SpecController::choose
 };
 
@@ -97,12 +97,14 @@ class SpecController {
     long due;      // the round from which on it may be tried
     int interval;  // rounds to wait after a try that does not pay
   };
-  static constexpr int kPlainArm = kDraftClasses, kDeeperArm = kDraftClasses + 1, kArms = kDraftClasses + 2;
+  static constexpr int kPlainArm = 0, kFirstClassArm = 1, kDeeperArm = kFirstClassArm + kDraftClasses,
+                       kArms = kDeeperArm + 1;
+  static int arm_of(DraftSource source, int ngram_match);
 
   Options options(DraftSource source, const RoundLimits& limits, const SpecCosts::Curve& verify) const;
   Option best_option(const AllOptions& all) const;
   Option arm_option(int arm, const AllOptions& all, const Option& best, int ngram_match) const;
-  void hold(const RoundChoice& choice, int ngram_match);
+  void hold(const Option& best, int ngram_match);
 
   SpecCosts& costs_;
   SpecMode mode_;
@@ -112,6 +114,7 @@ class SpecController {
   RoundChoice held_;      // the last choice that was thought best, n-gram aside
   int trying_ = -1;       // the arm tried in this round
   double best_rate_ = 1;  // of what was thought best in this round
+  double peak_rate_ = 1;  // of what was best without n-grams
   long round_ = 0;
 };
 
