@@ -163,11 +163,11 @@ Result<void> check_shapes(const Shapes& expected, const std::vector<Entry>& entr
       return make_error(ErrorKind::invalid,
                         "{}: tensor \"{}\" has no place in the prediction head of {}: is it another model's?",
                         info.file, shown(info.name), model);
+    if (entry.unreadable) return *entry.unreadable;
     if (info.shape != at->second)
       return make_error(ErrorKind::invalid,
                         "{}: tensor \"{}\" has shape {}; {} needs {}: is it another model's?", info.file,
                         shown(info.name), shape_text(info.shape), model, shape_text(at->second));
-    if (entry.unreadable) return *entry.unreadable;
     there.insert(info.name);
   }
   for (const auto& [name, shape] : expected)
