@@ -325,6 +325,11 @@ Result<std::set<std::string>> old_files(const Checkpoint& model, const fs::path&
                         "{} holds other tensors beside the prediction head: it cannot be replaced alone",
                         file);
   }
+  for (const auto& file : fs::directory_iterator(directory, code)) {  // perhaps only some scales
+    if (file.path().extension() != ".safetensors") continue;
+    const auto alone = holds_only_mtp(file.path().string());
+    if (alone.ok() && *alone) files.insert(file.path().string());
+  }
   return files;
 }
 

@@ -414,7 +414,8 @@ Result<bool> holds_only_mtp(const std::string& path) {
   TRY(auto files, map_and_parse({fs::path(path)}));
   auto& content = files.front().content;
   complete_mtp_names(content);
-  return std::ranges::all_of(content.tensors, [](const auto& tensor) { return is_mtp_name(tensor.name); });
+  return !content.tensors.empty() &&
+         std::ranges::all_of(content.tensors, [](const auto& tensor) { return is_mtp_name(tensor.name); });
 }
 
 Result<std::vector<Entry>> read_safetensors(const Json& config, const std::string& config_path,

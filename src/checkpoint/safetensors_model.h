@@ -22,7 +22,7 @@ Result<StoreParts> open_safetensors_file(const std::string& path);
 // index names, only those of the head need to be there; config.json is only needed when the head is
 // quantised.
 Result<std::vector<Entry>> open_safetensors_mtp(const std::string& path);
-// Whether all tensors of a file are the head's.
+// Whether a file holds tensors of the head and no others.
 Result<bool> holds_only_mtp(const std::string& path);
 
 }  // namespace anabranch

@@ -63,6 +63,13 @@ TEST(Experts, fused_ones_are_cut) {
   EXPECT_TRUE(c->finish().ok());
 }
 
+TEST(Experts, without_data_cost_nothing) {
+  SafetensorsWriter w;
+  w.add("a.mlp.experts.gate_up_proj", "F32", {2147483647, 2147483646, 0}, "");
+  w.add("a.mlp.experts.0.up_proj.weight", "F32", {2147483647, 0}, "");
+  EXPECT_TRUE(open(w));
+}
+
 TEST(Experts, quantised_ones_too) {
   SafetensorsWriter w;
   for (uint32_t e = 0; e < 3; e++) {
