@@ -12,10 +12,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/file_bytes.h"
-#include "checkpoint/float16.h"
 #include "checkpoint/mlx_layout.h"
+#include "checkpoint/mtp_head.h"
 #include "checkpoint/output_directory.h"
 #include "checkpoint/quantize.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/shard_writer.h"
 #include "checkpoint/store.h"
 
@@ -41,11 +42,6 @@ struct Job {
   std::vector<int64_t> shape;
   std::optional<WeightSource> matrix;
 };
-
-const char* dtype_name(WeightKind kind) {
-  if (kind == WeightKind::f32) return "F32";
-  return kind == WeightKind::f16 ? "F16" : "BF16";
-}
 
 WeightKind stored_kind(TargetKind kind) {
   if (kind == TargetKind::keep) return WeightKind::f32;
@@ -75,22 +71,6 @@ std::vector<Piece> pieces_of(const Job& job) {
   return {{job.out_name, "U32", {rows, words}, static_cast<uint64_t>(rows * words * 4)},
           {sibling(job, ".scales"), scale_type, {rows, groups}, scale_bytes},
           {sibling(job, ".biases"), scale_type, {rows, groups}, scale_bytes}};
-}
-
-// Floats to bytes of `kind`. False when a value does not fit.
-bool encode(WeightKind kind, const float* values, int64_t count, std::byte* out) {
-  bool fits = true;
-  for (int64_t i = 0; i < count; i++) {
-    if (kind == WeightKind::f32) {
-      std::memcpy(out + i * 4, values + i, 4);
-      continue;
-    }
-    const uint16_t bits = kind == WeightKind::f16 ? float_to_f16(values[i]) : float_to_bf16(values[i]);
-    const float back = kind == WeightKind::f16 ? f16_to_float(bits) : bf16_to_float(bits);
-    fits &= std::isfinite(back) || !std::isfinite(values[i]);
-    std::memcpy(out + i * 2, &bits, 2);
-  }
-  return fits;
 }
 
 // "layers.2" before "layers.10".
@@ -135,6 +115,8 @@ class Converter {
     std::sort(jobs_.begin(), jobs_.end(),
               [](const Job& a, const Job& b) { return natural_less(a.out_name, b.out_name); });
     report_.tensors = static_cast<int>(jobs_.size());
+    if (auto note = missing_mtp_note(source_, options_.output); !note.empty())
+      report_.warnings.push_back(std::move(note));
     for (const Job& job : jobs_) report_.quantised += job.kind == TargetKind::affine;
     return {};
   }
@@ -241,11 +223,11 @@ class Converter {
       TRY(const auto array, source_.take(job.info.name, job.info.shape));
       std::copy_n(array.data<float>(), values.size(), values.begin());
     }
-    if (layout_.is_shifted_norm(job.info.name) && job.info.norms == NormConvention::offset)
+    if (layout_.shifts(job.info.name) && job.info.norms == NormConvention::offset)
       for (float& v : values) v += 1;
     const auto kind = stored_kind(job.kind);
     std::vector<std::byte> bytes(values.size() * static_cast<size_t>(dense_size(kind)));
-    if (!encode(kind, values.data(), static_cast<int64_t>(values.size()), bytes.data()))
+    if (!float_to_dense(kind, values.data(), static_cast<int64_t>(values.size()), bytes.data()))
       return fail(job, ErrorKind::invalid, fmt::format("has values that {} cannot hold", dtype_name(kind)));
     return writer.write(job.out_name, bytes.data(), bytes.size());
   }
@@ -300,8 +282,8 @@ class Converter {
       for (int64_t g = 0; g < groups; g++) b[g] = -static_cast<float>(m.zero_point) * s[g];
     for (float v : s) stats.finite &= std::isfinite(v);
     for (float v : b) stats.finite &= std::isfinite(v);
-    stats.finite &=
-        encode(scale_kind, s.data(), groups, scales) && encode(scale_kind, b.data(), groups, biases);
+    stats.finite &= float_to_dense(scale_kind, s.data(), groups, scales) &&
+                    float_to_dense(scale_kind, b.data(), groups, biases);
   }
 
   Result<void> copy_side_files(const std::string& directory) {

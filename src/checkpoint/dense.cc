@@ -1,5 +1,6 @@
 #include "checkpoint/dense.h"
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -25,6 +26,22 @@ void dense_to_float(WeightKind kind, const std::byte* data, int64_t count, float
     std::memcpy(&bits, data + i * 2, 2);
     out[i] = kind == WeightKind::f16 ? f16_to_float(bits) : bf16_to_float(bits);
   }
+}
+
+bool float_to_dense(WeightKind kind, const float* values, int64_t count, std::byte* out) {
+  CHECK(kind != WeightKind::affine);
+  bool fits = true;
+  for (int64_t i = 0; i < count; i++) {
+    if (kind == WeightKind::f32) {
+      std::memcpy(out + i * 4, values + i, 4);
+      continue;
+    }
+    const uint16_t bits = kind == WeightKind::f16 ? float_to_f16(values[i]) : float_to_bf16(values[i]);
+    const float back = kind == WeightKind::f16 ? f16_to_float(bits) : bf16_to_float(bits);
+    fits &= std::isfinite(back) || !std::isfinite(values[i]);
+    std::memcpy(out + i * 2, &bits, 2);
+  }
+  return fits;
 }
 
 WeightSource dense_source(WeightKind kind, const std::byte* data, int64_t rows, int64_t cols,

@@ -14,6 +14,11 @@ Json format_json(const AffineFormat& format) {
 
 }  // namespace
 
+bool is_shifted_norm(std::string_view hf_name) {
+  return (hf_name.ends_with("norm.weight") || hf_name.find(".pre_fc_norm_") != std::string_view::npos) &&
+         hf_name.find(".linear_attn.") == std::string_view::npos;
+}
+
 Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, TargetKind dense) {
   MlxLayout layout;
   layout.config_ = config;
@@ -46,12 +51,6 @@ std::vector<int64_t> MlxLayout::shape(std::string_view hf_name, const std::vecto
   if (shape.size() == 3 && shape[1] == 1) return {shape[0], shape[2], 1};  // Hugging Face's [C, 1, k]
   if (shape.size() == 2) return {shape[0], shape[1], 1};                   // GGUF's [C, k]
   return shape;
-}
-
-bool MlxLayout::is_shifted_norm(std::string_view hf_name) const {
-  return hybrid_ &&
-         (hf_name.ends_with("norm.weight") || hf_name.find(".pre_fc_norm_") != std::string_view::npos) &&
-         hf_name.find(".linear_attn.") == std::string_view::npos;
 }
 
 bool MlxLayout::stays_f32(std::string_view hf_name) const {

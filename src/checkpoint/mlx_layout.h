@@ -13,6 +13,9 @@
 
 namespace anabranch {
 
+// Whether a hybrid's model applies this norm as 1 + w in Hugging Face's files and as w in MLX's.
+bool is_shifted_norm(std::string_view hf_name);
+
 class MlxLayout {
  public:
   // Errors: unsupported (a family whose layout we do not know).
@@ -21,8 +24,7 @@ class MlxLayout {
   // Of a Hugging Face name. Errors: unsupported (not a tensor of this family).
   Result<std::string> name(const std::string& hf_name) const;
   std::vector<int64_t> shape(std::string_view hf_name, const std::vector<int64_t>& shape) const;
-  // A norm that the model applies as 1 + w in Hugging Face's files and as w in MLX's.
-  bool is_shifted_norm(std::string_view hf_name) const;
+  bool shifts(std::string_view hf_name) const { return hybrid_ && is_shifted_norm(hf_name); }
   bool stays_f32(std::string_view hf_name) const;
   // config.json; formats by module name in the directory.
   Json config(const std::map<std::string, AffineFormat>& formats) const;

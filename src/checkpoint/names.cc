@@ -25,4 +25,9 @@ std::optional<std::string> fold_name(std::string_view name) {
   return std::string(rest);
 }
 
+bool is_mtp_name(std::string_view name) {
+  const auto folded = fold_name(name);
+  return folded && folded->starts_with("mtp.");
+}
+
 }  // namespace anabranch

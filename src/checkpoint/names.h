@@ -9,5 +9,7 @@ namespace anabranch {
 
 // A safetensors name; none for tensors of the vision part, which are left aside.
 std::optional<std::string> fold_name(std::string_view name);
+// Of the multi-token prediction head.
+bool is_mtp_name(std::string_view name);
 
 }  // namespace anabranch

@@ -114,6 +114,11 @@ std::optional<WeightKind> dense_kind(std::string_view dtype) {
   return std::nullopt;
 }
 
+const char* dtype_name(WeightKind kind) {
+  if (kind == WeightKind::f32) return "F32";
+  return kind == WeightKind::f16 ? "F16" : "BF16";
+}
+
 Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, const std::string& path) {
   uint64_t length;
   if (bytes.size() < sizeof(length))

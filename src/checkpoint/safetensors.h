@@ -38,5 +38,6 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_safetensors_index
 
 // How to read a type as floats; none for integers and 8-bit floats.
 std::optional<WeightKind> dense_kind(std::string_view dtype);
+const char* dtype_name(WeightKind kind);  // of a dense kind
 
 }  // namespace anabranch

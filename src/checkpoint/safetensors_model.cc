@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/affine.h"
 #include "checkpoint/dense.h"
+#include "checkpoint/experts.h"
 #include "checkpoint/names.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/safetensors.h"
@@ -89,6 +90,8 @@ Result<AffineFormat> format_of(const Triple& triple, const std::optional<Quantiz
   auto found = config->overrides.find(module);
   if (found == config->overrides.end())
     if (const auto folded = fold_name(module)) found = config->overrides.find(*folded);
+  if (found == config->overrides.end() && module.starts_with("mtp."))  // of a file of bare names
+    found = config->overrides.find(module.substr(4));
   if (found == config->overrides.end()) return config->defaults;
   if (!found->second) return fail("says that it is not");
   return *found->second;
@@ -143,19 +146,19 @@ const SafetensorsTensor* find_tensor(const SafetensorsFile& file, std::string_vi
 }
 
 // A stand-alone MTP file whose names lack the "mtp." that they have inside a model.
+constexpr const char* kBareMtp[] = {"pre_fc_norm_hidden.weight", "pre_fc_norm_embedding.weight"};
 bool is_bare_mtp(const SafetensorsFile& file) {
-  return find_tensor(file, "pre_fc_norm_hidden.weight") && find_tensor(file, "pre_fc_norm_embedding.weight");
+  return find_tensor(file, kBareMtp[0]) && find_tensor(file, kBareMtp[1]);
 }
 
 // A file without evidence of its own follows the others, and Hugging Face's way when none has any.
-NormConvention convention_of_all(const std::vector<ParsedFile>& files) {
+std::optional<NormConvention> convention_of_all(const std::vector<ParsedFile>& files) {
   for (const auto& file : files)
     if (const auto norms = norm_evidence(file.content)) return *norms;
-  return NormConvention::offset;
+  return std::nullopt;
 }
 
-Result<void> add_raw(const ParsedFile& file, NormConvention fallback, RawMap& raw) {
-  const auto norms = norm_evidence(file.content).value_or(fallback);
+Result<void> add_raw(const ParsedFile& file, NormConvention norms, RawMap& raw) {
   for (const auto& tensor : file.content.tensors) {
     const auto [at, fresh] = raw.try_emplace(tensor.name, Raw{&tensor, &file.file, norms});
     if (!fresh)
@@ -247,13 +250,24 @@ Result<std::vector<fs::path>> list_files(const fs::path& directory) {
   return files;
 }
 
+std::string index_path(const fs::path& directory) {
+  return (directory / "model.safetensors.index.json").string();
+}
+
+// (tensor, file) pairs; none where there is no index.
+Result<std::vector<std::pair<std::string, std::string>>> read_index(const fs::path& directory) {
+  const std::string path = index_path(directory);
+  auto text = read_file(path, kMaxIndex);
+  if (!text.ok() && text.error().kind == ErrorKind::not_found)
+    return std::vector<std::pair<std::string, std::string>>();
+  if (!text.ok()) return text.error();
+  return parse_safetensors_index(*text, path);
+}
+
 // Every file and tensor that the index names must be there.
 Result<void> check_index(const fs::path& directory, const std::vector<ParsedFile>& files) {
-  const std::string path = (directory / "model.safetensors.index.json").string();
-  auto text = read_file(path, kMaxIndex);
-  if (!text.ok() && text.error().kind == ErrorKind::not_found) return {};
-  if (!text.ok()) return text.error();
-  TRY(const auto index, parse_safetensors_index(*text, path));
+  const std::string path = index_path(directory);
+  TRY(const auto index, read_index(directory));
   std::map<std::string, const SafetensorsFile*> by_name;
   for (const auto& file : files) by_name[fs::path(file.file.path).filename().string()] = &file.content;
   for (const auto& [tensor, name] : index) {
@@ -278,17 +292,22 @@ Result<std::vector<ParsedFile>> parse_files(std::vector<FileBytes> files) {
   return out;
 }
 
+void complete_mtp_names(SafetensorsFile& file) {
+  if (is_bare_mtp(file))
+    for (auto& tensor : file.tensors) tensor.name = "mtp." + tensor.name;
+}
+
 Result<std::vector<Entry>> read_parsed(const Json& config, const std::string& config_path,
                                        std::vector<ParsedFile> files) {
   TRY(const auto quantization, parse_quantization(config, config_path));
   RawMap raw;
-  const NormConvention norms = convention_of_all(files);
+  const NormConvention norms = convention_of_all(files).value_or(NormConvention::offset);
   for (auto& file : files) {
-    if (is_bare_mtp(file.content))
-      for (auto& tensor : file.content.tensors) tensor.name = "mtp." + tensor.name;
-    TRY_VOID(add_raw(file, norms, raw));
+    complete_mtp_names(file.content);
+    TRY_VOID(add_raw(file, norm_evidence(file.content).value_or(norms), raw));
   }
-  return join(raw, quantization, config_path);
+  TRY(auto entries, join(raw, quantization, config_path));
+  return stack_experts(std::move(entries));
 }
 
 Result<StoreParts> open_files(const std::string& path, const fs::path& directory,
@@ -308,7 +327,96 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   return StoreParts{path, directory.string(), std::move(config), Json(), std::move(entries), std::move(maps)};
 }
 
+// The files that hold the head: by the index if it names them, else all that it does not know.
+Result<std::vector<fs::path>> list_mtp_files(const fs::path& directory) {
+  TRY(const auto index, read_index(directory));
+  const bool bare = std::ranges::any_of(index, [](const auto& e) { return e.first == kBareMtp[0]; });
+  std::map<std::string, std::string> named;  // file -> one of the head's tensors
+  std::set<std::string> known;
+  for (const auto& [tensor, file] : index) {
+    known.insert(file);
+    if (bare || is_mtp_name(tensor)) named.emplace(file, tensor);
+  }
+  std::vector<fs::path> files;
+  for (const auto& [file, tensor] : named) {
+    files.push_back(directory / file);
+    std::error_code code;
+    if (!fs::exists(files.back(), code))
+      return make_error(ErrorKind::not_found,
+                        "{} puts tensor \"{}\" into {}, which is not there: download that file too (no "
+                        "others than those of the prediction head are needed)",
+                        index_path(directory), shown(tensor), shown(file));
+  }
+  if (!named.empty()) return files;
+  TRY(files, list_files(directory));
+  std::erase_if(files, [&](const fs::path& path) { return known.contains(path.filename().string()); });
+  return files;
+}
+
+Result<std::vector<ParsedFile>> map_and_parse(const std::vector<fs::path>& paths) {
+  std::vector<FileBytes> files;
+  for (const auto& path : paths) {
+    TRY(auto file, map_file(path.string()));
+    files.push_back(std::move(file));
+  }
+  return parse_files(std::move(files));
+}
+
+// What the other files of a model's directory say about norms. They may be damaged: nothing else is read.
+NormConvention convention_of_siblings(const fs::path& directory) {
+  const auto files = list_files(directory);
+  if (!files.ok()) return NormConvention::offset;
+  for (const auto& path : *files)
+    if (const auto parsed = map_and_parse({path}); parsed.ok())
+      if (const auto norms = convention_of_all(*parsed)) return *norms;
+  return NormConvention::offset;
+}
+
+Result<std::vector<Entry>> read_mtp(const std::vector<fs::path>& paths, const fs::path& directory) {
+  TRY(auto files, map_and_parse(paths));
+  const fs::path config_path = directory / "config.json";
+  std::error_code code;
+  const bool in_model = fs::exists(config_path, code);
+  auto norms = convention_of_all(files);
+  if (!norms) norms = in_model ? convention_of_siblings(directory) : NormConvention::offset;
+  RawMap raw;
+  bool quantised = false;
+  for (auto& file : files) {
+    const auto own = norm_evidence(file.content).value_or(*norms);
+    complete_mtp_names(file.content);
+    std::erase_if(file.content.tensors, [](const auto& tensor) { return !is_mtp_name(tensor.name); });
+    for (const auto& tensor : file.content.tensors) quantised |= tensor.dtype == "U32";
+    TRY_VOID(add_raw(file, own, raw));
+  }
+  std::optional<QuantizationConfig> quantization;  // what config.json says of others need not be readable
+  if (quantised && in_model) {
+    TRY(const Json config, read_config(config_path));
+    TRY(quantization, parse_quantization(config, config_path.string()));
+  }
+  TRY(auto entries, join(raw, quantization, config_path.string()));
+  return stack_experts(std::move(entries));
+}
+
+fs::path directory_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
 }  // namespace
+
+Result<std::vector<Entry>> open_safetensors_mtp(const std::string& path) {
+  std::error_code code;
+  if (!fs::is_directory(path, code)) return read_mtp({fs::path(path)}, directory_of(path));
+  TRY(const auto files, list_mtp_files(path));
+  return read_mtp(files, path);
+}
+
+Result<bool> holds_only_mtp(const std::string& path) {
+  TRY(auto files, map_and_parse({fs::path(path)}));
+  auto& content = files.front().content;
+  complete_mtp_names(content);
+  return !content.tensors.empty() &&
+         std::ranges::all_of(content.tensors, [](const auto& tensor) { return is_mtp_name(tensor.name); });
+}
 
 Result<std::vector<Entry>> read_safetensors(const Json& config, const std::string& config_path,
                                             std::vector<FileBytes> files) {
@@ -322,9 +430,7 @@ Result<StoreParts> open_safetensors_directory(const std::string& path) {
 }
 
 Result<StoreParts> open_safetensors_file(const std::string& path) {
-  fs::path directory = fs::path(path).parent_path();
-  if (directory.empty()) directory = ".";
-  return open_files(path, directory, {fs::path(path)}, false);
+  return open_files(path, directory_of(path), {fs::path(path)}, false);
 }
 
 }  // namespace anabranch

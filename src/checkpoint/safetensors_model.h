@@ -1,5 +1,5 @@
 // Safetensors files and their config.json as a checkpoint: MLX triples joined, names folded, norms told
-// apart.
+// apart, experts of a mixture stacked.
 #pragma once
 
 #include <string>
@@ -17,5 +17,12 @@ Result<std::vector<Entry>> read_safetensors(const Json& config, const std::strin
 
 Result<StoreParts> open_safetensors_directory(const std::string& path);
 Result<StoreParts> open_safetensors_file(const std::string& path);
+
+// Only the prediction head ("mtp.*") of a directory or file, empty if it has none. Of the files that the
+// index names, only those of the head need to be there; config.json is only needed when the head is
+// quantised.
+Result<std::vector<Entry>> open_safetensors_mtp(const std::string& path);
+// Whether a file holds tensors of the head and no others.
+Result<bool> holds_only_mtp(const std::string& path);
 
 }  // namespace anabranch

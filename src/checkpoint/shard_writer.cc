@@ -55,7 +55,7 @@ Result<void> ShardWriter::begin_file(const std::string& file, std::vector<Piece>
   std::stable_sort(pieces.begin(), pieces.end(),
                    [](const auto& a, const auto& b) { return width(a) > width(b); });
   // By hand: a Json object is quadratic in its keys.
-  std::string header = R"({"__metadata__":{"format":"mlx"})";
+  std::string header = "{\"__metadata__\":" + Json{{"format", format_}}.dump();
   uint64_t at = 0;
   for (const Piece& piece : pieces) {
     const Json entry{
@@ -112,7 +112,15 @@ Result<void> ShardWriter::add_files(const std::string& stem, const std::vector<s
 Result<void> ShardWriter::write(const std::string& name, const void* data, uint64_t bytes) {
   const auto at = places_.find(name);
   CHECK(at != places_.end() && at->second.bytes == bytes, "{}: {} bytes", name, bytes);
-  return write_at(directory_ + "/" + at->second.file, at->second.offset, data, bytes);
+  return write_part(name, 0, data, bytes);
+}
+
+Result<void> ShardWriter::write_part(const std::string& name, uint64_t offset, const void* data,
+                                     uint64_t bytes) {
+  const auto at = places_.find(name);
+  CHECK(at != places_.end() && offset + bytes <= at->second.bytes, "{}: {} bytes from {}", name, bytes,
+        offset);
+  return write_at(directory_ + "/" + at->second.file, at->second.offset + offset, data, bytes);
 }
 
 Result<void> ShardWriter::write_index(uint64_t parameters) const {

@@ -19,7 +19,9 @@ struct Piece {
 
 class ShardWriter {
  public:
-  explicit ShardWriter(std::string directory) : directory_(std::move(directory)) {}
+  // `format`: whose norms these are (metadata of each file): "mlx", or "pt" for Hugging Face's.
+  explicit ShardWriter(std::string directory, std::string format = "mlx")
+      : directory_(std::move(directory)), format_(std::move(format)) {}
 
   // Files "<stem>.safetensors" or "<stem>-00001-of-00003.safetensors" for modules (pieces that belong
   // together) in this order; a file has at most max_bytes unless a single tensor has more. Writes their
@@ -28,11 +30,14 @@ class ShardWriter {
                          uint64_t max_bytes);
   // The data of a piece. Each is written once.
   Result<void> write(const std::string& name, const void* data, uint64_t bytes);
+  // A part of it, `offset` bytes from its beginning.
+  Result<void> write_part(const std::string& name, uint64_t offset, const void* data, uint64_t bytes);
   // model.safetensors.index.json
   Result<void> write_index(uint64_t parameters) const;
 
   int files() const { return static_cast<int>(files_); }
-  uint64_t bytes() const { return bytes_; }  // of all files
+  uint64_t bytes() const { return bytes_; }            // of all files
+  uint64_t data_bytes() const { return data_bytes_; }  // without headers
 
  private:
   struct Place {
@@ -41,7 +46,7 @@ class ShardWriter {
   };
   Result<void> begin_file(const std::string& file, std::vector<Piece> pieces);
 
-  std::string directory_;
+  std::string directory_, format_;
   std::map<std::string, Place> places_;
   size_t files_ = 0;
   uint64_t bytes_ = 0, data_bytes_ = 0;

@@ -1,10 +1,11 @@
-// `convert`: a model quantised, or rewritten, as an MLX-compatible directory.
+// `convert`: a model quantised, or rewritten, as an MLX-compatible directory; or given a prediction head.
 #include "checkpoint/convert.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include "base/mapped_file.h"
+#include "checkpoint/mtp_head.h"
 #include "cli/conversation.h"
 
 namespace anabranch::cli {
@@ -50,10 +51,26 @@ Result<int> convert_model(const ConvertOptions& options) {
   return 0;
 }
 
+Result<int> add_head(const ConvertOptions& options) {
+  TRY(const auto report, add_mtp_head(options.source, options.mtp_from, options.force));
+  for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  fmt::print("{}: {} tensors, {:.1f} MB, from {}\n", report.file, report.tensors, report.bytes / 1e6,
+             options.mtp_from);
+  return 0;
+}
+
 }  // namespace
 
 int run_convert(const ConvertOptions& options) {
-  auto result = convert_model(options);
+  const bool add = !options.mtp_from.empty();
+  if (add && !options.output.empty())
+    return fail(make_error(ErrorKind::invalid,
+                           "--mtp-from changes the model directory {} itself: leave {} out", options.source,
+                           options.output));
+  if (!add && options.output.empty())
+    return fail(make_error(ErrorKind::invalid, "give the directory to write as well: convert {} OUTPUT",
+                           options.source));
+  auto result = add ? add_head(options) : convert_model(options);
   return result ? *result : fail(result.error());
 }
 

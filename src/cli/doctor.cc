@@ -3,10 +3,13 @@
 #include <mlx/version.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "base/cpu_info.h"
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/mtp_head.h"
 #include "cli/conversation.h"
 #include "ops/backend.h"
 #include "ops/probe.h"
@@ -49,15 +52,26 @@ Json machine_report() {
       {"fp32_gflop_s", limits.fp32_gflop_s}};
 }
 
+// Whether the model can draft tokens by itself.
+std::string mtp_report(const Checkpoint& checkpoint, uint64_t tensors) {
+  if (tensors > 0) return "yes";
+  std::error_code code;
+  const bool directory = std::filesystem::is_directory(checkpoint.path(), code);
+  const std::string note = missing_mtp_note(checkpoint, directory ? checkpoint.path() : "");
+  return note.empty() ? "no" : "missing: " + note;
+}
+
 Result<Json> model_report(const std::string& path) {
   TRY(auto checkpoint, Checkpoint::open(path));
   uint64_t bytes = 0;
   std::map<std::string, uint64_t> types;
-  int mtp = 0;
+  uint64_t mtp = 0, mtp_bytes = 0;
   for (const auto& tensor : checkpoint->tensors()) {
     bytes += tensor.bytes;
     types[tensor.type] += tensor.bytes;
-    mtp += tensor.name.rfind("mtp.", 0) == 0;
+    if (!tensor.name.starts_with("mtp.")) continue;
+    mtp++;
+    mtp_bytes += tensor.bytes;
   }
   Json by_type = Json::object();
   for (const auto& [type, size] : types) by_type[type] = size / 1e6;
@@ -65,7 +79,9 @@ Result<Json> model_report(const std::string& path) {
   return Json{{"path", checkpoint->path()},
               {"model_type", string_at(config, "model_type")},
               {"tensors", checkpoint->tensors().size()},
+              {"mtp_head", mtp_report(*checkpoint, mtp)},
               {"mtp_tensors", mtp},
+              {"mtp_mb", mtp_bytes / 1e6},
               {"file_mb", bytes / 1e6},
               {"mb_by_type", by_type},
               {"fits_in_memory", bytes * 1.2 < cpu_info().memory_bytes}};

@@ -108,9 +108,9 @@ int run(int argc, char** argv) {
   s->add_option("-p,--port", serve.port, "Port to listen on; 0 = any free one")->check(CLI::Range(0, 65535));
 
   ConvertOptions convert;
-  auto* v = app.add_subcommand("convert", "Quantise a model");
+  auto* v = app.add_subcommand("convert", "Quantise a model, or add a prediction head to one");
   v->add_option("source", convert.source, "Model directory or file")->required();
-  v->add_option("output", convert.output, "Directory to write")->required();
+  v->add_option("output", convert.output, "Directory to write (not with --mtp-from)");
   v->add_option("--bits", convert.bits,
                 "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
       ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
@@ -118,7 +118,13 @@ int run(int argc, char** argv) {
   v->add_option("--dtype", convert.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
   v->add_option("--recipe", convert.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
   v->add_option("--shard-mb", convert.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
-  v->add_flag("--force", convert.force, "Replace the output directory if it exists");
+  v->add_flag("--force", convert.force,
+              "Replace the output directory (with --mtp-from: the head) if it exists");
+  auto* mtp = v->add_option("--mtp-from", convert.mtp_from,
+                            "Only add this checkpoint's prediction head (mtp.*) to the model directory given "
+                            "as source");
+  for (const char* other : {"--bits", "--group", "--dtype", "--recipe", "--shard-mb"})
+    mtp->excludes(v->get_option(other));
 
   BenchOptions bench;
   auto* b = app.add_subcommand("bench", "Measure prefill and decode speed");

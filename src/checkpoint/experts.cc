@@ -1,0 +1,159 @@
+#include "checkpoint/experts.h"
+
+#include <charconv>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "checkpoint/file_bytes.h"
+
+namespace anabranch {
+
+namespace {
+
+constexpr std::string_view kExperts = ".mlp.experts.";
+constexpr std::string_view kStacked = ".mlp.switch_mlp.";
+
+bool is_projection(std::string_view name) {
+  return name == "gate_proj" || name == "up_proj" || name == "down_proj";
+}
+
+struct ExpertName {
+  int64_t expert;
+  std::string stacked;  // name of the joined tensor
+};
+
+// "mtp.layers.0.mlp.experts.12.up_proj.weight" -> 12, "mtp.layers.0.mlp.switch_mlp.up_proj.weight"
+std::optional<ExpertName> split_name(std::string_view name) {
+  const size_t at = name.find(kExperts);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = name.substr(at + kExperts.size());
+  const size_t dot = rest.find('.');
+  if (dot == std::string_view::npos || !rest.ends_with(".weight")) return std::nullopt;
+  int64_t expert = 0;
+  const auto end = std::from_chars(rest.data(), rest.data() + dot, expert);
+  const std::string_view digits = rest.substr(0, dot), module = rest.substr(dot + 1);
+  if (end.ec != std::errc() || std::to_string(expert) != digits) return std::nullopt;
+  if (!is_projection(module.substr(0, module.rfind('.')))) return std::nullopt;
+  return ExpertName{expert, std::string(name.substr(0, at)).append(kStacked).append(module)};
+}
+
+// Sources of the same format below one another.
+WeightSource join_rows(std::vector<WeightSource> parts) {
+  WeightSource out = parts.front();
+  const int64_t each = out.rows, cols = out.cols, groups = out.group > 0 ? cols / out.group : 0;
+  out.rows = each * static_cast<int64_t>(parts.size());
+  out.read_block_scales = nullptr;
+  const auto shared = std::make_shared<const std::vector<WeightSource>>(std::move(parts));
+  const auto for_parts = [shared, each](int64_t first, int64_t count, auto&& read) {
+    for (int64_t done = 0; done < count;) {
+      const int64_t row = (first + done) % each, n = std::min(count - done, each - row);
+      read((*shared)[(first + done) / each], row, n, done);
+      done += n;
+    }
+  };
+  if (out.read_affine)
+    out.read_affine = [for_parts, cols, groups](int64_t first, int64_t count, uint8_t* codes, float* scales,
+                                                float* biases) {
+      for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
+        part.read_affine(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
+      });
+    };
+  if (out.read_dense)
+    out.read_dense = [for_parts, cols](int64_t first, int64_t count, float* values) {
+      for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
+        part.read_dense(row, n, values + at * cols);
+      });
+    };
+  return out;
+}
+
+bool same_format(const Entry& a, const Entry& b) {
+  return a.info.shape == b.info.shape && a.source.kind == b.source.kind && a.source.bits == b.source.bits &&
+         a.source.group == b.source.group && a.source.scale_type == b.source.scale_type &&
+         a.source.symmetric == b.source.symmetric;
+}
+
+// Why these cannot be one tensor.
+std::optional<Error> stacking_error(const std::string& name, const std::map<int64_t, Entry>& experts) {
+  const Entry& first = experts.begin()->second;
+  const int64_t last = experts.rbegin()->first;
+  if (last + 1 != static_cast<int64_t>(experts.size())) {
+    int64_t missing = 0;
+    while (experts.contains(missing)) missing++;
+    return make_error(ErrorKind::invalid, "{}: tensor \"{}\": expert {} of {} is missing", first.info.file,
+                      shown(name), missing, last + 1);
+  }
+  for (const auto& [e, entry] : experts) {
+    if (entry.unreadable) return entry.unreadable;
+    if (entry.info.shape.size() != 2 || entry.source.rows < 1)
+      return make_error(ErrorKind::invalid, "{}: tensor \"{}\" has shape {}; a matrix was expected",
+                        entry.info.file, shown(entry.info.name), shape_text(entry.info.shape));
+    if (!same_format(first, entry))
+      return make_error(ErrorKind::invalid, "{}: tensor \"{}\" is {} {}, but \"{}\" is {} {}",
+                        entry.info.file, shown(entry.info.name), entry.info.type,
+                        shape_text(entry.info.shape), shown(first.info.name), first.info.type,
+                        shape_text(first.info.shape));
+  }
+  return std::nullopt;
+}
+
+Entry stack(const std::string& name, std::map<int64_t, Entry> experts) {
+  Entry out{experts.begin()->second.info, {}, stacking_error(name, experts)};
+  out.info.name = name;
+  out.info.shape.insert(out.info.shape.begin(), static_cast<int64_t>(experts.size()));
+  out.info.bytes = 0;
+  std::vector<WeightSource> parts;
+  for (auto& [e, entry] : experts) {
+    out.info.bytes += entry.info.bytes;
+    parts.push_back(std::move(entry.source));
+  }
+  if (!out.unreadable) out.source = join_rows(std::move(parts));
+  return out;
+}
+
+// Rows of a fused [E, 2I, cols]: of each expert the first I (part 0) or the last I (part 1).
+Entry half_of(const Entry& fused, std::string name, int64_t part) {
+  Entry out = fused;
+  out.info.name = std::move(name);
+  out.info.bytes /= 2;
+  const int64_t experts = out.info.shape[0], half = out.info.shape[1] /= 2;
+  if (fused.unreadable) return out;
+  std::vector<int64_t> rows;
+  rows.reserve(static_cast<size_t>(experts * half));
+  for (int64_t e = 0; e < experts; e++)
+    for (int64_t i = 0; i < half; i++) rows.push_back((2 * e + part) * half + i);
+  out.source = select_rows(fused.source, std::move(rows));
+  return out;
+}
+
+}  // namespace
+
+std::vector<Entry> stack_experts(std::vector<Entry> entries) {
+  constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kDown = ".mlp.experts.down_proj";
+  std::vector<Entry> out;
+  std::map<std::string, std::map<int64_t, Entry>> unfused;  // by the name of the joined tensor
+  for (Entry& entry : entries) {
+    const std::string& name = entry.info.name;
+    const auto& shape = entry.info.shape;
+    const auto renamed = [&](std::string_view suffix, const char* module) {
+      return name.substr(0, name.size() - suffix.size()).append(kStacked).append(module);
+    };
+    if (auto expert = split_name(name)) {
+      unfused[expert->stacked].emplace(expert->expert, std::move(entry));
+    } else if (name.ends_with(kGateUp) && shape.size() == 3 && shape[1] % 2 == 0 && shape[2] > 0) {
+      out.push_back(half_of(entry, renamed(kGateUp, "gate_proj.weight"), 0));
+      out.push_back(half_of(entry, renamed(kGateUp, "up_proj.weight"), 1));
+    } else {
+      if (name.ends_with(kDown) && shape.size() == 3) entry.info.name = renamed(kDown, "down_proj.weight");
+      out.push_back(std::move(entry));
+    }
+  }
+  for (auto& [name, experts] : unfused) out.push_back(stack(name, std::move(experts)));
+  return out;
+}
+
+}  // namespace anabranch

@@ -1,0 +1,423 @@
+#include "checkpoint/mtp_head.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/mapped_file.h"
+#include "base/thread_pool.h"
+#include "checkpoint/dense.h"
+#include "checkpoint/file_bytes.h"
+#include "checkpoint/gguf_model.h"
+#include "checkpoint/mlx_layout.h"
+#include "checkpoint/names.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_model.h"
+#include "checkpoint/shard_writer.h"
+#include "checkpoint/store.h"
+
+namespace anabranch {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kFile = "mtp.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr int64_t kMaxLayers = 16;
+constexpr int64_t kMaxDim = int64_t{1} << 24;
+
+const Json& text_config(const Json& config) {
+  const auto text = config.find("text_config");
+  return text != config.end() && text->is_object() ? *text : config;
+}
+
+int64_t promised_layers(const Json& config) {
+  if (!config.is_object()) return 0;
+  const Json& text = text_config(config);
+  const auto layers = text.find("mtp_num_hidden_layers");
+  return layers != text.end() && layers->is_number_integer() ? layers->get<int64_t>() : 0;
+}
+
+bool has_head(const Checkpoint& checkpoint) {
+  return std::ranges::any_of(checkpoint.tensors(), [](const auto& t) { return t.name.starts_with("mtp."); });
+}
+
+bool flag(const Json& text, const char* key, bool fallback) {
+  const auto value = text.find(key);
+  return value != text.end() && value->is_boolean() ? value->get<bool>() : fallback;
+}
+
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+
+// The tensors that a head of this model has, from config.json. Reference: Transformers' Qwen3_5 decoder layer
+// with full attention, and vLLM's Qwen3_5MultiTokenPredictor for what is around it.
+class HeadShapes {
+ public:
+  HeadShapes(const Json& config, const std::string& path) : text_(text_config(config)), path_(path) {}
+
+  Result<Shapes> read(int64_t layers) {
+    const int64_t h = size("hidden_size");
+    out_["mtp.fc.weight"] = {h, 2 * h};
+    for (const char* norm : {"norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"})
+      out_[fmt::format("mtp.{}.weight", norm)] = {h};
+    for (int64_t i = 0; i < layers; i++) {
+      const std::string layer = fmt::format("mtp.layers.{}.", i);
+      out_[layer + "input_layernorm.weight"] = out_[layer + "post_attention_layernorm.weight"] = {h};
+      add_attention(layer + "self_attn.", h);
+      if (text_.value("num_experts", Json(0)) == 0)
+        add_mlp(layer + "mlp.", h, size("intermediate_size"));
+      else
+        add_experts(layer + "mlp.", h);
+    }
+    if (flag(text_, "mtp_use_dedicated_embeddings", false))
+      out_["mtp.embed_tokens.weight"] = {size("vocab_size"), h};
+    if (error_) return *error_;
+    return std::move(out_);
+  }
+
+ private:
+  int64_t size(const char* key, int64_t fallback = 0) {
+    const auto value = text_.find(key);
+    if (value == text_.end() && fallback > 0) return fallback;
+    if (value != text_.end() && value->is_number_integer() && *value > 0 && *value <= kMaxDim)
+      return value->get<int64_t>();
+    if (!error_)
+      error_ = make_error(ErrorKind::invalid, "{}: config.json: \"{}\" is not a sensible number", path_, key);
+    return 1;
+  }
+
+  void add_attention(const std::string& p, int64_t h) {
+    const int64_t dim = size("head_dim", 256), queries = size("num_attention_heads") * dim;
+    const int64_t keys = size("num_key_value_heads") * dim;
+    out_[p + "q_proj.weight"] = {flag(text_, "attn_output_gate", true) ? 2 * queries : queries, h};
+    out_[p + "k_proj.weight"] = out_[p + "v_proj.weight"] = {keys, h};
+    out_[p + "o_proj.weight"] = {h, queries};
+    out_[p + "q_norm.weight"] = out_[p + "k_norm.weight"] = {dim};
+  }
+
+  void add_mlp(const std::string& p, int64_t h, int64_t inner) {
+    out_[p + "gate_proj.weight"] = out_[p + "up_proj.weight"] = {inner, h};
+    out_[p + "down_proj.weight"] = {h, inner};
+  }
+
+  void add_experts(const std::string& p, int64_t h) {
+    const int64_t experts = size("num_experts"), inner = size("moe_intermediate_size");
+    out_[p + "gate.weight"] = {experts, h};
+    out_[p + "switch_mlp.gate_proj.weight"] = out_[p + "switch_mlp.up_proj.weight"] = {experts, inner, h};
+    out_[p + "switch_mlp.down_proj.weight"] = {experts, h, inner};
+    out_[p + "shared_expert_gate.weight"] = {1, h};
+    add_mlp(p + "shared_expert.", h, size("shared_expert_intermediate_size"));
+  }
+
+  const Json& text_;
+  const std::string& path_;
+  Shapes out_;
+  std::optional<Error> error_;
+};
+
+Result<std::vector<Entry>> open_source(const std::string& path) {
+  std::error_code code;
+  if (!fs::exists(path, code))
+    return make_error(ErrorKind::not_found, "there is no checkpoint at {}: neither a directory nor a file",
+                      path);
+  const auto extension = fs::path(path).extension();
+  std::vector<Entry> entries;
+  if (extension == ".gguf" && !fs::is_directory(path, code)) {
+    TRY(auto parts, open_gguf(path));
+    entries = std::move(parts.entries);
+    std::erase_if(entries, [](const Entry& e) { return !e.info.name.starts_with("mtp."); });
+  } else if (extension == ".safetensors" || fs::is_directory(path, code)) {
+    TRY(entries, open_safetensors_mtp(path));
+  } else {
+    return make_error(ErrorKind::unsupported, "{} is neither a directory, a .safetensors nor a .gguf file",
+                      path);
+  }
+  if (entries.empty())
+    return make_error(ErrorKind::not_found, "{} has no prediction head: none of its tensors is mtp.*", path);
+  std::ranges::sort(entries, {}, [](const Entry& e) { return e.info.name; });
+  return entries;
+}
+
+// Layers 0, 1, ... that the head has tensors of.
+int64_t count_layers(const std::vector<Entry>& entries) {
+  int64_t layers = 0;
+  while (layers < kMaxLayers && std::ranges::any_of(entries, [&](const Entry& e) {
+           return e.info.name.starts_with(fmt::format("mtp.layers.{}.", layers));
+         }))
+    layers++;
+  return layers;
+}
+
+Result<void> check_shapes(const Shapes& expected, const std::vector<Entry>& entries,
+                          const std::string& original, const std::string& model) {
+  std::set<std::string_view> there;
+  for (const Entry& entry : entries) {
+    const TensorInfo& info = entry.info;
+    const auto at = expected.find(info.name);
+    if (at == expected.end())
+      return make_error(ErrorKind::invalid,
+                        "{}: tensor \"{}\" has no place in the prediction head of {}: is it another model's?",
+                        info.file, shown(info.name), model);
+    if (entry.unreadable) return *entry.unreadable;
+    if (info.shape != at->second)
+      return make_error(ErrorKind::invalid,
+                        "{}: tensor \"{}\" has shape {}; {} needs {}: is it another model's?", info.file,
+                        shown(info.name), shape_text(info.shape), model, shape_text(at->second));
+    there.insert(info.name);
+  }
+  for (const auto& [name, shape] : expected)
+    if (!there.contains(name))
+      return make_error(ErrorKind::invalid, "{}: tensor \"{}\" is missing: its prediction head is incomplete",
+                        original, name);
+  return {};
+}
+
+// Norms that a file stores as 1 + w are written as f32: without the one they have more digits than bf16.
+bool is_unshifted(const TensorInfo& info) {
+  return is_shifted_norm(info.name) && info.norms == NormConvention::plain;
+}
+
+WeightKind stored_kind(const TensorInfo& info) {
+  return is_unshifted(info) ? WeightKind::f32 : WeightKind::bf16;
+}
+
+Piece piece_of(const Entry& entry) {
+  const WeightKind kind = stored_kind(entry.info);
+  return {entry.info.name, dtype_name(kind), entry.info.shape,
+          static_cast<uint64_t>(entry.source.rows * entry.source.cols * dense_size(kind))};
+}
+
+Result<void> write_tensor(const Entry& entry, ShardWriter& writer) {
+  constexpr int64_t kChunk = 1 << 24;  // elements
+  const WeightSource& source = entry.source;
+  const WeightKind kind = stored_kind(entry.info);
+  const int64_t step = std::max<int64_t>(1, kChunk / source.cols), size = dense_size(kind);
+  std::vector<float> values;
+  std::vector<std::byte> bytes;
+  for (int64_t row = 0; row < source.rows; row += step) {
+    const int64_t rows = std::min(step, source.rows - row), count = rows * source.cols;
+    values.resize(static_cast<size_t>(count));
+    bytes.resize(static_cast<size_t>(count * size));
+    parallel_for(rows, std::max<int64_t>(1, (1 << 16) / source.cols), [&](int64_t begin, int64_t end) {
+      read_values(source, row + begin, end - begin, &values[begin * source.cols]);
+    });
+    if (is_unshifted(entry.info))
+      for (float& v : values) v -= 1;
+    if (!float_to_dense(kind, values.data(), count, bytes.data()))
+      return make_error(ErrorKind::invalid, "{}: tensor \"{}\" has values that {} cannot hold",
+                        entry.info.file, shown(entry.info.name), dtype_name(kind));
+    TRY_VOID(writer.write_part(entry.info.name, static_cast<uint64_t>(row * source.cols * size), bytes.data(),
+                               bytes.size()));
+  }
+  return {};
+}
+
+// A file that is removed unless it was renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(fs::path path) : path_(std::move(path)) { remove(); }
+  ~TemporaryFile() { remove(); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const fs::path& path() const { return path_; }
+  Result<void> rename_to(const fs::path& target) const {
+    std::error_code code;
+    fs::rename(path_, target, code);
+    if (code) return make_error(ErrorKind::io, "cannot write {}: {}", target.string(), code.message());
+    return {};
+  }
+
+ private:
+  void remove() const {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  fs::path path_;
+};
+
+struct HeadSize {
+  uint64_t bytes = 0, parameters = 0;
+};
+
+// The index of a directory, where it has one, in which the head's tensors can be changed.
+class Index {
+ public:
+  static Result<Index> read(const fs::path& directory) {
+    Index out;
+    out.path_ = directory / kIndex;
+    auto text = read_file(out.path_.string(), size_t{256} << 20);
+    if (!text.ok() && text.error().kind == ErrorKind::not_found) return out;
+    if (!text.ok()) return text.error();
+    // Not Json, which is quadratic in its keys. Checkpoint::open has judged the file.
+    out.json_ = nlohmann::json::parse(*text, nullptr, false);
+    const auto map = out.json_.find("weight_map");
+    if (!out.json_.is_object() || map == out.json_.end() || !map->is_object())
+      return make_error(ErrorKind::invalid, "{} has no \"weight_map\" object", out.path_.string());
+    out.there_ = true;
+    return out;
+  }
+
+  Result<void> remove_head(const HeadSize& size) {
+    if (!there_) return {};
+    auto& map = json_["weight_map"];
+    bool found = false;
+    for (auto at = map.begin(); at != map.end();) {
+      const bool head = is_mtp_name(at.key());
+      found |= head;
+      at = head ? map.erase(at) : std::next(at);
+    }
+    if (!found) return {};
+    change_sizes(-static_cast<int64_t>(size.bytes), -static_cast<int64_t>(size.parameters));
+    return write();
+  }
+
+  Result<void> add_head(const std::vector<Entry>& entries, const HeadSize& size) {
+    if (!there_) return {};
+    for (const Entry& entry : entries) json_["weight_map"][entry.info.name] = kFile;
+    change_sizes(static_cast<int64_t>(size.bytes), static_cast<int64_t>(size.parameters));
+    return write();
+  }
+
+ private:
+  void change_sizes(int64_t bytes, int64_t parameters) {
+    const auto metadata = json_.find("metadata");
+    if (metadata == json_.end() || !metadata->is_object()) return;
+    for (const auto& [key, change] : {std::pair("total_size", bytes), {"total_parameters", parameters}}) {
+      const auto at = metadata->find(key);
+      if (at == metadata->end() || !at->is_number_unsigned()) continue;
+      const auto old = at->get<uint64_t>();
+      *at = change < 0 ? old - std::min(old, static_cast<uint64_t>(-change)) : old + change;
+    }
+  }
+
+  Result<void> write() const {
+    const TemporaryFile file(path_.string() + ".partial");
+    TRY_VOID(write_file(file.path().string(), json_.dump(2) + "\n"));
+    return file.rename_to(path_);
+  }
+
+  fs::path path_;
+  nlohmann::json json_;
+  bool there_ = false;
+};
+
+// What stands in the way of the new file: the files of the old head, to be removed.
+Result<std::set<std::string>> old_files(const Checkpoint& model, const fs::path& directory, bool force) {
+  std::set<std::string> files;
+  for (const TensorInfo& info : model.tensors())
+    if (info.name.starts_with("mtp.")) files.insert(info.file);
+  std::error_code code;
+  if (fs::exists(directory / kFile, code)) files.insert((directory / kFile).string());
+  if (files.empty()) return files;
+  if (!force)
+    return make_error(ErrorKind::invalid, "{} has a prediction head already, in {}; --force replaces it",
+                      model.path(), *files.begin());
+  for (const auto& file : files) {
+    TRY(const bool alone, holds_only_mtp(file));
+    if (!alone)
+      return make_error(ErrorKind::invalid,
+                        "{} holds other tensors beside the prediction head: it cannot be replaced alone",
+                        file);
+  }
+  for (const auto& file : fs::directory_iterator(directory, code)) {  // perhaps only some scales
+    if (file.path().extension() != ".safetensors") continue;
+    const auto alone = holds_only_mtp(file.path().string());
+    if (alone.ok() && *alone) files.insert(file.path().string());
+  }
+  return files;
+}
+
+HeadSize size_of_head(const Checkpoint& model) {
+  HeadSize size;
+  for (const TensorInfo& info : model.tensors()) {
+    if (!info.name.starts_with("mtp.")) continue;
+    const auto [rows, cols] = rows_and_cols(info.shape);
+    size.bytes += info.bytes;
+    size.parameters += static_cast<uint64_t>(rows * cols);
+  }
+  return size;
+}
+
+}  // namespace
+
+std::string missing_mtp_note(const Checkpoint& checkpoint, const std::string& directory) {
+  const int64_t layers = promised_layers(checkpoint.config());
+  if (layers <= 0 || has_head(checkpoint)) return "";
+  std::string note = fmt::format(
+      "config.json promises a prediction head (mtp_num_hidden_layers {}), but there are no mtp.* tensors",
+      layers);
+  if (!directory.empty())
+    note += fmt::format("; add them from the original checkpoint: anabranch convert {} --mtp-from ORIGINAL",
+                        directory);
+  return note;
+}
+
+Result<MtpReport> add_mtp_head(const std::string& model_path, const std::string& original, bool force) {
+  const fs::path directory(model_path);
+  std::error_code code;
+  if (fs::exists(directory, code) && !fs::is_directory(directory, code))
+    return make_error(ErrorKind::invalid,
+                      "{} is not a directory: a prediction head can be added to a model directory",
+                      model_path);
+  TRY(const auto model, Checkpoint::open(model_path));
+  const std::string family = string_at(model->config(), "model_type");
+  if (!family.starts_with("qwen3_5"))
+    return make_error(ErrorKind::unsupported,
+                      "{}: models of type \"{}\" have no prediction head; those of Qwen3.5 do", model_path,
+                      shown(family));
+  TRY(const auto old, old_files(*model, directory, force));
+  TRY(auto entries, open_source(original));
+
+  MtpReport report;
+  const Json& text = text_config(model->config());
+  if (!flag(text, "mtp_use_dedicated_embeddings", false) && std::erase_if(entries, [](const Entry& e) {
+        return e.info.name == "mtp.embed_tokens.weight" || e.info.name == "mtp.lm_head.weight";
+      }))
+    report.warnings.push_back(
+        "the head's own embedding is left out: config.json says that it has the model's");
+  const int64_t layers = count_layers(entries), promised = promised_layers(model->config());
+  if (promised > 0 && layers != promised)
+    return make_error(ErrorKind::invalid, "{}: a prediction head of {} layers; config.json of {} says {}",
+                      original, layers, model_path, promised);
+  TRY(const auto expected, HeadShapes(model->config(), model_path).read(std::max<int64_t>(1, layers)));
+  TRY_VOID(check_shapes(expected, entries, original, model_path));
+  const auto quantised =
+      std::ranges::find(entries, WeightKind::affine, [](const Entry& e) { return e.source.kind; });
+  if (quantised != entries.end())
+    report.warnings.push_back(fmt::format(
+        "the head in {} is quantised ({}), which costs drafts: take it from the original weights if "
+        "you can",
+        original, quantised->info.type));
+
+  // Under a name that no loader looks at until it is whole. The index never names what is not there.
+  const std::string stem = fmt::format(".mtp-{}", ::getpid());
+  const TemporaryFile partial(directory / (stem + ".safetensors"));
+  ShardWriter writer(directory.string(), "pt");
+  std::vector<std::vector<Piece>> pieces;
+  HeadSize size;
+  for (const Entry& entry : entries) {
+    pieces.push_back({piece_of(entry)});
+    size.parameters += static_cast<uint64_t>(entry.source.rows * entry.source.cols);
+  }
+  TRY_VOID(writer.add_files(stem, pieces, UINT64_MAX));
+  for (const Entry& entry : entries) TRY_VOID(write_tensor(entry, writer));
+  size.bytes = writer.data_bytes();
+  TRY(auto index, Index::read(directory));
+  TRY_VOID(index.remove_head(size_of_head(*model)));
+  for (const auto& file : old)
+    if (file != directory / kFile) fs::remove(file, code);
+  TRY_VOID(partial.rename_to(directory / kFile));
+  TRY_VOID(index.add_head(entries, size));
+  report.file = (directory / kFile).string();
+  report.tensors = static_cast<int>(entries.size());
+  report.bytes = writer.bytes();
+  return report;
+}
+
+}  // namespace anabranch
