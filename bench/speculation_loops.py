@@ -18,12 +18,13 @@ import sys
 MAX_PERIOD = 64
 REPEATS, COVERED = 4, 24  # a block this many times in a row, over at least this many tokens, is a loop
 GRAM, GRAM_TIMES = 8, 6   # so is a run of GRAM tokens that occurs more often than this
+MOSTLY = 0.5              # and an answer with more than this share of such runs said before (loops of long blocks)
 MAX_TOKENS = 256
 SAMPLINGS = {"greedy": ["--temp", "0"], "sampled": ["--seed", "1", "--temp", "0.7", "--top-p", "0.9"]}
 
 
 def looping(token_ids):
-    """Whether the tokens repeat themselves: back to back anywhere, or one phrase again and again."""
+    """Whether the tokens repeat themselves: back to back anywhere, one phrase again and again, or most of all."""
     for period in range(1, MAX_PERIOD + 1):
         needed = max(REPEATS * period, COVERED) - period
         run = 0  # tokens in a row that equal the one a period before
@@ -31,7 +32,9 @@ def looping(token_ids):
             run = run + 1 if before == token else 0
             if run >= needed:
                 return True
-    return any(times > GRAM_TIMES for times in collections.Counter(grams(token_ids, GRAM)).values())
+    times = collections.Counter(grams(token_ids, GRAM))
+    repeated = times.total() - len(times)
+    return repeated > MOSTLY * times.total() or any(count > GRAM_TIMES for count in times.values())
 
 
 def copied_share(source, token_ids, at_least=GRAM):

@@ -24,30 +24,34 @@ def test_text_without_repetition_is_no_loop():
 def test_a_block_loops_from_its_fourth_time_on_and_from_24_tokens_on():
     for period in (6, 7, 13, 64):
         block = list(range(period))
-        assert looping(block * 4), period
-        assert not looping((block * 4)[:-1]), period
-    assert not looping(list(range(65)) * 4)  # longer than what counts as a block
+        assert looping(block * 4 + TEXT), period
+        assert not looping((block * 4)[:-1] + TEXT), period
+    assert not looping(list(range(65)) * 4 + TEXT)  # longer than what counts as a block
     assert looping([5, 6, 7] * 8) and looping([5, 6] * 12)
 
 
 def test_one_token_again_and_again():
-    assert looping([5] * 24) and not looping([5] * 13)
-    assert looping([5] * 14)  # seven times the same eight
+    assert looping([5] * 24) and not looping([5] * 13 + TEXT)
+    assert looping([5] * 14 + TEXT)  # seven times the same eight
 
 
 def test_a_loop_counts_wherever_it_stands():
     block = list(range(10))
     for tokens in (block * 4 + TEXT, TEXT[:50] + block * 4 + TEXT[50:], TEXT + block * 4, TEXT + block * 4 + block[:3]):
         assert looping(tokens)
-    assert not looping(block * 3 + [99] + block * 3)  # three in a row, twice
+    assert not looping(block * 3 + [99] + block * 3 + TEXT)  # three in a row, twice
 
 
 def test_a_phrase_that_comes_back_too_often():
     phrase = list(range(8))
     scattered = [token for i in range(7) for token in phrase + [100 + i] * (1 + i % 3)]
     assert looping(scattered)
-    assert not looping([token for i in range(6) for token in phrase + [100 + i]])
+    assert not looping([token for i in range(6) for token in phrase + [100 + i]] + TEXT)
     assert not looping([token for i in range(7) for token in phrase[:7] + [100 + i]])
+
+
+def test_long_blocks_loop_when_they_are_most_of_all():
+    assert not looping(TEXT * 2) and looping(TEXT * 3) and looping((TEXT + [1]) * 3)
 
 
 def test_the_share_that_stands_in_the_source():
