@@ -82,7 +82,7 @@ SpecCosts::Curve fit(const CostCurve& known, int start, double first, double slo
       int next = at + 1;
       while (known.weight[next] <= 0) next++;
       const double from = curve[at], to = std::max(pools[pool].mean(), curve[start]);
-      for (int i = at + 1; i <= next; i++) curve[i] = from + (to - from) * (i - at) / (next - at);
+      for (int i = at + 1; i <= next; i++) curve[i] = std::lerp(from, to, double(i - at) / (next - at));
       at = next;
     }
   const double step = (curve[at] - curve[start] + slope) / (at - start + 1);
@@ -235,7 +235,6 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
   if (source == DraftSource::ngram) options.longest = std::min(options.longest, limits.ngram_length);
   if (mode_.depth > 0) options.longest = std::min(options.longest, mode_.depth);
   if (mode_.automatic && costs_.credit_ < 0) options.longest = std::min(options.longest, 1);
-
   if (options.longest <= 0) return {};
 
   const Chances chances = acceptance(draft_class(source, limits.ngram_match));
@@ -298,7 +297,6 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
 // Notes what is used for being the best: it needs no trying for a while.
 void SpecController::hold(const Option& best, int ngram_match) {
   const RoundChoice& choice = best.choice;
-
   arms_[arm_of(choice.source, ngram_match)] = {round_ + kProbeAfter, kProbeAfter};
   // Proposals of n-grams come and go: what to do without them stays held.
   if (choice.source == DraftSource::ngram) return;
@@ -324,7 +322,6 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
 
   const bool overdrawn = mode_.automatic && costs_.credit_ < -kCreditShort;
   AllOptions all;
-
   const SpecCosts::Curve verify = costs_.verify_costs();
   for (int k = 1; k < kDraftSources; k++) {
     const DraftSource source = static_cast<DraftSource>(k);
