@@ -15,7 +15,7 @@ constexpr std::array<double, kDraftClasses> kAcceptance = {0.3, 0.45, 0.6, 0.8, 
 
 // Learning. A memory of m samples forgets by a factor 1 - 1 / m for each new one.
 constexpr double kCostMemory = 12, kModelMemory = 300, kSequenceMemory = 16;
-constexpr double kCostPrior = 1, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
+constexpr double kCostPrior = 0.5, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
 constexpr double kSlowest = 2;  // times the estimate is what a slow sample counts for at most
 constexpr double kShared = 0.8,
                  kMature = 8;   // share of a surprise that is not the count's own, from 8 samples on
