@@ -22,8 +22,7 @@ constexpr double kShared = 0.8,
 constexpr double kCarry = 0.8;  // share of a surprise that is carried from a position to the next
 
 // Choosing. A change must promise that much; all accounts are in plain rounds.
-constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kFallen = 0.8, kUnsure = 0.15,
-                 kCheap = 0.1;
+constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kCheap = 0.1;
 constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
 constexpr double kExplorationStart = 1.5, kExplorationShare = 0.008, kExplorationMost = 3;
 constexpr double kCreditStart = 2, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
@@ -268,9 +267,8 @@ SpecController::Option SpecController::best_option(const AllOptions& all) const 
     best = options.best;
     best_value = value;
   }
-  // The less is known of plain decoding, the more must be promised.
-  const double enter =
-      (held_.source == DraftSource::none ? kEnter : 1) + kUnsure / (1 + costs_.stats_.verify.weight[1]);
+  const double enter = held_.source == DraftSource::none ? kEnter : 1;
+
   return mode_.automatic && best.rate() < enter ? Option{} : best;
 }
 
@@ -295,18 +293,10 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
 }
 
 // Notes what is used for being the best: it needs no trying for a while.
-void SpecController::hold(const Option& best, int ngram_match) {
-  const RoundChoice& choice = best.choice;
+void SpecController::hold(const RoundChoice& choice, int ngram_match) {
   arms_[arm_of(choice.source, ngram_match)] = {round_ + kProbeAfter, kProbeAfter};
   // Proposals of n-grams come and go: what to do without them stays held.
-  if (choice.source == DraftSource::ngram) return;
-  held_ = choice;
-  // When the best is much worse than it was, the others are worth another look.
-  peak_rate_ = std::max(peak_rate_, best.rate());
-  if (best.rate() > kFallen * peak_rate_) return;
-  peak_rate_ = best.rate();
-  for (Arm& other : arms_)
-    other = {std::min(other.due, round_ + kProbeAfter), std::min(other.interval, kProbeAfter)};
+  if (choice.source != DraftSource::ngram) held_ = choice;
 }
 
 // Automatic mode promises three things. It makes the choice with the best rate, unless that is hardly better
@@ -332,7 +322,7 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
     return longest > 0 ? RoundChoice{mode_.source, longest} : RoundChoice{};
   }
   const Option best = overdrawn ? Option{} : best_option(all);
-  hold(best, limits.ngram_match);
+  hold(best.choice, limits.ngram_match);
 
   best_rate_ = best.rate();
   for (int arm = 0; arm < kArms; arm++) {

@@ -528,6 +528,38 @@ TEST(SpecController, CountsOnlyWhatWasJudged) {
   EXPECT_EQ(costs.stats().acceptance[draft_class(kNgram, 40)].tried[0], 1);
 }
 
+TEST(SpecController, ASurpriseAtOnePositionIsExpectedAtTheNextToo) {
+  SpecCosts costs;
+  const int mtp = draft_class(kMtp, 0);
+  SpecController usual(costs, {});
+  for (int i = 0; i < 200; i++) usual.observe({kMtp, 2, i % 2 + i % 4 / 3, 0, 0.001, 0.02});
+  SpecController good(costs, {});
+  for (int i = 0; i < 8; i++) good.observe({kMtp, 1, 1, 0, 0.001, 0.02});
+  EXPECT_GT(good.acceptance(mtp)[1], usual.acceptance(mtp)[1] + 0.1);
+  EXPECT_LT(good.acceptance(mtp)[1], good.acceptance(mtp)[0]);
+}
+
+// Two sources that are equally good: noise alone must not send it from one to the other all the time.
+TEST(SpecController, NoiseDoesNotFlipTheChoice) {
+  World world = noisy(usual_world());
+  world.drafters.push_back(drafter(kDraft, 0.1, 0.1, 0.75, 0.9));
+  int flips = 0, depth_flips = 0, rounds = 0;
+  for (int seed = 0; seed < 20; seed++) {
+    std::mt19937_64 rng(seed);
+    SpecCosts costs;
+    const std::vector<RoundChoice> choices = play(world, 512, rng, costs).choices;
+    for (size_t i = 1; i < choices.size(); i++) {
+      rounds++;
+      flips += choices[i].source != choices[i - 1].source;
+      depth_flips += choices[i].source == choices[i - 1].source && choices[i].depth != choices[i - 1].depth;
+    }
+  }
+  std::printf("  source changed in %.3f of the rounds, depth in %.3f\n", 1.0 * flips / rounds,
+              1.0 * depth_flips / rounds);
+  EXPECT_LT(flips, 0.12 * rounds);
+  EXPECT_LT(depth_flips, 0.2 * rounds);
+}
+
 TEST(SpecCounters, AddUp) {
   SpecCounters counters;
   counters.add({kMtp, 3, 1, 0, 0.5, 2});
