@@ -16,18 +16,24 @@ constexpr std::array<double, kDraftClasses> kAcceptance = {0.3, 0.45, 0.6, 0.8, 
 // Learning. A memory of m samples forgets by a factor 1 - 1 / m for each new one.
 constexpr double kCostMemory = 12, kModelMemory = 300, kSequenceMemory = 16;
 constexpr double kCostPrior = 0.5, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
-constexpr double kSlowest = 2;  // times the estimate is what a slow sample counts for at most
-constexpr double kShared = 0.8,
-                 kMature = 8;   // share of a surprise that is not the count's own, from 8 samples on
-constexpr double kCarry = 0.8;  // share of a surprise that is carried from a position to the next
+// A slow sample counts for at most so many times the estimate.
+constexpr double kSlowest = 2;
+// The share of a surprising time that all counts share, once its own has that many samples.
+constexpr double kShared = 0.8, kMature = 8;
+// The share of a surprising acceptance that is carried from a position to the next.
+constexpr double kCarry = 0.8;
 
-// Choosing. A change must promise that much; all accounts are in plain rounds.
-constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kCheap = 0.1;
+// Choosing. A change must promise that much more.
+constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02;
 constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
+// The accounts, in plain rounds: what they begin with, earn of the time, and hold. Below zero, the credit
+// allows drafts of one token; short of that by kCreditShort, none.
 constexpr double kExplorationStart = 1.5, kExplorationShare = 0.008, kExplorationMost = 3;
 constexpr double kCreditStart = 2, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
-// Probing, in rounds; and a probe's drafts.
-constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2, kKnown = 4;
+// Probing, in rounds: how soon, at first and for what was tried less than kKnown times; and a probe's drafts.
+constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kKnown = 4, kProbeDepth = 2;
+// A plain round that loses less than this is no loss.
+constexpr double kCheap = 0.1;
 
 int index_of(DraftSource source) {
   return static_cast<int>(source);
