@@ -99,6 +99,13 @@ class ModelDrafter final : public Drafter {
     }
   }
 
+  // Keeps up with long prompts and long stretches without drafts, so that no draft has to read it all.
+  void applied(const mx::array& hidden, std::span<const int> tokens) override {
+    applied_ += hidden.shape(0);
+    while (!state_.on_trial() && applied_ - state_.length() >= kChunk)
+      apply(tokens.subspan(state_.length(), kChunk - state_.length() % kChunk));
+  }
+
   void observe(int accepted) override {
     if (state_.on_trial()) state_.commit(std::min(accepted, state_.applied() - state_.length()));
   }
@@ -126,6 +133,7 @@ class ModelDrafter final : public Drafter {
 
   const Model& model_;
   SequenceState state_;
+  int applied_ = 0;  // tokens that the full model has seen
 };
 
 class LayersDrafter final : public Drafter {

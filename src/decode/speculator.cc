@@ -43,7 +43,8 @@ Drafter& Speculator::drafter(DraftSource source) {
 }
 
 void Speculator::applied(const mx::array& hidden, std::span<const int> tokens) {
-  if (may_use(DraftSource::mtp)) drafter(DraftSource::mtp).applied(hidden, tokens);
+  for (const auto source : {DraftSource::mtp, DraftSource::draft})
+    if (may_use(source)) drafter(source).applied(hidden, tokens);
 }
 
 Draft Speculator::propose(const DraftRequest& request) {
