@@ -1,5 +1,7 @@
 #include "decode/speculator.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/clock.h"
 
@@ -69,6 +71,9 @@ Draft Speculator::propose(const DraftRequest& request) {
     draft.tokens =
         drafter(choice.source).propose({request.tokens, request.sampling, choice.depth, request.state});
   }
+  // A draft model's table may be padded further than the model's.
+  const auto unknown = [&](int id) { return id >= resources_.model->spec().vocab; };
+  draft.tokens.erase(std::find_if(draft.tokens.begin(), draft.tokens.end(), unknown), draft.tokens.end());
   draft.seconds = now_seconds() - start;
   return draft;
 }

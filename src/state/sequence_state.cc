@@ -80,6 +80,7 @@ void SequenceState::commit(std::span<const int> path) {
       continue;
     }
     auto& attention = std::get<AttentionState>(layer);
+    if (attention.kv.length <= length_) continue;  // left out of the trial
     attention.kv.length = length_;  // blocks that a draft began stay: the next tokens need them
     if (chain && !attention.k) {
       attention.kv.length += static_cast<int>(path.size());
