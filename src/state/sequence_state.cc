@@ -85,7 +85,7 @@ void SequenceState::commit(std::span<const int> path) {
     if (chain && !attention.k) {
       attention.kv.length += static_cast<int>(path.size());
     } else if (!path.empty()) {
-      CHECK(attention.k, "a path with gaps through a chain");
+      CHECK(attention.k && attention.k->shape(0) == open_, "a path with gaps through a chain");
       ops::kv_append(attention.kv, gather(*attention.k, path), gather(*attention.v, path));
     }
     attention.k.reset();
@@ -98,7 +98,7 @@ void SequenceState::commit(std::span<const int> path) {
 
 void SequenceState::commit(int tokens) {
   std::array<int, kMaxTrial> path;
-  CHECK(tokens <= kMaxTrial, "{} tokens", tokens);
+  CHECK(tokens >= 0 && tokens <= kMaxTrial, "{} tokens", tokens);
   std::iota(path.begin(), path.end(), 0);
   commit(std::span<const int>(path.data(), static_cast<size_t>(tokens)));
 }
