@@ -123,8 +123,8 @@ TEST_F(Speculation, EverySourceAndDepthGivesTheSameTokens) {
         for (const auto& request : wanted) expected.push_back(run_with(*engine, request, kOff));
       std::vector<SpecMode> modes = {kOff, kAuto};
       for (const DraftSource source : engine->info().draft_sources)
-        for (const int depth : {0, 1, 2, 3, 4, 15}) modes.push_back(from(source, depth));
-      EXPECT_EQ(modes.size(), 2u + 6 * (engine->info().has_mtp ? 5 : 4));
+        for (const int depth : {0, 1, 2, 3, 4, 15, 1000}) modes.push_back(from(source, depth));
+      EXPECT_EQ(modes.size(), 2u + 7 * (engine->info().has_mtp ? 5 : 4));
       for (const auto& mode : modes)
         for (size_t i = 0; i < wanted.size(); i++) {
           const auto what = fmt::format("{}, request {}, {} threads", name_of_mode(mode), i, threads);
@@ -273,6 +273,16 @@ TEST_F(Speculation, ADraftModelMayHaveMoreTokens) {
     expect_same(run_with(*engine, request, from(DraftSource::draft, 4)), run_with(*engine, request, kOff),
                 fmt::format("temperature {}", temperature));
   }
+}
+
+TEST_F(Speculation, ADraftModelWithOtherTokensIsRefused) {
+  const TinyModel draft("qwen35_flat_tied");
+  std::string tokenizer = testing::byte_tokenizer();
+  tokenizer.replace(tokenizer.find("</think>"), 8, "<later>");
+  draft.write("tokenizer.json", tokenizer);
+  const auto engine = Engine::create(options_of(*flat_, &draft));
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.error().message.find("same tokenizer"), std::string::npos) << engine.error().message;
 }
 
 TEST_F(Speculation, StopStringsInsideADraftEndTheAnswer) {
