@@ -8,6 +8,10 @@
 namespace anabranch {
 
 bool SpecResources::has(DraftSource source) const {
+  // Ascending; a calibration made for another model may name layers that this one lacks.
+  const auto can_run = [&](const std::vector<int>& layers) {
+    return !layers.empty() && layers.back() < static_cast<int>(model->spec().layers.size());
+  };
   switch (source) {
     case DraftSource::none:
     case DraftSource::ngram:
@@ -17,9 +21,9 @@ bool SpecResources::has(DraftSource source) const {
     case DraftSource::draft:
       return draft_model != nullptr;
     case DraftSource::exit:
-      return !exit_layers.empty();
+      return can_run(exit_layers);
     case DraftSource::skip:
-      return !skip_layers.empty();
+      return can_run(skip_layers);
   }
   return false;
 }

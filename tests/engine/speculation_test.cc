@@ -73,7 +73,7 @@ void expect_counted(const Collector::Record& record, const std::string& what) {
   EXPECT_LE(tokens, record.last.usage.completion_tokens + ended) << what;
 }
 
-const SpecCounters::Source& counters(const Collector::Record& record, DraftSource source) {
+SpecCounters::Source counters(const Collector::Record& record, DraftSource source) {
   return record.last.usage.speculation.of(source);
 }
 
@@ -357,6 +357,23 @@ TEST_F(Speculation, DraftsFromPartOfTheVocabulary) {
   const auto& s = counters(run_with(*engine, request, from(DraftSource::exit, 1)), DraftSource::exit);
   EXPECT_GT(s.accepted, 30);
   EXPECT_LE(s.accepted, even);
+}
+
+// A file from another model: layers that this one lacks are not run.
+TEST_F(Speculation, ACalibrationForMoreLayersIsNotUsed) {
+  const TinyModel model("qwen35_flat_tied");
+  model.write(
+      "speculation.json",
+      R"({"version": 1, "exit_layers": [0, 1, 9], "skip_layers": [9], "draft_vocab": [5, 262, 263, 900]})");
+  const auto engine = start(options_of(model));
+  const auto& sources = engine->info().draft_sources;
+  EXPECT_EQ(std::count(sources.begin(), sources.end(), DraftSource::exit), 0);
+  const Request request = request_of(20, 60, 0.9f);
+  const auto want = run_with(*engine, request, kOff);
+  EXPECT_EQ(want.tokens.size(), 60u);
+  for (const auto source : sources)
+    expect_same(run_with(*engine, request, from(source, 4)), want, name_of(source));
+  expect_same(run_with(*engine, request, kAuto), want, "auto");
 }
 
 TEST_F(Speculation, SourcesThatAreNotThereAreRefused) {
