@@ -28,8 +28,8 @@ struct World {
     std::function<double(int t, int i, int match)> chance;
   };
   std::vector<Drafter> drafters;
-  double per_row = 0.1;            // of every row after the first
-  double noise = 0, outliers = 0;  // relative deviation of times; share of them that are ten times longer
+  double per_row = 0.1;             // of every row after the first
+  double noise = 0, outliers = 0;   // relative deviation of times; share of them that are ten times longer
   double round_s = 0.02;
   int max_drafts = 8;
   std::function<Proposal(int t)> proposal = [](int) { return Proposal{}; };
