@@ -77,6 +77,7 @@ class EngineImpl final : public Engine {
   Result<void> load_safely();
   void run();
   bool drain_inbox();
+  void drop_layers();
   Result<void> load_draft_model();
   void load_statistics();
   void save_statistics() const;
@@ -143,10 +144,19 @@ Result<void> EngineImpl::load() {
   if (options_.lossy_skip) {
     if (loaded_.calibration.skip_layers.empty())
       return cannot_draft(DraftSource::skip, info, loaded_.model->spec());
-    loaded_.model->drop_layers(loaded_.calibration.skip_layers);
+    drop_layers();
   }
   load_statistics();
   return {};
+}
+
+void EngineImpl::drop_layers() {
+  const Calibration& c = loaded_.calibration;
+  loaded_.model->drop_layers(c.skip_layers);
+  log_warning(
+      "{} of {} layers are left out, unverified: on the text of calibration perplexity is {:.2f} instead of "
+      "{:.2f}, and the most likely token is the full model's in {:.0f} % of places",
+      c.skip_layers.size(), loaded_.info.layers, c.skip_perplexity, c.perplexity, 100 * c.lossy_agreement);
 }
 
 Result<void> EngineImpl::load_draft_model() {
