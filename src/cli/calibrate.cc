@@ -35,8 +35,9 @@ constexpr const char* kPrompts[] = {
 constexpr int kAnswerTokens = 192;
 constexpr uint64_t kSeed = 20;
 
-// --text: so many windows, spread evenly over the file.
+// --text: so many windows, spread evenly over the file, are measured.
 constexpr int kWindows = 8, kWindowTokens = 320, kFewestTokens = 128;
+constexpr size_t kPieces = 16;  // of the whole file, whose tokens are counted
 
 // A line on a terminal that the next one replaces; nothing elsewhere.
 void show_progress(const std::string& what) {
@@ -46,7 +47,8 @@ void show_progress(const std::string& what) {
 
 struct Text {
   std::string about;
-  std::vector<Passage> passages;
+  std::vector<Passage> passages;  // to measure on
+  std::vector<Passage> counted;   // to choose the draft vocabulary from; empty: `passages`
 };
 
 // The model's own answers, as its drafts will meet them.
@@ -82,17 +84,25 @@ Result<Text> read_windows(const std::string& path, const LoadedModel& loaded) {
   if (total < kFewestTokens)
     return make_error(ErrorKind::invalid, "{} has {} tokens; {} are the least that say anything", path, total,
                       kFewestTokens);
+  for (const int id : tokens)
+    if (id >= loaded.model->spec().vocab)
+      return make_error(ErrorKind::invalid, "the tokenizer of {} gives id {}, beyond the model's {}",
+                        loaded.info.name, id, loaded.model->spec().vocab);
   const size_t length =
       std::min<size_t>({kWindowTokens, total / kWindows, static_cast<size_t>(loaded.info.context_length)});
-  Text out{
-      fmt::format("{}, {} windows of {} tokens", path.substr(path.find_last_of('/') + 1), kWindows, length),
-      {}};
+  Text out;
+  out.about =
+      fmt::format("{}, {} windows of {} tokens", path.substr(path.find_last_of('/') + 1), kWindows, length);
+  const auto piece = [&](size_t at, size_t end) {
+    return std::vector<int>(tokens.begin() + at, tokens.begin() + end);
+  };
   for (size_t i = 0; i < kWindows; i++) {
     const size_t at = i * (total - length) / (kWindows - 1);
     // Its first few tokens lack what came before them.
-    out.passages.push_back(
-        {{tokens.begin() + at, tokens.begin() + at + length}, static_cast<int>(length / 10) + 1});
+    out.passages.push_back({piece(at, at + length), static_cast<int>(length / 10) + 1});
   }
+  for (size_t i = 0; i < kPieces; i++)
+    out.counted.push_back({piece(i * total / kPieces, (i + 1) * total / kPieces)});
   return out;
 }
 
@@ -118,7 +128,8 @@ void choose_vocab(const LoadedModel& loaded, const Text& text, const DraftCosts&
   const int vocab = loaded.model->spec().vocab;
   // A draft of the MTP head, or one that costs about as much.
   const double body = costs.mtp > 0 ? costs.mtp : (1 - costs.head) / 20;
-  found.vocab = search_vocab(text.passages, vocab, special_ids(*loaded.tokenizer, vocab),
+  found.vocab = search_vocab(text.counted.empty() ? text.passages : text.counted, vocab,
+                             special_ids(*loaded.tokenizer, vocab),
                              [&](int size) { return body + costs.head * size / vocab; });
   found.kept.draft_vocab = found.vocab.ids;
   found.kept.vocab_coverage = found.vocab.sizes[found.vocab.best].coverage;

@@ -38,6 +38,25 @@ double log_likelihood(std::span<const float> row, int token) {
   return row[token] - top - std::log(sum);
 }
 
+// Adds each row's most likely token to `best`; the sum of log-likelihoods of the tokens `next`.
+double read_logits(const mx::array& logits, const int* next, std::vector<int>& best) {
+  const size_t width = logits.shape(1);
+  double sum = 0;
+  for (int i = 0; i < logits.shape(0); i++) {
+    const std::span<const float> row{logits.data<float>() + i * width, width};
+    best.push_back(best_of(row));
+    sum += log_likelihood(row, next[i]);
+  }
+  return sum;
+}
+
+long same_tokens(std::span<const int> a, std::span<const int> b) {
+  CHECK(a.size() == b.size(), "{} tokens beside {}", a.size(), b.size());
+  long same = 0;
+  for (size_t i = 0; i < a.size(); i++) same += a[i] == b[i];
+  return same;
+}
+
 int places_asked(const Passage& p) {
   return static_cast<int>(p.tokens.size()) - p.first;
 }
@@ -155,7 +174,7 @@ ExitSearch search_exit(std::span<const double> agreement, const DraftCosts& cost
 SkipSearch search_skip(const DraftCosts& costs, double head_cost,
                        const std::function<double(std::span<const int> layers)>& agreement) {
   constexpr size_t kTried = 3;  // at each step
-  constexpr int kPatience = 4;  // steps without a better rate
+  constexpr int kPatience = 3;  // steps without a better rate
   const int layers = static_cast<int>(costs.layers.size());
   std::vector<bool> gone(layers);
   const auto without = [&](int layer) {
@@ -194,8 +213,10 @@ SkipSearch search_skip(const DraftCosts& costs, double head_cost,
 TextMeasure measure_text(const Model& model, std::span<const Passage> passages, bool exits) {
   TextMeasure out;
   std::vector<long> right(exits ? model.spec().layers.size() : 0);
-  double log_sum = 0;
-  for (const auto& passage : passages) {
+  double log_sum = 0, judged = 0;  // judged: places at which exits were compared
+  for (size_t number = 0; number < passages.size(); number++) {
+    const auto& passage = passages[number];
+    const bool look = exits && number % 2 == 0;  // a head for each layer costs as much as the pass itself
     CHECK(passage.first >= 1, "the first token of a passage cannot be predicted");
     auto state = model.make_state();
     const int rows = static_cast<int>(passage.tokens.size()) - 1;
@@ -205,37 +226,31 @@ TextMeasure measure_text(const Model& model, std::span<const Passage> passages, 
       batch.add(state, {passage.tokens.data() + at, static_cast<size_t>(n)}, Batch::Logits::none);
       for (int i = skip; i < n; i++) batch.logit_rows.push_back(i);
       std::vector<mx::array> after;
-      auto result = model.forward(batch, exits ? &after : nullptr);
+      auto result = model.forward(batch, look ? &after : nullptr);
       result.logits.eval();
-      const size_t width = result.logits.shape(1), begin = out.best.size();
-      for (int i = skip; i < n; i++) {
-        const std::span<const float> row{result.logits.data<float>() + (i - skip) * width, width};
-        out.best.push_back(best_of(row));
-        log_sum += log_likelihood(row, passage.tokens[at + i + 1]);
-      }
-      for (size_t layer = 0; layer < after.size() && skip < n; layer++) {
-        const auto said = draft_tokens(model, ops::slice_rows(after[layer], skip, n));
-        for (size_t i = 0; i < said.size(); i++) right[layer] += said[i] == out.best[begin + i];
-      }
+      log_sum += read_logits(result.logits, passage.tokens.data() + at + skip + 1, out.best);
+      if (!look || skip == n) continue;
+      judged += n - skip;
+      for (size_t layer = 0; layer < after.size(); layer++)
+        right[layer] += same_tokens(draft_tokens(model, ops::slice_rows(after[layer], skip, n)),
+                                    {out.best.end() - (n - skip), out.best.end()});
     }
   }
-  const double count = std::max<double>(1, static_cast<double>(out.best.size()));
-  out.perplexity = std::exp(-log_sum / count);
-  for (const long r : right) out.exit_agreement.push_back(static_cast<double>(r) / count);
+  out.perplexity = std::exp(-log_sum / std::max<double>(1, static_cast<double>(out.best.size())));
+  for (const long r : right)
+    out.exit_agreement.push_back(static_cast<double>(r) / std::max<double>(1, judged));
   return out;
 }
 
 double agreement_of(const TextMeasure& a, const TextMeasure& b) {
-  CHECK(a.best.size() == b.best.size(), "measures of different passages");
-  long same = 0;
-  for (size_t i = 0; i < a.best.size(); i++) same += a.best[i] == b.best[i];
-  return static_cast<double>(same) / std::max<double>(1, static_cast<double>(a.best.size()));
+  const auto places = std::max<double>(1, static_cast<double>(a.best.size()));
+  return static_cast<double>(same_tokens(a.best, b.best)) / places;
 }
 
 DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full)
     : model_(model) {
   constexpr uint64_t kMemory = 256 << 20;
-  constexpr int kTokens = 384, kLeast = 4, kMostPlaces = 48, kFewest = 8;
+  constexpr int kTokens = 256, kLeast = 4, kMostPlaces = 48, kFewest = 8;
   const uint64_t each = fixed_bytes(model.state_layout()) + window_bytes(model.state_layout()) + 1;
   const int wanted = static_cast<int>(std::clamp<uint64_t>(kMemory / each, kFewest, kMostPlaces));
   const int length = std::clamp(kTokens / wanted, kLeast, kMaxTrial);
@@ -274,9 +289,7 @@ double DraftTrials::agreement(std::span<const int> layers) {
   }
   const auto said = draft_tokens(model_, model_.forward_some(batch, layers));
   for (auto& place : places_) place.state.commit(0);
-  long right = 0;
-  for (size_t i = 0; i < said.size(); i++) right += said[i] == expected_[i];
-  return static_cast<double>(right) / static_cast<double>(said.size());
+  return static_cast<double>(same_tokens(said, expected_)) / static_cast<double>(said.size());
 }
 
 }  // namespace anabranch

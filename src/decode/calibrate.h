@@ -73,7 +73,7 @@ SkipSearch search_skip(const DraftCosts& costs, double head_cost,
 // The model on the passages.
 struct TextMeasure {
   std::vector<int> best;               // the most likely token at each place asked for, passage by passage
-  std::vector<double> exit_agreement;  // after each layer, by draft_logits(); empty: not asked for
+  std::vector<double> exit_agreement;  // after each layer, by draft_logits(), on every other passage
   double perplexity = 0;
 };
 TextMeasure measure_text(const Model& model, std::span<const Passage> passages, bool exits);

@@ -112,7 +112,7 @@ std::vector<Passage> passages_of(const std::vector<int>& rare, int common) {
   for (int i = 0; i < 4; i++) {
     Passage p;
     for (int k = 0; k < 300; k++)
-      p.tokens.push_back(k % 3 == 0 ? rare[k % rare.size()] : (k * 7 + i) % common);
+      p.tokens.push_back(k % 3 == 0 ? rare[k / 3 % rare.size()] : (k * 7 + i) % common);
     out.push_back(p);
   }
   return out;
@@ -232,7 +232,7 @@ TEST_F(CalibrateModel, DraftVocabularyCanBeChangedLater) {
   const auto checkpoint = Checkpoint::open(kPath);
   ASSERT_TRUE(model_->set_draft_vocab(**checkpoint, every_third).ok());
   EXPECT_EQ(model_->draft_vocab(), every_third);
-  const auto full = measure_text(*model_, passages_, true);
+  const auto full = measure_text(*model_, {passages_.data(), 1}, true);
   const auto in = std::count_if(full.best.begin(), full.best.end(), [](int id) { return id % 3 == 0; });
   EXPECT_DOUBLE_EQ(full.exit_agreement.back(),
                    static_cast<double>(in) / static_cast<double>(full.best.size()));
