@@ -223,10 +223,7 @@ void print_table(const Findings& found, const std::string& path) {
   if (!kept.skip_layers.empty())
     fmt::print("for good (--lossy-skip): perplexity {:.3f} instead of {:.3f}, the same token in {:.2f} %\n",
                kept.skip_perplexity, kept.perplexity, 100 * kept.lossy_agreement);
-  fmt::print(
-      "\nrate: tokens a second that such drafts promise, against none; what is below 1 will not be used by "
-      "itself\n{}: written\n",
-      path);
+  fmt::print("\nrate: tokens a second that such drafts promise, against none\n{}: written\n", path);
 }
 
 // What was written, and all that it was chosen from.

@@ -187,24 +187,28 @@ Result<LoadedModel> load_model(const std::string& path) {
   }
   out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
 
-  const auto& spec = out.model->spec();
   out.info.name = checkpoint->name();
-  out.info.family = spec.family;
   out.info.path = checkpoint->path();
-  out.info.context_length = spec.context_length;
-  out.info.layers = static_cast<int>(spec.layers.size());
-  out.info.parameters = out.model->parameters();
-  out.info.weight_bytes = out.model->weight_bytes();
-  out.info.bytes_per_token = out.model->bytes_per_token();
-  out.info.kv_bytes_per_token = kv_bytes_per_token(out.model->state_layout());
-  out.info.state_bytes = fixed_bytes(out.model->state_layout());
-  out.info.has_mtp = out.model->has_mtp();
+  describe(*out.model, out.info);
   checkpoint.reset();
 #if defined(__GLIBC__)
   malloc_trim(0);  // a GGUF's metadata are a million small pieces: give them back to the system
 #endif
   out.info.load_s = now_seconds() - start;
   return out;
+}
+
+void describe(const Model& model, ModelInfo& info) {
+  const auto& spec = model.spec();
+  info.family = spec.family;
+  info.context_length = spec.context_length;
+  info.layers = static_cast<int>(spec.layers.size());
+  info.parameters = model.parameters();
+  info.weight_bytes = model.weight_bytes();
+  info.bytes_per_token = model.bytes_per_token();
+  info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout());
+  info.state_bytes = fixed_bytes(model.state_layout());
+  info.has_mtp = model.has_mtp();
 }
 
 Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec) {

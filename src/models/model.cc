@@ -1,7 +1,6 @@
 #include "models/model.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 
 #include "base/check.h"
@@ -146,11 +145,8 @@ Model::Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer
       layout_(spec_.state_layout()),
       embedding_(std::move(embedding)),
       layers_(std::move(layers)),
-      active_(layers_.size()),
       norm_(std::move(norm)),
-      head_(std::move(head)) {
-  std::iota(active_.begin(), active_.end(), 0);
-}
+      head_(std::move(head)) {}
 
 void Model::load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab) {
   std::vector<int64_t> rows;
@@ -177,8 +173,8 @@ Model::Output Model::forward(const Batch& batch, std::vector<mx::array>* after_l
     const ops::Stage stage("embedding");
     return ops::embed(batch.ids, embedding_);
   }();
-  for (const int i : active_) {
-    x = layers_[i](x, batch, i);
+  for (size_t i = 0; i < layers_.size(); i++) {
+    x = layers_[i](x, batch, static_cast<int>(i));
     if (after_layer) after_layer->push_back(norm_(x));
   }
   for (const auto& span : batch.spans) span.state->advance(span.count);
@@ -219,7 +215,16 @@ StateLayout Model::mtp_layout() const {
 }
 
 void Model::drop_layers(std::span<const int> layers) {
-  std::erase_if(active_, [&](int i) { return std::find(layers.begin(), layers.end(), i) != layers.end(); });
+  std::vector<nn::DecoderLayer> kept;
+  std::vector<LayerSpec> specs;
+  for (size_t i = 0; i < layers_.size(); i++) {
+    if (std::find(layers.begin(), layers.end(), static_cast<int>(i)) != layers.end()) continue;
+    kept.push_back(std::move(layers_[i]));
+    specs.push_back(spec_.layers[i]);
+  }
+  layers_ = std::move(kept);
+  spec_.layers = std::move(specs);
+  layout_ = spec_.state_layout();
 }
 
 uint64_t Model::parameters() const {

@@ -58,7 +58,8 @@ class Model {
   mx::array mtp(const mx::array& hidden, const Batch& batch) const;
   StateLayout mtp_layout() const;
 
-  // From now on every pass leaves these layers out. Lossy: the model is another one then.
+  // Removes layers; those after them move up. Lossy: the model is another one then, and states made before
+  // are not its own.
   void drop_layers(std::span<const int> layers);
 
   SequenceState make_state() const { return SequenceState(layout_); }
@@ -84,7 +85,6 @@ class Model {
   StateLayout layout_;
   ops::Weight embedding_;  // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;
-  std::vector<int> active_;  // layers that forward() runs
   nn::RmsNorm norm_;
   ops::Weight head_;  // [vocab, hidden]; the embedding itself when tied
   std::optional<nn::Mtp> mtp_;

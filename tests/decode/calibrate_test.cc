@@ -246,6 +246,15 @@ TEST_F(CalibrateModel, LayersLeftOutForGoodMakeAnotherModel) {
   const auto lossy = measure_text(*model_, passages_, false);
   EXPECT_LT(agreement_of(full, lossy), 1);
   EXPECT_NE(full.perplexity, lossy.perplexity);
+  // States of what is left can be on trial.
+  EXPECT_EQ(model_->spec().layers.size(), model_->state_layout().size());
+  auto state = model_->make_state();
+  state.open();
+  Batch batch;
+  batch.add(state, {passages_[0].tokens.data(), 4}, Batch::Logits::none);
+  model_->forward(batch).hidden.eval();
+  state.commit(3);
+  EXPECT_EQ(state.length(), 3);
 }
 
 }  // namespace
