@@ -145,13 +145,14 @@ Result<void> EngineImpl::load() {
 }
 
 void EngineImpl::use_calibration() {
-  constexpr double kPays = 1.1;  // rates are estimates, and the best of many
+  // Rates are estimates, and the best of many; 0: not known.
+  const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
   const Calibration& c = loaded_.calibration;
   spec_.exit_layers = c.exit_layers;
   for (int i = 0; i < loaded_.info.layers && !c.skip_layers.empty(); i++)
     if (!std::binary_search(c.skip_layers.begin(), c.skip_layers.end(), i)) spec_.skip_layers.push_back(i);
-  spec_.only_on_request[static_cast<size_t>(DraftSource::exit)] = c.exit_rate < kPays;
-  spec_.only_on_request[static_cast<size_t>(DraftSource::skip)] = c.skip_rate < kPays;
+  spec_.only_on_request[static_cast<size_t>(DraftSource::exit)] = hopeless(c.exit_rate);
+  spec_.only_on_request[static_cast<size_t>(DraftSource::skip)] = hopeless(c.skip_rate);
 }
 
 // What calibration says of layers is not of the model that is left.

@@ -129,13 +129,13 @@ std::string calibration_text(const Calibration& c) {
 }
 
 Result<void> check_calibration(const Calibration& c, int layers) {
-  if (c.exit_layers.empty() && c.skip_layers.empty()) return {};
-  if (c.layers != layers)
+  if (c.layers != 0 && c.layers != layers)
     return make_error(ErrorKind::invalid, "it is of a model of {} layers, this one has {}", c.layers, layers);
   for (const auto* some : {&c.exit_layers, &c.skip_layers})
-    if (!some->empty() && (some->back() >= layers || static_cast<int>(some->size()) >= layers))
-      return make_error(ErrorKind::invalid, "it names layers that a model of {} layers lacks, or all of them",
-                        layers);
+    if (!some->empty() && some->back() >= layers)
+      return make_error(ErrorKind::invalid, "it names layer {} of a model of {}", some->back(), layers);
+  if (static_cast<int>(c.skip_layers.size()) >= layers)
+    return make_error(ErrorKind::invalid, "it leaves out all layers");
   return {};
 }
 

@@ -13,7 +13,7 @@ namespace anabranch {
 // Agreement: how often the most likely token (of the draft vocabulary) is the full model's, on text.
 // Rate: tokens a second that drafts promise, against decoding without any (decode/calibrate.h).
 struct Calibration {
-  int layers = 0;    // of the model that was measured
+  int layers = 0;    // of the model that was measured; 0: not said
   std::string text;  // what was measured on, for people
   int tokens = 0;    // of it, that were predicted
 

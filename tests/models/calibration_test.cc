@@ -119,9 +119,11 @@ TEST(Calibration, OfAnotherModelIsNoticed) {
   all.skip_layers.resize(12);
   std::iota(all.skip_layers.begin(), all.skip_layers.end(), 0);
   EXPECT_FALSE(check_calibration(all, 12).ok());
-  Calibration vocab_only;
-  vocab_only.draft_vocab = {1, 2};
-  EXPECT_TRUE(check_calibration(vocab_only, 12).ok());
+  Calibration by_hand;
+  by_hand.exit_layers = {0, 1, 2};
+  EXPECT_TRUE(check_calibration(by_hand, 3).ok());
+  EXPECT_FALSE(check_calibration(by_hand, 2).ok());
+  EXPECT_TRUE(check_calibration({}, 2).ok());
 }
 
 TEST(Calibration, StandsBesideTheModel) {
