@@ -192,11 +192,10 @@ struct DeltaPiece {
 
   int64_t dk() const { return a.key_dim; }
   int64_t left() const { return a.value_dim - column; }
-  int64_t ratio() const { return delta_ratio(a); }
   const float* k(int64_t t) const { return b.k + t * a.key_dim; }
   // Of window entry e.
   const float* replay_k(int64_t e) const {
-    return a.window.k + (e * a.key_heads + head / ratio()) * a.key_dim;
+    return a.window.k + (e * a.key_heads + head / delta_ratio(a)) * a.key_dim;
   }
   float* replay_delta(int64_t e) const {
     return a.window.delta + (e * a.value_heads + head) * a.value_dim + column;
@@ -204,33 +203,59 @@ struct DeltaPiece {
   float replay_decay(int64_t e) const { return a.window.decay[e * a.value_heads + head]; }
 };
 
-// Window entries applied to row i of S, in order: the same operations as when they were tokens.
+// Window entries, ready to be applied to rows of S in order: the same operations as when they were tokens.
 template <int NC>
-FN Columns<NC> replay_row(const DeltaPiece<NC>& p, int64_t i, Columns<NC> row) {
-  for (int64_t r = 0; r < p.a.replay_count; r++) {
+struct Replay {
+  struct Entry {
+    const float* k;
+    F decay;
+    Columns<NC> delta;
+  };
+  Entry entries[kMaxTrialRows];
+  int64_t count;
+};
+template <int NC>
+static void make_replay(const DeltaPiece<NC>& p, Replay<NC>& out) {
+  out.count = p.a.replay_count;
+  for (int64_t r = 0; r < out.count; r++) {
     const int64_t e = p.a.replay[r];
-    row = delta_update<NC>(row, p.replay_k(e)[i], splat(p.replay_decay(e)),
-                           load_columns<NC>(p.replay_delta(e), p.left()));
+    out.entries[r] = {p.replay_k(e), splat(p.replay_decay(e)), load_columns<NC>(p.replay_delta(e), p.left())};
+  }
+}
+template <int NC>
+FN Columns<NC> replay_row(const Replay<NC>& replay, int64_t i, Columns<NC> row) {
+  for (int64_t r = 0; r < replay.count; r++) {
+    const auto& e = replay.entries[r];
+    row = delta_update<NC>(row, e.k[i], e.decay, e.delta);
   }
   return row;
 }
 
+// Rows of S ahead that a pass over them asks the cache for: a piece of one row is a line or two, a row apart.
+constexpr int64_t kRowsAhead = 8;
+
 // S to scratch, the window applied on the way and stored when it is folded; u = k^T S of the first token.
-template <int NC, bool Replay>
+template <int NC, bool WithReplay>
 static void delta_load(const DeltaPiece<NC>& p, Columns<NC> (&u)[2]) {
-  const int64_t at = p.head * p.dk() * p.a.value_dim + p.column, dv = p.a.value_dim;
-  const float* s_in = (p.b.t0 == 0 ? p.a.s_in : p.a.s_out) + at;
+  const int64_t at = p.head * p.dk() * p.a.value_dim + p.column, dv = p.a.value_dim, left = p.left();
+  const int64_t dk = p.dk();
+  const float *s_in = (p.b.t0 == 0 ? p.a.s_in : p.a.s_out) + at, *k = p.b.k;
+  float *s_out = p.a.s_out + at, *s = p.b.s;
+  const bool fold = p.a.fold, more = p.b.count > 0;
+  Replay<NC> replay;
+  if (WithReplay) make_replay<NC>(p, replay);
   clear(u);
-  for (int64_t i = 0; i < p.dk(); i++) {
-    Columns<NC> row = load_columns<NC>(s_in + i * dv, p.left());
-    if (Replay) {
-      row = replay_row<NC>(p, i, row);
-      if (p.a.fold) store_columns<NC>(p.a.s_out + at + i * dv, row, p.left());
-      if (p.b.count == 0) continue;
+  for (int64_t i = 0; i < dk; i++) {
+    UNROLL for (int c = 0; c < NC; c++) __builtin_prefetch(s_in + (i + kRowsAhead) * dv + c * kLanes);
+    Columns<NC> row = load_columns<NC>(s_in + i * dv, left);
+    if (WithReplay) {
+      row = replay_row<NC>(replay, i, row);
+      if (fold) store_columns<NC>(s_out + i * dv, row, left);
+      if (!more) continue;
     }
     UNROLL for (int c = 0; c < NC; c++) {
-      store(p.b.s + (i * NC + c) * kLanes, row.v[c]);
-      u[i & 1].v[c] = fma(splat(p.b.k[i]), row.v[c], u[i & 1].v[c]);
+      store(s + (i * NC + c) * kLanes, row.v[c]);
+      u[i & 1].v[c] = fma(splat(k[i]), row.v[c], u[i & 1].v[c]);
     }
   }
 }
