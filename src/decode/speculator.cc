@@ -67,7 +67,8 @@ Draft Speculator::propose(const DraftRequest& request) {
     draft.ngram_match = match.length;
   } else {
     draft.tokens =
-        drafter(choice.source).propose({request.tokens, request.sampling, choice.depth, request.state});
+        drafter(choice.source)
+            .propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
   }
   draft.seconds = now_seconds() - start;
   return draft;
