@@ -56,7 +56,7 @@ void filter(std::vector<Candidate>& list, const SamplingParams& params) {
   }
 }
 
-// Calls change(token, logit) where there is a logit for the token.
+// Calls change(logit) if there is a logit for the token.
 template <typename Change>
 void change_logit(std::vector<float>& logits, std::span<const int> ids, int token, const Change& change) {
   size_t at = token;
@@ -65,8 +65,7 @@ void change_logit(std::vector<float>& logits, std::span<const int> ids, int toke
     if (it == ids.end() || *it != token) return;
     at = it - ids.begin();
   }
-  CHECK(at < logits.size(), "token {} of {}", token, logits.size());
-  change(logits[at]);
+  if (at < logits.size()) change(logits[at]);  // a draft model may know more tokens
 }
 
 std::vector<float> changed_logits(std::span<const float> logits, const SamplingParams& params,

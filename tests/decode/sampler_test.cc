@@ -226,7 +226,7 @@ TEST(Penalties, MeetTheRightTokensOfAPartialVocabulary) {
   params.repetition_penalty = 1.7f;
   params.frequency_penalty = 0.7f;
   params.logit_bias = {{2, 1.0f}, {3, 5.0f}};
-  const auto history = history_of(params, {0, 3}, {1, 1, 5});
+  const auto history = history_of(params, {0, 3}, {1, 1, 5, 500});  // 500: beyond the vocabulary
   const std::vector<int> ids = {0, 1, 2, 4, 5};
   std::vector<float> some, all = kLogits;
   for (const int id : ids) some.push_back(kLogits[id]);
