@@ -58,12 +58,12 @@ def test_raw_text_is_not_searched_for_reasoning():
 
 
 def test_penalties_and_logprobs():
-    question = "Write the word tea ten times."
-    plain = generate(question)
+    question = ("--raw", "tea, tea, tea, tea, tea, tea,", "--ignore-eos")
+    plain = generate(*question)
     for flag in (("--repetition-penalty", "3"), ("--presence-penalty", "2"), ("--frequency-penalty", "2")):
-        answers = [generate(question, "--spec", spec, *flag)["token_ids"] for spec in ("off", "auto")]
+        answers = [generate(*question, "--spec", spec, *flag)["token_ids"] for spec in ("off", "auto")]
         assert answers[0] == answers[1] != plain["token_ids"], flag
-    answer = generate(question, "--logprobs", "2")
+    answer = generate(*question, "--logprobs", "2")
     assert answer["token_ids"] == plain["token_ids"] and "logprobs" not in plain
     assert len(answer["logprobs"]) == 12 and all(len(entry["top_logprobs"]) == 2 for entry in answer["logprobs"])
     assert all(entry["top_logprobs"][0]["logprob"] == entry["logprob"] <= 0 for entry in answer["logprobs"])

@@ -183,7 +183,7 @@ class FakeEngine final : public Engine {
   // A token t has -t / 256; the alternatives are the tokens from 200 on.
   static TokenLogprobs fake_logprobs(int token, int top) {
     TokenLogprobs out{static_cast<float>(-token) / 256, {}};
-    for (int i = 0; i < top; i++) out.top.push_back({200 + i, -0.5f * static_cast<float>(i)});
+    for (int i = 0; i < top; i++) out.top.push_back({200 + i, -0.5f * static_cast<float>(i + 1)});
     return out;
   }
 

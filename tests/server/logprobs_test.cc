@@ -63,7 +63,7 @@ TEST_F(Logprobs, ChatHasOpenAisShape) {
   ASSERT_EQ(content[0]["top_logprobs"].size(), 2u);
   EXPECT_EQ(content[0]["top_logprobs"][1]["token"], "bytes:\\xc9");
   EXPECT_EQ(content[0]["top_logprobs"][1]["bytes"].dump(), "[201]");
-  EXPECT_EQ(content[0]["top_logprobs"][1]["logprob"], -0.5);
+  EXPECT_EQ(content[0]["top_logprobs"][1]["logprob"], -1);
   EXPECT_EQ(content[13]["token"], "<|end|>");
   EXPECT_EQ(chat(R"(,"logprobs":true)")["logprobs"]["content"][0]["top_logprobs"].dump(), "[]");
   EXPECT_TRUE(chat("")["logprobs"].is_null());
@@ -81,7 +81,7 @@ TEST_F(Logprobs, CompletionsHaveTheOldShape) {
   EXPECT_EQ(logprobs["tokens"].dump(), R"(["a","bytes:\\xc3","bytes:\\xbc","b","<|end|>"])");
   EXPECT_EQ(logprobs["text_offset"].dump(), "[0,1,1,2,3]");
   EXPECT_EQ(logprobs["token_logprobs"][3], -98.0 / 256);
-  EXPECT_EQ(logprobs["top_logprobs"][0].dump(), R"({"bytes:\\xc8":0.0,"a":-0.37890625})");
+  EXPECT_EQ(logprobs["top_logprobs"][0].dump(), R"({"bytes:\\xc8":-0.5,"a":-0.37890625})");
   EXPECT_EQ(completion(R"(,"logprobs":0)")["logprobs"]["top_logprobs"][0].dump(), R"({"a":-0.37890625})");
   EXPECT_TRUE(completion(R"(,"logprobs":false)")["logprobs"].is_null());
   EXPECT_TRUE(completion("")["logprobs"].is_null());
