@@ -58,11 +58,12 @@ def test_raw_text_is_not_searched_for_reasoning():
 
 
 def test_penalties_and_logprobs():
-    question = ("--raw", "tea, tea, tea, tea, tea, tea,", "--ignore-eos")
-    plain = generate(*question)
+    question = ("--raw", "List some animals.", "--ignore-eos", "--seed", "5")
+    plain = generate(*question, temp="1")
     for flag in (("--repetition-penalty", "3"), ("--presence-penalty", "2"), ("--frequency-penalty", "2")):
-        answers = [generate(*question, "--spec", spec, *flag)["token_ids"] for spec in ("off", "auto")]
+        answers = [generate(*question, "--spec", spec, *flag, temp="1")["token_ids"] for spec in ("off", "auto")]
         assert answers[0] == answers[1] != plain["token_ids"], flag
+    plain = generate(*question)
     answer = generate(*question, "--logprobs", "2")
     assert answer["token_ids"] == plain["token_ids"] and "logprobs" not in plain
     assert len(answer["logprobs"]) == 12 and all(len(entry["top_logprobs"]) == 2 for entry in answer["logprobs"])
