@@ -49,7 +49,7 @@ class Bench {
       auto state = model_.make_state();
       if (rep == 0) ops::set_profiling(options_.profile);
       const double start = now_seconds();
-      feed(state, tokens, options_.chunk, false);
+      feed(state, tokens, options_.chunk, Feed::prefill);
       if (rep >= 0) rates.push_back(tokens / (now_seconds() - start));  // rep -1 warms up
     }
     Row row;
@@ -103,13 +103,13 @@ class Bench {
     for (int rep = -1; rep < options_.reps; rep++) {
       if (!deep) {
         deep.emplace(model_.make_state());
-        if (depth > 0) feed(*deep, depth, options_.chunk, false);
+        if (depth > 0) feed(*deep, depth, options_.chunk, Feed::prefill);
       }
       SequenceState state = *deep;  // shares what is full, copies what it changes
       if (rep == 0) ops::set_profiling(options_.profile);
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
-      feed(state, n, rows, rows > 1);
+      feed(state, n, rows, rows > 1 ? Feed::trial : Feed::decode);
       if (rep >= 0) rates.push_back(n / (now_seconds() - start));
     }
     Row row;
@@ -126,9 +126,11 @@ class Bench {
     return row;
   }
 
-  // Applies `count` made-up tokens, `chunk` at a time: on trial, with logits for every row, and all accepted;
-  // or for good, with logits for the last of all.
-  void feed(SequenceState& state, int count, int chunk, bool trial) const {
+  enum class Feed { prefill, decode, trial };
+
+  // Applies `count` made-up tokens, `chunk` at a time: with logits for the last of all, for each, or for each on
+  // trial, where all are then accepted.
+  void feed(SequenceState& state, int count, int chunk, Feed how) const {
     for (int done = 0; done < count;) {
       const int n = std::min(chunk, count - done);
       std::vector<int> ids(n);
@@ -136,16 +138,16 @@ class Bench {
         const uint32_t mixed = static_cast<uint32_t>(state.length() + i) * 2654435761u;
         ids[i] = static_cast<int>((mixed >> 7) % static_cast<uint32_t>(model_.spec().vocab));
       }
+      done += n;
+      const auto logits = how != Feed::prefill ? Batch::Logits::all
+                          : done == count      ? Batch::Logits::last
+                                               : Batch::Logits::none;
+      if (how == Feed::trial) state.open();
       Batch batch;
-      if (trial) state.open();
-      batch.add(state, ids,
-                trial               ? Batch::Logits::all
-                : done + n == count ? Batch::Logits::last
-                                    : Batch::Logits::none);
+      batch.add(state, ids, logits);
       auto out = model_.forward(batch);
       out.logits.eval();
-      if (trial) state.commit(n);
-      done += n;
+      if (how == Feed::trial) state.commit(n);
     }
   }
 

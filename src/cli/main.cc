@@ -155,6 +155,15 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(0, 1 << 24));
   b->add_option("--reps", bench.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
   b->add_option("--chunk", bench.chunk, "Tokens per prefill step")->check(CLI::Range(1, 1 << 20));
+  b->add_option("--prompts", bench.prompts,
+                "Answer these prompts instead (JSON lines with \"prompt\"), once for each kind of --spec")
+      ->delimiter(',');
+  b->add_option("--spec", bench.kinds, "Kinds of speculation to compare: off, auto, ngram, mtp:3, ...")
+      ->delimiter(',');
+  b->add_option("--draft", bench.draft, "A draft model");
+  b->add_option("--temp", bench.sampling.temperature, "Temperature of the answers")
+      ->check(number_in(0.0f, 100.0f));
+  b->add_option("--top-p", bench.sampling.top_p, "Their nucleus")->check(number_in(0.0f, 1.0f));
   b->add_flag("--profile", bench.profile, "Show where the time goes, stage by stage");
   b->add_flag("--json", bench.json, "Print JSON instead of a table");
 
@@ -179,7 +188,7 @@ int run(int argc, char** argv) {
     return run_serve(serve);
   }
   if (*v) return run_convert(convert);
-  if (*b) return run_bench(bench);
+  if (*b) return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench);
   if (*e) return run_eval(eval);
   return run_doctor(doctor);
 }

@@ -64,6 +64,10 @@ struct BenchOptions {
   int decode = 128;
   int reps = 5;
   int chunk = 256;
+  // With prompts (JSON lines): answers of `decode` tokens with each kind of speculation, "mtp" or "mtp:3".
+  std::vector<std::string> prompts, kinds = {"off", "auto"};
+  std::string draft;
+  SamplingOptions sampling;
   bool profile = false;
   bool json = false;
 };
@@ -92,6 +96,7 @@ int run_generate(const GenerateOptions& options);
 int run_chat(const ChatOptions& options);
 int run_convert(const ConvertOptions& options);
 int run_bench(const BenchOptions& options);
+int run_speculation_bench(const BenchOptions& options);
 int run_eval(const EvalOptions& options);
 int run_serve(const ServeOptions& options);
 int run_doctor(const DoctorOptions& options);

@@ -55,7 +55,7 @@ class MtpDrafter final : public Drafter {
                   sizeof(float) * static_cast<size_t>(n) * width());
       waiting_count_ += n;
       done += n;
-      if (waiting_count_ == kCapacity) catch_up(tokens);
+      if (waiting_count_ == kCapacity) catch_up(tokens, 1);  // the last one's output is a draft's beginning
     }
   }
 
@@ -85,9 +85,10 @@ class MtpDrafter final : public Drafter {
     return model_.mtp(hidden, batch);
   }
 
-  // Applies the waiting pairs whose second token is known; their output, if any.
-  std::optional<mx::array> catch_up(std::span<const int> tokens) {
-    const int known = std::min<int>(waiting_count_, static_cast<int>(tokens.size()) - 1 - state_.length());
+  // Applies the waiting pairs whose second token is known, but for the last `keep`; their output, if any.
+  std::optional<mx::array> catch_up(std::span<const int> tokens, int keep = 0) {
+    const int known =
+        std::min<int>(waiting_count_ - keep, static_cast<int>(tokens.size()) - 1 - state_.length());
     if (known <= 0) return std::nullopt;
     const auto next = tokens.subspan(state_.length() + 1, known);
     auto out = pair(ops::slice_rows(waiting_, 0, known), next);
@@ -121,6 +122,13 @@ class ModelDrafter final : public Drafter {
     }
   }
 
+  // Keeps up with long prompts and long stretches without drafts, so that no draft has to read it all.
+  void applied(const mx::array& hidden, std::span<const int> tokens) override {
+    applied_ += hidden.shape(0);
+    while (!state_.on_trial() && applied_ - state_.length() >= kChunk)
+      apply(tokens.subspan(state_.length(), kChunk - state_.length() % kChunk));
+  }
+
   void observe(int accepted) override {
     if (state_.on_trial()) state_.commit(std::min(accepted, state_.applied() - state_.length()));
   }
@@ -148,6 +156,7 @@ class ModelDrafter final : public Drafter {
 
   const Model& model_;
   SequenceState state_;
+  int applied_ = 0;  // tokens that the full model has seen
 };
 
 class LayersDrafter final : public Drafter {

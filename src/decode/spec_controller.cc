@@ -15,20 +15,25 @@ constexpr std::array<double, kDraftClasses> kAcceptance = {0.3, 0.45, 0.6, 0.8, 
 
 // Learning. A memory of m samples forgets by a factor 1 - 1 / m for each new one.
 constexpr double kCostMemory = 12, kModelMemory = 300, kSequenceMemory = 16;
-constexpr double kCostPrior = 1, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
-constexpr double kSlowest = 2;  // times the estimate is what a slow sample counts for at most
-constexpr double kShared = 0.8,
-                 kMature = 8;   // share of a surprise that is not the count's own, from 8 samples on
-constexpr double kCarry = 0.8;  // share of a surprise that is carried from a position to the next
+constexpr double kCostPrior = 0.5, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
+// A slow sample counts for at most so many times the estimate.
+constexpr double kSlowest = 2;
+// The share of a surprising time that all counts share, once its own has that many samples.
+constexpr double kShared = 0.8, kMature = 8;
+// The share of a surprising acceptance that is carried from a position to the next.
+constexpr double kCarry = 0.8;
 
-// Choosing. A change must promise that much; all accounts are in plain rounds.
-constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02, kFallen = 0.8, kUnsure = 0.15,
-                 kCheap = 0.1;
+// Choosing. A change must promise that much more.
+constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02;
 constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
+// The accounts, in plain rounds: what they begin with, earn of the time, and hold. Below zero, the credit
+// allows drafts of one token; short of that by kCreditShort, none.
 constexpr double kExplorationStart = 1.5, kExplorationShare = 0.008, kExplorationMost = 3;
 constexpr double kCreditStart = 2, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
-// Probing, in rounds; and a probe's drafts.
-constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kProbeDepth = 2, kKnown = 4;
+// Probing, in rounds: how soon, at first and for what was tried less than kKnown times; and a probe's drafts.
+constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kKnown = 4, kProbeDepth = 2;
+// A plain round that loses less than this is no loss.
+constexpr double kCheap = 0.1;
 
 int index_of(DraftSource source) {
   return static_cast<int>(source);
@@ -82,7 +87,7 @@ SpecCosts::Curve fit(const CostCurve& known, int start, double first, double slo
       int next = at + 1;
       while (known.weight[next] <= 0) next++;
       const double from = curve[at], to = std::max(pools[pool].mean(), curve[start]);
-      for (int i = at + 1; i <= next; i++) curve[i] = from + (to - from) * (i - at) / (next - at);
+      for (int i = at + 1; i <= next; i++) curve[i] = std::lerp(from, to, double(i - at) / (next - at));
       at = next;
     }
   const double step = (curve[at] - curve[start] + slope) / (at - start + 1);
@@ -235,7 +240,6 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
   if (source == DraftSource::ngram) options.longest = std::min(options.longest, limits.ngram_length);
   if (mode_.depth > 0) options.longest = std::min(options.longest, mode_.depth);
   if (mode_.automatic && costs_.credit_ < 0) options.longest = std::min(options.longest, 1);
-
   if (options.longest <= 0) return {};
 
   const Chances chances = acceptance(draft_class(source, limits.ngram_match));
@@ -269,9 +273,8 @@ SpecController::Option SpecController::best_option(const AllOptions& all) const 
     best = options.best;
     best_value = value;
   }
-  // The less is known of plain decoding, the more must be promised.
-  const double enter =
-      (held_.source == DraftSource::none ? kEnter : 1) + kUnsure / (1 + costs_.stats_.verify.weight[1]);
+  const double enter = held_.source == DraftSource::none ? kEnter : 1;
+
   return mode_.automatic && best.rate() < enter ? Option{} : best;
 }
 
@@ -296,19 +299,10 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
 }
 
 // Notes what is used for being the best: it needs no trying for a while.
-void SpecController::hold(const Option& best, int ngram_match) {
-  const RoundChoice& choice = best.choice;
-
+void SpecController::hold(const RoundChoice& choice, int ngram_match) {
   arms_[arm_of(choice.source, ngram_match)] = {round_ + kProbeAfter, kProbeAfter};
   // Proposals of n-grams come and go: what to do without them stays held.
-  if (choice.source == DraftSource::ngram) return;
-  held_ = choice;
-  // When the best is much worse than it was, the others are worth another look.
-  peak_rate_ = std::max(peak_rate_, best.rate());
-  if (best.rate() > kFallen * peak_rate_) return;
-  peak_rate_ = best.rate();
-  for (Arm& other : arms_)
-    other = {std::min(other.due, round_ + kProbeAfter), std::min(other.interval, kProbeAfter)};
+  if (choice.source != DraftSource::ngram) held_ = choice;
 }
 
 // Automatic mode promises three things. It makes the choice with the best rate, unless that is hardly better
@@ -324,7 +318,6 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
 
   const bool overdrawn = mode_.automatic && costs_.credit_ < -kCreditShort;
   AllOptions all;
-
   const SpecCosts::Curve verify = costs_.verify_costs();
   for (int k = 1; k < kDraftSources; k++) {
     const DraftSource source = static_cast<DraftSource>(k);
@@ -335,7 +328,7 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
     return longest > 0 ? RoundChoice{mode_.source, longest} : RoundChoice{};
   }
   const Option best = overdrawn ? Option{} : best_option(all);
-  hold(best, limits.ngram_match);
+  hold(best.choice, limits.ngram_match);
 
   best_rate_ = best.rate();
   for (int arm = 0; arm < kArms; arm++) {

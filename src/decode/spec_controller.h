@@ -104,7 +104,7 @@ class SpecController {
   Options options(DraftSource source, const RoundLimits& limits, const SpecCosts::Curve& verify) const;
   Option best_option(const AllOptions& all) const;
   Option arm_option(int arm, const AllOptions& all, const Option& best, int ngram_match) const;
-  void hold(const Option& best, int ngram_match);
+  void hold(const RoundChoice& choice, int ngram_match);
 
   SpecCosts& costs_;
   SpecMode mode_;
@@ -114,7 +114,7 @@ class SpecController {
   RoundChoice held_;      // the last choice that was thought best, n-gram aside
   int trying_ = -1;       // the arm tried in this round
   double best_rate_ = 1;  // of what was thought best in this round
-  double peak_rate_ = 1;  // of what was best without n-grams
+
   long round_ = 0;
 };
 

@@ -21,7 +21,9 @@ constexpr const char* kHeader = "anabranch-speculation 1";
 constexpr size_t kMaxBytes = 64 << 10;  // far more than every line there can be
 
 // Sources whose cost of drafting is measured.
-bool is_timed(int source) { return source >= static_cast<int>(DraftSource::mtp) && source < kDraftSources; }
+bool is_timed(int source) {
+  return source >= static_cast<int>(DraftSource::mtp) && source < kDraftSources;
+}
 
 void write_curve(std::string& text, const std::string& name, const CostCurve& curve) {
   for (size_t i = 1; i < curve.weight.size(); i++)
@@ -105,7 +107,8 @@ std::string spec_stats_path(std::string_view key) {
 }
 
 SpecStats load_spec_stats(const std::string& path) {
-  if (path.empty()) return {};
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};  // a pipe would block
   const Result<std::string> text = read_file(path, kMaxBytes);
   return text.ok() ? parse_spec_stats(*text).value_or(SpecStats{}) : SpecStats{};
 }

@@ -1,11 +1,17 @@
 #include "decode/speculator.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/clock.h"
 
 namespace anabranch {
 
 bool SpecResources::has(DraftSource source) const {
+  // Ascending; a calibration made for another model may name layers that this one lacks.
+  const auto can_run = [&](const std::vector<int>& layers) {
+    return !layers.empty() && layers.back() < static_cast<int>(model->spec().layers.size());
+  };
   switch (source) {
     case DraftSource::none:
     case DraftSource::ngram:
@@ -15,9 +21,9 @@ bool SpecResources::has(DraftSource source) const {
     case DraftSource::draft:
       return draft_model != nullptr;
     case DraftSource::exit:
-      return !exit_layers.empty();
+      return can_run(exit_layers);
     case DraftSource::skip:
-      return !skip_layers.empty();
+      return can_run(skip_layers);
   }
   return false;
 }
@@ -43,7 +49,8 @@ Drafter& Speculator::drafter(DraftSource source) {
 }
 
 void Speculator::applied(const mx::array& hidden, std::span<const int> tokens) {
-  if (may_use(DraftSource::mtp)) drafter(DraftSource::mtp).applied(hidden, tokens);
+  for (const auto source : {DraftSource::mtp, DraftSource::draft})
+    if (may_use(source)) drafter(source).applied(hidden, tokens);
 }
 
 Draft Speculator::propose(const DraftRequest& request) {
@@ -70,6 +77,9 @@ Draft Speculator::propose(const DraftRequest& request) {
         drafter(choice.source)
             .propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
   }
+  // A draft model's table may be padded further than the model's.
+  const auto unknown = [&](int id) { return id >= resources_.model->spec().vocab; };
+  draft.tokens.erase(std::find_if(draft.tokens.begin(), draft.tokens.end(), unknown), draft.tokens.end());
   draft.seconds = now_seconds() - start;
   return draft;
 }

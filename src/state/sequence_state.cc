@@ -80,11 +80,12 @@ void SequenceState::commit(std::span<const int> path) {
       continue;
     }
     auto& attention = std::get<AttentionState>(layer);
+    if (attention.kv.length <= length_) continue;  // left out of the trial
     attention.kv.length = length_;  // blocks that a draft began stay: the next tokens need them
     if (chain && !attention.k) {
       attention.kv.length += static_cast<int>(path.size());
     } else if (!path.empty()) {
-      CHECK(attention.k, "a path with gaps through a chain");
+      CHECK(attention.k && attention.k->shape(0) == open_, "a path with gaps through a chain");
       ops::kv_append(attention.kv, gather(*attention.k, path), gather(*attention.v, path));
     }
     attention.k.reset();
@@ -97,7 +98,7 @@ void SequenceState::commit(std::span<const int> path) {
 
 void SequenceState::commit(int tokens) {
   std::array<int, kMaxTrial> path;
-  CHECK(tokens <= kMaxTrial, "{} tokens", tokens);
+  CHECK(tokens >= 0 && tokens <= kMaxTrial, "{} tokens", tokens);
   std::iota(path.begin(), path.end(), 0);
   commit(std::span<const int>(path.data(), static_cast<size_t>(tokens)));
 }

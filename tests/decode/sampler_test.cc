@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <map>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -94,153 +95,197 @@ TEST(Sampler, UniformNumbersAreUniform) {
   EXPECT_LT(chi, 44.3);  // 15 degrees of freedom, p = 1e-4
 }
 
-// --- penalties and bias ---
-
-TokenHistory history_of(const SamplingParams& params, const std::vector<int>& prompt,
-                        const std::vector<int>& generated) {
-  TokenHistory history(params, prompt);
-  for (const int token : generated) history.push(token);
-  return history;
+// Logits of a small vocabulary with a few likely tokens and a tail.
+std::vector<float> random_logits(uint64_t seed, int vocab, float scale) {
+  std::vector<float> out;
+  for (int i = 0; i < vocab; i++)
+    out.push_back(scale *
+                  static_cast<float>(std::log(counter_uniform(seed, i, 0) / counter_uniform(seed, i, 1))));
+  return out;
 }
 
-// What the logits become, read off by comparing each token with a reference token of known logit: greedy
-// sampling among two.
-float changed_logit(float logit, const SamplingParams& params, const TokenHistory& history, int token) {
-  // The other token, 99, is in no history here.
-  const std::vector<int> ids = {token, 99};
-  float low = -1000, high = 1000;
-  for (int i = 0; i < 60; i++) {
-    const float middle = (low + high) / 2;
-    (sample(std::vector<float>{logit, middle}, params, history, 0, ids) == 99 ? high : low) = middle;
-  }
-  return low;
-}
-
-TEST(Penalties, FollowTheirFormulas) {
-  const std::vector<int> prompt = {1, 1, 2}, generated = {2, 3, 3, 3};
-  SamplingParams presence, frequency, repetition;
-  presence.presence_penalty = 0.5f;
-  frequency.frequency_penalty = 0.25f;
-  repetition.repetition_penalty = 2.0f;
-  const auto logit = [&](float l, const SamplingParams& p, int token) {
-    return changed_logit(l, p, history_of(p, prompt, generated), token);
+// What sample() should draw from: softmax(logits / temperature), restricted to the top_k largest, of these to
+// the fewest that reach top_p, of these to those at least min_p as likely as the first.
+std::vector<double> distribution(const std::vector<float>& logits, const SamplingParams& params) {
+  auto p = softmax(logits, params.temperature);
+  std::vector<int> order(p.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+  size_t keep = order.size();
+  if (params.top_k > 0) keep = std::min<size_t>(keep, params.top_k);
+  const auto sum = [&](size_t n) {
+    double s = 0;
+    for (size_t i = 0; i < n; i++) s += p[order[i]];
+    return s;
   };
-  for (const float l : {4.0f, -4.0f}) {
-    EXPECT_NEAR(logit(l, presence, 1), l, 1e-3) << "the prompt does not count";
-    EXPECT_NEAR(logit(l, presence, 2), l - 0.5, 1e-3);
-    EXPECT_NEAR(logit(l, presence, 3), l - 0.5, 1e-3);
-    EXPECT_NEAR(logit(l, frequency, 1), l, 1e-3);
-    EXPECT_NEAR(logit(l, frequency, 2), l - 0.25, 1e-3);
-    EXPECT_NEAR(logit(l, frequency, 3), l - 0.75, 1e-3);
-    for (const int token : {1, 2, 3}) EXPECT_NEAR(logit(l, repetition, token), l > 0 ? 2 : -8, 1e-3);
-    EXPECT_NEAR(logit(l, repetition, 4), l, 1e-3);
+  if (params.top_p < 1) {
+    const double total = sum(keep);
+    size_t n = 1;
+    while (n < keep && sum(n) < params.top_p * total) n++;
+    keep = n;
   }
+  while (keep > 1 && p[order[keep - 1]] < params.min_p * p[order[0]]) keep--;
+  const double total = sum(keep);
+  for (size_t i = 0; i < order.size(); i++) p[order[i]] = i < keep ? p[order[i]] / total : 0;
+  return p;
 }
 
-TEST(Penalties, ComeInTheirOrder) {
-  SamplingParams all;
-  all.repetition_penalty = 2.0f;
-  all.frequency_penalty = 0.5f;
-  all.presence_penalty = 1.0f;
-  all.logit_bias = {{3, 10.0f}, {5, -1.0f}};
-  const auto history = history_of(all, {5}, {3, 3});
-  EXPECT_NEAR(changed_logit(6.0f, all, history, 3), 6.0 / 2 - 0.5 * 2 - 1 + 10, 1e-3);
-  EXPECT_NEAR(changed_logit(-6.0f, all, history, 3), -6.0 * 2 - 0.5 * 2 - 1 + 10, 1e-3);
-  EXPECT_NEAR(changed_logit(6.0f, all, history, 5), 6.0 / 2 - 1, 1e-3);
-  EXPECT_NEAR(changed_logit(6.0f, all, history, 7), 6.0, 1e-3);
-}
+struct ChiSquare {
+  double value = 0;
+  int freedom = -1;
+  // The value that chance exceeds with p = 1e-4 (Wilson and Hilferty 1931: the cube root is nearly normal).
+  double limit() const {
+    const double v = 2.0 / (9 * freedom);
+    return freedom * std::pow(1 - v + 3.719 * std::sqrt(v), 3);
+  }
+};
 
-TEST(Penalties, TheRepetitionWindowMoves) {
-  SamplingParams params;
-  params.repetition_penalty = 2.0f;
-  params.repetition_window = 2;
-  TokenHistory history(params, std::vector<int>{1, 2, 3});
-  const auto penalised = [&] {
-    std::vector<int> out;
-    for (int token = 0; token < 6; token++)
-      if (changed_logit(8.0f, params, history, token) < 5) out.push_back(token);
-    return out;
+// Counts against probabilities; tokens expected less than 5 times count together.
+ChiSquare chi_square(const std::vector<int>& counts, const std::vector<double>& p) {
+  ChiSquare out;
+  const double draws = std::accumulate(counts.begin(), counts.end(), 0);
+  double rare = 0, rare_count = 0;
+  const auto add = [&](double expected, double count) {
+    out.value += (count - expected) * (count - expected) / expected;
+    out.freedom++;
   };
-  EXPECT_EQ(penalised(), (std::vector<int>{2, 3}));
-  history.push(4);
-  EXPECT_EQ(penalised(), (std::vector<int>{3, 4}));
-  history.push(4);
-  history.push(5);
-  EXPECT_EQ(penalised(), (std::vector<int>{4, 5}));
-  history.pop();
-  history.pop();
-  EXPECT_EQ(penalised(), (std::vector<int>{3, 4}));
-  history.pop();
-  EXPECT_EQ(penalised(), (std::vector<int>{2, 3}));
+  for (size_t i = 0; i < p.size(); i++) {
+    EXPECT_TRUE(p[i] > 0 || counts[i] == 0) << "token " << i << " was left out";
+    if (p[i] * draws >= 5)
+      add(p[i] * draws, counts[i]);
+    else
+      rare += p[i] * draws, rare_count += counts[i];
+  }
+  if (rare > 0) add(rare, rare_count);
+  return out;
 }
 
-// Drafts push and pop: afterwards nothing may be left of them.
-TEST(Penalties, PopUndoesPush) {
-  for (const int window : {0, 1, 3, 50}) {
-    SamplingParams params;
-    params.repetition_penalty = 1.5f;
-    params.frequency_penalty = 0.3f;
-    params.repetition_window = window;
-    const auto plain = history_of(params, {1, 2, 3, 1}, {4, 1});
-    auto history = history_of(params, {1, 2, 3, 1}, {4, 1});
-    for (const int token : {1, 9, 3, 3}) history.push(token);
-    for (int i = 0; i < 4; i++) history.pop();
-    for (int token = 0; token < 10; token++)
-      EXPECT_EQ(changed_logit(5.0f, params, history, token), changed_logit(5.0f, params, plain, token))
-          << "token " << token << ", window " << window;
+// 12 settings with fixed seeds, each against the value that chance exceeds once in 10,000 times.
+TEST(Sampler, ManyDrawsFitTheDistribution) {
+  constexpr int kDraws = 40000, kVocab = 60;
+  const auto logits = random_logits(5, kVocab, 1.5f);
+  const SamplingParams settings[] = {{.temperature = 0.3f},
+                                     {.temperature = 0.7f},
+                                     {.temperature = 1.0f},
+                                     {.temperature = 2.5f},
+                                     {.temperature = 1.0f, .top_k = 2},
+                                     {.temperature = 1.0f, .top_k = 20},
+                                     {.temperature = 2.0f, .top_p = 0.5f},
+                                     {.temperature = 0.8f, .top_p = 0.95f},
+                                     {.temperature = 1.0f, .min_p = 0.05f},
+                                     {.temperature = 0.9f, .top_k = 30, .top_p = 0.9f},
+                                     {.temperature = 1.5f, .top_p = 0.8f, .min_p = 0.02f},
+                                     {.temperature = 1.2f, .top_k = 12, .top_p = 0.9f, .min_p = 0.1f}};
+  uint64_t seed = 100;
+  for (SamplingParams params : settings) {
+    params.seed = seed++;
+    std::vector<int> counts(kVocab);
+    for (int i = 0; i < kDraws; i++) counts[sample(logits, params, {}, i)]++;
+    const auto fit = chi_square(counts, distribution(logits, params));
+    EXPECT_LT(fit.value, fit.limit()) << "temperature " << params.temperature << ", top_k " << params.top_k
+                                      << ", top_p " << params.top_p << ", min_p " << params.min_p;
+    // A twentieth off would be seen.
+    if (params.top_k + params.min_p > 0 || params.top_p < 1) continue;
+    SamplingParams other = params;
+    other.temperature *= 1.05f;
+    const auto misfit = chi_square(counts, distribution(logits, other));
+    EXPECT_GT(misfit.value, misfit.limit()) << "temperature " << params.temperature;
   }
 }
 
-TEST(Penalties, BiasBansAndForces) {
-  for (const float temperature : {0.0f, 1.0f}) {
-    SamplingParams ban{.temperature = temperature, .seed = 3}, force = ban;
-    ban.logit_bias = {{1, -100.0f}, {4, -100.0f}};
-    force.logit_bias = {{3, 100.0f}};  // the least likely
-    for (int i = 0; i < 500; i++) {
-      const int token = sample(kLogits, ban, {}, i);
-      EXPECT_TRUE(token != 1 && token != 4);
-      EXPECT_EQ(sample(kLogits, force, {}, i), 3);
+// Positions are drawn independently: pairs of neighbours fit the product.
+TEST(Sampler, NeighboursAreIndependent) {
+  constexpr int kDraws = 40000;
+  const SamplingParams params{.temperature = 1.0f, .seed = 31};
+  const auto p = softmax(kLogits, 1.0);
+  const size_t n = p.size();
+  std::vector<int> counts(n * n);
+  std::vector<double> product(n * n);
+  for (int i = 0; i < kDraws; i++)
+    counts[sample(kLogits, params, {}, 2 * i) * n + sample(kLogits, params, {}, 2 * i + 1)]++;
+  for (size_t i = 0; i < n * n; i++) product[i] = p[i / n] * p[i % n];
+  const auto fit = chi_square(counts, product);
+  EXPECT_LT(fit.value, fit.limit());
+}
+
+// Some tokens' logits with their ids: what all of them would give if the others could not be drawn.
+TEST(Sampler, PartOfTheVocabularyMeetsTheSameNoise) {
+  constexpr int kVocab = 60;
+  for (const SamplingParams& params :
+       {SamplingParams{}, SamplingParams{.temperature = 1.0f, .seed = 3},
+        SamplingParams{.temperature = 0.8f, .top_k = 9, .top_p = 0.9f, .seed = 4},
+        SamplingParams{.temperature = 2.0f, .min_p = 0.05f, .seed = 5}}) {
+    int agreed = 0;
+    for (int i = 0; i < 2000; i++) {
+      const auto logits = random_logits(1000 + i, kVocab, 1);
+      std::vector<float> masked = logits, part;
+      std::vector<int> ids;
+      for (int id = 0; id < kVocab; id++) {
+        if (counter_uniform(9, i, id) < 0.3) {
+          masked[id] = -INFINITY;
+        } else {
+          part.push_back(logits[id]);
+          ids.push_back(id);
+        }
+      }
+      const int drawn = sample(part, params, {}, i, ids);
+      ASSERT_EQ(drawn, sample(masked, params, {}, i));
+      agreed += drawn == sample(logits, params, {}, i);
     }
+    EXPECT_GT(agreed, 1000) << "a draft from 70 % of the tokens is mostly right";
   }
 }
 
-TEST(Penalties, ChangeTheGreedyChoiceAndTheFilters) {
-  SamplingParams params;
-  params.presence_penalty = 1.5f;
-  EXPECT_EQ(sample(kLogits, params, history_of(params, {}, {1}), 0), 4);
-  EXPECT_EQ(sample(kLogits, params, history_of(params, {}, {1, 4}), 0), 2);
-  EXPECT_EQ(sample(kLogits, params, history_of(params, {1, 4}, {}), 0), 1) << "the prompt does not count";
-  // The penalty comes before top_k, which then keeps other tokens.
-  params.temperature = 1.0f;
-  params.top_k = 2;
-  const auto history = history_of(params, {}, {1});
-  for (int i = 0; i < 200; i++) {
-    const int token = sample(kLogits, params, history, i);
-    EXPECT_TRUE(token == 4 || token == 2) << token;
+// Speculation over a chain whose next token depends on the last: the draft comes from another distribution
+// with the same noise, and is right when the target says the same. Token for token it is what drawing from
+// the target alone gives, after every token the next one is distributed as the target's softmax, and drafts
+// are right more often than two independent draws would agree.
+TEST(Sampler, SpeculationDrawsFromTheTarget) {
+  constexpr int kDraws = 60000, kVocab = 12, kDepth = 4;
+  std::vector<std::vector<float>> target, draft;
+  for (int i = 0; i < kVocab; i++) {
+    target.push_back(random_logits(40 + i, kVocab, 1));
+    draft.push_back(target.back());
+    const auto noise = random_logits(80 + i, kVocab, 0.5f);
+    for (int j = 0; j < kVocab; j++) draft.back()[j] += noise[j];
   }
-}
-
-// A draft from part of the vocabulary is penalised as the full one.
-TEST(Penalties, MeetTheRightTokensOfAPartialVocabulary) {
-  SamplingParams params{.temperature = 1.0f, .seed = 8};
-  params.repetition_penalty = 1.7f;
-  params.frequency_penalty = 0.7f;
-  params.logit_bias = {{2, 1.0f}, {3, 5.0f}};
-  const auto history = history_of(params, {0, 3}, {1, 1, 5, 500});  // 500: beyond the vocabulary
-  const std::vector<int> ids = {0, 1, 2, 4, 5};
-  std::vector<float> some, all = kLogits;
-  for (const int id : ids) some.push_back(kLogits[id]);
-  all[3] = -INFINITY;
-  for (int i = 0; i < 300; i++)
-    EXPECT_EQ(sample(some, params, history, i, ids), sample(all, params, history, i));
-}
-
-TEST(Penalties, NeutralOnesChangeNothingAndKeepNothing) {
-  SamplingParams params{.temperature = 1.0f, .seed = 4};
-  const auto history = history_of(params, {1, 2}, {3});
-  EXPECT_TRUE(history.counts().empty());
-  for (int i = 0; i < 100; i++)
-    EXPECT_EQ(sample(kLogits, params, history, i), sample(kLogits, params, {}, i));
+  for (const SamplingParams& params :
+       {SamplingParams{.temperature = 1.0f, .seed = 6},
+        SamplingParams{.temperature = 0.7f, .top_k = 8, .top_p = 0.95f, .seed = 7}}) {
+    std::vector<int> tokens = {0};
+    int drafted = 0, accepted = 0;
+    while (tokens.size() < kDraws) {
+      std::vector<int> drafts;
+      for (int last = tokens.back(); drafts.size() < kDepth; last = drafts.back())
+        drafts.push_back(sample(draft[last], params, {}, tokens.size() + drafts.size()));
+      bool right = true;
+      for (size_t row = 0; right; row++) {
+        tokens.push_back(sample(target[tokens.back()], params, {}, tokens.size()));
+        right = row < kDepth && tokens.back() == drafts[row];
+        drafted += row < kDepth;
+        accepted += right;
+      }
+    }
+    std::vector<std::vector<int>> counts(kVocab, std::vector<int>(kVocab));
+    ChiSquare all{0, 0};
+    double independent = 0;
+    for (size_t i = 1; i < tokens.size(); i++) {
+      ASSERT_EQ(tokens[i], sample(target[tokens[i - 1]], params, {}, i)) << "position " << i;
+      counts[tokens[i - 1]][tokens[i]]++;
+    }
+    for (int i = 0; i < kVocab; i++) {
+      const auto p = distribution(target[i], params), q = distribution(draft[i], params);
+      const double times = std::accumulate(counts[i].begin(), counts[i].end(), 0);
+      if (times < 200) continue;
+      const auto fit = chi_square(counts[i], p);
+      EXPECT_LT(fit.value, fit.limit()) << "after token " << i;
+      all = {all.value + fit.value, all.freedom + fit.freedom};
+      for (int j = 0; j < kVocab; j++) independent += times / kDraws * p[j] * q[j];
+    }
+    EXPECT_LT(all.value, all.limit());
+    EXPECT_GT(all.freedom, 40);
+    EXPECT_GT(accepted, 1.3 * independent * drafted);
+  }
 }
 
 }  // namespace

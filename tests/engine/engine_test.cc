@@ -2,69 +2,26 @@
 // tokens depend on prompt, parameters and seed only.
 #include "engine/engine.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
+#include <algorithm>
+#include <memory>
 
-#include <condition_variable>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <mutex>
-
-#include "base/json.h"
+#include "engine/tiny_model.h"
 
 namespace anabranch {
 namespace {
 
-namespace fs = std::filesystem;
+using testing::Collector;
+using testing::request_of;
+using testing::run;
 
-// The golden checkpoint's files with a tokenizer of 256 bytes and a few markers beside them.
-class EngineTest : public testing::Test {
+class EngineTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    dir_ = fs::temp_directory_path() / ("anabranch-engine-test-" + std::to_string(getpid()));
-    fs::copy(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_flat_tied/model", dir_,
-             fs::copy_options::recursive);
-    Json vocab = Json::object();
-    const auto add_byte = [&](int code_point) {
-      std::string utf8;
-      if (code_point < 0x80)
-        utf8 += static_cast<char>(code_point);
-      else
-        (utf8 += static_cast<char>(0xC0 | code_point >> 6)) += static_cast<char>(0x80 | (code_point & 63));
-      vocab[utf8] = vocab.size();
-    };
-    // GPT-2's printable stand-ins for the 256 bytes.
-    for (int b = 33; b < 127; b++) add_byte(b);
-    for (int b = 161; b < 256; b++)
-      if (b != 173) add_byte(b);
-    for (int c = 256; c < 256 + 68; c++) add_byte(c);
-    Json added = Json::array();
-    for (const char* name : {"<eos>", "<think>", "</think>"})
-      added.push_back({{"id", 256 + added.size()},
-                       {"content", name},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", false},
-                       {"special", true}});
-    const Json byte_level = {
-        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
-    const Json tokenizer = {{"version", "1.0"},
-                            {"added_tokens", added},
-                            {"normalizer", nullptr},
-                            {"pre_tokenizer", byte_level},
-                            {"post_processor", nullptr},
-                            {"decoder", byte_level},
-                            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
-    std::ofstream(dir_ / "tokenizer.json") << tokenizer.dump();
-    std::ofstream(dir_ / "chat_template.jinja") << "{% for m in messages %}{{ m.content }}{% endfor %}";
-  }
-  static void TearDownTestSuite() { fs::remove_all(dir_); }
+  static void SetUpTestSuite() { model_ = std::make_unique<testing::TinyModel>("qwen35_flat_tied"); }
+  static void TearDownTestSuite() { model_.reset(); }
 
   static std::unique_ptr<Engine> make(int prefill_chunk = 512, int threads = 0, int max_queue = 64) {
     EngineOptions options;
-    options.model_path = dir_.string();
+    options.model_path = model_->path();
     options.prefill_chunk = prefill_chunk;
     options.threads = threads;
     options.max_queue = max_queue;
@@ -73,63 +30,8 @@ class EngineTest : public testing::Test {
     return std::move(*engine);
   }
 
-  static inline fs::path dir_;
+  static inline std::unique_ptr<testing::TinyModel> model_;
 };
-
-// Collects events of many requests; wait(id) blocks for the terminal one.
-class Collector {
- public:
-  struct Record {
-    std::vector<int> tokens;
-    int terminal = 0;
-    Event last;
-  };
-  Sink sink(int key) {
-    return [this, key](const Event& event) {
-      std::lock_guard lock(mutex_);
-      auto& r = records_[key];
-      r.tokens.insert(r.tokens.end(), event.tokens.begin(), event.tokens.end());
-      if (event.finish != FinishReason::none) {
-        r.terminal++;
-        r.last = event;
-      }
-      changed_.notify_all();
-    };
-  }
-  Record wait(int key) {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].terminal > 0; }));
-    return records_[key];
-  }
-  void wait_for_tokens(int key, size_t n) {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].tokens.size() >= n; }));
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<int, Record> records_;
-};
-
-Request request_of(int length, int max_tokens, float temperature = 0.8f, uint64_t seed = 11) {
-  Request r;
-  for (int i = 0; i < length; i++) r.prompt.push_back((i * 37 + 5) % 250);
-  r.sampling.temperature = temperature;
-  r.sampling.seed = seed;
-  r.max_tokens = max_tokens;
-  r.ignore_eos = true;
-  return r;
-}
-
-std::vector<int> run(Engine& engine, Request request) {
-  Collector collector;
-  const auto id = engine.submit(std::move(request), collector.sink(0));
-  EXPECT_TRUE(id.ok()) << id.error().message;
-  return collector.wait(0).tokens;
-}
 
 TEST_F(EngineTest, TokensDependOnNeitherChunksNorThreads) {
   const auto expected = run(*make(), request_of(300, 40));

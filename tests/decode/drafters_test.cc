@@ -1,0 +1,196 @@
+// Drafters against what they stand for: whatever rounds came before, a proposal is what a fresh computation
+// over the whole sequence would propose, and the model's own state is left alone.
+#include "decode/drafters.h"
+
+#include <gtest/gtest.h>
+
+#include "decode/sampler.h"
+#include "ops/testing.h"
+#include "state/state_bits.h"
+
+namespace anabranch {
+namespace {
+
+using ops::Random;
+using testing::same_state;
+
+std::unique_ptr<Model> load(const std::string& name, const ModelLoadOptions& options = {}) {
+  auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/" + name + "/model");
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  auto model = Model::load(**checkpoint, options);
+  EXPECT_TRUE(model.ok()) << model.error().message;
+  return std::move(*model);
+}
+
+std::vector<int> random_tokens(Random& random, int n) {
+  std::vector<int> out;
+  for (int i = 0; i < n; i++) out.push_back(random.below(263));
+  return out;
+}
+
+ops::mx::array forward(const Model& model, SequenceState& state, std::span<const int> tokens) {
+  Batch batch;
+  batch.add(state, tokens, Batch::Logits::none);
+  return model.forward(batch).hidden;
+}
+
+int drawn(const Model& model, const ops::mx::array& hidden, const SamplingParams& sampling,
+          const TokenHistory& history, size_t position) {
+  const auto last = ops::slice_rows(hidden, hidden.shape(0) - 1, hidden.shape(0));
+  return sample(ops::to_vector(model.draft_logits(last)), sampling, history, position, model.draft_vocab());
+}
+
+const SamplingParams kSamplings[] = {
+    {.temperature = 0},
+    {.temperature = 0.8f, .top_p = 0.9f, .seed = 4},
+    {.temperature = 0.5f, .seed = 5, .repetition_penalty = 1.5f, .frequency_penalty = 0.5f}};
+
+// From scratch: all pairs of the sequence, then a chain.
+std::vector<int> mtp_drafts(const Model& model, const ops::mx::array& hidden, std::span<const int> tokens,
+                            const SamplingParams& sampling, int count) {
+  SequenceState state(model.mtp_layout());
+  const auto pair = [&](const ops::mx::array& rows, std::span<const int> next) {
+    Batch batch;
+    batch.add(state, next, Batch::Logits::none);
+    return model.mtp(rows, batch);
+  };
+  const int pairs = static_cast<int>(tokens.size()) - 1;
+  auto out = pair(ops::slice_rows(hidden, 0, pairs), tokens.subspan(1));
+  TokenHistory history(sampling, tokens);
+  std::vector<int> drafts;
+  for (;;) {
+    drafts.push_back(drawn(model, out, sampling, history, tokens.size() + drafts.size()));
+    if (static_cast<int>(drafts.size()) == count) return drafts;
+    history.push(drafts.back());
+    out = pair(ops::slice_rows(out, out.shape(0) - 1, out.shape(0)), {&drafts.back(), 1});
+  }
+}
+
+TEST(MtpDrafter, ProposesWhatItsWholePastSays) {
+  ModelLoadOptions some;
+  for (int id = 0; id < 263; id += 3) some.draft_vocab.push_back(id);
+  for (const auto& options : {ModelLoadOptions{}, some}) {
+    const auto model = load("qwen35_nested_untied_grouped", options);
+    Random random(8);
+    const auto tokens = random_tokens(random, 800);
+    const std::span<const int> known(tokens);
+    auto trunk = model->make_state(), unused = model->make_state();
+    const auto hidden = forward(*model, trunk, tokens);
+    for (const auto& sampling : kSamplings) {
+      const auto drafter = make_mtp_drafter(*model);
+      int at = 0;
+      const auto apply = [&](int rows, int next) {
+        drafter->applied(ops::slice_rows(hidden, at, at + rows), known.first(at + rows + next));
+        at += rows;
+      };
+      apply(100, 177);  // prefill of 277 tokens in two chunks, the token after it not known yet
+      apply(177, 0);
+      for (int round = 0; at < 780; round++) {
+        // Stretches of plain decoding, longer than what may wait; then rounds of speculation.
+        const int count = at < 320 || at > 650 ? 1 + random.below(6) : 0;
+        if (count > 0) {
+          TokenHistory history(sampling, known.first(at + 1));
+          const auto got = drafter->propose({known.first(at + 1), sampling, history, count, unused});
+          ASSERT_EQ(static_cast<int>(got.size()), count) << "round " << round << " at " << at;
+          if (round % 3 == 0) {
+            ASSERT_EQ(got, mtp_drafts(*model, hidden, known.first(at + 1), sampling, count))
+                << "round " << round << " at " << at;
+          }
+          drafter->observe(random.below(count + 1));
+        }
+        apply(count == 0 ? 1 : 1 + random.below(count + 1), 1);
+      }
+    }
+    EXPECT_EQ(unused.length(), 0);
+  }
+}
+
+// The waiting pairs are full exactly when a draft is asked for.
+TEST(MtpDrafter, DraftsAtEveryLength) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  Random random(9);
+  const auto tokens = random_tokens(random, 300);
+  const std::span<const int> known(tokens);
+  auto trunk = model->make_state();
+  const auto hidden = forward(*model, trunk, tokens);
+  for (const int length : {1, 2, 255, 256, 257, 258}) {
+    const auto drafter = make_mtp_drafter(*model);
+    for (int at = 0; at < length; at++)
+      drafter->applied(ops::slice_rows(hidden, at, at + 1), known.first(at + 2));
+    TokenHistory history;
+    EXPECT_EQ(drafter->propose({known.first(length + 1), kSamplings[0], history, 3, trunk}),
+              mtp_drafts(*model, hidden, known.first(length + 1), kSamplings[0], 3))
+        << length << " plain rounds";
+  }
+}
+
+// Plain decoding by the model itself.
+std::vector<int> continuation(const Model& model, std::span<const int> tokens, const SamplingParams& sampling,
+                              int count) {
+  auto state = model.make_state();
+  auto hidden = forward(model, state, tokens);
+  TokenHistory history(sampling, tokens);
+  std::vector<int> out;
+  for (;;) {
+    out.push_back(drawn(model, hidden, sampling, history, tokens.size() + out.size()));
+    if (static_cast<int>(out.size()) == count) return out;
+    history.push(out.back());
+    hidden = forward(model, state, {&out.back(), 1});
+  }
+}
+
+TEST(ModelDrafter, ProposesWhatItsModelWouldSay) {
+  const auto model = load("qwen35_flat_tied");
+  Random random(10);
+  for (const auto& sampling : kSamplings) {
+    auto unused = model->make_state();
+    const auto drafter = make_model_drafter(*model);
+    auto tokens = random_tokens(random, 240);
+    for (int round = 0; round < 40; round++) {
+      const int count = 1 + random.below(15);
+      TokenHistory history(sampling, tokens);
+      const auto got = drafter->propose({tokens, sampling, history, count, unused});
+      ASSERT_EQ(got, continuation(*model, tokens, sampling, count)) << "round " << round;
+      for (const auto& c : history.counts()) EXPECT_EQ(c.generated, 0) << "token " << c.token << " stayed";
+      const int accepted = round % 5 == 4 ? 0 : random.below(count + 1);
+      if (round % 5 != 4) drafter->observe(accepted);  // or it never hears of it
+      tokens.insert(tokens.end(), got.begin(), got.begin() + accepted);
+      // The model's own token, and at times others while this drafter is not asked.
+      for (int i = round % 7 == 3 ? 20 : 1; i > 0; i--) tokens.push_back(random.below(263));
+    }
+    TokenHistory history(sampling, tokens);
+    EXPECT_TRUE(drafter->propose({tokens, sampling, history, 0, unused}).empty());
+    EXPECT_EQ(unused.length(), 0);
+  }
+}
+
+TEST(LayersDrafter, LeavesTheStateAsItWas) {
+  for (const char* name : {"qwen35_flat_tied", "llama_tied"}) {
+    const auto model = load(name);
+    Random random(11);
+    for (const auto& layers : {std::vector<int>{0, 1, 2, 3}, {0, 1}, {0, 2, 3}, {3}}) {
+      const auto drafter = make_layers_drafter(*model, layers);
+      const auto tokens = random_tokens(random, 255);
+      auto state = model->make_state(), plain = model->make_state();
+      forward(*model, plain, std::span(tokens).first(254));
+      forward(*model, state, std::span(tokens).first(250));
+      state.open();  // the last four came by speculation and are pending
+      forward(*model, state, std::span(tokens).subspan(250));
+      state.commit(4);
+      for (const int count : {1, 4, 15}) {
+        TokenHistory history;
+        const auto got = drafter->propose({tokens, kSamplings[1], history, count, state});
+        EXPECT_EQ(static_cast<int>(got.size()), count);
+        EXPECT_FALSE(state.on_trial());
+        if (layers.size() == 4) {
+          EXPECT_EQ(got, continuation(*model, tokens, kSamplings[1], count));
+        }
+        SequenceState copy = state;
+        EXPECT_TRUE(same_state(copy.snapshot(), plain.snapshot())) << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace anabranch

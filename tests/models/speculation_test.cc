@@ -1,0 +1,338 @@
+// Whole models on trial: rows of a draft have the bits that plain decoding gives them, and after any commit a
+// sequence goes on as if it had never tried. Every tiny checkpoint, int8 activations and fp32, on one thread
+// and two.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "base/thread_pool.h"
+#include "models/model.h"
+#include "ops/testing.h"
+#include "state/state_bits.h"
+
+namespace anabranch {
+namespace {
+
+namespace fs = std::filesystem;
+using ops::Random;
+using ops::to_vector;
+using testing::bytes_of;
+using testing::same_state;
+using testing::StateBytes;
+
+std::vector<std::string> checkpoints() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(ANABRANCH_SOURCE_DIR "/tests/models/data"))
+    if (fs::exists(entry.path() / "index.json")) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::unique_ptr<Model> load(const std::string& name) {
+  auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/" + name + "/model");
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  auto model = Model::load(**checkpoint);
+  EXPECT_TRUE(model.ok()) << model.error().message;
+  return std::move(*model);
+}
+
+// Hidden state and logits of a row.
+struct Row {
+  std::vector<float> hidden, logits;
+};
+
+std::vector<Row> rows_of(const Model& model, const Batch& batch) {
+  const auto out = model.forward(batch);
+  const auto hidden = to_vector(out.hidden), logits = to_vector(out.logits);
+  const size_t rows = batch.ids.size(), h = hidden.size() / rows, v = logits.size() / rows;
+  EXPECT_EQ(batch.logit_rows.size(), rows);
+  std::vector<Row> parts;
+  for (size_t i = 0; i < rows; i++)
+    parts.push_back({{hidden.begin() + i * h, hidden.begin() + (i + 1) * h},
+                     {logits.begin() + i * v, logits.begin() + (i + 1) * v}});
+  return parts;
+}
+
+std::vector<Row> apply(const Model& model, SequenceState& state, std::span<const int> tokens) {
+  Batch batch;
+  batch.add(state, tokens, Batch::Logits::all);
+  return rows_of(model, batch);
+}
+
+std::vector<Row> apply_tree(const Model& model, SequenceState& state, std::span<const int> tokens,
+                            std::span<const int> parents) {
+  Batch batch;
+  batch.add_tree(state, tokens, parents);
+  return rows_of(model, batch);
+}
+
+// One token after the other.
+std::vector<Row> decode(const Model& model, SequenceState& state, std::span<const int> tokens) {
+  std::vector<Row> rows;
+  for (const int token : tokens) rows.push_back(apply(model, state, {&token, 1})[0]);
+  return rows;
+}
+
+::testing::AssertionResult same_row(const Row& a, const Row& b) {
+  const auto hidden = ops::bits_agree(a.hidden, b.hidden);
+  return hidden ? ops::bits_agree(a.logits, b.logits) : hidden;
+}
+
+std::vector<int> random_tokens(Random& random, int n, int vocab) {
+  std::vector<int> out;
+  for (int i = 0; i < n; i++) out.push_back(random.below(vocab));
+  return out;
+}
+
+// In preorder: a row hangs on the row before it, or on an ancestor of that.
+std::vector<int> random_tree(Random& random, int rows) {
+  std::vector<int> parents;
+  for (int i = 0; i < rows; i++) {
+    int at = i - 1;
+    while (at >= 0 && random.below(3) == 0) at = parents[at];
+    parents.push_back(at);
+  }
+  return parents;
+}
+
+std::vector<int> path_to(std::span<const int> parents, int row) {
+  std::vector<int> path;
+  for (int at = row; at >= 0; at = parents[at]) path.insert(path.begin(), at);
+  return path;
+}
+
+std::vector<int> take(std::span<const int> tokens, std::span<const int> path) {
+  std::vector<int> out;
+  for (const int i : path) out.push_back(tokens[i]);
+  return out;
+}
+
+class Trial : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
+ protected:
+  void SetUp() override {
+    ops::set_precise(std::get<1>(GetParam()));
+    model_ = load(std::get<0>(GetParam()));
+    vocab_ = model_->spec().vocab;
+  }
+  void TearDown() override {
+    ops::set_precise(false);
+    set_thread_count(0);
+  }
+  // A sequence of `length` tokens.
+  SequenceState started(int length) {
+    auto state = model_->make_state();
+    apply(*model_, state, random_tokens(random_, length, vocab_));
+    return state;
+  }
+  // Both go on alike.
+  void expect_same_future(SequenceState a, SequenceState b, int tokens, const std::string& what) {
+    const auto next = random_tokens(random_, tokens, vocab_);
+    const auto x = decode(*model_, a, next), y = decode(*model_, b, next);
+    for (int i = 0; i < tokens; i++) ASSERT_TRUE(same_row(x[i], y[i])) << what << ", token " << i << " after";
+    ASSERT_TRUE(same_state(a.snapshot(), b.snapshot())) << what << ", in the end";
+  }
+
+  Random random_{7};
+  std::unique_ptr<Model> model_;
+  int vocab_ = 0;
+};
+
+// The draft crosses into a new block of keys and values.
+TEST_P(Trial, EveryChainAndCommitEqualsPlainDecoding) {
+  const SequenceState start = started(ops::kKvBlock - 6);
+  const auto tokens = random_tokens(random_, kMaxTrial, vocab_);
+  set_thread_count(1);
+  SequenceState plain = start;
+  std::vector<SequenceState> after = {plain};
+  std::vector<Row> want;
+  std::vector<StateBytes> want_state = {bytes_of(plain.snapshot())};
+  for (const int token : tokens) {
+    want.push_back(decode(*model_, plain, {&token, 1})[0]);
+    after.push_back(plain);
+    want_state.push_back(bytes_of(plain.snapshot()));
+  }
+  for (const int threads : {1, 2}) {
+    set_thread_count(threads);
+    for (int n = 1; n <= kMaxTrial; n++) {
+      SequenceState tried = start;
+      tried.open();
+      const int first = n % 3 == 0 ? n / 3 : 0;  // some in two passes
+      auto rows =
+          first > 0 ? apply(*model_, tried, {tokens.data(), static_cast<size_t>(first)}) : std::vector<Row>{};
+      for (auto& row : apply(*model_, tried, std::span(tokens).subspan(first, n - first)))
+        rows.push_back(std::move(row));
+      for (int i = 0; i < n; i++)
+        ASSERT_TRUE(same_row(rows[i], want[i]))
+            << "row " << i << " of " << n << ", " << threads << " threads";
+      for (int k = 0; k <= n && (n < 4 || n % 6 == 4); k++) {
+        const auto what = fmt::format("{} of {} kept, {} threads", k, n, threads);
+        SequenceState kept = tried;
+        kept.commit(k);
+        ASSERT_EQ(kept.length(), start.length() + k) << what;
+        if (threads == 2 && n >= 10 && k % 3 == 1) expect_same_future(kept, after[k], 20, what);
+        ASSERT_TRUE(same_state(bytes_of(kept.snapshot()), want_state[k])) << what;
+      }
+    }
+  }
+}
+
+TEST_P(Trial, EveryPathOfATreeEqualsPlainDecoding) {
+  for (int round = 0; round < 4; round++) {
+    const int rows = round == 0 ? kMaxTrial : 2 + random_.below(kMaxTrial - 1);
+    const SequenceState start = started(round < 2 ? ops::kKvBlock - 3 : 1 + random_.below(40));
+    const auto tokens = random_tokens(random_, rows, vocab_), parents = random_tree(random_, rows);
+    set_thread_count(1 + round % 2);
+    SequenceState tried = start;
+    tried.open();
+    const auto got = apply_tree(*model_, tried, tokens, parents);
+    set_thread_count(2 - round % 2);
+    for (int row = -1; row < rows; row++) {
+      const auto path = path_to(parents, row);
+      const auto what = fmt::format("round {}, row {} of {}", round, row, rows);
+      SequenceState plain = start, kept = tried;
+      const auto want = decode(*model_, plain, take(tokens, path));
+      ASSERT_TRUE(row < 0 || same_row(got[row], want.back())) << what;
+      kept.commit(path);
+      if (row % 5 == 2) expect_same_future(kept, plain, 20, what);
+      ASSERT_TRUE(same_state(kept.snapshot(), plain.snapshot())) << what;
+    }
+  }
+}
+
+// Whatever one sequence goes through in between, in place, with states that others share and that nobody
+// does.
+TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
+  auto plain = started(200);
+  auto tried = model_->make_state();
+  tried.restore(plain.snapshot());
+  std::vector<int> some(model_->spec().layers.size() / 2 + 1);
+  std::iota(some.begin(), some.end(), 0);
+  std::optional<Snapshot> plain_before, tried_before;
+  for (int round = 0; round < 100; round++) {
+    set_thread_count(1 + round % 2);
+    const auto what = fmt::format("round {} at {}", round, plain.length());
+    std::vector<Row> got, want;
+    const int kind = random_.below(8), n = 1 + random_.below(kMaxTrial);
+    const auto tokens = random_tokens(random_, n, vocab_);
+    if (kind == 0) {  // a chunk, in one go
+      got = apply(*model_, tried, tokens);
+      want = decode(*model_, plain, tokens);
+    } else if (kind == 1) {  // single tokens
+      got = decode(*model_, tried, tokens);
+      want = apply(*model_, plain, tokens);
+    } else if (kind <= 3) {  // a chain
+      const int k = random_.below(n + 1);
+      tried.open();
+      got = apply(*model_, tried, tokens);
+      tried.commit(k);
+      got.resize(k);
+      want = decode(*model_, plain, {tokens.data(), static_cast<size_t>(k)});
+    } else if (kind <= 5) {  // a tree
+      const auto parents = random_tree(random_, n), path = path_to(parents, random_.below(n + 1) - 1);
+      tried.open();
+      const auto rows = apply_tree(*model_, tried, tokens, parents);
+      tried.commit(path);
+      for (const int i : path) got.push_back(rows[i]);
+      want = decode(*model_, plain, take(tokens, path));
+    } else if (kind == 6) {  // a draft by some layers, thrown away
+      tried.open();
+      for (const int token : tokens) {
+        Batch batch;
+        batch.add(tried, {&token, 1}, Batch::Logits::none);
+        model_->forward_some(batch, some);
+      }
+      tried.commit(0);
+    } else if (!plain_before || random_.below(2) == 0) {  // remember this point, or go back to the last
+      plain_before = plain.snapshot();
+      tried_before = tried.snapshot();
+    } else {
+      plain.restore(*tried_before);
+      tried.restore(*plain_before);
+    }
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); i++) ASSERT_TRUE(same_row(got[i], want[i])) << what << ", row " << i;
+    ASSERT_EQ(tried.length(), plain.length()) << what;
+    if (round % 10 != 9) continue;
+    ASSERT_TRUE(same_state(tried.snapshot(), plain.snapshot())) << what;
+  }
+  expect_same_future(tried, plain, 20, "at the end");
+}
+
+// Two sequences of one batch: one on trial with a tree, the other decoding for good.
+TEST_P(Trial, NeighboursInABatchDoNotMeet) {
+  const SequenceState a = started(30), b = started(50);
+  const auto tokens = random_tokens(random_, 7, vocab_), other = random_tokens(random_, 3, vocab_);
+  const std::vector<int> parents = {-1, 0, 1, 0, -1, 4, 4};
+  SequenceState tried = a, plain = b, tried_alone = a, plain_alone = b;
+  tried.open();
+  tried_alone.open();
+  Batch batch;
+  batch.add_tree(tried, tokens, parents);
+  batch.add(plain, other, Batch::Logits::all);
+  const auto got = rows_of(*model_, batch);
+  auto want = apply_tree(*model_, tried_alone, tokens, parents);
+  for (auto& row : apply(*model_, plain_alone, other)) want.push_back(std::move(row));
+  for (size_t i = 0; i < got.size(); i++) EXPECT_TRUE(same_row(got[i], want[i])) << "row " << i;
+  tried.commit(std::vector<int>{4, 6});
+  tried_alone.commit(std::vector<int>{4, 6});
+  EXPECT_TRUE(same_state(tried.snapshot(), tried_alone.snapshot()));
+  EXPECT_TRUE(same_state(plain.snapshot(), plain_alone.snapshot()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Trial,
+                         ::testing::Combine(::testing::ValuesIn(checkpoints()), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) +
+                                  (std::get<1>(info.param) ? "_precise" : "_default");
+                         });
+
+// The reference backend multiplies matrices by another order for other row counts: close, not equal. Logits
+// are sums of 32 products of size 1 at most after four layers of as many; 1e-4 is some hundred roundings.
+TEST(TrialReference, IsCloseToPlainDecoding) {
+  ops::set_backend(ops::Backend::reference);
+  ops::set_precise(true);
+  for (const char* name : {"qwen35_nested_untied_grouped", "qwen35_wide_values_f32", "llama_tied"}) {
+    Random random(3);
+    const auto model = load(name);
+    const int vocab = model->spec().vocab;
+    auto start = model->make_state();
+    apply(*model, start, random_tokens(random, 9, vocab));
+    const std::vector<int> parents = {-1, 0, 1, 0, -1, 4}, path = {0, 3};
+    const auto tokens = random_tokens(random, 6, vocab), after = random_tokens(random, 2, vocab);
+    SequenceState tried = start;
+    tried.open();
+    const auto rows = apply_tree(*model, tried, tokens, parents);
+    const auto close = [&](const Row& a, const Row& b, const std::string& what) {
+      for (size_t i = 0; i < a.logits.size(); i++)
+        ASSERT_NEAR(a.logits[i], b.logits[i], 1e-4) << name << ": " << what << ", logit " << i;
+    };
+    for (int row = 0; row < 6; row++) {
+      SequenceState plain = start;
+      const auto want = decode(*model, plain, take(tokens, path_to(parents, row)));
+      close(rows[row], want.back(), fmt::format("row {}", row));
+    }
+    tried.commit(path);
+    SequenceState plain = start;
+    decode(*model, plain, take(tokens, path));
+    // A chain that is refused, then what stays.
+    tried.open();
+    apply(*model, tried, tokens);
+    tried.commit(0);
+    auto again = model->make_state();
+    again.restore(tried.snapshot());
+    const auto want = decode(*model, plain, after), got = decode(*model, tried, after);
+    const auto restored = decode(*model, again, after);
+    for (int i = 0; i < 2; i++) {
+      close(got[i], want[i], fmt::format("token {} after", i));
+      close(restored[i], want[i], fmt::format("token {} after, restored", i));
+    }
+  }
+  ops::set_backend(ops::Backend::cpu);
+  ops::set_precise(false);
+}
+
+}  // namespace
+}  // namespace anabranch
