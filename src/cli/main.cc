@@ -174,6 +174,15 @@ int run(int argc, char** argv) {
   e->add_option("--window", eval.window, "Tokens per independent window")->check(CLI::Range(2, 1 << 20));
   e->add_flag("--json", eval.json, "Print JSON");
 
+  CalibrateOptions calibrate;
+  auto* k =
+      app.add_subcommand("calibrate", "Measure what a model's own drafts should be made of, and keep it");
+  add_model_flags(*k, calibrate.model);
+  k->add_option("--text", calibrate.text,
+                "Text file (UTF-8) to measure on (default: the model answers some prompts)");
+  k->add_option("--output", calibrate.output, "File to write (default: speculation.json beside the model)");
+  k->add_flag("--json", calibrate.json, "Print JSON instead of tables");
+
   DoctorOptions doctor;
   auto* d = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
   d->add_option("-m,--model", doctor.model, "Also look at this model");
@@ -190,6 +199,7 @@ int run(int argc, char** argv) {
   if (*v) return run_convert(convert);
   if (*b) return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench);
   if (*e) return run_eval(eval);
+  if (*k) return run_calibrate(calibrate);
   return run_doctor(doctor);
 }
 

@@ -79,6 +79,13 @@ struct EvalOptions {
   bool json = false;
 };
 
+struct CalibrateOptions {
+  ModelOptions model;
+  std::string text;    // a file; "": the model's own answers
+  std::string output;  // "": beside the model
+  bool json = false;
+};
+
 struct ServeOptions {
   ModelOptions model;
   SpecOptions spec;
@@ -98,6 +105,7 @@ int run_convert(const ConvertOptions& options);
 int run_bench(const BenchOptions& options);
 int run_speculation_bench(const BenchOptions& options);
 int run_eval(const EvalOptions& options);
+int run_calibrate(const CalibrateOptions& options);
 int run_serve(const ServeOptions& options);
 int run_doctor(const DoctorOptions& options);
 

@@ -32,7 +32,9 @@ Speculator::Speculator(SpecResources& resources, const SpecMode& mode)
     : resources_(resources), mode_(mode), controller_(resources.costs, mode) {}
 
 bool Speculator::may_use(DraftSource source) const {
-  return resources_.has(source) && (mode_.automatic || mode_.source == source);
+  const bool wanted =
+      mode_.automatic ? !resources_.only_on_request[static_cast<size_t>(source)] : mode_.source == source;
+  return wanted && resources_.has(source);
 }
 
 Drafter& Speculator::drafter(DraftSource source) {

@@ -16,6 +16,7 @@ struct SpecResources {
   const Model* model = nullptr;
   const Model* draft_model = nullptr;         // may be null
   std::vector<int> exit_layers, skip_layers;  // that a self-speculative draft runs; empty: not calibrated
+  std::array<bool, kDraftSources> only_on_request{};  // that cannot pay: not for the controller to try
   SpecCosts costs;
 
   bool has(DraftSource source) const;

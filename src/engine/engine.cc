@@ -96,6 +96,8 @@ class EngineImpl final : public Engine {
   Result<void> load_safely();
   void run();
   bool drain_inbox();
+  void use_calibration();
+  Result<void> drop_layers();
   Result<void> load_draft_model();
   void load_statistics();
   void save_statistics() const;
@@ -136,6 +138,7 @@ Result<void> EngineImpl::load() {
   ops::set_precise(options_.precise);
   set_thread_count(options_.threads);
   TRY(loaded_, load_model(options_.model_path));
+  if (options_.lossy_skip) TRY_VOID(drop_layers());
   auto& info = loaded_.info;
   if (options_.context_length > 0)
     info.context_length = std::min(info.context_length, options_.context_length);
@@ -150,22 +153,37 @@ Result<void> EngineImpl::load() {
   if (!options_.draft_path.empty()) TRY_VOID(load_draft_model());
   spec_.model = loaded_.model.get();
   spec_.draft_model = draft_.model.get();
-  spec_.exit_layers = loaded_.calibration.exit_layers;
-  for (int i = 0; i < info.layers && !loaded_.calibration.skip_layers.empty(); i++) {
-    const auto& skipped = loaded_.calibration.skip_layers;
-    if (!std::binary_search(skipped.begin(), skipped.end(), i)) spec_.skip_layers.push_back(i);
-  }
+  use_calibration();
   for (int i = 1; i < kDraftSources; i++)
     if (spec_.has(static_cast<DraftSource>(i))) info.draft_sources.push_back(static_cast<DraftSource>(i));
   const SpecMode& mode = options_.speculation;
   if (!mode.automatic && !spec_.has(mode.source))
     return cannot_draft(mode.source, info, loaded_.model->spec());
-  if (options_.lossy_skip) {
-    if (loaded_.calibration.skip_layers.empty())
-      return cannot_draft(DraftSource::skip, info, loaded_.model->spec());
-    loaded_.model->drop_layers(loaded_.calibration.skip_layers);
-  }
   load_statistics();
+  return {};
+}
+
+void EngineImpl::use_calibration() {
+  // Rates are estimates, and the best of many; 0: not known.
+  const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
+  const Calibration& c = loaded_.calibration;
+  spec_.exit_layers = c.exit_layers;
+  for (int i = 0; i < loaded_.info.layers && !c.skip_layers.empty(); i++)
+    if (!std::binary_search(c.skip_layers.begin(), c.skip_layers.end(), i)) spec_.skip_layers.push_back(i);
+  spec_.only_on_request[static_cast<size_t>(DraftSource::exit)] = hopeless(c.exit_rate);
+  spec_.only_on_request[static_cast<size_t>(DraftSource::skip)] = hopeless(c.skip_rate);
+}
+
+// What calibration says of layers is not of the model that is left.
+Result<void> EngineImpl::drop_layers() {
+  const Calibration c = std::exchange(loaded_.calibration, {});
+  if (c.skip_layers.empty()) return cannot_draft(DraftSource::skip, loaded_.info, loaded_.model->spec());
+  log_warning(
+      "{} of {} layers are left out, unverified: on the text of calibration perplexity is {:.2f} instead of "
+      "{:.2f}, and the most likely token is the full model's in {:.0f} % of places",
+      c.skip_layers.size(), loaded_.info.layers, c.skip_perplexity, c.perplexity, 100 * c.lossy_agreement);
+  loaded_.model->drop_layers(c.skip_layers);
+  describe(*loaded_.model, loaded_.info);
   return {};
 }
 

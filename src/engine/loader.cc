@@ -132,12 +132,14 @@ std::vector<int> default_draft_vocab(const text::Tokenizer& tokenizer) {
   return ids;
 }
 
-Result<Calibration> load_calibration(const Checkpoint& checkpoint) {
-  const auto text = checkpoint.side_file(kCalibrationFile);
-  if (!text) return Calibration{};
-  auto parsed = parse_calibration(*text);
-  if (!parsed)
-    log_warning("{}: {} is ignored: {}", checkpoint.path(), kCalibrationFile, parsed.error().message);
+// Only advice: a file that is odd is as good as none.
+Calibration load_calibration(const Checkpoint& checkpoint) {
+  constexpr size_t kMaxBytes = 32 << 20;
+  const std::string path = calibration_path(checkpoint.path());
+  const auto text = read_file(path, kMaxBytes);
+  if (!text && text.error().kind == ErrorKind::not_found) return {};
+  auto parsed = text ? parse_calibration(*text) : text.error();
+  if (!parsed) log_warning("{} is ignored: {}", path, parsed.error().message);
   return parsed ? std::move(*parsed) : Calibration{};
 }
 
@@ -169,7 +171,7 @@ Result<LoadedModel> load_model(const std::string& path) {
   }
   auto generation = read_generation_config(*checkpoint);
   out.sampling = generation.sampling;
-  TRY(out.calibration, load_calibration(*checkpoint));
+  out.calibration = load_calibration(*checkpoint);
   ModelLoadOptions options;
   options.draft_vocab =
       out.calibration.draft_vocab.empty() ? default_draft_vocab(*out.tokenizer) : out.calibration.draft_vocab;
@@ -177,26 +179,36 @@ Result<LoadedModel> load_model(const std::string& path) {
     if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
   };
   TRY(out.model, Model::load(*checkpoint, options));
+  const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
+  if (!fits) {
+    log_warning("{} is ignored: {}; run `anabranch calibrate -m {}` again", calibration_path(path),
+                fits.error().message, path);
+    out.calibration = {};
+  }
   out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
 
-  const auto& spec = out.model->spec();
   out.info.name = checkpoint->name();
-  out.info.family = spec.family;
   out.info.path = checkpoint->path();
-  out.info.context_length = spec.context_length;
-  out.info.layers = static_cast<int>(spec.layers.size());
-  out.info.parameters = out.model->parameters();
-  out.info.weight_bytes = out.model->weight_bytes();
-  out.info.bytes_per_token = out.model->bytes_per_token();
-  out.info.kv_bytes_per_token = kv_bytes_per_token(out.model->state_layout());
-  out.info.state_bytes = fixed_bytes(out.model->state_layout());
-  out.info.has_mtp = out.model->has_mtp();
+  describe(*out.model, out.info);
   checkpoint.reset();
 #if defined(__GLIBC__)
   malloc_trim(0);  // a GGUF's metadata are a million small pieces: give them back to the system
 #endif
   out.info.load_s = now_seconds() - start;
   return out;
+}
+
+void describe(const Model& model, ModelInfo& info) {
+  const auto& spec = model.spec();
+  info.family = spec.family;
+  info.context_length = spec.context_length;
+  info.layers = static_cast<int>(spec.layers.size());
+  info.parameters = model.parameters();
+  info.weight_bytes = model.weight_bytes();
+  info.bytes_per_token = model.bytes_per_token();
+  info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout());
+  info.state_bytes = fixed_bytes(model.state_layout());
+  info.has_mtp = model.has_mtp();
 }
 
 Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec) {

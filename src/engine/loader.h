@@ -26,6 +26,9 @@ struct LoadedModel {
 // Everything, on the calling thread. Errors name the file.
 Result<LoadedModel> load_model(const std::string& path);
 
+// What can be said of a model itself.
+void describe(const Model& model, ModelInfo& info);
+
 // Why speculation from this source is not possible, and what to do.
 Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec);
 

@@ -1,7 +1,6 @@
 #include "models/model.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 
 #include "base/check.h"
@@ -11,6 +10,8 @@
 
 namespace anabranch {
 namespace {
+
+constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
 const Family* find_family(const std::string& model_type) {
   for (const char* name : {"llama", "mistral", "qwen2", "qwen3"})
@@ -53,11 +54,14 @@ uint64_t mixer_sum(const nn::Mixer& mixer, uint64_t (*of)(const ops::Weight&)) {
   return of(d.qkv.weight) + of(d.z.weight) + of(d.b.weight) + of(d.a.weight) + of(d.out.weight);
 }
 
+uint64_t layer_sum(const nn::DecoderLayer& layer, uint64_t (*of)(const ops::Weight&)) {
+  return mixer_sum(layer.mixer, of) + of(layer.mlp.gate.weight) + of(layer.mlp.up.weight) +
+         of(layer.mlp.down.weight);
+}
+
 uint64_t layer_sum(const std::vector<nn::DecoderLayer>& layers, uint64_t (*of)(const ops::Weight&)) {
   uint64_t sum = 0;
-  for (const auto& layer : layers)
-    sum += mixer_sum(layer.mixer, of) + of(layer.mlp.gate.weight) + of(layer.mlp.up.weight) +
-           of(layer.mlp.down.weight);
+  for (const auto& layer : layers) sum += layer_sum(layer, of);
   return sum;
 }
 
@@ -96,7 +100,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLo
   TRY_VOID(apply_rope_factors(checkpoint, spec.rope));
 
   const int layer_count = static_cast<int>(spec.layers.size());
-  TRY(auto head_rows, checkpoint.take_matrix("model.embed_tokens.weight", spec.vocab, spec.hidden));
+  TRY(auto head_rows, checkpoint.take_matrix(kEmbedding, spec.vocab, spec.hidden));
   auto embedding = ops::Weight::make(head_rows);
   checkpoint.release_pages();
   std::vector<nn::DecoderLayer> layers;
@@ -111,7 +115,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLo
       take_norm(checkpoint, "model.norm", spec.hidden, spec.norm_eps, family == &qwen3_5_family()));
   ops::Weight head = embedding;
   if (!spec.tied_embeddings) {
-    TRY(head_rows, checkpoint.take_matrix("lm_head.weight", spec.vocab, spec.hidden));
+    TRY(head_rows, checkpoint.take_matrix(kHead, spec.vocab, spec.hidden));
     head = ops::Weight::make(head_rows);
   } else {
     checkpoint.ignore("lm_head.");  // some files repeat the tied table
@@ -141,11 +145,8 @@ Model::Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer
       layout_(spec_.state_layout()),
       embedding_(std::move(embedding)),
       layers_(std::move(layers)),
-      active_(layers_.size()),
       norm_(std::move(norm)),
-      head_(std::move(head)) {
-  std::iota(active_.begin(), active_.end(), 0);
-}
+      head_(std::move(head)) {}
 
 void Model::load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab) {
   std::vector<int64_t> rows;
@@ -153,17 +154,29 @@ void Model::load_draft_head(const WeightSource& head_rows, const std::vector<int
     CHECK(id >= 0 && (rows.empty() || id > rows.back()), "draft vocabulary: {} is not ascending", id);
     if (id < spec_.vocab) rows.push_back(id);
   }
-  if (rows.empty()) return;
+  draft_head_.reset();
+  draft_vocab_.clear();
+  if (rows.empty() || static_cast<int>(rows.size()) == spec_.vocab) return;
   draft_head_ = ops::Weight::make(select_rows(head_rows, rows));
   draft_vocab_.assign(rows.begin(), rows.end());
 }
 
-Model::Output Model::forward(const Batch& batch) const {
+Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<int>& vocab) {
+  const char* name = spec_.tied_embeddings ? kEmbedding : kHead;
+  TRY(const auto head_rows, checkpoint.take_matrix(name, spec_.vocab, spec_.hidden));
+  load_draft_head(head_rows, vocab);
+  return {};
+}
+
+Model::Output Model::forward(const Batch& batch, std::vector<mx::array>* after_layer) const {
   auto x = [&] {
     const ops::Stage stage("embedding");
     return ops::embed(batch.ids, embedding_);
   }();
-  for (const int i : active_) x = layers_[i](x, batch, i);
+  for (size_t i = 0; i < layers_.size(); i++) {
+    x = layers_[i](x, batch, static_cast<int>(i));
+    if (after_layer) after_layer->push_back(norm_(x));
+  }
   for (const auto& span : batch.spans) span.state->advance(span.count);
   const ops::Stage stage("norm, head");
   const auto hidden = norm_(x);
@@ -202,7 +215,16 @@ StateLayout Model::mtp_layout() const {
 }
 
 void Model::drop_layers(std::span<const int> layers) {
-  std::erase_if(active_, [&](int i) { return std::find(layers.begin(), layers.end(), i) != layers.end(); });
+  std::vector<nn::DecoderLayer> kept;
+  std::vector<LayerSpec> specs;
+  for (size_t i = 0; i < layers_.size(); i++) {
+    if (std::find(layers.begin(), layers.end(), static_cast<int>(i)) != layers.end()) continue;
+    kept.push_back(std::move(layers_[i]));
+    specs.push_back(spec_.layers[i]);
+  }
+  layers_ = std::move(kept);
+  spec_.layers = std::move(specs);
+  layout_ = spec_.state_layout();
 }
 
 uint64_t Model::parameters() const {
@@ -212,6 +234,14 @@ uint64_t Model::parameters() const {
 
 uint64_t Model::weight_bytes() const {
   return embedding_.bytes() + layer_sum(layers_, bytes_of) + (spec_.tied_embeddings ? 0 : head_.bytes());
+}
+
+Model::PartBytes Model::part_bytes() const {
+  PartBytes out;
+  for (const auto& layer : layers_) out.layers.push_back(layer_sum(layer, bytes_of));
+  out.head = head_.bytes();
+  if (mtp_) out.mtp = layer_sum(mtp_->layers, bytes_of) + mtp_->fc.weight.bytes();
+  return out;
 }
 
 uint64_t Model::bytes_per_token() const {

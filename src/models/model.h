@@ -35,8 +35,9 @@ class Model {
     mx::array logits;  // [logit_rows, vocab] f32; [0, vocab] when none were asked for
   };
   // Applies each span's tokens to its state (for good, or on trial) and returns hidden states and logits.
-  // Throws on ids out of range.
-  Output forward(const Batch& batch) const;
+  // Throws on ids out of range. after_layer: also [rows, hidden] after each layer and the final norm, of
+  // which draft_logits() makes an early exit's; the last one is `hidden`.
+  Output forward(const Batch& batch, std::vector<mx::array>* after_layer = nullptr) const;
 
   // The same through some layers only (ascending): a draft of what forward() would say. On trial only; what
   // the layers left in the states is worth nothing after it, so commit nothing. -> [rows, hidden].
@@ -45,6 +46,9 @@ class Model {
   // hidden [n, hidden] -> logits over draft_vocab() (or the vocabulary, when that is empty) [n, ...] f32.
   mx::array draft_logits(const mx::array& hidden) const;
   const std::vector<int>& draft_vocab() const { return draft_vocab_; }
+  // Drafts are chosen from other ids from now on (as ModelLoadOptions::draft_vocab). checkpoint: the model's
+  // files, opened again. Errors: as Checkpoint::take_matrix.
+  Result<void> set_draft_vocab(Checkpoint& checkpoint, const std::vector<int>& vocab);
 
   // The checkpoint's multi-token-prediction head. Row i pairs `hidden` row i, of a position (after the final
   // norm, or what mtp() returned for it), with the token after it; the batch's ids are these tokens, its
@@ -54,7 +58,8 @@ class Model {
   mx::array mtp(const mx::array& hidden, const Batch& batch) const;
   StateLayout mtp_layout() const;
 
-  // From now on every pass leaves these layers out. Lossy: the model is another one then.
+  // Removes layers; those after them move up. Lossy: the model is another one then, and states made before
+  // are not its own.
   void drop_layers(std::span<const int> layers);
 
   SequenceState make_state() const { return SequenceState(layout_); }
@@ -64,6 +69,12 @@ class Model {
   uint64_t weight_bytes() const;  // all matrices
   // Read by one decode step: the layers and the head, not the embedding table.
   uint64_t bytes_per_token() const;
+  // The same by part.
+  struct PartBytes {
+    std::vector<uint64_t> layers;
+    uint64_t head = 0, mtp = 0;  // mtp: without a head of its own
+  };
+  PartBytes part_bytes() const;
 
  private:
   Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
@@ -74,7 +85,6 @@ class Model {
   StateLayout layout_;
   ops::Weight embedding_;  // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;
-  std::vector<int> active_;  // layers that forward() runs
   nn::RmsNorm norm_;
   ops::Weight head_;  // [vocab, hidden]; the embedding itself when tied
   std::optional<nn::Mtp> mtp_;

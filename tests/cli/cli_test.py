@@ -109,6 +109,51 @@ def test_odd_side_files_end_with_a_message():
         assert code in (0, 1), err
 
 
+def test_odd_calibration_is_ignored():
+    expected = generate("Name a river.")["token_ids"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in os.listdir(MODEL):
+            if name != "speculation.json":
+                os.symlink(os.path.join(os.path.abspath(MODEL), name), os.path.join(folder, name))
+        args = ("generate", "-m", folder, "--json", "--temp", "0", "-n", "12", "Name a river.")
+        for text in ("", "[]", '{"version":1,"draft_vocab":[5,900000]}', '{"version":1,"layers":3,"exit_layers":[0]}',
+                     '{"version":1,"layers":28,"skip_layers":[900]}'):
+            with open(os.path.join(folder, "speculation.json"), "w") as file:
+                file.write(text)
+            code, out, err = run(*args)
+            assert code == 0 and json.loads(out)["token_ids"] == expected, err
+            assert "draft_vocab" in text or "speculation.json is ignored" in err, err
+        refused("calibrate", "generate", "-m", folder, "--lossy-skip", "hi")
+
+
+def test_calibrate_says_what_is_wrong():
+    refused("--output", "calibrate", "-m", MODEL, "--output", "/nowhere/speculation.json")
+    with tempfile.TemporaryDirectory() as folder:
+        text, output = os.path.join(folder, "text"), os.path.join(folder, "out.json")
+        refused("text", "calibrate", "-m", MODEL, "--text", text, "--output", output)
+        with open(text, "w") as file:
+            file.write("too short")
+        refused("tokens", "calibrate", "-m", MODEL, "--text", text, "--output", output)
+        assert os.listdir(folder) == ["text"]
+
+
+def test_calibrate_measures_a_text():
+    with tempfile.TemporaryDirectory() as folder:
+        text, output = os.path.join(folder, "text"), os.path.join(folder, "out.json")
+        with open(text, "w") as file:
+            file.write("".join(f"The {i} ships came home in the evening, and nobody asked them why. " for i in range(40)))
+        code, out, err = run("calibrate", "-m", MODEL, "--text", text, "--output", output, "--json", timeout=600)
+        assert code == 0, err
+        said = json.loads(out)
+        with open(output) as file:
+            kept = json.load(file)
+        assert all(said[key] == value for key, value in kept.items()) and said["file"] == output
+        assert kept["version"] == 1 and kept["tokens"] > 100 and 0 < kept["draft_vocab_coverage"] <= 1
+        assert kept["exit_layers"] and kept["layers"] == len(said["tried"]["exit"]) + 1
+        assert 1 < kept["perplexity"] < kept["skip_perplexity"] * 1.5
+        assert sorted(os.listdir(folder)) == ["out.json", "text"]
+
+
 def test_chat_commands():
     script = "Hello\n/stats\n/clear\n/system Be brief.\n/model /nowhere\n/bogus\nHello again\n/exit\n"
     code, out, err = run("chat", "-m", MODEL, "-n", "8", "--temp", "0", stdin=script)
