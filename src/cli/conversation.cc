@@ -48,6 +48,9 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
   if (options.top_p) params.top_p = *options.top_p;
   if (options.top_k) params.top_k = *options.top_k;
   if (options.min_p) params.min_p = *options.min_p;
+  if (options.repetition_penalty) params.repetition_penalty = *options.repetition_penalty;
+  if (options.presence_penalty) params.presence_penalty = *options.presence_penalty;
+  if (options.frequency_penalty) params.frequency_penalty = *options.frequency_penalty;
   params.seed = options.seed.value_or(default_seed);
   return params;
 }
@@ -180,6 +183,7 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
     const auto event = queue->pop();
     if (!event) continue;
     answer.tokens.insert(answer.tokens.end(), event->tokens.begin(), event->tokens.end());
+    answer.logprobs.insert(answer.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
     emit(output.push(event->tokens));
     if (event->finish == FinishReason::none) continue;
     emit(output.finish());

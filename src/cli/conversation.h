@@ -36,6 +36,7 @@ Prompt make_raw_prompt(const Engine& engine, const std::string& text);
 struct Answer {
   std::string text, reasoning;
   std::vector<int> tokens;
+  std::vector<TokenLogprobs> logprobs;  // one per token, if asked for
   FinishReason finish = FinishReason::none;
   Usage usage;
 };

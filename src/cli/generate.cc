@@ -7,6 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/conversation.h"
+#include "server/logprobs_json.h"
 #include "server/speculation_json.h"
 
 namespace anabranch::cli {
@@ -56,6 +57,13 @@ Json to_json(const Answer& answer) {
           {"speculation", server::speculation_json(u.speculation)}};
 }
 
+// As in /v1/chat/completions.
+Json logprobs_json(const Answer& answer, const text::Tokenizer& tokenizer) {
+  server::LogprobsJson json(server::AnswerKind::chat, tokenizer);
+  json.push(answer.tokens, answer.logprobs);
+  return answer.tokens.empty() ? Json::array() : json.take()["content"];
+}
+
 Result<int> generate(const GenerateOptions& options) {
   TRY(const std::string text, read_prompt(options));
   if (text.empty()) return make_error(ErrorKind::invalid, "the prompt is empty");
@@ -78,12 +86,16 @@ Result<int> generate(const GenerateOptions& options) {
   request.max_tokens = options.sampling.max_tokens;
   request.stop = options.sampling.stop;
   request.ignore_eos = options.ignore_eos;
+  request.logprobs = options.logprobs;
   TRY(const Answer answer,
       run_prompt(*engine, std::move(prompt), std::move(request), options.json, interrupt_flag()));
-  if (options.json)
-    fmt::print("{}\n", to_json(answer).dump(-1, ' ', false, Json::error_handler_t::replace));
-  else if (isatty(STDERR_FILENO))
+  if (options.json) {
+    Json json = to_json(answer);
+    if (options.logprobs >= 0) json["logprobs"] = logprobs_json(answer, engine->tokenizer());
+    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  } else if (isatty(STDERR_FILENO)) {
     fmt::print(stderr, "\033[2m{}\033[0m\n", describe(answer.usage));
+  }
   return answer.finish == FinishReason::cancelled ? 130 : 0;
 }
 

@@ -39,6 +39,15 @@ void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
   app.add_option("--top-k", o.top_k, "Keep this many tokens; 0 = all")->check(CLI::Range(0, 1 << 24));
   app.add_option("--min-p", o.min_p, "Keep tokens at least this likely, relative to the best")
       ->check(number_in(0.0f, 1.0f));
+  app.add_option("--repetition-penalty", o.repetition_penalty,
+                 "Divide the logits of tokens that were there before, prompt included; 1 = off")
+      ->check(number_in(0.01f, 100.0f));
+  app.add_option("--presence-penalty", o.presence_penalty,
+                 "Take this off the logits of tokens that the answer has already")
+      ->check(number_in(-2.0f, 2.0f));
+  app.add_option("--frequency-penalty", o.frequency_penalty,
+                 "Take this off the logits of tokens for each time that the answer has them")
+      ->check(number_in(-2.0f, 2.0f));
   app.add_option("--seed", o.seed,
                  "Seed: the same one gives the same text (default: 0, in chat a random one)");
   app.add_option("-n,--max-tokens", o.max_tokens, "Tokens to generate at most; -1 = up to the context")
@@ -89,7 +98,12 @@ int run(int argc, char** argv) {
   g->add_option("-s,--system", generate.system, "System message");
   g->add_flag("--raw", generate.raw, "Continue the text as it is, without a chat template");
   g->add_flag("--ignore-eos", generate.ignore_eos, "Go on past the end of the turn (for measuring)");
-  g->add_flag("--json", generate.json, "End with one JSON object: text, token ids, counts, speeds");
+  auto* json =
+      g->add_flag("--json", generate.json, "End with one JSON object: text, token ids, counts, speeds");
+  g->add_option("--logprobs", generate.logprobs,
+                "With --json: each token's log probability, and that of so many alternatives")
+      ->needs(json)
+      ->check(CLI::Range(0, kMaxLogprobs));
 
   ChatOptions chat;
   auto* c = app.add_subcommand("chat", "Talk in the terminal");

@@ -25,6 +25,7 @@ struct SpecOptions {
 
 struct SamplingOptions {
   std::optional<float> temperature, top_p, min_p;
+  std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int> top_k;
   std::optional<uint64_t> seed;
   int max_tokens = 1024;
@@ -39,6 +40,7 @@ struct GenerateOptions {
   std::string thinking;  // "on", "off", "" = as the template does by itself
   bool raw = false, json = false;
   bool ignore_eos = false;
+  int logprobs = -1;  // alternatives beside each token; -1: no log probabilities
 };
 
 struct ChatOptions {

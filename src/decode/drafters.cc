@@ -8,13 +8,35 @@
 namespace anabranch {
 namespace {
 
-// The token at `position` by the last row of hidden [n, H].
-int draw(const Model& model, const mx::array& hidden, const SamplingParams& sampling, size_t position) {
-  const int rows = hidden.shape(0);
-  auto logits = model.draft_logits(ops::slice_rows(hidden, rows - 1, rows));
-  logits.eval();
-  return sample({logits.data<float>(), logits.size()}, sampling, position, model.draft_vocab());
-}
+// Drafts drawn one after the other, each with those before it in the sequence's history.
+class Drafts {
+ public:
+  explicit Drafts(const DraftRequest& request) : request_(request) {}
+  ~Drafts() {
+    for (int i = 0; i < size(); i++) request_.history.pop();
+  }
+  Drafts(const Drafts&) = delete;
+  Drafts& operator=(const Drafts&) = delete;
+
+  // Draws the next one by the last row of hidden [n, H].
+  void draw(const Model& model, const mx::array& hidden) {
+    const int rows = hidden.shape(0);
+    auto logits = model.draft_logits(ops::slice_rows(hidden, rows - 1, rows));
+    logits.eval();
+    tokens_.push_back(sample({logits.data<float>(), logits.size()}, request_.sampling, request_.history,
+                             request_.tokens.size() + tokens_.size(), model.draft_vocab()));
+    request_.history.push(tokens_.back());
+  }
+
+  int size() const { return static_cast<int>(tokens_.size()); }
+  bool enough() const { return size() == request_.count; }
+  std::span<const int> last() const { return {&tokens_.back(), 1}; }
+  const std::vector<int>& tokens() const { return tokens_; }
+
+ private:
+  const DraftRequest& request_;
+  std::vector<int> tokens_;
+};
 
 class MtpDrafter final : public Drafter {
  public:
@@ -38,17 +60,17 @@ class MtpDrafter final : public Drafter {
   }
 
   std::vector<int> propose(const DraftRequest& request) override {
-    std::vector<int> drafts;
     auto hidden = catch_up(request.tokens);
-    if (!hidden || waiting_count_ > 0 || request.count == 0) return drafts;
+    if (!hidden || waiting_count_ > 0 || request.count == 0) return {};
+    Drafts drafts(request);
     state_.open();
     for (;;) {
-      drafts.push_back(draw(model_, *hidden, request.sampling, request.tokens.size() + drafts.size()));
-      if (static_cast<int>(drafts.size()) == request.count) break;
-      hidden = pair(ops::slice_rows(*hidden, hidden->shape(0) - 1, hidden->shape(0)), {&drafts.back(), 1});
+      drafts.draw(model_, *hidden);
+      if (drafts.enough()) break;
+      hidden = pair(ops::slice_rows(*hidden, hidden->shape(0) - 1, hidden->shape(0)), drafts.last());
     }
     state_.commit(0);  // pairs with hidden states of its own making
-    return drafts;
+    return drafts.tokens();
   }
 
  private:
@@ -87,16 +109,16 @@ class ModelDrafter final : public Drafter {
   explicit ModelDrafter(const Model& model) : model_(model), state_(model.make_state()) {}
 
   std::vector<int> propose(const DraftRequest& request) override {
-    std::vector<int> drafts;
     const auto& tokens = request.tokens;
     if (request.count == 0 || static_cast<int>(tokens.size()) + request.count > model_.spec().context_length)
-      return drafts;
+      return {};
+    Drafts drafts(request);
     auto hidden = catch_up(tokens);
     state_.open();
     for (;;) {
-      drafts.push_back(draw(model_, hidden, request.sampling, tokens.size() + drafts.size()));
-      if (static_cast<int>(drafts.size()) == request.count) return drafts;
-      hidden = apply({&drafts.back(), 1});
+      drafts.draw(model_, hidden);
+      if (drafts.enough()) return drafts.tokens();
+      hidden = apply(drafts.last());
     }
   }
 
@@ -142,20 +164,19 @@ class LayersDrafter final : public Drafter {
   LayersDrafter(const Model& model, std::vector<int> layers) : model_(model), layers_(std::move(layers)) {}
 
   std::vector<int> propose(const DraftRequest& request) override {
-    std::vector<int> drafts;
-    if (request.count == 0) return drafts;
+    if (request.count == 0) return {};
+    Drafts drafts(request);
     SequenceState& state = request.state;
     state.open();
-    int last = request.tokens.back();
+    auto last = request.tokens.last(1);
     do {
       Batch batch;
-      batch.add(state, {&last, 1}, Batch::Logits::none);
-      const auto hidden = model_.forward_some(batch, layers_);
-      last = draw(model_, hidden, request.sampling, request.tokens.size() + drafts.size());
-      drafts.push_back(last);
-    } while (static_cast<int>(drafts.size()) < request.count);
+      batch.add(state, last, Batch::Logits::none);
+      drafts.draw(model_, model_.forward_some(batch, layers_));
+      last = drafts.last();
+    } while (!drafts.enough());
     state.commit(0);
-    return drafts;
+    return drafts.tokens();
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/sampling_params.h"
+#include "decode/token_history.h"
 #include "models/model.h"
 
 namespace anabranch {
@@ -17,8 +18,9 @@ namespace anabranch {
 struct DraftRequest {
   std::span<const int> tokens;  // the sequence, the last token sampled but not applied
   const SamplingParams& sampling;
-  int count = 0;         // drafts wanted
-  SequenceState& state;  // of the full model, before the last token; left as it was
+  TokenHistory& history;  // of the sequence; left as it was
+  int count = 0;          // drafts wanted
+  SequenceState& state;   // of the full model, before the last token; left as it was
 };
 
 class Drafter {

@@ -56,6 +56,33 @@ void filter(std::vector<Candidate>& list, const SamplingParams& params) {
   }
 }
 
+// Calls change(logit) if there is a logit for the token.
+template <typename Change>
+void change_logit(std::vector<float>& logits, std::span<const int> ids, int token, const Change& change) {
+  size_t at = token;
+  if (!ids.empty()) {
+    const auto it = std::lower_bound(ids.begin(), ids.end(), token);
+    if (it == ids.end() || *it != token) return;
+    at = it - ids.begin();
+  }
+  if (at < logits.size()) change(logits[at]);  // a draft model may know more tokens
+}
+
+std::vector<float> changed_logits(std::span<const float> logits, const SamplingParams& params,
+                                  const TokenHistory& history, std::span<const int> ids) {
+  std::vector<float> out(logits.begin(), logits.end());
+  for (const auto& count : history.counts())
+    change_logit(out, ids, count.token, [&](float& logit) {
+      if (count.seen > 0)
+        logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+      if (count.generated > 0)
+        logit -= params.frequency_penalty * static_cast<float>(count.generated) + params.presence_penalty;
+    });
+  for (const auto& entry : params.logit_bias)
+    change_logit(out, ids, entry.first, [&](float& logit) { logit += entry.second; });
+  return out;
+}
+
 }  // namespace
 
 double counter_uniform(uint64_t seed, uint64_t position, uint32_t token) {
@@ -65,9 +92,12 @@ double counter_uniform(uint64_t seed, uint64_t position, uint32_t token) {
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
 }
 
-int sample(std::span<const float> logits, const SamplingParams& params, uint64_t position,
-           std::span<const int> ids) {
+int sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
+           uint64_t position, std::span<const int> ids) {
   CHECK(!logits.empty() && (ids.empty() || ids.size() == logits.size()));
+  std::vector<float> changed;
+  if (params.penalises() || !params.logit_bias.empty())
+    logits = changed = changed_logits(logits, params, history, ids);
   const auto id_of = [&](size_t i) { return ids.empty() ? static_cast<int>(i) : ids[i]; };
   size_t best = 0;
   bool nan = false;

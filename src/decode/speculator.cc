@@ -76,7 +76,8 @@ Draft Speculator::propose(const DraftRequest& request) {
     draft.ngram_match = match.length;
   } else {
     draft.tokens =
-        drafter(choice.source).propose({request.tokens, request.sampling, choice.depth, request.state});
+        drafter(choice.source)
+            .propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
   }
   // A draft model's table may be padded further than the model's.
   const auto unknown = [&](int id) { return id >= resources_.model->spec().vocab; };

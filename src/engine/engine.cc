@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -33,6 +34,8 @@ struct Sequence {
   std::vector<int> tokens;             // prompt, then what was sampled
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
+  TokenHistory history;                 // of `tokens`, for penalties
+  std::vector<TokenLogprobs> logprobs;  // of tokens not delivered yet
   text::Detokenizer detokenizer;
   text::StopMatcher stops;
   bool thinking = false;
@@ -50,6 +53,21 @@ struct Sequence {
     usage.prompt_tokens = static_cast<int>(tokens.size());
   }
 };
+
+Result<void> check_sampling(const Request& request, int vocab) {
+  const SamplingParams& p = request.sampling;
+  if (!(p.repetition_penalty > 0) || !std::isfinite(p.repetition_penalty) || p.repetition_window < 0)
+    return make_error(ErrorKind::invalid, "the repetition penalty is {} over {} tokens, but must be above 0",
+                      p.repetition_penalty, p.repetition_window);
+  if (request.logprobs > kMaxLogprobs)
+    return make_error(ErrorKind::invalid, "{} log probabilities were asked for, but at most {} are told",
+                      request.logprobs, kMaxLogprobs);
+  for (const auto& entry : p.logit_bias)
+    if (entry.first < 0 || entry.first >= vocab)
+      return make_error(ErrorKind::invalid, "the bias of token id {} is outside the vocabulary of {}",
+                        entry.first, vocab);
+  return {};
+}
 
 class EngineImpl final : public Engine {
  public:
@@ -87,6 +105,7 @@ class EngineImpl final : public Engine {
   void step(const StepPlan& plan);
   void prefill(Sequence& sequence, const StepPlan& plan);
   void decode(Sequence& sequence);
+  int draw(Sequence& sequence, std::span<const float> logits);
   FinishReason accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
   void deliver(Sequence& sequence, int applied, std::vector<int> sampled, FinishReason reason);
@@ -232,6 +251,7 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
     if (id < 0 || id >= loaded_.model->spec().vocab)
       return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id,
                         loaded_.model->spec().vocab);
+  TRY_VOID(check_sampling(request, loaded_.model->spec().vocab));
   if (request.speculation && !request.speculation->automatic && !spec_.has(request.speculation->source))
     return cannot_draft(request.speculation->source, info(), loaded_.model->spec());
   const int room = context - length;
@@ -310,6 +330,7 @@ void EngineImpl::run() {
 void EngineImpl::begin(Sequence& sequence) {
   sequence.state.emplace(loaded_.model->make_state());
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
+  sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
   sequence.started = now_seconds();
   sequence.usage.queue_s = sequence.started - sequence.submitted;
 }
@@ -335,17 +356,25 @@ void EngineImpl::prefill(Sequence& sequence, const StepPlan& plan) {
   sequence.speculator->applied(out.hidden, known);
   if (!plan.last) return scheduler_.advanced(plan.id, plan.tokens, 0);
   out.logits.eval();
-  const int token = sample(row_of(out.logits, 0), sequence.request.sampling, sequence.tokens.size());
+  const int token = draw(sequence, row_of(out.logits, 0));
   deliver(sequence, plan.tokens, {token}, accept(sequence, token));
+}
+
+// The token after the sequence's last, by its row of logits.
+int EngineImpl::draw(Sequence& sequence, std::span<const float> logits) {
+  const Request& request = sequence.request;
+  const int token = sample(logits, request.sampling, sequence.history, sequence.tokens.size());
+  if (request.logprobs >= 0) sequence.logprobs.push_back(logprobs_of(logits, token, request.logprobs));
+  return token;
 }
 
 // One round: a draft, a pass over it and the token before it, and every token that this decides. A token is
 // sampled from the row that follows exactly the tokens before it, so drafts never show in the result.
 void EngineImpl::decode(Sequence& sequence) {
-  const SamplingParams& sampling = sequence.request.sampling;
   const int left = sequence.request.max_tokens - sequence.usage.completion_tokens;
-  const Draft draft = sequence.speculator->propose(
-      {sequence.tokens, sampling, std::min(left - 1, kMaxDraft), *sequence.state});
+  const Draft draft =
+      sequence.speculator->propose({sequence.tokens, sequence.request.sampling, sequence.history,
+                                    std::min(left - 1, kMaxDraft), *sequence.state});
   const double start = now_seconds();
   std::vector<int> rows = {sequence.tokens.back()};
   rows.insert(rows.end(), draft.tokens.begin(), draft.tokens.end());
@@ -360,7 +389,7 @@ void EngineImpl::decode(Sequence& sequence) {
   bool right = true;
   while (right && reason == FinishReason::none) {
     const size_t row = sampled.size();
-    sampled.push_back(sample(row_of(out.logits, row), sampling, sequence.tokens.size()));
+    sampled.push_back(draw(sequence, row_of(out.logits, row)));
     right = row < draft.tokens.size() && sampled.back() == draft.tokens[row];
     reason = accept(sequence, sampled.back());
   }
@@ -392,6 +421,7 @@ FinishReason EngineImpl::accept(Sequence& sequence, int token) {
   }
   usage.decode_s = now - sequence.first_token;
   sequence.tokens.push_back(token);
+  sequence.history.push(token);
   if (think_open_ == token) sequence.thinking = true;
   if (sequence.thinking) usage.thinking_tokens++;
   if (think_close_ == token) sequence.thinking = false;
@@ -403,6 +433,7 @@ void EngineImpl::deliver(Sequence& sequence, int applied, std::vector<int> sampl
   scheduler_.advanced(sequence.id, applied, static_cast<int>(sampled.size()));
   Event event;
   event.tokens = std::move(sampled);
+  event.logprobs = std::exchange(sequence.logprobs, {});
   sequence.sink(event);
 }
 
@@ -428,7 +459,9 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
     stats_.running = scheduler_.running();
     stats_.queued = scheduler_.queued();
   }
-  sequence->sink(Event{std::move(last_tokens), reason, std::move(error), sequence->usage});
+  if (last_tokens.empty()) sequence->logprobs.clear();  // of a step that failed half way
+  sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
+                       sequence->usage});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "base/sampling_params.h"
+#include "decode/logprobs.h"
 #include "decode/speculation.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -24,10 +25,11 @@ namespace anabranch {
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
   SamplingParams sampling;
-  int max_tokens = -1;                  // tokens to generate at most; -1 = up to the context length
-  std::vector<std::string> stop;        // generation ends when the generated text contains one of these
-  bool ignore_eos = false;              // benchmarks only
-  bool thinking_open = false;           // the prompt ends inside an opened think block
+  int logprobs = -1;              // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
+  int max_tokens = -1;            // tokens to generate at most; -1 = up to the context length
+  std::vector<std::string> stop;  // generation ends when the generated text contains one of these
+  bool ignore_eos = false;        // benchmarks only
+  bool thinking_open = false;     // the prompt ends inside an opened think block
   std::optional<SpecMode> speculation;  // unset: as the engine was started
 };
 
@@ -48,6 +50,7 @@ struct Usage {
 // Tokens in the order sampled. Exactly one event per accepted request has finish != none: its last.
 struct Event {
   std::vector<int> tokens;
+  std::vector<TokenLogprobs> logprobs;  // one per token, if the request asked for them
   FinishReason finish = FinishReason::none;
   std::string error;  // when finish == error
   Usage usage;        // filled in the last event
@@ -101,8 +104,8 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
   virtual ~Engine() = default;
 
-  // Errors: invalid (empty prompt, id out of range, a draft source that the model does not offer), exhausted
-  // (prompt longer than the context, queue full).
+  // Errors: invalid (empty prompt, id or parameter out of range, a draft source that the model does not
+  // offer), exhausted (prompt longer than the context, queue full).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
   // The request's last event follows within one step; unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -98,9 +98,9 @@ GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
     out.sampling.top_p = static_cast<float>(number("top_p", 1.0, 0, 1));
     out.sampling.min_p = static_cast<float>(number("min_p", 0.0, 0, 1));
   }
-  if (number("repetition_penalty", 1.0, 0, 100) != 1.0)
-    log_warning("{}: generation_config.json recommends a repetition penalty, which is not applied",
-                checkpoint.path());
+  // Transformers applies it whether it samples or not.
+  const double penalty = number("repetition_penalty", 1.0, 0, 100);
+  if (penalty >= 0.01) out.sampling.repetition_penalty = static_cast<float>(penalty);
   if (const auto eos = config.find("eos_token_id"); eos != config.end()) {
     for (const Json& id : eos->is_array() ? *eos : Json::array({*eos}))
       if (id.is_number_integer()) out.eos.push_back(id.get<int>());

@@ -1,7 +1,9 @@
 #include "server/api_request.h"
 
 #include <algorithm>
+#include <charconv>
 #include <climits>
+#include <cmath>
 
 #include "server/json_fields.h"
 #include "server/speculation_json.h"
@@ -13,17 +15,14 @@ constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 4096;
 constexpr size_t kMaxMessages = 65536;
 constexpr size_t kMaxTools = 1024;
+constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 
 // Everything that would change the answer and that we cannot do yet: refused, never half obeyed.
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("n", {1}, "only one choice per request is built; send n requests instead");
   fields.only("best_of", {1}, "only one choice per request is built");
-  fields.only("logprobs", {false}, "log probabilities are not built yet");
-  fields.only("top_logprobs", {0}, "log probabilities are not built yet");
-  fields.only("presence_penalty", {0}, "penalties are not built yet; use 0 or leave it out");
-  fields.only("frequency_penalty", {0}, "penalties are not built yet; use 0 or leave it out");
-  fields.only("repetition_penalty", {0, 1}, "penalties are not built yet; use 1 or leave it out");
-  fields.only("logit_bias", {Json::object()}, "logit_bias is not built yet");
+  for (const char* name : {"presence_context_size", "frequency_context_size"})
+    fields.only(name, {}, "this penalty looks at the whole answer");
   fields.only("tool_choice", {"auto", "none"}, "only \"auto\" and \"none\" are built");
   fields.only("parallel_tool_calls", {true}, "limiting tool calls is not built yet");
   fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
@@ -81,6 +80,59 @@ void read_sampling(JsonFields& fields, GenerationOptions& options) {
   if (auto v = fields.integer("seed", INT64_MIN, INT64_MAX)) options.seed = static_cast<uint64_t>(*v);
 }
 
+// 0 turns the repetition penalty off, as in mlx_lm.server.
+void read_penalties(JsonFields& fields, SamplingParams& sampling) {
+  if (auto v = fields.number("presence_penalty", -2, 2)) sampling.presence_penalty = static_cast<float>(*v);
+  if (auto v = fields.number("frequency_penalty", -2, 2)) sampling.frequency_penalty = static_cast<float>(*v);
+  if (auto v = fields.number("repetition_penalty", 0, 100)) {
+    if (*v > 0 && *v < kLeastPenalty)
+      fields.fail(
+          "repetition_penalty", "invalid_value",
+          fmt::format("'repetition_penalty' is {}, but must be at least {} (or 0: none)", *v, kLeastPenalty));
+    sampling.repetition_penalty = *v > 0 ? static_cast<float>(*v) : 1.0f;
+  }
+  if (auto v = fields.integer("repetition_context_size", 0, INT_MAX))
+    sampling.repetition_window = static_cast<int>(*v);
+}
+
+// {"token id": bias}
+void read_logit_bias(JsonFields& fields, int vocab_size, SamplingParams& sampling) {
+  const Json* map = fields.object("logit_bias");
+  if (!map) return;
+  for (const auto& [key, value] : map->items()) {
+    int id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size)
+      return fields.fail("logit_bias", "invalid_value",
+                         fmt::format("'logit_bias' names {}, which is no token id: they go from 0 to {}",
+                                     Json(key).dump(), vocab_size - 1));
+    const double bias = value.is_number() ? value.get<double>() : NAN;
+    if (!(bias >= -100 && bias <= 100))
+      return fields.fail(
+          fmt::format("logit_bias.{}", key), value.is_number() ? "invalid_value" : "invalid_type",
+          fmt::format("'logit_bias.{}' must be a number between -100 and 100, not {}", key, value.dump()));
+    for (const auto& other : sampling.logit_bias)
+      if (other.first == id)  // "7" and "007"
+        return fields.fail("logit_bias", "invalid_value",
+                           fmt::format("'logit_bias' names token {} twice", id));
+    sampling.logit_bias.emplace_back(id, static_cast<float>(bias));
+  }
+}
+
+// Chat: a boolean, and top_logprobs beside it. Text completions: the number of alternatives.
+int read_logprobs(JsonFields& fields, bool chat) {
+  if (chat) {
+    const bool wanted = fields.boolean("logprobs").value_or(false);
+    const auto top = fields.integer("top_logprobs", 0, kMaxLogprobs);
+    if (top.value_or(0) > 0 && !wanted)
+      fields.fail("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs': true");
+    return wanted ? static_cast<int>(top.value_or(0)) : -1;
+  }
+  const Json* value = fields.find("logprobs");
+  if (value && *value == false) return -1;
+  return static_cast<int>(fields.integer("logprobs", 0, kMaxLogprobs).value_or(-1));
+}
+
 void read_model(JsonFields& fields, const std::vector<std::string>& names) {
   const std::string* model = fields.string("model");
   if (!model || std::find(names.begin(), names.end(), *model) != names.end()) return;
@@ -110,12 +162,15 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
     fail(fmt::format("is \"{}\", which the model was not loaded with", *name));
 }
 
-GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults) {
+GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
   GenerationOptions options;
   options.sampling = defaults.sampling;
   read_model(fields, defaults.model_names);
   refuse_what_is_not_built(fields);
   read_sampling(fields, options);
+  read_penalties(fields, options.sampling);
+  read_logit_bias(fields, defaults.vocab_size, options.sampling);
+  options.logprobs = read_logprobs(fields, chat);
   read_stop(fields, options.stop);
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     auto v = fields.integer(name, -1, INT_MAX);
@@ -334,7 +389,7 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
   ChatRequest request;
-  request.options = read_options(fields, defaults);
+  request.options = read_options(fields, defaults, true);
   read_messages(fields, request.messages);
   read_tools(fields, request.tools);
   read_template_options(fields, request.chat);
@@ -348,7 +403,7 @@ std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_v
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
   CompletionRequest request;
-  request.options = read_options(fields, defaults);
+  request.options = read_options(fields, defaults, false);
   read_prompt(fields, request.prompt);
   if (fields.error()) return *fields.error();
   return request;

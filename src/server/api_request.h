@@ -21,6 +21,7 @@ struct RequestDefaults {
   SamplingParams sampling;                 // where the request says nothing
   std::vector<std::string> model_names;    // accepted in "model"
   std::vector<DraftSource> draft_sources;  // accepted in "speculation"
+  int vocab_size = 0;                      // ids accepted in "logit_bias"
 };
 
 // The part that both routes share.
@@ -28,6 +29,7 @@ struct GenerationOptions {
   SamplingParams sampling;       // seed: see below
   std::optional<uint64_t> seed;  // unset: the caller draws one
   int max_tokens = -1;           // -1 = up to the context length
+  int logprobs = -1;             // alternatives told beside each token; -1: no log probabilities
   std::vector<std::string> stop;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool stream = false;

@@ -75,6 +75,8 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.prompt = std::move(prepared.prompt);
   request.sampling = options.sampling;
   request.sampling.seed = options.seed ? *options.seed : random_();
+  request.logprobs = options.logprobs;
+  if (options.logprobs >= 0) generation->logprobs.emplace(generation->head.kind, engine_.tokenizer());
   request.max_tokens = options.max_tokens;
   request.speculation = options.speculation;
   request.stop = options.stop;
@@ -97,6 +99,7 @@ void Generations::receive(uint64_t key, const Event& event) {
   Generation* generation = find(key);
   if (!generation) return;
   const bool was_stopped = generation->text->stopped();
+  if (generation->logprobs) generation->logprobs->push(event.tokens, event.logprobs);
   deliver(*generation, generation->text->push(event.tokens));
   if (event.finish != FinishReason::none) return finish(key, *generation, event);
   // The engine finds stop strings itself; should it see the text differently, we end the request.
@@ -106,7 +109,7 @@ void Generations::receive(uint64_t key, const Event& event) {
 void Generations::deliver(Generation& generation, const AnswerText& text) {
   if (text.content.empty() && text.reasoning.empty()) return;
   if (generation.options.stream) {
-    generation.out->write(text_chunk(generation.head, text));
+    generation.out->write(text_chunk(generation.head, text, generation.take_logprobs()));
   } else {
     generation.answer.content += text.content;
     generation.answer.reasoning += text.reasoning;
@@ -125,13 +128,14 @@ void Generations::finish(uint64_t key, Generation& generation, const Event& even
   const FinishReason finish = generation.text->stopped() ? FinishReason::stop : event.finish;
   if (generation.options.stream) {
     ResponseStream& out = *generation.out;
-    out.write(finish_chunk(generation.head, finish));
+    out.write(finish_chunk(generation.head, generation.take_logprobs(), finish));
     if (generation.options.include_usage) out.write(usage_chunk(generation.head, event.usage));
     out.write(kDoneEvent);
     out.finish(false);
   } else {
     HttpResponse response;
-    response.body = whole_answer(generation.head, generation.answer, finish, event.usage);
+    response.body =
+        whole_answer(generation.head, generation.answer, generation.take_logprobs(), finish, event.usage);
     generation.out->respond(std::move(response));
   }
   generations_.erase(key);

@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
 
 #include "engine/engine.h"
 #include "server/http_types.h"
+#include "server/logprobs_json.h"
 #include "server/openai_format.h"
 #include "server/prepare.h"
 #include "server/worker_pool.h"
@@ -33,10 +35,13 @@ class Generations {
     GenerationOptions options;
     std::shared_ptr<ResponseStream> out;
     std::unique_ptr<text::OutputText> text;
+    std::optional<LogprobsJson> logprobs;  // if asked for
     RequestId request = 0;
     bool submitted = false;  // to the engine, and not ended yet
     bool streaming = false;  // the stream has started
     AnswerText answer;       // whole answers only
+
+    Json take_logprobs() { return logprobs ? logprobs->take() : nullptr; }
   };
 
   void submit(uint64_t key, Prepared prepared);

@@ -1,6 +1,5 @@
 #include "server/openai_format.h"
 
-#include "base/json.h"
 #include "server/speculation_json.h"
 
 namespace anabranch::server {
@@ -41,10 +40,10 @@ Json usage_json(const Usage& usage) {
 }
 
 // choice: its delta or text.
-std::string chunk(const AnswerHead& head, Json choice, Json finish) {
+std::string chunk(const AnswerHead& head, Json choice, Json logprobs, Json finish) {
   Json json = envelope(head, "chat.completion.chunk");
   choice["index"] = 0;
-  choice["logprobs"] = nullptr;
+  choice["logprobs"] = std::move(logprobs);
   choice["finish_reason"] = std::move(finish);
   json["choices"] = Json::array({std::move(choice)});
   if (head.usage_field) json["usage"] = nullptr;
@@ -57,7 +56,7 @@ std::string_view finish_name(FinishReason finish) {
   return finish == FinishReason::length ? "length" : "stop";
 }
 
-std::string whole_answer(const AnswerHead& head, const AnswerText& text, FinishReason finish,
+std::string whole_answer(const AnswerHead& head, const AnswerText& text, Json logprobs, FinishReason finish,
                          const Usage& usage) {
   Json choice = {{"index", 0}};
   if (head.kind == AnswerKind::chat) {
@@ -67,7 +66,7 @@ std::string whole_answer(const AnswerHead& head, const AnswerText& text, FinishR
   } else {
     choice["text"] = text.content;
   }
-  choice["logprobs"] = nullptr;
+  choice["logprobs"] = std::move(logprobs);
   choice["finish_reason"] = finish_name(finish);
   Json json = envelope(head, "chat.completion");
   json["choices"] = Json::array({std::move(choice)});
@@ -76,20 +75,21 @@ std::string whole_answer(const AnswerHead& head, const AnswerText& text, FinishR
 }
 
 std::string first_chunk(const AnswerHead& head) {
-  return chunk(head, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr);
+  return chunk(head, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr);
 }
 
-std::string text_chunk(const AnswerHead& head, const AnswerText& delta) {
-  if (head.kind == AnswerKind::completion) return chunk(head, {{"text", delta.content}}, nullptr);
+std::string text_chunk(const AnswerHead& head, const AnswerText& delta, Json logprobs) {
+  if (head.kind == AnswerKind::completion)
+    return chunk(head, {{"text", delta.content}}, std::move(logprobs), nullptr);
   Json json = Json::object();
   if (!delta.content.empty()) json["content"] = delta.content;
   put_reasoning(json, delta);
-  return chunk(head, {{"delta", std::move(json)}}, nullptr);
+  return chunk(head, {{"delta", std::move(json)}}, std::move(logprobs), nullptr);
 }
 
-std::string finish_chunk(const AnswerHead& head, FinishReason finish) {
+std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish) {
   Json choice = head.kind == AnswerKind::chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
-  return chunk(head, std::move(choice), finish_name(finish));
+  return chunk(head, std::move(choice), std::move(logprobs), finish_name(finish));
 }
 
 std::string usage_chunk(const AnswerHead& head, const Usage& usage) {

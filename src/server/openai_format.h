@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "engine/engine.h"
 #include "text/output_text.h"
 
@@ -27,14 +28,15 @@ using text::AnswerText;  // its reasoning: chat only
 // "stop" or "length".
 std::string_view finish_name(FinishReason finish);
 
-// The whole answer of a request that does not stream.
-std::string whole_answer(const AnswerHead& head, const AnswerText& text, FinishReason finish,
+// The whole answer of a request that does not stream. logprobs, here and below: as LogprobsJson writes them,
+// or null.
+std::string whole_answer(const AnswerHead& head, const AnswerText& text, Json logprobs, FinishReason finish,
                          const Usage& usage);
 
 // One server-sent event each. first: the chunk that names the role (chat only).
 std::string first_chunk(const AnswerHead& head);
-std::string text_chunk(const AnswerHead& head, const AnswerText& delta);
-std::string finish_chunk(const AnswerHead& head, FinishReason finish);
+std::string text_chunk(const AnswerHead& head, const AnswerText& delta, Json logprobs);
+std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish);
 std::string usage_chunk(const AnswerHead& head, const Usage& usage);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
 

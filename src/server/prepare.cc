@@ -60,7 +60,8 @@ std::variant<Prepared, ApiError> check(Prepared prepared, const Engine& engine, 
 RequestDefaults request_defaults(const Engine& engine) {
   return {engine.default_sampling(),
           {engine.info().name, engine.info().path, "default", "default_model"},
-          engine.info().draft_sources};
+          engine.info().draft_sources,
+          engine.tokenizer().vocab_size()};
 }
 
 std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,

@@ -57,6 +57,21 @@ def test_raw_text_is_not_searched_for_reasoning():
     assert "reasoning" not in (a := generate("--raw", "<think>", "--ignore-eos")) or a["reasoning"] == ""
 
 
+def test_penalties_and_logprobs():
+    question = ("--raw", "List some animals.", "--ignore-eos", "--seed", "5")
+    plain = generate(*question, temp="1")
+    for flag in (("--repetition-penalty", "3"), ("--presence-penalty", "2"), ("--frequency-penalty", "2")):
+        answers = [generate(*question, "--spec", spec, *flag, temp="1")["token_ids"] for spec in ("off", "auto")]
+        assert answers[0] == answers[1] != plain["token_ids"], flag
+    plain = generate(*question)
+    answer = generate(*question, "--logprobs", "2")
+    assert answer["token_ids"] == plain["token_ids"] and "logprobs" not in plain
+    assert len(answer["logprobs"]) == 12 and all(len(entry["top_logprobs"]) == 2 for entry in answer["logprobs"])
+    assert all(entry["top_logprobs"][0]["logprob"] == entry["logprob"] <= 0 for entry in answer["logprobs"])
+    refused("--json", "generate", "-m", MODEL, "--logprobs", "2", "hi")
+    refused("--presence-penalty", "generate", "-m", MODEL, "--presence-penalty", "3", "hi")
+
+
 def test_thinking_off():
     answer = generate("Say hello.", "--thinking", "off")
     assert answer["thinking_tokens"] == 0 and answer["text"]

@@ -34,12 +34,16 @@ ops::mx::array forward(const Model& model, SequenceState& state, std::span<const
   return model.forward(batch).hidden;
 }
 
-int drawn(const Model& model, const ops::mx::array& hidden, const SamplingParams& sampling, size_t position) {
+int drawn(const Model& model, const ops::mx::array& hidden, const SamplingParams& sampling,
+          const TokenHistory& history, size_t position) {
   const auto last = ops::slice_rows(hidden, hidden.shape(0) - 1, hidden.shape(0));
-  return sample(ops::to_vector(model.draft_logits(last)), sampling, position, model.draft_vocab());
+  return sample(ops::to_vector(model.draft_logits(last)), sampling, history, position, model.draft_vocab());
 }
 
-const SamplingParams kSamplings[] = {{.temperature = 0}, {.temperature = 0.8f, .top_p = 0.9f, .seed = 4}};
+const SamplingParams kSamplings[] = {
+    {.temperature = 0},
+    {.temperature = 0.8f, .top_p = 0.9f, .seed = 4},
+    {.temperature = 0.5f, .seed = 5, .repetition_penalty = 1.5f, .frequency_penalty = 0.5f}};
 
 // From scratch: all pairs of the sequence, then a chain.
 std::vector<int> mtp_drafts(const Model& model, const ops::mx::array& hidden, std::span<const int> tokens,
@@ -52,10 +56,12 @@ std::vector<int> mtp_drafts(const Model& model, const ops::mx::array& hidden, st
   };
   const int pairs = static_cast<int>(tokens.size()) - 1;
   auto out = pair(ops::slice_rows(hidden, 0, pairs), tokens.subspan(1));
+  TokenHistory history(sampling, tokens);
   std::vector<int> drafts;
   for (;;) {
-    drafts.push_back(drawn(model, out, sampling, tokens.size() + drafts.size()));
+    drafts.push_back(drawn(model, out, sampling, history, tokens.size() + drafts.size()));
     if (static_cast<int>(drafts.size()) == count) return drafts;
+    history.push(drafts.back());
     out = pair(ops::slice_rows(out, out.shape(0) - 1, out.shape(0)), {&drafts.back(), 1});
   }
 }
@@ -83,7 +89,8 @@ TEST(MtpDrafter, ProposesWhatItsWholePastSays) {
         // Stretches of plain decoding, longer than what may wait; then rounds of speculation.
         const int count = at < 320 || at > 650 ? 1 + random.below(6) : 0;
         if (count > 0) {
-          const auto got = drafter->propose({known.first(at + 1), sampling, count, unused});
+          TokenHistory history(sampling, known.first(at + 1));
+          const auto got = drafter->propose({known.first(at + 1), sampling, history, count, unused});
           ASSERT_EQ(static_cast<int>(got.size()), count) << "round " << round << " at " << at;
           if (round % 3 == 0) {
             ASSERT_EQ(got, mtp_drafts(*model, hidden, known.first(at + 1), sampling, count))
@@ -110,7 +117,8 @@ TEST(MtpDrafter, DraftsAtEveryLength) {
     const auto drafter = make_mtp_drafter(*model);
     for (int at = 0; at < length; at++)
       drafter->applied(ops::slice_rows(hidden, at, at + 1), known.first(at + 2));
-    EXPECT_EQ(drafter->propose({known.first(length + 1), kSamplings[0], 3, trunk}),
+    TokenHistory history;
+    EXPECT_EQ(drafter->propose({known.first(length + 1), kSamplings[0], history, 3, trunk}),
               mtp_drafts(*model, hidden, known.first(length + 1), kSamplings[0], 3))
         << length << " plain rounds";
   }
@@ -121,10 +129,12 @@ std::vector<int> continuation(const Model& model, std::span<const int> tokens, c
                               int count) {
   auto state = model.make_state();
   auto hidden = forward(model, state, tokens);
+  TokenHistory history(sampling, tokens);
   std::vector<int> out;
   for (;;) {
-    out.push_back(drawn(model, hidden, sampling, tokens.size() + out.size()));
+    out.push_back(drawn(model, hidden, sampling, history, tokens.size() + out.size()));
     if (static_cast<int>(out.size()) == count) return out;
+    history.push(out.back());
     hidden = forward(model, state, {&out.back(), 1});
   }
 }
@@ -138,15 +148,18 @@ TEST(ModelDrafter, ProposesWhatItsModelWouldSay) {
     auto tokens = random_tokens(random, 240);
     for (int round = 0; round < 40; round++) {
       const int count = 1 + random.below(15);
-      const auto got = drafter->propose({tokens, sampling, count, unused});
+      TokenHistory history(sampling, tokens);
+      const auto got = drafter->propose({tokens, sampling, history, count, unused});
       ASSERT_EQ(got, continuation(*model, tokens, sampling, count)) << "round " << round;
+      for (const auto& c : history.counts()) EXPECT_EQ(c.generated, 0) << "token " << c.token << " stayed";
       const int accepted = round % 5 == 4 ? 0 : random.below(count + 1);
       if (round % 5 != 4) drafter->observe(accepted);  // or it never hears of it
       tokens.insert(tokens.end(), got.begin(), got.begin() + accepted);
       // The model's own token, and at times others while this drafter is not asked.
       for (int i = round % 7 == 3 ? 20 : 1; i > 0; i--) tokens.push_back(random.below(263));
     }
-    EXPECT_TRUE(drafter->propose({tokens, sampling, 0, unused}).empty());
+    TokenHistory history(sampling, tokens);
+    EXPECT_TRUE(drafter->propose({tokens, sampling, history, 0, unused}).empty());
     EXPECT_EQ(unused.length(), 0);
   }
 }
@@ -165,7 +178,8 @@ TEST(LayersDrafter, LeavesTheStateAsItWas) {
       forward(*model, state, std::span(tokens).subspan(250));
       state.commit(4);
       for (const int count : {1, 4, 15}) {
-        const auto got = drafter->propose({tokens, kSamplings[1], count, state});
+        TokenHistory history;
+        const auto got = drafter->propose({tokens, kSamplings[1], history, count, state});
         EXPECT_EQ(static_cast<int>(got.size()), count);
         EXPECT_FALSE(state.on_trial());
         if (layers.size() == 4) {

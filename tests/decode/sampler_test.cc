@@ -23,13 +23,13 @@ std::vector<double> softmax(const std::vector<float>& logits, double temperature
 
 std::vector<int> counts(const SamplingParams& params, int draws) {
   std::vector<int> n(kLogits.size());
-  for (int i = 0; i < draws; i++) n[sample(kLogits, params, i)]++;
+  for (int i = 0; i < draws; i++) n[sample(kLogits, params, {}, i)]++;
   return n;
 }
 
 TEST(Sampler, GreedyTakesTheLowestOfEqualMaxima) {
-  EXPECT_EQ(sample(kLogits, {}, 0), 1);
-  EXPECT_EQ(sample(kLogits, {.temperature = 2.0f, .top_k = 1, .seed = 5}, 9), 1);
+  EXPECT_EQ(sample(kLogits, {}, {}, 0), 1);
+  EXPECT_EQ(sample(kLogits, {.temperature = 2.0f, .top_k = 1, .seed = 5}, {}, 9), 1);
 }
 
 TEST(Sampler, LogitsThatAreNoNumbersAreErrors) {
@@ -40,10 +40,10 @@ TEST(Sampler, LogitsThatAreNoNumbersAreErrors) {
       for (const float bad : {NAN, INFINITY}) {
         std::vector<float> logits = {1, 2, 3};
         logits[at] = bad;
-        EXPECT_THROW(sample(logits, params, 0), std::runtime_error) << bad << " at " << at;
+        EXPECT_THROW(sample(logits, params, {}, 0), std::runtime_error) << bad << " at " << at;
       }
     const std::vector<float> masked = {-INFINITY, 2, -INFINITY};
-    EXPECT_EQ(sample(masked, params, 0), 1);
+    EXPECT_EQ(sample(masked, params, {}, 0), 1);
   }
 }
 
@@ -51,8 +51,8 @@ TEST(Sampler, IsAFunctionOfSeedAndPosition) {
   const SamplingParams a{.temperature = 1.0f, .seed = 1}, b{.temperature = 1.0f, .seed = 2};
   int different = 0;
   for (int i = 0; i < 200; i++) {
-    EXPECT_EQ(sample(kLogits, a, i), sample(kLogits, a, i));
-    different += sample(kLogits, a, i) != sample(kLogits, b, i);
+    EXPECT_EQ(sample(kLogits, a, {}, i), sample(kLogits, a, {}, i));
+    different += sample(kLogits, a, {}, i) != sample(kLogits, b, {}, i);
   }
   EXPECT_GT(different, 50);
 }
@@ -180,7 +180,7 @@ TEST(Sampler, ManyDrawsFitTheDistribution) {
   for (SamplingParams params : settings) {
     params.seed = seed++;
     std::vector<int> counts(kVocab);
-    for (int i = 0; i < kDraws; i++) counts[sample(logits, params, i)]++;
+    for (int i = 0; i < kDraws; i++) counts[sample(logits, params, {}, i)]++;
     const auto fit = chi_square(counts, distribution(logits, params));
     EXPECT_LT(fit.value, fit.limit()) << "temperature " << params.temperature << ", top_k " << params.top_k
                                       << ", top_p " << params.top_p << ", min_p " << params.min_p;
@@ -202,7 +202,7 @@ TEST(Sampler, NeighboursAreIndependent) {
   std::vector<int> counts(n * n);
   std::vector<double> product(n * n);
   for (int i = 0; i < kDraws; i++)
-    counts[sample(kLogits, params, 2 * i) * n + sample(kLogits, params, 2 * i + 1)]++;
+    counts[sample(kLogits, params, {}, 2 * i) * n + sample(kLogits, params, {}, 2 * i + 1)]++;
   for (size_t i = 0; i < n * n; i++) product[i] = p[i / n] * p[i % n];
   const auto fit = chi_square(counts, product);
   EXPECT_LT(fit.value, fit.limit());
@@ -228,9 +228,9 @@ TEST(Sampler, PartOfTheVocabularyMeetsTheSameNoise) {
           ids.push_back(id);
         }
       }
-      const int drawn = sample(part, params, i, ids);
-      ASSERT_EQ(drawn, sample(masked, params, i));
-      agreed += drawn == sample(logits, params, i);
+      const int drawn = sample(part, params, {}, i, ids);
+      ASSERT_EQ(drawn, sample(masked, params, {}, i));
+      agreed += drawn == sample(logits, params, {}, i);
     }
     EXPECT_GT(agreed, 1000) << "a draft from 70 % of the tokens is mostly right";
   }
@@ -257,10 +257,10 @@ TEST(Sampler, SpeculationDrawsFromTheTarget) {
     while (tokens.size() < kDraws) {
       std::vector<int> drafts;
       for (int last = tokens.back(); drafts.size() < kDepth; last = drafts.back())
-        drafts.push_back(sample(draft[last], params, tokens.size() + drafts.size()));
+        drafts.push_back(sample(draft[last], params, {}, tokens.size() + drafts.size()));
       bool right = true;
       for (size_t row = 0; right; row++) {
-        tokens.push_back(sample(target[tokens.back()], params, tokens.size()));
+        tokens.push_back(sample(target[tokens.back()], params, {}, tokens.size()));
         right = row < kDepth && tokens.back() == drafts[row];
         drafted += row < kDepth;
         accepted += right;
@@ -270,7 +270,7 @@ TEST(Sampler, SpeculationDrawsFromTheTarget) {
     ChiSquare all{0, 0};
     double independent = 0;
     for (size_t i = 1; i < tokens.size(); i++) {
-      ASSERT_EQ(tokens[i], sample(target[tokens[i - 1]], params, i)) << "position " << i;
+      ASSERT_EQ(tokens[i], sample(target[tokens[i - 1]], params, {}, i)) << "position " << i;
       counts[tokens[i - 1]][tokens[i]]++;
     }
     for (int i = 0; i < kVocab; i++) {

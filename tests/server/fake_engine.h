@@ -180,6 +180,13 @@ class FakeEngine final : public Engine {
     std::chrono::steady_clock::time_point due{};
   };
 
+  // A token t has -t / 256; the alternatives are the tokens from 200 on.
+  static TokenLogprobs fake_logprobs(int token, int top) {
+    TokenLogprobs out{static_cast<float>(-token) / 256, {}};
+    for (int i = 0; i < top; i++) out.top.push_back({200 + i, -0.5f * static_cast<float>(i + 1)});
+    return out;
+  }
+
   // One event of one sequence; true when it was the last.
   static bool step(Sequence& s, Event& event) {
     if (s.cancelled) {
@@ -202,6 +209,8 @@ class FakeEngine final : public Engine {
       event.error = s.script.error;
       if (event.finish == FinishReason::stop) event.tokens.push_back(kEndToken);
     }
+    if (s.request.logprobs >= 0)
+      for (const int token : event.tokens) event.logprobs.push_back(fake_logprobs(token, s.request.logprobs));
     event.usage.prompt_tokens = static_cast<int>(s.request.prompt.size());
     event.usage.completion_tokens = s.tokens;
     event.usage.cached_tokens = 3;

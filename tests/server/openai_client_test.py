@@ -149,6 +149,37 @@ class Checks:
         stream = self.client.completions.create(prompt="The capital of France is", stream=True, **options)
         assert "".join(c.choices[0].text for c in stream) == answer.choices[0].text
 
+    def check_logprobs(self):
+        plain = self.chat(LONG, logprobs=True, top_logprobs=3)
+        content = plain.choices[0].logprobs.content
+        assert len(content) == plain.usage.completion_tokens, (content, plain.usage)
+        for entry in content:  # greedy: the likeliest token was taken
+            assert entry.logprob <= 0 and len(entry.top_logprobs) == 3, entry
+            assert entry.top_logprobs[0].token == entry.token and entry.top_logprobs[0].logprob == entry.logprob, entry
+        chunks, _, _, _ = collect(self.chat(LONG, logprobs=True, top_logprobs=3, stream=True))
+        streamed = [e for c in chunks if c.choices[0].logprobs for e in c.choices[0].logprobs.content]
+        assert streamed == content, (streamed, content)
+        off = self.chat(LONG, logprobs=True, top_logprobs=3, extra_body={"speculation": "off"})
+        assert off.choices[0].logprobs.content == content, "speculation changed log probabilities"
+        old = self.client.completions.create(model=self.model, prompt="One, two,", max_tokens=6, temperature=0, logprobs=2)
+        logprobs = old.choices[0].logprobs
+        assert len(logprobs.tokens) == len(logprobs.token_logprobs) == len(logprobs.text_offset) == 6, logprobs
+        assert "".join(logprobs.tokens) == old.choices[0].text, old
+        assert all(t in top for t, top in zip(logprobs.tokens, logprobs.top_logprobs)), logprobs
+
+    def check_penalties_and_bias(self):
+        options = {"messages": LONG, "max_tokens": 40}
+        plain = text_of(self.chat(**options).choices[0].message)
+        for penalty in ({"presence_penalty": 2}, {"frequency_penalty": 1}, {"extra_body": {"repetition_penalty": 1.5}}):
+            texts = [text_of(self.chat(**options, **penalty).choices[0].message)]
+            more = penalty.get("extra_body", {}) | {"speculation": "off"}
+            texts.append(text_of(self.chat(**options, **(penalty | {"extra_body": more})).choices[0].message))
+            assert texts[0] != plain, f"{penalty} changed nothing"
+            assert texts[0] == texts[1], f"{penalty}: speculation changed the text"
+        forced = self.client.completions.create(model=self.model, prompt=[5, 6, 7], max_tokens=4, logit_bias={"77": 100},
+                                                logprobs=0)
+        assert len(set(forced.choices[0].logprobs.tokens)) == 1, forced
+
     def check_models(self):
         models = self.client.models.list().data
         assert len(models) == 1 and models[0].object == "model", models
@@ -168,7 +199,8 @@ class Checks:
                           messages=[{"role": "king", "content": "hi"}])
         self.expect_error(openai.BadRequestError, "invalid_value", "temperature", temperature=-1)
         self.expect_error(openai.BadRequestError, "unsupported_value", "n", n=2)
-        self.expect_error(openai.BadRequestError, "unsupported_value", "logprobs", logprobs=True)
+        self.expect_error(openai.BadRequestError, "invalid_value", "top_logprobs", top_logprobs=3)
+        self.expect_error(openai.BadRequestError, "invalid_value", "logit_bias", logit_bias={"1000000000": 1})
         self.expect_error(openai.BadRequestError, "unsupported_value", "response_format",
                           response_format={"type": "json_object"})
         try:

@@ -7,7 +7,7 @@ namespace anabranch::server {
 namespace {
 
 RequestDefaults defaults() {
-  return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {"fake-1b", "/models/fake-1b", "default"}};
+  return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {"fake-1b", "/models/fake-1b", "default"}, {}, 300};
 }
 
 // {"messages": [a user's message], <extra>}
@@ -67,6 +67,31 @@ TEST(ChatRequest, ReadsEveryOption) {
   EXPECT_EQ(chat(body(R"("chat_template_kwargs":{"enable_thinking":true},"enable_thinking":false)"))
                 .chat.enable_thinking,
             false);
+}
+
+TEST(ChatRequest, ReadsPenaltiesBiasAndLogprobs) {
+  const auto options = [](const std::string& extra) { return chat(body(extra)).options; };
+  auto read = options(R"("presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.25,
+      "repetition_context_size":20,"logit_bias":{"0":-100,"299":2.5},"logprobs":true,"top_logprobs":20)");
+  EXPECT_EQ(read.sampling.presence_penalty, -2.0f);
+  EXPECT_EQ(read.sampling.frequency_penalty, 0.5f);
+  EXPECT_EQ(read.sampling.repetition_penalty, 1.25f);
+  EXPECT_EQ(read.sampling.repetition_window, 20);
+  EXPECT_EQ(read.sampling.logit_bias, (std::vector<std::pair<int, float>>{{0, -100.0f}, {299, 2.5f}}));
+  EXPECT_EQ(read.logprobs, 20);
+  read = options(R"("repetition_penalty":0,"logit_bias":null,"logprobs":false,"top_logprobs":0)");
+  EXPECT_FALSE(read.sampling.penalises());
+  EXPECT_TRUE(read.sampling.logit_bias.empty());
+  EXPECT_EQ(read.logprobs, -1);
+  EXPECT_EQ(options(R"("logprobs":true)").logprobs, 0);
+  RequestDefaults penalising = defaults();
+  penalising.sampling.repetition_penalty = 1.5f;  // the model's recommendation
+  const auto penalty = [&](const std::string& extra) {
+    const auto result = parse_chat_request(body(extra), penalising);
+    return std::get<ChatRequest>(result).options.sampling.repetition_penalty;
+  };
+  EXPECT_EQ(penalty(""), 1.5f);
+  EXPECT_EQ(penalty(R"("repetition_penalty":1)"), 1.0f);
 }
 
 TEST(ChatRequest, ANullFieldIsAnAbsentField) {
@@ -132,12 +157,27 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
       {R"("model":7)", "model", "invalid_type"},
       {R"("model":"gpt-4")", "model", "model_not_found"},
       {R"("n":2)", "n", "unsupported_value"},
-      {R"("logprobs":true)", "logprobs", "unsupported_value"},
-      {R"("top_logprobs":3)", "top_logprobs", "unsupported_value"},
-      {R"("presence_penalty":0.5)", "presence_penalty", "unsupported_value"},
-      {R"("frequency_penalty":-1)", "frequency_penalty", "unsupported_value"},
-      {R"("repetition_penalty":1.1)", "repetition_penalty", "unsupported_value"},
-      {R"("logit_bias":{"5":1})", "logit_bias", "unsupported_value"},
+      {R"("logprobs":1)", "logprobs", "invalid_type"},
+      {R"("top_logprobs":3)", "top_logprobs", "invalid_value"},
+      {R"("logprobs":true,"top_logprobs":21)", "top_logprobs", "invalid_value"},
+      {R"("logprobs":true,"top_logprobs":-1)", "top_logprobs", "invalid_value"},
+      {R"("presence_penalty":2.1)", "presence_penalty", "invalid_value"},
+      {R"("frequency_penalty":-3)", "frequency_penalty", "invalid_value"},
+      {R"("frequency_penalty":"high")", "frequency_penalty", "invalid_type"},
+      {R"("repetition_penalty":-1)", "repetition_penalty", "invalid_value"},
+      {R"("repetition_penalty":1e-6)", "repetition_penalty", "invalid_value"},
+      {R"("repetition_context_size":-1)", "repetition_context_size", "invalid_value"},
+      {R"("presence_context_size":20)", "presence_context_size", "unsupported_value"},
+      {R"("logit_bias":[5])", "logit_bias", "invalid_type"},
+      {R"("logit_bias":{"300":1})", "logit_bias", "invalid_value"},
+      {R"("logit_bias":{"-1":1})", "logit_bias", "invalid_value"},
+      {R"("logit_bias":{"99999999999":1})", "logit_bias", "invalid_value"},
+      {R"("logit_bias":{"5x":1})", "logit_bias", "invalid_value"},
+      {R"("logit_bias":{"":1})", "logit_bias", "invalid_value"},
+      {R"("logit_bias":{"5":1,"05":2})", "logit_bias", "invalid_value"},
+      {R"("logit_bias":{"5":101})", "logit_bias.5", "invalid_value"},
+      {R"("logit_bias":{"5":"1"})", "logit_bias.5", "invalid_type"},
+      {R"("logit_bias":{"5":null})", "logit_bias.5", "invalid_type"},
       {R"("tool_choice":"required")", "tool_choice", "unsupported_value"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "unsupported_value"},
       {R"("response_format":{"type":"json_object"})", "response_format", "unsupported_value"},
@@ -211,7 +251,8 @@ TEST(CompletionRequest, TakesTextTokensOrOneOfEither) {
   for (const char* bad : {R"({"prompt":["a","b"]})", R"({"prompt":[-1]})", R"({"prompt":[1,"a"]})",
                           R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[4294967296]})", R"({})",
                           R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})",
-                          R"({"prompt":"a","logprobs":1})", R"({"prompt":"a","best_of":2})"}) {
+                          R"({"prompt":"a","logprobs":21})", R"({"prompt":"a","logprobs":true})",
+                          R"({"prompt":"a","logprobs":-1})", R"({"prompt":"a","best_of":2})"}) {
     auto result = parse_completion_request(bad, defaults());
     ASSERT_TRUE(std::holds_alternative<ApiError>(result)) << bad;
     EXPECT_EQ(std::get<ApiError>(result).status, 400) << bad;
