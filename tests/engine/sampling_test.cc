@@ -155,13 +155,17 @@ TEST_F(SamplingTest, LogprobsAreTheModelsOwn) {
       bool among = false;
       for (size_t k = 0; k < one.top.size(); k++) {
         sum += std::exp(one.top[k].logprob);
-        if (k > 0) EXPECT_LE(one.top[k].logprob, one.top[k - 1].logprob);
+        if (k > 0) {
+          EXPECT_LE(one.top[k].logprob, one.top[k - 1].logprob);
+        }
         if (one.top[k].token != out->tokens[i]) continue;
         among = true;
         EXPECT_EQ(one.top[k].logprob, one.logprob);
       }
       EXPECT_LT(sum + (among ? 0 : std::exp(one.logprob)), 1 + 1e-5);
-      if (out == &greedy) EXPECT_EQ(one.top[0].token, out->tokens[i]);
+      if (out == &greedy) {
+        EXPECT_EQ(one.top[0].token, out->tokens[i]);
+      }
     }
   // The first row is the same: neither bias nor temperature show in it.
   EXPECT_EQ(biased.logprobs[0].top[0].token, greedy.tokens[0]);
