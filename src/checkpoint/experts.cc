@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kExperts = ".mlp.experts.";
 constexpr std::string_view kStacked = ".mlp.switch_mlp.";
+constexpr int64_t kMaxExperts = 1 << 16;
 
 bool is_projection(std::string_view name) {
   return name == "gate_proj" || name == "up_proj" || name == "down_proj";
@@ -36,7 +37,8 @@ std::optional<ExpertName> split_name(std::string_view name) {
   int64_t expert = 0;
   const auto end = std::from_chars(rest.data(), rest.data() + dot, expert);
   const std::string_view digits = rest.substr(0, dot), module = rest.substr(dot + 1);
-  if (end.ec != std::errc() || std::to_string(expert) != digits) return std::nullopt;
+  if (end.ec != std::errc() || std::to_string(expert) != digits || expert < 0 || expert >= kMaxExperts)
+    return std::nullopt;
   if (!is_projection(module.substr(0, module.rfind('.')))) return std::nullopt;
   return ExpertName{expert, std::string(name.substr(0, at)).append(kStacked).append(module)};
 }

@@ -411,7 +411,8 @@ Result<MtpReport> add_mtp_head(const std::string& model_path, const std::string&
   TRY(auto index, Index::read(directory));
   TRY_VOID(index.remove_head(size_of_head(*model)));
   for (const auto& file : old)
-    if (file != directory / kFile) fs::remove(file, code);
+    if (file != directory / kFile && !fs::remove(file, code))
+      return make_error(ErrorKind::io, "{} cannot be replaced: {}", file, code.message());
   TRY_VOID(partial.rename_to(directory / kFile));
   TRY_VOID(index.add_head(entries, size));
   report.file = (directory / kFile).string();

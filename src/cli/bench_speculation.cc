@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
-#include <map>
 #include <sstream>
 
 #include "base/mapped_file.h"
@@ -26,6 +26,15 @@ struct TaskSet {
   std::vector<Task> tasks;
 };
 
+// FNV-1a over all tokens of all answers: equal for runs that said the same.
+struct Fingerprint {
+  uint64_t value = 0xcbf29ce484222325u;
+  void add(const std::vector<int>& tokens) {
+    for (const int token : tokens) value = (value ^ static_cast<uint32_t>(token)) * 0x100000001b3u;
+    value = (value ^ 0xffffffffu) * 0x100000001b3u;
+  }
+};
+
 // One kind of speculation on one set.
 struct Column {
   std::vector<double> rates;  // tok/s of each repetition
@@ -40,7 +49,9 @@ Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
   std::string line;
   for (int number = 1; std::getline(lines, line); number++) {
     if (line.empty()) continue;
-    TRY(const Json json, parse_json(line));
+    const auto parsed = parse_json(line);
+    if (!parsed) return make_error(ErrorKind::invalid, "{}:{}: {}", path, number, parsed.error().message);
+    const Json& json = *parsed;
     if (!json.is_object() || string_at(json, "prompt").empty())
       return make_error(ErrorKind::invalid, "{}:{}: not an object with a \"prompt\"", path, number);
     // Answers that fall into a loop would flatter every drafter.
@@ -54,14 +65,31 @@ Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
   return set;
 }
 
+// "mtp", or "mtp:3" for three drafts a round.
+Result<SpecMode> mode_of(const std::string& kind) {
+  const size_t colon = kind.find(':');
+  int depth = 0;
+  if (colon != kind.npos) {
+    const char *from = kind.data() + colon + 1, *end = kind.data() + kind.size();
+    const auto read = std::from_chars(from, end, depth);
+    if (read.ec != std::errc() || read.ptr != end || depth < 1 || depth > kMaxDraft) depth = -1;
+  }
+  const auto mode = server::speculation_mode(kind.substr(0, colon), std::max(depth, 0));
+  if (!mode || depth < 0)
+    return make_error(ErrorKind::invalid, "--spec: \"{}\" is not a kind of speculation, or one and its depth",
+                      kind);
+  return *mode;
+}
+
 class SpeculationBench {
  public:
   SpeculationBench(const BenchOptions& options, Engine& engine) : options_(options), engine_(engine) {}
 
-  Result<std::vector<Column>> run(const TaskSet& set) {
+  // One column per kind; `said` gets the first kind's answers.
+  Result<std::vector<Column>> run(const TaskSet& set, Fingerprint& said) {
     const size_t kinds = options_.kinds.size();
     std::vector<Column> columns(kinds);
-    std::map<std::string, std::vector<int>> first;  // answers of the first kind
+    std::vector<std::vector<int>> first(set.tasks.size());  // answers of the first kind
     for (int rep = 0; rep < options_.reps; rep++) {
       std::vector<double> seconds(kinds), tokens(kinds);
       for (size_t t = 0; t < set.tasks.size(); t++) {
@@ -73,10 +101,12 @@ class SpeculationBench {
           tokens[kind] += answer.usage.completion_tokens - 1;
           column.tokens += answer.usage.completion_tokens;
           column.counters += answer.usage.speculation;
-          auto [it, fresh] = first.try_emplace(set.tasks[t].id, answer.tokens);
-          column.different += it->second != answer.tokens;
+          if (answer.finish == FinishReason::cancelled) return make_error(ErrorKind::invalid, "interrupted");
+          if (first[t].empty()) first[t] = answer.tokens;
+          column.different += first[t] != answer.tokens;
         }
       }
+      for (size_t t = 0; rep == 0 && t < set.tasks.size(); t++) said.add(first[t]);
       for (size_t k = 0; k < kinds; k++)
         columns[k].rates.push_back(seconds[k] > 0 ? tokens[k] / seconds[k] : 0);
     }
@@ -90,9 +120,7 @@ class SpeculationBench {
     Request request;
     request.sampling = sampling_params(options_.sampling, engine_, 1);
     request.max_tokens = options_.decode;
-    const size_t colon = kind.find(':');
-    request.speculation = server::speculation_mode(
-        kind.substr(0, colon), colon == kind.npos ? 0 : std::stoi(kind.substr(colon + 1)));
+    TRY(request.speculation, mode_of(kind));
     return run_prompt(engine_, std::move(prompt), std::move(request), true, interrupt_flag());
   }
 
@@ -145,9 +173,7 @@ Json to_json(const std::string& kind, const Column& column, const Column& first)
 }
 
 Result<int> run(const BenchOptions& options) {
-  for (const auto& kind : options.kinds)
-    if (!server::speculation_mode(kind.substr(0, kind.find(':')), 0))
-      return make_error(ErrorKind::invalid, "--spec: \"{}\" is not known", kind);
+  for (const auto& kind : options.kinds) TRY_VOID(mode_of(kind));
   EngineOptions to = engine_options(options.model, {"off", 0, options.draft, false});
   to.keep_statistics = false;
   TRY(const auto engine, Engine::create(to));
@@ -159,11 +185,13 @@ Result<int> run(const BenchOptions& options) {
   long different = 0;
   for (const auto& path : options.prompts) {
     TRY(const TaskSet set, read_tasks(path, sampled));
-    TRY(const auto columns, bench.run(set));
+    if (set.tasks.empty()) return make_error(ErrorKind::invalid, "{} has no prompt to answer", path);
+    Fingerprint said;
+    TRY(const auto columns, bench.run(set, said));
     if (!options.json)
-      fmt::print("{}: {} prompts, {} x\n  {:<9} {:>8} {:>7} {:>14} {:>8} {:>7}  {}\n", set.name,
-                 set.tasks.size(), options.reps, "", "tok/s", "ratio", "min - max", "a round", "tokens",
-                 "accepted, by position (reached or not)");
+      fmt::print("{}: {} prompts, {} x, answers {:016x}\n  {:<9} {:>8} {:>7} {:>14} {:>8} {:>7}  {}\n",
+                 set.name, set.tasks.size(), options.reps, said.value, "", "tok/s", "ratio", "min - max",
+                 "a round", "tokens", "accepted, by position (reached or not)");
     Json kinds = Json::array();
     for (size_t k = 0; k < columns.size(); k++) {
       different += columns[k].different;
@@ -173,7 +201,10 @@ Result<int> run(const BenchOptions& options) {
         print_column(options.kinds[k], columns[k], columns[0]);
     }
     std::fflush(stdout);
-    report.push_back({{"set", set.name}, {"prompts", set.tasks.size()}, {"results", std::move(kinds)}});
+    report.push_back({{"set", set.name},
+                      {"prompts", set.tasks.size()},
+                      {"answers", fmt::format("{:016x}", said.value)},
+                      {"results", std::move(kinds)}});
   }
   if (options.json)
     fmt::print("{}\n", Json{{"model", engine->info().name}, {"sets", std::move(report)}}.dump(2));

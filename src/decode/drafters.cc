@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "decode/sampler.h"
+#include "decode/speculation.h"
 
 namespace anabranch {
 namespace {
@@ -59,6 +60,10 @@ class MtpDrafter final : public Drafter {
     }
   }
 
+  void prepare(std::span<const int> tokens) override {
+    if (waiting_count_ > kMaxTrial) catch_up(tokens, 1);
+  }
+
   std::vector<int> propose(const DraftRequest& request) override {
     auto hidden = catch_up(request.tokens);
     if (!hidden || waiting_count_ > 0 || request.count == 0) return {};
@@ -108,10 +113,18 @@ class ModelDrafter final : public Drafter {
  public:
   explicit ModelDrafter(const Model& model) : model_(model), state_(model.make_state()) {}
 
+  bool can_draft(size_t tokens) const override {
+    return tokens + kMaxDraft <= static_cast<size_t>(model_.spec().context_length);
+  }
+
+  void prepare(std::span<const int> tokens) override {
+    if (static_cast<int>(tokens.size()) - state_.length() > kMaxTrial)
+      catch_up(tokens.first(tokens.size() - 1));
+  }
+
   std::vector<int> propose(const DraftRequest& request) override {
     const auto& tokens = request.tokens;
-    if (request.count == 0 || static_cast<int>(tokens.size()) + request.count > model_.spec().context_length)
-      return {};
+    if (request.count == 0 || !can_draft(tokens.size())) return {};
     Drafts drafts(request);
     auto hidden = catch_up(tokens);
     state_.open();
@@ -125,7 +138,8 @@ class ModelDrafter final : public Drafter {
   // Keeps up with long prompts and long stretches without drafts, so that no draft has to read it all.
   void applied(const mx::array& hidden, std::span<const int> tokens) override {
     applied_ += hidden.shape(0);
-    while (!state_.on_trial() && applied_ - state_.length() >= kChunk)
+    while (!state_.on_trial() && can_draft(static_cast<size_t>(applied_)) &&
+           applied_ - state_.length() >= kChunk)
       apply(tokens.subspan(state_.length(), kChunk - state_.length() % kChunk));
   }
 
@@ -159,6 +173,18 @@ class ModelDrafter final : public Drafter {
   int applied_ = 0;  // tokens that the full model has seen
 };
 
+// A trial that leaves nothing.
+class Trial {
+ public:
+  explicit Trial(SequenceState& state) : state_(state) { state_.open(); }
+  ~Trial() { state_.commit(0); }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+ private:
+  SequenceState& state_;
+};
+
 class LayersDrafter final : public Drafter {
  public:
   LayersDrafter(const Model& model, std::vector<int> layers) : model_(model), layers_(std::move(layers)) {}
@@ -167,7 +193,7 @@ class LayersDrafter final : public Drafter {
     if (request.count == 0) return {};
     Drafts drafts(request);
     SequenceState& state = request.state;
-    state.open();
+    const Trial trial(state);
     auto last = request.tokens.last(1);
     do {
       Batch batch;
@@ -175,7 +201,6 @@ class LayersDrafter final : public Drafter {
       drafts.draw(model_, model_.forward_some(batch, layers_));
       last = drafts.last();
     } while (!drafts.enough());
-    state.commit(0);
     return drafts.tokens();
   }
 

@@ -26,7 +26,14 @@ struct DraftRequest {
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // At most request.count tokens that may follow.
+  // Whether it can draft after so many tokens.
+  virtual bool can_draft(size_t tokens) const {
+    static_cast<void>(tokens);
+    return true;
+  }
+  // Makes up for a long time without drafts, which is not the price of the next one.
+  virtual void prepare(std::span<const int> tokens) { static_cast<void>(tokens); }
+  // At most request.count tokens that may follow. An exception leaves request.state as it was.
   virtual std::vector<int> propose(const DraftRequest& request) = 0;
   // The first `accepted` tokens of the last proposal became part of the sequence.
   virtual void observe(int accepted) { static_cast<void>(accepted); }

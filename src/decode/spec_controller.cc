@@ -359,8 +359,9 @@ void SpecController::observe(const RoundResult& result) {
   const double tokens = result.accepted + 1;
   const double cost =
       costs_.verify_costs()[result.drafted + 1] + costs_.draft_costs(result.source)[result.drafted];
-  double& credit = costs_.credit_;
-  credit = std::min(credit + tokens - (1 - kCreditShare) * cost, kCreditMost);
+  if (mode_.automatic)  // what was asked for is not its loss
+    costs_.credit_ =
+        std::clamp(costs_.credit_ + tokens - (1 - kCreditShare) * cost, -2 * kCreditShort, kCreditMost);
   double& exploration = costs_.exploration_;
   exploration += kExplorationShare * cost;
   if (trying_ >= 0) {
@@ -375,7 +376,7 @@ void SpecController::observe(const RoundResult& result) {
     }
     trying_ = -1;
   }
-  exploration = std::min(exploration, kExplorationMost);
+  exploration = std::clamp(exploration, -kExplorationMost, kExplorationMost);
 }
 
 }  // namespace anabranch

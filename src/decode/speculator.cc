@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace anabranch {
 
@@ -21,9 +22,9 @@ bool SpecResources::has(DraftSource source) const {
     case DraftSource::draft:
       return draft_model != nullptr;
     case DraftSource::exit:
-      return can_run(exit_layers);
+      return can_run(exit_runs);
     case DraftSource::skip:
-      return can_run(skip_layers);
+      return can_run(skip_runs);
   }
   return false;
 }
@@ -34,7 +35,11 @@ Speculator::Speculator(SpecResources& resources, const SpecMode& mode)
 bool Speculator::may_use(DraftSource source) const {
   const bool wanted =
       mode_.automatic ? !resources_.only_on_request[static_cast<size_t>(source)] : mode_.source == source;
-  return wanted && resources_.has(source);
+  return wanted && resources_.has(source) && !failed_[static_cast<size_t>(source)];
+}
+
+bool Speculator::can_draft(DraftSource source, size_t tokens) {
+  return may_use(source) && (source == DraftSource::ngram || drafter(source).can_draft(tokens));
 }
 
 Drafter& Speculator::drafter(DraftSource source) {
@@ -46,7 +51,7 @@ Drafter& Speculator::drafter(DraftSource source) {
     slot = make_model_drafter(*resources_.draft_model);
   else
     slot = make_layers_drafter(*resources_.model,
-                               source == DraftSource::exit ? resources_.exit_layers : resources_.skip_layers);
+                               source == DraftSource::exit ? resources_.exit_runs : resources_.skip_runs);
   return *slot;
 }
 
@@ -58,7 +63,8 @@ void Speculator::applied(const mx::array& hidden, std::span<const int> tokens) {
 Draft Speculator::propose(const DraftRequest& request) {
   RoundLimits limits;
   limits.max_drafts = request.count;
-  for (int i = 1; i < kDraftSources; i++) limits.available[i] = may_use(static_cast<DraftSource>(i));
+  for (int i = 1; i < kDraftSources; i++)
+    limits.available[i] = can_draft(static_cast<DraftSource>(i), request.tokens.size());
   NgramIndex::Match match;
   if (limits.available[static_cast<size_t>(DraftSource::ngram)]) {
     match = ngrams_.match(request.tokens);
@@ -70,25 +76,39 @@ Draft Speculator::propose(const DraftRequest& request) {
   draft.source = choice.source;
   if (choice.depth <= 0) return draft;
   CHECK(choice.depth <= request.count, "{} drafts, {} fit", choice.depth, request.count);
-  const double start = now_seconds();
   if (choice.source == DraftSource::ngram) {
     draft.tokens = NgramIndex::follow(request.tokens, match, choice.depth);
     draft.ngram_match = match.length;
   } else {
-    draft.tokens =
-        drafter(choice.source)
-            .propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
+    draft.tokens = run_drafter(choice, request, draft.seconds);
   }
   // A draft model's table may be padded further than the model's.
   const auto unknown = [&](int id) { return id >= resources_.model->spec().vocab; };
   draft.tokens.erase(std::find_if(draft.tokens.begin(), draft.tokens.end(), unknown), draft.tokens.end());
-  draft.seconds = now_seconds() - start;
   return draft;
 }
 
+// A drafter that fails (a damaged draft model, say) costs its sequence nothing but drafts.
+std::vector<int> Speculator::run_drafter(const RoundChoice& choice, const DraftRequest& request,
+                                         double& seconds) {
+  try {
+    Drafter& chosen = drafter(choice.source);
+    chosen.prepare(request.tokens);
+    const double start = now_seconds();
+    auto tokens =
+        chosen.propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
+    seconds = now_seconds() - start;
+    return tokens;
+  } catch (const std::exception& e) {
+    log_warning("no more drafts from \"{}\" for this request: {}", name_of(choice.source), e.what());
+    failed_[static_cast<size_t>(choice.source)] = true;
+    drafters_[static_cast<size_t>(choice.source)].reset();
+    return {};
+  }
+}
+
 void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended) {
-  if (draft.source != DraftSource::none && draft.source != DraftSource::ngram)
-    drafter(draft.source).observe(accepted);
+  if (auto& used = drafters_[static_cast<size_t>(draft.source)]) used->observe(accepted);
   RoundResult result;
   result.source = draft.tokens.empty() ? DraftSource::none : draft.source;
   result.drafted = static_cast<int>(draft.tokens.size());

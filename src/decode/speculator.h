@@ -14,8 +14,8 @@ namespace anabranch {
 // What a model offers to speculate with; one per engine, outlives its sequences' speculators.
 struct SpecResources {
   const Model* model = nullptr;
-  const Model* draft_model = nullptr;         // may be null
-  std::vector<int> exit_layers, skip_layers;  // that a self-speculative draft runs; empty: not calibrated
+  const Model* draft_model = nullptr;     // may be null
+  std::vector<int> exit_runs, skip_runs;  // that a self-speculative draft runs; empty: not calibrated
   std::array<bool, kDraftSources> only_on_request{};  // that cannot pay: not for the controller to try
   SpecCosts costs;
 
@@ -48,13 +48,16 @@ class Speculator {
 
  private:
   bool may_use(DraftSource source) const;
+  bool can_draft(DraftSource source, size_t tokens);
   Drafter& drafter(DraftSource source);
+  std::vector<int> run_drafter(const RoundChoice& choice, const DraftRequest& request, double& seconds);
 
   SpecResources& resources_;
   SpecMode mode_;
   SpecController controller_;
   NgramIndex ngrams_;
   std::array<std::unique_ptr<Drafter>, kDraftSources> drafters_;  // made when first needed
+  std::array<bool, kDraftSources> failed_{};                      // not asked again
 };
 
 }  // namespace anabranch

@@ -167,9 +167,9 @@ void EngineImpl::use_calibration() {
   // Rates are estimates, and the best of many; 0: not known.
   const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
   const Calibration& c = loaded_.calibration;
-  spec_.exit_layers = c.exit_layers;
+  spec_.exit_runs = c.exit_layers;
   for (int i = 0; i < loaded_.info.layers && !c.skip_layers.empty(); i++)
-    if (!std::binary_search(c.skip_layers.begin(), c.skip_layers.end(), i)) spec_.skip_layers.push_back(i);
+    if (!std::binary_search(c.skip_layers.begin(), c.skip_layers.end(), i)) spec_.skip_runs.push_back(i);
   spec_.only_on_request[static_cast<size_t>(DraftSource::exit)] = hopeless(c.exit_rate);
   spec_.only_on_request[static_cast<size_t>(DraftSource::skip)] = hopeless(c.skip_rate);
 }
@@ -395,9 +395,10 @@ void EngineImpl::decode(Sequence& sequence) {
   }
   const int kept = static_cast<int>(sampled.size());  // rows whose tokens are part of the sequence
   if (sequence.state->on_trial()) sequence.state->commit(kept);
+  const double verify_s = now_seconds() - start;
   sequence.speculator->applied(ops::slice_rows(out.hidden, 0, kept), sequence.tokens);
-  sequence.speculator->observe(draft, right ? kept : kept - 1, now_seconds() - start,
-                               reason != FinishReason::none);
+  sequence.speculator->observe(draft, right ? kept : kept - 1, verify_s,
+                               right && reason != FinishReason::none);
   deliver(sequence, kept, std::move(sampled), reason);
 }
 

@@ -181,6 +181,8 @@ Result<LoadedModel> load_model(const std::string& path) {
   TRY(out.model, Model::load(*checkpoint, options));
   const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
   if (!fits) {
+    TRY(const auto again, Checkpoint::open(path));
+    TRY_VOID(out.model->set_draft_vocab(*again, default_draft_vocab(*out.tokenizer)));
     log_warning("{} is ignored: {}; run `anabranch calibrate -m {}` again", calibration_path(path),
                 fits.error().message, path);
     out.calibration = {};
