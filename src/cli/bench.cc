@@ -6,23 +6,13 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "cli/conversation.h"
+#include "cli/spread.h"
 #include "engine/loader.h"
 #include "ops/probe.h"
 #include "ops/profile.h"
 
 namespace anabranch::cli {
 namespace {
-
-struct Spread {
-  double low = 0, median = 0, high = 0;
-};
-
-Spread spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  const double median = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-  return {values.front(), median, values.back()};
-}
 
 struct Row {
   std::string work;            // "pp512", "tg128", "tg128 @ d4096", "4 rows"

@@ -2,13 +2,14 @@
 // the same, and shows what each is worth.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <sstream>
 
+#include "base/hash.h"
 #include "base/mapped_file.h"
 #include "cli/conversation.h"
+#include "cli/spread.h"
 #include "server/speculation_json.h"
 
 namespace anabranch::cli {
@@ -17,7 +18,7 @@ namespace {
 constexpr size_t kMaxPromptFileBytes = 64u << 20;
 
 struct Task {
-  std::string id, thinking;
+  std::string thinking;
   Json messages = Json::array();
 };
 
@@ -26,14 +27,11 @@ struct TaskSet {
   std::vector<Task> tasks;
 };
 
-// FNV-1a over all tokens of all answers: equal for runs that said the same.
-struct Fingerprint {
-  uint64_t value = 0xcbf29ce484222325u;
-  void add(const std::vector<int>& tokens) {
-    for (const int token : tokens) value = (value ^ static_cast<uint32_t>(token)) * 0x100000001b3u;
-    value = (value ^ 0xffffffffu) * 0x100000001b3u;
-  }
-};
+// Of all tokens of all answers: equal for runs that said the same.
+void add_answer(Fnv1a& said, const std::vector<int>& tokens) {
+  for (const int token : tokens) said.add(static_cast<uint32_t>(token));
+  said.add(0xffffffffu);
+}
 
 // One kind of speculation on one set.
 struct Column {
@@ -56,7 +54,7 @@ Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
       return make_error(ErrorKind::invalid, "{}:{}: not an object with a \"prompt\"", path, number);
     // Answers that fall into a loop would flatter every drafter.
     if (json.value(sampled ? "sampled_ok" : "greedy_ok", Json(true)) == false) continue;
-    Task task{string_at(json, "id"), string_at(json, "thinking")};
+    Task task{string_at(json, "thinking")};
     if (const auto system = string_at(json, "system"); !system.empty())
       task.messages.push_back({{"role", "system"}, {"content", system}});
     task.messages.push_back({{"role", "user"}, {"content", string_at(json, "prompt")}});
@@ -83,11 +81,12 @@ Result<SpecMode> mode_of(const std::string& kind) {
 
 class SpeculationBench {
  public:
-  SpeculationBench(const BenchOptions& options, Engine& engine) : options_(options), engine_(engine) {}
+  SpeculationBench(const BenchOptions& options, std::vector<SpecMode> modes, Engine& engine)
+      : options_(options), modes_(std::move(modes)), engine_(engine) {}
 
   // One column per kind; `said` gets the first kind's answers.
-  Result<std::vector<Column>> run(const TaskSet& set, Fingerprint& said) {
-    const size_t kinds = options_.kinds.size();
+  Result<std::vector<Column>> run(const TaskSet& set, Fnv1a& said) {
+    const size_t kinds = modes_.size();
     std::vector<Column> columns(kinds);
     std::vector<std::vector<int>> first(set.tasks.size());  // answers of the first kind
     for (int rep = 0; rep < options_.reps; rep++) {
@@ -95,7 +94,7 @@ class SpeculationBench {
       for (size_t t = 0; t < set.tasks.size(); t++) {
         for (size_t k = 0; k < kinds; k++) {
           const size_t kind = (k + t + rep) % kinds;  // each comes first in turn
-          TRY(const Answer answer, ask(set.tasks[t], options_.kinds[kind]));
+          TRY(const Answer answer, ask(set.tasks[t], modes_[kind]));
           Column& column = columns[kind];
           seconds[kind] += answer.usage.decode_s;
           tokens[kind] += answer.usage.completion_tokens - 1;
@@ -106,7 +105,7 @@ class SpeculationBench {
           column.different += first[t] != answer.tokens;
         }
       }
-      for (size_t t = 0; rep == 0 && t < set.tasks.size(); t++) said.add(first[t]);
+      for (size_t t = 0; rep == 0 && t < set.tasks.size(); t++) add_answer(said, first[t]);
       for (size_t k = 0; k < kinds; k++)
         columns[k].rates.push_back(seconds[k] > 0 ? tokens[k] / seconds[k] : 0);
     }
@@ -114,25 +113,20 @@ class SpeculationBench {
   }
 
  private:
-  Result<Answer> ask(const Task& task, const std::string& kind) {
+  Result<Answer> ask(const Task& task, const SpecMode& mode) {
     const bool thinks = engine_.chat_template()->mentions("enable_thinking");
     TRY(auto prompt, make_chat_prompt(engine_, task.messages, thinks ? task.thinking : ""));
     Request request;
     request.sampling = sampling_params(options_.sampling, engine_, 1);
     request.max_tokens = options_.decode;
-    TRY(request.speculation, mode_of(kind));
+    request.speculation = mode;
     return run_prompt(engine_, std::move(prompt), std::move(request), true, interrupt_flag());
   }
 
   const BenchOptions& options_;
+  std::vector<SpecMode> modes_;  // of options_.kinds
   Engine& engine_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n == 0 ? 0 : n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 // Of the first column, repetition by repetition.
 std::vector<double> ratios(const Column& column, const Column& first) {
@@ -142,12 +136,11 @@ std::vector<double> ratios(const Column& column, const Column& first) {
 }
 
 void print_column(const std::string& kind, const Column& column, const Column& first) {
-  const auto all = ratios(column, first);
+  const auto all = spread_of(ratios(column, first));
   long rounds = 0;
   for (const auto& s : column.counters.sources) rounds += s.rounds;
-  fmt::print("  {:<9} {:>8.1f} {:>7.2f} {:>6.2f} -{:>5.2f} {:>8.2f} {:>7}  ", kind, median(column.rates),
-             median(all), *std::min_element(all.begin(), all.end()),
-             *std::max_element(all.begin(), all.end()),
+  fmt::print("  {:<9} {:>8.1f} {:>7.2f} {:>6.2f} -{:>5.2f} {:>8.2f} {:>7}  ", kind,
+             spread_of(column.rates).median, all.median, all.low, all.high,
              rounds > 0 ? static_cast<double>(column.tokens) / static_cast<double>(rounds) : 0,
              column.different == 0 ? "same" : fmt::format("{} DIFFER", column.different));
   for (int i = 1; i < kDraftSources; i++) {
@@ -163,9 +156,9 @@ void print_column(const std::string& kind, const Column& column, const Column& f
 
 Json to_json(const std::string& kind, const Column& column, const Column& first) {
   return {{"speculation", kind},
-          {"tok_s", median(column.rates)},
+          {"tok_s", spread_of(column.rates).median},
           {"tok_s_each", column.rates},
-          {"ratio", median(ratios(column, first))},
+          {"ratio", spread_of(ratios(column, first)).median},
           {"ratio_each", ratios(column, first)},
           {"tokens", column.tokens},
           {"different_answers", column.different},
@@ -173,24 +166,28 @@ Json to_json(const std::string& kind, const Column& column, const Column& first)
 }
 
 Result<int> run(const BenchOptions& options) {
-  for (const auto& kind : options.kinds) TRY_VOID(mode_of(kind));
+  std::vector<SpecMode> modes;
+  for (const auto& kind : options.kinds) {
+    TRY(const SpecMode mode, mode_of(kind));
+    modes.push_back(mode);
+  }
   EngineOptions to = engine_options(options.model, {"off", 0, options.draft, false});
   to.keep_statistics = false;
   TRY(const auto engine, Engine::create(to));
   if (!engine->chat_template())
     return make_error(ErrorKind::unsupported, "{} brings no chat template", engine->info().name);
-  SpeculationBench bench(options, *engine);
+  SpeculationBench bench(options, std::move(modes), *engine);
   const bool sampled = sampling_params(options.sampling, *engine, 1).temperature > 0;
   Json report = Json::array();
   long different = 0;
   for (const auto& path : options.prompts) {
     TRY(const TaskSet set, read_tasks(path, sampled));
     if (set.tasks.empty()) return make_error(ErrorKind::invalid, "{} has no prompt to answer", path);
-    Fingerprint said;
+    Fnv1a said;
     TRY(const auto columns, bench.run(set, said));
     if (!options.json)
       fmt::print("{}: {} prompts, {} x, answers {:016x}\n  {:<9} {:>8} {:>7} {:>14} {:>8} {:>7}  {}\n",
-                 set.name, set.tasks.size(), options.reps, said.value, "", "tok/s", "ratio", "min - max",
+                 set.name, set.tasks.size(), options.reps, said.value(), "", "tok/s", "ratio", "min - max",
                  "a round", "tokens", "accepted, by position (reached or not)");
     Json kinds = Json::array();
     for (size_t k = 0; k < columns.size(); k++) {
@@ -203,7 +200,7 @@ Result<int> run(const BenchOptions& options) {
     std::fflush(stdout);
     report.push_back({{"set", set.name},
                       {"prompts", set.tasks.size()},
-                      {"answers", fmt::format("{:016x}", said.value)},
+                      {"answers", fmt::format("{:016x}", said.value())},
                       {"results", std::move(kinds)}});
   }
   if (options.json)

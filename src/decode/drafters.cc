@@ -39,6 +39,18 @@ class Drafts {
   std::vector<int> tokens_;
 };
 
+// A trial that leaves nothing.
+class Trial {
+ public:
+  explicit Trial(SequenceState& state) : state_(state) { state_.open(); }
+  ~Trial() { state_.commit(0); }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+ private:
+  SequenceState& state_;
+};
+
 class MtpDrafter final : public Drafter {
  public:
   explicit MtpDrafter(const Model& model)
@@ -68,14 +80,12 @@ class MtpDrafter final : public Drafter {
     auto hidden = catch_up(request.tokens);
     if (!hidden || waiting_count_ > 0 || request.count == 0) return {};
     Drafts drafts(request);
-    state_.open();
+    const Trial trial(state_);  // pairs with hidden states of its own making
     for (;;) {
       drafts.draw(model_, *hidden);
-      if (drafts.enough()) break;
+      if (drafts.enough()) return drafts.tokens();
       hidden = pair(ops::slice_rows(*hidden, hidden->shape(0) - 1, hidden->shape(0)), drafts.last());
     }
-    state_.commit(0);  // pairs with hidden states of its own making
-    return drafts.tokens();
   }
 
  private:
@@ -171,18 +181,6 @@ class ModelDrafter final : public Drafter {
   const Model& model_;
   SequenceState state_;
   int applied_ = 0;  // tokens that the full model has seen
-};
-
-// A trial that leaves nothing.
-class Trial {
- public:
-  explicit Trial(SequenceState& state) : state_(state) { state_.open(); }
-  ~Trial() { state_.commit(0); }
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
-
- private:
-  SequenceState& state_;
 };
 
 class LayersDrafter final : public Drafter {

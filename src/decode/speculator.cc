@@ -9,10 +9,6 @@
 namespace anabranch {
 
 bool SpecResources::has(DraftSource source) const {
-  // Ascending; a calibration made for another model may name layers that this one lacks.
-  const auto can_run = [&](const std::vector<int>& layers) {
-    return !layers.empty() && layers.back() < static_cast<int>(model->spec().layers.size());
-  };
   switch (source) {
     case DraftSource::none:
     case DraftSource::ngram:
@@ -22,9 +18,9 @@ bool SpecResources::has(DraftSource source) const {
     case DraftSource::draft:
       return draft_model != nullptr;
     case DraftSource::exit:
-      return can_run(exit_runs);
+      return !exit_runs.empty();
     case DraftSource::skip:
-      return can_run(skip_runs);
+      return !skip_runs.empty();
   }
   return false;
 }

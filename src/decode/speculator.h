@@ -14,8 +14,9 @@ namespace anabranch {
 // What a model offers to speculate with; one per engine, outlives its sequences' speculators.
 struct SpecResources {
   const Model* model = nullptr;
-  const Model* draft_model = nullptr;     // may be null
-  std::vector<int> exit_runs, skip_runs;  // that a self-speculative draft runs; empty: not calibrated
+  const Model* draft_model = nullptr;  // may be null
+  // The layers that a self-speculative draft runs, ascending, all of them the model's; empty: none.
+  std::vector<int> exit_runs, skip_runs;
   std::array<bool, kDraftSources> only_on_request{};  // that cannot pay: not for the controller to try
   SpecCosts costs;
 
@@ -38,7 +39,7 @@ class Speculator {
   // Tokens were applied for good: their hidden states, in order; `tokens` as far as known.
   void applied(const mx::array& hidden, std::span<const int> tokens);
 
-  // A draft of at most max_drafts tokens, state as in DraftRequest.
+  // A draft of at most request.count tokens, state as in DraftRequest.
   Draft propose(const DraftRequest& request);
   // How the round that began with `draft` ended; the first `accepted` of its tokens are right. ended: by the
   // end of the request, so that what followed was not judged.

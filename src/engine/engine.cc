@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/cpu_info.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "decode/sampler.h"
@@ -209,9 +210,9 @@ void EngineImpl::load_statistics() {
       fmt::format("{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token,
                   draft_.info.name, draft_.info.bytes_per_token, thread_count(), ops::cpu_target(),
                   options_.precise + 2 * options_.reference);
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char c : about) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  statistics_path_ = spec_stats_path(fmt::format("{:016x}", hash));
+  Fnv1a hash;
+  for (const char c : about) hash.add(static_cast<uint8_t>(c));
+  statistics_path_ = spec_stats_path(fmt::format("{:016x}", hash.value()));
   spec_.costs = SpecCosts(load_spec_stats(statistics_path_));
 }
 

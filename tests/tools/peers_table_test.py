@@ -9,6 +9,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "peers"))
 import programs  # noqa: E402
 import table  # noqa: E402
+from run_all import run_all  # noqa: E402
 
 DECODE, DEEP, PREFILL = table.Work("decode", 0), table.Work("decode", 4096), table.Work("prefill", 512)
 
@@ -115,14 +116,4 @@ def test_programs_that_fail_or_hang_or_are_not_there():
         raise AssertionError(command)
 
 
-passed = failed = 0
-for name, test in sorted(globals().items()):
-    if name.startswith("test_"):
-        try:
-            test()
-            passed += 1
-        except Exception as error:  # noqa: BLE001: a crash is one more failure
-            failed += 1
-            print(f"{name}: {type(error).__name__}: {error}")
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+run_all(globals())

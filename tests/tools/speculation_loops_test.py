@@ -10,6 +10,7 @@ import sys
 sys.dont_write_bytecode = True
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path.insert(0, BENCH)
+from run_all import run_all  # noqa: E402
 from speculation_loops import copied_share, looping  # noqa: E402
 
 TEXT = list(range(1000, 1200))  # no token twice
@@ -82,14 +83,4 @@ def test_the_prompt_sets():
             assert len(good) >= 12, (name, sampling)
 
 
-passed = failed = 0
-for name, test in sorted(globals().items()):
-    if name.startswith("test_"):
-        try:
-            test()
-            passed += 1
-        except Exception as error:  # noqa: BLE001: a crash is one more failure
-            failed += 1
-            print(f"{name}: {type(error).__name__}: {error}")
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+run_all(globals())
