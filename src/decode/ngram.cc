@@ -1,6 +1,7 @@
 #include "decode/ngram.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace anabranch {
 namespace {
