@@ -8,15 +8,16 @@
 //   dense:                            acc = fma(w, x, acc) in the order of k
 // A row whose inputs are not all finite gives NaN in the groups where that is so.
 
-// Rows of a micro-kernel and, when its codes lie unpacked, panels beside each other.
+// Rows of a micro-kernel, of one for packed int8 codes and, when codes lie unpacked, panels beside each
+// other.
 #if defined(ANABRANCH_SIMD_PORTABLE)
-constexpr int kTile = 2, kUnpackedPanels = 1;
+constexpr int kTile = 2, kTallTile = 2, kUnpackedPanels = 1;
 #elif defined(__AVX512F__)
-constexpr int kTile = 6, kUnpackedPanels = 2;
+constexpr int kTile = 6, kTallTile = 6, kUnpackedPanels = 2;
 #else
-constexpr int kTile = 4, kUnpackedPanels = 1;
+constexpr int kTile = 4, kTallTile = 5, kUnpackedPanels = 1;
 #endif
-static_assert(kTile <= kMaxTileRows);
+static_assert(kTile <= kTallTile && kTallTile <= kMaxTileRows);
 constexpr int64_t kPrefetch = 4096;  // bytes ahead in a panel
 
 FN int64_t tile_height(const Activations& a, int64_t tile) {
