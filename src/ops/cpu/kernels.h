@@ -119,6 +119,7 @@ struct GatedDeltaArgs {
 struct CpuKernels {
   const char* name;
   int tile_rows;  // Activations::tile for the linear kernels
+  int tall_rows;  // what it may also be for linear_int8 without unpack
 
   // Activations of rows [begin, end) (multiples of tile, or the end).
   void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);

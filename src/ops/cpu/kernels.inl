@@ -30,6 +30,7 @@ namespace ANABRANCH_TARGET {
 static const CpuKernels kTable = {
     .name = ANABRANCH_TARGET_NAME,
     .tile_rows = kTile,
+    .tall_rows = kTallTile,
     .prepare_int8 = prepare_int8,
     .prepare_f32 = prepare_f32,
     .linear_scratch_bytes = linear_scratch_bytes,

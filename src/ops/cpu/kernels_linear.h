@@ -8,15 +8,16 @@
 //   dense:                            acc = fma(w, x, acc) in the order of k
 // A row whose inputs are not all finite gives NaN in the groups where that is so.
 
-// Rows of a micro-kernel and, when its codes lie unpacked, panels beside each other.
+// Rows of a micro-kernel, of one for packed int8 codes and, when codes lie unpacked, panels beside each
+// other.
 #if defined(ANABRANCH_SIMD_PORTABLE)
-constexpr int kTile = 2, kUnpackedPanels = 1;
+constexpr int kTile = 2, kTallTile = 2, kUnpackedPanels = 1;
 #elif defined(__AVX512F__)
-constexpr int kTile = 6, kUnpackedPanels = 2;
+constexpr int kTile = 6, kTallTile = 6, kUnpackedPanels = 2;
 #else
-constexpr int kTile = 4, kUnpackedPanels = 1;
+constexpr int kTile = 4, kTallTile = 5, kUnpackedPanels = 1;
 #endif
-static_assert(kTile <= kMaxTileRows);
+static_assert(kTile <= kTallTile && kTallTile <= kMaxTileRows);
 constexpr int64_t kPrefetch = 4096;  // bytes ahead in a panel
 
 FN int64_t tile_height(const Activations& a, int64_t tile) {
@@ -26,53 +27,73 @@ FN int64_t tile_height(const Activations& a, int64_t tile) {
 
 // ---- activations
 
-// One row in groups of x_group: q and one scale per group; sums per weight group. `step` = tile height.
-FN void quantise_row(const float* x, const Activations& a, int64_t tile, int64_t i, int64_t h) {
-  const int64_t offset = tile * a.tile, sums_per_group = a.x_group / a.group;
-  int8_t* q = a.q + offset * a.padded_cols + i * 4;
-  float* scale = a.scale + offset * (a.padded_cols / a.x_group) + i;
-  float* sum = a.sum + offset * (a.padded_cols / a.group) + i;
-  int32_t* int_sum = a.int_sum + offset * (a.padded_cols / a.group) + i;
-  for (int64_t k0 = 0; k0 < a.padded_cols; k0 += a.x_group) {
-    F v[8], most = zero(), finite = zero();  // the latter stays zero unless some input is infinite or NaN
-    const int vectors = a.x_group / kLanes;  // 2 .. 8
-    for (int j = 0; j < vectors; j++) {
-      const int64_t left = a.cols - k0 - j * kLanes;
-      v[j] = left <= 0 ? zero() : load_upto(x + k0 + j * kLanes, left);
-      most = max(abs(v[j]), most);
-      finite = fma(v[j], zero(), finite);
-    }
-    const bool broken = reduce_add(finite) != 0;
-    const float amax = reduce_max(most);
-    const bool tiny = !(amax > 1e-30f);  // 127 / amax would overflow: call it zero
-    const float s = broken ? __builtin_nanf("") : tiny ? 0.0f : amax / 127.0f;
-    const F inverse = splat(tiny ? 0.0f : 127.0f / amax);
-    int8_t codes[128];
-    int32_t sums[8];
-    for (int j = 0; j < vectors; j++) {
-      const I c = broken ? splat_int(0) : to_int(mul(v[j], inverse));
-      store_i8(codes + j * kLanes, c);
-      sums[j] = reduce_add(c);
-    }
-    for (int j = 0; j < a.x_group / 4; j++) __builtin_memcpy(q + (k0 / 4 + j) * h * 4, codes + 4 * j, 4);
-    *scale = s;
-    scale += h;
-    const int per_sum = vectors / static_cast<int>(sums_per_group);
-    for (int j = 0; j < vectors; j += per_sum) {
-      int32_t t = 0;
-      for (int l = 0; l < per_sum; l++) t += sums[j + l];
-      *int_sum = t;
-      *sum = s * static_cast<float>(t);
-      int_sum += h;
-      sum += h;
+// One row's x_group of Vectors * kLanes inputs from x, of which `left` exist, with Sums weight groups: its
+// codes, scale and sums. Elements of a row stand h apart.
+template <int Vectors, int Sums>
+FN void quantise_group(const float* x, int64_t left, int64_t h, int8_t* q, float* scale, float* sum,
+                       int32_t* int_sum) {
+  F v[Vectors];
+  I most = splat_int(0);  // magnitudes' bits, which order as they do; infinities and NaNs above all others
+  UNROLL for (int j = 0; j < Vectors; j++) {
+    v[j] = left <= j * kLanes ? zero() : load_upto(x + j * kLanes, left - j * kLanes);
+    most = max(as_int(abs(v[j])), most);
+  }
+  const int32_t bits = reduce_max(most);
+  const bool broken = bits >= 0x7F800000;
+  float amax;
+  __builtin_memcpy(&amax, &bits, 4);
+  const bool tiny = broken || amax <= 1e-30f;  // 127 / amax would overflow: call it zero
+  const float s = broken ? __builtin_nanf("") : tiny ? 0.0f : amax / 127.0f;
+  const F inverse = splat(tiny ? 0.0f : 127.0f / amax);
+  if (broken) {
+    UNROLL for (int j = 0; j < Vectors; j++) v[j] = zero();
+  }
+  int8_t codes[Vectors * kLanes];
+  I sums[Sums];
+  UNROLL for (int j = 0; j < Vectors; j++) {
+    const I c = to_int(mul(v[j], inverse));
+    store_i8(codes + j * kLanes, c);
+    I& to = sums[j * Sums / Vectors];
+    to = j * Sums % Vectors == 0 ? c : add(to, c);
+  }
+  UNROLL for (int j = 0; j < Vectors * kLanes / 4; j++) __builtin_memcpy(q + j * h * 4, codes + 4 * j, 4);
+  *scale = s;
+  UNROLL for (int j = 0; j < Sums; j++) {
+    const int32_t t = reduce_add(sums[j]);
+    int_sum[j * h] = t;
+    sum[j * h] = s * static_cast<float>(t);
+  }
+}
+
+template <int Vectors, int Sums>
+static void quantise_rows(const float* x, const Activations& a, int64_t begin, int64_t end) {
+  for (int64_t m = begin; m < end; m++) {
+    const int64_t tile = m / a.tile, h = tile_height(a, tile), offset = tile * a.tile, i = m - offset;
+    const float* row = x + m * a.cols;
+    int8_t* q = a.q + offset * a.padded_cols + i * 4;
+    float* scale = a.scale + offset * (a.padded_cols / a.x_group) + i;
+    float* sum = a.sum + offset * (a.padded_cols / a.group) + i;
+    int32_t* int_sum = a.int_sum + offset * (a.padded_cols / a.group) + i;
+    for (int64_t k = 0; k < a.padded_cols; k += Vectors * kLanes) {
+      quantise_group<Vectors, Sums>(row + k, a.cols - k, h, q, scale, sum, int_sum);
+      q += Vectors * kLanes * h;
+      scale += h;
+      sum += Sums * h;
+      int_sum += Sums * h;
     }
   }
 }
 
 static void prepare_int8(const float* x, const Activations& a, int64_t begin, int64_t end) {
-  for (int64_t m = begin; m < end; m++) {
-    const int64_t tile = m / a.tile;
-    quantise_row(x + m * a.cols, a, tile, m - tile * a.tile, tile_height(a, tile));
+  switch (a.group) {
+    case 16:
+      return quantise_rows<2, 2>(x, a, begin, end);
+    case 32:
+      return quantise_rows<2, 1>(x, a, begin, end);
+    case 64:
+      return quantise_rows<4, 1>(x, a, begin, end);
+    case 128:
+      return quantise_rows<8, 1>(x, a, begin, end);
   }
 }
 

@@ -170,7 +170,7 @@ static void int8_packed_tile(const LinearTask& t, int64_t tile, int64_t panel) {
 template <int Bits, bool Group16, int MR = 1>
 FN void int8_packed_tile_of(int64_t h, const LinearTask& t, int64_t tile, int64_t panel) {
   if (h == MR) return int8_packed_tile<Bits, Group16, MR>(t, tile, panel);
-  if constexpr (MR < kTile) int8_packed_tile_of<Bits, Group16, MR + 1>(h, t, tile, panel);
+  if constexpr (MR < kTallTile) int8_packed_tile_of<Bits, Group16, MR + 1>(h, t, tile, panel);
 }
 
 template <int Bits, bool Group16>

@@ -12,8 +12,8 @@ namespace {
 // Below these sizes a fork-join costs more than it saves.
 constexpr int64_t kParallelBytes = 96 << 10, kParallelElements = 32 << 10;
 constexpr int64_t kUnitBytes = 16 << 10;
-// From this many full tiles on, unpacking a panel first pays.
-constexpr int64_t kUnpackTiles = 4;
+// From this many full tiles on, unpacking a panel first pays; sooner where a code's bits lie in two places.
+constexpr int64_t kUnpackTiles = 4, kUnpackSplitTiles = 2;
 // Activations that meet one panel after another: they should stay in half an L2 cache.
 constexpr int64_t kTileBlockBytes = 192 << 10;
 
@@ -65,14 +65,36 @@ struct Job {
   bool swiglu = false;              // y[0] = silu(product 0) * product 1, which has no y
 };
 
-// Activations in each of the forms that the weights want: int8 or not, by group.
+// Activations in each of the forms that the weights want: int8 or not, by group; all in tiles of one height.
 struct Inputs {
+  int64_t tile_rows = 0;
   Prepared forms[kMaxLinearWeights];
   size_t count = 0;
   const Prepared* of[kMaxLinearWeights] = {};  // for each weight
 };
 
+int64_t tiles_of(int64_t rows, int64_t tile_rows) {
+  return (rows + tile_rows - 1) / tile_rows;
+}
+
+// Tall tiles where they save one: decoding the weights for a last tile of one row costs as much as for four.
+int64_t choose_tile_rows(const Job& job) {
+  const CpuKernels& k = kernels();
+  const bool few = job.rows < kUnpackTiles * k.tile_rows,
+             fewer = tiles_of(job.rows, k.tall_rows) < tiles_of(job.rows, k.tile_rows);
+  for (const Weight* w : job.weights)
+    if (!uses_int8(packed(*w))) return k.tile_rows;
+  return few && fewer ? k.tall_rows : k.tile_rows;
+}
+
+bool pays_to_unpack(const Prepared& form, const PackedMatrix& m) {
+  const int64_t height = kernels().tile_rows;
+  const bool split = form.int8 && (m.bits == 3 || m.bits == 5 || m.bits == 6);
+  return form.a.tile == height && form.a.rows / height >= (split ? kUnpackSplitTiles : kUnpackTiles);
+}
+
 void list_forms(const Job& job, Inputs& in) {
+  in.tile_rows = choose_tile_rows(job);
   for (size_t i = 0; i < job.weights.size(); i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
     const bool int8 = uses_int8(m);
@@ -87,7 +109,7 @@ void list_forms(const Job& job, Inputs& in) {
     form->a.rows = job.rows;
     form->a.cols = m.cols;
     form->a.padded_cols = m.padded_cols;
-    form->a.tile = kernels().tile_rows;
+    form->a.tile = in.tile_rows;
     form->a.group = m.group;
     form->a.x_group = std::max(m.group, 32);
   }
@@ -113,7 +135,7 @@ void prepare(const Job& job, Inputs& in) {
   auto* base = static_cast<uint8_t*>(thread_scratch(0, bytes));
   for (size_t i = 0; i < in.count; i++) base += lay_out(in.forms[i], base);
   if (job.rows * job.cols < kParallelElements) return prepare_rows(job, in, 0, job.rows);
-  const int64_t height = kernels().tile_rows, tiles = (job.rows + height - 1) / height;
+  const int64_t height = in.tile_rows, tiles = tiles_of(job.rows, height);
   const int64_t grain = std::max<int64_t>(1, kParallelElements / 4 / (height * job.cols));
   const auto body = [&](int64_t begin, int64_t end) {
     prepare_rows(job, in, begin * height, std::min(job.rows, end * height));
@@ -145,7 +167,7 @@ int64_t panel_step(const PackedMatrix& m, const LinearTask& task, int64_t tile_b
 }
 
 Plan::Part make_part(const PackedMatrix& m, const Prepared& form, float* y) {
-  const int64_t tile_rows = kernels().tile_rows, tiles = (form.a.rows + tile_rows - 1) / tile_rows;
+  const int64_t tile_rows = form.a.tile, tiles = tiles_of(form.a.rows, tile_rows);
   Plan::Part part;
   part.int8 = form.int8;
   part.task = {};
@@ -155,10 +177,10 @@ Plan::Part make_part(const PackedMatrix& m, const Prepared& form, float* y) {
   part.task.y_stride = m.rows;
   part.task.panel_end = m.panels();
   part.task.tile_end = tiles;
-  part.task.unpack = form.a.rows / tile_rows >= kUnpackTiles;
+  part.task.unpack = pays_to_unpack(form, m);
   const int64_t tile_bytes = tile_rows * m.padded_cols * (form.int8 ? 1 : 4);
-  part.tile_step =
-      part.task.unpack ? std::clamp<int64_t>(kTileBlockBytes / tile_bytes, kUnpackTiles, tiles) : tiles;
+  const int64_t block = std::max(kTileBlockBytes / tile_bytes, kUnpackTiles);
+  part.tile_step = part.task.unpack ? std::min(block, tiles) : tiles;
   part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
   part.panel_step = panel_step(m, part.task, part.tile_blocks);
   part.panel_blocks = (m.panels() + part.panel_step - 1) / part.panel_step;
@@ -219,7 +241,7 @@ void run_unit(const Job& job, const Inputs& in, const Plan& plan, int64_t unit) 
   size_t i = plan.count - 1;
   while (plan.parts[i].first_unit > unit) i--;
   const Plan::Part& part = plan.parts[i];
-  const int64_t local = unit - part.first_unit, height = kernels().tile_rows;
+  const int64_t local = unit - part.first_unit, height = in.tile_rows;
   LinearTask task = part.task;
   task.panel_begin = local % part.panel_blocks * part.panel_step;
   task.panel_end = std::min(part.task.panel_end, task.panel_begin + part.panel_step);

@@ -129,6 +129,9 @@ FN I add(I a, I b) {
 FN I sub(I a, I b) {
   EACH(I, ni_sub(a.v[n], b.v[n]));
 }
+FN I max(I a, I b) {
+  EACH(I, ni_max(a.v[n], b.v[n]));
+}
 FN I bit_and(I a, I b) {
   EACH(I, ni_and(a.v[n], b.v[n]));
 }
@@ -220,14 +223,15 @@ FN float reduce_max(F a) {  // no order matters here
   UNROLL for (int i = 1; i < kNativeLanes; i++) m = t[i] > m ? t[i] : m;
   return m;
 }
-FN int32_t reduce_add(I a) {
-  const F bits = as_float(a);
-  float f[kLanes];
-  store(f, bits);
-  int32_t t[kLanes], sum = 0;
-  __builtin_memcpy(t, f, sizeof(t));
-  UNROLL for (int i = 0; i < kLanes; i++) sum += t[i];
-  return sum;
+FN int32_t reduce_add(I a) {  // nor here
+  NativeI sum = a.v[0];
+  UNROLL for (int n = 1; n < kNatives; n++) sum = ni_add(sum, a.v[n]);
+  return ni_reduce_add(sum);
+}
+FN int32_t reduce_max(I a) {
+  NativeI most = a.v[0];
+  UNROLL for (int n = 1; n < kNatives; n++) most = ni_max(most, a.v[n]);
+  return ni_reduce_max(most);
 }
 
 // Exact integer dot products of unsigned codes with int8 activations, four per lane and call, summed in

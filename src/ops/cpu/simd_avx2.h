@@ -80,6 +80,19 @@ FN NativeI ni_add(NativeI a, NativeI b) {
 FN NativeI ni_sub(NativeI a, NativeI b) {
   return _mm256_sub_epi32(a, b);
 }
+FN NativeI ni_max(NativeI a, NativeI b) {
+  return _mm256_max_epi32(a, b);
+}
+FN int32_t ni_reduce_add(NativeI a) {
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  s = _mm_add_epi32(s, _mm_unpackhi_epi64(s, s));
+  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 1)));
+}
+FN int32_t ni_reduce_max(NativeI a) {
+  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  m = _mm_max_epi32(m, _mm_unpackhi_epi64(m, m));
+  return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 1)));
+}
 FN NativeI ni_and(NativeI a, NativeI b) {
   return _mm256_and_si256(a, b);
 }

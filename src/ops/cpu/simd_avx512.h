@@ -80,6 +80,15 @@ FN NativeI ni_add(NativeI a, NativeI b) {
 FN NativeI ni_sub(NativeI a, NativeI b) {
   return _mm512_sub_epi32(a, b);
 }
+FN NativeI ni_max(NativeI a, NativeI b) {
+  return _mm512_max_epi32(a, b);
+}
+FN int32_t ni_reduce_add(NativeI a) {
+  return _mm512_reduce_add_epi32(a);
+}
+FN int32_t ni_reduce_max(NativeI a) {
+  return _mm512_reduce_max_epi32(a);
+}
 FN NativeI ni_and(NativeI a, NativeI b) {
   return _mm512_and_si512(a, b);
 }

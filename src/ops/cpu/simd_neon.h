@@ -83,6 +83,15 @@ FN NativeI ni_add(NativeI a, NativeI b) {
 FN NativeI ni_sub(NativeI a, NativeI b) {
   return vsubq_s32(a, b);
 }
+FN NativeI ni_max(NativeI a, NativeI b) {
+  return vmaxq_s32(a, b);
+}
+FN int32_t ni_reduce_add(NativeI a) {
+  return vaddvq_s32(a);
+}
+FN int32_t ni_reduce_max(NativeI a) {
+  return vmaxvq_s32(a);
+}
 FN NativeI ni_and(NativeI a, NativeI b) {
   return vandq_s32(a, b);
 }

@@ -102,6 +102,15 @@ FN NativeI ni_add(NativeI a, NativeI b) {
 FN NativeI ni_sub(NativeI a, NativeI b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
 }
+FN NativeI ni_max(NativeI a, NativeI b) {
+  return a > b ? a : b;
+}
+FN int32_t ni_reduce_add(NativeI a) {
+  return a;
+}
+FN int32_t ni_reduce_max(NativeI a) {
+  return a;
+}
 FN NativeI ni_and(NativeI a, NativeI b) {
   return a & b;
 }
