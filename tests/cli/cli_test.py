@@ -82,6 +82,8 @@ def test_bad_flags_and_files_are_explained():
     refused("--temp", "generate", "-m", MODEL, "--temp", "nan", "hi")
     refused("empty", "generate", "-m", MODEL)
     refused("--raw", "generate", "-m", MODEL, "--raw", "--system", "x", "hi")
+    refused("leave the depth out", "generate", "-m", MODEL, "--spec", "off", "--spec-depth", "3", "hi")
+    refused("leave the depth out", "serve", "-m", MODEL, "-p", "0", "--spec", "off", "--spec-depth", "3")
     refused("context", "generate", "-m", MODEL, "--context", "8", "one two three four five six seven")
 
 
