@@ -11,7 +11,7 @@ Result<SpecMode> parse_spec_mode(std::string_view name, int depth) {
                       name);
   if (source == DraftSource::none && depth != 0)
     return make_error(ErrorKind::invalid,
-                      "speculation is off, so no {} tokens can be drafted: leave the depth out", depth);
+                      "speculation is off, but a depth of {} was given: leave the depth out", depth);
   return SpecMode{false, *source, depth};
 }
 

@@ -119,7 +119,7 @@ TEST(ChatRequest, ReadsSpeculation) {
            {R"("draft")", "'speculation': the model was not loaded with what \"draft\" needs"},
            {R"("fast")", "'speculation': \"fast\" is no kind of speculation; auto, off, ngram"},
            {R"("none")", "\"none\" is no kind"},
-           {R"({"source":"off","depth":3})", "'speculation': speculation is off, so no 3 tokens"},
+           {R"({"source":"off","depth":3})", "'speculation': speculation is off, but a depth of 3"},
            {R"({"source":"mtp","depth":16})", "speculation.depth"},
            {R"(3)", "speculation.source"}})
     EXPECT_NE(message(value).find(part), std::string::npos) << value << ": " << message(value);
