@@ -15,11 +15,14 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_option("-t,--threads", o.threads,
                  "Threads to compute with (default: one per fast core; see doctor)")
       ->check(CLI::Range(0, 1024));
-  app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
-      ->check(CLI::Range(0, 1 << 27));
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
+}
+
+void add_context_flag(CLI::App& app, ModelOptions& o) {
+  app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
+      ->check(CLI::Range(0, 1 << 27));
 }
 
 // CLI::Range lets NaN through.
@@ -81,6 +84,7 @@ void add_thinking_flag(CLI::App& app, std::string& thinking) {
 CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   auto* command = app.add_subcommand("generate", "Answer one prompt");
   add_model_flags(*command, o.model);
+  add_context_flag(*command, o.model);
   add_sampling_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
   add_thinking_flag(*command, o.thinking);
@@ -102,6 +106,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
 CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   auto* command = app.add_subcommand("chat", "Talk in the terminal");
   add_model_flags(*command, o.model);
+  add_context_flag(*command, o.model);
   add_sampling_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
   o.sampling.max_tokens = -1;
@@ -113,6 +118,7 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
 CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   auto* command = app.add_subcommand("serve", "Serve the OpenAI API");
   add_model_flags(*command, o.model);
+  add_context_flag(*command, o.model);
   add_spec_flags(*command, o.spec);
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
@@ -170,6 +176,13 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& o) {
   command->add_option("--top-p", o.sampling.top_p, "Their nucleus")->check(number_in(0.0f, 1.0f));
   command->add_flag("--profile", o.profile, "Show where the time goes, stage by stage");
   command->add_flag("--json", o.json, "Print JSON instead of a table");
+  add_context_flag(*command, o.model);
+  // Two benchmarks: what has no effect on the one asked for is refused.
+  auto* prompts = command->get_option("--prompts");
+  for (const char* with : {"--spec", "--draft", "--temp", "--top-p", "--context"})
+    command->get_option(with)->needs(prompts);
+  for (const char* without : {"--pp", "--rows", "--depth", "--chunk", "--profile"})
+    command->get_option(without)->excludes(prompts);
   return command;
 }
 
