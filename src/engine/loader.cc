@@ -217,6 +217,9 @@ Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& s
   const std::string asked = fmt::format("speculation from \"{}\" was asked for, but ", name_of(source));
   switch (source) {
     case DraftSource::mtp:
+      if (!spec.mtp_obstacle.empty())
+        return make_error(ErrorKind::unsupported, "{}the MTP head of {} cannot be run: {}", asked, info.name,
+                          spec.mtp_obstacle);
       if (spec.mtp_layers > 0)
         return make_error(
             ErrorKind::invalid,

@@ -123,7 +123,11 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLo
   std::unique_ptr<Model> model(
       new Model(std::move(spec), std::move(embedding), std::move(layers), std::move(norm), std::move(head)));
   if (family->build_mtp && checkpoint.has("mtp.fc.weight")) {
-    TRY(model->mtp_, family->build_mtp(checkpoint, model->spec_));
+    if (model->spec_.mtp_obstacle.empty()) {
+      TRY(model->mtp_, family->build_mtp(checkpoint, model->spec_));
+    } else {
+      log_warning("{}: the MTP head is left aside: {}", checkpoint.path(), model->spec_.mtp_obstacle);
+    }
   }
   model->load_draft_head(head_rows, options.draft_vocab);
   // Not every file lists the rotary frequencies; those that do repeat what the config says.

@@ -1,0 +1,64 @@
+// What is loaded for drafts, what is said of it, and why something cannot be used.
+#include "engine/loader.h"
+
+#include "engine/tiny_model.h"
+
+namespace anabranch {
+namespace {
+
+using testing::SafetensorsWriter;
+using testing::TinyModel;
+
+const std::string kWithHead = "qwen35_nested_untied_grouped", kPlain = "qwen35_flat_tied";
+
+#define EXPECT_HAS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
+
+LoadedModel loaded(const TinyModel& model) {
+  auto out = load_model(model.path());
+  EXPECT_TRUE(out.ok()) << out.error().message;
+  return std::move(*out);
+}
+
+// A key of text_config.
+void set_text_config(const TinyModel& model, const char* key, const Json& value) {
+  Json config = parse_json(read_file(model.path() + "/config.json", 1 << 20).value()).value();
+  config["text_config"][key] = value;
+  model.write("config.json", config.dump());
+}
+
+TEST(Loader, AnMtpHeadThatCannotBeRunIsLeftAside) {
+  const struct {
+    const char* key;
+    Json value;
+    const char* why;
+  } cases[] = {{"mtp_use_dedicated_embeddings", true, "embedding of its own (mtp_use_dedicated_embeddings)"},
+               {"mtp_num_hidden_layers", 2, "2 layers (mtp_num_hidden_layers)"}};
+  for (const auto& c : cases) {
+    const TinyModel model(kWithHead);
+    ASSERT_TRUE(loaded(model).info.has_mtp);
+    set_text_config(model, c.key, c.value);
+    const auto without = loaded(model);
+    EXPECT_FALSE(without.info.has_mtp) << c.key;
+    EngineOptions options;
+    options.model_path = model.path();
+    options.speculation = {.automatic = false, .source = DraftSource::mtp};
+    const auto engine = Engine::create(options);
+    ASSERT_FALSE(engine.ok());
+    EXPECT_EQ(engine.error().kind, ErrorKind::unsupported);
+    EXPECT_HAS(engine.error().message, c.why);
+  }
+}
+
+TEST(Loader, AnMtpHeadOfMoreLayersThanTheConfigSaysIsRefused) {
+  const TinyModel model(kWithHead);
+  SafetensorsWriter more;
+  more.f32("mtp.layers.1.input_layernorm.weight", {1}, {1});
+  model.write("more.safetensors", more.bytes());
+  const auto refused = load_model(model.path());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::invalid);
+  EXPECT_HAS(refused.error().message, "an MTP head of 2 layers, but mtp_num_hidden_layers is 1");
+}
+
+}  // namespace
+}  // namespace anabranch
