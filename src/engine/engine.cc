@@ -178,13 +178,16 @@ void EngineImpl::use_calibration() {
 // What calibration says of layers is not of the model that is left.
 Result<void> EngineImpl::drop_layers() {
   const Calibration c = std::exchange(loaded_.calibration, {});
-  if (c.skip_layers.empty()) return cannot_draft(DraftSource::skip, loaded_.info, loaded_.model->spec());
-  log_warning(
-      "{} of {} layers are left out, unverified: on the text of calibration perplexity is {:.2f} instead of "
-      "{:.2f}, and the most likely token is the full model's in {:.0f} % of places",
-      c.skip_layers.size(), loaded_.info.layers, c.skip_perplexity, c.perplexity, 100 * c.lossy_agreement);
+  auto& info = loaded_.info;
+  if (c.skip_layers.empty())
+    return make_error(ErrorKind::invalid,
+                      "--lossy-skip: calibration has not found layers of {} to leave out: run `anabranch "
+                      "calibrate -m {}` first",
+                      info.name, info.path);
+  log_warning("{}", lossy_note(c, info.layers));
   loaded_.model->drop_layers(c.skip_layers);
-  describe(*loaded_.model, loaded_.info);
+  describe(*loaded_.model, info);
+  info.lossy = true;
   return {};
 }
 

@@ -86,6 +86,7 @@ struct ModelInfo {
   uint64_t kv_bytes_per_token = 0;
   uint64_t state_bytes = 0;  // recurrent state of one sequence
   bool has_mtp = false;
+  bool lossy = false;  // layers were left out: `layers` and what follows from it is of the others
   std::vector<DraftSource> draft_sources;  // that requests may ask for
   std::string draft_model;                 // its name, or empty
   double load_s = 0;

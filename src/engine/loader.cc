@@ -213,6 +213,20 @@ void describe(const Model& model, ModelInfo& info) {
   info.has_mtp = model.has_mtp();
 }
 
+std::string lossy_note(const Calibration& c, int layers) {
+  const std::string perplexity =
+      c.perplexity > 0 && c.skip_perplexity > 0
+          ? fmt::format("on the text of calibration perplexity is {:.2f} instead of {:.2f}",
+                        c.skip_perplexity, c.perplexity)
+          : "what that does to perplexity was not measured";
+  const std::string agreement =
+      c.lossy_agreement > 0 ? fmt::format("the most likely token is the full model's in {:.0f} % of places",
+                                          100 * c.lossy_agreement)
+                            : "how often the most likely token changes was not measured";
+  return fmt::format("{} of {} layers are left out, unverified: {}, and {}", c.skip_layers.size(), layers,
+                     perplexity, agreement);
+}
+
 Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec) {
   const std::string asked = fmt::format("speculation from \"{}\" was asked for, but ", name_of(source));
   switch (source) {
@@ -230,6 +244,12 @@ Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& s
     case DraftSource::draft:
       return make_error(ErrorKind::invalid, "{}no draft model is loaded: name one with --draft", asked);
     default:
+      if (info.lossy)
+        return make_error(
+            ErrorKind::invalid,
+            "{}layers of {} are left out for good (--lossy-skip), and what calibration found of "
+            "its layers does not hold without them",
+            asked, info.name);
       return make_error(ErrorKind::invalid,
                         "{}{} was not calibrated for it: run `anabranch calibrate -m {}` first", asked,
                         info.name, info.path);

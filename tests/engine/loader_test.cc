@@ -60,5 +60,43 @@ TEST(Loader, AnMtpHeadOfMoreLayersThanTheConfigSaysIsRefused) {
   EXPECT_HAS(refused.error().message, "an MTP head of 2 layers, but mtp_num_hidden_layers is 1");
 }
 
+TEST(Loader, ALossyModelSaysWhyItHasNoDraftsFromLayers) {
+  const TinyModel model(kPlain);
+  EngineOptions options;
+  options.model_path = model.path();
+  options.lossy_skip = true;
+  const auto uncalibrated = Engine::create(options);
+  ASSERT_FALSE(uncalibrated.ok());
+  EXPECT_HAS(uncalibrated.error().message, "--lossy-skip: calibration has not found layers");
+
+  model.write("speculation.json", R"({"version": 1, "exit_layers": [0, 1], "skip_layers": [3]})");
+  for (const auto source : {DraftSource::exit, DraftSource::skip}) {
+    options.speculation = {.automatic = false, .source = source};
+    const auto engine = Engine::create(options);
+    ASSERT_FALSE(engine.ok());
+    EXPECT_HAS(engine.error().message, "left out for good (--lossy-skip)");
+  }
+  options.speculation = {};
+  const auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_TRUE((*engine)->info().lossy);
+  EXPECT_EQ((*engine)->info().layers, 3);
+}
+
+TEST(Loader, WhatWasNotMeasuredIsNotToldAsZero) {
+  Calibration c;
+  c.skip_layers = {2, 5};
+  EXPECT_EQ(lossy_note(c, 28),
+            "2 of 28 layers are left out, unverified: what that does to perplexity was not measured, and how "
+            "often the most likely token changes was not measured");
+  c.perplexity = 9.5;
+  c.skip_perplexity = 10.25;
+  c.lossy_agreement = 0.876;
+  EXPECT_EQ(
+      lossy_note(c, 28),
+      "2 of 28 layers are left out, unverified: on the text of calibration perplexity is 10.25 instead of "
+      "9.50, and the most likely token is the full model's in 88 % of places");
+}
+
 }  // namespace
 }  // namespace anabranch
