@@ -192,7 +192,7 @@ Result<void> EngineImpl::drop_layers() {
 }
 
 Result<void> EngineImpl::load_draft_model() {
-  TRY(draft_, load_model(options_.draft_path));
+  TRY(draft_, load_model(options_.draft_path, LoadedFor::drafts));
   const auto &ours = *loaded_.tokenizer, &theirs = *draft_.tokenizer;
   bool same = ours.vocab_size() == theirs.vocab_size();
   for (int id = 0; same && id < ours.vocab_size(); id++)

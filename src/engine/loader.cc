@@ -152,7 +152,7 @@ Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& 
   return text::Tokenizer::from_gguf(vocab);
 }
 
-Result<LoadedModel> load_model(const std::string& path) {
+Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose) {
   const double start = now_seconds();
   TRY(auto checkpoint, Checkpoint::open(path));
   LoadedModel out;
@@ -173,19 +173,26 @@ Result<LoadedModel> load_model(const std::string& path) {
   out.sampling = generation.sampling;
   out.calibration = load_calibration(*checkpoint);
   ModelLoadOptions options;
-  options.draft_vocab =
-      out.calibration.draft_vocab.empty() ? default_draft_vocab(*out.tokenizer) : out.calibration.draft_vocab;
+  // The rows for drafts are kept only where something can draft with them.
+  const auto draft_vocab = [&]() -> std::vector<int> {
+    const Calibration& c = out.calibration;
+    const bool drafts = purpose == LoadedFor::drafts || checkpoint->has("mtp.fc.weight") ||
+                        !c.exit_layers.empty() || !c.skip_layers.empty();
+    if (!drafts) return {};
+    return c.draft_vocab.empty() ? default_draft_vocab(*out.tokenizer) : c.draft_vocab;
+  };
+  options.draft_vocab = draft_vocab();
   options.progress = [](int done, int total) {
     if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
   };
   TRY(out.model, Model::load(*checkpoint, options));
   const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
   if (!fits) {
-    TRY(const auto again, Checkpoint::open(path));
-    TRY_VOID(out.model->set_draft_vocab(*again, default_draft_vocab(*out.tokenizer)));
     log_warning("{} is ignored: {}; run `anabranch calibrate -m {}` again", calibration_path(path),
                 fits.error().message, path);
     out.calibration = {};
+    TRY(const auto again, Checkpoint::open(path));
+    TRY_VOID(out.model->set_draft_vocab(*again, draft_vocab()));
   }
   out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
 

@@ -23,8 +23,10 @@ struct LoadedModel {
   ModelInfo info;
 };
 
+enum class LoadedFor { answers, drafts };  // drafts: for another model
+
 // Everything, on the calling thread. Errors name the file.
-Result<LoadedModel> load_model(const std::string& path);
+Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose = LoadedFor::answers);
 
 // What can be said of a model itself.
 void describe(const Model& model, ModelInfo& info);

@@ -13,8 +13,8 @@ const std::string kWithHead = "qwen35_nested_untied_grouped", kPlain = "qwen35_f
 
 #define EXPECT_HAS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
-LoadedModel loaded(const TinyModel& model) {
-  auto out = load_model(model.path());
+LoadedModel loaded(const TinyModel& model, LoadedFor purpose = LoadedFor::answers) {
+  auto out = load_model(model.path(), purpose);
   EXPECT_TRUE(out.ok()) << out.error().message;
   return std::move(*out);
 }
@@ -96,6 +96,23 @@ TEST(Loader, WhatWasNotMeasuredIsNotToldAsZero) {
       lossy_note(c, 28),
       "2 of 28 layers are left out, unverified: on the text of calibration perplexity is 10.25 instead of "
       "9.50, and the most likely token is the full model's in 88 % of places");
+}
+
+TEST(Loader, RowsForDraftsAreKeptOnlyWhereSomethingDraftsWithThem) {
+  const TinyModel plain(kPlain), with_head(kWithHead);
+  const std::vector<int> ids = {1, 5, 7};
+  for (const auto* model : {&plain, &with_head})
+    model->write("speculation.json", R"({"version": 1, "draft_vocab": [1, 5, 7]})");
+  EXPECT_TRUE(loaded(plain).model->draft_vocab().empty());
+  EXPECT_EQ(loaded(plain, LoadedFor::drafts).model->draft_vocab(), ids);
+  EXPECT_EQ(loaded(with_head).model->draft_vocab(), ids);
+  for (const char* layers : {"exit_layers", "skip_layers"}) {
+    plain.write("speculation.json", Json{{"version", 1}, {"draft_vocab", ids}, {layers, {0, 1}}}.dump());
+    EXPECT_EQ(loaded(plain).model->draft_vocab(), ids) << layers;
+  }
+  // Of another model: neither its layers nor its ids are used.
+  plain.write("speculation.json", R"({"version": 1, "draft_vocab": [1, 5, 7], "exit_layers": [0, 9]})");
+  EXPECT_TRUE(loaded(plain).model->draft_vocab().empty());
 }
 
 }  // namespace
