@@ -214,9 +214,13 @@ void describe(const Model& model, ModelInfo& info) {
   info.layers = static_cast<int>(spec.layers.size());
   info.parameters = model.parameters();
   info.weight_bytes = model.weight_bytes();
+  info.mtp_bytes = model.part_bytes().mtp;
+  info.draft_head_bytes = model.part_bytes().draft_head;
   info.bytes_per_token = model.bytes_per_token();
   info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout());
+  info.draft_kv_bytes_per_token = kv_bytes_per_token(model.mtp_layout());
   info.state_bytes = fixed_bytes(model.state_layout());
+  info.draft_state_bytes = window_bytes(model.state_layout());
   info.has_mtp = model.has_mtp();
 }
 

@@ -115,5 +115,35 @@ TEST(Loader, RowsForDraftsAreKeptOnlyWhereSomethingDraftsWithThem) {
   EXPECT_TRUE(loaded(plain).model->draft_vocab().empty());
 }
 
+// In the tiny checkpoints every matrix is bf16, and rows are padded to 16 and inputs to 32.
+TEST(Loader, BytesForDraftsAreCounted) {
+  const TinyModel with_head(kWithHead), plain(kPlain);
+  const auto bare = loaded(with_head).info;
+  EXPECT_EQ(bare.draft_head_bytes, 0u);
+  // fc, queries and gates, keys and values, output, three of the MLP.
+  EXPECT_EQ(bare.mtp_bytes, 2u * (32 * 64 + 2 * 128 * 32 + 2 * 64 * 32 + 32 * 128 + 3 * 64 * 32));
+  EXPECT_EQ(bare.kv_bytes_per_token, 2u * 2 * 2 * 32);  // one layer's; the head has one, too
+  EXPECT_EQ(bare.draft_kv_bytes_per_token, bare.kv_bytes_per_token);
+  EXPECT_EQ(bare.draft_state_bytes, window_bytes(loaded(with_head).model->state_layout()));
+  with_head.write("speculation.json", R"({"version": 1, "draft_vocab": [[0, 31]]})");
+  const auto reduced = loaded(with_head).info;
+  EXPECT_EQ(reduced.draft_head_bytes, 2u * 32 * 32);
+  EXPECT_EQ(reduced.weight_bytes, bare.weight_bytes + reduced.draft_head_bytes);
+  EXPECT_GT(bare.weight_bytes, bare.mtp_bytes + bare.bytes_per_token);  // and the embedding
+
+  EngineOptions options;
+  options.model_path = with_head.path();
+  options.draft_path = plain.path();
+  const auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  const auto& both = (*engine)->info();
+  const auto draft = loaded(plain, LoadedFor::drafts).info;
+  EXPECT_EQ(both.weight_bytes, reduced.weight_bytes);
+  EXPECT_EQ(both.draft_model_bytes, draft.weight_bytes);
+  EXPECT_EQ(both.kv_bytes_per_token, reduced.kv_bytes_per_token);
+  EXPECT_EQ(both.draft_kv_bytes_per_token, reduced.draft_kv_bytes_per_token + draft.kv_bytes_per_token);
+  EXPECT_EQ(both.draft_state_bytes, reduced.draft_state_bytes + draft.state_bytes + draft.draft_state_bytes);
+}
+
 }  // namespace
 }  // namespace anabranch
