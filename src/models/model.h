@@ -72,8 +72,8 @@ class Model {
   // Bytes of all matrices, by part.
   struct PartBytes {
     std::vector<uint64_t> layers;
-    uint64_t embedding = 0;      // 0 when it is the head
     uint64_t head = 0, mtp = 0;  // mtp: without a head of its own
+    uint64_t embedding = 0;      // 0 when it is the head
     uint64_t draft_head = 0;     // the head's rows draft_vocab(), kept once more
   };
   PartBytes part_bytes() const;
