@@ -344,6 +344,71 @@ HeadSize size_of_head(const Checkpoint& model) {
   return size;
 }
 
+Result<std::unique_ptr<Checkpoint>> open_target(const std::string& path) {
+  std::error_code code;
+  if (fs::exists(path, code) && !fs::is_directory(path, code))
+    return make_error(ErrorKind::invalid,
+                      "{} is not a directory: a prediction head can be added to a model directory", path);
+  TRY(auto model, Checkpoint::open(path));
+  const std::string family = string_at(model->config(), "model_type");
+  if (!family.starts_with("qwen3_5"))
+    return make_error(ErrorKind::unsupported,
+                      "{}: models of type \"{}\" have no prediction head; those of Qwen3.5 do", path,
+                      shown(family));
+  return model;
+}
+
+// The head's tensors, all that the model's config.json asks for and no others.
+Result<std::vector<Entry>> read_head(const std::string& original, const Checkpoint& model,
+                                     std::vector<std::string>& warnings) {
+  TRY(auto entries, open_source(original));
+  if (!flag(text_config(model.config()), "mtp_use_dedicated_embeddings", false) &&
+      std::erase_if(entries, [](const Entry& e) {
+        return e.info.name == "mtp.embed_tokens.weight" || e.info.name == "mtp.lm_head.weight";
+      }))
+    warnings.push_back("the head's own embedding is left out: config.json says that it has the model's");
+  const int64_t layers = count_layers(entries), promised = promised_layers(model.config());
+  if (promised > 0 && layers != promised)
+    return make_error(ErrorKind::invalid, "{}: a prediction head of {} layers; config.json of {} says {}",
+                      original, layers, model.path(), promised);
+  const std::string path = model.path();
+  TRY(const auto expected, HeadShapes(model.config(), path).read(std::max<int64_t>(1, layers)));
+  TRY_VOID(check_shapes(expected, entries, original, path));
+  const auto quantised =
+      std::ranges::find(entries, WeightKind::affine, [](const Entry& e) { return e.source.kind; });
+  if (quantised != entries.end())
+    warnings.push_back(fmt::format(
+        "the head in {} is quantised ({}), which costs drafts: take it from the original weights if "
+        "you can",
+        original, quantised->info.type));
+  return entries;
+}
+
+Result<void> write_head(const std::vector<Entry>& entries, const std::string& stem, ShardWriter& writer) {
+  std::vector<std::vector<Piece>> pieces;
+  for (const Entry& entry : entries) pieces.push_back({piece_of(entry)});
+  TRY_VOID(writer.add_files(stem, pieces, UINT64_MAX));
+  for (const Entry& entry : entries) TRY_VOID(write_tensor(entry, writer));
+  return {};
+}
+
+// Puts the written head in the place of the old one's files. The index never names what is not there.
+Result<void> replace_head(const Checkpoint& model, const std::set<std::string>& old,
+                          const TemporaryFile& written, const std::vector<Entry>& entries, uint64_t bytes) {
+  const fs::path directory(model.path());
+  HeadSize size{bytes, 0};
+  for (const Entry& entry : entries)
+    size.parameters += static_cast<uint64_t>(entry.source.rows * entry.source.cols);
+  TRY(auto index, Index::read(directory));
+  TRY_VOID(index.remove_head(size_of_head(model)));
+  std::error_code code;
+  for (const auto& file : old)
+    if (file != directory / kFile && !fs::remove(file, code))
+      return make_error(ErrorKind::io, "{} cannot be replaced: {}", file, code.message());
+  TRY_VOID(written.rename_to(directory / kFile));
+  return index.add_head(entries, size);
+}
+
 }  // namespace
 
 std::string missing_mtp_note(const Checkpoint& checkpoint, const std::string& directory) {
@@ -360,61 +425,17 @@ std::string missing_mtp_note(const Checkpoint& checkpoint, const std::string& di
 
 Result<MtpReport> add_mtp_head(const std::string& model_path, const std::string& original, bool force) {
   const fs::path directory(model_path);
-  std::error_code code;
-  if (fs::exists(directory, code) && !fs::is_directory(directory, code))
-    return make_error(ErrorKind::invalid,
-                      "{} is not a directory: a prediction head can be added to a model directory",
-                      model_path);
-  TRY(const auto model, Checkpoint::open(model_path));
-  const std::string family = string_at(model->config(), "model_type");
-  if (!family.starts_with("qwen3_5"))
-    return make_error(ErrorKind::unsupported,
-                      "{}: models of type \"{}\" have no prediction head; those of Qwen3.5 do", model_path,
-                      shown(family));
+  TRY(const auto model, open_target(model_path));
   TRY(const auto old, old_files(*model, directory, force));
-  TRY(auto entries, open_source(original));
-
   MtpReport report;
-  const Json& text = text_config(model->config());
-  if (!flag(text, "mtp_use_dedicated_embeddings", false) && std::erase_if(entries, [](const Entry& e) {
-        return e.info.name == "mtp.embed_tokens.weight" || e.info.name == "mtp.lm_head.weight";
-      }))
-    report.warnings.push_back(
-        "the head's own embedding is left out: config.json says that it has the model's");
-  const int64_t layers = count_layers(entries), promised = promised_layers(model->config());
-  if (promised > 0 && layers != promised)
-    return make_error(ErrorKind::invalid, "{}: a prediction head of {} layers; config.json of {} says {}",
-                      original, layers, model_path, promised);
-  TRY(const auto expected, HeadShapes(model->config(), model_path).read(std::max<int64_t>(1, layers)));
-  TRY_VOID(check_shapes(expected, entries, original, model_path));
-  const auto quantised =
-      std::ranges::find(entries, WeightKind::affine, [](const Entry& e) { return e.source.kind; });
-  if (quantised != entries.end())
-    report.warnings.push_back(fmt::format(
-        "the head in {} is quantised ({}), which costs drafts: take it from the original weights if "
-        "you can",
-        original, quantised->info.type));
+  TRY(const auto entries, read_head(original, *model, report.warnings));
 
-  // Under a name that no loader looks at until it is whole. The index never names what is not there.
+  // Under a name that no loader looks at until it is whole.
   const std::string stem = fmt::format(".mtp-{}", ::getpid());
-  const TemporaryFile partial(directory / (stem + ".safetensors"));
+  const TemporaryFile written(directory / (stem + ".safetensors"));
   ShardWriter writer(directory.string(), "pt");
-  std::vector<std::vector<Piece>> pieces;
-  HeadSize size;
-  for (const Entry& entry : entries) {
-    pieces.push_back({piece_of(entry)});
-    size.parameters += static_cast<uint64_t>(entry.source.rows * entry.source.cols);
-  }
-  TRY_VOID(writer.add_files(stem, pieces, UINT64_MAX));
-  for (const Entry& entry : entries) TRY_VOID(write_tensor(entry, writer));
-  size.bytes = writer.data_bytes();
-  TRY(auto index, Index::read(directory));
-  TRY_VOID(index.remove_head(size_of_head(*model)));
-  for (const auto& file : old)
-    if (file != directory / kFile && !fs::remove(file, code))
-      return make_error(ErrorKind::io, "{} cannot be replaced: {}", file, code.message());
-  TRY_VOID(partial.rename_to(directory / kFile));
-  TRY_VOID(index.add_head(entries, size));
+  TRY_VOID(write_head(entries, stem, writer));
+  TRY_VOID(replace_head(*model, old, written, entries, writer.data_bytes()));
   report.file = (directory / kFile).string();
   report.tensors = static_cast<int>(entries.size());
   report.bytes = writer.bytes();

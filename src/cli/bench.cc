@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
@@ -51,7 +52,8 @@ class Bench {
     const double table = static_cast<double>(spec.vocab) * spec.hidden;
     const double layers = info_.parameters - table * (spec.tied_embeddings ? 1 : 2);
     // Dense weights (16 bits each or more) are multiplied in fp32.
-    const bool dense = static_cast<double>(info_.weight_bytes) > 1.5 * static_cast<double>(info_.parameters);
+    const auto parts = model_.part_bytes();
+    const bool dense = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0) > 1.5 * layers;
     row.limit = ops::precise() || dense ? limits_.fp32_gflop_s : limits_.int8_gop_s;
     row.unit = "GOP/s";
     finish(row, rates);
@@ -158,6 +160,11 @@ Json to_json(const Row& row) {
   return out;
 }
 
+// Of its weights, what plain decoding does without.
+uint64_t bytes_for_drafts(const ModelInfo& info) {
+  return info.mtp_bytes + info.draft_head_bytes;
+}
+
 Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::MachineLimits& limits,
              const std::vector<Row>& rows) {
   Json results = Json::array();
@@ -165,6 +172,7 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
   return {{"model", loaded.info.name},
           {"parameters", loaded.info.parameters},
           {"weight_mb", loaded.info.weight_bytes / 1e6},
+          {"weight_mb_for_drafts", bytes_for_drafts(loaded.info) / 1e6},
           {"read_mb_per_token", loaded.info.bytes_per_token / 1e6},
           {"threads", thread_count()},
           {"kernels", ops::cpu_target()},
@@ -179,9 +187,11 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
 }
 
 void print_header(const LoadedModel& loaded, const ops::MachineLimits& limits) {
+  const uint64_t for_drafts = bytes_for_drafts(loaded.info);
   fmt::print(
-      "{}: {:.0f} M parameters, {:.1f} MB of weights ({:.1f} MB read a token), {} threads, {} kernels{}\n",
+      "{}: {:.0f} M parameters, {:.1f} MB of weights{} ({:.1f} MB read a token), {} threads, {} kernels{}\n",
       loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
+      for_drafts > 0 ? fmt::format(", {:.1f} of them for drafts", for_drafts / 1e6) : "",
       loaded.info.bytes_per_token / 1e6, thread_count(), ops::cpu_target(),
       ops::precise() ? ", fp32 activations" : "");
   fmt::print(

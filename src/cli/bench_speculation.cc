@@ -72,10 +72,12 @@ Result<SpecMode> mode_of(const std::string& kind) {
     const auto read = std::from_chars(from, end, depth);
     if (read.ec != std::errc() || read.ptr != end || depth < 1 || depth > kMaxDraft) depth = -1;
   }
-  const auto mode = server::speculation_mode(kind.substr(0, colon), std::max(depth, 0));
-  if (!mode || depth < 0)
-    return make_error(ErrorKind::invalid, "--spec: \"{}\" is not a kind of speculation, or one and its depth",
-                      kind);
+  if (depth < 0)
+    return make_error(ErrorKind::invalid,
+                      "--spec: \"{}\" is not a kind of speculation and a depth from 1 to {}", kind,
+                      kMaxDraft);
+  const auto mode = parse_spec_mode(kind.substr(0, colon), depth);
+  if (!mode) return make_error(ErrorKind::invalid, "--spec: {}", mode.error().message);
   return *mode;
 }
 
@@ -171,7 +173,7 @@ Result<int> run(const BenchOptions& options) {
     TRY(const SpecMode mode, mode_of(kind));
     modes.push_back(mode);
   }
-  EngineOptions to = engine_options(options.model, {"off", 0, options.draft, false});
+  TRY(EngineOptions to, engine_options(options.model, {"off", 0, options.draft, false}));
   to.keep_statistics = false;
   TRY(const auto engine, Engine::create(to));
   if (!engine->chat_template())

@@ -9,7 +9,6 @@
 #include <deque>
 #include <mutex>
 
-#include "server/speculation_json.h"
 #include "text/output_text.h"
 
 namespace anabranch::cli {
@@ -20,14 +19,14 @@ int fail(const Error& error) {
   return 1;
 }
 
-EngineOptions engine_options(const ModelOptions& options, const SpecOptions& spec) {
+Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec) {
   EngineOptions engine;
   engine.model_path = options.model;
   engine.threads = options.threads;
   engine.precise = options.precise;
   engine.reference = options.reference;
   engine.context_length = options.context;
-  engine.speculation = server::speculation_mode(spec.source, spec.depth).value_or(SpecMode{});
+  TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;
   engine.lossy_skip = spec.lossy_skip;
   engine.keep_statistics = true;
@@ -35,9 +34,10 @@ EngineOptions engine_options(const ModelOptions& options, const SpecOptions& spe
 }
 
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec) {
+  TRY(const auto to_create, engine_options(options, spec));
   const bool terminal = isatty(STDERR_FILENO);
   if (terminal) fmt::print(stderr, "\rloading {} ...", options.model);
-  auto made = Engine::create(engine_options(options, spec));
+  auto made = Engine::create(to_create);
   if (terminal) fmt::print(stderr, "\r\033[K");
   return made;
 }

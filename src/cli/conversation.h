@@ -18,8 +18,8 @@ int fail(const Error& error);
 
 // Loads the model. On a terminal a progress line stands on stderr meanwhile.
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec);
-// Flags to what the engine takes.
-EngineOptions engine_options(const ModelOptions& options, const SpecOptions& spec);
+// Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
+Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec);
 
 // Flags over the model's recommendation.
 SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed);

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 
 #include "base/log.h"
 #include "cli/conversation.h"
@@ -14,11 +15,14 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_option("-t,--threads", o.threads,
                  "Threads to compute with (default: one per fast core; see doctor)")
       ->check(CLI::Range(0, 1024));
-  app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
-      ->check(CLI::Range(0, 1 << 27));
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
+}
+
+void add_context_flag(CLI::App& app, ModelOptions& o) {
+  app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
+      ->check(CLI::Range(0, 1 << 27));
 }
 
 // CLI::Range lets NaN through.
@@ -77,6 +81,138 @@ void add_thinking_flag(CLI::App& app, std::string& thinking) {
       ->check(CLI::IsMember({"on", "off"}));
 }
 
+CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
+  auto* command = app.add_subcommand("generate", "Answer one prompt");
+  add_model_flags(*command, o.model);
+  add_context_flag(*command, o.model);
+  add_sampling_flags(*command, o.sampling);
+  add_spec_flags(*command, o.spec);
+  add_thinking_flag(*command, o.thinking);
+  command->add_option("prompt", o.prompt, "The prompt (default: standard input)");
+  command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
+  command->add_option("-s,--system", o.system, "System message");
+  command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
+  command->add_flag("--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)");
+  auto* json =
+      command->add_flag("--json", o.json, "End with one JSON object: text, token ids, counts, speeds");
+  command
+      ->add_option("--logprobs", o.logprobs,
+                   "With --json: each token's log probability, and that of so many alternatives")
+      ->needs(json)
+      ->check(CLI::Range(0, kMaxLogprobs));
+  return command;
+}
+
+CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
+  auto* command = app.add_subcommand("chat", "Talk in the terminal");
+  add_model_flags(*command, o.model);
+  add_context_flag(*command, o.model);
+  add_sampling_flags(*command, o.sampling);
+  add_spec_flags(*command, o.spec);
+  o.sampling.max_tokens = -1;
+  add_thinking_flag(*command, o.thinking);
+  command->add_option("-s,--system", o.system, "System message");
+  return command;
+}
+
+CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
+  auto* command = app.add_subcommand("serve", "Serve the OpenAI API");
+  add_model_flags(*command, o.model);
+  add_context_flag(*command, o.model);
+  add_spec_flags(*command, o.spec);
+  command->add_option("--host", o.host, "Address to listen on");
+  command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
+      ->check(CLI::Range(0, 65535));
+  return command;
+}
+
+CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
+  auto* command = app.add_subcommand("convert", "Quantise a model, or add a prediction head to one");
+  command->add_option("source", o.source, "Model directory or file")->required();
+  command->add_option("output", o.output, "Directory to write (not with --mtp-from)");
+  command
+      ->add_option("--bits", o.bits,
+                   "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
+      ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
+  command->add_option("--group", o.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
+  command->add_option("--dtype", o.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
+  command->add_option("--recipe", o.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
+  command->add_option("--shard-mb", o.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
+  command->add_flag("--force", o.force,
+                    "Replace the output directory (with --mtp-from: the head) if it exists");
+  auto* mtp = command->add_option("--mtp-from", o.mtp_from,
+                                  "Only add this checkpoint's prediction head (mtp.*) to the model directory "
+                                  "given as source");
+  for (const char* other : {"--bits", "--group", "--dtype", "--recipe", "--shard-mb"})
+    mtp->excludes(command->get_option(other));
+  return command;
+}
+
+CLI::App* add_bench(CLI::App& app, BenchOptions& o) {
+  auto* command = app.add_subcommand("bench", "Measure prefill and decode speed");
+  add_model_flags(*command, o.model);
+  command->add_option("--pp", o.prefill, "Prompt lengths to prefill; 0 = none")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24));
+  command->add_option("--tg", o.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
+  command
+      ->add_option("--rows", o.rows, "Tokens that one pass takes, logits for each (a draft's verification)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMaxDraft + 1));
+  command->add_option("--depth", o.depths, "Context lengths to decode at")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24));
+  command->add_option("--reps", o.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
+  command->add_option("--chunk", o.chunk, "Tokens per prefill step")->check(CLI::Range(1, 1 << 20));
+  command
+      ->add_option("--prompts", o.prompts,
+                   "Answer these prompts instead (JSON lines with \"prompt\"), once for each kind of --spec")
+      ->delimiter(',');
+  command->add_option("--spec", o.kinds, "Kinds of speculation to compare: off, auto, ngram, mtp:3, ...")
+      ->delimiter(',');
+  command->add_option("--draft", o.draft, "A draft model");
+  command->add_option("--temp", o.sampling.temperature, "Temperature of the answers")
+      ->check(number_in(0.0f, 100.0f));
+  command->add_option("--top-p", o.sampling.top_p, "Their nucleus")->check(number_in(0.0f, 1.0f));
+  command->add_flag("--profile", o.profile, "Show where the time goes, stage by stage");
+  command->add_flag("--json", o.json, "Print JSON instead of a table");
+  add_context_flag(*command, o.model);
+  // Two benchmarks: what has no effect on the one asked for is refused.
+  auto* prompts = command->get_option("--prompts");
+  for (const char* with : {"--spec", "--draft", "--temp", "--top-p", "--context"})
+    command->get_option(with)->needs(prompts);
+  for (const char* without : {"--pp", "--rows", "--depth", "--chunk", "--profile"})
+    command->get_option(without)->excludes(prompts);
+  return command;
+}
+
+CLI::App* add_eval(CLI::App& app, EvalOptions& o) {
+  auto* command = app.add_subcommand("eval", "Measure perplexity on a text");
+  add_model_flags(*command, o.model);
+  command->add_option("--text", o.text, "Text file (UTF-8)")->required();
+  command->add_option("--window", o.window, "Tokens per independent window")->check(CLI::Range(2, 1 << 20));
+  command->add_flag("--json", o.json, "Print JSON");
+  return command;
+}
+
+CLI::App* add_calibrate(CLI::App& app, CalibrateOptions& o) {
+  auto* command =
+      app.add_subcommand("calibrate", "Measure what a model's own drafts should be made of, and keep it");
+  add_model_flags(*command, o.model);
+  command->add_option("--text", o.text,
+                      "Text file (UTF-8) to measure on (default: the model answers some prompts)");
+  command->add_option("--output", o.output, "File to write (default: speculation.json beside the model)");
+  command->add_flag("--json", o.json, "Print JSON instead of tables");
+  return command;
+}
+
+CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
+  auto* command = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
+  command->add_option("-m,--model", o.model, "Also look at this model");
+  command->add_flag("--json", o.json, "Print JSON");
+  return command;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine",
                "anabranch"};
@@ -88,119 +224,34 @@ int run(int argc, char** argv) {
   app.fallthrough();
 
   GenerateOptions generate;
-  auto* g = app.add_subcommand("generate", "Answer one prompt");
-  add_model_flags(*g, generate.model);
-  add_sampling_flags(*g, generate.sampling);
-  add_spec_flags(*g, generate.spec);
-  add_thinking_flag(*g, generate.thinking);
-  g->add_option("prompt", generate.prompt, "The prompt (default: standard input)");
-  g->add_option("-f,--prompt-file", generate.prompt_file, "Read the prompt from a file");
-  g->add_option("-s,--system", generate.system, "System message");
-  g->add_flag("--raw", generate.raw, "Continue the text as it is, without a chat template");
-  g->add_flag("--ignore-eos", generate.ignore_eos, "Go on past the end of the turn (for measuring)");
-  auto* json =
-      g->add_flag("--json", generate.json, "End with one JSON object: text, token ids, counts, speeds");
-  g->add_option("--logprobs", generate.logprobs,
-                "With --json: each token's log probability, and that of so many alternatives")
-      ->needs(json)
-      ->check(CLI::Range(0, kMaxLogprobs));
-
   ChatOptions chat;
-  auto* c = app.add_subcommand("chat", "Talk in the terminal");
-  add_model_flags(*c, chat.model);
-  add_sampling_flags(*c, chat.sampling);
-  add_spec_flags(*c, chat.spec);
-  chat.sampling.max_tokens = -1;
-  add_thinking_flag(*c, chat.thinking);
-  c->add_option("-s,--system", chat.system, "System message");
-
   ServeOptions serve;
-  auto* s = app.add_subcommand("serve", "Serve the OpenAI API");
-  add_model_flags(*s, serve.model);
-  add_spec_flags(*s, serve.spec);
-  s->add_option("--host", serve.host, "Address to listen on");
-  s->add_option("-p,--port", serve.port, "Port to listen on; 0 = any free one")->check(CLI::Range(0, 65535));
-
   ConvertOptions convert;
-  auto* v = app.add_subcommand("convert", "Quantise a model, or add a prediction head to one");
-  v->add_option("source", convert.source, "Model directory or file")->required();
-  v->add_option("output", convert.output, "Directory to write (not with --mtp-from)");
-  v->add_option("--bits", convert.bits,
-                "Bits per weight where no rule says otherwise (default 4); 0 = dense (see --dtype)")
-      ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}));
-  v->add_option("--group", convert.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
-  v->add_option("--dtype", convert.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
-  v->add_option("--recipe", convert.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
-  v->add_option("--shard-mb", convert.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
-  v->add_flag("--force", convert.force,
-              "Replace the output directory (with --mtp-from: the head) if it exists");
-  auto* mtp = v->add_option("--mtp-from", convert.mtp_from,
-                            "Only add this checkpoint's prediction head (mtp.*) to the model directory given "
-                            "as source");
-  for (const char* other : {"--bits", "--group", "--dtype", "--recipe", "--shard-mb"})
-    mtp->excludes(v->get_option(other));
-
   BenchOptions bench;
-  auto* b = app.add_subcommand("bench", "Measure prefill and decode speed");
-  add_model_flags(*b, bench.model);
-  b->add_option("--pp", bench.prefill, "Prompt lengths to prefill; 0 = none")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
-  b->add_option("--tg", bench.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
-  b->add_option("--rows", bench.rows, "Tokens that one pass takes, logits for each (a draft's verification)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, kMaxDraft + 1));
-  b->add_option("--depth", bench.depths, "Context lengths to decode at")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
-  b->add_option("--reps", bench.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
-  b->add_option("--chunk", bench.chunk, "Tokens per prefill step")->check(CLI::Range(1, 1 << 20));
-  b->add_option("--prompts", bench.prompts,
-                "Answer these prompts instead (JSON lines with \"prompt\"), once for each kind of --spec")
-      ->delimiter(',');
-  b->add_option("--spec", bench.kinds, "Kinds of speculation to compare: off, auto, ngram, mtp:3, ...")
-      ->delimiter(',');
-  b->add_option("--draft", bench.draft, "A draft model");
-  b->add_option("--temp", bench.sampling.temperature, "Temperature of the answers")
-      ->check(number_in(0.0f, 100.0f));
-  b->add_option("--top-p", bench.sampling.top_p, "Their nucleus")->check(number_in(0.0f, 1.0f));
-  b->add_flag("--profile", bench.profile, "Show where the time goes, stage by stage");
-  b->add_flag("--json", bench.json, "Print JSON instead of a table");
-
   EvalOptions eval;
-  auto* e = app.add_subcommand("eval", "Measure perplexity on a text");
-  add_model_flags(*e, eval.model);
-  e->add_option("--text", eval.text, "Text file (UTF-8)")->required();
-  e->add_option("--window", eval.window, "Tokens per independent window")->check(CLI::Range(2, 1 << 20));
-  e->add_flag("--json", eval.json, "Print JSON");
-
   CalibrateOptions calibrate;
-  auto* k =
-      app.add_subcommand("calibrate", "Measure what a model's own drafts should be made of, and keep it");
-  add_model_flags(*k, calibrate.model);
-  k->add_option("--text", calibrate.text,
-                "Text file (UTF-8) to measure on (default: the model answers some prompts)");
-  k->add_option("--output", calibrate.output, "File to write (default: speculation.json beside the model)");
-  k->add_flag("--json", calibrate.json, "Print JSON instead of tables");
-
   DoctorOptions doctor;
-  auto* d = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
-  d->add_option("-m,--model", doctor.model, "Also look at this model");
-  d->add_flag("--json", doctor.json, "Print JSON");
+  const struct {
+    CLI::App* command;
+    std::function<int()> run;
+  } commands[] = {
+      {add_generate(app, generate), [&] { return run_generate(generate); }},
+      {add_chat(app, chat), [&] { return run_chat(chat); }},
+      {add_serve(app, serve), [&] { return run_serve(serve); }},
+      {add_convert(app, convert), [&] { return run_convert(convert); }},
+      {add_bench(app, bench),
+       [&] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); }},
+      {add_eval(app, eval), [&] { return run_eval(eval); }},
+      {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }},
+      {add_doctor(app, doctor), [&] { return run_doctor(doctor); }},
+  };
 
   CLI11_PARSE(app, argc, argv);
-  set_log_level(quiet ? LogLevel::error : verbose ? LogLevel::debug : LogLevel::warning);
-  if (*g) return run_generate(generate);
-  if (*c) return run_chat(chat);
-  if (*s) {
-    if (!quiet && !verbose) set_log_level(LogLevel::info);
-    return run_serve(serve);
-  }
-  if (*v) return run_convert(convert);
-  if (*b) return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench);
-  if (*e) return run_eval(eval);
-  if (*k) return run_calibrate(calibrate);
-  return run_doctor(doctor);
+  const auto usual = app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
+  set_log_level(quiet ? LogLevel::error : verbose ? LogLevel::debug : usual);
+  for (const auto& [command, run_command] : commands)
+    if (*command) return run_command();
+  return 1;  // not reached: one sub-command is required
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/result.h"
+
 namespace anabranch {
 
 enum class DraftSource { none, ngram, mtp, draft, exit, skip };
@@ -35,6 +37,10 @@ struct SpecMode {
   DraftSource source = DraftSource::none;  // when not automatic; none = no speculation
   int depth = 0;                           // drafts a round, 0 = chosen; with automatic: at most this many
 };
+
+// "auto", "off" or a draft source, and a depth (0: not given). Errors: invalid (another name; a depth when
+// nothing is drafted).
+Result<SpecMode> parse_spec_mode(std::string_view name, int depth);
 
 // What this round allows; from the caller, every round.
 struct RoundLimits {

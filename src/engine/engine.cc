@@ -140,18 +140,19 @@ Result<void> EngineImpl::load() {
   set_thread_count(options_.threads);
   TRY(loaded_, load_model(options_.model_path));
   if (options_.lossy_skip) TRY_VOID(drop_layers());
+  if (!options_.draft_path.empty()) TRY_VOID(load_draft_model());
   auto& info = loaded_.info;
   if (options_.context_length > 0)
     info.context_length = std::min(info.context_length, options_.context_length);
   // Half of the machine's memory may go to one sequence's keys and values.
-  if (info.kv_bytes_per_token > 0 && cpu_info().memory_bytes > 0) {
-    const uint64_t fits = cpu_info().memory_bytes / 2 / info.kv_bytes_per_token;
+  const uint64_t kv_bytes = info.kv_bytes_per_token + info.draft_kv_bytes_per_token;
+  if (kv_bytes > 0 && cpu_info().memory_bytes > 0) {
+    const uint64_t fits = cpu_info().memory_bytes / 2 / kv_bytes;
     info.context_length =
         static_cast<int>(std::min<uint64_t>(info.context_length, std::max<uint64_t>(fits, 1)));
   }
   think_open_ = loaded_.tokenizer->find("<think>");
   think_close_ = loaded_.tokenizer->find("</think>");
-  if (!options_.draft_path.empty()) TRY_VOID(load_draft_model());
   spec_.model = loaded_.model.get();
   spec_.draft_model = draft_.model.get();
   use_calibration();
@@ -178,18 +179,21 @@ void EngineImpl::use_calibration() {
 // What calibration says of layers is not of the model that is left.
 Result<void> EngineImpl::drop_layers() {
   const Calibration c = std::exchange(loaded_.calibration, {});
-  if (c.skip_layers.empty()) return cannot_draft(DraftSource::skip, loaded_.info, loaded_.model->spec());
-  log_warning(
-      "{} of {} layers are left out, unverified: on the text of calibration perplexity is {:.2f} instead of "
-      "{:.2f}, and the most likely token is the full model's in {:.0f} % of places",
-      c.skip_layers.size(), loaded_.info.layers, c.skip_perplexity, c.perplexity, 100 * c.lossy_agreement);
+  auto& info = loaded_.info;
+  if (c.skip_layers.empty())
+    return make_error(ErrorKind::invalid,
+                      "--lossy-skip: calibration has not found layers of {} to leave out: run `anabranch "
+                      "calibrate -m {}` first",
+                      info.name, info.path);
+  log_warning("{}", lossy_note(c, info.layers));
   loaded_.model->drop_layers(c.skip_layers);
-  describe(*loaded_.model, loaded_.info);
+  describe(*loaded_.model, info);
+  info.lossy = true;
   return {};
 }
 
 Result<void> EngineImpl::load_draft_model() {
-  TRY(draft_, load_model(options_.draft_path));
+  TRY(draft_, load_model(options_.draft_path, LoadedFor::drafts));
   const auto &ours = *loaded_.tokenizer, &theirs = *draft_.tokenizer;
   bool same = ours.vocab_size() == theirs.vocab_size();
   for (int id = 0; same && id < ours.vocab_size(); id++)
@@ -198,7 +202,11 @@ Result<void> EngineImpl::load_draft_model() {
     return make_error(ErrorKind::invalid,
                       "{} cannot draft for {}: their tokens differ; a draft model needs the same tokenizer",
                       draft_.info.name, loaded_.info.name);
-  loaded_.info.draft_model = draft_.info.name;
+  auto& info = loaded_.info;
+  info.draft_model = draft_.info.name;
+  info.draft_model_bytes = draft_.info.weight_bytes;
+  info.draft_kv_bytes_per_token += draft_.info.kv_bytes_per_token;
+  info.draft_state_bytes += draft_.info.state_bytes + draft_.info.draft_state_bytes;
   return {};
 }
 

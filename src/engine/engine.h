@@ -80,12 +80,18 @@ struct ModelInfo {
   std::string path;
   int context_length = 0;
   int layers = 0;
-  uint64_t parameters = 0;
-  uint64_t weight_bytes = 0;     // resident
-  uint64_t bytes_per_token = 0;  // weights read by one decode step
-  uint64_t kv_bytes_per_token = 0;
-  uint64_t state_bytes = 0;  // recurrent state of one sequence
+  uint64_t parameters = 0;         // without the MTP head
+  uint64_t weight_bytes = 0;       // resident, with the next two
+  uint64_t mtp_bytes = 0;          // the MTP head
+  uint64_t draft_head_bytes = 0;   // rows of the head, kept once more to draft with
+  uint64_t draft_model_bytes = 0;  // all weights of the draft model, besides
+  uint64_t bytes_per_token = 0;    // weights read by one decode step
+  // Of one sequence, and what drafts add: keys and values by token, and what does not grow (recurrent states,
+  // windows of tokens on trial).
+  uint64_t kv_bytes_per_token = 0, draft_kv_bytes_per_token = 0;
+  uint64_t state_bytes = 0, draft_state_bytes = 0;
   bool has_mtp = false;
+  bool lossy = false;  // layers were left out: `layers` and what follows from it is of the others
   std::vector<DraftSource> draft_sources;  // that requests may ask for
   std::string draft_model;                 // its name, or empty
   double load_s = 0;

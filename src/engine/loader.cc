@@ -152,7 +152,7 @@ Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& 
   return text::Tokenizer::from_gguf(vocab);
 }
 
-Result<LoadedModel> load_model(const std::string& path) {
+Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose) {
   const double start = now_seconds();
   TRY(auto checkpoint, Checkpoint::open(path));
   LoadedModel out;
@@ -173,19 +173,26 @@ Result<LoadedModel> load_model(const std::string& path) {
   out.sampling = generation.sampling;
   out.calibration = load_calibration(*checkpoint);
   ModelLoadOptions options;
-  options.draft_vocab =
-      out.calibration.draft_vocab.empty() ? default_draft_vocab(*out.tokenizer) : out.calibration.draft_vocab;
+  // The rows for drafts are kept only where something can draft with them.
+  const auto draft_vocab = [&]() -> std::vector<int> {
+    const Calibration& c = out.calibration;
+    const bool drafts = purpose == LoadedFor::drafts || checkpoint->has("mtp.fc.weight") ||
+                        !c.exit_layers.empty() || !c.skip_layers.empty();
+    if (!drafts) return {};
+    return c.draft_vocab.empty() ? default_draft_vocab(*out.tokenizer) : c.draft_vocab;
+  };
+  options.draft_vocab = draft_vocab();
   options.progress = [](int done, int total) {
     if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
   };
   TRY(out.model, Model::load(*checkpoint, options));
   const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
   if (!fits) {
-    TRY(const auto again, Checkpoint::open(path));
-    TRY_VOID(out.model->set_draft_vocab(*again, default_draft_vocab(*out.tokenizer)));
     log_warning("{} is ignored: {}; run `anabranch calibrate -m {}` again", calibration_path(path),
                 fits.error().message, path);
     out.calibration = {};
+    TRY(const auto again, Checkpoint::open(path));
+    TRY_VOID(out.model->set_draft_vocab(*again, draft_vocab()));
   }
   out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
 
@@ -207,16 +214,37 @@ void describe(const Model& model, ModelInfo& info) {
   info.layers = static_cast<int>(spec.layers.size());
   info.parameters = model.parameters();
   info.weight_bytes = model.weight_bytes();
+  info.mtp_bytes = model.part_bytes().mtp;
+  info.draft_head_bytes = model.part_bytes().draft_head;
   info.bytes_per_token = model.bytes_per_token();
   info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout());
+  info.draft_kv_bytes_per_token = kv_bytes_per_token(model.mtp_layout());
   info.state_bytes = fixed_bytes(model.state_layout());
+  info.draft_state_bytes = window_bytes(model.state_layout());
   info.has_mtp = model.has_mtp();
+}
+
+std::string lossy_note(const Calibration& c, int layers) {
+  const std::string perplexity =
+      c.perplexity > 0 && c.skip_perplexity > 0
+          ? fmt::format("on the text of calibration perplexity is {:.2f} instead of {:.2f}",
+                        c.skip_perplexity, c.perplexity)
+          : "what that does to perplexity was not measured";
+  const std::string agreement =
+      c.lossy_agreement > 0 ? fmt::format("the most likely token is the full model's in {:.0f} % of places",
+                                          100 * c.lossy_agreement)
+                            : "how often the most likely token changes was not measured";
+  return fmt::format("{} of {} layers are left out, unverified: {}, and {}", c.skip_layers.size(), layers,
+                     perplexity, agreement);
 }
 
 Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec) {
   const std::string asked = fmt::format("speculation from \"{}\" was asked for, but ", name_of(source));
   switch (source) {
     case DraftSource::mtp:
+      if (!spec.mtp_obstacle.empty())
+        return make_error(ErrorKind::unsupported, "{}the MTP head of {} cannot be run: {}", asked, info.name,
+                          spec.mtp_obstacle);
       if (spec.mtp_layers > 0)
         return make_error(
             ErrorKind::invalid,
@@ -227,6 +255,12 @@ Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& s
     case DraftSource::draft:
       return make_error(ErrorKind::invalid, "{}no draft model is loaded: name one with --draft", asked);
     default:
+      if (info.lossy)
+        return make_error(
+            ErrorKind::invalid,
+            "{}layers of {} are left out for good (--lossy-skip), and what calibration found of "
+            "its layers does not hold without them",
+            asked, info.name);
       return make_error(ErrorKind::invalid,
                         "{}{} was not calibrated for it: run `anabranch calibrate -m {}` first", asked,
                         info.name, info.path);

@@ -23,14 +23,19 @@ struct LoadedModel {
   ModelInfo info;
 };
 
+enum class LoadedFor { answers, drafts };  // drafts: for another model
+
 // Everything, on the calling thread. Errors name the file.
-Result<LoadedModel> load_model(const std::string& path);
+Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose = LoadedFor::answers);
 
 // What can be said of a model itself.
 void describe(const Model& model, ModelInfo& info);
 
 // Why speculation from this source is not possible, and what to do.
 Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec);
+
+// What leaving out a calibration's skip_layers, of a model of `layers`, is known to do.
+std::string lossy_note(const Calibration& calibration, int layers);
 
 // The parts that need no weights.
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);

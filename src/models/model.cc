@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "base/check.h"
@@ -123,7 +124,11 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLo
   std::unique_ptr<Model> model(
       new Model(std::move(spec), std::move(embedding), std::move(layers), std::move(norm), std::move(head)));
   if (family->build_mtp && checkpoint.has("mtp.fc.weight")) {
-    TRY(model->mtp_, family->build_mtp(checkpoint, model->spec_));
+    if (model->spec_.mtp_obstacle.empty()) {
+      TRY(model->mtp_, family->build_mtp(checkpoint, model->spec_));
+    } else {
+      log_warning("{}: the MTP head is left aside: {}", checkpoint.path(), model->spec_.mtp_obstacle);
+    }
   }
   model->load_draft_head(head_rows, options.draft_vocab);
   // Not every file lists the rotary frequencies; those that do repeat what the config says.
@@ -233,13 +238,17 @@ uint64_t Model::parameters() const {
 }
 
 uint64_t Model::weight_bytes() const {
-  return embedding_.bytes() + layer_sum(layers_, bytes_of) + (spec_.tied_embeddings ? 0 : head_.bytes());
+  const PartBytes parts = part_bytes();
+  return std::accumulate(parts.layers.begin(), parts.layers.end(), parts.embedding + parts.head) + parts.mtp +
+         parts.draft_head;
 }
 
 Model::PartBytes Model::part_bytes() const {
   PartBytes out;
   for (const auto& layer : layers_) out.layers.push_back(layer_sum(layer, bytes_of));
+  out.embedding = spec_.tied_embeddings ? 0 : embedding_.bytes();
   out.head = head_.bytes();
+  if (draft_head_) out.draft_head = draft_head_->bytes();
   if (mtp_) out.mtp = layer_sum(mtp_->layers, bytes_of) + mtp_->fc.weight.bytes();
   return out;
 }

@@ -65,14 +65,16 @@ class Model {
   SequenceState make_state() const { return SequenceState(layout_); }
   const ModelSpec& spec() const { return spec_; }
   const StateLayout& state_layout() const { return layout_; }
-  uint64_t parameters() const;
-  uint64_t weight_bytes() const;  // all matrices
+  uint64_t parameters() const;    // without the MTP head
+  uint64_t weight_bytes() const;  // all matrices, those for drafts included
   // Read by one decode step: the layers and the head, not the embedding table.
   uint64_t bytes_per_token() const;
-  // The same by part.
+  // Bytes of all matrices, by part.
   struct PartBytes {
     std::vector<uint64_t> layers;
     uint64_t head = 0, mtp = 0;  // mtp: without a head of its own
+    uint64_t embedding = 0;      // 0 when it is the head
+    uint64_t draft_head = 0;     // the head's rows draft_vocab(), kept once more
   };
   PartBytes part_bytes() const;
 

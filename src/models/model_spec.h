@@ -33,8 +33,9 @@ struct ModelSpec {
   bool tied_embeddings = false;
   RopeSpec rope;
   std::vector<LayerSpec> layers;
-  std::vector<int> eos;  // token ids that end a turn
-  int mtp_layers = 0;    // that the config promises; the files may lack them
+  std::vector<int> eos;      // token ids that end a turn
+  int mtp_layers = 0;        // that the config promises; the files may lack them
+  std::string mtp_obstacle;  // why this build cannot run its MTP head, or empty
 
   StateLayout state_layout() const;
 };

@@ -7,6 +7,17 @@
 namespace anabranch {
 namespace {
 
+// Every published head has one layer and the trunk's embedding; what others would compute is nowhere defined.
+void read_mtp(ConfigReader& c, ModelSpec& spec) {
+  spec.mtp_layers = c.integer_or("mtp_num_hidden_layers", 0, 64, 0);
+  if (spec.mtp_layers > 1)
+    spec.mtp_obstacle = fmt::format(
+        "it has {} layers (mtp_num_hidden_layers), only heads of one are supported", spec.mtp_layers);
+  if (c.boolean_or("mtp_use_dedicated_embeddings", false))
+    spec.mtp_obstacle =
+        "it has an embedding of its own (mtp_use_dedicated_embeddings), which is not supported";
+}
+
 Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   const bool nested = json.contains("text_config") && json["text_config"].is_object();
   ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
@@ -44,7 +55,7 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   if (c.has("num_experts") && c.integer("num_experts", 0, 1 << 20) > 0)
     c.unsupported("num_experts", "set", "only dense Qwen3.5 models are, so far");
 
-  spec.mtp_layers = c.integer_or("mtp_num_hidden_layers", 0, 64, 0);
+  read_mtp(c, spec);
   const int layers = c.integer("num_hidden_layers", 1, 1024);
   const int interval = c.integer_or("full_attention_interval", 1, 1024, 4);
   const auto types = c.strings("layer_types");
@@ -124,7 +135,7 @@ Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& sp
   return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
 }
 
-// Layers of full attention after fc; embedding and head are the trunk's.
+// One layer of full attention after fc; embedding and head are the trunk's.
 Result<nn::Mtp> build_mtp(Checkpoint& checkpoint, const ModelSpec& spec) {
   const auto full = std::find_if(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
     return std::holds_alternative<AttentionSpec>(layer);
@@ -136,11 +147,16 @@ Result<nn::Mtp> build_mtp(Checkpoint& checkpoint, const ModelSpec& spec) {
   TRY(auto embedding, take_norm(checkpoint, "mtp.pre_fc_norm_embedding", spec.hidden, spec.norm_eps, true));
   TRY(auto hidden, take_norm(checkpoint, "mtp.pre_fc_norm_hidden", spec.hidden, spec.norm_eps, true));
   TRY(auto norm, take_norm(checkpoint, "mtp.norm", spec.hidden, spec.norm_eps, true));
+  TRY(auto layer, build_layer(checkpoint, spec, "mtp.layers.0.", *full));
+  int layers = 1;
+  while (checkpoint.has(fmt::format("mtp.layers.{}.input_layernorm.weight", layers))) layers++;
+  if (layers > 1)
+    return make_error(ErrorKind::invalid,
+                      "{}: the files hold an MTP head of {} layers, but mtp_num_hidden_layers is {}: is it "
+                      "another model's?",
+                      checkpoint.path(), layers, spec.mtp_layers);
   nn::Mtp mtp{embedding, hidden, std::move(fc), {}, norm};
-  for (int i = 0; i == 0 || checkpoint.has(fmt::format("mtp.layers.{}.input_layernorm.weight", i)); i++) {
-    TRY(auto layer, build_layer(checkpoint, spec, fmt::format("mtp.layers.{}.", i), *full));
-    mtp.layers.push_back(std::move(layer));
-  }
+  mtp.layers.push_back(std::move(layer));
   return mtp;
 }
 

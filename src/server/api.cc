@@ -26,6 +26,32 @@ Json model_json(const ModelInfo& info, int64_t created) {
           {"context_length", info.context_length}};
 }
 
+// What is loaded, for /health.
+Json loaded_json(const ModelInfo& info) {
+  Json sources = Json::array();
+  for (const DraftSource source : info.draft_sources) sources.push_back(name_of(source));
+  return {{"id", info.name},
+          {"family", info.family},
+          {"parameters", info.parameters},
+          {"layers", info.layers},
+          {"lossy", info.lossy},
+          {"context_length", info.context_length},
+          {"has_mtp", info.has_mtp},
+          {"draft_model", info.draft_model.empty() ? Json() : Json(info.draft_model)},
+          {"draft_sources", std::move(sources)},
+          {"weight_bytes", info.weight_bytes + info.draft_model_bytes},
+          {"weight_bytes_of",
+           {{"model", info.weight_bytes - info.mtp_bytes - info.draft_head_bytes},
+            {"mtp_head", info.mtp_bytes},
+            {"draft_head", info.draft_head_bytes},
+            {"draft_model", info.draft_model_bytes}}},
+          {"sequence_bytes",
+           {{"per_token", info.kv_bytes_per_token},
+            {"fixed", info.state_bytes},
+            {"drafts_per_token", info.draft_kv_bytes_per_token},
+            {"drafts_fixed", info.draft_state_bytes}}}};
+}
+
 // JSON, or nothing said; form encoding because that is what curl -d claims for JSON.
 bool is_json_type(const HttpRequest& request) {
   const std::string* header = request.header("content-type");
@@ -128,17 +154,11 @@ HttpResponse Api::model(const std::string& id) const {
 }
 
 HttpResponse Api::health() const {
-  const ModelInfo& info = engine_.info();
   const EngineStats stats = engine_.stats();
   HttpResponse response = json_response({{"status", stopping_ ? "stopping" : "ok"},
                                          {"version", ANABRANCH_VERSION},
                                          {"uptime_s", now_seconds() - started_},
-                                         {"model",
-                                          {{"id", info.name},
-                                           {"family", info.family},
-                                           {"parameters", info.parameters},
-                                           {"weight_bytes", info.weight_bytes},
-                                           {"context_length", info.context_length}}},
+                                         {"model", loaded_json(engine_.info())},
                                          {"engine",
                                           {{"running", stats.running},
                                            {"queued", stats.queued},

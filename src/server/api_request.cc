@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "server/json_fields.h"
-#include "server/speculation_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -147,19 +146,20 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
                       std::optional<SpecMode>& mode) {
   const Json* value = fields.find("speculation");
   if (!value) return;
-  const auto fail = [&](std::string message) {
-    fields.fail("speculation", "invalid_value", "'speculation' " + std::move(message));
+  const auto fail = [&](const std::string& message) {
+    fields.fail("speculation", "invalid_value", "'speculation': " + message);
   };
   const Json object = value->is_object() ? *value : Json{{"source", *value}};
   JsonFields inner(object, "speculation.");
   const std::string* name = inner.string("source");
   const auto depth = inner.integer("depth", 1, kMaxDraft);
   if (inner.error()) return fields.fail(*inner.error());
-  mode = speculation_mode(name ? *name : "auto", static_cast<int>(depth.value_or(0)));
-  if (!mode) return fail("must be \"auto\", \"off\", \"ngram\", \"mtp\", \"draft\", \"exit\" or \"skip\"");
+  const auto parsed = parse_spec_mode(name ? *name : "auto", static_cast<int>(depth.value_or(0)));
+  if (!parsed) return fail(parsed.error().message);
+  mode = *parsed;
   if (mode->automatic || mode->source == DraftSource::none) return;
   if (std::find(sources.begin(), sources.end(), mode->source) == sources.end())
-    fail(fmt::format("is \"{}\", which the model was not loaded with", *name));
+    fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
 }
 
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {

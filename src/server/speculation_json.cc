@@ -37,12 +37,4 @@ Json speculation_json(const SpecCounters& counters) {
   return {{"rounds", rounds}, {"drafted", drafted}, {"accepted", accepted}, {"sources", std::move(sources)}};
 }
 
-std::optional<SpecMode> speculation_mode(std::string_view name, int depth) {
-  if (name == "auto") return SpecMode{true, DraftSource::none, depth};
-  if (name == "off") return SpecMode{false, DraftSource::none, 0};
-  const auto source = source_named(name);
-  if (!source || *source == DraftSource::none) return std::nullopt;
-  return SpecMode{false, *source, depth};
-}
-
 }  // namespace anabranch::server

@@ -1,4 +1,4 @@
-// Speculation's counters and settings as users read and write them.
+// Speculation's counters as users read them.
 #pragma once
 
 #include "base/json.h"
@@ -9,8 +9,5 @@ namespace anabranch::server {
 // {"rounds", "drafted", "accepted", "sources": {"mtp": {"rounds", "drafted", "accepted", "drafted_at": [by
 // position], "accepted_at", "draft_s", "verify_s"}, ...}}; rounds without a draft are the source "none".
 Json speculation_json(const SpecCounters& counters);
-
-// "auto", "off" or a draft source; nothing if it is none of these.
-std::optional<SpecMode> speculation_mode(std::string_view name, int depth);
 
 }  // namespace anabranch::server

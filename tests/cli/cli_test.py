@@ -82,6 +82,8 @@ def test_bad_flags_and_files_are_explained():
     refused("--temp", "generate", "-m", MODEL, "--temp", "nan", "hi")
     refused("empty", "generate", "-m", MODEL)
     refused("--raw", "generate", "-m", MODEL, "--raw", "--system", "x", "hi")
+    refused("leave the depth out", "generate", "-m", MODEL, "--spec", "off", "--spec-depth", "3", "hi")
+    refused("leave the depth out", "serve", "-m", MODEL, "-p", "0", "--spec", "off", "--spec-depth", "3")
     refused("context", "generate", "-m", MODEL, "--context", "8", "one two three four five six seven")
 
 
@@ -195,6 +197,18 @@ def test_doctor_and_bench_print_json():
     for row in rows:
         inside = sum(stage["seconds"] for stage in row["profile"])
         assert 0 < inside <= row["tokens"] / row["tok_s"] * 1.001, row
+
+
+def test_bench_refuses_what_has_no_effect():
+    for flag, value in (("--spec", "off"), ("--draft", MODEL), ("--temp", "0"), ("--top-p", "0.5"), ("--context", "64")):
+        refused(f"{flag} requires --prompts", "bench", "-m", MODEL, flag, value)
+    for flag in (("--pp", "16"), ("--rows", "2"), ("--depth", "16"), ("--chunk", "16"), ("--profile",)):
+        code, _, err = run("bench", "-m", MODEL, "--prompts", "nowhere.jsonl", *flag)
+        assert code > 0 and "excludes" in err and flag[0] in err and "--prompts" in err, err
+    refused("--context", "eval", "-m", MODEL, "--text", "nowhere", "--context", "64")
+    for kind in ("off:3", "mtp:0", "mtp:x", "quick"):
+        refused("--spec: ", "bench", "-m", MODEL, "--prompts", "nowhere.jsonl", "--spec", kind)
+    refused("nowhere.jsonl", "bench", "-m", MODEL, "--prompts", "nowhere.jsonl", "--spec", "off", "--temp", "0")
 
 
 def test_convert_makes_a_model_that_runs():

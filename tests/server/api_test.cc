@@ -186,6 +186,36 @@ TEST_F(Api, HealthAndWelcome) {
   EXPECT_NE(head.headers.at("content-length"), "0");
 }
 
+TEST_F(Api, HealthTellsWhatCanDraftAndWhatItTakes) {
+  Json model = ask(port_, "GET", "/health").json()["model"];
+  EXPECT_EQ(model["has_mtp"], false);
+  EXPECT_EQ(model["lossy"], false);
+  EXPECT_TRUE(model["draft_model"].is_null());
+  EXPECT_EQ(model["draft_sources"], Json::array());
+  ModelInfo& info = engine_.mutable_info();
+  info.has_mtp = info.lossy = true;
+  info.layers = 26;
+  info.draft_model = "fake-small";
+  info.draft_sources = {DraftSource::ngram, DraftSource::mtp, DraftSource::draft};
+  info.weight_bytes = 1000;
+  info.mtp_bytes = 100;
+  info.draft_head_bytes = 10;
+  info.draft_model_bytes = 200;
+  info.kv_bytes_per_token = 7;
+  info.draft_state_bytes = 9;
+  model = ask(port_, "GET", "/health").json()["model"];
+  EXPECT_EQ(model["has_mtp"], true);
+  EXPECT_EQ(model["lossy"], true);
+  EXPECT_EQ(model["layers"], 26);
+  EXPECT_EQ(model["draft_model"], "fake-small");
+  EXPECT_EQ(model["draft_sources"], Json({"ngram", "mtp", "draft"}));
+  EXPECT_EQ(model["weight_bytes"], 1200);
+  EXPECT_EQ(model["weight_bytes_of"].dump(),
+            R"({"model":890,"mtp_head":100,"draft_head":10,"draft_model":200})");
+  EXPECT_EQ(model["sequence_bytes"].dump(),
+            R"({"per_token":7,"fixed":0,"drafts_per_token":0,"drafts_fixed":9})");
+}
+
 TEST_F(Api, UnknownRoutesAndMethods) {
   EXPECT_EQ(ask(port_, "GET", "/v1/nothing").error_code(), "unknown_url");
   EXPECT_EQ(ask(port_, "POST", "/v2", "{}").status, 404);

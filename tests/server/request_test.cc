@@ -94,6 +94,37 @@ TEST(ChatRequest, ReadsPenaltiesBiasAndLogprobs) {
   EXPECT_EQ(penalty(R"("repetition_penalty":1)"), 1.0f);
 }
 
+TEST(ChatRequest, ReadsSpeculation) {
+  RequestDefaults with_mtp = defaults();
+  with_mtp.draft_sources = {DraftSource::ngram, DraftSource::mtp};
+  const auto parse = [&](const std::string& value) {
+    return parse_chat_request(body("\"speculation\":" + value), with_mtp);
+  };
+  const auto mode = [&](const std::string& value) {
+    return std::get<ChatRequest>(parse(value)).options.speculation.value();
+  };
+  EXPECT_TRUE(mode(R"("auto")").automatic);
+  EXPECT_EQ(mode(R"({"depth":3})").depth, 3);
+  EXPECT_TRUE(mode(R"({"depth":3})").automatic);
+  EXPECT_FALSE(mode(R"("off")").automatic);
+  EXPECT_EQ(mode(R"("off")").source, DraftSource::none);
+  EXPECT_EQ(mode(R"({"source":"mtp","depth":15})").source, DraftSource::mtp);
+  EXPECT_EQ(mode(R"({"source":"mtp","depth":15})").depth, 15);
+  const auto message = [&](const std::string& value) {
+    const auto result = parse(value);
+    const auto* error = std::get_if<ApiError>(&result);
+    return error ? error->message : "taken";
+  };
+  for (const auto& [value, part] : std::vector<std::pair<const char*, const char*>>{
+           {R"("draft")", "'speculation': the model was not loaded with what \"draft\" needs"},
+           {R"("fast")", "'speculation': \"fast\" is no kind of speculation; auto, off, ngram"},
+           {R"("none")", "\"none\" is no kind"},
+           {R"({"source":"off","depth":3})", "'speculation': speculation is off, but a depth of 3"},
+           {R"({"source":"mtp","depth":16})", "speculation.depth"},
+           {R"(3)", "speculation.source"}})
+    EXPECT_NE(message(value).find(part), std::string::npos) << value << ": " << message(value);
+}
+
 TEST(ChatRequest, ANullFieldIsAnAbsentField) {
   const ChatRequest request = chat(body(R"("temperature":null,"stop":null,"max_tokens":null,"stream":null,
       "tools":null,"logprobs":null,"n":null,"response_format":null,"model":null,"seed":null)"));

@@ -1,0 +1,149 @@
+// What is loaded for drafts, what is said of it, and why something cannot be used.
+#include "engine/loader.h"
+
+#include "engine/tiny_model.h"
+
+namespace anabranch {
+namespace {
+
+using testing::SafetensorsWriter;
+using testing::TinyModel;
+
+const std::string kWithHead = "qwen35_nested_untied_grouped", kPlain = "qwen35_flat_tied";
+
+#define EXPECT_HAS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
+
+LoadedModel loaded(const TinyModel& model, LoadedFor purpose = LoadedFor::answers) {
+  auto out = load_model(model.path(), purpose);
+  EXPECT_TRUE(out.ok()) << out.error().message;
+  return std::move(*out);
+}
+
+// A key of text_config.
+void set_text_config(const TinyModel& model, const char* key, const Json& value) {
+  Json config = parse_json(read_file(model.path() + "/config.json", 1 << 20).value()).value();
+  config["text_config"][key] = value;
+  model.write("config.json", config.dump());
+}
+
+TEST(Loader, AnMtpHeadThatCannotBeRunIsLeftAside) {
+  const struct {
+    const char* key;
+    Json value;
+    const char* why;
+  } cases[] = {{"mtp_use_dedicated_embeddings", true, "embedding of its own (mtp_use_dedicated_embeddings)"},
+               {"mtp_num_hidden_layers", 2, "2 layers (mtp_num_hidden_layers)"}};
+  for (const auto& c : cases) {
+    const TinyModel model(kWithHead);
+    ASSERT_TRUE(loaded(model).info.has_mtp);
+    set_text_config(model, c.key, c.value);
+    const auto without = loaded(model);
+    EXPECT_FALSE(without.info.has_mtp) << c.key;
+    EngineOptions options;
+    options.model_path = model.path();
+    options.speculation = {.automatic = false, .source = DraftSource::mtp};
+    const auto engine = Engine::create(options);
+    ASSERT_FALSE(engine.ok());
+    EXPECT_EQ(engine.error().kind, ErrorKind::unsupported);
+    EXPECT_HAS(engine.error().message, c.why);
+  }
+}
+
+TEST(Loader, AnMtpHeadOfMoreLayersThanTheConfigSaysIsRefused) {
+  const TinyModel model(kWithHead);
+  SafetensorsWriter more;
+  more.f32("mtp.layers.1.input_layernorm.weight", {1}, {1});
+  model.write("more.safetensors", more.bytes());
+  const auto refused = load_model(model.path());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::invalid);
+  EXPECT_HAS(refused.error().message, "an MTP head of 2 layers, but mtp_num_hidden_layers is 1");
+}
+
+TEST(Loader, ALossyModelSaysWhyItHasNoDraftsFromLayers) {
+  const TinyModel model(kPlain);
+  EngineOptions options;
+  options.model_path = model.path();
+  options.lossy_skip = true;
+  const auto uncalibrated = Engine::create(options);
+  ASSERT_FALSE(uncalibrated.ok());
+  EXPECT_HAS(uncalibrated.error().message, "--lossy-skip: calibration has not found layers");
+
+  model.write("speculation.json", R"({"version": 1, "exit_layers": [0, 1], "skip_layers": [3]})");
+  for (const auto source : {DraftSource::exit, DraftSource::skip}) {
+    options.speculation = {.automatic = false, .source = source};
+    const auto engine = Engine::create(options);
+    ASSERT_FALSE(engine.ok());
+    EXPECT_HAS(engine.error().message, "left out for good (--lossy-skip)");
+  }
+  options.speculation = {};
+  const auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_TRUE((*engine)->info().lossy);
+  EXPECT_EQ((*engine)->info().layers, 3);
+}
+
+TEST(Loader, WhatWasNotMeasuredIsNotToldAsZero) {
+  Calibration c;
+  c.skip_layers = {2, 5};
+  EXPECT_EQ(lossy_note(c, 28),
+            "2 of 28 layers are left out, unverified: what that does to perplexity was not measured, and how "
+            "often the most likely token changes was not measured");
+  c.perplexity = 9.5;
+  c.skip_perplexity = 10.25;
+  c.lossy_agreement = 0.876;
+  EXPECT_EQ(
+      lossy_note(c, 28),
+      "2 of 28 layers are left out, unverified: on the text of calibration perplexity is 10.25 instead of "
+      "9.50, and the most likely token is the full model's in 88 % of places");
+}
+
+TEST(Loader, RowsForDraftsAreKeptOnlyWhereSomethingDraftsWithThem) {
+  const TinyModel plain(kPlain), with_head(kWithHead);
+  const std::vector<int> ids = {1, 5, 7};
+  for (const auto* model : {&plain, &with_head})
+    model->write("speculation.json", R"({"version": 1, "draft_vocab": [1, 5, 7]})");
+  EXPECT_TRUE(loaded(plain).model->draft_vocab().empty());
+  EXPECT_EQ(loaded(plain, LoadedFor::drafts).model->draft_vocab(), ids);
+  EXPECT_EQ(loaded(with_head).model->draft_vocab(), ids);
+  for (const char* layers : {"exit_layers", "skip_layers"}) {
+    plain.write("speculation.json", Json{{"version", 1}, {"draft_vocab", ids}, {layers, {0, 1}}}.dump());
+    EXPECT_EQ(loaded(plain).model->draft_vocab(), ids) << layers;
+  }
+  // Of another model: neither its layers nor its ids are used.
+  plain.write("speculation.json", R"({"version": 1, "draft_vocab": [1, 5, 7], "exit_layers": [0, 9]})");
+  EXPECT_TRUE(loaded(plain).model->draft_vocab().empty());
+}
+
+// In the tiny checkpoints every matrix is bf16, and rows are padded to 16 and inputs to 32.
+TEST(Loader, BytesForDraftsAreCounted) {
+  const TinyModel with_head(kWithHead), plain(kPlain);
+  const auto bare = loaded(with_head).info;
+  EXPECT_EQ(bare.draft_head_bytes, 0u);
+  // fc, queries and gates, keys and values, output, three of the MLP.
+  EXPECT_EQ(bare.mtp_bytes, 2u * (32 * 64 + 2 * 128 * 32 + 2 * 64 * 32 + 32 * 128 + 3 * 64 * 32));
+  EXPECT_EQ(bare.kv_bytes_per_token, 2u * 2 * 2 * 32);  // one layer's; the head has one, too
+  EXPECT_EQ(bare.draft_kv_bytes_per_token, bare.kv_bytes_per_token);
+  EXPECT_EQ(bare.draft_state_bytes, window_bytes(loaded(with_head).model->state_layout()));
+  with_head.write("speculation.json", R"({"version": 1, "draft_vocab": [[0, 31]]})");
+  const auto reduced = loaded(with_head).info;
+  EXPECT_EQ(reduced.draft_head_bytes, 2u * 32 * 32);
+  EXPECT_EQ(reduced.weight_bytes, bare.weight_bytes + reduced.draft_head_bytes);
+  EXPECT_GT(bare.weight_bytes, bare.mtp_bytes + bare.bytes_per_token);  // and the embedding
+
+  EngineOptions options;
+  options.model_path = with_head.path();
+  options.draft_path = plain.path();
+  const auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  const auto& both = (*engine)->info();
+  const auto draft = loaded(plain, LoadedFor::drafts).info;
+  EXPECT_EQ(both.weight_bytes, reduced.weight_bytes);
+  EXPECT_EQ(both.draft_model_bytes, draft.weight_bytes);
+  EXPECT_EQ(both.kv_bytes_per_token, reduced.kv_bytes_per_token);
+  EXPECT_EQ(both.draft_kv_bytes_per_token, reduced.draft_kv_bytes_per_token + draft.kv_bytes_per_token);
+  EXPECT_EQ(both.draft_state_bytes, reduced.draft_state_bytes + draft.state_bytes + draft.draft_state_bytes);
+}
+
+}  // namespace
+}  // namespace anabranch
