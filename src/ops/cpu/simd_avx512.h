@@ -83,11 +83,21 @@ FN NativeI ni_sub(NativeI a, NativeI b) {
 FN NativeI ni_max(NativeI a, NativeI b) {
   return _mm512_max_epi32(a, b);
 }
+template <int N>
+FN __m256i half_of(NativeI a) {  // the plain casts and _mm512_reduce_* make GCC 12 warn
+  return _mm512_maskz_extracti64x4_epi64(0xFF, a, N);
+}
 FN int32_t ni_reduce_add(NativeI a) {
-  return _mm512_reduce_add_epi32(a);
+  const __m256i h = _mm256_add_epi32(half_of<0>(a), half_of<1>(a));
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+  s = _mm_add_epi32(s, _mm_unpackhi_epi64(s, s));
+  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 1)));
 }
 FN int32_t ni_reduce_max(NativeI a) {
-  return _mm512_reduce_max_epi32(a);
+  const __m256i h = _mm256_max_epi32(half_of<0>(a), half_of<1>(a));
+  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+  m = _mm_max_epi32(m, _mm_unpackhi_epi64(m, m));
+  return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 1)));
 }
 FN NativeI ni_and(NativeI a, NativeI b) {
   return _mm512_and_si512(a, b);
