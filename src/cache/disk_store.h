@@ -10,16 +10,14 @@
 // so.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "cache/disk_files.h"
 #include "cache/prefix_key.h"
 #include "cache/record.h"
 
@@ -35,8 +33,7 @@ struct DiskOptions {
   uint64_t queue_bytes = 512ull << 20;
   double retry_seconds = 30;  // without writing, after the disk refused
   double close_seconds = 10;  // that the destructor gives to what is queued
-  // write(2), or what a test puts in its place.
-  std::function<ssize_t(int, const void*, size_t)> write;
+  WriteCall write;            // write(2), unless a test puts another in its place
 };
 
 struct DiskStats {
@@ -96,15 +93,6 @@ class DiskStore {
 
 // For the command line, over all fingerprints. A directory that does not exist has no records.
 
-struct DiskRecord {
-  Fingerprint fingerprint;
-  RecordKind kind = RecordKind::block;
-  PrefixKey key, parent;
-  uint32_t length = 0;     // tokens
-  uint64_t bytes = 0;      // on disk
-  int64_t used_at_ns = 0;  // Unix time
-  std::string path;
-};
 // By fingerprint, the last used first. Reads names only.
 Result<std::vector<DiskRecord>> list_records(const std::string& directory);
 

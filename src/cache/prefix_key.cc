@@ -26,7 +26,9 @@ PrefixKey hashed(const void* data, size_t bytes, uint64_t seed) {
 
 }  // namespace
 
-Fingerprint fingerprint_of(std::string_view text) { return hashed(text.data(), text.size(), kTextSeed); }
+Fingerprint fingerprint_of(std::string_view text) {
+  return hashed(text.data(), text.size(), kTextSeed);
+}
 
 PrefixKey root_key(const Fingerprint& fingerprint, std::string_view salt) {
   std::string bytes(sizeof(PrefixKey), '\0');
@@ -45,7 +47,9 @@ PrefixKey next_key(PrefixKey parent, std::span<const int> block_tokens) {
   return hashed(bytes.data(), sizeof(PrefixKey) + block_tokens.size_bytes(), kBlockSeed);
 }
 
-std::string to_hex(const PrefixKey& key) { return fmt::format("{:016x}{:016x}", key.high, key.low); }
+std::string to_hex(const PrefixKey& key) {
+  return fmt::format("{:016x}{:016x}", key.high, key.low);
+}
 
 std::optional<PrefixKey> key_from_hex(std::string_view text) {
   if (text.size() != 32 || text.find_first_not_of("0123456789abcdef") != text.npos) return std::nullopt;
