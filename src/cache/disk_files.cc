@@ -1,0 +1,364 @@
+#include "cache/disk_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <queue>
+#include <random>
+#include <unordered_map>
+
+namespace anabranch {
+
+namespace {
+
+constexpr std::string_view kFolderPrefix = "v1-", kTemporaryPrefix = "tmp-";
+static_assert(kRecordVersion == 1, "folders carry the format's version");
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int operator*() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+int64_t modified_ns(const struct stat& info) {
+#ifdef __APPLE__
+  const timespec& t = info.st_mtimespec;
+#else
+  const timespec& t = info.st_mtim;
+#endif
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+std::string file_name(const DiskRecord& record) {
+  return fmt::format("{}-{}-{:08x}.{}", to_hex(record.key), to_hex(record.parent), record.length,
+                     record.kind == RecordKind::block ? "block" : "checkpoint");
+}
+
+std::optional<DiskRecord> parse_file_name(std::string_view name) {
+  if (name.size() < 76 || name[32] != '-' || name[65] != '-') return std::nullopt;
+  DiskRecord record;
+  const auto key = key_from_hex(name.substr(0, 32)), parent = key_from_hex(name.substr(33, 32));
+  const std::string_view digits = name.substr(66, 8), ending = name.substr(74);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + 8, record.length, 16);
+  if (!key || !parent || error != std::errc() || end != digits.data() + 8 || record.length == 0)
+    return std::nullopt;
+  record.key = *key;
+  record.parent = *parent;
+  if (ending == ".checkpoint")
+    record.kind = RecordKind::checkpoint;
+  else if (ending != ".block")
+    return std::nullopt;
+  if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
+  if (file_name(record) != name) return std::nullopt;
+  return record;
+}
+
+// Calls each(directory's descriptor, name) for every entry. Returns errno, or 0.
+template <class Each>
+int for_each_entry(const std::string& path, const Each& each) {
+  DIR* directory = ::opendir(path.c_str());
+  if (!directory) return errno;
+  int error = 0;
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(directory);
+    if (!entry) {
+      error = errno;
+      break;
+    }
+    each(::dirfd(directory), static_cast<const char*>(entry->d_name));
+  }
+  ::closedir(directory);
+  return error;
+}
+
+}  // namespace
+
+std::string folder_path(const std::string& directory, const Fingerprint& fingerprint) {
+  return fmt::format("{}/{}{}", directory, kFolderPrefix, to_hex(fingerprint));
+}
+
+std::string record_path(const std::string& directory, const DiskRecord& record) {
+  return folder_path(directory, record.fingerprint) + "/" + file_name(record);
+}
+
+DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head) {
+  return {fingerprint, head.kind, head.key, head.parent, head.length, 0, 0};
+}
+
+int make_private_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) return 0;
+  if (errno == EEXIST) return 0;
+  if (errno != ENOENT) return errno;
+  const size_t slash = path.find_last_of('/');
+  if (slash == path.npos || slash == 0) return ENOENT;
+  if (const int error = make_private_directory(path.substr(0, slash))) return error;
+  return ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
+}
+
+Result<std::vector<Fingerprint>> list_folders(const std::string& directory) {
+  std::vector<Fingerprint> found;
+  const int error = for_each_entry(directory, [&](int, std::string_view name) {
+    if (!name.starts_with(kFolderPrefix)) return;
+    if (const auto fingerprint = key_from_hex(name.substr(kFolderPrefix.size())))
+      found.push_back(*fingerprint);
+  });
+  if (error && error != ENOENT)
+    return make_error(ErrorKind::io, "cannot list {}: {}", directory, std::strerror(error));
+  return found;
+}
+
+Result<std::vector<DiskRecord>> list_folder(const std::string& directory, const Fingerprint& fingerprint,
+                                            bool with_stat) {
+  std::vector<DiskRecord> found;
+  const std::string folder = folder_path(directory, fingerprint);
+  const int error = for_each_entry(folder, [&](int at, const char* name) {
+    auto record = parse_file_name(name);
+    if (!record) return;
+    record->fingerprint = fingerprint;
+    if (with_stat) {
+      struct stat info {};
+      if (::fstatat(at, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return;  // evicted meanwhile
+      record->bytes = (static_cast<uint64_t>(info.st_size) + 4095) / 4096 * 4096;
+      record->used_at_ns = modified_ns(info);
+    }
+    found.push_back(*record);
+  });
+  if (error && error != ENOENT)
+    return make_error(ErrorKind::io, "cannot list {}: {}", folder, std::strerror(error));
+  return found;
+}
+
+Result<std::vector<DiskRecord>> list_files(const std::string& directory) {
+  TRY(const auto folders, list_folders(directory));
+  std::vector<DiskRecord> all;
+  for (const Fingerprint& fingerprint : folders) {
+    auto files = list_folder(directory, fingerprint, true);
+    if (files) all.insert(all.end(), files->begin(), files->end());
+  }
+  return all;
+}
+
+int remove_dead_temporaries(const std::string& folder) {
+  int removed = 0;
+  for_each_entry(folder, [&](int at, std::string_view name) {
+    if (!name.starts_with(kTemporaryPrefix)) return;
+    const FileDescriptor file(::openat(at, name.data(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    // The lock goes with the process that held it.
+    if (file.ok() && ::flock(*file, LOCK_EX | LOCK_NB) == 0 && ::unlinkat(at, name.data(), 0) == 0) removed++;
+  });
+  return removed;
+}
+
+std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t bytes, const PrefixKey& keep) {
+  std::unordered_map<PrefixKey, size_t> place;
+  for (size_t i = 0; i < files.size(); i++) place[files[i].key] = i;
+  std::vector<int> children(files.size());
+  const auto parent_of = [&](size_t i) {
+    const auto found = files[i].parent_length() > 0 ? place.find(files[i].parent) : place.end();
+    return found == place.end() ? files.size() : found->second;
+  };
+  for (size_t i = 0; i < files.size(); i++)
+    if (const size_t parent = parent_of(i); parent < files.size()) children[parent]++;
+  const auto later = [&](size_t a, size_t b) { return files[a].used_at_ns > files[b].used_at_ns; };
+  std::priority_queue<size_t, std::vector<size_t>, decltype(later)> leaves(later);
+  for (size_t i = 0; i < files.size(); i++)
+    if (children[i] == 0 && files[i].key != keep) leaves.push(i);
+
+  std::vector<size_t> order;
+  for (uint64_t freed = 0; freed < bytes && !leaves.empty();) {
+    const size_t next = leaves.top();
+    leaves.pop();
+    order.push_back(next);
+    freed += files[next].bytes;
+    const size_t parent = parent_of(next);
+    if (parent < files.size() && --children[parent] == 0 && files[parent].key != keep) leaves.push(parent);
+  }
+  return order;
+}
+
+namespace {
+
+int write_all(int fd, const char* data, uint64_t bytes, const WriteCall& write,
+              const std::atomic<bool>& abandon) {
+  constexpr uint64_t kPiece = 4 << 20;  // between looks at `abandon`
+  while (bytes > 0) {
+    if (abandon) return ECANCELED;
+    const ssize_t n = write(fd, data, std::min(bytes, kPiece));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : ENOSPC;
+    data += n;
+    bytes -= static_cast<uint64_t>(n);
+  }
+  return 0;
+}
+
+int write_contents(int fd, const EncodedHead& encoded, std::span<const Section> sections,
+                   const WriteCall& write, const std::atomic<bool>& abandon) {
+  static constexpr char kZeros[kSectionAlignment] = {};
+  if (const int error = write_all(fd, encoded.head.data(), encoded.head.size(), write, abandon)) return error;
+  uint64_t end = encoded.head.size();
+  for (size_t i = 0; i < sections.size(); i++) {
+    const SectionPlace& place = encoded.sections[i];
+    if (const int error = write_all(fd, kZeros, place.offset - end, write, abandon)) return error;
+    const char* data = static_cast<const char*>(sections[i].data);
+    if (const int error = write_all(fd, data, place.bytes, write, abandon)) return error;
+    end = place.offset + place.bytes;
+  }
+#ifdef __APPLE__
+  return ::fsync(fd) == 0 ? 0 : errno;
+#else
+  return ::fdatasync(fd) == 0 ? 0 : errno;
+#endif
+}
+
+std::string temporary_name() {
+  thread_local std::mt19937_64 random(std::random_device{}());
+  return fmt::format("{}{}-{:016x}", kTemporaryPrefix, ::getpid(), random());
+}
+
+// A new file that no one takes for a dead writer's; its path goes to *path. Returns the descriptor, or
+// -errno.
+int open_temporary(const std::string& folder, std::string* path) {
+  for (int attempt = 0; attempt < 3; attempt++) {
+    *path = folder + "/" + temporary_name();
+    int fd = ::open(path->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ENOENT) {  // someone removed the folder
+      if (const int error = make_private_directory(folder)) return -error;
+      continue;
+    }
+    if (fd < 0) return -errno;
+    // Between open() and flock() a cleaner may have come.
+    struct stat info {};
+    const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (locked && ::fstat(fd, &info) == 0 && info.st_nlink > 0) return fd;
+    ::close(fd);
+  }
+  return -EBUSY;
+}
+
+}  // namespace
+
+int write_whole(const std::string& path, const EncodedHead& encoded, std::span<const Section> sections,
+                const WriteCall& write, const std::atomic<bool>& abandon) {
+  std::string temporary;
+  const int fd = open_temporary(path.substr(0, path.find_last_of('/')), &temporary);
+  if (fd < 0) return -fd;
+  const FileDescriptor file(fd);
+  int error = write_contents(*file, encoded, sections, write, abandon);
+  if (!error && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error) ::unlink(temporary.c_str());
+  return error;
+}
+
+namespace {
+
+// Returns the descriptor, or -errno.
+int open_for_reading(const std::string& path, struct stat* info) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return -errno;
+  int error = ::fstat(fd, info) == 0 ? 0 : errno;
+  if (!error && !S_ISREG(info->st_mode)) error = EINVAL;
+  if (!error) return fd;
+  ::close(fd);
+  return -error;
+}
+
+// Fills `to` from `offset` on. Returns errno, or 0.
+int read_bytes(int fd, std::span<std::byte> to, size_t offset) {
+  while (!to.empty()) {
+    const ssize_t n = ::pread(fd, to.data(), to.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;  // EIO: the file became shorter
+    to = to.subspan(static_cast<size_t>(n));
+    offset += static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+Error cannot_read(const std::string& path, int error) {
+  return make_error(error == ENOENT ? ErrorKind::not_found : ErrorKind::io, "cannot read {}: {}", path,
+                    std::strerror(error));
+}
+
+// Brings the pages in. A page that the disk cannot deliver is an error here, and would be a signal later.
+// Returns errno, or 0.
+int populate(void* data, size_t bytes) {
+#ifdef MADV_POPULATE_READ
+  if (::madvise(data, bytes, MADV_POPULATE_READ) == 0) return 0;
+  if (errno != EINVAL) return errno == EFAULT ? EIO : errno;
+#endif
+  ::madvise(data, bytes, MADV_WILLNEED);
+  return 0;
+}
+
+}  // namespace
+
+Result<MappedRecord> map_record(const std::string& path) {
+  MappedRecord mapped;
+  const int fd = open_for_reading(path, &mapped.info);
+  if (fd < 0) return cannot_read(path, -fd);
+  const FileDescriptor file(fd);
+  const auto size = static_cast<size_t>(mapped.info.st_size);
+  if (size == 0) return mapped;
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, *file, 0);
+  if (data == MAP_FAILED) return cannot_read(path, errno);
+  mapped.owner =
+      std::shared_ptr<const void>(data, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
+  if (const int error = populate(data, size)) return cannot_read(path, error);
+  mapped.bytes = {static_cast<const std::byte*>(data), size};
+  return mapped;
+}
+
+Result<ParsedHead> read_head(const std::string& path) {
+  struct stat info {};
+  const int fd = open_for_reading(path, &info);
+  if (fd < 0) return cannot_read(path, -fd);
+  const FileDescriptor file(fd);
+  const auto size = static_cast<uint64_t>(info.st_size);
+  // Most heads fit into a page.
+  const size_t most = std::min<uint64_t>(kMaxHeadBytes, size), first = std::min<uint64_t>(4096, size);
+  std::vector<std::byte> bytes(first);
+  if (const int error = read_bytes(*file, bytes, 0)) return cannot_read(path, error);
+  auto parsed = parse_head(bytes);
+  if (!parsed && parsed.error().kind == ErrorKind::invalid && most > first) {
+    bytes.resize(most);
+    if (const int error = read_bytes(*file, std::span(bytes).subspan(first), first))
+      return cannot_read(path, error);
+    parsed = parse_head(bytes);
+  }
+  if (parsed && size != parsed->file_bytes)
+    return make_error(ErrorKind::invalid, "damaged: {} bytes instead of {}", size, parsed->file_bytes);
+  return parsed;
+}
+
+bool same_record(const DiskRecord& name, const RecordHead& head) {
+  return name.kind == head.kind && name.key == head.key && name.parent == head.parent &&
+         name.length == head.length;
+}
+
+bool unlink_same(const std::string& path, const struct stat& info) {
+  struct stat now {};
+  if (::lstat(path.c_str(), &now) != 0 || now.st_ino != info.st_ino || now.st_dev != info.st_dev)
+    return false;
+  return ::unlink(path.c_str()) == 0;
+}
+
+}  // namespace anabranch

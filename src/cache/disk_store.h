@@ -1,0 +1,114 @@
+// The disk tier of the state cache: records as files, one directory per fingerprint, read by mapping and
+// written by a thread of its own, within a budget.
+//
+// A file appears under its name only when it is whole; what is read is verified first. So a process may be
+// killed at any moment, and several may use one directory (of one user) at once: each finds what the others
+// wrote and takes what they evicted as a miss. Trouble with the disk is counted, logged with its reason, and
+// never stops the caller.
+//
+// Threads: every function may be called from any thread. Those that touch files on the caller's thread say
+// so.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cache/disk_files.h"
+#include "cache/prefix_key.h"
+#include "cache/record.h"
+
+namespace anabranch {
+
+struct DiskOptions {
+  std::string directory;
+  Fingerprint fingerprint;
+  // For all records in the directory, of any fingerprint. 0: a tenth of what is free (with what the cache
+  // already has), at most 32 GiB.
+  uint64_t budget_bytes = 0;
+  // Waiting to be written; more is dropped. One record is always taken.
+  uint64_t queue_bytes = 512ull << 20;
+  double retry_seconds = 30;  // without writing, after the disk refused
+  double close_seconds = 10;  // that the destructor gives to what is queued
+  WriteCall write;            // write(2), unless a test puts another in its place
+};
+
+struct DiskStats {
+  bool writable = false;
+  uint64_t bytes = 0, files = 0, budget_bytes = 0;  // on disk, of any fingerprint, as last seen
+  uint64_t queued_bytes = 0, queued_records = 0;    // being written included
+  uint64_t written_bytes = 0, written_records = 0;  // from here on: since open()
+  uint64_t read_bytes = 0, read_records = 0;
+  uint64_t dropped = 0;    // not written: queue full, disk refusing, parent absent
+  uint64_t failed = 0;     // the system refused a read or a write
+  uint64_t corrupt = 0;    // damaged, and removed
+  uint64_t set_aside = 0;  // not ours (another version, no record), and left alone
+  uint64_t evicted = 0, evicted_bytes = 0;
+  std::string last_reason;  // of the latest drop, failure or damage
+};
+
+class DiskStore {
+ public:
+  // Makes the directory (0700), removes what dead writers left, and learns what is there (names only).
+  // A directory that cannot be written gives a store that only reads. Errors: invalid (not a directory, or
+  // others may write to it), io (cannot be read).
+  static Result<std::unique_ptr<DiskStore>> open(DiskOptions options);
+  // Gives what is queued `close_seconds`, then drops it.
+  ~DiskStore();
+  DiskStore(const DiskStore&) = delete;
+  DiskStore& operator=(const DiskStore&) = delete;
+
+  // The heads of all records, parents before children; those whose parent block is missing are left out.
+  // Reads every head on the caller's thread.
+  std::vector<RecordHead> scan();
+  // The same, of records that other processes added since the last scan() or refresh(). With none, one
+  // stat().
+  std::vector<RecordHead> refresh();
+
+  // Takes a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint gives
+  // way, else this record. Nothing is written when it is there already, or when its parent block is not (put
+  // parents first). Aborts unless head.key is next_key(head.parent, head.tokens).
+  void put(RecordHead head, std::vector<Section> sections);
+  // Whether the record is on disk now (not verified) or queued. One stat().
+  bool has(const RecordHead& head) const;
+  // Reads the record by mapping it, on the caller's thread; every checksum is verified before it returns.
+  // Errors: not_found (not there, or no longer), invalid (damaged: removed), unsupported (not ours: set
+  // aside), io.
+  Result<StoredRecord> get(const RecordHead& head);
+  // These were used just now: a prefix's records, the longest prefix first. Kept in the times of the files.
+  void used(std::span<const PrefixKey> from_leaf_to_root);
+
+  DiskStats stats() const;
+  // Waits until all that was put or used before is on disk.
+  void drain();
+
+ private:
+  struct Impl;
+  explicit DiskStore(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// For the command line, over all fingerprints. A directory that does not exist has no records.
+
+// By fingerprint, the last used first. Reads names only.
+Result<std::vector<DiskRecord>> list_records(const std::string& directory);
+
+struct DiskCheck {
+  uint64_t good = 0, good_bytes = 0;
+  uint64_t damaged = 0, set_aside = 0, unreadable = 0;
+  uint64_t orphans = 0;               // good, but their parent block is missing
+  std::vector<std::string> problems;  // a line for each file that is not good, at most 100
+};
+// Reads everything. remove_damaged: unlinks the damaged ones.
+Result<DiskCheck> verify_records(const std::string& directory, bool remove_damaged);
+
+struct DiskCleared {
+  uint64_t files = 0, bytes = 0;
+};
+// Removes every record and what dead writers left; leaves files that are not the cache's.
+Result<DiskCleared> clear_records(const std::string& directory);
+
+}  // namespace anabranch
