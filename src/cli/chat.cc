@@ -66,7 +66,7 @@ class Chat {
   Result<void> load(const std::string& path) {
     ModelOptions model = options_.model;
     model.model = path;
-    TRY(engine_, make_engine(model, options_.spec));
+    TRY(engine_, make_engine(model, options_.spec, options_.cache));
     options_.model = model;
     return {};
   }

@@ -9,7 +9,9 @@
 #include <deque>
 #include <mutex>
 
+#include "base/user_directory.h"
 #include "text/output_text.h"
+#include "text/stable_prefix.h"
 
 namespace anabranch::cli {
 
@@ -19,7 +21,22 @@ int fail(const Error& error) {
   return 1;
 }
 
-Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec) {
+CacheOptions cache_options(const KeepOptions& keep) {
+  CacheOptions cache;
+  cache.enabled = !keep.off;
+  cache.ram_bytes = keep.ram_bytes;
+  cache.disk_bytes = keep.disk_bytes.value_or(0);
+  const bool on_disk = !keep.disk_bytes || *keep.disk_bytes > 0;
+  const std::string own = user_cache_directory();
+  if (on_disk && !keep.directory.empty())
+    cache.directory = keep.directory;
+  else if (on_disk && !own.empty())
+    cache.directory = own + "/states";
+  return cache;
+}
+
+Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
+                                     const KeepOptions& keep) {
   EngineOptions engine;
   engine.model_path = options.model;
   engine.threads = options.threads;
@@ -29,12 +46,14 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;
   engine.lossy_skip = spec.lossy_skip;
+  engine.cache = cache_options(keep);
   engine.keep_statistics = true;
   return engine;
 }
 
-Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec) {
-  TRY(const auto to_create, engine_options(options, spec));
+Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
+                                            const KeepOptions& keep) {
+  TRY(const auto to_create, engine_options(options, spec, keep));
   const bool terminal = isatty(STDERR_FILENO);
   if (terminal) fmt::print(stderr, "\rloading {} ...", options.model);
   auto made = Engine::create(to_create);
@@ -70,7 +89,9 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
   }
   TRY(const auto pieces, chat->render(messages, nullptr, options));
   const auto tags = text::find_reasoning_tags(engine.tokenizer());
-  return Prompt{engine.tokenizer().encode(pieces), tags, tags && text::opens_reasoning(pieces, *tags)};
+  Prompt prompt{engine.tokenizer().encode(pieces), tags, tags && text::opens_reasoning(pieces, *tags), {}};
+  prompt.keep_at = text::stable_lengths(*chat, engine.tokenizer(), messages, nullptr, options, prompt.tokens);
+  return prompt;
 }
 
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
@@ -160,6 +181,7 @@ class Printer {
 Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
                           const std::atomic<bool>& interrupt) {
   request.prompt = std::move(prompt.tokens);
+  request.keep_at = std::move(prompt.keep_at);
   request.thinking_open = prompt.thinking_open;
   text::OutputText output(engine.tokenizer(), request.stop, prompt.tags, prompt.thinking_open);
   Printer printer(silent);

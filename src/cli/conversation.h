@@ -17,9 +17,11 @@ namespace anabranch::cli {
 int fail(const Error& error);
 
 // Loads the model. On a terminal a progress line stands on stderr meanwhile.
-Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec);
+Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
+                                            const KeepOptions& keep);
 // Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
-Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec);
+Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
+                                     const KeepOptions& keep);
 
 // Flags over the model's recommendation.
 SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed);
@@ -29,6 +31,7 @@ struct Prompt {
   std::vector<int> tokens;
   std::optional<text::ReasoningTags> tags;  // the model's, when a chat template made the prompt
   bool thinking_open = false;               // it ends inside an opened think block
+  std::vector<int> keep_at;                 // as of Request
 };
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking);
 Prompt make_raw_prompt(const Engine& engine, const std::string& text);

@@ -67,7 +67,7 @@ Json logprobs_json(const Answer& answer, const text::Tokenizer& tokenizer) {
 Result<int> generate(const GenerateOptions& options) {
   TRY(const std::string text, read_prompt(options));
   if (text.empty()) return make_error(ErrorKind::invalid, "the prompt is empty");
-  TRY(const auto engine, make_engine(options.model, options.spec));
+  TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
 
   Prompt prompt;
   if (options.raw) {

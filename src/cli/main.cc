@@ -76,6 +76,21 @@ void add_spec_flags(CLI::App& app, SpecOptions& o) {
                "Leave out the layers that `calibrate` found least needed, unverified: faster and worse");
 }
 
+void add_cache_flags(CLI::App& app, KeepOptions& o) {
+  auto* off = app.add_flag("--no-cache", o.off, "Keep no states of prompts and answers for later prompts");
+  app.add_option("--cache-dir", o.directory,
+                 "Where states are kept on disk (default: ~/.cache/anabranch/states)")
+      ->excludes(off);
+  app.add_option("--cache-ram", o.ram_bytes,
+                 "Memory for states, such as 4GB (default: an eighth of the machine's, 8 GB at most)")
+      ->transform(CLI::AsSizeValue(false))
+      ->excludes(off);
+  app.add_option("--cache-disk", o.disk_bytes,
+                 "Disk space for states; 0 = none (default: a tenth of what is free, 32 GB at most)")
+      ->transform(CLI::AsSizeValue(false))
+      ->excludes(off);
+}
+
 void add_thinking_flag(CLI::App& app, std::string& thinking) {
   app.add_option("--thinking", thinking, "Let the model think first (default: as its template does)")
       ->check(CLI::IsMember({"on", "off"}));
@@ -87,6 +102,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   add_context_flag(*command, o.model);
   add_sampling_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
+  add_cache_flags(*command, o.cache);
   add_thinking_flag(*command, o.thinking);
   command->add_option("prompt", o.prompt, "The prompt (default: standard input)");
   command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
@@ -109,6 +125,7 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   add_context_flag(*command, o.model);
   add_sampling_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
+  add_cache_flags(*command, o.cache);
   o.sampling.max_tokens = -1;
   add_thinking_flag(*command, o.thinking);
   command->add_option("-s,--system", o.system, "System message");
@@ -120,6 +137,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   add_model_flags(*command, o.model);
   add_context_flag(*command, o.model);
   add_spec_flags(*command, o.spec);
+  add_cache_flags(*command, o.cache);
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
       ->check(CLI::Range(0, 65535));

@@ -23,6 +23,15 @@ struct SpecOptions {
   bool lossy_skip = false;
 };
 
+struct KeepOptions {
+  bool off = false;
+  std::string directory;               // "": anabranch/states in the user's cache directory
+  uint64_t ram_bytes = 0;              // 0: chosen
+  std::optional<uint64_t> disk_bytes;  // unset: chosen; 0: nothing on disk
+};
+
+inline const KeepOptions kNotKept{.off = true};
+
 struct SamplingOptions {
   std::optional<float> temperature, top_p, min_p;
   std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
@@ -36,6 +45,7 @@ struct GenerateOptions {
   ModelOptions model;
   SamplingOptions sampling;
   SpecOptions spec;
+  KeepOptions cache;
   std::string prompt, prompt_file, system;
   std::string thinking;  // "on", "off", "" = as the template does by itself
   bool raw = false, json = false;
@@ -47,6 +57,7 @@ struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
   SpecOptions spec;
+  KeepOptions cache;
   std::string system, thinking;
 };
 
@@ -89,6 +100,7 @@ struct CalibrateOptions {
 struct ServeOptions {
   ModelOptions model;
   SpecOptions spec;
+  KeepOptions cache;
   std::string host = "127.0.0.1";
   int port = 11436;
 };

@@ -51,7 +51,7 @@ class SignalThread {
 
 Result<int> serve(const ServeOptions& options) {
   SignalThread signals;
-  TRY(const auto engine, make_engine(options.model, options.spec));
+  TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
   server::ServerOptions server_options;
   server_options.host = options.host;
   server_options.port = static_cast<uint16_t>(options.port);

@@ -56,12 +56,16 @@ class MtpDrafter final : public Drafter {
   explicit MtpDrafter(const Model& model)
       : model_(model),
         state_(model.mtp_layout()),
-        waiting_(ops::empty({kCapacity, model.spec().hidden}, mx::float32)) {}
+        waiting_(ops::empty({kCapacity, model.spec().hidden}, mx::float32)),
+        last_(ops::empty({1, model.spec().hidden}, mx::float32)) {}
 
   void applied(const mx::array& hidden, std::span<const int> tokens) override {
     mx::array rows = hidden;
     rows.eval();
     const int count = rows.shape(0);
+    if (count == 0) return;
+    std::memcpy(last_.data<float>(), rows.data<float>() + static_cast<size_t>(count - 1) * width(),
+                sizeof(float) * width());
     for (int done = 0; done < count;) {
       const int n = std::min(count - done, kCapacity - waiting_count_);
       std::memcpy(row(waiting_count_), rows.data<float>() + static_cast<size_t>(done) * width(),
@@ -74,6 +78,28 @@ class MtpDrafter final : public Drafter {
 
   void prepare(std::span<const int> tokens) override {
     if (waiting_count_ > kMaxTrial) catch_up(tokens, 1);
+  }
+
+  void resume(int length, const MtpSnapshot* saved) override {
+    if (!saved) {
+      skipped_ = length;
+      return;
+    }
+    state_.restore(saved->state);
+    applied(saved->hidden, {});
+  }
+
+  std::optional<MtpSnapshot> save(std::span<const int> tokens) override {
+    const int length = static_cast<int>(tokens.size());
+    if (skipped_ > 0 || next_pair() + waiting_count_ < length || length == 0) return std::nullopt;
+    catch_up(tokens);
+    auto hidden = ops::empty({1, width()}, mx::float32);
+    std::memcpy(hidden.data<float>(), last_.data<float>(), sizeof(float) * width());
+    Snapshot snapshot = state_.snapshot();
+    // A pair with the token after these, sampled already, is not theirs.
+    for (auto& layer : snapshot.layers) ops::kv_truncate(std::get<ops::PagedKv>(layer), length - 1);
+    snapshot.length = length - 1;
+    return MtpSnapshot{std::move(snapshot), std::move(hidden)};
   }
 
   std::vector<int> propose(const DraftRequest& request) override {
@@ -92,6 +118,8 @@ class MtpDrafter final : public Drafter {
   static constexpr int kCapacity = 256;
 
   int width() const { return waiting_.shape(1); }
+  // The position whose hidden state waits first.
+  int next_pair() const { return skipped_ + state_.length(); }
   float* row(int i) { return waiting_.data<float>() + static_cast<size_t>(i) * width(); }
 
   mx::array pair(const mx::array& hidden, std::span<const int> next) {
@@ -102,10 +130,9 @@ class MtpDrafter final : public Drafter {
 
   // Applies the waiting pairs whose second token is known, but for the last `keep`; their output, if any.
   std::optional<mx::array> catch_up(std::span<const int> tokens, int keep = 0) {
-    const int known =
-        std::min<int>(waiting_count_ - keep, static_cast<int>(tokens.size()) - 1 - state_.length());
+    const int known = std::min<int>(waiting_count_ - keep, static_cast<int>(tokens.size()) - 1 - next_pair());
     if (known <= 0) return std::nullopt;
-    const auto next = tokens.subspan(state_.length() + 1, known);
+    const auto next = tokens.subspan(next_pair() + 1, known);
     auto out = pair(ops::slice_rows(waiting_, 0, known), next);
     out.eval();
     waiting_count_ -= known;
@@ -115,8 +142,10 @@ class MtpDrafter final : public Drafter {
 
   const Model& model_;
   SequenceState state_;  // pairs applied
-  mx::array waiting_;    // hidden states of the positions from state_.length() on
+  mx::array waiting_;    // hidden states of the positions from next_pair() on
+  mx::array last_;       // of the last position applied, [1, hidden]
   int waiting_count_ = 0;
+  int skipped_ = 0;  // positions before the first pair, of which nothing is known: drafts lack that context
 };
 
 class ModelDrafter final : public Drafter {
@@ -127,9 +156,14 @@ class ModelDrafter final : public Drafter {
     return tokens + kMaxDraft <= static_cast<size_t>(model_.spec().context_length);
   }
 
+  // Reads the last part only of what the full model need not read.
+  void resume(int length, const MtpSnapshot*) override {
+    applied_ = length;
+    skipped_ = std::max(0, length / kChunk - 1) * kChunk;
+  }
+
   void prepare(std::span<const int> tokens) override {
-    if (static_cast<int>(tokens.size()) - state_.length() > kMaxTrial)
-      catch_up(tokens.first(tokens.size() - 1));
+    if (static_cast<int>(tokens.size()) - next() > kMaxTrial) catch_up(tokens.first(tokens.size() - 1));
   }
 
   std::vector<int> propose(const DraftRequest& request) override {
@@ -148,9 +182,8 @@ class ModelDrafter final : public Drafter {
   // Keeps up with long prompts and long stretches without drafts, so that no draft has to read it all.
   void applied(const mx::array& hidden, std::span<const int> tokens) override {
     applied_ += hidden.shape(0);
-    while (!state_.on_trial() && can_draft(static_cast<size_t>(applied_)) &&
-           applied_ - state_.length() >= kChunk)
-      apply(tokens.subspan(state_.length(), kChunk - state_.length() % kChunk));
+    while (!state_.on_trial() && can_draft(static_cast<size_t>(applied_)) && applied_ - next() >= kChunk)
+      apply(tokens.subspan(next(), kChunk - next() % kChunk));
   }
 
   void observe(int accepted) override {
@@ -159,6 +192,8 @@ class ModelDrafter final : public Drafter {
 
  private:
   static constexpr int kChunk = 256;
+
+  int next() const { return skipped_ + state_.length(); }  // the first token not applied
 
   mx::array apply(std::span<const int> tokens) {
     Batch batch;
@@ -170,7 +205,7 @@ class ModelDrafter final : public Drafter {
   mx::array catch_up(std::span<const int> tokens) {
     observe(0);
     for (;;) {
-      const int at = state_.length(), left = static_cast<int>(tokens.size()) - at;
+      const int at = next(), left = static_cast<int>(tokens.size()) - at;
       CHECK(left > 0, "the draft model is ahead of its sequence");
       const int n = std::min(left, kChunk - at % kChunk);
       auto hidden = apply(tokens.subspan(at, n));
@@ -181,6 +216,7 @@ class ModelDrafter final : public Drafter {
   const Model& model_;
   SequenceState state_;
   int applied_ = 0;  // tokens that the full model has seen
+  int skipped_ = 0;  // that this model never sees: its drafts lack that context
 };
 
 class LayersDrafter final : public Drafter {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,6 +38,18 @@ class Drafter {
   virtual std::vector<int> propose(const DraftRequest& request) = 0;
   // The first `accepted` tokens of the last proposal became part of the sequence.
   virtual void observe(int accepted) { static_cast<void>(accepted); }
+  // The sequence begins with `length` tokens that the full model need not apply, its state having been kept;
+  // saved: the MTP head's from save(), or null.
+  virtual void resume(int length, const MtpSnapshot* saved) {
+    static_cast<void>(length);
+    static_cast<void>(saved);
+  }
+  // The MTP head's state after `tokens`, which are all that the full model applied; nothing for other
+  // drafters or when it has not seen them all.
+  virtual std::optional<MtpSnapshot> save(std::span<const int> tokens) {
+    static_cast<void>(tokens);
+    return std::nullopt;
+  }
   // The full model applied tokens for good: their hidden states [n, hidden], in the order of the sequence.
   // tokens: the sequence as far as it is known.
   virtual void applied(const mx::array& hidden, std::span<const int> tokens) {

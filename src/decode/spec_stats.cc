@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/mapped_file.h"
+#include "base/user_directory.h"
 
 namespace anabranch {
 namespace {
@@ -94,16 +95,9 @@ std::string spec_stats_path(std::string_view key) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
   };
   if (key.empty() || key.size() > 128 || !std::all_of(key.begin(), key.end(), allowed)) return {};
-  std::string cache;
-  const char* variable = std::getenv("XDG_CACHE_HOME");
-  if (variable && variable[0] == '/') {
-    cache = variable;
-  } else if (variable = std::getenv("HOME"); variable && variable[0] == '/') {
-    cache = std::string(variable) + "/.cache";
-  } else {
-    return {};
-  }
-  return fmt::format("{}/anabranch/speculation/{}.txt", cache, key);
+  const std::string cache = user_cache_directory();
+  if (cache.empty()) return {};
+  return fmt::format("{}/speculation/{}.txt", cache, key);
 }
 
 SpecStats load_spec_stats(const std::string& path) {

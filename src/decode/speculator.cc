@@ -56,6 +56,16 @@ void Speculator::applied(const mx::array& hidden, std::span<const int> tokens) {
     if (may_use(source)) drafter(source).applied(hidden, tokens);
 }
 
+void Speculator::resume(int length, const MtpSnapshot* saved) {
+  for (const auto source : {DraftSource::mtp, DraftSource::draft})
+    if (may_use(source)) drafter(source).resume(length, saved);
+}
+
+std::optional<MtpSnapshot> Speculator::save(std::span<const int> tokens) {
+  if (!may_use(DraftSource::mtp)) return std::nullopt;
+  return drafter(DraftSource::mtp).save(tokens);
+}
+
 Draft Speculator::propose(const DraftRequest& request) {
   RoundLimits limits;
   limits.max_drafts = request.count;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "decode/drafters.h"
@@ -38,6 +39,10 @@ class Speculator {
 
   // Tokens were applied for good: their hidden states, in order; `tokens` as far as known.
   void applied(const mx::array& hidden, std::span<const int> tokens);
+
+  // As of Drafter, for the sequence.
+  void resume(int length, const MtpSnapshot* saved);
+  std::optional<MtpSnapshot> save(std::span<const int> tokens);
 
   // A draft of at most request.count tokens, state as in DraftRequest.
   Draft propose(const DraftRequest& request);

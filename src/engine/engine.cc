@@ -16,6 +16,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "cache/state_cache.h"
+#include "cache/weights_key.h"
 #include "decode/sampler.h"
 #include "decode/spec_stats.h"
 #include "decode/speculator.h"
@@ -40,6 +42,7 @@ struct Sequence {
   text::Detokenizer detokenizer;
   text::StopMatcher stops;
   bool thinking = false;
+  std::vector<int> keep_at;  // lengths still to come at which the state is kept, ascending
   Usage usage;
 
   Sequence(RequestId id, Request r, Sink sink, const text::Tokenizer& tokenizer)
@@ -102,9 +105,14 @@ class EngineImpl final : public Engine {
   Result<void> load_draft_model();
   void load_statistics();
   void save_statistics() const;
+  Result<void> open_cache();
   void begin(Sequence& sequence);
+  bool resume(Sequence& sequence);
+  void keep(Sequence& sequence);
+  void keep_safely(Sequence& sequence);
+  void note_cache();
   void step(const StepPlan& plan);
-  void prefill(Sequence& sequence, const StepPlan& plan);
+  void prefill(Sequence& sequence, StepPlan plan);
   void decode(Sequence& sequence);
   int draw(Sequence& sequence, std::span<const float> logits);
   FinishReason accept(Sequence& sequence, int token);
@@ -129,7 +137,8 @@ class EngineImpl final : public Engine {
   // Engine thread only.
   Scheduler scheduler_;
   SpecResources spec_;
-  std::string statistics_path_;  // empty: not kept
+  std::string statistics_path_;        // empty: not kept
+  std::unique_ptr<StateCache> cache_;  // may be null
   std::map<RequestId, std::unique_ptr<Sequence>> sequences_;
   std::thread thread_;
 };
@@ -162,7 +171,7 @@ Result<void> EngineImpl::load() {
   if (!mode.automatic && !spec_.has(mode.source))
     return cannot_draft(mode.source, info, loaded_.model->spec());
   load_statistics();
-  return {};
+  return open_cache();
 }
 
 void EngineImpl::use_calibration() {
@@ -226,6 +235,44 @@ void EngineImpl::load_statistics() {
 
 void EngineImpl::save_statistics() const {
   if (!statistics_path_.empty()) save_spec_stats(statistics_path_, spec_.costs.stats());
+}
+
+// Bumped when the same tokens would leave other bits: states kept before are not found then.
+constexpr int kStateVersion = 1;
+
+Result<void> EngineImpl::open_cache() {
+  const CacheOptions& wanted = options_.cache;
+  if (!wanted.enabled) return {};
+  TRY(const Fingerprint weights, weights_key(options_.model_path));
+  StateCacheOptions options;
+  options.model = loaded_.model->state_layout();
+  if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
+  options.mtp_hidden = loaded_.model->spec().hidden;
+  options.fingerprint = fingerprint_of(fmt::format("{} {} {} {} {}", to_hex(weights), kStateVersion,
+                                                   options_.reference ? "reference" : "cpu",
+                                                   options_.precise ? "f32" : "f16", options_.lossy_skip));
+  const uint64_t memory = cpu_info().memory_bytes;
+  options.ram_bytes = wanted.ram_bytes > 0 ? wanted.ram_bytes : std::min<uint64_t>(memory / 8, 8ull << 30);
+  if (!wanted.directory.empty()) {
+    DiskOptions disk;
+    disk.directory = wanted.directory;
+    disk.fingerprint = options.fingerprint;
+    disk.budget_bytes = wanted.disk_bytes;
+    auto store = DiskStore::open(std::move(disk));
+    if (store.ok())
+      options.disk = std::move(*store);
+    else
+      log_warning("states are kept in memory only: {}", store.error().message);
+  }
+  cache_ = std::make_unique<StateCache>(std::move(options));
+  note_cache();
+  return {};
+}
+
+void EngineImpl::note_cache() {
+  auto stats = cache_->stats();
+  std::lock_guard lock(mutex_);
+  stats_.cache = std::move(stats);
 }
 
 Result<void> EngineImpl::load_safely() {
@@ -333,6 +380,7 @@ void EngineImpl::run() {
     }
   }
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
+  cache_.reset();  // writes what waits
   save_statistics();
 }
 
@@ -344,9 +392,66 @@ void EngineImpl::begin(Sequence& sequence) {
   sequence.usage.queue_s = sequence.started - sequence.submitted;
 }
 
+// Where a prompt's states are worth keeping beside where the request says so: in steps that double, so that a
+// prompt that parts from this one somewhere finds at least half of it; where others have parted from what is
+// kept; and before the last token, so that the same prompt is found again.
+constexpr int kFirstKept = 1024, kLeastKept = 32, kLeastBranch = 64;
+
+std::vector<int> places_to_keep(const Request& request, const StateCache& cache, int length, int shared) {
+  const int end = static_cast<int>(request.prompt.size());
+  std::vector<int> at = request.keep_at;
+  if (at.empty()) at.push_back(end - 1);
+  if (cache.any_token()) at = {at.back()};  // all between come with it
+  for (int64_t n = kFirstKept; n < end && !cache.any_token(); n *= 2) at.push_back(static_cast<int>(n));
+  if (shared - length >= kLeastBranch) at.push_back(shared);
+  std::erase_if(at, [&](int n) { return n <= length || n >= end || n < kLeastKept; });
+  std::sort(at.begin(), at.end());
+  at.erase(std::unique(at.begin(), at.end()), at.end());
+  return at;
+}
+
+// Goes on from a kept state; false when there is none.
+bool EngineImpl::resume(Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (!cache_ || !request.cache) return false;
+  auto hit = cache_->find(request.prompt, request.cache_salt);
+  note_cache();
+  sequence.keep_at = places_to_keep(request, *cache_, hit.length, hit.shared);
+  log_debug("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, request.prompt.size(),
+            hit.from_disk ? ", on disk" : "");
+  if (hit.length == 0) return false;
+  sequence.state->restore(hit.state.model);
+  sequence.speculator->resume(hit.length, hit.state.mtp ? &*hit.state.mtp : nullptr);
+  sequence.usage.cached_tokens = hit.length;
+  scheduler_.advanced(sequence.id, hit.length, 0);
+  return true;
+}
+
+// Keeps the state as it is now.
+void EngineImpl::keep(Sequence& sequence) {
+  const int length = sequence.state->length();
+  if (!cache_ || !sequence.request.cache || length < kLeastKept) return;
+  const auto tokens = std::span<const int>(sequence.tokens).first(static_cast<size_t>(length));
+  cache_->keep(tokens, sequence.request.cache_salt,
+               {sequence.state->snapshot(), sequence.speculator->save(tokens)});
+  note_cache();
+}
+
+// For the end of a request, which must come.
+void EngineImpl::keep_safely(Sequence& sequence) {
+  try {
+    keep(sequence);
+  } catch (const std::exception& e) {
+    log_warning("a state was not kept: {}", e.what());
+  }
+}
+
 void EngineImpl::step(const StepPlan& plan) {
   Sequence& sequence = *sequences_.at(plan.id);
-  if (!sequence.state) begin(sequence);
+  if (!sequence.state) {
+    begin(sequence);
+    if (resume(sequence)) return;  // the plan was made for an empty state
+  }
   sequence.usage.completion_tokens > 0 ? decode(sequence) : prefill(sequence, plan);
 }
 
@@ -356,13 +461,22 @@ std::span<const float> row_of(const mx::array& logits, size_t i) {
   return {logits.data<float>() + i * vocab, vocab};
 }
 
-void EngineImpl::prefill(Sequence& sequence, const StepPlan& plan) {
+void EngineImpl::prefill(Sequence& sequence, StepPlan plan) {
   const std::span<const int> known = sequence.tokens;
+  auto& keep_at = sequence.keep_at;
+  if (!keep_at.empty() && keep_at.front() < sequence.state->length() + plan.tokens) {
+    plan.tokens = keep_at.front() - sequence.state->length();
+    plan.last = false;
+  }
   Batch batch;
   batch.add(*sequence.state, known.subspan(sequence.state->length(), plan.tokens),
             plan.last ? Batch::Logits::last : Batch::Logits::none);
   auto out = loaded_.model->forward(batch);
   sequence.speculator->applied(out.hidden, known);
+  if (!keep_at.empty() && keep_at.front() == sequence.state->length()) {
+    keep(sequence);
+    keep_at.erase(keep_at.begin());
+  }
   if (!plan.last) return scheduler_.advanced(plan.id, plan.tokens, 0);
   out.logits.eval();
   const int token = draw(sequence, row_of(out.logits, 0));
@@ -454,6 +568,7 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   sequences_.erase(it);
   scheduler_.remove(id);
   if (sequence->speculator) sequence->usage.speculation = sequence->speculator->counters();
+  if (sequence->state && reason != FinishReason::error) keep_safely(*sequence);
   {
     std::lock_guard lock(mutex_);
     waiting_--;

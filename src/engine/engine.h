@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "base/sampling_params.h"
+#include "cache/cache_stats.h"
 #include "decode/logprobs.h"
 #include "decode/speculation.h"
 #include "text/chat_template.h"
@@ -31,6 +32,12 @@ struct Request {
   bool ignore_eos = false;        // benchmarks only
   bool thinking_open = false;     // the prompt ends inside an opened think block
   std::optional<SpecMode> speculation;  // unset: as the engine was started
+
+  bool cache = true;       // look for, and leave, states in the cache, if the engine has one
+  std::string cache_salt;  // what is kept under another one is not found
+  // Lengths of the prompt's beginnings that other prompts are likely to share (the end of tools and system
+  // prompt, the end before the answer's opening), ascending: states are kept there.
+  std::vector<int> keep_at;
 };
 
 enum class FinishReason { none, stop, length, cancelled, error };
@@ -59,16 +66,25 @@ struct Event {
 using RequestId = uint64_t;
 using Sink = std::function<void(const Event&)>;
 
+// Where states of sequences are kept for later prompts (cache/state_cache.h).
+struct CacheOptions {
+  bool enabled = false;
+  uint64_t ram_bytes = 0;   // 0: an eighth of the machine's memory, at most 8 GiB
+  std::string directory;    // empty: nothing on disk
+  uint64_t disk_bytes = 0;  // 0: a tenth of what is free there, at most 32 GiB
+};
+
 struct EngineOptions {
-  std::string model_path;        // a directory, a .gguf or a .safetensors file
-  int threads = 0;               // 0 = the default of base/thread_pool.h
-  bool precise = false;          // fp32 activations and KV
-  bool reference = false;        // run ops/reference instead of our kernels
-  int context_length = 0;        // 0 = the model's own, bounded by memory
-  int prefill_chunk = 256;       // tokens per prefill step
-  int max_queue = 64;            // requests waiting; more are refused
-  SpecMode speculation;          // what requests that say nothing get
-  std::string draft_path;        // a draft model, or empty
+  std::string model_path;   // a directory, a .gguf or a .safetensors file
+  int threads = 0;          // 0 = the default of base/thread_pool.h
+  bool precise = false;     // fp32 activations and KV
+  bool reference = false;   // run ops/reference instead of our kernels
+  int context_length = 0;   // 0 = the model's own, bounded by memory
+  int prefill_chunk = 256;  // tokens per prefill step
+  int max_queue = 64;       // requests waiting; more are refused
+  SpecMode speculation;     // what requests that say nothing get
+  std::string draft_path;   // a draft model, or empty
+  CacheOptions cache;
   bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
   bool lossy_skip = false;  // leave the layers out that calibration found least needed: another, faster model
 };
@@ -102,6 +118,7 @@ struct EngineStats {
   uint64_t prompt_tokens = 0, completion_tokens = 0;
   int running = 0, queued = 0;
   SpecCounters speculation;  // of ended requests
+  std::optional<StateCacheStats> cache;
 };
 
 class Engine {

@@ -16,6 +16,10 @@ void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
     reference::kv_append(kv, k, v);
 }
 
+void kv_add_block(PagedKv& kv) {
+  backend() == Backend::cpu ? cpu::kv_add_block(kv) : reference::kv_add_block(kv);
+}
+
 void kv_truncate(PagedKv& kv, int length) {
   require(length >= 0 && length <= kv.length, "kv_truncate", "cannot cut {} positions to {}.", kv.length,
           length);

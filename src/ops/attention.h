@@ -28,6 +28,10 @@ struct PagedKv {
 // storage is referenced elsewhere) is copied first.
 void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v);
 
+// Adds a block of zeros to k and v, as kv_append() does when the last one is full; length stays. What a full
+// block's arrays hold may be copied from another block's of the same backend, precision and shape.
+void kv_add_block(PagedKv& kv);
+
 // Drops positions from `length` on. Whole blocks past the end are released.
 void kv_truncate(PagedKv& kv, int length);
 

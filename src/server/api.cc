@@ -71,6 +71,28 @@ std::optional<ApiError> check_method(const HttpRequest& request, std::string_vie
                   "method_not_allowed"};
 }
 
+// null: the engine keeps no states.
+Json cache_json(const std::optional<StateCacheStats>& stats) {
+  if (!stats) return nullptr;
+  Json disk = nullptr;
+  if (stats->on_disk)
+    disk = {{"writable", stats->disk_writable},         {"bytes", stats->disk_bytes},
+            {"budget_bytes", stats->disk_budget_bytes}, {"written_bytes", stats->disk_written_bytes},
+            {"dropped", stats->disk_dropped},           {"failed", stats->disk_failed},
+            {"corrupt", stats->disk_corrupt},           {"evicted", stats->disk_evicted},
+            {"last_reason", stats->disk_last_reason}};
+  return {{"lookups", stats->lookups},
+          {"ram_hits", stats->ram_hits},
+          {"disk_hits", stats->disk_hits},
+          {"prompt_tokens", stats->prompt_tokens},
+          {"cached_tokens", stats->cached_tokens},
+          {"ram_bytes", stats->ram_bytes},
+          {"blocks", stats->blocks},
+          {"points", stats->points},
+          {"last_miss", stats->last_miss},
+          {"disk", std::move(disk)}};
+}
+
 }  // namespace
 
 std::optional<ApiError> check_access(const HttpRequest& request, const std::string& bound_host) {
@@ -168,7 +190,8 @@ HttpResponse Api::health() const {
                                            {"failed", stats.failed},
                                            {"prompt_tokens", stats.prompt_tokens},
                                            {"completion_tokens", stats.completion_tokens},
-                                           {"speculation", speculation_json(stats.speculation)}}}});
+                                           {"speculation", speculation_json(stats.speculation)}}},
+                                         {"cache", cache_json(stats.cache)}});
   if (stopping_) response.status = 503;
   return response;
 }

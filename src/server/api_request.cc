@@ -162,6 +162,17 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
     fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
 }
 
+void read_cache(JsonFields& fields, GenerationOptions& options) {
+  constexpr size_t kMaxSalt = 1024;
+  options.cache = fields.boolean("cache").value_or(true);
+  const std::string* salt = fields.string("cache_salt");
+  if (!salt) return;
+  if (salt->size() > kMaxSalt)
+    fields.fail("cache_salt", "invalid_value",
+                fmt::format("'cache_salt' has {} bytes, but may have {}", salt->size(), kMaxSalt));
+  options.cache_salt = *salt;
+}
+
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
   GenerationOptions options;
   options.sampling = defaults.sampling;
@@ -180,6 +191,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
     options.max_tokens = static_cast<int>(*v);
   }
   read_speculation(fields, defaults.draft_sources, options.speculation);
+  read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);
   if (const Json* stream_options = fields.object("stream_options")) {
     JsonFields inner(*stream_options, "stream_options.");

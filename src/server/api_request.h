@@ -32,6 +32,8 @@ struct GenerationOptions {
   int logprobs = -1;             // alternatives told beside each token; -1: no log probabilities
   std::vector<std::string> stop;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
+  bool cache = true;
+  std::string cache_salt;
   bool stream = false;
   bool include_usage = false;  // a last chunk with the usage (streams only)
 };

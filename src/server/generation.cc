@@ -79,6 +79,9 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   if (options.logprobs >= 0) generation->logprobs.emplace(generation->head.kind, engine_.tokenizer());
   request.max_tokens = options.max_tokens;
   request.speculation = options.speculation;
+  request.cache = options.cache;
+  request.cache_salt = options.cache_salt;
+  request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
   request.thinking_open = prepared.thinking_open;
   auto accepted = engine_.submit(std::move(request), [this, key, post = post_](const Event& event) {

@@ -1,5 +1,7 @@
 #include "server/prepare.h"
 
+#include "text/stable_prefix.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -15,6 +17,9 @@ std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine&
   Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.prompt = engine.tokenizer().encode(std::span<const text::Piece>(*pieces));
+  if (prepared.options.cache && engine.stats().cache)
+    prepared.keep_at = text::stable_lengths(*chat_template, engine.tokenizer(), request.messages,
+                                            request.tools, request.chat, prepared.prompt);
   prepared.tags = text::find_reasoning_tags(engine.tokenizer());
   prepared.thinking_open = prepared.tags && text::opens_reasoning(*pieces, *prepared.tags);
   return prepared;

@@ -51,6 +51,14 @@ struct Snapshot {
   std::vector<std::variant<ops::PagedKv, ops::GatedDeltaState>> layers;
 };
 
+// The same of the MTP head beside a model's snapshot: its keys and values cover every pair (hidden state,
+// next token) of the prefix, so its length is one less, and the last position's hidden state [1, H] f32 waits
+// for its token.
+struct MtpSnapshot {
+  Snapshot state;
+  ops::mx::array hidden;
+};
+
 class SequenceState {
  public:
   explicit SequenceState(const StateLayout& layout);

@@ -25,6 +25,10 @@ int64_t padded(int64_t n) {
   return (n + kTile - 1) / kTile * kTile;
 }
 
+mx::Dtype kv_dtype() {
+  return precise() ? mx::float32 : mx::float16;
+}
+
 // The block, ready to be written: a new one, or a copy if others refer to it.
 mx::array& writable(mx::array& block) {
   if (!is_unshared(block)) {
@@ -198,18 +202,20 @@ void run_blocks(const Job& job) {
 
 }  // namespace
 
+void kv_add_block(PagedKv& kv) {
+  const int tile = static_cast<int>(kTile), tiles = static_cast<int>(padded(kv.head_dim) / kTile);
+  kv.k.push_back(make_zeros({kv.kv_heads, kKvBlock / tile, kv.head_dim, tile}, kv_dtype()));
+  kv.v.push_back(make_zeros({kv.kv_heads, tiles, kKvBlock, tile}, kv_dtype()));
+}
+
 void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
-  const mx::Dtype dtype = precise() ? mx::float32 : mx::float16;
+  const mx::Dtype dtype = kv_dtype();
   const int tokens = k.shape(0), d = kv.head_dim;
   Append a{
       read_f32(k, "kv_append"), read_f32(v, "kv_append"), kv.kv_heads, d, dtype, nullptr, nullptr, 0, 0, 0};
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
-    if (block == kv.k.size()) {
-      const int tile = static_cast<int>(kTile), tiles = static_cast<int>(padded(d) / kTile);
-      kv.k.push_back(make_zeros({kv.kv_heads, kKvBlock / tile, d, tile}, dtype));
-      kv.v.push_back(make_zeros({kv.kv_heads, tiles, kKvBlock, tile}, dtype));
-    }
+    if (block == kv.k.size()) cpu::kv_add_block(kv);
     a.k_block = writable(kv.k[block]).data<char>();
     a.v_block = writable(kv.v[block]).data<char>();
     a.column = kv.length % kKvBlock;

@@ -8,14 +8,17 @@
 
 namespace anabranch::ops::reference {
 
+void kv_add_block(PagedKv& kv) {
+  kv.k.push_back(mx::zeros({kv.kv_heads, kv.head_dim, kKvBlock}, mx::float32));
+  kv.v.push_back(mx::zeros({kv.kv_heads, kKvBlock, kv.head_dim}, mx::float32));
+  mx::eval(kv.k.back(), kv.v.back());
+}
+
 void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
   const int tokens = k.shape(0), heads = kv.kv_heads, d = kv.head_dim;
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
-    if (block == kv.k.size()) {
-      kv.k.push_back(mx::zeros({heads, d, kKvBlock}, mx::float32));
-      kv.v.push_back(mx::zeros({heads, kKvBlock, d}, mx::float32));
-    }
+    if (block == kv.k.size()) reference::kv_add_block(kv);
     const int column = kv.length % kKvBlock, count = std::min(tokens - t, kKvBlock - column);
     const auto rows = [&](const mx::array& x) { return mx::slice(x, {t, 0, 0}, {t + count, heads, d}); };
     kv.k[block] = mx::slice_update(kv.k[block], mx::transpose(rows(k), {1, 2, 0}), mx::Shape{0, 0, column},

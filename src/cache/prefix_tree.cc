@@ -1,0 +1,197 @@
+#include "cache/prefix_tree.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace anabranch {
+namespace {
+
+int common_prefix(std::span<const int> a, std::span<const int> b) {
+  const size_t n = std::min(a.size(), b.size());
+  return static_cast<int>(std::mismatch(a.begin(), a.begin() + static_cast<long>(n), b.begin()).first -
+                          a.begin());
+}
+
+PrefixTree::Node* child_of(const PrefixTree::Node& node, std::span<const int> tokens) {
+  for (PrefixTree::Node* child : node.children)
+    if (std::ranges::equal(child->tokens, tokens)) return child;
+  return nullptr;
+}
+
+bool in_use(const PrefixTree::Node& node) {
+  const auto resident = [](const auto* entry) { return entry->data != nullptr; };
+  return std::any_of(node.children.begin(), node.children.end(), resident) ||
+         std::any_of(node.checkpoints.begin(), node.checkpoints.end(),
+                     [&](const auto& checkpoint) { return resident(checkpoint.get()); });
+}
+
+}  // namespace
+
+PrefixTree::Found PrefixTree::find(const PrefixKey& root, std::span<const int> tokens, int most) const {
+  Found found;
+  for (Node* at = node(root); at; at = child_of(*at, tokens.subspan(at->length).first(kBlockTokens))) {
+    found.node = at;
+    found.next = nullptr;
+    found.overhang = nullptr;
+    found.shared = at->length;
+    const auto rest = tokens.subspan(at->length);
+    for (const auto& checkpoint : at->checkpoints) {
+      const int common = common_prefix(checkpoint->tail, rest);
+      if (at->length + common > found.shared) {
+        found.shared = at->length + common;
+        found.overhang = checkpoint.get();
+      }
+      const bool whole = common == static_cast<int>(checkpoint->tail.size());
+      if (whole && checkpoint->length() <= most &&
+          (!found.checkpoint || checkpoint->length() > found.checkpoint->length()))
+        found.checkpoint = checkpoint.get();
+    }
+    for (Node* child : at->children) {
+      const int common = common_prefix(child->tokens, rest);
+      if (at->length + common <= found.shared) continue;
+      found.shared = at->length + common;
+      found.next = child;
+      found.overhang = nullptr;
+    }
+    if (static_cast<int>(rest.size()) < kBlockTokens) break;
+  }
+  return found;
+}
+
+PrefixTree::Node* PrefixTree::node(const PrefixKey& key) const {
+  const auto it = nodes_.find(key);
+  return it == nodes_.end() ? nullptr : it->second.get();
+}
+
+PrefixTree::Node& PrefixTree::add_root(const PrefixKey& root) {
+  auto& slot = nodes_[root];
+  if (!slot) {
+    slot = std::make_unique<Node>();
+    slot->key = root;
+  }
+  return *slot;
+}
+
+PrefixTree::Node& PrefixTree::add_block(Node& parent, std::span<const int> tokens, Data data,
+                                        uint64_t bytes) {
+  CHECK(static_cast<int>(tokens.size()) == kBlockTokens, "a block of {} tokens", tokens.size());
+  Node* node = child_of(parent, tokens);
+  if (!node) {
+    auto fresh = std::make_unique<Node>();
+    node = fresh.get();
+    node->key = next_key(parent.key, tokens);
+    node->parent = &parent;
+    node->length = parent.length + kBlockTokens;
+    node->tokens.assign(tokens.begin(), tokens.end());
+    parent.children.push_back(node);
+    nodes_[node->key] = std::move(fresh);
+  }
+  if (!node->data) set_data(*node, std::move(data), bytes);
+  return *node;
+}
+
+PrefixTree::Checkpoint& PrefixTree::add_checkpoint(Node& node, std::span<const int> tail, Data data,
+                                                   uint64_t bytes) {
+  CHECK(static_cast<int>(tail.size()) < kBlockTokens, "a tail of {} tokens", tail.size());
+  Checkpoint* checkpoint = nullptr;
+  for (const auto& known : node.checkpoints)
+    if (std::ranges::equal(known->tail, tail)) checkpoint = known.get();
+  if (!checkpoint) {
+    checkpoint = node.checkpoints.emplace_back(std::make_unique<Checkpoint>()).get();
+    checkpoint->node = &node;
+    checkpoint->tail.assign(tail.begin(), tail.end());
+    checkpoints_++;
+  }
+  if (!checkpoint->data) set_data(*checkpoint, std::move(data), bytes);
+  use(*checkpoint);
+  return *checkpoint;
+}
+
+void PrefixTree::set_data(Node& node, Data data, uint64_t bytes) {
+  if (node.data) bytes_ -= node.bytes;
+  node.data = std::move(data);
+  node.bytes = bytes;
+  if (node.data) bytes_ += bytes;
+}
+
+void PrefixTree::set_data(Checkpoint& checkpoint, Data data, uint64_t bytes) {
+  if (checkpoint.data) bytes_ -= checkpoint.bytes;
+  checkpoint.data = std::move(data);
+  checkpoint.bytes = bytes;
+  if (checkpoint.data) bytes_ += bytes;
+}
+
+void PrefixTree::remove(Checkpoint& checkpoint) {
+  set_data(checkpoint, nullptr, 0);
+  checkpoints_--;
+  std::erase_if(checkpoint.node->checkpoints, [&](const auto& known) { return known.get() == &checkpoint; });
+}
+
+void PrefixTree::remove(Node& node) {
+  while (!node.checkpoints.empty()) remove(*node.checkpoints.back());
+  while (!node.children.empty()) remove(*node.children.back());
+  set_data(node, nullptr, 0);
+  if (node.parent) std::erase(node.parent->children, &node);
+  nodes_.erase(PrefixKey(node.key));
+}
+
+// Tokens to apply again without it, from the checkpoint before it, for each byte that it alone keeps.
+double PrefixTree::worth(const Checkpoint& checkpoint) const {
+  uint64_t bytes = checkpoint.bytes + 1;
+  bool alone = true;
+  int before = 0;
+  for (const Node* at = checkpoint.node; at && before == 0; at = at->parent) {
+    int users = 0;
+    for (const Node* child : at->children) users += child->data != nullptr;
+    for (const auto& other : at->checkpoints) {
+      if (!other->data) continue;
+      users++;
+      if (other->length() < checkpoint.length()) before = std::max(before, other->length());
+    }
+    alone = alone && users <= 1;
+    if (alone) bytes += at->bytes;
+  }
+  return checkpoint.clock + (checkpoint.length() - before) / static_cast<double>(bytes);
+}
+
+void PrefixTree::release(Checkpoint& checkpoint) {
+  Node* node = checkpoint.node;
+  if (checkpoint.stored)
+    set_data(checkpoint, nullptr, 0);
+  else
+    remove(checkpoint);
+  release_up(node);
+}
+
+// Blocks that nothing in memory needs.
+void PrefixTree::release_up(Node* node) {
+  while (node && !in_use(*node)) {
+    Node* parent = node->parent;
+    if (node->stored)
+      set_data(*node, nullptr, 0);
+    else
+      remove(*node);  // and what lies on disk beyond it, which can no longer be reached
+    node = parent;
+  }
+}
+
+void PrefixTree::evict(uint64_t budget) {
+  while (bytes_ > budget) {
+    Checkpoint* least = nullptr;
+    double least_worth = 0;
+    for (const auto& [key, node] : nodes_)
+      for (const auto& checkpoint : node->checkpoints) {
+        if (!checkpoint->data) continue;
+        const double w = worth(*checkpoint);
+        if (least && w >= least_worth) continue;
+        least = checkpoint.get();
+        least_worth = w;
+      }
+    if (!least) return;
+    clock_ = std::max(clock_, least_worth);
+    release(*least);
+  }
+}
+
+}  // namespace anabranch

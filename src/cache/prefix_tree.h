@@ -1,0 +1,93 @@
+// What the cache knows of token prefixes, and what of it to keep in memory: pure policy, no arrays, no files.
+//
+// A tree of blocks of kBlockTokens tokens; the path from a root (one for each salt) to a node spells a
+// prefix. A node owns its block's keys and values, a checkpoint all else that it takes to go on from a point:
+// at its node's end or up to a block further, after `tail`. The owner's data are opaque, and are in memory,
+// on disk (stored), or both; an entry that is neither is gone.
+//
+// Not thread-safe. Pointers hold until the next call that is not const or find().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/prefix_key.h"
+
+namespace anabranch {
+
+class PrefixTree {
+ public:
+  using Data = std::shared_ptr<const void>;  // null: not in memory
+  struct Node;
+
+  struct Checkpoint {
+    Node* node = nullptr;   // whose prefix comes before the tail
+    std::vector<int> tail;  // less than a block
+    Data data;
+    uint64_t bytes = 0;  // of data
+    bool stored = false;
+    double clock = 0;  // of the last use; see evict()
+    int length() const { return node->length + static_cast<int>(tail.size()); }
+  };
+  struct Node {
+    PrefixKey key;
+    Node* parent = nullptr;
+    int length = 0;           // tokens of the prefix that ends here
+    std::vector<int> tokens;  // the last block of it; empty for a root
+    Data data;
+    uint64_t bytes = 0;
+    bool stored = false;
+    std::vector<Node*> children;
+    std::vector<std::unique_ptr<Checkpoint>> checkpoints;
+  };
+
+  // What is known of a prompt.
+  struct Found {
+    Node* node = nullptr;              // the longest path of whole blocks; null: not even a root
+    Checkpoint* checkpoint = nullptr;  // the last one of at most `most` tokens, on that path
+    // Tokens that some known sequence begins with: those of the path, and of one more block or tail.
+    int shared = 0;
+    Node* next = nullptr;            // that block, if it is one: a child of `node`
+    Checkpoint* overhang = nullptr;  // that tail, if it is one
+  };
+  Found find(const PrefixKey& root, std::span<const int> tokens, int most) const;
+
+  // Each returns what is there already, given data if it had none. tokens: a block. Data may be null for what
+  // is stored.
+  Node& add_root(const PrefixKey& root);
+  Node& add_block(Node& parent, std::span<const int> tokens, Data data, uint64_t bytes);
+  Checkpoint& add_checkpoint(Node& node, std::span<const int> tail, Data data, uint64_t bytes);
+  void set_data(Node& node, Data data, uint64_t bytes);
+  void set_data(Checkpoint& checkpoint, Data data, uint64_t bytes);
+
+  Node* node(const PrefixKey& key) const;
+  void use(Checkpoint& checkpoint) { checkpoint.clock = clock_; }
+
+  // Forgets what cannot be read any more, and all that needs it.
+  void remove(Node& node);
+  void remove(Checkpoint& checkpoint);
+
+  // Takes data out of memory until at most `budget` bytes are there: the least worth first, by use and by
+  // tokens to compute again for each byte (GreedyDual-Size, Cao & Irani 1997: worth = clock of the last use +
+  // cost / bytes; the clock is the worth of what went last). What is not stored is forgotten with it.
+  void evict(uint64_t budget);
+
+  uint64_t bytes() const { return bytes_; }  // in memory
+  size_t nodes() const { return nodes_.size(); }
+  size_t checkpoints() const { return checkpoints_; }
+
+ private:
+  double worth(const Checkpoint& checkpoint) const;
+  void release(Checkpoint& checkpoint);
+  void release_up(Node* node);
+
+  std::unordered_map<PrefixKey, std::unique_ptr<Node>> nodes_;
+  uint64_t bytes_ = 0;
+  size_t checkpoints_ = 0;
+  double clock_ = 0;
+};
+
+}  // namespace anabranch

@@ -1,0 +1,90 @@
+// What sequences left behind, found again by the beginning of a prompt: in memory, and on disk between runs.
+// A state that comes from here has the bits that applying the tokens would have made.
+//
+// Keys and values are kept once for each block of kBlockTokens tokens, whoever shares it (prefix_tree.h); the
+// rest of a state (recurrent state, conv rows, the started block, what the MTP head needs) once for each
+// point that a sequence was kept at. A model without recurrent state can go on from any token of what is
+// kept, another one from these points only.
+//
+// Engine thread only; disk_store.h writes on a thread of its own.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/cache_stats.h"
+#include "cache/disk_store.h"
+#include "cache/prefix_tree.h"
+#include "state/sequence_state.h"
+
+namespace anabranch {
+
+// All that a sequence needs to go on.
+struct SavedState {
+  Snapshot model;
+  std::optional<MtpSnapshot> mtp;  // the model has a head, and it followed the sequence
+};
+
+struct StateCacheOptions {
+  StateLayout model, mtp;   // mtp: empty when there is no head
+  int mtp_hidden = 0;       // width of its hidden states
+  Fingerprint fingerprint;  // states of others are never found
+  uint64_t ram_bytes = 0;
+  std::unique_ptr<DiskStore> disk;  // may be null
+};
+
+class StateCache {
+ public:
+  explicit StateCache(StateCacheOptions options);
+  ~StateCache();
+
+  struct Hit {
+    int length = 0;  // tokens of the prompt that the state covers; 0: a miss
+    int shared = 0;  // tokens that the prompt shares with what is kept, >= length
+    bool from_disk = false;
+    SavedState state;
+  };
+  // The longest state of a beginning of the prompt, the last token left out (its logits are needed). What was
+  // kept under another salt is not found.
+  Hit find(std::span<const int> prompt, std::string_view salt);
+
+  // Keeps the state after `tokens`, which are as many as state.model.length. Shares storage.
+  void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state);
+
+  // The model has no recurrent state and no head that speaks of one.
+  bool any_token() const { return any_token_; }
+  StateCacheStats stats() const;
+  DiskStore* disk() const { return options_.disk.get(); }
+
+ private:
+  struct Piece;  // what a node or a checkpoint holds
+  using PiecePtr = std::shared_ptr<const Piece>;
+  struct Plan;
+
+  void index(const std::vector<RecordHead>& heads);
+  Plan plan(const PrefixTree::Found& found, int most) const;
+  bool assemble(const Plan& plan, Hit& hit);
+  PiecePtr piece_of(PrefixTree::Node& node, Hit& hit);
+  PiecePtr piece_of(PrefixTree::Checkpoint& checkpoint, Hit& hit);
+  PiecePtr read(const RecordHead& head, std::vector<ops::mx::array> arrays);
+  void store(RecordHead head, const Piece& piece);
+  void note(const Hit& hit, std::span<const int> prompt);
+
+  std::vector<ops::mx::array> new_block(bool with_mtp) const;
+  std::vector<ops::mx::array> new_point(int length, bool with_mtp) const;
+  PiecePtr block_piece(const SavedState& state, int block) const;
+  PiecePtr point_piece(const SavedState& state) const;
+
+  StateCacheOptions options_;
+  std::vector<KvLayout> attention_, mtp_attention_;
+  std::vector<ops::GatedDeltaShape> deltas_;
+  bool any_token_;  // the model can go on from any token
+  PrefixTree tree_;
+  StateCacheStats stats_;
+};
+
+}  // namespace anabranch

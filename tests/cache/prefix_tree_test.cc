@@ -1,0 +1,133 @@
+#include "cache/prefix_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace anabranch {
+namespace {
+
+std::vector<int> tokens_of(int count, int from = 0) {
+  std::vector<int> out(static_cast<size_t>(count));
+  std::iota(out.begin(), out.end(), from);
+  return out;
+}
+PrefixTree::Data data() {
+  return std::make_shared<int>(1);
+}
+const PrefixKey kRoot = root_key(fingerprint_of("test"), "");
+
+// Keeps a point after all of `tokens`, blocks of 100 bytes and points of 10.
+PrefixTree::Checkpoint& keep(PrefixTree& tree, const std::vector<int>& tokens, bool stored = false) {
+  auto* at = &tree.add_root(kRoot);
+  std::span<const int> rest = tokens;
+  for (; rest.size() >= kBlockTokens; rest = rest.subspan(kBlockTokens)) {
+    at = &tree.add_block(*at, rest.first(kBlockTokens), data(), 100);
+    at->stored = at->stored || stored;
+  }
+  auto& checkpoint = tree.add_checkpoint(*at, rest, data(), 10);
+  checkpoint.stored = stored;
+  return checkpoint;
+}
+
+std::vector<int> joined(std::vector<int> a, const std::vector<int>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(PrefixTree, FindsTheLongestPointAndWhatIsShared) {
+  PrefixTree tree;
+  const auto found_nothing = tree.find(kRoot, tokens_of(600), 599);
+  EXPECT_EQ(found_nothing.node, nullptr);
+  keep(tree, tokens_of(300));
+  keep(tree, tokens_of(560));
+  const auto whole = tree.find(kRoot, tokens_of(600), 599);
+  ASSERT_TRUE(whole.checkpoint);
+  EXPECT_EQ(whole.checkpoint->length(), 560);
+  EXPECT_EQ(whole.shared, 560);
+  EXPECT_EQ(whole.node->length, 512);
+  // At most so many tokens.
+  EXPECT_EQ(tree.find(kRoot, tokens_of(600), 559).checkpoint->length(), 300);
+  EXPECT_EQ(tree.find(kRoot, tokens_of(600), 299).checkpoint, nullptr);
+  // A prompt that parts inside a block, and one that parts inside a tail.
+  const auto in_block = tree.find(kRoot, joined(tokens_of(400), tokens_of(300, 9000)), 699);
+  EXPECT_EQ(in_block.checkpoint->length(), 300);
+  EXPECT_EQ(in_block.shared, 400);
+  ASSERT_TRUE(in_block.next);
+  EXPECT_EQ(in_block.next->length, 512);
+  const auto in_tail = tree.find(kRoot, joined(tokens_of(540), tokens_of(300, 9000)), 839);
+  EXPECT_EQ(in_tail.shared, 540);
+  EXPECT_EQ(in_tail.next, nullptr);
+  ASSERT_TRUE(in_tail.overhang);
+  EXPECT_EQ(in_tail.overhang->length(), 560);
+  // A short prompt, and another root.
+  EXPECT_EQ(tree.find(kRoot, tokens_of(20), 19).shared, 20);
+  EXPECT_EQ(tree.find(root_key(fingerprint_of("test"), "salt"), tokens_of(600), 599).node, nullptr);
+}
+
+TEST(PrefixTree, BlocksAreShared) {
+  PrefixTree tree;
+  keep(tree, tokens_of(600));
+  EXPECT_EQ(tree.bytes(), 210u);
+  keep(tree, tokens_of(650));
+  EXPECT_EQ(tree.bytes(), 220u);
+  keep(tree, joined(tokens_of(256), tokens_of(300, 5000)));
+  EXPECT_EQ(tree.bytes(), 330u);
+  EXPECT_EQ(tree.checkpoints(), 3u);
+  keep(tree, tokens_of(600));  // there already
+  EXPECT_EQ(tree.checkpoints(), 3u);
+  EXPECT_EQ(tree.bytes(), 330u);
+}
+
+TEST(PrefixTree, EvictsWhatIsWorthLeast) {
+  PrefixTree tree;
+  keep(tree, tokens_of(2000));
+  keep(tree, tokens_of(2010));                                // saves ten tokens
+  keep(tree, joined(tokens_of(256), tokens_of(100, 50000)));  // a hundred of its own
+  const uint64_t all = tree.bytes();
+  tree.evict(all);
+  EXPECT_EQ(tree.checkpoints(), 3u);
+  tree.evict(all - 1);
+  EXPECT_EQ(tree.checkpoints(), 2u);
+  EXPECT_EQ(tree.find(kRoot, tokens_of(2100), 2099).checkpoint->length(), 2000);
+  tree.evict(0);
+  EXPECT_EQ(tree.bytes(), 0u);
+  EXPECT_EQ(tree.checkpoints(), 0u);
+  EXPECT_LE(tree.nodes(), 1u);
+}
+
+TEST(PrefixTree, UseKeeps) {
+  PrefixTree tree;
+  const auto a = tokens_of(300), b = tokens_of(300, 10000);
+  keep(tree, a);
+  keep(tree, b);
+  tree.evict(219);  // one of the two goes, which raises the clock
+  EXPECT_EQ(tree.checkpoints(), 1u);
+  const bool a_left = tree.find(kRoot, joined(a, a), 599).checkpoint != nullptr;
+  const auto &left = a_left ? a : b, &gone = a_left ? b : a;
+  tree.use(*tree.find(kRoot, joined(left, left), 599).checkpoint);
+  auto& fresh = keep(tree, gone);
+  fresh.clock = 0;  // as if of long ago
+  tree.evict(219);
+  EXPECT_TRUE(tree.find(kRoot, joined(left, left), 599).checkpoint);
+  EXPECT_FALSE(tree.find(kRoot, joined(gone, gone), 599).checkpoint);
+}
+
+TEST(PrefixTree, WhatIsStoredStaysKnown) {
+  PrefixTree tree;
+  keep(tree, tokens_of(600), true);
+  tree.evict(0);
+  EXPECT_EQ(tree.bytes(), 0u);
+  const auto found = tree.find(kRoot, tokens_of(700), 699);
+  ASSERT_TRUE(found.checkpoint);
+  EXPECT_EQ(found.checkpoint->length(), 600);
+  EXPECT_EQ(found.checkpoint->data, nullptr);
+  // A block that is lost takes with it what comes after.
+  tree.remove(*found.node->parent);
+  EXPECT_EQ(tree.find(kRoot, tokens_of(700), 699).checkpoint, nullptr);
+  EXPECT_EQ(tree.checkpoints(), 0u);
+  EXPECT_EQ(tree.nodes(), 1u);
+}
+
+}  // namespace
+}  // namespace anabranch
