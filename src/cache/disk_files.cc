@@ -52,21 +52,18 @@ std::string file_name(const DiskRecord& record) {
 }
 
 std::optional<DiskRecord> parse_file_name(std::string_view name) {
-  if (name.size() < 76 || name[32] != '-' || name[65] != '-') return std::nullopt;
+  if (name.size() < 74 || name[32] != '-' || name[65] != '-') return std::nullopt;
   DiskRecord record;
   const auto key = key_from_hex(name.substr(0, 32)), parent = key_from_hex(name.substr(33, 32));
   const std::string_view digits = name.substr(66, 8), ending = name.substr(74);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + 8, record.length, 16);
-  if (!key || !parent || error != std::errc() || end != digits.data() + 8 || record.length == 0)
-    return std::nullopt;
+  if (!key || !parent || digits.find_first_not_of("0123456789abcdef") != digits.npos) return std::nullopt;
+  if (ending != ".block" && ending != ".checkpoint") return std::nullopt;
+  std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
   record.key = *key;
   record.parent = *parent;
-  if (ending == ".checkpoint")
-    record.kind = RecordKind::checkpoint;
-  else if (ending != ".block")
-    return std::nullopt;
+  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
+  if (record.length == 0) return std::nullopt;
   if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
-  if (file_name(record) != name) return std::nullopt;
   return record;
 }
 

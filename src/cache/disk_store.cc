@@ -128,6 +128,8 @@ Result<void> check_private(const std::string& path, bool ours_alone) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return {};
+    if (errno == ENOTDIR)
+      return make_error(ErrorKind::invalid, "{}: a part of this is not a directory", path);
     return make_error(ErrorKind::io, "cannot look at {}: {}", path, std::strerror(errno));
   }
   if (!S_ISDIR(info.st_mode)) return make_error(ErrorKind::invalid, "{} is not a directory", path);
@@ -275,7 +277,7 @@ std::vector<RecordHead> DiskStore::Impl::tell() {
     }
     merge(*files, listing);
     // A change within the clock's grain of the last one would not be seen.
-    seen_change = now - changed > 100'000'000 ? changed : -1;
+    seen_change = now - changed > 20'000'000 ? changed : -1;
     for (const auto& [key, entry] : known) {
       if (!entry.told && !set_aside.contains(key))
         untold.push_back(entry.record);
