@@ -298,11 +298,11 @@ Error cannot_read(const std::string& path, int error) {
 // Brings the pages in. A page that the disk cannot deliver is an error here, and would be a signal later.
 // Returns errno, or 0.
 int populate(void* data, size_t bytes) {
-#ifdef MADV_POPULATE_READ
-  if (::madvise(data, bytes, MADV_POPULATE_READ) == 0) return 0;
-  if (errno != EINVAL) return errno == EFAULT ? EIO : errno;
-#endif
   ::madvise(data, bytes, MADV_WILLNEED);
+#ifdef MADV_POPULATE_READ
+  if (::madvise(data, bytes, MADV_POPULATE_READ) != 0 && errno != EINVAL)
+    return errno == EFAULT ? EIO : errno;
+#endif
   return 0;
 }
 
@@ -322,6 +322,15 @@ Result<MappedRecord> map_record(const std::string& path) {
   if (const int error = populate(data, size)) return cannot_read(path, error);
   mapped.bytes = {static_cast<const std::byte*>(data), size};
   return mapped;
+}
+
+void read_ahead(const std::string& path) {
+#ifdef POSIX_FADV_WILLNEED
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.ok()) ::posix_fadvise(*file, 0, 0, POSIX_FADV_WILLNEED);
+#else
+  (void)path;
+#endif
 }
 
 Result<ParsedHead> read_head(const std::string& path) {

@@ -88,6 +88,7 @@ TEST(DiskStoreTest, ReadsOutliveTheStoreAndTheFile) {
   auto store = open_store(directory.path());
   put_all(*store, heads);
   store->drain();
+  store->prefetch(heads);
   auto record = store->get(heads[0]);
   ASSERT_TRUE(record.ok());
   store.reset();
@@ -133,7 +134,9 @@ TEST(DiskStoreTest, RefreshTellsWhatOthersAdded) {
   EXPECT_TRUE(mine->scan().empty());
   put_all(*mine, chain(1, 1));
   mine->drain();
-  EXPECT_TRUE(mine->refresh().empty());  // its own
+  EXPECT_TRUE(mine->refresh().empty());                          // its own
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // others' are looked for again
+  EXPECT_TRUE(mine->refresh().empty());
   put_all(*other, chain(2, 2));
   other->drain();
   EXPECT_EQ(mine->refresh(), chain(2, 2));
@@ -145,6 +148,7 @@ TEST(DiskStoreTest, RefreshTellsWhatOthersAdded) {
   put_all(*mine, {chain(3, 1)[1]});
   mine->drain();
   EXPECT_EQ(mine->stats().dropped, 0u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   EXPECT_EQ(mine->refresh(), std::vector{parent});
   EXPECT_EQ(mine->scan().size(), 7u);
 }
