@@ -70,7 +70,7 @@ class DiskStore {
 
   // Takes a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint gives
   // way, else this record. Nothing is written when it is there already, or when its parent block is not (put
-  // parents first). Aborts unless head.key is next_key(head.parent, head.tokens).
+  // parents first). Aborts when the head is not well formed (record.h).
   void put(RecordHead head, std::vector<Section> sections);
   // Whether the record is on disk now (not verified) or queued. One stat().
   bool has(const RecordHead& head) const;

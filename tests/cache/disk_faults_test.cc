@@ -70,7 +70,8 @@ TEST(DiskFaultsTest, DamagedFilesAreNeverRead) {
   int wrong = 0, refused = 0, unchanged = 0, lost = 0;
   for (int round = 0; round < rounds; round++) {
     // Of this record only, so that what is read again is what was damaged.
-    const auto heads = chain(round, static_cast<int>(random() % 2), static_cast<int>(random() % 256));
+    const int blocks = static_cast<int>(random() % 2), rest = static_cast<int>(random() % 256);
+    const auto heads = chain(round, blocks, blocks == 0 ? std::max(rest, 1) : rest);
     const auto stranger = chain(-1 - round, 0);
     put_all(*store, heads, 64 + random() % 5000);
     store->drain();
