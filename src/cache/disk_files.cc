@@ -52,21 +52,18 @@ std::string file_name(const DiskRecord& record) {
 }
 
 std::optional<DiskRecord> parse_file_name(std::string_view name) {
-  if (name.size() < 76 || name[32] != '-' || name[65] != '-') return std::nullopt;
+  if (name.size() < 74 || name[32] != '-' || name[65] != '-') return std::nullopt;
   DiskRecord record;
   const auto key = key_from_hex(name.substr(0, 32)), parent = key_from_hex(name.substr(33, 32));
   const std::string_view digits = name.substr(66, 8), ending = name.substr(74);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + 8, record.length, 16);
-  if (!key || !parent || error != std::errc() || end != digits.data() + 8 || record.length == 0)
-    return std::nullopt;
+  if (!key || !parent || digits.find_first_not_of("0123456789abcdef") != digits.npos) return std::nullopt;
+  if (ending != ".block" && ending != ".checkpoint") return std::nullopt;
+  std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
   record.key = *key;
   record.parent = *parent;
-  if (ending == ".checkpoint")
-    record.kind = RecordKind::checkpoint;
-  else if (ending != ".block")
-    return std::nullopt;
+  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
+  if (record.length == 0) return std::nullopt;
   if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
-  if (file_name(record) != name) return std::nullopt;
   return record;
 }
 
@@ -301,11 +298,11 @@ Error cannot_read(const std::string& path, int error) {
 // Brings the pages in. A page that the disk cannot deliver is an error here, and would be a signal later.
 // Returns errno, or 0.
 int populate(void* data, size_t bytes) {
-#ifdef MADV_POPULATE_READ
-  if (::madvise(data, bytes, MADV_POPULATE_READ) == 0) return 0;
-  if (errno != EINVAL) return errno == EFAULT ? EIO : errno;
-#endif
   ::madvise(data, bytes, MADV_WILLNEED);
+#ifdef MADV_POPULATE_READ
+  if (::madvise(data, bytes, MADV_POPULATE_READ) != 0 && errno != EINVAL)
+    return errno == EFAULT ? EIO : errno;
+#endif
   return 0;
 }
 
@@ -325,6 +322,15 @@ Result<MappedRecord> map_record(const std::string& path) {
   if (const int error = populate(data, size)) return cannot_read(path, error);
   mapped.bytes = {static_cast<const std::byte*>(data), size};
   return mapped;
+}
+
+void read_ahead(const std::string& path) {
+#ifdef POSIX_FADV_WILLNEED
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.ok()) ::posix_fadvise(*file, 0, 0, POSIX_FADV_WILLNEED);
+#else
+  (void)path;
+#endif
 }
 
 Result<ParsedHead> read_head(const std::string& path) {

@@ -76,6 +76,8 @@ struct MappedRecord {
 };
 // Errors: not_found, io.
 Result<MappedRecord> map_record(const std::string& path);
+// Has the system begin to read a file, if it is there.
+void read_ahead(const std::string& path);
 // The start of a file, at most kMaxHeadBytes, parsed. Errors: as parse_head's, not_found, io; invalid also
 // when the file has not the size that its head tells.
 Result<ParsedHead> read_head(const std::string& path);

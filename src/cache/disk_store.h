@@ -64,16 +64,19 @@ class DiskStore {
   // The heads of all records, parents before children; those whose parent block is missing are left out.
   // Reads every head on the caller's thread.
   std::vector<RecordHead> scan();
-  // The same, of records that other processes added since the last scan() or refresh(). With none, one
-  // stat().
+  // The same, of records that other processes added since the last scan() or refresh(). One stat() when
+  // nothing changed; once this store changed something, others' changes are looked for at most once a second.
   std::vector<RecordHead> refresh();
 
   // Takes a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint gives
   // way, else this record. Nothing is written when it is there already, or when its parent block is not (put
-  // parents first). Aborts unless head.key is next_key(head.parent, head.tokens).
+  // parents first). Aborts when the head is not well formed (record.h).
   void put(RecordHead head, std::vector<Section> sections);
   // Whether the record is on disk now (not verified) or queued. One stat().
   bool has(const RecordHead& head) const;
+  // Has the system begin to read these: get() of many is then several times faster when the disk has to be
+  // waited for.
+  void prefetch(std::span<const RecordHead> heads) const;
   // Reads the record by mapping it, on the caller's thread; every checksum is verified before it returns.
   // Errors: not_found (not there, or no longer), invalid (damaged: removed), unsupported (not ours: set
   // aside), io.

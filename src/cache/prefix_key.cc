@@ -16,25 +16,27 @@ static_assert(std::endian::native == std::endian::little, "keys and records are 
 
 namespace {
 
-// Roots and texts are hashed with seeds of their own, so that no text can be taken for a block.
-constexpr uint64_t kBlockSeed = 0, kRootSeed = 1, kTextSeed = 2;
+// Stands in a root where a block has its parent. (A seed would not do: short inputs absorb it, so that the
+// root of one fingerprint was the child of another.)
+constexpr std::string_view kRootTag = "anabranch's root";
+static_assert(kRootTag.size() == sizeof(PrefixKey));
 
-PrefixKey hashed(const void* data, size_t bytes, uint64_t seed) {
-  const XXH128_hash_t hash = XXH3_128bits_withSeed(data, bytes, seed);
+PrefixKey hashed(const void* data, size_t bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
   return {hash.high64, hash.low64};
 }
 
 }  // namespace
 
 Fingerprint fingerprint_of(std::string_view text) {
-  return hashed(text.data(), text.size(), kTextSeed);
+  return hashed(text.data(), text.size());
 }
 
 PrefixKey root_key(const Fingerprint& fingerprint, std::string_view salt) {
-  std::string bytes(sizeof(PrefixKey), '\0');
-  std::memcpy(bytes.data(), &fingerprint, sizeof(PrefixKey));
+  std::string bytes(kRootTag);
+  bytes.append(reinterpret_cast<const char*>(&fingerprint), sizeof(PrefixKey));
   bytes += salt;
-  return hashed(bytes.data(), bytes.size(), kRootSeed);
+  return hashed(bytes.data(), bytes.size());
 }
 
 PrefixKey next_key(PrefixKey parent, std::span<const int> block_tokens) {
@@ -44,7 +46,7 @@ PrefixKey next_key(PrefixKey parent, std::span<const int> block_tokens) {
   std::memcpy(bytes.data(), &parent, sizeof(PrefixKey));
   if (!block_tokens.empty())
     std::memcpy(bytes.data() + sizeof(PrefixKey), block_tokens.data(), block_tokens.size_bytes());
-  return hashed(bytes.data(), sizeof(PrefixKey) + block_tokens.size_bytes(), kBlockSeed);
+  return hashed(bytes.data(), sizeof(PrefixKey) + block_tokens.size_bytes());
 }
 
 std::string to_hex(const PrefixKey& key) {

@@ -1,0 +1,437 @@
+// The disk tier's everyday life: what is put is found again, recency, budget, other processes, closing.
+#include "cache/disk_store.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "cache/records.h"
+#include "slow.h"
+
+namespace anabranch {
+namespace {
+
+using namespace anabranch::testing;
+
+std::vector<RecordHead> sorted(std::vector<RecordHead> heads) {
+  std::sort(heads.begin(), heads.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+  return heads;
+}
+
+std::vector<PrefixKey> leaf_to_root(const std::vector<RecordHead>& heads) {
+  std::vector<PrefixKey> keys;
+  for (auto head = heads.rbegin(); head != heads.rend(); ++head) keys.push_back(head->key);
+  return keys;
+}
+
+TEST(DiskStoreTest, KeepsRecordsOverRestarts) {
+  TemporaryDirectory directory;
+  const auto a = chain(1, 3), b = chain(2, 0, 200);
+  {
+    auto store = open_store(directory.path() + "/deep/er");
+    EXPECT_TRUE(store->scan().empty());
+    put_all(*store, a);
+    put_all(*store, b);
+    put_all(*store, a);  // nothing is written twice
+    store->drain();
+    put_all(*store, a);
+    store->drain();
+    const auto stats = store->stats();
+    EXPECT_EQ(stats.written_records, a.size() + b.size());
+    EXPECT_EQ(stats.files, a.size() + b.size());
+    EXPECT_EQ(stats.queued_bytes, 0u);
+    EXPECT_EQ(stats.dropped + stats.failed + stats.corrupt + stats.evicted, 0u) << stats.last_reason;
+    EXPECT_EQ(count_right(*store, a), 4);
+  }
+  auto store = open_store(directory.path() + "/deep/er");
+  auto expected = a;
+  expected.insert(expected.end(), b.begin(), b.end());
+  const auto found = store->scan();
+  EXPECT_EQ(sorted(found), sorted(expected));
+  std::set<PrefixKey> seen;
+  for (const RecordHead& head : found) {
+    if (head.parent_length() > 0) {
+      EXPECT_TRUE(seen.contains(head.parent)) << "a child before its parent";
+    }
+    seen.insert(head.key);
+    EXPECT_TRUE(store->has(head));
+  }
+  EXPECT_EQ(count_right(*store, expected), 5);
+  EXPECT_EQ(store->stats().read_records, 5u);
+  EXPECT_EQ(store->get(chain(3, 1)[0]).error().kind, ErrorKind::not_found);
+  EXPECT_FALSE(store->has(chain(3, 1)[0]));
+}
+
+TEST(DiskStoreTest, FilesArePrivate) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/cache";
+  auto store = open_store(path);
+  put_all(*store, chain(1, 1));
+  store->drain();
+  struct stat info {};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    ASSERT_EQ(::stat(entry.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, entry.is_directory() ? 0700u : 0600u) << entry.path();
+  }
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST(DiskStoreTest, ReadsOutliveTheStoreAndTheFile) {
+  TemporaryDirectory directory;
+  const auto heads = chain(1, 1);
+  auto store = open_store(directory.path());
+  put_all(*store, heads);
+  store->drain();
+  store->prefetch(heads);
+  auto record = store->get(heads[0]);
+  ASSERT_TRUE(record.ok());
+  store.reset();
+  ASSERT_EQ(clear_records(directory.path())->files, 2u);
+  EXPECT_TRUE(is_right(*record, heads[0]));
+}
+
+TEST(DiskStoreTest, FingerprintsAreApart) {
+  TemporaryDirectory directory;
+  const auto heads = chain(1, 1);
+  auto store = open_store(directory.path());
+  put_all(*store, heads);
+  store->drain();
+  auto other = open_store(directory.path(), [](DiskOptions& o) { o.fingerprint = {1, 2}; });
+  EXPECT_TRUE(other->scan().empty());
+  EXPECT_EQ(other->get(heads[0]).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(other->stats().files, 2u);  // the budget is for all
+}
+
+TEST(DiskStoreTest, OrphansAreLeftOutUntilTheirParentIsBack) {
+  TemporaryDirectory directory;
+  const auto heads = chain(1, 3);
+  auto store = open_store(directory.path());
+  put_all(*store, heads);
+  store->drain();
+  ASSERT_TRUE(std::filesystem::remove(record_path(directory.path(), disk_record(kFingerprint, heads[1]))));
+  EXPECT_EQ(store->scan(), std::vector(heads.begin(), heads.begin() + 1));
+  EXPECT_EQ(verify_records(directory.path(), false)->orphans, 2u);
+  // A child alone is not worth writing.
+  const auto child = head_after(RecordKind::checkpoint, heads[1].key, 512, {1});
+  store->put(child, sections_of(child));
+  store->drain();
+  EXPECT_EQ(store->stats().dropped, 1u);
+  EXPECT_NE(store->stats().last_reason.find("parent"), std::string::npos);
+  put_all(*store, heads);
+  store->drain();
+  EXPECT_EQ(sorted(store->scan()), sorted(heads));
+}
+
+TEST(DiskStoreTest, RefreshTellsWhatOthersAdded) {
+  TemporaryDirectory directory;
+  auto mine = open_store(directory.path()), other = open_store(directory.path());
+  EXPECT_TRUE(mine->scan().empty());
+  put_all(*mine, chain(1, 1));
+  mine->drain();
+  EXPECT_TRUE(mine->refresh().empty());                          // its own
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // others' are looked for again
+  EXPECT_TRUE(mine->refresh().empty());
+  put_all(*other, chain(2, 2));
+  other->drain();
+  EXPECT_EQ(mine->refresh(), chain(2, 2));
+  EXPECT_TRUE(mine->refresh().empty());
+  // A parent that another process wrote is known when it is needed.
+  const auto parent = chain(3, 1)[0];
+  other->put(parent, sections_of(parent));
+  other->drain();
+  put_all(*mine, {chain(3, 1)[1]});
+  mine->drain();
+  EXPECT_EQ(mine->stats().dropped, 0u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  EXPECT_EQ(mine->refresh(), std::vector{parent});
+  EXPECT_EQ(mine->scan().size(), 7u);
+}
+
+TEST(DiskStoreTest, TheLeastRecentlyUsedGoesFirstOverARestart) {
+  TemporaryDirectory directory;
+  const auto old = chain(1, 2), fresh = chain(2, 2), next = chain(3, 0, 9);
+  {
+    auto store = open_store(directory.path());
+    put_all(*store, old);
+    put_all(*store, fresh);
+    store->drain();
+    store->used(leaf_to_root(fresh));
+    store->used(leaf_to_root(old));
+    store->drain();
+  }
+  {
+    // The times alone already say that children go before parents.
+    const auto files = listed(directory.path());
+    ASSERT_EQ(files.size(), 6u);
+    std::map<PrefixKey, int64_t> used;
+    for (const DiskRecord& file : files) used[file.key] = file.used_at_ns;
+    for (const DiskRecord& file : files)
+      if (file.parent_length() > 0) {
+        EXPECT_LT(used[file.key], used[file.parent]);
+      }
+    EXPECT_EQ(files[0].key, old[0].key);
+  }
+  // What is there fills it.
+  auto store = open_store(directory.path(), [](DiskOptions& o) { o.budget_bytes = 10 * 4096; });
+  put_all(*store, next, 3000);
+  store->drain();
+  EXPECT_GE(store->stats().evicted, 1u);
+  EXPECT_LT(store->stats().evicted, 4u);
+  EXPECT_EQ(count_right(*store, old), 3);
+  EXPECT_EQ(count_right(*store, next), 1);
+  EXPECT_FALSE(store->has(fresh.back()));
+  EXPECT_TRUE(store->has(fresh.front()));
+}
+
+TEST(DiskStoreTest, StaysWithinItsBudgetAndKeepsChainsWhole) {
+  TemporaryDirectory directory;
+  const uint64_t budget = 1 << 20;
+  auto store = open_store(directory.path(), [](DiskOptions& o) { o.budget_bytes = budget; });
+  for (int seed = 0; seed < 60; seed++) {
+    put_all(*store, chain(seed, 4), 20000);
+    store->drain();
+    EXPECT_LE(store->stats().bytes, budget);
+  }
+  const auto stats = store->stats();
+  EXPECT_EQ(stats.written_records, 300u);
+  EXPECT_GT(stats.evicted, 200u);
+  EXPECT_GT(stats.bytes, budget * 3 / 4);
+  EXPECT_EQ(stats.bytes, [&] {
+    uint64_t sum = 0;
+    for (const auto& file : listed(directory.path())) sum += file.bytes;
+    return sum;
+  }());
+  const auto check = *verify_records(directory.path(), false);
+  EXPECT_EQ(check.good, stats.files);
+  EXPECT_EQ(check.orphans + check.damaged, 0u);
+  EXPECT_EQ(count_right(*store, chain(59, 4)), 5);
+}
+
+TEST(DiskStoreTest, WhatCannotFitIsDroppedAndEvictsNothing) {
+  TemporaryDirectory directory;
+  auto store = open_store(directory.path(), [](DiskOptions& o) { o.budget_bytes = 100 << 10; });
+  put_all(*store, chain(1, 1));
+  put_all(*store, chain(2, 0), 200 << 10);
+  store->drain();
+  EXPECT_EQ(store->stats().dropped, 1u);
+  EXPECT_EQ(store->stats().evicted, 0u);
+  // A chain longer than the budget keeps its beginning.
+  put_all(*store, chain(3, 20), 20000);
+  store->drain();
+  EXPECT_GT(store->stats().dropped, 1u);
+  const auto check = *verify_records(directory.path(), false);
+  EXPECT_EQ(check.orphans, 0u);
+  EXPECT_GE(check.good, 3u);
+}
+
+TEST(DiskStoreTest, ASmallerBudgetHoldsAtOnceForAllFingerprints) {
+  TemporaryDirectory directory;
+  {
+    auto store = open_store(directory.path());
+    put_all(*store, chain(1, 30), 20000);
+    store->drain();
+  }
+  auto store = open_store(directory.path(), [](DiskOptions& o) {
+    o.fingerprint = {1, 2};
+    o.budget_bytes = 100 << 10;
+  });
+  for (int i = 0; i < 1000 && store->stats().bytes > 100 << 10; i++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_LE(store->stats().bytes, 100u << 10);
+  EXPECT_EQ(verify_records(directory.path(), false)->orphans, 0u);
+}
+
+TEST(EvictionOrderTest, NeverTakesAParentBeforeItsChildren) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; round++) {
+    std::vector<DiskRecord> files;
+    for (int seed = 0; seed < 8; seed++)
+      for (const RecordHead& head : chain(seed, static_cast<int>(random() % 6))) {
+        files.push_back(disk_record(kFingerprint, head));
+        files.back().bytes = 4096 * (1 + random() % 5);
+        files.back().used_at_ns = static_cast<int64_t>(random() % 1000);
+      }
+    std::shuffle(files.begin(), files.end(), random);
+    const PrefixKey keep = files[0].key;
+    const auto order = eviction_order(files, 1ull << 40, keep);
+    std::set<PrefixKey> gone;
+    for (const size_t i : order) {
+      EXPECT_NE(files[i].key, keep);
+      for (const DiskRecord& file : files)
+        if (file.parent_length() > 0 && file.parent == files[i].key) {
+          EXPECT_TRUE(gone.contains(file.key));
+        }
+      gone.insert(files[i].key);
+    }
+    EXPECT_EQ(gone.size(), order.size());
+    EXPECT_LT(order.size(), files.size());  // `keep` and what it stands on
+    EXPECT_GE(order.size(), files.size() - 6);
+    const auto few = eviction_order(files, 4096, keep);
+    ASSERT_EQ(few.size(), 1u);
+    EXPECT_EQ(few[0], order[0]);
+  }
+}
+
+// write(2) that waits until it is told to go on.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+  int calls = 0;
+  void await_call() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return calls > 0; });
+    calls = 0;
+  }
+  void set_open() {
+    const std::lock_guard lock(mutex);
+    open = true;
+    changed.notify_all();
+  }
+  WriteCall write() {
+    return [this](int fd, const void* data, size_t n) {
+      std::unique_lock lock(mutex);
+      calls++;
+      changed.notify_all();
+      changed.wait(lock, [&] { return open; });
+      return ::write(fd, data, n);
+    };
+  }
+};
+
+TEST(DiskStoreTest, AFullQueueDropsTheOldestCheckpointFirst) {
+  TemporaryDirectory directory;
+  Gate gate;
+  auto store = open_store(directory.path(), [&](DiskOptions& o) {
+    o.write = gate.write();
+    o.queue_bytes = 1 << 20;
+  });
+  const auto first = chain(1, 0);
+  put_all(*store, first, 2 << 20);  // larger than the queue: one is always taken
+  gate.await_call();
+  EXPECT_EQ(store->stats().queued_records, 1u);
+  put_all(*store, chain(2, 0), 1000);
+  EXPECT_EQ(store->stats().dropped, 1u);
+  EXPECT_TRUE(store->has(first[0]));
+  EXPECT_FALSE(store->has(chain(2, 0)[0]));
+  gate.set_open();
+  store->drain();
+  gate.open = false;
+  gate.calls = 0;
+
+  // One goes to the writer, which waits; then a checkpoint, nine blocks and another checkpoint of 100 kB.
+  put_all(*store, chain(3, 0), 1000);
+  gate.await_call();
+  const auto blocks = chain(4, 9);
+  const auto older = chain(5, 0), newer = chain(6, 0);
+  put_all(*store, older, 68000);
+  for (int i = 0; i < 9; i++) store->put(blocks[i], sections_of(blocks[i], 68000));
+  put_all(*store, newer, 68000);
+  EXPECT_EQ(store->stats().dropped, 2u) << store->stats().queued_bytes;
+  EXPECT_FALSE(store->has(older[0]));
+  EXPECT_TRUE(store->has(newer[0]));
+  // Then blocks, until nothing may give way.
+  const auto more = chain(7, 9);
+  for (int i = 0; i < 9; i++) store->put(more[i], sections_of(more[i], 68000));
+  EXPECT_FALSE(store->has(newer[0]));
+  EXPECT_FALSE(store->has(more[8]));
+  EXPECT_LE(store->stats().queued_bytes, 1u << 20);
+  gate.set_open();
+  store->drain();
+  EXPECT_EQ(count_right(*store, std::vector(blocks.begin(), blocks.begin() + 9)), 9);
+}
+
+TEST(DiskStoreTest, ClosingTakesABoundedTime) {
+  TemporaryDirectory directory;
+  const auto write = [](int fd, const void* data, size_t n) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return ::write(fd, data, n);
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    auto store = open_store(directory.path(), [&](DiskOptions& o) {
+      o.write = write;
+      o.close_seconds = 0.3;
+    });
+    put_all(*store, chain(1, 100));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3) * kSlowdown);
+  const auto check = *verify_records(directory.path(), false);
+  EXPECT_LT(check.good, 50u);
+  EXPECT_EQ(check.damaged + check.orphans, 0u);
+  EXPECT_EQ(count_files(directory.path(), "tmp-"), 0);
+}
+
+TEST(DiskStoreTest, ClosingWritesWhatIsQueued) {
+  TemporaryDirectory directory;
+  put_all(*open_store(directory.path()), chain(1, 100));
+  EXPECT_EQ(verify_records(directory.path(), false)->good, 101u);
+}
+
+TEST(DiskStoreTest, ScansThousandsQuickly) {
+  TemporaryDirectory directory;
+  const int chains = 100, blocks = 19;
+  { open_store(directory.path()); }
+  for (int seed = 0; seed < chains; seed++)
+    for (const RecordHead& head : chain(seed, blocks))
+      write_bytes(record_path(directory.path(), disk_record(kFingerprint, head)),
+                  record_bytes(kFingerprint, head, sections_of(head)));
+  const auto begin = std::chrono::steady_clock::now();
+  auto store = open_store(directory.path());
+  const auto opened = std::chrono::steady_clock::now();
+  EXPECT_EQ(store->scan().size(), size_t{chains} * (blocks + 1));
+  const auto scanned = std::chrono::steady_clock::now();
+  EXPECT_TRUE(store->refresh().empty());
+  const auto ms = [](auto duration) { return std::chrono::duration<double, std::milli>(duration).count(); };
+  std::printf("%d files: open %.1f ms, scan %.1f ms, refresh %.3f ms\n", chains * (blocks + 1),
+              ms(opened - begin), ms(scanned - opened), ms(std::chrono::steady_clock::now() - scanned));
+  EXPECT_LT(ms(scanned - begin), 2000 * kSlowdown);
+}
+
+TEST(DiskToolsTest, ListVerifyClear) {
+  TemporaryDirectory directory;
+  EXPECT_TRUE(list_records(directory.path() + "/none")->empty());
+  EXPECT_EQ(verify_records(directory.path() + "/none", true)->good, 0u);
+  EXPECT_EQ(clear_records(directory.path() + "/none")->files, 0u);
+  const auto heads = chain(1, 3);
+  { put_all(*open_store(directory.path()), heads); }
+  {
+    put_all(*open_store(directory.path(), [](DiskOptions& o) { o.fingerprint = {1, 2}; }), chain(2, 0));
+  }
+  const auto files = listed(directory.path());
+  ASSERT_EQ(files.size(), 5u);
+  EXPECT_EQ(files[0].fingerprint, (Fingerprint{1, 2}));
+
+  const std::string path = record_path(directory.path(), disk_record(kFingerprint, heads[1]));
+  std::string bytes = read_bytes(path);
+  bytes.back() ^= 1;
+  write_bytes(path, bytes);
+  const std::string folder = folder_path(directory.path(), kFingerprint);
+  write_bytes(folder + "/notes.txt", "not the cache's");
+  for (const bool remove : {false, true}) {
+    const auto check = *verify_records(directory.path(), remove);
+    EXPECT_EQ(check.good, 4u);
+    EXPECT_EQ(check.damaged, 1u);
+    EXPECT_EQ(check.orphans, 2u);
+    ASSERT_EQ(check.problems.size(), 1u);
+    EXPECT_NE(check.problems[0].find("checksum of section 2"), std::string::npos);
+    EXPECT_EQ(std::filesystem::exists(path), !remove);
+  }
+  auto store = open_store(directory.path());  // alive while another process clears
+  EXPECT_EQ(clear_records(directory.path())->files, 4u);
+  EXPECT_TRUE(list_records(directory.path())->empty());
+  EXPECT_TRUE(std::filesystem::exists(folder + "/notes.txt"));
+  std::filesystem::remove_all(directory.path());
+  put_all(*store, heads);
+  store->drain();
+  EXPECT_EQ(count_right(*store, heads), 4) << store->stats().last_reason;
+}
+
+}  // namespace
+}  // namespace anabranch
