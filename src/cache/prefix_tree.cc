@@ -164,9 +164,9 @@ void PrefixTree::release(Checkpoint& checkpoint) {
   release_up(node);
 }
 
-// Blocks that nothing in memory needs.
+// Blocks that nothing in memory needs. Roots stay: they are all that is known of where stored ones begin.
 void PrefixTree::release_up(Node* node) {
-  while (node && !in_use(*node)) {
+  while (node->parent && !in_use(*node)) {
     Node* parent = node->parent;
     if (node->stored)
       set_data(*node, nullptr, 0);

@@ -16,7 +16,7 @@ namespace anabranch::server {
 struct Prepared {
   GenerationOptions options;
   std::vector<int> prompt;
-  std::vector<int> keep_at;  // as of Request
+  std::vector<int> keep_at;                 // as of Request
   std::optional<text::ReasoningTags> tags;  // of the blocks to keep apart from the content (chat only)
   bool thinking_open = false;               // the prompt ends inside such a block
 };

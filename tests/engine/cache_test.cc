@@ -12,6 +12,7 @@ namespace {
 using testing::Collector;
 using testing::request_of;
 using testing::run_to_end;
+using testing::TempDir;
 using testing::TinyModel;
 
 constexpr const char* kHybrid = "qwen35_nested_untied_grouped";  // with an MTP head
@@ -56,13 +57,14 @@ std::vector<Request> conversation() {
     turns.push_back(request);
   };
   add(100000, 300, 280, 0, 1);
-  add(100000, 700, 650, 0.8f, 2);
-  add(400, 620, 600, 0, 3);
-  add(400, 620, 600, 0, 3);
-  add(300, 1500, 0, 0.5f, 4);
+  add(100000, 500, 450, 0.8f, 2);
+  add(400, 420, 405, 0, 3);
+  add(400, 420, 405, 0, 3);
+  add(300, 700, 0, 0.5f, 4);
   add(90, 260, 0, 0, 5);
-  add(700, 2300, 1900, 0, 6);
-  add(2000, 2300, 1900, 0, 7);
+  add(450, 900, 800, 0, 6);
+  turns.push_back(turns.back());
+  for (size_t i = 820; i < 900; i++) turns.back().prompt[i] = static_cast<int>(i % 90);
   return turns;
 }
 
@@ -102,8 +104,8 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunFromMemory) {
   const auto cached = warm.cached();
   EXPECT_EQ(cached[0], 0);
   EXPECT_GE(cached[1], 280);  // kept where the request said
-  EXPECT_GE(cached[3], 600);  // the same prompt again
-  EXPECT_GE(cached[7], 1900);
+  EXPECT_GE(cached[3], 405);  // the same prompt again
+  EXPECT_GE(cached[7], 800);
   const auto stats = engine->stats();
   ASSERT_TRUE(stats.cache);
   EXPECT_EQ(stats.cache->lookups, requests.size());
@@ -173,10 +175,10 @@ TEST_P(CacheOf, SaltsAndRefusals) {
   const auto engine = start(model, in_memory());
   Request request = conversation()[1];
   EXPECT_EQ(run_to_end(*engine, request).last.usage.cached_tokens, 0);
-  EXPECT_GE(run_to_end(*engine, request).last.usage.cached_tokens, 650);
+  EXPECT_GE(run_to_end(*engine, request).last.usage.cached_tokens, 450);
   request.cache_salt = "another tenant";
   EXPECT_EQ(run_to_end(*engine, request).last.usage.cached_tokens, 0);
-  EXPECT_GE(run_to_end(*engine, request).last.usage.cached_tokens, 650);
+  EXPECT_GE(run_to_end(*engine, request).last.usage.cached_tokens, 450);
   request.cache = false;
   EXPECT_EQ(run_to_end(*engine, request).last.usage.cached_tokens, 0);
 }
@@ -234,7 +236,7 @@ TEST(Cache, MtpDraftsAreThoseOfAColdRun) {
   const auto engine = start(model, on_disk(dir));
   for (const char* tier : {"disk", "memory"}) {
     const auto warm = run_to_end(*engine, request);
-    EXPECT_EQ(warm.last.usage.cached_tokens, 1900) << tier;
+    EXPECT_GE(warm.last.usage.cached_tokens, 800) << tier;
     EXPECT_EQ(warm.tokens, cold.tokens) << tier;
     const auto &got = warm.last.usage.speculation.of(DraftSource::mtp),
                &want = cold.last.usage.speculation.of(DraftSource::mtp);
@@ -246,7 +248,7 @@ TEST(Cache, MtpDraftsAreThoseOfAColdRun) {
 // Other weights, other numerics: nothing is found.
 TEST(Cache, StatesBelongToTheirModel) {
   const TempDir dir;
-  const TinyModel model(kHybrid), other(kHybrid);
+  const TinyModel model("qwen35_flat_tied"), other("qwen35_flat_tied");
   other.disturb();
   const Request request = conversation()[1];
   run_to_end(*start(model, on_disk(dir)), request);
@@ -256,7 +258,7 @@ TEST(Cache, StatesBelongToTheirModel) {
   options.cache = on_disk(dir);
   options.precise = true;
   EXPECT_EQ(run_to_end(**Engine::create(options), request).last.usage.cached_tokens, 0);
-  EXPECT_GE(run_to_end(*start(model, on_disk(dir)), request).last.usage.cached_tokens, 650);
+  EXPECT_GE(run_to_end(*start(model, on_disk(dir)), request).last.usage.cached_tokens, 450);
 }
 
 }  // namespace
