@@ -253,7 +253,8 @@ Result<void> EngineImpl::open_cache() {
                                                    options_.precise ? "f32" : "f16", options_.lossy_skip));
   const uint64_t memory = cpu_info().memory_bytes;
   options.ram_bytes = wanted.ram_bytes > 0 ? wanted.ram_bytes : std::min<uint64_t>(memory / 8, 8ull << 30);
-  if (!wanted.directory.empty()) {
+  // Which layers are left out may change with the next calibration, and no fingerprint would tell.
+  if (!wanted.directory.empty() && !options_.lossy_skip) {
     DiskOptions disk;
     disk.directory = wanted.directory;
     disk.fingerprint = options.fingerprint;
