@@ -16,7 +16,7 @@ SEED = 20261122
 TOOL_TOKENS = {"hybrid-146m": 6000, "qwen35-0.8b": 12000}
 AGENT_TOOLS = 20
 ANSWER_TOKENS = {"tools": 24, "conversation": 600, "agent": 32}
-TINY_RAM = "4MB"  # less than one state
+TINY_RAM = "2MB"  # less than one state
 MLX_TOOLS = 1  # a token a second on a CPU: what fits in minutes
 LLAMA_CONTEXT = 16384
 
@@ -130,7 +130,7 @@ class Bench:
         for at, (request, reference) in enumerate(zip(requests, references)):
             replies.append(server.ask({**request, **more}))
             self.results.compare(self.name(work), variant, reference, replies[-1], f"request {at + 1}")
-        self.say(work, f"{variant}: {len(replies)} answers")
+        self.say(work, f"{variant}: first text after {', '.join(tally.seconds(reply.ttft_s) for reply in replies)}")
         return replies
 
     def pressed(self, work, requests, references):

@@ -108,18 +108,29 @@ def fitting_tools(seed, target, count_tokens):
 
 # ---- a conversation
 
+TALK = "You are a friendly assistant for people who plan small projects at home. Answer in one or two plain sentences."
 CONVERSATION = [
-    "Hello! I am planning a small vegetable garden of four by three metres. What should I think of first?",
-    "Thank you. My soil is heavy clay and the garden lies behind the house, where the sun comes only after noon. Which"
-    " three vegetables would you start with?",
-    "How often should I water them in July, when it is hot and there has been no rain for a week?",
-    "My neighbour says that I should plant beans next to the others. What is 17 plants times 3 rows?",
-    "Please sum up what we decided in one sentence.",
+    "I am making a list of what we have in the kitchen, so that we only buy what is missing. There is a bag of flour,"
+    " two packs of rice, half a bottle of oil, some salt and pepper, a box of tea and a jar of honey. There are also 12"
+    " apples in a bowl on the table, and this morning I bought 7 more. How many apples do I have?",
+    "Good. My daughter is learning to program at school, and she would like to write a small program that keeps this"
+    " list for us. She has only used numbers and text so far, no lists and no files, and she prefers short examples"
+    " that she can try at once. Write a Python function that adds two numbers.",
+    "She says thank you. Now the next thing: for the party on Saturday we invited the families from our street and the"
+    " colleagues from the office. From the street there come 17 people, and from the office there come 25 people;"
+    " nobody else has answered, and I do not think that there will be more. What is 17 plus 25?",
+    "For dessert I would like to have something light, since the cake from the bakery is heavy and not everybody likes"
+    " chocolate. It should be something that children like too, that needs no cooking, and that one can buy in every"
+    " shop at this time of the year without paying too much for it. Name three fruits.",
+    "One more thing, and then I will let you go. The shop told me that they deliver on the day after Monday, early in"
+    " the morning, and that somebody must be at home to take the boxes, because they may not leave them at the door. I"
+    " have to tell my husband. Which day comes after Monday?",
 ]
 
 
 def conversation_turn(history, turn, max_tokens):
-    return body([*history, {"role": "user", "content": CONVERSATION[turn]}], max_tokens, True)
+    start = [] if history else [{"role": "system", "content": TALK}]
+    return body([*start, *history, {"role": "user", "content": CONVERSATION[turn]}], max_tokens, True)
 
 
 # ---- an agent's calls
