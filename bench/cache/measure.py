@@ -14,7 +14,6 @@ from servers import TokenCounter  # noqa: F401: for run.py
 
 SEED = 20261122
 TOOL_TOKENS = {"hybrid-146m": 6000, "qwen35-0.8b": 12000}
-AGENT_TOOLS = 20
 ANSWER_TOKENS = {"tools": 24, "conversation": 600, "agent": 32}
 TINY_RAM = "2MB"  # less than one state
 MLX_TOOLS = 1  # a token a second on a CPU: what fits in minutes
@@ -321,7 +320,7 @@ class Bench:
 
     def agent(self):
         work, compared = "agent", self.model == "hybrid-146m"
-        schema = works.tools(SEED, AGENT_TOOLS)
+        schema = works.agent_tools(SEED)
         requests, references = [], []
         if compared:
             with self.ours("--no-cache") as server:

@@ -47,22 +47,22 @@ def property_of(rng, name, thing):
     return schema
 
 
-def tool(rng, area, verb):
+def tool(rng, area, verb, fewest, most):
     thing, names = AREAS[area]
-    chosen = rng.sample(names, rng.randint(3, 6))
+    chosen = rng.sample(names, rng.randint(fewest, most))
     return {"type": "function", "function": {
         "name": f"{area}_{verb}_{thing}",
         "description": f"{verb.capitalize()} a {thing} in {area}. {' '.join(rng.sample(WHEN, 2))}",
         "parameters": {"type": "object", "properties": {name: property_of(rng, name, thing) for name in chosen},
-                       "required": chosen[:rng.randint(1, 2)]}}}
+                       "required": chosen[:1]}}}
 
 
-def tools(seed, count):
-    """At most 120 tools; the first ones are the same whatever the count."""
+def tools(seed, count, fewest=3, most=6):
+    """At most 120 tools of so many parameters; the first ones are the same whatever the count."""
     rng = random.Random(seed)
     pairs = [(area, verb) for verb in VERBS for area in AREAS]
     rng.shuffle(pairs)
-    return [tool(rng, area, verb) for area, verb in pairs[:count]]
+    return [tool(rng, area, verb, fewest, most) for area, verb in pairs[:count]]
 
 
 SYSTEM = ("You are the assistant of a small trading company. Use the functions when they help, ask when something"
@@ -135,6 +135,8 @@ def conversation_turn(history, turn, max_tokens):
 
 # ---- an agent's calls
 
+AGENT_TOOLS = 20
+
 WORDS = ("order customer late shipped warehouse pending Vienna Lisbon invoice paid total amount review closed open urgent"
          " pallet label carrier delay Friday March supplier contract draft signed updated owner note price stock").split()
 TASKS = [  # what the user asks, and how many tools are called before the answer
@@ -150,6 +152,10 @@ BRANCHES = [  # after which task a copy of the conversation goes on, and with wh
          ("Send the relevant paragraph to the customer.", 1)]),
     (3, [("Is there a similar case in the tickets of last year?", 2), ("Then archive the old ones, please.", 1)]),
 ]
+
+
+def agent_tools(seed):
+    return tools(seed, AGENT_TOOLS, 1, 2)
 
 
 def tool_call(rng, schema, number):

@@ -97,7 +97,7 @@ def test_what_servers_stream_is_read():
 
 
 def agent(seed):
-    return list(works.agent_calls(seed, works.tools(seed, 20), 8, lambda number: f"answer {number}"))
+    return list(works.agent_calls(seed, works.agent_tools(seed), 8, lambda number: f"answer {number}"))
 
 
 def test_the_agent_makes_thirty_calls_with_two_branches():
