@@ -57,13 +57,14 @@ def arguments():
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser.add_argument("--works", type=names(WORKS), default=",".join(WORKS), metavar="NAME,...")
-    parser.add_argument("--models", type=names(MODELS), default=",".join(MODELS), metavar="NAME,...")
-    parser.add_argument("--peers", type=names(PEERS), default=",".join(PEERS), metavar="NAME,...",
+    parser.add_argument("--models", type=names(MODELS), metavar="NAME,...", help=f"default: {','.join(MODELS)}")
+    parser.add_argument("--peers", type=names(PEERS), metavar="NAME,...",
                         help=f"default: {','.join(PEERS)}; '' for none")
     parser.add_argument("--reps", type=count, help="of what is warm (default: 5)")
     parser.add_argument("--cold-reps", type=count, help="of what is cold, 2 at least (default: 3)")
     parser.add_argument("--threads", type=count, default=cores, help=f"for us and llama-server (default here: {cores})")
-    parser.add_argument("--quick", action="store_true", help="--models hybrid-146m --reps 2 --cold-reps 2, no peers")
+    parser.add_argument("--quick", action="store_true", help="a schema of a quarter of that size, --reps 2 --cold-reps 2, and, unless named,"
+                        " --models hybrid-146m and no peers")
     parser.add_argument("--work", default=os.path.join(ROOT, ".deps", "peers"), metavar="DIR",
                         help="the work directory (default: .deps/peers)")
     parser.add_argument("--anabranch", default=os.path.join(ROOT, "build", "anabranch"), metavar="PROGRAM",
@@ -72,8 +73,10 @@ def arguments():
     parser.add_argument("--json", metavar="FILE", help="the report (default: cache-bench/report.json in the work"
                         " directory)")
     args = parser.parse_args()
-    if args.quick:
-        args.models, args.peers = ["hybrid-146m"], []
+    if args.models is None:
+        args.models = MODELS[:1] if args.quick else MODELS
+    if args.peers is None:
+        args.peers = () if args.quick else PEERS
     args.reps = args.reps or (2 if args.quick else 5)
     args.cold_reps = max(2, args.cold_reps or (2 if args.quick else 3))
     return args
