@@ -15,7 +15,7 @@ from servers import TokenCounter  # noqa: F401: for run.py
 SEED = 20261122
 TOOL_TOKENS = {"hybrid-146m": 6000, "qwen35-0.8b": 12000}
 ANSWER_TOKENS = {"tools": 24, "conversation": 600, "agent": 32}
-TINY_RAM = "2MB"  # less than one state
+TINY_RAM, TINY_DISK = "2MB", "32MB"  # less than one state; a few
 MLX_TOOLS = 1  # a token a second on a CPU: what fits in minutes
 LLAMA_CONTEXT = 16384
 
@@ -136,8 +136,12 @@ class Bench:
         """Variants in which hardly anything stays in memory."""
         with self.ours("--cache-dir", self.fresh("pressed"), "--cache-ram", TINY_RAM) as server:
             self.replay(server, work, f"memory for {TINY_RAM}, the rest on disk", requests, references)
-        with self.ours("--cache-ram", TINY_RAM, "--cache-disk", "0") as server:
-            self.replay(server, work, f"memory for {TINY_RAM}, no disk", requests, references)
+        with self.ours("--cache-dir", self.fresh("pressed"), "--cache-ram", TINY_RAM, "--cache-disk",
+                       TINY_DISK) as server:
+            self.replay(server, work, f"memory for {TINY_RAM}, disk for {TINY_DISK}", requests, references)
+        if work != "agent":  # all would be cold: many minutes
+            with self.ours("--cache-ram", TINY_RAM, "--cache-disk", "0") as server:
+                self.replay(server, work, f"memory for {TINY_RAM}, no disk", requests, references)
 
     # ---- the tool schema
 

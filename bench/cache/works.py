@@ -57,7 +57,7 @@ def tool(rng, area, verb, fewest, most):
                        "required": chosen[:1]}}}
 
 
-def tools(seed, count, fewest=3, most=6):
+def tools(seed, count, fewest=2, most=5):
     """At most 120 tools of so many parameters; the first ones are the same whatever the count."""
     rng = random.Random(seed)
     pairs = [(area, verb) for verb in VERBS for area in AREAS]
