@@ -1,6 +1,7 @@
 // What `anabranch cache` does with the files.
 #include "cache/disk_tools.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
