@@ -109,9 +109,10 @@ std::string points_text(const std::vector<uint32_t>& points) {
   return text;
 }
 
+constexpr int kDeepest = 8;  // indented so far
+
 void print_branches(const CacheFolder& folder, bool all) {
   constexpr size_t kShown = 20;
-  constexpr int kDeepest = 8;  // indented so far
   const auto branches = branches_of(folder);
   if (branches.empty()) return;
   const size_t shown = all ? branches.size() : std::min(branches.size(), kShown);
