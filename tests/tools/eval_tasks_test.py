@@ -10,9 +10,9 @@ from checks import check  # noqa: E402
 from make_tasks import KINDS, make_tasks  # noqa: E402
 from run import summarise, table  # noqa: E402
 
-SOLUTIONS = {
-    "larger": "max(a, b)", "is_even": "a % 2 == 0", "total": "sum(a)", "backwards": "a[::-1]", "how_long": "len(a)",
-    "square": "a * a", "first_item": "a[0]", "count_items": "len(a)",
+SOLUTIONS = {  # a word of the request -> the function
+    "larger": "max(a, b)", "their sum": "sum(a) if b is None else a + b", "product": "a * b", "is even": "a % 2 == 0", "is odd": "a % 2 == 1", "largest": "max(a)",
+    "smallest": "min(a)", "reversed": "a[::-1]", "length": "len(a)", "square": "a * a", "first item": "a[0]", "doubles": "2 * a", "upper": "a.upper()",
 }
 passed = failed = 0
 
@@ -32,17 +32,15 @@ def right_answer(task):
         return f"12 and 3, so it is {rule['expected']}."
     if rule["type"] == "contains":
         return f"The answer is {rule['expected'].split('|')[0].upper()}."
-    name = rule["function"]
-    body = SOLUTIONS.get(name) or name.replace("plus_", "a + ").replace("times_", "a * ")
-    arguments = "a, b" if name == "larger" else "a"
-    return f"Here it is:\n```python\ndef {name}({arguments}):\n    return {body}\n```\nIt works."
+    body = next(code for word, code in SOLUTIONS.items() if word in task["messages"][0]["content"])
+    return f"Here it is:\n```python\ndef solve(a, b=None):\n    return {body}\n\nprint(solve)\n```\nIt works."
 
 
-tasks = make_tasks(1, 48)
-expect(tasks == make_tasks(1, 48), "the same seed gives the same tasks")
-expect(tasks != make_tasks(2, 48), "another seed gives others")
-expect(tasks[:50] == make_tasks(1, 10), "fewer tasks are the first ones")
-expect(len(tasks) >= 200 and {t["kind"] for t in tasks[:5]} == set(KINDS), "enough, of all kinds in turn")
+tasks = make_tasks(1)
+expect(tasks == make_tasks(1), "the same seed gives the same tasks")
+expect(tasks != make_tasks(2), "another seed gives others")
+expect([t for t in tasks if int(t["id"].split("-")[1]) < 3] == make_tasks(1, 3), "fewer tasks are the first ones of each kind")
+expect(len(tasks) >= 200 and {t["kind"] for t in tasks} == set(KINDS), "enough, of all kinds")
 expect(len({t["messages"][0]["content"] for t in tasks}) == len(tasks), "all different")
 runs = 0
 for task in tasks:
@@ -65,10 +63,11 @@ expect(check(sample, json.dumps(expected)) == {"valid_json": True, "correct": Tr
 expect(check(sample, json.dumps(expected | {"more": 1})) == {"valid_json": True, "correct": False}, "a key too many")
 expect(check(sample, json.dumps(expected)[:-1]) == {"valid_json": False, "correct": False}, "JSON cut off")
 expect(check(sample, "Here: " + json.dumps(expected)) == {"valid_json": False, "correct": False}, "text before JSON")
-program = {"check": {"type": "python", "function": "f", "cases": [[[1], 2]]}}
+program = {"check": {"type": "python", "cases": [[[1], 2]]}}
 expect(check(program, "def f(a): return a + 1")["correct"], "code without a fence")
+expect(check(program, "def f(a): return a + 1\n```\nThis adds one.")["correct"], "a fence that was never opened")
 expect(check(program, "```python\nimport math\ndef f(a): return a + math.floor(1.5)\n```")["correct"], "code that imports")
-for bad in ("def f(a): return a", "def g(a): return 2", "while True: pass", "def f(a:", "import os\nos.fork()\ndef f(a): return 2",
+for bad in ("def f(a): return a", "f = lambda a: 2", "while True: pass", "def f(a:", "import os\nos.fork()\ndef f(a): return 2",
             "open('/dev/null')\ndef f(a): return 2", "x = 'a' * (1 << 31)\ndef f(a): return 2"):
     expect(not check(program, bad)["correct"], bad)
 

@@ -54,7 +54,7 @@ def contains(rule, answer):
 
 # Runs in a process of its own, without files, children or much time and memory.
 HARNESS = """
-import collections, functools, itertools, json, math, re, resource, string, sys, typing
+import ast, collections, functools, itertools, json, math, re, resource, string, sys, typing
 job = json.load(sys.stdin)
 for limit, value in ((resource.RLIMIT_CPU, 2), (resource.RLIMIT_AS, 1 << 29), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 3)):
     resource.setrlimit(limit, (value, value))
@@ -63,15 +63,18 @@ def refuse(event, arguments):
         raise PermissionError(event)
 sys.addaudithook(refuse)
 space = {"__name__": "answer"}
-exec(job["source"], space)
-if not all(space[job["function"]](*args) == wanted for args, wanted in job["cases"]):
+name = next(node.name for node in ast.parse(job["source"]).body if isinstance(node, ast.FunctionDef))
+exec(compile(job["source"], "answer", "exec"), space)
+if not all(space[name](*args) == wanted for args, wanted in job["cases"]):
     raise ValueError("another result")
 """
 
 
 def runs(rule, answer):
-    blocks = re.findall(r"```(?:python|py)?\s*\n(.*?)(?:```|\Z)", answer, re.DOTALL)
-    job = {"source": "\n".join(blocks) if blocks else answer, "function": rule["function"], "cases": rule["cases"]}
+    """The first function of the first code block, or of what stands before the end of one that was never opened."""
+    block = re.search(r"```(?:python|py)?[ \t]*\n(.*?def .*?)(?:```|\Z)", answer, re.DOTALL)
+    source = block[1] if block else answer.split("```")[0]
+    job = {"source": source.strip("\n"), "cases": rule["cases"]}
     try:
         done = subprocess.run([sys.executable, "-I", "-S", "-c", HARNESS], input=json.dumps(job), text=True, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, timeout=RUN_SECONDS, env={})

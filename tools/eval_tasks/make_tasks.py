@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tasks whose answers a program can check, one JSON object a line: make_tasks.py [OUT] [--seed N] [--per-kind N]
+"""Writes tasks whose answers a program can check, one JSON object a line: make_tasks.py [OUT] [--seed N] [--at-most N]
 
 The same seed gives the same file. Kinds: json (extraction into an object), arithmetic, needle (one fact in 2,000 to
 6,000 tokens), code (short functions, which the checker runs, and what short programs print) and translation (by a
@@ -16,20 +16,20 @@ LAST = "Albrecht Bianchi Castillo Dubois Eriksen Fontaine Gruber Hassan Ibarra J
 TOWN = "Aarhus Bergen Cordoba Delft Evora Freiburg Ghent Heidelberg Innsbruck Jena Krakow Leiden Malaga Nantes Odense Porto Quimper Riga Salzburg Turin Uppsala Verona Wroclaw York".split()
 GOODS = "kettle lamp backpack keyboard blanket helmet tripod monitor cushion toaster wallet jacket headset thermos".split()
 THINGS = "pears lemons tiles nails candles folders beads spoons buttons seeds bricks cups sheets badges".split()
+WORK = "baker tailor carpenter dentist gardener librarian pharmacist translator".split()
 PLACE = "library harbour office greenhouse workshop museum bakery station theatre cellar observatory clinic".split()
 CONTAINER = "drawer cupboard basket suitcase crate locker envelope toolbox".split()
 OBJECT = "passport compass stopwatch flashlight receipt diary whistle magnifier contract photograph".split()
 MONTH = "January February March April May June July August September October November December".split()
-# What an everyday phrase may become; any of the alternatives, compared without case, accents and marks.
+# What a word or phrase may become; any of the alternatives, compared without case, accents and marks.
 PHRASES = {
-    "French": {"good morning": "bonjour", "thank you": "merci", "good night": "bonne nuit", "yes": "oui", "cat": "chat", "water": "eau",
-               "house": "maison", "red": "rouge", "goodbye": "au revoir", "please": "s'il vous plait|s'il te plait"},
-    "German": {"good morning": "guten morgen", "thank you": "danke", "good night": "gute nacht", "yes": "ja", "cat": "katze", "water": "wasser",
-               "house": "haus", "red": "rot", "goodbye": "auf wiedersehen|tschuss", "please": "bitte"},
-    "Spanish": {"good morning": "buenos dias", "thank you": "gracias", "good night": "buenas noches", "yes": "si", "cat": "gato", "water": "agua",
-                "house": "casa", "red": "rojo", "goodbye": "adios|hasta luego", "please": "por favor"},
+    "French": {"good morning": "bonjour", "thank you": "merci", "good night": "bonne nuit", "cat": "chat", "dog": "chien", "water": "eau", "house": "maison",
+               "red": "rouge", "goodbye": "au revoir", "please": "s'il vous plait|s'il te plait", "bread": "pain", "book": "livre", "friend": "ami|amie", "sun": "soleil"},
+    "German": {"good morning": "guten morgen", "thank you": "danke", "good night": "gute nacht", "cat": "katze", "dog": "hund", "water": "wasser", "house": "haus",
+               "red": "rot", "goodbye": "auf wiedersehen|tschuss", "please": "bitte", "bread": "brot", "book": "buch", "friend": "freund|freundin", "sun": "sonne"},
+    "Spanish": {"good morning": "buenos dias", "thank you": "gracias", "good night": "buenas noches", "cat": "gato|gata", "dog": "perro|perra", "water": "agua", "house": "casa",
+                "red": "rojo|roja", "goodbye": "adios|hasta luego", "please": "por favor", "bread": "pan", "book": "libro", "friend": "amigo|amiga", "sun": "sol"},
 }
-SYLLABLES = "ba ko li mu ner sil tor vak wen zu dra fel gim hol jar pim".split()
 
 
 class Maker:
@@ -40,7 +40,7 @@ class Maker:
 
     # ------------------------------------------------------------ json
     def json(self):
-        schema = self.pick([self.order, self.visitor, self.meeting])
+        schema = self.pick([self.person, self.person, self.person, self.order, self.meeting])
         fields, sentences = schema()
         keys = list(fields)
         kept = self.random.sample(keys[1:], self.number(2, len(keys) - 1))
@@ -60,11 +60,12 @@ class Maker:
         return fields, {"customer": f"The customer is {name}.", "item": f"The item ordered is a {item}.", "quantity": f"The quantity is {fields['quantity']}.",
                         "town": f"It goes to the town of {fields['town']}.", "order_id": f"The order id is {fields['order_id']}."}
 
-    def visitor(self):
-        name = f"{self.pick(FIRST)} {self.pick(LAST)}"
-        fields = {"name": name, "age": self.number(19, 79), "city": self.pick(TOWN), "email": f"{name.split()[1].lower()}{self.number(1, 99)}@example.org"}
-        return fields, {"name": f"{name} visited us.", "age": f"{name.split()[0]} is {fields['age']} years old.", "city": f"{name.split()[0]} comes from {fields['city']}.",
-                        "email": f"Mail goes to {fields['email']}."}
+    def person(self):
+        first, last = self.pick(FIRST), self.pick(LAST)
+        fields = {"name": f"{first} {last}", "age": self.number(19, 79), "city": self.pick(TOWN), "job": self.pick(WORK),
+                  "email": f"{first.lower()}{self.number(1, 99)}@example.com", "phone": f"555-{self.number(1000, 9999)}"}
+        return fields, {"name": f"{first} {last} called this morning.", "age": f"{first} is {fields['age']} years old.", "city": f"{first} lives in {fields['city']}.",
+                        "job": f"{first} works as a {fields['job']}.", "email": f"The email is {fields['email']}.", "phone": f"The phone number is {fields['phone']}."}
 
     def meeting(self):
         topic = self.pick("budget roof garden hiring safety travel".split())
@@ -149,22 +150,24 @@ class Maker:
         return self.function() if self.random.random() < 0.5 else self.output()
 
     def function(self):
-        n = self.number(2, 9)
-        name, what, cases = self.pick([
-            (f"plus_{n}", f"returns its argument plus {n}", [[[1], 1 + n], [[-4], n - 4], [[100], 100 + n]]),
-            (f"times_{n}", f"returns its argument multiplied by {n}", [[[1], n], [[-4], -4 * n], [[11], 11 * n]]),
-            ("larger", "takes two numbers and returns the larger one", [[[3, 8], 8], [[8, 3], 8], [[-1, -2], -1]]),
-            ("is_even", "returns True if a number is even and False otherwise", [[[4], True], [[7], False], [[0], True]]),
-            ("total", "takes a list of numbers and returns their sum", [[[[1, 2, 3]], 6], [[[]], 0], [[[-5, 5, 9]], 9]]),
-            ("backwards", "takes a string and returns it reversed", [[["abc"], "cba"], [[""], ""], [["level up"], "pu level"]]),
-            ("how_long", "takes a string and returns its length", [[["abc"], 3], [[""], 0], [["a b"], 3]]),
-            ("square", "returns the square of a number", [[[3], 9], [[-2], 4], [[0], 0]]),
-            ("first_item", "takes a list and returns its first item", [[[[7, 8]], 7], [[["x"]], "x"], [[[0, 1, 2]], 0]]),
-            ("count_items", "takes a list and returns how many items it has", [[[[7, 8]], 2], [[[]], 0], [[["x"]], 1]]),
+        what, cases = self.pick([
+            ("takes two numbers and returns the larger one", [[[3, 8], 8], [[8, 3], 8], [[-1, -2], -1]]),
+            ("takes two numbers and returns their sum", [[[3, 8], 11], [[-1, 1], 0], [[10, 10], 20]]),
+            ("takes two numbers and returns their product", [[[3, 8], 24], [[-1, 5], -5], [[10, 0], 0]]),
+            ("returns True if a number is even and False otherwise", [[[4], True], [[7], False], [[0], True]]),
+            ("returns True if a number is odd and False otherwise", [[[4], False], [[7], True], [[0], False]]),
+            ("takes a list of numbers and returns their sum", [[[[1, 2, 3]], 6], [[[4]], 4], [[[-5, 5, 9]], 9]]),
+            ("returns the largest number in a list", [[[[1, 3, 2]], 3], [[[4]], 4], [[[-5, -7]], -5]]),
+            ("returns the smallest number in a list", [[[[1, 3, 2]], 1], [[[4]], 4], [[[-5, -7]], -7]]),
+            ("takes a string and returns it reversed", [[["abc"], "cba"], [["x"], "x"], [["level up"], "pu level"]]),
+            ("returns the length of a string", [[["abc"], 3], [["x"], 1], [["a b"], 3]]),
+            ("returns the square of a number", [[[3], 9], [[-2], 4], [[0], 0]]),
+            ("returns the first item of a list", [[[[7, 8]], 7], [[["x"]], "x"], [[[0, 1, 2]], 0]]),
+            ("doubles a number", [[[3], 6], [[-2], -4], [[0], 0]]),
+            ("converts a string to upper case", [[["abc"], "ABC"], [["Ab c"], "AB C"], [["X"], "X"]]),
         ])
-        ask = self.pick(["Write a Python function called {n} that {w}.", "In Python, define a function {n} that {w}. Give only the code.",
-                         "I need a short Python function named {n}. It {w}."])
-        return ask.format(n=name, w=what), {"type": "python", "function": name, "cases": cases}
+        ask = self.pick(["Write a Python function that {w}.", "Give me a Python function that {w}. Only the code, please.", "I need a short Python function that {w}."])
+        return ask.format(w=what), {"type": "python", "cases": cases}
 
     def output(self):
         a, b, c = self.number(2, 30), self.number(2, 30), self.number(2, 6)
@@ -172,59 +175,58 @@ class Maker:
             (f"a = {a}\nb = {b}\nprint(a - b)", a - b), (f"n = {a}\nn = n + {b}\nprint(n)", a + b), (f"print(len('{'xyz' * c}'))", 3 * c),
             (f"values = [{a}, {b}, {c}]\nprint(values[{c % 3}])", [a, b, c][c % 3]), (f"print({a} * {c})", a * c), (f"print(max({a}, {b}))", max(a, b)),
         ])
-        return f"What is printed when this program runs?\n```python\n{program}\n```", number(value)
+        question = self.pick(["What does this program print?", "Which number does this Python program print?", "What is the output of this code?"])
+        return f"{question}\n```python\n{program}\n```", number(value)
 
     # ------------------------------------------------------------ translation
     def translation(self):
-        if self.random.random() < 0.5:
-            language = self.pick(sorted(PHRASES))
-            phrase = self.pick(sorted(PHRASES[language]))
-            ask = self.pick(['Translate "{p}" into {l}.', 'What is "{p}" in {l}?', 'How do you say "{p}" in {l}?'])
-            return ask.format(p=phrase, l=language), {"type": "contains", "expected": PHRASES[language][phrase], "fold": True}
-        words = self.random.sample(GOODS + OBJECT, self.number(4, 9))
-        made_up = set()
-        while len(made_up) < len(words):
-            made_up.add("".join(self.random.sample(SYLLABLES, 3)))
-        made_up = sorted(made_up)
-        self.random.shuffle(made_up)
-        glossary = dict(zip(words, made_up))
-        word = self.pick(words)
-        listing = self.pick(["\n".join(f"{k}: {v}" for k, v in glossary.items()), ", ".join(f"{k} = {v}" for k, v in glossary.items())])
-        return f"A small dictionary of an invented language:\n{listing}\n\nTranslate the word {word}.", {"type": "contains", "expected": glossary[word], "fold": True}
+        """With a few pairs to look the word up in, or from what the model knows."""
+        language = self.pick(sorted(PHRASES))
+        pairs = PHRASES[language]
+        phrase = self.pick(sorted(pairs))
+        ask = self.pick(['Translate "{p}" into {l}.', "What is {p} in {l}?", "How do you say {p} in {l}?"]).format(p=phrase, l=language)
+        if self.random.random() < 0.75:
+            shown = self.random.sample(sorted(set(pairs) - {phrase}), self.number(2, 5)) + [phrase]
+            self.random.shuffle(shown)
+            glossary = {p: pairs[p].split("|")[0] for p in shown}
+            ask = "\n".join(f"{k}: {v}" for k, v in glossary.items()) + "\n\n" + ask
+        return ask, {"type": "contains", "expected": pairs[phrase], "fold": True}
 
 
 def number(value):
     return {"type": "number", "expected": value}
 
 
-KINDS = ["json", "arithmetic", "needle", "code", "translation"]
+# How many there are of each: long prompts take long to read.
+KINDS = {"json": 52, "arithmetic": 52, "needle": 32, "code": 52, "translation": 52}
 
 
-def make_tasks(seed, per_kind):
-    """One task after the other of all kinds in turn, so that the first n are of all kinds too. No two are equal."""
-    columns = []
-    for kind in KINDS:
+def make_tasks(seed, at_most=None):
+    """No two tasks are equal; at_most of each kind are the first ones of that kind."""
+    tasks = []
+    for kind, count in KINDS.items():
+        count = min(count, at_most or count)
         maker, column, seen = Maker(seed, kind), [], set()
-        for _ in range(1000 * per_kind):
+        for _ in range(1000 * count):
             prompt, check = getattr(maker, kind)()
             if prompt not in seen:
                 seen.add(prompt)
                 column.append({"id": f"{kind}-{len(column):03}", "kind": kind, "messages": [{"role": "user", "content": prompt}], "check": check})
-            if len(column) == per_kind:
+            if len(column) == count:
                 break
         else:
             raise SystemExit(f"there are only {len(column)} different tasks of the kind {kind}")
-        columns.append(column)
-    return [task for row in zip(*columns) for task in row]
+        tasks += column
+    return tasks
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", nargs="?", default="tasks.jsonl")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--per-kind", type=int, default=48)
+    parser.add_argument("--at-most", type=int, help="tasks of each kind (default: all, {} in total)".format(sum(KINDS.values())))
     args = parser.parse_args()
-    tasks = make_tasks(args.seed, args.per_kind)
+    tasks = make_tasks(args.seed, args.at_most)
     pathlib.Path(args.out).write_text("".join(json.dumps(t, ensure_ascii=False) + "\n" for t in tasks), encoding="utf-8")
     print(f"{len(tasks)} tasks in {args.out}")
 

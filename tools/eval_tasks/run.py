@@ -106,7 +106,7 @@ def summarise(results):
 def table(rows):
     def percent(value):
         return "-" if value is None else f"{100 * value:.1f}"
-    head = ["label", "thinking", "max", "tasks", "answered %", "JSON %", "correct %"] + KINDS + ["thought", "tokens", "s"]
+    head = ["label", "thinking", "max", "tasks", "answered %", "JSON %", "correct %"] + list(KINDS) + ["thought", "tokens", "s"]
     lines = [head] + [[r["label"], r["thinking"], str(r["max_tokens"]), str(r["tasks"]), percent(r["answered"]), percent(r["valid_json"]), percent(r["correct"])]
                       + [percent(r["by_kind"][k]["correct"]) for k in KINDS] + [str(r[f]) for f in ("reasoning_tokens", "completion_tokens", "seconds")] for r in rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--model", default="default", help="the name that the server expects")
     parser.add_argument("--tasks", help="a file of make_tasks.py; without it those of seed 1")
-    parser.add_argument("--kinds", type=choices(KINDS), default=KINDS)
+    parser.add_argument("--kinds", type=choices(list(KINDS)), default=list(KINDS))
     parser.add_argument("--limit", type=int, help="at most so many tasks of each kind")
     parser.add_argument("--thinking", type=choices(list(THINKING)), default=["auto"])
     parser.add_argument("--max-tokens", type=lambda text: [int(n) for n in text.split(",")], default=[256])
@@ -142,7 +142,7 @@ def main():
     args = parser.parse_args()
     path = pathlib.Path(args.out)
     if not args.report_only:
-        tasks = [json.loads(line) for line in pathlib.Path(args.tasks).read_text(encoding="utf-8").splitlines()] if args.tasks else make_tasks(1, 48)
+        tasks = [json.loads(line) for line in pathlib.Path(args.tasks).read_text(encoding="utf-8").splitlines()] if args.tasks else make_tasks(1)
         chosen = [[t for t in tasks if t["kind"] == kind][:args.limit] for kind in args.kinds]
         run([t for group in chosen for t in group], args, path)
     results = read_results(path)
