@@ -90,9 +90,11 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
     options.enable_thinking = thinking == "on";
   }
   TRY(auto compiled, text::PromptCompiler(*chat, engine.tokenizer()).compile(messages, nullptr, options));
-  const auto tags = text::find_reasoning_tags(engine.tokenizer());
-  const bool open = tags && text::opens_reasoning(compiled.pieces, *tags);
-  return Prompt{std::move(compiled.tokens), tags, open, std::move(compiled.stable_lengths)};
+  text::OutputRules rules;
+  rules.format.reasoning = text::find_reasoning_tags(engine.tokenizer());
+  const auto& tags = rules.format.reasoning;
+  rules.thinking_open = tags && text::opens_reasoning(compiled.pieces, *tags);
+  return Prompt{std::move(compiled.tokens), std::move(rules), std::move(compiled.stable_lengths)};
 }
 
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
@@ -183,15 +185,19 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
                           const std::atomic<bool>& interrupt) {
   request.prompt = std::move(prompt.tokens);
   request.keep_at = std::move(prompt.keep_at);
-  request.thinking_open = prompt.thinking_open;
-  text::OutputText output(engine.tokenizer(), request.stop, prompt.tags, prompt.thinking_open);
+  request.thinking_open = prompt.rules.thinking_open;
+  text::OutputText output(engine.tokenizer(), request.stop, prompt.rules);
   Printer printer(silent);
   Answer answer;
-  const auto emit = [&](const text::AnswerText& delta) {
-    printer.reasoning(delta.reasoning);
-    printer.content(delta.content);
-    answer.reasoning += delta.reasoning;
-    answer.text += delta.content;
+  const auto emit = [&](const std::vector<text::OutputEvent>& events) {
+    for (const text::OutputEvent& event : events) {
+      const bool reasoning = event.kind == text::OutputEvent::Kind::reasoning;
+      if (reasoning)
+        printer.reasoning(event.text);
+      else
+        printer.content(event.text);
+      (reasoning ? answer.reasoning : answer.text) += event.text;
+    }
   };
 
   auto queue = std::make_shared<EventQueue>();

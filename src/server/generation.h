@@ -40,14 +40,16 @@ class Generations {
     RequestId request = 0;
     bool submitted = false;  // to the engine, and not ended yet
     bool streaming = false;  // the stream has started
-    AnswerText answer;       // whole answers only
+    text::ParsedOutput answer;          // whole answers only
+    std::vector<std::string> call_ids;  // of the answer's calls so far
 
     Json take_logprobs() { return logprobs ? logprobs->take() : nullptr; }
   };
 
   void submit(uint64_t key, Prepared prepared);
   void receive(uint64_t key, const Event& event);
-  void deliver(Generation& generation, const AnswerText& text);
+  void deliver(Generation& generation, const std::vector<text::OutputEvent>& events);
+  std::string new_call_id();
   void finish(uint64_t key, Generation& generation, const Event& event);
   void fail(uint64_t key, const ApiError& error);
   void client_left(uint64_t key);

@@ -1,5 +1,7 @@
 #include "server/prepare.h"
 
+#include <climits>
+
 namespace anabranch::server {
 
 Preparer::Preparer(const Engine& engine, std::vector<text::VolatileRule> volatile_text)
@@ -8,6 +10,7 @@ Preparer::Preparer(const Engine& engine, std::vector<text::VolatileRule> volatil
                 {engine.info().name, engine.info().path, "default", "default_model"},
                 engine.info().draft_sources,
                 engine.tokenizer().vocab_size()},
+      format_(text::find_output_format(engine.chat_template(), engine.tokenizer())),
       volatile_text_(std::move(volatile_text)) {
   if (const auto* chat = engine.chat_template()) compiler_.emplace(*chat, engine.tokenizer());
 }
@@ -25,8 +28,10 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   prepared.options = std::move(request.options);
   prepared.prompt = std::move(prompt->tokens);
   prepared.keep_at = std::move(prompt->stable_lengths);
-  prepared.tags = text::find_reasoning_tags(engine_.tokenizer());
-  prepared.thinking_open = prepared.tags && text::opens_reasoning(prompt->pieces, *prepared.tags);
+  const auto& tags = format_.reasoning;
+  const bool thinking_open = tags && text::opens_reasoning(prompt->pieces, *tags);
+  prepared.rules = {format_, std::move(request.tools), thinking_open,
+                    request.parallel_tool_calls ? INT_MAX : 1};
   return prepared;
 }
 

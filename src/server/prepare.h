@@ -10,8 +10,8 @@
 #include "engine/engine.h"
 #include "server/api_request.h"
 #include "server/openai_format.h"
+#include "text/output_parser.h"
 #include "text/prompt_compiler.h"
-#include "text/reasoning.h"
 #include "text/volatile_text.h"
 
 namespace anabranch::server {
@@ -19,9 +19,8 @@ namespace anabranch::server {
 struct Prepared {
   GenerationOptions options;
   std::vector<int> prompt;
-  std::vector<int> keep_at;                 // as of Request
-  std::optional<text::ReasoningTags> tags;  // of the blocks to keep apart from the content (chat only)
-  bool thinking_open = false;               // the prompt ends inside such a block
+  std::vector<int> keep_at;  // as of Request
+  text::OutputRules rules;   // how to take the answer apart (chat only)
 };
 
 // Thread-safe. The engine must outlive it.
@@ -40,6 +39,7 @@ class Preparer {
 
   const Engine& engine_;
   const RequestDefaults defaults_;
+  const text::OutputFormat format_;
   const std::vector<text::VolatileRule> volatile_text_;
   std::optional<text::PromptCompiler> compiler_;  // none: the model brings no chat template
 };

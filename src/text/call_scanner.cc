@@ -224,10 +224,9 @@ std::optional<Scan> CallScanner::parameter() {
     begin_ = at_;
     step_ = Step::parameter_name;
   } else if (close == Match::yes) {
-    take_function();
+    if (!take_function()) return Scan::broken;
   } else if (match("</tool_call>") == Match::yes) {  // some models forget </function>
-    take_function();
-    return Scan::complete;
+    return take_function() ? Scan::complete : Scan::broken;
   } else {
     const bool may = another == Match::more || close == Match::more || match("</tool_call>") == Match::more;
     return may ? Scan::more : Scan::broken;
@@ -273,16 +272,19 @@ std::optional<Scan> CallScanner::after_value() {
   return std::nullopt;
 }
 
-void CallScanner::take_function() {
+// False: nested too deeply.
+bool CallScanner::take_function() {
   ToolCall call{name_, "{"};
   for (const auto& [key, json] : arguments_) {
     if (call.arguments.size() > 1) call.arguments += ", ";
     call.arguments += json_string(key) + ": " + json;
   }
   call.arguments += '}';
+  if (!parse_json(call.arguments).ok()) return false;
   arguments_.clear();
   calls_.push_back(std::move(call));
   step_ = Step::after_function;
+  return true;
 }
 
 std::optional<Scan> CallScanner::after_function() {

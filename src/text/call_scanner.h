@@ -66,7 +66,7 @@ class CallScanner {
   std::optional<Scan> gemma();
   std::optional<Scan> gemma_object();
   bool take_calls(std::string_view json);
-  void take_function();
+  bool take_function();
 
   // Whether `literal` stands at at_ (then it is passed).
   Match match(std::string_view literal);

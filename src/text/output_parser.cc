@@ -17,6 +17,20 @@ void append(Kind kind, std::string_view text, std::vector<OutputEvent>& out) {
   out.back().text += text;
 }
 
+std::string without_tags(std::string_view text, const ReasoningTags& tags) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const auto here = text.substr(i);
+    if (here.substr(0, tags.open.size()) == tags.open)
+      i += tags.open.size();
+    else if (here.substr(0, tags.close.size()) == tags.close)
+      i += tags.close.size();
+    else
+      out += text[i++];
+  }
+  return out;
+}
+
 }  // namespace
 
 OutputParser::OutputParser(OutputRules rules)
@@ -175,7 +189,7 @@ void OutputParser::resolve(bool as_calls, std::vector<OutputEvent>& out) {
     if (as_calls)
       write_calls(one.calls, out);
     else
-      write_now(one.raw, out);
+      write_now(without_tags(one.raw, *rules_.format.reasoning), out);
     if (!done_) write_now(one.after, out);
   }
   deferred_.clear();

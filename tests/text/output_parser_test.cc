@@ -263,5 +263,243 @@ TEST(OutputParser, CallsInUnclosedReasoning) { check(unclosed_cases()); }
 TEST(OutputParser, Xml) { check(xml_cases()); }
 TEST(OutputParser, LlamaMistralGemma) { check(other_cases()); }
 
+
+TEST(OutputParser, WithoutToolsCallsAreContent) {
+  for (const auto& cases : {json_cases(), xml_cases(), other_cases()})
+    for (const Case& c : cases) {
+      OutputRules without = rules(c.form, c.open);
+      for (const Json& none : {Json(), Json::array()}) {
+        without.tools = none;
+        const ParsedOutput got = parse_output(c.text, without);
+        EXPECT_TRUE(got.calls.empty()) << c.text;
+        if (got.reasoning.empty() && c.text.find("think>") == std::string::npos) {
+          EXPECT_EQ(got.content, c.text);
+        }
+      }
+    }
+}
+
+TEST(OutputParser, HoldsBackOnlyWhatMayBecomeSomethingElse) {
+  OutputParser parser(rules(kTagged));
+  const auto push = [&](std::string_view text) {
+    std::vector<OutputEvent> events;
+    parser.push(text, events);
+    std::string all;
+    for (const auto& event : events) all += event.text;
+    return all;
+  };
+  EXPECT_EQ(push("a"), "a");
+  EXPECT_EQ(push(" <"), "");
+  EXPECT_EQ(push("b"), " <b");
+  EXPECT_EQ(push("</think"), "");
+  EXPECT_EQ(push("er>"), "</thinker>");
+  EXPECT_EQ(push("<think>\n\nwhy"), "why");
+  EXPECT_EQ(push(" "), "");
+  EXPECT_EQ(push("not\n"), " not");
+  EXPECT_EQ(push("</think>\n\nSo"), "So");
+  EXPECT_EQ(push("<tool_call>\n"), "");
+  EXPECT_EQ(push("no"), "<tool_call>\nno") << "broken at once, not at the end";
+  EXPECT_EQ(push("<tool_call>{\"name\": \"now\"}"), "");
+  EXPECT_EQ(push("</tool_call>"), "now{}");
+  OutputRules without = rules(kTagged);
+  without.tools = nullptr;
+  OutputParser plain(without);
+  std::vector<OutputEvent> events;
+  plain.push("Yes. \n", events);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].text, "Yes. \n") << "white space waits only for calls";
+}
+
+TEST(OutputParser, StopsAfterTheLastAllowedCall) {
+  const std::string call = R"(<tool_call>{"name": "now"}</tool_call>)";
+  for (const bool open : {false, true}) {
+    OutputRules one = rules(kTagged, open);
+    one.max_calls = 1;
+    const ParsedOutput got = parse_output("a" + call + call + "b", one);
+    EXPECT_EQ(got.calls, Calls{kNow});
+    EXPECT_EQ(open ? got.reasoning : got.content, "a");
+  }
+  OutputRules one = rules(kTagged);
+  one.max_calls = 1;
+  OutputParser parser(one);
+  std::vector<OutputEvent> events;
+  parser.push(call, events);
+  EXPECT_TRUE(parser.done());
+}
+
+// Neither is lost, nor taken for a call, and the time stays linear.
+TEST(OutputParser, LimitsSizes) {
+  const auto stays = [](const std::string& text) {
+    const ParsedOutput got = stream({text, "!"}, rules(kTagged));
+    EXPECT_TRUE(got.calls.empty());
+    EXPECT_EQ(got.content, text + "!");
+  };
+  const std::string begin = "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": \"";
+  stays(begin + std::string(kMaxCallBytes, 'x') + "\"}}</tool_call>");
+  stays("<tool_call>" + std::string(200000, '['));
+  stays("<tool_call>{\"name\": \"" + std::string(kMaxNameBytes + 1, 'n') + "\"}</tool_call>");
+  stays("<tool_call><function=" + std::string(300000, 'n') + "></function></tool_call>");
+  std::string nested;
+  for (int i = 0; i < 200000; ++i) nested += "<tool_call>{\"";
+  stays(nested);
+  nested.clear();
+  for (int i = 0; i < 100000; ++i) nested += "<function=a><parameter=b></parameter>";
+  stays(nested);
+  std::string many;
+  for (int i = 0; i < kMaxCalls + 1; ++i) many += "<tool_call>{\"name\": \"now\"}</tool_call>";
+  const ParsedOutput got = parse_output(many, rules(kTagged));
+  EXPECT_EQ(got.calls.size(), static_cast<size_t>(kMaxCalls));
+  EXPECT_EQ(got.content, "<tool_call>{\"name\": \"now\"}</tool_call>");
+}
+
+std::vector<std::string> fragments(ToolForm form) {
+  std::vector<std::string> all{"<",  "</", ">",    " ",  "\n",  "a",  "é", "你",     "😀",
+                               "\"", "{",  "}",    "[",  "]",   ":",  ",", "\\",     ";",
+                               "x",  "12", "true", "\\\"", "name", "city"};
+  const OutputRules with = rules(form);
+  for (int i = 0; i < 3; ++i)
+    for (const std::string_view marker : marker_tokens(with.format)) all.emplace_back(marker);
+  all.insert(all.end(), {with.format.reasoning->open, with.format.reasoning->close});
+  for (const auto& cases : {json_cases(), unclosed_cases(), xml_cases(), other_cases()})
+    for (const Case& c : cases)
+      if (c.form == form) all.push_back(c.text);
+  if (form == kTagged)
+    all.insert(all.end(), {"<parameter=city>\n", "\n</parameter>\n", "</function>", "<function=now>", "<tool_call>\n"});
+  return all;
+}
+
+// Text after each mark is taken out, as the parser does it, and all white space.
+std::string without_tags(const std::string& text, const ReasoningTags& tags) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    if (text.compare(i, tags.open.size(), tags.open) == 0)
+      i += tags.open.size();
+    else if (text.compare(i, tags.close.size(), tags.close) == 0)
+      i += tags.close.size();
+    else if (std::string_view(kSpace).find(text[i]) != std::string_view::npos)
+      ++i;
+    else
+      out += text[i++];
+  }
+  return out;
+}
+
+TEST(OutputParser, CutsDoNotMatter) {
+  std::mt19937 rng(7);
+  for (const ToolForm form : {kNone, kTagged, kPlain, kMistral, kGemma, kFunctionGemma}) {
+    const auto parts = fragments(form);
+    int with_calls = 0, with_both = 0;
+    for (int round = 0; round < 6000; ++round) {
+      std::string text;
+      std::vector<std::string> pieces(1);
+      for (size_t n = rng() % 8; n > 0; --n) {
+        std::string part = parts[rng() % parts.size()];
+        // A piece of one, now and then, so that it is broken in every way.
+        if (rng() % 4 == 0) part.resize(rng() % (part.size() + 1));
+        text += replace_invalid_utf8(part);
+      }
+      const size_t often = 1 + rng() % 12;
+      for (size_t i = 0; i < text.size(); ++i) {
+        if ((text[i] & 0xC0) != 0x80 && rng() % often == 0) pieces.emplace_back();
+        pieces.back() += text[i];
+      }
+      OutputRules with = rules(form, rng() % 2 == 0);
+      if (rng() % 4 == 0) with.max_calls = 1;
+      const ParsedOutput want = parse_output(text, with);
+      ASSERT_EQ(stream(pieces, with), want) << testing::PrintToString(pieces);
+      with_calls += !want.calls.empty();
+      with_both += !want.content.empty() && !want.reasoning.empty();
+      if (want.calls.empty() && text.find("<|python_tag|>") == std::string::npos) {
+        std::string all;
+        OutputParser parser(with);
+        std::vector<OutputEvent> events;
+        parser.push(text, events);
+        parser.finish(events);
+        for (const auto& event : events) all += event.text;
+        ASSERT_EQ(without_tags(all, {"\x01", "\x01", ""}), without_tags(text, *with.format.reasoning)) << text;
+      }
+    }
+    if (form != kNone) EXPECT_GT(with_calls, 200) << static_cast<int>(form);
+    EXPECT_GT(with_both, 50) << static_cast<int>(form);
+  }
+}
+
+std::shared_ptr<const ChatTemplate> chat_template(const std::string& name) {
+  const auto source = read_file(ANABRANCH_SOURCE_DIR "/tests/text/data/templates/" + name + ".jinja", 1 << 20);
+  EXPECT_TRUE(source.ok()) << name;
+  auto chat = ChatTemplate::parse(*source, "<s>", "</s>");
+  EXPECT_TRUE(chat.ok()) << name;
+  return *chat;
+}
+
+std::shared_ptr<const Tokenizer> vocabulary(std::vector<std::string> tokens) {
+  GgufVocab vocab;
+  vocab.model = "llama";
+  vocab.tokens = std::move(tokens);
+  vocab.tokens.insert(vocab.tokens.begin(), "<unk>");
+  vocab.types.assign(vocab.tokens.size(), 3);
+  vocab.scores.assign(vocab.tokens.size(), 0);
+  vocab.unk = 0;
+  auto made = Tokenizer::from_gguf(vocab);
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  return *made;
+}
+
+// What a template writes for calls, the parser reads.
+TEST(OutputFormat, TemplatesRoundTrip) {
+  const auto bare = vocabulary({"a"});
+  const std::pair<const char*, ToolForm> known[] = {
+      {"qwen3.5", kTagged},      {"qwen3", kTagged},         {"qwen2.5", kTagged},
+      {"qwen3_coder", kTagged},  {"anabranch_hybrid", kTagged}, {"mistral_nemo", kMistral},
+      {"mistral_small_3.2", kMistral}, {"mistral_v0.3_like", kMistral}, {"llama3.2_like", kPlain}};
+  const Json arguments = {{"city", "Sankt \"P\"\n<a>"}, {"days", 3},
+                          {"exact", true}, {"limits", {{"low", 1.5}}}, {"tags", {"a", 2}}};
+  for (const auto& [name, form] : known) {
+    const auto chat = chat_template(name);
+    const OutputFormat format = find_output_format(chat.get(), *bare);
+    EXPECT_EQ(format.tools, form) << name;
+    const Json call = {{"id", "abcdefgh1"}, {"type", "function"},
+                       {"function", {{"name", "weather"}, {"arguments", arguments}}}};
+    const Json messages = Json::array({{{"role", "user"}, {"content", "ASKED"}},
+                                       {{"role", "assistant"}, {"content", ""}, {"tool_calls", {call}}}});
+    const auto pieces = chat->render(messages, tools(), {});
+    ASSERT_TRUE(pieces.ok()) << name << ": " << pieces.error().message;
+    std::string text = join(*pieces);
+    text.erase(0, text.find("ASKED") + 5);
+    if (form == kPlain) text = text.substr(text.find('{'), text.rfind('}') + 1 - text.find('{'));
+    const ParsedOutput parsed = parse_output(text, {format, tools(), false});
+    ASSERT_EQ(parsed.calls.size(), 1u) << name << ": " << text;
+    EXPECT_EQ(parsed.calls[0].name, "weather") << name;
+    EXPECT_EQ(Json::parse(parsed.calls[0].arguments), arguments) << name << ": " << parsed.calls[0].arguments;
+  }
+}
+
+TEST(OutputFormat, FromTheVocabulary) {
+  const auto form = [](std::vector<std::string> tokens) {
+    return find_output_format(nullptr, *vocabulary(std::move(tokens)));
+  };
+  EXPECT_EQ(form({"a"}).tools, kNone);
+  EXPECT_FALSE(form({"<think>"}).reasoning);
+  EXPECT_EQ(form({"<tool_call>", "<think>", "</think>"}).tools, kTagged);
+  EXPECT_EQ(form({"<tool_call>", "<think>", "</think>"}).reasoning->close, "</think>");
+  const OutputFormat gemma = form({"<|tool_call>", "<|channel>", "<channel|>", "<start_of_turn>"});
+  EXPECT_EQ(gemma.tools, kGemma);
+  EXPECT_EQ(gemma.reasoning->open, "<|channel>thought");
+  EXPECT_EQ(form({"[TOOL_CALLS]", "[THINK]", "[/THINK]"}).reasoning->open, "[THINK]");
+  EXPECT_EQ(form({"<start_of_turn>"}).tools, kPlain);
+  // A template that knows no calls: the vocabulary decides.
+  EXPECT_EQ(find_output_format(chat_template("phi3.5").get(), *vocabulary({"<tool_call>"})).tools, kTagged);
+}
+
+TEST(Reasoning, PromptEndsInsideABlock) {
+  const ReasoningTags tags;
+  EXPECT_TRUE(ends_inside_reasoning("<|im_start|>assistant\n<think>\n", tags));
+  EXPECT_FALSE(ends_inside_reasoning("<|im_start|>assistant\n<think>\n\n</think>\n\n", tags));
+  EXPECT_FALSE(ends_inside_reasoning("<|im_start|>assistant\n", tags));
+  EXPECT_TRUE(ends_inside_reasoning("<think>a</think>b<think>", tags));
+  EXPECT_FALSE(ends_inside_reasoning("</think>", tags));
+  EXPECT_FALSE(ends_inside_reasoning("", tags));
+}
+
 }  // namespace
 }  // namespace anabranch::text
