@@ -17,9 +17,10 @@ int64_t unix_seconds() {
 
 // Runs on a worker: nothing may escape.
 std::variant<Prepared, ApiError> prepare_safely(AnswerKind kind, const std::string& body,
-                                                const Engine& engine, const RequestDefaults& defaults) {
+                                                const Engine& engine, text::PromptCompiler* compiler,
+                                                const RequestDefaults& defaults) {
   try {
-    return prepare(kind, body, engine, defaults);
+    return prepare(kind, body, engine, compiler, defaults);
   } catch (const std::exception& e) {
     log_error("preparing a request failed: {}", e.what());
     return ApiError{500, "Internal error while preparing the request", "", "internal_error"};
@@ -33,6 +34,7 @@ Generations::Generations(Engine& engine, WorkerPool& workers, Post post)
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
+  if (const auto* chat = engine.chat_template()) compiler_.emplace(*chat, engine.tokenizer());
 }
 
 Generations::Generation* Generations::find(uint64_t key) {
@@ -51,8 +53,8 @@ void Generations::start(AnswerKind kind, std::string body, std::shared_ptr<Respo
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
   workers_.submit([this, key, kind, body = std::make_shared<std::string>(std::move(body))] {
-    auto prepared =
-        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(kind, *body, engine_, defaults_));
+    auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(
+        prepare_safely(kind, *body, engine_, compiler_ ? &*compiler_ : nullptr, defaults_));
     post_([this, key, prepared] {
       if (auto* error = std::get_if<ApiError>(prepared.get()))
         fail(key, *error);

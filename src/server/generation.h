@@ -56,7 +56,8 @@ class Generations {
   WorkerPool& workers_;
   const Post post_;
   const RequestDefaults defaults_;
-  std::mt19937_64 random_;  // of ids and seeds
+  std::optional<text::PromptCompiler> compiler_;  // none: the model brings no chat template
+  std::mt19937_64 random_;                        // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
 };

@@ -1,27 +1,23 @@
 #include "server/prepare.h"
 
-#include "text/stable_prefix.h"
-
 namespace anabranch::server {
 namespace {
 
-std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine& engine) {
-  const text::ChatTemplate* chat_template = engine.chat_template();
-  if (!chat_template)
+std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine& engine,
+                                              text::PromptCompiler* compiler) {
+  if (!compiler)
     return ApiError{400, "The loaded model brings no chat template; use /v1/completions", "messages",
                     "unsupported_value"};
-  auto pieces = chat_template->render(request.messages, request.tools, request.chat);
-  if (!pieces.ok())
-    return ApiError{400, "The model's chat template refused the messages: " + pieces.error().message,
+  auto prompt = compiler->compile(request.messages, request.tools, request.chat, request.options.cache_salt);
+  if (!prompt.ok())
+    return ApiError{400, "The model's chat template refused the messages: " + prompt.error().message,
                     "messages", "template_error"};
   Prepared prepared;
   prepared.options = std::move(request.options);
-  prepared.prompt = engine.tokenizer().encode(std::span<const text::Piece>(*pieces));
-  if (prepared.options.cache && engine.stats().cache)
-    prepared.keep_at = text::stable_lengths(*chat_template, engine.tokenizer(), request.messages,
-                                            request.tools, request.chat, prepared.prompt);
+  prepared.prompt = std::move(prompt->tokens);
+  prepared.keep_at = std::move(prompt->stable_lengths);
   prepared.tags = text::find_reasoning_tags(engine.tokenizer());
-  prepared.thinking_open = prepared.tags && text::opens_reasoning(*pieces, *prepared.tags);
+  prepared.thinking_open = prepared.tags && text::opens_reasoning(prompt->pieces, *prepared.tags);
   return prepared;
 }
 
@@ -70,12 +66,12 @@ RequestDefaults request_defaults(const Engine& engine) {
 }
 
 std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,
-                                         const RequestDefaults& defaults) {
+                                         text::PromptCompiler* compiler, const RequestDefaults& defaults) {
   std::variant<Prepared, ApiError> result;
   if (kind == AnswerKind::chat) {
     auto request = parse_chat_request(body, defaults);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    result = prepare_chat(std::get<ChatRequest>(std::move(request)), engine);
+    result = prepare_chat(std::get<ChatRequest>(std::move(request)), engine, compiler);
   } else {
     auto request = parse_completion_request(body, defaults);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);

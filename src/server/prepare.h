@@ -1,5 +1,5 @@
 // From a request's body to what the engine takes: parse, render the template, tokenise. Slow for long
-// prompts, so it runs on a worker thread; pure.
+// prompts, so it runs on a worker thread.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "server/api_request.h"
 #include "server/openai_format.h"
+#include "text/prompt_compiler.h"
 #include "text/reasoning.h"
 
 namespace anabranch::server {
@@ -24,7 +25,8 @@ struct Prepared {
 // What requests to this engine are checked against.
 RequestDefaults request_defaults(const Engine& engine);
 
+// compiler: null when the model brings no chat template.
 std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,
-                                         const RequestDefaults& defaults);
+                                         text::PromptCompiler* compiler, const RequestDefaults& defaults);
 
 }  // namespace anabranch::server
