@@ -1,5 +1,5 @@
 // Keys and values in 8 bits, for a cache that may lose precision (`--cache-kv q8`): half the bytes of f16, a
-// quarter of f32.
+// quarter of f32. docs/cache-format.md has the layout, and what it costs.
 //
 // Each row (a position's keys, or values, in one head) has a scale: its largest magnitude, in the block's own
 // type T and so exact. A code is a value in 127ths of it, rounded to nearest. So
