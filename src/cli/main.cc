@@ -146,6 +146,17 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
       ->check(CLI::Range(0, 65535));
+  command
+      ->add_option("--volatile-move", o.volatile_move,
+                   "Text in system prompts that changes from call to call (a regular expression): it moves "
+                   "behind the last user message, so that what comes after it is found again")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--volatile-drop", o.volatile_drop, "The same, but the text is left out")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
   return command;
 }
 
@@ -244,6 +255,7 @@ int run(int argc, char** argv) {
   bool verbose = false, quiet = false;
   app.add_flag("-v,--verbose", verbose, "Say more on stderr");
   app.add_flag("-q,--quiet", quiet, "Only errors on stderr");
+  app.set_config("--config", "", "TOML file of flags, in a table for each sub-command: [serve] port = 8080");
   app.fallthrough();
 
   GenerateOptions generate;
@@ -269,6 +281,9 @@ int run(int argc, char** argv) {
       {add_doctor(app, doctor), [&] { return run_doctor(doctor); }},
   };
 
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  for (const auto& [command, run_command] : commands)
+    command->allow_config_extras(CLI::config_extras_mode::error);
   CLI11_PARSE(app, argc, argv);
   const auto usual = app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
   set_log_level(quiet ? LogLevel::error : verbose ? LogLevel::debug : usual);

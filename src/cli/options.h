@@ -104,6 +104,7 @@ struct ServeOptions {
   KeepOptions cache;
   std::string host = "127.0.0.1";
   int port = 11436;
+  std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts
 };
 
 struct DoctorOptions {

@@ -182,6 +182,25 @@ def test_serve_survives_any_number_of_interrupts():
         assert process.wait(timeout=20) in (0, 130), process.returncode
 
 
+def test_flags_from_a_file():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "flags.toml")
+
+        def with_flags(text):
+            with open(path, "w") as file:
+                file.write(text)
+            return run("generate", "--config", path, "What is the capital of France?")
+
+        code, out, err = with_flags(f'[generate]\nmodel = "{MODEL}"\nmax-tokens = 200\ntemp = 0.0\nno-cache = true\n')
+        assert code == 0 and "Paris" in out, out + err
+        for text, said in ((f'[generate]\nmodel = "{MODEL}"\nmax-token = 30\n', "max-token"),
+                           (f'[generate]\nmodel = "{MODEL}"\ntemp = "hot"\n', "hot")):
+            code, _, err = with_flags(text)
+            assert code > 0 and said in err, err
+    refused("missing", "generate", "--config", path, "hi")
+    refused("--volatile-drop '('", "serve", "-m", MODEL, "--volatile-drop", "(")
+
+
 def test_doctor_and_bench_print_json():
     code, out, err = run("doctor", "-m", MODEL, "--json")
     assert code == 0 and json.loads(out)["model"]["model_type"] == "qwen3_5", err
