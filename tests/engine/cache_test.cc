@@ -170,6 +170,23 @@ TEST_P(CacheOf, DamagedFilesCostTimeOnly) {
   expect_same_tokens(run(*start(model, on_disk(dir)), requests), cold, "damaged");
 }
 
+// The reference backend keeps keys and values in another layout.
+TEST_P(CacheOf, TokensAreThoseOfAColdRunOnTheReferenceBackend) {
+  const TinyModel model(GetParam());
+  const TempDir dir;
+  EngineOptions options;
+  options.model_path = model.path();
+  options.reference = true;
+  std::vector<Request> requests(2, conversation()[1]);
+  for (auto& request : requests) request.max_tokens = 8;
+  const Ran cold = run(**Engine::create(options), requests);
+  options.cache = on_disk(dir);
+  expect_same_tokens(run(**Engine::create(options), requests), cold, "in memory");
+  const Ran warm = run(**Engine::create(options), requests);
+  expect_same_tokens(warm, cold, "on disk");
+  EXPECT_GE(warm.cached()[0], 450);
+}
+
 TEST_P(CacheOf, SaltsAndRefusals) {
   const TinyModel model(GetParam());
   const auto engine = start(model, in_memory());
