@@ -6,6 +6,13 @@
 
 namespace anabranch {
 
+// How keys and values are kept: as they are, or in 8 bits (cache/kv_codec.h), in half the space or less; what
+// follows a kept state then only resembles what a cold run would say.
+enum class KvForm { exact, q8 };
+inline const char* to_string(KvForm form) {
+  return form == KvForm::q8 ? "q8" : "exact";
+}
+
 // Lookups that did not find all of a prompt, each under what cost it the most tokens.
 struct CacheMisses {
   uint64_t nothing_alike = 0;  // nothing that is kept begins like the prompt
@@ -16,6 +23,7 @@ struct CacheMisses {
 };
 
 struct StateCacheStats {
+  KvForm kv = KvForm::exact;
   uint64_t lookups = 0;
   uint64_t ram_hits = 0, disk_hits = 0;           // disk: something had to be read
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // of the lookups

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "cache/kv_codec.h"
 
 namespace anabranch {
 namespace {
@@ -34,41 +35,50 @@ ops::PagedKv empty_kv(const KvLayout& layout) {
 // Takes arrays one after the other, in the order they were put.
 class Reader {
  public:
-  explicit Reader(const std::vector<mx::array>& arrays) : arrays_(arrays) {}
+  Reader(const std::vector<mx::array>& arrays, KvForm form) : arrays_(arrays), form_(form) {}
   const mx::array& next() { return arrays_.at(at_++); }
   bool more() const { return at_ < arrays_.size(); }
   void block(ops::PagedKv& kv) {
-    kv.k.push_back(next());
-    kv.v.push_back(next());
+    if (form_ == KvForm::q8) {
+      ops::kv_add_block(kv);
+      from_q8(next(), KvPart::keys, kv.k.back());
+      from_q8(next(), KvPart::values, kv.v.back());
+    } else {
+      kv.k.push_back(next());
+      kv.v.push_back(next());
+    }
   }
 
  private:
   const std::vector<mx::array>& arrays_;
+  KvForm form_;
   size_t at_ = 0;
 };
 
-void put_block(std::vector<mx::array>& out, const ops::PagedKv& kv, int block) {
-  out.push_back(kv.k.at(block));
-  out.push_back(kv.v.at(block));
+void put_block(std::vector<mx::array>& out, const ops::PagedKv& kv, int block, KvForm form) {
+  const auto &k = kv.k.at(block), &v = kv.v.at(block);
+  out.push_back(form == KvForm::q8 ? to_q8(k, KvPart::keys) : k);
+  out.push_back(form == KvForm::q8 ? to_q8(v, KvPart::values) : v);
 }
 
-void put_new_blocks(std::vector<mx::array>& out, const std::vector<KvLayout>& layers, int count) {
+void put_new_blocks(std::vector<mx::array>& out, const std::vector<KvLayout>& layers, int count,
+                    KvForm form) {
   for (const KvLayout& layer : layers) {
     ops::PagedKv kv = empty_kv(layer);
     for (int i = 0; i < count; i++) {
       ops::kv_add_block(kv);
-      put_block(out, kv, i);
+      put_block(out, kv, i, form);
     }
   }
 }
 
 }  // namespace
 
-// The arrays of a node's block, in this order: k and v of each attention layer, then of each MTP layer for
-// the block before (none in the first block, nor when the MTP head did not follow). Of a checkpoint: S and
-// conv of each gated-delta layer; k and v of the started block, if there is one, of each attention layer; if
-// the MTP head followed, its hidden state and, of each of its layers, k and v of every block from
-// first_own_mtp_block() on. docs/cache-format.md says the same.
+// The arrays of a node's block, k and v in options_.kv's form, in this order: k and v of each attention
+// layer, then of each MTP layer for the block before (none in the first block, nor when the MTP head did not
+// follow). Of a checkpoint: S and conv of each gated-delta layer; k and v of the started block, if there is
+// one, of each attention layer; if the MTP head followed, its hidden state and, of each of its layers, k and
+// v of every block from first_own_mtp_block() on. docs/cache-format.md says the same.
 struct StateCache::Piece {
   std::vector<mx::array> arrays;
   uint64_t bytes() const {
@@ -103,6 +113,7 @@ StateCache::StateCache(StateCacheOptions options) : options_(std::move(options))
   }
   for (const auto& layer : options_.mtp) mtp_attention_.push_back(std::get<KvLayout>(layer));
   any_token_ = deltas_.empty() && mtp_attention_.empty();
+  stats_.kv = options_.kv;
   if (disk()) index(disk()->scan());
 }
 
@@ -124,8 +135,8 @@ void StateCache::index(const std::vector<RecordHead>& heads) {
 
 std::vector<mx::array> StateCache::new_block(bool with_mtp) const {
   std::vector<mx::array> out;
-  put_new_blocks(out, attention_, 1);
-  if (with_mtp) put_new_blocks(out, mtp_attention_, 1);
+  put_new_blocks(out, attention_, 1, options_.kv);
+  if (with_mtp) put_new_blocks(out, mtp_attention_, 1, options_.kv);
   return out;
 }
 
@@ -136,20 +147,20 @@ std::vector<mx::array> StateCache::new_point(int length, bool with_mtp) const {
     out.push_back(state.s);
     out.push_back(state.conv);
   }
-  if (length % kBlockTokens > 0) put_new_blocks(out, attention_, 1);
+  if (length % kBlockTokens > 0) put_new_blocks(out, attention_, 1, options_.kv);
   if (!with_mtp) return out;
   out.push_back(ops::empty({1, options_.mtp_hidden}, mx::float32));
-  put_new_blocks(out, mtp_attention_, mtp_blocks(length) - first_own_mtp_block(length));
+  put_new_blocks(out, mtp_attention_, mtp_blocks(length) - first_own_mtp_block(length), options_.kv);
   return out;
 }
 
 StateCache::PiecePtr StateCache::block_piece(const SavedState& state, int block) const {
   auto piece = std::make_shared<Piece>();
   for (const auto& layer : state.model.layers)
-    if (const auto* kv = std::get_if<ops::PagedKv>(&layer)) put_block(piece->arrays, *kv, block);
+    if (const auto* kv = std::get_if<ops::PagedKv>(&layer)) put_block(piece->arrays, *kv, block, options_.kv);
   if (state.mtp && block > 0)
     for (const auto& layer : state.mtp->state.layers)
-      put_block(piece->arrays, std::get<ops::PagedKv>(layer), block - 1);
+      put_block(piece->arrays, std::get<ops::PagedKv>(layer), block - 1, options_.kv);
   return piece;
 }
 
@@ -163,13 +174,13 @@ StateCache::PiecePtr StateCache::point_piece(const SavedState& state) const {
     }
   for (const auto& layer : state.model.layers) {
     const auto* kv = std::get_if<ops::PagedKv>(&layer);
-    if (kv && length % kBlockTokens > 0) put_block(piece->arrays, *kv, blocks);
+    if (kv && length % kBlockTokens > 0) put_block(piece->arrays, *kv, blocks, options_.kv);
   }
   if (!state.mtp) return piece;
   piece->arrays.push_back(state.mtp->hidden);
   for (const auto& layer : state.mtp->state.layers)
     for (int b = first_own_mtp_block(length); b < mtp_blocks(length); b++)
-      put_block(piece->arrays, std::get<ops::PagedKv>(layer), b);
+      put_block(piece->arrays, std::get<ops::PagedKv>(layer), b, options_.kv);
   return piece;
 }
 
@@ -303,9 +314,9 @@ bool StateCache::assemble(const Plan& plan, Hit& hit) {
   model = {};
   model.length = plan.length;
   std::vector<Reader> readers;
-  for (const auto& block : blocks) readers.emplace_back(block->arrays);
+  for (const auto& block : blocks) readers.emplace_back(block->arrays, options_.kv);
   static const std::vector<mx::array> nothing;
-  Reader last(rest ? rest->arrays : nothing);
+  Reader last(rest ? rest->arrays : nothing, options_.kv);
   std::vector<ops::GatedDeltaState> deltas;
   for (size_t i = 0; plan.point && i < deltas_.size(); i++) {
     const auto &s = last.next(), &conv = last.next();

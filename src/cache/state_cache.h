@@ -1,5 +1,6 @@
 // What sequences left behind, found again by the beginning of a prompt: in memory, and on disk between runs.
-// A state that comes from here has the bits that applying the tokens would have made.
+// A state that comes from here has the bits that applying the tokens would have made, unless keys and values
+// are kept in 8 bits.
 //
 // Keys and values are kept once for each block of kBlockTokens tokens, whoever shares it (prefix_tree.h); the
 // rest of a state (recurrent state, conv rows, the started block, what the MTP head needs) once for each
@@ -32,7 +33,8 @@ struct SavedState {
 struct StateCacheOptions {
   StateLayout model, mtp;   // mtp: empty when there is no head
   int mtp_hidden = 0;       // width of its hidden states
-  Fingerprint fingerprint;  // states of others are never found
+  Fingerprint fingerprint;  // states of others are never found; each KvForm needs another
+  KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
 };
@@ -54,7 +56,8 @@ class StateCache {
   // kept under another salt is not found.
   Hit find(std::span<const int> prompt, std::string_view salt);
 
-  // Keeps the state after `tokens`, which are as many as state.model.length. Shares storage.
+  // Keeps the state after `tokens`, which are as many as state.model.length. Shares storage (in 8 bits: of
+  // all but keys and values).
   void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state);
 
   // The model has no recurrent state and no head that speaks of one.

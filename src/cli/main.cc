@@ -89,6 +89,11 @@ void add_cache_flags(CLI::App& app, KeepOptions& o) {
                  "Disk space for states; 0 = none (default: a tenth of what is free, 32 GB at most)")
       ->transform(CLI::AsSizeValue(false))
       ->excludes(off);
+  app.add_option("--cache-kv", o.kv,
+                 "Keys and values of states: as they are (exact, the default), or in 8 bits (q8): half the "
+                 "space, but answers after a kept beginning may differ")
+      ->check(CLI::IsMember({"exact", "q8"}))
+      ->excludes(off);
 }
 
 void add_thinking_flag(CLI::App& app, std::string& thinking) {

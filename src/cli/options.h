@@ -28,6 +28,7 @@ struct KeepOptions {
   std::string directory;               // "": anabranch/states in the user's cache directory
   uint64_t ram_bytes = 0;              // 0: chosen
   std::optional<uint64_t> disk_bytes;  // unset: chosen; 0: nothing on disk
+  std::string kv = "exact";            // or "q8"
 };
 
 inline const KeepOptions kNotKept{.off = true};

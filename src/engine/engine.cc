@@ -249,10 +249,15 @@ Result<void> EngineImpl::open_cache() {
   options.model = loaded_.model->state_layout();
   if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
   options.mtp_hidden = loaded_.model->spec().hidden;
-  const auto setting =
-      fmt::format("{} {}", options_.reference ? "reference" : "cpu", options_.precise ? "f32" : "f16");
+  const auto setting = fmt::format("{} {} {}", options_.reference ? "reference" : "cpu",
+                                   options_.precise ? "f32" : "f16", to_string(wanted.kv));
   options.fingerprint = fingerprint_of(
       fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, options_.lossy_skip));
+  options.kv = wanted.kv;
+  if (wanted.kv == KvForm::q8)
+    log_warning(
+        "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
+        "what a cold run would say");
   const uint64_t memory = cpu_info().memory_bytes;
   options.ram_bytes = wanted.ram_bytes > 0 ? wanted.ram_bytes : std::min<uint64_t>(memory / 8, 8ull << 30);
   // Which layers are left out may change with the next calibration, and no fingerprint would tell.

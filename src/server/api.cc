@@ -81,7 +81,8 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
             {"dropped", stats->disk_dropped},           {"failed", stats->disk_failed},
             {"corrupt", stats->disk_corrupt},           {"evicted", stats->disk_evicted},
             {"last_reason", stats->disk_last_reason}};
-  return {{"lookups", stats->lookups},
+  return {{"kv", to_string(stats->kv)},
+          {"lookups", stats->lookups},
           {"ram_hits", stats->ram_hits},
           {"disk_hits", stats->disk_hits},
           {"prompt_tokens", stats->prompt_tokens},
