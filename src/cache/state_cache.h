@@ -43,9 +43,11 @@ class StateCache {
   ~StateCache();
 
   struct Hit {
-    int length = 0;  // tokens of the prompt that the state covers; 0: a miss
-    int shared = 0;  // tokens that the prompt shares with what is kept, >= length
-    bool from_disk = false;
+    int length = 0;          // tokens of the prompt that the state covers; 0: a miss
+    int shared = 0;          // tokens that the prompt shares with what is kept, >= length
+    bool from_disk = false;  // something was read
+    int disk_tokens = 0;     // of `length`: those whose keys and values were read
+    std::string miss;        // why not all of the prompt; empty: all of it
     SavedState state;
   };
   // The longest state of a beginning of the prompt, the last token left out (its logits are needed). What was
@@ -64,15 +66,18 @@ class StateCache {
   struct Piece;  // what a node or a checkpoint holds
   using PiecePtr = std::shared_ptr<const Piece>;
   struct Plan;
+  struct Known;
 
   void index(const std::vector<RecordHead>& heads);
   Plan plan(const PrefixTree::Found& found, int most) const;
+  void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);
   PiecePtr piece_of(PrefixTree::Node& node, Hit& hit);
   PiecePtr piece_of(PrefixTree::Checkpoint& checkpoint, Hit& hit);
   PiecePtr read(const RecordHead& head, std::vector<ops::mx::array> arrays);
   void store(RecordHead head, const Piece& piece);
-  void note(const Hit& hit, std::span<const int> prompt);
+  void used(const Plan& plan);
+  void note(const Known& known, Hit& hit);
 
   std::vector<ops::mx::array> new_block(bool with_mtp) const;
   std::vector<ops::mx::array> new_point(int length, bool with_mtp) const;

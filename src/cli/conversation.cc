@@ -11,7 +11,7 @@
 
 #include "base/user_directory.h"
 #include "text/output_text.h"
-#include "text/stable_prefix.h"
+#include "text/prompt_compiler.h"
 
 namespace anabranch::cli {
 
@@ -21,17 +21,19 @@ int fail(const Error& error) {
   return 1;
 }
 
+std::string state_directory(const std::string& wanted) {
+  if (!wanted.empty()) return wanted;
+  const std::string own = user_cache_directory();
+  return own.empty() ? own : own + "/states";
+}
+
 CacheOptions cache_options(const KeepOptions& keep) {
   CacheOptions cache;
   cache.enabled = !keep.off;
   cache.ram_bytes = keep.ram_bytes;
   cache.disk_bytes = keep.disk_bytes.value_or(0);
   const bool on_disk = !keep.disk_bytes || *keep.disk_bytes > 0;
-  const std::string own = user_cache_directory();
-  if (on_disk && !keep.directory.empty())
-    cache.directory = keep.directory;
-  else if (on_disk && !own.empty())
-    cache.directory = own + "/states";
+  if (on_disk) cache.directory = state_directory(keep.directory);
   return cache;
 }
 
@@ -87,11 +89,10 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
                         engine.info().name);
     options.enable_thinking = thinking == "on";
   }
-  TRY(const auto pieces, chat->render(messages, nullptr, options));
+  TRY(auto compiled, text::PromptCompiler(*chat, engine.tokenizer()).compile(messages, nullptr, options));
   const auto tags = text::find_reasoning_tags(engine.tokenizer());
-  Prompt prompt{engine.tokenizer().encode(pieces), tags, tags && text::opens_reasoning(pieces, *tags), {}};
-  prompt.keep_at = text::stable_lengths(*chat, engine.tokenizer(), messages, nullptr, options, prompt.tokens);
-  return prompt;
+  const bool open = tags && text::opens_reasoning(compiled.pieces, *tags);
+  return Prompt{std::move(compiled.tokens), tags, open, std::move(compiled.stable_lengths)};
 }
 
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {

@@ -103,11 +103,24 @@ struct ServeOptions {
   KeepOptions cache;
   std::string host = "127.0.0.1";
   int port = 11436;
+  std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts
 };
 
 struct DoctorOptions {
   std::string model;
   bool json = false;
+};
+
+struct StatesOptions {
+  enum class Action { list, stats, verify, clear };
+  Action action = Action::list;
+  std::string directory;  // as of KeepOptions
+  bool json = false;
+  bool all = false;         // list: without a limit
+  bool remove_bad = false;  // verify
+  bool yes = false;         // clear: without asking
+  std::string fingerprint;  // clear: of those that begin so
+  std::optional<double> older_than_days;
 };
 
 // Exit codes: 0 done, 1 failed, 130 interrupted.
@@ -119,6 +132,7 @@ int run_speculation_bench(const BenchOptions& options);
 int run_eval(const EvalOptions& options);
 int run_calibrate(const CalibrateOptions& options);
 int run_serve(const ServeOptions& options);
+int run_cache(const StatesOptions& options);
 int run_doctor(const DoctorOptions& options);
 
 }  // namespace anabranch::cli

@@ -16,10 +16,10 @@ int64_t unix_seconds() {
 }
 
 // Runs on a worker: nothing may escape.
-std::variant<Prepared, ApiError> prepare_safely(AnswerKind kind, const std::string& body,
-                                                const Engine& engine, const RequestDefaults& defaults) {
+std::variant<Prepared, ApiError> prepare_safely(Preparer& preparer, AnswerKind kind,
+                                                const std::string& body) {
   try {
-    return prepare(kind, body, engine, defaults);
+    return preparer.prepare(kind, body);
   } catch (const std::exception& e) {
     log_error("preparing a request failed: {}", e.what());
     return ApiError{500, "Internal error while preparing the request", "", "internal_error"};
@@ -28,8 +28,12 @@ std::variant<Prepared, ApiError> prepare_safely(AnswerKind kind, const std::stri
 
 }  // namespace
 
-Generations::Generations(Engine& engine, WorkerPool& workers, Post post)
-    : engine_(engine), workers_(workers), post_(std::move(post)), defaults_(request_defaults(engine)) {
+Generations::Generations(Engine& engine, WorkerPool& workers, Post post,
+                         std::vector<text::VolatileRule> volatile_text)
+    : engine_(engine),
+      workers_(workers),
+      post_(std::move(post)),
+      preparer_(engine, std::move(volatile_text)) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -52,7 +56,7 @@ void Generations::start(AnswerKind kind, std::string body, std::shared_ptr<Respo
   generation.out = std::move(out);
   workers_.submit([this, key, kind, body = std::make_shared<std::string>(std::move(body))] {
     auto prepared =
-        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(kind, *body, engine_, defaults_));
+        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(preparer_, kind, *body));
     post_([this, key, prepared] {
       if (auto* error = std::get_if<ApiError>(prepared.get()))
         fail(key, *error);

@@ -23,9 +23,10 @@ namespace anabranch::server {
 
 class Generations {
  public:
-  Generations(Engine& engine, WorkerPool& workers, Post post);
+  Generations(Engine& engine, WorkerPool& workers, Post post, std::vector<text::VolatileRule> volatile_text);
 
   void start(AnswerKind kind, std::string body, std::shared_ptr<ResponseStream> out);
+  const RequestDefaults& defaults() const { return preparer_.defaults(); }
   // Ends every answer with an error.
   void cancel_all();
 
@@ -55,7 +56,7 @@ class Generations {
   Engine& engine_;
   WorkerPool& workers_;
   const Post post_;
-  const RequestDefaults defaults_;
+  Preparer preparer_;       // used by workers
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;

@@ -1,15 +1,18 @@
 // From a request's body to what the engine takes: parse, render the template, tokenise. Slow for long
-// prompts, so it runs on a worker thread; pure.
+// prompts, so it runs on a worker thread.
 #pragma once
 
 #include <optional>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "engine/engine.h"
 #include "server/api_request.h"
 #include "server/openai_format.h"
+#include "text/prompt_compiler.h"
 #include "text/reasoning.h"
+#include "text/volatile_text.h"
 
 namespace anabranch::server {
 
@@ -21,10 +24,24 @@ struct Prepared {
   bool thinking_open = false;               // the prompt ends inside such a block
 };
 
-// What requests to this engine are checked against.
-RequestDefaults request_defaults(const Engine& engine);
+// Thread-safe. The engine must outlive it.
+class Preparer {
+ public:
+  // volatile_text: of system prompts.
+  Preparer(const Engine& engine, std::vector<text::VolatileRule> volatile_text);
+  std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body);
+  // What requests are checked against.
+  const RequestDefaults& defaults() const { return defaults_; }
 
-std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,
-                                         const RequestDefaults& defaults);
+ private:
+  std::variant<Prepared, ApiError> prepare_chat(ChatRequest request);
+  std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request) const;
+  std::variant<Prepared, ApiError> check(Prepared prepared, const char* param) const;
+
+  const Engine& engine_;
+  const RequestDefaults defaults_;
+  const std::vector<text::VolatileRule> volatile_text_;
+  std::optional<text::PromptCompiler> compiler_;  // none: the model brings no chat template
+};
 
 }  // namespace anabranch::server

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <memory>
 
+#include "cache/disk_tools.h"
 #include "engine/tiny_model.h"
 
 namespace anabranch {
@@ -110,6 +111,8 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunFromMemory) {
   ASSERT_TRUE(stats.cache);
   EXPECT_EQ(stats.cache->lookups, requests.size());
   EXPECT_GT(stats.cache->ram_hits, 4u);
+  EXPECT_EQ(stats.cache->ram_tokens, stats.cache->cached_tokens);
+  EXPECT_EQ(stats.cache->disk_tokens, 0u);
   expect_same_tokens(run(*engine, requests), cold, "in memory, again");
 }
 
@@ -124,7 +127,11 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunFromDisk) {
   expect_same_tokens(warm, cold, "read");
   for (size_t i = 0; i < requests.size(); i++)
     EXPECT_GE(warm.cached()[i], 200) << "request " << i;  // the first ones too, now
-  EXPECT_GT(engine->stats().cache->disk_hits, 0u);
+  const auto stats = *engine->stats().cache;
+  EXPECT_GT(stats.disk_hits, 0u);
+  EXPECT_GT(stats.disk_tokens, 256u);
+  EXPECT_GT(stats.ram_tokens, 256u);  // of what was read before
+  EXPECT_EQ(stats.ram_tokens + stats.disk_tokens, stats.cached_tokens);
 }
 
 TEST_P(CacheOf, TokensAreThoseOfAColdRunUnderPressure) {
@@ -142,6 +149,7 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunUnderPressure) {
   const auto engine = start(model, both);
   expect_same_tokens(run(*engine, requests), cold, "disk only");
   expect_same_tokens(run(*engine, requests), cold, "disk only, again");
+  EXPECT_LE(engine->stats().cache->ram_bytes, 1u);
 }
 
 TEST_P(CacheOf, DamagedFilesCostTimeOnly) {
@@ -181,6 +189,52 @@ TEST_P(CacheOf, SaltsAndRefusals) {
   EXPECT_GE(run_to_end(*engine, request).last.usage.cached_tokens, 450);
   request.cache = false;
   EXPECT_EQ(run_to_end(*engine, request).last.usage.cached_tokens, 0);
+}
+
+TEST_P(CacheOf, MissesSayWhy) {
+  const TinyModel model(GetParam());
+  const bool hybrid = std::string(GetParam()) == kHybrid;
+  const TempDir dir;
+  const auto cache = on_disk(dir);
+  auto engine = start(model, cache);
+  const auto ask = [&](std::vector<int> prompt, std::vector<int> keep_at) {
+    Request request = request_of(1, 8, 0, 1);
+    request.prompt = std::move(prompt);
+    request.keep_at = std::move(keep_at);
+    return run_to_end(*engine, request).last.usage.cached_tokens;
+  };
+  const auto stats = [&] { return *engine->stats().cache; };
+  std::vector<int> prompt;
+  for (int i = 0; i < 600; i++) prompt.push_back(i * 7 % 250);
+  ask(prompt, {599});
+  EXPECT_EQ(stats().misses.nothing_alike, 1u);
+  EXPECT_NE(stats().last_miss, "");
+  EXPECT_EQ(ask(prompt, {599}), 599);
+  EXPECT_EQ(stats().last_miss, "");
+
+  auto longer = prompt;
+  longer.resize(599);
+  longer.insert(longer.end(), 100, 3);
+  EXPECT_EQ(ask(longer, {600}), 599);
+  EXPECT_EQ(stats().misses.new_text, 1u);
+  auto other = prompt;  // parts early
+  for (size_t i = 100; i < other.size(); i++) other[i] = 5;
+  EXPECT_EQ(ask(other, {599}), hybrid ? 0 : 100);
+  EXPECT_EQ(stats().misses.differs, 1u);
+  EXPECT_NE(stats().last_miss.find("at token 100"), std::string::npos);
+  auto late = prompt;
+  for (size_t i = 550; i < late.size(); i++) late[i] = 5;
+  EXPECT_EQ(ask(late, {}), hybrid ? 100 : 550);  // where the one before parted
+  EXPECT_EQ(stats().misses.no_state, hybrid ? 1u : 0u);
+  EXPECT_EQ(stats().misses.differs, hybrid ? 1u : 2u);
+  EXPECT_EQ(stats().no_state_tokens, hybrid ? 100u + 450u : 0u);
+
+  engine.reset();
+  engine = start(model, cache);
+  ASSERT_TRUE(clear_records(cache.directory).ok());
+  ask(prompt, {599});
+  EXPECT_EQ(stats().misses.lost, 1u);
+  EXPECT_EQ(stats().lost_tokens, 599u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CacheOf, ::testing::Values(kHybrid, kAttention),
