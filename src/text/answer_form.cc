@@ -90,12 +90,11 @@ std::optional<AskedForm> code_of(const Sentence& s, const Request& request) {
 // "as JSON", "in JSON format", "JSON only".
 bool is_json_format(const Sentence& s) {
   for (const Hit& hit : find_all(s, Words::json)) {
-    if (before(s, hit.begin, 1, Words::given) || before(s, hit.begin, 1, Words::about)) continue;
+    if (is_given(s, hit) || before(s, hit.begin, 1, Words::about)) continue;
     const bool as = before(s, hit.begin, 3, Words::as), in = before(s, hit.begin, 3, Words::in);
     const bool format = after(s, hit.end, 2, Words::as_after);
-    if ((as || in) && format && !is_given(s, hit)) return true;
-    if ((as || in || format) && asks(s) && !opens_with(s, Words::explain) && !is_given(s, hit)) return true;
-    if (as && asks(s) && !is_given(s, hit)) return true;
+    if ((as || in) && format) return true;
+    if (asks(s) && (as || ((in || format) && !opens_with(s, Words::explain)))) return true;
   }
   return false;
 }

@@ -14,6 +14,8 @@ namespace anabranch::text {
 namespace {
 
 constexpr size_t kLongMessage = 2000, kKeptEnd = 700, kLongQuestion = 300;  // bytes
+constexpr size_t kReadEnd = 32 << 10;  // of a message that is longer than twice that
+constexpr size_t kLongestQuote = 400;
 
 struct Entry {
   Words words;
@@ -311,10 +313,10 @@ std::string without_quotes(std::string_view text, Request& request) {
     bool quoted = false;
     for (const auto& [open, close] : kQuotes) {
       if (text.substr(i, open.size()) != open) continue;
-      const size_t end = text.find(close, i + open.size());
-      const size_t line = text.find('\n', i);
-      if (end == std::string_view::npos || end > line) continue;
-      i = end + close.size();
+      const std::string_view within = text.substr(i + open.size(), kLongestQuote);
+      const size_t end = within.find(close);
+      if (end == std::string_view::npos || end > within.find('\n')) continue;
+      i += open.size() + end + close.size();
       out += " quoted ";
       quoted = true;
       break;
@@ -407,9 +409,14 @@ Sentence fold(std::string_view text) {
 
 Request read_request(std::string_view message) {
   Request request;
+  std::string ends;
+  if (message.size() > 2 * kReadEnd) {
+    ends = std::string(cut_front(message, kReadEnd)) + "\n" + std::string(cut_back(message, kReadEnd));
+    message = ends;
+  }
   const std::string text = without_quotes(message, request);
   request.long_text = text.size() > kLongMessage;
-  add_sentences(asking_paragraph(text), request.question);
+  add_sentences(cut_back(asking_paragraph(text), kLongMessage), request.question);
   if (!request.long_text) {
     add_sentences(text, request.sentences);
   } else {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "text/request_words.h"
 
 namespace anabranch::text {
@@ -224,6 +226,17 @@ TEST(AnswerForm, AnyBytesAreRead) {
   for (const char* odd :
        {"\"", "```", "``` ```", "\xE2\x80\x9C", "\n\n", " . . ", "`a`", "\xFF\xFE", "# + -"})
     EXPECT_EQ(asked_form({.user = odd}).form, plain) << odd;
+}
+
+TEST(AnswerForm, LongMessagesAreReadFast) {
+  const std::clock_t start = std::clock();
+  for (const std::string part :
+       {"\"", "\xE2\x80\x9C", "```", "`\n", "write ", "what is 3 ", "\xE5\x88\x97", ".\n\n", "["}) {
+    std::string message;
+    while (message.size() < 2000000) message += part;
+    asked_form({.user = message});
+  }
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 5) << "of 18 MB in nine messages";
 }
 
 TEST(Fold, SmallWordsWithoutAccentsBetweenSpaces) {
