@@ -11,7 +11,7 @@
 
 #include "base/user_directory.h"
 #include "text/output_text.h"
-#include "text/stable_prefix.h"
+#include "text/prompt_compiler.h"
 
 namespace anabranch::cli {
 
@@ -21,17 +21,20 @@ int fail(const Error& error) {
   return 1;
 }
 
+std::string state_directory(const std::string& wanted) {
+  if (!wanted.empty()) return wanted;
+  const std::string own = user_cache_directory();
+  return own.empty() ? own : own + "/states";
+}
+
 CacheOptions cache_options(const KeepOptions& keep) {
   CacheOptions cache;
   cache.enabled = !keep.off;
   cache.ram_bytes = keep.ram_bytes;
   cache.disk_bytes = keep.disk_bytes.value_or(0);
+  cache.kv = keep.kv == "q8" ? KvForm::q8 : KvForm::exact;
   const bool on_disk = !keep.disk_bytes || *keep.disk_bytes > 0;
-  const std::string own = user_cache_directory();
-  if (on_disk && !keep.directory.empty())
-    cache.directory = keep.directory;
-  else if (on_disk && !own.empty())
-    cache.directory = own + "/states";
+  if (on_disk) cache.directory = state_directory(keep.directory);
   return cache;
 }
 
@@ -87,11 +90,12 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
                         engine.info().name);
     options.enable_thinking = thinking == "on";
   }
-  TRY(const auto pieces, chat->render(messages, nullptr, options));
-  const auto tags = text::find_reasoning_tags(engine.tokenizer());
-  Prompt prompt{engine.tokenizer().encode(pieces), tags, tags && text::opens_reasoning(pieces, *tags), {}};
-  prompt.keep_at = text::stable_lengths(*chat, engine.tokenizer(), messages, nullptr, options, prompt.tokens);
-  return prompt;
+  TRY(auto compiled, text::PromptCompiler(*chat, engine.tokenizer()).compile(messages, nullptr, options));
+  text::OutputRules rules;
+  rules.format.reasoning = text::find_reasoning_tags(engine.tokenizer());
+  const auto& tags = rules.format.reasoning;
+  rules.thinking_open = tags && text::opens_reasoning(compiled.pieces, *tags);
+  return Prompt{std::move(compiled.tokens), std::move(rules), std::move(compiled.stable_lengths)};
 }
 
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
@@ -182,15 +186,19 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
                           const std::atomic<bool>& interrupt) {
   request.prompt = std::move(prompt.tokens);
   request.keep_at = std::move(prompt.keep_at);
-  request.thinking_open = prompt.thinking_open;
-  text::OutputText output(engine.tokenizer(), request.stop, prompt.tags, prompt.thinking_open);
+  request.thinking_open = prompt.rules.thinking_open;
+  text::OutputText output(engine.tokenizer(), request.stop, prompt.rules);
   Printer printer(silent);
   Answer answer;
-  const auto emit = [&](const text::AnswerText& delta) {
-    printer.reasoning(delta.reasoning);
-    printer.content(delta.content);
-    answer.reasoning += delta.reasoning;
-    answer.text += delta.content;
+  const auto emit = [&](const std::vector<text::OutputEvent>& events) {
+    for (const text::OutputEvent& event : events) {
+      const bool reasoning = event.kind == text::OutputEvent::Kind::reasoning;
+      if (reasoning)
+        printer.reasoning(event.text);
+      else
+        printer.content(event.text);
+      (reasoning ? answer.reasoning : answer.text) += event.text;
+    }
   };
 
   auto queue = std::make_shared<EventQueue>();

@@ -9,12 +9,15 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include "engine/engine.h"
-#include "text/reasoning.h"
+#include "text/output_parser.h"
 
 namespace anabranch::cli {
 
 // Prints "error: ..." to stderr and returns exit code 1.
 int fail(const Error& error);
+
+// Where states are kept on disk: `wanted`, or the default; empty when there is none.
+std::string state_directory(const std::string& wanted);
 
 // Loads the model. On a terminal a progress line stands on stderr meanwhile.
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
@@ -29,9 +32,8 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
 // The conversation through the model's chat template, ready to be answered.
 struct Prompt {
   std::vector<int> tokens;
-  std::optional<text::ReasoningTags> tags;  // the model's, when a chat template made the prompt
-  bool thinking_open = false;               // it ends inside an opened think block
-  std::vector<int> keep_at;                 // as of Request
+  text::OutputRules rules;   // how to take the answer apart, when a chat template made the prompt
+  std::vector<int> keep_at;  // as of Request
 };
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking);
 Prompt make_raw_prompt(const Engine& engine, const std::string& text);

@@ -49,12 +49,26 @@ class SignalThread {
   std::thread thread_;
 };
 
+Result<std::vector<text::VolatileRule>> volatile_rules(const ServeOptions& options) {
+  std::vector<text::VolatileRule> rules;
+  for (const bool drop : {true, false})
+    for (const std::string& pattern : drop ? options.volatile_drop : options.volatile_move) {
+      auto regex = text::Regex::compile(pattern);
+      if (!regex.ok())
+        return make_error(ErrorKind::invalid, "--volatile-{} '{}': {}", drop ? "drop" : "move", pattern,
+                          regex.error().message);
+      rules.push_back({std::move(*regex), drop});
+    }
+  return rules;
+}
+
 Result<int> serve(const ServeOptions& options) {
   SignalThread signals;
-  TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
   server::ServerOptions server_options;
   server_options.host = options.host;
   server_options.port = static_cast<uint16_t>(options.port);
+  TRY(server_options.volatile_text, volatile_rules(options));
+  TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
   TRY(const auto server, server::Server::start(*engine, server_options));
   signals.serve(server.get());
   fmt::print("{} on http://{}:{}/v1\n", engine->info().name, options.host, server->port());

@@ -81,11 +81,22 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
             {"dropped", stats->disk_dropped},           {"failed", stats->disk_failed},
             {"corrupt", stats->disk_corrupt},           {"evicted", stats->disk_evicted},
             {"last_reason", stats->disk_last_reason}};
-  return {{"lookups", stats->lookups},
+  return {{"kv", to_string(stats->kv)},
+          {"lookups", stats->lookups},
           {"ram_hits", stats->ram_hits},
           {"disk_hits", stats->disk_hits},
           {"prompt_tokens", stats->prompt_tokens},
           {"cached_tokens", stats->cached_tokens},
+          {"ram_tokens", stats->ram_tokens},
+          {"disk_tokens", stats->disk_tokens},
+          {"misses",
+           {{"nothing_alike", stats->misses.nothing_alike},
+            {"new_text", stats->misses.new_text},
+            {"differs", stats->misses.differs},
+            {"no_state", stats->misses.no_state},
+            {"lost", stats->misses.lost}}},
+          {"no_state_tokens", stats->no_state_tokens},
+          {"lost_tokens", stats->lost_tokens},
           {"ram_bytes", stats->ram_bytes},
           {"blocks", stats->blocks},
           {"points", stats->points},
@@ -123,9 +134,10 @@ std::optional<ApiError> check_access(const HttpRequest& request, const std::stri
   return std::nullopt;
 }
 
-Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host)
+Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host,
+         std::vector<text::VolatileRule> volatile_text)
     : engine_(engine),
-      generations_(engine, workers, std::move(post)),
+      generations_(engine, workers, std::move(post), std::move(volatile_text)),
       bound_host_(std::move(bound_host)),
       started_(now_seconds()),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
@@ -168,7 +180,7 @@ HttpResponse Api::models() const {
 }
 
 HttpResponse Api::model(const std::string& id) const {
-  const auto names = request_defaults(engine_).model_names;
+  const auto& names = generations_.defaults().model_names;
   if (std::find(names.begin(), names.end(), id) == names.end())
     return error_response(
         {404, fmt::format("The model '{}' is not loaded here", id), "model", "model_not_found"});

@@ -22,8 +22,8 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("best_of", {1}, "only one choice per request is built");
   for (const char* name : {"presence_context_size", "frequency_context_size"})
     fields.only(name, {}, "this penalty looks at the whole answer");
-  fields.only("tool_choice", {"auto", "none"}, "only \"auto\" and \"none\" are built");
-  fields.only("parallel_tool_calls", {true}, "limiting tool calls is not built yet");
+  fields.only("tool_choice", {"auto", "none"},
+              "only \"auto\" and \"none\" are built: a call cannot be forced yet");
   fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("function_call", {"auto", "none"}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("modalities", {Json::array({"text"})}, "only text is built");
@@ -404,6 +404,7 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
   request.options = read_options(fields, defaults, true);
   read_messages(fields, request.messages);
   read_tools(fields, request.tools);
+  request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_template_options(fields, request.chat);
   if (fields.error()) return *fields.error();
   return request;

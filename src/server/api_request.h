@@ -41,7 +41,8 @@ struct GenerationOptions {
 struct ChatRequest {
   GenerationOptions options;
   Json messages = Json::array();  // checked and normalised for the template
-  Json tools;                     // array, or null
+  Json tools;                     // array; null: none, or tool_choice "none"
+  bool parallel_tool_calls = true;
   text::ChatOptions chat;
 };
 

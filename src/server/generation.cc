@@ -16,10 +16,10 @@ int64_t unix_seconds() {
 }
 
 // Runs on a worker: nothing may escape.
-std::variant<Prepared, ApiError> prepare_safely(AnswerKind kind, const std::string& body,
-                                                const Engine& engine, const RequestDefaults& defaults) {
+std::variant<Prepared, ApiError> prepare_safely(Preparer& preparer, AnswerKind kind,
+                                                const std::string& body) {
   try {
-    return prepare(kind, body, engine, defaults);
+    return preparer.prepare(kind, body);
   } catch (const std::exception& e) {
     log_error("preparing a request failed: {}", e.what());
     return ApiError{500, "Internal error while preparing the request", "", "internal_error"};
@@ -28,8 +28,12 @@ std::variant<Prepared, ApiError> prepare_safely(AnswerKind kind, const std::stri
 
 }  // namespace
 
-Generations::Generations(Engine& engine, WorkerPool& workers, Post post)
-    : engine_(engine), workers_(workers), post_(std::move(post)), defaults_(request_defaults(engine)) {
+Generations::Generations(Engine& engine, WorkerPool& workers, Post post,
+                         std::vector<text::VolatileRule> volatile_text)
+    : engine_(engine),
+      workers_(workers),
+      post_(std::move(post)),
+      preparer_(engine, std::move(volatile_text)) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -52,7 +56,7 @@ void Generations::start(AnswerKind kind, std::string body, std::shared_ptr<Respo
   generation.out = std::move(out);
   workers_.submit([this, key, kind, body = std::make_shared<std::string>(std::move(body))] {
     auto prepared =
-        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(kind, *body, engine_, defaults_));
+        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(preparer_, kind, *body));
     post_([this, key, prepared] {
       if (auto* error = std::get_if<ApiError>(prepared.get()))
         fail(key, *error);
@@ -68,8 +72,8 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   generation->options = std::move(prepared.options);
   const GenerationOptions& options = generation->options;
   const bool chat = generation->head.kind == AnswerKind::chat;
-  generation->text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop,
-                                                        std::move(prepared.tags), prepared.thinking_open);
+  const bool thinking_open = prepared.rules.thinking_open;
+  generation->text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.rules));
 
   Request request;
   request.prompt = std::move(prepared.prompt);
@@ -83,7 +87,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.cache_salt = options.cache_salt;
   request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
-  request.thinking_open = prepared.thinking_open;
+  request.thinking_open = thinking_open;
   auto accepted = engine_.submit(std::move(request), [this, key, post = post_](const Event& event) {
     post([this, key, event] { receive(key, event); });
   });
@@ -105,18 +109,30 @@ void Generations::receive(uint64_t key, const Event& event) {
   if (generation->logprobs) generation->logprobs->push(event.tokens, event.logprobs);
   deliver(*generation, generation->text->push(event.tokens));
   if (event.finish != FinishReason::none) return finish(key, *generation, event);
-  // The engine finds stop strings itself; should it see the text differently, we end the request.
+  // The engine finds stop strings itself; should it see the text differently, or the last allowed call come, we
+  // end the request.
   if (generation->text->stopped() && !was_stopped) engine_.cancel(generation->request);
 }
 
-void Generations::deliver(Generation& generation, const AnswerText& text) {
-  if (text.content.empty() && text.reasoning.empty()) return;
-  if (generation.options.stream) {
-    generation.out->write(text_chunk(generation.head, text, generation.take_logprobs()));
-  } else {
-    generation.answer.content += text.content;
-    generation.answer.reasoning += text.reasoning;
+void Generations::deliver(Generation& generation, const std::vector<text::OutputEvent>& events) {
+  using Kind = text::OutputEvent::Kind;
+  for (const text::OutputEvent& event : events) {
+    if (event.kind == Kind::call_begin) generation.call_ids.push_back(new_call_id());
+    if (!generation.options.stream)
+      generation.answer.add(event);
+    else if (event.kind != Kind::call_end)
+      generation.out->write(event_chunk(generation.head, event,
+                                        event.kind == Kind::call_begin ? generation.call_ids.back() : "",
+                                        generation.take_logprobs()));
   }
+}
+
+// As OpenAI's: "call_" and 24 letters and digits.
+std::string Generations::new_call_id() {
+  constexpr std::string_view kAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  std::string id = "call_";
+  for (int i = 0; i < 24; ++i) id += kAlphabet[random_() % kAlphabet.size()];
+  return id;
 }
 
 void Generations::finish(uint64_t key, Generation& generation, const Event& event) {
@@ -129,16 +145,18 @@ void Generations::finish(uint64_t key, Generation& generation, const Event& even
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
   deliver(generation, generation.text->finish());
   const FinishReason finish = generation.text->stopped() ? FinishReason::stop : event.finish;
+  const int calls = static_cast<int>(generation.call_ids.size());
   if (generation.options.stream) {
     ResponseStream& out = *generation.out;
-    out.write(finish_chunk(generation.head, generation.take_logprobs(), finish));
+    out.write(finish_chunk(generation.head, generation.take_logprobs(), finish, calls));
     if (generation.options.include_usage) out.write(usage_chunk(generation.head, event.usage));
     out.write(kDoneEvent);
     out.finish(false);
   } else {
     HttpResponse response;
     response.body =
-        whole_answer(generation.head, generation.answer, generation.take_logprobs(), finish, event.usage);
+        whole_answer(generation.head, generation.answer, generation.call_ids, generation.take_logprobs(), finish,
+                     event.usage);
     generation.out->respond(std::move(response));
   }
   generations_.erase(key);

@@ -23,9 +23,10 @@ namespace anabranch::server {
 
 class Generations {
  public:
-  Generations(Engine& engine, WorkerPool& workers, Post post);
+  Generations(Engine& engine, WorkerPool& workers, Post post, std::vector<text::VolatileRule> volatile_text);
 
   void start(AnswerKind kind, std::string body, std::shared_ptr<ResponseStream> out);
+  const RequestDefaults& defaults() const { return preparer_.defaults(); }
   // Ends every answer with an error.
   void cancel_all();
 
@@ -39,14 +40,16 @@ class Generations {
     RequestId request = 0;
     bool submitted = false;  // to the engine, and not ended yet
     bool streaming = false;  // the stream has started
-    AnswerText answer;       // whole answers only
+    text::ParsedOutput answer;          // whole answers only
+    std::vector<std::string> call_ids;  // of the answer's calls so far
 
     Json take_logprobs() { return logprobs ? logprobs->take() : nullptr; }
   };
 
   void submit(uint64_t key, Prepared prepared);
   void receive(uint64_t key, const Event& event);
-  void deliver(Generation& generation, const AnswerText& text);
+  void deliver(Generation& generation, const std::vector<text::OutputEvent>& events);
+  std::string new_call_id();
   void finish(uint64_t key, Generation& generation, const Event& event);
   void fail(uint64_t key, const ApiError& error);
   void client_left(uint64_t key);
@@ -55,7 +58,7 @@ class Generations {
   Engine& engine_;
   WorkerPool& workers_;
   const Post post_;
-  const RequestDefaults defaults_;
+  Preparer preparer_;       // used by workers
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;

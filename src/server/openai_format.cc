@@ -24,10 +24,19 @@ Json envelope(const AnswerHead& head, const char* chat_object) {
 }
 
 // Clients read the reasoning under two names: DeepSeek's and OpenRouter's.
-void put_reasoning(Json& into, const AnswerText& text) {
-  if (text.reasoning.empty()) return;
-  into["reasoning_content"] = text.reasoning;
-  into["reasoning"] = text.reasoning;
+void put_reasoning(Json& into, const std::string& text) {
+  if (text.empty()) return;
+  into["reasoning_content"] = text;
+  into["reasoning"] = text;
+}
+
+Json whole_calls(const std::vector<text::ToolCall>& calls, const std::vector<std::string>& ids) {
+  Json list = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i)
+    list.push_back({{"id", ids[i]},
+                    {"type", "function"},
+                    {"function", {{"name", calls[i].name}, {"arguments", calls[i].arguments}}}});
+  return list;
 }
 
 Json usage_json(const Usage& usage) {
@@ -52,22 +61,28 @@ std::string chunk(const AnswerHead& head, Json choice, Json logprobs, Json finis
 
 }  // namespace
 
-std::string_view finish_name(FinishReason finish) {
-  return finish == FinishReason::length ? "length" : "stop";
+std::string_view finish_name(FinishReason finish, int calls) {
+  if (finish == FinishReason::length) return "length";
+  return calls > 0 ? "tool_calls" : "stop";
 }
 
-std::string whole_answer(const AnswerHead& head, const AnswerText& text, Json logprobs, FinishReason finish,
+std::string whole_answer(const AnswerHead& head, const text::ParsedOutput& output,
+                         const std::vector<std::string>& call_ids, Json logprobs, FinishReason finish,
                          const Usage& usage) {
   Json choice = {{"index", 0}};
   if (head.kind == AnswerKind::chat) {
-    Json message = {{"role", "assistant"}, {"content", text.content}};
-    put_reasoning(message, text);
+    Json message = {{"role", "assistant"}, {"content", output.content}};
+    put_reasoning(message, output.reasoning);
+    if (!output.calls.empty()) {
+      if (output.content.empty()) message["content"] = nullptr;
+      message["tool_calls"] = whole_calls(output.calls, call_ids);
+    }
     choice["message"] = std::move(message);
   } else {
-    choice["text"] = text.content;
+    choice["text"] = output.content;
   }
   choice["logprobs"] = std::move(logprobs);
-  choice["finish_reason"] = finish_name(finish);
+  choice["finish_reason"] = finish_name(finish, static_cast<int>(output.calls.size()));
   Json json = envelope(head, "chat.completion");
   json["choices"] = Json::array({std::move(choice)});
   json["usage"] = usage_json(usage);
@@ -78,18 +93,38 @@ std::string first_chunk(const AnswerHead& head) {
   return chunk(head, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr);
 }
 
-std::string text_chunk(const AnswerHead& head, const AnswerText& delta, Json logprobs) {
+std::string event_chunk(const AnswerHead& head, const text::OutputEvent& event, const std::string& call_id,
+                        Json logprobs) {
   if (head.kind == AnswerKind::completion)
-    return chunk(head, {{"text", delta.content}}, std::move(logprobs), nullptr);
-  Json json = Json::object();
-  if (!delta.content.empty()) json["content"] = delta.content;
-  put_reasoning(json, delta);
-  return chunk(head, {{"delta", std::move(json)}}, std::move(logprobs), nullptr);
+    return chunk(head, {{"text", event.text}}, std::move(logprobs), nullptr);
+  using Kind = text::OutputEvent::Kind;
+  Json delta = Json::object();
+  Json call = {{"index", event.call}};
+  switch (event.kind) {
+    case Kind::content:
+      delta["content"] = event.text;
+      break;
+    case Kind::reasoning:
+      put_reasoning(delta, event.text);
+      break;
+    case Kind::call_begin:
+      call["id"] = call_id;
+      call["type"] = "function";
+      call["function"] = {{"name", event.text}, {"arguments", ""}};
+      break;
+    case Kind::call_arguments:
+      call["function"] = {{"arguments", event.text}};
+      break;
+    case Kind::call_end:
+      break;
+  }
+  if (event.call >= 0) delta["tool_calls"] = Json::array({std::move(call)});
+  return chunk(head, {{"delta", std::move(delta)}}, std::move(logprobs), nullptr);
 }
 
-std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish) {
+std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls) {
   Json choice = head.kind == AnswerKind::chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
-  return chunk(head, std::move(choice), std::move(logprobs), finish_name(finish));
+  return chunk(head, std::move(choice), std::move(logprobs), finish_name(finish, calls));
 }
 
 std::string usage_chunk(const AnswerHead& head, const Usage& usage) {

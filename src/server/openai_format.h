@@ -5,10 +5,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "engine/engine.h"
-#include "text/output_text.h"
+#include "text/output_parser.h"
 
 namespace anabranch::server {
 
@@ -23,20 +24,21 @@ struct AnswerHead {
   bool usage_field = false;  // stream chunks carry "usage" (null before the last): the client asked for it
 };
 
-using text::AnswerText;  // its reasoning: chat only
+// "stop", "length", or "tool_calls": the model stopped after `calls` calls.
+std::string_view finish_name(FinishReason finish, int calls);
 
-// "stop" or "length".
-std::string_view finish_name(FinishReason finish);
-
-// The whole answer of a request that does not stream. logprobs, here and below: as LogprobsJson writes them,
-// or null.
-std::string whole_answer(const AnswerHead& head, const AnswerText& text, Json logprobs, FinishReason finish,
+// The whole answer of a request that does not stream. call_ids: one for each call. logprobs, here and below: as
+// LogprobsJson writes them, or null.
+std::string whole_answer(const AnswerHead& head, const text::ParsedOutput& output,
+                         const std::vector<std::string>& call_ids, Json logprobs, FinishReason finish,
                          const Usage& usage);
 
 // One server-sent event each. first: the chunk that names the role (chat only).
 std::string first_chunk(const AnswerHead& head);
-std::string text_chunk(const AnswerHead& head, const AnswerText& delta, Json logprobs);
-std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish);
+// call_id: of an event that begins a call. Not for call_end, which has nothing to say.
+std::string event_chunk(const AnswerHead& head, const text::OutputEvent& event, const std::string& call_id,
+                        Json logprobs);
+std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls);
 std::string usage_chunk(const AnswerHead& head, const Usage& usage);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
 

@@ -1,32 +1,42 @@
 #include "server/prepare.h"
 
-#include "text/stable_prefix.h"
+#include <climits>
 
 namespace anabranch::server {
-namespace {
 
-std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, const Engine& engine) {
-  const text::ChatTemplate* chat_template = engine.chat_template();
-  if (!chat_template)
+Preparer::Preparer(const Engine& engine, std::vector<text::VolatileRule> volatile_text)
+    : engine_(engine),
+      defaults_{engine.default_sampling(),
+                {engine.info().name, engine.info().path, "default", "default_model"},
+                engine.info().draft_sources,
+                engine.tokenizer().vocab_size()},
+      format_(text::find_output_format(engine.chat_template(), engine.tokenizer())),
+      volatile_text_(std::move(volatile_text)) {
+  if (const auto* chat = engine.chat_template()) compiler_.emplace(*chat, engine.tokenizer());
+}
+
+std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
+  if (!compiler_)
     return ApiError{400, "The loaded model brings no chat template; use /v1/completions", "messages",
                     "unsupported_value"};
-  auto pieces = chat_template->render(request.messages, request.tools, request.chat);
-  if (!pieces.ok())
-    return ApiError{400, "The model's chat template refused the messages: " + pieces.error().message,
+  text::set_apart(request.messages, volatile_text_);
+  auto prompt = compiler_->compile(request.messages, request.tools, request.chat, request.options.cache_salt);
+  if (!prompt.ok())
+    return ApiError{400, "The model's chat template refused the messages: " + prompt.error().message,
                     "messages", "template_error"};
   Prepared prepared;
   prepared.options = std::move(request.options);
-  prepared.prompt = engine.tokenizer().encode(std::span<const text::Piece>(*pieces));
-  if (prepared.options.cache && engine.stats().cache)
-    prepared.keep_at = text::stable_lengths(*chat_template, engine.tokenizer(), request.messages,
-                                            request.tools, request.chat, prepared.prompt);
-  prepared.tags = text::find_reasoning_tags(engine.tokenizer());
-  prepared.thinking_open = prepared.tags && text::opens_reasoning(*pieces, *prepared.tags);
+  prepared.prompt = std::move(prompt->tokens);
+  prepared.keep_at = std::move(prompt->stable_lengths);
+  const auto& tags = format_.reasoning;
+  const bool thinking_open = tags && text::opens_reasoning(prompt->pieces, *tags);
+  prepared.rules = {format_, std::move(request.tools), thinking_open,
+                    request.parallel_tool_calls ? INT_MAX : 1};
   return prepared;
 }
 
-std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request, const Engine& engine) {
-  const text::Tokenizer& tokenizer = engine.tokenizer();
+std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest request) const {
+  const text::Tokenizer& tokenizer = engine_.tokenizer();
   Prepared prepared;
   prepared.options = std::move(request.options);
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
@@ -47,8 +57,8 @@ std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request, c
 }
 
 // The checks that both share; afterwards the engine has no reason to refuse the prompt.
-std::variant<Prepared, ApiError> check(Prepared prepared, const Engine& engine, const char* param) {
-  const size_t context = static_cast<size_t>(engine.info().context_length);
+std::variant<Prepared, ApiError> Preparer::check(Prepared prepared, const char* param) const {
+  const size_t context = static_cast<size_t>(engine_.info().context_length);
   if (prepared.prompt.empty()) return ApiError{400, "The prompt is empty", param, "invalid_value"};
   if (context > 0 && prepared.prompt.size() >= context)
     return ApiError{
@@ -60,30 +70,19 @@ std::variant<Prepared, ApiError> check(Prepared prepared, const Engine& engine, 
   return prepared;
 }
 
-}  // namespace
-
-RequestDefaults request_defaults(const Engine& engine) {
-  return {engine.default_sampling(),
-          {engine.info().name, engine.info().path, "default", "default_model"},
-          engine.info().draft_sources,
-          engine.tokenizer().vocab_size()};
-}
-
-std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body, const Engine& engine,
-                                         const RequestDefaults& defaults) {
+std::variant<Prepared, ApiError> Preparer::prepare(AnswerKind kind, std::string_view body) {
   std::variant<Prepared, ApiError> result;
   if (kind == AnswerKind::chat) {
-    auto request = parse_chat_request(body, defaults);
+    auto request = parse_chat_request(body, defaults_);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    result = prepare_chat(std::get<ChatRequest>(std::move(request)), engine);
+    result = prepare_chat(std::get<ChatRequest>(std::move(request)));
   } else {
-    auto request = parse_completion_request(body, defaults);
+    auto request = parse_completion_request(body, defaults_);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    result = prepare_completion(std::get<CompletionRequest>(std::move(request)), engine);
+    result = prepare_completion(std::get<CompletionRequest>(std::move(request)));
   }
   if (std::holds_alternative<ApiError>(result)) return result;
-  return check(std::get<Prepared>(std::move(result)), engine,
-               kind == AnswerKind::chat ? "messages" : "prompt");
+  return check(std::get<Prepared>(std::move(result)), kind == AnswerKind::chat ? "messages" : "prompt");
 }
 
 }  // namespace anabranch::server

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
 #include "server/http_server.h"
+#include "text/volatile_text.h"
 
 namespace anabranch::server {
 
@@ -18,6 +20,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 11436;  // 0 = a free one
   HttpLimits limits;
+  std::vector<text::VolatileRule> volatile_text;  // of system prompts
   double stop_grace_s = 5;  // for answers under way when stop() is called; then they are cut off
 };
 

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "text/segment_memo.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
 namespace anabranch::text {
 namespace {
+
+constexpr size_t kMemoBytes = 256;  // shorter stretches are tokenised anew
 
 class TokenizerImpl final : public Tokenizer {
  public:
@@ -30,10 +33,11 @@ class TokenizerImpl final : public Tokenizer {
 
   std::vector<int> encode(std::string_view text, bool parse_special) const override {
     return encode_marked({is_valid_utf8(text) ? std::string(text) : replace_invalid_utf8(text), {}},
-                         parse_special);
+                         parse_special, nullptr, {});
   }
 
-  std::vector<int> encode(std::span<const Piece> pieces) const override {
+  std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo,
+                          std::string_view salt) const override {
     MarkedText all;
     for (const Piece& piece : pieces) {
       all.text += piece.text;
@@ -41,7 +45,7 @@ class TokenizerImpl final : public Tokenizer {
     }
     if (all.trust.find('\0') == std::string::npos) all.trust.clear();
     if (!is_valid_utf8(all.text)) all = replace_invalid(all);
-    return encode_marked(std::move(all), true);
+    return encode_marked(std::move(all), true, memo, salt);
   }
 
   std::string_view token_bytes(int id) const override {
@@ -112,8 +116,8 @@ class TokenizerImpl final : public Tokenizer {
     return out;
   }
 
-  // Added tokens are cut out twice: before normalising, and (those that ask for it) after.
-  std::vector<int> encode_marked(MarkedText text, bool parse_special) const {
+  std::vector<int> encode_marked(MarkedText text, bool parse_special, SegmentMemo* memo,
+                                 std::string_view salt) const {
     std::vector<int> ids;
     ids.reserve(text.text.size() / 3 + 8);
     for (const auto& part : added_.split(text, false, parse_special)) {
@@ -121,16 +125,43 @@ class TokenizerImpl final : public Tokenizer {
         ids.push_back(part.token->id);
         continue;
       }
-      const MarkedText segment = parts_.normalizer.apply(slice(text, part.begin, part.end));
-      for (const auto& inner : added_.split(segment, true, parse_special)) {
-        if (inner.token)
-          ids.push_back(inner.token->id);
-        else
-          encode_words(segment.text.substr(inner.begin, inner.end - inner.begin),
-                       part.begin + inner.begin == 0, ids);
+      MarkedText segment = slice(text, part.begin, part.end);
+      const bool at_start = part.begin == 0;
+      if (!memo || part.end - part.begin < kMemoBytes) {
+        encode_segment(std::move(segment), at_start, parse_special, ids);
+        continue;
       }
+      std::string key = memo_key(segment, at_start, parse_special, salt);
+      if (memo->append(key, ids)) continue;
+      const size_t before = ids.size();
+      encode_segment(std::move(segment), at_start, parse_special, ids);
+      memo->put(std::move(key), std::span<const int>(ids).subspan(before));
     }
     return ids;
+  }
+
+  // All that the tokens of a segment depend on. Lengths come first, so no two lists of parts look alike.
+  static std::string memo_key(const MarkedText& segment, bool at_start, bool parse_special,
+                              std::string_view salt) {
+    std::string key = std::to_string(salt.size()) + ' ' + std::to_string(segment.text.size()) + ' ';
+    key += at_start ? 's' : '-';
+    key += parse_special ? 'p' : '-';
+    key += salt;
+    key += segment.text;
+    key += segment.trust;
+    return key;
+  }
+
+  // Added tokens are cut out twice: before normalising (encode_marked), and (those that ask for it) after.
+  void encode_segment(MarkedText raw, bool at_start, bool parse_special, std::vector<int>& ids) const {
+    const MarkedText segment = parts_.normalizer.apply(std::move(raw));
+    for (const auto& inner : added_.split(segment, true, parse_special)) {
+      if (inner.token)
+        ids.push_back(inner.token->id);
+      else
+        encode_words(segment.text.substr(inner.begin, inner.end - inner.begin), at_start && inner.begin == 0,
+                     ids);
+    }
   }
 
   void encode_words(std::string text, bool at_start, std::vector<int>& ids) const {

@@ -16,6 +16,8 @@
 
 namespace anabranch::text {
 
+class SegmentMemo;
+
 // Text of which only `trusted` pieces (what the chat template itself wrote) may become special tokens.
 struct Piece {
   std::string text;
@@ -49,7 +51,11 @@ class Tokenizer {
   // Pieces of one text. Equal to encode(joined, true) when every piece is trusted; special tokens (and the
   // family's control markers such as <think>, whatever their `special` flag) never come out of an untrusted
   // piece. Ordinary tokens may span a border between pieces, as they would in the joined text.
-  virtual std::vector<int> encode(std::span<const Piece> pieces) const = 0;
+  //
+  // memo: remembers the tokens of long stretches between added tokens; what is kept under another salt is not
+  // used. The result is the same without.
+  virtual std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo = nullptr,
+                                  std::string_view salt = {}) const = 0;
 
   // The bytes a token stands for in the output; may be part of a code point. Special tokens give their
   // content.

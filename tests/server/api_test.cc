@@ -69,6 +69,26 @@ TEST_F(Api, PassesWhatWasAskedToTheEngine) {
   EXPECT_FALSE(request.thinking_open);
 }
 
+TEST_F(Api, DeclaredVolatileTextDoesNotSpoilThePrefix) {
+  ServerOptions options;
+  auto pattern = text::Regex::compile("It is \\d+ o'clock\\.");
+  ASSERT_TRUE(pattern.ok());
+  options.volatile_text.push_back({std::move(*pattern), false});
+  start(std::move(options));
+  const auto prompt = [&](const std::string& hour) {
+    EXPECT_EQ(chat(R"({"messages":[{"role":"system","content":"It is )" + hour +
+                   R"( o'clock. Help."},{"role":"user","content":"hi"}]})")
+                  .status,
+              200);
+    return engine_.tokenizer().decode(engine_.last_request().prompt, false);
+  };
+  const std::string at_five = prompt("5"), at_seven = prompt("7");
+  const size_t hour = at_five.find("It is 5 o'clock.");
+  ASSERT_NE(hour, std::string::npos) << at_five;
+  EXPECT_GT(hour, at_five.find("hi"));
+  EXPECT_EQ(at_five.substr(0, hour), at_seven.substr(0, hour));
+}
+
 TEST_F(Api, DrawsADifferentSeedForEachRequest) {
   ASSERT_EQ(chat(kHi).status, 200);
   const uint64_t first = engine_.last_request().sampling.seed;
@@ -250,6 +270,7 @@ TEST_F(Api, TemplateErrorsAndMissingTemplate) {
   EXPECT_EQ(answer.error_code(), "template_error");
   EXPECT_NE(answer.body.find("no such conversation"), std::string::npos);
   engine_.has_template = false;
+  start({});
   answer = chat(kHi);
   EXPECT_EQ(answer.status, 400);
   EXPECT_NE(answer.body.find("/v1/completions"), std::string::npos);

@@ -29,7 +29,8 @@ class FakeTokenizer final : public text::Tokenizer {
     for (unsigned char c : text) ids.push_back(c);
     return ids;
   }
-  std::vector<int> encode(std::span<const text::Piece> pieces) const override {
+  std::vector<int> encode(std::span<const text::Piece> pieces, text::SegmentMemo*,
+                          std::string_view) const override {
     std::vector<int> ids;
     for (const auto& piece : pieces)
       for (unsigned char c : piece.text) ids.push_back(c);

@@ -318,23 +318,29 @@ TEST(GgufTokenizer, SentencePieceFallsBackToBytes) {
   EXPECT_EQ(t.bos(), 1);
 }
 
-TEST(OutputText, ReasoningTagsMayBeSpecialTokens) {
+TEST(OutputText, MarkersMayBeSpecialTokens) {
   GgufVocab vocab;
   vocab.model = "llama";
-  vocab.tokens = {"<unk>", "<think>", "</think>", "a", "b", "<x>"};
-  vocab.types = {2, 3, 3, 1, 1, 3};
+  vocab.tokens = {"<unk>", "<think>", "</think>", "a", "b", "<x>", "<tool_call>", "</tool_call>", "{\"name\":\"f\"}"};
+  vocab.types = {2, 3, 3, 1, 1, 3, 3, 3, 1};
   vocab.scores.assign(vocab.tokens.size(), 0);
   vocab.unk = 0;
   auto made = Tokenizer::from_gguf(vocab);
   ASSERT_TRUE(made.ok()) << made.error().message;
-  const auto tags = find_reasoning_tags(**made);
-  ASSERT_TRUE(tags);
-  OutputText output(**made, {}, tags, false);
-  const int tokens[] = {1, 3, 2, 5, 4};
-  AnswerText whole = output.push(tokens);
-  const AnswerText rest = output.finish();
-  EXPECT_EQ(whole.reasoning + rest.reasoning, "a");
-  EXPECT_EQ(whole.content + rest.content, "b") << "other special tokens stay out";
+  const OutputFormat format = find_output_format(nullptr, **made);
+  ASSERT_TRUE(format.reasoning);
+  EXPECT_EQ(format.tools, ToolForm::tagged);
+  const auto read = [&](const Json& tools) {
+    OutputText output(**made, {}, {format, tools, false});
+    const int tokens[] = {1, 3, 2, 5, 4, 6, 8, 7};
+    ParsedOutput parsed;
+    for (const auto& event : output.push(tokens)) parsed.add(event);
+    for (const auto& event : output.finish()) parsed.add(event);
+    return parsed;
+  };
+  EXPECT_EQ(read(Json::array({{{"function", {{"name", "f"}}}}})), (ParsedOutput{"a", "b", {{"f", "{}"}}}))
+      << "other special tokens stay out";
+  EXPECT_EQ(read(nullptr), (ParsedOutput{"a", "b{\"name\":\"f\"}", {}})) << "no tools: not markers";
 }
 
 TEST(GgufTokenizer, BadVocabulariesAreErrors) {

@@ -1,0 +1,47 @@
+// JSON inside a model's output: where it ends, and the text of its parts. Values keep the model's own text, so
+// that no number changes on its way through a double.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "text/tool_call.h"
+
+namespace anabranch::text {
+
+enum class Scan { more, complete, broken };
+
+// Finds the end of an object or array that comes in pieces. It looks at brackets and strings, and stops early
+// at what no JSON has; the rest is parse_json's affair.
+class JsonScan {
+ public:
+  // text[at] is the next byte to look at; each call gets the text so far, longer than before. Complete: `at` is
+  // after the value. Broken: at the first byte that does not fit.
+  Scan advance(std::string_view text, size_t& at);
+
+ private:
+  std::string open_;  // the brackets to come
+  bool in_string_ = false, escaped_ = false;
+};
+
+// The members of an object (values as text), or the elements of an array (without keys). text: valid JSON.
+struct JsonItem {
+  std::string key;
+  std::string_view value;
+};
+std::vector<JsonItem> json_items(std::string_view text);
+
+// {"name": ..., "arguments" or "parameters": {...}}, also as {"function": {...}} or with the arguments in a
+// string, as OpenAI writes them. need_arguments: a name alone is no call.
+std::optional<ToolCall> call_from_json(std::string_view text, bool need_arguments);
+
+// As a JSON string.
+std::string json_string(std::string_view text);
+// What a model wrote without quotes: JSON as it is, Python's True, False and None; nullopt: none of them.
+std::optional<std::string> literal_json(std::string_view text);
+std::string_view trimmed(std::string_view text);
+
+}  // namespace anabranch::text
