@@ -21,6 +21,7 @@ class Reply:
     ttft_s: float = 0  # until the first text of the answer arrived
     content: str = ""
     reasoning: str = ""
+    calls: list = field(default_factory=list)  # of tools: [name, arguments]
     tokens: list = field(default_factory=list)  # their bytes, where the server tells
     logprobs: list = field(default_factory=list)
     finish: str = ""
@@ -28,7 +29,7 @@ class Reply:
     cached_tokens: int = 0
 
     def said(self):
-        return (self.content, self.reasoning, self.tokens, self.finish)
+        return (self.content, self.reasoning, self.calls, self.tokens, self.finish)
 
 
 def free_port():
@@ -138,7 +139,7 @@ class Server:
 
 
 def take(reply, chunk):
-    """Adds a chunk to the reply; says whether it held something of the answer."""
+    """Adds a chunk to the reply; says whether it held something of the answer, be it a token without text yet."""
     some = False
     for choice in chunk.get("choices") or []:
         delta = choice.get("delta") or {}
@@ -147,8 +148,15 @@ def take(reply, chunk):
         reply.content += content
         reply.reasoning += reasoning
         reply.finish = choice.get("finish_reason") or reply.finish
-        some = bool(some or content or reasoning or delta.get("tool_calls") or choice.get("finish_reason"))
-        for token in (choice.get("logprobs") or {}).get("content") or []:
+        for call in delta.get("tool_calls") or []:
+            function = call.get("function") or {}
+            if function.get("name"):
+                reply.calls.append([function["name"], ""])
+            if reply.calls:
+                reply.calls[-1][1] += function.get("arguments") or ""
+        tokens = (choice.get("logprobs") or {}).get("content") or []
+        some = bool(some or content or reasoning or tokens or delta.get("tool_calls") or choice.get("finish_reason"))
+        for token in tokens:
             reply.tokens.append(bytes(token["bytes"]))
             reply.logprobs.append(token["logprob"])
     usage = chunk.get("usage") or {}

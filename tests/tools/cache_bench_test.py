@@ -90,8 +90,11 @@ def test_what_servers_stream_is_read():
     assert servers.take(reply, {"choices": [{"delta": {"content": "y"}}]})
     servers.take(reply, {"choices": [{"delta": {}, "finish_reason": "stop"}]})
     servers.take(reply, {"choices": [], "usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 7}}})
-    assert reply.said() == ("y", "x", [b"x"], "stop") and reply.logprobs == [-1.5]
+    assert reply.said() == ("y", "x", [], [b"x"], "stop") and reply.logprobs == [-1.5]
     assert (reply.prompt_tokens, reply.cached_tokens) == (9, 7)
+    for function in ({"name": "f", "arguments": ""}, {"arguments": '{"a":'}, {"arguments": "1}"}):
+        assert servers.take(reply, {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": function}]}}]})
+    assert reply.calls == [["f", '{"a":1}']]
     servers.take(reply, {"choices": [], "timings": {"cache_n": 5}})
     assert reply.cached_tokens == 5
 
