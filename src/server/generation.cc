@@ -73,7 +73,8 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   const GenerationOptions& options = generation->options;
   const bool chat = generation->head.kind == AnswerKind::chat;
   const bool thinking_open = prepared.rules.thinking_open;
-  generation->text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.rules));
+  generation->text =
+      std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.rules));
 
   Request request;
   request.prompt = std::move(prepared.prompt);
@@ -109,8 +110,8 @@ void Generations::receive(uint64_t key, const Event& event) {
   if (generation->logprobs) generation->logprobs->push(event.tokens, event.logprobs);
   deliver(*generation, generation->text->push(event.tokens));
   if (event.finish != FinishReason::none) return finish(key, *generation, event);
-  // The engine finds stop strings itself; should it see the text differently, or the last allowed call come, we
-  // end the request.
+  // The engine finds stop strings itself; should it see the text differently, or the last allowed call come,
+  // we end the request.
   if (generation->text->stopped() && !was_stopped) engine_.cancel(generation->request);
 }
 
@@ -154,9 +155,8 @@ void Generations::finish(uint64_t key, Generation& generation, const Event& even
     out.finish(false);
   } else {
     HttpResponse response;
-    response.body =
-        whole_answer(generation.head, generation.answer, generation.call_ids, generation.take_logprobs(), finish,
-                     event.usage);
+    response.body = whole_answer(generation.head, generation.answer, generation.call_ids,
+                                 generation.take_logprobs(), finish, event.usage);
     generation.out->respond(std::move(response));
   }
   generations_.erase(key);

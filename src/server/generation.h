@@ -38,8 +38,8 @@ class Generations {
     std::unique_ptr<text::OutputText> text;
     std::optional<LogprobsJson> logprobs;  // if asked for
     RequestId request = 0;
-    bool submitted = false;  // to the engine, and not ended yet
-    bool streaming = false;  // the stream has started
+    bool submitted = false;             // to the engine, and not ended yet
+    bool streaming = false;             // the stream has started
     text::ParsedOutput answer;          // whole answers only
     std::vector<std::string> call_ids;  // of the answer's calls so far
 
