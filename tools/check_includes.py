@@ -49,7 +49,7 @@ RESTRICTED = [
     (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
     (r"(histedit\.h|editline/.*)", ["cli/*.cc"], "line editing is for cli/"),
     (r"toml\+\+/.*", [], "not used"),
-    (r"sqlite3\.h", [], "not used"),
+    (r"(SQLiteCpp/.*|sqlite3\.h)", ["server/*.cc"], "databases are for server/ only"),
     (r"curl/.*", [], "not used"),
 ]
 

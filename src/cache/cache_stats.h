@@ -6,11 +6,32 @@
 
 namespace anabranch {
 
+// How keys and values are kept: as they are, or in 8 bits (cache/kv_codec.h), in half the space or less; what
+// follows a kept state then only resembles what a cold run would say.
+enum class KvForm { exact, q8 };
+inline const char* to_string(KvForm form) {
+  return form == KvForm::q8 ? "q8" : "exact";
+}
+
+// Lookups that did not find all of a prompt, each under what cost it the most tokens.
+struct CacheMisses {
+  uint64_t nothing_alike = 0;  // nothing that is kept begins like the prompt
+  uint64_t new_text = 0;       // the prompt goes on where something that is kept ends
+  uint64_t differs = 0;        // the prompt parts from what is kept
+  uint64_t no_state = 0;       // more of the prompt is known, but no state was kept there, or it is gone
+  uint64_t lost = 0;           // a record that was known could not be read any more
+};
+
 struct StateCacheStats {
-  uint64_t lookups = 0, ram_hits = 0, disk_hits = 0;
+  KvForm kv = KvForm::exact;
+  uint64_t lookups = 0;
+  uint64_t ram_hits = 0, disk_hits = 0;           // disk: something had to be read
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // of the lookups
+  uint64_t ram_tokens = 0, disk_tokens = 0;       // the cached ones, by where their keys and values were
+  CacheMisses misses;
+  uint64_t no_state_tokens = 0, lost_tokens = 0;  // known, but applied again for want of a state, of a record
   uint64_t ram_bytes = 0, blocks = 0, points = 0;
-  std::string last_miss;  // why the last lookup did not find more; empty: it found all
+  std::string last_miss;  // why the last lookup found no more; empty: it found all
   // Of the disk tier, if there is one (DiskStats).
   bool on_disk = false, disk_writable = false;
   uint64_t disk_bytes = 0, disk_budget_bytes = 0, disk_written_bytes = 0;

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -267,6 +268,21 @@ int write_whole(const std::string& path, const EncodedHead& encoded, std::span<c
 
 namespace {
 
+constexpr size_t kMaxAbout = 4096;
+
+std::string about_path(const std::string& folder) {
+  return folder + "/about.txt";
+}
+
+// Control characters would be commands to a terminal.
+std::string printable(std::string text) {
+  std::erase_if(text, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 && c != '\n') || byte == 0x7f;
+  });
+  return text;
+}
+
 // Returns the descriptor, or -errno.
 int open_for_reading(const std::string& path, struct stat* info) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -322,6 +338,48 @@ Result<MappedRecord> map_record(const std::string& path) {
   if (const int error = populate(data, size)) return cannot_read(path, error);
   mapped.bytes = {static_cast<const std::byte*>(data), size};
   return mapped;
+}
+
+int write_about(const std::string& folder, const std::string& text) {
+  const std::string about = printable(text.substr(0, kMaxAbout));
+  if (read_about(folder) == about) return 0;
+  std::string temporary;
+  const int fd = open_temporary(folder, &temporary);
+  if (fd < 0) return -fd;
+  const FileDescriptor file(fd);
+  const std::atomic<bool> never{false};
+  const WriteCall write = [](int to, const void* data, size_t n) { return ::write(to, data, n); };
+  int error = write_all(*file, about.data(), about.size(), write, never);
+  if (!error && ::rename(temporary.c_str(), about_path(folder).c_str()) != 0) error = errno;
+  if (error) ::unlink(temporary.c_str());
+  return error;
+}
+
+std::string read_about(const std::string& folder) {
+  struct stat info {};
+  const int fd = open_for_reading(about_path(folder), &info);
+  if (fd < 0) return {};
+  const FileDescriptor file(fd);
+  std::string text(kMaxAbout, '\0');
+  const ssize_t n = ::read(*file, text.data(), text.size());
+  text.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return printable(std::move(text));
+}
+
+void remove_about(const std::string& folder) {
+  ::unlink(about_path(folder).c_str());
+}
+
+std::optional<uint64_t> free_space(const std::string& directory) {
+  struct statvfs disk {};
+  if (::statvfs(directory.c_str(), &disk) != 0) return std::nullopt;
+  return static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+}
+
+uint64_t default_budget(const std::string& directory, uint64_t used) {
+  constexpr uint64_t kMost = 32ull << 30;
+  const auto free = free_space(directory);
+  return free ? std::min(kMost, (*free + used) / 10) : kMost / 8;
 }
 
 void read_ahead(const std::string& path) {

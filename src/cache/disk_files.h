@@ -3,6 +3,7 @@
 // in it
 //   <key>-<parent>-<length>.block, .checkpoint    a record; what eviction must know is in the name
 //   tmp-<...>                                     a record being written; its writer holds a lock (flock)
+//   about.txt                                     for people: what the fingerprint is of
 #pragma once
 
 #include <sys/stat.h>
@@ -67,6 +68,18 @@ using WriteCall = std::function<ssize_t(int, const void*, size_t)>;
 // the file its name. Returns errno, or 0; ECANCELED once `abandon` is set.
 int write_whole(const std::string& path, const EncodedHead& encoded, std::span<const Section> sections,
                 const WriteCall& write, const std::atomic<bool>& abandon);
+
+// The folder's about.txt, which is never more than a note. write_about() does nothing when it says that
+// already, and returns errno, or 0; read_about(): at most 4 KiB, without control characters but line feeds;
+// empty when there is none.
+int write_about(const std::string& folder, const std::string& text);
+std::string read_about(const std::string& folder);
+void remove_about(const std::string& folder);
+
+// What a store takes when it is not told: a tenth of what is free or already the cache's, at most 32 GiB.
+uint64_t default_budget(const std::string& directory, uint64_t used);
+// Bytes that this user can still write there, if that can be told.
+std::optional<uint64_t> free_space(const std::string& directory);
 
 // A file's bytes, mapped and in memory when this returns.
 struct MappedRecord {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,8 +29,6 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
-
-constexpr uint64_t kDefaultBudget = 32ull << 30;
 
 int64_t unix_time_ns() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -81,6 +78,7 @@ struct DiskStore::Impl {
   Steady::time_point refused_until;  // the writer's own
   std::string refusal;
   uint64_t written_since_listing = 0;
+  bool about_written = false;
 
   std::thread writer;
 
@@ -112,6 +110,7 @@ struct DiskStore::Impl {
   bool make_room(uint64_t bytes, const PrefixKey& keep);
   void evict(std::span<const DiskRecord> files, std::span<const size_t> order);
   void write_failed(const std::string& path, int error);
+  void write_about_once();
 };
 
 // --- Opening and closing
@@ -150,14 +149,6 @@ Result<void> check_private(const std::string& path, bool ours_alone) {
         "another directory, or chmod 700 it",
         path);
   return {};
-}
-
-// A tenth of what is free or already the cache's.
-uint64_t default_budget(const std::string& directory, uint64_t used) {
-  struct statvfs disk {};
-  if (::statvfs(directory.c_str(), &disk) != 0) return kDefaultBudget / 8;
-  const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
-  return std::min(kDefaultBudget, (free + used) / 10);
 }
 
 }  // namespace
@@ -581,6 +572,7 @@ void DiskStore::Impl::write(const Job& job) {
   if (error == ECANCELED) return drop("the store was closed before it was written");
   if (error) return write_failed(path, error);
   written_since_listing += record.bytes;
+  write_about_once();
   const std::lock_guard lock(mutex);
   changed_it = true;
   set_aside.erase(record.key);
@@ -589,6 +581,14 @@ void DiskStore::Impl::write(const Job& job) {
   stats.written_bytes += encoded.file_bytes;
   stats.files++;
   stats.bytes += record.bytes;
+}
+
+// Beside the first record, and again when someone removed it; a failure does no harm.
+void DiskStore::Impl::write_about_once() {
+  if (options.about.empty()) return;
+  if (about_written && ::access((folder + "/about.txt").c_str(), F_OK) == 0) return;
+  write_about(folder, options.about);
+  about_written = true;
 }
 
 void DiskStore::Impl::write_failed(const std::string& path, int error) {

@@ -33,6 +33,7 @@ struct DiskOptions {
   uint64_t queue_bytes = 512ull << 20;
   double retry_seconds = 30;  // without writing, after the disk refused
   double close_seconds = 10;  // that the destructor gives to what is queued
+  std::string about;          // kept beside the records, for people to read: what the fingerprint is of
   WriteCall write;            // write(2), unless a test puts another in its place
 };
 
@@ -93,25 +94,5 @@ class DiskStore {
   explicit DiskStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// For the command line, over all fingerprints. A directory that does not exist has no records.
-
-// By fingerprint, the last used first. Reads names only.
-Result<std::vector<DiskRecord>> list_records(const std::string& directory);
-
-struct DiskCheck {
-  uint64_t good = 0, good_bytes = 0;
-  uint64_t damaged = 0, set_aside = 0, unreadable = 0;
-  uint64_t orphans = 0;               // good, but their parent block is missing
-  std::vector<std::string> problems;  // a line for each file that is not good, at most 100
-};
-// Reads everything. remove_damaged: unlinks the damaged ones.
-Result<DiskCheck> verify_records(const std::string& directory, bool remove_damaged);
-
-struct DiskCleared {
-  uint64_t files = 0, bytes = 0;
-};
-// Removes every record and what dead writers left; leaves files that are not the cache's.
-Result<DiskCleared> clear_records(const std::string& directory);
 
 }  // namespace anabranch

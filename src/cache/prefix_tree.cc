@@ -1,6 +1,7 @@
 #include "cache/prefix_tree.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -24,6 +25,11 @@ bool in_use(const PrefixTree::Node& node) {
   return std::any_of(node.children.begin(), node.children.end(), resident) ||
          std::any_of(node.checkpoints.begin(), node.checkpoints.end(),
                      [&](const auto& checkpoint) { return resident(checkpoint.get()); });
+}
+
+// Of a block by itself. One that nothing in memory needs and nobody used so is worth nothing.
+double block_worth(const PrefixTree::Node& node) {
+  return node.clock < 0 ? -1 : node.clock + kBlockTokens / static_cast<double>(node.bytes + 1);
 }
 
 }  // namespace
@@ -108,6 +114,10 @@ PrefixTree::Checkpoint& PrefixTree::add_checkpoint(Node& node, std::span<const i
   return *checkpoint;
 }
 
+void PrefixTree::use(Node& node) {
+  for (Node* at = &node; at->parent; at = at->parent) at->clock = clock_;
+}
+
 void PrefixTree::set_data(Node& node, Data data, uint64_t bytes) {
   if (node.data) bytes_ -= node.bytes;
   node.data = std::move(data);
@@ -136,12 +146,17 @@ void PrefixTree::remove(Node& node) {
   nodes_.erase(PrefixKey(node.key));
 }
 
-// Tokens to apply again without it, from the checkpoint before it, for each byte that it alone keeps.
+// Tokens to apply again without it, from the checkpoint (or the block that serves by itself) before it, for
+// each byte that it alone keeps.
 double PrefixTree::worth(const Checkpoint& checkpoint) const {
   uint64_t bytes = checkpoint.bytes + 1;
   bool alone = true;
   int before = 0;
   for (const Node* at = checkpoint.node; at && before == 0; at = at->parent) {
+    if (at->clock >= 0 && at->data) {
+      before = at->length;
+      break;
+    }
     int users = 0;
     for (const Node* child : at->children) users += child->data != nullptr;
     for (const auto& other : at->checkpoints) {
@@ -164,33 +179,47 @@ void PrefixTree::release(Checkpoint& checkpoint) {
   release_up(node);
 }
 
+// Returns the parent.
+PrefixTree::Node* PrefixTree::release(Node& node) {
+  Node* parent = node.parent;
+  if (node.stored)
+    set_data(node, nullptr, 0);
+  else
+    remove(node);  // and what lies on disk beyond it, which can no longer be reached
+  return parent;
+}
+
 // Blocks that nothing in memory needs. Roots stay: they are all that is known of where stored ones begin.
 void PrefixTree::release_up(Node* node) {
-  while (node->parent && !in_use(*node)) {
-    Node* parent = node->parent;
-    if (node->stored)
-      set_data(*node, nullptr, 0);
-    else
-      remove(*node);  // and what lies on disk beyond it, which can no longer be reached
-    node = parent;
-  }
+  while (node->parent && !in_use(*node) && node->clock < 0) node = release(*node);
 }
 
 void PrefixTree::evict(uint64_t budget) {
   while (bytes_ > budget) {
-    Checkpoint* least = nullptr;
-    double least_worth = 0;
-    for (const auto& [key, node] : nodes_)
+    Checkpoint* point = nullptr;
+    Node* block = nullptr;
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [key, node] : nodes_) {
+      if (node->data && !in_use(*node) && block_worth(*node) < least) {
+        least = block_worth(*node);
+        block = node.get();
+        point = nullptr;
+      }
       for (const auto& checkpoint : node->checkpoints) {
         if (!checkpoint->data) continue;
         const double w = worth(*checkpoint);
-        if (least && w >= least_worth) continue;
-        least = checkpoint.get();
-        least_worth = w;
+        if (w >= least) continue;
+        least = w;
+        point = checkpoint.get();
+        block = nullptr;
       }
-    if (!least) return;
-    clock_ = std::max(clock_, least_worth);
-    release(*least);
+    }
+    if (!point && !block) return;
+    clock_ = std::max(clock_, least);
+    if (point)
+      release(*point);
+    else
+      release_up(release(*block));
   }
 }
 

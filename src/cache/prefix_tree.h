@@ -40,6 +40,7 @@ class PrefixTree {
     Data data;
     uint64_t bytes = 0;
     bool stored = false;
+    double clock = -1;  // of its last use without a checkpoint; less than 0: it serves only with one
     std::vector<Node*> children;
     std::vector<std::unique_ptr<Checkpoint>> checkpoints;
   };
@@ -65,6 +66,8 @@ class PrefixTree {
 
   Node* node(const PrefixKey& key) const;
   void use(Checkpoint& checkpoint) { checkpoint.clock = clock_; }
+  // The blocks up to here were used without a checkpoint: from now on they are worth something by themselves.
+  void use(Node& node);
 
   // Forgets what cannot be read any more, and all that needs it.
   void remove(Node& node);
@@ -72,7 +75,8 @@ class PrefixTree {
 
   // Takes data out of memory until at most `budget` bytes are there: the least worth first, by use and by
   // tokens to compute again for each byte (GreedyDual-Size, Cao & Irani 1997: worth = clock of the last use +
-  // cost / bytes; the clock is the worth of what went last). What is not stored is forgotten with it.
+  // cost / bytes; the clock is the worth of what went last). A block goes after all that stands on it; one
+  // that was never used by itself goes with the last of these. What is not stored is forgotten with it.
   void evict(uint64_t budget);
 
   uint64_t bytes() const { return bytes_; }  // in memory
@@ -82,6 +86,7 @@ class PrefixTree {
  private:
   double worth(const Checkpoint& checkpoint) const;
   void release(Checkpoint& checkpoint);
+  Node* release(Node& node);
   void release_up(Node* node);
 
   std::unordered_map<PrefixKey, std::unique_ptr<Node>> nodes_;

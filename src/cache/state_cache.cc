@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "cache/kv_codec.h"
 
 namespace anabranch {
 namespace {
@@ -34,41 +35,50 @@ ops::PagedKv empty_kv(const KvLayout& layout) {
 // Takes arrays one after the other, in the order they were put.
 class Reader {
  public:
-  explicit Reader(const std::vector<mx::array>& arrays) : arrays_(arrays) {}
+  Reader(const std::vector<mx::array>& arrays, KvForm form) : arrays_(arrays), form_(form) {}
   const mx::array& next() { return arrays_.at(at_++); }
   bool more() const { return at_ < arrays_.size(); }
   void block(ops::PagedKv& kv) {
-    kv.k.push_back(next());
-    kv.v.push_back(next());
+    if (form_ == KvForm::q8) {
+      ops::kv_add_block(kv);
+      from_q8(next(), KvPart::keys, kv.k.back());
+      from_q8(next(), KvPart::values, kv.v.back());
+    } else {
+      kv.k.push_back(next());
+      kv.v.push_back(next());
+    }
   }
 
  private:
   const std::vector<mx::array>& arrays_;
+  KvForm form_;
   size_t at_ = 0;
 };
 
-void put_block(std::vector<mx::array>& out, const ops::PagedKv& kv, int block) {
-  out.push_back(kv.k.at(block));
-  out.push_back(kv.v.at(block));
+void put_block(std::vector<mx::array>& out, const ops::PagedKv& kv, int block, KvForm form) {
+  const auto &k = kv.k.at(block), &v = kv.v.at(block);
+  out.push_back(form == KvForm::q8 ? to_q8(k, KvPart::keys) : k);
+  out.push_back(form == KvForm::q8 ? to_q8(v, KvPart::values) : v);
 }
 
-void put_new_blocks(std::vector<mx::array>& out, const std::vector<KvLayout>& layers, int count) {
+void put_new_blocks(std::vector<mx::array>& out, const std::vector<KvLayout>& layers, int count,
+                    KvForm form) {
   for (const KvLayout& layer : layers) {
     ops::PagedKv kv = empty_kv(layer);
     for (int i = 0; i < count; i++) {
       ops::kv_add_block(kv);
-      put_block(out, kv, i);
+      put_block(out, kv, i, form);
     }
   }
 }
 
 }  // namespace
 
-// The arrays of a node's block, in this order: k and v of each attention layer, then of each MTP layer for
-// the block before (none in the first block, nor when the MTP head did not follow). Of a checkpoint: S and
-// conv of each gated-delta layer; k and v of the started block, if there is one, of each attention layer; if
-// the MTP head followed, its hidden state and, of each of its layers, k and v of every block from
-// first_own_mtp_block() on. docs/cache-format.md says the same.
+// The arrays of a node's block, k and v in options_.kv's form, in this order: k and v of each attention
+// layer, then of each MTP layer for the block before (none in the first block, nor when the MTP head did not
+// follow). Of a checkpoint: S and conv of each gated-delta layer; k and v of the started block, if there is
+// one, of each attention layer; if the MTP head followed, its hidden state and, of each of its layers, k and
+// v of every block from first_own_mtp_block() on. docs/cache-format.md says the same.
 struct StateCache::Piece {
   std::vector<mx::array> arrays;
   uint64_t bytes() const {
@@ -87,6 +97,13 @@ struct StateCache::Plan {
   PrefixTree::Checkpoint* part_of_tail = nullptr;  // ... or this
 };
 
+// What a lookup found in the tree: of at most `most` tokens of a prompt, `shared` begin something that is
+// kept (at_end: and end it there), and there is a state of `length`.
+struct StateCache::Known {
+  int most = 0, shared = 0, length = 0;
+  bool at_end = false;
+};
+
 StateCache::StateCache(StateCacheOptions options) : options_(std::move(options)) {
   for (const auto& layer : options_.model) {
     if (const auto* kv = std::get_if<KvLayout>(&layer))
@@ -96,6 +113,7 @@ StateCache::StateCache(StateCacheOptions options) : options_(std::move(options))
   }
   for (const auto& layer : options_.mtp) mtp_attention_.push_back(std::get<KvLayout>(layer));
   any_token_ = deltas_.empty() && mtp_attention_.empty();
+  stats_.kv = options_.kv;
   if (disk()) index(disk()->scan());
 }
 
@@ -117,8 +135,8 @@ void StateCache::index(const std::vector<RecordHead>& heads) {
 
 std::vector<mx::array> StateCache::new_block(bool with_mtp) const {
   std::vector<mx::array> out;
-  put_new_blocks(out, attention_, 1);
-  if (with_mtp) put_new_blocks(out, mtp_attention_, 1);
+  put_new_blocks(out, attention_, 1, options_.kv);
+  if (with_mtp) put_new_blocks(out, mtp_attention_, 1, options_.kv);
   return out;
 }
 
@@ -129,20 +147,20 @@ std::vector<mx::array> StateCache::new_point(int length, bool with_mtp) const {
     out.push_back(state.s);
     out.push_back(state.conv);
   }
-  if (length % kBlockTokens > 0) put_new_blocks(out, attention_, 1);
+  if (length % kBlockTokens > 0) put_new_blocks(out, attention_, 1, options_.kv);
   if (!with_mtp) return out;
   out.push_back(ops::empty({1, options_.mtp_hidden}, mx::float32));
-  put_new_blocks(out, mtp_attention_, mtp_blocks(length) - first_own_mtp_block(length));
+  put_new_blocks(out, mtp_attention_, mtp_blocks(length) - first_own_mtp_block(length), options_.kv);
   return out;
 }
 
 StateCache::PiecePtr StateCache::block_piece(const SavedState& state, int block) const {
   auto piece = std::make_shared<Piece>();
   for (const auto& layer : state.model.layers)
-    if (const auto* kv = std::get_if<ops::PagedKv>(&layer)) put_block(piece->arrays, *kv, block);
+    if (const auto* kv = std::get_if<ops::PagedKv>(&layer)) put_block(piece->arrays, *kv, block, options_.kv);
   if (state.mtp && block > 0)
     for (const auto& layer : state.mtp->state.layers)
-      put_block(piece->arrays, std::get<ops::PagedKv>(layer), block - 1);
+      put_block(piece->arrays, std::get<ops::PagedKv>(layer), block - 1, options_.kv);
   return piece;
 }
 
@@ -156,13 +174,13 @@ StateCache::PiecePtr StateCache::point_piece(const SavedState& state) const {
     }
   for (const auto& layer : state.model.layers) {
     const auto* kv = std::get_if<ops::PagedKv>(&layer);
-    if (kv && length % kBlockTokens > 0) put_block(piece->arrays, *kv, blocks);
+    if (kv && length % kBlockTokens > 0) put_block(piece->arrays, *kv, blocks, options_.kv);
   }
   if (!state.mtp) return piece;
   piece->arrays.push_back(state.mtp->hidden);
   for (const auto& layer : state.mtp->state.layers)
     for (int b = first_own_mtp_block(length); b < mtp_blocks(length); b++)
-      put_block(piece->arrays, std::get<ops::PagedKv>(layer), b);
+      put_block(piece->arrays, std::get<ops::PagedKv>(layer), b, options_.kv);
   return piece;
 }
 
@@ -259,29 +277,46 @@ StateCache::Plan StateCache::plan(const PrefixTree::Found& found, int most) cons
   return plan;
 }
 
+void StateCache::prefetch(const Plan& plan) const {
+  if (!disk()) return;
+  std::vector<RecordHead> heads;
+  for (const PrefixTree::Node* block : plan.blocks)
+    if (!block->data) heads.push_back(head_of(*block));
+  if (plan.point && !plan.point->data) heads.push_back(head_of(*plan.point));
+  if (heads.size() > 1) disk()->prefetch(heads);
+}
+
 // Reads what is not in memory. False when something cannot be read: it is forgotten then.
 bool StateCache::assemble(const Plan& plan, Hit& hit) {
   std::vector<PiecePtr> blocks;
   bool mtp = !mtp_attention_.empty();
+  hit.from_disk = false;
+  hit.disk_tokens = 0;
+  prefetch(plan);
   for (size_t i = 0; i < plan.blocks.size(); i++) {
+    if (!plan.blocks[i]->data) hit.disk_tokens += kBlockTokens;
     blocks.push_back(piece_of(*plan.blocks[i], hit));
     if (!blocks.back()) return false;
     mtp = mtp && (i == 0 || blocks.back()->arrays.size() > 2 * attention_.size());
   }
   PiecePtr rest;
+  const auto read_rest = [&](auto& owner) {
+    if (!owner.data) hit.disk_tokens += plan.length % kBlockTokens;
+    rest = piece_of(owner, hit);
+  };
   if (plan.point)
-    rest = piece_of(*plan.point, hit);
+    read_rest(*plan.point);
   else if (plan.length % kBlockTokens > 0)
-    rest = plan.part_of ? piece_of(*plan.part_of, hit) : piece_of(*plan.part_of_tail, hit);
+    plan.part_of ? read_rest(*plan.part_of) : read_rest(*plan.part_of_tail);
   if (!rest && (plan.point || plan.length % kBlockTokens > 0)) return false;
 
   Snapshot& model = hit.state.model;
   model = {};
   model.length = plan.length;
   std::vector<Reader> readers;
-  for (const auto& block : blocks) readers.emplace_back(block->arrays);
+  for (const auto& block : blocks) readers.emplace_back(block->arrays, options_.kv);
   static const std::vector<mx::array> nothing;
-  Reader last(rest ? rest->arrays : nothing);
+  Reader last(rest ? rest->arrays : nothing, options_.kv);
   std::vector<ops::GatedDeltaState> deltas;
   for (size_t i = 0; plan.point && i < deltas_.size(); i++) {
     const auto &s = last.next(), &conv = last.next();
@@ -318,40 +353,71 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
   const PrefixKey root = root_key(options_.fingerprint, salt);
   const int most = static_cast<int>(prompt.size()) - 1;
   Hit hit;
+  std::optional<Known> known;  // before anything turned out to be lost
   for (;;) {
     const auto found = tree_.find(root, prompt, most);
     const Plan chosen = plan(found, most);
     hit.shared = std::min(found.shared, most);
+    if (!known)
+      known = {most, hit.shared, chosen.length, found.checkpoint && found.checkpoint->length() == hit.shared};
     if (chosen.length == 0) break;
     if (!assemble(chosen, hit)) continue;  // less is known now
-    if (chosen.point) tree_.use(*chosen.point);
-    if (disk()) {
-      std::vector<PrefixKey> keys;
-      if (chosen.point) keys.push_back(head_of(*chosen.point).key);
-      for (auto it = chosen.blocks.rbegin(); it != chosen.blocks.rend(); ++it) keys.push_back((*it)->key);
-      disk()->used(keys);
-    }
+    used(chosen);
     break;
   }
-  note(hit, prompt);
+  note(*known, hit);
   tree_.evict(options_.ram_bytes);
   return hit;
 }
 
-void StateCache::note(const Hit& hit, std::span<const int> prompt) {
+// So that it is not the next to go, in memory and on disk.
+void StateCache::used(const Plan& plan) {
+  if (plan.point) tree_.use(*plan.point);
+  if (plan.part_of_tail) tree_.use(*plan.part_of_tail);
+  if (any_token_ && !plan.blocks.empty()) tree_.use(*plan.blocks.back());
+  if (plan.part_of) tree_.use(*plan.part_of);
+  if (!disk()) return;
+  std::vector<PrefixKey> keys;
+  if (plan.point) keys.push_back(head_of(*plan.point).key);
+  if (plan.part_of_tail) keys.push_back(head_of(*plan.part_of_tail).key);
+  if (plan.part_of) keys.push_back(plan.part_of->key);
+  for (auto it = plan.blocks.rbegin(); it != plan.blocks.rend(); ++it) keys.push_back((*it)->key);
+  disk()->used(keys);
+}
+
+void StateCache::note(const Known& known, Hit& hit) {
+  const int fresh = known.most - known.shared, no_state = known.shared - known.length,
+            lost = known.length - hit.length;
   stats_.lookups++;
-  stats_.prompt_tokens += prompt.size();
+  stats_.prompt_tokens += static_cast<uint64_t>(known.most) + 1;
   stats_.cached_tokens += static_cast<uint64_t>(hit.length);
+  stats_.disk_tokens += static_cast<uint64_t>(hit.disk_tokens);
+  stats_.ram_tokens += static_cast<uint64_t>(hit.length - hit.disk_tokens);
+  stats_.no_state_tokens += static_cast<uint64_t>(no_state);
+  stats_.lost_tokens += static_cast<uint64_t>(lost);
   if (hit.length > 0) (hit.from_disk ? stats_.disk_hits : stats_.ram_hits)++;
-  if (hit.shared == 0)
-    stats_.last_miss = "nothing that is kept begins like the prompt";
-  else if (hit.shared < static_cast<int>(prompt.size()) - 1 || hit.length < hit.shared)
-    stats_.last_miss = fmt::format(
-        "the prompt ({} tokens) differs from what is kept at token {}; the last state before that is of {} "
-        "tokens",
-        prompt.size(), hit.shared, hit.length);
-  else
-    stats_.last_miss.clear();
+  CacheMisses& misses = stats_.misses;
+  if (hit.length == known.most) {
+    hit.miss.clear();
+  } else if (lost > 0 && lost >= std::max(fresh, no_state)) {
+    misses.lost++;
+    hit.miss = fmt::format("a state of {} tokens was known, but cannot be read any more", known.length);
+  } else if (known.shared == 0) {
+    misses.nothing_alike++;
+    hit.miss = "nothing that is kept begins like it";
+  } else if (no_state > fresh) {
+    misses.no_state++;
+    hit.miss = fmt::format("its first {} tokens are known, but the last state among them is of {}",
+                           known.shared, known.length);
+  } else if (known.at_end) {
+    misses.new_text++;
+    hit.miss = fmt::format("what is kept ends at token {}", known.shared);
+  } else {
+    misses.differs++;
+    hit.miss = fmt::format("it differs from what is kept at token {}; the last state before that is of {}",
+                           known.shared, known.length);
+  }
+  stats_.last_miss = hit.miss;
 }
 
 // ---- keeping
@@ -382,6 +448,7 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
     }
   }
   tree_.use(checkpoint);
+  if (any_token_) tree_.use(*at);
   tree_.evict(options_.ram_bytes);
 }
 

@@ -1,5 +1,6 @@
 // What sequences left behind, found again by the beginning of a prompt: in memory, and on disk between runs.
-// A state that comes from here has the bits that applying the tokens would have made.
+// A state that comes from here has the bits that applying the tokens would have made, unless keys and values
+// are kept in 8 bits.
 //
 // Keys and values are kept once for each block of kBlockTokens tokens, whoever shares it (prefix_tree.h); the
 // rest of a state (recurrent state, conv rows, the started block, what the MTP head needs) once for each
@@ -32,7 +33,8 @@ struct SavedState {
 struct StateCacheOptions {
   StateLayout model, mtp;   // mtp: empty when there is no head
   int mtp_hidden = 0;       // width of its hidden states
-  Fingerprint fingerprint;  // states of others are never found
+  Fingerprint fingerprint;  // states of others are never found; each KvForm needs another
+  KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
 };
@@ -43,16 +45,19 @@ class StateCache {
   ~StateCache();
 
   struct Hit {
-    int length = 0;  // tokens of the prompt that the state covers; 0: a miss
-    int shared = 0;  // tokens that the prompt shares with what is kept, >= length
-    bool from_disk = false;
+    int length = 0;          // tokens of the prompt that the state covers; 0: a miss
+    int shared = 0;          // tokens that the prompt shares with what is kept, >= length
+    bool from_disk = false;  // something was read
+    int disk_tokens = 0;     // of `length`: those whose keys and values were read
+    std::string miss;        // why not all of the prompt; empty: all of it
     SavedState state;
   };
   // The longest state of a beginning of the prompt, the last token left out (its logits are needed). What was
   // kept under another salt is not found.
   Hit find(std::span<const int> prompt, std::string_view salt);
 
-  // Keeps the state after `tokens`, which are as many as state.model.length. Shares storage.
+  // Keeps the state after `tokens`, which are as many as state.model.length. Shares storage (in 8 bits: of
+  // all but keys and values).
   void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state);
 
   // The model has no recurrent state and no head that speaks of one.
@@ -64,15 +69,18 @@ class StateCache {
   struct Piece;  // what a node or a checkpoint holds
   using PiecePtr = std::shared_ptr<const Piece>;
   struct Plan;
+  struct Known;
 
   void index(const std::vector<RecordHead>& heads);
   Plan plan(const PrefixTree::Found& found, int most) const;
+  void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);
   PiecePtr piece_of(PrefixTree::Node& node, Hit& hit);
   PiecePtr piece_of(PrefixTree::Checkpoint& checkpoint, Hit& hit);
   PiecePtr read(const RecordHead& head, std::vector<ops::mx::array> arrays);
   void store(RecordHead head, const Piece& piece);
-  void note(const Hit& hit, std::span<const int> prompt);
+  void used(const Plan& plan);
+  void note(const Known& known, Hit& hit);
 
   std::vector<ops::mx::array> new_block(bool with_mtp) const;
   std::vector<ops::mx::array> new_point(int length, bool with_mtp) const;

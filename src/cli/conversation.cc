@@ -21,17 +21,20 @@ int fail(const Error& error) {
   return 1;
 }
 
+std::string state_directory(const std::string& wanted) {
+  if (!wanted.empty()) return wanted;
+  const std::string own = user_cache_directory();
+  return own.empty() ? own : own + "/states";
+}
+
 CacheOptions cache_options(const KeepOptions& keep) {
   CacheOptions cache;
   cache.enabled = !keep.off;
   cache.ram_bytes = keep.ram_bytes;
   cache.disk_bytes = keep.disk_bytes.value_or(0);
+  cache.kv = keep.kv == "q8" ? KvForm::q8 : KvForm::exact;
   const bool on_disk = !keep.disk_bytes || *keep.disk_bytes > 0;
-  const std::string own = user_cache_directory();
-  if (on_disk && !keep.directory.empty())
-    cache.directory = keep.directory;
-  else if (on_disk && !own.empty())
-    cache.directory = own + "/states";
+  if (on_disk) cache.directory = state_directory(keep.directory);
   return cache;
 }
 

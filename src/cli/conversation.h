@@ -16,6 +16,9 @@ namespace anabranch::cli {
 // Prints "error: ..." to stderr and returns exit code 1.
 int fail(const Error& error);
 
+// Where states are kept on disk: `wanted`, or the default; empty when there is none.
+std::string state_directory(const std::string& wanted);
+
 // Loads the model. On a terminal a progress line stands on stderr meanwhile.
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const KeepOptions& keep);

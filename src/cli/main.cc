@@ -89,6 +89,11 @@ void add_cache_flags(CLI::App& app, KeepOptions& o) {
                  "Disk space for states; 0 = none (default: a tenth of what is free, 32 GB at most)")
       ->transform(CLI::AsSizeValue(false))
       ->excludes(off);
+  app.add_option("--cache-kv", o.kv,
+                 "Keys and values of states: as they are (exact, the default), or in 8 bits (q8): half the "
+                 "space, but answers after a kept beginning may differ")
+      ->check(CLI::IsMember({"exact", "q8"}))
+      ->excludes(off);
 }
 
 void add_thinking_flag(CLI::App& app, std::string& thinking) {
@@ -235,6 +240,35 @@ CLI::App* add_calibrate(CLI::App& app, CalibrateOptions& o) {
   return command;
 }
 
+CLI::App* add_cache(CLI::App& app, StatesOptions& o) {
+  auto* command = app.add_subcommand("cache", "Look into the states that are kept on disk");
+  command->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, StatesOptions::Action action) {
+    auto* sub = command->add_subcommand(name, help);
+    sub->callback([&o, action] { o.action = action; });
+    sub->add_option("--cache-dir", o.directory, "Where they are (default: ~/.cache/anabranch/states)");
+    sub->add_flag("--json", o.json, "Print JSON");
+    return sub;
+  };
+  using Action = StatesOptions::Action;
+  add("ls", "List them: stretches of tokens, and the points to go on from", Action::list)
+      ->add_flag("--all", o.all, "All of them, not only those used last");
+  add("stats", "Sum them up by model and setting", Action::stats);
+  add("verify", "Read all of them and check every checksum; exit status 1 when one is bad", Action::verify)
+      ->add_flag("--delete", o.remove_bad, "Remove the bad ones");
+  auto* clear = add("clear", "Remove them", Action::clear);
+  clear->add_flag("-y,--yes", o.yes, "Do not ask");
+  clear->add_option("--fingerprint", o.fingerprint, "Only those whose fingerprint begins so")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return text.find_first_not_of("0123456789abcdef") == text.npos ? "" : "not hexadecimal digits";
+          },
+          "HEX"));
+  clear->add_option("--older-than", o.older_than_days, "Only those not used for so many days")
+      ->check(number_in(0.0f, 1e5f));
+  return command;
+}
+
 CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
   auto* command = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
   command->add_option("-m,--model", o.model, "Also look at this model");
@@ -261,6 +295,7 @@ int run(int argc, char** argv) {
   EvalOptions eval;
   CalibrateOptions calibrate;
   DoctorOptions doctor;
+  StatesOptions states;
   const struct {
     CLI::App* command;
     std::function<int()> run;
@@ -273,6 +308,7 @@ int run(int argc, char** argv) {
        [&] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); }},
       {add_eval(app, eval), [&] { return run_eval(eval); }},
       {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }},
+      {add_cache(app, states), [&] { return run_cache(states); }},
       {add_doctor(app, doctor), [&] { return run_doctor(doctor); }},
   };
 

@@ -28,6 +28,7 @@ struct KeepOptions {
   std::string directory;               // "": anabranch/states in the user's cache directory
   uint64_t ram_bytes = 0;              // 0: chosen
   std::optional<uint64_t> disk_bytes;  // unset: chosen; 0: nothing on disk
+  std::string kv = "exact";            // or "q8"
 };
 
 inline const KeepOptions kNotKept{.off = true};
@@ -111,6 +112,18 @@ struct DoctorOptions {
   bool json = false;
 };
 
+struct StatesOptions {
+  enum class Action { list, stats, verify, clear };
+  Action action = Action::list;
+  std::string directory;  // as of KeepOptions
+  bool json = false;
+  bool all = false;         // list: without a limit
+  bool remove_bad = false;  // verify
+  bool yes = false;         // clear: without asking
+  std::string fingerprint;  // clear: of those that begin so
+  std::optional<double> older_than_days;
+};
+
 // Exit codes: 0 done, 1 failed, 130 interrupted.
 int run_generate(const GenerateOptions& options);
 int run_chat(const ChatOptions& options);
@@ -120,6 +133,7 @@ int run_speculation_bench(const BenchOptions& options);
 int run_eval(const EvalOptions& options);
 int run_calibrate(const CalibrateOptions& options);
 int run_serve(const ServeOptions& options);
+int run_cache(const StatesOptions& options);
 int run_doctor(const DoctorOptions& options);
 
 }  // namespace anabranch::cli

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <mutex>
@@ -248,9 +249,15 @@ Result<void> EngineImpl::open_cache() {
   options.model = loaded_.model->state_layout();
   if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
   options.mtp_hidden = loaded_.model->spec().hidden;
-  options.fingerprint = fingerprint_of(fmt::format("{} {} {} {} {}", to_hex(weights), kStateVersion,
-                                                   options_.reference ? "reference" : "cpu",
-                                                   options_.precise ? "f32" : "f16", options_.lossy_skip));
+  const auto setting = fmt::format("{} {} {}", options_.reference ? "reference" : "cpu",
+                                   options_.precise ? "f32" : "f16", to_string(wanted.kv));
+  options.fingerprint = fingerprint_of(
+      fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, options_.lossy_skip));
+  options.kv = wanted.kv;
+  if (wanted.kv == KvForm::q8)
+    log_warning(
+        "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
+        "what a cold run would say");
   const uint64_t memory = cpu_info().memory_bytes;
   options.ram_bytes = wanted.ram_bytes > 0 ? wanted.ram_bytes : std::min<uint64_t>(memory / 8, 8ull << 30);
   // Which layers are left out may change with the next calibration, and no fingerprint would tell.
@@ -259,6 +266,9 @@ Result<void> EngineImpl::open_cache() {
     disk.directory = wanted.directory;
     disk.fingerprint = options.fingerprint;
     disk.budget_bytes = wanted.disk_bytes;
+    std::error_code ignored;
+    const auto path = std::filesystem::absolute(info().path, ignored).lexically_normal();
+    disk.about = fmt::format("model {}\nsetting {}\npath {}\n", info().name, setting, path.string());
     auto store = DiskStore::open(std::move(disk));
     if (store.ok())
       options.disk = std::move(*store);
@@ -418,8 +428,13 @@ bool EngineImpl::resume(Sequence& sequence) {
   auto hit = cache_->find(request.prompt, request.cache_salt);
   note_cache();
   sequence.keep_at = places_to_keep(request, *cache_, hit.length, hit.shared);
-  log_debug("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, request.prompt.size(),
-            hit.from_disk ? ", on disk" : "");
+  const auto line = fmt::format("request {}: {} of {} prompt tokens were kept{}", sequence.id, hit.length,
+                                request.prompt.size(),
+                                hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
+  if (hit.miss.empty())
+    log_debug("{}", line);
+  else
+    log_info("{}: {}", line, hit.miss);
   if (hit.length == 0) return false;
   sequence.state->restore(hit.state.model);
   sequence.speculator->resume(hit.length, hit.state.mtp ? &*hit.state.mtp : nullptr);

@@ -69,9 +69,10 @@ using Sink = std::function<void(const Event&)>;
 // Where states of sequences are kept for later prompts (cache/state_cache.h).
 struct CacheOptions {
   bool enabled = false;
-  uint64_t ram_bytes = 0;   // 0: an eighth of the machine's memory, at most 8 GiB
-  std::string directory;    // empty: nothing on disk
-  uint64_t disk_bytes = 0;  // 0: a tenth of what is free there, at most 32 GiB
+  uint64_t ram_bytes = 0;     // 0: an eighth of the machine's memory, at most 8 GiB
+  std::string directory;      // empty: nothing on disk
+  uint64_t disk_bytes = 0;    // 0: a tenth of what is free there, at most 32 GiB
+  KvForm kv = KvForm::exact;  // states of one form are never found by an engine of another
 };
 
 struct EngineOptions {

@@ -9,3 +9,6 @@ if(ANABRANCH_FUZZ)
   set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/server/http_server.cc TARGET_DIRECTORY anabranch_server
                               PROPERTIES COMPILE_OPTIONS -fno-sanitize=all SKIP_PRECOMPILE_HEADERS ON)
 endif()
+# turn_memory.cc
+find_package(SQLiteCpp REQUIRED)
+target_link_libraries(anabranch_server PRIVATE SQLiteCpp)

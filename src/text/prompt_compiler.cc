@@ -1,6 +1,7 @@
 #include "text/prompt_compiler.h"
 
 #include <algorithm>
+#include <random>
 
 namespace anabranch::text {
 namespace {
@@ -27,10 +28,10 @@ std::string kind_of(const ChatOptions& options, std::string_view salt) {
                      options.extra.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-int common_prefix(std::span<const int> a, std::span<const int> b) {
-  const size_t n = std::min(a.size(), b.size());
-  return static_cast<int>(std::mismatch(a.begin(), a.begin() + static_cast<long>(n), b.begin()).first -
-                          a.begin());
+// Nothing that a client could have written before.
+std::string random_name() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
 }
 
 }  // namespace
@@ -57,31 +58,85 @@ void PromptCompiler::Known::put(std::string kind, std::span<const int> tokens) {
   if (entries_.size() > kMaxKnown) entries_.pop_back();
 }
 
-// Tokens that the prompt and another rendering begin with.
-std::optional<int> PromptCompiler::common_length(const Json& messages, const Json& tools,
-                                                 const ChatOptions& options, std::string_view salt,
-                                                 std::span<const int> prompt) {
-  const auto pieces = chat_.render(messages, tools, options);
+// Where the turns with known tokens go is found by rendering the messages with marks in their place. Nothing if
+// a mark does not come out exactly once, or not as text between special tokens.
+std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
+  Json messages = chat.messages;
+  std::vector<std::string> marks;
+  for (const KnownTurn& turn : chat.turns) {
+    marks.push_back(fmt::format("turn-{}-{}-mark", random_name(), turn.message));
+    Json& message = messages.at(turn.message);
+    message["content"] = marks.back();
+    message.erase("tool_calls");
+  }
+  auto pieces = template_.render(messages, chat.tools, chat.options);
   if (!pieces.ok()) return std::nullopt;
-  return common_prefix(prompt, tokenizer_.encode(std::span<const Piece>(*pieces), &memo_, salt));
+  auto tokens = splice(*pieces, chat, marks);
+  if (!tokens) return std::nullopt;
+  return CompiledPrompt{std::move(*pieces), std::move(*tokens), {}};
+}
+
+std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pieces, const Chat& chat,
+                                                       std::span<const std::string> marks) {
+  std::vector<int> tokens;
+  std::vector<Piece> run;  // since the last mark
+  size_t next = 0;
+  const auto flush = [&] {
+    const auto part = tokenizer_.encode(std::span<const Piece>(run), &memo_, chat.salt);
+    run.clear();
+    const bool marked_off = next == 0 || (!part.empty() && tokenizer_.is_special(part.front()));
+    tokens.insert(tokens.end(), part.begin(), part.end());
+    return marked_off;
+  };
+  for (const Piece& piece : pieces) {
+    std::string_view rest = piece.text;
+    for (size_t at; next < marks.size() && (at = rest.find(marks[next])) != std::string_view::npos;) {
+      run.push_back({std::string(rest.substr(0, at)), piece.trusted});
+      if (!flush()) return std::nullopt;
+      rest.remove_prefix(at + marks[next].size());
+      const auto& known = chat.turns[next++].tokens;
+      tokens.insert(tokens.end(), known.begin(), known.end());
+    }
+    for (const std::string& mark : marks)
+      if (rest.find(mark) != std::string_view::npos) return std::nullopt;
+    run.push_back({std::string(rest), piece.trusted});
+  }
+  if (next < marks.size() || !flush()) return std::nullopt;
+  return tokens;
+}
+
+Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
+  if (!chat.turns.empty())
+    if (auto prompt = tokens_around(chat)) return std::move(*prompt);
+  CompiledPrompt prompt;
+  TRY(prompt.pieces, template_.render(chat.messages, chat.tools, chat.options));
+  prompt.tokens = tokenizer_.encode(std::span<const Piece>(prompt.pieces), &memo_, chat.salt);
+  return prompt;
+}
+
+// Tokens that the prompt and another rendering begin with.
+std::optional<int> PromptCompiler::common_length(const Chat& chat, std::span<const int> prompt) {
+  const auto other = tokens_of(chat);
+  if (!other.ok()) return std::nullopt;
+  const size_t n = std::min(other->tokens.size(), prompt.size());
+  const auto end = prompt.begin() + static_cast<long>(n);
+  return static_cast<int>(std::mismatch(prompt.begin(), end, other->tokens.begin()).first - prompt.begin());
 }
 
 // Of the prompt's beginning that only tools and system prompt decide.
-std::optional<int> PromptCompiler::instruction_length(const Json& messages, const Json& tools,
-                                                      const ChatOptions& options, std::string_view salt,
-                                                      std::span<const int> prompt) {
-  const Json instructions = instructions_of(messages);
-  if (instructions.empty() && tools.empty()) return std::nullopt;
+std::optional<int> PromptCompiler::instruction_length(const Chat& chat, std::span<const int> prompt) {
+  const Json instructions = instructions_of(chat.messages);
+  if (instructions.empty() && chat.tools.empty()) return std::nullopt;
   // Lengths are hints, so a hash that is not proof against collisions will do.
-  std::string kind = fmt::format("{:x} {:x} {}", std::hash<Json>{}(instructions), std::hash<Json>{}(tools),
-                                 kind_of(options, salt));
+  std::string kind = fmt::format("{:x} {:x} {}", std::hash<Json>{}(instructions),
+                                 std::hash<Json>{}(chat.tools), kind_of(chat.options, chat.salt));
   if (const int known = beginnings_.match(kind, prompt)) return known;
   // Two questions that share no token: what both renderings share with the prompt is before the question.
   std::optional<int> shared;
   for (const char* question : {"A", "9"}) {
     Json asked = instructions;
     asked.push_back({{"role", "user"}, {"content", question}});
-    const auto length = common_length(asked, tools, options, salt, prompt);
+    const auto length = common_length({asked, chat.tools, chat.options, chat.salt, {}}, prompt);
     if (length) shared = std::min(shared.value_or(*length), *length);
   }
   if (shared && *shared > 0) beginnings_.put(std::move(kind), prompt.first(static_cast<size_t>(*shared)));
@@ -89,31 +144,28 @@ std::optional<int> PromptCompiler::instruction_length(const Json& messages, cons
 }
 
 // Of the prompt without the answer's opening.
-std::optional<int> PromptCompiler::closed_length(const Json& messages, const Json& tools,
-                                                 const ChatOptions& options, std::string_view salt,
-                                                 std::span<const int> prompt) {
-  std::string kind = kind_of(options, salt);
+std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<const int> prompt) {
+  std::string kind = kind_of(chat.options, chat.salt);
   const int size = static_cast<int>(prompt.size());
   if (const int known = openings_.match(kind, prompt)) return size - known;
-  ChatOptions closed = options;
+  ChatOptions closed = chat.options;
   closed.add_generation_prompt = false;
-  const auto length = common_length(messages, tools, closed, salt, prompt);
+  const auto length = common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns}, prompt);
   if (!length || *length == size) return std::nullopt;
   openings_.put(std::move(kind), prompt.subspan(static_cast<size_t>(*length)));
   return length;
 }
 
 Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
-                                               const ChatOptions& options, std::string_view salt) {
-  CompiledPrompt prompt;
-  TRY(prompt.pieces, chat_.render(messages, tools, options));
-  prompt.tokens = tokenizer_.encode(std::span<const Piece>(prompt.pieces), &memo_, salt);
-  for (const auto& length : {instruction_length(messages, tools, options, salt, prompt.tokens),
-                             closed_length(messages, tools, options, salt, prompt.tokens)})
-    if (length && *length > 0) prompt.stable_lengths.push_back(*length);
-  std::sort(prompt.stable_lengths.begin(), prompt.stable_lengths.end());
-  prompt.stable_lengths.erase(std::unique(prompt.stable_lengths.begin(), prompt.stable_lengths.end()),
-                              prompt.stable_lengths.end());
+                                               const ChatOptions& options, std::string_view salt,
+                                               std::span<const KnownTurn> turns) {
+  const Chat chat{messages, tools, options, salt, turns};
+  TRY(auto prompt, tokens_of(chat));
+  auto& lengths = prompt.stable_lengths;
+  for (const auto& length : {instruction_length(chat, prompt.tokens), closed_length(chat, prompt.tokens)})
+    if (length && *length > 0) lengths.push_back(*length);
+  std::sort(lengths.begin(), lengths.end());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   return prompt;
 }
 

@@ -23,15 +23,24 @@ struct CompiledPrompt {
   std::vector<int> stable_lengths;
 };
 
+// An assistant's message whose tokens are known: what the model sampled, without its reasoning and the end of
+// the turn.
+struct KnownTurn {
+  size_t message = 0;  // its place in the list
+  std::vector<int> tokens;
+};
+
 // Thread-safe. The template and the tokenizer must outlive it.
 class PromptCompiler {
  public:
-  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer) : chat_(chat), tokenizer_(tokenizer) {}
+  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer) : template_(chat), tokenizer_(tokenizer) {}
 
   // salt: what was learned of requests with another one is not used, so that time tells nothing about them.
+  // turns: ascending; the prompt has their tokens in place of what the template makes of content and tool calls.
+  // It has none of them where the template cannot be rendered with other text there.
   // Errors: as ChatTemplate::render.
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const ChatOptions& options,
-                                 std::string_view salt = {});
+                                 std::string_view salt = {}, std::span<const KnownTurn> turns = {});
 
  private:
   // Token sequences that prompts of a kind were seen to begin, or to end, with.
@@ -52,14 +61,22 @@ class PromptCompiler {
     std::list<Entry> entries_;  // latest use first
   };
 
-  std::optional<int> common_length(const Json& messages, const Json& tools, const ChatOptions& options,
-                                   std::string_view salt, std::span<const int> prompt);
-  std::optional<int> instruction_length(const Json& messages, const Json& tools, const ChatOptions& options,
-                                        std::string_view salt, std::span<const int> prompt);
-  std::optional<int> closed_length(const Json& messages, const Json& tools, const ChatOptions& options,
-                                   std::string_view salt, std::span<const int> prompt);
+  struct Chat {
+    const Json& messages;
+    const Json& tools;
+    const ChatOptions& options;
+    std::string_view salt;
+    std::span<const KnownTurn> turns;
+  };
+  Result<CompiledPrompt> tokens_of(const Chat& chat);
+  std::optional<CompiledPrompt> tokens_around(const Chat& chat);
+  std::optional<std::vector<int>> splice(std::span<const Piece> pieces, const Chat& chat,
+                                         std::span<const std::string> marks);
+  std::optional<int> common_length(const Chat& chat, std::span<const int> prompt);
+  std::optional<int> instruction_length(const Chat& chat, std::span<const int> prompt);
+  std::optional<int> closed_length(const Chat& chat, std::span<const int> prompt);
 
-  const ChatTemplate& chat_;
+  const ChatTemplate& template_;
   const Tokenizer& tokenizer_;
   SegmentMemo memo_{size_t{32} << 20};
   Known beginnings_{false}, openings_{true};

@@ -394,44 +394,5 @@ TEST(DiskStoreTest, ScansThousandsQuickly) {
   EXPECT_LT(ms(scanned - begin), 2000 * kSlowdown);
 }
 
-TEST(DiskToolsTest, ListVerifyClear) {
-  TemporaryDirectory directory;
-  EXPECT_TRUE(list_records(directory.path() + "/none")->empty());
-  EXPECT_EQ(verify_records(directory.path() + "/none", true)->good, 0u);
-  EXPECT_EQ(clear_records(directory.path() + "/none")->files, 0u);
-  const auto heads = chain(1, 3);
-  { put_all(*open_store(directory.path()), heads); }
-  {
-    put_all(*open_store(directory.path(), [](DiskOptions& o) { o.fingerprint = {1, 2}; }), chain(2, 0));
-  }
-  const auto files = listed(directory.path());
-  ASSERT_EQ(files.size(), 5u);
-  EXPECT_EQ(files[0].fingerprint, (Fingerprint{1, 2}));
-
-  const std::string path = record_path(directory.path(), disk_record(kFingerprint, heads[1]));
-  std::string bytes = read_bytes(path);
-  bytes.back() ^= 1;
-  write_bytes(path, bytes);
-  const std::string folder = folder_path(directory.path(), kFingerprint);
-  write_bytes(folder + "/notes.txt", "not the cache's");
-  for (const bool remove : {false, true}) {
-    const auto check = *verify_records(directory.path(), remove);
-    EXPECT_EQ(check.good, 4u);
-    EXPECT_EQ(check.damaged, 1u);
-    EXPECT_EQ(check.orphans, 2u);
-    ASSERT_EQ(check.problems.size(), 1u);
-    EXPECT_NE(check.problems[0].find("checksum of section 2"), std::string::npos);
-    EXPECT_EQ(std::filesystem::exists(path), !remove);
-  }
-  auto store = open_store(directory.path());  // alive while another process clears
-  EXPECT_EQ(clear_records(directory.path())->files, 4u);
-  EXPECT_TRUE(list_records(directory.path())->empty());
-  EXPECT_TRUE(std::filesystem::exists(folder + "/notes.txt"));
-  std::filesystem::remove_all(directory.path());
-  put_all(*store, heads);
-  store->drain();
-  EXPECT_EQ(count_right(*store, heads), 4) << store->stats().last_reason;
-}
-
 }  // namespace
 }  // namespace anabranch

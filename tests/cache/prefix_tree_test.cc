@@ -113,6 +113,53 @@ TEST(PrefixTree, UseKeeps) {
   EXPECT_FALSE(tree.find(kRoot, joined(gone, gone), 599).checkpoint);
 }
 
+PrefixTree::Node& last_block(PrefixTree& tree, const std::vector<int>& tokens) {
+  return *tree.find(kRoot, tokens, static_cast<int>(tokens.size())).node;
+}
+
+// Of models that go on from any token: blocks are used without a checkpoint, and outlive it.
+TEST(PrefixTree, BlocksUsedByThemselvesAreKeptByTheirOwnUse) {
+  PrefixTree tree;
+  const auto hot = tokens_of(512), cold = tokens_of(512, 10000);
+  const auto keep_used = [&](const std::vector<int>& tokens) {
+    keep(tree, tokens);
+    tree.use(last_block(tree, tokens));
+  };
+  keep_used(hot);
+  keep_used(cold);
+  for (int i = 0; i < 20; i++) {  // others come and go, and `hot` is used in between
+    keep_used(tokens_of(512, 20000 + 1000 * i));
+    tree.evict(520);
+    tree.use(last_block(tree, hot));
+    EXPECT_EQ(last_block(tree, hot).length, 512) << i;
+    EXPECT_TRUE(last_block(tree, hot).data) << i;
+    EXPECT_LE(tree.bytes(), 520u);
+  }
+  EXPECT_EQ(last_block(tree, cold).length, 0);
+  tree.evict(100);  // the end goes before what it stands on
+  EXPECT_EQ(tree.bytes(), 100u);
+  tree.evict(0);
+  EXPECT_EQ(tree.bytes(), 0u);
+  EXPECT_LE(tree.nodes(), 1u);
+}
+
+// Read from disk for a checkpoint that then could not be read.
+TEST(PrefixTree, BlocksThatNothingNeedsGoFirst) {
+  PrefixTree tree;
+  auto& kept = keep(tree, tokens_of(300));
+  tree.use(kept);
+  auto* at = &tree.add_root(kRoot);
+  for (int i = 0; i < 3; i++) {
+    at = &tree.add_block(*at, tokens_of(kBlockTokens, 1000 * (i + 1)), data(), 100);
+    at->stored = true;
+  }
+  EXPECT_EQ(tree.bytes(), 410u);
+  tree.evict(409);
+  EXPECT_EQ(tree.bytes(), 110u);
+  EXPECT_TRUE(tree.find(kRoot, tokens_of(400), 399).checkpoint);
+  EXPECT_EQ(tree.nodes(), 5u);  // the stored ones stay known
+}
+
 TEST(PrefixTree, WhatIsStoredStaysKnown) {
   PrefixTree tree;
   keep(tree, tokens_of(600), true);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/disk_store.h"
+#include "cache/disk_tools.h"
 
 namespace anabranch::testing {
 
@@ -133,9 +134,12 @@ inline std::unique_ptr<DiskStore> open_store(const std::string& directory,
 }
 
 inline std::vector<DiskRecord> listed(const std::string& directory) {
-  auto records = list_records(directory);
-  EXPECT_TRUE(records.ok()) << records.error().message;
-  return std::move(*records);
+  const auto folders = list_cache(directory);
+  EXPECT_TRUE(folders.ok()) << folders.error().message;
+  std::vector<DiskRecord> files;
+  for (const CacheFolder& folder : *folders)
+    files.insert(files.end(), folder.records.begin(), folder.records.end());
+  return files;
 }
 
 inline void put_all(DiskStore& store, const std::vector<RecordHead>& heads, size_t bytes = 3000) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The command line as people use it: cli_test.py BINARY MODEL_DIR. The last line is "N passed, N failed"."""
-import json, os, signal, subprocess, sys, tempfile, time, traceback
+import json, os, signal, subprocess, sys, tempfile, time, traceback, urllib.request
 
 BINARY, MODEL = sys.argv[1], sys.argv[2]
 FIELDS = {"text", "token_ids", "prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens", "finish_reason",
@@ -180,6 +180,111 @@ def test_serve_survives_any_number_of_interrupts():
             process.send_signal(signal.SIGINT)
             time.sleep(pause)
         assert process.wait(timeout=20) in (0, 130), process.returncode
+
+
+def cache(*args, folder, status=0, stdin=""):
+    code, out, err = run("cache", *args, "--cache-dir", folder, stdin=stdin)
+    assert code == status, f"exit status {code}: {out}{err}"
+    return json.loads(out) if "--json" in args else out
+
+
+def test_cache_commands():
+    with tempfile.TemporaryDirectory() as outside:
+        folder = os.path.join(outside, "states")
+        for command in ("ls", "stats", "verify", "clear"):  # nothing was ever kept there
+            cache(command, folder=folder)
+            assert cache(command, "--json", folder=folder)["directory"] == folder
+        long = "Once there was a ship. " * 100  # more than two blocks
+        for question in ("Who?", "Where?"):
+            run("generate", "-m", MODEL, "-n", "4", "--raw", long + question, "--cache-dir", folder)
+        run("generate", "-m", MODEL, "-n", "4", "--raw", long, "--cache-dir", folder, "--precise")
+        listed = cache("ls", "--json", folder=folder)["fingerprints"]
+        assert [f["setting"] for f in listed] == ["cpu f32", "cpu f16"] and len(listed[1]["records"]) > 4, listed
+        assert all(f["model"] == "hybrid-146m" and f["path"] == os.path.abspath(MODEL) for f in listed), listed
+        keys = {r["key"] for r in listed[1]["records"]}
+        assert any(r["parent"] in keys for r in listed[1]["records"])
+        text = cache("ls", folder=folder)
+        assert "hybrid-146m, cpu f16" in text and "0-" in text and "s ago" in text, text
+        stats = cache("stats", "--json", folder=folder)
+        assert stats["records"] == sum(f["records"] for f in stats["fingerprints"]) == stats["blocks"] + stats["points"]
+        assert stats["bytes_per_1k_tokens"] > 1e6 and stats["free_bytes"] >= stats["default_budget_bytes"] > 0, stats
+        assert stats["oldest_use"] <= stats["newest_use"] <= time.time() + 1
+        assert "per 1000 tokens" in cache("stats", folder=folder)
+
+        assert cache("verify", "--json", folder=folder)["good"] == stats["records"]
+        files = {name: os.path.join(at, name) for at, _, names in os.walk(folder) for name in names}
+        victim = next(path for name, path in sorted(files.items()) if name.endswith(".block"))
+        with open(victim, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last[0] ^ 1]))
+        bad = cache("verify", "--json", folder=folder, status=1)
+        assert bad["damaged"] == 1 and bad["removed"] == 0 and victim in bad["problems"][0], bad
+        assert "1 damaged" in cache("verify", "--delete", folder=folder, status=1) and not os.path.exists(victim)
+        cache("verify", folder=folder)
+
+        refused("--yes", "cache", "clear", "--cache-dir", folder, stdin="y\n")  # a pipe is no one to ask
+        refused("hexadecimal", "cache", "clear", "--yes", "--fingerprint", "../x", "--cache-dir", folder)
+        assert cache("clear", "--yes", "--older-than", "1", "--json", folder=folder)["removed"] == 0
+        precise = listed[0]["fingerprint"]
+        assert cache("clear", "--yes", "--fingerprint", precise[:12], "--json", folder=folder)["removed"] > 0
+        assert [f["fingerprint"] for f in cache("ls", "--json", folder=folder)["fingerprints"]] == \
+            [listed[1]["fingerprint"]]
+        cache("clear", "--yes", folder=folder)
+        assert os.listdir(folder) == []
+        refused("cannot list", "cache", "ls", "--cache-dir", __file__)
+        if os.geteuid() != 0:
+            os.chmod(folder, 0)
+            for command in ("ls", "stats", "verify", "clear"):
+                refused("cannot list", "cache", command, "--cache-dir", folder)
+            os.chmod(folder, 0o700)
+    refused("", "cache")
+
+
+def test_cache_is_cleared_under_a_server():
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen([BINARY, "serve", "-m", MODEL, "-p", "0", "--cache-dir", folder, "--cache-ram", "1"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            base = process.stdout.readline().split()[-1]
+            ask = {"prompt": "Tell me of the sea. " * 60, "max_tokens": 4, "temperature": 0}
+
+            def answer():
+                got = json.load(urllib.request.urlopen(urllib.request.Request(
+                    base + "/completions", json.dumps(ask).encode(), {"Content-Type": "application/json"})))
+                return got["choices"][0]["text"], got["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+            def health():
+                return json.load(urllib.request.urlopen(base.replace("/v1", "/health")))["cache"]
+
+            def wait_for_records():
+                for _ in range(100):
+                    if cache("stats", "--json", folder=folder)["points"] >= 2:
+                        return
+                    time.sleep(0.1)
+                raise AssertionError("nothing was written")
+
+            cold, cached = answer()
+            assert cached == 0 and health()["misses"]["nothing_alike"] == 1
+            wait_for_records()
+            again, cached = answer()
+            got = health()
+            assert again == cold and cached > 200 and got["disk_tokens"] == got["cached_tokens"] == cached, got
+            cache("verify", folder=folder)
+            cache("clear", "--yes", folder=folder)
+            assert answer()[0] == cold
+            got = health()
+            assert got["misses"]["lost"] == 1 and got["lost_tokens"] > 0 and "cannot be read" in got["last_miss"], got
+            wait_for_records()
+            again, cached = answer()
+            assert again == cold and cached > 200
+            assert cache("ls", "--json", folder=folder)["fingerprints"][0]["model"] == "hybrid-146m"
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=20)
+        assert "prompt tokens were kept: nothing that is kept begins like it" in err, err
+        assert "cannot be read any more" in err, err
 
 
 def test_flags_from_a_file():

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <memory>
 
+#include "cache/disk_tools.h"
 #include "engine/tiny_model.h"
 
 namespace anabranch {
@@ -110,6 +111,8 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunFromMemory) {
   ASSERT_TRUE(stats.cache);
   EXPECT_EQ(stats.cache->lookups, requests.size());
   EXPECT_GT(stats.cache->ram_hits, 4u);
+  EXPECT_EQ(stats.cache->ram_tokens, stats.cache->cached_tokens);
+  EXPECT_EQ(stats.cache->disk_tokens, 0u);
   expect_same_tokens(run(*engine, requests), cold, "in memory, again");
 }
 
@@ -124,7 +127,11 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunFromDisk) {
   expect_same_tokens(warm, cold, "read");
   for (size_t i = 0; i < requests.size(); i++)
     EXPECT_GE(warm.cached()[i], 200) << "request " << i;  // the first ones too, now
-  EXPECT_GT(engine->stats().cache->disk_hits, 0u);
+  const auto stats = *engine->stats().cache;
+  EXPECT_GT(stats.disk_hits, 0u);
+  EXPECT_GT(stats.disk_tokens, 256u);
+  EXPECT_GT(stats.ram_tokens, 256u);  // of what was read before
+  EXPECT_EQ(stats.ram_tokens + stats.disk_tokens, stats.cached_tokens);
 }
 
 TEST_P(CacheOf, TokensAreThoseOfAColdRunUnderPressure) {
@@ -142,6 +149,7 @@ TEST_P(CacheOf, TokensAreThoseOfAColdRunUnderPressure) {
   const auto engine = start(model, both);
   expect_same_tokens(run(*engine, requests), cold, "disk only");
   expect_same_tokens(run(*engine, requests), cold, "disk only, again");
+  EXPECT_LE(engine->stats().cache->ram_bytes, 1u);
 }
 
 TEST_P(CacheOf, DamagedFilesCostTimeOnly) {
@@ -170,6 +178,23 @@ TEST_P(CacheOf, DamagedFilesCostTimeOnly) {
   expect_same_tokens(run(*start(model, on_disk(dir)), requests), cold, "damaged");
 }
 
+// The reference backend keeps keys and values in another layout.
+TEST_P(CacheOf, TokensAreThoseOfAColdRunOnTheReferenceBackend) {
+  const TinyModel model(GetParam());
+  const TempDir dir;
+  EngineOptions options;
+  options.model_path = model.path();
+  options.reference = true;
+  std::vector<Request> requests(2, conversation()[1]);
+  for (auto& request : requests) request.max_tokens = 8;
+  const Ran cold = run(**Engine::create(options), requests);
+  options.cache = on_disk(dir);
+  expect_same_tokens(run(**Engine::create(options), requests), cold, "in memory");
+  const Ran warm = run(**Engine::create(options), requests);
+  expect_same_tokens(warm, cold, "on disk");
+  EXPECT_GE(warm.cached()[0], 450);
+}
+
 TEST_P(CacheOf, SaltsAndRefusals) {
   const TinyModel model(GetParam());
   const auto engine = start(model, in_memory());
@@ -181,6 +206,116 @@ TEST_P(CacheOf, SaltsAndRefusals) {
   EXPECT_GE(run_to_end(*engine, request).last.usage.cached_tokens, 450);
   request.cache = false;
   EXPECT_EQ(run_to_end(*engine, request).last.usage.cached_tokens, 0);
+}
+
+CacheOptions in_8_bits(CacheOptions cache) {
+  cache.kv = KvForm::q8;
+  return cache;
+}
+
+// Lossy, but the same whichever tier a state came from; less memory and disk.
+TEST_P(CacheOf, In8BitsStatesAreFoundInMemoryAndOnDisk) {
+  const TinyModel model(GetParam());
+  const TempDir dir, exact_dir;
+  const auto requests = conversation();
+  const Ran first = run(*start(model, in_8_bits(on_disk(dir))), requests);
+  const auto memory = start(model, in_8_bits(in_memory()));
+  expect_same_tokens(run(*memory, requests), first, "for the first time");
+  const auto disk = start(model, in_8_bits(on_disk(dir)));
+  const Ran from_memory = run(*memory, requests), from_disk = run(*disk, requests);
+  expect_same_tokens(from_disk, from_memory, "on disk");
+  EXPECT_EQ(from_disk.cached(), from_memory.cached());
+  for (const int cached : from_disk.cached()) EXPECT_GE(cached, 200);
+  EXPECT_GT(disk->stats().cache->disk_hits, 0u);
+  EXPECT_EQ(disk->stats().cache->kv, KvForm::q8);
+
+  const auto exact = start(model, on_disk(exact_dir));
+  const Ran want = run(*exact, requests);
+  EXPECT_EQ(first.records[0].tokens, want.records[0].tokens);  // nothing was found for it
+  EXPECT_EQ(exact->stats().cache->kv, KvForm::exact);
+  EXPECT_LT(memory->stats().cache->ram_bytes, exact->stats().cache->ram_bytes);
+}
+
+TEST_P(CacheOf, ExactAndLossyStatesDoNotMeet) {
+  const TinyModel model(GetParam());
+  const TempDir dir;
+  const Request request = conversation()[1];
+  const auto cached = [&](const CacheOptions& cache) {
+    return run_to_end(*start(model, cache), request).last.usage.cached_tokens;
+  };
+  EXPECT_EQ(cached(in_8_bits(on_disk(dir))), 0);
+  EXPECT_EQ(cached(on_disk(dir)), 0);
+  EXPECT_GE(cached(in_8_bits(on_disk(dir))), 450);
+  EXPECT_GE(cached(on_disk(dir)), 450);
+}
+
+// What follows a lossy state is close to what follows an exact one, in each layout of keys and values.
+TEST_P(CacheOf, In8BitsTheNextTokenIsAlmostAsLikely) {
+  const TinyModel model(GetParam());
+  for (const bool reference : {false, true}) {
+    EngineOptions options;
+    options.model_path = model.path();
+    options.threads = 1;
+    options.precise = true;  // no rounding of activations beside
+    options.reference = reference;
+    options.cache = in_8_bits(in_memory());
+    const auto engine = std::move(*Engine::create(options));
+    Request request = conversation()[1];
+    request.sampling.temperature = 0;
+    request.max_tokens = 1;
+    request.logprobs = 0;
+    const auto cold = run_to_end(*engine, request).last, warm = run_to_end(*engine, request).last;
+    ASSERT_GE(warm.usage.cached_tokens, 450);
+    ASSERT_EQ(warm.logprobs.size(), 1u);
+    EXPECT_EQ(warm.tokens, cold.tokens);
+    EXPECT_NEAR(warm.logprobs[0].logprob, cold.logprobs.at(0).logprob, 0.01);
+  }
+}
+
+TEST_P(CacheOf, MissesSayWhy) {
+  const TinyModel model(GetParam());
+  const bool hybrid = std::string(GetParam()) == kHybrid;
+  const TempDir dir;
+  const auto cache = on_disk(dir);
+  auto engine = start(model, cache);
+  const auto ask = [&](std::vector<int> prompt, std::vector<int> keep_at) {
+    Request request = request_of(1, 8, 0, 1);
+    request.prompt = std::move(prompt);
+    request.keep_at = std::move(keep_at);
+    return run_to_end(*engine, request).last.usage.cached_tokens;
+  };
+  const auto stats = [&] { return *engine->stats().cache; };
+  std::vector<int> prompt;
+  for (int i = 0; i < 600; i++) prompt.push_back(i * 7 % 250);
+  ask(prompt, {599});
+  EXPECT_EQ(stats().misses.nothing_alike, 1u);
+  EXPECT_NE(stats().last_miss, "");
+  EXPECT_EQ(ask(prompt, {599}), 599);
+  EXPECT_EQ(stats().last_miss, "");
+
+  auto longer = prompt;
+  longer.resize(599);
+  longer.insert(longer.end(), 100, 3);
+  EXPECT_EQ(ask(longer, {600}), 599);
+  EXPECT_EQ(stats().misses.new_text, 1u);
+  auto other = prompt;  // parts early
+  for (size_t i = 100; i < other.size(); i++) other[i] = 5;
+  EXPECT_EQ(ask(other, {599}), hybrid ? 0 : 100);
+  EXPECT_EQ(stats().misses.differs, 1u);
+  EXPECT_NE(stats().last_miss.find("at token 100"), std::string::npos);
+  auto late = prompt;
+  for (size_t i = 550; i < late.size(); i++) late[i] = 5;
+  EXPECT_EQ(ask(late, {}), hybrid ? 100 : 550);  // where the one before parted
+  EXPECT_EQ(stats().misses.no_state, hybrid ? 1u : 0u);
+  EXPECT_EQ(stats().misses.differs, hybrid ? 1u : 2u);
+  EXPECT_EQ(stats().no_state_tokens, hybrid ? 100u + 450u : 0u);
+
+  engine.reset();
+  engine = start(model, cache);
+  ASSERT_TRUE(clear_records(cache.directory).ok());
+  ask(prompt, {599});
+  EXPECT_EQ(stats().misses.lost, 1u);
+  EXPECT_EQ(stats().lost_tokens, 599u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CacheOf, ::testing::Values(kHybrid, kAttention),

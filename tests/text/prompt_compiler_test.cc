@@ -111,6 +111,57 @@ TEST(PromptCompiler, FindsWherePromptsPart) {
       0u);
 }
 
+Json conversation_with_call() {
+  return *parse_json(R"([{"role":"system","content":"Help."},{"role":"user","content":"Read a.txt"},
+      {"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function",
+       "function":{"name":"read","arguments":"{\"path\": \"a.txt\"}"}}]},
+      {"role":"tool","tool_call_id":"1","content":"text"},
+      {"role":"assistant","content":"It says text."},{"role":"user","content":"Thanks"}])");
+}
+
+TEST(PromptCompiler, PutsKnownTokensInTheirPlace) {
+  const auto chat = parse(file_text(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/chat_template.jinja"));
+  PromptCompiler compiler(*chat, tokenizer());
+  const Json messages = conversation_with_call();
+  // Letter by letter, which no tokeniser would make of it.
+  std::vector<int> call = {*tokenizer().find("<tool_call>")}, answer;
+  for (const char c : std::string("It says text."))
+    answer.push_back(tokenizer().encode(std::string(1, c), false).at(0));
+  call.push_back(answer[0]);
+  const std::vector<KnownTurn> turns = {{2, call}, {4, answer}};
+  const auto plain = compiler.compile(messages, nullptr, {});
+  const auto got = compiler.compile(messages, nullptr, {}, {}, turns);
+  ASSERT_TRUE(plain.ok() && got.ok());
+  const auto place = [&](const std::vector<int>& part) {
+    return std::search(got->tokens.begin(), got->tokens.end(), part.begin(), part.end()) - got->tokens.begin();
+  };
+  EXPECT_LT(place(call), place(answer));
+  ASSERT_LT(place(answer), static_cast<long>(got->tokens.size()));
+  // All around the turns is as it was.
+  const std::string text = tokenizer().decode(got->tokens, false);
+  std::string expected = tokenizer().decode(plain->tokens, false);
+  const size_t from = expected.find("<tool_call>"), to = expected.find("<|im_end|>", from);
+  expected.replace(from, to - from, "<tool_call>I");
+  EXPECT_EQ(text, expected);
+  EXPECT_EQ(got->stable_lengths.size(), 2u);
+}
+
+TEST(PromptCompiler, KnownTokensThatDoNotFitAreLeftOut) {
+  const Json messages = conversation_with_call();
+  const std::vector<KnownTurn> turns = {{4, {5, 6, 7}}};
+  for (const char* source :
+       {"{% for m in messages %}{{ m.content }}{% endfor %}",                        // nothing special between
+        "<|im_start|>{% for m in messages %}{{ m.role }}{% endfor %}<|im_end|>",    // not rendered
+        "{% for m in messages %}<|im_end|>{{ m.content ~ m.content }}{% endfor %}",  // twice
+        "{% for m in messages %}<|im_end|>{{ m.content | upper }}{% endfor %}"}) {   // changed
+    const auto chat = parse(source);
+    PromptCompiler compiler(*chat, tokenizer());
+    EXPECT_EQ(compiler.compile(messages, nullptr, {}, {}, turns)->tokens,
+              compiler.compile(messages, nullptr, {})->tokens)
+        << source;
+  }
+}
+
 TEST(PromptCompiler, WhatAMessageBringsStaysText) {
   const auto chat = parse("{{ '<|im_start|>' + messages[0]['content'] + '<|im_end|>' }}");
   PromptCompiler compiler(*chat, tokenizer());

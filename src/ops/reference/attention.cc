@@ -21,10 +21,14 @@ void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
     if (block == kv.k.size()) reference::kv_add_block(kv);
     const int column = kv.length % kKvBlock, count = std::min(tokens - t, kKvBlock - column);
     const auto rows = [&](const mx::array& x) { return mx::slice(x, {t, 0, 0}, {t + count, heads, d}); };
-    kv.k[block] = mx::slice_update(kv.k[block], mx::transpose(rows(k), {1, 2, 0}), mx::Shape{0, 0, column},
-                                   mx::Shape{heads, d, column + count});
-    kv.v[block] = mx::slice_update(kv.v[block], mx::transpose(rows(v), {1, 0, 2}), mx::Shape{0, column, 0},
-                                   mx::Shape{heads, column + count, d});
+    // An update of a whole block is the update itself, transposed: blocks are row-contiguous, as others copy
+    // them.
+    kv.k[block] =
+        mx::contiguous(mx::slice_update(kv.k[block], mx::transpose(rows(k), {1, 2, 0}),
+                                        mx::Shape{0, 0, column}, mx::Shape{heads, d, column + count}));
+    kv.v[block] =
+        mx::contiguous(mx::slice_update(kv.v[block], mx::transpose(rows(v), {1, 0, 2}),
+                                        mx::Shape{0, column, 0}, mx::Shape{heads, column + count, d}));
     kv.length += count;
     t += count;
   }

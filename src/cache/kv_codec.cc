@@ -1,0 +1,144 @@
+#include "cache/kv_codec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/thread_pool.h"
+
+namespace anabranch {
+namespace {
+
+namespace mx = ops::mx;
+
+constexpr double kLargestCode = 127;
+constexpr int64_t kSerialValues = 32 << 10;
+
+// An array as [groups, chunks, rows, width]: a row is its `width` values in each of its group's chunks.
+struct Rows {
+  int64_t groups, chunks, rows, width;
+  int64_t group_values() const { return chunks * rows * width; }
+  int64_t values() const { return groups * group_values(); }
+  int64_t scales() const { return groups * rows; }
+};
+
+// Positions are the last axis of keys, and the last but one of values; on the CPU, both are cut into tiles.
+Rows rows_of(const mx::array& block, KvPart part) {
+  const int axes = static_cast<int>(block.ndim());
+  CHECK(axes == 3 || axes == 4, "a block of keys or values with {} axes", axes);
+  Rows r{block.shape(0), 1, block.shape(-2), block.shape(-1)};
+  if (part == KvPart::values) {
+    if (axes == 4) r.chunks = block.shape(1);
+  } else {
+    if (axes == 4) r.groups *= block.shape(1);
+    r = {r.groups, block.shape(-2), block.shape(-1), 1};
+  }
+  CHECK(r.rows <= ops::kKvBlock && r.scales() == int64_t{block.shape(0)} * ops::kKvBlock,
+        "a block of {} heads with {} rows", block.shape(0), r.scales());
+  return r;
+}
+
+template <class T>
+float finite_magnitude(T value) {
+  const float x = std::fabs(static_cast<float>(value));
+  return x <= std::numeric_limits<float>::max() ? x : 0;
+}
+
+// At 1.5 * 2^52, the unit of a double's last place is 1: adding it rounds to nearest, without a call.
+constexpr double kRound = 6755399441055744.0;
+
+int8_t code_of(float x, float scale, double codes_per_unit) {
+  if (std::fabs(x) <= scale)
+    return static_cast<int8_t>(static_cast<int>(x * codes_per_unit + kRound - kRound));
+  return x > 0 ? 127 : x < 0 ? -127 : 0;
+}
+
+template <class T>
+void encode(const Rows& r, const T* x, int8_t* codes, T* scales) {
+  std::array<float, ops::kKvBlock> largest{};
+  for (int64_t c = 0, at = 0; c < r.chunks; c++)
+    for (int64_t row = 0; row < r.rows; row++)
+      for (int64_t i = 0; i < r.width; i++) largest[row] = std::max(largest[row], finite_magnitude(x[at++]));
+  std::array<double, ops::kKvBlock> codes_per_unit;
+  for (int64_t row = 0; row < r.rows; row++) {
+    scales[row] = T(largest[row]);
+    codes_per_unit[row] = largest[row] > 0 ? kLargestCode / largest[row] : 0;
+  }
+  for (int64_t c = 0, at = 0; c < r.chunks; c++)
+    for (int64_t row = 0; row < r.rows; row++)
+      for (int64_t i = 0; i < r.width; i++, at++)
+        codes[at] = code_of(static_cast<float>(x[at]), largest[row], codes_per_unit[row]);
+}
+
+// In double, 127 steps make exactly the scale again once rounded to float.
+template <class T>
+void decode(const Rows& r, const int8_t* codes, const T* scales, T* x) {
+  std::array<double, ops::kKvBlock> step;
+  for (int64_t row = 0; row < r.rows; row++) step[row] = static_cast<float>(scales[row]) / kLargestCode;
+  for (int64_t c = 0, at = 0; c < r.chunks; c++)
+    for (int64_t row = 0; row < r.rows; row++)
+      for (int64_t i = 0; i < r.width; i++, at++)
+        x[at] = T(static_cast<float>(step[row] * std::max<int>(codes[at], -127)));
+}
+
+// Calls group(number) for each; groups do not depend on each other.
+template <class Body>
+void each_group(const Rows& r, const Body& group) {
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; g++) group(g);
+  };
+  parallel_for(r.groups, std::max<int64_t>(1, kSerialValues / r.group_values()), body);
+}
+
+template <class T>
+void encode_block(const Rows& r, const mx::array& block, mx::array& packed) {
+  auto* codes = packed.data<int8_t>();
+  auto* scales = reinterpret_cast<T*>(codes + r.values());
+  each_group(r, [&](int64_t g) {
+    encode(r, block.data<T>() + g * r.group_values(), codes + g * r.group_values(), scales + g * r.rows);
+  });
+}
+
+template <class T>
+void decode_block(const Rows& r, const mx::array& packed, mx::array& block) {
+  const auto* codes = packed.data<int8_t>();
+  const auto* scales = reinterpret_cast<const T*>(codes + r.values());
+  each_group(r, [&](int64_t g) {
+    decode(r, codes + g * r.group_values(), scales + g * r.rows, block.data<T>() + g * r.group_values());
+  });
+}
+
+void check_type(const mx::array& block) {
+  CHECK(block.dtype() == mx::float16 || block.dtype() == mx::float32, "keys or values of another type");
+  CHECK(block.flags().row_contiguous, "a block that is not contiguous");
+}
+
+}  // namespace
+
+size_t q8_bytes(const mx::array& block, KvPart part) {
+  const Rows r = rows_of(block, part);
+  return static_cast<size_t>(r.values()) + static_cast<size_t>(r.scales()) * block.itemsize();
+}
+
+mx::array to_q8(mx::array block, KvPart part) {
+  block.eval();
+  check_type(block);
+  const Rows r = rows_of(block, part);
+  mx::array packed = ops::empty({static_cast<int>(q8_bytes(block, part))}, mx::uint8);
+  block.dtype() == mx::float16 ? encode_block<mx::float16_t>(r, block, packed)
+                               : encode_block<float>(r, block, packed);
+  return packed;
+}
+
+void from_q8(const mx::array& packed, KvPart part, mx::array& block) {
+  check_type(block);
+  const Rows r = rows_of(block, part);
+  CHECK(packed.nbytes() == q8_bytes(block, part), "{} bytes for a block of {}", packed.nbytes(),
+        q8_bytes(block, part));
+  block.dtype() == mx::float16 ? decode_block<mx::float16_t>(r, packed, block)
+                               : decode_block<float>(r, packed, block);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,322 @@
+// `cache`: what is kept on disk of earlier prompts and answers, listed, summed up, checked, removed.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "base/json.h"
+#include "cache/disk_tools.h"
+#include "cli/conversation.h"
+
+namespace anabranch::cli {
+namespace {
+
+int64_t now_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+std::string size_text(uint64_t bytes) {
+  const double n = static_cast<double>(bytes);
+  if (n < 1e6) return fmt::format("{:.1f} kB", n / 1e3);
+  return n < 1e9 ? fmt::format("{:.1f} MB", n / 1e6) : fmt::format("{:.2f} GB", n / 1e9);
+}
+
+std::string age_text(int64_t then_ns) {
+  const double s = std::max(0.0, static_cast<double>(now_ns() - then_ns) / 1e9);
+  if (s < 60) return fmt::format("{:.0f} s ago", s);
+  if (s < 3600) return fmt::format("{:.0f} min ago", std::floor(s / 60));
+  if (s < 2 * 86400) return fmt::format("{:.0f} h ago", std::floor(s / 3600));
+  return fmt::format("{:.0f} days ago", std::floor(s / 86400));
+}
+
+// A line of the note that a store left.
+std::string about(const CacheFolder& folder, const std::string& what) {
+  const std::string text = "\n" + folder.about, start = "\n" + what + " ";
+  const size_t at = text.find(start);
+  if (at == text.npos) return {};
+  const size_t from = at + start.size();
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+// Paths need not be UTF-8.
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+struct Sum {
+  uint64_t blocks = 0, points = 0, bytes = 0, block_bytes = 0;
+  int64_t oldest_ns = 0, newest_ns = 0;
+  uint64_t records() const { return blocks + points; }
+  uint64_t tokens() const { return blocks * kBlockTokens; }
+  void add(const DiskRecord& record) {
+    (record.kind == RecordKind::block ? blocks : points)++;
+    bytes += record.bytes;
+    if (record.kind == RecordKind::block) block_bytes += record.bytes;
+    oldest_ns = oldest_ns == 0 ? record.used_at_ns : std::min(oldest_ns, record.used_at_ns);
+    newest_ns = std::max(newest_ns, record.used_at_ns);
+  }
+};
+
+Sum sum_of(const CacheFolder& folder) {
+  Sum sum;
+  for (const DiskRecord& record : folder.records) sum.add(record);
+  return sum;
+}
+
+Sum sum_of(const std::vector<CacheFolder>& folders) {
+  Sum sum;
+  for (const CacheFolder& folder : folders)
+    for (const DiskRecord& record : folder.records) sum.add(record);
+  return sum;
+}
+
+std::string count(uint64_t n, const std::string& what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+Json head_json(const CacheFolder& folder) {
+  Json json = {{"fingerprint", to_hex(folder.fingerprint)},
+               {"model", about(folder, "model")},
+               {"setting", about(folder, "setting")},
+               {"path", about(folder, "path")}};
+  if (!folder.problem.empty()) json["problem"] = folder.problem;
+  return json;
+}
+
+void print_head(const CacheFolder& folder) {
+  const std::string model = about(folder, "model"), setting = about(folder, "setting"),
+                    path = about(folder, "path");
+  fmt::print("\n{}{}{}\n", model.empty() ? "(model unknown)" : model, setting.empty() ? "" : ", " + setting,
+             path.empty() ? "" : ", " + path);
+  const Sum sum = sum_of(folder);
+  fmt::print("fingerprint {}, {}, {}\n", to_hex(folder.fingerprint), count(sum.records(), "record"),
+             size_text(sum.bytes));
+  if (!folder.problem.empty()) fmt::print("{}\n", folder.problem);
+}
+
+// ---- ls
+
+// The last few, which the next turns go on from.
+std::string points_text(const std::vector<uint32_t>& points) {
+  constexpr size_t kShown = 4;
+  std::string text = points.size() > kShown ? fmt::format("({} more)", points.size() - kShown) : "";
+  for (size_t i = points.size() - std::min(points.size(), kShown); i < points.size(); i++)
+    text += (text.empty() ? "" : " ") + std::to_string(points[i]);
+  return text;
+}
+
+constexpr int kDeepest = 8;  // indented so far
+
+void print_branches(const CacheFolder& folder, bool all) {
+  constexpr size_t kShown = 20;
+  const auto branches = branches_of(folder);
+  if (branches.empty()) return;
+  const size_t shown = all ? branches.size() : std::min(branches.size(), kShown);
+  size_t width = 16;
+  const auto label = [](const CacheBranch& b) {
+    const std::string range = b.reachable    ? fmt::format("{}-{}", b.from, b.to)
+                              : b.blocks > 0 ? fmt::format("{}-{} (cut off)", b.from, b.to)
+                                             : fmt::format("{} (cut off)", b.to);
+    return std::string(2 * static_cast<size_t>(std::min(b.depth, kDeepest)), ' ') + range;
+  };
+  for (size_t i = 0; i < shown; i++) width = std::max(width, label(branches[i]).size());
+  fmt::print("{:<{}}  {:>6}  {:<34}  {:>9}  {}\n", "tokens", width, "blocks", "points at", "size",
+             "last used");
+  for (size_t i = 0; i < shown; i++) {
+    const CacheBranch& b = branches[i];
+    fmt::print("{:<{}}  {:>6}  {:<34}  {:>9}  {}\n", label(b), width, b.blocks, points_text(b.points),
+               size_text(b.bytes), age_text(b.used_at_ns));
+  }
+  if (shown < branches.size()) fmt::print("... and {} more (--all)\n", branches.size() - shown);
+}
+
+Json records_json(const CacheFolder& folder) {
+  Json records = Json::array();
+  for (const DiskRecord& record : folder.records)
+    records.push_back({{"kind", record.kind == RecordKind::block ? "block" : "point"},
+                       {"tokens", record.length},
+                       {"bytes", record.bytes},
+                       {"last_used", static_cast<double>(record.used_at_ns / 1'000'000) / 1e3},
+                       {"key", to_hex(record.key)},
+                       {"parent", to_hex(record.parent)}});
+  return records;
+}
+
+Result<int> list(const StatesOptions& options, const std::string& directory) {
+  TRY(const auto folders, list_cache(directory));
+  if (options.json) {
+    Json list = Json::array();
+    for (const CacheFolder& folder : folders) {
+      list.push_back(head_json(folder));
+      list.back()["records"] = records_json(folder);
+    }
+    print_json({{"directory", directory}, {"fingerprints", list}});
+    return 0;
+  }
+  const Sum sum = sum_of(folders);
+  fmt::print("{}: {}, {}\n", directory, count(sum.records(), "record"), size_text(sum.bytes));
+  for (const CacheFolder& folder : folders) {
+    print_head(folder);
+    print_branches(folder, options.all);
+  }
+  return 0;
+}
+
+// ---- stats
+
+// Of all records, by token of the blocks; a hybrid's points are most of it.
+Json per_1k(const Sum& sum) {
+  if (sum.tokens() == 0) return nullptr;
+  return std::llround(static_cast<double>(sum.bytes) * 1000 / static_cast<double>(sum.tokens()));
+}
+
+Json sum_json(const Sum& sum) {
+  const auto seconds = [](int64_t ns) {
+    return ns == 0 ? Json() : Json(static_cast<double>(ns / 1'000'000) / 1e3);
+  };
+  return {{"records", sum.records()},
+          {"blocks", sum.blocks},
+          {"points", sum.points},
+          {"bytes", sum.bytes},
+          {"block_bytes", sum.block_bytes},
+          {"point_bytes", sum.bytes - sum.block_bytes},
+          {"block_tokens", sum.tokens()},
+          {"bytes_per_1k_tokens", per_1k(sum)},
+          {"oldest_use", seconds(sum.oldest_ns)},
+          {"newest_use", seconds(sum.newest_ns)}};
+}
+
+void print_sum(const Sum& sum) {
+  fmt::print("{:<16} {} of {}, {} tokens\n", "blocks", sum.blocks, size_text(sum.block_bytes), sum.tokens());
+  fmt::print("{:<16} {} of {}\n", "points", sum.points, size_text(sum.bytes - sum.block_bytes));
+  if (sum.tokens() > 0) fmt::print("{:<16} {}\n", "per 1000 tokens", size_text(per_1k(sum).get<uint64_t>()));
+  if (sum.records() > 0)
+    fmt::print("{:<16} {} the latest, {} the earliest\n", "last used", age_text(sum.newest_ns),
+               age_text(sum.oldest_ns));
+}
+
+Result<int> stats(const StatesOptions& options, const std::string& directory) {
+  TRY(const auto folders, list_cache(directory));
+  const Sum sum = sum_of(folders);
+  const auto free = free_space(directory);
+  const uint64_t budget = default_budget(directory, sum.bytes);
+  if (options.json) {
+    Json list = Json::array();
+    for (const CacheFolder& folder : folders) {
+      list.push_back(head_json(folder));
+      list.back().update(sum_json(sum_of(folder)));
+    }
+    Json json = {{"directory", directory},
+                 {"free_bytes", free ? Json(*free) : Json()},
+                 {"default_budget_bytes", free ? Json(budget) : Json()}};
+    json.update(sum_json(sum));
+    json["fingerprints"] = list;
+    print_json(json);
+    return 0;
+  }
+  fmt::print("{}\n{:<16} {} of {}\n", directory, "records", sum.records(), size_text(sum.bytes));
+  if (free)
+    fmt::print("{:<16} {}, {} free on the disk\n", "default budget", size_text(budget), size_text(*free));
+  for (const CacheFolder& folder : folders) {
+    print_head(folder);
+    print_sum(sum_of(folder));
+  }
+  return 0;
+}
+
+// ---- verify
+
+Result<int> verify(const StatesOptions& options, const std::string& directory) {
+  TRY(const auto check, verify_records(directory, options.remove_bad));
+  const int status = check.bad() > 0 ? 1 : 0;
+  if (options.json) {
+    print_json({{"directory", directory},
+                {"good", check.good},
+                {"good_bytes", check.good_bytes},
+                {"damaged", check.damaged},
+                {"not_ours", check.set_aside},
+                {"unreadable", check.unreadable},
+                {"removed", check.removed},
+                {"cut_off", check.orphans},
+                {"problems", check.problems}});
+    return status;
+  }
+  for (const std::string& problem : check.problems) fmt::print("{}\n", problem);
+  fmt::print("{} good ({}), {} damaged, {} not ours, {} unreadable, {} removed\n", check.good,
+             size_text(check.good_bytes), check.damaged, check.set_aside, check.unreadable, check.removed);
+  if (check.orphans > 0)
+    fmt::print("{} of the good cannot be used until a block before them is kept again\n", check.orphans);
+  return status;
+}
+
+// ---- clear
+
+RecordFilter filter_of(const StatesOptions& options) {
+  RecordFilter filter;
+  filter.fingerprint = options.fingerprint;
+  if (options.older_than_days)
+    filter.used_before_ns = now_ns() - static_cast<int64_t>(*options.older_than_days * 86400e9);
+  return filter;
+}
+
+// Asks on the terminal. Errors: invalid (there is none).
+Result<bool> confirmed(const std::string& question) {
+  if (!isatty(STDIN_FILENO))
+    return make_error(ErrorKind::invalid, "{} Without a terminal to ask on, say --yes", question);
+  fmt::print(stderr, "{} [y/N] ", question);
+  std::fflush(stderr);
+  const int answer = std::getchar();
+  return answer == 'y' || answer == 'Y';
+}
+
+Result<int> clear(const StatesOptions& options, const std::string& directory) {
+  const RecordFilter filter = filter_of(options);
+  if (!options.yes) {
+    TRY(const auto folders, list_cache(directory));
+    Sum sum;
+    for (const CacheFolder& folder : folders)
+      for (const DiskRecord& record : records_to_clear(folder, filter)) sum.add(record);
+    if (sum.records() > 0) {
+      TRY(const bool yes, confirmed(fmt::format("Remove {} ({}) from {}?", count(sum.records(), "record"),
+                                                size_text(sum.bytes), directory)));
+      if (!yes) return 1;
+    }
+  }
+  TRY(const auto cleared, clear_records(directory, filter));
+  if (options.json)
+    print_json({{"directory", directory}, {"removed", cleared.files}, {"removed_bytes", cleared.bytes}});
+  else
+    fmt::print("{} removed ({})\n", count(cleared.files, "record"), size_text(cleared.bytes));
+  return 0;
+}
+
+Result<int> run(const StatesOptions& options) {
+  const std::string directory = state_directory(options.directory);
+  if (directory.empty())
+    return make_error(ErrorKind::invalid,
+                      "neither XDG_CACHE_HOME nor HOME names a directory: say --cache-dir");
+  switch (options.action) {
+    case StatesOptions::Action::list:
+      return list(options, directory);
+    case StatesOptions::Action::stats:
+      return stats(options, directory);
+    case StatesOptions::Action::verify:
+      return verify(options, directory);
+    case StatesOptions::Action::clear:
+      return clear(options, directory);
+  }
+  return 1;
+}
+
+}  // namespace
+
+int run_cache(const StatesOptions& options) {
+  const auto result = run(options);
+  return result ? *result : fail(result.error());
+}
+
+}  // namespace anabranch::cli

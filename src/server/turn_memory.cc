@@ -1,0 +1,109 @@
+#include "server/turn_memory.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <mutex>
+
+#include "base/log.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr int kBusyMs = 200;
+constexpr int kMostTurns = 100'000, kTrimEvery = 1'000;
+constexpr size_t kMostTokens = 1 << 16;  // of a turn
+constexpr int kFormat = 1;
+
+int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// SQLite gives its own files the mode of the first.
+void make_private_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file >= 0) close(file);
+}
+
+}  // namespace
+
+class TurnMemory::Database {
+ public:
+  explicit Database(const std::string& path)
+      : db_(path.empty() ? ":memory:" : path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs) {
+    db_.exec("PRAGMA journal_mode = WAL");
+    db_.exec("PRAGMA synchronous = NORMAL");
+    const int format = db_.execAndGet("PRAGMA user_version").getInt();
+    if (format != 0 && format != kFormat) throw SQLite::Exception("it is of another version");
+    db_.exec("CREATE TABLE IF NOT EXISTS turns (key INTEGER PRIMARY KEY, tokens BLOB NOT NULL, "
+             "at INTEGER NOT NULL)");
+    db_.exec("CREATE INDEX IF NOT EXISTS turns_by_age ON turns (at)");
+    db_.exec("PRAGMA user_version = " + std::to_string(kFormat));
+  }
+
+  std::optional<std::vector<int>> find(uint64_t key) {
+    std::lock_guard lock(mutex_);
+    SQLite::Statement query(db_, "SELECT tokens FROM turns WHERE key = ?");
+    query.bind(1, static_cast<int64_t>(key));
+    if (!query.executeStep()) return std::nullopt;
+    const auto column = query.getColumn(0);
+    const auto bytes = static_cast<size_t>(column.getBytes());
+    if (bytes % sizeof(int32_t) != 0 || bytes > kMostTokens * sizeof(int32_t)) return std::nullopt;
+    std::vector<int> tokens(bytes / sizeof(int32_t));
+    std::memcpy(tokens.data(), column.getBlob(), bytes);
+    return tokens;
+  }
+
+  void put(uint64_t key, std::span<const int> tokens) {
+    std::lock_guard lock(mutex_);
+    SQLite::Statement insert(db_, "INSERT OR REPLACE INTO turns VALUES (?, ?, ?)");
+    insert.bind(1, static_cast<int64_t>(key));
+    insert.bind(2, tokens.data(), static_cast<int>(tokens.size_bytes()));
+    insert.bind(3, unix_seconds());
+    insert.exec();
+    if (puts_++ % kTrimEvery == 0)
+      db_.exec("DELETE FROM turns WHERE key NOT IN (SELECT key FROM turns ORDER BY at DESC LIMIT " +
+               std::to_string(kMostTurns) + ")");
+  }
+
+ private:
+  std::mutex mutex_;
+  SQLite::Database db_;
+  int puts_ = 0;
+};
+
+TurnMemory::TurnMemory(const std::string& path) {
+  try {
+    if (!path.empty()) make_private_file(path);
+    database_ = std::make_unique<Database>(path);
+  } catch (const SQLite::Exception& e) {
+    log_warning("sampled turns are kept in memory only: {}: {}", path, e.what());
+    database_ = std::make_unique<Database>("");
+  }
+}
+
+TurnMemory::~TurnMemory() = default;
+
+std::optional<std::vector<int>> TurnMemory::find(uint64_t key) {
+  try {
+    return database_->find(key);
+  } catch (const SQLite::Exception& e) {
+    log_warning("a sampled turn could not be read: {}", e.what());
+    return std::nullopt;
+  }
+}
+
+void TurnMemory::put(uint64_t key, std::span<const int> tokens) {
+  if (tokens.empty() || tokens.size() > kMostTokens) return;
+  try {
+    database_->put(key, tokens);
+  } catch (const SQLite::Exception& e) {
+    log_warning("a sampled turn could not be kept: {}", e.what());
+  }
+}
+
+}  // namespace anabranch::server
