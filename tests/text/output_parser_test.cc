@@ -456,7 +456,9 @@ TEST(OutputParser, CutsDoNotMatter) {
             << text;
       }
     }
-    if (form != kNone) EXPECT_GT(with_calls, 200) << static_cast<int>(form);
+    if (form != kNone) {
+      EXPECT_GT(with_calls, 200) << static_cast<int>(form);
+    }
     EXPECT_GT(with_both, 50) << static_cast<int>(form);
   }
 }
