@@ -1,5 +1,5 @@
-// Any text in any form: whole and in random pieces give the same, and calls carry JSON objects. The first byte
-// chooses the form.
+// Any text in any form: whole and in random pieces give the same, and calls carry JSON objects. The first
+// byte chooses the form.
 #include <cstdint>
 #include <cstdlib>
 #include <random>

@@ -22,6 +22,7 @@ std::string state_directory(const std::string& wanted);
 // Loads the model. On a terminal a progress line stands on stderr meanwhile.
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const KeepOptions& keep);
+CacheOptions cache_options(const KeepOptions& keep);
 // Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
 Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
                                      const KeepOptions& keep);

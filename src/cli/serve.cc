@@ -69,6 +69,8 @@ Result<int> serve(const ServeOptions& options) {
   server_options.port = static_cast<uint16_t>(options.port);
   TRY(server_options.volatile_text, volatile_rules(options));
   TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
+  const auto keep = cache_options(options.cache);
+  if (keep.enabled && !keep.directory.empty()) server_options.turns_path = keep.directory + "/turns.db";
   TRY(const auto server, server::Server::start(*engine, server_options));
   signals.serve(server.get());
   fmt::print("{} on http://{}:{}/v1\n", engine->info().name, options.host, server->port());

@@ -249,8 +249,8 @@ Result<void> EngineImpl::open_cache() {
   options.model = loaded_.model->state_layout();
   if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
   options.mtp_hidden = loaded_.model->spec().hidden;
-  const auto setting = fmt::format("{} {} {}", options_.reference ? "reference" : "cpu",
-                                   options_.precise ? "f32" : "f16", to_string(wanted.kv));
+  const auto setting = fmt::format("{} {}{}", options_.reference ? "reference" : "cpu",
+                                   options_.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "");
   options.fingerprint = fingerprint_of(
       fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, options_.lossy_skip));
   options.kv = wanted.kv;

@@ -134,10 +134,9 @@ std::optional<ApiError> check_access(const HttpRequest& request, const std::stri
   return std::nullopt;
 }
 
-Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host,
-         std::vector<text::VolatileRule> volatile_text)
+Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, PrepareOptions options)
     : engine_(engine),
-      generations_(engine, workers, std::move(post), std::move(volatile_text)),
+      generations_(engine, workers, std::move(post), std::move(options)),
       bound_host_(std::move(bound_host)),
       started_(now_seconds()),
       created_(std::chrono::duration_cast<std::chrono::seconds>(

@@ -14,9 +14,7 @@ namespace anabranch::server {
 class Api {
  public:
   // bound_host: the host name listened on; decides which Host headers are taken.
-  // volatile_text: of system prompts.
-  Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host,
-      std::vector<text::VolatileRule> volatile_text);
+  Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, PrepareOptions options);
 
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
   // From now on new work is refused with 503.

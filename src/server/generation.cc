@@ -28,12 +28,8 @@ std::variant<Prepared, ApiError> prepare_safely(Preparer& preparer, AnswerKind k
 
 }  // namespace
 
-Generations::Generations(Engine& engine, WorkerPool& workers, Post post,
-                         std::vector<text::VolatileRule> volatile_text)
-    : engine_(engine),
-      workers_(workers),
-      post_(std::move(post)),
-      preparer_(engine, std::move(volatile_text)) {
+Generations::Generations(Engine& engine, WorkerPool& workers, Post post, PrepareOptions options)
+    : engine_(engine), workers_(workers), post_(std::move(post)), preparer_(engine, std::move(options)) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -70,10 +66,12 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
   generation->options = std::move(prepared.options);
+  generation->remember = std::move(prepared.remember);
   const GenerationOptions& options = generation->options;
   const bool chat = generation->head.kind == AnswerKind::chat;
   const bool thinking_open = prepared.rules.thinking_open;
-  generation->text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.rules));
+  generation->text =
+      std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.rules));
 
   Request request;
   request.prompt = std::move(prepared.prompt);
@@ -107,10 +105,12 @@ void Generations::receive(uint64_t key, const Event& event) {
   if (!generation) return;
   const bool was_stopped = generation->text->stopped();
   if (generation->logprobs) generation->logprobs->push(event.tokens, event.logprobs);
+  if (generation->remember)
+    generation->sampled.insert(generation->sampled.end(), event.tokens.begin(), event.tokens.end());
   deliver(*generation, generation->text->push(event.tokens));
   if (event.finish != FinishReason::none) return finish(key, *generation, event);
-  // The engine finds stop strings itself; should it see the text differently, or the last allowed call come, we
-  // end the request.
+  // The engine finds stop strings itself; should it see the text differently, or the last allowed call come,
+  // we end the request.
   if (generation->text->stopped() && !was_stopped) engine_.cancel(generation->request);
 }
 
@@ -145,6 +145,7 @@ void Generations::finish(uint64_t key, Generation& generation, const Event& even
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
   deliver(generation, generation.text->finish());
   const FinishReason finish = generation.text->stopped() ? FinishReason::stop : event.finish;
+  remember(generation);
   const int calls = static_cast<int>(generation.call_ids.size());
   if (generation.options.stream) {
     ResponseStream& out = *generation.out;
@@ -154,12 +155,18 @@ void Generations::finish(uint64_t key, Generation& generation, const Event& even
     out.finish(false);
   } else {
     HttpResponse response;
-    response.body =
-        whole_answer(generation.head, generation.answer, generation.call_ids, generation.take_logprobs(), finish,
-                     event.usage);
+    response.body = whole_answer(generation.head, generation.answer, generation.call_ids,
+                                 generation.take_logprobs(), finish, event.usage);
     generation.out->respond(std::move(response));
   }
   generations_.erase(key);
+}
+
+// Before the client is told the end of the turn, so that it is known when it comes back.
+void Generations::remember(const Generation& generation) {
+  if (!generation.remember) return;
+  preparer_.remember(generation.sampled, generation.options.cache_salt, *generation.remember);
+  workers_.submit([this] { preparer_.write_turns(); });
 }
 
 void Generations::fail(uint64_t key, const ApiError& error) {

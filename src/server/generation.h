@@ -23,7 +23,7 @@ namespace anabranch::server {
 
 class Generations {
  public:
-  Generations(Engine& engine, WorkerPool& workers, Post post, std::vector<text::VolatileRule> volatile_text);
+  Generations(Engine& engine, WorkerPool& workers, Post post, PrepareOptions options);
 
   void start(AnswerKind kind, std::string body, std::shared_ptr<ResponseStream> out);
   const RequestDefaults& defaults() const { return preparer_.defaults(); }
@@ -36,10 +36,12 @@ class Generations {
     GenerationOptions options;
     std::shared_ptr<ResponseStream> out;
     std::unique_ptr<text::OutputText> text;
-    std::optional<LogprobsJson> logprobs;  // if asked for
+    std::optional<LogprobsJson> logprobs;               // if asked for
+    std::shared_ptr<const text::OutputRules> remember;  // as of Prepared
+    std::vector<int> sampled;                           // if it is to be remembered
     RequestId request = 0;
-    bool submitted = false;  // to the engine, and not ended yet
-    bool streaming = false;  // the stream has started
+    bool submitted = false;             // to the engine, and not ended yet
+    bool streaming = false;             // the stream has started
     text::ParsedOutput answer;          // whole answers only
     std::vector<std::string> call_ids;  // of the answer's calls so far
 
@@ -50,6 +52,7 @@ class Generations {
   void receive(uint64_t key, const Event& event);
   void deliver(Generation& generation, const std::vector<text::OutputEvent>& events);
   std::string new_call_id();
+  void remember(const Generation& generation);
   void finish(uint64_t key, Generation& generation, const Event& event);
   void fail(uint64_t key, const ApiError& error);
   void client_left(uint64_t key);

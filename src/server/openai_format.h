@@ -27,8 +27,8 @@ struct AnswerHead {
 // "stop", "length", or "tool_calls": the model stopped after `calls` calls.
 std::string_view finish_name(FinishReason finish, int calls);
 
-// The whole answer of a request that does not stream. call_ids: one for each call. logprobs, here and below: as
-// LogprobsJson writes them, or null.
+// The whole answer of a request that does not stream. call_ids: one for each call. logprobs, here and below:
+// as LogprobsJson writes them, or null.
 std::string whole_answer(const AnswerHead& head, const text::ParsedOutput& output,
                          const std::vector<std::string>& call_ids, Json logprobs, FinishReason finish,
                          const Usage& usage);

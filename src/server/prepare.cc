@@ -4,14 +4,15 @@
 
 namespace anabranch::server {
 
-Preparer::Preparer(const Engine& engine, std::vector<text::VolatileRule> volatile_text)
+Preparer::Preparer(const Engine& engine, PrepareOptions options)
     : engine_(engine),
       defaults_{engine.default_sampling(),
                 {engine.info().name, engine.info().path, "default", "default_model"},
                 engine.info().draft_sources,
                 engine.tokenizer().vocab_size()},
       format_(text::find_output_format(engine.chat_template(), engine.tokenizer())),
-      volatile_text_(std::move(volatile_text)) {
+      volatile_text_(std::move(options.volatile_text)),
+      turns_(options.turns_path) {
   if (const auto* chat = engine.chat_template()) compiler_.emplace(*chat, engine.tokenizer());
 }
 
@@ -20,18 +21,20 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
     return ApiError{400, "The loaded model brings no chat template; use /v1/completions", "messages",
                     "unsupported_value"};
   text::set_apart(request.messages, volatile_text_);
-  auto prompt = compiler_->compile(request.messages, request.tools, request.chat, request.options.cache_salt);
+  Prepared prepared;
+  prepared.rules = {format_, std::move(request.tools), false, request.parallel_tool_calls ? INT_MAX : 1};
+  const std::string& salt = request.options.cache_salt;
+  const auto turns = known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_);
+  auto prompt = compiler_->compile(request.messages, prepared.rules.tools, request.chat, salt, turns);
   if (!prompt.ok())
     return ApiError{400, "The model's chat template refused the messages: " + prompt.error().message,
                     "messages", "template_error"};
-  Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.prompt = std::move(prompt->tokens);
   prepared.keep_at = std::move(prompt->stable_lengths);
-  const auto& tags = format_.reasoning;
-  const bool thinking_open = tags && text::opens_reasoning(prompt->pieces, *tags);
-  prepared.rules = {format_, std::move(request.tools), thinking_open,
-                    request.parallel_tool_calls ? INT_MAX : 1};
+  prepared.rules.thinking_open =
+      format_.reasoning && text::opens_reasoning(prompt->pieces, *format_.reasoning);
+  if (prepared.options.cache) prepared.remember = std::make_shared<const text::OutputRules>(prepared.rules);
   return prepared;
 }
 

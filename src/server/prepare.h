@@ -2,7 +2,9 @@
 // prompts, so it runs on a worker thread.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "engine/engine.h"
 #include "server/api_request.h"
 #include "server/openai_format.h"
+#include "server/replay.h"
 #include "text/output_parser.h"
 #include "text/prompt_compiler.h"
 #include "text/volatile_text.h"
@@ -21,14 +24,25 @@ struct Prepared {
   std::vector<int> prompt;
   std::vector<int> keep_at;  // as of Request
   text::OutputRules rules;   // how to take the answer apart (chat only)
+  // The same, to remember the answer by; null: it is not to be remembered.
+  std::shared_ptr<const text::OutputRules> remember;
+};
+
+struct PrepareOptions {
+  std::vector<text::VolatileRule> volatile_text;  // of system prompts
+  std::string turns_path;                         // where sampled turns are kept; empty: in memory
 };
 
 // Thread-safe. The engine must outlive it.
 class Preparer {
  public:
-  // volatile_text: of system prompts.
-  Preparer(const Engine& engine, std::vector<text::VolatileRule> volatile_text);
+  Preparer(const Engine& engine, PrepareOptions options);
   std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body);
+  // What was sampled for a request, end of the turn included: found when the turn comes back.
+  void remember(std::span<const int> sampled, std::string_view salt, const text::OutputRules& rules) {
+    remember_turn(sampled, salt, rules, engine_.tokenizer(), turns_);
+  }
+  void write_turns() { turns_.write(); }
   // What requests are checked against.
   const RequestDefaults& defaults() const { return defaults_; }
 
@@ -41,6 +55,7 @@ class Preparer {
   const RequestDefaults defaults_;
   const text::OutputFormat format_;
   const std::vector<text::VolatileRule> volatile_text_;
+  TurnMemory turns_;
   std::optional<text::PromptCompiler> compiler_;  // none: the model brings no chat template
 };
 

@@ -21,6 +21,7 @@ struct ServerOptions {
   uint16_t port = 11436;  // 0 = a free one
   HttpLimits limits;
   std::vector<text::VolatileRule> volatile_text;  // of system prompts
+  std::string turns_path;   // a database of sampled turns (turn_memory.h); empty: in memory
   double stop_grace_s = 5;  // for answers under way when stop() is called; then they are cut off
 };
 

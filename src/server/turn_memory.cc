@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstring>
-#include <mutex>
 
 #include "base/log.h"
 
@@ -39,8 +38,9 @@ class TurnMemory::Database {
     db_.exec("PRAGMA synchronous = NORMAL");
     const int format = db_.execAndGet("PRAGMA user_version").getInt();
     if (format != 0 && format != kFormat) throw SQLite::Exception("it is of another version");
-    db_.exec("CREATE TABLE IF NOT EXISTS turns (key INTEGER PRIMARY KEY, tokens BLOB NOT NULL, "
-             "at INTEGER NOT NULL)");
+    db_.exec(
+        "CREATE TABLE IF NOT EXISTS turns (key INTEGER PRIMARY KEY, tokens BLOB NOT NULL, "
+        "at INTEGER NOT NULL)");
     db_.exec("CREATE INDEX IF NOT EXISTS turns_by_age ON turns (at)");
     db_.exec("PRAGMA user_version = " + std::to_string(kFormat));
   }
@@ -86,9 +86,16 @@ TurnMemory::TurnMemory(const std::string& path) {
   }
 }
 
-TurnMemory::~TurnMemory() = default;
+TurnMemory::~TurnMemory() {
+  write();
+}
 
 std::optional<std::vector<int>> TurnMemory::find(uint64_t key) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = to_write_.find(key);
+    if (it != to_write_.end()) return it->second;
+  }
   try {
     return database_->find(key);
   } catch (const SQLite::Exception& e) {
@@ -99,10 +106,26 @@ std::optional<std::vector<int>> TurnMemory::find(uint64_t key) {
 
 void TurnMemory::put(uint64_t key, std::span<const int> tokens) {
   if (tokens.empty() || tokens.size() > kMostTokens) return;
-  try {
-    database_->put(key, tokens);
-  } catch (const SQLite::Exception& e) {
-    log_warning("a sampled turn could not be kept: {}", e.what());
+  std::lock_guard lock(mutex_);
+  to_write_[key].assign(tokens.begin(), tokens.end());
+}
+
+void TurnMemory::write() {
+  for (;;) {
+    std::pair<uint64_t, std::vector<int>> turn;
+    {
+      std::lock_guard lock(mutex_);
+      if (to_write_.empty()) return;
+      turn = *to_write_.begin();
+    }
+    try {
+      database_->put(turn.first, turn.second);
+    } catch (const SQLite::Exception& e) {
+      log_warning("a sampled turn could not be kept: {}", e.what());
+    }
+    std::lock_guard lock(mutex_);
+    const auto it = to_write_.find(turn.first);
+    if (it != to_write_.end() && it->second == turn.second) to_write_.erase(it);
   }
 }
 

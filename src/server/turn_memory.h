@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,18 +19,22 @@ namespace anabranch::server {
 
 class TurnMemory {
  public:
-  // path: made if it is not there, for its owner only; empty: kept in memory. What cannot be opened is logged,
-  // and kept in memory instead.
+  // path: made if it is not there, for its owner only; empty: kept in memory. What cannot be opened is
+  // logged, and kept in memory instead.
   explicit TurnMemory(const std::string& path);
   ~TurnMemory();
 
   std::optional<std::vector<int>> find(uint64_t key);
-  // Replaces what was kept under the key. The oldest go when there are too many.
+  // Replaces what was kept under the key. Returns at once: write() puts it into the database. The oldest go
+  // when there are too many.
   void put(uint64_t key, std::span<const int> tokens);
+  void write();
 
  private:
   class Database;
   std::unique_ptr<Database> database_;
+  std::mutex mutex_;                               // guards what follows
+  std::map<uint64_t, std::vector<int>> to_write_;  // found from the moment it is put
 };
 
 }  // namespace anabranch::server

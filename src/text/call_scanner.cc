@@ -218,7 +218,8 @@ std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
 
 std::optional<Scan> CallScanner::parameter() {
   if (!next()) return Scan::more;
-  const Match another = match("<parameter="), close = another == Match::yes ? Match::no : match("</function>");
+  const Match another = match("<parameter="),
+              close = another == Match::yes ? Match::no : match("</function>");
   if (another == Match::yes) {
     if (arguments_.size() >= kMaxParameters) return Scan::broken;
     begin_ = at_;
@@ -376,7 +377,8 @@ std::optional<Scan> CallScanner::gemma() {
 std::optional<Scan> CallScanner::gemma_object() {
   const Scan scan = gemma_->advance(text_, at_);
   if (scan != Scan::complete) return scan;
-  auto json = gemma_to_json(text_.substr(begin_, at_ - begin_), form_ == ToolForm::gemma4 ? "<|\"|>" : "<escape>");
+  auto json =
+      gemma_to_json(text_.substr(begin_, at_ - begin_), form_ == ToolForm::gemma4 ? "<|\"|>" : "<escape>");
   if (!json) return Scan::broken;
   calls_.push_back({name_, std::move(*json)});
   step_ = Step::gemma_close;

@@ -79,8 +79,8 @@ class CallScanner {
   Step step_ = Step::opener;
   std::string_view text_;
   size_t at_ = 0;
-  size_t begin_ = 0;    // of the JSON value, parameter or name being read
-  size_t search_ = 0;   // no closing tag before it
+  size_t begin_ = 0;   // of the JSON value, parameter or name being read
+  size_t search_ = 0;  // no closing tag before it
   bool fenced_ = false;
   std::optional<JsonScan> json_;
   std::optional<GemmaScan> gemma_;

@@ -126,7 +126,8 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
     if (i >= text_until_) {
       for (const std::string_view opener : openers_)
         if (stands(opener)) return {Marker::call, i, 0};
-      if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```"))) return {Marker::call, i, 0};
+      if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```")))
+        return {Marker::call, i, 0};
     }
     if (may && !end) return {Marker::none, i, 0};
   }

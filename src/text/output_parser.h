@@ -30,11 +30,14 @@ struct OutputRules {
 
 // However the text is cut into pushes, the joined events are the same.
 //
-// - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and before
+// - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
+// before
 //   the closing one) is dropped, as is white space around calls.
-// - A call is told when it is complete, so that half a call never is one: what turns out to be broken, cut off
+// - A call is told when it is complete, so that half a call never is one: what turns out to be broken, cut
+// off
 //   or too long stays text, to the last byte. A whole call whose closing mark is missing counts.
-// - A call inside a reasoning block counts if the block is never closed: else the model only thought of it. Until
+// - A call inside a reasoning block counts if the block is never closed: else the model only thought of it.
+// Until
 //   that is known, what follows it is held back.
 class OutputParser {
  public:
@@ -78,7 +81,7 @@ class OutputParser {
   bool blank_ = true;                      // no content so far
   bool done_ = false;
   int calls_ = 0;
-  std::string held_;       // not decided yet, from at_ on
+  std::string held_;  // not decided yet, from at_ on
   size_t at_ = 0;
   size_t text_until_ = 0;  // in held_: no call begins before it
   std::string spaces_;     // white space that may be the last before a border

@@ -14,8 +14,8 @@ namespace anabranch::text {
 class OutputText {
  public:
   OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, OutputRules rules);
-  // What became certain with these tokens; text that may yet turn out to be (part of) a stop string, a tag or a
-  // call is held back.
+  // What became certain with these tokens; text that may yet turn out to be (part of) a stop string, a tag or
+  // a call is held back.
   std::vector<OutputEvent> push(std::span<const int> tokens);
   // What was held back, when no token follows.
   std::vector<OutputEvent> finish();

@@ -58,8 +58,8 @@ void PromptCompiler::Known::put(std::string kind, std::span<const int> tokens) {
   if (entries_.size() > kMaxKnown) entries_.pop_back();
 }
 
-// Where the turns with known tokens go is found by rendering the messages with marks in their place. Nothing if
-// a mark does not come out exactly once, or not as text between special tokens.
+// Where the turns with known tokens go is found by rendering the messages with marks in their place. Nothing
+// if a mark does not come out exactly once, or not as text between special tokens.
 std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
   Json messages = chat.messages;
   std::vector<std::string> marks;

@@ -33,12 +33,13 @@ struct KnownTurn {
 // Thread-safe. The template and the tokenizer must outlive it.
 class PromptCompiler {
  public:
-  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer) : template_(chat), tokenizer_(tokenizer) {}
+  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer)
+      : template_(chat), tokenizer_(tokenizer) {}
 
   // salt: what was learned of requests with another one is not used, so that time tells nothing about them.
-  // turns: ascending; the prompt has their tokens in place of what the template makes of content and tool calls.
-  // It has none of them where the template cannot be rendered with other text there.
-  // Errors: as ChatTemplate::render.
+  // turns: ascending; the prompt has their tokens in place of what the template makes of content and tool
+  // calls. It has none of them where the template cannot be rendered with other text there. Errors: as
+  // ChatTemplate::render.
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const ChatOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {});
 

@@ -110,7 +110,8 @@ std::optional<ToolCall> call_from(const Json& json, std::string_view text, bool 
       return call_from(json[item.key], item.value, need_arguments, true);
     }
   }
-  if (call.name.empty() || call.name.size() > kMaxNameBytes || (need_arguments && !found)) return std::nullopt;
+  if (call.name.empty() || call.name.size() > kMaxNameBytes || (need_arguments && !found))
+    return std::nullopt;
   if (!found) call.arguments = "{}";
   return call;
 }

@@ -1,5 +1,5 @@
-// JSON inside a model's output: where it ends, and the text of its parts. Values keep the model's own text, so
-// that no number changes on its way through a double.
+// JSON inside a model's output: where it ends, and the text of its parts. Values keep the model's own text,
+// so that no number changes on its way through a double.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ enum class Scan { more, complete, broken };
 // at what no JSON has; the rest is parse_json's affair.
 class JsonScan {
  public:
-  // text[at] is the next byte to look at; each call gets the text so far, longer than before. Complete: `at` is
-  // after the value. Broken: at the first byte that does not fit.
+  // text[at] is the next byte to look at; each call gets the text so far, longer than before. Complete: `at`
+  // is after the value. Broken: at the first byte that does not fit.
   Scan advance(std::string_view text, size_t& at);
 
  private:

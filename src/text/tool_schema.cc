@@ -60,7 +60,8 @@ bool has_tool(const Json& tools, std::string_view name) {
 std::string typed_argument(const Json& tools, std::string_view tool, const std::string& parameter,
                            std::string_view text) {
   std::set<std::string> types;
-  add_types(member(member(member(function_of(tools, tool), "parameters"), "properties"), parameter), types, 0);
+  add_types(member(member(member(function_of(tools, tool), "parameters"), "properties"), parameter), types,
+            0);
   const bool is_string = types.count("string") > 0;
   if (is_string && types.size() == 1) return json_string(text);
   const auto literal = literal_json(text);

@@ -125,14 +125,79 @@ TEST_F(Api, ATagThatAMessageWroteDoesNotOpenThinking) {
   EXPECT_FALSE(engine_.last_request().thinking_open);
 }
 
-TEST_F(Api, ToolsReachTheTemplateAndTheAnswerStaysRaw) {
-  engine_.script = [](const Request&) { return Script{{"<tool_call>{}</tool_call>"}}; };
-  const Json json = chat(hi(R"("tools":[{"type":"function","function":{"name":"f"}}])")).json();
-  EXPECT_NE(engine_.last_prompt().find(R"([tools [{"type":"function","function":{"name":"f"}}]])"),
-            std::string::npos);
-  EXPECT_EQ(json["choices"][0]["message"]["content"], "<tool_call>{}</tool_call>");
-  EXPECT_FALSE(json["choices"][0]["message"].contains("tool_calls"));
-  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+const char* const kTools = R"("tools":[{"type":"function","function":{"name":"f","parameters":
+    {"type":"object","properties":{"city":{"type":"string"}}}}}])";
+const char* const kCall = R"(<tool_call>{"name": "f", "arguments": {"city": "Paris"}}</tool_call>)";
+
+TEST_F(Api, ToolCalls) {
+  engine_.script = [](const Request&) {
+    return Script{{"<think>Hm.</think>\n\nLooking.\n\n", kCall,
+                   "\n<tool_call>\n<function=f>\n<parameter=city>\n",
+                   "12\n</parameter>\n</function>\n</tool_call>"}};
+  };
+  const Json choice = chat(hi(kTools)).json()["choices"][0];
+  EXPECT_NE(engine_.last_prompt().find(R"([tools [{"type":"function")"), std::string::npos);
+  const Json& message = choice["message"];
+  EXPECT_EQ(message["content"], "Looking.");
+  EXPECT_EQ(message["reasoning_content"], "Hm.");
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  const Json& calls = message["tool_calls"];
+  ASSERT_EQ(calls.size(), 2u);
+  for (const Json& call : calls) {
+    EXPECT_EQ(call["type"], "function");
+    EXPECT_EQ(call["function"]["name"], "f");
+    const std::string id = call["id"];
+    EXPECT_EQ(id.size(), 29u) << id;
+    EXPECT_EQ(id.rfind("call_", 0), 0u) << id;
+  }
+  EXPECT_NE(calls[0]["id"], calls[1]["id"]);
+  EXPECT_EQ(calls[0]["function"]["arguments"], R"({"city": "Paris"})");
+  EXPECT_EQ(calls[1]["function"]["arguments"], R"({"city": "12"})");
+}
+
+TEST_F(Api, ContentIsNullBesideCallsAlone) {
+  engine_.script = [](const Request&) { return Script{{kCall}}; };
+  const Json choice = chat(hi(kTools)).json()["choices"][0];
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  EXPECT_EQ(choice["message"]["tool_calls"].size(), 1u);
+}
+
+TEST_F(Api, WithoutToolsACallIsText) {
+  engine_.script = [](const Request&) { return Script{{kCall}}; };
+  for (const std::string& extra :
+       {std::string(R"("seed":1)"), std::string(kTools) + R"(,"tool_choice":"none")"}) {
+    const Json choice = chat(hi(extra)).json()["choices"][0];
+    EXPECT_EQ(choice["message"]["content"], kCall);
+    EXPECT_FALSE(choice["message"].contains("tool_calls"));
+    EXPECT_EQ(choice["finish_reason"], "stop");
+    EXPECT_EQ(engine_.last_prompt().find("[tools"), std::string::npos);
+  }
+}
+
+TEST_F(Api, ABrokenCallIsText) {
+  engine_.script = [](const Request&) { return Script{{"<tool_call>{\"name\": \"f\", ", "oops"}}; };
+  const Json choice = chat(hi(kTools)).json()["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "<tool_call>{\"name\": \"f\", oops");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  // Cut by max_tokens in the middle.
+  engine_.script = [](const Request&) { return Script{{kCall}}; };
+  const Json cut = chat(hi(std::string(kTools) + R"(,"max_tokens":20)")).json()["choices"][0];
+  EXPECT_EQ(cut["message"]["content"], std::string(kCall).substr(0, 20));
+  EXPECT_EQ(cut["finish_reason"], "length");
+}
+
+TEST_F(Api, ParallelToolCallsFalseEndsAfterTheFirst) {
+  engine_.script = [](const Request&) {
+    Script script{{kCall, "\n", "more "}, std::chrono::milliseconds(1)};
+    script.repeat = true;
+    return script;
+  };
+  const Json choice = chat(hi(std::string(kTools) + R"(,"parallel_tool_calls":false)")).json()["choices"][0];
+  EXPECT_EQ(choice["message"]["tool_calls"].size(), 1u);
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& stats) { return stats.running == 0; }));
 }
 
 TEST_F(Api, StopStringsNeverReachTheClient) {

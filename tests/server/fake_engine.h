@@ -18,7 +18,7 @@ namespace anabranch::server {
 
 inline constexpr int kEndToken = 256, kBosToken = 257, kFakeVocab = 300;
 
-// Token id = byte value; 256 and above are special. The think tags are known, but written as bytes.
+// Token id = byte value; 256 and above are special. The think and tool tags are known, but written as bytes.
 class FakeTokenizer final : public text::Tokenizer {
  public:
   FakeTokenizer() {
@@ -45,6 +45,7 @@ class FakeTokenizer final : public text::Tokenizer {
   std::optional<int> find(std::string_view content) const override {
     if (content == "<think>") return 258;
     if (content == "</think>") return 259;
+    if (content == "<tool_call>") return 260;
     return std::nullopt;
   }
   int vocab_size() const override { return kFakeVocab; }

@@ -180,6 +180,41 @@ class Checks:
                                                 logprobs=0)
         assert len(set(forced.choices[0].logprobs.tokens)) == 1, forced
 
+    def check_tool_calls(self):
+        """Whether the model calls is its affair; what comes must be whole, and the stream must equal the answer."""
+        tools = [{"type": "function", "function": {
+            "name": "get_weather", "description": "Current weather of a city",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+        ask = [{"role": "user", "content": "What is the weather in Paris? Use the tool."}]
+        options = {"messages": ask, "tools": tools, "max_tokens": 400, "extra_body": {"enable_thinking": False}}
+        plain = self.chat(**options).choices[0]
+        calls = plain.message.tool_calls or []
+        assert (plain.finish_reason == "tool_calls") == bool(calls) or plain.finish_reason == "length", plain
+        assert "<tool_call>" not in (plain.message.content or "") or not calls, plain
+        streamed = {}
+        for chunk in self.chat(stream=True, **options):
+            for piece in chunk.choices[0].delta.tool_calls or []:
+                if piece.id:
+                    streamed[piece.index] = [piece.function.name, ""]
+                streamed[piece.index][1] += piece.function.arguments or ""
+        assert [streamed[i] for i in sorted(streamed)] == [[c.function.name, c.function.arguments] for c in calls], streamed
+        for call in calls:
+            assert call.type == "function" and call.id.startswith("call_") and len(call.id) == 29, call
+            assert isinstance(json.loads(call.function.arguments), dict), call
+        if not calls:
+            return "the model made no call"
+        # The client's turn: it hands back what it got, and the result.
+        messages = ask + [plain.message.model_dump(exclude_none=True)]
+        messages += [{"role": "tool", "tool_call_id": c.id, "content": "18 degrees, sunny"} for c in calls]
+        answer = self.chat(messages, tools=tools, extra_body={"enable_thinking": False})
+        assert answer.choices[0].finish_reason, answer
+        one = self.chat(**(options | {"parallel_tool_calls": False})).choices[0]
+        assert len(one.message.tool_calls) == 1 and one.finish_reason == "tool_calls", one
+        none = self.chat(**(options | {"tool_choice": "none"})).choices[0]
+        assert not none.message.tool_calls, none
+        self.expect_error(openai.BadRequestError, "unsupported_value", "tool_choice", tools=tools, tool_choice="required")
+        return f"{len(calls)} call(s): {calls[0].function.name} {calls[0].function.arguments}"
+
     def check_models(self):
         models = self.client.models.list().data
         assert len(models) == 1 and models[0].object == "model", models

@@ -128,6 +128,42 @@ TEST_F(Stream, StopStringsAcrossTokensAreHeldBack) {
   EXPECT_EQ(text, "abENx");
 }
 
+// As the official client puts them together: by index, id and name first, then the arguments' pieces.
+TEST_F(Stream, ToolCallsComeInDeltas) {
+  engine_.script = [](const Request&) {
+    return Script{{"Look", "ing.\n", "<tool_", "call>{\"name\": \"f\", \"argu",
+                   "ments\": {\"a\": 1.0}}</tool_call>\n", "<tool_call><function=g></function></tool_call>"}};
+  };
+  start();
+  const auto list =
+      events(ask(port_, "POST", "/v1/chat/completions",
+                 chat_body(kStream + R"(,"tools":[{"type":"function","function":{"name":"f"}}])"))
+                 .body);
+  std::string content;
+  Json calls = Json::array();
+  for (const Json& event : list) {
+    if (!event.is_object()) continue;
+    const Json& delta = event["choices"][0]["delta"];
+    if (delta.contains("content")) content += delta["content"].get<std::string>();
+    if (!delta.contains("tool_calls")) continue;
+    ASSERT_EQ(delta["tool_calls"].size(), 1u);
+    const Json& piece = delta["tool_calls"][0];
+    if (piece.contains("id")) {
+      EXPECT_EQ(piece["index"], calls.size());
+      EXPECT_EQ(piece["type"], "function");
+      calls.push_back(piece);
+    } else {
+      calls[piece["index"].get<size_t>()]["function"]["arguments"].get_ref<std::string&>() +=
+          piece["function"]["arguments"].get<std::string>();
+    }
+  }
+  EXPECT_EQ(content, "Looking.");
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0]["function"].dump(), R"({"name":"f","arguments":"{\"a\": 1.0}"})");
+  EXPECT_EQ(calls[1]["function"].dump(), R"({"name":"g","arguments":"{}"})");
+  EXPECT_EQ(list[list.size() - 2]["choices"][0]["finish_reason"], "tool_calls");
+}
+
 TEST_F(Stream, ReasoningComesInItsOwnDeltas) {
   engine_.script = [](const Request&) { return Script{{"let me ", "see</thi", "nk>", "42"}}; };
   start();

@@ -34,8 +34,13 @@ Json tools() {
 }
 
 OutputRules rules(ToolForm form, bool open = false) {
-  return {{form == ToolForm::mistral ? kMistralThink : form == ToolForm::gemma4 ? kChannel : kThink, form},
-          tools(), open, INT_MAX};
+  return {{form == ToolForm::mistral  ? kMistralThink
+           : form == ToolForm::gemma4 ? kChannel
+                                      : kThink,
+           form},
+          tools(),
+          open,
+          INT_MAX};
 }
 
 // Cut at the given places; joins what comes out and checks the order of each call's events.
@@ -98,7 +103,8 @@ std::vector<Case> json_cases() {
   return {
       {kTagged, "<tool_call>\n" + paris + "\n</tool_call>", {"", "", {kParis}}},
       {kTagged, "Let me look.\n\n<tool_call>" + paris + "</tool_call>\n", {"", "Let me look.", {kParis}}},
-      {kTagged, "<tool_call>" + paris + "</tool_call>\n<tool_call>\n" + now + "</tool_call> Done.",
+      {kTagged,
+       "<tool_call>" + paris + "</tool_call>\n<tool_call>\n" + now + "</tool_call> Done.",
        {"", "Done.", {kParis, kNow}}},
       {kTagged, "<tool_call>" + paris + "\n" + now + "</tool_call>", {"", "", {kParis, kNow}}},
       {kTagged, "<think>Which?</think>\n\n<tool_call>" + paris + "</tool_call>", {"Which?", "", {kParis}}},
@@ -106,9 +112,11 @@ std::vector<Case> json_cases() {
       {kTagged,
        R"(<tool_call>{"name": "x", "arguments": {"s": "</tool_call>\"}<think>", "n": 1.10, "m": 123456789012345678901}}</tool_call>)",
        {"", "", {{"x", R"({"s": "</tool_call>\"}<think>", "n": 1.10, "m": 123456789012345678901})"}}}},
-      {kTagged, R"(<tool_call>{"arguments": "{\"city\": \"Paris\"}", "name": "weather"}</tool_call>)",
+      {kTagged,
+       R"(<tool_call>{"arguments": "{\"city\": \"Paris\"}", "name": "weather"}</tool_call>)",
        {"", "", {kParis}}},
-      {kTagged, R"(<tool_call>{"type":"function","function":{"name":"now","parameters":null}}</tool_call>)",
+      {kTagged,
+       R"(<tool_call>{"type":"function","function":{"name":"now","parameters":null}}</tool_call>)",
        {"", "", {kNow}}},
       {kTagged, R"(<tool_call>{"name":"now"}</tool_call>)", {"", "", {kNow}}},
       // Left open by the model; but whole.
@@ -118,11 +126,15 @@ std::vector<Case> json_cases() {
       // Broken: the text stays.
       {kTagged, "<tool_call>{}</tool_call>", {"", "<tool_call>{}</tool_call>", {}}},
       {kTagged, "a <tool_call> b", {"", "a <tool_call> b", {}}},
-      {kTagged, "a\n<tool_call>{\"name\": \"now\", \"argu", {"", "a\n<tool_call>{\"name\": \"now\", \"argu", {}}},
+      {kTagged,
+       "a\n<tool_call>{\"name\": \"now\", \"argu",
+       {"", "a\n<tool_call>{\"name\": \"now\", \"argu", {}}},
       {kTagged, "<tool_call>{'name': 'now'}</tool_call>", {"", "<tool_call>{'name': 'now'}</tool_call>", {}}},
-      {kTagged, "<tool_call>{\"name\": \"now\", \"arguments\": [1]}</tool_call>",
+      {kTagged,
+       "<tool_call>{\"name\": \"now\", \"arguments\": [1]}</tool_call>",
        {"", "<tool_call>{\"name\": \"now\", \"arguments\": [1]}</tool_call>", {}}},
-      {kTagged, "<tool_call>{\"name\" <tool_call>" + now + "</tool_call>",
+      {kTagged,
+       "<tool_call>{\"name\" <tool_call>" + now + "</tool_call>",
        {"", "<tool_call>{\"name\"", {kNow}}},
       {kTagged, "<tool_call>{\"a\": \"<tool_call>" + now, {"", "<tool_call>{\"a\": \"<tool_call>" + now, {}}},
       {kTagged, "<tool_call>", {"", "<tool_call>", {}}},
@@ -141,7 +153,10 @@ std::vector<Case> unclosed_cases() {
       {kTagged, "Hm " + call + " no.\n</think>\n\nNo call.", {"Hm " + call + " no.", "No call.", {}}, true},
       {kTagged, "Hm " + call + "\n</think>\n" + call, {"Hm " + call, "", {kNow}}, true},
       {kTagged, "a" + call + "<think>b</think>c", {"ab", "c", {kNow}}, true},
-      {kTagged, "I could write <tool_call>, then </think>Yes", {"I could write <tool_call>, then", "Yes", {}}, true},
+      {kTagged,
+       "I could write <tool_call>, then </think>Yes",
+       {"I could write <tool_call>, then", "Yes", {}},
+       true},
       {kTagged, "<tool_call>\n</think>\n\n" + call, {"<tool_call>", "", {kNow}}, true},
       {kTagged, "<tool_call>{\"na", {"<tool_call>{\"na", "", {}}, true},
   };
@@ -158,7 +173,8 @@ std::vector<Case> xml_cases() {
   const std::string code = "if (a < b) {\n  s = \"</parameter>\";\n}\n";
   return {
       {kTagged, call(parameter("city", "Paris")), one(R"({"city": "Paris"})")},
-      {kTagged, "Looking.\n\n" + call(parameter("city", "Paris")) + "\n" + call("", "now"),
+      {kTagged,
+       "Looking.\n\n" + call(parameter("city", "Paris")) + "\n" + call("", "now"),
        {"", "Looking.", {kParis, kNow}}},
       {kTagged, call(parameter("city", "12") + parameter("days", "12") + parameter("exact", "true")),
        one(R"({"city": "12", "days": 12, "exact": true})")},
@@ -180,13 +196,16 @@ std::vector<Case> xml_cases() {
       {kTagged, "<function=now>\n</function>\n</tool_call>", {"", "", {kNow}}},
       {kTagged, "<tool_call><function=now></tool_call>", {"", "", {kNow}}},
       {kTagged, "<tool_call>\n<function=now>\n</function>\n", {"", "", {kNow}}},
-      {kTagged, "<tool_call><function=now></function><function=now></function></tool_call> ok",
+      {kTagged,
+       "<tool_call><function=now></function><function=now></function></tool_call> ok",
        {"", "ok", {kNow, kNow}}},
       // Broken.
       {kTagged, "<tool_call>\n<function=now>\nok", {"", "<tool_call>\n<function=now>\nok", {}}},
-      {kTagged, "<tool_call><function=weather><parameter=city>\nPar",
+      {kTagged,
+       "<tool_call><function=weather><parameter=city>\nPar",
        {"", "<tool_call><function=weather><parameter=city>\nPar", {}}},
-      {kTagged, "<tool_call><function=a\nb></function></tool_call>",
+      {kTagged,
+       "<tool_call><function=a\nb></function></tool_call>",
        {"", "<tool_call><function=a\nb></function></tool_call>", {}}},
       {kTagged, "Use <function=x to call.", {"", "Use <function=x to call.", {}}},
   };
@@ -216,23 +235,31 @@ std::vector<Case> other_cases() {
       {kMistral,
        R"(Ok [TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Paris"}, "id": "a"}, {"name": "now"}])",
        {"", "Ok", {kParis, kNow}}},
-      {kMistral, R"([TOOL_CALLS]weather[ARGS]{"city": "Paris"}[TOOL_CALLS]now[ARGS]{})",
+      {kMistral,
+       R"([TOOL_CALLS]weather[ARGS]{"city": "Paris"}[TOOL_CALLS]now[ARGS]{})",
        {"", "", {kParis, kNow}}},
       {kMistral, R"([TOOL_CALLS]weather[CALL_ID]abc123[ARGS] {"city": "Paris"})", {"", "", {kParis}}},
       {kMistral, R"([TOOL_CALLS]weather{"city": "Paris"})", {"", "", {kParis}}},
       {kMistral, R"([THINK]a[TOOL_CALLS]now[ARGS]{})", {"a", "", {kNow}}},
       {kMistral, "[TOOL_CALLS]weather[ARGS]Paris", {"", "[TOOL_CALLS]weather[ARGS]Paris", {}}},
       {kMistral, "[TOOL_CALLS][1]", {"", "[TOOL_CALLS][1]", {}}},
-      {kMistral, "[TOOL_CALLS][{\"name\": \"now\"}, {\"na", {"", "[TOOL_CALLS][{\"name\": \"now\"}, {\"na", {}}},
-      {kGemma, R"(<|tool_call>call:weather{city:<|"|>Paris<|"|>}<tool_call|>)",
+      {kMistral,
+       "[TOOL_CALLS][{\"name\": \"now\"}, {\"na",
+       {"", "[TOOL_CALLS][{\"name\": \"now\"}, {\"na", {}}},
+      {kGemma,
+       R"(<|tool_call>call:weather{city:<|"|>Paris<|"|>}<tool_call|>)",
        {"", "", {{"weather", R"({"city":"Paris"})"}}}},
       {kGemma,
        R"(<|tool_call>call:weather{city:<|"|>a "b" {c}<|"|>,days:3,exact:true,limits:{a:[1,<|"|>x<|"|>]},tags:[]}<tool_call|><|tool_call>call:now{}<tool_call|>)",
-       {"", "", {{"weather", R"({"city":"a \"b\" {c}","days":3,"exact":true,"limits":{"a":[1,"x"]},"tags":[]})"}, kNow}}},
+       {"",
+        "",
+        {{"weather", R"({"city":"a \"b\" {c}","days":3,"exact":true,"limits":{"a":[1,"x"]},"tags":[]})"},
+         kNow}}},
       {kGemma, "<|channel>thought\nHm <|tool_call>call:now{}<tool_call|>", {"Hm", "", {kNow}}},
       {kGemma, "<|tool_call>call:now{", {"", "<|tool_call>call:now{", {}}},
       {kGemma, "<|tool_call>call:now{city}<tool_call|>", {"", "<|tool_call>call:now{city}<tool_call|>", {}}},
-      {kGemma, R"(<|tool_call>call:weather{"city": "a}b", days: 03}<tool_call|>)",
+      {kGemma,
+       R"(<|tool_call>call:weather{"city": "a}b", days: 03}<tool_call|>)",
        {"", "", {{"weather", R"({"city":"a}b","days":"03"})"}}}},
       {kFunctionGemma,
        "<start_function_call>call:weather{city:<escape>Paris<escape>,days:2}<end_function_call>",
@@ -257,12 +284,21 @@ void check(const std::vector<Case>& cases) {
   }
 }
 
-TEST(OutputParser, Reasoning) { check(reasoning_cases()); }
-TEST(OutputParser, JsonInTags) { check(json_cases()); }
-TEST(OutputParser, CallsInUnclosedReasoning) { check(unclosed_cases()); }
-TEST(OutputParser, Xml) { check(xml_cases()); }
-TEST(OutputParser, LlamaMistralGemma) { check(other_cases()); }
-
+TEST(OutputParser, Reasoning) {
+  check(reasoning_cases());
+}
+TEST(OutputParser, JsonInTags) {
+  check(json_cases());
+}
+TEST(OutputParser, CallsInUnclosedReasoning) {
+  check(unclosed_cases());
+}
+TEST(OutputParser, Xml) {
+  check(xml_cases());
+}
+TEST(OutputParser, LlamaMistralGemma) {
+  check(other_cases());
+}
 
 TEST(OutputParser, WithoutToolsCallsAreContent) {
   for (const auto& cases : {json_cases(), xml_cases(), other_cases()})
@@ -353,9 +389,8 @@ TEST(OutputParser, LimitsSizes) {
 }
 
 std::vector<std::string> fragments(ToolForm form) {
-  std::vector<std::string> all{"<",  "</", ">",    " ",  "\n",  "a",  "é", "你",     "😀",
-                               "\"", "{",  "}",    "[",  "]",   ":",  ",", "\\",     ";",
-                               "x",  "12", "true", "\\\"", "name", "city"};
+  std::vector<std::string> all{"<", "</", ">", " ", "\n", "a", "é", "你", "😀",    "\"",   "{",    "}",
+                               "[", "]",  ":", ",", "\\", ";", "x", "12", "true", "\\\"", "name", "city"};
   const OutputRules with = rules(form);
   for (int i = 0; i < 3; ++i)
     for (const std::string_view marker : marker_tokens(with.format)) all.emplace_back(marker);
@@ -364,7 +399,8 @@ std::vector<std::string> fragments(ToolForm form) {
     for (const Case& c : cases)
       if (c.form == form) all.push_back(c.text);
   if (form == kTagged)
-    all.insert(all.end(), {"<parameter=city>\n", "\n</parameter>\n", "</function>", "<function=now>", "<tool_call>\n"});
+    all.insert(all.end(),
+               {"<parameter=city>\n", "\n</parameter>\n", "</function>", "<function=now>", "<tool_call>\n"});
   return all;
 }
 
@@ -416,16 +452,20 @@ TEST(OutputParser, CutsDoNotMatter) {
         parser.push(text, events);
         parser.finish(events);
         for (const auto& event : events) all += event.text;
-        ASSERT_EQ(without_tags(all, {"\x01", "\x01", ""}), without_tags(text, *with.format.reasoning)) << text;
+        ASSERT_EQ(without_tags(all, {"\x01", "\x01", ""}), without_tags(text, *with.format.reasoning))
+            << text;
       }
     }
-    if (form != kNone) EXPECT_GT(with_calls, 200) << static_cast<int>(form);
+    if (form != kNone) {
+      EXPECT_GT(with_calls, 200) << static_cast<int>(form);
+    }
     EXPECT_GT(with_both, 50) << static_cast<int>(form);
   }
 }
 
 std::shared_ptr<const ChatTemplate> chat_template(const std::string& name) {
-  const auto source = read_file(ANABRANCH_SOURCE_DIR "/tests/text/data/templates/" + name + ".jinja", 1 << 20);
+  const auto source =
+      read_file(ANABRANCH_SOURCE_DIR "/tests/text/data/templates/" + name + ".jinja", 1 << 20);
   EXPECT_TRUE(source.ok()) << name;
   auto chat = ChatTemplate::parse(*source, "<s>", "</s>");
   EXPECT_TRUE(chat.ok()) << name;
@@ -448,17 +488,26 @@ std::shared_ptr<const Tokenizer> vocabulary(std::vector<std::string> tokens) {
 // What a template writes for calls, the parser reads.
 TEST(OutputFormat, TemplatesRoundTrip) {
   const auto bare = vocabulary({"a"});
-  const std::pair<const char*, ToolForm> known[] = {
-      {"qwen3.5", kTagged},      {"qwen3", kTagged},         {"qwen2.5", kTagged},
-      {"qwen3_coder", kTagged},  {"anabranch_hybrid", kTagged}, {"mistral_nemo", kMistral},
-      {"mistral_small_3.2", kMistral}, {"mistral_v0.3_like", kMistral}, {"llama3.2_like", kPlain}};
-  const Json arguments = {{"city", "Sankt \"P\"\n<a>"}, {"days", 3},
-                          {"exact", true}, {"limits", {{"low", 1.5}}}, {"tags", {"a", 2}}};
+  const std::pair<const char*, ToolForm> known[] = {{"qwen3.5", kTagged},
+                                                    {"qwen3", kTagged},
+                                                    {"qwen2.5", kTagged},
+                                                    {"qwen3_coder", kTagged},
+                                                    {"anabranch_hybrid", kTagged},
+                                                    {"mistral_nemo", kMistral},
+                                                    {"mistral_small_3.2", kMistral},
+                                                    {"mistral_v0.3_like", kMistral},
+                                                    {"llama3.2_like", kPlain}};
+  const Json arguments = {{"city", "Sankt \"P\"\n<a>"},
+                          {"days", 3},
+                          {"exact", true},
+                          {"limits", {{"low", 1.5}}},
+                          {"tags", {"a", 2}}};
   for (const auto& [name, form] : known) {
     const auto chat = chat_template(name);
     const OutputFormat format = find_output_format(chat.get(), *bare);
     EXPECT_EQ(format.tools, form) << name;
-    const Json call = {{"id", "abcdefgh1"}, {"type", "function"},
+    const Json call = {{"id", "abcdefgh1"},
+                       {"type", "function"},
                        {"function", {{"name", "weather"}, {"arguments", arguments}}}};
     const Json messages = Json::array({{{"role", "user"}, {"content", "ASKED"}},
                                        {{"role", "assistant"}, {"content", ""}, {"tool_calls", {call}}}});

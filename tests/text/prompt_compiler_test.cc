@@ -133,7 +133,8 @@ TEST(PromptCompiler, PutsKnownTokensInTheirPlace) {
   const auto got = compiler.compile(messages, nullptr, {}, {}, turns);
   ASSERT_TRUE(plain.ok() && got.ok());
   const auto place = [&](const std::vector<int>& part) {
-    return std::search(got->tokens.begin(), got->tokens.end(), part.begin(), part.end()) - got->tokens.begin();
+    return std::search(got->tokens.begin(), got->tokens.end(), part.begin(), part.end()) -
+           got->tokens.begin();
   };
   EXPECT_LT(place(call), place(answer));
   ASSERT_LT(place(answer), static_cast<long>(got->tokens.size()));
@@ -150,8 +151,8 @@ TEST(PromptCompiler, KnownTokensThatDoNotFitAreLeftOut) {
   const Json messages = conversation_with_call();
   const std::vector<KnownTurn> turns = {{4, {5, 6, 7}}};
   for (const char* source :
-       {"{% for m in messages %}{{ m.content }}{% endfor %}",                        // nothing special between
-        "<|im_start|>{% for m in messages %}{{ m.role }}{% endfor %}<|im_end|>",    // not rendered
+       {"{% for m in messages %}{{ m.content }}{% endfor %}",                     // nothing special between
+        "<|im_start|>{% for m in messages %}{{ m.role }}{% endfor %}<|im_end|>",  // not rendered
         "{% for m in messages %}<|im_end|>{{ m.content ~ m.content }}{% endfor %}",  // twice
         "{% for m in messages %}<|im_end|>{{ m.content | upper }}{% endfor %}"}) {   // changed
     const auto chat = parse(source);

@@ -321,7 +321,8 @@ TEST(GgufTokenizer, SentencePieceFallsBackToBytes) {
 TEST(OutputText, MarkersMayBeSpecialTokens) {
   GgufVocab vocab;
   vocab.model = "llama";
-  vocab.tokens = {"<unk>", "<think>", "</think>", "a", "b", "<x>", "<tool_call>", "</tool_call>", "{\"name\":\"f\"}"};
+  vocab.tokens = {"<unk>",       "<think>",      "</think>",        "a", "b", "<x>",
+                  "<tool_call>", "</tool_call>", "{\"name\":\"f\"}"};
   vocab.types = {2, 3, 3, 1, 1, 3, 3, 3, 1};
   vocab.scores.assign(vocab.tokens.size(), 0);
   vocab.unk = 0;

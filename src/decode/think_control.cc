@@ -1,0 +1,98 @@
+#include "decode/think_control.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace anabranch {
+namespace {
+
+bool contains(const std::vector<int>& sorted, int token) {
+  return std::binary_search(sorted.begin(), sorted.end(), token);
+}
+
+}  // namespace
+
+const char* name_of(ThinkCut cut) {
+  switch (cut) {
+    case ThinkCut::none:
+      return "none";
+    case ThinkCut::budget:
+      return "thinking_budget";
+    case ThinkCut::loop:
+      return "thinking_loop";
+    case ThinkCut::end_of_turn:
+      return "end_of_turn_in_thought";
+    case ThinkCut::tool_call:
+      return "tool_call_in_thought";
+    case ThinkCut::answer_loop:
+      return "answer_loop";
+  }
+  return "";
+}
+
+ThinkControl::ThinkControl(const ThinkTokens& tokens, ThinkRules rules)
+    : tokens_(tokens),
+      rules_(std::move(rules)),
+      thought_loops_(kThinkingLoops, tokens.traits),
+      answer_loops_(kAnswerLoops, tokens.traits),
+      thinking_(rules_.open) {
+  CHECK(!thinking_ || tokens_.close, "a thought was opened for a model without tags");
+  CHECK(!tokens_.close || std::count(rules_.closing.begin(), rules_.closing.end(), *tokens_.close) == 1,
+        "the text that closes a thought needs the closing tag, once");
+  if (thinking_ && rules_.budget <= 0) close(ThinkCut::budget);
+}
+
+std::span<const int> ThinkControl::forced() const {
+  return std::span<const int>(forced_).subspan(next_forced_);
+}
+
+int ThinkControl::banned() const {
+  return tokens_.open && !thinking_ && forced().empty() && thought_ >= rules_.budget ? *tokens_.open : -1;
+}
+
+void ThinkControl::close(ThinkCut why) {
+  cut_ = why;
+  forced_ = rules_.closing;
+  next_forced_ = 0;
+  forced_.insert(forced_.end(), rules_.escape.begin(), rules_.escape.end());
+}
+
+int ThinkControl::decide(int sampled) {
+  if (!forced().empty()) return forced().front();
+  if (!thinking_) return sampled;
+  if (contains(tokens_.ends, sampled)) {
+    close(ThinkCut::end_of_turn);
+  } else if (contains(rules_.calls, sampled)) {
+    close(ThinkCut::tool_call);
+    forced_ = rules_.closing;
+    forced_.push_back(sampled);
+  }
+  return forced().empty() ? sampled : forced().front();
+}
+
+void ThinkControl::accept(int token) {
+  const bool was_forced = !forced().empty();
+  if (was_forced) next_forced_++;
+  const bool was_thinking = thinking_;
+  if (tokens_.open == token && !thinking_) {
+    thinking_ = true;
+    thought_loops_.reset();
+  }
+  if (thinking_ || was_thinking)
+    thinking_tokens_++;
+  else
+    answer_tokens_++;
+  if (tokens_.close == token) thinking_ = false;
+  if (was_forced || was_thinking != thinking_) return;
+  const bool loop = rules_.break_loops &&
+                    (thinking_ ? thought_loops_ : answer_loops_).push(token).kind == Repetition::Kind::exact;
+  if (!thinking_) {
+    if (loop) cut_ = ThinkCut::answer_loop;
+    return;
+  }
+  thought_++;
+  if (loop || thought_ >= rules_.budget) close(loop ? ThinkCut::loop : ThinkCut::budget);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,72 @@
+// Keeps one sequence's reasoning within bounds, token by token: a budget, repetition without end, an end of
+// turn or a tool call in the middle of a thought. Where a thought must end, it is closed with a short text,
+// the closing tag and, if the request has a form, the first words of an answer in it. Answers that repeat
+// themselves without end are stopped.
+//
+// It sees each token once, in order, before the next one is drawn: drafts and batches change nothing.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "decode/loop_detector.h"
+
+namespace anabranch {
+
+// How a model marks its thoughts; outlives the controls.
+struct ThinkTokens {
+  std::optional<int> open, close;   // both or none; none: every token is answer
+  std::vector<int> ends;            // of a turn, sorted
+  std::span<const uint8_t> traits;  // by token (token_traits)
+};
+
+// Of one request.
+struct ThinkRules {
+  bool open = false;   // the prompt ends inside a thought
+  int budget = 32768;  // tokens of thought, closing text not counted; 0: none at all
+  bool break_loops = true;
+  std::vector<int> calls;    // tokens that open a tool call, sorted; empty: the request has no tools
+  std::vector<int> closing;  // ends a thought that is cut: what is said, the closing tag, white space
+  std::vector<int> escape;   // then the answer's first tokens
+};
+
+// Why a thought did not end by itself, or an answer was stopped.
+enum class ThinkCut { none, budget, loop, end_of_turn, tool_call, answer_loop };
+const char* name_of(ThinkCut cut);
+
+class ThinkControl {
+ public:
+  ThinkControl(const ThinkTokens& tokens, ThinkRules rules);
+
+  // Tokens that come next whatever the model says.
+  std::span<const int> forced() const;
+  // A token that may not come next: another thought would exceed the budget. -1: all may.
+  int banned() const;
+  // The token to take where `sampled` was drawn: itself, or the first of what closes the thought.
+  int decide(int sampled);
+  // The sequence's next token, as decide() or forced() gave it.
+  void accept(int token);
+
+  bool thinking() const { return thinking_; }
+  // The answer repeats itself: it should end here.
+  bool stop() const { return cut_ == ThinkCut::answer_loop; }
+  int thinking_tokens() const { return thinking_tokens_; }  // tags and closing text included
+  int answer_tokens() const { return answer_tokens_; }
+  ThinkCut cut() const { return cut_; }  // the last one
+
+ private:
+  void close(ThinkCut why);
+
+  const ThinkTokens& tokens_;
+  ThinkRules rules_;
+  LoopDetector thought_loops_, answer_loops_;
+  std::vector<int> forced_;
+  size_t next_forced_ = 0;
+  bool thinking_ = false;
+  int thought_ = 0;  // tokens of thought so far that the model chose
+  int thinking_tokens_ = 0, answer_tokens_ = 0;
+  ThinkCut cut_ = ThinkCut::none;
+};
+
+}  // namespace anabranch

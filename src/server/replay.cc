@@ -1,0 +1,161 @@
+#include "server/replay.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/hash.h"
+#include "text/output_text.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr size_t kMostTurns = 1024;  // looked up for one request: the last ones
+
+// JSON in one form: members in order of their names.
+Json sorted(const Json& json) {
+  if (json.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : json) out.push_back(sorted(item));
+    return out;
+  }
+  if (!json.is_object()) return json;
+  std::map<std::string, Json> members;
+  for (const auto& [name, value] : json.items()) members.emplace(name, sorted(value));
+  Json out = Json::object();
+  for (auto& [name, value] : members) out[name] = std::move(value);
+  return out;
+}
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(text::kSpace);
+  if (begin == std::string_view::npos) return {};
+  return std::string(text.substr(begin, text.find_last_not_of(text::kSpace) - begin + 1));
+}
+
+// What a turn says, as one text: content, then each call's name and arguments.
+std::string described(std::string_view content, const std::vector<text::ToolCall>& calls) {
+  Json all = Json::array({trimmed(content)});
+  for (const auto& call : calls) {
+    const auto arguments = parse_json(call.arguments.empty() ? "{}" : call.arguments);
+    all.push_back({call.name, arguments.ok() ? dump(sorted(*arguments)) : call.arguments});
+  }
+  return dump(all);
+}
+
+std::optional<std::string> content_of(const Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return "";
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) return std::nullopt;
+  std::string text;
+  for (const Json& part : *content) {
+    if (!part.is_object() || !part.contains("text") || !part["text"].is_string()) return std::nullopt;
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+std::optional<text::ToolCall> call_of(const Json& call) {
+  if (!call.is_object()) return std::nullopt;
+  const auto function = call.find("function");
+  if (function == call.end() || !function->is_object()) return std::nullopt;
+  const auto name = function->find("name"), arguments = function->find("arguments");
+  if (name == function->end() || !name->is_string() || arguments == function->end()) return std::nullopt;
+  return text::ToolCall{name->get<std::string>(),
+                        arguments->is_string() ? arguments->get<std::string>() : dump(*arguments)};
+}
+
+// Of an assistant's message; nothing for others, and for those that say something we do not know.
+std::optional<std::string> described(const Json& message) {
+  if (!message.is_object()) return std::nullopt;
+  const auto role = message.find("role");
+  if (role == message.end() || *role != "assistant") return std::nullopt;
+  const auto content = content_of(message);
+  if (!content) return std::nullopt;
+  std::vector<text::ToolCall> calls;
+  if (const auto list = message.find("tool_calls"); list != message.end() && list->is_array())
+    for (const Json& item : *list) {
+      auto call = call_of(item);
+      if (!call) return std::nullopt;
+      calls.push_back(std::move(*call));
+    }
+  return described(*content, calls);
+}
+
+// The tokens' content and calls; nothing if they hold reasoning.
+std::optional<text::ParsedOutput> read(std::span<const int> tokens, text::OutputRules rules,
+                                       const text::Tokenizer& tokenizer) {
+  rules.thinking_open = false;
+  text::OutputText output(tokenizer, {}, std::move(rules));
+  text::ParsedOutput parsed;
+  for (const auto& event : output.push(tokens)) parsed.add(event);
+  for (const auto& event : output.finish()) parsed.add(event);
+  if (!parsed.reasoning.empty()) return std::nullopt;
+  return parsed;
+}
+
+uint64_t key_of(std::string_view described, std::string_view salt) {
+  Fnv1a hash;
+  for (const std::string_view part : {salt, described}) {
+    for (const char c : part) hash.add(static_cast<unsigned char>(c));
+    hash.add(256);
+  }
+  return hash.value();
+}
+
+// What comes after reasoning and the white space that ends it, without the end of the turn.
+std::span<const int> after_reasoning(std::span<const int> sampled, const text::OutputRules& rules,
+                                     const text::Tokenizer& tokenizer) {
+  const auto close =
+      rules.format.reasoning ? tokenizer.find(rules.format.reasoning->close) : std::optional<int>();
+  const auto last = close ? std::find(sampled.rbegin(), sampled.rend(), *close) : sampled.rend();
+  if (last == sampled.rend()) return sampled;
+  sampled = sampled.last(static_cast<size_t>(last - sampled.rbegin()));
+  while (!sampled.empty() &&
+         tokenizer.token_bytes(sampled.front()).find_first_not_of(text::kSpace) == std::string_view::npos)
+    sampled = sampled.subspan(1);
+  return sampled;
+}
+
+}  // namespace
+
+std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view salt,
+                                         const text::OutputRules& rules, const text::Tokenizer& tokenizer,
+                                         TurnMemory& memory) {
+  std::vector<text::KnownTurn> turns;
+  if (!messages.is_array()) return turns;
+  size_t left = kMostTurns;
+  for (size_t i = messages.size(); i-- > 0 && left > 0;) {
+    const auto said = described(messages[i]);
+    if (!said) continue;
+    left--;
+    auto tokens = memory.find(key_of(*said, salt));
+    if (!tokens) continue;
+    const bool ids = std::all_of(tokens->begin(), tokens->end(),
+                                 [&](int id) { return id >= 0 && id < tokenizer.vocab_size(); });
+    const auto parsed = ids ? read(*tokens, rules, tokenizer) : std::nullopt;
+    if (parsed && described(parsed->content, parsed->calls) == *said)
+      turns.push_back({i, std::move(*tokens)});
+  }
+  std::reverse(turns.begin(), turns.end());
+  return turns;
+}
+
+void remember_turn(std::span<const int> sampled, std::string_view salt, const text::OutputRules& rules,
+                   const text::Tokenizer& tokenizer, TurnMemory& memory) {
+  if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
+  const auto tokens = after_reasoning(sampled.first(sampled.size() - 1), rules, tokenizer);
+  const auto parsed = read(tokens, rules, tokenizer);
+  if (!parsed) return;
+  if (parsed->calls.empty()) {
+    const auto again = tokenizer.encode(parsed->content, false);
+    if (std::equal(again.begin(), again.end(), tokens.begin(), tokens.end())) return;
+  }
+  memory.put(key_of(described(parsed->content, parsed->calls), salt), tokens);
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,27 @@
+// Assistant turns that come back: what was sampled takes the place of what the template would write, so that
+// the prompt goes on matching the kept states. Only where both say the same: the client's content and tool
+// calls must be those that the sampled tokens give.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "server/turn_memory.h"
+#include "text/output_parser.h"
+#include "text/prompt_compiler.h"
+
+namespace anabranch::server {
+
+// The assistant's turns among `messages` of which the tokens are known. rules: how this request's output is
+// read.
+std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view salt,
+                                         const text::OutputRules& rules, const text::Tokenizer& tokenizer,
+                                         TurnMemory& memory);
+
+// Remembers a turn that its end-of-turn token has ended, if a template could write it in another way.
+void remember_turn(std::span<const int> sampled, std::string_view salt, const text::OutputRules& rules,
+                   const text::Tokenizer& tokenizer, TurnMemory& memory);
+
+}  // namespace anabranch::server

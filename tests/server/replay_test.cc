@@ -1,0 +1,205 @@
+#include "server/replay.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/mapped_file.h"
+#include "text/output_format.h"
+
+namespace anabranch::server {
+namespace {
+
+const text::Tokenizer& tokenizer() {
+  static const auto made =
+      text::Tokenizer::from_file(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/tokenizer.json");
+  CHECK(made.ok(), "{}", made.error().message);
+  return **made;
+}
+
+const text::ChatTemplate& chat() {
+  static const auto made = text::ChatTemplate::parse(
+      *read_file(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/chat_template.jinja", 1 << 20), "", "<|im_end|>");
+  CHECK(made.ok(), "{}", made.error().message);
+  return **made;
+}
+
+text::OutputRules rules() {
+  text::OutputRules rules;
+  rules.format = text::find_output_format(&chat(), tokenizer());
+  rules.tools = *parse_json(R"([{"type":"function","function":{"name":"read","parameters":
+      {"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer"}}}}}])");
+  return rules;
+}
+
+std::vector<int> tokens_of(const std::string& text) {
+  return tokenizer().encode(text, true);
+}
+
+const std::string kEnd = "<|im_end|>";
+const std::string kCall =
+    "Let me look.\n\n<tool_call>\n{\"name\":   \"read\", \"arguments\": {\"path\":\"a.txt\", \"lines\":2}}\n"
+    "</tool_call>";
+
+Json conversation(const std::string& content, const std::string& arguments) {
+  return {{{"role", "user"}, {"content", "What is in a.txt?"}},
+          {{"role", "assistant"},
+           {"content", content},
+           {"tool_calls",
+            {{{"id", "call_1"},
+              {"type", "function"},
+              {"function", {{"name", "read"}, {"arguments", arguments}}}}}}},
+          {{"role", "tool"}, {"tool_call_id", "call_1"}, {"content", "text"}}};
+}
+
+size_t known(TurnMemory& memory, const Json& messages, const std::string& salt = "") {
+  return known_turns(messages, salt, rules(), tokenizer(), memory).size();
+}
+
+TEST(Replay, TheNextPromptBeginsWithWhatWasSampled) {
+  TurnMemory memory("");
+  text::PromptCompiler compiler(chat(), tokenizer());
+  text::ChatOptions options;
+  options.enable_thinking = false;
+  Json messages = conversation("Let me look.", R"({"lines": 2, "path": "a.txt"})");
+  const auto first = compiler.compile(Json::array({messages[0]}), rules().tools, options);
+  ASSERT_TRUE(first.ok());
+  const auto sampled = tokens_of(kCall + kEnd);
+  remember_turn(sampled, "", rules(), tokenizer(), memory);
+  const auto turns = known_turns(messages, "", rules(), tokenizer(), memory);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(turns[0].message, 1u);
+  const auto second = compiler.compile(messages, rules().tools, options, "", turns);
+  auto beginning = first->tokens;
+  beginning.insert(beginning.end(), sampled.begin(), sampled.end());
+  ASSERT_GT(second->tokens.size(), beginning.size());
+  EXPECT_EQ(
+      std::vector<int>(second->tokens.begin(), second->tokens.begin() + static_cast<long>(beginning.size())),
+      beginning);
+  const auto plain = compiler.compile(messages, rules().tools, options);
+  EXPECT_NE(plain->tokens, second->tokens);
+}
+
+TEST(Replay, OnlyWhatSaysTheSame) {
+  TurnMemory memory("");
+  remember_turn(tokens_of(kCall + kEnd), "", rules(), tokenizer(), memory);
+  EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "a.txt", "lines": 2})")), 1u);
+  EXPECT_EQ(known(memory, conversation(" Let me look.\n", R"({"lines":2,"path":"a.txt"})")), 1u);
+  EXPECT_EQ(known(memory, conversation("Let me look!", R"({"path": "a.txt", "lines": 2})")), 0u);
+  EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "b.txt", "lines": 2})")), 0u);
+  EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "a.txt", "lines": "2"})")), 0u);
+  EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "a.txt"})")), 0u);
+  EXPECT_EQ(known(memory, conversation("Let me look.", "{")), 0u);
+  EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "a.txt", "lines": 2})"), "other"), 0u);
+}
+
+TEST(Replay, ReasoningIsNotPartOfIt) {
+  TurnMemory memory("");
+  remember_turn(tokens_of("I should look.\n</think>\n\n" + kCall + kEnd), "", rules(), tokenizer(), memory);
+  const auto turns = known_turns(conversation("Let me look.", R"({"path": "a.txt", "lines": 2})"), "",
+                                 rules(), tokenizer(), memory);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(tokenizer().decode(turns[0].tokens, false), kCall);
+}
+
+TEST(Replay, TurnsThatWereCutOrHaveOneFormOnlyAreNotKept) {
+  TurnMemory memory("");
+  const Json plain = {{{"role", "assistant"}, {"content", "It says text."}}};
+  remember_turn(tokens_of("It says text."), "", rules(), tokenizer(), memory);         // no end
+  remember_turn(tokens_of("It says text." + kEnd), "", rules(), tokenizer(), memory);  // as any tokeniser
+  remember_turn({}, "", rules(), tokenizer(), memory);
+  EXPECT_EQ(known(memory, plain), 0u);
+  std::vector<int> letters;
+  for (const char c : std::string("It says text.")) letters.push_back(tokens_of(std::string(1, c)).at(0));
+  letters.push_back(tokens_of(kEnd).at(0));
+  remember_turn(letters, "", rules(), tokenizer(), memory);
+  EXPECT_EQ(known(memory, plain), 1u);
+}
+
+TEST(Replay, TakesAnyMessages) {
+  TurnMemory memory("");
+  for (const char* messages :
+       {"null", "{}", "[1,null,[]]", R"([{"role":"assistant"}])", R"([{"role":"assistant","content":7}])",
+        R"([{"role":"assistant","tool_calls":[3,{"function":{"name":1}}]}])"})
+    EXPECT_EQ(known(memory, *parse_json(messages)), 0u) << messages;
+}
+
+class TurnFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "anabranch-turns-XXXXXX";
+    ASSERT_TRUE(mkdtemp(name.data()));
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path() const { return folder_ + "/turns.db"; }
+  std::string folder_;
+};
+
+TEST_F(TurnFile, SurvivesARestartAndIsPrivate) {
+  const std::vector<int> tokens = {1, 2, 3}, others = {4};
+  {
+    TurnMemory memory(path());
+    memory.put(7, tokens);
+    EXPECT_EQ(memory.find(7), tokens);
+    memory.write();
+    memory.put(~uint64_t{0}, others);
+  }
+  TurnMemory memory(path());
+  EXPECT_EQ(memory.find(7), tokens);
+  EXPECT_EQ(memory.find(~uint64_t{0}), others);
+  EXPECT_EQ(memory.find(8), std::nullopt);
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST_F(TurnFile, TwoAtOnce) {
+  TurnMemory one(path()), other(path());
+  for (int i = 0; i < 20; i++) {
+    one.put(static_cast<uint64_t>(i), std::vector<int>{i});
+    one.write();
+    EXPECT_EQ(other.find(static_cast<uint64_t>(i)), std::vector<int>{i});
+    other.put(static_cast<uint64_t>(i + 100), std::vector<int>{i});
+    other.write();
+    EXPECT_EQ(one.find(static_cast<uint64_t>(i + 100)), std::vector<int>{i});
+  }
+}
+
+// Service goes on without the file.
+TEST_F(TurnFile, DamagedForeignOrMissing) {
+  std::ofstream(path()) << "this is no database, and long enough not to be taken for an empty one: "
+                        << std::string(2000, 'x');
+  TurnMemory damaged(path()), nowhere(folder_ + "/no/such/folder/turns.db");
+  for (TurnMemory* memory : {&damaged, &nowhere}) {
+    memory->put(1, std::vector<int>{5});
+    memory->write();
+    EXPECT_EQ(memory->find(1), std::vector<int>{5});
+  }
+}
+
+TEST_F(TurnFile, DamagedLater) {
+  TurnMemory memory(path());
+  for (int i = 0; i < 2000; i++) memory.put(static_cast<uint64_t>(i), std::vector<int>(50, i));
+  memory.write();
+  for (const char* file : {"/turns.db", "/turns.db-wal"})
+    if (std::filesystem::exists(folder_ + file)) {
+      std::fstream out(folder_ + file, std::ios::in | std::ios::out | std::ios::binary);
+      for (long at = 30; at < static_cast<long>(std::filesystem::file_size(folder_ + file)); at += 97) {
+        out.seekp(at);
+        out.put('\x5a');
+      }
+    }
+  TurnMemory again(path());
+  for (int i = 0; i < 2000; i++) {
+    const auto tokens = again.find(static_cast<uint64_t>(i));  // what is wrong is not believed later
+    EXPECT_LE(tokens.value_or(std::vector<int>()).size(), size_t{1} << 16);
+  }
+  again.put(1, std::vector<int>{5});
+  again.write();
+}
+
+}  // namespace
+}  // namespace anabranch::server
