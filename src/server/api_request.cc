@@ -190,6 +190,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
       fields.fail(name, "invalid_value", fmt::format("'{}' must be at least 1 (or -1: no limit)", name));
     options.max_tokens = static_cast<int>(*v);
   }
+  options.thinking = complete(read_thinking(fields), defaults.thinking);
   read_speculation(fields, defaults.draft_sources, options.speculation);
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);
@@ -348,11 +349,9 @@ void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
         chat.extra.push_back({key, value});
     }
     JsonFields inner(*extra, "chat_template_kwargs.");
-    chat.enable_thinking = inner.boolean("enable_thinking");
     chat.add_generation_prompt = inner.boolean("add_generation_prompt").value_or(true);
     if (inner.error()) fields.fail(*inner.error());
   }
-  if (auto thinking = fields.boolean("enable_thinking")) chat.enable_thinking = thinking;
 }
 
 // A text, a list of token ids, or a list of exactly one of these.
