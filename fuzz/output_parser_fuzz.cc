@@ -11,8 +11,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch;
   using namespace anabranch::text;
-  static const Json tools = Json::parse(
-      R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}}])");
+  static const auto tools = std::make_shared<const Json>(Json::parse(
+      R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}}])"));
   if (size == 0) return 0;
   OutputRules rules;
   rules.format.tools = static_cast<ToolForm>(data[0] % 6);

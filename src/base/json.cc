@@ -130,6 +130,10 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   return builder.take();
 }
 
+std::string dump_json(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string string_at(const Json& object, const char* key) {
   const auto it = object.find(key);
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();

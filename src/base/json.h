@@ -25,6 +25,9 @@ struct JsonLimits {
 // Errors: invalid (with the byte offset), exhausted (a limit of `limits`).
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
+// As text, whatever strings hold: bytes that are no UTF-8 become U+FFFD. indent: -1 = on one line.
+std::string dump_json(const Json& json, int indent = -1);
+
 // The string under `key`; "" when `object` is no object, has no such key, or has something else there.
 std::string string_at(const Json& object, const char* key);
 

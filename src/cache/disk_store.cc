@@ -21,6 +21,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace anabranch {
@@ -29,11 +30,6 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
-
-int64_t unix_time_ns() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
 
 struct Job {
   RecordHead head;
@@ -283,7 +279,7 @@ std::vector<DiskStore::Impl::ReadHead> DiskStore::Impl::read_heads(
 
 // The heads of what was not told yet.
 std::vector<RecordHead> DiskStore::Impl::tell() {
-  const int64_t now = unix_time_ns();
+  const int64_t now = unix_nanoseconds();
   const int64_t changed = changed_ns(folder);
   const uint64_t listing = begin_listing();
   const auto files = list_folder(options.directory, options.fingerprint, false);
@@ -407,7 +403,7 @@ void DiskStore::used(std::span<const PrefixKey> from_leaf_to_root) {
   if (!impl_->writer.joinable()) return;
   const std::lock_guard lock(impl_->mutex);
   // Each is a little newer than what stands on it.
-  int64_t time = std::max(unix_time_ns(), impl_->last_touch + 1);
+  int64_t time = std::max(unix_nanoseconds(), impl_->last_touch + 1);
   for (const PrefixKey& key : from_leaf_to_root)
     if (impl_->known.contains(key)) impl_->touched[key] = time++;
   impl_->last_touch = time;

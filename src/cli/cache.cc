@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "cache/disk_tools.h"
 #include "cli/conversation.h"
@@ -16,11 +16,6 @@
 namespace anabranch::cli {
 namespace {
 
-int64_t now_ns() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
 std::string size_text(uint64_t bytes) {
   const double n = static_cast<double>(bytes);
   if (n < 1e6) return fmt::format("{:.1f} kB", n / 1e3);
@@ -28,7 +23,7 @@ std::string size_text(uint64_t bytes) {
 }
 
 std::string age_text(int64_t then_ns) {
-  const double s = std::max(0.0, static_cast<double>(now_ns() - then_ns) / 1e9);
+  const double s = std::max(0.0, static_cast<double>(unix_nanoseconds() - then_ns) / 1e9);
   if (s < 60) return fmt::format("{:.0f} s ago", s);
   if (s < 3600) return fmt::format("{:.0f} min ago", std::floor(s / 60));
   if (s < 2 * 86400) return fmt::format("{:.0f} h ago", std::floor(s / 3600));
@@ -46,7 +41,7 @@ std::string about(const CacheFolder& folder, const std::string& what) {
 
 // Paths need not be UTF-8.
 void print_json(const Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", dump_json(json, 2));
 }
 
 struct Sum {
@@ -261,7 +256,7 @@ RecordFilter filter_of(const StatesOptions& options) {
   RecordFilter filter;
   filter.fingerprint = options.fingerprint;
   if (options.older_than_days)
-    filter.used_before_ns = now_ns() - static_cast<int64_t>(*options.older_than_days * 86400e9);
+    filter.used_before_ns = unix_nanoseconds() - static_cast<int64_t>(*options.older_than_days * 86400e9);
   return filter;
 }
 

@@ -259,7 +259,7 @@ Result<int> calibrate(const CalibrateOptions& options) {
     return 0;
   }
   TRY(const Json json, to_json(found, path));
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", dump_json(json));
   return 0;
 }
 

@@ -96,7 +96,7 @@ Result<int> generate(const GenerateOptions& options) {
     Json json = to_json(answer);
     if (!options.raw) json["thinking"] = thinking;
     if (options.logprobs >= 0) json["logprobs"] = logprobs_json(answer, engine->tokenizer());
-    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", dump_json(json));
   } else if (isatty(STDERR_FILENO)) {
     fmt::print(stderr, "\033[2m{}\033[0m\n", describe(answer.usage));
   }

@@ -28,6 +28,7 @@
 #include "engine/scheduler.h"
 #include "text/output_format.h"
 #include "text/stop_matcher.h"
+#include "text/white_space.h"
 
 namespace anabranch {
 namespace {
@@ -191,8 +192,7 @@ void EngineImpl::describe_thoughts() {
   for (int id = 0; id < tokenizer.vocab_size(); id++) {
     const auto bytes = tokenizer.token_bytes(id);
     token_traits_.push_back(token_traits(bytes));
-    if (!bytes.empty() && bytes.find_first_not_of(" \t\r\n") == std::string_view::npos)
-      think_tokens_.blanks.push_back(id);
+    if (!bytes.empty() && text::is_blank(bytes)) think_tokens_.blanks.push_back(id);
   }
   think_tokens_.ends = loaded_.eos;
   think_tokens_.traits = token_traits_;

@@ -123,8 +123,7 @@ std::string calibration_text(const Calibration& c) {
   // One key a line, lists on theirs.
   std::string text;
   for (const auto& [key, value] : json.items())
-    text += fmt::format("{}{}: {}", text.empty() ? "{\n " : ",\n ", Json(key).dump(),
-                        value.dump(-1, ' ', false, Json::error_handler_t::replace));
+    text += fmt::format("{}{}: {}", text.empty() ? "{\n " : ",\n ", Json(key).dump(), dump_json(value));
   return text + "\n}\n";
 }
 

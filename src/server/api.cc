@@ -1,7 +1,6 @@
 #include "server/api.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/clock.h"
 #include "server/http_target.h"
@@ -14,7 +13,7 @@ constexpr std::string_view kModels = "/v1/models";
 
 HttpResponse json_response(const Json& json) {
   HttpResponse response;
-  response.body = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  response.body = dump_json(json);
   return response;
 }
 
@@ -139,9 +138,7 @@ Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host,
       generations_(engine, workers, std::move(post), std::move(options)),
       bound_host_(std::move(bound_host)),
       started_(now_seconds()),
-      created_(std::chrono::duration_cast<std::chrono::seconds>(
-                   std::chrono::system_clock::now().time_since_epoch())
-                   .count()) {}
+      created_(unix_seconds()) {}
 
 void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const auto refuse = [&](const ApiError& error) { out->respond(error_response(error)); };

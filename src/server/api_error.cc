@@ -22,7 +22,7 @@ std::string error_json(const ApiError& error) {
                {"param", null_if_empty(error.param)},
                {"code", null_if_empty(error.code)}};
   // Messages may quote what the client sent: never throw on its bytes.
-  return Json{{"error", std::move(body)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json({{"error", std::move(body)}});
 }
 
 HttpResponse error_response(const ApiError& error) {

@@ -1,19 +1,14 @@
 #include "server/generation.h"
 
-#include <chrono>
 #include <exception>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace anabranch::server {
 namespace {
 
 constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
-
-int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // Runs on a worker: nothing may escape.
 std::variant<Prepared, ApiError> prepare_safely(Preparer& preparer, AnswerKind kind,
@@ -66,7 +61,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
   generation->options = std::move(prepared.options);
-  generation->remember = std::move(prepared.remember);
+  if (prepared.remember) generation->remember = prepared.rules;
   const GenerationOptions& options = generation->options;
   const bool chat = generation->head.kind == AnswerKind::chat;
   const bool thinking_open = prepared.rules.thinking_open;

@@ -36,9 +36,9 @@ class Generations {
     GenerationOptions options;
     std::shared_ptr<ResponseStream> out;
     std::unique_ptr<text::OutputText> text;
-    std::optional<LogprobsJson> logprobs;               // if asked for
-    std::shared_ptr<const text::OutputRules> remember;  // as of Prepared
-    std::vector<int> sampled;                           // if it is to be remembered
+    std::optional<LogprobsJson> logprobs;       // if asked for
+    std::optional<text::OutputRules> remember;  // by which; none: it is not to be remembered
+    std::vector<int> sampled;                   // if it is
     RequestId request = 0;
     bool submitted = false;             // to the engine, and not ended yet
     bool streaming = false;             // the stream has started

@@ -7,12 +7,8 @@ namespace {
 
 constexpr const char* kFingerprint = "anabranch-" ANABRANCH_VERSION;
 
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string event(const Json& json) {
-  return "data: " + dump(json) + "\n\n";
+  return "data: " + dump_json(json) + "\n\n";
 }
 
 Json envelope(const AnswerHead& head, const char* chat_object) {
@@ -100,7 +96,7 @@ std::string whole_answer(const AnswerHead& head, const text::ParsedOutput& outpu
   json["choices"] = Json::array({std::move(choice)});
   json["usage"] = usage_json(usage);
   json["anabranch"] = extension(head, usage);
-  return dump(json);
+  return dump_json(json);
 }
 
 std::string first_chunk(const AnswerHead& head) {

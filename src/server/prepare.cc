@@ -25,7 +25,8 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   text::set_apart(request.messages, volatile_text_);
   const text::ChatTemplate& chat = *engine_.chat_template();
   Prepared prepared;
-  prepared.rules = {format_, std::move(request.tools), false, request.parallel_tool_calls ? INT_MAX : 1};
+  const auto tools = std::make_shared<const Json>(std::move(request.tools));
+  prepared.rules = {format_, tools, false, request.parallel_tool_calls ? INT_MAX : 1};
   const std::string& salt = request.options.cache_salt;
   const auto turns = known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_);
   const ThinkingWish& wish = request.options.thinking;
@@ -34,21 +35,19 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
     request.chat.extra["reasoning_effort"] = wish.effort;
   auto chosen = choose_thinking(wish, chat, format_.reasoning, user, [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
-    return compiler_->compile(request.messages, prepared.rules.tools, request.chat, salt, turns);
+    return compiler_->compile(request.messages, *tools, request.chat, salt, turns);
   });
   if (!chosen.ok())
     return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
                     "messages", "template_error"};
-  const bool tools = !prepared.rules.tools.is_null();
-  prepared.thinking = think_options(wish, *chosen, {user, tools, request.options.stop});
+  prepared.thinking = think_options(wish, *chosen, {user, !tools->is_null(), request.options.stop});
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompt = std::move(chosen->prompt.tokens);
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
   prepared.rules.thinking_open = chosen->open;
   // A bias could have made tokens that say the same in an odd way, for others to read.
-  if (prepared.options.cache && prepared.options.sampling.logit_bias.empty())
-    prepared.remember = std::make_shared<const text::OutputRules>(prepared.rules);
+  prepared.remember = prepared.options.cache && prepared.options.sampling.logit_bias.empty();
   return prepared;
 }
 

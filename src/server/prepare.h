@@ -26,8 +26,7 @@ struct Prepared {
   text::OutputRules rules;   // how to take the answer apart (chat only)
   ThinkingOptions thinking;
   std::optional<ThinkReport> think_report;  // chat only
-  // The same, to remember the answer by; null: it is not to be remembered.
-  std::shared_ptr<const text::OutputRules> remember;
+  bool remember = false;                    // for when the turn comes back
 };
 
 struct PrepareOptions {

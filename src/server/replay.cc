@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "text/output_text.h"
+#include "text/white_space.h"
 
 namespace anabranch::server {
 namespace {
@@ -33,24 +34,14 @@ Json sorted(const Json& json) {
   return out;
 }
 
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(text::kSpace);
-  if (begin == std::string_view::npos) return {};
-  return std::string(text.substr(begin, text.find_last_not_of(text::kSpace) - begin + 1));
-}
-
 // What a turn says, as one text: content, then each call's name and arguments.
 std::string described(std::string_view content, const std::vector<text::ToolCall>& calls) {
-  Json all = Json::array({trimmed(content)});
+  Json all = Json::array({text::trimmed(content)});
   for (const auto& call : calls) {
     const auto arguments = parse_json(call.arguments.empty() ? "{}" : call.arguments);
-    all.push_back({call.name, arguments.ok() ? dump(sorted(*arguments)) : call.arguments});
+    all.push_back({call.name, arguments.ok() ? dump_json(sorted(*arguments)) : call.arguments});
   }
-  return dump(all);
+  return dump_json(all);
 }
 
 std::optional<std::string> content_of(const Json& message) {
@@ -73,14 +64,12 @@ std::optional<text::ToolCall> call_of(const Json& call) {
   const auto name = function->find("name"), arguments = function->find("arguments");
   if (name == function->end() || !name->is_string() || arguments == function->end()) return std::nullopt;
   return text::ToolCall{name->get<std::string>(),
-                        arguments->is_string() ? arguments->get<std::string>() : dump(*arguments)};
+                        arguments->is_string() ? arguments->get<std::string>() : dump_json(*arguments)};
 }
 
 // Of an assistant's message; nothing for others, and for those that say something we do not know.
 std::optional<std::string> described(const Json& message) {
-  if (!message.is_object()) return std::nullopt;
-  const auto role = message.find("role");
-  if (role == message.end() || *role != "assistant") return std::nullopt;
+  if (string_at(message, "role") != "assistant") return std::nullopt;
   const auto content = content_of(message);
   if (!content) return std::nullopt;
   std::vector<text::ToolCall> calls;
@@ -95,23 +84,23 @@ std::optional<std::string> described(const Json& message) {
 
 // Of tokens that clients are not told of: reasoning, its tags, and special tokens that mean nothing to the
 // parser.
-bool hides_something(std::span<const int> tokens, const text::OutputFormat& format,
+bool hides_something(std::span<const int> tokens, const text::OutputRules& rules,
                      const text::Tokenizer& tokenizer) {
-  const auto markers = text::marker_tokens(format);
+  const auto markers = text::marker_tokens(rules);
   for (const int token : tokens)
     if (tokenizer.is_special(token) &&
         std::find(markers.begin(), markers.end(), tokenizer.token_bytes(token)) == markers.end())
       return true;
-  if (!format.reasoning) return false;
+  const auto& tags = rules.format.reasoning;
+  if (!tags) return false;
   const std::string text = tokenizer.decode(tokens, false);
-  return text.find(format.reasoning->open) != text.npos || text.find(format.reasoning->close) != text.npos;
+  return text.find(tags->open) != text.npos || text.find(tags->close) != text.npos;
 }
 
 // The tokens' content and calls, all of them; nothing if there is more in them.
 std::optional<text::ParsedOutput> read(std::span<const int> tokens, text::OutputRules rules,
                                        const text::Tokenizer& tokenizer) {
-  if (rules.tools.empty()) rules.format.tools = text::ToolForm::none;
-  if (hides_something(tokens, rules.format, tokenizer)) return std::nullopt;
+  if (hides_something(tokens, rules, tokenizer)) return std::nullopt;
   rules.thinking_open = false;
   rules.max_calls = INT_MAX;  // a turn may have gone on before it could be ended
   text::OutputText output(tokenizer, {}, std::move(rules));
@@ -139,8 +128,7 @@ std::span<const int> after_reasoning(std::span<const int> sampled, const text::O
   const auto last = close ? std::find(sampled.rbegin(), sampled.rend(), *close) : sampled.rend();
   if (last == sampled.rend()) return sampled;
   sampled = sampled.last(static_cast<size_t>(last - sampled.rbegin()));
-  while (!sampled.empty() &&
-         tokenizer.token_bytes(sampled.front()).find_first_not_of(text::kSpace) == std::string_view::npos)
+  while (!sampled.empty() && text::is_blank(tokenizer.token_bytes(sampled.front())))
     sampled = sampled.subspan(1);
   return sampled;
 }

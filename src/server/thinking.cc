@@ -169,7 +169,7 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const text::ChatT
 
 std::string last_user_text(const Json& messages) {
   for (auto message = messages.rbegin(); message != messages.rend(); ++message)
-    if (message->value("role", "") == "user" && message->contains("content") &&
+    if (string_at(*message, "role") == "user" && message->contains("content") &&
         (*message)["content"].is_string())
       return (*message)["content"].get<std::string>();
   return "";

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace anabranch::server {
@@ -18,11 +18,6 @@ constexpr int kBusyMs = 200;
 constexpr int kMostTurns = 20'000, kTrimEvery = 1'000;
 constexpr int64_t kPauseSeconds = 10;  // after the database could not be read
 constexpr int kFormat = 1;
-
-int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // SQLite gives its own files the mode of the first. A file of another user's could be any database.
 void make_private_file(const std::string& path) {

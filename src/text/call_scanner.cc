@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "text/tool_schema.h"
+#include "text/white_space.h"
 
 namespace anabranch::text {
 namespace {

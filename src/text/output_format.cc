@@ -80,19 +80,4 @@ std::vector<std::string_view> call_openers(ToolForm form) {
   return {};
 }
 
-std::vector<std::string_view> marker_tokens(const OutputFormat& format) {
-  std::vector<std::string_view> all = call_openers(format.tools);
-  const auto add = [&](std::initializer_list<std::string_view> more) { all.insert(all.end(), more); };
-  if (format.reasoning) {
-    all.push_back(format.reasoning->open);
-    all.push_back(format.reasoning->close);
-    if (!format.reasoning->open_token.empty()) all.push_back(format.reasoning->open_token);
-  }
-  if (format.tools == ToolForm::tagged) add({"</tool_call>"});
-  if (format.tools == ToolForm::mistral) add({"[ARGS]", "[CALL_ID]"});
-  if (format.tools == ToolForm::gemma4) add({"<tool_call|>", "<|\"|>"});
-  if (format.tools == ToolForm::function_gemma) add({"<end_function_call>", "<escape>"});
-  return all;
-}
-
 }  // namespace anabranch::text

@@ -31,7 +31,5 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
 
 // What opens a call wherever it stands (plain calls without a mark need an empty answer before them).
 std::vector<std::string_view> call_openers(ToolForm form);
-// All markers that may be tokens of their own: as text they must reach the parser.
-std::vector<std::string_view> marker_tokens(const OutputFormat& format);
 
 }  // namespace anabranch::text

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "text/white_space.h"
+
 namespace anabranch::text {
 namespace {
 
 using Kind = OutputEvent::Kind;
-
-bool is_space(char c) {
-  return std::string_view(kSpace).find(c) != std::string_view::npos;
-}
 
 void append(Kind kind, std::string_view text, std::vector<OutputEvent>& out) {
   if (text.empty()) return;
@@ -33,9 +31,26 @@ std::string without_tags(std::string_view text, const ReasoningTags& tags) {
 
 }  // namespace
 
+std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
+  const OutputFormat& format = rules.format;
+  const ToolForm tools = rules.reads_calls() ? format.tools : ToolForm::none;
+  std::vector<std::string_view> all = call_openers(tools);
+  const auto add = [&](std::initializer_list<std::string_view> more) { all.insert(all.end(), more); };
+  if (format.reasoning) {
+    all.push_back(format.reasoning->open);
+    all.push_back(format.reasoning->close);
+    if (!format.reasoning->open_token.empty()) all.push_back(format.reasoning->open_token);
+  }
+  if (tools == ToolForm::tagged) add({"</tool_call>"});
+  if (tools == ToolForm::mistral) add({"[ARGS]", "[CALL_ID]"});
+  if (tools == ToolForm::gemma4) add({"<tool_call|>", "<|\"|>"});
+  if (tools == ToolForm::function_gemma) add({"<end_function_call>", "<escape>"});
+  return all;
+}
+
 OutputParser::OutputParser(OutputRules rules)
     : rules_(std::move(rules)), inside_(rules_.thinking_open), trim_(rules_.thinking_open) {
-  const bool calls = rules_.tools.is_array() && !rules_.tools.empty();
+  const bool calls = rules_.reads_calls();
   if (calls) openers_ = call_openers(rules_.format.tools);
   plain_ = calls && rules_.format.tools == ToolForm::plain;
   for (const std::string_view opener : openers_) starts_ += opener[0];
@@ -73,7 +88,7 @@ void OutputParser::run(bool end, std::vector<OutputEvent>& out) {
     at_ = found.begin;
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
-      scanner_.emplace(rules_.format.tools, rules_.tools);
+      scanner_.emplace(rules_.format.tools, *rules_.tools);
     } else {
       at_ += found.size;
       cross(found.marker, out);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <climits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,22 +24,24 @@ struct OutputEvent {
 
 struct OutputRules {
   OutputFormat format;
-  Json tools;                  // OpenAI's array; null or empty: what looks like a call is content
+  // OpenAI's array; none, or empty: what looks like a call is content.
+  std::shared_ptr<const Json> tools;
   bool thinking_open = false;  // the prompt ends inside a block
   int max_calls = INT_MAX;     // nothing after this many
+  bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
 };
+
+// All markers that may be tokens of their own: as text they must reach the parser.
+std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 
 // However the text is cut into pushes, the joined events are the same.
 //
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
-// before
-//   the closing one) is dropped, as is white space around calls.
+//   before the closing one) is dropped, as is white space around calls.
 // - A call is told when it is complete, so that half a call never is one: what turns out to be broken, cut
-// off
-//   or too long stays text, to the last byte. A whole call whose closing mark is missing counts.
+//   off or too long stays text, to the last byte. A whole call whose closing mark is missing counts.
 // - A call inside a reasoning block counts if the block is never closed: else the model only thought of it.
-// Until
-//   that is known, what follows it is held back.
+//   Until that is known, what follows it is held back.
 class OutputParser {
  public:
   explicit OutputParser(OutputRules rules);

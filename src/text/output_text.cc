@@ -6,8 +6,7 @@ namespace anabranch::text {
 
 OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, OutputRules rules)
     : tokenizer_(tokenizer), detokenizer_(tokenizer), stops_(std::move(stop)), parser_(rules) {
-  if (rules.tools.empty()) rules.format.tools = ToolForm::none;
-  for (const std::string_view marker : marker_tokens(rules.format)) {
+  for (const std::string_view marker : marker_tokens(rules)) {
     const auto token = tokenizer.find(marker);
     if (token && tokenizer.is_special(*token)) markers_.push_back(*token);
   }

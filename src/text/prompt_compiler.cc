@@ -9,8 +9,8 @@ namespace {
 constexpr size_t kMaxKnown = 32, kMaxKnownTokens = 1 << 18, kMaxKind = 4096;  // the last two: of one entry
 
 bool is_instruction(const Json& message) {
-  const auto role = message.find("role");
-  return role != message.end() && (*role == "system" || *role == "developer");
+  const std::string role = string_at(message, "role");
+  return role == "system" || role == "developer";
 }
 
 Json instructions_of(const Json& messages) {
@@ -24,8 +24,7 @@ Json instructions_of(const Json& messages) {
 
 std::string kind_of(const ChatOptions& options, std::string_view salt) {
   const char thinking = !options.enable_thinking ? '?' : *options.enable_thinking ? '+' : '-';
-  return fmt::format("{} {}{}{}", salt.size(), salt, thinking,
-                     options.extra.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return fmt::format("{} {}{}{}", salt.size(), salt, thinking, dump_json(options.extra));
 }
 
 // Nothing that a client could have written before.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "text/utf8.h"
+#include "text/white_space.h"
 
 namespace anabranch::text {
 namespace {
@@ -371,15 +372,10 @@ void add_sentences(std::string_view text, std::vector<Sentence>& out) {
 
 // The last paragraph, or the first if only that is short.
 std::string_view asking_paragraph(std::string_view text) {
-  const auto trim = [](std::string_view part) {
-    const size_t begin = part.find_first_not_of(" \n\r\t");
-    if (begin == std::string_view::npos) return std::string_view();
-    return part.substr(begin, part.find_last_not_of(" \n\r\t") - begin + 1);
-  };
-  text = trim(text);
+  text = trimmed(text);
   const size_t last = text.rfind("\n\n"), first = text.find("\n\n");
   if (last == std::string_view::npos) return text;
-  const std::string_view end = trim(text.substr(last)), begin = trim(text.substr(0, first));
+  const std::string_view end = trimmed(text.substr(last)), begin = trimmed(text.substr(0, first));
   return end.size() > kLongQuestion && begin.size() <= kLongQuestion ? begin : end;
 }
 

@@ -16,6 +16,4 @@ inline constexpr size_t kMaxCallBytes = 1 << 20;
 inline constexpr size_t kMaxNameBytes = 256;
 inline constexpr int kMaxCalls = 256;
 
-inline constexpr const char* kSpace = " \t\r\n";
-
 }  // namespace anabranch::text

@@ -19,7 +19,7 @@ class Reader {
 
  private:
   void skip() {
-    while (at_ < text_.size() && std::string_view(kSpace).find(text_[at_]) != std::string_view::npos) ++at_;
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
   }
   char peek() {
     skip();
@@ -113,13 +113,8 @@ class Reader {
 Scan GemmaScan::advance(std::string_view text, size_t& at) {
   while (at < text.size()) {
     const char c = text[at];
-    if (in_string_) {
-      if (escaped_)
-        escaped_ = false;
-      else if (c == '\\')
-        escaped_ = true;
-      else if (c == '"')
-        in_string_ = false;
+    if (string_.is_open()) {
+      string_.take(c);
       ++at;
       continue;
     }
@@ -136,7 +131,7 @@ Scan GemmaScan::advance(std::string_view text, size_t& at) {
     }
     if (!in_quote_) {
       if (open_.empty() && c != '{') return Scan::broken;
-      if (c == '"' && fresh_) in_string_ = true;
+      if (c == '"' && fresh_) string_.open();
       if (c == '{' || c == '[') {
         open_ += c == '{' ? '}' : ']';
       } else if (c == '}' || c == ']') {
@@ -147,8 +142,7 @@ Scan GemmaScan::advance(std::string_view text, size_t& at) {
           return Scan::complete;
         }
       }
-      const bool space = std::string_view(kSpace).find(c) != std::string_view::npos;
-      if (!space) fresh_ = c == '{' || c == '[' || c == ',' || c == ':';
+      if (!is_space(c)) fresh_ = c == '{' || c == '[' || c == ',' || c == ':';
     }
     ++at;
   }

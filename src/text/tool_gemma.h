@@ -18,7 +18,8 @@ class GemmaScan {
  private:
   std::string_view quote_;
   std::string open_;
-  bool in_quote_ = false, in_string_ = false, escaped_ = false;
+  StringScan string_;
+  bool in_quote_ = false;
   bool fresh_ = true;  // a value or key may begin here
 };
 

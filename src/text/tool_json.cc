@@ -31,18 +31,13 @@ bool fits(char c) {
 Scan JsonScan::advance(std::string_view text, size_t& at) {
   for (; at < text.size(); ++at) {
     const char c = text[at];
-    if (in_string_) {
-      if (escaped_)
-        escaped_ = false;
-      else if (c == '\\')
-        escaped_ = true;
-      else if (c == '"')
-        in_string_ = false;
+    if (string_.is_open()) {
+      string_.take(c);
       continue;
     }
     if (open_.empty() && c != '{' && c != '[') return Scan::broken;
     if (c == '"') {
-      in_string_ = true;
+      string_.open();
     } else if (c == '{' || c == '[') {
       open_ += c == '{' ? '}' : ']';
     } else if (c == '}' || c == ']') {
@@ -125,13 +120,7 @@ std::optional<ToolCall> call_from_json(std::string_view text, bool need_argument
 }
 
 std::string json_string(std::string_view text) {
-  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+  return dump_json(std::string(text));
 }
 
 std::optional<std::string> literal_json(std::string_view text) {

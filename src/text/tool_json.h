@@ -9,10 +9,29 @@
 
 #include "base/json.h"
 #include "text/tool_call.h"
+#include "text/white_space.h"
 
 namespace anabranch::text {
 
 enum class Scan { more, complete, broken };
+
+// Where a JSON string ends that comes byte by byte, from behind its opening quote on.
+class StringScan {
+ public:
+  void open() { open_ = true; }
+  bool is_open() const { return open_; }
+  void take(char c) {
+    if (escaped_)
+      escaped_ = false;
+    else if (c == '\\')
+      escaped_ = true;
+    else if (c == '"')
+      open_ = false;
+  }
+
+ private:
+  bool open_ = false, escaped_ = false;
+};
 
 // Finds the end of an object or array that comes in pieces. It looks at brackets and strings, and stops early
 // at what no JSON has; the rest is parse_json's affair.
@@ -24,7 +43,7 @@ class JsonScan {
 
  private:
   std::string open_;  // the brackets to come
-  bool in_string_ = false, escaped_ = false;
+  StringScan string_;
 };
 
 // The members of an object (values as text), or the elements of an array (without keys). text: valid JSON.
@@ -42,6 +61,5 @@ std::optional<ToolCall> call_from_json(std::string_view text, bool need_argument
 std::string json_string(std::string_view text);
 // What a model wrote without quotes: JSON as it is, Python's True, False and None; nullopt: none of them.
 std::optional<std::string> literal_json(std::string_view text);
-std::string_view trimmed(std::string_view text);
 
 }  // namespace anabranch::text

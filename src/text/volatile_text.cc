@@ -3,12 +3,6 @@
 namespace anabranch::text {
 namespace {
 
-bool has_role(const Json& message, std::string_view role) {
-  if (!message.is_object()) return false;
-  const auto it = message.find("role");
-  return it != message.end() && it->is_string() && it->get_ref<const std::string&>() == role;
-}
-
 // The strings that make up a message's text.
 template <class Visit>
 void for_each_text(Json& message, Visit visit) {
@@ -53,12 +47,13 @@ void set_apart(Json& messages, std::span<const VolatileRule> rules) {
   if (rules.empty() || !messages.is_array()) return;
   Json* user = nullptr;
   for (Json& message : messages)
-    if (has_role(message, "user") && message.contains("content") &&
+    if (string_at(message, "role") == "user" && message.contains("content") &&
         (message["content"].is_string() || message["content"].is_array()))
       user = &message;
   std::string moved;
   for (Json& message : messages) {
-    if (!has_role(message, "system") && !has_role(message, "developer")) continue;
+    const std::string role = string_at(message, "role");
+    if (role != "system" && role != "developer") continue;
     for_each_text(message, [&](std::string& text) {
       for (const VolatileRule& rule : rules) {
         if (!rule.drop && !user) continue;

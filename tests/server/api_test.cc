@@ -1,34 +1,17 @@
 // Every route and every error, through a real socket.
-#include <gtest/gtest.h>
-
-#include "server/fake_engine.h"
-#include "server/server.h"
-#include "server/test_client.h"
+#include "server/server_fixture.h"
 
 namespace anabranch::server {
 namespace {
 
-class Api : public ::testing::Test {
+class Api : public ServerTest {
  protected:
-  void SetUp() override { start({}); }
-  void start(ServerOptions options) {
-    server_.reset();
-    options.port = 0;
-    auto server = Server::start(engine_, options);
-    ASSERT_TRUE(server.ok()) << server.error().message;
-    server_ = std::move(*server);
-    port_ = server_->port();
-  }
-  Answer chat(const std::string& body) { return ask(port_, "POST", "/v1/chat/completions", body); }
+  Answer chat(const std::string& body) { return post("/v1/chat/completions", body); }
 
   static constexpr const char* kHi = R"({"messages":[{"role":"user","content":"hi"}]})";
   static std::string hi(const std::string& extra) {
     return R"({"messages":[{"role":"user","content":"hi"}],)" + extra + "}";
   }
-
-  FakeEngine engine_;
-  std::unique_ptr<Server> server_;
-  uint16_t port_ = 0;
 };
 
 TEST_F(Api, ChatAnswersInOpenAisShape) {
@@ -223,23 +206,22 @@ TEST_F(Api, EndsARequestWhoseStopTheEngineMissed) {
 }
 
 TEST_F(Api, TextCompletions) {
-  Answer answer = ask(port_, "POST", "/v1/completions", R"({"prompt":"Once"})");
+  Answer answer = post("/v1/completions", R"({"prompt":"Once"})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.json()["object"], "text_completion");
   EXPECT_EQ(answer.json()["id"].get<std::string>().rfind("cmpl-", 0), 0u);
   EXPECT_EQ(answer.json()["choices"][0]["text"], "Hello, world.");
   EXPECT_EQ(engine_.last_request().prompt.front(), kBosToken);
   EXPECT_EQ(engine_.last_request().prompt.size(), 5u);
-  ASSERT_EQ(ask(port_, "POST", "/v1/completions", R"({"prompt":[65,66]})").status, 200);
+  ASSERT_EQ(post("/v1/completions", R"({"prompt":[65,66]})").status, 200);
   EXPECT_EQ(engine_.last_request().prompt, (std::vector<int>{65, 66}));
-  answer = ask(port_, "POST", "/v1/completions", R"({"prompt":[65,300]})");
+  answer = post("/v1/completions", R"({"prompt":[65,300]})");
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.error_param(), "prompt");
-  EXPECT_EQ(ask(port_, "POST", "/v1/completions", R"({"prompt":[]})").status, 400);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":[]})").status, 400);
   // Raw text stays raw.
   engine_.script = [](const Request&) { return Script{{"<think>x</think>y"}}; };
-  EXPECT_EQ(ask(port_, "POST", "/v1/completions", R"({"prompt":"a"})").json()["choices"][0]["text"],
-            "<think>x</think>y");
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").json()["choices"][0]["text"], "<think>x</think>y");
 }
 
 TEST_F(Api, Models) {
@@ -303,12 +285,12 @@ TEST_F(Api, HealthTellsWhatCanDraftAndWhatItTakes) {
 
 TEST_F(Api, UnknownRoutesAndMethods) {
   EXPECT_EQ(ask(port_, "GET", "/v1/nothing").error_code(), "unknown_url");
-  EXPECT_EQ(ask(port_, "POST", "/v2", "{}").status, 404);
+  EXPECT_EQ(post("/v2", "{}").status, 404);
   EXPECT_EQ(ask(port_, "GET", "/%zz").status, 400);
   const Answer wrong = ask(port_, "GET", "/v1/chat/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
-  EXPECT_EQ(ask(port_, "POST", "/health", "{}").headers.at("allow"), "GET, HEAD");
+  EXPECT_EQ(post("/health", "{}").headers.at("allow"), "GET, HEAD");
   EXPECT_EQ(ask(port_, "OPTIONS", "/v1/models").status, 405);  // no CORS
   EXPECT_EQ(ask(port_, "DELETE", "/v1/models/fake-1b").status, 405);
 }
@@ -320,7 +302,7 @@ TEST_F(Api, RequestErrors) {
   EXPECT_NE(answer.json()["error"]["message"].get<std::string>().find("byte 14"), std::string::npos);
   EXPECT_EQ(chat(hi(R"("model":"x")")).status, 404);
   EXPECT_EQ(chat(hi(R"("n":2)")).error_param(), "n");
-  answer = ask(port_, "POST", "/v1/chat/completions");
+  answer = post("/v1/chat/completions", "");
   EXPECT_EQ(answer.status, 400);
   TestClient client(port_);
   client.send(

@@ -1,9 +1,5 @@
 // HTTP itself: limits, timeouts, keep-alive, pipelining, malformed and hostile input.
-#include <gtest/gtest.h>
-
-#include "server/fake_engine.h"
-#include "server/server.h"
-#include "server/test_client.h"
+#include "server/server_fixture.h"
 
 namespace anabranch::server {
 namespace {
@@ -11,22 +7,9 @@ namespace {
 using std::chrono::milliseconds;
 const std::string kHi = R"({"messages":[{"role":"user","content":"hi"}]})";
 
-class Http : public ::testing::Test {
+class Http : public ServerTest {
  protected:
-  void SetUp() override { start({}); }
-  void start(ServerOptions options) {
-    server_.reset();
-    options.port = 0;
-    auto server = Server::start(engine_, options);
-    ASSERT_TRUE(server.ok()) << server.error().message;
-    server_ = std::move(*server);
-    port_ = server_->port();
-  }
   bool healthy() { return ask(port_, "GET", "/health").status == 200; }
-
-  FakeEngine engine_;
-  std::unique_ptr<Server> server_;
-  uint16_t port_ = 0;
 };
 
 TEST_F(Http, KeepsConnectionsOpen) {
@@ -232,7 +215,7 @@ TEST_F(Http, ALongAnswerIsNotATimeout) {
   options.limits.header_s = options.limits.body_s = options.limits.idle_s = options.limits.write_s = 0.1;
   start(options);
   engine_.script = [](const Request&) { return Script{{"a", "b", "c"}, milliseconds(200)}; };
-  const Answer answer = ask(port_, "POST", "/v1/chat/completions", kHi);
+  const Answer answer = post("/v1/chat/completions", kHi);
   EXPECT_EQ(answer.status, 200);
 }
 

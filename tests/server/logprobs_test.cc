@@ -1,26 +1,15 @@
 // Log probabilities in both routes, whole and streamed: every sampled token has its own, none is lost.
-#include <gtest/gtest.h>
-
 #include <cmath>
 
-#include "server/fake_engine.h"
-#include "server/server.h"
-#include "server/test_client.h"
+#include "server/server_fixture.h"
 
 namespace anabranch::server {
 namespace {
 
-class Logprobs : public ::testing::Test {
+class Logprobs : public ServerTest {
  protected:
-  void SetUp() override {
-    ServerOptions options;
-    options.port = 0;
-    auto server = Server::start(engine_, options);
-    ASSERT_TRUE(server.ok()) << server.error().message;
-    server_ = std::move(*server);
-  }
   Json choice(const std::string& path, const std::string& body) {
-    const Answer answer = ask(server_->port(), "POST", path, body);
+    const Answer answer = post(path, body);
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.json()["choices"][0];
   }
@@ -31,7 +20,7 @@ class Logprobs : public ::testing::Test {
   // A stream's text and log probabilities, each list joined.
   Json joined(const std::string& path, const std::string& body, const char* text_key) {
     Json out = {{"text", ""}, {"logprobs", Json::object()}};
-    for (const Json& event : events(ask(server_->port(), "POST", path, body).body)) {
+    for (const Json& event : events(post(path, body).body)) {
       if (!event.is_object()) continue;
       const Json& one = event["choices"][0];
       const Json& part = one.contains("delta") ? one["delta"] : one;
@@ -46,9 +35,6 @@ class Logprobs : public ::testing::Test {
   static std::string chat_body(const std::string& extra) {
     return R"({"messages":[{"role":"user","content":"hi"}])" + extra + "}";
   }
-
-  FakeEngine engine_;
-  std::unique_ptr<Server> server_;
 };
 
 TEST_F(Logprobs, ChatHasOpenAisShape) {

@@ -29,8 +29,9 @@ const text::ChatTemplate& chat() {
 text::OutputRules rules() {
   text::OutputRules rules;
   rules.format = text::find_output_format(&chat(), tokenizer());
-  rules.tools = *parse_json(R"([{"type":"function","function":{"name":"read","parameters":
-      {"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer"}}}}}])");
+  rules.tools =
+      std::make_shared<const Json>(*parse_json(R"([{"type":"function","function":{"name":"read","parameters":
+      {"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer"}}}}}])"));
   return rules;
 }
 
@@ -64,21 +65,21 @@ TEST(Replay, TheNextPromptBeginsWithWhatWasSampled) {
   text::ChatOptions options;
   options.enable_thinking = false;
   Json messages = conversation("Let me look.", R"({"lines": 2, "path": "a.txt"})");
-  const auto first = compiler.compile(Json::array({messages[0]}), rules().tools, options);
+  const auto first = compiler.compile(Json::array({messages[0]}), *rules().tools, options);
   ASSERT_TRUE(first.ok());
   const auto sampled = tokens_of(kCall + kEnd);
   remember_turn(sampled, "", rules(), tokenizer(), memory);
   const auto turns = known_turns(messages, "", rules(), tokenizer(), memory);
   ASSERT_EQ(turns.size(), 1u);
   EXPECT_EQ(turns[0].message, 1u);
-  const auto second = compiler.compile(messages, rules().tools, options, "", turns);
+  const auto second = compiler.compile(messages, *rules().tools, options, "", turns);
   auto beginning = first->tokens;
   beginning.insert(beginning.end(), sampled.begin(), sampled.end());
   ASSERT_GT(second->tokens.size(), beginning.size());
   EXPECT_EQ(
       std::vector<int>(second->tokens.begin(), second->tokens.begin() + static_cast<long>(beginning.size())),
       beginning);
-  const auto plain = compiler.compile(messages, rules().tools, options);
+  const auto plain = compiler.compile(messages, *rules().tools, options);
   EXPECT_NE(plain->tokens, second->tokens);
 }
 

@@ -1,9 +1,5 @@
 // Streams: their shape, and clients that leave, stall, or come in numbers.
-#include <gtest/gtest.h>
-
-#include "server/fake_engine.h"
-#include "server/server.h"
-#include "server/test_client.h"
+#include "server/server_fixture.h"
 #include "slow.h"
 
 namespace anabranch::server {
@@ -16,15 +12,10 @@ std::string chat_body(const std::string& extra) {
 }
 const std::string kStream = R"(,"stream":true)";
 
-class Stream : public ::testing::Test {
+class Stream : public ServerTest {
  protected:
-  void start(ServerOptions options = {}) {
-    options.port = 0;
-    auto server = Server::start(engine_, options);
-    ASSERT_TRUE(server.ok()) << server.error().message;
-    server_ = std::move(*server);
-    port_ = server_->port();
-  }
+  void SetUp() override {}
+  void start(ServerOptions options = {}) { ServerTest::start(std::move(options)); }
   // An answer that never ends by itself.
   void endless(milliseconds delay = milliseconds(2), std::string part = "tick ") {
     engine_.script = [=](const Request&) {
@@ -36,16 +27,12 @@ class Stream : public ::testing::Test {
   std::string request(const std::string& extra) {
     return http_request("POST", "/v1/chat/completions", chat_body(extra));
   }
-
-  FakeEngine engine_;
-  std::unique_ptr<Server> server_;
-  uint16_t port_ = 0;
 };
 
 TEST_F(Stream, HasOpenAisShape) {
   start();
-  const Answer answer = ask(port_, "POST", "/v1/chat/completions",
-                            chat_body(kStream + R"(,"stream_options":{"include_usage":true})"));
+  const Answer answer =
+      post("/v1/chat/completions", chat_body(kStream + R"(,"stream_options":{"include_usage":true})"));
   ASSERT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream; charset=utf-8");
   EXPECT_EQ(answer.headers.at("cache-control"), "no-cache");
@@ -73,15 +60,14 @@ TEST_F(Stream, HasOpenAisShape) {
 
 TEST_F(Stream, HasNoUsageUnlessAsked) {
   start();
-  const auto list = events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream)).body);
+  const auto list = events(post("/v1/chat/completions", chat_body(kStream)).body);
   for (const Json& event : list) EXPECT_FALSE(event.is_object() && event.contains("usage"));
   EXPECT_EQ(list[list.size() - 2]["choices"][0]["finish_reason"], "stop");
 }
 
 TEST_F(Stream, TextCompletions) {
   start();
-  const auto list =
-      events(ask(port_, "POST", "/v1/completions", R"({"prompt":"a","stream":true,"max_tokens":5})").body);
+  const auto list = events(post("/v1/completions", R"({"prompt":"a","stream":true,"max_tokens":5})").body);
   std::string text;
   for (size_t i = 0; i + 1 < list.size(); ++i) {
     EXPECT_EQ(list[i]["object"], "text_completion");
@@ -101,7 +87,7 @@ TEST_F(Stream, NeverSendsHalfACodePoint) {
   };
   start();
   std::string joined;
-  for (const Json& event : events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream)).body))
+  for (const Json& event : events(post("/v1/chat/completions", chat_body(kStream)).body))
     if (event.is_object() && event["choices"][0]["delta"].contains("content")) {
       const auto piece = event["choices"][0]["delta"]["content"].get<std::string>();
       EXPECT_EQ(piece.find("\xef\xbf\xbd"), std::string::npos);
@@ -113,7 +99,7 @@ TEST_F(Stream, NeverSendsHalfACodePoint) {
 TEST_F(Stream, ACutCodePointBecomesAReplacementCharacter) {
   engine_.script = [&](const Request&) { return Script{{"a\xe4\xbd"}}; };
   start();
-  const auto body = ask(port_, "POST", "/v1/chat/completions", chat_body("")).json();
+  const auto body = post("/v1/chat/completions", chat_body("")).json();
   EXPECT_EQ(body["choices"][0]["message"]["content"].get<std::string>().rfind("a\xef\xbf\xbd", 0), 0u);
 }
 
@@ -122,7 +108,7 @@ TEST_F(Stream, StopStringsAcrossTokensAreHeldBack) {
   start();
   std::string text;
   for (const Json& event :
-       events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream + R"(,"stop":["END"])")).body))
+       events(post("/v1/chat/completions", chat_body(kStream + R"(,"stop":["END"])")).body))
     if (event.is_object() && event["choices"][0]["delta"].contains("content"))
       text += event["choices"][0]["delta"]["content"].get<std::string>();
   EXPECT_EQ(text, "abENx");
@@ -136,8 +122,8 @@ TEST_F(Stream, ToolCallsComeInDeltas) {
   };
   start();
   const auto list =
-      events(ask(port_, "POST", "/v1/chat/completions",
-                 chat_body(kStream + R"(,"tools":[{"type":"function","function":{"name":"f"}}])"))
+      events(post("/v1/chat/completions",
+                  chat_body(kStream + R"(,"tools":[{"type":"function","function":{"name":"f"}}])"))
                  .body);
   std::string content;
   Json calls = Json::array();
@@ -169,8 +155,7 @@ TEST_F(Stream, ReasoningComesInItsOwnDeltas) {
   start();
   std::string content, reasoning;
   for (const Json& event :
-       events(ask(port_, "POST", "/v1/chat/completions", chat_body(kStream + R"(,"enable_thinking":true)"))
-                  .body)) {
+       events(post("/v1/chat/completions", chat_body(kStream + R"(,"enable_thinking":true)")).body)) {
     if (!event.is_object()) continue;
     const Json& delta = event["choices"][0]["delta"];
     if (delta.contains("content")) content += delta["content"].get<std::string>();
@@ -202,7 +187,7 @@ TEST_F(Stream, SilenceIsFilledWithComments) {
   ServerOptions options;
   options.limits.heartbeat_s = 0.1;
   start(options);
-  const Answer answer = ask(port_, "POST", "/v1/chat/completions", chat_body(kStream));
+  const Answer answer = post("/v1/chat/completions", chat_body(kStream));
   EXPECT_NE(answer.body.find(": still working\n\n"), std::string::npos);
   EXPECT_NE(answer.body.find("late"), std::string::npos);
 }

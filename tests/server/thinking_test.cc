@@ -6,9 +6,7 @@
 #include <climits>
 
 #include "server/api_request.h"
-#include "server/fake_engine.h"
-#include "server/server.h"
-#include "server/test_client.h"
+#include "server/server_fixture.h"
 #include "server/think_escapes.h"
 
 namespace anabranch::server {
@@ -128,22 +126,14 @@ TEST(ThinkEscape, LeadsIntoTheForm) {
     }
 }
 
-class ThinkingApi : public ::testing::Test {
+class ThinkingApi : public ServerTest {
  protected:
-  void SetUp() override { start({}); }
-  void start(ServerOptions options) {
-    server_.reset();
-    options.port = 0;
-    auto server = Server::start(engine_, options);
-    ASSERT_TRUE(server.ok()) << server.error().message;
-    server_ = std::move(*server);
-  }
   static std::string body(const std::string& message, const std::string& more = "") {
     return fmt::format(R"({{"messages":[{{"role":"user","content":{}}}]{}{}}})", Json(message).dump(),
                        more.empty() ? "" : ",", more);
   }
   Json chat(const std::string& message, const std::string& more = "") {
-    const Answer answer = ask(server_->port(), "POST", "/v1/chat/completions", body(message, more));
+    const Answer answer = post("/v1/chat/completions", body(message, more));
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.json();
   }
@@ -155,9 +145,6 @@ class ThinkingApi : public ::testing::Test {
   Json thinking(const std::string& message, const std::string& more = "") {
     return chat(message, more)["anabranch"]["thinking"];
   }
-
-  FakeEngine engine_;
-  std::unique_ptr<Server> server_;
 };
 
 constexpr const char* kHard = "Why does the proof need compactness?";
@@ -178,8 +165,7 @@ TEST_F(ThinkingApi, TheClientsChoiceWinsAndIsReported) {
   const Json messages = Json::array({Json{{"role", "system"}, {"content", system}},
                                      Json{{"role", "user"}, {"content", "What is the capital of France?"}}});
   engine_.mutable_info().context_length = 10000;
-  const Answer answer =
-      ask(server_->port(), "POST", "/v1/chat/completions", Json{{"messages", messages}}.dump());
+  const Answer answer = post("/v1/chat/completions", Json{{"messages", messages}}.dump());
   EXPECT_EQ(answer.json()["anabranch"]["thinking"]["enabled"], true) << answer.body;
   EXPECT_EQ(thinking("What is the capital of France?")["enabled"], false);
 }
@@ -203,7 +189,7 @@ TEST_F(ThinkingApi, BudgetsReachTheEngine) {
   // Off: a model that thinks all the same may, unless the budget is 0.
   EXPECT_EQ(request(kHard, R"("enable_thinking":false)").thinking.budget, -1);
   EXPECT_EQ(request(kHard, R"("thinking_budget":0)").thinking.budget, 0);
-  const Answer raw = ask(server_->port(), "POST", "/v1/completions", R"({"prompt":"x","thinking_budget":5})");
+  const Answer raw = post("/v1/completions", R"({"prompt":"x","thinking_budget":5})");
   EXPECT_EQ(raw.status, 200) << raw.body;
   EXPECT_EQ(engine_.last_request().thinking.budget, 5);
   EXPECT_EQ(raw.json()["anabranch"], (Json{{"cut", nullptr}}));
@@ -261,7 +247,7 @@ TEST_F(ThinkingApi, TellsWhatWasCut) {
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(whole["choices"][0]["message"]["content"], "Yes");
   // In streams only the chunk with the finish_reason has it.
-  const Answer stream = ask(server_->port(), "POST", "/v1/chat/completions", body(kHard, R"("stream":true)"));
+  const Answer stream = post("/v1/chat/completions", body(kHard, R"("stream":true)"));
   size_t last = stream.body.rfind("\"anabranch\":");
   ASSERT_NE(last, std::string::npos) << stream.body;
   EXPECT_EQ(stream.body.find("\"anabranch\":"), last);

@@ -38,7 +38,7 @@ OutputRules rules(ToolForm form, bool open = false) {
            : form == ToolForm::gemma4 ? kChannel
                                       : kThink,
            form},
-          tools(),
+          std::make_shared<const Json>(tools()),
           open,
           INT_MAX};
 }
@@ -305,7 +305,7 @@ TEST(OutputParser, WithoutToolsCallsAreContent) {
     for (const Case& c : cases) {
       OutputRules without = rules(c.form, c.open);
       for (const Json& none : {Json(), Json::array()}) {
-        without.tools = none;
+        without.tools = std::make_shared<const Json>(none);
         const ParsedOutput got = parse_output(c.text, without);
         EXPECT_TRUE(got.calls.empty()) << c.text;
         if (got.reasoning.empty() && c.text.find("think>") == std::string::npos) {
@@ -393,7 +393,7 @@ std::vector<std::string> fragments(ToolForm form) {
                                "[", "]",  ":", ",", "\\", ";", "x", "12", "true", "\\\"", "name", "city"};
   const OutputRules with = rules(form);
   for (int i = 0; i < 3; ++i)
-    for (const std::string_view marker : marker_tokens(with.format)) all.emplace_back(marker);
+    for (const std::string_view marker : marker_tokens(with)) all.emplace_back(marker);
   all.insert(all.end(), {with.format.reasoning->open, with.format.reasoning->close});
   for (const auto& cases : {json_cases(), unclosed_cases(), xml_cases(), other_cases()})
     for (const Case& c : cases)
@@ -516,7 +516,7 @@ TEST(OutputFormat, TemplatesRoundTrip) {
     std::string text = join(*pieces);
     text.erase(0, text.find("ASKED") + 5);
     if (form == kPlain) text = text.substr(text.find('{'), text.rfind('}') + 1 - text.find('{'));
-    const ParsedOutput parsed = parse_output(text, {format, tools(), false});
+    const ParsedOutput parsed = parse_output(text, {format, std::make_shared<const Json>(tools()), false});
     ASSERT_EQ(parsed.calls.size(), 1u) << name << ": " << text;
     EXPECT_EQ(parsed.calls[0].name, "weather") << name;
     EXPECT_EQ(Json::parse(parsed.calls[0].arguments), arguments) << name << ": " << parsed.calls[0].arguments;

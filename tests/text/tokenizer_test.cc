@@ -332,7 +332,7 @@ TEST(OutputText, MarkersMayBeSpecialTokens) {
   ASSERT_TRUE(format.reasoning);
   EXPECT_EQ(format.tools, ToolForm::tagged);
   const auto read = [&](const Json& tools) {
-    OutputText output(**made, {}, {format, tools, false});
+    OutputText output(**made, {}, {format, std::make_shared<const Json>(tools), false});
     const int tokens[] = {1, 3, 2, 5, 4, 6, 8, 7};
     ParsedOutput parsed;
     for (const auto& event : output.push(tokens)) parsed.add(event);

@@ -1,0 +1,35 @@
+// A server with a fake engine behind it, on a port of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/fake_engine.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace anabranch::server {
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { start({}); }
+  // In place of the one that runs.
+  void start(ServerOptions options) {
+    server_.reset();
+    options.port = 0;
+    auto server = Server::start(engine_, options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = std::move(*server);
+    port_ = server_->port();
+  }
+  Answer post(const std::string& path, const std::string& body) { return ask(port_, "POST", path, body); }
+
+  FakeEngine engine_;
+  std::unique_ptr<Server> server_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace anabranch::server
