@@ -1,6 +1,7 @@
 // From a request's tokens to what people read: detokenised, cut at stop strings, reasoning and calls apart.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,11 +25,14 @@ class OutputText {
 
  private:
   std::string cut(const std::string& text);
+  std::string text_of(int token);
 
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
   StopMatcher stops_;
   std::vector<int> markers_;  // special tokens that are text here
+  std::optional<int> think_open_, think_close_;
+  bool thinking_ = false, behind_thought_ = false;  // stop strings count in answers only
   OutputParser parser_;
   bool stopped_ = false;
 };
