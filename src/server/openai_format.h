@@ -13,7 +13,8 @@
 
 namespace anabranch::server {
 
-enum class AnswerKind { chat, completion };
+// message and token_count are of Anthropic's API: anthropic_format.h.
+enum class AnswerKind { chat, completion, message, token_count };
 
 // What every object of one answer repeats.
 struct AnswerHead {
