@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the state cache saves, and whether it ever changes an answer: over HTTP, beside llama-server and mlx_lm.server.
+"""What the state cache saves, and whether it ever changes an answer: over HTTP, beside llama-server.
 
     script/build && python3 bench/cache/run.py
 
-Prints tables; every figure goes into a JSON report. The models and the other programs are those of bench/peers, made
-in the same work directory on the first run (see there); caches and logs go to the folder cache-bench in it.
+Prints tables; every figure goes into a JSON report. The models and llama.cpp are those of bench/peers, made in the
+same work directory on the first run (see there); caches and logs go to the folder cache-bench in it.
 
 works (--works NAME,...):
   tools         a tool schema of 12,000 tokens (6,000 for hybrid-146m, whose context is 8,192): time to the first text
@@ -32,7 +32,7 @@ from prepare import ROOT, Workshop, say  # noqa: E402
 from programs import Failure  # noqa: E402
 
 WORKS = ("tools", "conversation", "agent")
-PEERS = ("llama-server", "mlx_lm.server")
+PEERS = ("llama-server",)
 MODELS = ("hybrid-146m", "qwen35-0.8b")
 HYBRID = os.path.join(ROOT, "models", "hybrid-146m")
 TOKEN_PACKAGES = ["tokenizers==0.23.3", "jinja2==3.1.6"]
@@ -63,8 +63,9 @@ def arguments():
     parser.add_argument("--reps", type=count, help="of what is warm (default: 5)")
     parser.add_argument("--cold-reps", type=count, help="of what is cold, 2 at least (default: 3)")
     parser.add_argument("--threads", type=count, default=cores, help=f"for us and llama-server (default here: {cores})")
-    parser.add_argument("--quick", action="store_true", help="a schema of a quarter of that size, --reps 2 --cold-reps 2, and, unless named,"
-                        " --models hybrid-146m and no peers")
+    parser.add_argument("--quick", action="store_true",
+                        help="a schema of a quarter of that size, --reps 2 --cold-reps 2, and, unless named, --models"
+                        " hybrid-146m and no peers")
     parser.add_argument("--work", default=os.path.join(ROOT, ".deps", "peers"), metavar="DIR",
                         help="the work directory (default: .deps/peers)")
     parser.add_argument("--anabranch", default=os.path.join(ROOT, "build", "anabranch"), metavar="PROGRAM",

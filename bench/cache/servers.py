@@ -179,11 +179,6 @@ def llama_server(program, model, template, threads, context, log):
                                    "--port", str(port)], port, log)
 
 
-def mlx_server(python, model, log):
-    port = free_port()
-    return Server("mlx_lm.server", [python, "-m", "mlx_lm", "server", "--model", model, "--port", str(port)], port, log)
-
-
 class TokenCounter:
     """Token ids by token_worker.py."""
 

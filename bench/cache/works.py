@@ -137,8 +137,9 @@ def conversation_turn(history, turn, max_tokens):
 
 AGENT_TOOLS = 20
 
-WORDS = ("order customer late shipped warehouse pending Vienna Lisbon invoice paid total amount review closed open urgent"
-         " pallet label carrier delay Friday March supplier contract draft signed updated owner note price stock").split()
+WORDS = ("order customer late shipped warehouse pending Vienna Lisbon invoice paid total amount review closed open"
+         " urgent pallet label carrier delay Friday March supplier contract draft signed updated owner note price"
+         " stock").split()
 TASKS = [  # what the user asks, and how many tools are called before the answer
     ("Check which orders of customer 1042 are late and tell me why.", 3),
     ("Now look whether the carrier has sent a message about it.", 2),

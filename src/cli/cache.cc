@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 
 #include "base/json.h"
 #include "cache/disk_tools.h"
 #include "cli/conversation.h"
+#include "server/turn_memory.h"
 
 namespace anabranch::cli {
 namespace {
@@ -273,24 +275,38 @@ Result<bool> confirmed(const std::string& question) {
   return answer == 'y' || answer == 'Y';
 }
 
+// Of all models together, so they stay when one fingerprint's records go.
+Result<int64_t> clear_turns(const RecordFilter& filter, const std::string& path) {
+  if (!filter.fingerprint.empty()) return 0;
+  const bool all = filter.used_before_ns == RecordFilter().used_before_ns;
+  return server::forget_turns(path, all ? INT64_MAX : filter.used_before_ns / 1'000'000'000);
+}
+
 Result<int> clear(const StatesOptions& options, const std::string& directory) {
   const RecordFilter filter = filter_of(options);
+  const std::string turns = directory + "/turns.db";
   if (!options.yes) {
     TRY(const auto folders, list_cache(directory));
     Sum sum;
     for (const CacheFolder& folder : folders)
       for (const DiskRecord& record : records_to_clear(folder, filter)) sum.add(record);
-    if (sum.records() > 0) {
-      TRY(const bool yes, confirmed(fmt::format("Remove {} ({}) from {}?", count(sum.records(), "record"),
-                                                size_text(sum.bytes), directory)));
+    if (sum.records() > 0 || (filter.fingerprint.empty() && access(turns.c_str(), F_OK) == 0)) {
+      TRY(const bool yes,
+          confirmed(fmt::format("Remove {} ({}), and turns sampled then, from {}?",
+                                count(sum.records(), "record"), size_text(sum.bytes), directory)));
       if (!yes) return 1;
     }
   }
   TRY(const auto cleared, clear_records(directory, filter));
+  TRY(const int64_t removed_turns, clear_turns(filter, turns));
   if (options.json)
-    print_json({{"directory", directory}, {"removed", cleared.files}, {"removed_bytes", cleared.bytes}});
+    print_json({{"directory", directory},
+                {"removed", cleared.files},
+                {"removed_bytes", cleared.bytes},
+                {"removed_turns", removed_turns}});
   else
-    fmt::print("{} removed ({})\n", count(cleared.files, "record"), size_text(cleared.bytes));
+    fmt::print("{} ({}) and {} removed\n", count(cleared.files, "record"), size_text(cleared.bytes),
+               count(static_cast<uint64_t>(removed_turns), "sampled turn"));
   return 0;
 }
 

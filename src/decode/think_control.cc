@@ -40,7 +40,7 @@ ThinkControl::ThinkControl(const ThinkTokens& tokens, ThinkRules rules)
   CHECK(!thinking_ || tokens_.close, "a thought was opened for a model without tags");
   CHECK(!tokens_.close || std::count(rules_.closing.begin(), rules_.closing.end(), *tokens_.close) == 1,
         "the text that closes a thought needs the closing tag, once");
-  if (thinking_ && rules_.budget <= 0) close(ThinkCut::budget);
+  if (rules_.watch && thinking_ && rules_.budget <= 0) close(ThinkCut::budget);
 }
 
 std::span<const int> ThinkControl::forced() const {
@@ -48,7 +48,9 @@ std::span<const int> ThinkControl::forced() const {
 }
 
 int ThinkControl::banned() const {
-  return tokens_.open && !thinking_ && forced().empty() && thought_ >= rules_.budget ? *tokens_.open : -1;
+  return rules_.watch && tokens_.open && !thinking_ && forced().empty() && thought_ >= rules_.budget
+             ? *tokens_.open
+             : -1;
 }
 
 void ThinkControl::close(ThinkCut why) {
@@ -60,7 +62,7 @@ void ThinkControl::close(ThinkCut why) {
 
 int ThinkControl::decide(int sampled) {
   if (!forced().empty()) return forced().front();
-  if (!thinking_) return sampled;
+  if (!thinking_ || !rules_.watch) return sampled;
   if (contains(tokens_.ends, sampled)) {
     close(ThinkCut::end_of_turn);
   } else if (contains(rules_.calls, sampled)) {
@@ -79,12 +81,16 @@ void ThinkControl::accept(int token) {
     thinking_ = true;
     thought_loops_.reset();
   }
-  if (thinking_ || was_thinking)
+  behind_thought_ = behind_thought_ && contains(tokens_.blanks, token);
+  if (thinking_ || behind_thought_)
     thinking_tokens_++;
   else
     answer_tokens_++;
-  if (tokens_.close == token) thinking_ = false;
-  if (was_forced || was_thinking != thinking_) return;
+  if (tokens_.close == token && thinking_) {
+    thinking_ = false;
+    behind_thought_ = true;
+  }
+  if (!rules_.watch || was_forced || was_thinking != thinking_) return;
   const bool loop = rules_.break_loops &&
                     (thinking_ ? thought_loops_ : answer_loops_).push(token).kind == Repetition::Kind::exact;
   if (!thinking_) {

@@ -18,6 +18,7 @@ namespace anabranch {
 struct ThinkTokens {
   std::optional<int> open, close;   // both or none; none: every token is answer
   std::vector<int> ends;            // of a turn, sorted
+  std::vector<int> blanks;          // white space only, sorted: behind a thought they are not yet answer
   std::span<const uint8_t> traits;  // by token (token_traits)
 };
 
@@ -26,6 +27,7 @@ struct ThinkRules {
   bool open = false;   // the prompt ends inside a thought
   int budget = 32768;  // tokens of thought, closing text not counted; 0: none at all
   bool break_loops = true;
+  bool watch = true;         // false: only counts
   std::vector<int> calls;    // tokens that open a tool call, sorted; empty: the request has no tools
   std::vector<int> closing;  // ends a thought that is cut: what is said, the closing tag, white space
   std::vector<int> escape;   // then the answer's first tokens
@@ -51,7 +53,8 @@ class ThinkControl {
   bool thinking() const { return thinking_; }
   // The answer repeats itself: it should end here.
   bool stop() const { return cut_ == ThinkCut::answer_loop; }
-  int thinking_tokens() const { return thinking_tokens_; }  // tags and closing text included
+  // Tags, closing text and the white space behind it included.
+  int thinking_tokens() const { return thinking_tokens_; }
   int answer_tokens() const { return answer_tokens_; }
   ThinkCut cut() const { return cut_; }  // the last one
 
@@ -63,7 +66,7 @@ class ThinkControl {
   LoopDetector thought_loops_, answer_loops_;
   std::vector<int> forced_;
   size_t next_forced_ = 0;
-  bool thinking_ = false;
+  bool thinking_ = false, behind_thought_ = false;
   int thought_ = 0;  // tokens of thought so far that the model chose
   int thinking_tokens_ = 0, answer_tokens_ = 0;
   ThinkCut cut_ = ThinkCut::none;

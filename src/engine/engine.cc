@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <future>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,8 +23,10 @@
 #include "decode/sampler.h"
 #include "decode/spec_stats.h"
 #include "decode/speculator.h"
+#include "decode/think_control.h"
 #include "engine/loader.h"
 #include "engine/scheduler.h"
+#include "text/output_format.h"
 #include "text/stop_matcher.h"
 
 namespace anabranch {
@@ -38,11 +41,11 @@ struct Sequence {
   std::vector<int> tokens;             // prompt, then what was sampled
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
+  std::optional<ThinkControl> control;
   TokenHistory history;                 // of `tokens`, for penalties
   std::vector<TokenLogprobs> logprobs;  // of tokens not delivered yet
   text::Detokenizer detokenizer;
   text::StopMatcher stops;
-  bool thinking = false;
   std::vector<int> keep_at;  // lengths still to come at which the state is kept, ascending
   Usage usage;
 
@@ -53,8 +56,7 @@ struct Sequence {
         submitted(now_seconds()),
         tokens(request.prompt),
         detokenizer(tokenizer),
-        stops(request.stop),
-        thinking(request.thinking_open) {
+        stops(request.stop) {
     usage.prompt_tokens = static_cast<int>(tokens.size());
   }
 };
@@ -76,8 +78,10 @@ Result<void> check_sampling(const Request& request, int vocab) {
 
 class EngineImpl final : public Engine {
  public:
-  explicit EngineImpl(const EngineOptions& options)
-      : options_(options), scheduler_(options.prefill_chunk, options.max_queue) {}
+  EngineImpl(const EngineOptions& options, std::function<Result<LoadedModel>()> load)
+      : options_(options),
+        load_model_(std::move(load)),
+        scheduler_(options.prefill_chunk, options.max_queue) {}
   ~EngineImpl() override {
     {
       std::lock_guard lock(mutex_);
@@ -107,6 +111,8 @@ class EngineImpl final : public Engine {
   void load_statistics();
   void save_statistics() const;
   Result<void> open_cache();
+  void describe_thoughts();
+  ThinkRules think_rules(const Request& request) const;
   void begin(Sequence& sequence);
   bool resume(Sequence& sequence);
   void keep(Sequence& sequence);
@@ -116,15 +122,20 @@ class EngineImpl final : public Engine {
   void prefill(Sequence& sequence, StepPlan plan);
   void decode(Sequence& sequence);
   int draw(Sequence& sequence, std::span<const float> logits);
+  int tokens_left(const Sequence& sequence) const;
+  Draft next_tokens(Sequence& sequence);
   FinishReason accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
   void deliver(Sequence& sequence, int applied, std::vector<int> sampled, FinishReason reason);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
 
   EngineOptions options_;
+  std::function<Result<LoadedModel>()> load_model_;
   LoadedModel loaded_;
   LoadedModel draft_;
-  std::optional<int> think_open_, think_close_;
+  std::vector<uint8_t> token_traits_;  // by token
+  ThinkTokens think_tokens_;
+  std::vector<int> call_tokens_;  // that open a tool call, sorted
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
@@ -148,7 +159,7 @@ Result<void> EngineImpl::load() {
   ops::set_backend(options_.reference ? ops::Backend::reference : ops::Backend::cpu);
   ops::set_precise(options_.precise);
   set_thread_count(options_.threads);
-  TRY(loaded_, load_model(options_.model_path));
+  TRY(loaded_, load_model_());
   if (options_.lossy_skip) TRY_VOID(drop_layers());
   if (!options_.draft_path.empty()) TRY_VOID(load_draft_model());
   auto& info = loaded_.info;
@@ -161,8 +172,7 @@ Result<void> EngineImpl::load() {
     info.context_length =
         static_cast<int>(std::min<uint64_t>(info.context_length, std::max<uint64_t>(fits, 1)));
   }
-  think_open_ = loaded_.tokenizer->find("<think>");
-  think_close_ = loaded_.tokenizer->find("</think>");
+  describe_thoughts();
   spec_.model = loaded_.model.get();
   spec_.draft_model = draft_.model.get();
   use_calibration();
@@ -173,6 +183,51 @@ Result<void> EngineImpl::load() {
     return cannot_draft(mode.source, info, loaded_.model->spec());
   load_statistics();
   return open_cache();
+}
+
+void EngineImpl::describe_thoughts() {
+  const auto& tokenizer = *loaded_.tokenizer;
+  const auto format = text::find_output_format(loaded_.chat_template.get(), tokenizer);
+  for (int id = 0; id < tokenizer.vocab_size(); id++) {
+    const auto bytes = tokenizer.token_bytes(id);
+    token_traits_.push_back(token_traits(bytes));
+    if (!bytes.empty() && bytes.find_first_not_of(" \t\r\n") == std::string_view::npos)
+      think_tokens_.blanks.push_back(id);
+  }
+  think_tokens_.ends = loaded_.eos;
+  think_tokens_.traits = token_traits_;
+  for (const auto opener : text::call_openers(format.tools))
+    if (const auto id = tokenizer.find(opener)) call_tokens_.push_back(*id);
+  std::sort(call_tokens_.begin(), call_tokens_.end());
+  if (!format.reasoning) return;
+  const auto open = tokenizer.find(format.reasoning->open), close = tokenizer.find(format.reasoning->close);
+  if (!open || !close) return;
+  think_tokens_.open = open;
+  think_tokens_.close = close;
+}
+
+// What a thought that is cut ends with, where the request does not say.
+constexpr const char* kClosing = "\n\nThat is enough thought. I will give the answer now.\n";
+
+ThinkRules EngineImpl::think_rules(const Request& request) const {
+  const ThinkingOptions& wanted = request.thinking;
+  ThinkRules rules;
+  rules.open = request.thinking_open && think_tokens_.close;
+  rules.watch = !request.ignore_eos;
+  rules.break_loops = wanted.break_loops;
+  if (!think_tokens_.close) return rules;
+  const auto& tokenizer = *loaded_.tokenizer;
+  if (wanted.tools) rules.calls = call_tokens_;
+  rules.closing = tokenizer.encode(wanted.closing.empty() ? kClosing : wanted.closing, false);
+  rules.closing.push_back(*think_tokens_.close);
+  for (const int token : tokenizer.encode("\n\n", false)) rules.closing.push_back(token);
+  rules.escape = tokenizer.encode(wanted.answer_start, false);
+  // What the context has left is the answer's first: as much as it may take, up to a quarter.
+  const int room = info().context_length - static_cast<int>(request.prompt.size());
+  const int answer = std::min(request.max_tokens, room / 4);
+  const int left = room - answer - static_cast<int>(rules.closing.size() + rules.escape.size());
+  rules.budget = std::clamp(left, 0, wanted.budget < 0 ? kDefaultThinkingBudget : wanted.budget);
+  return rules;
 }
 
 void EngineImpl::use_calibration() {
@@ -398,6 +453,7 @@ void EngineImpl::run() {
 void EngineImpl::begin(Sequence& sequence) {
   sequence.state.emplace(loaded_.model->make_state());
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
+  sequence.control.emplace(think_tokens_, think_rules(sequence.request));
   sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
   sequence.started = now_seconds();
   sequence.usage.queue_s = sequence.started - sequence.submitted;
@@ -502,18 +558,53 @@ void EngineImpl::prefill(Sequence& sequence, StepPlan plan) {
 // The token after the sequence's last, by its row of logits.
 int EngineImpl::draw(Sequence& sequence, std::span<const float> logits) {
   const Request& request = sequence.request;
-  const int token = sample(logits, request.sampling, sequence.history, sequence.tokens.size());
+  ThinkControl& control = *sequence.control;
+  const auto sampled = [&](std::span<const float> row) {
+    return sample(row, request.sampling, sequence.history, sequence.tokens.size());
+  };
+  int token;
+  if (const auto forced = control.forced(); !forced.empty()) {
+    token = forced.front();
+  } else {
+    token = sampled(logits);
+    if (token == control.banned()) {
+      std::vector<float> others(logits.begin(), logits.end());
+      others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+      token = sampled(others);
+    }
+    token = control.decide(token);
+  }
   if (request.logprobs >= 0) sequence.logprobs.push_back(logprobs_of(logits, token, request.logprobs));
   return token;
+}
+
+// Tokens that the sequence may still take: what its context and, once it answers, its request allow.
+int EngineImpl::tokens_left(const Sequence& sequence) const {
+  const int room = info().context_length - static_cast<int>(sequence.tokens.size());
+  const ThinkControl& control = *sequence.control;
+  if (sequence.request.ignore_eos)
+    return std::min(room, sequence.request.max_tokens - sequence.usage.completion_tokens);
+  return control.thinking() ? room : std::min(room, sequence.request.max_tokens - control.answer_tokens());
+}
+
+// What comes next as far as it is known, or else a guess.
+Draft EngineImpl::next_tokens(Sequence& sequence) {
+  const int most = std::min(tokens_left(sequence) - 1, kMaxDraft);
+  const auto forced = sequence.control->forced();
+  if (forced.empty())
+    return sequence.speculator->propose(
+        {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state});
+  Draft draft;
+  const auto known = forced.first(std::min(forced.size(), static_cast<size_t>(std::max(most, 0))));
+  draft.tokens.assign(known.begin(), known.end());
+  return draft;
 }
 
 // One round: a draft, a pass over it and the token before it, and every token that this decides. A token is
 // sampled from the row that follows exactly the tokens before it, so drafts never show in the result.
 void EngineImpl::decode(Sequence& sequence) {
-  const int left = sequence.request.max_tokens - sequence.usage.completion_tokens;
-  const Draft draft =
-      sequence.speculator->propose({sequence.tokens, sequence.request.sampling, sequence.history,
-                                    std::min(left - 1, kMaxDraft), *sequence.state});
+  const bool forced = !sequence.control->forced().empty();
+  const Draft draft = next_tokens(sequence);
   const double start = now_seconds();
   std::vector<int> rows = {sequence.tokens.back()};
   rows.insert(rows.end(), draft.tokens.begin(), draft.tokens.end());
@@ -536,17 +627,19 @@ void EngineImpl::decode(Sequence& sequence) {
   if (sequence.state->on_trial()) sequence.state->commit(kept);
   const double verify_s = now_seconds() - start;
   sequence.speculator->applied(ops::slice_rows(out.hidden, 0, kept), sequence.tokens);
-  sequence.speculator->observe(draft, right ? kept : kept - 1, verify_s,
-                               right && reason != FinishReason::none);
+  if (!forced)
+    sequence.speculator->observe(draft, right ? kept : kept - 1, verify_s,
+                                 right && reason != FinishReason::none);
   deliver(sequence, kept, std::move(sampled), reason);
 }
 
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
   if (!sequence.request.ignore_eos && std::binary_search(loaded_.eos.begin(), loaded_.eos.end(), token))
     return FinishReason::stop;
+  if (sequence.control->stop()) return FinishReason::stop;
   if (!sequence.request.stop.empty() && sequence.stops.push(sequence.detokenizer.push(token)).stopped)
     return FinishReason::stop;
-  if (sequence.usage.completion_tokens >= sequence.request.max_tokens) return FinishReason::length;
+  if (tokens_left(sequence) <= 0) return FinishReason::length;
   return FinishReason::none;
 }
 
@@ -562,9 +655,9 @@ FinishReason EngineImpl::accept(Sequence& sequence, int token) {
   usage.decode_s = now - sequence.first_token;
   sequence.tokens.push_back(token);
   sequence.history.push(token);
-  if (think_open_ == token) sequence.thinking = true;
-  if (sequence.thinking) usage.thinking_tokens++;
-  if (think_close_ == token) sequence.thinking = false;
+  sequence.control->accept(token);
+  usage.thinking_tokens = sequence.control->thinking_tokens();
+  if (sequence.control->cut() != ThinkCut::none) usage.cut = name_of(sequence.control->cut());
   return finish_reason(sequence, token);
 }
 
@@ -607,10 +700,15 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
-  auto engine = std::make_unique<EngineImpl>(options);
+Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options,
+                                              std::function<Result<LoadedModel>()> load) {
+  auto engine = std::make_unique<EngineImpl>(options, std::move(load));
   TRY_VOID(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
+  return create_engine(options, [path = options.model_path] { return load_model(path); });
 }
 
 }  // namespace anabranch

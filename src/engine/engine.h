@@ -23,14 +23,14 @@
 
 namespace anabranch {
 
-// How a request's thoughts are kept within bounds (decode/think_control.h). For models whose reasoning tags are
-// tokens; for others only `break_loops` counts.
+// How a request's thoughts are kept within bounds (decode/think_control.h). For models whose reasoning tags
+// are tokens; for others only `break_loops` counts.
 struct ThinkingOptions {
   int budget = -1;  // tokens of thought at most; -1: kDefaultThinkingBudget. Bounded by the context left
-  bool break_loops = true;    // end thoughts and answers that repeat themselves without end
-  bool tools = false;         // the request offers tools: a call inside a thought ends it
-  std::string closing;        // what a thought that is cut ends with; empty: a short sentence
-  std::string answer_start;   // what the answer then begins with: a fence, a bracket
+  bool break_loops = true;   // end thoughts and answers that repeat themselves without end
+  bool tools = false;        // the request offers tools: a call inside a thought ends it
+  std::string closing;       // what a thought that is cut ends with; empty: a short sentence
+  std::string answer_start;  // what the answer then begins with: a fence, a bracket
 };
 inline constexpr int kDefaultThinkingBudget = 32768;
 
@@ -40,7 +40,7 @@ struct Request {
   int logprobs = -1;              // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
   int max_tokens = -1;            // tokens of answer at most, thoughts not counted; -1 = up to the context
   std::vector<std::string> stop;  // generation ends when the generated text contains one of these
-  bool ignore_eos = false;        // benchmarks only
+  bool ignore_eos = false;        // benchmarks only: max_tokens counts all, nothing ends a thought
   bool thinking_open = false;     // the prompt ends inside an opened think block
   ThinkingOptions thinking;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
@@ -59,9 +59,10 @@ struct Usage {
   int cached_tokens = 0;
   int completion_tokens = 0;  // every sampled token, a final end-of-turn token included
   int thinking_tokens = 0;    // of these, inside think blocks, tags included
-  // Why a thought did not end by itself, or the answer was stopped (name_of(ThinkCut)); empty: nothing was cut.
+  // Why a thought did not end by itself, or the answer was stopped (name_of(ThinkCut)); empty: nothing was
+  // cut.
   std::string cut;
-  double queue_s = 0;         // from submit to the first prefill step
+  double queue_s = 0;  // from submit to the first prefill step
   double prefill_s = 0;
   double ttft_s = 0;    // from submit to the first token
   double decode_s = 0;  // from the first token to the last

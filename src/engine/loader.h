@@ -28,6 +28,10 @@ enum class LoadedFor { answers, drafts };  // drafts: for another model
 // Everything, on the calling thread. Errors name the file.
 Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose = LoadedFor::answers);
 
+// An engine over what `load` returns on its thread: Engine::create with another source than a path.
+Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options,
+                                              std::function<Result<LoadedModel>()> load);
+
 // What can be said of a model itself.
 void describe(const Model& model, ModelInfo& info);
 

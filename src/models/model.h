@@ -25,6 +25,7 @@ struct ModelLoadOptions {
 
 class Model {
  public:
+  virtual ~Model() = default;
   // Picks the family by config.json's model_type. Every tensor of the checkpoint must be used by the family.
   // Errors: unsupported (a family or value this build cannot run), invalid (a tensor missing, misshapen, left
   // over).
@@ -37,7 +38,7 @@ class Model {
   // Applies each span's tokens to its state (for good, or on trial) and returns hidden states and logits.
   // Throws on ids out of range. after_layer: also [rows, hidden] after each layer and the final norm, of
   // which draft_logits() makes an early exit's; the last one is `hidden`.
-  Output forward(const Batch& batch, std::vector<mx::array>* after_layer = nullptr) const;
+  virtual Output forward(const Batch& batch, std::vector<mx::array>* after_layer = nullptr) const;
 
   // The same through some layers only (ascending): a draft of what forward() would say. On trial only; what
   // the layers left in the states is worth nothing after it, so commit nothing. -> [rows, hidden].
@@ -78,9 +79,11 @@ class Model {
   };
   PartBytes part_bytes() const;
 
- private:
+ protected:
   Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
         ops::Weight head);
+
+ private:
   void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);
 
   ModelSpec spec_;

@@ -1,6 +1,7 @@
 #include "server/replay.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 
 #include "base/hash.h"
@@ -10,6 +11,11 @@ namespace anabranch::server {
 namespace {
 
 constexpr size_t kMostTurns = 1024;  // looked up for one request: the last ones
+
+// Turns of more tokens for what they say hold something else, such as endless white space.
+size_t most_tokens(std::string_view said) {
+  return 64 + 2 * said.size();
+}
 
 // JSON in one form: members in order of their names.
 Json sorted(const Json& json) {
@@ -22,7 +28,8 @@ Json sorted(const Json& json) {
   std::map<std::string, Json> members;
   for (const auto& [name, value] : json.items()) members.emplace(name, sorted(value));
   Json out = Json::object();
-  for (auto& [name, value] : members) out[name] = std::move(value);
+  for (auto& [name, value] : members)  // operator[] would look at all that are there
+    out.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
   return out;
 }
 
@@ -86,10 +93,27 @@ std::optional<std::string> described(const Json& message) {
   return described(*content, calls);
 }
 
-// The tokens' content and calls; nothing if they hold reasoning.
+// Of tokens that clients are not told of: reasoning, its tags, and special tokens that mean nothing to the
+// parser.
+bool hides_something(std::span<const int> tokens, const text::OutputFormat& format,
+                     const text::Tokenizer& tokenizer) {
+  const auto markers = text::marker_tokens(format);
+  for (const int token : tokens)
+    if (tokenizer.is_special(token) &&
+        std::find(markers.begin(), markers.end(), tokenizer.token_bytes(token)) == markers.end())
+      return true;
+  if (!format.reasoning) return false;
+  const std::string text = tokenizer.decode(tokens, false);
+  return text.find(format.reasoning->open) != text.npos || text.find(format.reasoning->close) != text.npos;
+}
+
+// The tokens' content and calls, all of them; nothing if there is more in them.
 std::optional<text::ParsedOutput> read(std::span<const int> tokens, text::OutputRules rules,
                                        const text::Tokenizer& tokenizer) {
+  if (rules.tools.empty()) rules.format.tools = text::ToolForm::none;
+  if (hides_something(tokens, rules.format, tokenizer)) return std::nullopt;
   rules.thinking_open = false;
+  rules.max_calls = INT_MAX;  // a turn may have gone on before it could be ended
   text::OutputText output(tokenizer, {}, std::move(rules));
   text::ParsedOutput parsed;
   for (const auto& event : output.push(tokens)) parsed.add(event);
@@ -134,7 +158,7 @@ std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view 
     if (!said) continue;
     left--;
     auto tokens = memory.find(key_of(*said, salt));
-    if (!tokens) continue;
+    if (!tokens || tokens->size() > most_tokens(*said)) continue;
     const bool ids = std::all_of(tokens->begin(), tokens->end(),
                                  [&](int id) { return id >= 0 && id < tokenizer.vocab_size(); });
     const auto parsed = ids ? read(*tokens, rules, tokenizer) : std::nullopt;
@@ -149,13 +173,15 @@ void remember_turn(std::span<const int> sampled, std::string_view salt, const te
                    const text::Tokenizer& tokenizer, TurnMemory& memory) {
   if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
   const auto tokens = after_reasoning(sampled.first(sampled.size() - 1), rules, tokenizer);
+  if (tokens.size() > kMostTurnTokens) return;
   const auto parsed = read(tokens, rules, tokenizer);
   if (!parsed) return;
   if (parsed->calls.empty()) {
     const auto again = tokenizer.encode(parsed->content, false);
     if (std::equal(again.begin(), again.end(), tokens.begin(), tokens.end())) return;
   }
-  memory.put(key_of(described(parsed->content, parsed->calls), salt), tokens);
+  const std::string said = described(parsed->content, parsed->calls);
+  if (tokens.size() <= most_tokens(said)) memory.put(key_of(said, salt), tokens);
 }
 
 }  // namespace anabranch::server

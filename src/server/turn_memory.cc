@@ -2,8 +2,10 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 
@@ -14,7 +16,7 @@ namespace {
 
 constexpr int kBusyMs = 200;
 constexpr int kMostTurns = 100'000, kTrimEvery = 1'000;
-constexpr size_t kMostTokens = 1 << 16;  // of a turn
+constexpr int64_t kPauseSeconds = 10;  // after the database could not be read
 constexpr int kFormat = 1;
 
 int64_t unix_seconds() {
@@ -22,10 +24,16 @@ int64_t unix_seconds() {
       .count();
 }
 
-// SQLite gives its own files the mode of the first.
+// SQLite gives its own files the mode of the first. A file of another user's could be any database.
 void make_private_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (file >= 0) close(file);
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (file < 0) throw SQLite::Exception(std::strerror(errno));
+  struct stat info {};
+  const bool ours =
+      fstat(file, &info) == 0 && S_ISREG(info.st_mode) && (info.st_uid == geteuid() || geteuid() == 0);
+  if (ours) fchmod(file, 0600);
+  close(file);
+  if (!ours) throw SQLite::Exception("it is no file of this user's");
 }
 
 }  // namespace
@@ -34,6 +42,7 @@ class TurnMemory::Database {
  public:
   explicit Database(const std::string& path)
       : db_(path.empty() ? ":memory:" : path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs) {
+    db_.exec("PRAGMA trusted_schema = OFF");
     db_.exec("PRAGMA journal_mode = WAL");
     db_.exec("PRAGMA synchronous = NORMAL");
     const int format = db_.execAndGet("PRAGMA user_version").getInt();
@@ -52,7 +61,8 @@ class TurnMemory::Database {
     if (!query.executeStep()) return std::nullopt;
     const auto column = query.getColumn(0);
     const auto bytes = static_cast<size_t>(column.getBytes());
-    if (bytes % sizeof(int32_t) != 0 || bytes > kMostTokens * sizeof(int32_t)) return std::nullopt;
+    if (bytes % sizeof(int32_t) != 0 || bytes == 0 || bytes > kMostTurnTokens * sizeof(int32_t))
+      return std::nullopt;
     std::vector<int> tokens(bytes / sizeof(int32_t));
     std::memcpy(tokens.data(), column.getBlob(), bytes);
     return tokens;
@@ -96,16 +106,20 @@ std::optional<std::vector<int>> TurnMemory::find(uint64_t key) {
     const auto it = to_write_.find(key);
     if (it != to_write_.end()) return it->second;
   }
+  if (unix_seconds() < pause_until_) return std::nullopt;
   try {
     return database_->find(key);
   } catch (const SQLite::Exception& e) {
-    log_warning("a sampled turn could not be read: {}", e.what());
+    // Each of a request's turns would wait, and say so.
+    pause_until_ = unix_seconds() + kPauseSeconds;
+    log_warning("sampled turns cannot be read, and are not looked for in the next {} s: {}", kPauseSeconds,
+                e.what());
     return std::nullopt;
   }
 }
 
 void TurnMemory::put(uint64_t key, std::span<const int> tokens) {
-  if (tokens.empty() || tokens.size() > kMostTokens) return;
+  if (tokens.empty() || tokens.size() > kMostTurnTokens) return;
   std::lock_guard lock(mutex_);
   to_write_[key].assign(tokens.begin(), tokens.end());
 }
@@ -126,6 +140,26 @@ void TurnMemory::write() {
     std::lock_guard lock(mutex_);
     const auto it = to_write_.find(turn.first);
     if (it != to_write_.end() && it->second == turn.second) to_write_.erase(it);
+  }
+}
+
+Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 && errno == ENOENT) return 0;
+  try {
+    make_private_file(path);
+    SQLite::Database db(path, SQLite::OPEN_READWRITE, 10 * kBusyMs);
+    if (!db.tableExists("turns")) return 0;
+    db.exec("PRAGMA secure_delete = ON");
+    SQLite::Statement remove(db, "DELETE FROM turns WHERE at < ?");
+    remove.bind(1, before_unix_s);
+    const int64_t removed = remove.exec();
+    db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    return removed;
+  } catch (const SQLite::Exception& e) {
+    return make_error(ErrorKind::io,
+                      "cannot remove the sampled turns from {}: {}. The file itself may be removed", path,
+                      e.what());
   }
 }
 

@@ -6,6 +6,8 @@
 // believed unchecked (replay.h): damaged, foreign or lost entries cost time, not right answers. Thread-safe.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,12 +17,16 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace anabranch::server {
+
+inline constexpr size_t kMostTurnTokens = 1 << 16;  // longer turns are not kept
 
 class TurnMemory {
  public:
-  // path: made if it is not there, for its owner only; empty: kept in memory. What cannot be opened is
-  // logged, and kept in memory instead.
+  // path: made if it is not there, for its owner only; empty: kept in memory. What cannot be opened, or is
+  // another user's, is logged, and memory serves instead.
   explicit TurnMemory(const std::string& path);
   ~TurnMemory();
 
@@ -33,8 +39,13 @@ class TurnMemory {
  private:
   class Database;
   std::unique_ptr<Database> database_;
+  std::atomic<int64_t> pause_until_{0};            // Unix seconds: not read before
   std::mutex mutex_;                               // guards what follows
   std::map<uint64_t, std::vector<int>> to_write_;  // found from the moment it is put
 };
+
+// Removes the turns put before then from the database at `path`, while others use it or not, and returns how
+// many there were. No file: none. Errors: io.
+Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s);
 
 }  // namespace anabranch::server

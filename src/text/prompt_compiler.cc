@@ -6,7 +6,7 @@
 namespace anabranch::text {
 namespace {
 
-constexpr size_t kMaxKnown = 32, kMaxKnownTokens = 1 << 18;  // of one entry
+constexpr size_t kMaxKnown = 32, kMaxKnownTokens = 1 << 18, kMaxKind = 4096;  // the last two: of one entry
 
 bool is_instruction(const Json& message) {
   const auto role = message.find("role");
@@ -34,6 +34,12 @@ std::string random_name() {
   return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
 }
 
+// Templates of SentencePiece's kind write the space that a turn's first token brings.
+void drop_last_space(std::vector<Piece>& run) {
+  while (!run.empty() && run.back().text.empty()) run.pop_back();
+  if (!run.empty() && run.back().text.back() == ' ') run.back().text.pop_back();
+}
+
 }  // namespace
 
 int PromptCompiler::Known::match(std::string_view kind, std::span<const int> prompt) {
@@ -52,37 +58,73 @@ int PromptCompiler::Known::match(std::string_view kind, std::span<const int> pro
 }
 
 void PromptCompiler::Known::put(std::string kind, std::span<const int> tokens) {
-  if (tokens.size() > kMaxKnownTokens) return;
+  if (tokens.size() > kMaxKnownTokens || kind.size() > kMaxKind) return;
   std::lock_guard lock(mutex_);
   entries_.push_front({std::move(kind), {tokens.begin(), tokens.end()}});
   if (entries_.size() > kMaxKnown) entries_.pop_back();
+}
+
+// Whether the template writes the same around an assistant's turn when text stands there in place of calls.
+// Some end a turn with calls in another way, or continue it with the tool's answer.
+bool PromptCompiler::calls_can_be_text() {
+  std::call_once(probed_, [&] {
+    const auto probe = [](Json assistant) {
+      return Json::array(
+          {{{"role", "user"}, {"content", "A"}},
+           std::move(assistant),
+           {{"role", "tool"}, {"tool_call_id", "probe0001"}, {"name", "probe_f"}, {"content", "B"}},
+           {{"role", "assistant"}, {"content", "C"}},
+           {{"role", "user"}, {"content", "D"}}});
+    };
+    const Json call = {{"id", "probe0001"},  // Mistral's templates want nine letters and digits
+                       {"type", "function"},
+                       {"function", {{"name", "probe_f"}, {"arguments", {{"key", "value"}}}}}};
+    const std::string mark = random_name();
+    ChatOptions options;
+    options.now = 0;
+    const auto calls =
+        template_.render(probe({{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}}),
+                         nullptr, options);
+    const auto text = template_.render(probe({{"role", "assistant"}, {"content", mark}}), nullptr, options);
+    if (!calls.ok() || !text.ok()) return;
+    const std::string whole = join(*calls), marked = join(*text);
+    const size_t at = marked.find(mark);
+    if (at == marked.npos) return;
+    const auto before = std::string_view(marked).substr(0, at);
+    const auto after = std::string_view(marked).substr(at + mark.size());
+    calls_can_be_text_ =
+        whole.size() >= before.size() + after.size() && whole.starts_with(before) && whole.ends_with(after);
+  });
+  return calls_can_be_text_;
 }
 
 // Where the turns with known tokens go is found by rendering the messages with marks in their place. Nothing
 // if a mark does not come out exactly once, or not as text between special tokens.
 std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
   Json messages = chat.messages;
-  std::vector<std::string> marks;
+  Marks marks{"turn-" + random_name() + "-", {}};
   for (const KnownTurn& turn : chat.turns) {
-    marks.push_back(fmt::format("turn-{}-{}-mark", random_name(), turn.message));
     Json& message = messages.at(turn.message);
-    message["content"] = marks.back();
+    if (message.contains("tool_calls") && !calls_can_be_text()) continue;
+    message["content"] = marks.text(marks.turns.size());
     message.erase("tool_calls");
+    marks.turns.push_back(&turn);
   }
+  if (marks.turns.empty()) return std::nullopt;
   auto pieces = template_.render(messages, chat.tools, chat.options);
   if (!pieces.ok()) return std::nullopt;
-  auto tokens = splice(*pieces, chat, marks);
+  auto tokens = splice(*pieces, chat.salt, marks);
   if (!tokens) return std::nullopt;
   return CompiledPrompt{std::move(*pieces), std::move(*tokens), {}};
 }
 
-std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pieces, const Chat& chat,
-                                                       std::span<const std::string> marks) {
+std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pieces, std::string_view salt,
+                                                       const Marks& marks) {
   std::vector<int> tokens;
   std::vector<Piece> run;  // since the last mark
   size_t next = 0;
   const auto flush = [&] {
-    const auto part = tokenizer_.encode(std::span<const Piece>(run), &memo_, chat.salt);
+    const auto part = tokenizer_.encode(std::span<const Piece>(run), &memo_, salt);
     run.clear();
     const bool marked_off = next == 0 || (!part.empty() && tokenizer_.is_special(part.front()));
     tokens.insert(tokens.end(), part.begin(), part.end());
@@ -90,18 +132,20 @@ std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pi
   };
   for (const Piece& piece : pieces) {
     std::string_view rest = piece.text;
-    for (size_t at; next < marks.size() && (at = rest.find(marks[next])) != std::string_view::npos;) {
+    for (size_t at; (at = rest.find(marks.name)) != std::string_view::npos;) {
+      const std::string mark = next < marks.turns.size() ? marks.text(next) : "";
+      if (mark.empty() || rest.substr(at, mark.size()) != mark) return std::nullopt;
+      const auto& known = marks.turns[next]->tokens;
       run.push_back({std::string(rest.substr(0, at)), piece.trusted});
+      if (!known.empty() && tokenizer_.token_bytes(known.front()).starts_with(' ')) drop_last_space(run);
       if (!flush()) return std::nullopt;
-      rest.remove_prefix(at + marks[next].size());
-      const auto& known = chat.turns[next++].tokens;
+      rest.remove_prefix(at + mark.size());
+      next++;
       tokens.insert(tokens.end(), known.begin(), known.end());
     }
-    for (const std::string& mark : marks)
-      if (rest.find(mark) != std::string_view::npos) return std::nullopt;
     run.push_back({std::string(rest), piece.trusted});
   }
-  if (next < marks.size() || !flush()) return std::nullopt;
+  if (next < marks.turns.size() || !flush()) return std::nullopt;
   return tokens;
 }
 

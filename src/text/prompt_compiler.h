@@ -38,8 +38,8 @@ class PromptCompiler {
 
   // salt: what was learned of requests with another one is not used, so that time tells nothing about them.
   // turns: ascending; the prompt has their tokens in place of what the template makes of content and tool
-  // calls. It has none of them where the template cannot be rendered with other text there. Errors: as
-  // ChatTemplate::render.
+  // calls. It has none of them where the template cannot be rendered with other text there, and none with
+  // calls where text in their place would change what is around. Errors: as ChatTemplate::render.
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const ChatOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {});
 
@@ -70,9 +70,16 @@ class PromptCompiler {
     std::span<const KnownTurn> turns;
   };
   Result<CompiledPrompt> tokens_of(const Chat& chat);
+  // Text that stands for turns while the template is rendered: all begin alike, as nothing else does.
+  struct Marks {
+    std::string name;
+    std::vector<const KnownTurn*> turns;
+    std::string text(size_t turn) const { return name + std::to_string(turn) + "-mark"; }
+  };
+  bool calls_can_be_text();
   std::optional<CompiledPrompt> tokens_around(const Chat& chat);
-  std::optional<std::vector<int>> splice(std::span<const Piece> pieces, const Chat& chat,
-                                         std::span<const std::string> marks);
+  std::optional<std::vector<int>> splice(std::span<const Piece> pieces, std::string_view salt,
+                                         const Marks& marks);
   std::optional<int> common_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> instruction_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> closed_length(const Chat& chat, std::span<const int> prompt);
@@ -81,6 +88,8 @@ class PromptCompiler {
   const Tokenizer& tokenizer_;
   SegmentMemo memo_{size_t{32} << 20};
   Known beginnings_{false}, openings_{true};
+  std::once_flag probed_;
+  bool calls_can_be_text_ = false;
 };
 
 }  // namespace anabranch::text

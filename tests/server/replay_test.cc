@@ -118,6 +118,38 @@ TEST(Replay, TurnsThatWereCutOrHaveOneFormOnlyAreNotKept) {
   EXPECT_EQ(known(memory, plain), 1u);
 }
 
+// What clients are not told of must not come back in a turn's place.
+TEST(Replay, TurnsThatHideSomethingAreNotKept) {
+  const Json plain = {{{"role", "assistant"}, {"content", "Yes."}}};
+  for (const std::string hidden : {"Yes.<|im_start|>", "<|endoftext|>Yes.", "Yes.<think>", "Yes.</think>"}) {
+    TurnMemory memory("");
+    remember_turn(tokens_of(hidden + kEnd), "", rules(), tokenizer(), memory);
+    EXPECT_EQ(known(memory, plain), 0u) << hidden;
+  }
+  TurnMemory memory("");
+  std::vector<int> lines(500, tokens_of("\n").at(0));
+  for (const int token : tokens_of("Yes." + kEnd)) lines.push_back(token);
+  remember_turn(lines, "", rules(), tokenizer(), memory);
+  EXPECT_EQ(known(memory, plain), 0u);
+}
+
+// The client was told of one call; the engine had made another before it could be stopped.
+TEST(Replay, AllCallsOfATurnCount) {
+  TurnMemory memory("");
+  text::OutputRules one_call = rules();
+  one_call.max_calls = 1;
+  const std::string second =
+      "\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\":\"b.txt\"}}\n</tool_call>";
+  remember_turn(tokens_of(kCall + second + kEnd), "", one_call, tokenizer(), memory);
+  const Json told = conversation("Let me look.", R"({"path": "a.txt", "lines": 2})");
+  EXPECT_EQ(known_turns(told, "", one_call, tokenizer(), memory).size(), 0u);
+  Json both = told;
+  both[1]["tool_calls"].push_back({{"id", "call_2"},
+                                   {"type", "function"},
+                                   {"function", {{"name", "read"}, {"arguments", R"({"path": "b.txt"})"}}}});
+  EXPECT_EQ(known_turns(both, "", one_call, tokenizer(), memory).size(), 1u);
+}
+
 TEST(Replay, TakesAnyMessages) {
   TurnMemory memory("");
   for (const char* messages :
@@ -154,6 +186,35 @@ TEST_F(TurnFile, SurvivesARestartAndIsPrivate) {
   struct stat status {};
   ASSERT_EQ(stat(path().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST_F(TurnFile, IsMadePrivateAndLinksAreNotFollowed) {
+  std::ofstream(path()).close();
+  chmod(path().c_str(), 0644);
+  {
+    TurnMemory memory(path());
+    memory.put(1, std::vector<int>{5});
+  }
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  const std::string link = folder_ + "/link.db";
+  std::filesystem::create_symlink(path(), link);
+  TurnMemory elsewhere(link);
+  EXPECT_EQ(elsewhere.find(1), std::nullopt);
+}
+
+TEST_F(TurnFile, IsForgotten) {
+  EXPECT_EQ(*forget_turns(path(), INT64_MAX), 0);  // and is not made
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  TurnMemory memory(path());
+  for (int i = 0; i < 3; i++) memory.put(static_cast<uint64_t>(i), std::vector<int>{5});
+  memory.write();
+  EXPECT_EQ(*forget_turns(path(), 1'000'000), 0);  // none is that old
+  EXPECT_EQ(*forget_turns(path(), INT64_MAX), 3);
+  EXPECT_EQ(memory.find(1), std::nullopt);
+  std::ofstream(path() + "x") << std::string(2000, 'x');
+  EXPECT_FALSE(forget_turns(path() + "x", INT64_MAX).ok());
 }
 
 TEST_F(TurnFile, TwoAtOnce) {

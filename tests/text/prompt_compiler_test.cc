@@ -163,6 +163,39 @@ TEST(PromptCompiler, KnownTokensThatDoNotFitAreLeftOut) {
   }
 }
 
+// Templates that go on with the tool's answer inside a turn that ends with calls, or write calls elsewhere:
+// text in place of the calls would change what is around them. Other turns are put in all the same.
+TEST(PromptCompiler, KnownCallsStayOutWhereTextWouldChangeThePrompt) {
+  const Json messages = conversation_with_call();
+  const std::vector<KnownTurn> both = {{2, {5, 6, 7}}, {4, {8, 9}}}, answer = {{4, {8, 9}}};
+  const std::string open = "{% for m in messages %}<|im_start|>{{ m.role }}\n", close = "{% endfor %}";
+  for (const std::string turn :
+       {"{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls }}{% else %}<|im_end|>{% endif %}",
+        "{% if m.tool_calls %}call:{{ m.tool_calls }}{% else %}says:{{ m.content }}{% endif %}<|im_end|>"}) {
+    const auto chat = parse(open + turn + close);
+    PromptCompiler compiler(*chat, tokenizer());
+    const auto got = compiler.compile(messages, nullptr, {}, {}, both);
+    EXPECT_EQ(got->tokens, compiler.compile(messages, nullptr, {}, {}, answer)->tokens) << turn;
+    EXPECT_NE(got->tokens, compiler.compile(messages, nullptr, {})->tokens) << turn;
+  }
+  const auto chat = parse(open + "{{ m.content }}{% for c in m.tool_calls or [] %}{{ c }}{% endfor %}" +
+                          "<|im_end|>" + close);
+  PromptCompiler compiler(*chat, tokenizer());
+  EXPECT_NE(compiler.compile(messages, nullptr, {}, {}, both)->tokens,
+            compiler.compile(messages, nullptr, {}, {}, answer)->tokens);
+}
+
+TEST(PromptCompiler, TheSpaceOfAKnownTurnsFirstTokenIsNotWrittenTwice) {
+  const auto chat = parse("{% for m in messages %}<|im_start|>{{ ' ' + m.content }}<|im_end|>{% endfor %}");
+  PromptCompiler compiler(*chat, tokenizer());
+  const Json messages = {{{"role", "user"}, {"content", "A"}}, {{"role", "assistant"}, {"content", "Hello"}}};
+  for (const char* said : {" Hello", "Hello"}) {
+    const auto got = compiler.compile(messages, nullptr, {}, {},
+                                      std::vector<KnownTurn>{{1, tokenizer().encode(said, false)}});
+    EXPECT_EQ(tokenizer().decode(got->tokens, false), "<|im_start|> A<|im_end|><|im_start|> Hello<|im_end|>");
+  }
+}
+
 TEST(PromptCompiler, WhatAMessageBringsStaysText) {
   const auto chat = parse("{{ '<|im_start|>' + messages[0]['content'] + '<|im_end|>' }}");
   PromptCompiler compiler(*chat, tokenizer());

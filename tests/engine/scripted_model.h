@@ -1,0 +1,101 @@
+// A model that plays given tokens: what comes next is a function of all tokens so far, whatever the weights.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "engine/loader.h"
+#include "engine/tiny_model.h"
+
+namespace anabranch::testing {
+
+// The next token after these (the prompt included).
+using Script = std::function<int(const std::vector<int>& tokens)>;
+
+constexpr int kEos = 256, kThink = 257, kThinkEnd = 258, kToolCall = 259, kToolCallEnd = 260, kVocab = 261;
+
+// The byte tokenizer with the tokens above.
+inline std::string scripted_tokenizer() {
+  Json tokenizer = parse_json(byte_tokenizer()).value();
+  for (const char* name : {"<tool_call>", "</tool_call>"}) {
+    Json token = tokenizer["added_tokens"].back();
+    token["id"] = 256 + tokenizer["added_tokens"].size();
+    token["content"] = name;
+    tokenizer["added_tokens"].push_back(token);
+  }
+  return tokenizer.dump();
+}
+
+class ScriptedModel final : public Model {
+ public:
+  // The prompt's first token chooses the script.
+  explicit ScriptedModel(std::vector<Script> scripts)
+      : Model(spec_of(), weight(), {}, norm(), weight()), scripts_(std::move(scripts)) {}
+
+  Output forward(const Batch& batch, std::vector<mx::array>* after_layer) const override {
+    Output out = Model::forward(batch, after_layer);
+    out.logits = ops::empty({static_cast<int>(batch.logit_rows.size()), kVocab}, mx::float32);
+    float* logits = out.logits.data<float>();
+    std::fill(logits, logits + out.logits.size(), 0.0f);
+    size_t next = 0;
+    for (const Span& span : batch.spans) {
+      auto& tokens = tokens_[span.state];
+      for (int row = span.begin; row < span.begin + span.count; row++) {
+        tokens.resize(static_cast<size_t>(batch.positions[row]));  // what was refused is gone
+        tokens.push_back(batch.ids[row]);
+        if (next < batch.logit_rows.size() && batch.logit_rows[next] == row)
+          logits[next++ * kVocab + static_cast<size_t>(scripts_.at(tokens[0])(tokens))] = 40.0f;
+      }
+    }
+    return out;
+  }
+
+ private:
+  static ModelSpec spec_of() {
+    ModelSpec spec;
+    spec.family = "scripted";
+    spec.hidden = 32;
+    spec.intermediate = 32;
+    spec.vocab = kVocab;
+    spec.context_length = 65536;
+    spec.eos = {kEos};
+    return spec;
+  }
+  static ops::Weight weight() {
+    WeightSource source;
+    source.rows = kVocab;
+    source.cols = 32;
+    source.read_dense = [](int64_t, int64_t count, float* values) {
+      std::fill(values, values + count * 32, 0.5f);
+    };
+    return ops::Weight::make(source);
+  }
+  static nn::RmsNorm norm() {
+    nn::RmsNorm norm{{.weight = ops::empty({32}, mx::float32)}};
+    std::fill(norm.weight.data<float>(), norm.weight.data<float>() + 32, 1.0f);
+    return norm;
+  }
+
+  std::vector<Script> scripts_;
+  mutable std::map<const SequenceState*, std::vector<int>> tokens_;  // engine thread only
+};
+
+inline std::unique_ptr<Engine> scripted_engine(std::vector<Script> scripts, EngineOptions options = {}) {
+  auto engine = create_engine(options, [scripts = std::move(scripts)]() -> Result<LoadedModel> {
+    const TempDir folder;
+    folder.write("tokenizer.json", scripted_tokenizer());
+    LoadedModel loaded;
+    loaded.model = std::make_unique<ScriptedModel>(scripts);
+    TRY(loaded.tokenizer, text::Tokenizer::from_file(folder.file("tokenizer.json")));
+    loaded.eos = {kEos};
+    loaded.info.name = "scripted";
+    describe(*loaded.model, loaded.info);
+    return loaded;
+  });
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return std::move(*engine);
+}
+
+}  // namespace anabranch::testing
