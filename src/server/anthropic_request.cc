@@ -207,12 +207,6 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   read_stop(fields, "stop_sequences", request.options.stop);
   read_messages(fields, request.messages);
   read_tools(fields, request);
-  if (const Json* thinking = fields.object("thinking")) {
-    JsonFields inner(*thinking, "thinking.");
-    const std::string type = inner.required_string("type");
-    if (type == "enabled" || type == "disabled") request.chat.enable_thinking = type == "enabled";
-    if (inner.error()) fields.fail(*inner.error());
-  }
   if (fields.error()) return *fields.error();
   return request;
 }

@@ -307,11 +307,9 @@ void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
         chat.extra.push_back({key, value});
     }
     JsonFields inner(*extra, "chat_template_kwargs.");
-    chat.enable_thinking = inner.boolean("enable_thinking");
     chat.add_generation_prompt = inner.boolean("add_generation_prompt").value_or(true);
     if (inner.error()) fields.fail(*inner.error());
   }
-  if (auto thinking = fields.boolean("enable_thinking")) chat.enable_thinking = thinking;
 }
 
 // A text, a list of token ids, or a list of exactly one of these.
@@ -361,6 +359,7 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   read_sampling(fields, options);
   read_penalties(fields, options.sampling);
   read_logit_bias(fields, defaults.vocab_size, options.sampling);
+  options.thinking = complete(read_thinking(fields), defaults.thinking);
   read_speculation(fields, defaults.draft_sources, options.speculation);
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "server/api_error.h"
 #include "server/json_fields.h"
+#include "server/thinking.h"
 #include "text/chat_template.h"
 
 namespace anabranch::server {
@@ -23,14 +24,16 @@ struct RequestDefaults {
   std::vector<std::string> model_names;    // accepted in "model"
   std::vector<DraftSource> draft_sources;  // accepted in "speculation"
   int vocab_size = 0;                      // ids accepted in "logit_bias"
+  ThinkingWish thinking;                   // where the request says nothing
 };
 
 // The part that both routes share.
 struct GenerationOptions {
   SamplingParams sampling;       // seed: see below
   std::optional<uint64_t> seed;  // unset: the caller draws one
-  int max_tokens = -1;           // -1 = up to the context length
+  int max_tokens = -1;           // of answer; -1 = up to the context length
   int logprobs = -1;             // alternatives told beside each token; -1: no log probabilities
+  ThinkingWish thinking;         // where it says nothing, the server decides
   std::vector<std::string> stop;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool cache = true;
@@ -44,7 +47,7 @@ struct ChatRequest {
   Json messages = Json::array();  // checked and normalised for the template
   Json tools;                     // array; null: none, or tool_choice "none"
   bool parallel_tool_calls = true;
-  text::ChatOptions chat;
+  text::ChatOptions chat;  // enable_thinking is not set yet: options.thinking
 };
 
 struct CompletionRequest {

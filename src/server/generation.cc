@@ -106,6 +106,11 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
   request.thinking_open = thinking_open;
+  request.thinking = std::move(prepared.thinking);
+  generation->head.thinking = std::move(prepared.think_report);
+  if (const auto& thinking = generation->head.thinking)
+    log_debug("{} {}: {}", generation->head.id, thinking->enabled ? "thinks" : "does not think",
+              thinking->reason);
   auto accepted = engine_.submit(std::move(request), [this, key, post = post_](const Event& event) {
     post([this, key, event] { receive(key, event); });
   });
@@ -171,6 +176,9 @@ void Generations::finish(uint64_t key, Generation& generation, const Event& even
   if (event.finish == FinishReason::cancelled && !generation.text->stopped())
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
   deliver(generation, generation.text->finish());
+  if (!event.usage.cut.empty())
+    log_info("{} was cut ({}) after {} tokens of thought and {} in all", generation.head.id, event.usage.cut,
+             event.usage.thinking_tokens, event.usage.completion_tokens);
   const FinishReason finish = generation.text->stopped() ? FinishReason::stop : event.finish;
   remember(generation);
   answer(generation, finish, event.usage);
@@ -187,7 +195,7 @@ void Generations::answer(Generation& generation, FinishReason finish, const Usag
     if (message) {
       out.write(generation.message.finish(end));
     } else {
-      out.write(finish_chunk(generation.head, generation.take_logprobs(), finish, calls));
+      out.write(finish_chunk(generation.head, generation.take_logprobs(), finish, calls, usage));
       if (generation.options.include_usage) out.write(usage_chunk(generation.head, usage));
       out.write(kDoneEvent);
     }

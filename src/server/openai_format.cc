@@ -48,15 +48,28 @@ Json usage_json(const Usage& usage) {
           {"speculation", speculation_json(usage.speculation)}};
 }
 
+// What OpenAI has no field for.
+Json extension(const AnswerHead& head, const Usage& usage) {
+  Json json = Json::object();
+  if (head.thinking)
+    json["thinking"] = {{"enabled", head.thinking->enabled}, {"reason", head.thinking->reason}};
+  json["cut"] = usage.cut.empty() ? Json(nullptr) : Json(usage.cut);
+  return json;
+}
+
 // choice: its delta or text.
-std::string chunk(const AnswerHead& head, Json choice, Json logprobs, Json finish) {
+Json chunk_json(const AnswerHead& head, Json choice, Json logprobs, Json finish) {
   Json json = envelope(head, "chat.completion.chunk");
   choice["index"] = 0;
   choice["logprobs"] = std::move(logprobs);
   choice["finish_reason"] = std::move(finish);
   json["choices"] = Json::array({std::move(choice)});
   if (head.usage_field) json["usage"] = nullptr;
-  return event(json);
+  return json;
+}
+
+std::string chunk(const AnswerHead& head, Json choice, Json logprobs, Json finish) {
+  return event(chunk_json(head, std::move(choice), std::move(logprobs), std::move(finish)));
 }
 
 }  // namespace
@@ -86,6 +99,7 @@ std::string whole_answer(const AnswerHead& head, const text::ParsedOutput& outpu
   Json json = envelope(head, "chat.completion");
   json["choices"] = Json::array({std::move(choice)});
   json["usage"] = usage_json(usage);
+  json["anabranch"] = extension(head, usage);
   return dump(json);
 }
 
@@ -122,9 +136,12 @@ std::string event_chunk(const AnswerHead& head, const text::OutputEvent& event, 
   return chunk(head, {{"delta", std::move(delta)}}, std::move(logprobs), nullptr);
 }
 
-std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls) {
+std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls,
+                         const Usage& usage) {
   Json choice = head.kind == AnswerKind::chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
-  return chunk(head, std::move(choice), std::move(logprobs), finish_name(finish, calls));
+  Json json = chunk_json(head, std::move(choice), std::move(logprobs), finish_name(finish, calls));
+  json["anabranch"] = extension(head, usage);
+  return event(json);
 }
 
 std::string usage_chunk(const AnswerHead& head, const Usage& usage) {

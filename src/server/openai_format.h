@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
+#include "server/thinking.h"
 #include "text/output_parser.h"
 
 namespace anabranch::server {
@@ -16,12 +17,13 @@ namespace anabranch::server {
 // message and token_count are of Anthropic's API: anthropic_format.h.
 enum class AnswerKind { chat, completion, message, token_count };
 
-// What every object of one answer repeats.
+// What the objects of one answer repeat, and what the last of them tells.
 struct AnswerHead {
   AnswerKind kind = AnswerKind::chat;
   std::string id;       // "chatcmpl-...", "cmpl-..."
   int64_t created = 0;  // Unix seconds
   std::string model;
+  std::optional<ThinkReport> thinking;  // chat only
   bool usage_field = false;  // stream chunks carry "usage" (null before the last): the client asked for it
 };
 
@@ -39,7 +41,8 @@ std::string first_chunk(const AnswerHead& head);
 // call_id: of an event that begins a call. Not for call_end, which has nothing to say.
 std::string event_chunk(const AnswerHead& head, const text::OutputEvent& event, const std::string& call_id,
                         Json logprobs);
-std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls);
+std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls,
+                         const Usage& usage);
 std::string usage_chunk(const AnswerHead& head, const Usage& usage);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
 

@@ -11,7 +11,8 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
       defaults_{engine.default_sampling(),
                 {engine.info().name, engine.info().path, "default", "default_model"},
                 engine.info().draft_sources,
-                engine.tokenizer().vocab_size()},
+                engine.tokenizer().vocab_size(),
+                options.thinking},
       format_(text::find_output_format(engine.chat_template(), engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
       turns_(options.turns_path) {
@@ -22,20 +23,31 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   if (!compiler_)
     return ApiError{400, "The loaded model brings no chat template; use /v1/completions", "messages",
                     "unsupported_value"};
+  const std::string user = last_user_text(request.messages);
   text::set_apart(request.messages, volatile_text_);
+  const text::ChatTemplate& chat = *engine_.chat_template();
   Prepared prepared;
   prepared.rules = {format_, std::move(request.tools), false, request.parallel_tool_calls ? INT_MAX : 1};
   const std::string& salt = request.options.cache_salt;
   const auto turns = known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_);
-  auto prompt = compiler_->compile(request.messages, prepared.rules.tools, request.chat, salt, turns);
-  if (!prompt.ok())
-    return ApiError{400, "The model's chat template refused the messages: " + prompt.error().message,
+  const ThinkingWish& wish = request.options.thinking;
+  if (!wish.effort.empty() && chat.mentions("reasoning_effort") &&
+      !request.chat.extra.contains("reasoning_effort"))
+    request.chat.extra["reasoning_effort"] = wish.effort;
+  auto chosen = choose_thinking(wish, chat, format_.reasoning, user, [&](std::optional<bool> enable) {
+    request.chat.enable_thinking = enable;
+    return compiler_->compile(request.messages, prepared.rules.tools, request.chat, salt, turns);
+  });
+  if (!chosen.ok())
+    return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
                     "messages", "template_error"};
+  const bool tools = !prepared.rules.tools.is_null();
+  prepared.thinking = think_options(wish, *chosen, {user, tools, request.options.stop});
+  prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
-  prepared.prompt = std::move(prompt->tokens);
-  prepared.keep_at = std::move(prompt->stable_lengths);
-  prepared.rules.thinking_open =
-      format_.reasoning && text::opens_reasoning(prompt->pieces, *format_.reasoning);
+  prepared.prompt = std::move(chosen->prompt.tokens);
+  prepared.keep_at = std::move(chosen->prompt.stable_lengths);
+  prepared.rules.thinking_open = chosen->open;
   if (prepared.options.cache) prepared.remember = std::make_shared<const text::OutputRules>(prepared.rules);
   return prepared;
 }
@@ -44,6 +56,7 @@ std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest 
   const text::Tokenizer& tokenizer = engine_.tokenizer();
   Prepared prepared;
   prepared.options = std::move(request.options);
+  prepared.thinking.budget = prepared.options.thinking.budget.value_or(-1);
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     prepared.prompt = tokenizer.encode(*text, true);
     const auto bos = tokenizer.bos();

@@ -24,6 +24,8 @@ struct Prepared {
   std::vector<int> prompt;
   std::vector<int> keep_at;  // as of Request
   text::OutputRules rules;   // how to take the answer apart (chat only)
+  ThinkingOptions thinking;
+  std::optional<ThinkReport> think_report;  // chat only
   // The same, to remember the answer by; null: it is not to be remembered.
   std::shared_ptr<const text::OutputRules> remember;
 };
@@ -31,6 +33,7 @@ struct Prepared {
 struct PrepareOptions {
   std::vector<text::VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;                         // where sampled turns are kept; empty: in memory
+  ThinkingWish thinking;                          // where requests say nothing
 };
 
 // Thread-safe. The engine must outlive it.

@@ -17,7 +17,8 @@ class ServerImpl final : public Server {
       : options_(options),
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
-        api_(engine, *workers_, http_->post(), options.host, {options.volatile_text, options.turns_path}),
+        api_(engine, *workers_, http_->post(), options.host,
+             {options.volatile_text, options.turns_path, options.thinking}),
         thread_([this] { serve(); }) {}
 
   ~ServerImpl() override {

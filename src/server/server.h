@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "server/http_server.h"
+#include "server/thinking.h"
 #include "text/volatile_text.h"
 
 namespace anabranch::server {
@@ -22,6 +23,7 @@ struct ServerOptions {
   HttpLimits limits;
   std::vector<text::VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;   // a database of sampled turns (turn_memory.h); empty: in memory
+  ThinkingWish thinking;    // where requests say nothing
   double stop_grace_s = 5;  // for answers under way when stop() is called; then they are cut off
 };
 

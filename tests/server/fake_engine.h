@@ -81,10 +81,14 @@ class FakeTemplate final : public text::ChatTemplate {
       pieces.push_back({"\n", true});
     }
     pieces.push_back({"assistant:", true});
-    if (options.enable_thinking.value_or(false)) pieces.push_back({"<think>\n", true});
+    if (options.enable_thinking.value_or(!knows_thinking)) pieces.push_back({"<think>\n", true});
     return pieces;
   }
-  bool mentions(std::string_view) const override { return true; }
+  bool mentions(std::string_view variable) const override {
+    return knows_thinking || variable != "enable_thinking";
+  }
+  // False: it opens a thought unless told not to, and does not say that it can be told.
+  std::atomic<bool> knows_thinking{true};
 };
 
 // What the engine answers to a request: one event per part, `delay` apart.
@@ -95,6 +99,8 @@ struct Script {
   std::string error;
   bool obey_stop = true;
   bool repeat = false;  // start over at the end, for ever
+  int thinking_tokens = 0;
+  std::string cut;  // as of Usage
 };
 
 class FakeEngine final : public Engine {
@@ -159,6 +165,7 @@ class FakeEngine final : public Engine {
     return tokenizer_.decode(request.prompt, false);
   }
   ModelInfo& mutable_info() { return info_; }
+  FakeTemplate& mutable_template() { return template_; }
 
   // Waits up to `seconds` until `condition` holds for the statistics.
   bool wait_for(const std::function<bool(const EngineStats&)>& condition, double seconds = 5) const {
@@ -216,6 +223,8 @@ class FakeEngine final : public Engine {
     event.usage.prompt_tokens = static_cast<int>(s.request.prompt.size());
     event.usage.completion_tokens = s.tokens;
     event.usage.cached_tokens = 3;
+    event.usage.thinking_tokens = s.script.thinking_tokens;
+    event.usage.cut = s.script.cut;
     return event.finish != FinishReason::none;
   }
 

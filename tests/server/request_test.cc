@@ -41,7 +41,8 @@ TEST(ChatRequest, TakesTheModelsDefaults) {
   EXPECT_EQ(request.options.max_tokens, -1);
   EXPECT_FALSE(request.options.stream);
   EXPECT_TRUE(request.tools.is_null());
-  EXPECT_FALSE(request.chat.enable_thinking.has_value());
+  EXPECT_FALSE(request.options.thinking.mode.has_value());
+  EXPECT_FALSE(request.options.thinking.budget.has_value());
 }
 
 TEST(ChatRequest, ReadsEveryOption) {
@@ -60,13 +61,10 @@ TEST(ChatRequest, ReadsEveryOption) {
   EXPECT_EQ(request.options.max_tokens, 6);
   EXPECT_TRUE(request.options.stream);
   EXPECT_TRUE(request.options.include_usage);
-  EXPECT_EQ(request.chat.enable_thinking, false);
+  EXPECT_EQ(request.options.thinking.mode, ThinkMode::off);
   EXPECT_EQ(request.chat.extra.dump(), R"({"x":1})");
   EXPECT_EQ(chat(body(R"("stop":"x","enable_thinking":true,"max_tokens":3.0)")).options.stop.size(), 1u);
   EXPECT_EQ(chat(body(R"("max_tokens":3.0)")).options.max_tokens, 3);
-  EXPECT_EQ(chat(body(R"("chat_template_kwargs":{"enable_thinking":true},"enable_thinking":false)"))
-                .chat.enable_thinking,
-            false);
 }
 
 TEST(ChatRequest, ReadsPenaltiesBiasAndLogprobs) {
@@ -219,9 +217,28 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
       {R"("tools":{})", "tools", "invalid_type"},
       {R"("tools":[{"type":"function"}])", "tools[0]", "invalid_value"},
       {R"("tools":[{"type":"retrieval","function":{"name":"f"}}])", "tools[0]", "invalid_value"},
-      {R"("enable_thinking":"yes")", "enable_thinking", "invalid_type"},
+      {R"("enable_thinking":"yes")", "enable_thinking", "invalid_value"},
+      {R"("enable_thinking":1)", "enable_thinking", "invalid_type"},
+      {R"("max_thinking_tokens":"many")", "max_thinking_tokens", "invalid_type"},
+      {R"("thinking_budget":1.5)", "thinking_budget", "invalid_type"},
+      {R"("thinking_token_budget":-2)", "thinking_token_budget", "invalid_value"},
+      {R"("thinking_budget_tokens":99999999999)", "thinking_budget_tokens", "invalid_value"},
+      {R"("reasoning_budget":[])", "reasoning_budget", "invalid_type"},
+      {R"("reasoning_effort":"huge")", "reasoning_effort", "invalid_value"},
+      {R"("reasoning_effort":3)", "reasoning_effort", "invalid_type"},
+      {R"("think":1)", "think", "invalid_type"},
+      {R"("think":"much")", "think", "invalid_value"},
+      {R"("thinking":true)", "thinking", "invalid_type"},
+      {R"("thinking":{"type":"on"})", "thinking.type", "invalid_value"},
+      {R"("thinking":{"type":"enabled","budget_tokens":"1024"})", "thinking.budget_tokens", "invalid_type"},
+      {R"("reasoning":"high")", "reasoning", "invalid_type"},
+      {R"("reasoning":{"effort":"huge"})", "reasoning.effort", "invalid_value"},
+      {R"("reasoning":{"max_tokens":-2})", "reasoning.max_tokens", "invalid_value"},
+      {R"("reasoning":{"enabled":"yes"})", "reasoning.enabled", "invalid_type"},
       {R"("chat_template_kwargs":{"enable_thinking":1})", "chat_template_kwargs.enable_thinking",
        "invalid_type"},
+      {R"("chat_template_kwargs":{"enable_thinking":"yes"})", "chat_template_kwargs.enable_thinking",
+       "invalid_value"},
       {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages", "invalid_value"},
       {R"("chat_template_kwargs":5)", "chat_template_kwargs", "invalid_type"},
   };
