@@ -117,7 +117,7 @@ class SpeculationBench {
  private:
   Result<Answer> ask(const Task& task, const SpecMode& mode) {
     const bool thinks = engine_.chat_template()->mentions("enable_thinking");
-    TRY(auto prompt, make_chat_prompt(engine_, task.messages, thinks ? task.thinking : ""));
+    TRY(auto prompt, make_chat_prompt(engine_, task.messages, ThinkFlags{thinks ? task.thinking : ""}));
     Request request;
     request.sampling = sampling_params(options_.sampling, engine_, 1);
     request.max_tokens = request.thinking.budget = options_.decode;

@@ -62,7 +62,8 @@ Result<Text> answer_prompts(const ModelOptions& model) {
   Text out;
   for (const char* asked : kPrompts) {
     show_progress(fmt::format("answering prompt {} of {}", out.passages.size() + 1, std::size(kPrompts)));
-    TRY(Prompt prompt, make_chat_prompt(*engine, Json::array({{{"role", "user"}, {"content", asked}}}), ""));
+    TRY(Prompt prompt,
+        make_chat_prompt(*engine, Json::array({{{"role", "user"}, {"content", asked}}}), ThinkFlags{""}));
     Passage passage{prompt.tokens, static_cast<int>(prompt.tokens.size())};
     Request request;
     request.sampling = engine->default_sampling();

@@ -129,7 +129,7 @@ class Chat {
   }
 
   Result<Answer> ask(const std::atomic<bool>& interrupt) {
-    TRY(auto prompt, make_chat_prompt(*engine_, messages_, options_.thinking));
+    TRY(auto prompt, make_chat_prompt(*engine_, messages_, options_.thinking, options_.sampling.stop));
     Request request;
     request.sampling = sampling_params(options_.sampling, *engine_, seed_);
     request.max_tokens = options_.sampling.max_tokens;

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/log.h"
 #include "base/user_directory.h"
 #include "text/output_text.h"
 #include "text/prompt_compiler.h"
@@ -77,25 +78,51 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
   return params;
 }
 
-Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking) {
+server::ThinkingWish thinking_wish(const ThinkFlags& flags) {
+  server::ThinkingWish wish;
+  wish.budget = flags.max_tokens;
+  const bool none = flags.mode == "auto" && flags.max_tokens == 0;
+  wish.mode = flags.mode == "on"            ? server::ThinkMode::on
+              : flags.mode == "off" || none ? server::ThinkMode::off
+                                            : server::ThinkMode::automatic;
+  wish.said_by = none ? "--max-thinking-tokens 0" : "--thinking " + flags.mode;
+  return wish;
+}
+
+Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
+                                const std::vector<std::string>& stop) {
   const auto* chat = engine.chat_template();
   if (!chat)
     return make_error(ErrorKind::unsupported,
                       "{} brings no chat template; use `generate --raw` to continue plain text",
                       engine.info().name);
-  text::ChatOptions options;
-  if (!thinking.empty()) {
-    if (!chat->mentions("enable_thinking"))
-      return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",
-                        engine.info().name);
-    options.enable_thinking = thinking == "on";
+  if (thinking.mode == "on" && !chat->mentions("enable_thinking"))
+    return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",
+                      engine.info().name);
+  text::PromptCompiler compiler(*chat, engine.tokenizer());
+  const auto compile = [&](std::optional<bool> enable) {
+    text::ChatOptions options;
+    options.enable_thinking = enable;
+    return compiler.compile(messages, nullptr, options);
+  };
+  Prompt prompt;
+  const auto& tags = prompt.rules.format.reasoning = text::find_reasoning_tags(engine.tokenizer());
+  const auto wish = thinking_wish(thinking);
+  const std::string user = server::last_user_text(messages);
+  server::ChosenPrompt chosen;
+  if (thinking.mode.empty()) {
+    TRY(chosen.prompt, compile(std::nullopt));
+    chosen.open = tags && text::opens_reasoning(chosen.prompt.pieces, *tags);
+  } else {
+    TRY(chosen, server::choose_thinking(wish, *chat, tags, user, compile));
+    log_debug("thinking {}: {}", chosen.thinking.enabled ? "on" : "off", chosen.thinking.reason);
   }
-  TRY(auto compiled, text::PromptCompiler(*chat, engine.tokenizer()).compile(messages, nullptr, options));
-  text::OutputRules rules;
-  rules.format.reasoning = text::find_reasoning_tags(engine.tokenizer());
-  const auto& tags = rules.format.reasoning;
-  rules.thinking_open = tags && text::opens_reasoning(compiled.pieces, *tags);
-  return Prompt{std::move(compiled.tokens), std::move(rules), std::move(compiled.stable_lengths)};
+  prompt.thinking = server::think_options(wish, chosen, {user, false, stop});
+  prompt.tokens = std::move(chosen.prompt.tokens);
+  prompt.keep_at = std::move(chosen.prompt.stable_lengths);
+  prompt.rules.thinking_open = chosen.open;
+  prompt.think_report = std::move(chosen.thinking);
+  return prompt;
 }
 
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
@@ -187,6 +214,7 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
   request.prompt = std::move(prompt.tokens);
   request.keep_at = std::move(prompt.keep_at);
   request.thinking_open = prompt.rules.thinking_open;
+  request.thinking = std::move(prompt.thinking);
   text::OutputText output(engine.tokenizer(), request.stop, prompt.rules);
   Printer printer(silent);
   Answer answer;
@@ -235,8 +263,10 @@ double decode_rate(const Usage& usage) {
 
 std::string describe(const Usage& usage) {
   return fmt::format(
-      "prompt {} tokens ({:.0f} tok/s), answer {} tokens ({:.1f} tok/s), first token after {:.2f} s",
-      usage.prompt_tokens, prefill_rate(usage), usage.completion_tokens, decode_rate(usage), usage.ttft_s);
+             "prompt {} tokens ({:.0f} tok/s), answer {} tokens ({:.1f} tok/s), first token after {:.2f} s",
+             usage.prompt_tokens, prefill_rate(usage), usage.completion_tokens, decode_rate(usage),
+             usage.ttft_s) +
+         (usage.cut.empty() ? "" : fmt::format(", cut: {}", usage.cut));
 }
 
 }  // namespace anabranch::cli

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include "engine/engine.h"
+#include "server/thinking.h"
 #include "text/output_parser.h"
 
 namespace anabranch::cli {
@@ -23,6 +24,7 @@ std::string state_directory(const std::string& wanted);
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const KeepOptions& keep);
 CacheOptions cache_options(const KeepOptions& keep);
+server::ThinkingWish thinking_wish(const ThinkFlags& flags);
 // Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
 Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
                                      const KeepOptions& keep);
@@ -35,8 +37,12 @@ struct Prompt {
   std::vector<int> tokens;
   text::OutputRules rules;   // how to take the answer apart, when a chat template made the prompt
   std::vector<int> keep_at;  // as of Request
+  ThinkingOptions thinking;  // as of Request
+  server::ThinkReport think_report;
 };
-Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const std::string& thinking);
+// stop: as of Request. Error: unsupported (no chat template, or one that cannot be told to think).
+Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
+                                const std::vector<std::string>& stop = {});
 Prompt make_raw_prompt(const Engine& engine, const std::string& text);
 
 struct Answer {

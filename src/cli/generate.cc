@@ -50,6 +50,7 @@ Json to_json(const Answer& answer) {
           {"cached_tokens", u.cached_tokens},
           {"completion_tokens", u.completion_tokens},
           {"thinking_tokens", u.thinking_tokens},
+          {"cut", u.cut.empty() ? Json(nullptr) : Json(u.cut)},
           {"finish_reason", name_of(answer.finish)},
           {"ttft_s", u.ttft_s},
           {"prefill_tok_s", prefill_rate(u)},
@@ -71,16 +72,18 @@ Result<int> generate(const GenerateOptions& options) {
 
   Prompt prompt;
   if (options.raw) {
-    if (!options.system.empty() || !options.thinking.empty())
+    if (!options.system.empty() || options.thinking.mode != "auto")
       return make_error(ErrorKind::invalid,
                         "--system and --thinking need the chat template: leave out --raw");
     prompt = make_raw_prompt(*engine, text);
+    prompt.thinking.budget = options.thinking.max_tokens.value_or(-1);
   } else {
     Json messages = Json::array();
     if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
     messages.push_back({{"role", "user"}, {"content", text}});
-    TRY(prompt, make_chat_prompt(*engine, messages, options.thinking));
+    TRY(prompt, make_chat_prompt(*engine, messages, options.thinking, options.sampling.stop));
   }
+  const Json thinking = {{"enabled", prompt.think_report.enabled}, {"reason", prompt.think_report.reason}};
   Request request;
   request.sampling = sampling_params(options.sampling, *engine, 0);
   request.max_tokens = options.sampling.max_tokens;
@@ -91,6 +94,7 @@ Result<int> generate(const GenerateOptions& options) {
       run_prompt(*engine, std::move(prompt), std::move(request), options.json, interrupt_flag()));
   if (options.json) {
     Json json = to_json(answer);
+    if (!options.raw) json["thinking"] = thinking;
     if (options.logprobs >= 0) json["logprobs"] = logprobs_json(answer, engine->tokenizer());
     fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
   } else if (isatty(STDERR_FILENO)) {

@@ -54,7 +54,8 @@ void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
       ->check(number_in(-2.0f, 2.0f));
   app.add_option("--seed", o.seed,
                  "Seed: the same one gives the same text (default: 0, in chat a random one)");
-  app.add_option("-n,--max-tokens", o.max_tokens, "Tokens to generate at most; -1 = up to the context")
+  app.add_option("-n,--max-tokens", o.max_tokens,
+                 "Tokens of answer at most, thoughts not counted; -1 = up to the context")
       ->check(CLI::Range(-1, 1 << 27));
   app.add_option("--stop", o.stop, "Stop before this text (may be given several times)")
       ->expected(1)
@@ -96,9 +97,16 @@ void add_cache_flags(CLI::App& app, KeepOptions& o) {
       ->excludes(off);
 }
 
-void add_thinking_flag(CLI::App& app, std::string& thinking) {
-  app.add_option("--thinking", thinking, "Let the model think first (default: as its template does)")
-      ->check(CLI::IsMember({"on", "off"}));
+void add_thinking_flags(CLI::App& app, ThinkFlags& o) {
+  app.add_option(
+         "--thinking", o.mode,
+         "Let the model think first: on, off, or auto (the default): not for greetings, the times table "
+         "and short questions for a fact, unless they look something up in a long prompt")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+  app.add_option(
+         "--max-thinking-tokens", o.max_tokens,
+         "Tokens of thought at most, beside those of the answer (default: 32768, as the context allows)")
+      ->check(CLI::Range(0, 1 << 27));
 }
 
 CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
@@ -108,7 +116,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   add_sampling_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
   add_cache_flags(*command, o.cache);
-  add_thinking_flag(*command, o.thinking);
+  add_thinking_flags(*command, o.thinking);
   command->add_option("prompt", o.prompt, "The prompt (default: standard input)");
   command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
   command->add_option("-s,--system", o.system, "System message");
@@ -132,7 +140,7 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   add_spec_flags(*command, o.spec);
   add_cache_flags(*command, o.cache);
   o.sampling.max_tokens = -1;
-  add_thinking_flag(*command, o.thinking);
+  add_thinking_flags(*command, o.thinking);
   command->add_option("-s,--system", o.system, "System message");
   return command;
 }
@@ -143,6 +151,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   add_context_flag(*command, o.model);
   add_spec_flags(*command, o.spec);
   add_cache_flags(*command, o.cache);
+  add_thinking_flags(*command, o.thinking);
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
       ->check(CLI::Range(0, 65535));

@@ -42,13 +42,18 @@ struct SamplingOptions {
   std::vector<std::string> stop;
 };
 
+struct ThinkFlags {
+  std::string mode = "auto";      // "on", "off"; "" = as the template does by itself (for measuring)
+  std::optional<int> max_tokens;  // of thought
+};
+
 struct GenerateOptions {
   ModelOptions model;
   SamplingOptions sampling;
   SpecOptions spec;
   KeepOptions cache;
+  ThinkFlags thinking;
   std::string prompt, prompt_file, system;
-  std::string thinking;  // "on", "off", "" = as the template does by itself
   bool raw = false, json = false;
   bool ignore_eos = false;
   int logprobs = -1;  // alternatives beside each token; -1: no log probabilities
@@ -59,7 +64,8 @@ struct ChatOptions {
   SamplingOptions sampling;
   SpecOptions spec;
   KeepOptions cache;
-  std::string system, thinking;
+  ThinkFlags thinking;
+  std::string system;
 };
 
 struct ConvertOptions {
@@ -102,6 +108,7 @@ struct ServeOptions {
   ModelOptions model;
   SpecOptions spec;
   KeepOptions cache;
+  ThinkFlags thinking;  // where requests say nothing
   std::string host = "127.0.0.1";
   int port = 11436;
   std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts

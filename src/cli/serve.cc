@@ -68,6 +68,7 @@ Result<int> serve(const ServeOptions& options) {
   server_options.host = options.host;
   server_options.port = static_cast<uint16_t>(options.port);
   TRY(server_options.volatile_text, volatile_rules(options));
+  server_options.thinking = thinking_wish(options.thinking);
   TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) server_options.turns_path = keep.directory + "/turns.db";

@@ -4,7 +4,7 @@ import json, os, signal, subprocess, sys, tempfile, time, traceback, urllib.requ
 
 BINARY, MODEL = sys.argv[1], sys.argv[2]
 FIELDS = {"text", "token_ids", "prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens", "finish_reason",
-          "ttft_s", "prefill_tok_s", "decode_tok_s"}
+          "ttft_s", "prefill_tok_s", "decode_tok_s", "cut", "thinking"}
 
 
 def run(*args, stdin="", timeout=120):
@@ -26,12 +26,10 @@ def refused(text, *args, **more):
 
 
 def test_json_has_every_field():
-    answer = generate("What is the capital of France?")
+    answer = generate("Tell me a story.", "--thinking", "off")
     assert FIELDS <= answer.keys(), answer.keys()
-    assert answer["completion_tokens"] == len(answer["token_ids"]), answer
-    said = answer["completion_tokens"] - answer["thinking_tokens"]  # -n counts these only
-    assert (answer["finish_reason"], said) == ("length", 12) or (answer["finish_reason"] == "stop" and said <= 12), answer
-    assert 0 < answer["thinking_tokens"] and answer["prompt_tokens"] > 5 and answer["ttft_s"] > 0
+    assert answer["completion_tokens"] == len(answer["token_ids"]) == 12 and answer["finish_reason"] == "length"
+    assert answer["thinking_tokens"] == 0 and answer["prompt_tokens"] > 5 and answer["ttft_s"] > 0
 
 
 def test_prompts_from_argument_file_and_stdin_are_the_same():
@@ -74,9 +72,18 @@ def test_penalties_and_logprobs():
     refused("--presence-penalty", "generate", "-m", MODEL, "--presence-penalty", "3", "hi")
 
 
-def test_thinking_off():
+def test_thinking():
     answer = generate("Say hello.", "--thinking", "off")
-    assert answer["thinking_tokens"] == 0 and answer["text"]
+    assert answer["thinking_tokens"] == 0 and answer["text"] and not answer["thinking"]["enabled"]
+    answer = generate("Hi!")
+    assert answer["thinking_tokens"] == 0 and answer["thinking"]["reason"] == "a greeting or thanks", answer
+    answer = generate("Why is the sky blue?")
+    assert answer["thinking_tokens"] > 0 and answer["thinking"]["enabled"], answer
+    assert generate("Why is the sky blue?", "--max-thinking-tokens", "0")["thinking_tokens"] == 0
+    answer = generate("Hi!", "--thinking", "on", "--max-thinking-tokens", "4")
+    assert 4 <= answer["thinking_tokens"] < 40 and answer["cut"] == "thinking_budget" and answer["text"], answer
+    refused("--thinking", "generate", "-m", MODEL, "--thinking", "maybe", "hi")
+    refused("--raw", "generate", "-m", MODEL, "--raw", "--thinking", "on", "hi")
 
 
 def test_bad_flags_and_files_are_explained():

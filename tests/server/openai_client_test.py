@@ -64,6 +64,10 @@ def collect(stream):
     return chunks, text, finish, usage
 
 
+def answer_tokens(usage):
+    return usage.completion_tokens - usage.completion_tokens_details.reasoning_tokens
+
+
 class Checks:
     def __init__(self, base):
         self.base = base
@@ -118,11 +122,29 @@ class Checks:
     def check_max_tokens_length(self):
         answer = self.chat(LONG, max_tokens=5)
         assert answer.choices[0].finish_reason == "length", answer
-        thought = answer.usage.completion_tokens_details.reasoning_tokens
-        assert answer.usage.completion_tokens - thought == 5, answer.usage
+        assert answer_tokens(answer.usage) == 5, answer.usage
         answer = self.chat(LONG, max_tokens=None, max_completion_tokens=1)
-        thought = answer.usage.completion_tokens_details.reasoning_tokens
-        assert answer.usage.completion_tokens - thought == 1 and answer.choices[0].message.content, answer
+        assert answer_tokens(answer.usage) == 1 and answer.choices[0].message.content, answer
+
+    def check_thinking(self):
+        def ask(**options):
+            answer = self.chat(**options)
+            thought = answer.usage.completion_tokens_details.reasoning_tokens
+            return answer.choices[0].message, thought, answer.model_extra["anabranch"]
+
+        message, thought, note = ask()  # a short question for a fact
+        assert thought == 0 and not note["thinking"]["enabled"] and message.content, (message, note)
+        message, thought, note = ask(extra_body={"enable_thinking": True})
+        assert thought > 0 and note["thinking"]["enabled"] and message.content, (message, note)
+        assert message.reasoning_content == message.reasoning != "", message
+        assert ask(reasoning_effort="none")[1] == 0
+        for budget in ({"thinking": {"type": "enabled", "budget_tokens": 4}}, {"think": True, "thinking_budget": 4}):
+            message, thought, note = ask(extra_body=budget)
+            assert 4 <= thought < 40 and note["cut"] == "thinking_budget" and message.content, (message, thought, note)
+        chunks, _, finish, _ = collect(self.chat(stream=True, extra_body=budget))
+        notes = [c.model_extra["anabranch"] for c in chunks if "anabranch" in (c.model_extra or {})]
+        assert notes == [note] and len(finish) == 1, (notes, note)
+        self.expect_error(openai.BadRequestError, "invalid_value", "reasoning_effort", reasoning_effort="huge")
 
     def check_stop(self):
         text = text_of(self.chat(LONG, max_tokens=40).choices[0].message)
