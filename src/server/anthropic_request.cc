@@ -145,7 +145,7 @@ void read_messages(JsonFields& fields, Json& messages) {
   if (!fields.error() && messages.back()["role"] == "assistant")
     fields.fail(
         "messages", "unsupported_value",
-        "The last message is the assistant's, but beginning its answer (prefill) is not built; let the "
+        "'messages' ends with the assistant's, but beginning its answer (prefill) is not built; let the "
         "user speak last");
 }
 

@@ -13,13 +13,13 @@ RequestDefaults defaults() {
   return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {"fake-1b", "default"}, {}, 300, {}};
 }
 
-// {"max_tokens": 50, "messages": [a user's message], <extra>}
+// {"max_tokens": 500, "messages": [a user's message], <extra>}
 std::string body(const std::string& extra = "") {
-  return R"({"max_tokens":50,"messages":[{"role":"user","content":"hi"}])" +
+  return R"({"max_tokens":500,"messages":[{"role":"user","content":"hi"}])" +
          (extra.empty() ? "" : "," + extra) + "}";
 }
 std::string conversation(const std::string& messages, const std::string& extra = "") {
-  return R"({"max_tokens":50,"messages":[)" + messages + "]" + (extra.empty() ? "" : "," + extra) + "}";
+  return R"({"max_tokens":500,"messages":[)" + messages + "]" + (extra.empty() ? "" : "," + extra) + "}";
 }
 
 ChatRequest parsed(const std::string& text, bool counting = false) {
@@ -43,7 +43,7 @@ TEST(MessagesRequest, ReadsEveryOption) {
       R"("model":"fake-1b","temperature":0.5,"top_p":0.5,"top_k":3,"stop_sequences":["a","b"],"stream":true,
       "metadata":{"user_id":"u"},"service_tier":"auto","thinking":{"type":"enabled","budget_tokens":2048},
       "tool_choice":{"type":"auto","disable_parallel_tool_use":true},"cache":false,"unknown":[1])"));
-  EXPECT_EQ(request.options.max_tokens, 50);
+  EXPECT_EQ(request.options.max_tokens, 500);
   EXPECT_EQ(request.options.sampling.temperature, 0.5f);
   EXPECT_EQ(request.options.sampling.top_p, 0.5f);
   EXPECT_EQ(request.options.sampling.top_k, 3);
