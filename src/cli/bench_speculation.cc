@@ -120,7 +120,7 @@ class SpeculationBench {
     TRY(auto prompt, make_chat_prompt(engine_, task.messages, ThinkFlags{thinks ? task.thinking : ""}));
     Request request;
     request.sampling = sampling_params(options_.sampling, engine_, 1);
-    request.max_tokens = request.thinking.budget = options_.decode;
+    request.max_tokens = prompt.thinking.budget = options_.decode;
     request.speculation = mode;
     return run_prompt(engine_, std::move(prompt), std::move(request), true, interrupt_flag());
   }

@@ -53,8 +53,8 @@ struct Answer {
   Usage usage;
 };
 
-// Runs the prompt with the rest of `request` to its end, printing the answer to stdout as it comes (reasoning
-// dimmed on a terminal) unless `silent`. Setting `interrupt` cancels it.
+// Runs the prompt, and what it says of thinking, with the rest of `request` to its end, printing the answer
+// to stdout as it comes (reasoning dimmed on a terminal) unless `silent`. Setting `interrupt` cancels it.
 Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
                           const std::atomic<bool>& interrupt);
 

@@ -48,7 +48,9 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   prepared.prompt = std::move(chosen->prompt.tokens);
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
   prepared.rules.thinking_open = chosen->open;
-  if (prepared.options.cache) prepared.remember = std::make_shared<const text::OutputRules>(prepared.rules);
+  // A bias could have made tokens that say the same in an odd way, for others to read.
+  if (prepared.options.cache && prepared.options.sampling.logit_bias.empty())
+    prepared.remember = std::make_shared<const text::OutputRules>(prepared.rules);
   return prepared;
 }
 

@@ -64,7 +64,7 @@ template <class Read>
 void read_inside(JsonFields& fields, const char* name, const Read& read) {
   const Json* object = fields.object(name);
   if (!object) return;
-  JsonFields inner(*object, std::string(name) + ".");
+  JsonFields inner(*object, fmt::format("{}.", name));
   read(inner);
   if (inner.error()) fields.fail(*inner.error());
 }

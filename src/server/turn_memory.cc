@@ -15,7 +15,7 @@ namespace anabranch::server {
 namespace {
 
 constexpr int kBusyMs = 200;
-constexpr int kMostTurns = 100'000, kTrimEvery = 1'000;
+constexpr int kMostTurns = 20'000, kTrimEvery = 1'000;
 constexpr int64_t kPauseSeconds = 10;  // after the database could not be read
 constexpr int kFormat = 1;
 

@@ -122,7 +122,9 @@ TEST(ThinkEscape, LeadsIntoTheForm) {
       const ThinkEscape escape = think_escape(form(any, detail, 3));
       EXPECT_EQ((escape.closing + escape.answer_start).find_first_of("{}<>"), std::string::npos);
       EXPECT_NE(escape.closing, "");
-      if (!escape.answer_start.empty()) EXPECT_NE(escape.answer_start.back(), ' ') << escape.answer_start;
+      if (!escape.answer_start.empty()) {
+        EXPECT_NE(escape.answer_start.back(), ' ') << escape.answer_start;
+      }
     }
 }
 
