@@ -22,6 +22,8 @@ class OutputText {
   std::vector<OutputEvent> finish();
   // A stop string was found, or the last allowed call: everything from it on is dropped.
   bool stopped() const { return stopped_ || parser_.done(); }
+  // The stop string that was found; empty: none.
+  const std::string& stop_found() const { return stops_.found(); }
 
  private:
   std::string cut(const std::string& text);
