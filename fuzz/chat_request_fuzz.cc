@@ -1,9 +1,9 @@
-// The JSON bodies of both generating routes. The first byte chooses the route.
+// The JSON bodies of the generating routes. The first byte chooses the route.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "server/api_request.h"
+#include "server/anthropic_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch::server;
@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     error = std::get_if<ApiError>(&result);
     if (error && error_response(*error).body.empty()) std::abort();
   } else {
-    const auto result = parse_chat_request(body, defaults);
+    const auto result = data[0] & 2 ? parse_messages_request(body, defaults, data[0] & 4)
+                                    : parse_chat_request(body, defaults);
     error = std::get_if<ApiError>(&result);
     if (error && error_response(*error).body.empty()) std::abort();
     if (const auto* request = std::get_if<ChatRequest>(&result)) {

@@ -51,6 +51,8 @@ class ThinkControl {
   void accept(int token);
 
   bool thinking() const { return thinking_; }
+  // Neither in a thought nor in the white space behind one.
+  bool answering() const { return !thinking_ && !behind_thought_; }
   // The answer repeats itself: it should end here.
   bool stop() const { return cut_ == ThinkCut::answer_loop; }
   // Tags, closing text and the white space behind it included.

@@ -127,6 +127,7 @@ class EngineImpl final : public Engine {
   Draft next_tokens(Sequence& sequence);
   FinishReason accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
+  bool stop_string_came(Sequence& sequence, int token);
   void deliver(Sequence& sequence, int applied, std::vector<int> sampled, FinishReason reason);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
 
@@ -633,12 +634,21 @@ void EngineImpl::decode(Sequence& sequence) {
   deliver(sequence, kept, std::move(sampled), reason);
 }
 
+// In answers only: what a thought says, and what closes it, is not what the client wants to stop at.
+// text::OutputText cuts the same text at the same place.
+bool EngineImpl::stop_string_came(Sequence& sequence, int token) {
+  if (sequence.request.stop.empty()) return false;
+  const std::string text = sequence.detokenizer.push(token);
+  if (sequence.control->answering()) return sequence.stops.push(text).stopped;
+  sequence.stops.flush();
+  return false;
+}
+
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
   if (!sequence.request.ignore_eos && std::binary_search(loaded_.eos.begin(), loaded_.eos.end(), token))
     return FinishReason::stop;
   if (sequence.control->stop()) return FinishReason::stop;
-  if (!sequence.request.stop.empty() && sequence.stops.push(sequence.detokenizer.push(token)).stopped)
-    return FinishReason::stop;
+  if (stop_string_came(sequence, token)) return FinishReason::stop;
   if (tokens_left(sequence) <= 0) return FinishReason::length;
   return FinishReason::none;
 }

@@ -10,6 +10,16 @@ namespace anabranch::server {
 namespace {
 
 constexpr std::string_view kModels = "/v1/models";
+constexpr std::string_view kMessages = "/v1/messages";
+
+// What answers a POST to the path; nothing: it is no such route.
+std::optional<AnswerKind> answer_kind(std::string_view path) {
+  if (path == "/v1/chat/completions") return AnswerKind::chat;
+  if (path == "/v1/completions") return AnswerKind::completion;
+  if (path == kMessages) return AnswerKind::message;
+  if (path == "/v1/messages/count_tokens") return AnswerKind::token_count;
+  return std::nullopt;
+}
 
 HttpResponse json_response(const Json& json) {
   HttpResponse response;
@@ -141,29 +151,31 @@ Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host,
       created_(unix_seconds()) {}
 
 void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
-  const auto refuse = [&](const ApiError& error) { out->respond(error_response(error)); };
+  const bool anthropic = request.target.rfind(kMessages, 0) == 0;
+  const auto error_answer = [&](const ApiError& error) {
+    return anthropic ? message_error_response(error) : error_response(error);
+  };
+  const auto refuse = [&](const ApiError& error) { out->respond(error_answer(error)); };
   if (auto error = check_access(request, bound_host_)) return refuse(*error);
   auto target = target_path(request.target);
   if (!target.ok()) return refuse({400, target.error().message, "", "bad_request"});
   const std::string& path = *target;
-  const bool chat = path == "/v1/chat/completions";
-  const bool generates = chat || path == "/v1/completions";
+  const auto kind = answer_kind(path);
   const bool names_model = path.size() > kModels.size() + 1 && path.rfind("/v1/models/", 0) == 0;
-  if (!generates && !names_model && path != kModels && path != "/health" && path != "/")
+  if (!kind && !names_model && path != kModels && path != "/health" && path != "/")
     return refuse({404, fmt::format("Unknown route: {} {}", request.method, path), "", "unknown_url"});
-  const char* allowed = generates ? "POST" : "GET, HEAD";
+  const char* allowed = kind ? "POST" : "GET, HEAD";
   if (auto error = check_method(request, allowed)) {
-    HttpResponse response = error_response(*error);
+    HttpResponse response = error_answer(*error);
     response.headers.emplace_back("Allow", allowed);
     return out->respond(std::move(response));
   }
-  if (generates) {
+  if (kind) {
     if (stopping_) return refuse({503, "The server is shutting down", "", "shutting_down"});
     if (!is_json_type(request))
       return refuse({415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                      "unsupported_media_type"});
-    return generations_.start(chat ? AnswerKind::chat : AnswerKind::completion, std::move(request.body),
-                              std::move(out));
+    return generations_.start(*kind, std::move(request.body), std::move(out));
   }
   if (path == "/health") return out->respond(health());
   if (path == kModels) return out->respond(models());
@@ -209,7 +221,9 @@ HttpResponse Api::welcome() const {
   response.content_type = "text/plain; charset=utf-8";
   response.body = fmt::format(
       "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n"
-      "POST /v1/chat/completions\nPOST /v1/completions\nGET  /v1/models\nGET  /health\n",
+      "POST /v1/chat/completions\nPOST /v1/completions\nGET  /v1/models\nGET  /health\n\n"
+      "For Anthropic clients: base URL http://<this host>\n\n"
+      "POST /v1/messages\nPOST /v1/messages/count_tokens\n",
       ANABRANCH_VERSION, engine_.info().name);
   return response;
 }

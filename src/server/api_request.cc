@@ -5,15 +5,11 @@
 #include <climits>
 #include <cmath>
 
-#include "server/json_fields.h"
-
 namespace anabranch::server {
 namespace {
 
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 4096;
-constexpr size_t kMaxMessages = 65536;
-constexpr size_t kMaxTools = 1024;
 constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 
 // Everything that would change the answer and that we cannot do yet: refused, never half obeyed.
@@ -34,35 +30,6 @@ void refuse_what_is_not_built(JsonFields& fields) {
     if (!type || *type != "text")
       fields.fail("response_format", "unsupported_value",
                   "'response_format': only {\"type\": \"text\"} is built; structured output is not yet");
-  }
-}
-
-void read_stop(JsonFields& fields, std::vector<std::string>& stop) {
-  const Json* value = fields.find("stop");
-  if (!value) return;
-  if (!value->is_string() && !value->is_array()) {
-    fields.fail("stop", "invalid_type",
-                fmt::format("'stop' must be a string or an array of strings, not {}", json_type(*value)));
-    return;
-  }
-  const Json list = value->is_array() ? *value : Json::array({*value});
-  if (list.size() > kMaxStops)
-    fields.fail("stop", "invalid_value",
-                fmt::format("'stop' has {} entries, but at most {} are allowed", list.size(), kMaxStops));
-  size_t index = 0;
-  for (const Json& entry : list) {
-    if (fields.error()) return;
-    const std::string where = fmt::format("stop[{}]", index++);
-    if (!entry.is_string()) {
-      fields.fail(where, "invalid_type",
-                  fmt::format("'{}' must be a string, not {}", where, json_type(entry)));
-      return;
-    }
-    const auto& text = entry.get_ref<const std::string&>();
-    if (text.empty() || text.size() > kMaxStopBytes)
-      fields.fail(where, "invalid_value",
-                  fmt::format("'{}' has {} bytes, but must have 1 to {}", where, text.size(), kMaxStopBytes));
-    stop.push_back(text);
   }
 }
 
@@ -174,15 +141,10 @@ void read_cache(JsonFields& fields, GenerationOptions& options) {
 }
 
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
-  GenerationOptions options;
-  options.sampling = defaults.sampling;
-  read_model(fields, defaults.model_names);
+  GenerationOptions options = read_common_options(fields, defaults);
   refuse_what_is_not_built(fields);
-  read_sampling(fields, options);
-  read_penalties(fields, options.sampling);
-  read_logit_bias(fields, defaults.vocab_size, options.sampling);
   options.logprobs = read_logprobs(fields, chat);
-  read_stop(fields, options.stop);
+  read_stop(fields, "stop", options.stop);
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     auto v = fields.integer(name, -1, INT_MAX);
     if (!v) continue;
@@ -190,10 +152,6 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
       fields.fail(name, "invalid_value", fmt::format("'{}' must be at least 1 (or -1: no limit)", name));
     options.max_tokens = static_cast<int>(*v);
   }
-  options.thinking = complete(read_thinking(fields), defaults.thinking);
-  read_speculation(fields, defaults.draft_sources, options.speculation);
-  read_cache(fields, options);
-  options.stream = fields.boolean("stream").value_or(false);
   if (const Json* stream_options = fields.object("stream_options")) {
     JsonFields inner(*stream_options, "stream_options.");
     options.include_usage = inner.boolean("include_usage").value_or(false);
@@ -381,6 +339,8 @@ void read_prompt(JsonFields& fields, std::variant<std::string, std::vector<int>>
   prompt = std::move(ids);
 }
 
+}  // namespace
+
 std::variant<Json, ApiError> parse_body(std::string_view body) {
   auto parsed = parse_json(body);
   if (!parsed.ok())
@@ -392,7 +352,48 @@ std::variant<Json, ApiError> parse_body(std::string_view body) {
   return std::move(parsed).value();
 }
 
-}  // namespace
+GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
+  GenerationOptions options;
+  options.sampling = defaults.sampling;
+  read_model(fields, defaults.model_names);
+  read_sampling(fields, options);
+  read_penalties(fields, options.sampling);
+  read_logit_bias(fields, defaults.vocab_size, options.sampling);
+  options.thinking = complete(read_thinking(fields), defaults.thinking);
+  read_speculation(fields, defaults.draft_sources, options.speculation);
+  read_cache(fields, options);
+  options.stream = fields.boolean("stream").value_or(false);
+  return options;
+}
+
+void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop) {
+  const Json* value = fields.find(name);
+  if (!value) return;
+  if (!value->is_string() && !value->is_array()) {
+    fields.fail(name, "invalid_type",
+                fmt::format("'{}' must be a string or an array of strings, not {}", name, json_type(*value)));
+    return;
+  }
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > kMaxStops)
+    fields.fail(name, "invalid_value",
+                fmt::format("'{}' has {} entries, but at most {} are allowed", name, list.size(), kMaxStops));
+  size_t index = 0;
+  for (const Json& entry : list) {
+    if (fields.error()) return;
+    const std::string where = fmt::format("{}[{}]", name, index++);
+    if (!entry.is_string()) {
+      fields.fail(where, "invalid_type",
+                  fmt::format("'{}' must be a string, not {}", where, json_type(entry)));
+      return;
+    }
+    const auto& text = entry.get_ref<const std::string&>();
+    if (text.empty() || text.size() > kMaxStopBytes)
+      fields.fail(where, "invalid_value",
+                  fmt::format("'{}' has {} bytes, but must have 1 to {}", where, text.size(), kMaxStopBytes));
+    stop.push_back(text);
+  }
+}
 
 std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
                                                        const RequestDefaults& defaults) {

@@ -12,6 +12,7 @@
 #include "base/sampling_params.h"
 #include "engine/engine.h"
 #include "server/api_error.h"
+#include "server/json_fields.h"
 #include "server/thinking.h"
 #include "text/chat_template.h"
 
@@ -54,9 +55,19 @@ struct CompletionRequest {
   std::variant<std::string, std::vector<int>> prompt;  // text, or token ids (>= 0)
 };
 
+inline constexpr size_t kMaxMessages = 65536;
+inline constexpr size_t kMaxTools = 1024;
+
 std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
                                                        const RequestDefaults& defaults);
 std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
                                                                    const RequestDefaults& defaults);
+
+// Shared with the other API (anthropic_request.h). The body as an object.
+std::variant<Json, ApiError> parse_body(std::string_view body);
+// What is named alike everywhere: the model, sampling, penalties, speculation, the cache, "stream".
+GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
+// A string or an array of strings.
+void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop);
 
 }  // namespace anabranch::server

@@ -10,6 +10,21 @@ namespace {
 
 constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
 
+const char* id_prefix(AnswerKind kind) {
+  if (kind == AnswerKind::chat) return "chatcmpl-";
+  return kind == AnswerKind::completion ? "cmpl-" : "msg_";
+}
+
+bool is_anthropic(AnswerKind kind) {
+  return kind == AnswerKind::message || kind == AnswerKind::token_count;
+}
+
+HttpResponse token_count_response(size_t tokens) {
+  HttpResponse response;
+  response.body = fmt::format("{{\"input_tokens\": {}}}", tokens);
+  return response;
+}
+
 // Runs on a worker: nothing may escape.
 std::variant<Prepared, ApiError> prepare_safely(Preparer& preparer, AnswerKind kind,
                                                 const std::string& body) {
@@ -39,8 +54,7 @@ void Generations::start(AnswerKind kind, std::string body, std::shared_ptr<Respo
   const uint64_t key = next_key_++;
   Generation& generation = generations_[key];
   generation.head.kind = kind;
-  generation.head.id = fmt::format("{}-{:016x}{:08x}", kind == AnswerKind::chat ? "chatcmpl" : "cmpl",
-                                   random_(), random_() >> 32);
+  generation.head.id = fmt::format("{}{:016x}{:08x}", id_prefix(kind), random_(), random_() >> 32);
   generation.head.created = unix_seconds();
   generation.head.model = engine_.info().name;
   out->on_client_left([this, key] { client_left(key); });
@@ -60,10 +74,16 @@ void Generations::start(AnswerKind kind, std::string body, std::shared_ptr<Respo
 void Generations::submit(uint64_t key, Prepared prepared) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
+  if (generation->head.kind == AnswerKind::token_count) {
+    generation->out->respond(token_count_response(prepared.prompt.size()));
+    generations_.erase(key);
+    return;
+  }
   generation->options = std::move(prepared.options);
   if (prepared.remember) generation->remember = prepared.rules;
   const GenerationOptions& options = generation->options;
-  const bool chat = generation->head.kind == AnswerKind::chat;
+  const AnswerKind kind = generation->head.kind;
+  const int prompt_tokens = static_cast<int>(prepared.prompt.size());
   const bool thinking_open = prepared.rules.thinking_open;
   generation->text =
       std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.rules));
@@ -95,8 +115,10 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   generation->streaming = options.stream;
   if (options.stream) {
     generation->head.usage_field = options.include_usage;
-    generation->out->start("text/event-stream; charset=utf-8", kHeartbeat);
-    if (chat) generation->out->write(first_chunk(generation->head));
+    const bool message = kind == AnswerKind::message;
+    generation->out->start("text/event-stream; charset=utf-8", message ? kPingEvent : kHeartbeat);
+    if (kind == AnswerKind::chat) generation->out->write(first_chunk(generation->head));
+    if (message) generation->out->write(generation->message.start(generation->head, prompt_tokens));
   }
 }
 
@@ -116,21 +138,26 @@ void Generations::receive(uint64_t key, const Event& event) {
 
 void Generations::deliver(Generation& generation, const std::vector<text::OutputEvent>& events) {
   using Kind = text::OutputEvent::Kind;
+  const bool message = generation.head.kind == AnswerKind::message;
   for (const text::OutputEvent& event : events) {
-    if (event.kind == Kind::call_begin) generation.call_ids.push_back(new_call_id());
-    if (!generation.options.stream)
+    const bool begins = event.kind == Kind::call_begin;
+    if (begins) generation.call_ids.push_back(new_call_id(generation.head.kind));
+    const std::string call_id = begins ? generation.call_ids.back() : "";
+    if (generation.options.stream && message)
+      generation.out->write(generation.message.event(event, call_id));
+    else if (message)
+      add_event(generation.blocks, event, call_id);
+    else if (!generation.options.stream)
       generation.answer.add(event);
     else if (event.kind != Kind::call_end)
-      generation.out->write(event_chunk(generation.head, event,
-                                        event.kind == Kind::call_begin ? generation.call_ids.back() : "",
-                                        generation.take_logprobs()));
+      generation.out->write(event_chunk(generation.head, event, call_id, generation.take_logprobs()));
   }
 }
 
-// As OpenAI's: "call_" and 24 letters and digits.
-std::string Generations::new_call_id() {
+// As OpenAI's and Anthropic's: "call_" or "toolu_", and 24 letters and digits.
+std::string Generations::new_call_id(AnswerKind kind) {
   constexpr std::string_view kAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  std::string id = "call_";
+  std::string id = kind == AnswerKind::message ? "toolu_" : "call_";
   for (int i = 0; i < 24; ++i) id += kAlphabet[random_() % kAlphabet.size()];
   return id;
 }
@@ -149,20 +176,31 @@ void Generations::finish(uint64_t key, Generation& generation, const Event& even
              event.usage.thinking_tokens, event.usage.completion_tokens);
   const FinishReason finish = generation.text->stopped() ? FinishReason::stop : event.finish;
   remember(generation);
-  const int calls = static_cast<int>(generation.call_ids.size());
-  if (generation.options.stream) {
-    ResponseStream& out = *generation.out;
-    out.write(finish_chunk(generation.head, generation.take_logprobs(), finish, calls, event.usage));
-    if (generation.options.include_usage) out.write(usage_chunk(generation.head, event.usage));
-    out.write(kDoneEvent);
-    out.finish(false);
-  } else {
-    HttpResponse response;
-    response.body = whole_answer(generation.head, generation.answer, generation.call_ids,
-                                 generation.take_logprobs(), finish, event.usage);
-    generation.out->respond(std::move(response));
-  }
+  answer(generation, finish, event.usage);
   generations_.erase(key);
+}
+
+// The end of a stream, or the whole answer.
+void Generations::answer(Generation& generation, FinishReason finish, const Usage& usage) {
+  const int calls = static_cast<int>(generation.call_ids.size());
+  const MessageEnd end{finish, calls, generation.text->stop_found(), usage};
+  const bool message = generation.head.kind == AnswerKind::message;
+  ResponseStream& out = *generation.out;
+  if (generation.options.stream) {
+    if (message) {
+      out.write(generation.message.finish(end));
+    } else {
+      out.write(finish_chunk(generation.head, generation.take_logprobs(), finish, calls, usage));
+      if (generation.options.include_usage) out.write(usage_chunk(generation.head, usage));
+      out.write(kDoneEvent);
+    }
+    return out.finish(false);
+  }
+  HttpResponse response;
+  response.body = message ? whole_message(generation.head, generation.blocks, end)
+                          : whole_answer(generation.head, generation.answer, generation.call_ids,
+                                         generation.take_logprobs(), finish, usage);
+  out.respond(std::move(response));
 }
 
 // Before the client is told the end of the turn, so that it is known when it comes back.
@@ -176,11 +214,12 @@ void Generations::fail(uint64_t key, const ApiError& error) {
   Generation* generation = find(key);
   if (!generation) return;
   if (generation->submitted) engine_.cancel(generation->request);
+  const bool anthropic = is_anthropic(generation->head.kind);
   if (generation->streaming) {
-    generation->out->write("data: " + error_json(error) + "\n\n");
+    generation->out->write(anthropic ? message_error_event(error) : "data: " + error_json(error) + "\n\n");
     generation->out->finish(true);
   } else {
-    generation->out->respond(error_response(error));
+    generation->out->respond(anthropic ? message_error_response(error) : error_response(error));
   }
   generations_.erase(key);
 }

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "engine/engine.h"
+#include "server/anthropic_format.h"
 #include "server/http_types.h"
 #include "server/logprobs_json.h"
 #include "server/openai_format.h"
@@ -43,6 +44,8 @@ class Generations {
     bool submitted = false;             // to the engine, and not ended yet
     bool streaming = false;             // the stream has started
     text::ParsedOutput answer;          // whole answers only
+    std::vector<MessageBlock> blocks;   // the same, of a message
+    MessageStream message;              // the other messages
     std::vector<std::string> call_ids;  // of the answer's calls so far
 
     Json take_logprobs() { return logprobs ? logprobs->take() : nullptr; }
@@ -51,7 +54,8 @@ class Generations {
   void submit(uint64_t key, Prepared prepared);
   void receive(uint64_t key, const Event& event);
   void deliver(Generation& generation, const std::vector<text::OutputEvent>& events);
-  std::string new_call_id();
+  std::string new_call_id(AnswerKind kind);
+  void answer(Generation& generation, FinishReason finish, const Usage& usage);
   void remember(const Generation& generation);
   void finish(uint64_t key, Generation& generation, const Event& event);
   void fail(uint64_t key, const ApiError& error);

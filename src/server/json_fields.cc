@@ -90,6 +90,12 @@ const std::string* JsonFields::string(const char* name) {
   return nullptr;
 }
 
+std::string JsonFields::required_string(const char* name) {
+  const std::string* value = string(name);
+  if (!value) fail(name, "missing_required_parameter", fmt::format("'{}{}' is missing", prefix_, name));
+  return value ? *value : "";
+}
+
 const Json* JsonFields::object(const char* name) {
   const Json* value = find(name);
   if (!value || value->is_object()) return value;

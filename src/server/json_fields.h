@@ -28,6 +28,8 @@ class JsonFields {
   // A whole number in [low, high]; 3.0 counts as one.
   std::optional<int64_t> integer(const char* name, int64_t low, int64_t high);
   const std::string* string(const char* name);
+  // Fails when absent, too.
+  std::string required_string(const char* name);
   const Json* object(const char* name);
   const Json* array(const char* name);
 

@@ -14,7 +14,8 @@
 
 namespace anabranch::server {
 
-enum class AnswerKind { chat, completion };
+// message and token_count are of Anthropic's API: anthropic_format.h.
+enum class AnswerKind { chat, completion, message, token_count };
 
 // What the objects of one answer repeat, and what the last of them tells.
 struct AnswerHead {

@@ -2,6 +2,8 @@
 
 #include <climits>
 
+#include "server/anthropic_request.h"
+
 namespace anabranch::server {
 
 Preparer::Preparer(const Engine& engine, PrepareOptions options)
@@ -89,17 +91,20 @@ std::variant<Prepared, ApiError> Preparer::check(Prepared prepared, const char* 
 
 std::variant<Prepared, ApiError> Preparer::prepare(AnswerKind kind, std::string_view body) {
   std::variant<Prepared, ApiError> result;
-  if (kind == AnswerKind::chat) {
-    auto request = parse_chat_request(body, defaults_);
+  if (kind != AnswerKind::completion) {
+    const bool counting = kind == AnswerKind::token_count;
+    auto request = kind == AnswerKind::chat ? parse_chat_request(body, defaults_)
+                                            : parse_messages_request(body, defaults_, counting);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
     result = prepare_chat(std::get<ChatRequest>(std::move(request)));
+    if (counting) return result;  // it need not fit
   } else {
     auto request = parse_completion_request(body, defaults_);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
     result = prepare_completion(std::get<CompletionRequest>(std::move(request)));
   }
   if (std::holds_alternative<ApiError>(result)) return result;
-  return check(std::get<Prepared>(std::move(result)), kind == AnswerKind::chat ? "messages" : "prompt");
+  return check(std::get<Prepared>(std::move(result)), kind == AnswerKind::completion ? "prompt" : "messages");
 }
 
 }  // namespace anabranch::server

@@ -1,6 +1,7 @@
 // From a request's tokens to what people read: detokenised, cut at stop strings, reasoning and calls apart.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,14 +22,19 @@ class OutputText {
   std::vector<OutputEvent> finish();
   // A stop string was found, or the last allowed call: everything from it on is dropped.
   bool stopped() const { return stopped_ || parser_.done(); }
+  // The stop string that was found; empty: none.
+  const std::string& stop_found() const { return stops_.found(); }
 
  private:
   std::string cut(const std::string& text);
+  std::string text_of(int token);
 
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
   StopMatcher stops_;
   std::vector<int> markers_;  // special tokens that are text here
+  std::optional<int> think_open_, think_close_;
+  bool thinking_ = false, behind_thought_ = false;  // stop strings count in answers only
   OutputParser parser_;
   bool stopped_ = false;
 };

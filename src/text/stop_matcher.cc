@@ -8,13 +8,25 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
   std::erase(stops_, "");
 }
 
+// Where the first stop string begins, which becomes found_; npos: nowhere.
+size_t StopMatcher::find_first(std::string_view text) {
+  size_t first = std::string::npos;
+  for (const auto& stop : stops_) {
+    const size_t at = text.find(stop);
+    if (at >= first) continue;
+    first = at;
+    found_ = stop;
+  }
+  return first;
+}
+
 StopMatcher::Step StopMatcher::push(std::string_view text) {
   if (stopped_) return {"", true};
   held_ += text;
   // The earliest place where a stop string stands, or begins and may still be completed.
-  size_t complete = std::string::npos, possible = held_.size();
+  const size_t complete = find_first(held_);
+  size_t possible = held_.size();
   for (const auto& stop : stops_) {
-    complete = std::min(complete, held_.find(stop));
     const size_t longest = std::min(stop.size() - 1, held_.size());
     for (size_t n = longest; n > 0; n--) {
       if (held_.compare(held_.size() - n, n, stop, 0, n) != 0) continue;
@@ -39,9 +51,7 @@ std::string StopMatcher::flush() {
   held_.clear();
   if (stopped_) return "";
   // A match was waiting for one that began earlier and never came to an end.
-  size_t complete = std::string::npos;
-  for (const auto& stop : stops_) complete = std::min(complete, out.find(stop));
-  return out.substr(0, complete);
+  return out.substr(0, find_first(out));
 }
 
 }  // namespace anabranch::text

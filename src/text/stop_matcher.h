@@ -21,9 +21,14 @@ class StopMatcher {
   Step push(std::string_view text);
   // What was held back, at the end of the stream.
   std::string flush();
+  // The stop string that was met; empty: none so far.
+  const std::string& found() const { return found_; }
 
  private:
+  size_t find_first(std::string_view text);
+
   std::vector<std::string> stops_;
+  std::string found_;
   std::string held_;
   bool stopped_ = false;
 };

@@ -329,6 +329,24 @@ TEST(Thinking, EveryScenarioEndsTheSameWayHoweverItIsDecoded) {
   }
 }
 
+// Neither in the thought nor in what closes it.
+TEST(Thinking, StopStringsCountInAnswersOnly) {
+  Scenario s;
+  s.thought = joined({bytes("a STOP b\n\n"), prose(40)});
+  s.thinking.budget = 30;
+  s.cut = "thinking_budget";
+  s.answer = bytes("first.\n\nsecond STOP third");
+  const auto engine = scripted_engine({play(s, static_cast<int>(bytes("\n\n").size()))});
+  for (const bool cut : {true, false}) {
+    Request request = request_for(s, 0);
+    request.stop = {cut ? "\n\n" : "STOP"};
+    const auto got = run_to_end(*engine, request);
+    EXPECT_EQ(got.last.finish, FinishReason::stop);
+    EXPECT_EQ(text_after_thought(got.tokens, engine->tokenizer()),
+              cut ? "first.\n\n" : "first.\n\nsecond STOP");
+  }
+}
+
 // Below 20 microseconds a token, by a wide margin.
 TEST(Thinking, TheControlCostsLittle) {
   ThinkTokens tokens;

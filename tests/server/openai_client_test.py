@@ -147,16 +147,17 @@ class Checks:
         self.expect_error(openai.BadRequestError, "invalid_value", "reasoning_effort", reasoning_effort="huge")
 
     def check_stop(self):
-        text = text_of(self.chat(LONG, max_tokens=40).choices[0].message)
+        answers = {"max_tokens": 40, "extra_body": {"enable_thinking": False}}  # stop strings count there only
+        text = text_of(self.chat(LONG, **answers).choices[0].message)
         words = text.split()
         assert len(words) > 4, text
         stop = " " + words[3]
         expected = text[: text.index(stop)]
-        answer = self.chat(LONG, max_tokens=40, stop=[stop, "\u0000never"])
+        answer = self.chat(LONG, **answers, stop=[stop, "\u0000never"])
         got = text_of(answer.choices[0].message)
         assert stop not in got and got == expected, (got, expected)
         assert answer.choices[0].finish_reason == "stop", answer
-        _, streamed, finish, _ = collect(self.chat(LONG, max_tokens=40, stop=stop, stream=True))
+        _, streamed, finish, _ = collect(self.chat(LONG, **answers, stop=stop, stream=True))
         assert streamed == expected and finish == ["stop"], (streamed, finish)
 
     def check_seed(self):

@@ -342,6 +342,14 @@ TEST(OutputText, MarkersMayBeSpecialTokens) {
   EXPECT_EQ(read(Json::array({{{"function", {{"name", "f"}}}}})), (ParsedOutput{"a", "b", {{"f", "{}"}}}))
       << "other special tokens stay out";
   EXPECT_EQ(read(nullptr), (ParsedOutput{"a", "b{\"name\":\"f\"}", {}})) << "no tools: not markers";
+  // Stop strings count in answers only.
+  OutputText output(**made, {"a"}, {format, nullptr, true});
+  ParsedOutput parsed;
+  for (const int token : {3, 4, 2, 4, 1, 3, 2, 4, 3, 4})
+    for (const auto& event : output.push(std::span(&token, 1))) parsed.add(event);
+  for (const auto& event : output.finish()) parsed.add(event);
+  EXPECT_TRUE(output.stopped());
+  EXPECT_EQ(parsed, (ParsedOutput{"aba", "bb", {}}));
 }
 
 TEST(GgufTokenizer, BadVocabulariesAreErrors) {
