@@ -116,11 +116,11 @@ class EngineImpl final : public Engine {
   ThinkRules think_rules(const Request& request) const;
   void begin(Sequence& sequence);
   bool resume(Sequence& sequence);
-  void keep(Sequence& sequence);
+  void keep(Sequence& sequence, const Snapshot& snapshot);
   void keep_safely(Sequence& sequence);
   void note_cache();
   void step(const StepPlan& plan);
-  void prefill(Sequence& sequence, StepPlan plan);
+  void prefill(Sequence& sequence, const StepPlan& plan);
   void decode(Sequence& sequence);
   int draw(Sequence& sequence, std::span<const float> logits);
   int tokens_left(const Sequence& sequence) const;
@@ -500,20 +500,18 @@ bool EngineImpl::resume(Sequence& sequence) {
   return true;
 }
 
-// Keeps the state as it is now.
-void EngineImpl::keep(Sequence& sequence) {
-  const int length = sequence.state->length();
-  if (!cache_ || !sequence.request.cache || length < kLeastKept) return;
-  const auto tokens = std::span<const int>(sequence.tokens).first(static_cast<size_t>(length));
-  cache_->keep(tokens, sequence.request.cache_salt,
-               {sequence.state->snapshot(), sequence.speculator->save(tokens)});
+// Keeps a state of the sequence; its hidden states so far are known to the speculator, and no further ones.
+void EngineImpl::keep(Sequence& sequence, const Snapshot& snapshot) {
+  const auto tokens = std::span<const int>(sequence.tokens).first(static_cast<size_t>(snapshot.length));
+  cache_->keep(tokens, sequence.request.cache_salt, {snapshot, sequence.speculator->save(tokens)});
   note_cache();
 }
 
 // For the end of a request, which must come.
 void EngineImpl::keep_safely(Sequence& sequence) {
+  if (!cache_ || !sequence.request.cache || sequence.state->length() < kLeastKept) return;
   try {
-    keep(sequence);
+    keep(sequence, sequence.state->snapshot());
   } catch (const std::exception& e) {
     log_warning("a state was not kept: {}", e.what());
   }
@@ -534,22 +532,29 @@ std::span<const float> row_of(const mx::array& logits, size_t i) {
   return {logits.data<float>() + i * vocab, vocab};
 }
 
-void EngineImpl::prefill(Sequence& sequence, StepPlan plan) {
+// One pass; what is to be kept within it is taken out on the way.
+void EngineImpl::prefill(Sequence& sequence, const StepPlan& plan) {
   const std::span<const int> known = sequence.tokens;
+  const int begin = sequence.state->length(), end = begin + plan.tokens;
   auto& keep_at = sequence.keep_at;
-  if (!keep_at.empty() && keep_at.front() < sequence.state->length() + plan.tokens) {
-    plan.tokens = keep_at.front() - sequence.state->length();
-    plan.last = false;
-  }
+  const auto later = std::upper_bound(keep_at.begin(), keep_at.end(), end);
+  const std::vector<int> places(keep_at.begin(), later);
+  keep_at.erase(keep_at.begin(), later);
+  std::vector<Snapshot> kept(places.size());
   Batch batch;
-  batch.add(*sequence.state, known.subspan(sequence.state->length(), plan.tokens),
-            plan.last ? Batch::Logits::last : Batch::Logits::none);
+  int at = begin;
+  for (size_t i = 0; i < places.size(); at = places[i++])
+    batch.add(*sequence.state, known.subspan(at, places[i] - at), Batch::Logits::none, &kept[i]);
+  if (at < end)
+    batch.add(*sequence.state, known.subspan(at, end - at),
+              plan.last ? Batch::Logits::last : Batch::Logits::none);
   auto out = loaded_.model->forward(batch);
-  sequence.speculator->applied(out.hidden, known);
-  if (!keep_at.empty() && keep_at.front() == sequence.state->length()) {
-    keep(sequence);
-    keep_at.erase(keep_at.begin());
+  at = begin;
+  for (size_t i = 0; i < kept.size(); at = places[i++]) {
+    sequence.speculator->applied(ops::slice_rows(out.hidden, at - begin, places[i] - begin), known);
+    keep(sequence, kept[i]);
   }
+  if (at < end) sequence.speculator->applied(ops::slice_rows(out.hidden, at - begin, end - begin), known);
   if (!plan.last) return scheduler_.advanced(plan.id, plan.tokens, 0);
   out.logits.eval();
   const int token = draw(sequence, row_of(out.logits, 0));

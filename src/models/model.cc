@@ -182,7 +182,10 @@ Model::Output Model::forward(const Batch& batch, std::vector<mx::array>* after_l
     x = layers_[i](x, batch, static_cast<int>(i));
     if (after_layer) after_layer->push_back(norm_(x));
   }
-  for (const auto& span : batch.spans) span.state->advance(span.count);
+  for (const auto& span : batch.spans) {
+    span.state->advance(span.count);
+    if (span.keep) span.keep->length = span.state->length();
+  }
   const ops::Stage stage("norm, head");
   const auto hidden = norm_(x);
   if (batch.logit_rows.empty()) return {hidden, ops::empty({0, spec_.vocab}, mx::float32)};

@@ -17,6 +17,9 @@ struct Span {
   // A tree on trial, in preorder: the row (of the span) before each, -1 = after the applied tokens. Empty: a
   // chain.
   std::vector<int> parents = {};
+  // Where the state after these tokens is left (SequenceState::snapshot(), made while the pass runs); or
+  // null.
+  Snapshot* keep = nullptr;
 };
 
 struct Batch {
@@ -25,9 +28,10 @@ struct Batch {
   std::vector<Span> spans;      // together they cover every row, in order
   std::vector<int> logit_rows;  // rows whose logits are wanted, ascending
 
-  // Adds the next tokens of a sequence, with logits for none, the last or all of them.
+  // Adds the next tokens of a sequence, with logits for none, the last or all of them. A sequence may have
+  // several spans, each the tokens after the one before, so that a state between them can be kept.
   enum class Logits { none, last, all };
-  void add(SequenceState& state, std::span<const int> tokens, Logits logits);
+  void add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep = nullptr);
   // Adds a tree of tokens on trial (nothing else may be open), with logits for all.
   void add_tree(SequenceState& state, std::span<const int> tokens, std::span<const int> parents);
 };

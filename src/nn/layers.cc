@@ -75,6 +75,7 @@ mx::array Attention::attend(const std::vector<mx::array>& in, const Batch& batch
       return ops::slice_rows(x, span.begin, span.begin + span.count);
     };
     attend_span({rows(queries), rows(keys), rows(values)}, span, span.state->attention(layer), parts);
+    if (span.keep) span.state->snapshot_layer(layer, *span.keep);
   }
   return ops::reshape(ops::concat_rows(parts), {in[0].shape(0), heads * head_dim});
 }
@@ -121,6 +122,7 @@ mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const 
                           ? ops::gated_delta_trial(rows(0), rows(1), rows(2), rows(3), shape, weights, state,
                                                    span.parents)
                           : ops::gated_delta(rows(0), rows(1), rows(2), rows(3), shape, weights, state));
+      if (span.keep) span.state->snapshot_layer(layer, *span.keep);
     }
   }
   const ops::Stage stage("gated delta: out-projection, add");

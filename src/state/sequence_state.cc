@@ -104,20 +104,25 @@ void SequenceState::commit(int tokens) {
 }
 
 Snapshot SequenceState::snapshot() {
-  CHECK(!on_trial_, "a snapshot during a trial");
   Snapshot out;
   out.length = length_;
-  for (auto& layer : layers_) {
-    if (auto* delta = std::get_if<Delta>(&layer)) {
-      ops::gated_delta_settle(delta->shape, delta->state);
-      out.layers.emplace_back(ops::GatedDeltaState{delta->state.s, delta->state.conv, {}});
-    } else {
-      ops::PagedKv kv = std::get<AttentionState>(layer).kv;
-      ops::kv_truncate(kv, kv.length);  // without blocks that only a draft reached
-      out.layers.emplace_back(std::move(kv));
-    }
-  }
+  for (size_t i = 0; i < layers_.size(); i++) snapshot_layer(static_cast<int>(i), out);
   return out;
+}
+
+void SequenceState::snapshot_layer(int layer, Snapshot& out) {
+  CHECK(!on_trial_, "a snapshot during a trial");
+  auto& from = layers_.at(static_cast<size_t>(layer));
+  CHECK(out.layers.size() == static_cast<size_t>(layer), "layer {} of a snapshot of {}", layer,
+        out.layers.size());
+  if (auto* delta = std::get_if<Delta>(&from)) {
+    ops::gated_delta_settle(delta->shape, delta->state);
+    out.layers.emplace_back(ops::GatedDeltaState{delta->state.s, delta->state.conv, {}});
+  } else {
+    ops::PagedKv kv = std::get<AttentionState>(from).kv;
+    ops::kv_truncate(kv, kv.length);  // without blocks that only a draft reached
+    out.layers.emplace_back(std::move(kv));
+  }
 }
 
 void SequenceState::restore(const Snapshot& snapshot) {

@@ -77,6 +77,9 @@ class SequenceState {
 
   // Aborts during a trial.
   Snapshot snapshot();
+  // The same while a pass runs, layer by layer in their order, as each has applied its tokens; the length is
+  // set by advance()'s caller.
+  void snapshot_layer(int layer, Snapshot& out);
   void restore(const Snapshot& snapshot);
 
   // For Model: tokens were applied to every layer.

@@ -291,6 +291,39 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Trial,
 
 // The reference backend multiplies matrices by another order for other row counts: close, not equal. Logits
 // are sums of 32 products of size 1 at most after four layers of as many; 1e-4 is some hundred roundings.
+// Spans of one sequence in one pass: their rows, and the states kept between them, are those of passes of
+// their own.
+TEST_P(Trial, StatesWithinAPassAreKept) {
+  const int first = ops::kKvBlock - 9;
+  const auto tokens = random_tokens(random_, first + 40, vocab_);
+  const std::span<const int> all = tokens;
+  for (const std::vector<int>& places : {std::vector<int>{1}, {8, 9, 30}, {9, 17, 39}}) {
+    SequenceState alone = model_->make_state(), together = alone;
+    apply(*model_, alone, all.first(first));
+    together.restore(alone.snapshot());
+    std::vector<Row> want;
+    std::vector<Snapshot> kept(places.size());
+    std::vector<StateBytes> want_state;
+    Batch batch;
+    int at = 0;
+    for (size_t i = 0; i < places.size(); at = places[i++]) {
+      const auto part = all.subspan(first + at, places[i] - at);
+      batch.add(together, part, Batch::Logits::all, &kept[i]);
+      for (auto& row : apply(*model_, alone, part)) want.push_back(std::move(row));
+      want_state.push_back(bytes_of(alone.snapshot()));
+    }
+    batch.add(together, all.subspan(first + at), Batch::Logits::all);
+    for (auto& row : apply(*model_, alone, all.subspan(first + at))) want.push_back(std::move(row));
+    const auto rows = rows_of(*model_, batch);
+    for (size_t i = 0; i < rows.size(); i++) ASSERT_TRUE(same_row(rows[i], want[i])) << "row " << i;
+    for (size_t i = 0; i < places.size(); i++) {
+      EXPECT_EQ(kept[i].length, first + places[i]);
+      EXPECT_TRUE(same_state(bytes_of(kept[i]), want_state[i])) << "after " << places[i];
+    }
+    EXPECT_TRUE(same_state(together.snapshot(), alone.snapshot()));
+  }
+}
+
 TEST(TrialReference, IsCloseToPlainDecoding) {
   ops::set_backend(ops::Backend::reference);
   ops::set_precise(true);
