@@ -121,6 +121,7 @@ class EngineImpl final : public Engine {
   void note_cache();
   void step(const StepPlan& plan);
   void prefill(Sequence& sequence, const StepPlan& plan);
+  void after_prefill(Sequence& sequence, int begin, const mx::array& hidden, std::span<const Snapshot> kept);
   void decode(Sequence& sequence);
   int draw(Sequence& sequence, std::span<const float> logits);
   int tokens_left(const Sequence& sequence) const;
@@ -532,7 +533,7 @@ std::span<const float> row_of(const mx::array& logits, size_t i) {
   return {logits.data<float>() + i * vocab, vocab};
 }
 
-// One pass; what is to be kept within it is taken out on the way.
+// One pass; what is to be kept within it is taken out on the way, and put by when the client has its token.
 void EngineImpl::prefill(Sequence& sequence, const StepPlan& plan) {
   const std::span<const int> known = sequence.tokens;
   const int begin = sequence.state->length(), end = begin + plan.tokens;
@@ -549,16 +550,32 @@ void EngineImpl::prefill(Sequence& sequence, const StepPlan& plan) {
     batch.add(*sequence.state, known.subspan(at, end - at),
               plan.last ? Batch::Logits::last : Batch::Logits::none);
   auto out = loaded_.model->forward(batch);
-  at = begin;
-  for (size_t i = 0; i < kept.size(); at = places[i++]) {
-    sequence.speculator->applied(ops::slice_rows(out.hidden, at - begin, places[i] - begin), known);
-    keep(sequence, kept[i]);
+  if (!plan.last) {
+    after_prefill(sequence, begin, out.hidden, kept);
+    return scheduler_.advanced(plan.id, plan.tokens, 0);
   }
-  if (at < end) sequence.speculator->applied(ops::slice_rows(out.hidden, at - begin, end - begin), known);
-  if (!plan.last) return scheduler_.advanced(plan.id, plan.tokens, 0);
   out.logits.eval();
   const int token = draw(sequence, row_of(out.logits, 0));
-  deliver(sequence, plan.tokens, {token}, accept(sequence, token));
+  const FinishReason reason = accept(sequence, token);
+  if (reason == FinishReason::none) deliver(sequence, plan.tokens, {token}, reason);
+  after_prefill(sequence, begin, out.hidden, kept);
+  if (reason != FinishReason::none) deliver(sequence, plan.tokens, {token}, reason);
+}
+
+// Drafters learn of the tokens from `begin` on, whose hidden states these are, and states among them are
+// kept.
+void EngineImpl::after_prefill(Sequence& sequence, int begin, const mx::array& hidden,
+                               std::span<const Snapshot> kept) {
+  int row = 0;
+  const auto learn = [&](int until) {
+    if (row < until) sequence.speculator->applied(ops::slice_rows(hidden, row, until), sequence.tokens);
+    row = until;
+  };
+  for (const Snapshot& snapshot : kept) {
+    learn(snapshot.length - begin);
+    keep(sequence, snapshot);
+  }
+  learn(hidden.shape(0));
 }
 
 // The token after the sequence's last, by its row of logits.

@@ -18,8 +18,10 @@ std::optional<StepPlan> Scheduler::plan() const {
   const Entry& e = queue_.front();
   const int remaining = e.known - e.applied;
   CHECK(remaining > 0, "sequence {} has nothing to apply", e.id);
-  const int to_grid = chunk_ - e.applied % chunk_;
-  const int tokens = std::min(remaining, to_grid);
+  // Half a chunk to one and a half: a pass over few tokens costs nearly as much as one over many.
+  const int half = chunk_ / 2;
+  const int line = (e.applied + std::max(half, 1) + chunk_ - 1) / chunk_ * chunk_;
+  const int tokens = remaining <= chunk_ + half ? remaining : line - e.applied;
   return StepPlan{e.id, tokens, tokens == remaining};
 }
 
