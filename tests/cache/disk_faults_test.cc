@@ -203,7 +203,7 @@ TEST(DiskFaultsTest, AFullDisk) {
     if (::unshare(root ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0) return kSkipped;
     if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kSkipped;
     if (::mount("none", directory.path().c_str(), "tmpfs", 0, "size=1m") != 0) return kSkipped;
-    auto store = open_store(directory.path(), [](DiskOptions& o) { o.retry_seconds = 0.05; });
+    auto store = open_store(directory.path(), [](DiskOptions& o) { o.retry_seconds = 3600; });
     std::vector<RecordHead> all;
     for (int seed = 0; seed < 20; seed++) all.push_back(chain(seed, 0)[0]);
     put_all(*store, all, 150000);
@@ -213,6 +213,10 @@ TEST(DiskFaultsTest, AFullDisk) {
     EXPECT_NE(store->stats().last_reason.find("No space"), std::string::npos) << store->stats().last_reason;
     EXPECT_EQ(count_files(directory.path(), "tmp-"), 0);
     EXPECT_EQ(count_right(*store, all), 6);
+    store = open_store(directory.path(), [](DiskOptions& o) { o.retry_seconds = 0.05; });
+    put_all(*store, {all[18]}, 150000);
+    store->drain();
+    EXPECT_EQ(store->stats().failed, 1u);
     std::filesystem::remove(record_path(directory.path(), disk_record(kFingerprint, all[0])));
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
     put_all(*store, {all[19]}, 150000);
@@ -340,11 +344,12 @@ TEST(DiskFaultsTest, KilledWritersLoseNothingThatTheyAcknowledged) {
       ::_exit(write_and_tell(directory.path(), kill, ends[1]));
     }
     ::close(ends[1]);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60000));
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
     uint64_t told = 0;
     char byte;
+    for (const uint64_t least = random() % 6; told < least && ::read(ends[0], &byte, 1) == 1;) told++;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
     while (::read(ends[0], &byte, 1) == 1) told++;
     ::close(ends[0]);
     acknowledged += told;
