@@ -131,7 +131,7 @@ uint8_t LoopDetector::traits(int token) const {
 
 bool LoopDetector::is_prose(int period) const {
   const int words = exact_.words(period);
-  return words >= policy_.prose_words || (words >= 3 && 3 * words >= 2 * period);
+  return words >= 3 && 3 * words >= 2 * period;
 }
 
 }  // namespace anabranch

@@ -11,12 +11,11 @@
 //    since a few equal tokens are an ellipsis or a line of dashes). A mistake only ends the thought early.
 //  - In answers a mistake cuts what was asked for. There exact repetition has two honest sources:
 //    refrains ("write it fifty times"), and rows of a table, array or drawing whose cells happen to be equal
-//    ("| 0 | 0 |", "[0, 0, ...]", "-----", "},"). So more is asked: `min_tokens` of a piece that is
-//    prose, `min_row_tokens` of one that is not. Prose is a piece with `prose_words` tokens that are words (a
-//    sentence's worth of it is nobody's row), or with at least three that make up two thirds of it. 200 equal
-//    rows of up to ten tokens and 256 bytes of a hex dump pass; a piece of 86 tokens or more of prose still
-//    fires with its third copy, and everything else at 256 (prose) or 2,048 tokens, or three copies if
-//    longer.
+//    ("| 0 | 0 |", "[0, 0, ...]", "-----", "},", a placeholder's markup). So more is asked: a fourth copy,
+//    and `min_tokens` of a piece that is prose, `min_row_tokens` of one that is not. Prose is a piece of
+//    which at least three tokens and two thirds are words. 200 equal rows of up to ten tokens, 37 of 54 and
+//    256 bytes of a hex dump pass; a piece of 64 tokens or more of prose fires with its fourth copy, and
+//    everything else at 256 (prose) or 2,048 tokens, or four copies if longer.
 // Without traits (see below) nothing is known to be prose, so an answer fires late rather than wrongly.
 //
 // Cost: one comparison a period for each token, whatever the text is, so O(1) in the length of the text in
@@ -44,12 +43,11 @@ struct LoopPolicy {
   int copies = 3;           // at least 2
   int min_tokens = 18;      // of all copies together
   int min_row_tokens = 18;  // the same for what is not prose
-  int prose_words = 12;
   int near_tokens = 0;  // length from which copies that differ in numbers only are reported; 0: not watched
   int max_period = 1024;
 };
 inline constexpr LoopPolicy kThinkingLoops{};
-inline constexpr LoopPolicy kAnswerLoops{.min_tokens = 256, .min_row_tokens = 2048};
+inline constexpr LoopPolicy kAnswerLoops{.copies = 4, .min_tokens = 256, .min_row_tokens = 2048};
 
 struct Repetition {
   enum class Kind {

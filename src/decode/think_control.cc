@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "text/reasoning.h"
 
 namespace anabranch {
 namespace {
@@ -47,24 +48,24 @@ std::span<const int> ThinkControl::forced() const {
   return std::span<const int>(forced_).subspan(next_forced_);
 }
 
-int ThinkControl::banned() const {
-  return rules_.watch && tokens_.open && !thinking_ && forced().empty() && thought_ >= rules_.budget
-             ? *tokens_.open
-             : -1;
+bool ThinkControl::allows(int token) const {
+  if (!rules_.watch || thinking_ || !forced().empty()) return true;
+  if (token == tokens_.open) return thought_ < rules_.budget;
+  return cut_ == ThinkCut::none || answer_tokens_ > 0 || !contains(tokens_.ends, token);
 }
 
 void ThinkControl::close(ThinkCut why) {
   cut_ = why;
   forced_ = rules_.closing;
   next_forced_ = 0;
-  forced_.insert(forced_.end(), rules_.escape.begin(), rules_.escape.end());
+  if (answer_tokens_ == 0) forced_.insert(forced_.end(), rules_.escape.begin(), rules_.escape.end());
 }
 
 int ThinkControl::decide(int sampled) {
   if (!forced().empty()) return forced().front();
   if (!thinking_ || !rules_.watch) return sampled;
   if (contains(tokens_.ends, sampled)) {
-    close(ThinkCut::end_of_turn);
+    if (answer_tokens_ == 0) close(ThinkCut::end_of_turn);
   } else if (contains(rules_.calls, sampled)) {
     close(ThinkCut::tool_call);
     forced_ = rules_.closing;
@@ -79,16 +80,18 @@ void ThinkControl::accept(int token) {
   const bool was_thinking = thinking_;
   if (tokens_.open == token && !thinking_) {
     thinking_ = true;
+    thought_++;
     thought_loops_.reset();
   }
-  behind_thought_ = behind_thought_ && contains(tokens_.blanks, token);
-  if (thinking_ || behind_thought_)
+  if (!contains(tokens_.blanks, token)) behind_thought_ = 0;
+  if (thinking_ || behind_thought_ > 0)
     thinking_tokens_++;
   else
     answer_tokens_++;
+  if (behind_thought_ > 0) behind_thought_--;
   if (tokens_.close == token && thinking_) {
     thinking_ = false;
-    behind_thought_ = true;
+    behind_thought_ = text::kMostBlanksBehindThought;
   }
   if (!rules_.watch || was_forced || was_thinking != thinking_) return;
   const bool loop = rules_.break_loops &&

@@ -30,7 +30,7 @@ struct ThinkRules {
   bool watch = true;         // false: only counts
   std::vector<int> calls;    // tokens that open a tool call, sorted; empty: the request has no tools
   std::vector<int> closing;  // ends a thought that is cut: what is said, the closing tag, white space
-  std::vector<int> escape;   // then the answer's first tokens
+  std::vector<int> escape;   // then the answer's first tokens, unless it has begun before
 };
 
 // Why a thought did not end by itself, or an answer was stopped.
@@ -43,8 +43,9 @@ class ThinkControl {
 
   // Tokens that come next whatever the model says.
   std::span<const int> forced() const;
-  // A token that may not come next: another thought would exceed the budget. -1: all may.
-  int banned() const;
+  // Whether the model may take this token next: no other thought when the budget is spent, and no end of the
+  // turn before an answer that a cut thought leads to.
+  bool allows(int token) const;
   // The token to take where `sampled` was drawn: itself, or the first of what closes the thought.
   int decide(int sampled);
   // The sequence's next token, as decide() or forced() gave it.
@@ -52,7 +53,7 @@ class ThinkControl {
 
   bool thinking() const { return thinking_; }
   // Neither in a thought nor in the white space behind one.
-  bool answering() const { return !thinking_ && !behind_thought_; }
+  bool answering() const { return !thinking_ && behind_thought_ == 0; }
   // The answer repeats itself: it should end here.
   bool stop() const { return cut_ == ThinkCut::answer_loop; }
   // Tags, closing text and the white space behind it included.
@@ -68,8 +69,9 @@ class ThinkControl {
   LoopDetector thought_loops_, answer_loops_;
   std::vector<int> forced_;
   size_t next_forced_ = 0;
-  bool thinking_ = false, behind_thought_ = false;
-  int thought_ = 0;  // tokens of thought so far that the model chose
+  bool thinking_ = false;
+  int behind_thought_ = 0;  // tokens of white space that may follow before it is answer
+  int thought_ = 0;         // tokens of thought so far that the model chose, opening tags included
   int thinking_tokens_ = 0, answer_tokens_ = 0;
   ThinkCut cut_ = ThinkCut::none;
 };

@@ -202,7 +202,9 @@ void EngineImpl::describe_thoughts() {
     if (const auto id = tokenizer.find(opener)) call_tokens_.push_back(*id);
   std::sort(call_tokens_.begin(), call_tokens_.end());
   if (!format.reasoning) return;
-  const auto open = tokenizer.find(format.reasoning->open), close = tokenizer.find(format.reasoning->close);
+  const auto& tags = *format.reasoning;
+  const auto open = tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token);
+  const auto close = tokenizer.find(tags.close);
   if (!open || !close) return;
   think_tokens_.open = open;
   think_tokens_.close = close;
@@ -590,10 +592,10 @@ int EngineImpl::draw(Sequence& sequence, std::span<const float> logits) {
     token = forced.front();
   } else {
     token = sampled(logits);
-    if (token == control.banned()) {
+    if (!control.allows(token)) {
       std::vector<float> others(logits.begin(), logits.end());
-      others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
-      token = sampled(others);
+      for (; !control.allows(token); token = sampled(others))
+        others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
     }
     token = control.decide(token);
   }
@@ -656,14 +658,15 @@ void EngineImpl::decode(Sequence& sequence) {
   deliver(sequence, kept, std::move(sampled), reason);
 }
 
-// In answers only: what a thought says, and what closes it, is not what the client wants to stop at.
+// In chats, what a thought says, and what closes it, is not what the client wants to stop at.
 // text::OutputText cuts the same text at the same place.
 bool EngineImpl::stop_string_came(Sequence& sequence, int token) {
   if (sequence.request.stop.empty()) return false;
   const std::string text = sequence.detokenizer.push(token);
-  if (sequence.control->answering()) return sequence.stops.push(text).stopped;
+  if (sequence.control->answering() || sequence.request.stop_in_thoughts)
+    return sequence.stops.push(text).stopped;
   sequence.stops.flush();
-  return false;
+  return sequence.stops.stopped();
 }
 
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {

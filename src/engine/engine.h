@@ -40,6 +40,7 @@ struct Request {
   int logprobs = -1;              // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
   int max_tokens = -1;            // tokens of answer at most, thoughts not counted; -1 = up to the context
   std::vector<std::string> stop;  // generation ends when the generated text contains one of these
+  bool stop_in_thoughts = false;  // they count in thoughts, too: a text completion's are text like any other
   bool ignore_eos = false;        // benchmarks only: max_tokens counts all, nothing ends a thought
   bool thinking_open = false;     // the prompt ends inside an opened think block
   ThinkingOptions thinking;

@@ -5,13 +5,9 @@ namespace {
 
 using Kind = text::OutputEvent::Kind;
 
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // An event is named twice: on its own line and in its data.
 std::string event_text(const Json& json) {
-  return fmt::format("event: {}\ndata: {}\n\n", json["type"].get_ref<const std::string&>(), dump(json));
+  return fmt::format("event: {}\ndata: {}\n\n", json["type"].get_ref<const std::string&>(), dump_json(json));
 }
 
 // Cached tokens are not among the input tokens here.
@@ -51,10 +47,10 @@ std::string block_text(const MessageBlock& block) {
   Json json = empty_block(block.kind, block.call_id, block.name);
   if (block.kind != Kind::call_begin) {
     json[block.kind == Kind::reasoning ? "thinking" : "text"] = block.text;
-    return dump(json);
+    return dump_json(json);
   }
   json.erase("input");
-  std::string text = dump(json);
+  std::string text = dump_json(json);
   text.pop_back();
   return text + ",\"input\":" + block.text + "}";
 }
@@ -91,7 +87,8 @@ std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock
   Json json = message_json(head);
   json.update(reason_json(end));
   json["usage"] = usage_json(end.usage);
-  std::string text = dump(json);
+  json["anabranch"] = extension(head, end.usage);
+  std::string text = dump_json(json);
   text.pop_back();
   text += ",\"content\":[";
   for (size_t i = 0; i < blocks.size(); ++i) text += (i ? "," : "") + block_text(blocks[i]);
@@ -148,10 +145,12 @@ std::string MessageStream::event(const text::OutputEvent& event, const std::stri
   return out + delta(std::move(piece));
 }
 
-std::string MessageStream::finish(const MessageEnd& end) {
+std::string MessageStream::finish(const AnswerHead& head, const MessageEnd& end) {
   std::string out = close();
-  out +=
-      event_text({{"type", "message_delta"}, {"delta", reason_json(end)}, {"usage", usage_json(end.usage)}});
+  out += event_text({{"type", "message_delta"},
+                     {"delta", reason_json(end)},
+                     {"usage", usage_json(end.usage)},
+                     {"anabranch", extension(head, end.usage)}});
   return out + event_text({{"type", "message_stop"}});
 }
 
@@ -162,7 +161,7 @@ std::string message_error_event(const ApiError& error) {
 HttpResponse message_error_response(const ApiError& error) {
   HttpResponse response = error_response(error);  // for its headers
   response.status = status_of(error);
-  response.body = dump(error_json_of(error, response.status));
+  response.body = dump_json(error_json_of(error, response.status));
   return response;
 }
 

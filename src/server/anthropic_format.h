@@ -35,7 +35,7 @@ class MessageStream {
   // prompt_tokens: how many of them are cached is told at the end.
   std::string start(const AnswerHead& head, int prompt_tokens) const;
   std::string event(const text::OutputEvent& event, const std::string& call_id);
-  std::string finish(const MessageEnd& end);
+  std::string finish(const AnswerHead& head, const MessageEnd& end);
 
  private:
   std::string open(const text::OutputEvent& event, const std::string& call_id);

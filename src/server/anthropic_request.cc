@@ -197,7 +197,13 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
   ChatRequest request;
-  request.options = read_common_options(fields, defaults);
+  // Here clients expect thoughts only where they asked for them: content[0] is the text.
+  RequestDefaults ours = defaults;
+  if (ours.thinking.mode.value_or(ThinkMode::automatic) == ThinkMode::automatic) {
+    ours.thinking.mode = ThinkMode::off;
+    ours.thinking.said_by = "the request does not ask for it";
+  }
+  request.options = read_common_options(fields, ours);
   refuse_what_is_not_built(fields);
   const auto max_tokens = fields.integer("max_tokens", 1, INT_MAX);
   if (max_tokens)

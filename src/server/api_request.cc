@@ -360,6 +360,7 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   read_penalties(fields, options.sampling);
   read_logit_bias(fields, defaults.vocab_size, options.sampling);
   options.thinking = complete(read_thinking(fields), defaults.thinking);
+  options.break_loops = fields.boolean("break_loops").value_or(true);
   read_speculation(fields, defaults.draft_sources, options.speculation);
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);

@@ -34,6 +34,7 @@ struct GenerationOptions {
   int max_tokens = -1;           // of answer; -1 = up to the context length
   int logprobs = -1;             // alternatives told beside each token; -1: no log probabilities
   ThinkingWish thinking;         // where it says nothing, the server decides
+  bool break_loops = true;       // as of ThinkingOptions
   std::vector<std::string> stop;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool cache = true;

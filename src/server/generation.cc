@@ -100,6 +100,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.cache_salt = options.cache_salt;
   request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
+  request.stop_in_thoughts = kind == AnswerKind::completion;
   request.thinking_open = thinking_open;
   request.thinking = std::move(prepared.thinking);
   generation->head.thinking = std::move(prepared.think_report);
@@ -188,7 +189,7 @@ void Generations::answer(Generation& generation, FinishReason finish, const Usag
   ResponseStream& out = *generation.out;
   if (generation.options.stream) {
     if (message) {
-      out.write(generation.message.finish(end));
+      out.write(generation.message.finish(generation.head, end));
     } else {
       out.write(finish_chunk(generation.head, generation.take_logprobs(), finish, calls, usage));
       if (generation.options.include_usage) out.write(usage_chunk(generation.head, usage));

@@ -44,15 +44,6 @@ Json usage_json(const Usage& usage) {
           {"speculation", speculation_json(usage.speculation)}};
 }
 
-// What OpenAI has no field for.
-Json extension(const AnswerHead& head, const Usage& usage) {
-  Json json = Json::object();
-  if (head.thinking)
-    json["thinking"] = {{"enabled", head.thinking->enabled}, {"reason", head.thinking->reason}};
-  json["cut"] = usage.cut.empty() ? Json(nullptr) : Json(usage.cut);
-  return json;
-}
-
 // choice: its delta or text.
 Json chunk_json(const AnswerHead& head, Json choice, Json logprobs, Json finish) {
   Json json = envelope(head, "chat.completion.chunk");
@@ -69,6 +60,14 @@ std::string chunk(const AnswerHead& head, Json choice, Json logprobs, Json finis
 }
 
 }  // namespace
+
+Json extension(const AnswerHead& head, const Usage& usage) {
+  Json json = Json::object();
+  if (head.thinking)
+    json["thinking"] = {{"enabled", head.thinking->enabled}, {"reason", head.thinking->reason}};
+  json["cut"] = usage.cut.empty() ? Json(nullptr) : Json(usage.cut);
+  return json;
+}
 
 std::string_view finish_name(FinishReason finish, int calls) {
   if (finish == FinishReason::length) return "length";

@@ -27,6 +27,9 @@ struct AnswerHead {
   bool usage_field = false;  // stream chunks carry "usage" (null before the last): the client asked for it
 };
 
+// What neither API has a field for: the field "anabranch" of an answer, or of a stream's last object.
+Json extension(const AnswerHead& head, const Usage& usage);
+
 // "stop", "length", or "tool_calls": the model stopped after `calls` calls.
 std::string_view finish_name(FinishReason finish, int calls);
 

@@ -134,11 +134,13 @@ ThinkingWish read_thinking(JsonFields& fields) {
 }
 
 ThinkingWish complete(ThinkingWish wish, const ThinkingWish& defaults) {
+  // That nothing is thought by default says nothing of those who ask for thoughts.
+  const bool asked = wish.mode == ThinkMode::on;
+  if (!wish.budget && !(asked && defaults.budget == 0)) wish.budget = defaults.budget;
   if (!wish.mode) {
     wish.mode = defaults.mode;
     wish.said_by = defaults.said_by;
   }
-  if (!wish.budget) wish.budget = defaults.budget;
   return wish;
 }
 
@@ -181,6 +183,7 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
   options.budget = wish.budget.value_or(-1);
   if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
   options.tools = context.tools;
+  options.break_loops = context.break_loops;
   const auto asked = text::asked_form({.user = context.user, .tools = context.tools});
   log_debug("a thought that is cut goes over into {}: {}", text::name_of(asked.form), asked.reason);
   ThinkEscape escape = think_escape(asked);

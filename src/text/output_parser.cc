@@ -1,6 +1,7 @@
 #include "text/output_parser.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "text/white_space.h"
 
@@ -64,7 +65,8 @@ void OutputParser::push(std::string_view text, std::vector<OutputEvent>& out) {
   run(false, out);
   held_.erase(0, at_);
   text_until_ -= std::min(text_until_, at_);
-  at_ = 0;
+  dropped_ += std::exchange(at_, 0);
+  marks_.erase(marks_.begin(), std::lower_bound(marks_.begin(), marks_.end(), dropped_));
 }
 
 void OutputParser::finish(std::vector<OutputEvent>& out) {
@@ -124,24 +126,32 @@ bool OutputParser::plain_may_begin(size_t at) const {
          std::all_of(held_.begin() + static_cast<long>(at_), held_.begin() + static_cast<long>(at), is_space);
 }
 
+bool OutputParser::is_token(std::string_view marker) const {
+  return std::find(rules_.tokens.begin(), rules_.tokens.end(), marker) != rules_.tokens.end();
+}
+
 OutputParser::Found OutputParser::find_marker(bool end) const {
   const std::string_view text = held_;
   for (size_t i = at_; (i = text.find_first_of(starts_, i)) != std::string_view::npos; ++i) {
     const auto here = text.substr(i);
+    const bool marked = std::binary_search(marks_.begin(), marks_.end(), dropped_ + i);
     bool may = false;
-    const auto stands = [&](std::string_view marker) {
+    // token: the one that the marker begins with, when it is one.
+    const auto stands = [&](std::string_view marker, std::string_view token) {
+      if (!marked && is_token(token)) return false;
       if (here.substr(0, marker.size()) == marker) return true;
       may = may || marker.substr(0, here.size()) == here;
       return false;
     };
     if (const auto& tags = rules_.format.reasoning) {
-      if (stands(tags->open)) return {Marker::open, i, tags->open.size()};
-      if (stands(tags->close)) return {Marker::close, i, tags->close.size()};
+      const std::string_view first = tags->open_token.empty() ? tags->open : tags->open_token;
+      if (stands(tags->open, first)) return {Marker::open, i, tags->open.size()};
+      if (stands(tags->close, tags->close)) return {Marker::close, i, tags->close.size()};
     }
     if (i >= text_until_) {
       for (const std::string_view opener : openers_)
-        if (stands(opener)) return {Marker::call, i, 0};
-      if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```")))
+        if (stands(opener, opener)) return {Marker::call, i, 0};
+      if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```", "")))
         return {Marker::call, i, 0};
     }
     if (may && !end) return {Marker::none, i, 0};

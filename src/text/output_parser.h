@@ -28,6 +28,9 @@ struct OutputRules {
   std::shared_ptr<const Json> tools;
   bool thinking_open = false;  // the prompt ends inside a block
   int max_calls = INT_MAX;     // nothing after this many
+  // Markers that the vocabulary has as tokens: they count only where mark() says that such a token stands.
+  // What is merely spelled like one (by a model that quotes it, since messages cannot forge tokens) is text.
+  std::vector<std::string> tokens = {};
   bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
 };
 
@@ -45,6 +48,8 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 class OutputParser {
  public:
   explicit OutputParser(OutputRules rules);
+  // One of `tokens` begins at byte `at` of all text, which is not pushed yet.
+  void mark(size_t at) { marks_.push_back(at); }
   OutputParser(const OutputParser&) = delete;
   OutputParser& operator=(const OutputParser&) = delete;
 
@@ -69,6 +74,7 @@ class OutputParser {
   void run(bool end, std::vector<OutputEvent>& out);
   bool scan_call(bool end, std::vector<OutputEvent>& out);
   Found find_marker(bool end) const;
+  bool is_token(std::string_view marker) const;
   bool plain_may_begin(size_t at) const;
   void cross(Marker tag, std::vector<OutputEvent>& out);
   void write(std::string_view text, std::vector<OutputEvent>& out);
@@ -86,8 +92,10 @@ class OutputParser {
   int calls_ = 0;
   std::string held_;  // not decided yet, from at_ on
   size_t at_ = 0;
-  size_t text_until_ = 0;  // in held_: no call begins before it
-  std::string spaces_;     // white space that may be the last before a border
+  size_t dropped_ = 0;         // bytes of the text before held_
+  std::vector<size_t> marks_;  // ascending
+  size_t text_until_ = 0;      // in held_: no call begins before it
+  std::string spaces_;         // white space that may be the last before a border
   std::optional<CallScanner> scanner_;
   std::vector<Deferred> deferred_;
 };

@@ -6,41 +6,65 @@
 
 namespace anabranch::text {
 
-OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, OutputRules rules)
-    : tokenizer_(tokenizer), detokenizer_(tokenizer), stops_(std::move(stop)), parser_(rules) {
+namespace {
+
+struct Marker {
+  int token;
+  std::string_view text;
+};
+
+std::vector<Marker> markers_of(const Tokenizer& tokenizer, const OutputRules& rules) {
+  std::vector<Marker> found;
+  for (const std::string_view marker : marker_tokens(rules))
+    if (const auto token = tokenizer.find(marker)) found.push_back({*token, marker});
+  return found;
+}
+
+OutputRules with_tokens(const Tokenizer& tokenizer, OutputRules rules) {
+  for (const Marker& marker : markers_of(tokenizer, rules)) rules.tokens.emplace_back(marker.text);
+  return rules;
+}
+
+}  // namespace
+
+OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, const OutputRules& rules)
+    : tokenizer_(tokenizer),
+      detokenizer_(tokenizer),
+      stops_(std::move(stop)),
+      parser_(with_tokens(tokenizer, rules)) {
   if (const auto& tags = rules.format.reasoning) {
-    think_open_ = tokenizer.find(tags->open);
+    think_open_ = tokenizer.find(tags->open_token.empty() ? tags->open : tags->open_token);
     think_close_ = tokenizer.find(tags->close);
     thinking_ = rules.thinking_open && think_close_;
   }
-  for (const std::string_view marker : marker_tokens(rules)) {
-    const auto token = tokenizer.find(marker);
-    if (token && tokenizer.is_special(*token)) markers_.push_back(*token);
-  }
-}
-
-std::string OutputText::cut(const std::string& text) {
-  if (stopped_) return "";
-  auto result = stops_.push(text);
-  stopped_ = result.stopped;
-  return std::move(result.text);
+  for (const Marker& marker : markers_of(tokenizer, rules)) markers_.push_back(marker.token);
 }
 
 std::string OutputText::text_of(int token) {
-  // A marker that the vocabulary calls special would be left out of the text.
-  const bool marker = std::find(markers_.begin(), markers_.end(), token) != markers_.end();
-  std::string text =
-      marker ? detokenizer_.flush() + std::string(tokenizer_.token_bytes(token)) : detokenizer_.push(token);
+  std::string text;
+  if (std::find(markers_.begin(), markers_.end(), token) != markers_.end()) {
+    // One that the vocabulary calls special would be left out of the text.
+    text = detokenizer_.flush();
+    parser_.mark(length_ + text.size());
+    text += tokenizer_.token_bytes(token);
+  } else {
+    text = detokenizer_.push(token);
+  }
+  length_ += text.size();
   if (token == think_open_) {
     thinking_ = true;
   } else if (token == think_close_ && thinking_) {
     thinking_ = false;
-    behind_thought_ = true;
-  } else if (behind_thought_) {
-    behind_thought_ = is_blank(tokenizer_.token_bytes(token));
+    behind_thought_ = kMostBlanksBehindThought + 1;  // itself, too
+  } else if (behind_thought_ > 0 && !is_blank(tokenizer_.token_bytes(token))) {
+    behind_thought_ = 0;
   }
-  if (!thinking_ && !behind_thought_) return cut(text);
-  return stopped_ ? "" : stops_.flush() + text;
+  if (thinking_ || behind_thought_ > 0) {
+    behind_thought_ -= !thinking_;
+    const std::string before = stops_.flush();
+    return stops_.stopped() ? before : before + text;
+  }
+  return stops_.push(text).text;
 }
 
 std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
@@ -52,8 +76,9 @@ std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
 }
 
 std::vector<OutputEvent> OutputText::finish() {
-  std::string text = thinking_ ? detokenizer_.flush() : cut(detokenizer_.flush());
-  if (!stopped_) text += stops_.flush();
+  std::string text = detokenizer_.flush();
+  if (!thinking_) text = stops_.push(text).text;
+  if (!stopped()) text += stops_.flush();
   std::vector<OutputEvent> events;
   parser_.push(text, events);
   parser_.finish(events);

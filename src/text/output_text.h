@@ -14,29 +14,29 @@ namespace anabranch::text {
 
 class OutputText {
  public:
-  OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, OutputRules rules);
+  OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, const OutputRules& rules);
   // What became certain with these tokens; text that may yet turn out to be (part of) a stop string, a tag or
   // a call is held back.
   std::vector<OutputEvent> push(std::span<const int> tokens);
   // What was held back, when no token follows.
   std::vector<OutputEvent> finish();
   // A stop string was found, or the last allowed call: everything from it on is dropped.
-  bool stopped() const { return stopped_ || parser_.done(); }
+  bool stopped() const { return stops_.stopped() || parser_.done(); }
   // The stop string that was found; empty: none.
   const std::string& stop_found() const { return stops_.found(); }
 
  private:
-  std::string cut(const std::string& text);
   std::string text_of(int token);
 
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
   StopMatcher stops_;
-  std::vector<int> markers_;  // special tokens that are text here
+  std::vector<int> markers_;
+  size_t length_ = 0;  // of the text so far, stop strings and what follows them included
   std::optional<int> think_open_, think_close_;
-  bool thinking_ = false, behind_thought_ = false;  // stop strings count in answers only
+  bool thinking_ = false;   // stop strings count in answers only
+  int behind_thought_ = 0;  // tokens of white space that may follow it
   OutputParser parser_;
-  bool stopped_ = false;
 };
 
 }  // namespace anabranch::text

@@ -15,6 +15,9 @@ struct ReasoningTags {
   std::string open_token;  // the token that `open` begins with, when it is more than one
 };
 
+// White space behind a thought is not yet the answer: so many tokens of it, at most.
+inline constexpr int kMostBlanksBehindThought = 8;
+
 // The tags of a known family (Qwen and most others, Mistral, Gemma 4) whose tokens the vocabulary has.
 std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer);
 

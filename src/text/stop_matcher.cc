@@ -1,6 +1,7 @@
 #include "text/stop_matcher.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace anabranch::text {
 
@@ -8,23 +9,27 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
   std::erase(stops_, "");
 }
 
-// Where the first stop string begins, which becomes found_; npos: nowhere.
-size_t StopMatcher::find_first(std::string_view text) {
-  size_t first = std::string::npos;
+StopMatcher::Place StopMatcher::find_first(std::string_view text) const {
+  Place first;
   for (const auto& stop : stops_) {
     const size_t at = text.find(stop);
-    if (at >= first) continue;
-    first = at;
-    found_ = stop;
+    if (at < first.at) first = {at, &stop};
   }
   return first;
+}
+
+// The text before the stop string, which is the end.
+std::string StopMatcher::end_at(const Place& place) {
+  stopped_ = true;
+  found_ = *place.stop;
+  return std::exchange(held_, "").substr(0, place.at);
 }
 
 StopMatcher::Step StopMatcher::push(std::string_view text) {
   if (stopped_) return {"", true};
   held_ += text;
   // The earliest place where a stop string stands, or begins and may still be completed.
-  const size_t complete = find_first(held_);
+  const Place complete = find_first(held_);
   size_t possible = held_.size();
   for (const auto& stop : stops_) {
     const size_t longest = std::min(stop.size() - 1, held_.size());
@@ -35,23 +40,15 @@ StopMatcher::Step StopMatcher::push(std::string_view text) {
     }
   }
   // A longer stop string may have begun before the complete one: then wait, it would win.
-  if (complete != std::string::npos && complete <= possible) {
-    stopped_ = true;
-    std::string out = held_.substr(0, complete);
-    held_.clear();
-    return {std::move(out), true};
-  }
+  if (complete.stop && complete.at <= possible) return {end_at(complete), true};
   Step step{held_.substr(0, possible), false};
   held_.erase(0, possible);
   return step;
 }
 
 std::string StopMatcher::flush() {
-  std::string out = std::move(held_);
-  held_.clear();
-  if (stopped_) return "";
-  // A match was waiting for one that began earlier and never came to an end.
-  return out.substr(0, find_first(out));
+  const Place complete = find_first(held_);
+  return complete.stop ? end_at(complete) : std::exchange(held_, "");
 }
 
 }  // namespace anabranch::text

@@ -19,13 +19,20 @@ class StopMatcher {
   // However the text is cut into pushes, the joined output is the same: everything before the stop string
   // that begins first (of two that begin together, either: the output does not differ).
   Step push(std::string_view text);
-  // What was held back, at the end of the stream.
+  // What was held back, when what follows it (if anything) is no part of the text: up to a stop string that
+  // waited for an earlier one to be completed, which then counts.
   std::string flush();
+  bool stopped() const { return stopped_; }
   // The stop string that was met; empty: none so far.
   const std::string& found() const { return found_; }
 
  private:
-  size_t find_first(std::string_view text);
+  struct Place {
+    size_t at = std::string::npos;
+    const std::string* stop = nullptr;
+  };
+  Place find_first(std::string_view text) const;
+  std::string end_at(const Place& place);
 
   std::vector<std::string> stops_;
   std::string found_;

@@ -80,7 +80,7 @@ Repetition oracle(const Tokens& tokens, const LoopPolicy& policy, std::span<cons
     for (int i = n - period; i < n; i++)
       words += static_cast<size_t>(tokens[i]) < traits.size() && traits[tokens[i]] == kWordToken;
     if (!is_primitive({tokens.data() + n - period, static_cast<size_t>(period)})) continue;
-    const bool prose = words >= policy.prose_words || (words >= 3 && 3 * words >= 2 * period);
+    const bool prose = words >= 3 && 3 * words >= 2 * period;
     if (length >= policy.copies * period && length >= (prose ? policy.min_tokens : policy.min_row_tokens))
       return {Kind::exact, period, length};
   }
@@ -96,7 +96,6 @@ TEST(LoopDetector, SameVerdictAsTheDefinitionAtEveryToken) {
     policy.copies = 2 + round % 3;
     policy.min_tokens = std::array{1, 6, 18}[random() % 3];
     policy.min_row_tokens = policy.min_tokens + std::array{0, 10, 40}[random() % 3];
-    policy.prose_words = 2 + static_cast<int>(random() % 6);
     policy.max_period = std::array{1, 7, 20, 64}[random() % 4];
     const int alphabet = 1 + static_cast<int>(random() % 5);
     LoopDetector detector(policy, traits);
@@ -251,6 +250,19 @@ TEST_F(Answers, EqualRowsPass) {
   passes(times(60, "<td>cell</td>"), "cells");
   passes(times(30, "I will not talk in class.\n"), "lines asked for");
   passes(times(3, "Row, row, row your boat, gently down the stream.\n"), "refrain");
+  // Placeholders: nothing advances, and much of it is words.
+  passes(times(20,
+               "{\"id\": null, \"name\": \"John Doe\", \"email\": \"john@example.com\", \"address\": "
+               "{\"street\": \"Main\", \"city\": \"Town\"}},\n"),
+         "equal records");
+  passes(
+      times(12,
+            "<div class=\"card\">\n  <h2>Title</h2>\n  <p>Some text</p>\n  <a href=\"#\">More</a>\n</div>\n"),
+      "equal cards");
+  passes(times(3,
+               "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut "
+               "labore et dolore magna aliqua. Ut enim ad minim veniam, quis nostrud exercitation.\n"),
+         "three equal paragraphs");
 }
 
 TEST_F(Answers, TrueLoopsAreCaught) {
@@ -269,15 +281,14 @@ TEST_F(Answers, TrueLoopsAreCaught) {
       piece += word;
     }
     ASSERT_EQ(vocabulary_.encode(piece).size(), static_cast<size_t>(period));
-    caught(piece, period == 1 ? 2048 : std::max(3 * period, 256), "words");
+    caught(piece, period == 1 ? 2048 : std::max(4 * period, 256), "words");
     const Tokens unknown = repeat(distinct(period), 2048);
     EXPECT_EQ(fires_at(kAnswerLoops, unknown), 2048) << "nothing known of the tokens";
   }
-  // Code is prose enough when it is as long as a function.
   caught(
       "def add(a, b):\n    total = a + b\n    print(total)\n    return total\n\n\nresult = add(first, "
       "second)\n",
-      256, "code");
+      2048, "code");
 }
 
 TEST_F(Answers, NumbersThatChangeAreReportedWhenWatched) {

@@ -88,7 +88,7 @@ TEST_F(Api, FinishReasonLength) {
 
 TEST_F(Api, SplitsReasoningFromContent) {
   engine_.script = [](const Request& r) {
-    return r.thinking_open ? Script{{"hm, ", "so\n</th", "ink>\n\nYes"}}
+    return r.thinking_open ? Script{{"hm, ", "so\n</think>", "\n\nYes"}}
                            : Script{{"<think>\na\n</think>\n\nNo"}};
   };
   Json message = chat(hi(R"("enable_thinking":true)")).json()["choices"][0]["message"];
@@ -101,6 +101,15 @@ TEST_F(Api, SplitsReasoningFromContent) {
   EXPECT_FALSE(engine_.last_request().thinking_open);
   EXPECT_NE(message["content"].get<std::string>().find("No"), std::string::npos);
   EXPECT_NE(message["reasoning_content"].get<std::string>().find("a"), std::string::npos);
+}
+
+TEST_F(Api, TagsThatAreOnlySpelledAreText) {
+  engine_.script = [](const Request&) { return Script{{"split(\"</th", "ink>\") and <tool", "_call>{}"}}; };
+  const Json message =
+      chat(hi(R"("enable_thinking":false,"tools":[{"type":"function","function":{"name":"f"}}])"))
+          .json()["choices"][0]["message"];
+  EXPECT_EQ(message["content"], "split(\"</think>\") and <tool_call>{}");
+  EXPECT_FALSE(message.contains("reasoning_content"));
 }
 
 TEST_F(Api, ATagThatAMessageWroteDoesNotOpenThinking) {
@@ -166,7 +175,7 @@ TEST_F(Api, ABrokenCallIsText) {
   // Cut by max_tokens in the middle.
   engine_.script = [](const Request&) { return Script{{kCall}}; };
   const Json cut = chat(hi(std::string(kTools) + R"(,"max_tokens":20)")).json()["choices"][0];
-  EXPECT_EQ(cut["message"]["content"], std::string(kCall).substr(0, 20));
+  EXPECT_EQ(cut["message"]["content"], std::string(kCall).substr(0, 30));
   EXPECT_EQ(cut["finish_reason"], "length");
 }
 

@@ -18,7 +18,11 @@ namespace anabranch::server {
 
 inline constexpr int kEndToken = 256, kBosToken = 257, kFakeVocab = 300;
 
-// Token id = byte value; 256 and above are special. The think and tool tags are known, but written as bytes.
+// Token id = byte value; 256 and above are special, but for the tags of thoughts and calls. What is spelled
+// like one in a prompt is bytes.
+inline constexpr std::pair<int, std::string_view> kFakeTags[] = {
+    {258, "<think>"}, {259, "</think>"}, {260, "<tool_call>"}};
+
 class FakeTokenizer final : public text::Tokenizer {
  public:
   FakeTokenizer() {
@@ -38,14 +42,15 @@ class FakeTokenizer final : public text::Tokenizer {
   }
   std::string_view token_bytes(int id) const override {
     if (id == kEndToken) return "<|end|>";
+    for (const auto& [tag, text] : kFakeTags)
+      if (id == tag) return text;
     if (id < 0 || id > 255) return "";
     return {&bytes_[id], 1};
   }
-  bool is_special(int id) const override { return id >= 256; }
+  bool is_special(int id) const override { return id >= 256 && (id < 258 || id > 260); }
   std::optional<int> find(std::string_view content) const override {
-    if (content == "<think>") return 258;
-    if (content == "</think>") return 259;
-    if (content == "<tool_call>") return 260;
+    for (const auto& [tag, text] : kFakeTags)
+      if (content == text) return tag;
     return std::nullopt;
   }
   int vocab_size() const override { return kFakeVocab; }
@@ -196,12 +201,26 @@ class FakeEngine final : public Engine {
     return out;
   }
 
+  // What a model writes: tags are tokens.
+  static std::vector<int> tokens_of(std::string_view text) {
+    std::vector<int> ids;
+    while (!text.empty()) {
+      int id = static_cast<unsigned char>(text[0]);
+      size_t size = 1;
+      for (const auto& [tag, spelled] : kFakeTags)
+        if (text.substr(0, spelled.size()) == spelled) id = tag, size = spelled.size();
+      ids.push_back(id);
+      text.remove_prefix(size);
+    }
+    return ids;
+  }
+
   // One event of one sequence; true when it was the last.
   static bool step(Sequence& s, Event& event) {
     if (s.cancelled) {
       event.finish = FinishReason::cancelled;
     } else if (s.next < s.script.parts.size()) {
-      for (unsigned char c : s.script.parts[s.next]) event.tokens.push_back(c);
+      event.tokens = tokens_of(s.script.parts[s.next]);
       s.text += s.script.parts[s.next++];
       if (s.script.repeat && s.next == s.script.parts.size()) s.next = 0;
     }

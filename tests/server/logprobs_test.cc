@@ -83,7 +83,7 @@ TEST_F(Logprobs, StreamsSayWhatWholeAnswersSay) {
       {{{"a", "\xe4", "\xbd", "\xa0", "b", "\xf0\x9f"}}, ""},    // held back, and cut at the end
       {{{"x", "E", "N", "x", "E", "N"}}, R"(,"stop":["END"])"},  // held back until the end
       {{{"x", "E", "N", "D", "y"}}, R"(,"stop":["END"])"},
-      {{{"so ", "\n</th", "ink>", "\n\nYes"}}, R"(,"enable_thinking":true)"},
+      {{{"so ", "\n", "</think>", "\n\nYes"}}, R"(,"enable_thinking":true)"},
       {{{"one", "two"}}, R"(,"max_tokens":4)"},
       {{{""}}, ""},  // nothing but the end of the turn
   };

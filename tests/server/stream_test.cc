@@ -117,7 +117,7 @@ TEST_F(Stream, StopStringsAcrossTokensAreHeldBack) {
 // As the official client puts them together: by index, id and name first, then the arguments' pieces.
 TEST_F(Stream, ToolCallsComeInDeltas) {
   engine_.script = [](const Request&) {
-    return Script{{"Look", "ing.\n", "<tool_", "call>{\"name\": \"f\", \"argu",
+    return Script{{"Look", "ing.\n", "<tool_call>", "{\"name\": \"f\", \"argu",
                    "ments\": {\"a\": 1.0}}</tool_call>\n", "<tool_call><function=g></function></tool_call>"}};
   };
   start();
@@ -151,7 +151,7 @@ TEST_F(Stream, ToolCallsComeInDeltas) {
 }
 
 TEST_F(Stream, ReasoningComesInItsOwnDeltas) {
-  engine_.script = [](const Request&) { return Script{{"let me ", "see</thi", "nk>", "42"}}; };
+  engine_.script = [](const Request&) { return Script{{"let me ", "see", "</think>", "42"}}; };
   start();
   std::string content, reasoning;
   for (const Json& event :

@@ -207,7 +207,7 @@ TEST_F(ThinkingApi, WhatATemplateOpensByItselfIsClosedWhenThinkingIsOff) {
   ChosenPrompt chosen;
   chosen.open = true;
   const ThinkingWish off{ThinkMode::off, 100, "", "x"};
-  EXPECT_EQ(think_options(off, chosen, {"hi", false, {}}).budget, 0);
+  EXPECT_EQ(think_options(off, chosen, {"hi", false, true, {}}).budget, 0);
 }
 
 TEST_F(ThinkingApi, EffortGoesToTemplatesThatKnowIt) {

@@ -342,6 +342,25 @@ TEST(OutputText, MarkersMayBeSpecialTokens) {
   EXPECT_EQ(read(Json::array({{{"function", {{"name", "f"}}}}})), (ParsedOutput{"a", "b", {{"f", "{}"}}}))
       << "other special tokens stay out";
   EXPECT_EQ(read(nullptr), (ParsedOutput{"a", "b{\"name\":\"f\"}", {}})) << "no tools: not markers";
+  // Spelled in other tokens they are text, in whatever pieces they come.
+  GgufVocab spelled = vocab;
+  spelled.tokens.insert(spelled.tokens.end(), {"<thi", "nk>", "</thi", "<tool_", "call>"});
+  spelled.types.resize(spelled.tokens.size(), 1);
+  spelled.scores.resize(spelled.tokens.size(), 0);
+  auto other = Tokenizer::from_gguf(spelled);
+  ASSERT_TRUE(other.ok());
+  const Json tools = Json::array({{{"function", {{"name", "f"}}}}});
+  for (const bool at_once : {false, true}) {
+    OutputText output(**other, {}, {format, std::make_shared<const Json>(tools), false});
+    const std::vector<int> tokens = {1, 9, 10, 11, 10, 2, 3, 11, 10, 9, 10, 12, 13, 8, 6, 8, 7};
+    ParsedOutput parsed;
+    for (size_t i = 0; i < tokens.size(); i += at_once ? tokens.size() : 1)
+      for (const auto& event : output.push(std::span(tokens).subspan(i, at_once ? tokens.size() : 1)))
+        parsed.add(event);
+    for (const auto& event : output.finish()) parsed.add(event);
+    EXPECT_EQ(parsed, (ParsedOutput{
+                          "<think></think>", "a</think><think><tool_call>{\"name\":\"f\"}", {{"f", "{}"}}}));
+  }
   // Stop strings count in answers only.
   OutputText output(**made, {"a"}, {format, nullptr, true});
   ParsedOutput parsed;

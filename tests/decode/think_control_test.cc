@@ -1,0 +1,94 @@
+// What bounds thoughts, token by token (whole requests: tests/engine/thinking_test.cc).
+#include "decode/think_control.h"
+
+#include <gtest/gtest.h>
+
+namespace anabranch {
+namespace {
+
+constexpr int kOpen = 1, kClose = 2, kEnd = 3, kBlank = 4, kSo = 5, kStart = 6, kWord = 10;
+
+class Control : public ::testing::Test {
+ protected:
+  // `rules` with a closing text.
+  ThinkControl make(ThinkRules rules) {
+    rules.closing = {kSo, kClose, kBlank};
+    return ThinkControl(tokens_, std::move(rules));
+  }
+  // What the sequence takes where the model would say `wanted`.
+  static int take(ThinkControl& control, int wanted) {
+    const int token = control.decide(wanted);
+    control.accept(token);
+    return token;
+  }
+  static std::vector<int> take_forced(ThinkControl& control) {
+    std::vector<int> out;
+    while (!control.forced().empty()) out.push_back(take(control, kWord));
+    return out;
+  }
+
+  ThinkTokens tokens_{.open = kOpen, .close = kClose, .ends = {kEnd}, .blanks = {kBlank}, .traits = {}};
+};
+
+TEST_F(Control, TheAnswersBeginningIsForcedOnce) {
+  auto control = make({.open = true, .budget = 2, .escape = {kStart}});
+  take(control, kWord);
+  take(control, kWord + 1);
+  EXPECT_EQ(take_forced(control), (std::vector<int>{kSo, kClose, kBlank, kStart}));
+  EXPECT_EQ(control.answer_tokens(), 1);
+  EXPECT_FALSE(control.allows(kOpen)) << "the budget is spent";
+  auto second = make({.open = true, .budget = 4, .escape = {kStart}});
+  for (const int token : {kWord, kClose, kBlank, kWord + 1, kOpen, kWord + 2}) {
+    EXPECT_EQ(take(second, token), token);
+  }
+  take(second, kWord + 3);
+  EXPECT_EQ(take_forced(second), (std::vector<int>{kSo, kClose, kBlank})) << "an answer has begun before";
+}
+
+TEST_F(Control, TheEndOfATurnInALaterThoughtIsTheEnd) {
+  auto control = make({.open = true});
+  for (const int token : {kWord, kClose, kWord + 1, kOpen, kWord + 2}) take(control, token);
+  EXPECT_EQ(take(control, kEnd), kEnd);
+  EXPECT_EQ(control.cut(), ThinkCut::none);
+}
+
+TEST_F(Control, NoTurnEndsBetweenACutThoughtAndItsAnswer) {
+  auto control = make({.open = true});
+  EXPECT_TRUE(control.allows(kEnd)) << "in a thought it closes it";
+  EXPECT_EQ(take(control, kEnd), kSo);
+  take_forced(control);
+  EXPECT_EQ(control.cut(), ThinkCut::end_of_turn);
+  EXPECT_FALSE(control.allows(kEnd));
+  take(control, kBlank);
+  EXPECT_FALSE(control.allows(kEnd));
+  take(control, kWord);
+  EXPECT_TRUE(control.allows(kEnd));
+  auto plain = make({.open = true});
+  take(plain, kClose);
+  EXPECT_TRUE(plain.allows(kEnd)) << "a thought that ended by itself";
+}
+
+TEST_F(Control, ThoughtsThatAreOnlyTagsSpendTheBudget) {
+  auto control = make({.budget = 10});
+  int opened = 0;
+  while (control.allows(kOpen)) {
+    ASSERT_LE(++opened, 10);
+    take(control, kOpen);
+    if (control.forced().empty()) take(control, kClose);
+    take_forced(control);
+  }
+  EXPECT_EQ(opened, 10);
+}
+
+TEST_F(Control, EndlessWhiteSpaceBehindAThoughtIsAnswer) {
+  auto control = make({.open = true});
+  take(control, kClose);
+  for (int i = 0; i < 8; i++) take(control, kBlank);
+  EXPECT_EQ(control.answer_tokens(), 0);
+  for (int i = 0; i < 5; i++) take(control, kBlank);
+  EXPECT_EQ(control.answer_tokens(), 5);
+  EXPECT_EQ(control.thinking_tokens(), 9);
+}
+
+}  // namespace
+}  // namespace anabranch
