@@ -150,7 +150,8 @@ bool are_items(const Sentence& s, size_t place, ListVerb verb) {
   constexpr int kNounWords = 3;  // a noun and what may stand before it
   int words = 0;
   for (; words < kNounWords && place + 1 < s.size(); words++, place = skip_words(s, place, 1)) {
-    if (starts_at(s, place, Words::item_unit) || starts_at(s, place, Words::operators)) return false;
+    if (starts_at(s, place, Words::item_unit)) return false;
+    if (words == 0 && starts_at(s, place, Words::operators)) return false;
     if (starts_at(s, place, Words::after_noun)) break;
     if (verb == ListVerb::weak && starts_at(s, place, Words::list_noun)) return true;
     if (verb == ListVerb::english && is_english_plural(s, place)) return true;

@@ -259,6 +259,7 @@ TEST(AnswerForm, CountsOfOtherThingsAreNoList) {
       {"Écris une histoire de 3 ours", plain},
       {"Donne-moi trois conseils pour dormir", list, "", 3},
       {"Escribe un cuento sobre 3 osos", plain},
+      {"Nombra los tres ríos más largos", list, "", 3},
       {"Scrivi una storia su tre orsi", plain},
       {"Dammi tre consigli", list, "", 3},
       {"Escreva um conto sobre 3 ursos", plain},
