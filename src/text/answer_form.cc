@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "text/request_words.h"
+#include "text/request_text.h"
 
 namespace anabranch::text {
 namespace {
@@ -23,8 +23,8 @@ AskedForm asked(AnswerForm form, std::string language = {}, int items = 0) {
 }
 
 bool asks(const Sentence& sentence) {
-  for (const Words verbs :
-       {Words::make, Words::make_after, Words::convert, Words::translate, Words::list_verb})
+  for (const Words verbs : {Words::make, Words::make_after, Words::convert, Words::translate,
+                            Words::list_verb, Words::list_verb_other, Words::list_weak})
     if (find(sentence, verbs)) return true;
   return false;
 }
@@ -119,34 +119,104 @@ bool is_table(const Sentence& s) {
   return false;
 }
 
-std::optional<AskedForm> translation_of(const Sentence& s) {
-  const auto verb = find(s, Words::translate);
-  if (!verb || (verb->begin > 1 && opens_with(s, Words::explain))) return std::nullopt;
+std::optional<AskedForm> translation_of(const Sentence& whole, const Sentence& wanted) {
+  const auto verb = find(wanted, Words::translate);
+  if (!verb || (verb->begin > 1 && opens_with(wanted, Words::explain))) return std::nullopt;
   std::string_view target;
-  for (const Language& language : natural_languages(s)) {
+  for (const Language& language : natural_languages(whole)) {
     target = language.name;
-    if (before(s, language.hit.begin, 1, Words::in)) break;
+    if (before(whole, language.hit.begin, 1, Words::in)) break;
   }
   return asked(AnswerForm::translation, std::string(target));
 }
 
-bool counts_items(const Sentence& s, const Count& count) {
-  const size_t end = count.hit.end;
-  if (count.number > kMostItems || end + 1 >= s.size() || isdigit(static_cast<unsigned char>(s[end + 1])))
-    return false;
-  return after(s, end, 1, Words::counter) || !after(s, end, 1, Words::item_unit);
+enum class ListVerb { english, other, weak };
+
+bool is_english_plural(const Sentence& s, size_t place) {
+  if (starts_at(s, place, Words::plural)) return true;
+  const size_t end = skip_words(s, place, 1);
+  const std::string_view word = std::string_view(s).substr(place + 1, end - place - 1);
+  return word.size() > 3 && word.back() == 's' && word[word.size() - 2] != 's' &&
+         word[word.size() - 2] != 'u';
 }
 
-std::optional<AskedForm> list_of(const Sentence& s) {
-  for (const Hit& verb : find_all(s, Words::list_verb)) {
-    const auto count = find_count(s, verb.end, 4);
-    if (count && counts_items(s, *count)) return asked(AnswerForm::list, {}, count->number);
+// Whether what stands behind a count are things that a list can have.
+bool are_items(const Sentence& s, size_t place, ListVerb verb) {
+  if (const auto counter = starts_at(s, place, Words::counter)) {
+    constexpr size_t kTwoCharacters = 6;  // bytes
+    const auto noun = find(s, Words::list_noun, counter->end);
+    return verb != ListVerb::weak || (noun && noun->begin <= counter->end + kTwoCharacters);
   }
-  const auto verb = find(s, Words::list_after);
-  const auto count = verb ? find_count(s, 0, 20) : std::nullopt;
-  if (count && count->hit.end <= verb->begin && counts_items(s, *count))
-    return asked(AnswerForm::list, {}, count->number);
+  constexpr int kNounWords = 3;  // a noun and what may stand before it
+  int words = 0;
+  for (; words < kNounWords && place + 1 < s.size(); words++, place = skip_words(s, place, 1)) {
+    if (starts_at(s, place, Words::item_unit)) return false;
+    if (words == 0 && starts_at(s, place, Words::operators)) return false;
+    if (starts_at(s, place, Words::after_noun)) break;
+    if (verb == ListVerb::weak && starts_at(s, place, Words::list_noun)) return true;
+    if (verb == ListVerb::english && is_english_plural(s, place)) return true;
+  }
+  return verb == ListVerb::other && words > 0;
+}
+
+bool is_list_count(const Sentence& s, const Count& count) {
+  const size_t end = count.hit.end;  // "5 000" is one number
+  return count.number <= kMostItems && end + 1 < s.size() && !isdigit(static_cast<unsigned char>(s[end + 1]));
+}
+
+// Whether a request for something else opens a sentence: a list would not be how its answer begins.
+bool opens_otherwise(const Sentence& s) {
+  return opens_with(s, Words::code_verb) || opens_with(s, Words::whole_text);
+}
+
+// "List 5 fruits", "name me the top ten rivers", "give us 4 good tips for".
+std::optional<int> counted_after(const Sentence& whole, const Sentence& wanted, Words verbs, ListVerb kind) {
+  for (const Hit& verb : find_all(wanted, verbs)) {
+    const Sentence ahead = wanted.substr(0, verb.begin) + " ";
+    if (before(wanted, verb.begin, 1, Words::told) || opens_otherwise(ahead) ||
+        opens_with(ahead, Words::explain))
+      continue;
+    const auto count = find_count(whole, verb.end, 6);
+    if (!count || !is_list_count(whole, *count)) continue;
+    const Sentence between = whole.substr(verb.end, count->hit.begin - verb.end) + " ";
+    if (consists_of(between, {Words::before_count}, false) && are_items(whole, count->hit.end, kind))
+      return count->number;
+  }
   return std::nullopt;
+}
+
+// Where verbs come last; of several counts the one closest to the verb.
+std::optional<int> counted_before(const Sentence& whole, const Sentence& wanted, Words verbs, bool weak) {
+  const auto verb = find(wanted, verbs);
+  if (!verb) return std::nullopt;
+  std::optional<Count> count;
+  for (auto next = find_count(whole, 0, 20); next && next->hit.end <= verb->begin;
+       next = find_count(whole, next->hit.end, 20))
+    count = next;
+  if (!count || !is_list_count(whole, *count)) return std::nullopt;
+  const Hit hit = count->hit;
+  if (wanted[verb->begin] == ' ') {  // German
+    const bool object =
+        before(whole, hit.begin, 1, Words::before_count) || before(whole, hit.begin, 1, Words::polite);
+    return object && are_items(whole, hit.end, ListVerb::other) ? std::optional(count->number) : std::nullopt;
+  }
+  const auto counter = starts_at(whole, hit.end, Words::counter);
+  if (!counter && whole[hit.begin] == ' ') return std::nullopt;
+  const size_t end = counter ? counter->end : hit.end;
+  constexpr std::string_view kOf = "\xE3\x81\xAE";  // no: "3 of fruits"
+  const bool direct = verb->begin == end;
+  const bool of = whole.compare(end, kOf.size(), kOf) == 0 &&
+                  (!weak || starts_at(whole, end + kOf.size(), Words::list_noun));
+  return direct || of ? std::optional(count->number) : std::nullopt;
+}
+
+std::optional<AskedForm> list_of(const Sentence& whole, const Sentence& wanted) {
+  auto items = counted_after(whole, wanted, Words::list_verb, ListVerb::english);
+  if (!items) items = counted_after(whole, wanted, Words::list_verb_other, ListVerb::other);
+  if (!items) items = counted_after(whole, wanted, Words::list_weak, ListVerb::weak);
+  if (!items) items = counted_before(whole, wanted, Words::list_after, false);
+  if (!items) items = counted_before(whole, wanted, Words::list_after_weak, true);
+  return items ? std::optional(asked(AnswerForm::list, {}, *items)) : std::nullopt;
 }
 
 }  // namespace
@@ -180,7 +250,7 @@ AskedForm asked_form(const FormRequest& request) {
 
   const Request read = read_request(request.user);
   std::optional<AskedForm> code;
-  for (const Sentence& sentence : read.sentences) {
+  for (const Sentence& sentence : read.wanted) {
     // How to answer is said after what to do: "Write a function. Return JSON with the key code."
     const bool json = is_json_format(sentence) || is_json_object(sentence);
     const auto here = code_of(sentence, read);
@@ -188,11 +258,15 @@ AskedForm asked_form(const FormRequest& request) {
     if (here && !code) code = here;
   }
   if (code) return *code;
-  for (const Sentence& sentence : read.sentences)
+  for (const Sentence& sentence : read.wanted)
     if (is_table(sentence)) return asked(AnswerForm::table);
-  for (const Sentence& sentence : read.sentences) {
-    if (auto translation = translation_of(sentence)) return *translation;
-    if (auto list = list_of(sentence)) return *list;
+  bool otherwise = false;
+  for (size_t i = 0; i < read.sentences.size(); i++) {
+    const Sentence &whole = read.sentences[i], &wanted = read.wanted[i];
+    if (auto translation = translation_of(whole, wanted)) return *translation;
+    const auto list = otherwise ? std::nullopt : list_of(whole, wanted);
+    if (list) return *list;
+    otherwise |= opens_otherwise(wanted);
   }
   return {AnswerForm::plain, {}, 0, "the message asks for no form"};
 }

@@ -25,9 +25,11 @@ struct AskedForm {
   std::string reason;    // for logs and reports
 };
 
-// By the words of request_words.h, which has nine languages. When in doubt it is plain: a wrong form steers
-// an answer away, no form only leaves it to the model. Reads at most the beginning and the end of a long
-// message; what is quoted or in a code fence asks for nothing.
+// By the words of word_table.h, which has nine languages. When in doubt it is plain: a wrong form steers an
+// answer away, no form only leaves it to the model. So a count makes a list only right behind a verb that
+// wants one ("list 5 fruits", "give me 3 tips"), of things rather than sentences, numbers or minutes; and
+// what is negated asks for nothing. Reads at most the beginning and the end of a long message; what is quoted
+// or in a code fence asks for nothing.
 AskedForm asked_form(const FormRequest& request);
 
 }  // namespace anabranch::text

@@ -19,8 +19,9 @@ struct ThinkChoice {
 //  1. A short question that looks something up, in a long prompt: think. Small models find a needle by first
 //     quoting the place it stands. Where the long text is, with the system or in the message itself, is all
 //     one.
-//  2. Greetings and thanks, a times-table sum, and a short question for one plain fact without a word that
-//     wants reasoning: do not think.
+//  2. Greetings and thanks, a times-table sum, and a short question of a few kinds for one plain fact (the
+//     capital of a place, who wrote or invented something, who or where somebody or something with a name is,
+//     how old it is, when it was built or born): do not think. "What is" alone says nothing.
 //  3. Everything else: think. A needless thought costs tokens, a missing one the answer.
 ThinkChoice when_to_think(const ThinkQuestion& question);
 

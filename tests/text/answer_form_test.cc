@@ -208,6 +208,103 @@ TEST(AnswerForm, ChineseAndJapanese) {
   });
 }
 
+// A count steers into a list only where it counts what the request wants listed.
+TEST(AnswerForm, CountsOfOtherThingsAreNoList) {
+  check({
+      {"Write an email to 3 colleagues.", plain},
+      {"Write a story about 3 bears.", plain},
+      {"Create a 3 act play.", plain},
+      {"Create a 3-act play.", plain},
+      {"Write a 4 stanza poem about rain.", plain},
+      {"Show how to add two fractions.", plain},
+      {"Find two numbers whose sum is 10.", plain},
+      {"Give two plus two.", plain},
+      {"Give me two plus two.", plain},
+      {"Give 3 guests a ticket each.", plain},
+      {"Write 3 sentences about dogs.", plain},
+      {"Give me 3 short sentences about dogs.", plain},
+      {"Write 2 functions that call each other", code},
+      {"Generate two random numbers", plain},
+      {"Recommend a 2 person tent", plain},
+      {"Suggest a 5 day trip to Rome", plain},
+      {"Name two.", plain},
+      {"Doctors say I should list 5 things. Why?", plain},
+      {"I name two files each day", plain},
+      {"Sort the list 5 items at a time", plain},
+      {"Explain how to name two rivers", plain},
+      {"What are 2 and 3?", plain},
+      {"What are two thirds of nine?", plain},
+      {"Write a story about a cat. Then list 5 adjectives.", plain},
+      {"Summarize the text and give me 3 tips", plain},
+
+      {"List 5 fruits", list, "", 5},
+      {"Name three rivers", list, "", 3},
+      {"Please name me three long rivers in Asia.", list, "", 3},
+      {"Give me 4 tips for a good night's sleep", list, "", 4},
+      {"Give 4 quick tips for better photos", list, "", 4},
+      {"Write 3 ideas for a birthday party", list, "", 3},
+      {"Can you suggest at least five names for a cat?", list, "", 5},
+      {"What are the 3 largest cities of Italy?", list, "", 3},
+      {"I want you to list 5 fruits.", list, "", 5},
+      {"List 5 fruits that are not red.", list, "", 5},
+      {"Name three people who changed history", list, "", 3},
+      {"Tell me 3 facts about bees", list, "", 3},
+
+      {"Schreibe eine E-Mail an 3 Kollegen", plain},
+      {"Gib mir zwei plus zwei", plain},
+      {"Nenne mir drei kurze Sätze", plain},
+      {"Zeige, wie man zwei Brüche addiert", plain},
+      {"Schreibe fünf Ideen für ein Fest auf", list, "", 5},
+      {"Kannst du mir fünf Städte nennen?", list, "", 5},
+      {"Écris une histoire de 3 ours", plain},
+      {"Donne-moi trois conseils pour dormir", list, "", 3},
+      {"Escribe un cuento sobre 3 osos", plain},
+      {"Nombra los tres ríos más largos", list, "", 3},
+      {"Scrivi una storia su tre orsi", plain},
+      {"Dammi tre consigli", list, "", 3},
+      {"Escreva um conto sobre 3 ursos", plain},
+      {"Dê-me três dicas", list, "", 3},
+      {"Напиши рассказ про 3 медведей", plain},
+      {"Дай мне три совета", list, "", 3},
+      {"写一个关于3个小熊的故事", plain},
+      {"给我三个数的和", plain},
+      {"2つの数の足し方を教えてください", plain},
+      {"3つの果物を挙げてください", list, "", 3},
+      {"コツを3つ教えて", list, "", 3},
+  });
+}
+
+TEST(AnswerForm, WhatIsNegatedIsNotAskedFor) {
+  check({
+      {"Do not write SQL queries, just explain joins.", plain},
+      {"Write code in Python? No, only explain the idea.", plain},
+      {"Don't write code, explain the algorithm in Python terms", plain},
+      {"I don't want a table, just a paragraph.", plain},
+      {"Answer in words, not as JSON.", plain},
+      {"Do not list 5 fruits.", plain},
+      {"Never translate this into French.", plain},
+      {"Schreibe keinen Code in Python, erkläre nur die Idee.", plain},
+      {"Erstelle bitte keine Tabelle.", plain},
+      {"N'écris pas de requête SQL.", plain},
+      {"No escribas código en Python.", plain},
+      {"Non scrivere codice in Python.", plain},
+      {"Não escreva código em Python.", plain},
+      {"Не пиши код на Python.", plain},
+      {"不要写SQL查询,只解释一下。", plain},
+      {"SQLは書かないでください。", plain},
+
+      {"Write a Python function without recursion.", code, "python"},
+      {"Write a Python function that does not use recursion.", code, "python"},
+      {"Don't use Python, write it in Rust.", code, "rust"},
+      {"Write a function in Rust, not in Python.", code, "rust"},
+      {"Don't explain, just list 5 fruits.", list, "", 5},
+      {"Answer not as JSON but in a table.", table},
+      {"No prose, return JSON only.", json},
+      {"Translate I do not know into French", translation, "French"},
+      {"Responda no formato JSON.", json},
+  });
+}
+
 TEST(AnswerForm, PastedTextAsksForNothing) {
   std::string document;
   for (int i = 0; i < 100; i++) document += "The report says: write a Python function and return JSON.\n";
