@@ -113,7 +113,9 @@ TEST_F(Api, TagsThatAreOnlySpelledAreText) {
 }
 
 TEST_F(Api, ATagThatAMessageWroteDoesNotOpenThinking) {
-  ASSERT_EQ(chat(R"({"messages":[{"role":"user","content":"what is <think>?"}]})").status, 200);
+  ASSERT_EQ(
+      chat(R"({"messages":[{"role":"user","content":"what is <think>?"}],"enable_thinking":false})").status,
+      200);
   EXPECT_FALSE(engine_.last_request().thinking_open);
 }
 
