@@ -70,12 +70,19 @@ mx::array Attention::attend(const std::vector<mx::array>& in, const Batch& batch
   const auto queries = turned(in[0], q_norm, heads), keys = turned(in[1], k_norm, kv_heads);
   const auto values = split_heads(in[2], kv_heads, head_dim);
   std::vector<mx::array> parts;
-  for (const auto& span : batch.spans) {
-    const auto rows = [&](const mx::array& x) {
-      return ops::slice_rows(x, span.begin, span.begin + span.count);
-    };
+  for (size_t i = 0; i < batch.spans.size();) {
+    // A sequence's spans at once: keys and values are read once, and what is kept is only shorter.
+    Span span = batch.spans[i];
+    size_t next = i + 1;
+    for (; next < batch.spans.size() && batch.spans[next].state == span.state; next++)
+      span.count += batch.spans[next].count;
+    const int end = span.begin + span.count;
+    const auto rows = [&](const mx::array& x) { return ops::slice_rows(x, span.begin, end); };
     attend_span({rows(queries), rows(keys), rows(values)}, span, span.state->attention(layer), parts);
-    if (span.keep) span.state->snapshot_layer(layer, *span.keep);
+    for (; i < next; i++) {
+      const Span& part = batch.spans[i];
+      if (part.keep) part.state->snapshot_layer(layer, *part.keep, end - part.begin - part.count);
+    }
   }
   return ops::reshape(ops::concat_rows(parts), {in[0].shape(0), heads * head_dim});
 }

@@ -110,7 +110,7 @@ Snapshot SequenceState::snapshot() {
   return out;
 }
 
-void SequenceState::snapshot_layer(int layer, Snapshot& out) {
+void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
   CHECK(!on_trial_, "a snapshot during a trial");
   auto& from = layers_.at(static_cast<size_t>(layer));
   CHECK(out.layers.size() == static_cast<size_t>(layer), "layer {} of a snapshot of {}", layer,
@@ -120,7 +120,7 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out) {
     out.layers.emplace_back(ops::GatedDeltaState{delta->state.s, delta->state.conv, {}});
   } else {
     ops::PagedKv kv = std::get<AttentionState>(from).kv;
-    ops::kv_truncate(kv, kv.length);  // without blocks that only a draft reached
+    ops::kv_truncate(kv, kv.length - later);  // without blocks that only a draft reached, too
     out.layers.emplace_back(std::move(kv));
   }
 }

@@ -78,8 +78,8 @@ class SequenceState {
   // Aborts during a trial.
   Snapshot snapshot();
   // The same while a pass runs, layer by layer in their order, as each has applied its tokens; the length is
-  // set by advance()'s caller.
-  void snapshot_layer(int layer, Snapshot& out);
+  // set by advance()'s caller. later: tokens that an attention layer has applied beyond the point.
+  void snapshot_layer(int layer, Snapshot& out, int later = 0);
   void restore(const Snapshot& snapshot);
 
   // For Model: tokens were applied to every layer.
