@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory_info.h"
 #include "engine/engine_impl.h"
 
 namespace anabranch {
@@ -54,8 +55,8 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   if (length >= context)
     return make_error(
         ErrorKind::exhausted,
-        "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too", length,
-        context);
+        "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too{}", length,
+        context, context_note_);
   for (const int id : request.prompt)
     if (id < 0 || id >= loaded_.model->spec().vocab)
       return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id,
@@ -68,9 +69,9 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   if (request.max_tokens == 0) return make_error(ErrorKind::invalid, "max_tokens is 0: nothing to generate");
 
   std::lock_guard lock(mutex_);
-  if (stopping_) return make_error(ErrorKind::exhausted, "the engine is stopping");
-  if (waiting_ > options_.max_queue)
-    return make_error(ErrorKind::exhausted, "{} requests are waiting already; try again later",
+  if (stopping_) return make_error(ErrorKind::busy, "the engine is stopping");
+  if (waiting_ >= options_.max_running + options_.max_queue)
+    return make_error(ErrorKind::busy, "{} requests are waiting already; try again later",
                       options_.max_queue);
   const RequestId id = next_id_++;
   waiting_++;
@@ -107,43 +108,87 @@ bool EngineImpl::drain_inbox() {
   }
   for (auto& sequence : arrivals) {
     const RequestId id = sequence->id;
-    const bool added = scheduler_.add(id, static_cast<int>(sequence->tokens.size()));
+    const bool added =
+        scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority);
     sequences_.emplace(id, std::move(sequence));
     if (!added) end(id, FinishReason::error, {}, "the queue is full; try again later");
   }
   for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
-  {
-    std::lock_guard lock(mutex_);
-    stats_.running = scheduler_.running();
-    stats_.queued = scheduler_.queued();
-  }
   return !stopping;
 }
 
 void EngineImpl::run() {
   while (drain_inbox()) {
-    const auto plan = scheduler_.plan();
-    if (!plan) continue;
-    try {
-      step(*plan);
-    } catch (const std::exception& e) {
-      // The running sequence's state may be half advanced: it ends, the others go on.
-      log_error("step failed: {}", e.what());
-      end(plan->id, FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
-    }
+    schedule();
+    step(scheduler_.plan());
   }
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
   cache_.reset();  // writes what waits
   save_statistics();
 }
 
+// Others need memory, too: looked at now and then, before the system begins to swap.
+void EngineImpl::guard_memory() {
+  constexpr double kEvery = 0.5;
+  const double now = now_seconds();
+  if (now - memory_checked_ < kEvery) return;
+  memory_checked_ = now;
+  const MemoryBudgets before = memory_->budgets();
+  const uint64_t kept = cache_ ? cache_->stats().ram_bytes : 0;
+  const MemoryBudgets& budgets = memory_->update(available_memory(), {scheduler_.bytes(), kept});
+  if (budgets == before) return;
+  scheduler_.set_budget(budgets.states);
+  if (cache_) cache_->set_ram_budget(budgets.cache);
+  if (budgets.states < before.states || budgets.cache < before.cache)
+    log_warning(
+        "the machine is short of memory: kept states may take {:.1f} GB now, those of running requests "
+        "{:.1f} GB; "
+        "free some memory, or start with smaller --cache-ram and --memory",
+        budgets.cache / 1e9, budgets.states / 1e9);
+}
+
+// Who runs in the next step.
+void EngineImpl::schedule() {
+  guard_memory();
+  for (const RequestId id : scheduler_.preempt()) {
+    Sequence& sequence = *sequences_.at(id);
+    log_info(
+        "request {} waits again after {} tokens: states of running requests need more memory than there is",
+        id, sequence.tokens.size());
+    keep_safely(sequence);
+    drop_state(sequence);
+    std::lock_guard lock(mutex_);
+    stats_.preempted++;
+  }
+  for (const RequestId id : scheduler_.admit()) guard(id, [&] { begin(*sequences_.at(id)); });
+  std::lock_guard lock(mutex_);
+  note_running();
+}
+
+void EngineImpl::note_running() {
+  stats_.running = scheduler_.running();
+  stats_.queued = scheduler_.queued();
+  stats_.state_bytes = scheduler_.bytes();
+  stats_.state_budget_bytes = memory_->budgets().states;
+}
+
+// With an empty state, or one that was kept; again after a sequence had to give its state up.
 void EngineImpl::begin(Sequence& sequence) {
   sequence.state.emplace(loaded_.model->make_state());
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
-  sequence.control.emplace(think_tokens_, think_rules(sequence.request));
-  sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
-  sequence.started = now_seconds();
-  sequence.usage.queue_s = sequence.started - sequence.submitted;
+  if (!sequence.control) {
+    sequence.control.emplace(think_tokens_, think_rules(sequence.request));
+    sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
+    sequence.started = now_seconds();
+    sequence.usage.queue_s = sequence.started - sequence.submitted;
+  }
+  resume(sequence);
+}
+
+void EngineImpl::drop_state(Sequence& sequence) {
+  if (sequence.speculator) sequence.usage.speculation += sequence.speculator->counters();
+  sequence.speculator.reset();
+  sequence.state.reset();
 }
 
 void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error) {
@@ -152,8 +197,8 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   const auto sequence = std::move(it->second);
   sequences_.erase(it);
   scheduler_.remove(id);
-  if (sequence->speculator) sequence->usage.speculation = sequence->speculator->counters();
   if (sequence->state && reason != FinishReason::error) keep_safely(*sequence);
+  drop_state(*sequence);
   {
     std::lock_guard lock(mutex_);
     waiting_--;
@@ -166,8 +211,7 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
     stats_.prompt_tokens += sequence->usage.prompt_tokens;
     stats_.completion_tokens += sequence->usage.completion_tokens;
     stats_.speculation += sequence->usage.speculation;
-    stats_.running = scheduler_.running();
-    stats_.queued = scheduler_.queued();
+    note_running();
   }
   if (last_tokens.empty()) sequence->logprobs.clear();  // of a step that failed half way
   sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/cpu_info.h"
 #include "base/log.h"
 #include "cache/weights_key.h"
 #include "engine/engine_impl.h"
@@ -49,8 +48,7 @@ Result<void> EngineImpl::open_cache() {
     log_warning(
         "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
         "what a cold run would say");
-  const uint64_t memory = cpu_info().memory_bytes;
-  options.ram_bytes = wanted.ram_bytes > 0 ? wanted.ram_bytes : std::min<uint64_t>(memory / 8, 8ull << 30);
+  options.ram_bytes = memory_->budgets().cache;
   // Which layers are left out may change with the next calibration, and no fingerprint would tell.
   if (!wanted.directory.empty() && !options_.lossy_skip) {
     DiskOptions disk;
@@ -77,26 +75,25 @@ void EngineImpl::note_cache() {
   stats_.cache = std::move(stats);
 }
 
-// Goes on from a kept state; false when there is none.
-bool EngineImpl::resume(Sequence& sequence) {
+// Goes on from a kept state, if there is one.
+void EngineImpl::resume(Sequence& sequence) {
   const Request& request = sequence.request;
-  if (!cache_ || !request.cache) return false;
-  auto hit = cache_->find(request.prompt, request.cache_salt);
+  if (!cache_ || !request.cache) return;
+  auto hit = cache_->find(sequence.tokens, request.cache_salt);
   note_cache();
   sequence.keep_at = places_to_keep(request, *cache_, hit.length, hit.shared);
-  const auto line = fmt::format("request {}: {} of {} prompt tokens were kept{}", sequence.id, hit.length,
-                                request.prompt.size(),
-                                hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
+  const auto line =
+      fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
+                  hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
   if (hit.miss.empty())
     log_debug("{}", line);
   else
     log_info("{}: {}", line, hit.miss);
-  if (hit.length == 0) return false;
+  if (hit.length == 0) return;
   sequence.state->restore(hit.state.model);
   sequence.speculator->resume(hit.length, hit.state.mtp ? &*hit.state.mtp : nullptr);
-  sequence.usage.cached_tokens = hit.length;
+  if (sequence.usage.completion_tokens == 0) sequence.usage.cached_tokens = hit.length;
   scheduler_.advanced(sequence.id, hit.length, 0);
-  return true;
 }
 
 // Keeps a state of the sequence; its hidden states so far are known to the speculator, and no further ones.

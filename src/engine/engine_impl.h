@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 
 #include "cache/state_cache.h"
 #include "engine/loader.h"
+#include "engine/memory_guard.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 
@@ -27,7 +29,7 @@ class EngineImpl final : public Engine {
   EngineImpl(const EngineOptions& options, std::function<Result<LoadedModel>()> load)
       : options_(options),
         load_model_(std::move(load)),
-        scheduler_(options.prefill_chunk, options.max_queue) {}
+        scheduler_({options.prefill_chunk, options.max_running, options.max_queue}) {}
   ~EngineImpl() override {
     {
       std::lock_guard lock(mutex_);
@@ -51,6 +53,8 @@ class EngineImpl final : public Engine {
   Result<void> load_safely();
   void run();
   bool drain_inbox();
+  void plan_memory();
+  void guard_memory();
   void use_calibration();
   Result<void> drop_layers();
   Result<void> load_draft_model();
@@ -59,28 +63,39 @@ class EngineImpl final : public Engine {
   Result<void> open_cache();
   void describe_thoughts();
   ThinkRules think_rules(const Request& request) const;
+  void schedule();
+  void note_running();  // mutex_ held
   void begin(Sequence& sequence);
-  bool resume(Sequence& sequence);
+  void resume(Sequence& sequence);
   void keep(Sequence& sequence, const Snapshot& snapshot);
   void keep_safely(Sequence& sequence);
   void note_cache();
+  void drop_state(Sequence& sequence);
   void step(const StepPlan& plan);
-  void prefill(Sequence& sequence, const StepPlan& plan);
-  void after_prefill(Sequence& sequence, int begin, const mx::array& hidden, std::span<const Snapshot> kept);
-  void decode(Sequence& sequence);
+  void guard(RequestId id, const std::function<void()>& work);
+  StepPart prepare(const Piece& piece, int others);
+  void add_rows(Batch& batch, StepPart& part);
+  struct Pass {
+    mx::array hidden, logits;
+    double started;
+  };
+  std::optional<Pass> forward(std::vector<StepPart>& parts);
+  void take_tokens(StepPart& part, const mx::array& logits);
+  void settle(StepPart& part);
+  void conclude(StepPart& part, const mx::array& hidden, double verify_s, int others);
   int draw(Sequence& sequence, std::span<const float> logits);
   int tokens_left(const Sequence& sequence) const;
-  Draft next_tokens(Sequence& sequence);
+  Draft next_tokens(Sequence& sequence, int others);
   FinishReason accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
   bool stop_string_came(Sequence& sequence, int token);
-  void deliver(Sequence& sequence, int applied, std::vector<int> sampled, FinishReason reason);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
 
   EngineOptions options_;
   std::function<Result<LoadedModel>()> load_model_;
   LoadedModel loaded_;
   LoadedModel draft_;
+  std::string context_note_;           // why the context is shorter than the model's; for messages
   std::vector<uint8_t> token_traits_;  // by token
   ThinkTokens think_tokens_;
   std::vector<int> call_tokens_;  // that open a tool call, sorted
@@ -96,6 +111,8 @@ class EngineImpl final : public Engine {
 
   // Engine thread only.
   Scheduler scheduler_;
+  std::optional<MemoryGuard> memory_;  // from load() on
+  double memory_checked_ = 0;
   SpecResources spec_;
   std::string statistics_path_;        // empty: not kept
   std::unique_ptr<StateCache> cache_;  // may be null

@@ -4,11 +4,18 @@
 #include "base/cpu_info.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/memory_info.h"
 #include "base/thread_pool.h"
 #include "decode/spec_stats.h"
 #include "engine/engine_impl.h"
 
 namespace anabranch {
+namespace {
+
+// A context that is promised even where memory seems short: what is free changes.
+constexpr int kLeastContext = 2048;
+
+}  // namespace
 
 Result<void> EngineImpl::load() {
   ops::set_backend(options_.reference ? ops::Backend::reference : ops::Backend::cpu);
@@ -20,13 +27,7 @@ Result<void> EngineImpl::load() {
   auto& info = loaded_.info;
   if (options_.context_length > 0)
     info.context_length = std::min(info.context_length, options_.context_length);
-  // Half of the machine's memory may go to one sequence's keys and values.
-  const uint64_t kv_bytes = info.kv_bytes_per_token + info.draft_kv_bytes_per_token;
-  if (kv_bytes > 0 && cpu_info().memory_bytes > 0) {
-    const uint64_t fits = cpu_info().memory_bytes / 2 / kv_bytes;
-    info.context_length =
-        static_cast<int>(std::min<uint64_t>(info.context_length, std::max<uint64_t>(fits, 1)));
-  }
+  plan_memory();
   describe_thoughts();
   spec_.model = loaded_.model.get();
   spec_.draft_model = draft_.model.get();
@@ -38,6 +39,41 @@ Result<void> EngineImpl::load() {
     return cannot_draft(mode.source, info, loaded_.model->spec());
   load_statistics();
   return open_cache();
+}
+
+// What running requests and the cache may take, and so how long a context may be.
+void EngineImpl::plan_memory() {
+  static_assert(kMemoryBlock == ops::kKvBlock && kRoundRows == kMaxTrial);
+  auto& info = loaded_.info;
+  const SequenceBytes bytes{info.state_bytes + info.draft_state_bytes,
+                            info.kv_bytes_per_token + info.draft_kv_bytes_per_token};
+  const uint64_t memory = cpu_info().memory_bytes, reserve = memory / 32, free = available_memory();
+  MemoryBudgets budgets;
+  if (options_.cache.enabled)
+    budgets.cache =
+        options_.cache.ram_bytes > 0 ? options_.cache.ram_bytes : std::min<uint64_t>(memory / 8, 8ull << 30);
+  budgets.states = options_.memory_bytes;
+  if (budgets.states == 0) {
+    const uint64_t taken = budgets.cache + reserve;
+    budgets.states = free > 0 ? std::min(memory / 2, free - std::min(free, taken)) : memory / 2;
+    budgets.states = std::max(budgets.states, bytes.of(kLeastContext));
+  }
+  const uint64_t room = budgets.states - std::min(budgets.states, bytes.of(kRoundRows));
+  const int fits = bytes.per_token == 0
+                       ? info.context_length
+                       : static_cast<int>(std::min<uint64_t>(room / bytes.per_token, info.context_length));
+  if (fits < info.context_length) {
+    context_note_ = fmt::format(
+        "; a context of {} tokens takes {:.1f} GB of memory for one request, and {:.1f} GB are there for "
+        "running "
+        "requests: free some, or give more with --memory",
+        info.context_length, bytes.of(info.context_length) / 1e9, budgets.states / 1e9);
+    log_warning("the context is {} tokens long{}", fits, context_note_);
+    info.context_length = fits;
+  }
+  scheduler_.set_bytes(bytes);
+  scheduler_.set_budget(budgets.states);
+  memory_.emplace(budgets, reserve);
 }
 
 void EngineImpl::use_calibration() {

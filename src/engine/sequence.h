@@ -1,6 +1,7 @@
 // One request on its way through the engine.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "decode/speculator.h"
 #include "decode/think_control.h"
 #include "engine/engine.h"
+#include "engine/scheduler.h"
 #include "state/sequence_state.h"
 #include "text/stop_matcher.h"
 
@@ -41,6 +43,24 @@ struct Sequence {
         stops(request.stop) {
     usage.prompt_tokens = static_cast<int>(tokens.size());
   }
+};
+
+// One sequence's part of a step.
+struct StepPart {
+  Piece piece;
+  Sequence* sequence;
+  bool decodes = false;        // one token, and perhaps a draft after it
+  bool forced = false;         // the draft is what must come
+  Draft draft;                 // on trial in the pass
+  std::vector<Snapshot> kept;  // states within the piece's tokens; lengths first
+  int begin = 0;               // tokens that the state had seen
+  int row = 0, rows = 0;       // of the batch
+  size_t logit = 0;            // its first row of logits
+  std::vector<int> sampled;
+  bool right = false;  // all of the draft, and what was sampled ends inside it
+  FinishReason reason = FinishReason::none;
+  std::exception_ptr failure;  // of sampling
+  int applied() const;
 };
 
 }  // namespace anabranch
