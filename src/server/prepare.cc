@@ -42,8 +42,8 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   if (!chosen.ok())
     return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
                     "messages", "template_error"};
-  prepared.thinking = think_options(
-      wish, *chosen, {user, !tools->is_null(), request.options.break_loops, request.options.stop});
+  prepared.thinking =
+      think_options(wish, *chosen, {user, !tools->is_null(), request.options.loops, request.options.stop});
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompt = std::move(chosen->prompt.tokens);
@@ -59,7 +59,7 @@ std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest 
   Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.thinking.budget = prepared.options.thinking.budget.value_or(-1);
-  prepared.thinking.break_loops = prepared.options.break_loops;
+  prepared.thinking.loops = prepared.options.loops;
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     prepared.prompt = tokenizer.encode(*text, true);
     const auto bos = tokenizer.bos();
