@@ -16,7 +16,7 @@ struct ApiError {
 };
 
 std::string error_json(const ApiError& error);
-// 429 and 503 carry Retry-After.
+// 429 and 503 carry Retry-After, 401 WWW-Authenticate.
 HttpResponse error_response(const ApiError& error);
 // What a failed call of ours means to a client: invalid and unsupported 400, exhausted 429, the rest 500.
 ApiError to_api_error(const Error& error);
