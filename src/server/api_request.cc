@@ -156,6 +156,14 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
     fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
 }
 
+LoopRule read_loops(JsonFields& fields) {
+  const Json* value = fields.find("break_loops");
+  if (value && *value == "near") return LoopRule::near;
+  if (value && !value->is_boolean())
+    fields.fail("break_loops", "invalid_value", "'break_loops' must be true, false or \"near\"");
+  return value && *value == false ? LoopRule::none : LoopRule::exact;
+}
+
 void read_cache(JsonFields& fields, GenerationOptions& options) {
   constexpr size_t kMaxSalt = 1024;
   options.cache = fields.boolean("cache").value_or(true);
@@ -391,7 +399,7 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   read_penalties(fields, options.sampling);
   read_logit_bias(fields, defaults.vocab_size, options.sampling);
   options.thinking = complete(read_thinking(fields), defaults.thinking);
-  options.break_loops = fields.boolean("break_loops").value_or(true);
+  options.loops = read_loops(fields);
   read_speculation(fields, defaults.draft_sources, options.speculation);
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);

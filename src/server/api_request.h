@@ -29,13 +29,13 @@ struct RequestDefaults {
 
 // The part that both routes share.
 struct GenerationOptions {
-  SamplingParams sampling;       // seed: see below
-  std::optional<uint64_t> seed;  // unset: the caller draws one
-  int max_tokens = -1;           // of answer; -1 = up to the context length
-  int choices = 1;               // answers to each prompt
-  int logprobs = -1;             // alternatives told beside each token; -1: no log probabilities
-  ThinkingWish thinking;         // where it says nothing, the server decides
-  bool break_loops = true;       // as of ThinkingOptions
+  SamplingParams sampling;           // seed: see below
+  std::optional<uint64_t> seed;      // unset: the caller draws one
+  int max_tokens = -1;               // of answer; -1 = up to the context length
+  int choices = 1;                   // answers to each prompt
+  int logprobs = -1;                 // alternatives told beside each token; -1: no log probabilities
+  ThinkingWish thinking;             // where it says nothing, the server decides
+  LoopRule loops = LoopRule::exact;  // as of ThinkingOptions
   std::vector<std::string> stop;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool cache = true;

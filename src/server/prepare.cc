@@ -42,8 +42,8 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   if (!chosen.ok())
     return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
                     "messages", "template_error"};
-  prepared.thinking = think_options(
-      wish, *chosen, {user, !tools->is_null(), request.options.break_loops, request.options.stop});
+  prepared.thinking =
+      think_options(wish, *chosen, {user, !tools->is_null(), request.options.loops, request.options.stop});
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
@@ -77,7 +77,7 @@ std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest 
   Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.thinking.budget = prepared.options.thinking.budget.value_or(-1);
-  prepared.thinking.break_loops = prepared.options.break_loops;
+  prepared.thinking.loops = prepared.options.loops;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     const std::string param = request.prompts.size() > 1 ? fmt::format("prompt[{}]", i) : "prompt";
     auto ids = prompt_tokens(std::move(request.prompts[i]), param);

@@ -420,17 +420,16 @@ def client_to_be_killed(base, model, stream):
             print("streaming", flush=True)
 
 
-def main():
-    if sys.argv[1:2] == ["--client"]:
-        client_to_be_killed(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
-        return 0
+def run_checks(make_checks, usage):
+    """Every check_* method of make_checks(base), on the server that the command line names or one started for them;
+    the exit status."""
     if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
+        sys.exit(usage)
     process, base = (None, sys.argv[1]) if len(sys.argv) == 2 else start_server(sys.argv[1], sys.argv[2])
     passed = failed = 0
     try:
-        checks = Checks(base.rstrip("/"))
-        for name in [n for n in vars(Checks) if n.startswith("check_")]:
+        checks = make_checks(base.rstrip("/"))
+        for name in [n for n in vars(type(checks)) if n.startswith("check_")]:
             try:
                 note = getattr(checks, name)()
                 passed += 1
@@ -453,6 +452,13 @@ def main():
                 print(f"FAILED stopping: exit status {status}")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+def main():
+    if sys.argv[1:2] == ["--client"]:
+        client_to_be_killed(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
+        return 0
+    return run_checks(Checks, __doc__)
 
 
 if __name__ == "__main__":
