@@ -17,18 +17,26 @@
 #include "base/sampling_params.h"
 #include "cache/cache_stats.h"
 #include "decode/logprobs.h"
+#include "decode/loop_detector.h"
 #include "decode/speculation.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace anabranch {
 
+// What opening a tool call means in a request.
+enum class CallPolicy {
+  text,     // nothing: it is text like any other
+  offered,  // tools are offered: a call inside a thought ends it
+  none      // a chat that offers none: the tokens that open a call are not taken
+};
+
 // How a request's thoughts are kept within bounds (decode/think_control.h). For models whose reasoning tags
-// are tokens; for others only `break_loops` counts.
+// are tokens; for others only `loops` counts.
 struct ThinkingOptions {
   int budget = -1;  // tokens of thought at most; -1: kDefaultThinkingBudget. Bounded by the context left
-  bool break_loops = true;   // end thoughts and answers that repeat themselves without end
-  bool tools = false;        // the request offers tools: a call inside a thought ends it
+  LoopRule loops = LoopRule::exact;  // which thoughts and answers that repeat themselves are ended
+  CallPolicy calls = CallPolicy::text;
   std::string closing;       // what a thought that is cut ends with; empty: a short sentence
   std::string answer_start;  // what the answer then begins with: a fence, a bracket
 };

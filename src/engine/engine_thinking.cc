@@ -36,10 +36,11 @@ ThinkRules EngineImpl::think_rules(const Request& request) const {
   ThinkRules rules;
   rules.open = request.thinking_open && think_tokens_.close;
   rules.watch = !request.ignore_eos;
-  rules.break_loops = wanted.break_loops;
+  rules.loops = wanted.loops;
+  if (wanted.calls != CallPolicy::text) rules.calls = call_tokens_;
+  rules.may_call = wanted.calls != CallPolicy::none;
   if (!think_tokens_.close) return rules;
   const auto& tokenizer = *loaded_.tokenizer;
-  if (wanted.tools) rules.calls = call_tokens_;
   rules.closing = tokenizer.encode(wanted.closing.empty() ? kClosing : wanted.closing, false);
   rules.closing.push_back(*think_tokens_.close);
   for (const int token : tokenizer.encode("\n\n", false)) rules.closing.push_back(token);
