@@ -178,6 +178,7 @@ void EngineImpl::note_running() {
 
 // With an empty state, or one that was kept; again after a sequence had to give its state up.
 void EngineImpl::begin(Sequence& sequence) {
+  if (wait_for_alike(sequence)) return;
   sequence.state.emplace(loaded_.model->make_state());
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
   if (!sequence.control) {

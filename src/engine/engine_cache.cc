@@ -75,6 +75,30 @@ void EngineImpl::note_cache() {
   stats_.cache = std::move(stats);
 }
 
+// What another one is about to keep of the same beginning need not be computed twice: choices of one request,
+// say, come at the same time.
+bool EngineImpl::wait_for_alike(Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (!cache_ || !request.cache) return false;
+  const Sequence* best = nullptr;
+  int longest = kLeastBranch - 1;
+  for (const auto& [id, other] : sequences_) {
+    const Request& theirs = other->request;
+    if (!other->state || other->keep_at.empty() || other->keep_at.back() <= longest ||
+        theirs.priority > request.priority || theirs.cache_salt != request.cache_salt)
+      continue;
+    const auto common = std::mismatch(sequence.tokens.begin(), sequence.tokens.end() - 1,
+                                      other->tokens.begin(), other->tokens.end());
+    const int shared = static_cast<int>(common.first - sequence.tokens.begin());
+    const auto place = std::upper_bound(other->keep_at.begin(), other->keep_at.end(), shared);
+    if (place == other->keep_at.begin() || *(place - 1) <= longest) continue;
+    best = other.get();
+    longest = *(place - 1);
+  }
+  if (best) scheduler_.wait_for(sequence.id, best->id, longest);
+  return best != nullptr;
+}
+
 // Goes on from a kept state, if there is one.
 void EngineImpl::resume(Sequence& sequence) {
   const Request& request = sequence.request;

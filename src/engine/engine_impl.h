@@ -66,6 +66,7 @@ class EngineImpl final : public Engine {
   void schedule();
   void note_running();  // mutex_ held
   void begin(Sequence& sequence);
+  bool wait_for_alike(Sequence& sequence);
   void resume(Sequence& sequence);
   void keep(Sequence& sequence, const Snapshot& snapshot);
   void keep_safely(Sequence& sequence);

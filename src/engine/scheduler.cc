@@ -101,7 +101,7 @@ std::vector<uint64_t> Scheduler::admit() {
   const bool decoding =
       std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.running && e.decodes(); });
   for (Entry& e : entries_) {
-    if (e.running) continue;
+    if (e.running || waits_for_other(e)) continue;
     const uint64_t more = bytes_.of(e.known + kRoundRows + kMemoryBlock);
     const bool fits = budget_ == 0 || used + more <= budget_;
     if (count >= options_.max_running || (count > 0 && !fits) || (decoding && !out.empty())) break;
@@ -111,6 +111,19 @@ std::vector<uint64_t> Scheduler::admit() {
     out.push_back(e.id);
   }
   return out;
+}
+
+void Scheduler::wait_for(uint64_t id, uint64_t other, int tokens) {
+  Entry& e = at(id);
+  e.running = false;
+  e.after = other;
+  e.after_tokens = tokens;
+}
+
+bool Scheduler::waits_for_other(const Entry& entry) const {
+  return entry.after != 0 && std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+           return e.id == entry.after && e.running && e.applied < entry.after_tokens;
+         });
 }
 
 // Half a chunk to one and a half: a pass over few tokens costs nearly as much as one over many.

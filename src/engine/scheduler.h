@@ -72,6 +72,9 @@ class Scheduler {
   // an empty state when its turn comes), then waiting ones that run from now on.
   std::vector<uint64_t> preempt();
   std::vector<uint64_t> admit();
+  // A sequence just admitted, with an empty state, waits until `other`, which runs, has applied so many
+  // tokens (or runs no more): their prompts begin alike, and a state will be kept there.
+  void wait_for(uint64_t id, uint64_t other, int tokens);
   // Of what runs; no pieces if nothing does.
   StepPlan plan() const;
   // The step as planned took so long.
@@ -96,10 +99,13 @@ class Scheduler {
     int applied = 0;  // tokens the state has seen
     int64_t since;    // tokens of all prompts that were applied before it came
     bool running = false, alone = false;
+    uint64_t after = 0;  // wait_for()'s other; 0: none
+    int after_tokens = 0;
     int left() const { return known - applied; }
     bool decodes() const { return left() == 1; }
   };
   Entry& at(uint64_t id);
+  bool waits_for_other(const Entry& entry) const;
   uint64_t bytes_of(const Entry& entry) const;
   std::vector<const Entry*> prompts_in_order() const;
   Piece chunk(const Entry& entry) const;

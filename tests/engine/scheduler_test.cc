@@ -244,6 +244,22 @@ TEST(Scheduler, TheYoungestGivesItsMemoryBack) {
   EXPECT_EQ(tokens_of(s.plan()), (std::map<uint64_t, int>{{3, 301}}));  // all of its tokens again
 }
 
+TEST(Scheduler, WaitsForWhatAnotherKeeps) {
+  Scheduler s = make(256);
+  for (uint64_t id = 1; id <= 3; id++) s.add(id, 600);
+  EXPECT_EQ(s.admit(), (Ids{1, 2, 3}));
+  s.wait_for(2, 1, 300);
+  EXPECT_TRUE(s.admit().empty());
+  s.advanced(1, 256, 0);
+  EXPECT_TRUE(s.admit().empty());
+  s.advanced(1, 256, 0);
+  EXPECT_EQ(s.admit(), Ids{2});
+  s.wait_for(2, 1, 600);
+  EXPECT_TRUE(s.admit().empty());
+  s.remove(1);
+  EXPECT_EQ(s.admit(), Ids{2});
+}
+
 TEST(Scheduler, AfterAFailedStepEachRunsAloneUntilItHasAToken) {
   Scheduler s = make(256);
   for (uint64_t id = 1; id <= 3; id++) s.add(id, 10);
