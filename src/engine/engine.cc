@@ -118,6 +118,10 @@ bool EngineImpl::drain_inbox() {
 }
 
 void EngineImpl::run() {
+  {
+    std::lock_guard lock(mutex_);
+    note_running();
+  }
   while (drain_inbox()) {
     schedule();
     step(scheduler_.plan());
