@@ -33,6 +33,8 @@ def shorten(body):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if number and (value > MOST or value == -1) or value is None and name in ("max_tokens", "max_thinking_tokens"):
             body[name] = MOST
+    if isinstance(body.get("prompt"), list):
+        del body["prompt"][MOST:]
 
 
 def mend(body):
