@@ -53,6 +53,7 @@ struct Request {
   bool thinking_open = false;     // the prompt ends inside an opened think block
   ThinkingOptions thinking;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
+  int priority = 0;                     // lower ones go first; equal ones as they came
 
   bool cache = true;       // look for, and leave, states in the cache, if the engine has one
   std::string cache_salt;  // what is kept under another one is not found
@@ -106,9 +107,13 @@ struct EngineOptions {
   bool reference = false;   // run ops/reference instead of our kernels
   int context_length = 0;   // 0 = the model's own, bounded by memory
   int prefill_chunk = 256;  // tokens per prefill step
+  int max_running = 8;      // requests that run at a time, in one pass per step
   int max_queue = 64;       // requests waiting; more are refused
-  SpecMode speculation;     // what requests that say nothing get
-  std::string draft_path;   // a draft model, or empty
+  // Bytes that the states of running requests may take together; 0: half of the machine's memory, or what of
+  // it is free. The context is bounded so that one request fits.
+  uint64_t memory_bytes = 0;
+  SpecMode speculation;    // what requests that say nothing get
+  std::string draft_path;  // a draft model, or empty
   CacheOptions cache;
   bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
   bool lossy_skip = false;  // leave the layers out that calibration found least needed: another, faster model
@@ -142,6 +147,10 @@ struct EngineStats {
   uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0;
   uint64_t prompt_tokens = 0, completion_tokens = 0;
   int running = 0, queued = 0;
+  uint64_t preempted = 0;  // times that a running request had to wait again for want of memory
+  // States of running requests, and what they may take now: less than at first while the machine is short of
+  // memory.
+  uint64_t state_bytes = 0, state_budget_bytes = 0;
   SpecCounters speculation;  // of ended requests
   std::optional<StateCacheStats> cache;
 };
@@ -153,7 +162,7 @@ class Engine {
   virtual ~Engine() = default;
 
   // Errors: invalid (empty prompt, id or parameter out of range, a draft source that the model does not
-  // offer), exhausted (prompt longer than the context, queue full).
+  // offer), exhausted (prompt longer than the context), busy (queue full, engine stopping).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
   // The request's last event follows within one step; unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -42,6 +42,8 @@ ApiError to_api_error(const Error& error) {
     case ErrorKind::unsupported:
       return {400, error.message, "", "unsupported_value"};
     case ErrorKind::exhausted:
+      return {400, error.message, "", "limit_exceeded"};
+    case ErrorKind::busy:
       return {429, error.message, "", "queue_full"};
     default:
       return {500, error.message, "", "internal_error"};

@@ -136,7 +136,7 @@ class FakeEngine final : public Engine {
   Result<RequestId> submit(Request request, Sink sink) override {
     std::lock_guard lock(mutex_);
     if (static_cast<int>(running_.size()) >= max_queue)
-      return make_error(ErrorKind::exhausted, "{} requests are waiting; try again later", running_.size());
+      return make_error(ErrorKind::busy, "{} requests are waiting; try again later", running_.size());
     const RequestId id = next_++;
     running_[id] = Sequence{request, std::move(sink), script(request)};
     requests_.push_back(std::move(request));
