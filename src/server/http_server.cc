@@ -1,5 +1,6 @@
 #include "server/http_server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -26,6 +27,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "server/api_error.h"
 
@@ -553,8 +555,11 @@ asio::awaitable<bool> Connection::flush() {
   writing_.swap(output_);
   output_.clear();
   sent_ = 0;
+  const HttpLimits& limits = server_.limits();
+  const double start = now_seconds();
   while (sent_ < writing_.size() && !lost_) {
-    arm(server_.limits().write_s);
+    const double end = start + limits.write_s + static_cast<double>(writing_.size()) / limits.write_bytes_s;
+    arm(std::min(limits.write_s, std::max(0.0, end - now_seconds())));
     auto [error, bytes] = co_await socket_.async_write_some(
         asio::buffer(writing_.data() + sent_, writing_.size() - sent_), kAwait);
     sent_ += bytes;

@@ -21,13 +21,14 @@ struct HttpLimits {
   size_t body_bytes = 32u << 20;       // more is answered 413
   size_t all_body_bytes = 256u << 20;  // of all requests that are being read or prepared; beyond it: 503
   size_t output_queue_bytes =
-      1u << 20;             // a stream's unsent bytes; a client that lets more pile up is dropped
-  int connections = 256;    // at once; more are answered 503
-  double header_s = 10;     // from the first byte of a request to the end of its headers
-  double body_s = 60;       // for a request's body
-  double idle_s = 75;       // a connection without a request
-  double write_s = 30;      // a client that takes no byte for so long is dropped
-  double heartbeat_s = 15;  // a stream's longest silence
+      1u << 20;                 // a stream's unsent bytes; a client that lets more pile up is dropped
+  int connections = 256;        // at once; more are answered 503
+  double header_s = 10;         // from the first byte of a request to the end of its headers
+  double body_s = 60;           // for a request's body
+  double idle_s = 75;           // a connection without a request
+  double write_s = 30;          // a client that takes no byte for so long is dropped
+  double write_bytes_s = 4096;  // and one that for longer than that takes fewer a second
+  double heartbeat_s = 15;      // a stream's longest silence
 };
 
 // Files in PEM form; both or none. The certificate's may hold the chain up to the root.

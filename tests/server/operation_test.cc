@@ -188,5 +188,23 @@ TEST_F(Operation, AllBodiesTogetherAreLimited) {
   EXPECT_EQ(second.status, 400) << "the room of a client that left was not given back";
 }
 
+TEST_F(Operation, WhatArrivesWhileItDrainsIsRefused) {
+  for (const std::string path : {"/v1/chat/completions", "/v1/messages"}) {
+    start({});
+    TestClient late(port_);
+    const std::string text = http_request("POST", path, kHi);
+    late.send(text.substr(0, text.size() - 5));
+    ASSERT_EQ(ask(port_, "GET", "/health").status, 200);  // came later, so the first has been read
+    server_->stop();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    late.send(text.substr(text.size() - 5));
+    const Answer answer = late.read_answer();
+    EXPECT_EQ(answer.status, path == "/v1/messages" ? 529 : 503) << answer.body;
+    EXPECT_EQ(answer.headers.at("retry-after"), "5");
+    EXPECT_EQ(answer.headers.at("connection"), "close");
+    server_->run();  // and it ends
+  }
+}
+
 }  // namespace
 }  // namespace anabranch::server

@@ -33,6 +33,8 @@ def shorten(body):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if number and (value > MOST or value == -1) or value is None and name in ("max_tokens", "max_thinking_tokens"):
             body[name] = MOST
+    if isinstance(body.get("prompt"), list):
+        del body["prompt"][MOST:]
 
 
 def mend(body):
@@ -112,6 +114,8 @@ def run(base, cases, seed, folder):
                "--max-examples", str(-(-cases // operations)), "--phases", "examples,coverage,fuzzing",
                "--checks", ",".join(CHECKS), "--continue-on-failure", "--seed", str(seed), "--request-timeout", "120",
                "--report", "json", "--report-json-path", f"{folder}/report.json"]
+    # By default it reads the first 20 events of a stream.
+    pathlib.Path(folder, "schemathesis.toml").write_text("max-stream-events = 10000\n")
     environment = os.environ | {"SCHEMATHESIS_HOOKS": "schema_test", "NO_COLOR": "1",
                                 "PYTHONPATH": str(pathlib.Path(__file__).parent), "PYTHONDONTWRITEBYTECODE": "1"}
     output = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
