@@ -14,7 +14,7 @@ namespace anabranch {
 // A step that carries pieces of prompts takes at most so many times the decoding sequences' own step; but a
 // piece has kPieceGrid tokens at least, and ends on that grid of positions.
 constexpr double kStall = 2.5;
-constexpr int kPieceGrid = 8;
+constexpr int kPieceGrid = 4;
 // What a sequence's memory grows by, in tokens, and how many it may apply in a step beyond a prompt's: as
 // ops::kKvBlock and kMaxTrial.
 constexpr int kMemoryBlock = 256, kRoundRows = 16;
@@ -30,7 +30,8 @@ class StepCosts {
  private:
   std::vector<double> decode_s_;  // [decoding]; 0: not known
   double token_s_ = 0;            // a prompt's token adds, beside decoding sequences; 0: not known
-  int steps_beside_ = 0;          // since a step without prompts
+  int tried_ = 0;  // tokens beside decoding sequences lately: the next step takes twice as many at most
+  int steps_beside_ = 0;  // since a step without prompts
 };
 
 struct SchedulerOptions {
