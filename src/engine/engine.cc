@@ -91,7 +91,9 @@ void EngineImpl::cancel(RequestId id) {
 
 EngineStats EngineImpl::stats() const {
   std::lock_guard lock(mutex_);
-  return stats_;
+  EngineStats stats = stats_;
+  stats.queued += static_cast<int>(arrivals_.size());
+  return stats;
 }
 
 // Takes new requests and cancellations; waits for them, but not for ever (guard_memory), when there is
