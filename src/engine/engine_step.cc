@@ -39,7 +39,6 @@ void EngineImpl::step(const StepPlan& plan) {
   for (StepPart& part : parts)
     if (sequences_.count(part.piece.id))
       guard(part.piece.id, [&] { conclude(part, out->hidden, verify_s * part.rows, plan.decoding - 1); });
-  fprintf(stderr, "STEP %d %d %.2f\n", plan.decoding, plan.prompt_tokens, (now_seconds() - start) * 1e3);
   scheduler_.took(plan, now_seconds() - start);
 }
 
