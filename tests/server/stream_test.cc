@@ -281,7 +281,8 @@ TEST_F(Stream, AClientThatTricklesIsDroppedAfterATime) {
   options.limits.write_bytes_s = 1e9;
   start(options);
   TestClient client(port_, 1 << 16);
-  client.send(request(R"("stream":false)"));
+  client.send(request(R"(,"stream":false)"));
+  ASSERT_EQ(client.read_until("\r\n"), "HTTP/1.1 200 OK\r\n");
   // Each read makes room before write_s is over; the whole would take long.
   for (int i = 0; i < 60; ++i) {
     client.read_more();
