@@ -111,6 +111,8 @@ struct ServeOptions {
   ThinkFlags thinking;  // where requests say nothing
   std::string host = "127.0.0.1";
   int port = 11436;
+  int parallel = 8, queue = 64;  // requests that run at a time, and that wait
+  uint64_t memory_bytes = 0;     // for their states; 0: chosen
   std::vector<std::string> api_keys;
   std::string api_key_file;
   std::string tls_certificate, tls_key;  // files; both or none

@@ -86,7 +86,11 @@ Result<int> serve(const ServeOptions& options) {
   TRY(server_options.api_keys, api_keys(options));
   TRY(server_options.volatile_text, volatile_rules(options));
   server_options.thinking = thinking_wish(options.thinking);
-  TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
+  TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
+  wanted.max_running = options.parallel;
+  wanted.max_queue = options.queue;
+  wanted.memory_bytes = options.memory_bytes;
+  TRY(const auto engine, make_engine(wanted));
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) server_options.turns_path = keep.directory + "/turns.db";
   TRY(const auto server, server::Server::start(*engine, server_options));

@@ -90,7 +90,9 @@ void EngineImpl::cancel(RequestId id) {
 
 EngineStats EngineImpl::stats() const {
   std::lock_guard lock(mutex_);
-  return stats_;
+  EngineStats stats = stats_;
+  stats.queued += static_cast<int>(arrivals_.size());
+  return stats;
 }
 
 // Takes new requests and cancellations; waits for them when there is nothing to do. False when stopping.
@@ -118,6 +120,10 @@ bool EngineImpl::drain_inbox() {
 }
 
 void EngineImpl::run() {
+  {
+    std::lock_guard lock(mutex_);
+    note_running();
+  }
   while (drain_inbox()) {
     schedule();
     step(scheduler_.plan());

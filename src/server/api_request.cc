@@ -401,6 +401,8 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   options.thinking = complete(read_thinking(fields), defaults.thinking);
   options.loops = read_loops(fields);
   read_speculation(fields, defaults.draft_sources, options.speculation);
+  options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);
   return options;

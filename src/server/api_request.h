@@ -38,6 +38,8 @@ struct GenerationOptions {
   LoopRule loops = LoopRule::exact;  // as of ThinkingOptions
   std::vector<std::string> stop;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
+  bool ignore_eos = false;
+  int priority = 0;  // lower ones go first
   bool cache = true;
   std::string cache_salt;
   bool stream = false;

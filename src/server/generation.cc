@@ -122,6 +122,8 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.logprobs = options.logprobs;
   request.max_tokens = options.max_tokens;
   request.speculation = options.speculation;
+  request.ignore_eos = options.ignore_eos;
+  request.priority = options.priority;
   request.cache = options.cache;
   request.cache_salt = options.cache_salt;
   request.keep_at = std::move(prepared.keep_at);
