@@ -239,7 +239,7 @@ class Checks:
                 stream.close()
         assert streams, "not even one was taken"
         deadline = time.time() + 10
-        while (engine := health(self.base)["engine"])["running"] + engine["queued"]:
+        while (engine := health(self.base)["engine"])["requests"] > sum(engine[k] for k in ("finished", "cancelled", "failed")):
             assert time.time() < deadline, engine
             time.sleep(0.02)
 
