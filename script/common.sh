@@ -3,6 +3,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 mlx_version=0.32.4
+xgrammar_version=0.2.8
+xgrammar_sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80  # of its sdist on PyPI
 # What a build needs, and what the tests need on top.
 debian_build_packages=(
   g++ cmake ninja-build ccache mold pkg-config git ca-certificates python3-venv
@@ -22,6 +24,7 @@ test_stamp() { echo "${debian_test_packages[*]} ${python_test_packages[*]}"; }
 have_stamp() { [[ -f $1 && $(<"$1") == "$2" ]]; }
 
 bootstrapped() {
+  have_stamp "$root/.deps/xgrammar/stamp" "$xgrammar_sha256" || return 1
   have_stamp "$root/.deps/stamp" "$(stamp_for cpu)" || have_stamp "$root/.deps/stamp" "$(stamp_for cuda13)"
 }
 bootstrapped_for_tests() { bootstrapped && have_stamp "$root/.deps/test-stamp" "$(test_stamp)"; }
