@@ -20,6 +20,7 @@
 #include "base/thread_pool.h"
 #include "cache/state_cache.h"
 #include "cache/weights_key.h"
+#include "decode/answer_grammar.h"
 #include "decode/sampler.h"
 #include "decode/spec_stats.h"
 #include "decode/speculator.h"
@@ -43,6 +44,7 @@ struct Sequence {
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
   std::optional<ThinkControl> control;
+  std::optional<AnswerGrammar> grammar;
   TokenHistory history;                 // of `tokens`, for penalties
   std::vector<TokenLogprobs> logprobs;  // of tokens not delivered yet
   text::Detokenizer detokenizer;
@@ -94,6 +96,9 @@ class EngineImpl final : public Engine {
 
   Result<void> start();
   Result<RequestId> submit(Request request, Sink sink) override;
+  Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
+    return grammars_->compile(text);
+  }
   void cancel(RequestId id) override;
   const ModelInfo& info() const override { return loaded_.info; }
   EngineStats stats() const override;
@@ -113,6 +118,7 @@ class EngineImpl final : public Engine {
   void save_statistics() const;
   Result<void> open_cache();
   void describe_thoughts();
+  void describe_vocabulary();
   ThinkRules think_rules(const Request& request) const;
   void begin(Sequence& sequence);
   bool resume(Sequence& sequence);
@@ -139,6 +145,7 @@ class EngineImpl final : public Engine {
   std::vector<uint8_t> token_traits_;  // by token
   ThinkTokens think_tokens_;
   std::vector<int> call_tokens_;  // that open a tool call, sorted
+  std::unique_ptr<GrammarCompiler> grammars_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
@@ -176,6 +183,7 @@ Result<void> EngineImpl::load() {
         static_cast<int>(std::min<uint64_t>(info.context_length, std::max<uint64_t>(fits, 1)));
   }
   describe_thoughts();
+  describe_vocabulary();
   spec_.model = loaded_.model.get();
   spec_.draft_model = draft_.model.get();
   use_calibration();
@@ -210,6 +218,22 @@ void EngineImpl::describe_thoughts() {
   think_tokens_.close = close;
 }
 
+// What grammars are made of: no text is what only marks text.
+void EngineImpl::describe_vocabulary() {
+  const auto& tokenizer = *loaded_.tokenizer;
+  GrammarVocab vocab{std::vector<std::string>(static_cast<size_t>(loaded_.model->spec().vocab)), loaded_.eos};
+  const int known = std::min(tokenizer.vocab_size(), loaded_.model->spec().vocab);
+  for (int id = 0; id < known; id++)
+    if (!tokenizer.is_special(id)) vocab.tokens[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+  std::vector<std::optional<int>> marks = {think_tokens_.open, think_tokens_.close};
+  marks.insert(marks.end(), call_tokens_.begin(), call_tokens_.end());
+  for (const char* mark : {"</tool_call>", "<tool_response>", "</tool_response>"})
+    marks.push_back(tokenizer.find(mark));
+  for (const auto& mark : marks)
+    if (mark && *mark < known) vocab.tokens[static_cast<size_t>(*mark)].clear();
+  grammars_ = std::make_unique<GrammarCompiler>(std::move(vocab));
+}
+
 // What a thought that is cut ends with, where the request does not say.
 constexpr const char* kClosing = "\n\nThat is enough thought. I will give the answer now.\n";
 
@@ -225,7 +249,12 @@ ThinkRules EngineImpl::think_rules(const Request& request) const {
   rules.closing = tokenizer.encode(wanted.closing.empty() ? kClosing : wanted.closing, false);
   rules.closing.push_back(*think_tokens_.close);
   for (const int token : tokenizer.encode("\n\n", false)) rules.closing.push_back(token);
-  rules.escape = tokenizer.encode(wanted.answer_start, false);
+  if (request.grammar) {  // it begins the answer itself
+    AnswerGrammar grammar(request.grammar, think_tokens_);
+    std::erase_if(rules.calls, [&](int token) { return !grammar.may_begin(token); });
+  } else {
+    rules.escape = tokenizer.encode(wanted.answer_start, false);
+  }
   // What the context has left is the answer's first: as much as it may take, up to a quarter.
   const int room = info().context_length - static_cast<int>(request.prompt.size());
   const int answer = std::min(request.max_tokens, room / 4);
@@ -406,7 +435,9 @@ void EngineImpl::cancel(RequestId id) {
 
 EngineStats EngineImpl::stats() const {
   std::lock_guard lock(mutex_);
-  return stats_;
+  EngineStats stats = stats_;
+  stats.grammars = grammars_->stats();
+  return stats;
 }
 
 // Takes new requests and cancellations; waits for them when there is nothing to do. False when stopping.
@@ -458,6 +489,7 @@ void EngineImpl::begin(Sequence& sequence) {
   sequence.state.emplace(loaded_.model->make_state());
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
   sequence.control.emplace(think_tokens_, think_rules(sequence.request));
+  if (sequence.request.grammar) sequence.grammar.emplace(sequence.request.grammar, think_tokens_);
   sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
   sequence.started = now_seconds();
   sequence.usage.queue_s = sequence.started - sequence.submitted;
@@ -591,9 +623,15 @@ int EngineImpl::draw(Sequence& sequence, std::span<const float> logits) {
   if (const auto forced = control.forced(); !forced.empty()) {
     token = forced.front();
   } else {
-    token = sampled(logits);
+    std::vector<float> masked;
+    if (sequence.grammar) {
+      masked.assign(logits.begin(), logits.end());
+      sequence.grammar->mask(masked, control);
+    }
+    const std::span<const float> row = masked.empty() ? logits : masked;
+    token = sampled(row);
     if (!control.allows(token)) {
-      std::vector<float> others(logits.begin(), logits.end());
+      std::vector<float> others(row.begin(), row.end());
       for (; !control.allows(token); token = sampled(others))
         others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
     }
@@ -616,10 +654,13 @@ int EngineImpl::tokens_left(const Sequence& sequence) const {
 Draft EngineImpl::next_tokens(Sequence& sequence) {
   const int most = std::min(tokens_left(sequence) - 1, kMaxDraft);
   const auto forced = sequence.control->forced();
-  if (forced.empty())
-    return sequence.speculator->propose(
-        {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state});
   Draft draft;
+  if (forced.empty()) {
+    draft = sequence.speculator->propose(
+        {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state});
+    if (sequence.grammar) draft.tokens.resize(sequence.grammar->fitting(draft.tokens, *sequence.control));
+    return draft;
+  }
   const auto known = forced.first(std::min(forced.size(), static_cast<size_t>(std::max(most, 0))));
   draft.tokens.assign(known.begin(), known.end());
   return draft;
@@ -672,7 +713,8 @@ bool EngineImpl::stop_string_came(Sequence& sequence, int token) {
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
   if (!sequence.request.ignore_eos && std::binary_search(loaded_.eos.begin(), loaded_.eos.end(), token))
     return FinishReason::stop;
-  if (sequence.control->stop()) return FinishReason::stop;
+  if (sequence.control->stop())  // in the middle of a grammar the text is cut, not ended
+    return sequence.grammar && !sequence.grammar->complete() ? FinishReason::length : FinishReason::stop;
   if (stop_string_came(sequence, token)) return FinishReason::stop;
   if (tokens_left(sequence) <= 0) return FinishReason::length;
   return FinishReason::none;
@@ -690,7 +732,9 @@ FinishReason EngineImpl::accept(Sequence& sequence, int token) {
   usage.decode_s = now - sequence.first_token;
   sequence.tokens.push_back(token);
   sequence.history.push(token);
+  const int answered = sequence.control->answer_tokens();
   sequence.control->accept(token);
+  if (sequence.grammar && sequence.control->answer_tokens() > answered) sequence.grammar->accept(token);
   usage.thinking_tokens = sequence.control->thinking_tokens();
   if (sequence.control->cut() != ThinkCut::none) usage.cut = name_of(sequence.control->cut());
   return finish_reason(sequence, token);
@@ -712,6 +756,10 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   sequences_.erase(it);
   scheduler_.remove(id);
   if (sequence->speculator) sequence->usage.speculation = sequence->speculator->counters();
+  if (sequence->grammar) {
+    sequence->usage.grammar_tokens = sequence->grammar->masks();
+    sequence->usage.grammar_s = sequence->grammar->seconds();
+  }
   if (sequence->state && reason != FinishReason::error) keep_safely(*sequence);
   {
     std::lock_guard lock(mutex_);
