@@ -52,6 +52,8 @@ RESTRICTED = [
     (r"(histedit\.h|editline/.*)", ["cli/*.cc"], "line editing is for cli/"),
     (r"toml\+\+/.*", [], "not used"),
     (r"(SQLiteCpp/.*|sqlite3\.h)", ["server/*.cc"], "databases are for server/ only"),
+    (r"prometheus/.*", ["server/metrics.cc"], "metrics are kept in server/metrics.cc"),
+    (r"openssl/.*", ["server/*.cc"], "TLS and digests of keys are for server/ only"),
     (r"curl/.*", [], "not used"),
 ]
 

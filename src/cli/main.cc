@@ -156,6 +156,26 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
       ->check(CLI::Range(0, 65535));
   command
+      ->add_option(
+          "--api-key", o.api_keys,
+          "A key that requests must show (may be given several times; others on this machine can read "
+          "it in the list of processes: prefer the next two)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--api-key-file", o.api_key_file,
+                      "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too");
+  auto* certificate = command->add_option("--tls-cert", o.tls_certificate,
+                                          "Serve HTTPS with this certificate, or chain (a PEM file)");
+  auto* key = command->add_option("--tls-key", o.tls_key, "Its private key (a PEM file)");
+  certificate->needs(key);
+  key->needs(certificate);
+  command
+      ->add_option("--drain-seconds", o.drain_seconds,
+                   "How long answers under way may take to finish after SIGTERM or SIGINT; a second signal "
+                   "ends them at once")
+      ->check(number_in(0.0, 86400.0));
+  command
       ->add_option("--volatile-move", o.volatile_move,
                    "Text in system prompts that changes from call to call (a regular expression): it moves "
                    "behind the last user message, so that what comes after it is found again")

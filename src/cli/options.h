@@ -111,6 +111,10 @@ struct ServeOptions {
   ThinkFlags thinking;  // where requests say nothing
   std::string host = "127.0.0.1";
   int port = 11436;
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  std::string tls_certificate, tls_key;  // files; both or none
+  double drain_seconds = 30;
   std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts
 };
 

@@ -27,7 +27,8 @@ void AnswerGrammar::mask(std::span<float> logits, const ThinkControl& control) {
   // What may come beside the grammar's own, where no answer has begun.
   std::vector<std::pair<int, float>> others;
   const auto keep = [&](int token) {
-    if (static_cast<size_t>(token) < logits.size()) others.emplace_back(token, logits[static_cast<size_t>(token)]);
+    if (static_cast<size_t>(token) < logits.size())
+      others.emplace_back(token, logits[static_cast<size_t>(token)]);
   };
   if (control.answer_tokens() == 0 && tokens_.open) keep(*tokens_.open);
   if (!control.answering())

@@ -1,6 +1,6 @@
 // A grammar for a sequence's answer: thoughts are free, and so is the white space behind one. Beside
-// ThinkControl, which says what is a thought; like it, it sees each token once, in order, before the next one is
-// drawn.
+// ThinkControl, which says what is a thought; like it, it sees each token once, in order, before the next one
+// is drawn.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ class AnswerGrammar {
   // tokens: as of ThinkControl.
   AnswerGrammar(std::shared_ptr<const CompiledGrammar> grammar, const ThinkTokens& tokens);
 
-  // Makes the logits [vocab] of tokens that may not come next -inf. Throws std::runtime_error when none may, or
-  // when finding out takes seconds: the request cannot go on.
+  // Makes the logits [vocab] of tokens that may not come next -inf. Throws std::runtime_error when none may,
+  // or when finding out takes seconds: the request cannot go on.
   void mask(std::span<float> logits, const ThinkControl& control);
   // A token of the answer. Throws std::runtime_error if it may not come next.
   void accept(int token);

@@ -239,7 +239,7 @@ Compiled GrammarCompiler::compile(const std::string& text) {
     s.stats.refused++;
     const bool waiting = std::find(s.queue.begin(), s.queue.end(), job) != s.queue.end();
     if (waiting)  // behind another one: this one may be fine
-      return make_error(ErrorKind::exhausted, "other grammars are being compiled; try again later");
+      return make_error(ErrorKind::busy, "other grammars are being compiled; try again later");
     job->timed_out = true;
     return make_error(ErrorKind::exhausted, "the grammar takes longer than {} s to compile; make it simpler",
                       s.limits.seconds);

@@ -44,7 +44,7 @@ class GrammarCompiler {
   ~GrammarCompiler();  // waits for a compilation under way
 
   // Blocks for at most limits.seconds. Errors: invalid (the grammar is wrong: with line and column; or it
-  // allows nothing at all), exhausted (too long, or takes too long).
+  // allows nothing at all), exhausted (too long, or takes too long), busy (others are being compiled).
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& text);
   GrammarStats stats() const;
 

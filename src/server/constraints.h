@@ -1,5 +1,5 @@
-// What a request says of its answer's form (response_format, a grammar, tool_choice, strict tools), as the text
-// of a grammar.
+// What a request says of its answer's form (response_format, a grammar, tool_choice, strict tools), as the
+// text of a grammar.
 #pragma once
 
 #include <string>
@@ -28,8 +28,10 @@ struct ToolChoice {
 
 // "response_format", and llama.cpp's and vLLM's "json_schema", "guided_json", "grammar": one of them.
 AnswerForm read_answer_form(JsonFields& fields);
-// OpenAI's. tools: what the request offers; a choice that needs one that is not there fails.
-ToolChoice read_tool_choice(JsonFields& fields, const Json* tools);
+// OpenAI's.
+ToolChoice read_tool_choice(JsonFields& fields);
+// Fails where a choice needs a tool that is not offered. tools: OpenAI's array, or null.
+void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools);
 
 struct FormContext {
   const text::OutputFormat& format;

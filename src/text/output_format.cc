@@ -42,7 +42,11 @@ ToolForm form_in(const std::string& text) {
 OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer) {
   OutputFormat format;
   format.reasoning = find_reasoning_tags(tokenizer);
-  if (chat) format.tools = form_in(rendered_call(*chat));
+  if (chat) {
+    const std::string call = rendered_call(*chat);
+    format.tools = form_in(call);
+    format.function_tags = call.find("<function=probe_f>") != std::string::npos;
+  }
   if (format.tools != ToolForm::none) return format;
   struct Known {
     const char* token;

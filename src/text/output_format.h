@@ -24,6 +24,7 @@ enum class ToolForm {
 struct OutputFormat {
   std::optional<ReasoningTags> reasoning;  // none: everything is content
   ToolForm tools = ToolForm::none;
+  bool function_tags = false;  // tagged, and the template writes <function=NAME>
 };
 
 // From how the template renders a call, else from the vocabulary. chat: may be null.

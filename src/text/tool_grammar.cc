@@ -40,13 +40,16 @@ class CallWriter {
     // Marks that the model must not write by itself.
     std::string excluded;
     for (int id = 0; id < tokenizer_.vocab_size(); id++)
-      if (tokenizer_.is_special(id) && id != *opener && id != tokenizer_.eos()) excluded += fmt::format("{}, ", id);
-    return rules_.add("free_text", fmt::format("TokenTagDispatch(({}, {}), excludes=({}))", *opener, body, excluded));
+      if (tokenizer_.is_special(id) && id != *opener && id != tokenizer_.eos())
+        excluded += fmt::format("{}, ", id);
+    return rules_.add("free_text",
+                      fmt::format("TokenTagDispatch(({}, {}), excludes=({}))", *opener, body, excluded));
   }
 
  private:
   Error not_built(std::string_view what) const {
-    return make_error(ErrorKind::unsupported, "{} are not supported in the form in which this model writes calls", what);
+    return make_error(ErrorKind::unsupported,
+                      "{} are not supported in the form in which this model writes calls", what);
   }
   static const Json& parameters_of(const Json& function) {
     const auto it = function.find("parameters");
@@ -115,8 +118,8 @@ Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& token
   return CallWriter(format, tokenizer, rules).calls(tools, wishes);
 }
 
-Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer, const Json& tools,
-                                             GrammarRules& rules) {
+Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,
+                                             const Json& tools, GrammarRules& rules) {
   return CallWriter(format, tokenizer, rules).free_text(tools);
 }
 
