@@ -17,8 +17,10 @@ namespace anabranch {
 
 // What a grammar is compiled for.
 struct GrammarVocab {
-  std::vector<std::string> tokens;  // bytes by token; empty: no text, only Token(id) in a grammar means it
-  std::vector<int> ends;            // of a turn: allowed exactly where the grammar may end
+  // Bytes by token; empty: never allowed. One that is not UTF-8 by any continuation (FF first) is no text:
+  // only Token(id) in a grammar means it.
+  std::vector<std::string> tokens;
+  std::vector<int> ends;  // of a turn: allowed exactly where the grammar may end
 };
 
 // Immutable, for any number of matchers at a time.

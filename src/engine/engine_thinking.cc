@@ -28,19 +28,18 @@ void EngineImpl::describe_thoughts() {
   think_tokens_.close = close;
 }
 
-// What grammars are made of: what only marks text is none.
+// What grammars are made of.
 void EngineImpl::describe_vocabulary() {
   const auto& tokenizer = *loaded_.tokenizer;
   GrammarVocab vocab{std::vector<std::string>(static_cast<size_t>(loaded_.model->spec().vocab)), loaded_.eos};
   const int known = std::min(tokenizer.vocab_size(), loaded_.model->spec().vocab);
   for (int id = 0; id < known; id++)
     if (!tokenizer.is_special(id)) vocab.tokens[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
-  std::vector<std::optional<int>> marks = {think_tokens_.open, think_tokens_.close};
-  marks.insert(marks.end(), call_tokens_.begin(), call_tokens_.end());
-  for (const char* mark : {"</tool_call>", "<tool_response>", "</tool_response>"})
-    marks.push_back(tokenizer.find(mark));
-  for (const auto& mark : marks)
-    if (mark && *mark < known) vocab.tokens[static_cast<size_t>(*mark)].clear();
+  // A byte that no text has: only Token(id) in a grammar means these.
+  for (const int mark :
+       text::mark_tokens(text::find_output_format(loaded_.chat_template.get(), tokenizer), tokenizer))
+    if (mark < known)
+      vocab.tokens[static_cast<size_t>(mark)] = "\xff" + std::string(tokenizer.token_bytes(mark));
   grammars_ = std::make_unique<GrammarCompiler>(std::move(vocab));
 }
 

@@ -221,8 +221,9 @@ std::string class_of(const CharSet& set) {
 std::vector<std::string> written(const CharSet& set, StringForm form) {
   const CharSet surrogates{{0xD800, 0xDFFF}};
   std::vector<std::string> out;
-  if (form == StringForm::bare) {
-    const CharSet plain = set.without({{0, 8}, {0xB, 0x1F}, {'<', '<'}, {0x7F, 0x7F}}).without(surrogates);
+  if (form == StringForm::bare || form == StringForm::plain) {
+    CharSet plain = set.without({{0, 8}, {0xB, 0x1F}, {0x7F, 0x7F}}).without(surrogates);
+    if (form == StringForm::bare) plain = plain.without({{'<', '<'}});
     if (!plain.empty()) out.push_back(class_of(plain));
     return out;
   }
@@ -342,6 +343,27 @@ Automaton text_except(const std::vector<std::string>& names) {
     if (!closed) out.states[i].edges.push_back({others, 1});
   }
   return minimal(trimmed_states(out));
+}
+
+// The automaton of Knuth, Morris and Pratt: a state says how much of `part` the text ends with.
+Automaton text_without(std::string_view part) {
+  Automaton out;
+  const std::set<char> known(part.begin(), part.end());
+  for (size_t i = 0; i < part.size(); i++) {
+    Automaton::State state{{}, true};
+    CharSet others = CharSet::all();
+    for (const char c : known) {
+      const std::string text = std::string(part.substr(0, i)) + c;
+      size_t length = text.size();
+      while (part.substr(0, length) != std::string_view(text).substr(text.size() - length)) length--;
+      const CharSet one{{static_cast<char32_t>(c), static_cast<char32_t>(c)}};
+      if (length < part.size()) state.edges.push_back({one, static_cast<int>(length)});
+      others = others.without(one);
+    }
+    state.edges.push_back({others, 0});
+    out.states.push_back(std::move(state));
+  }
+  return minimal(out);
 }
 
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most) {

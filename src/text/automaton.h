@@ -61,6 +61,8 @@ Result<Automaton> compile_regex(std::string_view pattern, bool whole = false);
 Automaton any_text();
 // Texts that are none of these; where they are long, none that begin as one of them.
 Automaton text_except(const std::vector<std::string>& names);
+// Texts without `part`, of ASCII characters.
+Automaton text_without(std::string_view part);
 // Those of its texts that have so many code points. Errors: exhausted.
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most);
 
@@ -68,6 +70,7 @@ enum class StringForm {
   quoted,  // a JSON string
   inside,  // of one, between the quotes
   bare,    // as it is, without "<", which could begin a closing tag
+  plain,   // as it is
 };
 // The element that stands for its texts; "" when none can be written.
 std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,

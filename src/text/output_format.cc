@@ -84,4 +84,19 @@ std::vector<std::string_view> call_openers(ToolForm form) {
   return {};
 }
 
+std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer) {
+  std::vector<std::string_view> marks = call_openers(format.tools);
+  for (const char* mark : {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]",
+                           "<tool_call|>", "<end_function_call>", "<|\"|>", "<escape>"})
+    marks.push_back(mark);
+  if (format.reasoning)
+    for (const std::string* tag :
+         {&format.reasoning->open, &format.reasoning->close, &format.reasoning->open_token})
+      marks.push_back(*tag);
+  std::vector<int> tokens;
+  for (const auto mark : marks)
+    if (const auto id = tokenizer.find(mark); id && !mark.empty()) tokens.push_back(*id);
+  return tokens;
+}
+
 }  // namespace anabranch::text

@@ -33,4 +33,7 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
 // What opens a call wherever it stands (plain calls without a mark need an empty answer before them).
 std::vector<std::string_view> call_openers(ToolForm form);
 
+// Tokens that mark thoughts, calls and their results: a grammar does not take them for text.
+std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer);
+
 }  // namespace anabranch::text

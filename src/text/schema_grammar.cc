@@ -950,9 +950,9 @@ Result<std::string> Writer::bare_flat(const Json& flat, const std::string& where
     if (named[kObject]) others += "{";
     if (!others.empty()) others += " \\n\\t\"";
   }
-  const std::string free = "TagDispatch(excludes=(\"</parameter\",))";
+  const std::string free = add_automaton(text_without("</parameter"), StringForm::plain, "text", rules_);
   const std::string plain =
-      rules_.add("text", others.empty() ? free : fmt::format("\"\" | [^<{}] {}", others, free));
+      others.empty() ? free : rules_.add("text", fmt::format("\"\" | [^<{}] {}", others, free));
   if (!others.empty())
     for (const KeywordOf& known : kKeywords)
       if (known.type == kString && flat.contains(known.keyword))

@@ -39,9 +39,8 @@ class CallWriter {
         rules_.add("call_body", fmt::format("\"\\n\" ({}) \"\\n\" {}", any, mark("</tool_call>")));
     // Marks that the model must not write by itself.
     std::string excluded;
-    for (int id = 0; id < tokenizer_.vocab_size(); id++)
-      if (tokenizer_.is_special(id) && id != *opener && id != tokenizer_.eos())
-        excluded += fmt::format("{}, ", id);
+    for (const int id : mark_tokens(format_, tokenizer_))
+      if (id != *opener) excluded += fmt::format("{}, ", id);
     return rules_.add("free_text",
                       fmt::format("TokenTagDispatch(({}, {}), excludes=({}))", *opener, body, excluded));
   }
