@@ -27,7 +27,7 @@ struct GrammarVocab {
 class CompiledGrammar;
 
 struct GrammarLimits {
-  size_t text_bytes = 256u << 10;
+  size_t text_bytes = 1u << 20;
   size_t cache_bytes = 64u << 20;  // of compiled grammars
   size_t cache_entries = 256;
   double seconds = 5;  // to compile one; what takes longer is refused, then and later

@@ -6,6 +6,8 @@
 namespace anabranch::text {
 namespace {
 
+constexpr size_t kMaxComparisons = 250'000;  // of enumerations with one another
+
 bool has(const Json& list, const Json& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
@@ -56,7 +58,8 @@ Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, c
   const bool numbers = a.is_number() && b.is_number();
   if (a == b) return a;
   if (key == "type") return common_types(a, b);
-  if (key == "enum" && a.is_array() && b.is_array()) return common_values(a, b);
+  if (key == "enum" && a.is_array() && b.is_array() && a.size() * b.size() <= kMaxComparisons)
+    return common_values(a, b);
   if (in(key, {"items", "additionalProperties", "propertyNames"})) return both(a, b);
   if (in(key, {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"}) && numbers)
     return a.get<double>() > b.get<double>() ? a : b;
@@ -75,8 +78,8 @@ Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, c
       out[name] = out.contains(name) ? both(out[name], schema) : schema;
     return out;
   }
-  if (in(key, {"anyOf", "oneOf", "pattern", "format", "multipleOf", "patternProperties", "prefixItems", "not",
-               "if"}))
+  if (in(key, {"enum", "anyOf", "oneOf", "pattern", "format", "multipleOf", "patternProperties",
+               "prefixItems", "not", "if"}))
     return make_error(ErrorKind::unsupported,
                       "{}: two '{}' that hold together (by allOf or beside $ref) are not supported", where,
                       key);
