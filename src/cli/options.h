@@ -56,7 +56,9 @@ struct GenerateOptions {
   std::string prompt, prompt_file, system;
   bool raw = false, json = false;
   bool ignore_eos = false;
-  int logprobs = -1;  // alternatives beside each token; -1: no log probabilities
+  std::string json_schema;  // a file or the schema itself; "": none
+  std::string grammar;      // a file
+  int logprobs = -1;        // alternatives beside each token; -1: no log probabilities
 };
 
 struct ChatOptions {

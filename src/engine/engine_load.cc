@@ -29,6 +29,7 @@ Result<void> EngineImpl::load() {
     info.context_length = std::min(info.context_length, options_.context_length);
   plan_memory();
   describe_thoughts();
+  describe_vocabulary();
   spec_.model = loaded_.model.get();
   spec_.draft_model = draft_.model.get();
   use_calibration();
