@@ -159,8 +159,7 @@ class EngineImpl final : public Engine {
 };
 
 Result<void> EngineImpl::load() {
-  ops::set_backend(options_.reference ? ops::Backend::reference : ops::Backend::cpu);
-  ops::set_precise(options_.precise);
+  TRY_VOID(ops::choose_backend(options_.device, options_.reference, options_.precise));
   set_thread_count(options_.threads);
   TRY(loaded_, load_model_());
   if (options_.lossy_skip) TRY_VOID(drop_layers());
@@ -168,10 +167,10 @@ Result<void> EngineImpl::load() {
   auto& info = loaded_.info;
   if (options_.context_length > 0)
     info.context_length = std::min(info.context_length, options_.context_length);
-  // Half of the machine's memory may go to one sequence's keys and values.
+  // Half of the device's memory may go to one sequence's keys and values.
   const uint64_t kv_bytes = info.kv_bytes_per_token + info.draft_kv_bytes_per_token;
-  if (kv_bytes > 0 && cpu_info().memory_bytes > 0) {
-    const uint64_t fits = cpu_info().memory_bytes / 2 / kv_bytes;
+  if (const uint64_t memory = ops::device_memory_bytes(); kv_bytes > 0 && memory > 0) {
+    const uint64_t fits = memory / 2 / kv_bytes;
     info.context_length =
         static_cast<int>(std::min<uint64_t>(info.context_length, std::max<uint64_t>(fits, 1)));
   }
@@ -285,7 +284,8 @@ void EngineImpl::load_statistics() {
   const auto& info = loaded_.info;
   const std::string about =
       fmt::format("{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token,
-                  draft_.info.name, draft_.info.bytes_per_token, thread_count(), ops::cpu_target(),
+                  draft_.info.name, draft_.info.bytes_per_token, thread_count(),
+                  options_.device == "cpu" ? ops::cpu_target() : ops::device_name(),
                   options_.precise + 2 * options_.reference);
   Fnv1a hash;
   for (const char c : about) hash.add(static_cast<uint8_t>(c));
@@ -303,12 +303,15 @@ constexpr int kStateVersion = 1;
 Result<void> EngineImpl::open_cache() {
   const CacheOptions& wanted = options_.cache;
   if (!wanted.enabled) return {};
+  if (options_.device != "cpu" && wanted.kv == KvForm::q8)
+    return make_error(ErrorKind::unsupported, "--cache-kv q8 is for the CPU only: leave it out with --device {}",
+                      options_.device);
   TRY(const Fingerprint weights, weights_key(options_.model_path));
   StateCacheOptions options;
   options.model = loaded_.model->state_layout();
   if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
   options.mtp_hidden = loaded_.model->spec().hidden;
-  const auto setting = fmt::format("{} {}{}", options_.reference ? "reference" : "cpu",
+  const auto setting = fmt::format("{} {}{}", options_.reference ? "reference" : options_.device,
                                    options_.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "");
   options.fingerprint = fingerprint_of(
       fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, options_.lossy_skip));
@@ -551,13 +554,13 @@ void EngineImpl::prefill(Sequence& sequence, const StepPlan& plan) {
   if (at < end)
     batch.add(*sequence.state, known.subspan(at, end - at),
               plan.last ? Batch::Logits::last : Batch::Logits::none);
-  auto out = loaded_.model->forward(batch);
+  const auto out = loaded_.model->forward(batch);
   if (!plan.last) {
     after_prefill(sequence, begin, out.hidden, kept);
     return scheduler_.advanced(plan.id, plan.tokens, 0);
   }
-  out.logits.eval();
-  const int token = draw(sequence, row_of(out.logits, 0));
+  const auto logits = ops::to_host(out.logits);
+  const int token = draw(sequence, row_of(logits, 0));
   const FinishReason reason = accept(sequence, token);
   if (reason == FinishReason::none) deliver(sequence, plan.tokens, {token}, reason);
   after_prefill(sequence, begin, out.hidden, kept);
@@ -636,15 +639,15 @@ void EngineImpl::decode(Sequence& sequence) {
   if (!draft.tokens.empty()) sequence.state->open();
   Batch batch;
   batch.add(*sequence.state, rows, Batch::Logits::all);
-  auto out = loaded_.model->forward(batch);
-  out.logits.eval();
+  const auto out = loaded_.model->forward(batch);
+  const auto logits = ops::to_host(out.logits);
 
   std::vector<int> sampled;
   FinishReason reason = FinishReason::none;
   bool right = true;
   while (right && reason == FinishReason::none) {
     const size_t row = sampled.size();
-    sampled.push_back(draw(sequence, row_of(out.logits, row)));
+    sampled.push_back(draw(sequence, row_of(logits, row)));
     right = row < draft.tokens.size() && sampled.back() == draft.tokens[row];
     reason = accept(sequence, sampled.back());
   }
