@@ -78,16 +78,18 @@ Pool& pinned_pool() {
   return *pool;
 }
 
-// MLX's CPU allocator keeps a size before the data that a Buffer points to.
-constexpr size_t kBefore = sizeof(size_t);
+// MLX's CPU allocator keeps a size before the data that a Buffer points to; its own ops ask for it. So arrays of
+// the host begin `kHead` bytes into their block. Nothing asks for a device array's.
+constexpr size_t kBefore = sizeof(size_t), kHead = 64;
 
-template <Pool& pool()>
-mx::array wrap(void* p, mx::Shape shape, mx::Dtype dtype) {
-  mx::allocator::Data memory(mx::allocator::Buffer(static_cast<char*>(p) - kBefore), [](mx::allocator::Buffer b) {
-    pool().put(static_cast<char*>(b.ptr()) + kBefore);
+template <Pool& pool(), size_t head>
+mx::array wrap(void* block, mx::Shape shape, mx::Dtype dtype) {
+  constexpr auto back = static_cast<std::ptrdiff_t>(head) - static_cast<std::ptrdiff_t>(kBefore);
+  mx::allocator::Data memory(mx::allocator::Buffer(static_cast<char*>(block) + back), [](mx::allocator::Buffer b) {
+    pool().put(static_cast<char*>(b.ptr()) - back);
   });
   mx::array x(std::move(memory), std::move(shape), dtype);
-  CHECK(x.data<char>() == p, "MLX keeps arrays otherwise than this build knows");
+  CHECK(x.data<char>() == static_cast<char*>(block) + head, "MLX keeps arrays otherwise than this build knows");
   return x;
 }
 
@@ -122,7 +124,7 @@ class Staging {
 }  // namespace
 
 mx::array make_padded(mx::Shape shape, mx::Dtype dtype, size_t bytes) {
-  return wrap<device_pool>(device_pool().take(bytes), std::move(shape), dtype);
+  return wrap<device_pool, 0>(device_pool().take(bytes), std::move(shape), dtype);
 }
 mx::array make_array(mx::Shape shape, mx::Dtype dtype) {
   const size_t bytes = bytes_of(shape, dtype);
@@ -153,7 +155,10 @@ mx::array copy(const mx::array& x, const char* op) {
 
 mx::array to_host(const mx::array& x) {
   if (!on_device(x)) return x;
-  mx::array y = wrap<pinned_pool>(pinned_pool().take(x.nbytes()), x.shape(), x.dtype());
+  void* block = pinned_pool().take(kHead + x.nbytes());
+  const size_t size = x.nbytes();
+  std::memcpy(static_cast<char*>(block) + kHead - kBefore, &size, kBefore);
+  mx::array y = wrap<pinned_pool, kHead>(block, x.shape(), x.dtype());
   copy_to_host(y.data<char>(), address_of(x, "to_host"), x.nbytes());
   return y;
 }

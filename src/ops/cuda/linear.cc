@@ -21,16 +21,6 @@ struct Product {
   int outputs = 0;  // rows of the largest matrix
 };
 
-int record_bytes(const std::array<int, 4>& f) {
-  return f[0] ? f[1] * 2048 : f[1] * 512 + f[2] * 16 * (f[3] == 2 ? 8 : 4);
-}
-
-// The part of gemv.cu's constants that a launch must know.
-int gemv_shared_bytes(const std::array<int, 4>& format, int tiles) {
-  const int depth = format[0] ? 4 : format[1] == 2 ? 6 : 8;
-  return 16 * depth * record_bytes(format) + 2 * 16 * tiles * 8 * 20 * 4;
-}
-
 void run_gemv(const Product& product, bool swiglu) {
   LinearArgs args = product.args;
   args.units = 0;
@@ -45,7 +35,7 @@ void run_gemv(const Product& product, bool swiglu) {
     const int tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;
     const auto& f = product.format;
     const Function gemv = kernel({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}}, "gemv");
-    const int shared = gemv_shared_bytes(f, tiles);
+    const int shared = 2 * 16 * tiles * 8 * 20 * 4;  // gemv.cu: both buffers of every warp's sums
     allow_shared(gemv, shared);
     launch(gemv, {static_cast<unsigned>(blocks)}, 512, static_cast<unsigned>(shared), &args);
   }

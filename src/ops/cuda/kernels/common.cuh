@@ -79,7 +79,14 @@ DEVICE float warp_sum(float x) {
 }
 
 // Activations as matrix products read them: bf16, in tiles of kTileK inputs and 8 rows, [input tile][row
-// tile][8 chunks][8 rows][8 inputs]; `row_tiles` of them for each input tile. -> the place of (row, input).
+// tile][tile]; `row_tiles` of them for each input tile. For wgmma a tile is [8 chunks][8 rows][8 inputs]; for few
+// rows (and where there is no wgmma) it is by lanes of a warp, whose 16 numbers lie together. -> the place of
+// (row, input).
 DEVICE long tile_index(int row, int input, int row_tiles) {
-  return ((long)(input / kTileK) * row_tiles + row / 8) * 512 + (input % kTileK) / 8 * 64 + row % 8 * 8 + input % 8;
+  const long tile = ((long)(input / kTileK) * row_tiles + row / 8) * 512;
+  const int r = row % 8, k = input % kTileK;
+#if __CUDA_ARCH__ == 900
+  if (row_tiles > 4) return tile + k / 8 * 64 + r * 8 + k % 8;
+#endif
+  return tile + r * 64 + k % 8 / 2 * 16 + k / 8 * 2 + k % 2;
 }

@@ -61,10 +61,16 @@ KERNEL __launch_bounds__(128) delta(const __grid_constant__ DeltaArgs a) {
       for (int j = 0; j < TAPS; j++) taps[j] = a.conv_weight[j * channels + c];
 #pragma unroll
       for (int j = 1; j < TAPS; j++) x[j] = input(first - TAPS + j, c);
-      for (int t = 0; t < tokens; t++) {
+      float rows[kTokens];  // read together: one wait for memory, not one for each
+#pragma unroll
+      for (int t = 0; t < kTokens; t++)
+        rows[t] = t < tokens ? a.qkv[(long)(s.row + first + t) * channels + c] : 0.0f;
+#pragma unroll
+      for (int t = 0; t < kTokens; t++) {
+        if (t >= tokens) break;
 #pragma unroll
         for (int j = 1; j < TAPS; j++) x[j - 1] = x[j];
-        x[TAPS - 1] = a.qkv[(long)(s.row + first + t) * channels + c];
+        x[TAPS - 1] = rows[t];
         if (trial && owns(i)) s.to.rows[(long)(s.entry + first + t) * channels + c] = x[TAPS - 1];
         float sum = 0.0f;
 #pragma unroll

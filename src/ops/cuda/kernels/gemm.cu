@@ -48,21 +48,6 @@ DEVICE void wgmma(float d[32], const u32 a[4], u64 b, int add) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
-DEVICE void read_record(const u8* from, int lane, Record& record) {
-  if (DENSE) {
-#pragma unroll
-    for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = __ldg((const uint4*)from + i * 32 + lane);
-    return;
-  }
-#pragma unroll
-  for (int p = 0; p < PLANES; p++) ((uint4*)record.codes)[p] = __ldg((const uint4*)from + p * 32 + lane);
-#pragma unroll
-  for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
-    ((uint2*)record.scales)[i] =
-        __ldg((const uint2*)(from + kCodeBytes) +
-              (i * 2 / kScaleWords * 8 + lane / 4) * (kScaleWords / 2) + i % (kScaleWords / 2));
-}
-
 KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a) {
   extern __shared__ __align__(1024) u8 shared[];
   float* totals = (float*)(shared + kStages * kStageBytes);  // [256][kTotalStride]
@@ -113,19 +98,23 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
     for (int t = 0; t < 8; t++)
 #pragma unroll
       for (int h = 0; h < 2; h++) *(float2*)(mine + h * 8 * kTotalStride + t * 8) = make_float2(0.0f, 0.0f);
+    const u8 *codes = weights + lane * 16, *scales = weights + kCodeBytes + lane / 4 * kScaleWords * 4;
+    const u32 nibbles = low_nibbles(a);
+    const u64 tiles_of_x = descriptor(shared_address(shared));
+    const float* sums_of_x = (const float*)(shared + kXBytes) + lane % 4 * 2;
+    int stage = 0, phase = 0;
     Record record;
-    read_record(weights, lane, record);
+    read_record(codes, scales, 0, record);
     int segment_end = a.input_tiles / kSegments, segment = 1;
     while (segment_end == 0) segment_end = ++segment * a.input_tiles / kSegments;
     for (int k = 0; k < a.input_tiles; k++) {
-      const int stage = k % kStages;
       const Record now = record;
-      if (k + 1 < a.input_tiles) read_record(weights + (long)(k + 1) * kRecordBytes, lane, record);
-      const u32 x = shared_address(shared + stage * kStageBytes);
-      const float* sums = (const float*)(shared + stage * kStageBytes + kXBytes) + lane % 4 * 2;
+      if (k + 1 < a.input_tiles) read_record(codes, scales, (long)(k + 1) * kRecordBytes, record);
+      const u64 x = tiles_of_x + stage * (kStageBytes / 16);
+      const float* sums = sums_of_x + stage * (kStageBytes / 4);
       if (threadIdx.x == 0 && k + kAhead < a.input_tiles) fetch(k + kAhead);
       __syncwarp();
-      barrier_wait(full + stage, k / kStages & 1);
+      barrier_wait(full + stage, phase);
       constexpr int kGroups = DENSE ? 1 : GROUPS, kSteps = 4 / kGroups;
 #pragma unroll
       for (int g = 0; g < kGroups; g++) {
@@ -136,10 +125,10 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
           float part[32];
           u32 f[kSteps][4];
 #pragma unroll
-          for (int j = 0; j < kSteps; j++) fragment(now, p, g * kSteps + j, f[j]);
+          for (int j = 0; j < kSteps; j++) fragment(now, p, g * kSteps + j, nibbles, f[j]);
           asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-          for (int j = 0; j < kSteps; j++) wgmma(part, f[j], descriptor(x + (g * kSteps + j) * 256), j > 0);
+          for (int j = 0; j < kSteps; j++) wgmma(part, f[j], x + (g * kSteps + j) * 16, j > 0);
           asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
           asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
@@ -159,6 +148,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + stage);
+      if (++stage == kStages) stage = 0, phase ^= 1;
       if (k + 1 == segment_end) {
 #pragma unroll
         for (int t = 0; t < 8; t++)

@@ -12,8 +12,11 @@ struct Record {
   u32 scales[DENSE ? 1 : GROUPS * kScaleWords];
 };
 
+// 0x000F000F, which the compiler must not know: it would move it to a register for every use.
+DEVICE u32 low_nibbles(const LinearArgs& a) { return a.units > 0 ? 0x000F000Fu : 0u; }
+
 // Fragments of step j (16 inputs) of a plane.
-DEVICE void fragment(const Record& record, int plane, int j, u32 a[4]) {
+DEVICE void fragment(const Record& record, int plane, int j, u32 nibbles, u32 a[4]) {
   if (DENSE) {
 #pragma unroll
     for (int i = 0; i < 4; i++) a[i] = record.codes[plane * 16 + j * 4 + i];
@@ -22,10 +25,33 @@ DEVICE void fragment(const Record& record, int plane, int j, u32 a[4]) {
   // A nibble under the exponent of 128 is the bf16 number 128 + code.
   const u32 row0 = record.codes[plane * 4 + j / 2], row8 = record.codes[plane * 4 + 2 + j / 2];
   const int shift = j % 2 * 8;
-  a[0] = ((row0 >> shift) & 0x000F000Fu) | 0x43004300u;
-  a[1] = ((row8 >> shift) & 0x000F000Fu) | 0x43004300u;
-  a[2] = ((row0 >> (shift + 4)) & 0x000F000Fu) | 0x43004300u;
-  a[3] = ((row8 >> (shift + 4)) & 0x000F000Fu) | 0x43004300u;
+  a[0] = ((row0 >> shift) & nibbles) | 0x43004300u;
+  a[1] = ((row8 >> shift) & nibbles) | 0x43004300u;
+  a[2] = ((row0 >> (shift + 4)) & nibbles) | 0x43004300u;
+  a[3] = ((row8 >> (shift + 4)) & nibbles) | 0x43004300u;
+}
+
+DEVICE uint4 stream16(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+DEVICE uint2 stream8(const void* from) {
+  uint2 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+  return v;
+}
+// `codes`, `scales`: where the lane's parts of the first record lie; `at`: bytes from there.
+DEVICE void read_record(const u8* codes, const u8* scales, long at, Record& record) {
+#pragma unroll
+  for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = stream16(codes + at + i * 512);
+  if (DENSE) return;
+#pragma unroll
+  for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
+    ((uint2*)record.scales)[i] =
+        stream8(scales + at + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8);
 }
 
 struct Scales {
