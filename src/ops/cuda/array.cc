@@ -18,6 +18,15 @@
 namespace anabranch::ops::cuda {
 namespace {
 
+// How many handles an array has. MLX counts them (is_donatable()), but says no for memory that is not its own
+// allocator's; an explicit instantiation may name the private member.
+template <auto descriptor>
+struct Handles {
+  friend long handles_of(const mx::array& x) { return (x.*descriptor).use_count(); }
+};
+template struct Handles<&mx::array::array_desc_>;
+long handles_of(const mx::array& x);
+
 // Blocks of 2^n or 1.5 * 2^n bytes, kept when freed.
 class Pool {
  public:
@@ -145,6 +154,10 @@ void* address_of(const mx::array& x, const char* op) {
   if (!x.flags().row_contiguous)
     throw std::invalid_argument(fmt::format("[{}] an operand is not contiguous", op));
   return const_cast<char*>(x.data<char>());
+}
+
+bool is_unshared(const mx::array& x) {
+  return handles_of(x) == 1 && x.data_shared_ptr().use_count() == 1;
 }
 
 mx::array copy(const mx::array& x, const char* op) {

@@ -23,9 +23,8 @@ T* data(const mx::array& x, const char* op) {
 }
 bool on_device(const mx::array& x);
 
-inline bool is_unshared(const mx::array& x) {
-  return x.is_donatable();
-}
+// Nothing else refers to x or to its storage: it may be changed in place.
+bool is_unshared(const mx::array& x);
 mx::array copy(const mx::array& x, const char* op);
 
 mx::array to_host(const mx::array& x);

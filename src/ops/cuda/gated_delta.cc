@@ -1,6 +1,7 @@
 #include "ops/cuda/gated_delta.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/arguments.h"
 #include "ops/cuda/array.h"
@@ -19,12 +20,11 @@ WindowArgs window_args(const GatedDeltaWindow& w) {
 
 // Entries that are read are not written in the same launch: after a fold the window begins anew, elsewhere. A
 // window that a copy of the state shares is left as it is.
-void open_window(GatedDeltaWindow& w, bool fold) {
+void open_window(GatedDeltaWindow& w, bool fold, std::vector<mx::array>& retired) {
   for (auto* x : {&w.k, &w.delta, &w.decay, &w.rows}) {
-    if (fold)
-      *x = make_array(x->shape(), mx::float32);
-    else if (!is_unshared(*x))
-      *x = copy(*x, kOp);
+    if (!fold && is_unshared(*x)) continue;
+    mx::array next = fold ? make_array(x->shape(), mx::float32) : copy(*x, kOp);
+    retired.push_back(std::exchange(*x, std::move(next)));
   }
 }
 
@@ -54,8 +54,7 @@ void end_span(const GatedDeltaSpan& rows, DeltaSpan& span, std::vector<mx::array
   GatedDeltaState& state = *rows.state;
   if (rows.trial) {
     GatedDeltaWindow& w = *state.window;
-    if (span.fold) retired.insert(retired.end(), {w.k, w.delta, w.decay, w.rows});  // read by this launch
-    open_window(w, span.fold);
+    open_window(w, span.fold, retired);
     span.to = window_args(w);
     span.entry = w.open;
     w.open += rows.count;
@@ -74,13 +73,13 @@ void end_span(const GatedDeltaSpan& rows, DeltaSpan& span, std::vector<mx::array
 }
 
 void launch_delta(const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
-  require(s.key_dim % 16 == 0 && s.value_dim % 32 == 0 && s.conv_kernel >= 2, kOp,
-          "on CUDA a head's keys must be a multiple of 16 and values of 32, not {} and {}.", s.key_dim,
+  require(s.key_dim % 16 == 0 && s.key_dim <= 128 && s.value_dim % 32 == 0 && s.conv_kernel >= 2, kOp,
+          "on CUDA a head has 16, 32, .. 128 keys and a multiple of 32 values, not {} and {}.", s.key_dim,
           s.value_dim);
   launch(kernel({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel}}, "delta"),
          {static_cast<unsigned>(s.value_dim / 32), static_cast<unsigned>(s.value_heads),
           static_cast<unsigned>(spans)},
-         128, 0, &args);
+         384, 0, &args);
 }
 
 // Spans of different states together, those of one state one after the other.

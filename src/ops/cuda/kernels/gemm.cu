@@ -103,67 +103,73 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
     const u64 tiles_of_x = descriptor(shared_address(shared));
     const float* sums_of_x = (const float*)(shared + kXBytes) + lane % 4 * 2;
     int stage = 0, phase = 0;
-    Record record;
-    read_record(codes, scales, 0, record);
-    int segment_end = a.input_tiles / kSegments, segment = 1;
+    int segment = 1, segment_end = a.input_tiles / kSegments;
     while (segment_end == 0) segment_end = ++segment * a.input_tiles / kSegments;
-    for (int k = 0; k < a.input_tiles; k++) {
-      const Record now = record;
-      if (k + 1 < a.input_tiles) read_record(codes, scales, (long)(k + 1) * kRecordBytes, record);
-      const u64 x = tiles_of_x + stage * (kStageBytes / 16);
-      const float* sums = sums_of_x + stage * (kStageBytes / 4);
+    // Uses a record; what it holds then is the one two steps on.
+    const auto step = [&](Record& record, int k) {
+      constexpr int kGroups = DENSE ? 1 : GROUPS, kSteps = 4 / kGroups;
       if (threadIdx.x == 0 && k + kAhead < a.input_tiles) fetch(k + kAhead);
       __syncwarp();
+      const u64 x = tiles_of_x + stage * (kStageBytes / 16);
+      const float* sums = sums_of_x + stage * (kStageBytes / 4);
+      Scales s[kGroups];
+      u32 f[PLANES][4][4];
+#pragma unroll
+      for (int g = 0; g < kGroups && !DENSE; g++) s[g] = scales_of(record, g);
+#pragma unroll
+      for (int p = 0; p < PLANES; p++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) fragment(record, p, j, nibbles, f[p][j]);
+      if (k + 2 < a.input_tiles) read_record(codes, scales, (long)(k + 2) * kRecordBytes, record);
       barrier_wait(full + stage, phase);
-      constexpr int kGroups = DENSE ? 1 : GROUPS, kSteps = 4 / kGroups;
 #pragma unroll
       for (int g = 0; g < kGroups; g++) {
-        Scales s;
-        if (!DENSE) s = scales_of(now, g);
 #pragma unroll
         for (int p = 0; p < PLANES; p++) {
           float part[32];
-          u32 f[kSteps][4];
-#pragma unroll
-          for (int j = 0; j < kSteps; j++) fragment(now, p, g * kSteps + j, nibbles, f[j]);
           asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-          for (int j = 0; j < kSteps; j++) wgmma(part, f[j], x + (g * kSteps + j) * 16, j > 0);
+          for (int j = g * kSteps; j < (g + 1) * kSteps; j++) wgmma(part, f[p][j], x + j * 16, j > g * kSteps);
           asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
           asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
           for (int i = 0; i < 32; i++) asm volatile("" : "+f"(part[i])::"memory");
 #pragma unroll
-          for (int i = 0; i < 32; i++) acc[i] = add_plane(acc[i], part[i], s.scale[i % 4 / 2], p);
+          for (int i = 0; i < 32; i++) acc[i] = add_plane(acc[i], part[i], s[g].scale[i % 4 / 2], p);
         }
         if (DENSE) continue;
 #pragma unroll
         for (int t = 0; t < 8; t++) {
           const float2 sum = *(const float2*)(sums + g * 64 + t * 8);
-          acc[t * 4 + 0] = __fmaf_rn(s.bias[0], sum.x, acc[t * 4 + 0]);
-          acc[t * 4 + 1] = __fmaf_rn(s.bias[0], sum.y, acc[t * 4 + 1]);
-          acc[t * 4 + 2] = __fmaf_rn(s.bias[1], sum.x, acc[t * 4 + 2]);
-          acc[t * 4 + 3] = __fmaf_rn(s.bias[1], sum.y, acc[t * 4 + 3]);
+          acc[t * 4 + 0] = __fmaf_rn(s[g].bias[0], sum.x, acc[t * 4 + 0]);
+          acc[t * 4 + 1] = __fmaf_rn(s[g].bias[0], sum.y, acc[t * 4 + 1]);
+          acc[t * 4 + 2] = __fmaf_rn(s[g].bias[1], sum.x, acc[t * 4 + 2]);
+          acc[t * 4 + 3] = __fmaf_rn(s[g].bias[1], sum.y, acc[t * 4 + 3]);
         }
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + stage);
       if (++stage == kStages) stage = 0, phase ^= 1;
-      if (k + 1 == segment_end) {
+      if (k + 1 < segment_end) return;
 #pragma unroll
-        for (int t = 0; t < 8; t++)
+      for (int t = 0; t < 8; t++)
 #pragma unroll
-          for (int h = 0; h < 2; h++) {
-            float2* at = (float2*)(mine + h * 8 * kTotalStride + t * 8);
-            float2 v = *at;
-            v.x += acc[t * 4 + h * 2];
-            v.y += acc[t * 4 + h * 2 + 1];
-            *at = v;
-            acc[t * 4 + h * 2] = acc[t * 4 + h * 2 + 1] = 0.0f;
-          }
-        if (segment < kSegments) segment_end = ++segment * a.input_tiles / kSegments;
-        while (segment < kSegments && segment_end == k + 1) segment_end = ++segment * a.input_tiles / kSegments;
-      }
+        for (int h = 0; h < 2; h++) {
+          float2* at = (float2*)(mine + h * 8 * kTotalStride + t * 8);
+          float2 v = *at;
+          v.x += acc[t * 4 + h * 2];
+          v.y += acc[t * 4 + h * 2 + 1];
+          *at = v;
+          acc[t * 4 + h * 2] = acc[t * 4 + h * 2 + 1] = 0.0f;
+        }
+      while (segment < kSegments && segment_end <= k + 1) segment_end = ++segment * a.input_tiles / kSegments;
+    };
+    Record even, odd;
+    read_record(codes, scales, 0, even);
+    if (a.input_tiles > 1) read_record(codes, scales, kRecordBytes, odd);
+    for (int k = 0; k < a.input_tiles; k += 2) {
+      step(even, k);
+      if (k + 1 < a.input_tiles) step(odd, k + 1);
     }
   }
   wait_for_previous();
