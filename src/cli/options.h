@@ -14,6 +14,7 @@ struct ModelOptions {
   int context = 0;
   bool precise = false;
   bool reference = false;
+  std::string device = "cpu";  // or "cuda"
 };
 
 struct SpecOptions {

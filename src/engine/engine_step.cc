@@ -103,8 +103,7 @@ std::optional<EngineImpl::Pass> EngineImpl::forward(std::vector<StepPart>& parts
     for (StepPart& part : parts) add_rows(batch, part);
     const double started = now_seconds();
     auto out = loaded_.model->forward(batch);
-    out.logits.eval();
-    return Pass{std::move(out.hidden), std::move(out.logits), started};
+    return Pass{std::move(out.hidden), ops::to_host(std::move(out.logits)), started};
   } catch (const std::exception& e) {
     log_error("a step of {} requests failed: {}", parts.size(), e.what());
     if (parts.size() == 1) {
