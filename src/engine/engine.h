@@ -105,15 +105,15 @@ struct CacheOptions {
 };
 
 struct EngineOptions {
-  std::string model_path;   // a directory, a .gguf or a .safetensors file
-  int threads = 0;          // 0 = the default of base/thread_pool.h
-  bool precise = false;     // fp32 activations and KV
-  bool reference = false;   // run ops/reference instead of our kernels
+  std::string model_path;      // a directory, a .gguf or a .safetensors file
+  int threads = 0;             // 0 = the default of base/thread_pool.h
+  bool precise = false;        // fp32 activations and KV
+  bool reference = false;      // run ops/reference instead of our kernels
   std::string device = "cpu";  // or "cuda"
-  int context_length = 0;   // 0 = the model's own, bounded by memory
-  int prefill_chunk = 256;  // tokens per prefill step
-  int max_running = 8;      // requests that run at a time, in one pass per step
-  int max_queue = 64;       // requests waiting; more are refused
+  int context_length = 0;      // 0 = the model's own, bounded by memory
+  int prefill_chunk = 256;     // tokens per prefill step
+  int max_running = 8;         // requests that run at a time, in one pass per step
+  int max_queue = 64;          // requests waiting; more are refused
   // Bytes that the states of running requests may take together; 0: half of the machine's memory, or what of
   // it is free. The context is bounded so that one request fits.
   uint64_t memory_bytes = 0;

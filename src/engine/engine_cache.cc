@@ -35,8 +35,8 @@ Result<void> EngineImpl::open_cache() {
   const CacheOptions& wanted = options_.cache;
   if (!wanted.enabled) return {};
   if (options_.device != "cpu" && wanted.kv == KvForm::q8)
-    return make_error(ErrorKind::unsupported, "--cache-kv q8 is for the CPU only: leave it out with --device {}",
-                      options_.device);
+    return make_error(ErrorKind::unsupported,
+                      "--cache-kv q8 is for the CPU only: leave it out with --device {}", options_.device);
   TRY(const Fingerprint weights, weights_key(options_.model_path));
   StateCacheOptions options;
   options.model = loaded_.model->state_layout();

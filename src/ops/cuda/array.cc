@@ -87,18 +87,18 @@ Pool& pinned_pool() {
   return *pool;
 }
 
-// MLX's CPU allocator keeps a size before the data that a Buffer points to; its own ops ask for it. So arrays of
-// the host begin `kHead` bytes into their block. Nothing asks for a device array's.
+// MLX's CPU allocator keeps a size before the data that a Buffer points to; its own ops ask for it. So arrays
+// of the host begin `kHead` bytes into their block. Nothing asks for a device array's.
 constexpr size_t kBefore = sizeof(size_t), kHead = 64;
 
 template <Pool& pool(), size_t head>
 mx::array wrap(void* block, mx::Shape shape, mx::Dtype dtype) {
   constexpr auto back = static_cast<std::ptrdiff_t>(head) - static_cast<std::ptrdiff_t>(kBefore);
-  mx::allocator::Data memory(mx::allocator::Buffer(static_cast<char*>(block) + back), [](mx::allocator::Buffer b) {
-    pool().put(static_cast<char*>(b.ptr()) - back);
-  });
+  mx::allocator::Data memory(mx::allocator::Buffer(static_cast<char*>(block) + back),
+                             [](mx::allocator::Buffer b) { pool().put(static_cast<char*>(b.ptr()) - back); });
   mx::array x(std::move(memory), std::move(shape), dtype);
-  CHECK(x.data<char>() == static_cast<char*>(block) + head, "MLX keeps arrays otherwise than this build knows");
+  CHECK(x.data<char>() == static_cast<char*>(block) + head,
+        "MLX keeps arrays otherwise than this build knows");
   return x;
 }
 
@@ -180,8 +180,7 @@ mx::array to_device(const mx::array& x) {
   if (on_device(x)) return x;
   mx::array host = x;
   host.eval();
-  if (!host.flags().row_contiguous)
-    throw std::invalid_argument("[to_device] the array is not contiguous");
+  if (!host.flags().row_contiguous) throw std::invalid_argument("[to_device] the array is not contiguous");
   mx::array y = make_array(x.shape(), x.dtype());
   if (x.nbytes() == 0) return y;
   copy_to_device(y.data<char>(), host.data<char>(), x.nbytes());

@@ -1,5 +1,5 @@
-// The CUDA driver, opened when first asked for: the program builds and starts without it. One device (the first
-// that CUDA_VISIBLE_DEVICES leaves), one stream, on which everything happens in the order asked for.
+// The CUDA driver, opened when first asked for: the program builds and starts without it. One device (the
+// first that CUDA_VISIBLE_DEVICES leaves), one stream, on which everything happens in the order asked for.
 //
 // Errors of the driver after obstacle() was empty throw std::runtime_error with the call and CUDA's own name
 // for what went wrong.
