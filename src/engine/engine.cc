@@ -93,6 +93,7 @@ EngineStats EngineImpl::stats() const {
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.queued += static_cast<int>(arrivals_.size());
+  stats.grammars = grammars_->stats();
   return stats;
 }
 
@@ -189,6 +190,7 @@ void EngineImpl::begin(Sequence& sequence) {
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
   if (!sequence.control) {
     sequence.control.emplace(think_tokens_, think_rules(sequence.request));
+    if (sequence.request.grammar) sequence.grammar.emplace(sequence.request.grammar, think_tokens_);
     sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
     sequence.started = now_seconds();
     sequence.usage.queue_s = sequence.started - sequence.submitted;
@@ -210,6 +212,10 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   scheduler_.remove(id);
   if (sequence->state && reason != FinishReason::error) keep_safely(*sequence);
   drop_state(*sequence);
+  if (sequence->grammar) {
+    sequence->usage.grammar_tokens = sequence->grammar->masks();
+    sequence->usage.grammar_s = sequence->grammar->seconds();
+  }
   {
     std::lock_guard lock(mutex_);
     waiting_--;

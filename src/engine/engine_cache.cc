@@ -34,12 +34,15 @@ std::vector<int> places_to_keep(const Request& request, const StateCache& cache,
 Result<void> EngineImpl::open_cache() {
   const CacheOptions& wanted = options_.cache;
   if (!wanted.enabled) return {};
+  if (options_.device != "cpu" && wanted.kv == KvForm::q8)
+    return make_error(ErrorKind::unsupported,
+                      "--cache-kv q8 is for the CPU only: leave it out with --device {}", options_.device);
   TRY(const Fingerprint weights, weights_key(options_.model_path));
   StateCacheOptions options;
   options.model = loaded_.model->state_layout();
   if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
   options.mtp_hidden = loaded_.model->spec().hidden;
-  const auto setting = fmt::format("{} {}{}", options_.reference ? "reference" : "cpu",
+  const auto setting = fmt::format("{} {}{}", options_.reference ? "reference" : options_.device,
                                    options_.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "");
   options.fingerprint = fingerprint_of(
       fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, options_.lossy_skip));

@@ -91,6 +91,13 @@ void add_engine(Snapshot& out, const EngineStats& stats) {
               static_cast<double>(stats.prompt_tokens));
   out.counter("anabranch_completion_tokens_total", "Tokens sampled",
               static_cast<double>(stats.completion_tokens));
+  out.counter("anabranch_preemptions_total",
+              "Times that a running sequence had to wait again for want of memory",
+              static_cast<double>(stats.preempted));
+  out.gauge("anabranch_state_bytes", "Memory of running sequences' states",
+            static_cast<double>(stats.state_bytes));
+  out.gauge("anabranch_state_budget_bytes", "What they may take now",
+            static_cast<double>(stats.state_budget_bytes));
   const auto& sources = stats.speculation.sources;
   const auto by_source = [&](const char* name, const char* help, long SpecCounters::Source::*count) {
     out.family(name, help, MetricType::Counter);
