@@ -35,7 +35,7 @@ HYBRID = os.path.join(ROOT, "models", "hybrid-146m")
 FIRST_ID, IDS = 1000, 20000  # of prompts: common words in both vocabularies
 SHORT_PROMPT = 48
 LONG_ANSWER = 3000
-SETTLED = 24  # events of each stream before the long prompt comes
+SETTLED = 128  # events of each stream before the long prompt comes
 
 
 def arguments():

@@ -44,8 +44,8 @@ class Reader {
       from_q8(next(), KvPart::keys, kv.k.back());
       from_q8(next(), KvPart::values, kv.v.back());
     } else {
-      kv.k.push_back(next());
-      kv.v.push_back(next());
+      kv.k.push_back(ops::to_device(next()));
+      kv.v.push_back(ops::to_device(next()));
     }
   }
 
@@ -56,7 +56,7 @@ class Reader {
 };
 
 void put_block(std::vector<mx::array>& out, const ops::PagedKv& kv, int block, KvForm form) {
-  const auto &k = kv.k.at(block), &v = kv.v.at(block);
+  const auto k = ops::to_host(kv.k.at(block)), v = ops::to_host(kv.v.at(block));
   out.push_back(form == KvForm::q8 ? to_q8(k, KvPart::keys) : k);
   out.push_back(form == KvForm::q8 ? to_q8(v, KvPart::values) : v);
 }
@@ -144,8 +144,8 @@ std::vector<mx::array> StateCache::new_point(int length, bool with_mtp) const {
   std::vector<mx::array> out;
   for (const auto& shape : deltas_) {
     auto state = ops::make_gated_delta_state(shape);
-    out.push_back(state.s);
-    out.push_back(state.conv);
+    out.push_back(ops::to_host(state.s));
+    out.push_back(ops::to_host(state.conv));
   }
   if (length % kBlockTokens > 0) put_new_blocks(out, attention_, 1, options_.kv);
   if (!with_mtp) return out;
@@ -169,15 +169,15 @@ StateCache::PiecePtr StateCache::point_piece(const SavedState& state) const {
   const int length = state.model.length, blocks = whole_blocks(length);
   for (const auto& layer : state.model.layers)
     if (const auto* delta = std::get_if<ops::GatedDeltaState>(&layer)) {
-      piece->arrays.push_back(delta->s);
-      piece->arrays.push_back(delta->conv);
+      piece->arrays.push_back(ops::to_host(delta->s));
+      piece->arrays.push_back(ops::to_host(delta->conv));
     }
   for (const auto& layer : state.model.layers) {
     const auto* kv = std::get_if<ops::PagedKv>(&layer);
     if (kv && length % kBlockTokens > 0) put_block(piece->arrays, *kv, blocks, options_.kv);
   }
   if (!state.mtp) return piece;
-  piece->arrays.push_back(state.mtp->hidden);
+  piece->arrays.push_back(ops::to_host(state.mtp->hidden));
   for (const auto& layer : state.mtp->state.layers)
     for (int b = first_own_mtp_block(length); b < mtp_blocks(length); b++)
       put_block(piece->arrays, std::get<ops::PagedKv>(layer), b, options_.kv);
@@ -319,7 +319,7 @@ bool StateCache::assemble(const Plan& plan, Hit& hit) {
   Reader last(rest ? rest->arrays : nothing, options_.kv);
   std::vector<ops::GatedDeltaState> deltas;
   for (size_t i = 0; plan.point && i < deltas_.size(); i++) {
-    const auto &s = last.next(), &conv = last.next();
+    const auto s = ops::to_device(last.next()), conv = ops::to_device(last.next());
     deltas.push_back({s, conv, {}});
   }
   size_t delta = 0;
@@ -336,7 +336,7 @@ bool StateCache::assemble(const Plan& plan, Hit& hit) {
   }
   hit.length = plan.length;
   if (!mtp || !plan.point || !last.more()) return true;
-  MtpSnapshot head{{plan.length - 1, {}}, last.next()};
+  MtpSnapshot head{{plan.length - 1, {}}, ops::to_device(last.next())};
   for (const KvLayout& layer : mtp_attention_) {
     ops::PagedKv kv = empty_kv(layer);
     for (size_t i = 1; i < readers.size(); i++) readers[i].block(kv);

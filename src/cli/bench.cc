@@ -54,7 +54,8 @@ class Bench {
     // Dense weights (16 bits each or more) are multiplied in fp32.
     const auto parts = model_.part_bytes();
     const bool dense = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0) > 1.5 * layers;
-    row.limit = ops::precise() || dense ? limits_.fp32_gflop_s : limits_.int8_gop_s;
+    const bool in_fp32 = (ops::precise() || dense) && ops::backend() != ops::Backend::cuda;
+    row.limit = in_fp32 ? limits_.fp32_gflop_s : limits_.int8_gop_s;
     row.unit = "GOP/s";
     finish(row, rates);
     row.physical = 2 * layers * row.rate.median / 1e9;
@@ -137,8 +138,7 @@ class Bench {
       if (how == Feed::trial) state.open();
       Batch batch;
       batch.add(state, ids, logits);
-      auto out = model_.forward(batch);
-      out.logits.eval();
+      ops::to_host(model_.forward(batch).logits);
       if (how == Feed::trial) state.commit(n);
     }
   }
@@ -148,6 +148,10 @@ class Bench {
   const ModelInfo& info_;
   ops::MachineLimits limits_;
 };
+
+std::string kernels_name() {
+  return ops::backend() == ops::Backend::cuda ? "cuda" : ops::cpu_target();
+}
 
 Json to_json(const Row& row) {
   Json out = {{"work", row.work},           {"tokens", row.tokens},
@@ -175,7 +179,7 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
           {"weight_mb_for_drafts", bytes_for_drafts(loaded.info) / 1e6},
           {"read_mb_per_token", loaded.info.bytes_per_token / 1e6},
           {"threads", thread_count()},
-          {"kernels", ops::cpu_target()},
+          {"kernels", kernels_name()},
           {"precise", ops::precise()},
           {"reps", options.reps},
           {"limits",
@@ -186,19 +190,28 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
           {"results", results}};
 }
 
+void print_columns() {
+  fmt::print("{:<16} {:>10} {:>21} {:>12} {:>16} {:>10}\n", "work", "tok/s", "min - max", "ms a pass", "rate",
+             "of limit");
+}
+
 void print_header(const LoadedModel& loaded, const ops::MachineLimits& limits) {
   const uint64_t for_drafts = bytes_for_drafts(loaded.info);
   fmt::print(
       "{}: {:.0f} M parameters, {:.1f} MB of weights{} ({:.1f} MB read a token), {} threads, {} kernels{}\n",
       loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
       for_drafts > 0 ? fmt::format(", {:.1f} of them for drafts", for_drafts / 1e6) : "",
-      loaded.info.bytes_per_token / 1e6, thread_count(), ops::cpu_target(),
+      loaded.info.bytes_per_token / 1e6, thread_count(), kernels_name(),
       ops::precise() ? ", fp32 activations" : "");
+  if (ops::backend() == ops::Backend::cuda) {
+    fmt::print("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", ops::device_name(),
+               limits.memory_gb_s, limits.int8_gop_s);
+    return print_columns();
+  }
   fmt::print(
       "this machine: memory {:.1f} GB/s, cache {:.1f} GB/s, int8 {:.0f} GOP/s, fp32 {:.0f} GFLOP/s\n\n",
       limits.memory_gb_s, limits.cache_gb_s, limits.int8_gop_s, limits.fp32_gflop_s);
-  fmt::print("{:<16} {:>10} {:>21} {:>12} {:>16} {:>10}\n", "work", "tok/s", "min - max", "ms a pass", "rate",
-             "of limit");
+  print_columns();
 }
 
 void print_row(const BenchOptions& options, const Row& row) {
@@ -221,8 +234,7 @@ void print_row(const BenchOptions& options, const Row& row) {
 }
 
 Result<int> bench(const BenchOptions& options) {
-  ops::set_backend(options.model.reference ? ops::Backend::reference : ops::Backend::cpu);
-  ops::set_precise(options.model.precise);
+  TRY_VOID(ops::choose_backend(options.model.device, options.model.reference, options.model.precise));
   set_thread_count(options.model.threads);
   TRY(const auto loaded, load_model(options.model.model));
   const Bench run(options, loaded);

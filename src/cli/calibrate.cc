@@ -178,8 +178,7 @@ Result<Findings> measure(const CalibrateOptions& options) {
   if (options.text.empty()) {
     TRY(text, answer_prompts(options.model));
   }
-  ops::set_backend(options.model.reference ? ops::Backend::reference : ops::Backend::cpu);
-  ops::set_precise(options.model.precise);
+  TRY_VOID(ops::choose_backend(options.model.device, options.model.reference, options.model.precise));
   set_thread_count(options.model.threads);
   TRY(LoadedModel loaded, load_model(options.model.model));
   if (!options.text.empty()) {

@@ -34,18 +34,16 @@ double window_log_likelihood(const Model& model, const int* tokens, int count) {
     batch.add(state, {tokens + at, static_cast<size_t>(n)}, Batch::Logits::none);
     for (int i = 0; i < n && at + i + 1 < count; i++) batch.logit_rows.push_back(i);
     if (batch.logit_rows.empty()) break;
-    auto out = model.forward(batch);
-    out.logits.eval();
+    const auto logits = ops::to_host(model.forward(batch).logits);
     for (size_t i = 0; i < batch.logit_rows.size(); i++)
-      sum += log_likelihood(out.logits.data<float>() + i * vocab, vocab, tokens[at + i + 1]);
+      sum += log_likelihood(logits.data<float>() + i * vocab, vocab, tokens[at + i + 1]);
   }
   return sum;
 }
 
 Result<int> evaluate(const EvalOptions& options) {
   TRY(const auto text, read_file(options.text, 256u << 20));
-  ops::set_backend(options.model.reference ? ops::Backend::reference : ops::Backend::cpu);
-  ops::set_precise(options.model.precise);
+  TRY_VOID(ops::choose_backend(options.model.device, options.model.reference, options.model.precise));
   set_thread_count(options.model.threads);
   TRY(const auto loaded, load_model(options.model.model));
   const auto tokens = loaded.tokenizer->encode(text, false);

@@ -18,6 +18,8 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
+  app.add_option("--device", o.device, "What computes: cpu (the default) or cuda, an NVIDIA GPU")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 
 void add_context_flag(CLI::App& app, ModelOptions& o) {
@@ -121,6 +123,10 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
   command->add_option("-s,--system", o.system, "System message");
   command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
+  auto* schema = command->add_option("--json-schema", o.json_schema,
+                                     "The answer satisfies this JSON schema (a file, or itself)");
+  command->add_option("--grammar", o.grammar, "The answer follows the grammar (EBNF) in this file")
+      ->excludes(schema);
   command->add_flag("--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)");
   auto* json =
       command->add_flag("--json", o.json, "End with one JSON object: text, token ids, counts, speeds");

@@ -14,6 +14,7 @@ struct ModelOptions {
   int context = 0;
   bool precise = false;
   bool reference = false;
+  std::string device = "cpu";  // or "cuda"
 };
 
 struct SpecOptions {
@@ -56,7 +57,9 @@ struct GenerateOptions {
   std::string prompt, prompt_file, system;
   bool raw = false, json = false;
   bool ignore_eos = false;
-  int logprobs = -1;  // alternatives beside each token; -1: no log probabilities
+  std::string json_schema;  // a file or the schema itself; "": none
+  std::string grammar;      // a file
+  int logprobs = -1;        // alternatives beside each token; -1: no log probabilities
 };
 
 struct ChatOptions {

@@ -20,8 +20,7 @@ int best_of(std::span<const float> row) {
 
 // The most likely draft token by each row of hidden [n, H].
 std::vector<int> draft_tokens(const Model& model, const mx::array& hidden) {
-  auto logits = model.draft_logits(hidden);
-  logits.eval();
+  const auto logits = ops::to_host(model.draft_logits(hidden));
   const size_t width = logits.shape(1);
   std::vector<int> out;
   for (int i = 0; i < logits.shape(0); i++) {
@@ -226,9 +225,8 @@ TextMeasure measure_text(const Model& model, std::span<const Passage> passages, 
       batch.add(state, {passage.tokens.data() + at, static_cast<size_t>(n)}, Batch::Logits::none);
       for (int i = skip; i < n; i++) batch.logit_rows.push_back(i);
       std::vector<mx::array> after;
-      auto result = model.forward(batch, look ? &after : nullptr);
-      result.logits.eval();
-      log_sum += read_logits(result.logits, passage.tokens.data() + at + skip + 1, out.best);
+      const auto logits = ops::to_host(model.forward(batch, look ? &after : nullptr).logits);
+      log_sum += read_logits(logits, passage.tokens.data() + at + skip + 1, out.best);
       if (!look || skip == n) continue;
       judged += n - skip;
       for (size_t layer = 0; layer < after.size(); layer++)

@@ -1,7 +1,5 @@
 #include "decode/drafters.h"
 
-#include <cstring>
-
 #include "base/check.h"
 #include "decode/sampler.h"
 #include "decode/speculation.h"
@@ -22,8 +20,7 @@ class Drafts {
   // Draws the next one by the last row of hidden [n, H].
   void draw(const Model& model, const mx::array& hidden) {
     const int rows = hidden.shape(0);
-    auto logits = model.draft_logits(ops::slice_rows(hidden, rows - 1, rows));
-    logits.eval();
+    const auto logits = ops::to_host(model.draft_logits(ops::slice_rows(hidden, rows - 1, rows)));
     tokens_.push_back(sample({logits.data<float>(), logits.size()}, request_.sampling, request_.history,
                              request_.tokens.size() + tokens_.size(), model.draft_vocab()));
     request_.history.push(tokens_.back());
@@ -54,22 +51,15 @@ class Trial {
 class MtpDrafter final : public Drafter {
  public:
   explicit MtpDrafter(const Model& model)
-      : model_(model),
-        state_(model.mtp_layout()),
-        waiting_(ops::empty({kCapacity, model.spec().hidden}, mx::float32)),
-        last_(ops::empty({1, model.spec().hidden}, mx::float32)) {}
+      : model_(model), state_(model.mtp_layout()), last_(ops::zeros({1, model.spec().hidden}, mx::float32)) {}
 
   void applied(const mx::array& hidden, std::span<const int> tokens) override {
-    mx::array rows = hidden;
-    rows.eval();
-    const int count = rows.shape(0);
+    const int count = hidden.shape(0);
     if (count == 0) return;
-    std::memcpy(last_.data<float>(), rows.data<float>() + static_cast<size_t>(count - 1) * width(),
-                sizeof(float) * width());
+    last_ = ops::slice_rows(hidden, count - 1, count);
     for (int done = 0; done < count;) {
       const int n = std::min(count - done, kCapacity - waiting_count_);
-      std::memcpy(row(waiting_count_), rows.data<float>() + static_cast<size_t>(done) * width(),
-                  sizeof(float) * static_cast<size_t>(n) * width());
+      waiting_.push_back(ops::slice_rows(hidden, done, done + n));
       waiting_count_ += n;
       done += n;
       if (waiting_count_ == kCapacity) catch_up(tokens, 1);  // the last one's output is a draft's beginning
@@ -86,20 +76,18 @@ class MtpDrafter final : public Drafter {
       return;
     }
     state_.restore(saved->state);
-    applied(saved->hidden, {});
+    applied(ops::to_device(saved->hidden), {});
   }
 
   std::optional<MtpSnapshot> save(std::span<const int> tokens) override {
     const int length = static_cast<int>(tokens.size());
     if (skipped_ > 0 || next_pair() + waiting_count_ < length || length == 0) return std::nullopt;
     catch_up(tokens);
-    auto hidden = ops::empty({1, width()}, mx::float32);
-    std::memcpy(hidden.data<float>(), last_.data<float>(), sizeof(float) * width());
     Snapshot snapshot = state_.snapshot();
     // A pair with the token after these, sampled already, is not theirs.
     for (auto& layer : snapshot.layers) ops::kv_truncate(std::get<ops::PagedKv>(layer), length - 1);
     snapshot.length = length - 1;
-    return MtpSnapshot{std::move(snapshot), std::move(hidden)};
+    return MtpSnapshot{std::move(snapshot), ops::take_rows(last_, std::vector<int>{0})};
   }
 
   std::vector<int> propose(const DraftRequest& request) override {
@@ -117,10 +105,8 @@ class MtpDrafter final : public Drafter {
  private:
   static constexpr int kCapacity = 256;
 
-  int width() const { return waiting_.shape(1); }
   // The position whose hidden state waits first.
   int next_pair() const { return skipped_ + state_.length(); }
-  float* row(int i) { return waiting_.data<float>() + static_cast<size_t>(i) * width(); }
 
   mx::array pair(const mx::array& hidden, std::span<const int> next) {
     Batch batch;
@@ -133,18 +119,19 @@ class MtpDrafter final : public Drafter {
     const int known = std::min<int>(waiting_count_ - keep, static_cast<int>(tokens.size()) - 1 - next_pair());
     if (known <= 0) return std::nullopt;
     const auto next = tokens.subspan(next_pair() + 1, known);
-    auto out = pair(ops::slice_rows(waiting_, 0, known), next);
-    out.eval();
+    const auto rows = ops::concat_rows(waiting_);
+    auto out = pair(ops::slice_rows(rows, 0, known), next);
     waiting_count_ -= known;
-    std::memmove(row(0), row(known), sizeof(float) * static_cast<size_t>(waiting_count_) * width());
+    waiting_.clear();
+    if (waiting_count_ > 0) waiting_.push_back(ops::slice_rows(rows, known, known + waiting_count_));
     return out;
   }
 
   const Model& model_;
-  SequenceState state_;  // pairs applied
-  mx::array waiting_;    // hidden states of the positions from next_pair() on
-  mx::array last_;       // of the last position applied, [1, hidden]
-  int waiting_count_ = 0;
+  SequenceState state_;             // pairs applied
+  std::vector<mx::array> waiting_;  // hidden states of the positions from next_pair() on, [n_i, hidden]
+  mx::array last_;                  // of the last position applied, [1, hidden]
+  int waiting_count_ = 0;           // rows of waiting_
   int skipped_ = 0;  // positions before the first pair, of which nothing is known: drafts lack that context
 };
 

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <chrono>
 #include <cmath>
 #include <future>
 #include <utility>
@@ -92,10 +93,12 @@ EngineStats EngineImpl::stats() const {
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.queued += static_cast<int>(arrivals_.size());
+  stats.grammars = grammars_->stats();
   return stats;
 }
 
-// Takes new requests and cancellations; waits for them when there is nothing to do. False when stopping.
+// Takes new requests and cancellations; waits for them, but not for ever (guard_memory), when there is
+// nothing to do. False when stopping.
 bool EngineImpl::drain_inbox() {
   std::deque<std::unique_ptr<Sequence>> arrivals;
   std::vector<RequestId> cancels;
@@ -103,7 +106,8 @@ bool EngineImpl::drain_inbox() {
   {
     std::unique_lock lock(mutex_);
     if (sequences_.empty())
-      wake_.wait(lock, [&] { return stopping_ || !arrivals_.empty() || !cancels_.empty(); });
+      wake_.wait_for(lock, std::chrono::seconds(1),
+                     [&] { return stopping_ || !arrivals_.empty() || !cancels_.empty(); });
     arrivals.swap(arrivals_);
     cancels.swap(cancels_);
     stopping = stopping_;
@@ -139,17 +143,18 @@ void EngineImpl::guard_memory() {
   const double now = now_seconds();
   if (now - memory_checked_ < kEvery) return;
   memory_checked_ = now;
-  const MemoryBudgets before = memory_->budgets();
+  const bool was_short = memory_->short_of_memory();
   const uint64_t kept = cache_ ? cache_->stats().ram_bytes : 0;
   const MemoryBudgets& budgets = memory_->update(available_memory(), {scheduler_.bytes(), kept});
-  if (budgets == before) return;
   scheduler_.set_budget(budgets.states);
   if (cache_) cache_->set_ram_budget(budgets.cache);
-  if (budgets.states < before.states || budgets.cache < before.cache)
+  if (memory_->short_of_memory() == was_short) return;
+  if (was_short)
+    log_info("the machine has memory again: kept states and running requests may take what they did");
+  else
     log_warning(
         "the machine is short of memory: kept states may take {:.1f} GB now, those of running requests "
-        "{:.1f} GB; "
-        "free some memory, or start with smaller --cache-ram and --memory",
+        "{:.1f} GB; free some memory, or start with smaller --cache-ram and --memory",
         budgets.cache / 1e9, budgets.states / 1e9);
 }
 
@@ -180,10 +185,12 @@ void EngineImpl::note_running() {
 
 // With an empty state, or one that was kept; again after a sequence had to give its state up.
 void EngineImpl::begin(Sequence& sequence) {
+  if (wait_for_alike(sequence)) return;
   sequence.state.emplace(loaded_.model->make_state());
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
   if (!sequence.control) {
     sequence.control.emplace(think_tokens_, think_rules(sequence.request));
+    if (sequence.request.grammar) sequence.grammar.emplace(sequence.request.grammar, think_tokens_);
     sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
     sequence.started = now_seconds();
     sequence.usage.queue_s = sequence.started - sequence.submitted;
@@ -205,6 +212,10 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   scheduler_.remove(id);
   if (sequence->state && reason != FinishReason::error) keep_safely(*sequence);
   drop_state(*sequence);
+  if (sequence->grammar) {
+    sequence->usage.grammar_tokens = sequence->grammar->masks();
+    sequence->usage.grammar_s = sequence->grammar->seconds();
+  }
   {
     std::lock_guard lock(mutex_);
     waiting_--;

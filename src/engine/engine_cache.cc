@@ -34,12 +34,15 @@ std::vector<int> places_to_keep(const Request& request, const StateCache& cache,
 Result<void> EngineImpl::open_cache() {
   const CacheOptions& wanted = options_.cache;
   if (!wanted.enabled) return {};
+  if (options_.device != "cpu" && wanted.kv == KvForm::q8)
+    return make_error(ErrorKind::unsupported,
+                      "--cache-kv q8 is for the CPU only: leave it out with --device {}", options_.device);
   TRY(const Fingerprint weights, weights_key(options_.model_path));
   StateCacheOptions options;
   options.model = loaded_.model->state_layout();
   if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
   options.mtp_hidden = loaded_.model->spec().hidden;
-  const auto setting = fmt::format("{} {}{}", options_.reference ? "reference" : "cpu",
+  const auto setting = fmt::format("{} {}{}", options_.reference ? "reference" : options_.device,
                                    options_.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "");
   options.fingerprint = fingerprint_of(
       fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, options_.lossy_skip));
@@ -73,6 +76,30 @@ void EngineImpl::note_cache() {
   auto stats = cache_->stats();
   std::lock_guard lock(mutex_);
   stats_.cache = std::move(stats);
+}
+
+// What another one is about to keep of the same beginning need not be computed twice: choices of one request,
+// say, come at the same time.
+bool EngineImpl::wait_for_alike(Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (!cache_ || !request.cache) return false;
+  const Sequence* best = nullptr;
+  int longest = kLeastBranch - 1;
+  for (const auto& [id, other] : sequences_) {
+    const Request& theirs = other->request;
+    if (!other->state || other->keep_at.empty() || other->keep_at.back() <= longest ||
+        theirs.priority > request.priority || theirs.cache_salt != request.cache_salt)
+      continue;
+    const auto common = std::mismatch(sequence.tokens.begin(), sequence.tokens.end() - 1,
+                                      other->tokens.begin(), other->tokens.end());
+    const int shared = static_cast<int>(common.first - sequence.tokens.begin());
+    const auto place = std::upper_bound(other->keep_at.begin(), other->keep_at.end(), shared);
+    if (place == other->keep_at.begin() || *(place - 1) <= longest) continue;
+    best = other.get();
+    longest = *(place - 1);
+  }
+  if (best) scheduler_.wait_for(sequence.id, best->id, longest);
+  return best != nullptr;
 }
 
 // Goes on from a kept state, if there is one.

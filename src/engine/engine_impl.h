@@ -41,6 +41,9 @@ class EngineImpl final : public Engine {
 
   Result<void> start();
   Result<RequestId> submit(Request request, Sink sink) override;
+  Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
+    return grammars_->compile(text);
+  }
   void cancel(RequestId id) override;
   const ModelInfo& info() const override { return loaded_.info; }
   EngineStats stats() const override;
@@ -62,10 +65,12 @@ class EngineImpl final : public Engine {
   void save_statistics() const;
   Result<void> open_cache();
   void describe_thoughts();
+  void describe_vocabulary();
   ThinkRules think_rules(const Request& request) const;
   void schedule();
   void note_running();  // mutex_ held
   void begin(Sequence& sequence);
+  bool wait_for_alike(Sequence& sequence);
   void resume(Sequence& sequence);
   void keep(Sequence& sequence, const Snapshot& snapshot);
   void keep_safely(Sequence& sequence);
@@ -99,6 +104,7 @@ class EngineImpl final : public Engine {
   std::vector<uint8_t> token_traits_;  // by token
   ThinkTokens think_tokens_;
   std::vector<int> call_tokens_;  // that open a tool call, sorted
+  std::unique_ptr<GrammarCompiler> grammars_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

@@ -18,8 +18,7 @@ constexpr int kLeastContext = 2048;
 }  // namespace
 
 Result<void> EngineImpl::load() {
-  ops::set_backend(options_.reference ? ops::Backend::reference : ops::Backend::cpu);
-  ops::set_precise(options_.precise);
+  TRY_VOID(ops::choose_backend(options_.device, options_.reference, options_.precise));
   set_thread_count(options_.threads);
   TRY(loaded_, load_model_());
   if (options_.lossy_skip) TRY_VOID(drop_layers());
@@ -29,6 +28,7 @@ Result<void> EngineImpl::load() {
     info.context_length = std::min(info.context_length, options_.context_length);
   plan_memory();
   describe_thoughts();
+  describe_vocabulary();
   spec_.model = loaded_.model.get();
   spec_.draft_model = draft_.model.get();
   use_calibration();
@@ -47,7 +47,9 @@ void EngineImpl::plan_memory() {
   auto& info = loaded_.info;
   const SequenceBytes bytes{info.state_bytes + info.draft_state_bytes,
                             info.kv_bytes_per_token + info.draft_kv_bytes_per_token};
-  const uint64_t memory = cpu_info().memory_bytes, reserve = memory / 32, free = available_memory();
+  // Of the device, whose free memory nobody else is expected to take.
+  const uint64_t memory = ops::device_memory_bytes(), reserve = memory / 32;
+  const uint64_t free = options_.device == "cpu" ? available_memory() : 0;
   MemoryBudgets budgets;
   if (options_.cache.enabled)
     budgets.cache =
@@ -127,7 +129,8 @@ void EngineImpl::load_statistics() {
   const auto& info = loaded_.info;
   const std::string about =
       fmt::format("{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token,
-                  draft_.info.name, draft_.info.bytes_per_token, thread_count(), ops::cpu_target(),
+                  draft_.info.name, draft_.info.bytes_per_token, thread_count(),
+                  options_.device == "cpu" ? ops::cpu_target() : ops::device_name(),
                   options_.precise + 2 * options_.reference);
   Fnv1a hash;
   for (const char c : about) hash.add(static_cast<uint8_t>(c));

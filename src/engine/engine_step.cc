@@ -103,8 +103,7 @@ std::optional<EngineImpl::Pass> EngineImpl::forward(std::vector<StepPart>& parts
     for (StepPart& part : parts) add_rows(batch, part);
     const double started = now_seconds();
     auto out = loaded_.model->forward(batch);
-    out.logits.eval();
-    return Pass{std::move(out.hidden), std::move(out.logits), started};
+    return Pass{std::move(out.hidden), ops::to_host(std::move(out.logits)), started};
   } catch (const std::exception& e) {
     log_error("a step of {} requests failed: {}", parts.size(), e.what());
     if (parts.size() == 1) {
@@ -184,9 +183,15 @@ int EngineImpl::draw(Sequence& sequence, std::span<const float> logits) {
   if (const auto forced = control.forced(); !forced.empty()) {
     token = forced.front();
   } else {
-    token = sampled(logits);
+    std::vector<float> masked;
+    if (sequence.grammar) {
+      masked.assign(logits.begin(), logits.end());
+      sequence.grammar->mask(masked, control);
+    }
+    const std::span<const float> row = masked.empty() ? logits : masked;
+    token = sampled(row);
     if (!control.allows(token)) {
-      std::vector<float> others(logits.begin(), logits.end());
+      std::vector<float> others(row.begin(), row.end());
       for (; !control.allows(token); token = sampled(others))
         others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
     }
@@ -209,10 +214,13 @@ int EngineImpl::tokens_left(const Sequence& sequence) const {
 Draft EngineImpl::next_tokens(Sequence& sequence, int others) {
   const int most = std::min(tokens_left(sequence) - 1, kMaxDraft);
   const auto forced = sequence.control->forced();
-  if (forced.empty())
-    return sequence.speculator->propose(
-        {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state}, others);
   Draft draft;
+  if (forced.empty()) {
+    draft = sequence.speculator->propose(
+        {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state}, others);
+    if (sequence.grammar) draft.tokens.resize(sequence.grammar->fitting(draft.tokens, *sequence.control));
+    return draft;
+  }
   const auto known = forced.first(std::min(forced.size(), static_cast<size_t>(std::max(most, 0))));
   draft.tokens.assign(known.begin(), known.end());
   return draft;
@@ -232,7 +240,8 @@ bool EngineImpl::stop_string_came(Sequence& sequence, int token) {
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
   if (!sequence.request.ignore_eos && std::binary_search(loaded_.eos.begin(), loaded_.eos.end(), token))
     return FinishReason::stop;
-  if (sequence.control->stop()) return FinishReason::stop;
+  if (sequence.control->stop())  // in the middle of a grammar the text is cut, not ended
+    return sequence.grammar && !sequence.grammar->complete() ? FinishReason::length : FinishReason::stop;
   if (stop_string_came(sequence, token)) return FinishReason::stop;
   if (tokens_left(sequence) <= 0) return FinishReason::length;
   return FinishReason::none;
@@ -250,7 +259,9 @@ FinishReason EngineImpl::accept(Sequence& sequence, int token) {
   usage.decode_s = now - sequence.first_token;
   sequence.tokens.push_back(token);
   sequence.history.push(token);
+  const int answered = sequence.control->answer_tokens();
   sequence.control->accept(token);
+  if (sequence.grammar && sequence.control->answer_tokens() > answered) sequence.grammar->accept(token);
   usage.thinking_tokens = sequence.control->thinking_tokens();
   if (sequence.control->cut() != ThinkCut::none) usage.cut = name_of(sequence.control->cut());
   return finish_reason(sequence, token);

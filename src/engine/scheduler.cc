@@ -7,18 +7,21 @@
 namespace anabranch {
 namespace {
 
-// The weight of the newest step, and how far one that is slow by accident counts.
-constexpr double kGain = 0.3, kSlowest = 2;
+// The weight of the newest step. Steps without prompts are slow by accident more often than fast: the bound
+// is a multiple of what they take when nothing disturbs them.
+constexpr double kGain = 0.3, kSlowerGain = 0.1, kFasterGain = 0.5;
+// How far one that is slow by accident counts.
+constexpr double kSlowest = 2;
 // The least share of a step that its prompts' tokens can have taken.
 constexpr double kLeastShare = 0.05;
 // After so many steps with prompts, one without is measured again.
 constexpr int kMeasureAfter = 32;
 
-void learn(double& estimate, double sample) {
+void learn(double& estimate, double sample, double slower, double faster) {
   if (estimate <= 0)
     estimate = sample;
   else
-    estimate += kGain * (std::min(sample, kSlowest * estimate) - estimate);
+    estimate += (sample > estimate ? slower : faster) * (std::min(sample, kSlowest * estimate) - estimate);
 }
 
 }  // namespace
@@ -28,7 +31,8 @@ int StepCosts::tokens_beside(int decoding, int most) const {
   if (i >= decode_s_.size() || decode_s_[i] <= 0 || steps_beside_ >= kMeasureAfter) return 0;
   if (token_s_ <= 0) return kPieceGrid;
   const double fit = (kStall - 1) * decode_s_[i] / token_s_;
-  return static_cast<int>(std::clamp<double>(fit, kPieceGrid, std::max(most, kPieceGrid)));
+  most = std::max(std::min(most, 2 * tried_), kPieceGrid);
+  return static_cast<int>(std::clamp<double>(fit, kPieceGrid, most));
 }
 
 void StepCosts::observe(int decoding, int tokens, double seconds) {
@@ -36,12 +40,13 @@ void StepCosts::observe(int decoding, int tokens, double seconds) {
   const auto i = static_cast<size_t>(decoding);
   if (i >= decode_s_.size()) decode_s_.resize(i + 1);
   if (tokens == 0) {
-    learn(decode_s_[i], seconds);
+    learn(decode_s_[i], seconds, kSlowerGain, kFasterGain);
     steps_beside_ = 0;
     return;
   }
   steps_beside_++;
-  learn(token_s_, std::max(seconds - decode_s_[i], kLeastShare * seconds) / tokens);
+  tried_ = std::max(tokens, tried_ / 2);
+  learn(token_s_, std::max(seconds - decode_s_[i], kLeastShare * seconds) / tokens, kGain, kGain);
 }
 
 uint64_t SequenceBytes::of(int tokens) const {
@@ -101,7 +106,7 @@ std::vector<uint64_t> Scheduler::admit() {
   const bool decoding =
       std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.running && e.decodes(); });
   for (Entry& e : entries_) {
-    if (e.running) continue;
+    if (e.running || waits_for_other(e)) continue;
     const uint64_t more = bytes_.of(e.known + kRoundRows + kMemoryBlock);
     const bool fits = budget_ == 0 || used + more <= budget_;
     if (count >= options_.max_running || (count > 0 && !fits) || (decoding && !out.empty())) break;
@@ -111,6 +116,19 @@ std::vector<uint64_t> Scheduler::admit() {
     out.push_back(e.id);
   }
   return out;
+}
+
+void Scheduler::wait_for(uint64_t id, uint64_t other, int tokens) {
+  Entry& e = at(id);
+  e.running = false;
+  e.after = other;
+  e.after_tokens = tokens;
+}
+
+bool Scheduler::waits_for_other(const Entry& entry) const {
+  return entry.after != 0 && std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+           return e.id == entry.after && e.running && e.applied < entry.after_tokens;
+         });
 }
 
 // Half a chunk to one and a half: a pass over few tokens costs nearly as much as one over many.

@@ -14,7 +14,7 @@ namespace anabranch {
 // A step that carries pieces of prompts takes at most so many times the decoding sequences' own step; but a
 // piece has kPieceGrid tokens at least, and ends on that grid of positions.
 constexpr double kStall = 2.5;
-constexpr int kPieceGrid = 8;
+constexpr int kPieceGrid = 4;
 // What a sequence's memory grows by, in tokens, and how many it may apply in a step beyond a prompt's: as
 // ops::kKvBlock and kMaxTrial.
 constexpr int kMemoryBlock = 256, kRoundRows = 16;
@@ -30,7 +30,8 @@ class StepCosts {
  private:
   std::vector<double> decode_s_;  // [decoding]; 0: not known
   double token_s_ = 0;            // a prompt's token adds, beside decoding sequences; 0: not known
-  int steps_beside_ = 0;          // since a step without prompts
+  int tried_ = 0;  // tokens beside decoding sequences lately: the next step takes twice as many at most
+  int steps_beside_ = 0;  // since a step without prompts
 };
 
 struct SchedulerOptions {
@@ -72,6 +73,9 @@ class Scheduler {
   // an empty state when its turn comes), then waiting ones that run from now on.
   std::vector<uint64_t> preempt();
   std::vector<uint64_t> admit();
+  // A sequence just admitted, with an empty state, waits until `other`, which runs, has applied so many
+  // tokens (or runs no more): their prompts begin alike, and a state will be kept there.
+  void wait_for(uint64_t id, uint64_t other, int tokens);
   // Of what runs; no pieces if nothing does.
   StepPlan plan() const;
   // The step as planned took so long.
@@ -96,10 +100,13 @@ class Scheduler {
     int applied = 0;  // tokens the state has seen
     int64_t since;    // tokens of all prompts that were applied before it came
     bool running = false, alone = false;
+    uint64_t after = 0;  // wait_for()'s other; 0: none
+    int after_tokens = 0;
     int left() const { return known - applied; }
     bool decodes() const { return left() == 1; }
   };
   Entry& at(uint64_t id);
+  bool waits_for_other(const Entry& entry) const;
   uint64_t bytes_of(const Entry& entry) const;
   std::vector<const Entry*> prompts_in_order() const;
   Piece chunk(const Entry& entry) const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "decode/answer_grammar.h"
 #include "decode/speculator.h"
 #include "decode/think_control.h"
 #include "engine/engine.h"
@@ -26,6 +27,7 @@ struct Sequence {
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
   std::optional<ThinkControl> control;
+  std::optional<AnswerGrammar> grammar;
   TokenHistory history;                 // of `tokens`, for penalties
   std::vector<TokenLogprobs> logprobs;  // of tokens not delivered yet
   text::Detokenizer detokenizer;

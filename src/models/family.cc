@@ -10,7 +10,7 @@ Result<nn::Linear> take_linear(Checkpoint& checkpoint, const std::string& name, 
   nn::Linear linear{ops::Weight::make(source), {}};
   if (bias) {
     TRY(auto values, checkpoint.take(name + ".bias", {out}));
-    linear.bias = values;
+    linear.bias = ops::to_device(values);
   }
   return linear;
 }
@@ -30,7 +30,7 @@ Result<nn::RmsNorm> take_norm(Checkpoint& checkpoint, const std::string& name, i
   const auto info = checkpoint.find(name + ".weight");
   TRY(auto weight, checkpoint.take(name + ".weight", {size}));
   if (offset_family && info->norms == NormConvention::offset) weight = plus_one(weight);
-  return nn::RmsNorm{weight, eps};
+  return nn::RmsNorm{ops::to_device(weight), eps};
 }
 
 Result<nn::Attention> take_attention(Checkpoint& checkpoint, const std::string& prefix, const ModelSpec& spec,

@@ -22,4 +22,10 @@ void Batch::add_tree(SequenceState& state, std::span<const int> tokens, std::spa
   spans.back().parents.assign(parents.begin(), parents.end());
 }
 
+bool Batch::has_trees() const {
+  for (const Span& span : spans)
+    if (!span.parents.empty()) return true;
+  return false;
+}
+
 }  // namespace anabranch

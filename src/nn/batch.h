@@ -34,6 +34,7 @@ struct Batch {
   void add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep = nullptr);
   // Adds a tree of tokens on trial (nothing else may be open), with logits for all.
   void add_tree(SequenceState& state, std::span<const int> tokens, std::span<const int> parents);
+  bool has_trees() const;
 };
 
 }  // namespace anabranch

@@ -56,60 +56,80 @@ mx::array Attention::operator()(const mx::array& x, const RmsNorm& norm, const B
   }();
   const auto y = [&] {
     const ops::Stage stage("attention: rope, append, attend");
-    return attend(in, batch, layer);
+    return batch.has_trees() ? attend_trees(in, batch, layer) : attend(in, batch, layer);
   }();
   const ops::Stage stage("attention: out-projection, add");
-  return project_add(gate ? ops::sigmoid_gate(y, in[3]) : y, o, x);
+  return project_add(y, o, x);
 }
 
 mx::array Attention::attend(const std::vector<mx::array>& in, const Batch& batch, int layer) const {
-  const auto turned = [&](const mx::array& heads_of, const std::optional<RmsNorm>& head_norm, int count) {
-    return ops::rope(norm_heads(heads_of, head_norm, count, head_dim), batch.positions, rope.inv_freq,
+  // A sequence's spans at once: keys and values are read once, and what is kept is only shorter.
+  std::vector<ops::AttentionSpan> spans;
+  for (size_t i = 0; i < batch.spans.size(); i++) {
+    const Span& span = batch.spans[i];
+    if (i > 0 && span.state == batch.spans[i - 1].state)
+      spans.back().count += span.count;
+    else
+      spans.push_back({&span.state->attention(layer).kv, span.begin, span.count});
+  }
+  ops::AttentionInputs inputs{in[0], in[1], in[2]};
+  if (gate) inputs.gate = &in[3];
+  if (q_norm) inputs.q_norm = &*q_norm;
+  if (k_norm) inputs.k_norm = &*k_norm;
+  inputs.positions = batch.positions;
+  inputs.inv_freq = rope.inv_freq;
+  inputs.attention_factor = rope.attention_factor;
+  inputs.heads = heads;
+  inputs.scale = scale;
+  inputs.window = window;
+  const auto y = ops::attend(inputs, spans);
+  size_t at = 0;
+  for (const Span& span : batch.spans) {
+    if (span.begin >= spans[at].begin + spans[at].count) at++;
+    const int end = spans[at].begin + spans[at].count;
+    if (span.keep) span.state->snapshot_layer(layer, *span.keep, end - span.begin - span.count);
+  }
+  return y;
+}
+
+// A tree is a list of chains: each is written over its elder siblings, after its ancestors, so that a row
+// meets its keys where they would lie had only its path been applied.
+mx::array Attention::attend_trees(const std::vector<mx::array>& in, const Batch& batch, int layer) const {
+  const auto turned = [&](const mx::array& x, const std::optional<RmsNorm>& head_norm, int count) {
+    return ops::rope(norm_heads(x, head_norm, count, head_dim), batch.positions, rope.inv_freq,
                      rope.attention_factor);
   };
   const auto queries = turned(in[0], q_norm, heads), keys = turned(in[1], k_norm, kv_heads);
   const auto values = split_heads(in[2], kv_heads, head_dim);
   std::vector<mx::array> parts;
-  for (size_t i = 0; i < batch.spans.size();) {
-    // A sequence's spans at once: keys and values are read once, and what is kept is only shorter.
-    Span span = batch.spans[i];
-    size_t next = i + 1;
-    for (; next < batch.spans.size() && batch.spans[next].state == span.state; next++)
-      span.count += batch.spans[next].count;
-    const int end = span.begin + span.count;
-    const auto rows = [&](const mx::array& x) { return ops::slice_rows(x, span.begin, end); };
-    attend_span({rows(queries), rows(keys), rows(values)}, span, span.state->attention(layer), parts);
-    for (; i < next; i++) {
-      const Span& part = batch.spans[i];
-      if (part.keep) part.state->snapshot_layer(layer, *part.keep, end - part.begin - part.count);
+  for (const Span& span : batch.spans) {
+    AttentionState& state = span.state->attention(layer);
+    const auto rows = [&](const mx::array& x, int begin, int end) {
+      return ops::slice_rows(x, span.begin + begin, span.begin + end);
+    };
+    std::vector<int> depth(span.count);
+    const int base = state.kv.length;
+    for (int begin = 0; begin < span.count;) {
+      int end = begin + 1;
+      if (span.parents.empty()) {
+        end = span.count;
+      } else {
+        const int parent = span.parents[begin];
+        depth[begin] = parent < 0 ? 0 : depth[parent] + 1;
+        for (; end < span.count && span.parents[end] == end - 1; end++) depth[end] = depth[end - 1] + 1;
+        state.kv.length = base + depth[begin];
+      }
+      ops::kv_append(state.kv, rows(keys, begin, end), rows(values, begin, end));
+      parts.push_back(ops::attention(rows(queries, begin, end), state.kv, scale, window));
+      begin = end;
     }
+    if (span.keep) span.state->snapshot_layer(layer, *span.keep);
+    if (span.parents.empty()) continue;
+    state.k = rows(keys, 0, span.count);
+    state.v = rows(values, 0, span.count);
   }
-  return ops::reshape(ops::concat_rows(parts), {in[0].shape(0), heads * head_dim});
-}
-
-// A tree is a list of chains: each is written over its elder siblings, after its ancestors, so that a row
-// meets its keys where they would lie had only its path been applied.
-void Attention::attend_span(const Heads& in, const Span& span, AttentionState& state,
-                            std::vector<mx::array>& parts) const {
-  std::vector<int> depth(span.count);
-  const int base = state.kv.length;
-  for (int begin = 0; begin < span.count;) {
-    int end = begin + 1;
-    if (span.parents.empty()) {
-      end = span.count;
-    } else {
-      const int parent = span.parents[begin];
-      depth[begin] = parent < 0 ? 0 : depth[parent] + 1;
-      for (; end < span.count && span.parents[end] == end - 1; end++) depth[end] = depth[end - 1] + 1;
-      state.kv.length = base + depth[begin];
-    }
-    ops::kv_append(state.kv, ops::slice_rows(in.keys, begin, end), ops::slice_rows(in.values, begin, end));
-    parts.push_back(ops::attention(ops::slice_rows(in.queries, begin, end), state.kv, scale, window));
-    begin = end;
-  }
-  if (span.parents.empty()) return;
-  state.k = in.keys;
-  state.v = in.values;
+  const auto y = ops::reshape(ops::concat_rows(parts), {in[0].shape(0), heads * head_dim});
+  return gate ? ops::sigmoid_gate(y, in[3]) : y;
 }
 
 mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch,
@@ -118,22 +138,18 @@ mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const 
     const ops::Stage stage("gated delta: norm, in-projections");
     return project(x, norm, {&qkv, &z, &b, &a});
   }();
-  std::vector<mx::array> parts;
-  {
+  const auto y = [&] {
     const ops::Stage stage("gated delta: conv, gates, recurrence, norm");
-    for (const auto& span : batch.spans) {
-      const int end = span.begin + span.count;
-      const auto rows = [&](int i) { return ops::slice_rows(in[i], span.begin, end); };
-      auto& state = span.state->delta(layer);
-      parts.push_back(span.state->on_trial()
-                          ? ops::gated_delta_trial(rows(0), rows(1), rows(2), rows(3), shape, weights, state,
-                                                   span.parents)
-                          : ops::gated_delta(rows(0), rows(1), rows(2), rows(3), shape, weights, state));
-      if (span.keep) span.state->snapshot_layer(layer, *span.keep);
+    std::vector<ops::GatedDeltaSpan> spans;
+    for (const Span& span : batch.spans) {
+      spans.push_back(
+          {&span.state->delta(layer), span.begin, span.count, span.state->on_trial(), span.parents});
+      if (span.keep) spans.back().keep = &span.state->snapshot_delta(layer, *span.keep);
     }
-  }
+    return ops::gated_delta_rows({in[0], in[1], in[2], in[3]}, shape, weights, spans);
+  }();
   const ops::Stage stage("gated delta: out-projection, add");
-  return project_add(ops::concat_rows(parts), out, x);
+  return project_add(y, out, x);
 }
 
 mx::array DecoderLayer::operator()(const mx::array& x, const Batch& batch, int layer) const {

@@ -55,14 +55,10 @@ struct Attention {
   mx::array operator()(const mx::array& x, const RmsNorm& norm, const Batch& batch, int layer) const;
 
  private:
-  struct Heads {
-    mx::array queries, keys, values;  // [T, heads, D], [T, kv_heads, D] x2
-  };
-  // in: queries, keys, values as projected -> [M, heads * D], before the gate.
+  // in: queries, keys, values and, if there is one, the gate as projected -> [M, heads * D], for `o`.
   mx::array attend(const std::vector<mx::array>& in, const Batch& batch, int layer) const;
-  // The output of the span's rows [T, heads, D], in pieces, to `parts`.
-  void attend_span(const Heads& in, const Span& span, AttentionState& state,
-                   std::vector<mx::array>& parts) const;
+  // The same for a batch in which a span is a tree.
+  mx::array attend_trees(const std::vector<mx::array>& in, const Batch& batch, int layer) const;
 };
 
 // Gated DeltaNet (ops/gated_delta.h) between its projections: x + out(gated_delta(norm(x))).

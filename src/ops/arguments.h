@@ -19,6 +19,10 @@ struct fmt::formatter<mlx::core::array> {
 
 namespace anabranch::ops {
 
+// Calls the backend's implementation: ANABRANCH_DISPATCH(add(a, b)).
+#define ANABRANCH_DISPATCH(call) \
+  (backend() == Backend::cpu ? cpu::call : backend() == Backend::cuda ? cuda::call : reference::call)
+
 // Throws std::invalid_argument("[op] message") unless `good`.
 template <class... Args>
 void require(bool good, const char* op, fmt::format_string<const Args&...> message, const Args&... args) {

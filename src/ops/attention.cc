@@ -2,6 +2,8 @@
 
 #include "ops/arguments.h"
 #include "ops/cpu/attention.h"
+#include "ops/cuda/attention.h"
+#include "ops/elementwise.h"
 #include "ops/reference/attention.h"
 
 namespace anabranch::ops {
@@ -10,14 +12,11 @@ void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
   require_f32("kv_append", "k", k, 3);
   require_shape("kv_append", "k", k, {k.shape(0), kv.kv_heads, kv.head_dim});
   require_shape("kv_append", "v", v, k.shape());
-  if (backend() == Backend::cpu)
-    cpu::kv_append(kv, k, v);
-  else
-    reference::kv_append(kv, k, v);
+  ANABRANCH_DISPATCH(kv_append(kv, k, v));
 }
 
 void kv_add_block(PagedKv& kv) {
-  backend() == Backend::cpu ? cpu::kv_add_block(kv) : reference::kv_add_block(kv);
+  ANABRANCH_DISPATCH(kv_add_block(kv));
 }
 
 void kv_truncate(PagedKv& kv, int length) {
@@ -35,8 +34,44 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
           "q of shape {} does not fit {} kv heads of {}.", q, kv.kv_heads, kv.head_dim);
   require(q.shape(0) <= kv.length, "attention", "q has {} rows, the cache only {} positions.", q.shape(0),
           kv.length);
-  return backend() == Backend::cpu ? cpu::attention(q, kv, scale, window)
-                                   : reference::attention(q, kv, scale, window);
+  return ANABRANCH_DISPATCH(attention(q, kv, scale, window));
+}
+
+mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans) {
+  require(!spans.empty(), "attend", "there are no spans.");
+  const int rows = in.q.shape(0), kv_heads = spans.front().kv->kv_heads,
+            head_dim = spans.front().kv->head_dim;
+  require(kv_heads > 0 && in.heads % kv_heads == 0, "attend", "{} heads do not fit {} kv heads.", in.heads,
+          kv_heads);
+  require_shape("attend", "q", in.q, {rows, in.heads * head_dim});
+  require_shape("attend", "k", in.k, {rows, kv_heads * head_dim});
+  require_shape("attend", "v", in.v, in.k.shape());
+  if (in.gate) require_shape("attend", "gate", *in.gate, in.q.shape());
+  require(in.positions.size() == static_cast<size_t>(rows), "attend", "there are {} positions for {} rows.",
+          in.positions.size(), rows);
+  int covered = 0;
+  for (const AttentionSpan& span : spans) {
+    require(span.begin == covered && span.count > 0, "attend", "a span begins at row {}, not {}.", span.begin,
+            covered);
+    covered += span.count;
+  }
+  require(covered == rows, "attend", "the spans cover {} of {} rows.", covered, rows);
+  if (backend() == Backend::cuda) return cuda::attend(in, spans);
+
+  const auto turned = [&](const mx::array& x, const RowNorm* norm, int heads) {
+    const auto normed = norm ? rms_norm(reshape(x, {rows * heads, head_dim}), norm->weight, norm->eps) : x;
+    return rope(reshape(normed, {rows, heads, head_dim}), in.positions, in.inv_freq, in.attention_factor);
+  };
+  const auto q = turned(in.q, in.q_norm, in.heads), k = turned(in.k, in.k_norm, kv_heads);
+  const auto v = reshape(in.v, {rows, kv_heads, head_dim});
+  std::vector<mx::array> parts;
+  for (const AttentionSpan& span : spans) {
+    const int end = span.begin + span.count;
+    kv_append(*span.kv, slice_rows(k, span.begin, end), slice_rows(v, span.begin, end));
+    parts.push_back(attention(slice_rows(q, span.begin, end), *span.kv, in.scale, in.window));
+  }
+  const auto y = reshape(concat_rows(parts), {rows, in.heads * head_dim});
+  return in.gate ? sigmoid_gate(y, *in.gate) : y;
 }
 
 }  // namespace anabranch::ops

@@ -4,9 +4,11 @@
 // p / kKvBlock. A full block never changes, so sequences and snapshots can share it.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "ops/backend.h"
+#include "ops/linear.h"
 
 namespace anabranch::ops {
 
@@ -17,6 +19,7 @@ constexpr int kKvBlock = 256;
 // time:
 //   k [Hkv, kKvBlock / 16, D, 16], position p of the block in tile p / 16, lane p % 16;
 //   v [Hkv, ceil(D / 16), kKvBlock, 16], dimension d in tile d / 16, lane d % 16 (0 beyond D).
+// CUDA: f16, k [Hkv, kKvBlock, D], v [Hkv, D, kKvBlock].
 // Reference: f32, k [Hkv, D, kKvBlock], v [Hkv, kKvBlock, D].
 struct PagedKv {
   int kv_heads = 0, head_dim = 0;
@@ -41,5 +44,29 @@ void kv_truncate(PagedKv& kv, int length);
 // attention). A row's result does not depend on T: blocks are visited in order with an online softmax
 // (Milakov & Gimelshein 2018; Dao 2022), the same for prefill and decode.
 mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window = 0);
+
+// Rows [begin, begin + count) of a batch: the next tokens of a sequence.
+struct AttentionSpan {
+  PagedKv* kv = nullptr;
+  int begin = 0, count = 0;
+};
+
+// A layer's projections of M rows, and what happens to them.
+struct AttentionInputs {
+  const mx::array &q, &k, &v;                          // [M, heads * D], [M, kv heads * D] x2, f32
+  const mx::array* gate = nullptr;                     // [M, heads * D], or null
+  const RowNorm *q_norm = nullptr, *k_norm = nullptr;  // of each head [D], or null
+  std::span<const int> positions;                      // of the rows
+  std::span<const float> inv_freq;                     // as rope()
+  float attention_factor = 1.0f;
+  int heads = 0;
+  float scale = 0;  // of the scores
+  int window = 0;
+};
+
+// Norms and rotates queries and keys, appends keys and values to each span's cache, and attends: attention()
+// for each span, times sigmoid(gate) if there is one -> [M, heads * D], for linear_add(). The spans, each of
+// another sequence, cover every row in order.
+mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans);
 
 }  // namespace anabranch::ops

@@ -1,7 +1,10 @@
 #include "ops/backend.h"
 
+#include "base/cpu_info.h"
 #include "ops/cpu/array.h"
 #include "ops/cpu/dispatch.h"
+#include "ops/cuda/array.h"
+#include "ops/cuda/driver.h"
 
 namespace anabranch::ops {
 namespace {
@@ -16,6 +19,29 @@ void set_backend(Backend backend) {
 }
 Backend backend() {
   return current_backend;
+}
+
+std::string cuda_obstacle() {
+  return cuda::obstacle();
+}
+Result<void> choose_backend(const std::string& device, bool reference, bool precise) {
+  if (device != "cpu" && device != "cuda")
+    return make_error(ErrorKind::invalid, "there is no device \"{}\": cpu or cuda", device);
+  const bool on_cuda = device == "cuda";
+  if (on_cuda && (reference || precise))
+    return make_error(ErrorKind::invalid, "{} runs on the CPU only: leave out --device cuda",
+                      reference ? "--reference" : "--precise");
+  if (on_cuda && !cuda_obstacle().empty())
+    return make_error(ErrorKind::unsupported, "--device cuda: {}", cuda_obstacle());
+  set_backend(on_cuda ? Backend::cuda : reference ? Backend::reference : Backend::cpu);
+  set_precise(precise);
+  return {};
+}
+std::string device_name() {
+  return backend() == Backend::cuda ? cuda::device().name : "CPU";
+}
+uint64_t device_memory_bytes() {
+  return backend() == Backend::cuda ? cuda::device().memory_bytes : cpu_info().memory_bytes;
 }
 
 void set_precise(bool precise) {
@@ -34,6 +60,19 @@ bool set_cpu_target(const std::string& name) {
 
 mx::array empty(mx::Shape shape, mx::Dtype dtype) {
   return cpu::make_array(std::move(shape), dtype);
+}
+
+mx::array to_host(mx::array x) {
+  if (backend() == Backend::cuda) return cuda::to_host(x);
+  x.eval();
+  return x;
+}
+mx::array to_device(mx::array x) {
+  return backend() == Backend::cuda ? cuda::to_device(x) : x;
+}
+mx::array zeros(mx::Shape shape, mx::Dtype dtype) {
+  return backend() == Backend::cuda ? cuda::make_zeros(std::move(shape), dtype)
+                                    : cpu::make_zeros(std::move(shape), dtype);
 }
 
 }  // namespace anabranch::ops

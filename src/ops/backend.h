@@ -1,22 +1,34 @@
-// Which implementation of the ops runs. `cpu` runs our own kernels at once on the arrays' storage;
-// `reference` states each op in plain MLX ops (lazy, any MLX device): the specification, the test oracle, and
-// the path for devices without kernels of ours. Every op in this folder dispatches on it and has the same
-// meaning on both.
+// Which implementation of the ops runs. `cpu` runs our own kernels at once on the arrays' storage; `cuda`
+// queues our own kernels on an NVIDIA device, whose memory the arrays' storage then is (to_host(),
+// to_device()); `reference` states each op in plain MLX ops (lazy, any MLX device): the specification, the
+// test oracle, and the path for devices without kernels of ours. Every op in this folder dispatches on it and
+// has the same meaning on all.
 #pragma once
 
 #include <mlx/array.h>
 
 #include <string>
 
+#include "base/result.h"
+
 namespace anabranch::ops {
 
 namespace mx = mlx::core;
 
-enum class Backend { cpu, reference };
+enum class Backend { cpu, reference, cuda };
 
 // Set once before any weight is made: a Weight holds the layout of the backend that made it.
 void set_backend(Backend backend);
 Backend backend();
+
+// Why Backend::cuda cannot run here (no driver, no device, ...), or empty. Opens the driver when first asked.
+std::string cuda_obstacle();
+// What `--device`, `--reference` and `--precise` ask for. Errors: unsupported (the device cannot be used
+// here), invalid (a pairing that there is not).
+Result<void> choose_backend(const std::string& device, bool reference, bool precise);
+// "NVIDIA H200"; the memory that the backend's device has: the machine's own but on CUDA.
+std::string device_name();
+uint64_t device_memory_bytes();
 
 // CPU backend only. Activations of quantised matrices are rounded to int8 with one scale per row and group
 // (default), or kept in fp32 (`--precise`). KV is f16 by default and fp32 when precise.
@@ -30,7 +42,15 @@ std::string cpu_target();
 // For tests: forces a target by name; false if this machine or build cannot run it.
 bool set_cpu_target(const std::string& name);
 
-// An uninitialised, row-contiguous array whose data is 64-byte aligned and available at once (no graph).
+// An uninitialised, row-contiguous array of the host whose data is 64-byte aligned and available at once (no
+// graph).
 mx::array empty(mx::Shape shape, mx::Dtype dtype);
+
+// The array evaluated, where data<T>() can be read. The same storage unless it is on another device.
+mx::array to_host(mx::array x);
+// The array where the backend's ops read their operands.
+mx::array to_device(mx::array x);
+// Zeros there.
+mx::array zeros(mx::Shape shape, mx::Dtype dtype);
 
 }  // namespace anabranch::ops

@@ -33,6 +33,9 @@ mx::array slice_rows(const mx::array& x, int begin, int end);
 // Arrays [M_i, ...] stacked along the first axis -> [sum M_i, ...]. One array is returned as it is.
 mx::array concat_rows(const std::vector<mx::array>& parts);
 
+// The first largest element of each row of x [M, N]; -1 for a row with a NaN or whose largest is not finite.
+std::vector<int> best_of_rows(const mx::array& x);
+
 // Rotary embedding, half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired
 // with dimension i + d and turned by positions[m] * inv_freq[i]; dimensions >= 2d pass through. x [M, heads,
 // D] -> same. The angle is computed in double precision. (Su et al. 2021; Transformers'

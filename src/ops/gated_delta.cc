@@ -1,18 +1,16 @@
 #include "ops/gated_delta.h"
 
-#include <cstring>
-
 #include "ops/arguments.h"
 #include "ops/cpu/gated_delta.h"
+#include "ops/cuda/gated_delta.h"
+#include "ops/elementwise.h"
 #include "ops/reference/gated_delta.h"
 
 namespace anabranch::ops {
 namespace {
 
 mx::array zeros(mx::Shape shape) {
-  mx::array x = empty(std::move(shape), mx::float32);
-  if (x.nbytes() > 0) std::memset(x.data<char>(), 0, x.nbytes());
-  return x;
+  return ops::zeros(std::move(shape), mx::float32);
 }
 
 GatedDeltaWindow make_window(const GatedDeltaShape& s) {
@@ -45,6 +43,19 @@ void check(const char* op, const mx::array& qkv, const mx::array& z, const mx::a
   check_state(op, shape, state);
 }
 
+// Makes the window if there is none yet.
+void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& state, int tokens,
+                 std::span<const int> parents) {
+  if (!state.window) state.window = make_window(shape);
+  const GatedDeltaWindow& window = *state.window;
+  require(window.open + tokens <= kMaxTrial, op, "{} tokens and {} more are over the limit of {}.",
+          window.open, tokens, kMaxTrial);
+  require(!window.tree, op, "a tree is on trial already.");
+  require(parents.empty() || (parents.size() == static_cast<size_t>(tokens) && is_preorder(parents)), op,
+          "the {} parents of {} rows are not in preorder.", parents.size(), tokens);
+  require(parents.empty() || backend() != Backend::cuda, op, "trees cannot be on trial on CUDA.");
+}
+
 }  // namespace
 
 GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape) {
@@ -59,6 +70,7 @@ mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array&
   const char* op = "gated_delta";
   check(op, qkv, z, b, a, shape, weights, state);
   require(!state.window || state.window->open == 0, op, "tokens are on trial.");
+  if (backend() == Backend::cuda) return cuda::gated_delta({qkv, z, b, a}, shape, weights, state, false);
   return backend() == Backend::cpu ? cpu::gated_delta(qkv, z, b, a, shape, weights, state)
                                    : reference::gated_delta(qkv, z, b, a, shape, weights, state);
 }
@@ -68,21 +80,48 @@ mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::
                             GatedDeltaState& state, std::span<const int> parents) {
   const char* op = "gated_delta_trial";
   check(op, qkv, z, b, a, shape, weights, state);
-  if (!state.window) state.window = make_window(shape);
+  check_trial(op, shape, state, qkv.shape(0), parents);
+  if (backend() == Backend::cuda) return cuda::gated_delta({qkv, z, b, a}, shape, weights, state, true);
   GatedDeltaWindow& window = *state.window;
-  const int tokens = qkv.shape(0);
-  require(window.open + tokens <= kMaxTrial, op, "{} tokens and {} more are over the limit of {}.",
-          window.open, tokens, kMaxTrial);
-  require(!window.tree, op, "a tree is on trial already.");
-  require(parents.empty() || (parents.size() == static_cast<size_t>(tokens) && is_preorder(parents)), op,
-          "the {} parents of {} rows are not in preorder.", parents.size(), tokens);
   mx::array out = backend() == Backend::cpu
                       ? cpu::gated_delta_trial(qkv, z, b, a, shape, weights, state, parents)
                       : reference::gated_delta_trial(qkv, z, b, a, shape, weights, state, parents);
   window.accepted.clear();
-  window.open += tokens;
+  window.open += qkv.shape(0);
   for (size_t i = 0; i < parents.size(); i++) window.tree |= parents[i] != static_cast<int>(i) - 1;
   return out;
+}
+
+mx::array gated_delta_rows(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                           const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans) {
+  const char* op = "gated_delta_rows";
+  int covered = 0;
+  for (const GatedDeltaSpan& span : spans) {
+    require(span.begin == covered && span.count > 0 && !(span.keep && span.trial), op,
+            "a span begins at row {}, not {}, or is to be kept while on trial.", span.begin, covered);
+    covered += span.count;
+  }
+  require(!spans.empty() && covered == in.qkv.shape(0), op, "the spans cover {} of {} rows.", covered,
+          in.qkv.shape(0));
+  if (backend() == Backend::cuda) {
+    for (const GatedDeltaSpan& span : spans) {
+      check(op, in.qkv, in.z, in.b, in.a, shape, weights, *span.state);
+      if (span.trial) check_trial(op, shape, *span.state, span.count, span.parents);
+      require(span.trial || !span.state->window || span.state->window->open == 0, op, "tokens are on trial.");
+    }
+    return cuda::gated_delta_rows(in, shape, weights, spans);
+  }
+  std::vector<mx::array> parts;
+  for (const GatedDeltaSpan& span : spans) {
+    const auto rows = [&](const mx::array& x) { return slice_rows(x, span.begin, span.begin + span.count); };
+    const auto qkv = rows(in.qkv), z = rows(in.z), b = rows(in.b), a = rows(in.a);
+    parts.push_back(span.trial ? gated_delta_trial(qkv, z, b, a, shape, weights, *span.state, span.parents)
+                               : gated_delta(qkv, z, b, a, shape, weights, *span.state));
+    if (!span.keep) continue;
+    gated_delta_settle(shape, *span.state);
+    *span.keep = {span.state->s, span.state->conv, {}};
+  }
+  return concat_rows(parts);
 }
 
 void gated_delta_commit(GatedDeltaState& state, std::span<const int> path) {
@@ -104,8 +143,7 @@ void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state) {
   if (!state.window) return;
   require(state.window->open == 0, "gated_delta_settle", "tokens are on trial.");
   if (state.window->accepted.empty()) return;
-  backend() == Backend::cpu ? cpu::gated_delta_settle(shape, state)
-                            : reference::gated_delta_settle(shape, state);
+  ANABRANCH_DISPATCH(gated_delta_settle(shape, state));
   state.window->accepted.clear();
 }
 

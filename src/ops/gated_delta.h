@@ -66,6 +66,23 @@ mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::
                             const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
                             GatedDeltaState& state, std::span<const int> parents = {});
 
+// The projections of all rows of a batch, as of one sequence above.
+struct GatedDeltaInputs {
+  const mx::array &qkv, &z, &b, &a;
+};
+// Rows [begin, begin + count): the next tokens of a sequence, for good or on trial.
+struct GatedDeltaSpan {
+  GatedDeltaState* state = nullptr;
+  int begin = 0, count = 0;
+  bool trial = false;
+  std::span<const int> parents = {};  // as of gated_delta_trial()
+  GatedDeltaState* keep = nullptr;  // where the whole state after these rows is left (not on trial); or null
+};
+// gated_delta() or gated_delta_trial() for each span, in order -> [M, Hv * Dv], for linear_add(). The spans
+// cover every row in order; a state may have several. CUDA knows no trees.
+mx::array gated_delta_rows(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                           const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
+
 // Ends a trial: the entries of `path` (each the parent of the next) are real, the others never were. Integers
 // only: S takes them in when it is read next.
 void gated_delta_commit(GatedDeltaState& state, std::span<const int> path);

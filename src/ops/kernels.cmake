@@ -41,3 +41,34 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 _anabranch_kernel_flags(target_neon.cc)
 _anabranch_kernel_flags(target_portable.cc)
+
+# The CUDA kernels' sources travel in the program as text, for NVRTC (ops/cuda/compiler.h).
+set(_kernel_text ${CMAKE_BINARY_DIR}/cuda_kernel_text.cc)
+set(_cuda_kernels args.h common.cuh weights.cuh gemv.cu gemm.cu embed.cu rows.cu attention.cu gated_delta.cu)
+set(_entries "")
+foreach(_file ${_cuda_kernels})
+  set(_path ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/kernels/${_file})
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_path})
+  file(READ ${_path} _text)
+  string(REPLACE "#pragma once" "" _text "${_text}")
+  string(APPEND _entries "    {\"${_file}\", R\"cuda(${_text})cuda\"},\n")
+endforeach()
+file(CONFIGURE OUTPUT ${_kernel_text} @ONLY CONTENT "// Made by src/ops/kernels.cmake.
+#include \"ops/cuda/compiler.h\"
+
+namespace anabranch::ops::cuda {
+
+std::string_view kernel_text(std::string_view file) {
+  static const struct {
+    std::string_view name, text;
+  } files[] = {
+@_entries@  };
+  for (const auto& f : files)
+    if (f.name == file) return f.text;
+  return {};
+}
+
+}  // namespace anabranch::ops::cuda
+")
+target_sources(anabranch_ops PRIVATE ${_kernel_text})
+target_link_libraries(anabranch_ops PUBLIC ${CMAKE_DL_LIBS})

@@ -2,6 +2,7 @@
 
 #include "ops/arguments.h"
 #include "ops/cpu/linear.h"
+#include "ops/cuda/linear.h"
 #include "ops/reference/linear.h"
 
 namespace anabranch::ops {
@@ -10,7 +11,8 @@ namespace {
 
 void require_input(const char* op, const mx::array& x, std::span<const Weight* const> weights,
                    const RowNorm* norm) {
-  require_f32(op, "x", x, 2);
+  // On CUDA also what only products read (ops/cuda/linear.h).
+  if (backend() != Backend::cuda || x.dtype() != mx::bfloat16 || norm) require_f32(op, "x", x, 2);
   require(weights.size() <= kMaxLinearWeights, op, "{} weights are more than {}.", weights.size(),
           kMaxLinearWeights);
   for (const Weight* w : weights)
@@ -24,7 +26,7 @@ void require_input(const char* op, const mx::array& x, std::span<const Weight* c
 std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
                               const RowNorm* norm) {
   require_input("linear", x, weights, norm);
-  return backend() == Backend::cpu ? cpu::linear(x, weights, norm) : reference::linear(x, weights, norm);
+  return ANABRANCH_DISPATCH(linear(x, weights, norm));
 }
 
 mx::array linear(const mx::array& x, const Weight& weight) {
@@ -36,8 +38,7 @@ mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& 
   const Weight* one = &weight;
   require_input("linear_add", x, std::span<const Weight* const>(&one, 1), nullptr);
   require_shape("linear_add", "residual", residual, {x.shape(0), static_cast<int>(weight.out_features())});
-  return backend() == Backend::cpu ? cpu::linear_add(x, weight, residual)
-                                   : reference::linear_add(x, weight, residual);
+  return ANABRANCH_DISPATCH(linear_add(x, weight, residual));
 }
 
 mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
@@ -45,15 +46,14 @@ mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up
   require_input("linear_swiglu", x, both, &norm);
   require(gate.out_features() == up.out_features(), "linear_swiglu", "gate has {} outputs and up {}.",
           gate.out_features(), up.out_features());
-  return backend() == Backend::cpu ? cpu::linear_swiglu(x, gate, up, norm)
-                                   : reference::linear_swiglu(x, gate, up, norm);
+  return ANABRANCH_DISPATCH(linear_swiglu(x, gate, up, norm));
 }
 
 mx::array embed(std::span<const int> ids, const Weight& table) {
   for (const int id : ids)
     require(id >= 0 && id < table.out_features(), "embed", "id {} is not in a table of {} rows.", id,
             table.out_features());
-  return backend() == Backend::cpu ? cpu::embed(ids, table) : reference::embed(ids, table);
+  return ANABRANCH_DISPATCH(embed(ids, table));
 }
 
 }  // namespace anabranch::ops

@@ -9,6 +9,7 @@
 #include "ops/backend.h"
 #include "ops/cpu/array.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cuda/driver.h"
 
 namespace anabranch::ops {
 namespace {
@@ -43,6 +44,7 @@ double read_rate(int64_t bytes, int passes, int runs) {
 }  // namespace
 
 MachineLimits measure_limits() {
+  if (backend() == Backend::cuda) return {cuda::copy_rate() / 1e9, 0, cuda::device().tensor_flops / 1e9, 0};
   const auto& k = cpu::kernels();
   MachineLimits limits;
   limits.memory_gb_s = read_rate(512u << 20, 1, 4) / 1e9;

@@ -1,4 +1,6 @@
-// What this machine can do at most, measured in about a second with all threads: the yardstick of `bench`.
+// What the backend's device can do at most, measured in about a second with all threads: the yardstick of
+// `bench`. On CUDA: a copy counted as read and written, and as int8_gop_s the tensor cores' rate for bf16 by
+// clock and data sheet, which no program reaches; the others are 0.
 #pragma once
 
 namespace anabranch::ops {

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "ops/backend.h"
+#include "ops/cuda/driver.h"
 
 namespace anabranch::ops {
 namespace {
@@ -25,11 +27,13 @@ std::vector<ProfileRow> profile() {
 Stage::Stage(const char* stage) : stage_(counting && !inside ? stage : nullptr) {
   if (!stage_) return;
   inside = true;
+  if (backend() == Backend::cuda) cuda::synchronize();
   start_ = now_seconds();
 }
 
 Stage::~Stage() {
   if (!stage_) return;
+  if (backend() == Backend::cuda) cuda::synchronize();
   const double seconds = now_seconds() - start_;
   inside = false;
   auto row = std::find_if(rows.begin(), rows.end(),

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "ops/cpu/packed.h"
+#include "ops/cuda/weight.h"
 #include "ops/reference/weight.h"
 
 namespace anabranch::ops {
@@ -32,14 +33,20 @@ Weight Weight::make(const WeightSource& source) {
     w.bits_ = source.bits;
     w.group_ = source.group;
   }
-  if (backend() == Backend::cpu) {
-    auto storage = cpu::pack(source);
+  const auto keep = [&](auto storage) {
     w.bytes_ = storage->bytes;
     w.storage_ = std::move(storage);
-  } else {
-    auto storage = reference::make_weight(source);
-    w.bytes_ = storage->bytes;
-    w.storage_ = std::move(storage);
+  };
+  switch (backend()) {
+    case Backend::cpu:
+      keep(cpu::pack(source));
+      break;
+    case Backend::cuda:
+      keep(cuda::make_weight(source));
+      break;
+    case Backend::reference:
+      keep(reference::make_weight(source));
+      break;
   }
   return w;
 }

@@ -16,8 +16,6 @@ constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 void refuse_what_is_not_built(JsonFields& fields) {
   for (const char* name : {"presence_context_size", "frequency_context_size"})
     fields.only(name, {}, "this penalty looks at the whole answer");
-  fields.only("tool_choice", {"auto", "none"},
-              "only \"auto\" and \"none\" are built: a call cannot be forced yet");
   fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("function_call", {"auto", "none"}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("modalities", {Json::array({"text"})}, "only text is built");
@@ -27,12 +25,6 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("verbosity", {"medium"}, "no model here knows it; ask for it in the messages");
   fields.only("echo", {false}, "echo is not built");
   fields.only("suffix", {""}, "suffix (filling in the middle) is not built");
-  if (const Json* format = fields.object("response_format")) {
-    const Json* type = JsonFields(*format).find("type");
-    if (!type || *type != "text")
-      fields.fail("response_format", "unsupported_value",
-                  "'response_format': only {\"type\": \"text\"} is built; structured output is not yet");
-  }
 }
 
 // What changes nothing here must still be of the right type.
@@ -178,6 +170,7 @@ void read_cache(JsonFields& fields, GenerationOptions& options) {
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
   GenerationOptions options = read_common_options(fields, defaults);
   refuse_what_is_not_built(fields);
+  options.form = read_answer_form(fields);
   check_what_is_ignored(fields);
   options.choices = read_choices(fields);
   options.logprobs = read_logprobs(fields, chat);
@@ -314,9 +307,9 @@ void read_messages(JsonFields& fields, Json& messages) {
 }
 
 // With tool_choice "none" the model must not know of the tools.
-void read_tools(JsonFields& fields, Json& tools) {
+void read_tools(JsonFields& fields, ChatRequest& request) {
   const Json* list = fields.array("tools");
-  const std::string* choice = fields.string("tool_choice");
+  request.tool_choice = read_tool_choice(fields);
   if (!list || list->empty()) return;
   if (list->size() > kMaxTools)
     fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
@@ -329,7 +322,7 @@ void read_tools(JsonFields& fields, Json& tools) {
           fmt::format("tools[{}]", i), "invalid_value",
           fmt::format("'tools[{}]' must be {{\"type\": \"function\", \"function\": {{\"name\", ...}}}}", i));
   }
-  if (!choice || *choice != "none") tools = *list;
+  if (request.tool_choice.kind != ToolChoice::Kind::none) request.tools = *list;
 }
 
 void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
@@ -445,7 +438,8 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
   ChatRequest request;
   request.options = read_options(fields, defaults, true);
   read_messages(fields, request.messages);
-  read_tools(fields, request.tools);
+  read_tools(fields, request);
+  check_tool_choice(fields, request.tool_choice, request.tools);
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_template_options(fields, request.chat);
   if (fields.error()) return *fields.error();

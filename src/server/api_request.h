@@ -12,6 +12,7 @@
 #include "base/sampling_params.h"
 #include "engine/engine.h"
 #include "server/api_error.h"
+#include "server/constraints.h"
 #include "server/json_fields.h"
 #include "server/thinking.h"
 #include "text/chat_template.h"
@@ -37,6 +38,7 @@ struct GenerationOptions {
   ThinkingWish thinking;             // where it says nothing, the server decides
   LoopRule loops = LoopRule::exact;  // as of ThinkingOptions
   std::vector<std::string> stop;
+  AnswerForm form;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool ignore_eos = false;
   int priority = 0;  // lower ones go first
@@ -50,6 +52,7 @@ struct ChatRequest {
   GenerationOptions options;
   Json messages = Json::array();  // checked and normalised for the template
   Json tools;                     // array; null: none, or tool_choice "none"
+  ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   text::ChatOptions chat;  // enable_thinking is not set yet: options.thinking
 };

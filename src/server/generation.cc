@@ -132,6 +132,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.stop_in_thoughts = generation->head.kind == AnswerKind::completion;
   request.thinking_open = prepared.rules.thinking_open;
   request.thinking = std::move(prepared.thinking);
+  request.grammar = std::move(prepared.grammar);
   generation->choices.resize(prepared.prompts.size() * options.choices);
   for (size_t i = 0; i < generation->choices.size(); ++i) {
     Choice& choice = generation->choices[i];

@@ -36,12 +36,16 @@ Json whole_calls(const std::vector<text::ToolCall>& calls, const std::vector<std
 }
 
 Json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
-          {"speculation", speculation_json(usage.speculation)}};
+  Json json = {{"prompt_tokens", usage.prompt_tokens},
+               {"completion_tokens", usage.completion_tokens},
+               {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+               {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+               {"completion_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
+               {"speculation", speculation_json(usage.speculation)}};
+  if (usage.grammar_tokens > 0)
+    json["grammar"] = {{"tokens", usage.grammar_tokens},
+                       {"us_per_token", usage.grammar_s * 1e6 / usage.grammar_tokens}};
+  return json;
 }
 
 // choice: its delta or text.

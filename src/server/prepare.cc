@@ -49,9 +49,30 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
   prepared.rules.thinking_open = chosen->open;
+  if (auto error = add_grammar(prepared, request.tool_choice, *tools)) return std::move(*error);
   // A bias could have made tokens that say the same in an odd way, for others to read.
   prepared.remember = prepared.options.cache && prepared.options.sampling.logit_bias.empty();
   return prepared;
+}
+
+std::optional<ApiError> Preparer::add_grammar(Prepared& prepared, const ToolChoice& choice,
+                                              const Json& tools) const {
+  std::string field;
+  const auto fail = [&](const Error& error) {
+    ApiError out = to_api_error(error);
+    out.param = field;
+    out.message = fmt::format("'{}': {}", field, error.message);
+    return out;
+  };
+  const auto form = form_grammar(prepared.options.form, choice,
+                                 {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
+  if (!form.ok()) return fail(form.error());
+  if (form->text.empty()) return std::nullopt;
+  field = form->field;
+  auto grammar = engine_.compile_grammar(form->text);
+  if (!grammar.ok()) return fail(grammar.error());
+  prepared.grammar = std::move(*grammar);
+  return std::nullopt;
 }
 
 std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens prompt,
@@ -84,6 +105,7 @@ std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest 
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
     prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
   }
+  if (auto error = add_grammar(prepared, {}, nullptr)) return std::move(*error);
   return prepared;
 }
 

@@ -125,6 +125,14 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
   }
 }
 
+ops::GatedDeltaState& SequenceState::snapshot_delta(int layer, Snapshot& out) {
+  CHECK(!on_trial_ && out.layers.size() == static_cast<size_t>(layer), "layer {} of a snapshot of {}", layer,
+        out.layers.size());
+  const auto nothing = ops::empty({0}, ops::mx::float32);
+  out.layers.emplace_back(ops::GatedDeltaState{nothing, nothing, {}});
+  return std::get<ops::GatedDeltaState>(out.layers.back());
+}
+
 void SequenceState::restore(const Snapshot& snapshot) {
   CHECK(!on_trial_ && snapshot.layers.size() == layers_.size(), "a snapshot of {} layers for {}",
         snapshot.layers.size(), layers_.size());

@@ -188,6 +188,24 @@ TEST(Batch, AContextThatDoesNotFitSaysWhatIsMissing) {
   EXPECT_NE(id.error().message.find("--memory"), std::string::npos) << id.error().message;
 }
 
+TEST(Batch, WhatBeginsAlikeIsComputedOnce) {
+  for (const char* name : {"qwen35_flat_tied", "llama_tied"}) {
+    const TinyModel model(name);
+    std::vector<Request> requests;
+    for (int i = 0; i < 6; i++) requests.push_back(request_of(500, 20, 0.9f, i));
+    requests.back().cache_salt = "another";
+    const auto want = alone(options_of(model.path(), 1), requests);
+    const auto engine = start(options_of(model.path(), 6, true));
+    Collector collector;
+    for (int i = 0; i < 6; i++) ASSERT_TRUE(engine->submit(requests[i], collector.sink(i)).ok());
+    for (int i = 0; i < 6; i++) {
+      expect_same(collector.wait(i), want[i], fmt::format("{}, request {}", name, i));
+      EXPECT_EQ(collector.wait(i).last.usage.cached_tokens, i == 0 || i == 5 ? 0 : 499)
+          << name << ", request " << i;
+    }
+  }
+}
+
 TEST(Batch, LowerPrioritiesAreServedFirst) {
   const TinyModel model("qwen35_flat_tied");
   const auto engine = start(options_of(model.path(), 1));

@@ -153,7 +153,7 @@ class Checks:
         self.expect_error(anthropic.NotFoundError, "not_found_error", "claude-9", model="claude-9")
         self.expect_error(anthropic.BadRequestError, "invalid_request_error", "max_tokens", max_tokens=0)
         self.expect_error(anthropic.BadRequestError, "invalid_request_error", "tool_choice",
-                          tools=TOOLS, tool_choice={"type": "any"})
+                          tools=TOOLS, tool_choice={"type": "tool", "name": "no_such_tool"})
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
         self.expect_error(anthropic.BadRequestError, "invalid_request_error", "image",
                           messages=[{"role": "user", "content": [image]}])

@@ -332,7 +332,9 @@ class Checks:
         assert len(one.message.tool_calls) == 1 and one.finish_reason == "tool_calls", one
         none = self.chat(**(options | {"tool_choice": "none"})).choices[0]
         assert not none.message.tool_calls, none
-        self.expect_error(openai.BadRequestError, "unsupported_value", "tool_choice", tools=tools, tool_choice="required")
+        forced = self.chat(**(options | {"tool_choice": "required"})).choices[0]
+        assert forced.finish_reason in ("tool_calls", "length"), forced
+        self.expect_error(openai.BadRequestError, "invalid_value", "tool_choice", tool_choice="required")
         return f"{len(calls)} call(s): {calls[0].function.name} {calls[0].function.arguments}"
 
     def check_models(self):
@@ -360,8 +362,10 @@ class Checks:
         self.expect_error(openai.BadRequestError, "invalid_type", "metadata", metadata="x")
         self.expect_error(openai.BadRequestError, "invalid_value", "top_logprobs", top_logprobs=3)
         self.expect_error(openai.BadRequestError, "invalid_value", "logit_bias", logit_bias={"1000000000": 1})
-        self.expect_error(openai.BadRequestError, "unsupported_value", "response_format",
-                          response_format={"type": "json_object"})
+        self.expect_error(openai.BadRequestError, "unsupported_value", "response_format.type",
+                          response_format={"type": "xml"})
+        refused = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}
+        self.expect_error(openai.BadRequestError, "unsupported_value", "response_format", response_format=refused)
         try:
             self.client.models.retrieve("gpt-4")
             raise AssertionError("no NotFoundError")

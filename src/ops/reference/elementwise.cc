@@ -15,6 +15,10 @@ mx::array add(const mx::array& a, const mx::array& b) {
   return mx::add(a, b);
 }
 
+mx::array add_bias(const mx::array& x, const mx::array& b) {
+  return mx::add(x, b);
+}
+
 mx::array swiglu(const mx::array& gate, const mx::array& up) {
   return mx::multiply(mx::multiply(gate, mx::sigmoid(gate)), up);
 }

@@ -8,7 +8,8 @@
 namespace anabranch::ops::reference {
 
 mx::array rms_norm(const mx::array& x, const mx::array& w, float eps);
-mx::array add(const mx::array& a, const mx::array& b);  // b may broadcast
+mx::array add(const mx::array& a, const mx::array& b);
+mx::array add_bias(const mx::array& x, const mx::array& b);  // b may broadcast
 mx::array swiglu(const mx::array& gate, const mx::array& up);
 mx::array sigmoid_gate(const mx::array& x, const mx::array& gate);
 mx::array take_rows(const mx::array& x, std::span<const int> rows);

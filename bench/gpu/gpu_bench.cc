@@ -1,0 +1,345 @@
+// What the CUDA kernels do on this card: models of Qwen3.5's true shapes with random 4-bit weights (group 64)
+// in decode, verification, many streams and prefill, then each kernel alone beside the memory it must move or
+// the operations it must do. `gpu_bench [9b] [0.8b] [kernels] [profile]`; docs/gpu.md has its tables.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "models/model.h"
+#include "ops/cuda/array.h"
+#include "ops/cuda/driver.h"
+#include "ops/elementwise.h"
+#include "ops/profile.h"
+
+namespace anabranch {
+namespace {
+
+namespace mx = ops::mx;
+
+uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Random codes; values of variance 1 / inputs, as a trained matrix has.
+ops::Weight random_weight(int64_t rows, int64_t cols) {
+  static uint64_t seed = 0;
+  WeightSource s;
+  s.rows = rows;
+  s.cols = cols;
+  s.kind = WeightKind::affine;
+  s.bits = 4;
+  s.group = 64;
+  s.scale_type = ScaleType::bf16;
+  s.read_affine = [cols, seed = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
+                                        float* biases) {
+    const float scale = std::exp2(std::floor(std::log2(0.2f / std::sqrt(static_cast<float>(cols)))));
+    for (int64_t i = 0; i < count * cols; i += 16) {
+      const uint64_t bits = mixed(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(first * cols + i));
+      for (int64_t j = 0; j < 16 && i + j < count * cols; j++) codes[i + j] = (bits >> (4 * j)) & 15;
+    }
+    std::fill_n(scales, count * (cols / 64), scale);
+    std::fill_n(biases, count * (cols / 64), -7.5f * scale);
+  };
+  return ops::Weight::make(s);
+}
+
+mx::array random_array(mx::Shape shape, float centre, float spread) {
+  static uint64_t seed = 1 << 20;
+  mx::array x = ops::empty(std::move(shape), mx::float32);
+  for (size_t i = 0; i < x.size(); i++)
+    x.data<float>()[i] = centre + spread * static_cast<float>(static_cast<int32_t>(mixed(++seed)) * 0x1p-31);
+  return ops::to_device(x);
+}
+
+struct Shape {
+  const char* name;
+  int hidden, layers, intermediate, heads, kv_heads, key_heads, value_heads;
+  bool tied;
+  int vocab = 248320, head_dim = 256, delta_dim = 128;
+};
+const Shape k9b{"9B", 4096, 32, 12288, 16, 4, 16, 32, false};
+const Shape k08b{"0.8B", 1024, 24, 3584, 8, 2, 16, 16, true};
+
+nn::Linear linear(int out, int in) {
+  return {random_weight(out, in), {}};
+}
+nn::RmsNorm norm(int width) {
+  return {{random_array({width}, 1.0f, 0.1f), 1e-6f}};
+}
+
+class RandomModel final : public Model {
+ public:
+  static std::unique_ptr<RandomModel> make(const Shape& s) {
+    ModelSpec spec;
+    spec.family = "qwen3_5";
+    spec.hidden = s.hidden;
+    spec.intermediate = s.intermediate;
+    spec.vocab = s.vocab;
+    spec.context_length = 262144;
+    spec.tied_embeddings = s.tied;
+    for (int i = 0; i < 32; i++) spec.rope.inv_freq.push_back(std::pow(1e7f, -static_cast<float>(i) / 32.0f));
+    const ops::GatedDeltaShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
+    std::vector<nn::DecoderLayer> layers;
+    for (int i = 0; i < s.layers; i++) {
+      nn::Mlp mlp{linear(s.intermediate, s.hidden), linear(s.intermediate, s.hidden),
+                  linear(s.hidden, s.intermediate)};
+      const auto norm1 = norm(s.hidden), norm2 = norm(s.hidden);
+      if (i % 4 != 3) {
+        const int values = s.value_heads * s.delta_dim;
+        nn::GatedDelta mixer{
+            delta,
+            {random_array({4, delta.conv_channels()}, 0.0f, 0.5f), random_array({s.value_heads}, 0, 1),
+             random_array({s.value_heads}, 0, 1), random_array({s.delta_dim}, 1, 0.1f)},
+            linear(delta.conv_channels(), s.hidden),
+            linear(values, s.hidden),
+            linear(s.value_heads, s.hidden),
+            linear(s.value_heads, s.hidden),
+            linear(s.hidden, values)};
+        layers.push_back({norm1, std::move(mixer), norm2, std::move(mlp)});
+        spec.layers.emplace_back(delta);
+        continue;
+      }
+      nn::Attention mixer;
+      mixer.heads = s.heads;
+      mixer.kv_heads = s.kv_heads;
+      mixer.head_dim = s.head_dim;
+      mixer.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+      mixer.rope = {spec.rope.inv_freq, 1.0f};
+      const int width = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+      mixer.q = linear(width, s.hidden);
+      mixer.k = linear(kv, s.hidden);
+      mixer.v = linear(kv, s.hidden);
+      mixer.o = linear(s.hidden, width);
+      mixer.gate = linear(width, s.hidden);
+      mixer.q_norm = norm(s.head_dim);
+      mixer.k_norm = norm(s.head_dim);
+      layers.push_back({norm1, std::move(mixer), norm2, std::move(mlp)});
+      spec.layers.emplace_back(AttentionSpec{s.heads, s.kv_heads, s.head_dim, 0, false, false, true, true});
+    }
+    auto embedding = random_weight(s.vocab, s.hidden);
+    auto head = s.tied ? embedding : random_weight(s.vocab, s.hidden);
+    return std::unique_ptr<RandomModel>(new RandomModel(std::move(spec), std::move(embedding),
+                                                        std::move(layers), norm(s.hidden), std::move(head)));
+  }
+  using Model::Model;
+};
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+struct Run {
+  const Model& model;
+  double bandwidth;
+
+  void prefill(SequenceState& state, int tokens, int chunk) const {
+    for (int done = 0; done < tokens;) {
+      const int n = std::min(chunk, tokens - done);
+      std::vector<int> ids(static_cast<size_t>(n));
+      for (int i = 0; i < n; i++) ids[i] = static_cast<int>(mixed(done + i) % 200000);
+      done += n;
+      Batch batch;
+      batch.add(state, ids, done == tokens ? Batch::Logits::last : Batch::Logits::none);
+      const auto out = model.forward(batch);
+      if (done == tokens) ops::best_of_rows(out.logits);
+    }
+  }
+
+  double prefill_rate(int tokens, int chunk) const {
+    std::vector<double> rates;
+    for (int rep = 0; rep < 4; rep++) {
+      auto state = model.make_state();
+      const double start = now_seconds();
+      prefill(state, tokens, chunk);
+      if (rep > 0) rates.push_back(tokens / (now_seconds() - start));
+    }
+    return median(rates);
+  }
+
+  // Seconds of a step of `rows` tokens of each of `streams` sequences, each `depth` tokens long.
+  double step(int streams, int rows, int depth, int steps = 64) const {
+    std::vector<SequenceState> states;
+    {
+      auto first = model.make_state();
+      if (depth > 0) prefill(first, depth, 2048);
+      for (int i = 0; i < streams; i++) states.push_back(first);
+    }
+    std::vector<int> next(static_cast<size_t>(streams * rows), 17);
+    std::vector<double> times;
+    for (int i = 0; i < steps; i++) {
+      const double start = now_seconds();
+      Batch batch;
+      for (int s = 0; s < streams; s++) {
+        if (rows > 1) states[s].open();
+        batch.add(states[s], {next.data() + s * rows, static_cast<size_t>(rows)}, Batch::Logits::all);
+      }
+      next = ops::best_of_rows(model.forward(batch).logits);
+      for (auto& state : states)
+        if (rows > 1) state.commit(rows);
+      if (i >= 8) times.push_back(now_seconds() - start);
+    }
+    return median(times);
+  }
+
+  void table(const Shape& shape) const {
+    const double bytes = static_cast<double>(model.bytes_per_token());
+    fmt::print("{}: {:.2f} GB read a token; the limit of decode is {:.0f} tok/s\n", shape.name, bytes / 1e9,
+               bandwidth / bytes);
+    const auto line = [&](const std::string& work, double rate, double seconds) {
+      fmt::print("  {:<28} {:>9.1f} tok/s {:>9.3f} ms a step {:>7.0f} GB/s of weights\n", work, rate,
+                 seconds * 1e3, bytes / seconds / 1e9);
+      std::fflush(stdout);
+    };
+    double one = 0;
+    for (const int depth : {512, 4096}) {
+      const double t = step(1, 1, depth);
+      if (depth == 512) one = t;
+      line(fmt::format("decode, prompt {}", depth), 1 / t, t);
+    }
+    for (const int rows : {2, 4, 8, 16}) {
+      const double t = step(1, rows, 512);
+      line(fmt::format("{} rows: {:.2f}x of one", rows, t / one), rows / t, t);
+    }
+    for (const int streams : {8, 32}) {
+      const double t = step(streams, 1, 512);
+      line(fmt::format("{} streams: {:.1f}x of one", streams, streams * one / t), streams / t, t);
+    }
+    for (const auto [tokens, chunk] : {std::pair{512, 512}, {4096, 2048}, {4096, 4096}}) {
+      const double rate = prefill_rate(tokens, chunk);
+      line(fmt::format("prefill {}, chunks of {}", tokens, chunk), rate, tokens / rate);
+    }
+  }
+
+  void profile(int rows, int depth) const {
+    auto state = model.make_state();
+    if (depth > 0) prefill(state, depth, 2048);
+    for (int warm = 0; warm < 2; warm++) {
+      ops::set_profiling(warm == 1);
+      auto copy = state;
+      prefill(copy, rows, rows);
+    }
+    ops::set_profiling(false);
+    fmt::print("  profile of {} rows after {} (the device waited for after each stage):\n", rows, depth);
+    for (const auto& row : ops::profile())
+      fmt::print("    {:<46} {:>5} calls {:>9.1f} us each {:>9.2f} ms\n", row.stage, row.calls,
+                 1e6 * row.seconds / row.calls, 1e3 * row.seconds);
+  }
+};
+
+// Seconds of `work(i)`, by events around many of them.
+double timed(const std::function<void(int)>& work) {
+  constexpr int kTimes = 24;
+  std::vector<double> times;
+  ops::cuda::Event begin, end;
+  for (int rep = 0; rep < 6; rep++) {
+    begin.record();
+    for (int i = 0; i < kTimes; i++) work(i);
+    end.record();
+    const double t = begin.seconds_until(end) / kTimes;
+    if (rep > 0) times.push_back(t);
+  }
+  return median(times);
+}
+
+void kernels(double bandwidth, double flops) {
+  fmt::print("kernels alone (weights in rotation, larger than the cache); us, GB/s or TFLOP/s, share\n");
+  const struct { int n, k; } shapes[] = {{12288, 4096}, {4096, 12288}, {4096, 4096}};
+  for (const auto [n, k] : shapes) {
+    std::vector<ops::Weight> weights;
+    for (int i = 0; i < 6; i++) weights.push_back(random_weight(n, k));
+    fmt::print("  {} x {}:", n, k);
+    for (const int rows : {1, 2, 4, 8, 16, 32}) {
+      const auto x = random_array({rows, k}, 0, 1), r = random_array({rows, n}, 0, 1);
+      const double t = timed([&](int i) { ops::linear_add(x, weights[i % 6], r); });
+      fmt::print(" {} rows {:.1f} us {:.0f} GB/s {:.0f} %;", rows, t * 1e6, weights[0].bytes() / t / 1e9,
+                 100 * weights[0].bytes() / t / bandwidth);
+    }
+    fmt::print("\n   ");
+    for (const int rows : {64, 256, 1024, 4096}) {
+      const auto x = random_array({rows, k}, 0, 1), r = random_array({rows, n}, 0, 1);
+      const double t = timed([&](int i) { ops::linear_add(x, weights[i % 6], r); });
+      const double work = 2.0 * rows * n * k;
+      fmt::print(" {} rows {:.0f} us {:.0f} TFLOP/s {:.0f} %;", rows, t * 1e6, work / t / 1e12,
+                 100 * work / t / flops);
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+  const ops::GatedDeltaShape d{16, 32, 128, 128, 4};
+  const ops::GatedDeltaWeights dw{random_array({4, d.conv_channels()}, 0, 0.5f), random_array({32}, 0, 1),
+                                  random_array({32}, 0, 1), random_array({128}, 1, 0.1f)};
+  for (const int rows : {1, 4, 16, 4096}) {
+    std::vector<ops::GatedDeltaState> states;
+    for (int i = 0; i < 24; i++) states.push_back(ops::make_gated_delta_state(d));
+    const auto qkv = random_array({rows, d.conv_channels()}, 0, 1), z = random_array({rows, 4096}, 0, 1),
+               b = random_array({rows, 32}, 0, 1), a = random_array({rows, 32}, 0, 1);
+    const double t = timed([&](int i) {
+      const ops::GatedDeltaSpan span{&states[i % 24], 0, rows};
+      ops::gated_delta_rows({qkv, z, b, a}, d, dw, {&span, 1});
+    });
+    const double bytes = 2.0 * 32 * 128 * 128 * 4 + rows * (8192.0 + 2 * 4096 + 4096) * 4;
+    fmt::print("  gated delta of 9B, {} rows: {:.1f} us ({:.2f} us a row), {:.0f} GB/s {:.0f} %\n", rows,
+               t * 1e6, t * 1e6 / rows, bytes / t / 1e9, 100 * bytes / t / bandwidth);
+  }
+  for (const int length : {512, 4096, 32768}) {
+    for (const int rows : {1, 4, 512}) {
+      std::vector<ops::PagedKv> caches;
+      for (int i = 0; i < 4; i++) {
+        caches.push_back({4, 256});
+        const auto k = random_array({length - rows, 4, 256}, 0, 1);
+        if (length > rows) ops::kv_append(caches.back(), k, k);
+      }
+      const auto q = random_array({rows, 16, 256}, 0, 1);
+      const auto k = random_array({rows, 4, 256}, 0, 1);
+      for (auto& cache : caches) ops::kv_append(cache, k, k);
+      const double t = timed([&](int i) { ops::attention(q, caches[i % 4], 0.0625f); });
+      const double bytes = 2.0 * length * 4 * 256 * 2;
+      fmt::print("  attention of 9B, {} rows at {}: {:.1f} us, {:.0f} GB/s {:.0f} %, {:.1f} TFLOP/s\n", rows,
+                 length, t * 1e6, bytes / t / 1e9, 100 * bytes / t / bandwidth,
+                 4.0 * rows * 16 * 256 * length / t / 1e12);
+    }
+  }
+}
+
+int run(int count, char** words) {
+  const std::vector<std::string> wanted(words, words + count);
+  const auto asked = [&](const char* word) {
+    return wanted.empty() || std::find(wanted.begin(), wanted.end(), word) != wanted.end();
+  };
+  const auto chosen = ops::choose_backend("cuda", false, false);
+  if (!chosen) {
+    fmt::print(stderr, "error: {}\n", chosen.error().message);
+    return 1;
+  }
+  const double bandwidth = ops::cuda::copy_rate(), flops = ops::cuda::device().tensor_flops;
+  fmt::print("{}: a copy moves {:.0f} GB/s; bf16 {:.0f} TFLOP/s by the data sheet\n", ops::device_name(),
+             bandwidth / 1e9, flops / 1e12);
+  for (const Shape* shape : {&k9b, &k08b}) {
+    if (!asked(shape == &k9b ? "9b" : "0.8b")) continue;
+    const double start = now_seconds();
+    const auto model = RandomModel::make(*shape);
+    fmt::print("{} made in {:.1f} s\n", shape->name, now_seconds() - start);
+    const Run bench{*model, bandwidth};
+    bench.table(*shape);
+    if (!asked("profile")) continue;
+    bench.profile(1, 512);
+    bench.profile(4096, 0);
+  }
+  if (asked("kernels")) kernels(bandwidth, flops);
+  return 0;
+}
+
+}  // namespace
+}  // namespace anabranch
+
+int main(int count, char** words) {
+  return anabranch::run(count - 1, words + 1);
+}

@@ -1,0 +1,192 @@
+#include "ops/cuda/compiler.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/user_directory.h"
+
+namespace anabranch::ops::cuda {
+namespace {
+
+// What is used of nvrtc.h.
+using Program = void*;
+struct Nvrtc {
+  int (*Create)(Program*, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
+  int (*Compile)(Program, int, const char* const*) = nullptr;
+  int (*LogSize)(Program, size_t*) = nullptr;
+  int (*Log)(Program, char*) = nullptr;
+  int (*CubinSize)(Program, size_t*) = nullptr;
+  int (*Cubin)(Program, char*) = nullptr;
+  int (*Destroy)(Program*) = nullptr;
+  int (*Version)(int*, int*) = nullptr;
+  std::string obstacle;
+  int major = 0, minor = 0;
+
+  Nvrtc() {
+    void* library = nullptr;
+    // NVRTC 12 and 13, wherever the loader finds them, or where $ANABRANCH_NVRTC says.
+    const char* told = std::getenv("ANABRANCH_NVRTC");
+    for (const char* name : {told ? told : "libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so.12",
+                             "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
+      if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      obstacle =
+          "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install it with the CUDA toolkit, "
+          "or with "
+          "`pip install nvidia-cuda-nvrtc`, and name the library in ANABRANCH_NVRTC";
+      return;
+    }
+    const auto find = [&](auto& f, const char* name) {
+      f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(dlsym(library, name));
+      if (!f) obstacle = fmt::format("CUDA's run-time compiler has no {}", name);
+    };
+    find(Create, "nvrtcCreateProgram");
+    find(Compile, "nvrtcCompileProgram");
+    find(LogSize, "nvrtcGetProgramLogSize");
+    find(Log, "nvrtcGetProgramLog");
+    find(CubinSize, "nvrtcGetCUBINSize");
+    find(Cubin, "nvrtcGetCUBIN");
+    find(Destroy, "nvrtcDestroyProgram");
+    find(Version, "nvrtcVersion");
+    if (obstacle.empty()) Version(&major, &minor);
+  }
+};
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc opened;
+  return opened;
+}
+
+struct SourceFile {
+  const char* name;
+  bool reads_weights;
+  std::array<const char*, 6> macros;
+};
+const SourceFile& file_of(Source source) {
+  static const SourceFile files[] = {
+      {"gemv.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU"}},
+      {"gemm.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU"}},
+      {"embed.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
+      {"rows.cu", false, {}},
+      {"attention.cu", false, {"D"}},
+      {"gated_delta.cu", false, {"DK", "DV", "TAPS"}},
+  };
+  return files[static_cast<size_t>(source)];
+}
+
+std::string text_of(const Variant& variant) {
+  const SourceFile& file = file_of(variant.source);
+  std::string text;
+  for (size_t i = 0; i < variant.values.size() && file.macros[i]; i++)
+    text += fmt::format("#define {} {}\n", file.macros[i], variant.values[i]);
+  text += kernel_text("args.h");
+  text += kernel_text("common.cuh");
+  if (file.reads_weights) text += kernel_text("weights.cuh");
+  text += kernel_text(file.name);
+  return text;
+}
+
+std::string architecture() {
+  const int capability = device().capability;
+  return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
+}
+
+std::filesystem::path cached(const std::string& text) {
+  const std::string directory = user_cache_directory();
+  if (directory.empty()) return {};
+  Fnv1a hash;
+  for (const char c : text + architecture()) hash.add(static_cast<uint8_t>(c));
+  return std::filesystem::path(directory) / "kernels" /
+         fmt::format("{:016x}-{}-{}.{}.cubin", hash.value(), architecture(), nvrtc().major, nvrtc().minor);
+}
+
+std::vector<char> read(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Whole or not at all: other processes may read it.
+void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  const std::filesystem::path part = path.string() + fmt::format(".{}", getpid());
+  {
+    std::ofstream out(part, std::ios::binary);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    if (!out.flush()) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) std::filesystem::rename(part, path, error);
+  if (!error) return;
+  log_debug("a compiled kernel was not kept in {}: {}", path.string(), error.message());
+  std::filesystem::remove(part, error);
+}
+
+Module* load(const Variant& variant) {
+  const SourceFile& file = file_of(variant.source);
+  const auto path = cached(text_of(variant));
+  if (!path.empty()) {
+    const auto kept = read(path);
+    try {
+      if (!kept.empty()) return load_module(kept.data(), file.name);
+    } catch (const std::runtime_error& e) {  // damaged: compiled again
+      log_debug("{}: {}", path.string(), e.what());
+    }
+  }
+  auto code = compile(variant, architecture());
+  if (!code) throw std::runtime_error(code.error().message);
+  if (!path.empty()) write(path, *code);
+  return load_module(code->data(), file.name);
+}
+
+}  // namespace
+
+std::string compiler_obstacle() {
+  return nvrtc().obstacle;
+}
+
+Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture) {
+  const Nvrtc& n = nvrtc();
+  if (!n.obstacle.empty()) return make_error(ErrorKind::unsupported, "{}", n.obstacle);
+  const std::string text = text_of(variant), target = "--gpu-architecture=" + architecture;
+  const char* name = file_of(variant.source).name;
+  const char* options[] = {target.c_str(), "--std=c++17", "-w"};
+  Program program = nullptr;
+  if (n.Create(&program, text.c_str(), name, 0, nullptr, nullptr) != 0)
+    return make_error(ErrorKind::internal, "NVRTC refused {}", name);
+  const std::unique_ptr<Program, int (*)(Program*)> owner(&program, n.Destroy);
+  size_t size = 0;
+  if (n.Compile(program, 3, options) != 0) {
+    n.LogSize(program, &size);
+    std::string log(size, '\0');
+    n.Log(program, log.data());
+    return make_error(ErrorKind::internal, "{} does not compile for {}:\n{}", name, architecture,
+                      log.c_str());
+  }
+  n.CubinSize(program, &size);
+  std::vector<char> code(size);
+  n.Cubin(program, code.data());
+  return code;
+}
+
+Function kernel(const Variant& variant, const char* name) {
+  static std::map<Variant, Module*> modules;
+  static std::map<std::pair<Variant, std::string_view>, Function> functions;
+  const auto key = std::make_pair(variant, std::string_view(name));
+  if (const auto it = functions.find(key); it != functions.end()) return it->second;
+  auto [module, missing] = modules.try_emplace(variant, nullptr);
+  if (missing || !module->second) module->second = load(variant);
+  return functions[key] = find_function(module->second, name);
+}
+
+}  // namespace anabranch::ops::cuda

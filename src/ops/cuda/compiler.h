@@ -1,0 +1,38 @@
+// Kernels from their sources (ops/cuda/kernels/, which the program carries as text): compiled by NVRTC for
+// the device at hand when first used, and kept as machine code in ~/.cache/anabranch/kernels, so that a
+// second start compiles nothing.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/cuda/driver.h"
+
+namespace anabranch::ops::cuda {
+
+// Why nothing can be compiled here, or empty.
+std::string compiler_obstacle();
+
+enum class Source { gemv, gemm, embed, rows, attention, gated_delta };
+
+// What a kernel is specialised by: the macros of its file, in the file's order.
+struct Variant {
+  Source source;
+  std::array<int, 6> values{};
+  friend auto operator<=>(const Variant&, const Variant&) = default;
+};
+
+// Machine code for an architecture such as "sm_90a". Needs no device.
+Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture);
+
+// A kernel of the variant, for the device. Compiles, or reads what was compiled, when first asked. Throws
+// when that fails.
+Function kernel(const Variant& variant, const char* name);
+
+// ops/cuda/kernels/*, by file name.
+std::string_view kernel_text(std::string_view file);
+
+}  // namespace anabranch::ops::cuda

@@ -1,0 +1,111 @@
+// Arguments of the kernels, as host and device see them.
+#pragma once
+
+namespace anabranch::ops::cuda {
+
+// Matrices with the same inputs, one after the other (kernels/weights.cuh). `out` [rows of x, rows] f32, plus
+// `residual` if there is one; for SWIGLU two matrices of one size, whose silu(first) * second goes to
+// `tiles`.
+struct MatrixArgs {
+  const unsigned char* weights;
+  float* out;
+  const float* residual;
+  int rows, first;  // first: unit of work (GEMV: pairs of 16 rows; GEMM: blocks of 256)
+};
+struct LinearArgs {
+  MatrixArgs matrix[8];
+  int matrices, units;
+  const unsigned* x;  // tiles
+  const float* sums;  // GEMM: of each group and row, [input tile][groups][8 * row_tiles]
+  int input_tiles, row_tiles, rows;
+  int first_row_tile;  // GEMV: rows of x before these, in tiles
+  unsigned short* tiles;
+  int tiles_row_tiles;
+};
+
+struct EmbedArgs {
+  const unsigned char* weights;
+  const int* ids;
+  float* out;
+  int inputs, input_tiles;
+};
+
+struct NormArgs {
+  const float* x;                      // [rows, inputs]
+  const float* weight;                 // null: no norm
+  const float* gate;                   // of x's shape
+  float* out;                          // [rows, inputs], or null
+  unsigned short* tiles;               // or null
+  int rows, inputs, width, row_tiles;  // width: of what is normalised, divides inputs
+  float eps;
+};
+
+// f(a, b) element by element; b of `b_count` elements is repeated. 0: a + b, 1: silu(a) b, 2: a sigmoid(b).
+struct PairArgs {
+  const float *a, *b;
+  float* out;
+  long count, b_count;
+  int op;
+};
+
+struct TakeArgs {
+  const float* x;
+  const int* rows;
+  float* out;
+  int width;
+};
+
+struct BestArgs {
+  const float* x;
+  int* best;
+  int width;
+};
+
+constexpr int kPart = 128, kAttendSpans = 32, kAttendPairs = 192;
+struct AttendSpan {
+  int row, count, length, first_pair, first_tile;  // length: positions with these; pair: of its first block
+};
+struct AttendArgs {
+  const float *q, *k, *v;  // as projected [rows][heads][D], [rows][kv heads][D]; each may be null
+  const float *q_norm, *k_norm, *inv_freq;  // may be null: no norms, no rotation
+  const int* positions;                     // null: as the spans say
+  float* q_out;                             // f32, or null
+  unsigned short* q16;                      // [rows][heads][D] f16, or null
+  const float* gate;                        // of q's shape, or null
+  float* out;                               // [rows][heads][D], or null
+  unsigned short* tiles;                    // the same as activations
+  float *sums, *largest;                    // of parts [tile][part][kv head][16][D], [..][16][2]
+  const unsigned long long* table;          // pairs of addresses of blocks: keys, values; null: `pairs`
+  int first_row, rows, heads, kv_heads, pairs_turned, row_tiles, spans, parts, window;
+  float q_eps, k_eps, attention_factor, scale;  // scale: of scores, times log2(e)
+  AttendSpan span[kAttendSpans];
+  unsigned long long pairs[2 * kAttendPairs];
+};
+static_assert(sizeof(AttendArgs) <= 4096, "what a launch takes");
+
+constexpr int kDeltaSpans = 24;
+struct WindowArgs {
+  float *k, *delta, *decay, *rows;
+};
+struct DeltaSpan {
+  const float* s_in;
+  float* s_out;
+  const float* conv_in;
+  float* conv_out;
+  WindowArgs from, to;  // entries to apply first; where the tokens go
+  int row, count;
+  unsigned char replay[16];
+  int replay_count;
+  int entry;  // of the first token in `to`; -1: the tokens are applied for good
+  int fold;   // what was replayed is applied for good
+};
+struct DeltaArgs {
+  const float *qkv, *b, *a;  // [rows][channels], [rows][value heads] x 2
+  const float *conv_weight, *a_log, *dt_bias;
+  float* y;  // [rows][value heads * DV]
+  int key_heads, value_heads;
+  DeltaSpan span[kDeltaSpans];
+};
+static_assert(sizeof(DeltaArgs) <= 4096, "what a launch takes");
+
+}  // namespace anabranch::ops::cuda

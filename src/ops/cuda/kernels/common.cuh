@@ -1,0 +1,92 @@
+// What every kernel file begins with: NVRTC gets no headers, so names and the few PTX instructions are here.
+#pragma nv_diag_suppress 128, 177  // unreachable loops, unused functions
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+typedef unsigned char u8;
+using namespace anabranch::ops::cuda;
+#define DEVICE static __device__ __forceinline__
+#define KERNEL extern "C" __global__ void
+
+constexpr int kTileK = 64;     // inputs of a tile of activations or weights
+constexpr int kSegments = 8;   // parts of a dot product, each summed by itself, then added in order
+
+// Programmatic dependent launch: a kernel's blocks may start before the kernel before it has ended, and wait
+// here before they read or write anything but weights.
+DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+DEVICE void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+DEVICE void copy16_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+}
+DEVICE void commit_copies() { asm volatile("cp.async.commit_group;"); }
+template <int N>
+DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// d += a b: a [16, 16], b [16, 8] bf16 (or f16), d [16, 8] f32. Lane (r = lane / 4, q = lane % 4) has of a rows
+// r and r + 8 at inputs 2q, 2q + 1 (a0, a1) and 8 more (a2, a3), of b column r at the same inputs, of d rows r
+// and r + 8 at columns 2q, 2q + 1.
+DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+DEVICE void mma_f16(float d[4], const u32 a[4], u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+DEVICE float from_bf16(u32 bits) { return __uint_as_float(bits << 16); }
+DEVICE u32 pack_bf16(float low, float high) {
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+DEVICE u16 to_bf16(float x) { return (u16)pack_bf16(x, 0.0f); }
+DEVICE u32 pack_f16(float low, float high) {
+  u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+DEVICE u16 to_f16(float x) { return (u16)pack_f16(x, 0.0f); }
+DEVICE float from_f16(u32 bits) {
+  float f;
+  u16 h = (u16)bits;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+
+DEVICE float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
+
+DEVICE float warp_sum(float x) {
+#pragma unroll
+  for (int i = 16; i > 0; i >>= 1) x += __shfl_xor_sync(~0u, x, i);
+  return x;
+}
+
+// Activations as matrix products read them: bf16, in tiles of kTileK inputs and 8 rows, [input tile][row
+// tile][tile]; `row_tiles` of them for each input tile. For wgmma a tile is [8 chunks][8 rows][8 inputs]; for few
+// rows (and where there is no wgmma) it is by lanes of a warp, whose 16 numbers lie together. -> the place of
+// (row, input).
+DEVICE long tile_index(int row, int input, int row_tiles) {
+  const long tile = ((long)(input / kTileK) * row_tiles + row / 8) * 512;
+  const int r = row % 8, k = input % kTileK;
+#if __CUDA_ARCH__ == 900
+  if (row_tiles > 4) return tile + k / 8 * 64 + r * 8 + k % 8;
+#endif
+  return tile + r * 64 + k % 8 / 2 * 16 + k / 8 * 2 + k % 2;
+}

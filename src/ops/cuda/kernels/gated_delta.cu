@@ -1,0 +1,179 @@
+// The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula). Macros:
+// DK, DV (dimensions of a head), TAPS (of the convolution).
+//
+// A block has 32 columns of one value head's state S [DK][DV] in the registers of its first four warps: a lane has
+// one column's rows 16 i + 4 (lane / 8) + 0..3. Tokens are applied one by one, in one order of operations, whoever
+// asks. Meanwhile the other eight warps make the next kTokens tokens' queries, keys, values and gates.
+constexpr int kTokens = 16, kRows = DK / 4, kChannels = 2 * DK + 32, kMakers = 256;
+
+struct Tokens {
+  float q[kTokens][DK], k[kTokens][DK], v[kTokens][32], decay[kTokens], beta[kTokens];
+};
+
+// What a block is about.
+struct Place {
+  int head, key_head, column0, keys, channels;
+  bool owns_keys, trial;
+  // The channels of the block: DK of queries, DK of keys, 32 of values.
+  __device__ int channel(int i) const {
+    return i < DK ? key_head * DK + i : i < 2 * DK ? keys + key_head * DK + i - DK : 2 * keys + head * DV + column0 + i - 2 * DK;
+  }
+  __device__ bool owns(int i) const { return i >= 2 * DK || owns_keys; }
+};
+
+// Channel c of the row t of the span, or before it: tokens to apply first, then the convolution's own rows.
+DEVICE float input(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int t, int c) {
+  if (t >= 0) return a.qkv[(long)(s.row + t) * p.channels + c];
+  if (-t <= s.replay_count) return s.from.rows[(long)s.replay[s.replay_count + t] * p.channels + c];
+  return s.conv_in[(long)(TAPS - 1 + t + s.replay_count) * p.channels + c];
+}
+
+DEVICE void make_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int first, int tokens, Tokens& to) {
+  const int thread = threadIdx.x - 128, lane = thread % 32;
+  for (int i = thread; i < kChannels; i += kMakers) {
+    const int c = p.channel(i);
+    float taps[TAPS], x[TAPS], rows[kTokens];  // read together: one wait for memory, not one for each
+#pragma unroll
+    for (int t = 0; t < kTokens; t++) rows[t] = t < tokens ? a.qkv[(long)(s.row + first + t) * p.channels + c] : 0.0f;
+#pragma unroll
+    for (int j = 0; j < TAPS; j++) taps[j] = a.conv_weight[j * p.channels + c];
+#pragma unroll
+    for (int j = 1; j < TAPS; j++) x[j] = input(a, s, p, first - TAPS + j, c);
+#pragma unroll
+    for (int t = 0; t < kTokens; t++) {
+      if (t >= tokens) break;
+#pragma unroll
+      for (int j = 1; j < TAPS; j++) x[j - 1] = x[j];
+      x[TAPS - 1] = rows[t];
+      if (p.trial && p.owns(i)) s.to.rows[(long)(s.entry + first + t) * p.channels + c] = rows[t];
+      float sum = 0.0f;
+#pragma unroll
+      for (int j = TAPS - 1; j >= 0; j--) sum = __fmaf_rn(x[j], taps[j], sum);
+      sum = silu(sum);
+      if (i < DK)
+        to.q[t][i] = sum;
+      else if (i < 2 * DK)
+        to.k[t][i - DK] = sum;
+      else
+        to.v[t][i - 2 * DK] = sum;
+    }
+  }
+  if (thread < tokens) {
+    const long at = (long)(s.row + first + thread) * a.value_heads + p.head;
+    const float x = a.a[at] + a.dt_bias[p.head], softplus = x > 20.0f ? x : log1pf(expf(x));
+    const float g = expf(-expf(a.a_log[p.head]) * softplus);
+    to.decay[thread] = g;
+    to.beta[thread] = sigmoid(a.b[at]);
+    if (p.trial && p.column0 == 0) s.to.decay[(long)(s.entry + first + thread) * a.value_heads + p.head] = g;
+  }
+  asm volatile("bar.sync 1, %0;" ::"n"(kMakers) : "memory");
+  for (int t = thread / 32; t < tokens; t += kMakers / 32) {
+    float qq = 0.0f, kk = 0.0f;
+    for (int i = lane; i < DK; i += 32) qq += to.q[t][i] * to.q[t][i], kk += to.k[t][i] * to.k[t][i];
+    const float q_factor = rsqrtf(warp_sum(qq) + 1e-6f) * rsqrtf((float)DK), k_factor = rsqrtf(warp_sum(kk) + 1e-6f);
+    for (int i = lane; i < DK; i += 32) {
+      to.q[t][i] *= q_factor;
+      to.k[t][i] *= k_factor;
+      if (p.trial && p.owns_keys) s.to.k[(long)(s.entry + first + t) * p.keys + p.key_head * DK + i] = to.k[t][i];
+    }
+  }
+}
+
+// Applies tokens to the lane's part of the state.
+DEVICE void apply_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int first, int tokens,
+                         const Tokens& from, float state[kRows]) {
+  const int lane = threadIdx.x % 32, quarter = lane / 8, own = threadIdx.x / 32 * 8 + lane % 8;
+  const int values = a.value_heads * DV;
+  const long column = p.head * DV + p.column0 + own;
+  for (int t = 0; t < tokens; t++) {
+    float4 key[kRows / 4];
+    float read[4] = {}, y[4] = {};
+#pragma unroll
+    for (int i = 0; i < kRows / 4; i++) {
+      key[i] = *(const float4*)&from.k[t][i * 16 + quarter * 4];
+      read[0] = __fmaf_rn(key[i].x, state[4 * i], read[0]);
+      read[1] = __fmaf_rn(key[i].y, state[4 * i + 1], read[1]);
+      read[2] = __fmaf_rn(key[i].z, state[4 * i + 2], read[2]);
+      read[3] = __fmaf_rn(key[i].w, state[4 * i + 3], read[3]);
+    }
+    float sum = (read[0] + read[1]) + (read[2] + read[3]);
+    sum += __shfl_xor_sync(~0u, sum, 8);
+    sum += __shfl_xor_sync(~0u, sum, 16);
+    const float g = from.decay[t];
+    const float d = from.beta[t] * __fmaf_rn(-g, sum, from.v[t][own]);
+#pragma unroll
+    for (int i = 0; i < kRows / 4; i++) {
+      const float4 query = *(const float4*)&from.q[t][i * 16 + quarter * 4];
+      state[4 * i] = __fmaf_rn(key[i].x, d, __fmul_rn(g, state[4 * i]));
+      state[4 * i + 1] = __fmaf_rn(key[i].y, d, __fmul_rn(g, state[4 * i + 1]));
+      state[4 * i + 2] = __fmaf_rn(key[i].z, d, __fmul_rn(g, state[4 * i + 2]));
+      state[4 * i + 3] = __fmaf_rn(key[i].w, d, __fmul_rn(g, state[4 * i + 3]));
+      y[0] = __fmaf_rn(query.x, state[4 * i], y[0]);
+      y[1] = __fmaf_rn(query.y, state[4 * i + 1], y[1]);
+      y[2] = __fmaf_rn(query.z, state[4 * i + 2], y[2]);
+      y[3] = __fmaf_rn(query.w, state[4 * i + 3], y[3]);
+    }
+    float out = (y[0] + y[1]) + (y[2] + y[3]);
+    out += __shfl_xor_sync(~0u, out, 8);
+    out += __shfl_xor_sync(~0u, out, 16);
+    if (quarter > 0) continue;
+    a.y[(long)(s.row + first + t) * values + column] = out;
+    if (p.trial) s.to.delta[(long)(s.entry + first + t) * values + column] = d;
+  }
+}
+
+KERNEL __launch_bounds__(384) delta(const __grid_constant__ DeltaArgs a) {
+  __shared__ __align__(16) Tokens blocks[2];
+  wait_for_previous();
+  let_next_start();
+  const DeltaSpan& s = a.span[blockIdx.z];
+  const int ratio = a.value_heads / a.key_heads;
+  Place p;
+  p.head = blockIdx.y;
+  p.key_head = p.head / ratio;
+  p.column0 = blockIdx.x * 32;
+  p.keys = a.key_heads * DK;
+  p.channels = 2 * p.keys + a.value_heads * DV;
+  p.owns_keys = blockIdx.x == 0 && p.head % ratio == 0;
+  p.trial = s.entry >= 0;
+  const bool makes = threadIdx.x >= 128;
+  const int lane = threadIdx.x % 32, quarter = lane / 8;
+  const long column = p.column0 + threadIdx.x / 32 * 8 + lane % 8, place = (long)p.head * DK * DV + column;
+
+  float state[kRows];
+  if (!makes) {
+#pragma unroll
+    for (int i = 0; i < kRows; i++) state[i] = s.s_in[place + (i / 4 * 16 + quarter * 4 + i % 4) * DV];
+    for (int e = 0; e < s.replay_count; e++) {
+      const long entry = s.replay[e];
+      const float* key = s.from.k + entry * p.keys + p.key_head * DK;
+      const float d = s.from.delta[entry * a.value_heads * DV + p.head * DV + column];
+      const float g = s.from.decay[entry * a.value_heads + p.head];
+#pragma unroll
+      for (int i = 0; i < kRows; i++)
+        state[i] = __fmaf_rn(key[i / 4 * 16 + quarter * 4 + i % 4], d, __fmul_rn(g, state[i]));
+    }
+    if (p.trial && s.fold)
+#pragma unroll
+      for (int i = 0; i < kRows; i++) s.s_out[place + (i / 4 * 16 + quarter * 4 + i % 4) * DV] = state[i];
+  }
+  const int rounds = (s.count + kTokens - 1) / kTokens;
+  for (int round = 0; round <= rounds && rounds > 0; round++) {
+    if (makes && round < rounds)
+      make_tokens(a, s, p, round * kTokens, min(kTokens, s.count - round * kTokens), blocks[round % 2]);
+    const int first = (round - 1) * kTokens;
+    if (!makes && round > 0)
+      apply_tokens(a, s, p, first, min(kTokens, s.count - first), blocks[(round - 1) % 2], state);
+    __syncthreads();
+  }
+  if (!makes && !p.trial)
+#pragma unroll
+    for (int i = 0; i < kRows; i++) s.s_out[place + (i / 4 * 16 + quarter * 4 + i % 4) * DV] = state[i];
+  if (p.trial && !s.fold) return;
+  const int applied = p.trial ? 0 : s.count;
+  for (int i = threadIdx.x; i < kChannels; i += 384) {
+    if (!p.owns(i)) continue;
+    for (int j = 0; j < TAPS - 1; j++)
+      s.conv_out[(long)j * p.channels + p.channel(i)] = input(a, s, p, applied - (TAPS - 1) + j, p.channel(i));
+  }
+}

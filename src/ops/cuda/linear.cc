@@ -1,0 +1,169 @@
+#include "ops/cuda/linear.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ops/arguments.h"
+#include "ops/cuda/array.h"
+#include "ops/cuda/elementwise.h"
+#include "ops/cuda/kernels/args.h"
+#include "ops/cuda/weight.h"
+
+namespace anabranch::ops::cuda {
+namespace {
+
+constexpr int kMostGemvRows = 32;  // of a launch
+
+// A product over several matrices of one format.
+struct Product {
+  std::array<int, 4> format;
+  LinearArgs args{};
+  int outputs = 0;  // rows of the largest matrix
+};
+
+void run_gemv(const Product& product, bool swiglu) {
+  LinearArgs args = product.args;
+  args.units = 0;
+  for (int m = 0; m < args.matrices; m++) {
+    args.matrix[m].first = args.units;
+    if (!swiglu || m == 0)
+      args.units += swiglu ? (args.matrix[m].rows + 15) / 16 : (args.matrix[m].rows + 31) / 32;
+  }
+  const int blocks = std::min(args.units, device().multiprocessors), rows = args.rows;
+  for (int first = 0; first < rows; first += kMostGemvRows) {
+    args.first_row_tile = first / 8;
+    args.rows = std::min(kMostGemvRows, rows - first);
+    const int tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;
+    const auto& f = product.format;
+    const Function gemv = kernel({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}}, "gemv");
+    const int shared = 2 * 16 * tiles * 8 * 20 * 4;  // gemv.cu: both buffers of every warp's sums
+    allow_shared(gemv, shared);
+    launch(gemv, {static_cast<unsigned>(blocks)}, 512, static_cast<unsigned>(shared), &args);
+  }
+}
+
+void run_gemm(const Product& product, bool swiglu) {
+  LinearArgs args = product.args;
+  args.units = 0;
+  for (int m = 0; m < args.matrices; m++) {
+    args.matrix[m].first = args.units;
+    if (!swiglu || m == 0)
+      args.units += swiglu ? (args.matrix[m].rows + 127) / 128 : (args.matrix[m].rows + 255) / 256;
+  }
+  const auto& f = product.format;
+  const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu}};
+  const auto sums = scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32);
+  args.sums = static_cast<const float*>(sums.get());
+  if (!f[0])
+    launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
+           0, &args);
+  const Function gemm = kernel(variant, "gemm");
+  const int shared = 8 * (8192 + (f[0] ? 0 : f[2] * 256)) + 256 * 72 * 4 + 16 * 8;
+  allow_shared(gemm, shared);
+  launch(gemm, {static_cast<unsigned>((args.rows + 63) / 64), static_cast<unsigned>(args.units)}, 512,
+         static_cast<unsigned>(shared), &args);
+}
+
+void run(const Product& product, bool swiglu) {
+  // wgmma is Hopper's alone: elsewhere many rows go through the other kernel, 32 at a time.
+  product.args.rows > kMostGemvRows&& device().capability == 90 ? run_gemm(product, swiglu)
+                                                                : run_gemv(product, swiglu);
+}
+
+mx::array prepared(const mx::array& x, const RowNorm* norm) {
+  if (x.dtype() == mx::bfloat16) return x;
+  mx::array tiles = make_activations(x.shape(0), x.shape(1));
+  norm_rows(x, norm, nullptr, &tiles);
+  return tiles;
+}
+
+LinearArgs args_of(const mx::array& x, const char* op) {
+  LinearArgs args{};
+  args.x = data<unsigned>(x, op);
+  args.rows = x.shape(0);
+  args.row_tiles = row_tiles(args.rows);
+  args.input_tiles = (x.shape(1) + 63) / 64;
+  return args;
+}
+
+// y_i = x W_i^T (+ residual), matrices of one format in one launch.
+void multiply(const mx::array& x, std::span<const Weight* const> weights, std::span<const mx::array> out,
+              const mx::array* residual) {
+  if (x.shape(0) == 0) return;
+  std::vector<Product> products;
+  for (size_t i = 0; i < weights.size(); i++) {
+    const DeviceWeight& w = stored(*weights[i]);
+    auto it = std::find_if(products.begin(), products.end(),
+                           [&](const Product& p) { return p.format == w.format; });
+    if (it == products.end()) it = products.insert(it, Product{w.format, args_of(x, "linear")});
+    it->args.matrix[it->args.matrices++] = {
+        static_cast<const unsigned char*>(w.memory.get()), data(out[i], "linear"),
+        residual ? data(*residual, "linear") : nullptr, static_cast<int>(weights[i]->out_features()), 0};
+  }
+  for (const Product& product : products) run(product, false);
+}
+
+}  // namespace
+
+int row_tiles(int rows) {
+  const int tiles = (rows + 7) / 8;
+  return tiles <= kMostGemvRows / 8 ? tiles : (tiles + 7) / 8 * 8;  // the GEMM takes 64 rows at a time
+}
+
+mx::array make_activations(int rows, int inputs) {
+  const size_t bytes = static_cast<size_t>((inputs + 63) / 64) * row_tiles(rows) * 1024;
+  return make_padded({rows, inputs}, mx::bfloat16, std::max<size_t>(bytes, 1024));
+}
+
+std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
+                              const RowNorm* norm) {
+  std::vector<mx::array> out;
+  for (const Weight* w : weights)
+    out.push_back(make_array({x.shape(0), static_cast<int>(w->out_features())}, mx::float32));
+  if (x.shape(0) > 0) multiply(prepared(x, norm), weights, out, nullptr);
+  return out;
+}
+
+mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual) {
+  const Weight* one = &weight;
+  const mx::array out = make_array(residual.shape(), mx::float32);
+  multiply(prepared(x, nullptr), {&one, 1}, {&out, 1}, &residual);
+  return out;
+}
+
+mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+  const Weight* both[] = {&gate, &up};
+  if (stored(gate).format != stored(up).format) {
+    const auto y = cuda::linear(x, both, &norm);
+    return swiglu(y[0], y[1]);
+  }
+  const int rows = x.shape(0), outputs = static_cast<int>(gate.out_features());
+  mx::array out = make_activations(rows, outputs);
+  if (outputs % 64 != 0)
+    clear(out.data<char>(), static_cast<size_t>((outputs + 63) / 64) * row_tiles(rows) * 1024);
+  const mx::array tiles = prepared(x, &norm);
+  Product product{stored(gate).format, args_of(tiles, "linear_swiglu")};
+  for (const Weight* w : both)
+    product.args.matrix[product.args.matrices++] = {
+        static_cast<const unsigned char*>(stored(*w).memory.get()), nullptr, nullptr, outputs, 0};
+  product.args.tiles = data<unsigned short>(out, "linear_swiglu");
+  product.args.tiles_row_tiles = row_tiles(rows);
+  run(product, true);
+  return out;
+}
+
+mx::array embed(std::span<const int> ids, const Weight& table) {
+  const DeviceWeight& w = stored(table);
+  const int count = static_cast<int>(ids.size()), width = static_cast<int>(table.in_features());
+  mx::array out = make_array({count, width}, mx::float32);
+  if (count == 0) return out;
+  const auto on_device = upload(ids.data(), ids.size_bytes());
+  const EmbedArgs args{static_cast<const unsigned char*>(w.memory.get()),
+                       static_cast<const int*>(on_device.get()), data(out, "embed"), width, w.input_tiles};
+  const auto& f = w.format;
+  launch(kernel({Source::embed, {f[0], f[1], f[2], f[3]}}, "embed"), {static_cast<unsigned>(count)}, 256, 0,
+         &args);
+  return out;
+}
+
+}  // namespace anabranch::ops::cuda

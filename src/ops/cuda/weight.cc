@@ -1,0 +1,148 @@
+#include "ops/cuda/weight.h"
+
+#include <mlx/types/half_types.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/thread_pool.h"
+#include "ops/cuda/driver.h"
+
+namespace anabranch::ops::cuda {
+namespace {
+
+constexpr int kRows = 16, kInputs = 64;
+
+template <class T>
+uint16_t bits_of(float x) {
+  const T value = static_cast<T>(x);
+  uint16_t bits;
+  std::memcpy(&bits, &value, 2);
+  return bits;
+}
+
+// Where row r (of 16) and input k (of 64) lie: which lane, step of 16 inputs, half of the step, odd or even.
+struct Place {
+  int lane, step, half, odd, high;
+  Place(int r, int k)
+      : lane(r % 8 * 4 + k % 8 / 2), step(k / 16), half(k % 16 / 8), odd(k % 2), high(r / 8) {}
+};
+
+void put_code(uint8_t* record, int planes, int r, int k, uint8_t code) {
+  const Place at(r, k);
+  for (int plane = 0; plane < planes; plane++, code >>= 4) {
+    uint32_t word;
+    uint8_t* to = record + plane * 512 + at.lane * 16 + (at.high * 2 + at.step / 2) * 4;
+    std::memcpy(&word, to, 4);
+    word |= static_cast<uint32_t>(code & 15) << ((at.step % 2 * 2 + at.half) * 4 + at.odd * 16);
+    std::memcpy(to, &word, 4);
+  }
+}
+
+void put_value(uint8_t* record, int planes, int r, int k, float value) {
+  const Place at(r, k);
+  for (int plane = 0; plane < planes; plane++) {
+    const uint16_t bits = bits_of<mx::bfloat16_t>(value);
+    std::memcpy(
+        record + plane * 2048 + at.step * 512 + at.lane * 16 + (at.half * 2 + at.high) * 4 + at.odd * 2,
+        &bits, 2);
+    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+    float rounded;
+    std::memcpy(&rounded, &wide, 4);
+    value -= rounded;
+  }
+}
+
+void put_scale(uint8_t* scales, int type, int group, int r, float scale, float bias) {
+  const int place = (group * 8 + r % 8) * 4 + r / 8 * 2;
+  if (type == 2) {
+    const float both[] = {scale, bias};
+    std::memcpy(scales + place * 4, both, 8);
+    return;
+  }
+  const auto bits = type == 1 ? bits_of<mx::bfloat16_t> : bits_of<mx::float16_t>;
+  const uint16_t both[] = {bits(scale), bits(bias)};
+  std::memcpy(scales + place * 2, both, 4);
+}
+
+struct Layout {
+  int planes, groups, scale_type;
+  int64_t code_bytes, record_bytes;
+};
+
+void pack_affine(const WeightSource& s, const Layout& layout, int64_t first, int64_t count, uint8_t* to) {
+  const int64_t groups = s.cols / s.group;
+  std::vector<uint8_t> codes(static_cast<size_t>(count * s.cols));
+  std::vector<float> scales(static_cast<size_t>(count * groups)), biases(scales.size());
+  s.read_affine(first, count, codes.data(), scales.data(), biases.data());
+  for (int64_t r = 0; r < count; r++) {
+    const int row = static_cast<int>(r);
+    for (int64_t k = 0; k < s.cols; k++)
+      put_code(to + k / kInputs * layout.record_bytes, layout.planes, row, static_cast<int>(k % kInputs),
+               codes[static_cast<size_t>(r * s.cols + k)]);
+    const int span = kInputs / layout.groups;
+    for (int64_t k = 0; k < s.cols; k += span) {
+      const auto g = static_cast<size_t>(r * groups + k / s.group);
+      const float bias = s.symmetric ? -static_cast<float>(s.zero_point) * scales[g] : biases[g];
+      put_scale(to + k / kInputs * layout.record_bytes + layout.code_bytes, layout.scale_type,
+                static_cast<int>(k % kInputs / span), row, scales[g], bias);
+    }
+  }
+}
+
+void pack_dense(const WeightSource& s, const Layout& layout, int64_t first, int64_t count, uint8_t* to) {
+  std::vector<float> values(static_cast<size_t>(count * s.cols));
+  s.read_dense(first, count, values.data());
+  for (int64_t r = 0; r < count; r++)
+    for (int64_t k = 0; k < s.cols; k++)
+      put_value(to + k / kInputs * layout.record_bytes, layout.planes, static_cast<int>(r),
+                static_cast<int>(k % kInputs), values[static_cast<size_t>(r * s.cols + k)]);
+}
+
+}  // namespace
+
+PackedRecords pack(const WeightSource& s) {
+  PackedRecords out;
+  const bool dense = s.kind != WeightKind::affine;
+  Layout layout{};
+  layout.planes = dense ? (s.kind == WeightKind::bf16 ? 1 : 2) : (s.bits <= 4 ? 1 : 2);
+  layout.groups = dense ? 1 : kInputs / std::min(s.group, kInputs);
+  layout.scale_type = dense                             ? 0
+                      : s.scale_type == ScaleType::f16  ? 0
+                      : s.scale_type == ScaleType::bf16 ? 1
+                                                        : 2;
+  layout.code_bytes = layout.planes * (dense ? 2048 : 512);
+  layout.record_bytes =
+      layout.code_bytes + (dense ? 0 : layout.groups * kRows * (layout.scale_type == 2 ? 8 : 4));
+  out.format = {dense, layout.planes, layout.groups, layout.scale_type};
+  out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
+  const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;
+  out.bytes.resize(static_cast<size_t>(tiles * tile_bytes));
+  parallel_for(tiles, std::max<int64_t>(1, tiles / 64), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; t++) {
+      const int64_t first = t * kRows, count = std::min<int64_t>(kRows, s.rows - first);
+      (dense ? pack_dense : pack_affine)(s, layout, first, count, out.bytes.data() + t * tile_bytes);
+    }
+  });
+  return out;
+}
+
+std::shared_ptr<const DeviceWeight> make_weight(const WeightSource& source) {
+  const PackedRecords packed = pack(source);
+  auto weight = std::make_shared<DeviceWeight>();
+  weight->format = packed.format;
+  weight->input_tiles = packed.input_tiles;
+  weight->bytes = packed.bytes.size();
+  void* memory = allocate(packed.bytes.size());
+  if (!memory)
+    throw std::runtime_error(
+        fmt::format("CUDA: the device has {} MB of memory left; the model's next matrix takes {}",
+                    free_memory() >> 20, packed.bytes.size() >> 20));
+  weight->memory = {memory, release};
+  copy_to_device(memory, packed.bytes.data(), packed.bytes.size());
+  synchronize();
+  return weight;
+}
+
+}  // namespace anabranch::ops::cuda

@@ -1,0 +1,35 @@
+// A matrix as the tensor cores read it. 16 rows by 64 inputs are a record, a row of records covers 16 rows:
+// each of the 32 lanes of a warp finds its part of a record's fragments (kernels/weights.cuh) in consecutive
+// bytes. Codes of up to 4 bits are one plane of nibbles, longer ones two; f16 and f32 values are two planes
+// of bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales and biases follow the codes.
+#pragma once
+
+#include <memory>
+
+#include "ops/cuda/compiler.h"
+#include "ops/weight.h"
+
+namespace anabranch::ops::cuda {
+
+struct DeviceWeight : Weight::Storage {
+  std::array<int, 4> format{};  // DENSE, PLANES, GROUPS, SCALES
+  int input_tiles = 0;
+  uint64_t bytes = 0;
+  std::shared_ptr<void> memory;
+};
+
+// A matrix in host memory, in this layout.
+struct PackedRecords {
+  std::array<int, 4> format{};
+  int input_tiles = 0;
+  std::vector<uint8_t> bytes;
+};
+PackedRecords pack(const WeightSource& source);
+
+std::shared_ptr<const DeviceWeight> make_weight(const WeightSource& source);
+
+inline const DeviceWeight& stored(const Weight& w) {
+  return static_cast<const DeviceWeight&>(w.storage());
+}
+
+}  // namespace anabranch::ops::cuda

@@ -1,0 +1,409 @@
+// The CUDA backend against ops/reference, skipped where there is no device. What needs none is checked
+// everywhere: how weights are packed, and, where NVRTC is installed, that every kernel compiles.
+#include <algorithm>
+
+#include "ops/attention.h"
+#include "ops/cpu/array.h"
+#include "ops/cuda/array.h"
+#include "ops/cuda/compiler.h"
+#include "ops/cuda/linear.h"
+#include "ops/cuda/weight.h"
+#include "ops/elementwise.h"
+#include "ops/gated_delta.h"
+#include "ops/matrices.h"
+
+namespace anabranch::ops {
+namespace {
+
+class Cuda : public OpsTest {
+ protected:
+  void SetUp() override {
+    if (!cuda_obstacle().empty()) GTEST_SKIP() << cuda_obstacle();
+    set_backend(Backend::cuda);
+  }
+};
+
+mx::array host(const mx::array& x) {
+  return cuda::to_host(x);
+}
+
+constexpr double kBf16 = 1.0 / 256;  // one rounding to bf16, relative
+
+struct Format {
+  Matrix matrix;
+  const char* name;
+};
+std::vector<Format> formats(int rows, int cols) {
+  return {{affine_matrix(rows, cols, 4, 64, ScaleType::bf16, false, 1), "4 bits, group 64"},
+          {affine_matrix(rows, cols, 3, 32, ScaleType::f16, true, 2), "3 bits, group 32"},
+          {affine_matrix(rows, cols, 5, 64, ScaleType::bf16, false, 3), "5 bits"},
+          {affine_matrix(rows, cols, 6, 16, ScaleType::f32, true, 4), "6 bits, group 16"},
+          {affine_matrix(rows, cols, 8, 64, ScaleType::f16, false, 5), "8 bits"},
+          {dense_matrix(rows, cols, WeightKind::bf16, 6), "bf16"},
+          {dense_matrix(rows, cols, WeightKind::f16, 7), "f16"},
+          {dense_matrix(rows, cols, WeightKind::f32, 8), "f32"}};
+}
+
+// x W^T in double with x rounded to bf16, and what fp32 sums and two roundings of values may change.
+void expect_product(const std::vector<float>& x, int rows, const Matrix& m, const mx::array& y,
+                    const char* what) {
+  std::vector<float> rounded(x);
+  for (float& v : rounded) v = static_cast<float>(static_cast<mx::bfloat16_t>(v));
+  auto exact = exact_product(rounded, rows, m);
+  // Codes are summed with 128 (or 2176) added, which comes off at the end: that much larger are the
+  // roundings.
+  const double factor = m.kind != WeightKind::affine ? 4 : m.bits <= 4 ? 160 : 20;
+  for (size_t i = 0; i < exact.tolerance.size(); i++)
+    exact.tolerance[i] = exact.tolerance[i] * factor + 1e-30;
+  EXPECT_TRUE(within(to_vector(y), exact.y, exact.tolerance)) << what << ", " << rows << " rows";
+}
+
+TEST_F(Cuda, ProductsOfEveryFormat) {
+  Random random(1);
+  for (const auto [n, k] : {std::pair{48, 128}, {40, 576}, {300, 1536}}) {
+    for (const auto& [matrix, name] : formats(n, k)) {
+      const Weight weight = Weight::make(matrix.source());
+      const auto x = random.vector(int64_t{100} * k);
+      const mx::array all = to_device(to_array(x, {100, k}));
+      mx::array first = host(linear(slice_rows(all, 0, 1), weight));
+      for (const int rows : {1, 3, 8, 9, 17, 32, 33, 64, 100}) {
+        const mx::array y = host(linear(slice_rows(all, 0, rows), weight));
+        expect_product({x.begin(), x.begin() + int64_t{rows} * k}, rows, matrix, y, name);
+        expect_same_bits(slice_rows(y, 0, 1), first, fmt::format("{}: row 0 among {}", name, rows));
+      }
+    }
+  }
+}
+
+TEST_F(Cuda, ARowsProductDoesNotDependOnTheOthers) {
+  Rng rng(2);
+  const int n = 768, k = 2048, rows = 200;
+  const Matrix gate_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 1),
+               up_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 2),
+               down_matrix = affine_matrix(k, n, 4, 64, ScaleType::bf16, false, 3);
+  const Weight gate = Weight::make(gate_matrix.source()), up = Weight::make(up_matrix.source()),
+               down = Weight::make(down_matrix.source());
+  const RowNorm norm{to_device(random_array({k}, rng)), 1e-6f};
+  const mx::array x = to_device(random_array({rows, k}, rng));
+  const auto mlp = [&](int begin, int end) {
+    const auto part = slice_rows(x, begin, end);
+    return host(linear_add(linear_swiglu(part, gate, up, norm), down, part));
+  };
+  const mx::array whole = mlp(0, rows);
+  for (const auto [begin, end] :
+       {std::pair{0, 1}, {7, 8}, {5, 9}, {60, 76}, {100, 132}, {10, 150}, {199, 200}})
+    expect_same_bits(mlp(begin, end), slice_rows(whole, begin, end),
+                     fmt::format("rows {} to {}", begin, end));
+}
+
+TEST_F(Cuda, EmbeddingRows) {
+  for (const auto& [matrix, name] : formats(50, 192)) {
+    const Weight table = Weight::make(matrix.source());
+    const std::vector<int> ids = {0, 49, 7, 8, 15, 16, 33};
+    const auto rows = to_vector(host(embed(ids, table)));
+    for (size_t i = 0; i < ids.size(); i++)
+      for (int k = 0; k < 192; k++)
+        ASSERT_NEAR(rows[i * 192 + static_cast<size_t>(k)], matrix.value(ids[i], k),
+                    matrix.magnitude(ids[i], k) * (matrix.kind == WeightKind::f32 ? kBf16 * kBf16 : 4 * kUlp))
+            << name << " row " << ids[i] << " input " << k;
+  }
+}
+
+// Runs `op` on this backend and on the reference, on the same values.
+template <class Op>
+void expect_like_reference(const Op& op, double tolerance, const std::string& what) {
+  set_backend(Backend::cuda);
+  const mx::array ours = host(op());
+  set_backend(Backend::reference);
+  const mx::array theirs = op();
+  expect_close(ours, theirs, tolerance, what);
+  set_backend(Backend::cuda);
+}
+
+TEST_F(Cuda, ElementwiseOps) {
+  Rng rng(3);
+  const mx::array a = random_array({5, 300}, rng), b = random_array({5, 300}, rng),
+                  w = random_array({300}, rng);
+  const auto in = [](const mx::array& x) { return to_device(x); };
+  expect_like_reference([&] { return rms_norm(in(a), in(w), 1e-6f); }, 1e-5, "rms_norm");
+  expect_like_reference([&] { return ops::add(in(a), in(b)); }, 0, "add");
+  expect_like_reference([&] { return add_bias(in(a), in(w)); }, 0, "add_bias");
+  expect_like_reference([&] { return swiglu(in(a), in(b)); }, 1e-5, "swiglu");
+  expect_like_reference([&] { return sigmoid_gate(in(a), in(b)); }, 1e-5, "sigmoid_gate");
+  expect_like_reference([&] { return take_rows(in(a), std::vector<int>{4, 0, 0}); }, 0, "take_rows");
+  expect_like_reference([&] { return concat_rows({in(a), slice_rows(in(b), 1, 3)}); }, 0, "concat_rows");
+  const mx::array heads = random_array({3, 2, 64}, rng);
+  const std::vector<int> positions = {0, 5, 100000};
+  const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
+  expect_like_reference([&] { return rope(in(heads), positions, frequencies, 1.1f); }, 1e-5, "rope");
+  mx::array logits = random_array({3, 5000}, rng);
+  logits.data<float>()[1234] = logits.data<float>()[4000] = 9;
+  logits.data<float>()[5000 + 17] = NAN;
+  EXPECT_EQ(best_of_rows(in(logits)), (set_backend(Backend::cpu), best_of_rows(logits)));
+}
+
+PagedKv make_kv(int heads, int dim) {
+  PagedKv kv;
+  kv.kv_heads = heads;
+  kv.head_dim = dim;
+  return kv;
+}
+
+TEST_F(Cuda, AttentionEqualsReference) {
+  Rng rng(4);
+  for (const int dim : {32, 64, 96, 128, 256}) {
+    for (const int group : {1, 3, 4}) {
+      for (const auto [before, rows, window] :
+           {std::tuple{0, 1, 0}, {700, 1, 0}, {700, 5, 0}, {130, 40, 0}, {600, 3, 200}, {0, 300, 100}}) {
+        const int heads = 2, total = before + rows;
+        const mx::array k = random_array({total, heads, dim}, rng),
+                        v = random_array({total, heads, dim}, rng),
+                        q = random_array({rows, heads * group, dim}, rng);
+        const auto op = [&, window = window] {
+          PagedKv kv = make_kv(heads, dim);
+          kv_append(kv, to_device(k), to_device(v));
+          return attention(to_device(q), kv, 1.0f / std::sqrt(static_cast<float>(dim)), window);
+        };
+        // f16 queries, keys, weights and values: each a rounding of 2^-11 of numbers of size up to 4.
+        expect_like_reference(op, 2e-2,
+                              fmt::format("D {} group {} {}+{} window {}", dim, group, before, rows, window));
+      }
+    }
+  }
+}
+
+// A whole mixer's attention: any way to cut the rows gives the same bits.
+TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
+  Rng rng(5);
+  const int heads = 8, kv_heads = 2, dim = 64, rows = 700;
+  const mx::array q = to_device(random_array({rows, heads * dim}, rng)),
+                  k = to_device(random_array({rows, kv_heads * dim}, rng)),
+                  v = to_device(random_array({rows, kv_heads * dim}, rng)),
+                  gate = to_device(random_array({rows, heads * dim}, rng));
+  const RowNorm norm{to_device(random_array({dim}, rng)), 1e-6f};
+  const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
+  const Matrix square = affine_matrix(heads * dim, heads * dim, 8, 64, ScaleType::f16, false, 9);
+  const Weight out = Weight::make(square.source());
+  const mx::array zero = ops::zeros({rows, heads * dim}, mx::float32);
+  const auto run = [&](const std::vector<int>& ends) {
+    PagedKv kv = make_kv(kv_heads, dim);
+    std::vector<mx::array> parts;
+    int begin = 0;
+    for (const int end : ends) {
+      std::vector<int> positions;
+      for (int i = begin; i < end; i++) positions.push_back(i);
+      const auto cut = [&](const mx::array& x) { return slice_rows(x, begin, end); };
+      const auto q_part = cut(q), k_part = cut(k), v_part = cut(v), gate_part = cut(gate);
+      AttentionInputs in{q_part,    k_part,      v_part, &gate_part, &norm, &norm,
+                         positions, frequencies, 1.0f,   heads,      0.125f};
+      const AttentionSpan span{&kv, 0, end - begin};
+      parts.push_back(linear_add(attend(in, {&span, 1}), out, cut(zero)));
+      begin = end;
+    }
+    return host(concat_rows(parts));
+  };
+  const mx::array whole = run({700});
+  expect_same_bits(run({1, 2, 3, 7, 20, 100, 255, 256, 257, 290, 500, 516, 699, 700}), whole, "in chunks");
+}
+
+struct Delta {
+  GatedDeltaShape shape;
+  mx::array qkv, z, b, a;
+  GatedDeltaWeights weights;
+};
+Delta make_delta(const GatedDeltaShape& s, int rows, Rng& rng) {
+  const int c = s.conv_channels(), hv = s.value_heads;
+  const auto in = [&](mx::Shape shape, float scale = 1.0f) {
+    return random_array(std::move(shape), rng, scale);
+  };
+  return {s,
+          in({rows, c}),
+          in({rows, hv * s.value_dim}),
+          in({rows, hv}),
+          in({rows, hv}),
+          {in({s.conv_kernel, c}, 0.5f), in({hv}), in({hv}), in({s.value_dim})}};
+}
+Delta on_device(const Delta& d) {
+  return {d.shape,
+          to_device(d.qkv),
+          to_device(d.z),
+          to_device(d.b),
+          to_device(d.a),
+          {to_device(d.weights.conv_weight), to_device(d.weights.a_log), to_device(d.weights.dt_bias),
+           to_device(d.weights.norm_weight), d.weights.eps}};
+}
+mx::array delta_rows(const Delta& d, int begin, int end, GatedDeltaState& state, bool trial = false) {
+  const auto cut = [&](const mx::array& x) { return slice_rows(x, begin, end); };
+  return trial ? gated_delta_trial(cut(d.qkv), cut(d.z), cut(d.b), cut(d.a), d.shape, d.weights, state)
+               : gated_delta(cut(d.qkv), cut(d.z), cut(d.b), cut(d.a), d.shape, d.weights, state);
+}
+
+const GatedDeltaShape kDeltaShapes[] = {{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {1, 3, 64, 64, 3}};
+
+TEST_F(Cuda, GatedDeltaEqualsReference) {
+  Rng rng(6);
+  for (const auto& shape : kDeltaShapes) {
+    const Delta d = make_delta(shape, 70, rng);
+    expect_like_reference(
+        [&] {
+          const Delta here = on_device(d);
+          auto state = make_gated_delta_state(shape);
+          const auto one = delta_rows(here, 0, 50, state);
+          return concat_rows({one, delta_rows(here, 50, 70, state)});
+        },
+        5e-4, fmt::format("{} heads of {}", shape.value_heads, shape.key_dim));
+  }
+}
+
+// Rounds of speculation with everything, something or nothing accepted leave what plain steps leave.
+TEST_F(Cuda, TrialsOfGatedDelta) {
+  Rng rng(7);
+  for (const auto& shape : kDeltaShapes) {
+    const Delta d = on_device(make_delta(shape, 60, rng));
+    auto plain = make_gated_delta_state(shape), tried = make_gated_delta_state(shape);
+    std::vector<mx::array> expected;
+    for (int t = 0; t < 60; t++) expected.push_back(host(delta_rows(d, t, t + 1, plain)));
+    int at = 0;
+    for (const auto [drafted, kept] : {std::pair{4, 4}, {5, 2}, {3, 0}, {16, 9}, {1, 1}, {7, 1}}) {
+      const mx::array y = host(delta_rows(d, at, at + drafted, tried, true));
+      for (int i = 0; i < drafted; i++)
+        expect_same_bits(cpu::view(y, {1, y.shape(1)}, int64_t{i} * y.shape(1)),
+                         expected[static_cast<size_t>(at + i)],
+                         fmt::format("token {} of a draft of {}", at + i, drafted));
+      std::vector<int> path;
+      for (int i = 0; i < kept; i++) path.push_back(i);
+      gated_delta_commit(tried, path);
+      at += kept;
+    }
+    // Two drafts in one trial, then a snapshot, and on from there for good.
+    delta_rows(d, at, at + 2, tried, true);
+    delta_rows(d, at + 2, at + 5, tried, true);
+    const std::vector<int> path = {0, 1, 2};
+    gated_delta_commit(tried, path);
+    at += 3;
+    gated_delta_settle(shape, tried);
+    auto again = make_gated_delta_state(shape);
+    delta_rows(d, 0, at, again);
+    expect_same_bits(host(tried.s), host(again.s), "state");
+    expect_same_bits(host(tried.conv), host(again.conv), "conv rows");
+    const GatedDeltaState snapshot = tried;
+    const auto before = to_vector(host(snapshot.s));
+    const mx::array rest = host(delta_rows(d, at, 60, tried));
+    for (int t = at; t < 60; t++)
+      expect_same_bits(cpu::view(rest, expected.front().shape(), int64_t{t - at} * rest.shape(1)),
+                       expected[static_cast<size_t>(t)], fmt::format("token {} after the trials", t));
+    EXPECT_TRUE(bits_agree(to_vector(host(snapshot.s)), before)) << "a snapshot changed";
+  }
+}
+
+TEST_F(Cuda, GatedDeltaOfManySequences) {
+  Rng rng(8);
+  const GatedDeltaShape shape = kDeltaShapes[0];
+  const int sequences = 40, each = 3;
+  const Delta d = on_device(make_delta(shape, sequences * each, rng));
+  std::vector<GatedDeltaState> together, alone;
+  for (int i = 0; i < sequences; i++) {
+    together.push_back(make_gated_delta_state(shape));
+    alone.push_back(make_gated_delta_state(shape));
+  }
+  const Matrix square = affine_matrix(128, 128, 8, 64, ScaleType::f16, false, 9);
+  const Weight out = Weight::make(square.source());
+  std::vector<GatedDeltaSpan> spans;
+  std::optional<GatedDeltaState> kept = make_gated_delta_state(shape);
+  for (int i = 0; i < sequences; i++) {
+    spans.push_back({&together[static_cast<size_t>(i)], i * each, 1});
+    spans.push_back({&together[static_cast<size_t>(i)], i * each + 1, each - 1});
+  }
+  spans[4].keep = &*kept;
+  const mx::array y = host(linear(gated_delta_rows({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
+  for (int i = 0; i < sequences; i++) {
+    auto& state = alone[static_cast<size_t>(i)];
+    const auto first = delta_rows(d, i * each, i * each + 1, state);
+    if (i == 2) {
+      expect_same_bits(host(kept->s), host(state.s), "what was kept");
+      expect_same_bits(host(kept->conv), host(state.conv), "conv rows kept");
+    }
+    const auto rest = delta_rows(d, i * each + 1, (i + 1) * each, state);
+    expect_same_bits(host(linear(concat_rows({first, rest}), out)), slice_rows(y, i * each, (i + 1) * each),
+                     fmt::format("sequence {}", i));
+    expect_same_bits(host(together[static_cast<size_t>(i)].s), host(state.s), "state");
+  }
+}
+
+// ---- without a device
+
+// Reads a packed matrix as kernels/embed.cu does.
+double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
+  const auto [dense, planes, groups, type] = p.format;
+  const int code_bytes = dense ? planes * 2048 : planes * 512;
+  const int record_bytes = code_bytes + (dense ? 0 : groups * 16 * (type == 2 ? 8 : 4));
+  const uint8_t* record =
+      p.bytes.data() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
+  const int at = k % 64, j = at / 16, c = at % 16 / 8, lane = row % 8 * 4 + at % 8 / 2, odd = at % 2,
+            high = row % 16 / 8;
+  if (dense) {
+    double sum = 0;
+    for (int plane = 0; plane < planes; plane++) {
+      mx::bfloat16_t half;
+      std::memcpy(&half, record + plane * 2048 + j * 512 + lane * 16 + ((c * 2 + high) * 2 + odd) * 2, 2);
+      sum += static_cast<float>(half);
+    }
+    return sum;
+  }
+  int code = 0;
+  for (int plane = 0; plane < planes; plane++) {
+    uint32_t word;
+    std::memcpy(&word, record + plane * 512 + lane * 16 + (high * 2 + j / 2) * 4, 4);
+    code += static_cast<int>(word >> ((j % 2 * 2 + c) * 4 + odd * 16) & 15) << (4 * plane);
+  }
+  EXPECT_EQ(code, m.codes[static_cast<size_t>(row * m.cols + k)]);
+  const int place = ((at * groups / 64 * 8 + row % 8) * 2 + high) * 2;
+  float both[2];
+  for (int i = 0; i < 2; i++) {
+    const uint8_t* from = record + code_bytes + (place + i) * (type == 2 ? 4 : 2);
+    mx::float16_t half;
+    mx::bfloat16_t brain;
+    std::memcpy(&half, from, 2);
+    std::memcpy(&brain, from, 2);
+    std::memcpy(&both[i], from, type == 2 ? 4 : 0);
+    if (type != 2) both[i] = type == 1 ? static_cast<float>(brain) : static_cast<float>(half);
+  }
+  return static_cast<double>(both[0]) * code + both[1];
+}
+
+TEST(CudaWithoutDevice, PackedMatrices) {
+  for (const auto& [matrix, name] : formats(37, 192)) {
+    const auto packed = cuda::pack(matrix.source());
+    for (int row = 0; row < 37; row++)
+      for (int k = 0; k < 192; k++)
+        ASSERT_NEAR(unpacked(packed, matrix, row, k), matrix.value(row, k),
+                    matrix.kind == WeightKind::f32 ? kBf16 * kBf16 * matrix.magnitude(row, k) : 0)
+            << name << " row " << row << " input " << k;
+  }
+}
+
+TEST(CudaWithoutDevice, EveryKernelCompiles) {
+  if (const auto obstacle = cuda::compiler_obstacle(); !obstacle.empty()) GTEST_SKIP() << obstacle;
+  using cuda::Source;
+  std::vector<cuda::Variant> variants = {
+      {Source::rows, {}}, {Source::gated_delta, {128, 128, 4}}, {Source::gated_delta, {64, 64, 4}}};
+  for (const int dim : {64, 128, 256}) variants.push_back({Source::attention, {dim}});
+  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
+    variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
+    for (const int swiglu : {0, 1}) {
+      for (const int tiles : {1, 2, 4})
+        variants.push_back({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}});
+      variants.push_back({Source::gemm, {f[0], f[1], f[2], f[3], swiglu}});
+    }
+  }
+  for (const auto& variant : variants) {
+    const auto code = cuda::compile(variant, "sm_90a");
+    EXPECT_TRUE(code.ok()) << code.error().message;
+    if (variant.source == Source::gemm) continue;  // wgmma is Hopper's
+    const auto older = cuda::compile(variant, "sm_80");
+    EXPECT_TRUE(older.ok()) << older.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace anabranch::ops
