@@ -150,7 +150,7 @@ Compiled GrammarCompiler::Shared::build(const std::string& text) {
       const std::vector<int32_t> ends(vocab.ends.begin(), vocab.ends.end());
       const xgrammar::TokenizerInfo info(vocab.tokens, xgrammar::VocabType::RAW,
                                          static_cast<int>(vocab.tokens.size()), ends);
-      compiler.emplace(info, 1, false);
+      compiler.emplace(info, 2, false);
       vocab.tokens = {};
     }
     return std::make_shared<const CompiledGrammar>(compiler->CompileGrammar(text));

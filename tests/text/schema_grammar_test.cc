@@ -27,7 +27,7 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
       {R"({"type":"array","uniqueItems":true})", "'uniqueItems' at #"},
       {R"({"type":"array","contains":{"const":1}})", "'contains' at #"},
       {R"({"type":"number","multipleOf":0.1})", "'multipleOf' at #"},
-      {R"({"type":"string","pattern":"a(?=b)"})", "'pattern' at #"},
+      {R"j({"type":"string","pattern":"a(?=b)"})j", "'pattern' at #"},
       {R"({"type":"string","pattern":"a","format":"date"})", "'pattern' at #"},
       {R"({"oneOf":[{"type":"number","minimum":1},{"type":"integer"}]})", "'oneOf' at #"},
       {R"({"oneOf":[{"type":"object","properties":{"a":{}}},{"type":"object","properties":{"b":{}}}]})", "'oneOf'"},
