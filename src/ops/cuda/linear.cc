@@ -36,7 +36,6 @@ void run_gemv(const Product& product, bool swiglu) {
     const auto& f = product.format;
     const Function gemv = kernel({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}}, "gemv");
     const int shared = 2 * 16 * tiles * 8 * 20 * 4;  // gemv.cu: both buffers of every warp's sums
-    allow_shared(gemv, shared);
     launch(gemv, {static_cast<unsigned>(blocks)}, 512, static_cast<unsigned>(shared), &args);
   }
 }
@@ -58,7 +57,6 @@ void run_gemm(const Product& product, bool swiglu) {
            &args);
   const Function gemm = kernel(variant, "gemm");
   const int shared = 6 * (8192 + (f[0] ? 0 : f[2] * 256)) + 128 * 72 * 4 + 12 * 8;  // as gemm.cu lays it out
-  allow_shared(gemm, shared);
   launch(gemm, {static_cast<unsigned>((args.rows + 63) / 64), static_cast<unsigned>(args.units)}, 256,
          static_cast<unsigned>(shared), &args);
 }

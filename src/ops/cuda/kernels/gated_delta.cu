@@ -3,8 +3,8 @@
 //
 // A block has 32 columns of one value head's state S [DK][DV] in the registers of its first four warps: a lane has
 // one column's rows 16 i + 4 (lane / 8) + 0..3. Tokens are applied one by one, in one order of operations, whoever
-// asks. Meanwhile the other eight warps make the next kTokens tokens' queries, keys, values and gates.
-constexpr int kTokens = 16, kRows = DK / 4, kChannels = 2 * DK + 32, kMakers = 256;
+// asks. Meanwhile the other nine warps make the next kTokens tokens' queries, keys, values and gates.
+constexpr int kTokens = 16, kRows = DK / 4, kChannels = 2 * DK + 32, kMakers = 288;
 
 struct Tokens {
   float q[kTokens][DK], k[kTokens][DK], v[kTokens][32], decay[kTokens], beta[kTokens], qk[kTokens];
@@ -128,7 +128,7 @@ DEVICE void apply_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p,
   }
 }
 
-KERNEL __launch_bounds__(384) delta(const __grid_constant__ DeltaArgs a) {
+KERNEL __launch_bounds__(128 + kMakers) delta(const __grid_constant__ DeltaArgs a) {
   __shared__ __align__(16) Tokens blocks[2];
   wait_for_previous();
   let_next_start();
@@ -177,7 +177,7 @@ KERNEL __launch_bounds__(384) delta(const __grid_constant__ DeltaArgs a) {
     for (int i = 0; i < kRows; i++) s.s_out[place + (i / 4 * 16 + quarter * 4 + i % 4) * DV] = state[i];
   if (p.trial && !s.fold) return;
   const int applied = p.trial ? 0 : s.count;
-  for (int i = threadIdx.x; i < kChannels; i += 384) {
+  for (int i = threadIdx.x; i < kChannels; i += 128 + kMakers) {
     if (!p.owns(i)) continue;
     for (int j = 0; j < TAPS - 1; j++)
       s.conv_out[(long)j * p.channels + p.channel(i)] = input(a, s, p, applied - (TAPS - 1) + j, p.channel(i));
