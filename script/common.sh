@@ -3,18 +3,22 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 mlx_version=0.32.4
+xgrammar_version=0.2.8
+xgrammar_sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80  # of its sdist on PyPI
 # What a build needs, and what the tests need on top.
 debian_build_packages=(
   g++ cmake ninja-build ccache mold pkg-config git ca-certificates python3-venv
   libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev libcli11-dev libedit-dev libsqlitecpp-dev libsqlite3-dev
+  libssl-dev prometheus-cpp-dev
 )
 debian_test_packages=(libgtest-dev clang-14 libclang-rt-14-dev clang-format-14)
 homebrew_build_packages=(
-  cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp
+  cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp
 )
 homebrew_test_packages=(googletest clang-format)
-python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0)
+python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 schemathesis==4.32.5
+  jsonschema==4.26.0 rfc3339-validator==0.1.4)
 
 # What .deps/stamp holds when everything that this checkout needs is installed. $1: cpu or cuda13.
 stamp_for() { echo "mlx[$1]==$mlx_version ${debian_build_packages[*]}"; }
@@ -22,6 +26,7 @@ test_stamp() { echo "${debian_test_packages[*]} ${python_test_packages[*]}"; }
 have_stamp() { [[ -f $1 && $(<"$1") == "$2" ]]; }
 
 bootstrapped() {
+  have_stamp "$root/.deps/xgrammar/stamp" "$xgrammar_sha256" || return 1
   have_stamp "$root/.deps/stamp" "$(stamp_for cpu)" || have_stamp "$root/.deps/stamp" "$(stamp_for cuda13)"
 }
 bootstrapped_for_tests() { bootstrapped && have_stamp "$root/.deps/test-stamp" "$(test_stamp)"; }

@@ -46,10 +46,14 @@ RESTRICTED = [
     (r"pcre2.*", ["text/*.cc"], "regular expressions are for text/ only"),
     (r"utf8proc\.h", ["text/*.cc"], "Unicode tables are for text/ only"),
     (r"xxhash\.h", ["cache/*.cc"], "hashing of prefixes and records is for cache/ only"),
+    (r"xgrammar/.*", ["decode/grammar.cc"], "grammars come through decode/grammar.h"),
+    (r"dlpack/.*", ["decode/grammar.cc"], "grammars come through decode/grammar.h"),
     (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
     (r"(histedit\.h|editline/.*)", ["cli/*.cc"], "line editing is for cli/"),
     (r"toml\+\+/.*", [], "not used"),
     (r"(SQLiteCpp/.*|sqlite3\.h)", ["server/*.cc"], "databases are for server/ only"),
+    (r"prometheus/.*", ["server/metrics.cc"], "metrics are kept in server/metrics.cc"),
+    (r"openssl/.*", ["server/*.cc"], "TLS and digests of keys are for server/ only"),
     (r"curl/.*", [], "not used"),
 ]
 

@@ -1,6 +1,6 @@
-// What the CUDA kernels do on this card: models of Qwen3.5's true shapes with random 4-bit weights (group 64) in
-// decode, verification, many streams and prefill, then each kernel alone beside the memory it must move or the
-// operations it must do. `gpu_bench [9b] [0.8b] [kernels] [profile]`; docs/gpu.md has its tables.
+// What the CUDA kernels do on this card: models of Qwen3.5's true shapes with random 4-bit weights (group 64)
+// in decode, verification, many streams and prefill, then each kernel alone beside the memory it must move or
+// the operations it must do. `gpu_bench [9b] [0.8b] [kernels] [profile]`; docs/gpu.md has its tables.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -37,7 +37,8 @@ ops::Weight random_weight(int64_t rows, int64_t cols) {
   s.bits = 4;
   s.group = 64;
   s.scale_type = ScaleType::bf16;
-  s.read_affine = [cols, seed = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+  s.read_affine = [cols, seed = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
+                                        float* biases) {
     const float scale = std::exp2(std::floor(std::log2(0.2f / std::sqrt(static_cast<float>(cols)))));
     for (int64_t i = 0; i < count * cols; i += 16) {
       const uint64_t bits = mixed(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(first * cols + i));
@@ -87,18 +88,20 @@ class RandomModel final : public Model {
     const ops::GatedDeltaShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
     std::vector<nn::DecoderLayer> layers;
     for (int i = 0; i < s.layers; i++) {
-      nn::Mlp mlp{linear(s.intermediate, s.hidden), linear(s.intermediate, s.hidden), linear(s.hidden, s.intermediate)};
+      nn::Mlp mlp{linear(s.intermediate, s.hidden), linear(s.intermediate, s.hidden),
+                  linear(s.hidden, s.intermediate)};
       const auto norm1 = norm(s.hidden), norm2 = norm(s.hidden);
       if (i % 4 != 3) {
         const int values = s.value_heads * s.delta_dim;
-        nn::GatedDelta mixer{delta,
-                             {random_array({4, delta.conv_channels()}, 0.0f, 0.5f), random_array({s.value_heads}, 0, 1),
-                              random_array({s.value_heads}, 0, 1), random_array({s.delta_dim}, 1, 0.1f)},
-                             linear(delta.conv_channels(), s.hidden),
-                             linear(values, s.hidden),
-                             linear(s.value_heads, s.hidden),
-                             linear(s.value_heads, s.hidden),
-                             linear(s.hidden, values)};
+        nn::GatedDelta mixer{
+            delta,
+            {random_array({4, delta.conv_channels()}, 0.0f, 0.5f), random_array({s.value_heads}, 0, 1),
+             random_array({s.value_heads}, 0, 1), random_array({s.delta_dim}, 1, 0.1f)},
+            linear(delta.conv_channels(), s.hidden),
+            linear(values, s.hidden),
+            linear(s.value_heads, s.hidden),
+            linear(s.value_heads, s.hidden),
+            linear(s.hidden, values)};
         layers.push_back({norm1, std::move(mixer), norm2, std::move(mlp)});
         spec.layers.emplace_back(delta);
         continue;
@@ -122,8 +125,8 @@ class RandomModel final : public Model {
     }
     auto embedding = random_weight(s.vocab, s.hidden);
     auto head = s.tied ? embedding : random_weight(s.vocab, s.hidden);
-    return std::unique_ptr<RandomModel>(
-        new RandomModel(std::move(spec), std::move(embedding), std::move(layers), norm(s.hidden), std::move(head)));
+    return std::unique_ptr<RandomModel>(new RandomModel(std::move(spec), std::move(embedding),
+                                                        std::move(layers), norm(s.hidden), std::move(head)));
   }
   using Model::Model;
 };
@@ -191,8 +194,8 @@ struct Run {
     fmt::print("{}: {:.2f} GB read a token; the limit of decode is {:.0f} tok/s\n", shape.name, bytes / 1e9,
                bandwidth / bytes);
     const auto line = [&](const std::string& work, double rate, double seconds) {
-      fmt::print("  {:<28} {:>9.1f} tok/s {:>9.3f} ms a step {:>7.0f} GB/s of weights\n", work, rate, seconds * 1e3,
-                 bytes / seconds / 1e9);
+      fmt::print("  {:<28} {:>9.1f} tok/s {:>9.3f} ms a step {:>7.0f} GB/s of weights\n", work, rate,
+                 seconds * 1e3, bytes / seconds / 1e9);
       std::fflush(stdout);
     };
     double one = 0;
@@ -248,9 +251,7 @@ double timed(const std::function<void(int)>& work) {
 
 void kernels(double bandwidth, double flops) {
   fmt::print("kernels alone (weights in rotation, larger than the cache); us, GB/s or TFLOP/s, share\n");
-  const struct {
-    int n, k;
-  } shapes[] = {{12288, 4096}, {4096, 12288}, {4096, 4096}};
+  const struct { int n, k; } shapes[] = {{12288, 4096}, {4096, 12288}, {4096, 4096}};
   for (const auto [n, k] : shapes) {
     std::vector<ops::Weight> weights;
     for (int i = 0; i < 6; i++) weights.push_back(random_weight(n, k));
@@ -266,7 +267,8 @@ void kernels(double bandwidth, double flops) {
       const auto x = random_array({rows, k}, 0, 1), r = random_array({rows, n}, 0, 1);
       const double t = timed([&](int i) { ops::linear_add(x, weights[i % 6], r); });
       const double work = 2.0 * rows * n * k;
-      fmt::print(" {} rows {:.0f} us {:.0f} TFLOP/s {:.0f} %;", rows, t * 1e6, work / t / 1e12, 100 * work / t / flops);
+      fmt::print(" {} rows {:.0f} us {:.0f} TFLOP/s {:.0f} %;", rows, t * 1e6, work / t / 1e12,
+                 100 * work / t / flops);
     }
     fmt::print("\n");
     std::fflush(stdout);
@@ -284,8 +286,8 @@ void kernels(double bandwidth, double flops) {
       ops::gated_delta_rows({qkv, z, b, a}, d, dw, {&span, 1});
     });
     const double bytes = 2.0 * 32 * 128 * 128 * 4 + rows * (8192.0 + 2 * 4096 + 4096) * 4;
-    fmt::print("  gated delta of 9B, {} rows: {:.1f} us ({:.2f} us a row), {:.0f} GB/s {:.0f} %\n", rows, t * 1e6,
-               t * 1e6 / rows, bytes / t / 1e9, 100 * bytes / t / bandwidth);
+    fmt::print("  gated delta of 9B, {} rows: {:.1f} us ({:.2f} us a row), {:.0f} GB/s {:.0f} %\n", rows,
+               t * 1e6, t * 1e6 / rows, bytes / t / 1e9, 100 * bytes / t / bandwidth);
   }
   for (const int length : {512, 4096, 32768}) {
     for (const int rows : {1, 4, 512}) {
@@ -300,8 +302,9 @@ void kernels(double bandwidth, double flops) {
       for (auto& cache : caches) ops::kv_append(cache, k, k);
       const double t = timed([&](int i) { ops::attention(q, caches[i % 4], 0.0625f); });
       const double bytes = 2.0 * length * 4 * 256 * 2;
-      fmt::print("  attention of 9B, {} rows at {}: {:.1f} us, {:.0f} GB/s {:.0f} %, {:.1f} TFLOP/s\n", rows, length,
-                 t * 1e6, bytes / t / 1e9, 100 * bytes / t / bandwidth, 4.0 * rows * 16 * 256 * length / t / 1e12);
+      fmt::print("  attention of 9B, {} rows at {}: {:.1f} us, {:.0f} GB/s {:.0f} %, {:.1f} TFLOP/s\n", rows,
+                 length, t * 1e6, bytes / t / 1e9, 100 * bytes / t / bandwidth,
+                 4.0 * rows * 16 * 256 * length / t / 1e12);
     }
   }
 }
@@ -317,8 +320,8 @@ int run(int count, char** words) {
     return 1;
   }
   const double bandwidth = ops::cuda::copy_rate(), flops = ops::cuda::device().tensor_flops;
-  fmt::print("{}: a copy moves {:.0f} GB/s; bf16 {:.0f} TFLOP/s by the data sheet\n", ops::device_name(), bandwidth / 1e9,
-             flops / 1e12);
+  fmt::print("{}: a copy moves {:.0f} GB/s; bf16 {:.0f} TFLOP/s by the data sheet\n", ops::device_name(),
+             bandwidth / 1e9, flops / 1e12);
   for (const Shape* shape : {&k9b, &k08b}) {
     if (!asked(shape == &k9b ? "9b" : "0.8b")) continue;
     const double start = now_seconds();

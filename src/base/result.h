@@ -17,7 +17,8 @@ enum class ErrorKind {
   invalid,      // the input is wrong (bad request, bad file, bad flag)
   not_found,    // a file, model or name that does not exist
   unsupported,  // valid, but not something this build can do
-  exhausted,    // a limit was reached: memory, context length, queue
+  exhausted,    // a limit was reached: memory, context length
+  busy,         // not now: the same may be possible later
   io,           // the operating system refused
   internal,     // a fault of ours
 };

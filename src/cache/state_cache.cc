@@ -452,6 +452,11 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
   tree_.evict(options_.ram_bytes);
 }
 
+void StateCache::set_ram_budget(uint64_t bytes) {
+  options_.ram_bytes = bytes;
+  tree_.evict(bytes);
+}
+
 StateCacheStats StateCache::stats() const {
   StateCacheStats stats = stats_;
   stats.ram_bytes = tree_.bytes();

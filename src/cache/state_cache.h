@@ -60,6 +60,9 @@ class StateCache {
   // all but keys and values).
   void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state);
 
+  // From now on; what is beyond goes, least used first (what is on disk stays there).
+  void set_ram_budget(uint64_t bytes);
+
   // The model has no recurrent state and no head that speaks of one.
   bool any_token() const { return any_token_; }
   StateCacheStats stats() const;

@@ -204,8 +204,8 @@ void print_header(const LoadedModel& loaded, const ops::MachineLimits& limits) {
       loaded.info.bytes_per_token / 1e6, thread_count(), kernels_name(),
       ops::precise() ? ", fp32 activations" : "");
   if (ops::backend() == ops::Backend::cuda) {
-    fmt::print("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", ops::device_name(), limits.memory_gb_s,
-               limits.int8_gop_s);
+    fmt::print("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", ops::device_name(),
+               limits.memory_gb_s, limits.int8_gop_s);
     return print_columns();
   }
   fmt::print(

@@ -57,14 +57,18 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   return engine;
 }
 
+Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) {
+  const bool terminal = isatty(STDERR_FILENO);
+  if (terminal) fmt::print(stderr, "\rloading {} ...", options.model_path);
+  auto made = Engine::create(options);
+  if (terminal) fmt::print(stderr, "\r\033[K");
+  return made;
+}
+
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const KeepOptions& keep) {
   TRY(const auto to_create, engine_options(options, spec, keep));
-  const bool terminal = isatty(STDERR_FILENO);
-  if (terminal) fmt::print(stderr, "\rloading {} ...", options.model);
-  auto made = Engine::create(to_create);
-  if (terminal) fmt::print(stderr, "\r\033[K");
-  return made;
+  return make_engine(to_create);
 }
 
 SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed) {
@@ -119,7 +123,7 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
     TRY(chosen, server::choose_thinking(wish, *chat, tags, user, compile));
     log_debug("thinking {}: {}", chosen.thinking.enabled ? "on" : "off", chosen.thinking.reason);
   }
-  prompt.thinking = server::think_options(wish, chosen, {user, false, true, stop});
+  prompt.thinking = server::think_options(wish, chosen, {user, false, LoopRule::exact, stop});
   prompt.tokens = std::move(chosen.prompt.tokens);
   prompt.keep_at = std::move(chosen.prompt.stable_lengths);
   prompt.rules.thinking_open = chosen.open;

@@ -21,6 +21,7 @@ int fail(const Error& error);
 std::string state_directory(const std::string& wanted);
 
 // Loads the model. On a terminal a progress line stands on stderr meanwhile.
+Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const KeepOptions& keep);
 CacheOptions cache_options(const KeepOptions& keep);

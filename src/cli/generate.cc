@@ -9,6 +9,7 @@
 #include "cli/conversation.h"
 #include "server/logprobs_json.h"
 #include "server/speculation_json.h"
+#include "text/schema_grammar.h"
 
 namespace anabranch::cli {
 namespace {
@@ -58,6 +59,21 @@ Json to_json(const Answer& answer) {
           {"speculation", server::speculation_json(u.speculation)}};
 }
 
+// The text of the grammar that the flags ask for; "": none.
+Result<std::string> grammar_text(const GenerateOptions& options) {
+  constexpr size_t kMostBytes = 1u << 20;
+  if (!options.grammar.empty()) return read_file(options.grammar, kMostBytes);
+  if (options.json_schema.empty()) return std::string();
+  std::string schema = options.json_schema;
+  if (schema.find_first_of("{[") == std::string::npos) {
+    TRY(schema, read_file(options.json_schema, kMostBytes));
+  }
+  TRY(const Json json, parse_json(schema));
+  text::GrammarRules rules;
+  TRY(const std::string element, text::add_schema(json, rules));
+  return rules.text(element);
+}
+
 // As in /v1/chat/completions.
 Json logprobs_json(const Answer& answer, const text::Tokenizer& tokenizer) {
   server::LogprobsJson json(server::AnswerKind::chat, tokenizer);
@@ -90,6 +106,10 @@ Result<int> generate(const GenerateOptions& options) {
   request.stop = options.sampling.stop;
   request.ignore_eos = options.ignore_eos;
   request.logprobs = options.logprobs;
+  TRY(const std::string grammar, grammar_text(options));
+  if (!grammar.empty()) {
+    TRY(request.grammar, engine->compile_grammar(grammar));
+  }
   TRY(const Answer answer,
       run_prompt(*engine, std::move(prompt), std::move(request), options.json, interrupt_flag()));
   if (options.json) {

@@ -123,6 +123,10 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
   command->add_option("-s,--system", o.system, "System message");
   command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
+  auto* schema = command->add_option("--json-schema", o.json_schema,
+                                     "The answer satisfies this JSON schema (a file, or itself)");
+  command->add_option("--grammar", o.grammar, "The answer follows the grammar (EBNF) in this file")
+      ->excludes(schema);
   command->add_flag("--ignore-eos", o.ignore_eos, "Go on past the end of the turn (for measuring)");
   auto* json =
       command->add_flag("--json", o.json, "End with one JSON object: text, token ids, counts, speeds");
@@ -157,6 +161,36 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
       ->check(CLI::Range(0, 65535));
+  command->add_option("--parallel", o.parallel, "Requests that run at a time; others wait (default: 8)")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--queue", o.queue, "Requests that wait at most; more are refused (default: 64)")
+      ->check(CLI::Range(0, 1 << 16));
+  command
+      ->add_option(
+          "--memory", o.memory_bytes,
+          "Memory for the states of running requests, such as 4GB (default: half of the machine's, or "
+          "what of it is free)")
+      ->transform(CLI::AsSizeValue(false));
+  command
+      ->add_option(
+          "--api-key", o.api_keys,
+          "A key that requests must show (may be given several times; others on this machine can read "
+          "it in the list of processes: prefer the next two)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--api-key-file", o.api_key_file,
+                      "File with such keys, one a line; ANABRANCH_API_KEY in the environment is one, too");
+  auto* certificate = command->add_option("--tls-cert", o.tls_certificate,
+                                          "Serve HTTPS with this certificate, or chain (a PEM file)");
+  auto* key = command->add_option("--tls-key", o.tls_key, "Its private key (a PEM file)");
+  certificate->needs(key);
+  key->needs(certificate);
+  command
+      ->add_option("--drain-seconds", o.drain_seconds,
+                   "How long answers under way may take to finish after SIGTERM or SIGINT; a second signal "
+                   "ends them at once")
+      ->check(number_in(0.0, 86400.0));
   command
       ->add_option("--volatile-move", o.volatile_move,
                    "Text in system prompts that changes from call to call (a regular expression): it moves "

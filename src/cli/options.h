@@ -57,7 +57,9 @@ struct GenerateOptions {
   std::string prompt, prompt_file, system;
   bool raw = false, json = false;
   bool ignore_eos = false;
-  int logprobs = -1;  // alternatives beside each token; -1: no log probabilities
+  std::string json_schema;  // a file or the schema itself; "": none
+  std::string grammar;      // a file
+  int logprobs = -1;        // alternatives beside each token; -1: no log probabilities
 };
 
 struct ChatOptions {
@@ -112,6 +114,12 @@ struct ServeOptions {
   ThinkFlags thinking;  // where requests say nothing
   std::string host = "127.0.0.1";
   int port = 11436;
+  int parallel = 8, queue = 64;  // requests that run at a time, and that wait
+  uint64_t memory_bytes = 0;     // for their states; 0: chosen
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  std::string tls_certificate, tls_key;  // files; both or none
+  double drain_seconds = 30;
   std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts
 };
 

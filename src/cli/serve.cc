@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
+#include "base/log.h"
 #include "cli/conversation.h"
+#include "server/api_keys.h"
+#include "server/http_target.h"
 #include "server/server.h"
 
 namespace anabranch::cli {
@@ -62,19 +66,42 @@ Result<std::vector<text::VolatileRule>> volatile_rules(const ServeOptions& optio
   return rules;
 }
 
+Result<std::vector<std::string>> api_keys(const ServeOptions& options) {
+  std::vector<std::string> keys = options.api_keys;
+  if (const char* key = std::getenv("ANABRANCH_API_KEY"); key && *key) keys.push_back(key);
+  if (!options.api_key_file.empty()) {
+    TRY(const auto more, server::read_key_file(options.api_key_file));
+    keys.insert(keys.end(), more.begin(), more.end());
+  }
+  return keys;
+}
+
 Result<int> serve(const ServeOptions& options) {
   SignalThread signals;
   server::ServerOptions server_options;
   server_options.host = options.host;
   server_options.port = static_cast<uint16_t>(options.port);
+  server_options.tls = {options.tls_certificate, options.tls_key};
+  server_options.stop_grace_s = options.drain_seconds;
+  TRY(server_options.api_keys, api_keys(options));
   TRY(server_options.volatile_text, volatile_rules(options));
   server_options.thinking = thinking_wish(options.thinking);
-  TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
+  TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
+  wanted.max_running = options.parallel;
+  wanted.max_queue = options.queue;
+  wanted.memory_bytes = options.memory_bytes;
+  TRY(const auto engine, make_engine(wanted));
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) server_options.turns_path = keep.directory + "/turns.db";
   TRY(const auto server, server::Server::start(*engine, server_options));
   signals.serve(server.get());
-  fmt::print("{} on http://{}:{}/v1\n", engine->info().name, options.host, server->port());
+  if (server_options.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.host)))
+    log_warning(
+        "{} is not this machine alone, and no API key was given: everybody who reaches port {} may use the "
+        "model (--api-key-file, or --host 127.0.0.1)",
+        options.host, server->port());
+  fmt::print("{} on http{}://{}:{}/v1\n", engine->info().name, options.tls_certificate.empty() ? "" : "s",
+             options.host, server->port());
   std::fflush(stdout);
   server->run();
   signals.serve(nullptr);

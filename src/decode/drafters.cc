@@ -51,9 +51,7 @@ class Trial {
 class MtpDrafter final : public Drafter {
  public:
   explicit MtpDrafter(const Model& model)
-      : model_(model),
-        state_(model.mtp_layout()),
-        last_(ops::zeros({1, model.spec().hidden}, mx::float32)) {}
+      : model_(model), state_(model.mtp_layout()), last_(ops::zeros({1, model.spec().hidden}, mx::float32)) {}
 
   void applied(const mx::array& hidden, std::span<const int> tokens) override {
     const int count = hidden.shape(0);
@@ -130,7 +128,7 @@ class MtpDrafter final : public Drafter {
   }
 
   const Model& model_;
-  SequenceState state_;  // pairs applied
+  SequenceState state_;             // pairs applied
   std::vector<mx::array> waiting_;  // hidden states of the positions from next_pair() on, [n_i, hidden]
   mx::array last_;                  // of the last position applied, [1, hidden]
   int waiting_count_ = 0;           // rows of waiting_

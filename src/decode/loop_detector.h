@@ -47,7 +47,11 @@ struct LoopPolicy {
   int max_period = 1024;
 };
 inline constexpr LoopPolicy kThinkingLoops{};
+inline constexpr LoopPolicy kThinkingNearLoops{.near_tokens = 256};
 inline constexpr LoopPolicy kAnswerLoops{.copies = 4, .min_tokens = 256, .min_row_tokens = 2048};
+
+// What is to be broken: nothing, exact repetition, or, in thoughts, that of all but the numbers, too.
+enum class LoopRule { none, exact, near };
 
 struct Repetition {
   enum class Kind {

@@ -161,6 +161,12 @@ void SpecCosts::fit_verify() {
   for (double& cost : verify_costs_) cost /= unit;
 }
 
+double SpecCosts::pass_cost(int rows) const {
+  constexpr int most = kMaxDraft + 1;
+  if (rows <= most) return verify_costs_[rows];
+  return verify_costs_[most] + (rows - most) * (verify_costs_[most] - 1) / (most - 1);
+}
+
 SpecCosts::Curve SpecCosts::draft_costs(DraftSource source) const {
   const double unit = round_s_ > 0 ? round_s_ : 1;
   Curve curve = fit(stats_.draft[index_of(source)], 0, 0, kDraftCost[index_of(source)] * unit);
@@ -198,7 +204,7 @@ void SpecCosts::observe_verify(int rows, double seconds) {
 }
 
 void SpecCosts::observe(const RoundResult& result) {
-  if (is_time(result.verify_s)) observe_verify(result.drafted + 1, result.verify_s);
+  if (is_time(result.verify_s) && result.others == 0) observe_verify(result.drafted + 1, result.verify_s);
   if (result.drafted == 0) return;
   count(stats_.acceptance[draft_class(result.source, result.ngram_match)], result, kModelMemory);
   // An n-gram proposal is there before the choice is made: it costs nothing.
@@ -232,8 +238,7 @@ Chances SpecController::acceptance(int draft_class) const {
   return chances;
 }
 
-SpecController::Options SpecController::options(DraftSource source, const RoundLimits& limits,
-                                                const SpecCosts::Curve& verify) const {
+SpecController::Options SpecController::options(DraftSource source, const RoundLimits& limits) const {
   Options options;
   if (!limits.available[index_of(source)]) return options;
   options.longest = std::min(limits.max_drafts, kMaxDraft);
@@ -244,10 +249,13 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
 
   const Chances chances = acceptance(draft_class(source, limits.ngram_match));
   const SpecCosts::Curve draft = costs_.draft_costs(source);
-  double path = 1, tokens = 1;
+  const int plain_rows = limits.others + 1;
+  const double plain_cost = costs_.pass_cost(plain_rows);
+  double path = 1, tokens = plain_rows;
   for (int n = 1; n <= options.longest; n++) {
     tokens += path *= chances[n - 1];
-    options.at[n] = {{source, n}, tokens, verify[n + 1] + draft[n]};
+    const double cost = costs_.pass_cost(plain_rows + n) + draft[n];
+    options.at[n] = {{source, n}, tokens / plain_rows, cost / plain_cost};
     if (n == 1 || options.at[n].rate() > options.best.rate()) options.best = options.at[n];
   }
   if (held_.source == source && held_.depth <= options.longest &&
@@ -318,10 +326,9 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
 
   const bool overdrawn = mode_.automatic && costs_.credit_ < -kCreditShort;
   AllOptions all;
-  const SpecCosts::Curve verify = costs_.verify_costs();
   for (int k = 1; k < kDraftSources; k++) {
     const DraftSource source = static_cast<DraftSource>(k);
-    if (mode_.automatic || mode_.source == source) all[k] = options(source, limits, verify);
+    if (mode_.automatic || mode_.source == source) all[k] = options(source, limits);
   }
   if (!mode_.automatic && mode_.depth > 0) {
     const int longest = all[index_of(mode_.source)].longest;
@@ -356,14 +363,16 @@ void SpecController::observe(const RoundResult& result) {
     count(acceptance_[draft_class(result.source, result.ngram_match)], result, kSequenceMemory);
   round_++;
 
-  const double tokens = result.accepted + 1;
+  const int plain_rows = result.others + 1;
+  const double tokens = static_cast<double>(plain_rows + result.accepted) / plain_rows;
   const double cost =
-      costs_.verify_costs()[result.drafted + 1] + costs_.draft_costs(result.source)[result.drafted];
+      (costs_.pass_cost(plain_rows + result.drafted) + costs_.draft_costs(result.source)[result.drafted]) /
+      costs_.pass_cost(plain_rows);
   if (mode_.automatic)  // what was asked for is not its loss
-    costs_.credit_ =
-        std::clamp(costs_.credit_ + tokens - (1 - kCreditShare) * cost, -2 * kCreditShort, kCreditMost);
+    costs_.credit_ = std::clamp(costs_.credit_ + tokens - (1 - kCreditShare / plain_rows) * cost,
+                                -2 * kCreditShort, kCreditMost);
   double& exploration = costs_.exploration_;
-  exploration += kExplorationShare * cost;
+  exploration += kExplorationShare / plain_rows * cost;
   if (trying_ >= 0) {
     const double loss = cost - tokens / best_rate_;
     exploration -= loss;

@@ -5,8 +5,12 @@
 //     rate = (1 + sum_{i<=n} prod_{j<=i} p_j) / (verify(n + 1) + draft(source, n))
 // where p_j is the chance that draft j is accepted given that those before it were. All costs are in units of
 // one plain round, so that the rate is the speed-up over plain decoding, and a machine that slows down as a
-// whole changes no choice. One SpecCosts belongs to a model (an engine's), one SpecController to a sequence.
-// Not thread-safe; a SpecCosts outlives its controllers.
+// whole changes no choice. Rows of `others` in the pass bring a token each: with them
+//     rate = (others + 1 + sum ...) / (verify(others + n + 1) + draft(source, n)), as a multiple of the plain
+//     pass's,
+// so that rows that cost little beside one sequence, and much beside many, are drafted for one only. One
+// SpecCosts belongs to a model (an engine's), one SpecController to a sequence. Not thread-safe; a SpecCosts
+// outlives its controllers.
 #pragma once
 
 #include <array>
@@ -51,8 +55,9 @@ class SpecCosts {
 
   double round_s() const { return round_s_; }                  // of a plain round; 0: nothing measured yet
   const Curve& verify_costs() const { return verify_costs_; }  // [rows], from 1 on; [1] is 1
-  Curve draft_costs(DraftSource source) const;                 // [drafts], from 0 on
-  Chances acceptance(int draft_class) const;                   // over all sequences
+  double pass_cost(int rows) const;             // the same, straight on for more rows than one sequence has
+  Curve draft_costs(DraftSource source) const;  // [drafts], from 0 on
+  Chances acceptance(int draft_class) const;    // over all sequences
   const SpecStats& stats() const { return stats_; }
 
  private:
@@ -101,7 +106,7 @@ class SpecController {
                        kArms = kDeeperArm + 1;
   static int arm_of(DraftSource source, int ngram_match);
 
-  Options options(DraftSource source, const RoundLimits& limits, const SpecCosts::Curve& verify) const;
+  Options options(DraftSource source, const RoundLimits& limits) const;
   Option best_option(const AllOptions& all) const;
   Option arm_option(int arm, const AllOptions& all, const Option& best, int ngram_match) const;
   void hold(const RoundChoice& choice, int ngram_match);

@@ -66,8 +66,9 @@ std::optional<MtpSnapshot> Speculator::save(std::span<const int> tokens) {
   return drafter(DraftSource::mtp).save(tokens);
 }
 
-Draft Speculator::propose(const DraftRequest& request) {
+Draft Speculator::propose(const DraftRequest& request, int others) {
   RoundLimits limits;
+  limits.others = others;
   limits.max_drafts = request.count;
   for (int i = 1; i < kDraftSources; i++)
     limits.available[i] = can_draft(static_cast<DraftSource>(i), request.tokens.size());
@@ -113,7 +114,7 @@ std::vector<int> Speculator::run_drafter(const RoundChoice& choice, const DraftR
   }
 }
 
-void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended) {
+void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended, int others) {
   if (auto& used = drafters_[static_cast<size_t>(draft.source)]) used->observe(accepted);
   RoundResult result;
   result.source = draft.tokens.empty() ? DraftSource::none : draft.source;
@@ -123,6 +124,7 @@ void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool
   result.draft_s = draft.seconds;
   result.verify_s = verify_s;
   result.counts = !ended;
+  result.others = others;
   controller_.observe(result);
 }
 

@@ -44,11 +44,12 @@ class Speculator {
   void resume(int length, const MtpSnapshot* saved);
   std::optional<MtpSnapshot> save(std::span<const int> tokens);
 
-  // A draft of at most request.count tokens, state as in DraftRequest.
-  Draft propose(const DraftRequest& request);
+  // A draft of at most request.count tokens, state as in DraftRequest; others: rows of other sequences in the
+  // pass.
+  Draft propose(const DraftRequest& request, int others = 0);
   // How the round that began with `draft` ended; the first `accepted` of its tokens are right. ended: by the
-  // end of the request, so that what followed was not judged.
-  void observe(const Draft& draft, int accepted, double verify_s, bool ended);
+  // end of the request, so that what followed was not judged. verify_s, others: as in RoundResult.
+  void observe(const Draft& draft, int accepted, double verify_s, bool ended, int others = 0);
 
   const SpecCounters& counters() const { return controller_.counters(); }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "text/reasoning.h"
 
 namespace anabranch {
 namespace {
@@ -35,13 +34,13 @@ const char* name_of(ThinkCut cut) {
 ThinkControl::ThinkControl(const ThinkTokens& tokens, ThinkRules rules)
     : tokens_(tokens),
       rules_(std::move(rules)),
-      thought_loops_(kThinkingLoops, tokens.traits),
+      thought_loops_(rules_.loops == LoopRule::near ? kThinkingNearLoops : kThinkingLoops, tokens.traits),
       answer_loops_(kAnswerLoops, tokens.traits),
-      thinking_(rules_.open) {
-  CHECK(!thinking_ || tokens_.close, "a thought was opened for a model without tags");
+      thought_(tokens.open, tokens.close, rules_.open) {
+  CHECK(!rules_.open || tokens_.close, "a thought was opened for a model without tags");
   CHECK(!tokens_.close || std::count(rules_.closing.begin(), rules_.closing.end(), *tokens_.close) == 1,
         "the text that closes a thought needs the closing tag, once");
-  if (rules_.watch && thinking_ && rules_.budget <= 0) close(ThinkCut::budget);
+  if (rules_.watch && thinking() && rules_.budget <= 0) close(ThinkCut::budget);
 }
 
 std::span<const int> ThinkControl::forced() const {
@@ -49,8 +48,10 @@ std::span<const int> ThinkControl::forced() const {
 }
 
 bool ThinkControl::allows(int token) const {
-  if (!rules_.watch || thinking_ || !forced().empty()) return true;
-  if (token == tokens_.open) return thought_ < rules_.budget;
+  if (!rules_.watch || !forced().empty()) return true;
+  if (!rules_.may_call && contains(rules_.calls, token)) return false;
+  if (thinking()) return true;
+  if (token == tokens_.open) return chosen_ < rules_.budget;
   return cut_ == ThinkCut::none || answer_tokens_ > 0 || !contains(tokens_.ends, token);
 }
 
@@ -63,7 +64,7 @@ void ThinkControl::close(ThinkCut why) {
 
 int ThinkControl::decide(int sampled) {
   if (!forced().empty()) return forced().front();
-  if (!thinking_ || !rules_.watch) return sampled;
+  if (!thinking() || !rules_.watch) return sampled;
   if (contains(tokens_.ends, sampled)) {
     if (answer_tokens_ == 0) close(ThinkCut::end_of_turn);
   } else if (contains(rules_.calls, sampled)) {
@@ -77,31 +78,21 @@ int ThinkControl::decide(int sampled) {
 void ThinkControl::accept(int token) {
   const bool was_forced = !forced().empty();
   if (was_forced) next_forced_++;
-  const bool was_thinking = thinking_;
-  if (tokens_.open == token && !thinking_) {
-    thinking_ = true;
-    thought_++;
+  const bool was_thinking = thinking();
+  (thought_.accept(token, contains(tokens_.blanks, token)) ? thinking_tokens_ : answer_tokens_)++;
+  if (thinking() && !was_thinking) {
+    chosen_++;
     thought_loops_.reset();
   }
-  if (!contains(tokens_.blanks, token)) behind_thought_ = 0;
-  if (thinking_ || behind_thought_ > 0)
-    thinking_tokens_++;
-  else
-    answer_tokens_++;
-  if (behind_thought_ > 0) behind_thought_--;
-  if (tokens_.close == token && thinking_) {
-    thinking_ = false;
-    behind_thought_ = text::kMostBlanksBehindThought;
-  }
-  if (!rules_.watch || was_forced || was_thinking != thinking_) return;
-  const bool loop = rules_.break_loops &&
-                    (thinking_ ? thought_loops_ : answer_loops_).push(token).kind == Repetition::Kind::exact;
-  if (!thinking_) {
+  if (!rules_.watch || was_forced || was_thinking != thinking()) return;
+  const bool loop = rules_.loops != LoopRule::none &&
+                    (thinking() ? thought_loops_ : answer_loops_).push(token).kind != Repetition::Kind::none;
+  if (!thinking()) {
     if (loop) cut_ = ThinkCut::answer_loop;
     return;
   }
-  thought_++;
-  if (loop || thought_ >= rules_.budget) close(loop ? ThinkCut::loop : ThinkCut::budget);
+  chosen_++;
+  if (loop || chosen_ >= rules_.budget) close(loop ? ThinkCut::loop : ThinkCut::budget);
 }
 
 }  // namespace anabranch

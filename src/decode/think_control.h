@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "decode/loop_detector.h"
+#include "text/reasoning.h"
 
 namespace anabranch {
 
@@ -26,9 +27,10 @@ struct ThinkTokens {
 struct ThinkRules {
   bool open = false;   // the prompt ends inside a thought
   int budget = 32768;  // tokens of thought, closing text not counted; 0: none at all
-  bool break_loops = true;
+  LoopRule loops = LoopRule::exact;
   bool watch = true;         // false: only counts
-  std::vector<int> calls;    // tokens that open a tool call, sorted; empty: the request has no tools
+  std::vector<int> calls;    // tokens that open a tool call, sorted; empty: they are like any other
+  bool may_call = true;      // false: they are never taken
   std::vector<int> closing;  // ends a thought that is cut: what is said, the closing tag, white space
   std::vector<int> escape;   // then the answer's first tokens, unless it has begun before
 };
@@ -43,17 +45,17 @@ class ThinkControl {
 
   // Tokens that come next whatever the model says.
   std::span<const int> forced() const;
-  // Whether the model may take this token next: no other thought when the budget is spent, and no end of the
-  // turn before an answer that a cut thought leads to.
+  // Whether the model may take this token next: no call where there are no tools, no other thought when the
+  // budget is spent, and no end of the turn before an answer that a cut thought leads to.
   bool allows(int token) const;
   // The token to take where `sampled` was drawn: itself, or the first of what closes the thought.
   int decide(int sampled);
   // The sequence's next token, as decide() or forced() gave it.
   void accept(int token);
 
-  bool thinking() const { return thinking_; }
+  bool thinking() const { return thought_.inside(); }
   // Neither in a thought nor in the white space behind one.
-  bool answering() const { return !thinking_ && behind_thought_ == 0; }
+  bool answering() const { return thought_.answering(); }
   // The answer repeats itself: it should end here.
   bool stop() const { return cut_ == ThinkCut::answer_loop; }
   // Tags, closing text and the white space behind it included.
@@ -69,9 +71,8 @@ class ThinkControl {
   LoopDetector thought_loops_, answer_loops_;
   std::vector<int> forced_;
   size_t next_forced_ = 0;
-  bool thinking_ = false;
-  int behind_thought_ = 0;  // tokens of white space that may follow before it is answer
-  int thought_ = 0;         // tokens of thought so far that the model chose, opening tags included
+  text::ThoughtTracker thought_;
+  int chosen_ = 0;  // tokens of thought so far that the model chose, opening tags included
   int thinking_tokens_ = 0, answer_tokens_ = 0;
   ThinkCut cut_ = ThinkCut::none;
 };

@@ -16,19 +16,28 @@
 #include "base/result.h"
 #include "base/sampling_params.h"
 #include "cache/cache_stats.h"
+#include "decode/grammar.h"
 #include "decode/logprobs.h"
+#include "decode/loop_detector.h"
 #include "decode/speculation.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace anabranch {
 
+// What opening a tool call means in a request.
+enum class CallPolicy {
+  text,     // nothing: it is text like any other
+  offered,  // tools are offered: a call inside a thought ends it
+  none      // a chat that offers none: the tokens that open a call are not taken
+};
+
 // How a request's thoughts are kept within bounds (decode/think_control.h). For models whose reasoning tags
-// are tokens; for others only `break_loops` counts.
+// are tokens; for others only `loops` counts.
 struct ThinkingOptions {
   int budget = -1;  // tokens of thought at most; -1: kDefaultThinkingBudget. Bounded by the context left
-  bool break_loops = true;   // end thoughts and answers that repeat themselves without end
-  bool tools = false;        // the request offers tools: a call inside a thought ends it
+  LoopRule loops = LoopRule::exact;  // which thoughts and answers that repeat themselves are ended
+  CallPolicy calls = CallPolicy::text;
   std::string closing;       // what a thought that is cut ends with; empty: a short sentence
   std::string answer_start;  // what the answer then begins with: a fence, a bracket
 };
@@ -44,7 +53,9 @@ struct Request {
   bool ignore_eos = false;        // benchmarks only: max_tokens counts all, nothing ends a thought
   bool thinking_open = false;     // the prompt ends inside an opened think block
   ThinkingOptions thinking;
-  std::optional<SpecMode> speculation;  // unset: as the engine was started
+  std::shared_ptr<const CompiledGrammar> grammar;  // that the answer follows (compile_grammar); null: none
+  std::optional<SpecMode> speculation;             // unset: as the engine was started
+  int priority = 0;                                // lower ones go first; equal ones as they came
 
   bool cache = true;       // look for, and leave, states in the cache, if the engine has one
   std::string cache_salt;  // what is kept under another one is not found
@@ -68,6 +79,8 @@ struct Usage {
   double ttft_s = 0;    // from submit to the first token
   double decode_s = 0;  // from the first token to the last
   SpecCounters speculation;
+  int grammar_tokens = 0;  // that a grammar had a say in
+  double grammar_s = 0;    // that it took, of decode_s and prefill_s
 };
 
 // Tokens in the order sampled. Exactly one event per accepted request has finish != none: its last.
@@ -92,16 +105,20 @@ struct CacheOptions {
 };
 
 struct EngineOptions {
-  std::string model_path;   // a directory, a .gguf or a .safetensors file
-  int threads = 0;          // 0 = the default of base/thread_pool.h
-  bool precise = false;     // fp32 activations and KV
-  bool reference = false;   // run ops/reference instead of our kernels
+  std::string model_path;      // a directory, a .gguf or a .safetensors file
+  int threads = 0;             // 0 = the default of base/thread_pool.h
+  bool precise = false;        // fp32 activations and KV
+  bool reference = false;      // run ops/reference instead of our kernels
   std::string device = "cpu";  // or "cuda"
-  int context_length = 0;   // 0 = the model's own, bounded by memory
-  int prefill_chunk = 256;  // tokens per prefill step
-  int max_queue = 64;       // requests waiting; more are refused
-  SpecMode speculation;     // what requests that say nothing get
-  std::string draft_path;   // a draft model, or empty
+  int context_length = 0;      // 0 = the model's own, bounded by memory
+  int prefill_chunk = 256;     // tokens per prefill step
+  int max_running = 8;         // requests that run at a time, in one pass per step
+  int max_queue = 64;          // requests waiting; more are refused
+  // Bytes that the states of running requests may take together; 0: half of the machine's memory, or what of
+  // it is free. The context is bounded so that one request fits.
+  uint64_t memory_bytes = 0;
+  SpecMode speculation;    // what requests that say nothing get
+  std::string draft_path;  // a draft model, or empty
   CacheOptions cache;
   bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
   bool lossy_skip = false;  // leave the layers out that calibration found least needed: another, faster model
@@ -135,7 +152,12 @@ struct EngineStats {
   uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0;
   uint64_t prompt_tokens = 0, completion_tokens = 0;
   int running = 0, queued = 0;
+  uint64_t preempted = 0;  // times that a running request had to wait again for want of memory
+  // States of running requests, and what they may take now: less than at first while the machine is short of
+  // memory.
+  uint64_t state_bytes = 0, state_budget_bytes = 0;
   SpecCounters speculation;  // of ended requests
+  GrammarStats grammars;
   std::optional<StateCacheStats> cache;
 };
 
@@ -146,8 +168,11 @@ class Engine {
   virtual ~Engine() = default;
 
   // Errors: invalid (empty prompt, id or parameter out of range, a draft source that the model does not
-  // offer), exhausted (prompt longer than the context, queue full).
+  // offer), exhausted (prompt longer than the context), busy (queue full, engine stopping).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
+  // For Request::grammar, from text as decode/grammar.h has it. May take seconds, and blocks nobody else.
+  // Errors: as of GrammarCompiler::compile.
+  virtual Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const = 0;
   // The request's last event follows within one step; unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
 

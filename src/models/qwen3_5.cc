@@ -116,10 +116,14 @@ Result<nn::GatedDelta> take_gated_delta(Checkpoint& checkpoint, const std::strin
   TRY(auto b, take_linear(checkpoint, p + "in_proj_b", hv, spec.hidden));
   TRY(auto a, take_linear(checkpoint, p + "in_proj_a", hv, spec.hidden));
   TRY(auto out, take_linear(checkpoint, p + "out_proj", spec.hidden, values));
-  return nn::GatedDelta{shape,          {ops::to_device(conv), ops::to_device(a_log), ops::to_device(dt_bias), norm.weight, spec.norm_eps},
-                        std::move(qkv), std::move(z),
-                        std::move(b),   std::move(a),
-                        std::move(out)};
+  return nn::GatedDelta{
+      shape,
+      {ops::to_device(conv), ops::to_device(a_log), ops::to_device(dt_bias), norm.weight, spec.norm_eps},
+      std::move(qkv),
+      std::move(z),
+      std::move(b),
+      std::move(a),
+      std::move(out)};
 }
 
 Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, const std::string& p,

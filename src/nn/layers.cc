@@ -142,7 +142,8 @@ mx::array GatedDelta::operator()(const mx::array& x, const RmsNorm& norm, const 
     const ops::Stage stage("gated delta: conv, gates, recurrence, norm");
     std::vector<ops::GatedDeltaSpan> spans;
     for (const Span& span : batch.spans) {
-      spans.push_back({&span.state->delta(layer), span.begin, span.count, span.state->on_trial(), span.parents});
+      spans.push_back(
+          {&span.state->delta(layer), span.begin, span.count, span.state->on_trial(), span.parents});
       if (span.keep) spans.back().keep = &span.state->snapshot_delta(layer, *span.keep);
     }
     return ops::gated_delta_rows({in[0], in[1], in[2], in[3]}, shape, weights, spans);

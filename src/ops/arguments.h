@@ -20,7 +20,7 @@ struct fmt::formatter<mlx::core::array> {
 namespace anabranch::ops {
 
 // Calls the backend's implementation: ANABRANCH_DISPATCH(add(a, b)).
-#define ANABRANCH_DISPATCH(call)                                                   \
+#define ANABRANCH_DISPATCH(call) \
   (backend() == Backend::cpu ? cpu::call : backend() == Backend::cuda ? cuda::call : reference::call)
 
 // Throws std::invalid_argument("[op] message") unless `good`.

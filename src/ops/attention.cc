@@ -39,8 +39,10 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
 
 mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans) {
   require(!spans.empty(), "attend", "there are no spans.");
-  const int rows = in.q.shape(0), kv_heads = spans.front().kv->kv_heads, head_dim = spans.front().kv->head_dim;
-  require(kv_heads > 0 && in.heads % kv_heads == 0, "attend", "{} heads do not fit {} kv heads.", in.heads, kv_heads);
+  const int rows = in.q.shape(0), kv_heads = spans.front().kv->kv_heads,
+            head_dim = spans.front().kv->head_dim;
+  require(kv_heads > 0 && in.heads % kv_heads == 0, "attend", "{} heads do not fit {} kv heads.", in.heads,
+          kv_heads);
   require_shape("attend", "q", in.q, {rows, in.heads * head_dim});
   require_shape("attend", "k", in.k, {rows, kv_heads * head_dim});
   require_shape("attend", "v", in.v, in.k.shape());
@@ -49,15 +51,15 @@ mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans
           in.positions.size(), rows);
   int covered = 0;
   for (const AttentionSpan& span : spans) {
-    require(span.begin == covered && span.count > 0, "attend", "a span begins at row {}, not {}.", span.begin, covered);
+    require(span.begin == covered && span.count > 0, "attend", "a span begins at row {}, not {}.", span.begin,
+            covered);
     covered += span.count;
   }
   require(covered == rows, "attend", "the spans cover {} of {} rows.", covered, rows);
   if (backend() == Backend::cuda) return cuda::attend(in, spans);
 
   const auto turned = [&](const mx::array& x, const RowNorm* norm, int heads) {
-    const auto normed =
-        norm ? rms_norm(reshape(x, {rows * heads, head_dim}), norm->weight, norm->eps) : x;
+    const auto normed = norm ? rms_norm(reshape(x, {rows * heads, head_dim}), norm->weight, norm->eps) : x;
     return rope(reshape(normed, {rows, heads, head_dim}), in.positions, in.inv_freq, in.attention_factor);
   };
   const auto q = turned(in.q, in.q_norm, in.heads), k = turned(in.k, in.k_norm, kv_heads);

@@ -53,11 +53,11 @@ struct AttentionSpan {
 
 // A layer's projections of M rows, and what happens to them.
 struct AttentionInputs {
-  const mx::array &q, &k, &v;         // [M, heads * D], [M, kv heads * D] x2, f32
-  const mx::array* gate = nullptr;    // [M, heads * D], or null
+  const mx::array &q, &k, &v;                          // [M, heads * D], [M, kv heads * D] x2, f32
+  const mx::array* gate = nullptr;                     // [M, heads * D], or null
   const RowNorm *q_norm = nullptr, *k_norm = nullptr;  // of each head [D], or null
-  std::span<const int> positions;     // of the rows
-  std::span<const float> inv_freq;    // as rope()
+  std::span<const int> positions;                      // of the rows
+  std::span<const float> inv_freq;                     // as rope()
   float attention_factor = 1.0f;
   int heads = 0;
   float scale = 0;  // of the scores

@@ -88,7 +88,8 @@ std::vector<int> best_of_rows(const mx::array& x) {
   const mx::array host = to_host(x);
   std::vector<int> best;
   for (int i = 0; i < host.shape(0); i++) {
-    const float *row = host.data<float>() + static_cast<int64_t>(i) * host.shape(1), *end = row + host.shape(1);
+    const float *row = host.data<float>() + static_cast<int64_t>(i) * host.shape(1),
+                *end = row + host.shape(1);
     const float* largest = std::max_element(row, end);
     const bool numbers = std::none_of(row, end, [](float v) { return std::isnan(v); });
     best.push_back(numbers && std::isfinite(*largest) ? static_cast<int>(largest - row) : -1);

@@ -57,6 +57,7 @@ std::string block_text(const MessageBlock& block) {
 
 Json error_json_of(const ApiError& error, int status) {
   const char* type = status >= 500 ? "api_error" : "invalid_request_error";
+  if (status == 401) type = "authentication_error";
   if (status == 403) type = "permission_error";
   if (status == 404) type = "not_found_error";
   if (status == 413) type = "request_too_large";

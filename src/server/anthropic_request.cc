@@ -175,7 +175,12 @@ void read_tools(JsonFields& fields, ChatRequest& request) {
   if (const Json* object = fields.object("tool_choice")) {
     JsonFields inner(*object, "tool_choice.");
     choice = inner.required_string("type");
-    inner.only("type", {"auto", "none"}, "only \"auto\" and \"none\" are built: a call cannot be forced yet");
+    inner.only("type", {"auto", "none", "any", "tool"}, "it must be auto, none, any or tool");
+    if (choice == "tool") {
+      request.tool_choice = {ToolChoice::Kind::named, inner.required_string("name")};
+    } else if (choice == "any") {
+      request.tool_choice.kind = ToolChoice::Kind::required;
+    }
     request.parallel_tool_calls = !inner.boolean("disable_parallel_tool_use").value_or(false);
     if (inner.error()) fields.fail(*inner.error());
   }
@@ -213,6 +218,7 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   read_stop(fields, "stop_sequences", request.options.stop);
   read_messages(fields, request.messages);
   read_tools(fields, request);
+  check_tool_choice(fields, request.tool_choice, request.tools);
   if (fields.error()) return *fields.error();
   return request;
 }

@@ -5,12 +5,15 @@
 #include "base/clock.h"
 #include "server/http_target.h"
 #include "server/speculation_json.h"
+#include "server/static_files.h"
 
 namespace anabranch::server {
 namespace {
 
 constexpr std::string_view kModels = "/v1/models";
 constexpr std::string_view kMessages = "/v1/messages";
+constexpr std::string_view kHealth = "/health", kMetrics = "/metrics";
+constexpr std::string_view kOpenApi = "/openapi.json", kDocs = "/docs";
 
 // What answers a POST to the path; nothing: it is no such route.
 std::optional<AnswerKind> answer_kind(std::string_view path) {
@@ -33,6 +36,24 @@ Json model_json(const ModelInfo& info, int64_t created) {
           {"created", created},
           {"owned_by", "anabranch"},
           {"context_length", info.context_length}};
+}
+
+// The routes that are read, beside /v1/models/ID.
+bool is_page(std::string_view path) {
+  for (const std::string_view page : {kModels, kHealth, kMetrics, kOpenApi, kDocs, std::string_view("/")})
+    if (path == page) return true;
+  return false;
+}
+
+// The same for every server of this version: no secret, and a browser cannot show a key.
+HttpResponse file_response(std::string_view content_type, std::string_view body) {
+  HttpResponse response;
+  response.content_type = content_type;
+  response.headers.emplace_back("Content-Security-Policy",
+                                "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; "
+                                "style-src 'unsafe-inline'; frame-ancestors 'none'");
+  response.body = body;
+  return response;
 }
 
 // What is loaded, for /health.
@@ -122,8 +143,7 @@ std::optional<ApiError> check_access(const HttpRequest& request, const std::stri
   const std::string* host = request.header("host");
   const auto name = host ? host_name(*host) : std::nullopt;
   if (host && !name) return ApiError{400, "Malformed Host header", "", "bad_request"};
-  // bound_host may be a bare IPv6 address.
-  const auto bound = host_name(bound_host.find("::") == 0 ? "[" + bound_host + "]" : bound_host).value_or("");
+  const std::string bound = listening_name(bound_host);
   const bool local_only = is_loopback_name(bound);
   if (local_only && name && !is_loopback_name(*name) && *name != bound)
     return ApiError{
@@ -143,10 +163,12 @@ std::optional<ApiError> check_access(const HttpRequest& request, const std::stri
   return std::nullopt;
 }
 
-Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, PrepareOptions options)
+Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, ApiKeys keys,
+         PrepareOptions options)
     : engine_(engine),
-      generations_(engine, workers, std::move(post), std::move(options)),
+      generations_(engine, workers, std::move(post), metrics_, std::move(options)),
       bound_host_(std::move(bound_host)),
+      keys_(std::move(keys)),
       started_(now_seconds()),
       created_(unix_seconds()) {}
 
@@ -162,7 +184,13 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const std::string& path = *target;
   const auto kind = answer_kind(path);
   const bool names_model = path.size() > kModels.size() + 1 && path.rfind("/v1/models/", 0) == 0;
-  if (!kind && !names_model && path != kModels && path != "/health" && path != "/")
+  const bool admitted = keys_.admit(request), open = path == kHealth || path == kOpenApi || path == kDocs;
+  if (!admitted && !open)
+    return refuse({401,
+                   "This server asks for an API key, and the request shows none that it knows: send "
+                   "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
+                   "", "invalid_api_key"});
+  if (!kind && !names_model && !is_page(path))
     return refuse({404, fmt::format("Unknown route: {} {}", request.method, path), "", "unknown_url"});
   const char* allowed = kind ? "POST" : "GET, HEAD";
   if (auto error = check_method(request, allowed)) {
@@ -175,12 +203,26 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
     if (!is_json_type(request))
       return refuse({415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                      "unsupported_media_type"});
-    return generations_.start(*kind, std::move(request.body), std::move(out));
+    return generations_.start(*kind, std::move(request), std::move(out));
   }
-  if (path == "/health") return out->respond(health());
+  if (path == kHealth) return out->respond(admitted ? health() : short_health());
+  if (path == kMetrics) return out->respond(metrics());
+  if (path == kOpenApi) return out->respond(file_response("application/json", kOpenApiJson));
+  if (path == kDocs) return out->respond(file_response("text/html; charset=utf-8", kDocsPage));
   if (path == kModels) return out->respond(models());
   if (names_model) return out->respond(model(path.substr(kModels.size() + 1)));
   out->respond(welcome());
+}
+
+void Api::responded(std::string_view target, int status) {
+  metrics_.responded(target.substr(0, target.find('?')), status);
+}
+
+HttpResponse Api::metrics() const {
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = metrics_.text(engine_.stats(), engine_.info());
+  return response;
 }
 
 HttpResponse Api::models() const {
@@ -204,6 +246,9 @@ HttpResponse Api::health() const {
                                          {"engine",
                                           {{"running", stats.running},
                                            {"queued", stats.queued},
+                                           {"preempted", stats.preempted},
+                                           {"state_bytes", stats.state_bytes},
+                                           {"state_budget_bytes", stats.state_budget_bytes},
                                            {"requests", stats.requests},
                                            {"finished", stats.finished},
                                            {"cancelled", stats.cancelled},
@@ -216,12 +261,19 @@ HttpResponse Api::health() const {
   return response;
 }
 
+HttpResponse Api::short_health() const {
+  HttpResponse response = json_response({{"status", stopping_ ? "stopping" : "ok"}});
+  if (stopping_) response.status = 503;
+  return response;
+}
+
 HttpResponse Api::welcome() const {
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
   response.body = fmt::format(
       "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n"
-      "POST /v1/chat/completions\nPOST /v1/completions\nGET  /v1/models\nGET  /health\n\n"
+      "POST /v1/chat/completions\nPOST /v1/completions\nGET  /v1/models\nGET  /health\nGET  /metrics\n"
+      "GET  /docs (the whole API)\n\n"
       "For Anthropic clients: base URL http://<this host>\n\n"
       "POST /v1/messages\nPOST /v1/messages/count_tokens\n",
       ANABRANCH_VERSION, engine_.info().name);

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "server/api_keys.h"
 #include "server/generation.h"
 #include "server/http_types.h"
+#include "server/metrics.h"
 
 namespace anabranch::server {
 
@@ -14,9 +16,12 @@ namespace anabranch::server {
 class Api {
  public:
   // bound_host: the host name listened on; decides which Host headers are taken.
-  Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, PrepareOptions options);
+  Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, ApiKeys keys,
+      PrepareOptions options);
 
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
+  // As HttpServer tells it.
+  void responded(std::string_view target, int status);
   // From now on new work is refused with 503.
   void begin_stop() { stopping_ = true; }
   // Ends every answer under way with an error.
@@ -26,11 +31,16 @@ class Api {
   HttpResponse models() const;
   HttpResponse model(const std::string& id) const;
   HttpResponse health() const;
+  // For those without a key: only whether it is up.
+  HttpResponse short_health() const;
   HttpResponse welcome() const;
+  HttpResponse metrics() const;
 
   Engine& engine_;
+  Metrics metrics_;
   Generations generations_;
   const std::string bound_host_;
+  const ApiKeys keys_;
   const double started_;   // monotonic seconds
   const int64_t created_;  // Unix seconds
   bool stopping_ = false;

@@ -29,6 +29,7 @@ HttpResponse error_response(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = error_json(error);
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
   if (error.status == 503) response.headers.emplace_back("Retry-After", "5");
   return response;
@@ -41,6 +42,8 @@ ApiError to_api_error(const Error& error) {
     case ErrorKind::unsupported:
       return {400, error.message, "", "unsupported_value"};
     case ErrorKind::exhausted:
+      return {400, error.message, "", "limit_exceeded"};
+    case ErrorKind::busy:
       return {429, error.message, "", "queue_full"};
     default:
       return {500, error.message, "", "internal_error"};

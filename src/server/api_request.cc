@@ -14,23 +14,42 @@ constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 
 // Everything that would change the answer and that we cannot do yet: refused, never half obeyed.
 void refuse_what_is_not_built(JsonFields& fields) {
-  fields.only("n", {1}, "only one choice per request is built; send n requests instead");
-  fields.only("best_of", {1}, "only one choice per request is built");
   for (const char* name : {"presence_context_size", "frequency_context_size"})
     fields.only(name, {}, "this penalty looks at the whole answer");
-  fields.only("tool_choice", {"auto", "none"},
-              "only \"auto\" and \"none\" are built: a call cannot be forced yet");
   fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("function_call", {"auto", "none"}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("modalities", {Json::array({"text"})}, "only text is built");
+  fields.only("audio", {}, "only text is built");
+  fields.only("web_search_options", {}, "searching the web is not built");
+  fields.only("service_tier", {"auto", "default"}, "there is one tier");
+  fields.only("verbosity", {"medium"}, "no model here knows it; ask for it in the messages");
   fields.only("echo", {false}, "echo is not built");
   fields.only("suffix", {""}, "suffix (filling in the middle) is not built");
-  if (const Json* format = fields.object("response_format")) {
-    const Json* type = JsonFields(*format).find("type");
-    if (!type || *type != "text")
-      fields.fail("response_format", "unsupported_value",
-                  "'response_format': only {\"type\": \"text\"} is built; structured output is not yet");
-  }
+}
+
+// What changes nothing here must still be of the right type.
+void check_what_is_ignored(JsonFields& fields) {
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) fields.string(name);
+  for (const char* name : {"metadata", "prediction"}) fields.object(name);
+  fields.boolean("store");
+}
+
+// How many answers. best_of (more of them made than are told) would need the rest thrown away.
+int read_choices(JsonFields& fields) {
+  const int64_t n = fields.integer("n", 1, kMaxChoices).value_or(1);
+  if (fields.integer("best_of", 1, INT_MAX).value_or(n) != n)
+    fields.fail("best_of", "unsupported_value", "'best_of' other than 'n' is not built");
+  return static_cast<int>(n);
+}
+
+void read_stream_options(JsonFields& fields, GenerationOptions& options) {
+  const Json* stream_options = fields.object("stream_options");
+  if (!stream_options) return;
+  JsonFields inner(*stream_options, "stream_options.");
+  options.include_usage = inner.boolean("include_usage").value_or(false);
+  if (inner.error()) fields.fail(*inner.error());
+  if (!options.stream)
+    fields.fail("stream_options", "invalid_value", "'stream_options' needs 'stream': true");
 }
 
 void read_sampling(JsonFields& fields, GenerationOptions& options) {
@@ -129,6 +148,14 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
     fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
 }
 
+LoopRule read_loops(JsonFields& fields) {
+  const Json* value = fields.find("break_loops");
+  if (value && *value == "near") return LoopRule::near;
+  if (value && !value->is_boolean())
+    fields.fail("break_loops", "invalid_value", "'break_loops' must be true, false or \"near\"");
+  return value && *value == false ? LoopRule::none : LoopRule::exact;
+}
+
 void read_cache(JsonFields& fields, GenerationOptions& options) {
   constexpr size_t kMaxSalt = 1024;
   options.cache = fields.boolean("cache").value_or(true);
@@ -143,6 +170,9 @@ void read_cache(JsonFields& fields, GenerationOptions& options) {
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
   GenerationOptions options = read_common_options(fields, defaults);
   refuse_what_is_not_built(fields);
+  options.form = read_answer_form(fields);
+  check_what_is_ignored(fields);
+  options.choices = read_choices(fields);
   options.logprobs = read_logprobs(fields, chat);
   read_stop(fields, "stop", options.stop);
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
@@ -152,11 +182,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
       fields.fail(name, "invalid_value", fmt::format("'{}' must be at least 1 (or -1: no limit)", name));
     options.max_tokens = static_cast<int>(*v);
   }
-  if (const Json* stream_options = fields.object("stream_options")) {
-    JsonFields inner(*stream_options, "stream_options.");
-    options.include_usage = inner.boolean("include_usage").value_or(false);
-    if (inner.error()) fields.fail(*inner.error());
-  }
+  read_stream_options(fields, options);
   return options;
 }
 
@@ -253,6 +279,8 @@ Json read_message(JsonFields& request, const Json& message, size_t index) {
   }
   const Json* content = fields.find("content");
   const Json* calls = fields.array("tool_calls");
+  fields.only("function_call", {}, "use 'tool_calls' instead of the deprecated 'function_call'");
+  fields.only("audio", {}, "only text is built");
   if (!content && role && *role != "assistant")
     fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
   result["content"] = read_content(fields, content, where);
@@ -279,9 +307,9 @@ void read_messages(JsonFields& fields, Json& messages) {
 }
 
 // With tool_choice "none" the model must not know of the tools.
-void read_tools(JsonFields& fields, Json& tools) {
+void read_tools(JsonFields& fields, ChatRequest& request) {
   const Json* list = fields.array("tools");
-  const std::string* choice = fields.string("tool_choice");
+  request.tool_choice = read_tool_choice(fields);
   if (!list || list->empty()) return;
   if (list->size() > kMaxTools)
     fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
@@ -294,7 +322,7 @@ void read_tools(JsonFields& fields, Json& tools) {
           fmt::format("tools[{}]", i), "invalid_value",
           fmt::format("'tools[{}]' must be {{\"type\": \"function\", \"function\": {{\"name\", ...}}}}", i));
   }
-  if (!choice || *choice != "none") tools = *list;
+  if (request.tool_choice.kind != ToolChoice::Kind::none) request.tools = *list;
 }
 
 void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
@@ -312,31 +340,35 @@ void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
   }
 }
 
-// A text, a list of token ids, or a list of exactly one of these.
-void read_prompt(JsonFields& fields, std::variant<std::string, std::vector<int>>& prompt) {
-  const Json* value = fields.find("prompt");
-  if (!value) {
-    fields.fail("prompt", "missing_required_parameter", "'prompt' is missing");
-    return;
-  }
-  if (value->is_array() && value->size() == 1 && !value->front().is_number()) value = &value->front();
-  if (value->is_string()) {
-    prompt = value->get<std::string>();
-    return;
-  }
-  if (value->is_array() && value->size() > 1 && !value->front().is_number()) {
-    fields.fail("prompt", "unsupported_value", "'prompt': only one prompt per request is built");
-    return;
-  }
+// A text, or a list of token ids; nothing: neither.
+std::optional<TextOrTokens> text_or_tokens(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return std::nullopt;
   std::vector<int> ids;
-  bool valid = value->is_array();
-  for (size_t i = 0; valid && i < value->size(); ++i) {
-    const Json& id = (*value)[i];
-    valid = id.is_number_unsigned() && id.get<uint64_t>() <= INT_MAX;
-    if (valid) ids.push_back(id.get<int>());
+  for (const Json& id : value) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT_MAX) return std::nullopt;
+    ids.push_back(id.get<int>());
   }
-  if (!valid) fields.fail("prompt", "invalid_type", "'prompt' must be a string or an array of token ids");
-  prompt = std::move(ids);
+  return ids;
+}
+
+// One of these, or a list of them.
+void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& prompts) {
+  const Json* value = fields.find("prompt");
+  if (!value) return fields.fail("prompt", "missing_required_parameter", "'prompt' is missing");
+  const bool list = value->is_array() && !value->empty() && !value->front().is_number();
+  const size_t count = list ? value->size() : 1;
+  if (count * choices > kMaxAnswers)
+    return fields.fail("prompt", "invalid_value",
+                       fmt::format("'prompt' asks for {} answers, but a request may ask for {}",
+                                   count * choices, kMaxAnswers));
+  for (size_t i = 0; i < count; ++i) {
+    auto prompt = text_or_tokens(list ? (*value)[i] : *value);
+    if (!prompt)
+      return fields.fail(list ? fmt::format("prompt[{}]", i) : "prompt", "invalid_type",
+                         "'prompt' must be a string, an array of token ids, or an array of these");
+    prompts.push_back(std::move(*prompt));
+  }
 }
 
 }  // namespace
@@ -360,8 +392,10 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   read_penalties(fields, options.sampling);
   read_logit_bias(fields, defaults.vocab_size, options.sampling);
   options.thinking = complete(read_thinking(fields), defaults.thinking);
-  options.break_loops = fields.boolean("break_loops").value_or(true);
+  options.loops = read_loops(fields);
   read_speculation(fields, defaults.draft_sources, options.speculation);
+  options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);
   return options;
@@ -404,7 +438,8 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
   ChatRequest request;
   request.options = read_options(fields, defaults, true);
   read_messages(fields, request.messages);
-  read_tools(fields, request.tools);
+  read_tools(fields, request);
+  check_tool_choice(fields, request.tool_choice, request.tools);
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_template_options(fields, request.chat);
   if (fields.error()) return *fields.error();
@@ -418,7 +453,7 @@ std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_v
   JsonFields fields(std::get<Json>(json));
   CompletionRequest request;
   request.options = read_options(fields, defaults, false);
-  read_prompt(fields, request.prompt);
+  read_prompts(fields, request.options.choices, request.prompts);
   if (fields.error()) return *fields.error();
   return request;
 }

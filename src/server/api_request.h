@@ -12,6 +12,7 @@
 #include "base/sampling_params.h"
 #include "engine/engine.h"
 #include "server/api_error.h"
+#include "server/constraints.h"
 #include "server/json_fields.h"
 #include "server/thinking.h"
 #include "text/chat_template.h"
@@ -29,14 +30,18 @@ struct RequestDefaults {
 
 // The part that both routes share.
 struct GenerationOptions {
-  SamplingParams sampling;       // seed: see below
-  std::optional<uint64_t> seed;  // unset: the caller draws one
-  int max_tokens = -1;           // of answer; -1 = up to the context length
-  int logprobs = -1;             // alternatives told beside each token; -1: no log probabilities
-  ThinkingWish thinking;         // where it says nothing, the server decides
-  bool break_loops = true;       // as of ThinkingOptions
+  SamplingParams sampling;           // seed: see below
+  std::optional<uint64_t> seed;      // unset: the caller draws one
+  int max_tokens = -1;               // of answer; -1 = up to the context length
+  int choices = 1;                   // answers to each prompt
+  int logprobs = -1;                 // alternatives told beside each token; -1: no log probabilities
+  ThinkingWish thinking;             // where it says nothing, the server decides
+  LoopRule loops = LoopRule::exact;  // as of ThinkingOptions
   std::vector<std::string> stop;
+  AnswerForm form;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
+  bool ignore_eos = false;
+  int priority = 0;  // lower ones go first
   bool cache = true;
   std::string cache_salt;
   bool stream = false;
@@ -47,15 +52,20 @@ struct ChatRequest {
   GenerationOptions options;
   Json messages = Json::array();  // checked and normalised for the template
   Json tools;                     // array; null: none, or tool_choice "none"
+  ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   text::ChatOptions chat;  // enable_thinking is not set yet: options.thinking
 };
 
+using TextOrTokens = std::variant<std::string, std::vector<int>>;  // token ids are >= 0
+
 struct CompletionRequest {
   GenerationOptions options;
-  std::variant<std::string, std::vector<int>> prompt;  // text, or token ids (>= 0)
+  std::vector<TextOrTokens> prompts;  // one or more
 };
 
+inline constexpr int kMaxChoices = 16;  // of one prompt
+inline constexpr int kMaxAnswers = 64;  // to all prompts of a request
 inline constexpr size_t kMaxMessages = 65536;
 inline constexpr size_t kMaxTools = 1024;
 

@@ -36,10 +36,38 @@ std::variant<Prepared, ApiError> prepare_safely(Preparer& preparer, AnswerKind k
   }
 }
 
+// The first answer has the request's own seed, so it is what a request for one answer gets; the others have
+// seeds far from it and from each other (SplitMix64: Steele et al. 2014, "Fast splittable pseudorandom number
+// generators").
+uint64_t choice_seed(uint64_t seed, uint64_t choice) {
+  if (choice == 0) return seed;
+  uint64_t z = seed + choice * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// Of all answers; a prompt counts once, however many answers it gets.
+Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
+  if (first_of_prompt) {
+    total.prompt_tokens += usage.prompt_tokens;
+    total.cached_tokens += usage.cached_tokens;
+  }
+  total.completion_tokens += usage.completion_tokens;
+  total.thinking_tokens += usage.thinking_tokens;
+  total.speculation += usage.speculation;
+  return total;
+}
+
 }  // namespace
 
-Generations::Generations(Engine& engine, WorkerPool& workers, Post post, PrepareOptions options)
-    : engine_(engine), workers_(workers), post_(std::move(post)), preparer_(engine, std::move(options)) {
+Generations::Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics,
+                         PrepareOptions options)
+    : engine_(engine),
+      workers_(workers),
+      post_(std::move(post)),
+      metrics_(metrics),
+      preparer_(engine, std::move(options)) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -50,18 +78,20 @@ Generations::Generation* Generations::find(uint64_t key) {
   return it == generations_.end() ? nullptr : &it->second;
 }
 
-void Generations::start(AnswerKind kind, std::string body, std::shared_ptr<ResponseStream> out) {
+void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const uint64_t key = next_key_++;
   Generation& generation = generations_[key];
+  generation.started = now_seconds();
   generation.head.kind = kind;
   generation.head.id = fmt::format("{}{:016x}{:08x}", id_prefix(kind), random_(), random_() >> 32);
   generation.head.created = unix_seconds();
   generation.head.model = engine_.info().name;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
-  workers_.submit([this, key, kind, body = std::make_shared<std::string>(std::move(body))] {
+  workers_.submit([this, key, kind, request = std::make_shared<HttpRequest>(std::move(request))]() mutable {
     auto prepared =
-        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(preparer_, kind, *body));
+        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(preparer_, kind, request->body));
+    request.reset();
     post_([this, key, prepared] {
       if (auto* error = std::get_if<ApiError>(prepared.get()))
         fail(key, *error);
@@ -75,83 +105,107 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
   if (generation->head.kind == AnswerKind::token_count) {
-    generation->out->respond(token_count_response(prepared.prompt.size()));
+    generation->out->respond(token_count_response(prepared.prompts[0].size()));
     generations_.erase(key);
     return;
   }
   generation->options = std::move(prepared.options);
   if (prepared.remember) generation->remember = prepared.rules;
-  const GenerationOptions& options = generation->options;
-  const AnswerKind kind = generation->head.kind;
-  const int prompt_tokens = static_cast<int>(prepared.prompt.size());
-  const bool thinking_open = prepared.rules.thinking_open;
-  generation->text =
-      std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, std::move(prepared.rules));
-
-  Request request;
-  request.prompt = std::move(prepared.prompt);
-  request.sampling = options.sampling;
-  request.sampling.seed = options.seed ? *options.seed : random_();
-  request.logprobs = options.logprobs;
-  if (options.logprobs >= 0) generation->logprobs.emplace(generation->head.kind, engine_.tokenizer());
-  request.max_tokens = options.max_tokens;
-  request.speculation = options.speculation;
-  request.cache = options.cache;
-  request.cache_salt = options.cache_salt;
-  request.keep_at = std::move(prepared.keep_at);
-  request.stop = options.stop;
-  request.stop_in_thoughts = kind == AnswerKind::completion;
-  request.thinking_open = thinking_open;
-  request.thinking = std::move(prepared.thinking);
   generation->head.thinking = std::move(prepared.think_report);
   if (const auto& thinking = generation->head.thinking)
     log_debug("{} {}: {}", generation->head.id, thinking->enabled ? "thinks" : "does not think",
               thinking->reason);
-  auto accepted = engine_.submit(std::move(request), [this, key, post = post_](const Event& event) {
-    post([this, key, event] { receive(key, event); });
-  });
-  if (!accepted.ok()) return fail(key, to_api_error(accepted.error()));
-  generation->request = *accepted;
-  generation->submitted = true;
-  generation->streaming = options.stream;
-  if (options.stream) {
-    generation->head.usage_field = options.include_usage;
-    const bool message = kind == AnswerKind::message;
-    generation->out->start("text/event-stream; charset=utf-8", message ? kPingEvent : kHeartbeat);
-    if (kind == AnswerKind::chat) generation->out->write(first_chunk(generation->head));
-    if (message) generation->out->write(generation->message.start(generation->head, prompt_tokens));
+  const GenerationOptions& options = generation->options;
+  Request request;
+  request.sampling = options.sampling;
+  const uint64_t seed = options.seed ? *options.seed : random_();
+  request.logprobs = options.logprobs;
+  request.max_tokens = options.max_tokens;
+  request.speculation = options.speculation;
+  request.ignore_eos = options.ignore_eos;
+  request.priority = options.priority;
+  request.cache = options.cache;
+  request.cache_salt = options.cache_salt;
+  request.keep_at = std::move(prepared.keep_at);
+  request.stop = options.stop;
+  request.stop_in_thoughts = generation->head.kind == AnswerKind::completion;
+  request.thinking_open = prepared.rules.thinking_open;
+  request.thinking = std::move(prepared.thinking);
+  request.grammar = std::move(prepared.grammar);
+  generation->choices.resize(prepared.prompts.size() * options.choices);
+  for (size_t i = 0; i < generation->choices.size(); ++i) {
+    Choice& choice = generation->choices[i];
+    choice.text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, prepared.rules);
+    if (options.logprobs >= 0) choice.logprobs.emplace(generation->head.kind, engine_.tokenizer());
+    request.prompt = prepared.prompts[i / options.choices];
+    request.sampling.seed = choice_seed(seed, i % options.choices);
+    auto accepted = engine_.submit(request, [this, key, i, post = post_](const Event& event) {
+      post([this, key, i, event] { receive(key, i, event); });
+    });
+    if (!accepted.ok()) return fail(key, to_api_error(accepted.error()));
+    choice.request = *accepted;
+    choice.submitted = true;
+    ++generation->running;
   }
+  if (options.stream) begin_stream(*generation, static_cast<int>(prepared.prompts[0].size()));
 }
 
-void Generations::receive(uint64_t key, const Event& event) {
+void Generations::begin_stream(Generation& generation, int prompt_tokens) {
+  generation.streaming = true;
+  generation.head.usage_field = generation.options.include_usage;
+  const bool message = generation.head.kind == AnswerKind::message;
+  ResponseStream& out = *generation.out;
+  out.start("text/event-stream; charset=utf-8", message ? kPingEvent : kHeartbeat);
+  if (generation.head.kind == AnswerKind::chat)
+    for (size_t i = 0; i < generation.choices.size(); ++i)
+      out.write(first_chunk(generation.head, static_cast<int>(i)));
+  if (message) out.write(generation.message.start(generation.head, prompt_tokens));
+}
+
+void Generations::receive(uint64_t key, size_t index, const Event& event) {
   Generation* generation = find(key);
   if (!generation) return;
-  const bool was_stopped = generation->text->stopped();
-  if (generation->logprobs) generation->logprobs->push(event.tokens, event.logprobs);
+  Choice& choice = generation->choices[index];
+  observe(*generation, choice, event);
+  const bool was_stopped = choice.text->stopped();
+  if (choice.logprobs) choice.logprobs->push(event.tokens, event.logprobs);
   if (generation->remember)
-    generation->sampled.insert(generation->sampled.end(), event.tokens.begin(), event.tokens.end());
-  deliver(*generation, generation->text->push(event.tokens));
-  if (event.finish != FinishReason::none) return finish(key, *generation, event);
+    choice.sampled.insert(choice.sampled.end(), event.tokens.begin(), event.tokens.end());
+  deliver(*generation, index, choice.text->push(event.tokens));
+  if (event.finish != FinishReason::none) return finish_choice(key, *generation, index, event);
   // The engine finds stop strings itself; should it see the text differently, or the last allowed call come,
   // we end the request.
-  if (generation->text->stopped() && !was_stopped) engine_.cancel(generation->request);
+  if (choice.text->stopped() && !was_stopped) engine_.cancel(choice.request);
 }
 
-void Generations::deliver(Generation& generation, const std::vector<text::OutputEvent>& events) {
+void Generations::observe(const Generation& generation, Choice& choice, const Event& event) {
+  if (event.tokens.empty()) return;
+  const double now = now_seconds();
+  if (choice.last_event == 0)
+    metrics_.first_token(generation.head.kind, now - generation.started);
+  else
+    metrics_.token_gap(now - choice.last_event);
+  choice.last_event = now;
+}
+
+void Generations::deliver(Generation& generation, size_t index,
+                          const std::vector<text::OutputEvent>& events) {
   using Kind = text::OutputEvent::Kind;
+  Choice& choice = generation.choices[index];
   const bool message = generation.head.kind == AnswerKind::message;
   for (const text::OutputEvent& event : events) {
     const bool begins = event.kind == Kind::call_begin;
-    if (begins) generation.call_ids.push_back(new_call_id(generation.head.kind));
-    const std::string call_id = begins ? generation.call_ids.back() : "";
+    if (begins) choice.call_ids.push_back(new_call_id(generation.head.kind));
+    const std::string call_id = begins ? choice.call_ids.back() : "";
     if (generation.options.stream && message)
       generation.out->write(generation.message.event(event, call_id));
     else if (message)
       add_event(generation.blocks, event, call_id);
     else if (!generation.options.stream)
-      generation.answer.add(event);
+      choice.answer.add(event);
     else if (event.kind != Kind::call_end)
-      generation.out->write(event_chunk(generation.head, event, call_id, generation.take_logprobs()));
+      generation.out->write(
+          event_chunk(generation.head, static_cast<int>(index), event, call_id, choice.take_logprobs()));
   }
 }
 
@@ -163,58 +217,87 @@ std::string Generations::new_call_id(AnswerKind kind) {
   return id;
 }
 
-void Generations::finish(uint64_t key, Generation& generation, const Event& event) {
-  generation.submitted = false;  // nothing left to cancel
+void Generations::finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event) {
+  Choice& choice = generation.choices[index];
+  choice.submitted = false;  // nothing left to cancel
   if (event.finish == FinishReason::error) {
     log_error("the engine failed a request: {}", event.error);
+    metrics_.answered(generation.head.kind, "error");
     return fail(key, {500, "The engine failed: " + event.error, "", "engine_error"});
   }
-  if (event.finish == FinishReason::cancelled && !generation.text->stopped())
+  if (event.finish == FinishReason::cancelled && !choice.text->stopped()) {
+    metrics_.answered(generation.head.kind, "cancelled");
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
-  deliver(generation, generation.text->finish());
+  }
+  deliver(generation, index, choice.text->finish());
   if (!event.usage.cut.empty())
     log_info("{} was cut ({}) after {} tokens of thought and {} in all", generation.head.id, event.usage.cut,
              event.usage.thinking_tokens, event.usage.completion_tokens);
-  const FinishReason finish = generation.text->stopped() ? FinishReason::stop : event.finish;
-  remember(generation);
-  answer(generation, finish, event.usage);
+  choice.finish = choice.text->stopped() ? FinishReason::stop : event.finish;
+  choice.usage = event.usage;
+  const int calls = static_cast<int>(choice.call_ids.size());
+  metrics_.waited_in_queue(event.usage.queue_s);
+  metrics_.answered(generation.head.kind, finish_name(choice.finish, calls));
+  remember(generation, choice);
+  if (generation.streaming && generation.head.kind != AnswerKind::message)
+    generation.out->write(finish_chunk(generation.head, static_cast<int>(index), choice.take_logprobs(),
+                                       choice.finish, calls, choice.usage));
+  if (--generation.running > 0) return;
+  finish(generation);
   generations_.erase(key);
 }
 
-// The end of a stream, or the whole answer.
-void Generations::answer(Generation& generation, FinishReason finish, const Usage& usage) {
-  const int calls = static_cast<int>(generation.call_ids.size());
-  const MessageEnd end{finish, calls, generation.text->stop_found(), usage};
+// The end of a stream, or the whole answer, when all choices have ended.
+void Generations::finish(Generation& generation) {
   const bool message = generation.head.kind == AnswerKind::message;
+  Choice& first = generation.choices[0];
+  const MessageEnd end{first.finish, static_cast<int>(first.call_ids.size()), first.text->stop_found(),
+                       first.usage};
+  Usage usage;
+  for (size_t i = 0; i < generation.choices.size(); ++i)
+    usage = add_up(usage, generation.choices[i].usage, i % generation.options.choices == 0);
   ResponseStream& out = *generation.out;
   if (generation.options.stream) {
     if (message) {
       out.write(generation.message.finish(generation.head, end));
     } else {
-      out.write(finish_chunk(generation.head, generation.take_logprobs(), finish, calls, usage));
       if (generation.options.include_usage) out.write(usage_chunk(generation.head, usage));
       out.write(kDoneEvent);
     }
     return out.finish(false);
   }
   HttpResponse response;
-  response.body = message ? whole_message(generation.head, generation.blocks, end)
-                          : whole_answer(generation.head, generation.answer, generation.call_ids,
-                                         generation.take_logprobs(), finish, usage);
+  if (message) {
+    response.body = whole_message(generation.head, generation.blocks, end);
+  } else {
+    std::vector<WholeChoice> choices;
+    for (Choice& choice : generation.choices)
+      choices.push_back(
+          {choice.answer, choice.call_ids, choice.take_logprobs(), choice.finish, choice.usage.cut});
+    response.body = whole_answer(generation.head, std::move(choices), usage);
+  }
   out.respond(std::move(response));
 }
 
 // Before the client is told the end of the turn, so that it is known when it comes back.
-void Generations::remember(const Generation& generation) {
+void Generations::remember(const Generation& generation, const Choice& choice) {
   if (!generation.remember) return;
-  preparer_.remember(generation.sampled, generation.options.cache_salt, *generation.remember);
+  preparer_.remember(choice.sampled, generation.options.cache_salt, *generation.remember);
   workers_.submit([this] { preparer_.write_turns(); });
+}
+
+void Generations::cancel(const Generation& generation) {
+  for (const Choice& choice : generation.choices) {
+    if (!choice.submitted) continue;
+    engine_.cancel(choice.request);
+    metrics_.answered(generation.head.kind, "cancelled");
+  }
 }
 
 void Generations::fail(uint64_t key, const ApiError& error) {
   Generation* generation = find(key);
   if (!generation) return;
-  if (generation->submitted) engine_.cancel(generation->request);
+  cancel(*generation);
   const bool anthropic = is_anthropic(generation->head.kind);
   if (generation->streaming) {
     generation->out->write(anthropic ? message_error_event(error) : "data: " + error_json(error) + "\n\n");
@@ -228,7 +311,7 @@ void Generations::fail(uint64_t key, const ApiError& error) {
 void Generations::client_left(uint64_t key) {
   Generation* generation = find(key);
   if (!generation) return;
-  if (generation->submitted) engine_.cancel(generation->request);
+  cancel(*generation);
   log_debug("client left: {} cancelled", generation->head.id);
   generations_.erase(key);
 }

@@ -15,6 +15,7 @@
 #include "server/anthropic_format.h"
 #include "server/http_types.h"
 #include "server/logprobs_json.h"
+#include "server/metrics.h"
 #include "server/openai_format.h"
 #include "server/prepare.h"
 #include "server/worker_pool.h"
@@ -24,40 +25,54 @@ namespace anabranch::server {
 
 class Generations {
  public:
-  Generations(Engine& engine, WorkerPool& workers, Post post, PrepareOptions options);
+  // metrics must outlive it.
+  Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, PrepareOptions options);
 
-  void start(AnswerKind kind, std::string body, std::shared_ptr<ResponseStream> out);
+  // Takes a request's body; its `held` is let go when the body has been read.
+  void start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out);
   const RequestDefaults& defaults() const { return preparer_.defaults(); }
   // Ends every answer with an error.
   void cancel_all();
 
  private:
-  struct Generation {
-    AnswerHead head;
-    GenerationOptions options;
-    std::shared_ptr<ResponseStream> out;
-    std::unique_ptr<text::OutputText> text;
-    std::optional<LogprobsJson> logprobs;       // if asked for
-    std::optional<text::OutputRules> remember;  // by which; none: it is not to be remembered
-    std::vector<int> sampled;                   // if it is
+  // One of a request's answers: n to each of its prompts, prompt by prompt.
+  struct Choice {
     RequestId request = 0;
-    bool submitted = false;             // to the engine, and not ended yet
-    bool streaming = false;             // the stream has started
-    text::ParsedOutput answer;          // whole answers only
-    std::vector<MessageBlock> blocks;   // the same, of a message
-    MessageStream message;              // the other messages
-    std::vector<std::string> call_ids;  // of the answer's calls so far
+    bool submitted = false;  // to the engine, and not ended yet
+    double last_event = 0;   // when tokens came last, in monotonic seconds; 0: none did yet
+    std::unique_ptr<text::OutputText> text;
+    std::optional<LogprobsJson> logprobs;  // if asked for
+    std::vector<int> sampled;              // if it is to be remembered
+    text::ParsedOutput answer;             // whole answers only
+    std::vector<std::string> call_ids;     // of the answer's calls so far
+    FinishReason finish = FinishReason::none;
+    Usage usage;
 
     Json take_logprobs() { return logprobs ? logprobs->take() : nullptr; }
   };
+  struct Generation {
+    AnswerHead head;
+    double started = 0;  // monotonic seconds
+    GenerationOptions options;
+    std::shared_ptr<ResponseStream> out;
+    std::vector<Choice> choices;
+    size_t running = 0;                         // of these
+    std::optional<text::OutputRules> remember;  // by which; none: it is not to be remembered
+    bool streaming = false;                     // the stream has started
+    std::vector<MessageBlock> blocks;           // of a whole message
+    MessageStream message;                      // of the other messages
+  };
 
   void submit(uint64_t key, Prepared prepared);
-  void receive(uint64_t key, const Event& event);
-  void deliver(Generation& generation, const std::vector<text::OutputEvent>& events);
+  void begin_stream(Generation& generation, int prompt_tokens);
+  void receive(uint64_t key, size_t index, const Event& event);
+  void deliver(Generation& generation, size_t index, const std::vector<text::OutputEvent>& events);
   std::string new_call_id(AnswerKind kind);
-  void answer(Generation& generation, FinishReason finish, const Usage& usage);
-  void remember(const Generation& generation);
-  void finish(uint64_t key, Generation& generation, const Event& event);
+  void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
+  void finish(Generation& generation);
+  void observe(const Generation& generation, Choice& choice, const Event& event);
+  void remember(const Generation& generation, const Choice& choice);
+  void cancel(const Generation& generation);
   void fail(uint64_t key, const ApiError& error);
   void client_left(uint64_t key);
   Generation* find(uint64_t key);
@@ -65,6 +80,7 @@ class Generations {
   Engine& engine_;
   WorkerPool& workers_;
   const Post post_;
+  Metrics& metrics_;
   Preparer preparer_;       // used by workers
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;

@@ -1,5 +1,7 @@
 #include "server/http_server.h"
 
+#include <algorithm>
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_executor.hpp>
@@ -9,6 +11,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -23,6 +27,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "server/api_error.h"
 
@@ -58,6 +63,52 @@ std::string http_date() {
   char text[64];
   return {text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc)};
 }
+
+// A connection's bytes, through TLS or not: what Beast and Asio ask of a stream.
+class Stream {
+ public:
+  using executor_type = tcp::socket::executor_type;
+
+  Stream(tcp::socket socket, asio::ssl::context* tls) : tcp_(std::move(socket)) {
+    if (tls) tls_.emplace(tcp_, *tls);
+  }
+  executor_type get_executor() { return tcp_.get_executor(); }
+  tcp::socket& lowest() { return tcp_; }
+  asio::ssl::stream<tcp::socket&>* tls() { return tls_ ? &*tls_ : nullptr; }
+
+  template <typename Buffers, typename Token>
+  auto async_read_some(const Buffers& buffers, Token&& token) {
+    if (tls_) return tls_->async_read_some(buffers, std::forward<Token>(token));
+    return tcp_.async_read_some(buffers, std::forward<Token>(token));
+  }
+  template <typename Buffers, typename Token>
+  auto async_write_some(const Buffers& buffers, Token&& token) {
+    if (tls_) return tls_->async_write_some(buffers, std::forward<Token>(token));
+    return tcp_.async_write_some(buffers, std::forward<Token>(token));
+  }
+
+ private:
+  tcp::socket tcp_;
+  std::optional<asio::ssl::stream<tcp::socket&>> tls_;
+};
+
+// One body's share of the bytes that all bodies may take; given back from whichever thread drops it.
+class BodyShare {
+ public:
+  explicit BodyShare(std::shared_ptr<std::atomic<size_t>> all) : all_(std::move(all)) {}
+  BodyShare(const BodyShare&) = delete;
+  ~BodyShare() { *all_ -= bytes_; }
+  // False: they take more than `limit` now.
+  bool grow_to(size_t bytes, size_t limit) {
+    const size_t more = bytes - bytes_;
+    bytes_ = bytes;
+    return (*all_ += more) <= limit;
+  }
+
+ private:
+  std::shared_ptr<std::atomic<size_t>> all_;
+  size_t bytes_ = 0;
+};
 
 class Connection;
 
@@ -112,9 +163,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void lose();
   void begin_stop();
   bool stopping() const;
+  void responded(int status);
 
  private:
+  asio::awaitable<bool> handshake();
   asio::awaitable<bool> read_request();
+  asio::awaitable<bool> read_body();
   asio::awaitable<bool> read_first_byte();
   asio::awaitable<void> answer();
   asio::awaitable<bool> flush();
@@ -128,13 +182,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void disarm();
 
   ServerImpl& server_;
-  tcp::socket socket_;
+  Stream socket_;
   asio::steady_timer deadline_;  // of the current read or write: cancels the socket's operations
   uint64_t deadline_number_ = 0;
   bool expired_ = false;
   asio::steady_timer wake_;  // waits for something to send
   boost::beast::flat_buffer input_;
   std::optional<http::request_parser<http::string_body>> parser_;
+  std::shared_ptr<BodyShare> body_;
+  std::string target_;  // of the request that is answered
   std::string output_, writing_;
   size_t sent_ = 0;  // of writing_
   std::shared_ptr<Exchange> exchange_;
@@ -151,10 +207,11 @@ class ServerImpl final : public HttpServer {
   }
   ~ServerImpl() override { close_gate(); }
 
+  Result<void> use_tls(const TlsFiles& files);
   Result<void> open(const std::string& host, uint16_t port);
   uint16_t port() const override { return port_; }
   Post post() override;
-  void serve(Handler handler) override;
+  void serve(Handler handler, Responded responded) override;
   void begin_stop() override;
   void close_all() override;
   void after(double s, std::function<void()> run) override;
@@ -162,6 +219,9 @@ class ServerImpl final : public HttpServer {
   asio::io_context& io() { return io_; }
   const HttpLimits& limits() const { return limits_; }
   const Handler& handler() const { return handler_; }
+  const Responded& responded() const { return responded_; }
+  asio::ssl::context* tls() { return tls_ ? &*tls_ : nullptr; }
+  const std::shared_ptr<std::atomic<size_t>>& all_body_bytes() const { return all_body_bytes_; }
   bool stopping() const { return stopping_; }
   void add(Connection* connection) { connections_.insert(connection); }
   void remove(Connection* connection);
@@ -180,7 +240,10 @@ class ServerImpl final : public HttpServer {
   }
 
   const HttpLimits limits_;
+  const std::shared_ptr<std::atomic<size_t>> all_body_bytes_ = std::make_shared<std::atomic<size_t>>(0);
   Handler handler_;
+  Responded responded_;
+  std::optional<asio::ssl::context> tls_;
   std::unordered_set<Connection*> connections_;
   bool stopping_ = false;
   uint16_t port_ = 0;
@@ -214,6 +277,7 @@ void Exchange::respond(HttpResponse response) {
   if (done_ || started_) return;
   done_ = true;
   if (!connection_) return;
+  connection_->responded(response.status);
   if (connection_->stopping()) keep_alive_ = false;
   std::string text = head(response, false);
   if (!head_) text += response.body;
@@ -227,6 +291,7 @@ void Exchange::start(std::string content_type, std::string heartbeat) {
   if (!connection_) return;
   if (http10_ || connection_->stopping()) keep_alive_ = false;  // HTTP/1.0 ends a stream by closing
   HttpResponse response;
+  connection_->responded(response.status);
   response.content_type = std::move(content_type);
   connection_->send(head(response, true), true);
 }
@@ -252,7 +317,7 @@ void Exchange::finish(bool close_connection) {
 
 Connection::Connection(tcp::socket socket, ServerImpl& server)
     : server_(server),
-      socket_(std::move(socket)),
+      socket_(std::move(socket), server.tls()),
       deadline_(server.io()),
       wake_(server.io()),
       input_(server.limits().header_bytes + 2 * kReadAhead) {
@@ -268,6 +333,10 @@ bool Connection::stopping() const {
   return server_.stopping();
 }
 
+void Connection::responded(int status) {
+  server_.responded()(target_, status);
+}
+
 // Each deadline has a number: a timer that has already fired may be cancelled too late.
 void Connection::arm(double s) {
   expired_ = false;
@@ -277,7 +346,7 @@ void Connection::arm(double s) {
     if (error || !connection || connection->deadline_number_ != number) return;
     connection->expired_ = true;
     error_code ignored;
-    connection->socket_.cancel(ignored);
+    connection->socket_.lowest().cancel(ignored);
   });
 }
 
@@ -306,7 +375,7 @@ void Connection::lose() {
     if (left && !done) asio::post(server_.io(), std::move(left));
   }
   error_code ignored;
-  socket_.cancel(ignored);
+  socket_.lowest().cancel(ignored);
   wake();
 }
 
@@ -317,6 +386,8 @@ void Connection::begin_stop() {
 asio::awaitable<void> Connection::run(std::shared_ptr<Connection> self) {
   Connection& c = *self;
   try {
+    const bool open = co_await c.handshake();
+    if (!open) c.lose();
     // No `... && co_await ...`: g++ 12 awaits before it tests what stands left of it.
     while (!c.lost_ && !c.close_) {
       const bool got = co_await c.read_request();
@@ -331,22 +402,39 @@ asio::awaitable<void> Connection::run(std::shared_ptr<Connection> self) {
   }
   error_code ignored;
   c.disarm();
-  c.socket_.close(ignored);
+  c.socket_.lowest().close(ignored);
 }
 
 asio::awaitable<void> Connection::refuse(std::shared_ptr<Connection> self) {
-  self->send_error(503, "Too many connections; try again later", "too_many_connections");
-  if (co_await self->flush()) co_await self->linger();
+  if (co_await self->handshake()) {
+    self->send_error(503, "Too many connections; try again later", "too_many_connections");
+    if (co_await self->flush()) co_await self->linger();
+  }
   error_code ignored;
   self->disarm();
-  self->socket_.close(ignored);
+  self->socket_.lowest().close(ignored);
+}
+
+asio::awaitable<bool> Connection::handshake() {
+  if (!socket_.tls()) co_return true;
+  idle_ = true;
+  arm(server_.limits().header_s);
+  auto [error] = co_await socket_.tls()->async_handshake(asio::ssl::stream_base::server, kAwait);
+  idle_ = false;
+  disarm();
+  if (error) log_debug("a TLS handshake failed: {}", error.message());
+  co_return !error && !lost_;
 }
 
 // Closing a socket with unread input resets the connection, which may destroy the answer on its way: read on.
 asio::awaitable<void> Connection::linger() {
-  error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
   arm(stopping() ? kLingerStoppingSeconds : kLingerSeconds);
+  if (socket_.tls()) {  // says that nothing was cut off, and waits for the client's farewell
+    co_await socket_.tls()->async_shutdown(kAwait);
+    co_return;
+  }
+  error_code ignored;
+  socket_.lowest().shutdown(tcp::socket::shutdown_send, ignored);
   std::vector<char> rest(16u << 10);
   while (!expired_ && !lost_) {
     auto [error, bytes] = co_await socket_.async_read_some(asio::buffer(rest), kAwait);
@@ -389,6 +477,8 @@ asio::awaitable<bool> Connection::read_first_byte() {
 asio::awaitable<bool> Connection::read_request() {
   if (!co_await read_first_byte()) co_return false;
   parser_.emplace();
+  body_.reset();
+  target_.clear();
   parser_->header_limit(static_cast<uint32_t>(server_.limits().header_bytes));
   parser_->body_limit(server_.limits().body_bytes);
   arm(server_.limits().header_s);
@@ -403,15 +493,28 @@ asio::awaitable<bool> Connection::read_request() {
       send("HTTP/1.1 100 Continue\r\n\r\n", false);
       if (!co_await flush()) co_return false;
     }
-    arm(server_.limits().body_s);
-    auto [body_error, body_bytes] = co_await http::async_read(socket_, input_, *parser_, kAwait);
-    if (body_error) {
-      request_failed(body_error);
-      co_return false;
-    }
+    if (!co_await read_body()) co_return false;
   }
   disarm();
   co_return !lost_;
+}
+
+asio::awaitable<bool> Connection::read_body() {
+  body_ = std::make_shared<BodyShare>(server_.all_body_bytes());
+  arm(server_.limits().body_s);
+  while (!parser_->is_done()) {
+    auto [error, bytes] = co_await http::async_read_some(socket_, input_, *parser_, kAwait);
+    if (error) {
+      request_failed(error);
+      co_return false;
+    }
+    if (!body_->grow_to(parser_->get().body().size(), server_.limits().all_body_bytes)) {
+      send_error(503, "The bodies of other requests take all the room there is; try again later",
+                 "overloaded");
+      co_return false;
+    }
+  }
+  co_return true;
 }
 
 HttpRequest Connection::take_request() {
@@ -423,6 +526,7 @@ HttpRequest Connection::take_request() {
     request.headers.emplace_back(lower(std::string_view(field.name_string())),
                                  std::string_view(field.value()));
   request.body = std::move(message.body());
+  request.held = std::move(body_);
   return request;
 }
 
@@ -451,8 +555,11 @@ asio::awaitable<bool> Connection::flush() {
   writing_.swap(output_);
   output_.clear();
   sent_ = 0;
+  const HttpLimits& limits = server_.limits();
+  const double start = now_seconds();
   while (sent_ < writing_.size() && !lost_) {
-    arm(server_.limits().write_s);
+    const double end = start + limits.write_s + static_cast<double>(writing_.size()) / limits.write_bytes_s;
+    arm(std::min(limits.write_s, std::max(0.0, end - now_seconds())));
     auto [error, bytes] = co_await socket_.async_write_some(
         asio::buffer(writing_.data() + sent_, writing_.size() - sent_), kAwait);
     sent_ += bytes;
@@ -468,6 +575,7 @@ asio::awaitable<void> Connection::answer() {
   const auto& head = parser_->get();
   exchange_ = std::make_shared<Exchange>(this, head.version() < 11, head.method() == http::verb::head,
                                          parser_->keep_alive());
+  target_ = std::string_view(head.target());
   try {
     server_.handler()(take_request(), exchange_);
   } catch (const std::exception& e) {
@@ -490,7 +598,7 @@ asio::awaitable<void> Connection::answer() {
   // The watching read must end before the next request is read.
   while (watching_) {
     error_code ignored;
-    socket_.cancel(ignored);
+    socket_.lowest().cancel(ignored);
     wake_.expires_after(seconds(1));
     co_await wake_.async_wait(kAwait);
   }
@@ -499,6 +607,23 @@ asio::awaitable<void> Connection::answer() {
 }
 
 // --- Server ---
+
+Result<void> ServerImpl::use_tls(const TlsFiles& files) {
+  if (files.certificate.empty() && files.key.empty()) return {};
+  tls_.emplace(asio::ssl::context::tls_server);
+  error_code error;
+  const auto bad = [&](const char* what, const std::string& path) {
+    tls_.reset();
+    return make_error(ErrorKind::invalid, "cannot use '{}' as the TLS {} (PEM): {}", path, what,
+                      error.message());
+  };
+  SSL_CTX_set_min_proto_version(tls_->native_handle(), TLS1_2_VERSION);
+  tls_->use_certificate_chain_file(files.certificate, error);
+  if (error) return bad("certificate", files.certificate);
+  tls_->use_private_key_file(files.key, asio::ssl::context::pem, error);
+  if (error) return bad("key", files.key);
+  return {};
+}
 
 Result<void> ServerImpl::open(const std::string& host, uint16_t port) {
   std::string name = host;
@@ -552,8 +677,9 @@ asio::awaitable<void> ServerImpl::accept() {
   }
 }
 
-void ServerImpl::serve(Handler handler) {
+void ServerImpl::serve(Handler handler, Responded responded) {
   handler_ = std::move(handler);
+  responded_ = std::move(responded);
   asio::co_spawn(io_, accept(), asio::detached);
   auto work = asio::make_work_guard(io_);
   while (true) {
@@ -597,8 +723,9 @@ void ServerImpl::after(double s, std::function<void()> run) {
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& host, uint16_t port,
-                                                       const HttpLimits& limits) {
+                                                       const HttpLimits& limits, const TlsFiles& tls) {
   auto server = std::make_unique<ServerImpl>(limits);
+  TRY_VOID(server->use_tls(tls));
   TRY_VOID(server->open(host, port));
   return std::unique_ptr<HttpServer>(std::move(server));
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "server/http_types.h"
@@ -16,31 +17,41 @@
 namespace anabranch::server {
 
 struct HttpLimits {
-  size_t header_bytes = 32u << 10;  // request line and headers; more is answered 431
-  size_t body_bytes = 32u << 20;    // more is answered 413
+  size_t header_bytes = 32u << 10;     // request line and headers; more is answered 431
+  size_t body_bytes = 32u << 20;       // more is answered 413
+  size_t all_body_bytes = 256u << 20;  // of all requests that are being read or prepared; beyond it: 503
   size_t output_queue_bytes =
-      1u << 20;             // a stream's unsent bytes; a client that lets more pile up is dropped
-  int connections = 256;    // at once; more are answered 503
-  double header_s = 10;     // from the first byte of a request to the end of its headers
-  double body_s = 60;       // for a request's body
-  double idle_s = 75;       // a connection without a request
-  double write_s = 30;      // a client that takes no byte for so long is dropped
-  double heartbeat_s = 15;  // a stream's longest silence
+      1u << 20;                 // a stream's unsent bytes; a client that lets more pile up is dropped
+  int connections = 256;        // at once; more are answered 503
+  double header_s = 10;         // from the first byte of a request to the end of its headers
+  double body_s = 60;           // for a request's body
+  double idle_s = 75;           // a connection without a request
+  double write_s = 30;          // a client that takes no byte for so long is dropped
+  double write_bytes_s = 4096;  // and one that for longer than that takes fewer a second
+  double heartbeat_s = 15;      // a stream's longest silence
 };
+
+// Files in PEM form; both or none. The certificate's may hold the chain up to the root.
+struct TlsFiles {
+  std::string certificate, key;
+};
+
+// Told of every answer as it begins: the request's target (empty: it could not be read) and the status.
+using Responded = std::function<void(std::string_view target, int status)>;
 
 class HttpServer {
  public:
-  // Binds and listens; port 0 takes a free one. Errors: io (the address is in use or not ours), invalid
-  // (host).
+  // Binds and listens; port 0 takes a free one. With TLS files it speaks TLS 1.2 or newer and nothing else.
+  // Errors: io (the address is in use or not ours), invalid (the host, or the TLS files).
   static Result<std::unique_ptr<HttpServer>> listen(const std::string& host, uint16_t port,
-                                                    const HttpLimits& limits);
+                                                    const HttpLimits& limits, const TlsFiles& tls);
   virtual ~HttpServer() = default;
 
   virtual uint16_t port() const = 0;
   virtual Post post() = 0;
   // Serves until begin_stop() was called and the last connection is gone. The calling thread is the I/O
   // thread.
-  virtual void serve(Handler handler) = 0;
+  virtual void serve(Handler handler, Responded responded) = 0;
 
   // On the I/O thread only:
   // Takes no new connections, closes idle ones, and the others after the answer they are at.

@@ -79,6 +79,10 @@ std::optional<std::string> host_name(std::string_view authority) {
   return lower(name);
 }
 
+std::string listening_name(const std::string& host) {
+  return host_name(host.find("::") == 0 ? "[" + host + "]" : host).value_or("");
+}
+
 std::optional<std::string> origin_host(std::string_view origin) {
   const size_t at = origin.find("://");
   if (at == std::string_view::npos) return std::nullopt;

@@ -17,6 +17,10 @@ Result<std::string> target_path(std::string_view target);
 // malformed.
 std::optional<std::string> host_name(std::string_view authority);
 
+// The host name of an address to listen on, which may be a bare IPv6 one ("::1" -> "[::1]"); empty when
+// malformed.
+std::string listening_name(const std::string& host);
+
 // The host name of an origin "scheme://authority"; nothing when malformed ("null").
 std::optional<std::string> origin_host(std::string_view origin);
 

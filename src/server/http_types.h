@@ -20,6 +20,7 @@ struct HttpRequest {
   std::string target;  // as sent: path and query, still percent-encoded
   Headers headers;     // names in lower case
   std::string body;
+  std::shared_ptr<void> held;  // its bytes count against the server's limit as long as this lives
 
   // The first header of this (lower-case) name, or nullptr.
   const std::string* header(std::string_view name) const {

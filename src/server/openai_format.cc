@@ -36,18 +36,22 @@ Json whole_calls(const std::vector<text::ToolCall>& calls, const std::vector<std
 }
 
 Json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
-          {"speculation", speculation_json(usage.speculation)}};
+  Json json = {{"prompt_tokens", usage.prompt_tokens},
+               {"completion_tokens", usage.completion_tokens},
+               {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+               {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+               {"completion_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
+               {"speculation", speculation_json(usage.speculation)}};
+  if (usage.grammar_tokens > 0)
+    json["grammar"] = {{"tokens", usage.grammar_tokens},
+                       {"us_per_token", usage.grammar_s * 1e6 / usage.grammar_tokens}};
+  return json;
 }
 
 // choice: its delta or text.
-Json chunk_json(const AnswerHead& head, Json choice, Json logprobs, Json finish) {
+Json chunk_json(const AnswerHead& head, int index, Json choice, Json logprobs, Json finish) {
   Json json = envelope(head, "chat.completion.chunk");
-  choice["index"] = 0;
+  choice["index"] = index;
   choice["logprobs"] = std::move(logprobs);
   choice["finish_reason"] = std::move(finish);
   json["choices"] = Json::array({std::move(choice)});
@@ -55,8 +59,31 @@ Json chunk_json(const AnswerHead& head, Json choice, Json logprobs, Json finish)
   return json;
 }
 
-std::string chunk(const AnswerHead& head, Json choice, Json logprobs, Json finish) {
-  return event(chunk_json(head, std::move(choice), std::move(logprobs), std::move(finish)));
+std::string chunk(const AnswerHead& head, int index, Json choice, Json logprobs, Json finish) {
+  return event(chunk_json(head, index, std::move(choice), std::move(logprobs), std::move(finish)));
+}
+
+Json cut_json(const std::string& cut) {
+  return cut.empty() ? Json(nullptr) : Json(cut);
+}
+
+Json choice_json(const AnswerHead& head, int index, WholeChoice& whole) {
+  const text::ParsedOutput& output = whole.output;
+  Json choice = {{"index", index}};
+  if (head.kind == AnswerKind::chat) {
+    Json message = {{"role", "assistant"}, {"content", output.content}, {"refusal", nullptr}};
+    put_reasoning(message, output.reasoning);
+    if (!output.calls.empty()) {
+      if (output.content.empty()) message["content"] = nullptr;
+      message["tool_calls"] = whole_calls(output.calls, whole.call_ids);
+    }
+    choice["message"] = std::move(message);
+  } else {
+    choice["text"] = output.content;
+  }
+  choice["logprobs"] = std::move(whole.logprobs);
+  choice["finish_reason"] = finish_name(whole.finish, static_cast<int>(output.calls.size()));
+  return choice;
 }
 
 }  // namespace
@@ -65,7 +92,7 @@ Json extension(const AnswerHead& head, const Usage& usage) {
   Json json = Json::object();
   if (head.thinking)
     json["thinking"] = {{"enabled", head.thinking->enabled}, {"reason", head.thinking->reason}};
-  json["cut"] = usage.cut.empty() ? Json(nullptr) : Json(usage.cut);
+  json["cut"] = cut_json(usage.cut);
   return json;
 }
 
@@ -74,38 +101,28 @@ std::string_view finish_name(FinishReason finish, int calls) {
   return calls > 0 ? "tool_calls" : "stop";
 }
 
-std::string whole_answer(const AnswerHead& head, const text::ParsedOutput& output,
-                         const std::vector<std::string>& call_ids, Json logprobs, FinishReason finish,
-                         const Usage& usage) {
-  Json choice = {{"index", 0}};
-  if (head.kind == AnswerKind::chat) {
-    Json message = {{"role", "assistant"}, {"content", output.content}};
-    put_reasoning(message, output.reasoning);
-    if (!output.calls.empty()) {
-      if (output.content.empty()) message["content"] = nullptr;
-      message["tool_calls"] = whole_calls(output.calls, call_ids);
-    }
-    choice["message"] = std::move(message);
-  } else {
-    choice["text"] = output.content;
-  }
-  choice["logprobs"] = std::move(logprobs);
-  choice["finish_reason"] = finish_name(finish, static_cast<int>(output.calls.size()));
+std::string whole_answer(const AnswerHead& head, std::vector<WholeChoice> choices, const Usage& usage) {
   Json json = envelope(head, "chat.completion");
-  json["choices"] = Json::array({std::move(choice)});
+  Json list = Json::array(), cuts = Json::array();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    list.push_back(choice_json(head, static_cast<int>(i), choices[i]));
+    cuts.push_back(cut_json(choices[i].cut));
+  }
+  json["choices"] = std::move(list);
   json["usage"] = usage_json(usage);
   json["anabranch"] = extension(head, usage);
+  json["anabranch"]["cut"] = choices.size() == 1 ? cuts[0] : std::move(cuts);
   return dump_json(json);
 }
 
-std::string first_chunk(const AnswerHead& head) {
-  return chunk(head, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr);
+std::string first_chunk(const AnswerHead& head, int choice) {
+  return chunk(head, choice, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr);
 }
 
-std::string event_chunk(const AnswerHead& head, const text::OutputEvent& event, const std::string& call_id,
-                        Json logprobs) {
+std::string event_chunk(const AnswerHead& head, int choice, const text::OutputEvent& event,
+                        const std::string& call_id, Json logprobs) {
   if (head.kind == AnswerKind::completion)
-    return chunk(head, {{"text", event.text}}, std::move(logprobs), nullptr);
+    return chunk(head, choice, {{"text", event.text}}, std::move(logprobs), nullptr);
   using Kind = text::OutputEvent::Kind;
   Json delta = Json::object();
   Json call = {{"index", event.call}};
@@ -128,13 +145,13 @@ std::string event_chunk(const AnswerHead& head, const text::OutputEvent& event, 
       break;
   }
   if (event.call >= 0) delta["tool_calls"] = Json::array({std::move(call)});
-  return chunk(head, {{"delta", std::move(delta)}}, std::move(logprobs), nullptr);
+  return chunk(head, choice, {{"delta", std::move(delta)}}, std::move(logprobs), nullptr);
 }
 
-std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls,
+std::string finish_chunk(const AnswerHead& head, int choice, Json logprobs, FinishReason finish, int calls,
                          const Usage& usage) {
-  Json choice = head.kind == AnswerKind::chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
-  Json json = chunk_json(head, std::move(choice), std::move(logprobs), finish_name(finish, calls));
+  Json last = head.kind == AnswerKind::chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
+  Json json = chunk_json(head, choice, std::move(last), std::move(logprobs), finish_name(finish, calls));
   json["anabranch"] = extension(head, usage);
   return event(json);
 }

@@ -33,18 +33,24 @@ Json extension(const AnswerHead& head, const Usage& usage);
 // "stop", "length", or "tool_calls": the model stopped after `calls` calls.
 std::string_view finish_name(FinishReason finish, int calls);
 
-// The whole answer of a request that does not stream. call_ids: one for each call. logprobs, here and below:
-// as LogprobsJson writes them, or null.
-std::string whole_answer(const AnswerHead& head, const text::ParsedOutput& output,
-                         const std::vector<std::string>& call_ids, Json logprobs, FinishReason finish,
-                         const Usage& usage);
+// One of the answers of a request that does not stream. logprobs, here and below: as LogprobsJson writes
+// them, or null.
+struct WholeChoice {
+  const text::ParsedOutput& output;
+  const std::vector<std::string>& call_ids;  // one for each call
+  Json logprobs;
+  FinishReason finish = FinishReason::stop;
+  std::string cut;  // as of Usage
+};
+// usage: of all choices.
+std::string whole_answer(const AnswerHead& head, std::vector<WholeChoice> choices, const Usage& usage);
 
-// One server-sent event each. first: the chunk that names the role (chat only).
-std::string first_chunk(const AnswerHead& head);
+// One server-sent event each; choice: its index. first: the chunk that names the role (chat only).
+std::string first_chunk(const AnswerHead& head, int choice);
 // call_id: of an event that begins a call. Not for call_end, which has nothing to say.
-std::string event_chunk(const AnswerHead& head, const text::OutputEvent& event, const std::string& call_id,
-                        Json logprobs);
-std::string finish_chunk(const AnswerHead& head, Json logprobs, FinishReason finish, int calls,
+std::string event_chunk(const AnswerHead& head, int choice, const text::OutputEvent& event,
+                        const std::string& call_id, Json logprobs);
+std::string finish_chunk(const AnswerHead& head, int choice, Json logprobs, FinishReason finish, int calls,
                          const Usage& usage);
 std::string usage_chunk(const AnswerHead& head, const Usage& usage);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";

@@ -42,52 +42,86 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   if (!chosen.ok())
     return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
                     "messages", "template_error"};
-  prepared.thinking = think_options(
-      wish, *chosen, {user, !tools->is_null(), request.options.break_loops, request.options.stop});
+  prepared.thinking =
+      think_options(wish, *chosen, {user, !tools->is_null(), request.options.loops, request.options.stop});
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
-  prepared.prompt = std::move(chosen->prompt.tokens);
+  prepared.prompts.push_back(std::move(chosen->prompt.tokens));
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
   prepared.rules.thinking_open = chosen->open;
+  if (auto error = add_grammar(prepared, request.tool_choice, *tools)) return std::move(*error);
   // A bias could have made tokens that say the same in an odd way, for others to read.
   prepared.remember = prepared.options.cache && prepared.options.sampling.logit_bias.empty();
   return prepared;
 }
 
-std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest request) const {
+std::optional<ApiError> Preparer::add_grammar(Prepared& prepared, const ToolChoice& choice,
+                                              const Json& tools) const {
+  std::string field;
+  const auto fail = [&](const Error& error) {
+    ApiError out = to_api_error(error);
+    out.param = field;
+    out.message = fmt::format("'{}': {}", field, error.message);
+    return out;
+  };
+  const auto form = form_grammar(prepared.options.form, choice,
+                                 {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
+  if (!form.ok()) return fail(form.error());
+  if (form->text.empty()) return std::nullopt;
+  field = form->field;
+  auto grammar = engine_.compile_grammar(form->text);
+  if (!grammar.ok()) return fail(grammar.error());
+  prepared.grammar = std::move(*grammar);
+  return std::nullopt;
+}
+
+std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens prompt,
+                                                                 const std::string& param) const {
   const text::Tokenizer& tokenizer = engine_.tokenizer();
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    std::vector<int> ids = tokenizer.encode(*text, true);
+    const auto bos = tokenizer.bos();
+    if (tokenizer.add_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+    return ids;
+  }
+  auto& ids = std::get<std::vector<int>>(prompt);
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] >= tokenizer.vocab_size())
+      return ApiError{400,
+                      fmt::format("'{}[{}]' is token {}, but the vocabulary has {}", param, i, ids[i],
+                                  tokenizer.vocab_size()),
+                      param, "invalid_value"};
+  return std::move(ids);
+}
+
+std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest request) const {
   Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.thinking.budget = prepared.options.thinking.budget.value_or(-1);
-  prepared.thinking.break_loops = prepared.options.break_loops;
-  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
-    prepared.prompt = tokenizer.encode(*text, true);
-    const auto bos = tokenizer.bos();
-    if (tokenizer.add_bos() && bos && (prepared.prompt.empty() || prepared.prompt.front() != *bos))
-      prepared.prompt.insert(prepared.prompt.begin(), *bos);
-  } else {
-    prepared.prompt = std::move(std::get<std::vector<int>>(request.prompt));
-    for (size_t i = 0; i < prepared.prompt.size(); ++i)
-      if (prepared.prompt[i] >= tokenizer.vocab_size())
-        return ApiError{400,
-                        fmt::format("'prompt[{}]' is token {}, but the vocabulary has {}", i,
-                                    prepared.prompt[i], tokenizer.vocab_size()),
-                        "prompt", "invalid_value"};
+  prepared.thinking.loops = prepared.options.loops;
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    const std::string param = request.prompts.size() > 1 ? fmt::format("prompt[{}]", i) : "prompt";
+    auto ids = prompt_tokens(std::move(request.prompts[i]), param);
+    if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
+    prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
   }
+  if (auto error = add_grammar(prepared, {}, nullptr)) return std::move(*error);
   return prepared;
 }
 
-// The checks that both share; afterwards the engine has no reason to refuse the prompt.
+// The checks that both share; afterwards the engine has no reason to refuse a prompt.
 std::variant<Prepared, ApiError> Preparer::check(Prepared prepared, const char* param) const {
   const size_t context = static_cast<size_t>(engine_.info().context_length);
-  if (prepared.prompt.empty()) return ApiError{400, "The prompt is empty", param, "invalid_value"};
-  if (context > 0 && prepared.prompt.size() >= context)
-    return ApiError{
-        400,
-        fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs "
-                    "room for at least one more. Shorten it",
-                    context, prepared.prompt.size()),
-        param, "context_length_exceeded"};
+  for (const auto& prompt : prepared.prompts) {
+    if (prompt.empty()) return ApiError{400, "The prompt is empty", param, "invalid_value"};
+    if (context > 0 && prompt.size() >= context)
+      return ApiError{
+          400,
+          fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs "
+                      "room for at least one more. Shorten it",
+                      context, prompt.size()),
+          param, "context_length_exceeded"};
+  }
   return prepared;
 }
 

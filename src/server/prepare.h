@@ -21,12 +21,13 @@ namespace anabranch::server {
 
 struct Prepared {
   GenerationOptions options;
-  std::vector<int> prompt;
-  std::vector<int> keep_at;  // as of Request
-  text::OutputRules rules;   // how to take the answer apart (chat only)
+  std::vector<std::vector<int>> prompts;  // one, but for text completions
+  std::vector<int> keep_at;               // as of Request
+  text::OutputRules rules;                // how to take the answer apart (chat only)
   ThinkingOptions thinking;
-  std::optional<ThinkReport> think_report;  // chat only
-  bool remember = false;                    // for when the turn comes back
+  std::shared_ptr<const CompiledGrammar> grammar;  // of the answer; null: it is free
+  std::optional<ThinkReport> think_report;         // chat only
+  bool remember = false;                           // for when the turn comes back
 };
 
 struct PrepareOptions {
@@ -51,6 +52,8 @@ class Preparer {
  private:
   std::variant<Prepared, ApiError> prepare_chat(ChatRequest request);
   std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request) const;
+  std::variant<std::vector<int>, ApiError> prompt_tokens(TextOrTokens prompt, const std::string& param) const;
+  std::optional<ApiError> add_grammar(Prepared& prepared, const ToolChoice& choice, const Json& tools) const;
   std::variant<Prepared, ApiError> check(Prepared prepared, const char* param) const;
 
   const Engine& engine_;

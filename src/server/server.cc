@@ -13,11 +13,11 @@ constexpr double kLastWordsSeconds = 1;  // for errors to reach clients that are
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(Engine& engine, const ServerOptions& options, std::unique_ptr<HttpServer> http)
+  ServerImpl(Engine& engine, const ServerOptions& options, ApiKeys keys, std::unique_ptr<HttpServer> http)
       : options_(options),
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
-        api_(engine, *workers_, http_->post(), options.host,
+        api_(engine, *workers_, http_->post(), options.host, std::move(keys),
              {options.volatile_text, options.turns_path, options.thinking}),
         thread_([this] { serve(); }) {}
 
@@ -40,9 +40,11 @@ class ServerImpl final : public Server {
 
  private:
   void serve() {
-    http_->serve([this](HttpRequest request, std::shared_ptr<ResponseStream> out) {
-      api_.handle(std::move(request), std::move(out));
-    });
+    http_->serve(
+        [this](HttpRequest request, std::shared_ptr<ResponseStream> out) {
+          api_.handle(std::move(request), std::move(out));
+        },
+        [this](std::string_view target, int status) { api_.responded(target, status); });
   }
 
   // The rest runs on the I/O thread.
@@ -75,8 +77,10 @@ class ServerImpl final : public Server {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(Engine& engine, const ServerOptions& options) {
-  TRY(auto http, HttpServer::listen(options.host, options.port, options.limits));
-  return std::unique_ptr<Server>(std::make_unique<ServerImpl>(engine, options, std::move(http)));
+  TRY(auto keys, ApiKeys::make(options.api_keys));
+  TRY(auto http, HttpServer::listen(options.host, options.port, options.limits, options.tls));
+  return std::unique_ptr<Server>(
+      std::make_unique<ServerImpl>(engine, options, std::move(keys), std::move(http)));
 }
 
 }  // namespace anabranch::server

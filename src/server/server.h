@@ -21,15 +21,17 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 11436;  // 0 = a free one
   HttpLimits limits;
+  TlsFiles tls;                                   // none: plain HTTP
+  std::vector<std::string> api_keys;              // requests must show one of these; none: everybody may ask
   std::vector<text::VolatileRule> volatile_text;  // of system prompts
-  std::string turns_path;   // a database of sampled turns (turn_memory.h); empty: in memory
-  ThinkingWish thinking;    // where requests say nothing
-  double stop_grace_s = 5;  // for answers under way when stop() is called; then they are cut off
+  std::string turns_path;    // a database of sampled turns (turn_memory.h); empty: in memory
+  ThinkingWish thinking;     // where requests say nothing
+  double stop_grace_s = 30;  // for answers under way when stop() is called; then they are cut off
 };
 
 class Server {
  public:
-  // Listens and serves from now on. Errors: io (the port is in use), invalid (the host).
+  // Listens and serves from now on. Errors: io (the port is in use), invalid (the host, TLS files or keys).
   static Result<std::unique_ptr<Server>> start(Engine& engine, const ServerOptions& options);
   // Cuts off what is under way.
   virtual ~Server() = default;

@@ -182,8 +182,8 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
   ThinkingOptions options;
   options.budget = wish.budget.value_or(-1);
   if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
-  options.tools = context.tools;
-  options.break_loops = context.break_loops;
+  options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
+  options.loops = context.loops;
   const auto asked = text::asked_form({.user = context.user, .tools = context.tools});
   log_debug("a thought that is cut goes over into {}: {}", text::name_of(asked.form), asked.reason);
   ThinkEscape escape = think_escape(asked);

@@ -59,7 +59,7 @@ std::string last_user_text(const Json& messages);
 struct ThinkContext {
   std::string_view user;  // as of last_user_text
   bool tools = false;     // tools are offered
-  bool break_loops = true;
+  LoopRule loops = LoopRule::exact;
   const std::vector<std::string>& stop;
 };
 ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chosen,

@@ -42,7 +42,11 @@ ToolForm form_in(const std::string& text) {
 OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer) {
   OutputFormat format;
   format.reasoning = find_reasoning_tags(tokenizer);
-  if (chat) format.tools = form_in(rendered_call(*chat));
+  if (chat) {
+    const std::string call = rendered_call(*chat);
+    format.tools = form_in(call);
+    format.function_tags = call.find("<function=probe_f>") != std::string::npos;
+  }
   if (format.tools != ToolForm::none) return format;
   struct Known {
     const char* token;
@@ -78,6 +82,21 @@ std::vector<std::string_view> call_openers(ToolForm form) {
       return {"<start_function_call>"};
   }
   return {};
+}
+
+std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer) {
+  std::vector<std::string_view> marks = call_openers(format.tools);
+  for (const char* mark : {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]",
+                           "<tool_call|>", "<end_function_call>", "<|\"|>", "<escape>"})
+    marks.push_back(mark);
+  if (format.reasoning)
+    for (const std::string* tag :
+         {&format.reasoning->open, &format.reasoning->close, &format.reasoning->open_token})
+      marks.push_back(*tag);
+  std::vector<int> tokens;
+  for (const auto mark : marks)
+    if (const auto id = tokenizer.find(mark); id && !mark.empty()) tokens.push_back(*id);
+  return tokens;
 }
 
 }  // namespace anabranch::text

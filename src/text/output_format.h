@@ -24,6 +24,7 @@ enum class ToolForm {
 struct OutputFormat {
   std::optional<ReasoningTags> reasoning;  // none: everything is content
   ToolForm tools = ToolForm::none;
+  bool function_tags = false;  // tagged, and the template writes <function=NAME>
 };
 
 // From how the template renders a call, else from the vocabulary. chat: may be null.
@@ -31,5 +32,8 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
 
 // What opens a call wherever it stands (plain calls without a mark need an empty answer before them).
 std::vector<std::string_view> call_openers(ToolForm form);
+
+// Tokens that mark thoughts, calls and their results: a grammar does not take them for text.
+std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer);
 
 }  // namespace anabranch::text

@@ -20,6 +20,13 @@ std::vector<Marker> markers_of(const Tokenizer& tokenizer, const OutputRules& ru
   return found;
 }
 
+ThoughtTracker tracker(const Tokenizer& tokenizer, const OutputRules& rules) {
+  if (!rules.format.reasoning) return {std::nullopt, std::nullopt, false};
+  const ReasoningTags& tags = *rules.format.reasoning;
+  return {tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token), tokenizer.find(tags.close),
+          rules.thinking_open};
+}
+
 OutputRules with_tokens(const Tokenizer& tokenizer, OutputRules rules) {
   for (const Marker& marker : markers_of(tokenizer, rules)) rules.tokens.emplace_back(marker.text);
   return rules;
@@ -31,12 +38,8 @@ OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop
     : tokenizer_(tokenizer),
       detokenizer_(tokenizer),
       stops_(std::move(stop)),
+      thought_(tracker(tokenizer, rules)),
       parser_(with_tokens(tokenizer, rules)) {
-  if (const auto& tags = rules.format.reasoning) {
-    think_open_ = tokenizer.find(tags->open_token.empty() ? tags->open : tags->open_token);
-    think_close_ = tokenizer.find(tags->close);
-    thinking_ = rules.thinking_open && think_close_;
-  }
   for (const Marker& marker : markers_of(tokenizer, rules)) markers_.push_back(marker.token);
 }
 
@@ -51,16 +54,7 @@ std::string OutputText::text_of(int token) {
     text = detokenizer_.push(token);
   }
   length_ += text.size();
-  if (token == think_open_) {
-    thinking_ = true;
-  } else if (token == think_close_ && thinking_) {
-    thinking_ = false;
-    behind_thought_ = kMostBlanksBehindThought + 1;  // itself, too
-  } else if (behind_thought_ > 0 && !is_blank(tokenizer_.token_bytes(token))) {
-    behind_thought_ = 0;
-  }
-  if (thinking_ || behind_thought_ > 0) {
-    behind_thought_ -= !thinking_;
+  if (thought_.accept(token, is_blank(tokenizer_.token_bytes(token)))) {
     const std::string before = stops_.flush();
     return stops_.stopped() ? before : before + text;
   }
@@ -77,7 +71,7 @@ std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
 
 std::vector<OutputEvent> OutputText::finish() {
   std::string text = detokenizer_.flush();
-  if (!thinking_) text = stops_.push(text).text;
+  if (!thought_.inside()) text = stops_.push(text).text;
   if (!stopped()) text += stops_.flush();
   std::vector<OutputEvent> events;
   parser_.push(text, events);

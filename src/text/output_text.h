@@ -1,7 +1,6 @@
 // From a request's tokens to what people read: detokenised, cut at stop strings, reasoning and calls apart.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,10 +31,8 @@ class OutputText {
   Detokenizer detokenizer_;
   StopMatcher stops_;
   std::vector<int> markers_;
-  size_t length_ = 0;  // of the text so far, stop strings and what follows them included
-  std::optional<int> think_open_, think_close_;
-  bool thinking_ = false;   // stop strings count in answers only
-  int behind_thought_ = 0;  // tokens of white space that may follow it
+  size_t length_ = 0;       // of the text so far, stop strings and what follows them included
+  ThoughtTracker thought_;  // stop strings count in answers only
   OutputParser parser_;
 };
 

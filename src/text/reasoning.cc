@@ -11,6 +11,18 @@ std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer) {
   return std::nullopt;
 }
 
+bool ThoughtTracker::accept(int token, bool blank) {
+  if (token == open_) inside_ = true;
+  if (!blank) blanks_left_ = 0;
+  const bool thought = !answering();
+  if (blanks_left_ > 0) blanks_left_--;
+  if (token == close_ && inside_) {
+    inside_ = false;
+    blanks_left_ = kMostBlanks;
+  }
+  return thought;
+}
+
 bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags) {
   const auto open = rendered.rfind(tags.open), close = rendered.rfind(tags.close);
   return open != std::string_view::npos && (close == std::string_view::npos || close < open);

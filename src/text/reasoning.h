@@ -15,8 +15,24 @@ struct ReasoningTags {
   std::string open_token;  // the token that `open` begins with, when it is more than one
 };
 
-// White space behind a thought is not yet the answer: so many tokens of it, at most.
-inline constexpr int kMostBlanksBehindThought = 8;
+// Where a stream of tokens is: in a thought, in the white space behind one, or in the answer.
+class ThoughtTracker {
+ public:
+  // open, close: the tags' tokens; none: all is answer. inside: the stream begins in a thought.
+  ThoughtTracker(std::optional<int> open, std::optional<int> close, bool inside)
+      : open_(open), close_(close), inside_(inside && close) {}
+  // The next token; blank: it is white space. True: it is part of a thought, whose tags and the white space
+  // behind it (up to kMostBlanks tokens) are, too.
+  bool accept(int token, bool blank);
+  bool inside() const { return inside_; }
+  bool answering() const { return !inside_ && blanks_left_ == 0; }
+
+ private:
+  static constexpr int kMostBlanks = 8;
+  std::optional<int> open_, close_;
+  bool inside_;
+  int blanks_left_ = 0;
+};
 
 // The tags of a known family (Qwen and most others, Mistral, Gemma 4) whose tokens the vocabulary has.
 std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer);

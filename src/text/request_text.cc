@@ -118,24 +118,32 @@ bool ends_clause(std::string_view text, size_t i, const CodePoint& c) {
   }
 }
 
-// refused: whether its first clause is a "no" by itself.
-Sentence wanted_of(std::string_view text, bool& refused) {
-  Sentence out = " ";
-  refused = false;
+// The pieces of a text between its ends: take(piece) for each. ends(text, i, c): whether c at byte i is one.
+template <class Ends, class Take>
+void split(std::string_view text, Ends ends, Take take) {
   size_t start = 0;
-  for (size_t i = 0; i <= text.size();) {
-    const CodePoint c = i < text.size() ? decode_utf8(text, i) : CodePoint{U',', 1, true};
-    if (i == text.size() || ends_clause(text, i, c)) {
-      Sentence clause = fold(text.substr(start, i - start));
-      if (clause.size() > 1) {
-        refused |= out.size() == 1 && consists_of(clause, {Words::refusal}, false);
-        mask_negated(clause);
-        out += clause.substr(1);
-      }
+  for (size_t i = 0; i < text.size();) {
+    const CodePoint c = decode_utf8(text, i);
+    if (ends(text, i, c)) {
+      take(text.substr(start, i - start));
       start = i + c.length;
     }
     i += c.length;
   }
+  take(text.substr(std::min(start, text.size())));
+}
+
+// refused: whether its first clause is a "no" by itself.
+Sentence wanted_of(std::string_view text, bool& refused) {
+  Sentence out = " ";
+  refused = false;
+  split(text, ends_clause, [&](std::string_view piece) {
+    Sentence clause = fold(piece);
+    if (clause.size() <= 1) return;
+    refused |= out.size() == 1 && consists_of(clause, {Words::refusal}, false);
+    mask_negated(clause);
+    out += clause.substr(1);
+  });
   return out;
 }
 
@@ -148,19 +156,12 @@ void add_wanted(std::string_view sentence, std::vector<Sentence>& out) {
 
 // wanted: may be null.
 void add_sentences(std::string_view text, std::vector<Sentence>& out, std::vector<Sentence>* wanted) {
-  size_t start = 0;
-  for (size_t i = 0; i <= text.size();) {
-    const CodePoint c = i < text.size() ? decode_utf8(text, i) : CodePoint{U'\n', 1, true};
-    if (i == text.size() || ends_sentence(text, i, c)) {
-      Sentence sentence = fold(text.substr(start, i - start));
-      if (sentence.size() > 1) {
-        out.push_back(std::move(sentence));
-        if (wanted) add_wanted(text.substr(start, i - start), *wanted);
-      }
-      start = i + c.length;
-    }
-    i += c.length;
-  }
+  split(text, ends_sentence, [&](std::string_view piece) {
+    Sentence sentence = fold(piece);
+    if (sentence.size() <= 1) return;
+    out.push_back(std::move(sentence));
+    if (wanted) add_wanted(piece, *wanted);
+  });
 }
 
 // The last paragraph, or the first if only that is short.

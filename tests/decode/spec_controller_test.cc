@@ -587,5 +587,34 @@ TEST(Speculation, SourcesHaveNames) {
   EXPECT_EQ(source_named(""), std::nullopt);
 }
 
+// A row that costs a sixth of a pass is worth drafting for one sequence with half of its drafts right; beside
+// fifteen others, whose rows all bring a token, it is not.
+TEST(SpecController, BesideManySequencesRowsAreDearer) {
+  const auto share_drafted = [](int others) {
+    SpecCosts costs;
+    SpecController controller(costs, {.automatic = true});
+    int drafted = 0;
+    constexpr int kRounds = 400;
+    for (int round = 0; round < kRounds; round++) {
+      RoundLimits limits;
+      limits.max_drafts = 1;
+      limits.available[static_cast<int>(DraftSource::mtp)] = true;
+      limits.others = others;
+      const RoundChoice choice = controller.choose(limits);
+      RoundResult result{choice.source, choice.depth, choice.depth > 0 && round % 2 == 0 ? 1 : 0};
+      result.others = others;
+      result.draft_s = choice.depth > 0 ? 0.0001 : 0;
+      result.verify_s =
+          others > 0 ? 12345 : 0.01 * (1 + choice.depth / 6.0);  // a share says nothing of costs
+      controller.observe(result);
+      drafted += choice.depth > 0;
+    }
+    if (others > 0) EXPECT_EQ(costs.stats().verify.weight[1], 0);
+    return static_cast<double>(drafted) / kRounds;
+  };
+  EXPECT_GT(share_drafted(0), 0.9);
+  EXPECT_LT(share_drafted(15), 0.1);
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -45,6 +45,19 @@ TEST_F(Control, TheAnswersBeginningIsForcedOnce) {
   EXPECT_EQ(take_forced(second), (std::vector<int>{kSo, kClose, kBlank})) << "an answer has begun before";
 }
 
+TEST_F(Control, NoCallWithoutTools) {
+  auto control = make({.open = true, .calls = {kWord}, .may_call = false});
+  EXPECT_FALSE(control.allows(kWord)) << "in a thought";
+  EXPECT_TRUE(control.allows(kWord + 1));
+  take(control, kClose);
+  EXPECT_FALSE(control.allows(kWord)) << "in the answer";
+  auto text = make({.open = true});
+  EXPECT_TRUE(text.allows(kWord));
+  auto offered = make({.open = true, .calls = {kWord}});
+  EXPECT_TRUE(offered.allows(kWord));
+  EXPECT_EQ(take(offered, kWord), kSo) << "it ends the thought";
+}
+
 TEST_F(Control, TheEndOfATurnInALaterThoughtIsTheEnd) {
   auto control = make({.open = true});
   for (const int token : {kWord, kClose, kWord + 1, kOpen, kWord + 2}) take(control, token);

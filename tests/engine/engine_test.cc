@@ -19,12 +19,14 @@ class EngineTest : public ::testing::Test {
   static void SetUpTestSuite() { model_ = std::make_unique<testing::TinyModel>("qwen35_flat_tied"); }
   static void TearDownTestSuite() { model_.reset(); }
 
-  static std::unique_ptr<Engine> make(int prefill_chunk = 512, int threads = 0, int max_queue = 64) {
+  static std::unique_ptr<Engine> make(int prefill_chunk = 512, int threads = 0, int max_queue = 64,
+                                      int max_running = 8) {
     EngineOptions options;
     options.model_path = model_->path();
     options.prefill_chunk = prefill_chunk;
     options.threads = threads;
     options.max_queue = max_queue;
+    options.max_running = max_running;
     auto engine = Engine::create(options);
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return std::move(*engine);
@@ -63,7 +65,7 @@ TEST_F(EngineTest, EveryRequestEndsExactlyOnce) {
 }
 
 TEST_F(EngineTest, CancelEndsRunningAndWaitingRequests) {
-  auto engine = make();
+  auto engine = make(512, 0, 64, 1);
   Collector collector;
   const auto first = engine->submit(request_of(4, 3000), collector.sink(0));
   const auto second = engine->submit(request_of(4, 3000), collector.sink(1));
@@ -107,7 +109,7 @@ TEST_F(EngineTest, StopStringsEndTheAnswer) {
 }
 
 TEST_F(EngineTest, BadRequestsAreRefusedWithReasons) {
-  auto engine = make(512, 0, 1);
+  auto engine = make(512, 0, 1, 1);
   Collector collector;
   const auto refused = [&](Request r) {
     const auto id = engine->submit(std::move(r), collector.sink(99));

@@ -108,6 +108,23 @@ std::vector<Request> requests(int max_tokens) {
   return out;
 }
 
+// Drafts are cut where the grammar would refuse them, and nothing else changes.
+TEST_F(Speculation, GrammarsGiveTheSameTokens) {
+  const auto engine = start(options_of(*full_));
+  const auto grammar = engine->compile_grammar(
+      "root ::= \"[\" item (\", \" item){2,9} \"]\"\nitem ::= [a-z]{1,5} | \"\\\"\" [^\\\"]{0,4} \"\\\"\"");
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  for (auto request : requests(64)) {
+    request.grammar = *grammar;
+    request.ignore_eos = request.thinking_open = false;
+    const auto expected = run_with(*engine, request, kOff);
+    EXPECT_EQ(expected.last.error, "");
+    for (const DraftSource source : engine->info().draft_sources)
+      for (const int depth : {1, 3, 15})
+        expect_same(run_with(*engine, request, from(source, depth)), expected, std::string(name_of(source)));
+  }
+}
+
 TEST_F(Speculation, EverySourceAndDepthGivesTheSameTokens) {
   const struct {
     const TinyModel *model, *draft;

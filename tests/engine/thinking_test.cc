@@ -136,7 +136,7 @@ std::vector<Scenario> scenarios() {
   {
     auto& s = add("tool call in a thought");
     s.thought = joined({prose(25), {kToolCall}, bytes("{}"), {kToolCallEnd}});
-    s.thinking.tools = true;
+    s.thinking.calls = CallPolicy::offered;
     s.answer = {kToolCallEnd};
     s.cut = "tool_call_in_thought";
   }
@@ -218,10 +218,21 @@ std::vector<Scenario> scenarios() {
     auto& s = add("loops may be left alone");
     s.thought = joined({prose(5), piece(4)});
     s.loop = 4;
-    s.thinking.break_loops = false;
+    s.thinking.loops = LoopRule::none;
     s.thinking.budget = 700;
     s.cut = "thinking_budget";
     s.thought_at_least = 700;
+  }
+  for (const bool near : {false, true}) {
+    auto& s = add(near ? "steps that only count, cut when asked" : "steps that only count");
+    for (int i = 0; i < 200; i++)
+      s.thought = joined({s.thought, bytes("step " + std::to_string(i) + ": one more\n")});
+    s.thought_at_least = s.thought_at_most = static_cast<int>(s.thought.size()) + 1;
+    if (!near) continue;
+    s.thinking.loops = LoopRule::near;
+    s.cut = "thinking_loop";
+    s.thought_at_least = 256;
+    s.thought_at_most = 512 + 80;
   }
   {
     auto& s = add("the model opens a thought itself");

@@ -110,6 +110,7 @@ class Collector {
  public:
   struct Record {
     std::vector<int> tokens;
+    std::vector<TokenLogprobs> logprobs;
     int terminal = 0;
     Event last;
   };
@@ -118,6 +119,7 @@ class Collector {
       std::lock_guard lock(mutex_);
       auto& r = records_[key];
       r.tokens.insert(r.tokens.end(), event.tokens.begin(), event.tokens.end());
+      r.logprobs.insert(r.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
       if (event.finish != FinishReason::none) {
         r.terminal++;
         r.last = event;

@@ -45,13 +45,16 @@ std::vector<Format> formats(int rows, int cols) {
 }
 
 // x W^T in double with x rounded to bf16, and what fp32 sums and two roundings of values may change.
-void expect_product(const std::vector<float>& x, int rows, const Matrix& m, const mx::array& y, const char* what) {
+void expect_product(const std::vector<float>& x, int rows, const Matrix& m, const mx::array& y,
+                    const char* what) {
   std::vector<float> rounded(x);
   for (float& v : rounded) v = static_cast<float>(static_cast<mx::bfloat16_t>(v));
   auto exact = exact_product(rounded, rows, m);
-  // Codes are summed with 128 (or 2176) added, which comes off at the end: that much larger are the roundings.
+  // Codes are summed with 128 (or 2176) added, which comes off at the end: that much larger are the
+  // roundings.
   const double factor = m.kind != WeightKind::affine ? 4 : m.bits <= 4 ? 160 : 20;
-  for (size_t i = 0; i < exact.tolerance.size(); i++) exact.tolerance[i] = exact.tolerance[i] * factor + 1e-30;
+  for (size_t i = 0; i < exact.tolerance.size(); i++)
+    exact.tolerance[i] = exact.tolerance[i] * factor + 1e-30;
   EXPECT_TRUE(within(to_vector(y), exact.y, exact.tolerance)) << what << ", " << rows << " rows";
 }
 
@@ -87,8 +90,10 @@ TEST_F(Cuda, ARowsProductDoesNotDependOnTheOthers) {
     return host(linear_add(linear_swiglu(part, gate, up, norm), down, part));
   };
   const mx::array whole = mlp(0, rows);
-  for (const auto [begin, end] : {std::pair{0, 1}, {7, 8}, {5, 9}, {60, 76}, {100, 132}, {10, 150}, {199, 200}})
-    expect_same_bits(mlp(begin, end), slice_rows(whole, begin, end), fmt::format("rows {} to {}", begin, end));
+  for (const auto [begin, end] :
+       {std::pair{0, 1}, {7, 8}, {5, 9}, {60, 76}, {100, 132}, {10, 150}, {199, 200}})
+    expect_same_bits(mlp(begin, end), slice_rows(whole, begin, end),
+                     fmt::format("rows {} to {}", begin, end));
 }
 
 TEST_F(Cuda, EmbeddingRows) {
@@ -117,7 +122,8 @@ void expect_like_reference(const Op& op, double tolerance, const std::string& wh
 
 TEST_F(Cuda, ElementwiseOps) {
   Rng rng(3);
-  const mx::array a = random_array({5, 300}, rng), b = random_array({5, 300}, rng), w = random_array({300}, rng);
+  const mx::array a = random_array({5, 300}, rng), b = random_array({5, 300}, rng),
+                  w = random_array({300}, rng);
   const auto in = [](const mx::array& x) { return to_device(x); };
   expect_like_reference([&] { return rms_norm(in(a), in(w), 1e-6f); }, 1e-5, "rms_norm");
   expect_like_reference([&] { return ops::add(in(a), in(b)); }, 0, "add");
@@ -150,7 +156,8 @@ TEST_F(Cuda, AttentionEqualsReference) {
       for (const auto [before, rows, window] :
            {std::tuple{0, 1, 0}, {700, 1, 0}, {700, 5, 0}, {130, 40, 0}, {600, 3, 200}, {0, 300, 100}}) {
         const int heads = 2, total = before + rows;
-        const mx::array k = random_array({total, heads, dim}, rng), v = random_array({total, heads, dim}, rng),
+        const mx::array k = random_array({total, heads, dim}, rng),
+                        v = random_array({total, heads, dim}, rng),
                         q = random_array({rows, heads * group, dim}, rng);
         const auto op = [&, window = window] {
           PagedKv kv = make_kv(heads, dim);
@@ -158,7 +165,8 @@ TEST_F(Cuda, AttentionEqualsReference) {
           return attention(to_device(q), kv, 1.0f / std::sqrt(static_cast<float>(dim)), window);
         };
         // f16 queries, keys, weights and values: each a rounding of 2^-11 of numbers of size up to 4.
-        expect_like_reference(op, 2e-2, fmt::format("D {} group {} {}+{} window {}", dim, group, before, rows, window));
+        expect_like_reference(op, 2e-2,
+                              fmt::format("D {} group {} {}+{} window {}", dim, group, before, rows, window));
       }
     }
   }
@@ -186,7 +194,8 @@ TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
       for (int i = begin; i < end; i++) positions.push_back(i);
       const auto cut = [&](const mx::array& x) { return slice_rows(x, begin, end); };
       const auto q_part = cut(q), k_part = cut(k), v_part = cut(v), gate_part = cut(gate);
-      AttentionInputs in{q_part, k_part, v_part, &gate_part, &norm, &norm, positions, frequencies, 1.0f, heads, 0.125f};
+      AttentionInputs in{q_part,    k_part,      v_part, &gate_part, &norm, &norm,
+                         positions, frequencies, 1.0f,   heads,      0.125f};
       const AttentionSpan span{&kv, 0, end - begin};
       parts.push_back(linear_add(attend(in, {&span, 1}), out, cut(zero)));
       begin = end;
@@ -204,12 +213,22 @@ struct Delta {
 };
 Delta make_delta(const GatedDeltaShape& s, int rows, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
-  const auto in = [&](mx::Shape shape, float scale = 1.0f) { return random_array(std::move(shape), rng, scale); };
-  return {s, in({rows, c}), in({rows, hv * s.value_dim}), in({rows, hv}), in({rows, hv}),
+  const auto in = [&](mx::Shape shape, float scale = 1.0f) {
+    return random_array(std::move(shape), rng, scale);
+  };
+  return {s,
+          in({rows, c}),
+          in({rows, hv * s.value_dim}),
+          in({rows, hv}),
+          in({rows, hv}),
           {in({s.conv_kernel, c}, 0.5f), in({hv}), in({hv}), in({s.value_dim})}};
 }
 Delta on_device(const Delta& d) {
-  return {d.shape, to_device(d.qkv), to_device(d.z), to_device(d.b), to_device(d.a),
+  return {d.shape,
+          to_device(d.qkv),
+          to_device(d.z),
+          to_device(d.b),
+          to_device(d.a),
           {to_device(d.weights.conv_weight), to_device(d.weights.a_log), to_device(d.weights.dt_bias),
            to_device(d.weights.norm_weight), d.weights.eps}};
 }
@@ -248,7 +267,8 @@ TEST_F(Cuda, TrialsOfGatedDelta) {
     for (const auto [drafted, kept] : {std::pair{4, 4}, {5, 2}, {3, 0}, {16, 9}, {1, 1}, {7, 1}}) {
       const mx::array y = host(delta_rows(d, at, at + drafted, tried, true));
       for (int i = 0; i < drafted; i++)
-        expect_same_bits(cpu::view(y, {1, y.shape(1)}, int64_t{i} * y.shape(1)), expected[static_cast<size_t>(at + i)],
+        expect_same_bits(cpu::view(y, {1, y.shape(1)}, int64_t{i} * y.shape(1)),
+                         expected[static_cast<size_t>(at + i)],
                          fmt::format("token {} of a draft of {}", at + i, drafted));
       std::vector<int> path;
       for (int i = 0; i < kept; i++) path.push_back(i);
@@ -317,7 +337,8 @@ double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
   const auto [dense, planes, groups, type] = p.format;
   const int code_bytes = dense ? planes * 2048 : planes * 512;
   const int record_bytes = code_bytes + (dense ? 0 : groups * 16 * (type == 2 ? 8 : 4));
-  const uint8_t* record = p.bytes.data() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
+  const uint8_t* record =
+      p.bytes.data() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
   const int at = k % 64, j = at / 16, c = at % 16 / 8, lane = row % 8 * 4 + at % 8 / 2, odd = at % 2,
             high = row % 16 / 8;
   if (dense) {
@@ -364,13 +385,14 @@ TEST(CudaWithoutDevice, PackedMatrices) {
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
   if (const auto obstacle = cuda::compiler_obstacle(); !obstacle.empty()) GTEST_SKIP() << obstacle;
   using cuda::Source;
-  std::vector<cuda::Variant> variants = {{Source::rows, {}}, {Source::gated_delta, {128, 128, 4}},
-                                         {Source::gated_delta, {64, 64, 4}}};
+  std::vector<cuda::Variant> variants = {
+      {Source::rows, {}}, {Source::gated_delta, {128, 128, 4}}, {Source::gated_delta, {64, 64, 4}}};
   for (const int dim : {64, 128, 256}) variants.push_back({Source::attention, {dim}});
   for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
     variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
     for (const int swiglu : {0, 1}) {
-      for (const int tiles : {1, 2, 4}) variants.push_back({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}});
+      for (const int tiles : {1, 2, 4})
+        variants.push_back({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}});
       variants.push_back({Source::gemm, {f[0], f[1], f[2], f[3], swiglu}});
     }
   }

@@ -8,14 +8,12 @@ Prints one line for each check and "N passed, N failed"; the exit status is 1 wh
 """
 
 import os
-import signal
-import subprocess
 import sys
 
 import anthropic
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from openai_client_test import ASK, LONG, health, start_server
+from openai_client_test import ASK, LONG, health, run_checks
 
 TOOLS = [{"name": "get_weather", "description": "Current weather of a city",
           "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}]
@@ -155,7 +153,7 @@ class Checks:
         self.expect_error(anthropic.NotFoundError, "not_found_error", "claude-9", model="claude-9")
         self.expect_error(anthropic.BadRequestError, "invalid_request_error", "max_tokens", max_tokens=0)
         self.expect_error(anthropic.BadRequestError, "invalid_request_error", "tool_choice",
-                          tools=TOOLS, tool_choice={"type": "any"})
+                          tools=TOOLS, tool_choice={"type": "tool", "name": "no_such_tool"})
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
         self.expect_error(anthropic.BadRequestError, "invalid_request_error", "image",
                           messages=[{"role": "user", "content": [image]}])
@@ -165,31 +163,5 @@ class Checks:
                               messages=[{"role": "user", "content": "river 7 " * context}])
 
 
-def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    process, base = (None, sys.argv[1]) if len(sys.argv) == 2 else start_server(sys.argv[1], sys.argv[2])
-    passed = failed = 0
-    try:
-        checks = Checks(base.rstrip("/").removesuffix("/v1"))
-        for name in [n for n in vars(Checks) if n.startswith("check_")]:
-            try:
-                note = getattr(checks, name)()
-                passed += 1
-                print(f"ok     {name}" + (f": {note}" if note else ""), flush=True)
-            except Exception as error:  # a failed check must not hide the others
-                failed += 1
-                print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
-    finally:
-        if process:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(lambda base: Checks(base.removesuffix("/v1")), __doc__))

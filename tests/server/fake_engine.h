@@ -136,13 +136,23 @@ class FakeEngine final : public Engine {
   Result<RequestId> submit(Request request, Sink sink) override {
     std::lock_guard lock(mutex_);
     if (static_cast<int>(running_.size()) >= max_queue)
-      return make_error(ErrorKind::exhausted, "{} requests are waiting; try again later", running_.size());
+      return make_error(ErrorKind::busy, "{} requests are waiting; try again later", running_.size());
     const RequestId id = next_++;
     running_[id] = Sequence{request, std::move(sink), script(request)};
     requests_.push_back(std::move(request));
     ++stats_.requests;
     wake_.notify_all();
     return id;
+  }
+  Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
+    std::lock_guard lock(mutex_);
+    grammar_ = text;
+    return std::shared_ptr<const CompiledGrammar>();
+  }
+  // The last one that was compiled.
+  std::string grammar() const {
+    std::lock_guard lock(mutex_);
+    return grammar_;
   }
   void cancel(RequestId id) override {
     std::lock_guard lock(mutex_);
@@ -286,6 +296,7 @@ class FakeEngine final : public Engine {
   ModelInfo info_;
   SamplingParams sampling_{0.25f, 7, 0.9f, 0.05f, 0};
   mutable std::mutex mutex_;
+  mutable std::string grammar_;
   std::condition_variable wake_;
   std::map<RequestId, Sequence> running_;
   std::vector<Request> requests_;

@@ -168,6 +168,100 @@ class Checks:
         _, streamed, _, _ = collect(self.chat(seed=7, stream=True, **options))
         assert streamed == texts[0], "the stream differs from the plain answer"
 
+    def check_several_choices(self):
+        options = {"messages": LONG, "temperature": 1.0, "max_tokens": 12, "seed": 7}
+        one = self.chat(**options)
+        three = self.chat(n=3, logprobs=True, **options)
+        texts = [text_of(c.message) for c in three.choices]
+        assert [c.index for c in three.choices] == [0, 1, 2] and len(set(texts)) > 1, texts
+        assert texts[0] == text_of(one.choices[0].message), (texts, one)
+        assert three.usage.prompt_tokens == one.usage.prompt_tokens, three.usage
+        assert three.usage.completion_tokens == sum(len(c.logprobs.content) for c in three.choices), three.usage
+        two = self.chat(n=2, **options)
+        assert [text_of(c.message) for c in two.choices] == texts[:2], "the second depends on n"
+        streamed, ends, last = ["", "", ""], [], None
+        for chunk in self.chat(n=3, stream=True, stream_options={"include_usage": True}, **options):
+            for choice in chunk.choices:
+                streamed[choice.index] += text_of(choice.delta)
+                ends += [choice.index] if choice.finish_reason else []
+            last = chunk
+        assert streamed == texts and sorted(ends) == [0, 1, 2], (streamed, texts, ends)
+        assert last.usage.completion_tokens == three.usage.completion_tokens and not last.choices, last
+        greedy = self.chat(LONG, n=2, max_tokens=6)  # no dice, no difference
+        assert text_of(greedy.choices[0].message) == text_of(greedy.choices[1].message), greedy
+
+    def check_several_prompts(self):
+        def complete(prompt, **more):
+            options = {"model": self.model, "max_tokens": 6, "temperature": 1.0, "seed": 3} | more
+            return self.client.completions.create(prompt=prompt, **options)
+
+        prompts = ["One, two,", "The capital of France is"]
+        alone = [complete(p, n=2) for p in prompts]
+        both = complete(prompts, n=2)
+        assert [c.text for c in both.choices] == [c.text for a in alone for c in a.choices], (both, alone)
+        assert [c.index for c in both.choices] == [0, 1, 2, 3], both
+        for field in ("prompt_tokens", "completion_tokens"):
+            assert getattr(both.usage, field) == sum(getattr(a.usage, field) for a in alone), (both.usage, alone)
+        ids = [[5, 6, 7], [8, 9]]
+        assert [c.text for c in complete(ids).choices] == [complete(i).choices[0].text for i in ids]
+        streamed = [""] * 4
+        for chunk in complete(prompts, n=2, stream=True):
+            streamed[chunk.choices[0].index] += chunk.choices[0].text
+        assert streamed == [c.text for c in both.choices], (streamed, both)
+
+    def check_sampling_filters(self):
+        """top_k 1, and filters that leave one token, are greedy at any temperature."""
+        greedy = text_of(self.chat(LONG).choices[0].message)
+        for one in ({"extra_body": {"top_k": 1}}, {"extra_body": {"min_p": 1, "top_k": 0}}, {"top_p": 1e-9}):
+            assert text_of(self.chat(LONG, temperature=2.0, **one).choices[0].message) == greedy, one
+
+    def check_what_is_taken_and_changes_nothing(self):
+        plain = text_of(self.chat().choices[0].message)
+        same = self.chat(user="somebody", store=True, metadata={"a": "b"}, service_tier="auto", parallel_tool_calls=True,
+                         response_format={"type": "text"}, n=1, extra_body={"chat_template_kwargs": {"unused": 1}, "new": 1})
+        assert text_of(same.choices[0].message) == plain, same
+        on = self.chat(extra_body={"chat_template_kwargs": {"enable_thinking": True}})
+        assert on.usage.completion_tokens_details.reasoning_tokens > 0, on
+
+    def check_too_many_at_once(self):
+        """The queue is full: 429, and when to come back. Then all leave, and their places are free again."""
+        many = {"model": self.model, "prompt": ["Once upon a time"] * 4, "n": 16, "max_tokens": -1, "temperature": 5.0,
+                "stream": True, "extra_body": {"top_k": 0}}
+        streams = []
+        try:
+            for _ in range(4):
+                streams.append(self.client.completions.create(**many))
+            raise AssertionError("256 long answers were taken")
+        except openai.RateLimitError as error:
+            assert error.code == "queue_full" and int(error.response.headers["retry-after"]) >= 1, error
+        finally:
+            for stream in streams:
+                stream.close()
+        assert streams, "not even one was taken"
+        deadline = time.time() + 10
+        while (engine := health(self.base)["engine"])["requests"] > sum(engine[k] for k in ("finished", "cancelled", "failed")):
+            assert time.time() < deadline, engine
+            time.sleep(0.02)
+
+    def check_metrics(self):
+        def metrics():
+            with urllib.request.urlopen(self.base.removesuffix("/v1") + "/metrics", timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+            return {name: float(value) for name, _, value in (li.rpartition(" ") for li in lines if not li.startswith("#"))}
+
+        before, answer = metrics(), self.chat(LONG, n=2, max_tokens=20)
+        after = metrics()
+        grown = {name: after[name] - before.get(name, 0) for name in after}
+        assert grown["anabranch_completion_tokens_total"] == answer.usage.completion_tokens, grown
+        assert grown['anabranch_time_to_first_token_seconds_count{kind="chat"}'] == 2, grown
+        assert grown["anabranch_queue_wait_seconds_count"] == 2, grown
+        assert grown['anabranch_http_responses_total{route="/v1/chat/completions",status="200"}'] == 1, grown
+        drafted, accepted = (sum(v for k, v in grown.items() if k.startswith(f"anabranch_{kind}_tokens_total"))
+                             for kind in ("drafted", "accepted"))
+        told = answer.usage.model_extra["speculation"]
+        assert (drafted, accepted) == (told["drafted"], told["accepted"]), (drafted, accepted, told)
+        assert after["process_resident_memory_bytes"] > after["anabranch_weight_bytes"] > 0, after
+
     def check_text_completion(self):
         options = {"model": self.model, "max_tokens": 8, "temperature": 0}
         answer = self.client.completions.create(prompt="The capital of France is", **options)
@@ -238,7 +332,9 @@ class Checks:
         assert len(one.message.tool_calls) == 1 and one.finish_reason == "tool_calls", one
         none = self.chat(**(options | {"tool_choice": "none"})).choices[0]
         assert not none.message.tool_calls, none
-        self.expect_error(openai.BadRequestError, "unsupported_value", "tool_choice", tools=tools, tool_choice="required")
+        forced = self.chat(**(options | {"tool_choice": "required"})).choices[0]
+        assert forced.finish_reason in ("tool_calls", "length"), forced
+        self.expect_error(openai.BadRequestError, "invalid_value", "tool_choice", tool_choice="required")
         return f"{len(calls)} call(s): {calls[0].function.name} {calls[0].function.arguments}"
 
     def check_models(self):
@@ -259,11 +355,17 @@ class Checks:
         self.expect_error(openai.BadRequestError, "invalid_value", "messages[0].role",
                           messages=[{"role": "king", "content": "hi"}])
         self.expect_error(openai.BadRequestError, "invalid_value", "temperature", temperature=-1)
-        self.expect_error(openai.BadRequestError, "unsupported_value", "n", n=2)
+        self.expect_error(openai.BadRequestError, "invalid_value", "n", n=17)
+        self.expect_error(openai.BadRequestError, "invalid_value", "stream_options",
+                          stream_options={"include_usage": True})
+        self.expect_error(openai.BadRequestError, "unsupported_value", "service_tier", service_tier="priority")
+        self.expect_error(openai.BadRequestError, "invalid_type", "metadata", metadata="x")
         self.expect_error(openai.BadRequestError, "invalid_value", "top_logprobs", top_logprobs=3)
         self.expect_error(openai.BadRequestError, "invalid_value", "logit_bias", logit_bias={"1000000000": 1})
-        self.expect_error(openai.BadRequestError, "unsupported_value", "response_format",
-                          response_format={"type": "json_object"})
+        self.expect_error(openai.BadRequestError, "unsupported_value", "response_format.type",
+                          response_format={"type": "xml"})
+        refused = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}
+        self.expect_error(openai.BadRequestError, "unsupported_value", "response_format", response_format=refused)
         try:
             self.client.models.retrieve("gpt-4")
             raise AssertionError("no NotFoundError")
@@ -322,17 +424,16 @@ def client_to_be_killed(base, model, stream):
             print("streaming", flush=True)
 
 
-def main():
-    if sys.argv[1:2] == ["--client"]:
-        client_to_be_killed(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
-        return 0
+def run_checks(make_checks, usage):
+    """Every check_* method of make_checks(base), on the server that the command line names or one started for them;
+    the exit status."""
     if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
+        sys.exit(usage)
     process, base = (None, sys.argv[1]) if len(sys.argv) == 2 else start_server(sys.argv[1], sys.argv[2])
     passed = failed = 0
     try:
-        checks = Checks(base.rstrip("/"))
-        for name in [n for n in vars(Checks) if n.startswith("check_")]:
+        checks = make_checks(base.rstrip("/"))
+        for name in [n for n in vars(type(checks)) if n.startswith("check_")]:
             try:
                 note = getattr(checks, name)()
                 passed += 1
@@ -355,6 +456,13 @@ def main():
                 print(f"FAILED stopping: exit status {status}")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+def main():
+    if sys.argv[1:2] == ["--client"]:
+        client_to_be_killed(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
+        return 0
+    return run_checks(Checks, __doc__)
 
 
 if __name__ == "__main__":

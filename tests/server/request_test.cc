@@ -185,7 +185,18 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
        "invalid_value"},
       {R"("model":7)", "model", "invalid_type"},
       {R"("model":"gpt-4")", "model", "model_not_found"},
-      {R"("n":2)", "n", "unsupported_value"},
+      {R"("n":0)", "n", "invalid_value"},
+      {R"("n":17)", "n", "invalid_value"},
+      {R"("n":"2")", "n", "invalid_type"},
+      {R"("n":2,"best_of":3)", "best_of", "unsupported_value"},
+      {R"("stream_options":{"include_usage":true})", "stream_options", "invalid_value"},
+      {R"("user":5)", "user", "invalid_type"},
+      {R"("store":"yes")", "store", "invalid_type"},
+      {R"("metadata":[])", "metadata", "invalid_type"},
+      {R"("service_tier":"priority")", "service_tier", "unsupported_value"},
+      {R"("verbosity":"low")", "verbosity", "unsupported_value"},
+      {R"("web_search_options":{})", "web_search_options", "unsupported_value"},
+      {R"("audio":{"voice":"x","format":"wav"})", "audio", "unsupported_value"},
       {R"("logprobs":1)", "logprobs", "invalid_type"},
       {R"("top_logprobs":3)", "top_logprobs", "invalid_value"},
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs", "invalid_value"},
@@ -207,10 +218,15 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
       {R"("logit_bias":{"5":101})", "logit_bias.5", "invalid_value"},
       {R"("logit_bias":{"5":"1"})", "logit_bias.5", "invalid_type"},
       {R"("logit_bias":{"5":null})", "logit_bias.5", "invalid_type"},
-      {R"("tool_choice":"required")", "tool_choice", "unsupported_value"},
-      {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "unsupported_value"},
-      {R"("response_format":{"type":"json_object"})", "response_format", "unsupported_value"},
-      {R"("response_format":{})", "response_format", "unsupported_value"},
+      {R"("tool_choice":"required")", "tool_choice", "invalid_value"},
+      {R"("tool_choice":"some")", "tool_choice", "invalid_value"},
+      {R"("tool_choice":7)", "tool_choice", "invalid_type"},
+      {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "invalid_value"},
+      {R"("response_format":{"type":"xml"})", "response_format.type", "unsupported_value"},
+      {R"("response_format":{})", "response_format.type", "missing_required_parameter"},
+      {R"("response_format":{"type":"json_schema"})", "response_format.json_schema",
+       "missing_required_parameter"},
+      {R"("response_format":{"type":"json_object"},"grammar":"root ::= \"a\"")", "grammar", "invalid_value"},
       {R"("response_format":"text")", "response_format", "invalid_type"},
       {R"("modalities":["text","audio"])", "modalities", "unsupported_value"},
       {R"("functions":[{"name":"f"}])", "functions", "unsupported_value"},
@@ -286,21 +302,34 @@ TEST(ChatRequest, NamesThePositionOfBadJson) {
   EXPECT_EQ(chat_error(std::string(100000, '[')).code, "invalid_json");
 }
 
-TEST(CompletionRequest, TakesTextTokensOrOneOfEither) {
+TEST(CompletionRequest, TakesTextTokensOrAListOfEither) {
   const auto prompt = [](const std::string& json) {
     auto result = parse_completion_request(R"({"prompt":)" + json + "}", defaults());
     EXPECT_TRUE(std::holds_alternative<CompletionRequest>(result)) << json;
-    return std::get<CompletionRequest>(result).prompt;
+    return std::get<CompletionRequest>(result).prompts.at(0);
   };
   EXPECT_EQ(std::get<std::string>(prompt(R"("abc")")), "abc");
   EXPECT_EQ(std::get<std::string>(prompt(R"(["abc"])")), "abc");
   EXPECT_EQ(std::get<std::vector<int>>(prompt("[1,2]")), (std::vector<int>{1, 2}));
   EXPECT_EQ(std::get<std::vector<int>>(prompt("[[1,2]]")), (std::vector<int>{1, 2}));
-  for (const char* bad : {R"({"prompt":["a","b"]})", R"({"prompt":[-1]})", R"({"prompt":[1,"a"]})",
-                          R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[4294967296]})", R"({})",
-                          R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})",
-                          R"({"prompt":"a","logprobs":21})", R"({"prompt":"a","logprobs":true})",
-                          R"({"prompt":"a","logprobs":-1})", R"({"prompt":"a","best_of":2})"}) {
+  const auto list = parse_completion_request(R"({"prompt":["a",[1,2],"b"],"n":2,"best_of":2})", defaults());
+  ASSERT_TRUE(std::holds_alternative<CompletionRequest>(list));
+  const auto& request = std::get<CompletionRequest>(list);
+  EXPECT_EQ(request.options.choices, 2);
+  EXPECT_EQ(request.prompts, (std::vector<TextOrTokens>{"a", std::vector<int>{1, 2}, "b"}));
+  std::string many = "\"a\"";
+  for (int i = 1; i < 33; ++i) many += ",\"a\"";
+  EXPECT_TRUE(std::holds_alternative<CompletionRequest>(
+      parse_completion_request("{\"prompt\":[" + many + "]}", defaults())));
+  const auto too_many = parse_completion_request("{\"n\":2,\"prompt\":[" + many + "]}", defaults());
+  ASSERT_TRUE(std::holds_alternative<ApiError>(too_many));
+  EXPECT_EQ(std::get<ApiError>(too_many).param, "prompt");
+  for (const char* bad :
+       {R"({"prompt":["a",[-1]]})", R"({"prompt":["a",3]})", R"({"prompt":[-1]})", R"({"prompt":[1,"a"]})",
+        R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[4294967296]})", R"({})",
+        R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","logprobs":21})",
+        R"({"prompt":"a","logprobs":true})", R"({"prompt":"a","logprobs":-1})",
+        R"({"prompt":"a","best_of":2})"}) {
     auto result = parse_completion_request(bad, defaults());
     ASSERT_TRUE(std::holds_alternative<ApiError>(result)) << bad;
     EXPECT_EQ(std::get<ApiError>(result).status, 400) << bad;

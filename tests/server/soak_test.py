@@ -6,7 +6,8 @@ usage: soak_test.py PROGRAM MODEL_DIR [--minutes 0.4] [--clients 12] [--seed 1]
 
 Checked: every request that its client stayed for gets exactly one end (a finish_reason for each choice, then [DONE]; or
 one error of the kind that its fault deserves), no 5xx, memory no larger in the last third than in the one before (beyond
-a tenth; in a run of less than five minutes: three), and nothing running, queued or unaccounted for when all have left. Prints "N passed, N failed".
+a tenth; in a run of less than five minutes: three), and when all have left: nothing running or queued, and /metrics tells
+exactly one end for every sequence that the engine took. Prints "N passed, N failed".
 """
 
 import argparse
@@ -56,6 +57,12 @@ class Soak:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=30) as answer:
             return json.load(answer)
 
+    def metrics(self):
+        """{series: value}"""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
     def note(self, kind):
         with self.lock:
             self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -77,7 +84,7 @@ class Soak:
         options = [{"enable_thinking": False}, {"thinking_budget": 8}, {"stop": ["the", "a"]}, {"tools": TOOLS},
                    {"logprobs": True, "top_logprobs": 3}, {"speculation": "off"}, {"cache": False},
                    {"cache_salt": str(rng.randrange(3))}, {"presence_penalty": 0.5}, {"min_p": 0.1},
-                   {"logit_bias": {"5": -5}}]
+                   {"logit_bias": {"5": -5}}, {"n": 2}, {"n": 3}]
         for option in rng.sample(options, rng.randrange(4)):
             body |= option
         return body
@@ -91,26 +98,26 @@ class Soak:
         return connection.getresponse()
 
     def whole(self, rng):
-        connection = self.connect()
-        response = self.post(connection, self.body(rng))
+        connection, body = self.connect(), self.body(rng)
+        response = self.post(connection, body)
         answer = json.loads(response.read())
         connection.close()
         if response.status == 429:
             return self.note("refused: too many")
         reasons = [choice["finish_reason"] for choice in answer.get("choices", [])]
-        if response.status != 200 or not reasons or not all(reasons):
+        if response.status != 200 or len(reasons) != body.get("n", 1) or not all(reasons):
             self.fault(f"whole answer: {response.status} {str(answer)[:300]}")
         self.note("whole")
 
     def streamed(self, rng, leave=False, slow=False):
-        connection = self.connect()
-        response = self.post(connection, self.body(rng) | {"stream": True})
+        connection, body = self.connect(), self.body(rng)
+        response = self.post(connection, body | {"stream": True})
         if response.status == 429:
             response.read()
             return self.note("refused: too many")
         if response.status != 200:
             return self.fault(f"stream: {response.status} {response.read(300)}")
-        ends, done, events = 0, 0, 0
+        ends, done, events = [], 0, 0
         most = rng.randrange(12) if leave else None
         for line in response:
             if not line.startswith(b"data: "):
@@ -127,10 +134,10 @@ class Soak:
             chunk = json.loads(line[6:])
             if done or "error" in chunk:
                 self.fault(f"stream: {line[:300]}")
-            ends += sum(bool(choice.get("finish_reason")) for choice in chunk.get("choices", []))
+            ends += [choice["index"] for choice in chunk.get("choices", []) if choice.get("finish_reason")]
         connection.close()
-        if (ends, done) != (1, 1):
-            self.fault(f"a stream with {ends} finish reasons and {done} [DONE]")
+        if (sorted(ends), done) != (list(range(body.get("n", 1))), 1):
+            self.fault(f"a stream with ends of the choices {ends} and {done} [DONE]")
         self.note("slow client" if slow else "streamed")
 
     def hang_up(self, connection, rng):
@@ -228,6 +235,13 @@ def main():
             checks["nothing runs or waits in the end"] = (engine["running"] + engine["queued"] == 0, engine)
             ended = engine["finished"] + engine["cancelled"] + engine["failed"]
             checks["every request was counted once"] = (ended == engine["requests"] and engine["failed"] == 0, engine)
+            metrics = soak.metrics()
+            ends = {name: n for name, n in metrics.items() if name.startswith("anabranch_answers_total")}
+            checks["every sequence had one end"] = (sum(ends.values()) == engine["requests"], (ends, engine))
+            held = {name: metrics[f"anabranch_{name}"] for name in ("requests_running", "requests_queued", "state_bytes")}
+            checks["all places and states are free"] = (not any(held.values()), held)
+            faults = {name: n for name, n in metrics.items() if 'status="5' in name}
+            checks["no answer was a 5xx"] = (not faults, faults)
         third = len(soak.memory) // 3
         before, after = statistics.median(soak.memory[third:2 * third]), statistics.median(soak.memory[2 * third:])
         growth = 1.1 if args.minutes >= 5 else 1.3  # in a short run not everything has been used once

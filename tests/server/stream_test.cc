@@ -274,6 +274,24 @@ TEST_F(Stream, AClientThatStopsReadingIsDroppedAfterATime) {
   EXPECT_TRUE(client.read_to_end());  // what the kernel held, then the end
 }
 
+TEST_F(Stream, AClientThatTricklesIsDroppedAfterATime) {
+  engine_.script = [](const Request&) { return Script{{std::string(12u << 20, 'x')}}; };
+  ServerOptions options;
+  options.limits.write_s = 0.5;
+  options.limits.write_bytes_s = 1e9;
+  start(options);
+  TestClient client(port_, 1 << 16);
+  client.send(request(R"(,"stream":false)"));
+  ASSERT_EQ(client.read_until("\r\n"), "HTTP/1.1 200 OK\r\n");
+  // Each read makes room before write_s is over; the whole would take long.
+  for (int i = 0; i < 60; ++i) {
+    client.read_more();
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_TRUE(client.read_to_end());  // what the kernel held, then the end
+  EXPECT_LT(client.buffer().size(), 12u << 20);
+}
+
 TEST_F(Stream, OthersAreServedWhileOneStalls) {
   endless(milliseconds(kSlowdown), std::string(2000, 'x'));
   start();

@@ -207,7 +207,7 @@ TEST_F(ThinkingApi, WhatATemplateOpensByItselfIsClosedWhenThinkingIsOff) {
   ChosenPrompt chosen;
   chosen.open = true;
   const ThinkingWish off{ThinkMode::off, 100, "", "x"};
-  EXPECT_EQ(think_options(off, chosen, {"hi", false, true, {}}).budget, 0);
+  EXPECT_EQ(think_options(off, chosen, {"hi", false, LoopRule::exact, {}}).budget, 0);
 }
 
 TEST_F(ThinkingApi, EffortGoesToTemplatesThatKnowIt) {
@@ -219,6 +219,18 @@ TEST_F(ThinkingApi, EffortGoesToTemplatesThatKnowIt) {
   EXPECT_EQ(engine_.last_prompt().find("extra"), std::string::npos);
 }
 
+TEST_F(ThinkingApi, LoopsMayBeLeftAloneOrWatchedMoreClosely) {
+  EXPECT_EQ(request(kHard).thinking.loops, LoopRule::exact);
+  EXPECT_EQ(request(kHard, R"("break_loops":true)").thinking.loops, LoopRule::exact);
+  EXPECT_EQ(request(kHard, R"("break_loops":false)").thinking.loops, LoopRule::none);
+  EXPECT_EQ(request(kHard, R"("break_loops":"near")").thinking.loops, LoopRule::near);
+  for (const char* wrong : {"\"far\"", "1", "{}"}) {
+    const Answer answer = post("/v1/chat/completions", body(kHard, std::string(R"("break_loops":)") + wrong));
+    EXPECT_EQ(answer.status, 400) << wrong;
+    EXPECT_EQ(answer.json()["error"]["param"], "break_loops");
+  }
+}
+
 TEST_F(ThinkingApi, EscapesFollowTheRequest) {
   const char* kCode = "Write a Python function that sorts a list.";
   EXPECT_EQ(request(kCode).thinking.answer_start, "```python\n");
@@ -227,10 +239,11 @@ TEST_F(ThinkingApi, EscapesFollowTheRequest) {
   EXPECT_EQ(request(kCode, R"("stop":["zz","\n"])").thinking.answer_start, "");
   EXPECT_EQ(request(kCode, R"("stop":"zz")").thinking.answer_start, "```python\n");
   const char* kTools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
-  EXPECT_FALSE(engine_.last_request().thinking.tools);
+  EXPECT_EQ(engine_.last_request().thinking.calls, CallPolicy::none);
   EXPECT_EQ(request(kCode, kTools).thinking.answer_start, "");
-  EXPECT_TRUE(engine_.last_request().thinking.tools);
-  EXPECT_FALSE(request(kCode, std::string(kTools) + R"(,"tool_choice":"none")").thinking.tools);
+  EXPECT_EQ(engine_.last_request().thinking.calls, CallPolicy::offered);
+  EXPECT_EQ(request(kCode, std::string(kTools) + R"(,"tool_choice":"none")").thinking.calls,
+            CallPolicy::none);
   EXPECT_EQ(request(kHard).thinking.closing, "");
 }
 

@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "eval_tasks"))
 from checks import check  # noqa: E402
 from make_tasks import KINDS, make_tasks  # noqa: E402
-from run import summarise, table  # noqa: E402
+from run import is_answer, summarise, table  # noqa: E402
 
 SOLUTIONS = {  # a word of the request -> the function
     "larger": "max(a, b)", "their sum": "sum(a) if b is None else a + b", "product": "a * b", "is even": "a % 2 == 0", "is odd": "a % 2 == 1", "largest": "max(a)",
@@ -70,6 +70,9 @@ expect(check(program, "```python\nimport math\ndef f(a): return a + math.floor(1
 for bad in ("def f(a): return a", "f = lambda a: 2", "while True: pass", "def f(a:", "import os\nos.fork()\ndef f(a): return 2",
             "open('/dev/null')\ndef f(a): return 2", "x = 'a' * (1 << 31)\ndef f(a): return 2"):
     expect(not check(program, bad)["correct"], bad)
+
+for text, answered in {" ": False, "42": True, "<tool_call>\n{}\n</tool_call>": False, "<tool_call>{": False, "42\n<tool_call>{": True}.items():
+    expect(is_answer(text) == answered, repr(text))
 
 common = {"label": "-", "thinking": "on", "max_tokens": 64, "error": None, "finish_reason": "stop", "seconds": 1}
 results = [common | {"id": "json-000", "kind": "json", "answered": True, "valid_json": True, "correct": False},

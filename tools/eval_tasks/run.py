@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
+import re
 import sys
 import time
 import urllib.error
@@ -28,6 +29,11 @@ def ask(url, body, timeout):
     request = urllib.request.Request(url.rstrip("/") + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=timeout) as reply:
         return json.load(reply)
+
+
+def is_answer(content):
+    """Whether it says anything; a tool call does not, since no task offers tools."""
+    return bool(re.sub(r"<tool_call>.*?(</tool_call>|\Z)", "", content, flags=re.DOTALL).strip())
 
 
 def run_task(task, label, thinking, max_tokens, args):
@@ -47,7 +53,7 @@ def run_task(task, label, thinking, max_tokens, args):
     except (OSError, ValueError, KeyError, IndexError, TypeError) as problem:
         text = problem.read().decode("utf-8", "replace") if isinstance(problem, urllib.error.HTTPError) else str(problem)
         result |= {"content": "", "reasoning": "", "finish_reason": None, "error": f"{type(problem).__name__}: {text}"[:500]}
-    result |= {"seconds": round(time.monotonic() - start, 2), "answered": bool(result["content"].strip())}
+    result |= {"seconds": round(time.monotonic() - start, 2), "answered": is_answer(result["content"])}
     return result | check(task, result["content"])
 
 

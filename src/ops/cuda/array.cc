@@ -97,8 +97,8 @@ Pool& pinned_pool() {
   return *pool;
 }
 
-// MLX's CPU allocator keeps a size before the data that a Buffer points to; its own ops ask for it. So arrays of
-// the host begin `kHead` bytes into their block. Nothing asks for a device array's.
+// MLX's CPU allocator keeps a size before the data that a Buffer points to; its own ops ask for it. So arrays
+// of the host begin `kHead` bytes into their block. Nothing asks for a device array's.
 constexpr size_t kBefore = sizeof(size_t), kHead = 64;
 
 template <Pool& pool(), size_t head>
@@ -106,11 +106,12 @@ mx::array wrap(size_t bytes, mx::Shape shape, mx::Dtype dtype) {
   const unsigned size_class = Pool::size_class(bytes + head);
   void* block = pool().take(size_class);
   constexpr auto back = static_cast<std::ptrdiff_t>(head) - static_cast<std::ptrdiff_t>(kBefore);
-  mx::allocator::Data memory(mx::allocator::Buffer(static_cast<char*>(block) + back), [size_class](mx::allocator::Buffer b) {
-    pool().put(static_cast<char*>(b.ptr()) - back, size_class);
-  });
+  mx::allocator::Data memory(
+      mx::allocator::Buffer(static_cast<char*>(block) + back),
+      [size_class](mx::allocator::Buffer b) { pool().put(static_cast<char*>(b.ptr()) - back, size_class); });
   mx::array x(std::move(memory), std::move(shape), dtype);
-  CHECK(x.data<char>() == static_cast<char*>(block) + head, "MLX keeps arrays otherwise than this build knows");
+  CHECK(x.data<char>() == static_cast<char*>(block) + head,
+        "MLX keeps arrays otherwise than this build knows");
   return x;
 }
 
@@ -193,8 +194,7 @@ mx::array to_device(const mx::array& x) {
   if (on_device(x)) return x;
   mx::array host = x;
   host.eval();
-  if (!host.flags().row_contiguous)
-    throw std::invalid_argument("[to_device] the array is not contiguous");
+  if (!host.flags().row_contiguous) throw std::invalid_argument("[to_device] the array is not contiguous");
   mx::array y = make_array(x.shape(), x.dtype());
   if (x.nbytes() == 0) return y;
   copy_to_device(y.data<char>(), host.data<char>(), x.nbytes());

@@ -17,8 +17,8 @@ const char* const kOp = "attention";
 constexpr float kLog2E = 1.44269504088896340736f;
 
 Function attention_kernel(int head_dim, const char* name) {
-  require(head_dim % 32 == 0 && head_dim <= 256, kOp, "on CUDA a head must have 32, 64, .. 256 dimensions, not {}.",
-          head_dim);
+  require(head_dim % 32 == 0 && head_dim <= 256, kOp,
+          "on CUDA a head must have 32, 64, .. 256 dimensions, not {}.", head_dim);
   return kernel({Source::attention, {head_dim}}, name);
 }
 
@@ -42,7 +42,8 @@ const float* frequencies(std::span<const float> inv_freq) {
   };
   static auto* entries = new std::vector<Entry>;
   for (const Entry& e : *entries)
-    if (std::equal(e.host.begin(), e.host.end(), inv_freq.begin(), inv_freq.end())) return data(e.device, kOp);
+    if (std::equal(e.host.begin(), e.host.end(), inv_freq.begin(), inv_freq.end()))
+      return data(e.device, kOp);
   const mx::array host(inv_freq.data(), {static_cast<int>(inv_freq.size())}, mx::float32);
   entries->push_back({{inv_freq.begin(), inv_freq.end()}, to_device(host)});
   return data(entries->back().device, kOp);
@@ -91,8 +92,8 @@ void launch_prepare(const AttendArgs& args, int head_dim) {
   launch(attention_kernel(head_dim, "prepare"), {static_cast<unsigned>((units + 7) / 8)}, 256, 0, &args);
 }
 
-// Parts in blocks of their own where there are few query rows, else one after the other in one block: the same
-// bits either way.
+// Parts in blocks of their own where there are few query rows, else one after the other in one block: the
+// same bits either way.
 void launch_attend(AttendArgs& args, const Spans& spans, int head_dim) {
   const auto tiles = static_cast<unsigned>(spans.tiles()), heads = static_cast<unsigned>(args.kv_heads);
   const int64_t blocks = int64_t{spans.tiles()} * args.kv_heads;
@@ -105,10 +106,11 @@ void launch_attend(AttendArgs& args, const Spans& spans, int head_dim) {
     args.sums = static_cast<float*>(sums.get());
     args.largest = static_cast<float*>(largest.get());
   }
-  launch(attention_kernel(head_dim, "attend"), {whole ? 1u : static_cast<unsigned>(spans.parts()), heads, tiles}, 128,
-         0, &args);
+  launch(attention_kernel(head_dim, "attend"),
+         {whole ? 1u : static_cast<unsigned>(spans.parts()), heads, tiles}, 128, 0, &args);
   if (!whole)
-    launch(attention_kernel(head_dim, "combine"), {16, heads, tiles}, static_cast<unsigned>(head_dim), 0, &args);
+    launch(attention_kernel(head_dim, "combine"), {16, heads, tiles}, static_cast<unsigned>(head_dim), 0,
+           &args);
 }
 
 }  // namespace
@@ -179,7 +181,8 @@ mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> batch
   const int rows = in.q.shape(0), head_dim = any.head_dim, group = in.heads / any.kv_heads;
   const int width = in.heads * head_dim;
   mx::array out = make_activations(rows, width);
-  if (width % 64 != 0) clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * row_tiles(rows) * 1024);
+  if (width % 64 != 0)
+    clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * row_tiles(rows) * 1024);
   const auto q16 = scratch(static_cast<size_t>(rows) * width * 2);
   AttendArgs common{};
   common.q = data(in.q, kOp);

@@ -37,12 +37,13 @@ struct Nvrtc {
     void* library = nullptr;
     // NVRTC 12 and 13, wherever the loader finds them, or where $ANABRANCH_NVRTC says.
     const char* told = std::getenv("ANABRANCH_NVRTC");
-    for (const char* name : {told ? told : "libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                             "/usr/local/cuda/lib64/libnvrtc.so"})
+    for (const char* name : {told ? told : "libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so.12",
+                             "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
       if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       obstacle =
-          "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install it with the CUDA toolkit, or with "
+          "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install it with the CUDA toolkit, "
+          "or with "
           "`pip install nvidia-cuda-nvrtc`, and name the library in ANABRANCH_NVRTC";
       return;
     }
@@ -169,7 +170,8 @@ Result<std::vector<char>> compile(const Variant& variant, const std::string& arc
     n.LogSize(program, &size);
     std::string log(size, '\0');
     n.Log(program, log.data());
-    return make_error(ErrorKind::internal, "{} does not compile for {}:\n{}", name, architecture, log.c_str());
+    return make_error(ErrorKind::internal, "{} does not compile for {}:\n{}", name, architecture,
+                      log.c_str());
   }
   n.CubinSize(program, &size);
   std::vector<char> code(size);

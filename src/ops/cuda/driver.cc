@@ -28,38 +28,38 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
-constexpr int kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
+constexpr int kProgrammaticStreamSerialization = 6;                          // CU_LAUNCH_ATTRIBUTE_...
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kClock = 13;  // CU_DEVICE_ATTRIBUTE_...
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 using Address = unsigned long long;
 
-#define ANABRANCH_CUDA_CALLS(X)                                                 \
-  X(Init, "cuInit", unsigned)                                                   \
-  X(DeviceGet, "cuDeviceGet", int*, int)                                        \
-  X(DeviceGetName, "cuDeviceGetName", char*, int, int)                          \
-  X(DeviceGetAttribute, "cuDeviceGetAttribute", int*, int, int)                 \
-  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)            \
-  X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                    \
-  X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                            \
-  X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                \
-  X(MemFree, "cuMemFree_v2", Address)                                           \
-  X(MemHostAlloc, "cuMemHostAlloc", void**, size_t, unsigned)                   \
-  X(MemFreeHost, "cuMemFreeHost", void*)                                        \
-  X(MemcpyHtoD, "cuMemcpyHtoDAsync_v2", Address, const void*, size_t, void*)    \
-  X(MemcpyDtoH, "cuMemcpyDtoHAsync_v2", void*, Address, size_t, void*)          \
-  X(MemcpyDtoD, "cuMemcpyDtoDAsync_v2", Address, Address, size_t, void*)        \
-  X(MemsetD8, "cuMemsetD8Async", Address, unsigned char, size_t, void*)         \
-  X(StreamCreate, "cuStreamCreate", void**, unsigned)                           \
-  X(StreamSynchronize, "cuStreamSynchronize", void*)                            \
-  X(EventCreate, "cuEventCreate", void**, unsigned)                             \
-  X(EventDestroy, "cuEventDestroy_v2", void*)                                   \
-  X(EventRecord, "cuEventRecord", void*, void*)                                 \
-  X(EventSynchronize, "cuEventSynchronize", void*)                              \
-  X(EventElapsedTime, "cuEventElapsedTime", float*, void*, void*)               \
-  X(ModuleLoadData, "cuModuleLoadData", void**, const void*)                    \
-  X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)       \
-  X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                    \
+#define ANABRANCH_CUDA_CALLS(X)                                                     \
+  X(Init, "cuInit", unsigned)                                                       \
+  X(DeviceGet, "cuDeviceGet", int*, int)                                            \
+  X(DeviceGetName, "cuDeviceGetName", char*, int, int)                              \
+  X(DeviceGetAttribute, "cuDeviceGetAttribute", int*, int, int)                     \
+  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)                \
+  X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                        \
+  X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                \
+  X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                    \
+  X(MemFree, "cuMemFree_v2", Address)                                               \
+  X(MemHostAlloc, "cuMemHostAlloc", void**, size_t, unsigned)                       \
+  X(MemFreeHost, "cuMemFreeHost", void*)                                            \
+  X(MemcpyHtoD, "cuMemcpyHtoDAsync_v2", Address, const void*, size_t, void*)        \
+  X(MemcpyDtoH, "cuMemcpyDtoHAsync_v2", void*, Address, size_t, void*)              \
+  X(MemcpyDtoD, "cuMemcpyDtoDAsync_v2", Address, Address, size_t, void*)            \
+  X(MemsetD8, "cuMemsetD8Async", Address, unsigned char, size_t, void*)             \
+  X(StreamCreate, "cuStreamCreate", void**, unsigned)                               \
+  X(StreamSynchronize, "cuStreamSynchronize", void*)                                \
+  X(EventCreate, "cuEventCreate", void**, unsigned)                                 \
+  X(EventDestroy, "cuEventDestroy_v2", void*)                                       \
+  X(EventRecord, "cuEventRecord", void*, void*)                                     \
+  X(EventSynchronize, "cuEventSynchronize", void*)                                  \
+  X(EventElapsedTime, "cuEventElapsedTime", float*, void*, void*)                   \
+  X(ModuleLoadData, "cuModuleLoadData", void**, const void*)                        \
+  X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)           \
+  X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                        \
   X(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, void*, void**, void**) \
   X(GetErrorName, "cuGetErrorName", int, const char**)
 
@@ -71,19 +71,22 @@ struct Driver {
   void *context = nullptr, *stream = nullptr;
   DeviceInfo info;
 
-  Driver() { obstacle = open(); }
+  Driver() {
+    obstacle = open();
+  }
 
  private:
   std::string open() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return "no NVIDIA driver was found (libcuda.so.1 cannot be opened)";
-#define X(name, symbol, ...)                                           \
+#define X(name, symbol, ...)                                             \
   name = reinterpret_cast<int (*)(__VA_ARGS__)>(dlsym(library, symbol)); \
   if (!name) return "the NVIDIA driver is too old (it has no " symbol "): CUDA 12 or later is needed";
     ANABRANCH_CUDA_CALLS(X)
 #undef X
     int device = 0;
-    if (const int error = Init(0); error != 0) return fmt::format("CUDA cannot be started ({})", name_of(error));
+    if (const int error = Init(0); error != 0)
+      return fmt::format("CUDA cannot be started ({})", name_of(error));
     if (DeviceGet(&device, 0) != 0) return "CUDA sees no device";
     char name[256] = {};
     int major = 0, minor = 0;
@@ -237,13 +240,13 @@ void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, cons
     static std::map<void*, unsigned> allowed;
     unsigned& most = allowed[f.handle];
     if (most < shared_bytes)
-      check(d.FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(shared_bytes)), "asking for shared memory");
+      check(d.FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(shared_bytes)),
+            "asking for shared memory");
     most = std::max(most, shared_bytes);
   }
   const bool early = d.info.capability >= 90;
-  const LaunchConfig config{
-      {grid.x, grid.y, grid.z}, {threads, 1, 1}, shared_bytes, d.stream, early ? &attribute : nullptr,
-      early ? 1u : 0u};
+  const LaunchConfig config{{grid.x, grid.y, grid.z},     {threads, 1, 1}, shared_bytes, d.stream,
+                            early ? &attribute : nullptr, early ? 1u : 0u};
   void* parameters[] = {const_cast<void*>(args)};
   check(d.LaunchKernelEx(&config, f.handle, parameters, nullptr), "launching a kernel");
 }

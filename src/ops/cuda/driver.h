@@ -1,5 +1,5 @@
-// The CUDA driver, opened when first asked for: the program builds and starts without it. One device (the first
-// that CUDA_VISIBLE_DEVICES leaves), one stream, on which everything happens in the order asked for.
+// The CUDA driver, opened when first asked for: the program builds and starts without it. One device (the
+// first that CUDA_VISIBLE_DEVICES leaves), one stream, on which everything happens in the order asked for.
 //
 // Errors of the driver after obstacle() was empty throw std::runtime_error with the call and CUDA's own name
 // for what went wrong.
@@ -65,7 +65,8 @@ Function find_function(Module* module, const char* name);
 struct Grid {
   unsigned x = 1, y = 1, z = 1;
 };
-// Engine thread only. The kernel's only parameter is a struct of `args`. It may start while the one before ends (common.cuh).
+// Engine thread only. The kernel's only parameter is a struct of `args`. It may start while the one before
+// ends (common.cuh).
 void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args);
 
 }  // namespace anabranch::ops::cuda

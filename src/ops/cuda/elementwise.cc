@@ -16,8 +16,12 @@ const Variant kRows{Source::rows, {}};
 mx::array pairs(const mx::array& a, const mx::array& b, int op, const char* name) {
   mx::array out = make_array(a.shape(), mx::float32);
   if (a.size() == 0) return out;
-  const PairArgs args{data(a, name), data(b, name), data(out, name), static_cast<long>(a.size()),
-                      static_cast<long>(b.size()), op};
+  const PairArgs args{data(a, name),
+                      data(b, name),
+                      data(out, name),
+                      static_cast<long>(a.size()),
+                      static_cast<long>(b.size()),
+                      op};
   launch(kernel(kRows, "pairs"), {static_cast<unsigned>((a.size() + 255) / 256)}, 256, 0, &args);
   return out;
 }

@@ -48,8 +48,8 @@ DeltaSpan begin_span(const GatedDeltaSpan& rows) {
   return span;
 }
 
-// Where it writes: the state is what it will be after the launch. `retired` holds what the launch reads and the
-// state no longer refers to, so that no other span of the launch is given its memory.
+// Where it writes: the state is what it will be after the launch. `retired` holds what the launch reads and
+// the state no longer refers to, so that no other span of the launch is given its memory.
 void end_span(const GatedDeltaSpan& rows, DeltaSpan& span, std::vector<mx::array>& retired) {
   GatedDeltaState& state = *rows.state;
   if (rows.trial) {
@@ -124,15 +124,17 @@ mx::array run(const GatedDeltaInputs& in, const GatedDeltaShape& shape, const Ga
   norm.weight = data(weights.norm_weight, kOp);
   norm.gate = data(in.z, kOp);
   const bool activations = out.dtype() == mx::bfloat16;
-  if (activations && width % 64 != 0) clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * row_tiles(rows) * 1024);
-  (activations ? reinterpret_cast<void*&>(norm.tiles) : reinterpret_cast<void*&>(norm.out)) = address_of(out, kOp);
+  if (activations && width % 64 != 0)
+    clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * row_tiles(rows) * 1024);
+  (activations ? reinterpret_cast<void*&>(norm.tiles) : reinterpret_cast<void*&>(norm.out)) =
+      address_of(out, kOp);
   norm.rows = rows;
   norm.inputs = width;
   norm.width = shape.value_dim;
   norm.row_tiles = row_tiles(rows);
   norm.eps = weights.eps;
-  launch(kernel({Source::rows, {}}, "norm_heads"), {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)}, 128, 0,
-         &norm);
+  launch(kernel({Source::rows, {}}, "norm_heads"),
+         {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)}, 128, 0, &norm);
   return out;
 }
 

@@ -26,7 +26,8 @@ void run_gemv(const Product& product, bool swiglu) {
   args.units = 0;
   for (int m = 0; m < args.matrices; m++) {
     args.matrix[m].first = args.units;
-    if (!swiglu || m == 0) args.units += swiglu ? (args.matrix[m].rows + 15) / 16 : (args.matrix[m].rows + 31) / 32;
+    if (!swiglu || m == 0)
+      args.units += swiglu ? (args.matrix[m].rows + 15) / 16 : (args.matrix[m].rows + 31) / 32;
   }
   const int blocks = std::min(args.units, device().multiprocessors), rows = args.rows;
   for (int first = 0; first < rows; first += kMostGemvRows) {
@@ -53,8 +54,8 @@ void run_gemm(const Product& product, bool swiglu) {
   const auto sums = scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32);
   args.sums = static_cast<const float*>(sums.get());
   if (!f[0])
-    launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256, 0,
-           &args);
+    launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
+           0, &args);
   const Function gemm = kernel(variant, "gemm");
   const int shared = 6 * (8192 + (f[0] ? 0 : f[2] * 256)) + 128 * 72 * 4 + 12 * 8;  // as gemm.cu lays it out
   launch(gemm, {static_cast<unsigned>((args.rows + 63) / 64), static_cast<unsigned>(args.units)}, 256,
@@ -63,8 +64,8 @@ void run_gemm(const Product& product, bool swiglu) {
 
 void run(const Product& product, bool swiglu) {
   // wgmma is Hopper's alone: elsewhere many rows go through the other kernel, 32 at a time.
-  product.args.rows > kMostGemvRows && device().capability == 90 ? run_gemm(product, swiglu)
-                                                                 : run_gemv(product, swiglu);
+  product.args.rows > kMostGemvRows&& device().capability == 90 ? run_gemm(product, swiglu)
+                                                                : run_gemv(product, swiglu);
 }
 
 mx::array prepared(const mx::array& x, const RowNorm* norm) {
@@ -90,11 +91,12 @@ void multiply(const mx::array& x, std::span<const Weight* const> weights, std::s
   std::vector<Product> products;
   for (size_t i = 0; i < weights.size(); i++) {
     const DeviceWeight& w = stored(*weights[i]);
-    auto it = std::find_if(products.begin(), products.end(), [&](const Product& p) { return p.format == w.format; });
+    auto it = std::find_if(products.begin(), products.end(),
+                           [&](const Product& p) { return p.format == w.format; });
     if (it == products.end()) it = products.insert(it, Product{w.format, args_of(x, "linear")});
-    it->args.matrix[it->args.matrices++] = {static_cast<const unsigned char*>(w.memory.get()),
-                                            data(out[i], "linear"), residual ? data(*residual, "linear") : nullptr,
-                                            static_cast<int>(weights[i]->out_features()), 0};
+    it->args.matrix[it->args.matrices++] = {
+        static_cast<const unsigned char*>(w.memory.get()), data(out[i], "linear"),
+        residual ? data(*residual, "linear") : nullptr, static_cast<int>(weights[i]->out_features()), 0};
   }
   for (const Product& product : products) run(product, false);
 }
@@ -135,12 +137,13 @@ mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up
   }
   const int rows = x.shape(0), outputs = static_cast<int>(gate.out_features());
   mx::array out = make_activations(rows, outputs);
-  if (outputs % 64 != 0) clear(out.data<char>(), static_cast<size_t>((outputs + 63) / 64) * row_tiles(rows) * 1024);
+  if (outputs % 64 != 0)
+    clear(out.data<char>(), static_cast<size_t>((outputs + 63) / 64) * row_tiles(rows) * 1024);
   const mx::array tiles = prepared(x, &norm);
   Product product{stored(gate).format, args_of(tiles, "linear_swiglu")};
   for (const Weight* w : both)
-    product.args.matrix[product.args.matrices++] = {static_cast<const unsigned char*>(stored(*w).memory.get()),
-                                                    nullptr, nullptr, outputs, 0};
+    product.args.matrix[product.args.matrices++] = {
+        static_cast<const unsigned char*>(stored(*w).memory.get()), nullptr, nullptr, outputs, 0};
   product.args.tiles = data<unsigned short>(out, "linear_swiglu");
   product.args.tiles_row_tiles = row_tiles(rows);
   run(product, true);
@@ -153,10 +156,11 @@ mx::array embed(std::span<const int> ids, const Weight& table) {
   mx::array out = make_array({count, width}, mx::float32);
   if (count == 0) return out;
   const auto on_device = upload(ids.data(), ids.size_bytes());
-  const EmbedArgs args{static_cast<const unsigned char*>(w.memory.get()), static_cast<const int*>(on_device.get()),
-                       data(out, "embed"), width, w.input_tiles};
+  const EmbedArgs args{static_cast<const unsigned char*>(w.memory.get()),
+                       static_cast<const int*>(on_device.get()), data(out, "embed"), width, w.input_tiles};
   const auto& f = w.format;
-  launch(kernel({Source::embed, {f[0], f[1], f[2], f[3]}}, "embed"), {static_cast<unsigned>(count)}, 256, 0, &args);
+  launch(kernel({Source::embed, {f[0], f[1], f[2], f[3]}}, "embed"), {static_cast<unsigned>(count)}, 256, 0,
+         &args);
   return out;
 }
 

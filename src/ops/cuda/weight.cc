@@ -44,8 +44,9 @@ void put_value(uint8_t* record, int planes, int r, int k, float value) {
   const Place at(r, k);
   for (int plane = 0; plane < planes; plane++) {
     const uint16_t bits = bits_of<mx::bfloat16_t>(value);
-    std::memcpy(record + plane * 2048 + at.step * 512 + at.lane * 16 + (at.half * 2 + at.high) * 4 + at.odd * 2,
-                &bits, 2);
+    std::memcpy(
+        record + plane * 2048 + at.step * 512 + at.lane * 16 + (at.half * 2 + at.high) * 4 + at.odd * 2,
+        &bits, 2);
     const uint32_t wide = static_cast<uint32_t>(bits) << 16;
     float rounded;
     std::memcpy(&rounded, &wide, 4);
@@ -107,7 +108,7 @@ PackedRecords pack(const WeightSource& s) {
   Layout layout{};
   layout.planes = dense ? (s.kind == WeightKind::bf16 ? 1 : 2) : (s.bits <= 4 ? 1 : 2);
   layout.groups = dense ? 1 : kInputs / std::min(s.group, kInputs);
-  layout.scale_type = dense ? 0
+  layout.scale_type = dense                             ? 0
                       : s.scale_type == ScaleType::f16  ? 0
                       : s.scale_type == ScaleType::bf16 ? 1
                                                         : 2;
@@ -135,8 +136,9 @@ std::shared_ptr<const DeviceWeight> make_weight(const WeightSource& source) {
   weight->bytes = packed.bytes.size();
   void* memory = allocate(packed.bytes.size());
   if (!memory)
-    throw std::runtime_error(fmt::format("CUDA: the device has {} MB of memory left; the model's next matrix takes {}",
-                                         free_memory() >> 20, packed.bytes.size() >> 20));
+    throw std::runtime_error(
+        fmt::format("CUDA: the device has {} MB of memory left; the model's next matrix takes {}",
+                    free_memory() >> 20, packed.bytes.size() >> 20));
   weight->memory = {memory, release};
   copy_to_device(memory, packed.bytes.data(), packed.bytes.size());
   synchronize();

@@ -1,7 +1,7 @@
 // A matrix as the tensor cores read it. 16 rows by 64 inputs are a record, a row of records covers 16 rows:
 // each of the 32 lanes of a warp finds its part of a record's fragments (kernels/weights.cuh) in consecutive
-// bytes. Codes of up to 4 bits are one plane of nibbles, longer ones two; f16 and f32 values are two planes of
-// bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales and biases follow the codes.
+// bytes. Codes of up to 4 bits are one plane of nibbles, longer ones two; f16 and f32 values are two planes
+// of bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales and biases follow the codes.
 #pragma once
 
 #include <memory>

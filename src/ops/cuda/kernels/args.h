@@ -4,7 +4,8 @@
 namespace anabranch::ops::cuda {
 
 // Matrices with the same inputs, one after the other (kernels/weights.cuh). `out` [rows of x, rows] f32, plus
-// `residual` if there is one; for SWIGLU two matrices of one size, whose silu(first) * second goes to `tiles`.
+// `residual` if there is one; for SWIGLU two matrices of one size, whose silu(first) * second goes to
+// `tiles`.
 struct MatrixArgs {
   const unsigned char* weights;
   float* out;
@@ -14,8 +15,8 @@ struct MatrixArgs {
 struct LinearArgs {
   MatrixArgs matrix[8];
   int matrices, units;
-  const unsigned* x;   // tiles
-  const float* sums;   // GEMM: of each group and row, [input tile][groups][8 * row_tiles]
+  const unsigned* x;  // tiles
+  const float* sums;  // GEMM: of each group and row, [input tile][groups][8 * row_tiles]
   int input_tiles, row_tiles, rows;
   int first_row_tile;  // GEMV: rows of x before these, in tiles
   unsigned short* tiles;
@@ -30,11 +31,11 @@ struct EmbedArgs {
 };
 
 struct NormArgs {
-  const float* x;         // [rows, inputs]
-  const float* weight;    // null: no norm
-  const float* gate;      // of x's shape
-  float* out;             // [rows, inputs], or null
-  unsigned short* tiles;  // or null
+  const float* x;                      // [rows, inputs]
+  const float* weight;                 // null: no norm
+  const float* gate;                   // of x's shape
+  float* out;                          // [rows, inputs], or null
+  unsigned short* tiles;               // or null
   int rows, inputs, width, row_tiles;  // width: of what is normalised, divides inputs
   float eps;
 };
@@ -67,14 +68,14 @@ struct AttendSpan {
 struct AttendArgs {
   const float *q, *k, *v;  // as projected [rows][heads][D], [rows][kv heads][D]; each may be null
   const float *q_norm, *k_norm, *inv_freq;  // may be null: no norms, no rotation
-  const int* positions;     // null: as the spans say
-  float* q_out;             // f32, or null
-  unsigned short* q16;      // [rows][heads][D] f16, or null
-  const float* gate;        // of q's shape, or null
-  float* out;               // [rows][heads][D], or null
-  unsigned short* tiles;    // the same as activations
-  float *sums, *largest;    // of parts [tile][part][kv head][16][D], [..][16][2]
-  const unsigned long long* table;  // pairs of addresses of blocks: keys, values; null: `pairs`
+  const int* positions;                     // null: as the spans say
+  float* q_out;                             // f32, or null
+  unsigned short* q16;                      // [rows][heads][D] f16, or null
+  const float* gate;                        // of q's shape, or null
+  float* out;                               // [rows][heads][D], or null
+  unsigned short* tiles;                    // the same as activations
+  float *sums, *largest;                    // of parts [tile][part][kv head][16][D], [..][16][2]
+  const unsigned long long* table;          // pairs of addresses of blocks: keys, values; null: `pairs`
   int first_row, rows, heads, kv_heads, pairs_turned, row_tiles, spans, parts, window;
   float q_eps, k_eps, attention_factor, scale;  // scale: of scores, times log2(e)
   AttendSpan span[kAttendSpans];

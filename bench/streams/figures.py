@@ -1,0 +1,70 @@
+"""What the times of streams mean: rates, percentiles, gaps. Pure functions: nothing here waits or reads a file."""
+
+
+def brings_text(chunk):
+    """Whether a chunk of a streamed completion holds text, as opposed to the end or the usage."""
+    return any(choice.get("text") for choice in chunk.get("choices") or [])
+
+
+def percentile(values, share):
+    """The least of the values that at least so much of them does not exceed; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
+
+
+def gaps(events):
+    return [after - before for before, after in zip(events, events[1:])]
+
+
+def of_load(streams, tokens):
+    """streams: [{"sent": s, "events": [s, ...]}, ...], each of `tokens` tokens, all sent at about the same time."""
+    taken = max(stream["events"][-1] for stream in streams) - min(stream["sent"] for stream in streams)
+    firsts = [stream["events"][0] - stream["sent"] for stream in streams]
+    between = [gap for stream in streams for gap in gaps(stream["events"])]
+    return {"tok_s": len(streams) * tokens / taken, "ttft_p50_s": percentile(firsts, 50),
+            "ttft_p99_s": percentile(firsts, 99), "gap_p50_s": percentile(between, 50),
+            "gap_p99_s": percentile(between, 99)}
+
+
+def of_stall(streams, sent, first):
+    """streams: when each one's events came; a long prompt was sent and got its first token at these times. A gap counts
+    as beside it when it ends then; the first events, which share the machine with the streams' own prompts, do not."""
+    settled = max(events[0] for events in streams)
+    before, beside = [], []
+    for events in streams:
+        for start, end in zip(events, events[1:]):
+            if settled <= start and end <= sent:
+                before.append(end - start)
+            elif sent < end <= first:
+                beside.append(end - start)
+    median, p99 = percentile(before, 50), percentile(beside, 99)
+    return {"ttft_s": first - sent, "gap_before_p50_s": median, "gap_beside_p50_s": percentile(beside, 50),
+            "gap_beside_p99_s": p99, "ratio": p99 / median if median and p99 else None}
+
+
+def table(heads, rows):
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def ms(seconds):
+    return "-" if seconds is None else f"{seconds * 1000:.0f}"
+
+
+def text(report):
+    parts = []
+    if report["load"]:
+        rows = [[r["model"], r["server"], str(r["streams"]), f"{r['tok_s']:.1f}", ms(r["ttft_p50_s"]),
+                 ms(r["ttft_p99_s"]), ms(r["gap_p50_s"]), ms(r["gap_p99_s"])] for r in report["load"]]
+        parts.append(table(["model", "server", "streams", "tok/s of all", "TTFT p50, ms", "TTFT p99, ms", "gap p50, ms",
+                            "gap p99, ms"], rows))
+    if report["stall"]:
+        rows = [[r["model"], r["server"], str(r["streams"]), f"{r['ttft_s']:.1f}", ms(r["gap_before_p50_s"]),
+                 ms(r["gap_beside_p50_s"]), ms(r["gap_beside_p99_s"]),
+                 "-" if r["ratio"] is None else f"{r['ratio']:.2f}x"] for r in report["stall"]]
+        parts.append(f"While a prompt of {report['prompt']} tokens is read:\n\n" +
+                     table(["model", "server", "streams", "its TTFT, s", "gap p50 before, ms", "gap p50 beside, ms",
+                            "gap p99 beside, ms", "p99 over p50 before"], rows))
+    return "\n\n".join(parts)

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Many streams at once, over HTTP, beside llama-server: how much comes out, how soon, and how evenly.
+
+    script/build && python3 bench/streams/run.py
+
+Prints tables; every figure goes into a JSON report. The models and llama.cpp are those of bench/peers, made in the same
+work directory on the first run (see there); logs go to the folder streams-bench in it.
+
+works (--works NAME,...):
+  load    N streams at once (--streams), each a prompt of its own and --tokens tokens: tokens a second of all together,
+          time to the first token, and gaps between a stream's events
+  stall   N streams decode while a prompt of --prompt tokens comes: their gaps before it and while it is read
+models (--models NAME,...): hybrid-146m, ours only (llama.cpp does not run it); qwen35-0.8b, random weights of the true
+  shape, in 4 bits for both
+
+Both servers get the same prompts, as token ids, greedy, with no end but --tokens and no cache. An event may hold several
+tokens of an accepted draft; --spec off makes it one. Exit status: 0, 1 when something failed, 2 for a bad command line."""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "cache"), os.path.join(os.path.dirname(HERE), "peers")]
+import figures  # noqa: E402
+import servers  # noqa: E402
+from prepare import ROOT, Workshop, say  # noqa: E402
+from programs import Failure  # noqa: E402
+
+WORKS, PEERS, MODELS = ("load", "stall"), ("llama-server",), ("hybrid-146m", "qwen35-0.8b")
+HYBRID = os.path.join(ROOT, "models", "hybrid-146m")
+FIRST_ID, IDS = 1000, 20000  # of prompts: common words in both vocabularies
+SHORT_PROMPT = 48
+LONG_ANSWER = 3000
+SETTLED = 128  # events of each stream before the long prompt comes
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def names(known):
+        def parse(text):
+            chosen = [name for name in text.split(",") if name]
+            unknown = [name for name in chosen if name not in known]
+            if unknown:
+                raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
+            return chosen
+        return parse
+
+    def count(text):
+        if not text.isdigit() or not 1 <= int(text) <= 65536:
+            raise argparse.ArgumentTypeError("a number from 1 to 65536 was expected")
+        return int(text)
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parser.add_argument("--works", type=names(WORKS), default=",".join(WORKS), metavar="NAME,...")
+    parser.add_argument("--models", type=names(MODELS), default=",".join(MODELS), metavar="NAME,...")
+    parser.add_argument("--peers", type=names(PEERS), default=",".join(PEERS), metavar="NAME,...", help="'' for none")
+    parser.add_argument("--streams", type=lambda text: [count(n) for n in text.split(",")], metavar="N,...",
+                        default="1,2,4,8,16,32", help="default: %(default)s; the stall work takes those up to 8")
+    parser.add_argument("--tokens", type=count, default=128, help="of each answer (default: %(default)s)")
+    parser.add_argument("--prompt", type=count, default=4096, help="tokens of the long prompt (default: %(default)s)")
+    parser.add_argument("--spec", default="auto", help="our --spec (default: %(default)s)")
+    parser.add_argument("--threads", type=count, default=cores, help=f"for both (default here: {cores})")
+    parser.add_argument("--work", default=os.path.join(ROOT, ".deps", "peers"), metavar="DIR",
+                        help="the work directory (default: .deps/peers)")
+    parser.add_argument("--anabranch", default=os.path.join(ROOT, "build", "anabranch"), metavar="PROGRAM",
+                        help="default: build/anabranch")
+    parser.add_argument("--llama-bin", metavar="DIR", help="use this folder's llama-server and llama-quantize")
+    parser.add_argument("--json", metavar="FILE", help="the report (default: streams-bench/report.json in the work"
+                        " directory)")
+    return parser.parse_args()
+
+
+def prompt_of(tokens, number):
+    """Token ids that differ from the first one on."""
+    return [FIRST_ID + (i * 7919 + i * i * 31 + number * 104729) % IDS for i in range(tokens)]
+
+
+class Stream(threading.Thread):
+    """One request; notes when it was sent and when events with text came."""
+
+    def __init__(self, server, prompt, tokens):
+        super().__init__(daemon=True)
+        self.server, self.events, self.sent, self.failure, self.enough = server, [], 0.0, None, False
+        self.body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True,
+                     "cache": False, "cache_prompt": False}
+
+    def run(self):
+        try:
+            self.sent = time.perf_counter()
+            connection, response = self.server.post("/v1/completions", self.body)
+            if response.status != 200:
+                raise Failure(f"{self.server.name}: {response.status}: {response.read(500).decode(errors='replace')}")
+            for line in response:
+                if line.startswith(b"data: {") and figures.brings_text(json.loads(line[6:])):
+                    self.events.append(time.perf_counter())
+                if self.enough:
+                    break
+            connection.close()
+        except Exception as error:  # noqa: BLE001: told by whoever waits for the thread
+            self.failure = error
+
+    def finish(self):
+        self.join()
+        if self.failure or not self.events:
+            raise Failure(f"{self.server.name}: a stream failed: {self.failure or 'no text came'}; its log:"
+                          f" {self.server.log}")
+        return {"sent": self.sent, "events": self.events}
+
+
+def load(server, streams, tokens):
+    running = [Stream(server, prompt_of(SHORT_PROMPT, i), tokens) for i in range(streams)]
+    for stream in running:
+        stream.start()
+    return figures.of_load([stream.finish() for stream in running], tokens)
+
+
+def stall(server, streams, long_prompt):
+    """The streams' answers outlast the long prompt: what is left of them is cut off."""
+    running = [Stream(server, prompt_of(SHORT_PROMPT, i), LONG_ANSWER) for i in range(streams)]
+    for stream in running:
+        stream.start()
+    while min(len(stream.events) for stream in running) < SETTLED:
+        if any(not stream.is_alive() for stream in running):
+            running[0].finish()
+            raise Failure(f"{server.name}: a stream ended too soon")
+        time.sleep(0.01)
+    reader = Stream(server, prompt_of(long_prompt, 999), 8)
+    reader.start()
+    read = reader.finish()
+    if any(not stream.is_alive() for stream in running):
+        raise Failure(f"{server.name}: a stream ended before the long prompt was read")
+    for stream in running:
+        stream.enough = True
+    for stream in running:
+        stream.finish()
+    return figures.of_stall([list(stream.events) for stream in running], read["sent"], read["events"][0])
+
+
+def our_server(args, shop, model):
+    folder = HYBRID if model == "hybrid-146m" else os.path.realpath(shop.qwen_mlx())
+    return servers.anabranch(args.anabranch, folder, args.threads, shop.path("streams-bench", f"anabranch-{model}.log"),
+                             "--parallel", str(max(args.streams) + 1), "--spec", args.spec, "--no-cache")
+
+
+def llama_server(args, shop, model):
+    slots = max(args.streams) + 1
+    port = servers.free_port()
+    command = [shop.llama("llama-server"), "-m", os.path.realpath(shop.qwen_gguf("Q4_0")), "-t", str(args.threads),
+               "-tb", str(args.threads), "-np", str(slots), "--kv-unified", "-c", str(args.prompt + 1024 * slots),
+               "--host", "127.0.0.1", "--port", str(port)]
+    return servers.Server("llama-server", command, port, shop.path("streams-bench", f"llama-server-{model}.log"))
+
+
+def measure(args, shop, report, save):
+    for model in args.models:
+        made = [("anabranch", our_server)]
+        if "llama-server" in args.peers and model != "hybrid-146m":
+            made.append(("llama-server", llama_server))
+        for name, make in made:
+            with make(args, shop, model) as server:
+                load(server, 1, 16)  # pages and costs are known from here on
+                for work in args.works:
+                    for streams in args.streams:
+                        if work == "stall" and streams > 8:
+                            continue
+                        say(f"{model}, {name}: {work}, {streams} streams")
+                        result = load(server, streams, args.tokens) if work == "load" else \
+                            stall(server, streams, args.prompt)
+                        report[work].append({"model": model, "server": name, "streams": streams, **result})
+                        save()
+
+
+def main():
+    args = arguments()
+    report = {"date": time.strftime("%Y-%m-%d %H:%M"), "threads": args.threads, "tokens": args.tokens,
+              "prompt": args.prompt, "spec": args.spec, "load": [], "stall": [], "errors": []}
+    shop = path = None
+
+    def save():
+        with open(path + ".part", "w") as file:
+            json.dump(report, file, indent=1)
+        os.replace(path + ".part", path)
+
+    try:
+        if not os.access(args.anabranch, os.X_OK):
+            raise Failure(f"{args.anabranch} is not there: build it with script/build, or name one with --anabranch")
+        shop = Workshop(args.work, args.anabranch, args.llama_bin, args.threads)
+        os.makedirs(shop.path("streams-bench"), exist_ok=True)
+        path = args.json or shop.path("streams-bench", "report.json")
+        measure(args, shop, report, save)
+    except Failure as failure:
+        report["errors"].append(str(failure))
+    except OSError as error:
+        report["errors"].append(f"{error.filename or 'system'}: {error.strerror}")
+    except KeyboardInterrupt:
+        report["errors"].append("interrupted: what was not finished is not in the tables")
+    print(figures.text(report))
+    if path:
+        save()
+        print(f"Every figure: {path}")
+    for error in report["errors"]:
+        say(f"error: {error}")
+    return 1 if report["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+// Any bytes as a JSON schema or a pattern: a grammar or an error, in little time.
+#include <cstdint>
+
+#include "base/json.h"
+#include "text/automaton.h"
+#include "text/schema_grammar.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace anabranch;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto automaton = text::compile_regex(text); automaton.ok()) {
+    text::GrammarRules rules;
+    text::add_automaton(*automaton, text::StringForm::quoted, "x", rules);
+  }
+  const auto schema = parse_json(text);
+  if (!schema.ok()) return 0;
+  for (const bool call : {false, true}) {
+    text::GrammarRules rules;
+    const auto element = call ? text::add_parameters(*schema, rules) : text::add_schema(*schema, rules);
+    CHECK(!element.ok() || !element->empty());
+    if (element.ok()) rules.text(*element);
+  }
+  return 0;
+}

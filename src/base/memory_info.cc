@@ -1,0 +1,79 @@
+#include "base/memory_info.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#if defined(__APPLE__)
+#include <mach/mach.h>
+#endif
+
+namespace anabranch {
+namespace {
+
+// The number after `name` in a file of lines "name number"; without a name the file's only one.
+std::optional<uint64_t> read_number(const std::string& path, std::string_view name = {}) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind(name, 0) != 0) continue;
+    const auto at = line.find_first_not_of(' ', name.size());
+    uint64_t n = 0;
+    if (at == std::string::npos ||
+        std::from_chars(line.data() + at, line.data() + line.size(), n).ec != std::errc())
+      return std::nullopt;  // "max"
+    return n;
+  }
+  return std::nullopt;
+}
+
+// What a container's limit leaves, where there is one: pages of files that were not read lately make room.
+std::optional<uint64_t> left_in_group(const std::string& group) {
+  const auto most = read_number(group + "/memory.max"), used = read_number(group + "/memory.current");
+  if (!most || !used) return std::nullopt;
+  const uint64_t given_back = read_number(group + "/memory.stat", "inactive_file ").value_or(0);
+  const uint64_t held = *used - std::min(*used, given_back);
+  return *most - std::min(*most, held);
+}
+
+// This process's group, and those around it.
+std::string own_group(const std::string& root) {
+  std::ifstream in(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("0::/", 0) == 0) return line.substr(4);
+  return "";
+}
+
+}  // namespace
+
+uint64_t read_linux_memory(const std::string& root) {
+  const auto machine = read_number(root + "/proc/meminfo", "MemAvailable:");
+  uint64_t least = machine ? *machine * 1024 : std::numeric_limits<uint64_t>::max();
+  for (std::string group = own_group(root);;) {
+    if (const auto left = left_in_group(root + "/sys/fs/cgroup/" + group)) least = std::min(least, *left);
+    if (group.empty()) break;
+    const auto slash = group.rfind('/');
+    group = slash == std::string::npos ? "" : group.substr(0, slash);
+  }
+  return least == std::numeric_limits<uint64_t>::max() ? 0 : least;
+}
+
+uint64_t available_memory() {
+#if defined(__APPLE__)
+  vm_statistics64_data_t pages = {};
+  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+  vm_size_t size = 0;
+  const auto host = mach_host_self();
+  if (host_page_size(host, &size) != KERN_SUCCESS ||
+      host_statistics64(host, HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&pages), &count) !=
+          KERN_SUCCESS)
+    return 0;
+  return (uint64_t{pages.free_count} + pages.inactive_count + pages.purgeable_count) * size;
+#else
+  return read_linux_memory("");
+#endif
+}
+
+}  // namespace anabranch

@@ -1,0 +1,16 @@
+// How much memory is left, now.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace anabranch {
+
+// Bytes that this process may still take before the system swaps or its container's limit is reached; 0: the
+// system does not tell.
+uint64_t available_memory();
+
+// What Linux tells of it in `root`/proc and `root`/sys. What is missing or unreadable there does not count.
+uint64_t read_linux_memory(const std::string& root);
+
+}  // namespace anabranch

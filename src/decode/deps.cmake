@@ -1,0 +1,1 @@
+target_link_libraries(anabranch_decode PRIVATE xgrammar)  # grammar.cc

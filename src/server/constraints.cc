@@ -1,0 +1,134 @@
+#include "server/constraints.h"
+
+#include <algorithm>
+
+#include "text/schema_grammar.h"
+#include "text/tool_grammar.h"
+#include "text/tool_schema.h"
+
+namespace anabranch::server {
+namespace {
+
+// {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}
+void read_response_format(JsonFields& fields, AnswerForm& form) {
+  const Json* format = fields.object("response_format");
+  if (!format) return;
+  JsonFields inner(*format, "response_format.");
+  const std::string type = inner.required_string("type");
+  form.field = "response_format";
+  if (type == "json_object") {
+    form.kind = AnswerForm::Kind::json;
+  } else if (type == "json_schema") {
+    form.kind = AnswerForm::Kind::schema;
+    const Json* wrapper = inner.object("json_schema");
+    const Json* schema = wrapper ? JsonFields(*wrapper).find("schema") : inner.find("schema");
+    if (schema)
+      form.schema = *schema;
+    else
+      inner.fail("json_schema", "missing_required_parameter",
+                 "'response_format.json_schema.schema' is missing");
+  } else if (type != "text" && !inner.error()) {
+    inner.fail("type", "unsupported_value",
+               fmt::format("'response_format.type' is {}, but must be text, json_object or json_schema",
+                           Json(type).dump()));
+  }
+  if (inner.error()) fields.fail(*inner.error());
+}
+
+bool is_strict(const Json& tool) {
+  const auto it = tool["function"].find("strict");
+  return it != tool["function"].end() && *it == true;
+}
+
+}  // namespace
+
+AnswerForm read_answer_form(JsonFields& fields) {
+  AnswerForm form;
+  read_response_format(fields, form);
+  const auto another = [&](const char* name) {
+    if (form.kind != AnswerForm::Kind::text)
+      fields.fail(name, "invalid_value",
+                  fmt::format("'{}' and '{}' both say what form the answer has", form.field, name));
+    form.field = name;
+  };
+  for (const char* name : {"json_schema", "guided_json"})
+    if (const Json* schema = fields.find(name)) {
+      another(name);
+      form.kind = AnswerForm::Kind::schema;
+      form.schema = *schema;
+    }
+  if (const std::string* grammar = fields.string("grammar"); grammar && !grammar->empty()) {
+    another("grammar");
+    form.kind = AnswerForm::Kind::grammar;
+    form.grammar = *grammar;
+  }
+  return form;
+}
+
+ToolChoice read_tool_choice(JsonFields& fields) {
+  const Json* value = fields.find("tool_choice");
+  ToolChoice choice;
+  if (!value) return choice;
+  if (value->is_string()) {
+    const auto& text = value->get_ref<const std::string&>();
+    if (text == "none")
+      choice.kind = ToolChoice::Kind::none;
+    else if (text == "required")
+      choice.kind = ToolChoice::Kind::required;
+    else if (text != "auto")
+      fields.fail(
+          "tool_choice", "invalid_value",
+          fmt::format("'tool_choice' is {}, but must be auto, none, required or a function", value->dump()));
+  } else if (value->is_object()) {
+    const Json* function = JsonFields(*value).find("function");
+    choice.kind = ToolChoice::Kind::named;
+    choice.name = string_at(function && function->is_object() ? *function : *value, "name");
+    if (string_at(*value, "type") != "function" || choice.name.empty())
+      fields.fail("tool_choice", "invalid_value",
+                  "'tool_choice' must be {\"type\": \"function\", \"function\": {\"name\": ...}}");
+  } else {
+    fields.fail("tool_choice", "invalid_type",
+                fmt::format("'tool_choice' must be a string or an object, not {}", json_type(*value)));
+  }
+  return choice;
+}
+
+void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools) {
+  const bool named = choice.kind == ToolChoice::Kind::named;
+  if (!named && choice.kind != ToolChoice::Kind::required) return;
+  if (!tools.is_array() || tools.empty())
+    fields.fail("tool_choice", "invalid_value", "'tool_choice' asks for a call, but there are no 'tools'");
+  else if (named && !text::has_tool(tools, choice.name))
+    fields.fail(
+        "tool_choice", "invalid_value",
+        fmt::format("'tool_choice' names {}, which is not among the 'tools'", Json(choice.name).dump()));
+}
+
+Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choice, const FormContext& context,
+                                 std::string& field) {
+  text::GrammarRules rules;
+  const bool offered = context.tools.is_array() && !context.tools.empty();
+  const bool forced = choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named;
+  field = form.field;
+  if (form.kind == AnswerForm::Kind::grammar && !forced) return FormGrammar{form.grammar, form.field};
+  std::string answer;
+  if (form.kind == AnswerForm::Kind::json) answer = text::add_any_object(rules);
+  if (form.kind == AnswerForm::Kind::schema && !forced) {
+    TRY(answer, text::add_schema(form.schema, rules));
+  }
+  if (!offered ||
+      (!forced && answer.empty() && std::none_of(context.tools.begin(), context.tools.end(), is_strict)))
+    return FormGrammar{answer.empty() ? "" : rules.text(answer), form.field};
+  field = forced ? "tool_choice" : "tools";
+  std::string calls;
+  if (forced || !answer.empty()) {
+    TRY(calls, text::add_calls(context.format, context.tokenizer, context.tools,
+                               {choice.name, context.several_calls && choice.kind != ToolChoice::Kind::named},
+                               rules));
+  } else {
+    TRY(calls, text::add_free_text_with_calls(context.format, context.tokenizer, context.tools, rules));
+  }
+  return FormGrammar{rules.text(forced || answer.empty() ? calls : answer + " | " + calls), field};
+}
+
+}  // namespace anabranch::server

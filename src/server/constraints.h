@@ -1,0 +1,50 @@
+// What a request says of its answer's form (response_format, a grammar, tool_choice, strict tools), as the
+// text of a grammar.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "server/json_fields.h"
+#include "text/output_format.h"
+#include "text/tokenizer.h"
+
+namespace anabranch::server {
+
+struct AnswerForm {
+  enum class Kind { text, json, schema, grammar };
+  Kind kind = Kind::text;
+  Json schema;
+  std::string grammar;
+  std::string field;  // of the request, for errors
+};
+
+struct ToolChoice {
+  enum class Kind { automatic, none, required, named };
+  Kind kind = Kind::automatic;
+  std::string name;  // if named
+};
+
+// "response_format", and llama.cpp's and vLLM's "json_schema", "guided_json", "grammar": one of them.
+AnswerForm read_answer_form(JsonFields& fields);
+// OpenAI's.
+ToolChoice read_tool_choice(JsonFields& fields);
+// Fails where a choice needs a tool that is not offered. tools: OpenAI's array, or null.
+void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools);
+
+struct FormContext {
+  const text::OutputFormat& format;
+  const text::Tokenizer& tokenizer;
+  const Json& tools;  // array, or null
+  bool several_calls = true;
+};
+struct FormGrammar {
+  std::string text;   // empty: the answer is free
+  std::string field;  // that asked for it
+};
+// Errors: as of text::add_schema and add_calls; `field` of what is wrong is in `field`.
+Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choice, const FormContext& context,
+                                 std::string& field);
+
+}  // namespace anabranch::server

@@ -1,0 +1,403 @@
+#include "text/schema_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/schema_merge.h"
+#include "text/schema_writer.h"
+#include "text/utf8.h"
+#include "text/white_space.h"
+
+namespace anabranch::text {
+namespace {
+
+constexpr int kMaxDepth = 64, kMaxNodes = 20000;
+constexpr size_t kMaxRules = 20000, kMaxGrammarBytes = 4u << 20, kMaxEnum = 5000, kMaxOptions = 500;
+constexpr int64_t kMaxWork = 2'000'000;  // steps through schemas, merged ones counted each time
+
+// What no grammar here can keep, and the values with which they ask for nothing.
+struct Refused {
+  const char* keyword;
+  Json harmless;
+};
+const std::vector<Refused>& refused_keywords() {
+  static const std::vector<Refused> list = {{"not", nullptr},
+                                            {"if", nullptr},
+                                            {"dependentRequired", Json::object()},
+                                            {"contains", nullptr},
+                                            {"minContains", 0},
+                                            {"dependentSchemas", Json::object()},
+                                            {"$dynamicRef", nullptr},
+                                            {"$recursiveRef", nullptr},
+                                            {"dependencies", Json::object()},
+                                            {"unevaluatedItems", true},
+                                            {"unevaluatedProperties", true}};
+  return list;
+}
+
+// Something whose only reference is elsewhere.
+bool only_refers(const Json& schema) {
+  if (!schema.contains("$ref")) return false;
+  for (const auto& [key, value] : schema.items())
+    for (const char* known : {"type", "enum", "const", "anyOf", "oneOf", "allOf"})
+      if (key == known) return false;
+  for (const KeywordOf& known : kKeywords)
+    if (schema.contains(known.keyword)) return false;
+  for (const Refused& known : refused_keywords())
+    if (schema.contains(known.keyword)) return false;
+  return true;
+}
+
+size_t length_of(std::string_view text) {  // in code points
+  size_t count = 0;
+  for (size_t i = 0; i < text.size(); count++) i += static_cast<size_t>(decode_utf8(text, i).length);
+  return count;
+}
+
+}  // namespace
+
+Result<const Json*> SchemaWriter::target(const Json& ref, const std::string& where) const {
+  if (!ref.is_string()) return invalid(where, "$ref", "is no string");
+  const auto& text = ref.get_ref<const std::string&>();
+  if (text != "#" && text.substr(0, 2) != "#/")
+    return unsupported(
+        where, "$ref",
+        fmt::format("is {}, but only references within the schema (#/...) are supported", dump_json(ref)));
+  const Json* at = &root_;
+  for (size_t begin = 2; begin <= text.size() && text.size() > 2;) {
+    const size_t end = std::min(text.find('/', begin), text.size());
+    std::string key;
+    for (size_t i = begin; i < end; i++) {
+      if (text[i] == '~' && i + 1 < end) {
+        key += text[++i] == '0' ? '~' : '/';
+      } else if (text[i] == '%' && i + 2 < end) {
+        key += static_cast<char>(std::strtol(text.substr(i + 1, 2).c_str(), nullptr, 16));
+        i += 2;
+      } else {
+        key += text[i];
+      }
+    }
+    const Json* next = nullptr;
+    if (at->is_object()) {
+      const auto it = at->find(key);
+      if (it != at->end()) next = &*it;
+    } else if (at->is_array() && !key.empty() && key.size() < 7 &&
+               key.find_first_not_of("0123456789") == key.npos && std::stoul(key) < at->size()) {
+      next = &(*at)[std::stoul(key)];
+    }
+    if (!next)
+      return invalid(where, "$ref", fmt::format("is {}, which the schema does not have", dump_json(ref)));
+    at = next;
+    begin = end + 1;
+  }
+  return at;
+}
+
+// Without $ref and allOf.
+Result<Json> SchemaWriter::flatten(const Json& schema, const std::string& where, int depth) {
+  if (schema.is_boolean()) return schema;
+  if (!schema.is_object())
+    return make_error(ErrorKind::invalid, "{} must be an object, true or false, not {}", where,
+                      schema.type_name());
+  work_ += static_cast<int64_t>(schema.size()) + 1;
+  if (work_ > kMaxWork) return too_large(where);
+  if (depth > kMaxFlattening) return unsupported(where, "$ref", "or 'allOf' leads back to itself");
+  Json out = schema;
+  out.erase("$ref");
+  out.erase("allOf");
+  if (const auto ref = schema.find("$ref"); ref != schema.end()) {
+    TRY(const Json* aim, target(*ref, where));
+    TRY(const Json other, flatten(*aim, where, depth + 1));
+    TRY(out, merge_schemas(out, other, where));
+  }
+  if (const auto all = schema.find("allOf"); all != schema.end()) {
+    if (!all->is_array()) return invalid(where, "allOf", "is no array");
+    for (size_t i = 0; i < all->size(); i++) {
+      TRY(const Json other, flatten((*all)[i], step_of(where, "allOf", i), depth + 1));
+      TRY(out, merge_schemas(out, other, where));
+    }
+  }
+  return out;
+}
+
+// Which references have values that end: the least solution, from none on.
+Result<void> SchemaWriter::find_finite() {
+  std::vector<const Json*> todo = {&root_};
+  while (!todo.empty()) {
+    const Json& json = *todo.back();
+    todo.pop_back();
+    if (json.is_object() && json.contains("$ref") && json["$ref"].is_string())
+      finite_.emplace(json["$ref"].get<std::string>(), false);
+    if (json.is_structured())
+      for (const Json& part : json) todo.push_back(&part);
+  }
+  constexpr size_t kMostReferences = 2000;
+  if (finite_.size() > kMostReferences)
+    return make_error(ErrorKind::exhausted, "the schema at {} has more than {} references", where_,
+                      kMostReferences);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto& [pointer, known] : finite_) {
+      if (known) continue;
+      const auto aim = target(pointer, where_);
+      // A bad one is reported where it is used.
+      known = !aim.ok() || finite(**aim);
+      changed |= known;
+    }
+  }
+  return {};
+}
+
+bool SchemaWriter::finite(const Json& schema, int depth) const {
+  if (!schema.is_object() || depth > kMaxDepth || work_ > kMaxWork) return true;
+  work_ += static_cast<int64_t>(schema.size()) + 1;
+  const auto of = [&](const char* key) -> const Json* {
+    const auto it = schema.find(key);
+    return it == schema.end() ? nullptr : &*it;
+  };
+  if (const Json* ref = of("$ref"); ref && ref->is_string()) {
+    const auto it = finite_.find(ref->get<std::string>());
+    if (it != finite_.end() && !it->second) return false;
+  }
+  if (const Json* all = of("allOf"); all && all->is_array())
+    for (const Json& one : *all)
+      if (!finite(one, depth + 1)) return false;
+  for (const char* key : {"anyOf", "oneOf"})
+    if (const Json* list = of(key); list && list->is_array())
+      if (std::none_of(list->begin(), list->end(), [&](const Json& one) { return finite(one, depth + 1); }))
+        return false;
+  const Json* type = of("type");
+  const auto only = [&](const char* name) { return !type || *type == name; };
+  const Json *required = of("required"), *properties = of("properties");
+  if (required && required->is_array() && properties && properties->is_object() && only("object"))
+    for (const Json& name : *required)
+      if (name.is_string() && properties->contains(name.get<std::string>()) &&
+          !finite((*properties)[name.get<std::string>()], depth + 1))
+        return false;
+  const Json *items = of("items"), *least = of("minItems");
+  return !(items && least && least->is_number() && *least > 0 && only("array") && !finite(*items, depth + 1));
+}
+
+// Any JSON value, array or object.
+std::string SchemaWriter::any(const std::string& name) {
+  const std::string object = "any-object", array = "any-array", all = "any-value";
+  if (rules_.has(all)) return "any-" + name;
+  const std::string s = space(), text = any_string();
+  const std::string number = digits(*number_regex({}), "number");
+  rules_.define(
+      all, fmt::format("{} | {} | \"true\" | \"false\" | \"null\" | {} | {}", text, number, object, array));
+  rules_.define(object, fmt::format("\"{{\" {} (\"}}\" | any-pair)", s));
+  rules_.define("any-pair",
+                fmt::format("{0} {1} \":\" {1} {2} {1} (\"}}\" | \",\" {1} any-pair)", text, s, all));
+  rules_.define(array, fmt::format("\"[\" {} (\"]\" | any-item)", s));
+  rules_.define("any-item", fmt::format("{0} {1} (\"]\" | \",\" {1} any-item)", all, s));
+  return "any-" + name;
+}
+
+Result<std::string> SchemaWriter::value(const Json& schema, const std::string& where) {
+  const Deeper deeper(depth_);
+  if (depth_ > kMaxDepth || ++nodes_ > kMaxNodes || rules_.count() > kMaxRules || work_ > kMaxWork ||
+      rules_.bytes() > kMaxGrammarBytes)
+    return too_large(where);
+  if (schema.is_boolean()) return schema == true ? any("value") : std::string();
+  if (!finite(schema)) return std::string();
+  if (schema.is_object() && only_refers(schema)) return reference(schema["$ref"], where);
+  TRY(const Json flat, flatten(schema, where));
+  if (flat.is_boolean()) return flat == true ? any("value") : std::string();
+  for (const char* keyword : {"anyOf", "oneOf"})
+    if (flat.contains(keyword)) return options(flat, keyword, where, false, {});
+  TRY_VOID(check_keywords(flat, where));
+  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, false);
+  TRY(const TypeSet wanted, types(flat, where));
+  if (std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; })) {
+    bool constrained = false;
+    for (const KeywordOf& known : kKeywords) constrained |= flat.contains(known.keyword);
+    if (!constrained) return any("value");
+  }
+  std::string out;
+  int count = 0;
+  for (int type = 0; type < kTypes; type++) {
+    if (!wanted[type] || (type == kInteger && wanted[kNumber])) continue;
+    TRY(const std::string element, of_type(static_cast<SchemaType>(type), flat, where));
+    if (element.empty()) continue;
+    out += (count++ == 0 ? "" : " | ") + element;
+  }
+  return count > 1 ? rules_.add("value", out) : out;
+}
+
+Result<std::string> SchemaWriter::reference(const Json& ref, const std::string& where) {
+  if (!ref.is_string()) return invalid(where, "$ref", "is no string");
+  const auto pointer = ref.get<std::string>();
+  if (const auto it = refs_.find(pointer); it != refs_.end()) {
+    if (!it->second.done && it->second.level == level_)
+      return invalid(where, "$ref", fmt::format("refers to itself: {}", dump_json(ref)));
+    return it->second.empty ? std::string() : it->second.name;
+  }
+  TRY(const Json* aim, target(ref, where));
+  const size_t slash = pointer.rfind('/');
+  Rule& rule = refs_[pointer];
+  rule.name = rules_.reserve("def_" + (slash == std::string::npos ? "root" : pointer.substr(slash + 1)));
+  rule.level = level_;
+  TRY(const std::string element, value(*aim, pointer));
+  rule.done = true;
+  rule.empty = element.empty();
+  // An empty one is part of nothing that can be written; its rule must be there all the same.
+  rules_.define(rule.name, rule.empty ? literal(std::string(1, '\0')) : element);
+  return rule.empty ? "" : rule.name;
+}
+
+// anyOf and oneOf, with what stands beside them.
+Result<std::string> SchemaWriter::options(Json flat, const char* keyword, const std::string& where,
+                                          bool is_bare, const TypeSet& named) {
+  const Json list = flat[keyword];
+  if (!list.is_array() || list.empty()) return invalid(where, keyword, "is no array with schemas");
+  if (list.size() > kMaxOptions)
+    return unsupported(where, keyword, fmt::format("has more than {} schemas", kMaxOptions));
+  flat.erase(keyword);
+  bool alone = enumerated(flat).is_null() && !flat.contains("type") && !flat.contains("anyOf") &&
+               !flat.contains("oneOf");
+  for (const KeywordOf& known : kKeywords) alone = alone && !flat.contains(known.keyword);
+  TRY_VOID(check_keywords(flat, where));
+  std::vector<Json> whole;
+  std::vector<std::string> elements;
+  for (size_t i = 0; i < list.size(); i++) {
+    const std::string place = step_of(where, keyword, i);
+    Json one = alone ? list[i] : Json{{"allOf", Json::array({flat, list[i]})}};
+    TRY(Json flat_one, flatten(one, place));
+    if (std::string_view(keyword) == "oneOf")
+      for (size_t other = 0; other < whole.size(); other++)
+        if (whole[other] != false && flat_one != false &&
+            !(apart(whole[other], flat_one) && apart(flat_one, whole[other])))
+          return unsupported(
+              where, "oneOf",
+              fmt::format("is not supported where its schemas {} and {} may both hold: let them differ "
+                          "in type, in a constant, or in required properties, or use anyOf",
+                          other, i));
+    std::string element;
+    if (is_bare && flat_one.is_object()) {
+      TRY(element, bare_flat(flat_one, place, named));
+    } else {
+      TRY(element, value(one, place));
+    }
+    whole.push_back(std::move(flat_one));
+    if (!element.empty() && std::find(elements.begin(), elements.end(), element) == elements.end())
+      elements.push_back(element);
+  }
+  if (elements.size() <= 1) return elements.empty() ? "" : elements[0];
+  return rules_.add("option", fmt::format("{}", fmt::join(elements, " | ")));
+}
+
+// Whether a constant satisfies what stands beside it.
+Result<bool> SchemaWriter::admits(const Json& flat, const Json& value, const std::string& where) const {
+  TRY(const TypeSet wanted, types(flat, where));
+  const bool whole =
+      value.is_number_integer() || (value.is_number() && value == std::floor(value.get<double>()));
+  const SchemaType type = value.is_null()      ? kNull
+                          : value.is_boolean() ? kBoolean
+                          : whole              ? kInteger
+                          : value.is_number()  ? kNumber
+                          : value.is_string()  ? kString
+                          : value.is_array()   ? kArray
+                                               : kObject;
+  const SchemaType wide = type == kInteger ? kNumber : type;
+  if (flat.contains("type") && !wanted[type] && !wanted[wide]) return false;
+  for (const KeywordOf& known : kKeywords) {
+    if (known.type != wide || !flat.contains(known.keyword)) continue;
+    const std::string_view keyword = known.keyword;
+    const Json& limit = flat[known.keyword];
+    if (!limit.is_number() || wide > kString || keyword == "multipleOf")
+      return unsupported(where, known.keyword, "is not supported beside 'enum' or 'const'");
+    const double n = wide == kString ? static_cast<double>(length_of(value.get_ref<const std::string&>()))
+                                     : value.get<double>();
+    const double m = limit.get<double>();
+    if (keyword == "minimum" || keyword == "minLength"   ? n < m
+        : keyword == "maximum" || keyword == "maxLength" ? n > m
+        : keyword == "exclusiveMinimum"                  ? n <= m
+                                                         : n >= m)
+      return false;
+  }
+  return true;
+}
+
+Result<std::string> SchemaWriter::constants(const Json& flat, const Json& values, const std::string& where,
+                                            bool is_bare) {
+  if (!values.is_array()) return invalid(where, "enum", "is no array");
+  if (values.size() > kMaxEnum)
+    return unsupported(where, "enum", fmt::format("has more than {} values", kMaxEnum));
+  std::string out;
+  for (const Json& one : values) {
+    TRY(const bool good, admits(flat, one, where));
+    if (!good) continue;
+    std::string text = dump_json(one);
+    if (is_bare && one.is_string()) {
+      text = one.get<std::string>();
+      if (text.find("</parameter") != text.npos || text != trimmed(text))
+        return unsupported(where, "enum", "has a value that cannot be written between tags");
+    }
+    out += (out.empty() ? "" : " | ") + literal(text);
+  }
+  return out.empty() ? out : rules_.add("constant", out);
+}
+
+// All of them where the schema does not say, or those that its keywords speak of.
+Result<TypeSet> SchemaWriter::types(const Json& flat, const std::string& where) const {
+  TypeSet out{};
+  const auto it = flat.find("type");
+  if (it == flat.end()) {
+    bool any = false;
+    for (const KeywordOf& known : kKeywords)
+      if (flat.contains(known.keyword)) any = out[known.type] = true;
+    if (!any) out.fill(true);
+    return out;
+  }
+  for (const Json& name : it->is_array() ? *it : Json::array({*it})) {
+    const auto at = std::find(std::begin(kTypeNames), std::end(kTypeNames), name);
+    if (at == std::end(kTypeNames))
+      return invalid(where, "type", fmt::format("is {}, which is no type", dump_json(name)));
+    out[at - std::begin(kTypeNames)] = true;
+  }
+  return out;
+}
+
+Result<void> SchemaWriter::check_keywords(const Json& flat, const std::string& where) const {
+  for (const Refused& known : refused_keywords())
+    if (const auto it = flat.find(known.keyword);
+        it != flat.end() && (known.harmless.is_null() || *it != known.harmless))
+      return unsupported(where, known.keyword, "is not supported: a grammar cannot keep it");
+  return {};
+}
+
+Result<std::string> SchemaWriter::of_type(SchemaType type, const Json& flat, const std::string& where) {
+  switch (type) {
+    case kNull:
+      return std::string("\"null\"");
+    case kBoolean:
+      return rules_.add("boolean", "\"true\" | \"false\"");
+    case kInteger:
+      return integer(flat, where);
+    case kNumber:
+      return number(flat, where);
+    case kString:
+      return string(flat, where, StringForm::quoted, any_string());
+    case kArray:
+      return array(flat, where);
+    default:
+      return object(flat, where);
+  }
+}
+
+Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where) {
+  return SchemaWriter(schema, rules, where).whole();
+}
+
+std::string add_any_object(GrammarRules& rules) {
+  return SchemaWriter(Json(true), rules, "#").any_object();
+}
+
+Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where) {
+  return SchemaWriter(schema, rules, where).parameters();
+}
+
+}  // namespace anabranch::text

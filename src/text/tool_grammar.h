@@ -1,0 +1,31 @@
+// A model's tool calls as a grammar: in the form that its template taught it, of the tools that are there,
+// with arguments that satisfy their schemas.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "text/grammar_rules.h"
+#include "text/output_format.h"
+#include "text/tokenizer.h"
+
+namespace anabranch::text {
+
+struct CallWishes {
+  std::string only;      // the one tool that may be called; empty: any
+  bool several = false;  // calls one after another
+};
+
+// Adds what calls are written as; gives the element for one or more. tools: OpenAI's array. Errors: invalid
+// and unsupported, as of add_schema, with the tool's name; unsupported (the model's form is not built, or it
+// has none).
+Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& tokenizer, const Json& tools,
+                              const CallWishes& wishes, GrammarRules& rules);
+
+// Free text and, wherever the model opens one, calls: of tools with "strict": true, arguments that satisfy
+// their schemas, of others any. Errors: as of add_calls; unsupported where no single token opens a call.
+Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,
+                                             const Json& tools, GrammarRules& rules);
+
+}  // namespace anabranch::text

@@ -1,0 +1,65 @@
+#include "base/memory_info.h"
+
+#include <gtest/gtest.h>
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace anabranch {
+namespace {
+
+class FakeMemory {
+ public:
+  FakeMemory() {
+    std::string name = (std::filesystem::temp_directory_path() / "memory-XXXXXX").string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+  }
+  ~FakeMemory() { std::filesystem::remove_all(root_); }
+  void put(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << "\n";
+  }
+  uint64_t read() const { return read_linux_memory(root_.string()); }
+
+ private:
+  std::filesystem::path root_;
+};
+
+TEST(AvailableMemory, OfTheMachine) {
+  FakeMemory memory;
+  EXPECT_EQ(memory.read(), 0u);
+  memory.put("proc/meminfo",
+             "MemTotal:       8000 kB\nMemFree:        100 kB\nMemAvailable:   3000 kB\nBuffers: 1 kB");
+  EXPECT_EQ(memory.read(), 3000u * 1024);
+  memory.put("proc/self/cgroup", "0::/user/app");
+  memory.put("sys/fs/cgroup/user/app/memory.max", "max");
+  memory.put("sys/fs/cgroup/user/app/memory.current", "123");
+  EXPECT_EQ(memory.read(), 3000u * 1024);
+}
+
+TEST(AvailableMemory, TheTightestGroupCounts) {
+  FakeMemory memory;
+  memory.put("proc/meminfo", "MemAvailable:   3000 kB");
+  memory.put("proc/self/cgroup", "0::/user/app");
+  memory.put("sys/fs/cgroup/user/app/memory.max", "1000000");
+  memory.put("sys/fs/cgroup/user/app/memory.current", "400000");
+  EXPECT_EQ(memory.read(), 600000u);
+  // Pages of files that were not read lately make room.
+  memory.put("sys/fs/cgroup/user/app/memory.stat", "anon 1\ninactive_file 100000\nactive_file 7");
+  EXPECT_EQ(memory.read(), 700000u);
+  memory.put("sys/fs/cgroup/user/memory.max", "500000");
+  memory.put("sys/fs/cgroup/user/memory.current", "600000");
+  EXPECT_EQ(memory.read(), 0u);
+}
+
+#if defined(__linux__)
+TEST(AvailableMemory, ThisMachineTells) {
+  EXPECT_GT(available_memory(), 1u << 20);
+}
+#endif
+
+}  // namespace
+}  // namespace anabranch

@@ -1,0 +1,154 @@
+#include "decode/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "base/json.h"
+#include "text/schema_grammar.h"
+
+namespace anabranch {
+namespace {
+
+constexpr int kEnd = 0;
+
+GrammarVocab vocab_of(std::vector<std::string> tokens) {
+  tokens.insert(tokens.begin(), "");  // the end of a turn
+  return {std::move(tokens), {kEnd}};
+}
+
+std::string schema_text(const char* schema) {
+  text::GrammarRules rules;
+  const auto element = text::add_schema(parse_json(schema).value(), rules);
+  EXPECT_TRUE(element.ok()) << element.error().message;
+  return rules.text(*element);
+}
+
+std::function<bool(const std::string&)> matches(const char* pattern) {
+  return [regex = std::regex(pattern)](const std::string& text) { return std::regex_match(text, regex); };
+}
+
+// Every text of at most `longest` bytes from these characters that is whole by `valid`.
+std::set<std::string> whole_texts(const std::string& letters, size_t longest,
+                                  const std::function<bool(const std::string&)>& valid) {
+  std::vector<std::string> all = {""};
+  for (size_t i = 0; i < all.size(); i++)
+    if (all[i].size() < longest)
+      for (const char c : letters) all.push_back(all[i] + c);
+  std::set<std::string> out;
+  for (const auto& text : all)
+    if (valid(text)) out.insert(text);
+  return out;
+}
+
+// From each text that can be reached, exactly those tokens are allowed that some whole text goes on with.
+void check_masks(GrammarMatcher matcher, const GrammarVocab& vocab, const std::set<std::string>& whole,
+                 size_t longest, std::string text = "") {
+  EXPECT_EQ(matcher.complete(), whole.count(text) > 0) << text;
+  for (size_t id = 0; id < vocab.tokens.size(); id++) {
+    const std::string next = text + vocab.tokens[id];
+    if (next.size() > longest) continue;
+    const auto it = whole.lower_bound(next);
+    const bool expected =
+        id == kEnd ? whole.count(text) > 0 : it != whole.end() && it->substr(0, next.size()) == next;
+    ASSERT_EQ(matcher.allows(static_cast<int>(id)), expected) << text << " + " << vocab.tokens[id];
+  }
+}
+
+TEST(Grammar, MasksAreWhatTextsGoOnWith) {
+  const struct {
+    std::string letters;
+    size_t longest;
+    std::function<bool(const std::string&)> valid;
+    std::string grammar;
+  } cases[] = {
+      {"ab{}", 6, matches(R"(\{[ab]*\}|\{\{[ab]*\}\})"),
+       "root ::= \"{\" (inner | \"{\" inner \"}\") \"}\"\ninner ::= [ab]*"},
+      {"1-25", 4, matches("-?[125]|1[12]"), schema_text(R"({"type":"integer","minimum":-5,"maximum":12})")},
+      {"\"ab\\n", 6, matches(R"re("([abn]|\\["\\bn]){1,2}")re"),
+       schema_text(R"({"type":"string","minLength":1,"maxLength":2})")},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::string> tokens;
+    for (const char a : c.letters) {
+      tokens.emplace_back(1, a);
+      for (const char b : c.letters) tokens.push_back(std::string{a, b});
+    }
+    const GrammarVocab vocab = vocab_of(tokens);
+    GrammarCompiler compiler(vocab);
+    const auto grammar = compiler.compile(c.grammar);
+    ASSERT_TRUE(grammar.ok()) << grammar.error().message << c.grammar;
+    const auto whole = whole_texts(c.letters, c.longest, c.valid);
+    ASSERT_FALSE(whole.empty());
+    // Every beginning of a whole text, reached letter by letter.
+    std::set<std::string> beginnings;
+    for (const auto& text : whole)
+      for (size_t n = 0; n <= text.size(); n++) beginnings.insert(text.substr(0, n));
+    for (const auto& text : beginnings) {
+      GrammarMatcher matcher(*grammar);
+      for (const char letter : text) {
+        const auto at = std::find(vocab.tokens.begin(), vocab.tokens.end(), std::string(1, letter));
+        ASSERT_TRUE(matcher.accept(static_cast<int>(at - vocab.tokens.begin()))) << text;
+      }
+      check_masks(std::move(matcher), vocab, whole, c.longest, text);
+    }
+  }
+}
+
+TEST(Grammar, DraftsAreCountedAndNothingChanges) {
+  const GrammarVocab vocab = vocab_of({"a", "b", "ab", "\xff<mark>"});
+  GrammarCompiler compiler(vocab);
+  const auto grammar = compiler.compile("root ::= \"a\" \"b\" \"a\" Token(4)?");
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  GrammarMatcher matcher(*grammar);
+  EXPECT_EQ(matcher.count_accepted(std::vector{1, 2, 2}), 2u);
+  EXPECT_EQ(matcher.count_accepted(std::vector{3, 1, kEnd, 1}), 3u);
+  EXPECT_EQ(matcher.count_accepted(std::vector{2}), 0u);
+  EXPECT_FALSE(matcher.accept(2));
+  EXPECT_TRUE(matcher.allows(1) && matcher.allows(3) && !matcher.allows(2) && !matcher.allows(4) &&
+              !matcher.allows(kEnd));
+  ASSERT_TRUE(matcher.accept(3) && matcher.accept(1));
+  EXPECT_TRUE(matcher.complete() && matcher.allows(4) && matcher.allows(kEnd));
+  ASSERT_TRUE(matcher.accept(kEnd));
+  EXPECT_FALSE(matcher.allows(1) || matcher.accept(1));
+}
+
+TEST(Grammar, CompilesOnceAndTellsWhatIsWrong) {
+  GrammarCompiler compiler(vocab_of({"a", "b"}), {.text_bytes = 10000, .cache_entries = 2});
+  const auto one = compiler.compile("root ::= \"a\""), again = compiler.compile("root ::= \"a\"");
+  ASSERT_TRUE(one.ok() && again.ok());
+  EXPECT_EQ(one->get(), again->get());
+  EXPECT_EQ(compiler.stats().compiled, 1u);
+  const auto bad = compiler.compile("root ::= missing");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.error().kind, ErrorKind::invalid);
+  EXPECT_NE(bad.error().message.find("missing"), std::string::npos);
+  EXPECT_EQ(bad.error().message.find(".cc"), std::string::npos) << bad.error().message;
+  EXPECT_EQ(compiler.compile(std::string(20000, ' ')).error().kind, ErrorKind::exhausted);
+  for (const char* letter : {"b", "ab", "ba"})
+    ASSERT_TRUE(compiler.compile(fmt::format("root ::= \"{}\"", letter)).ok());
+  ASSERT_TRUE(compiler.compile("root ::= \"a\"").ok());  // forgotten, and compiled anew
+  EXPECT_EQ(compiler.stats().compiled, 6u);
+}
+
+// A grammar that takes long is refused in time, for good, and those that come after it are not its victims
+// for ever.
+TEST(Grammar, GivesUpOnWhatTakesLong) {
+  std::vector<std::string> tokens;
+  for (int i = 0; i < 20000; i++) tokens.push_back("ab" + std::to_string(i * 7919));
+  GrammarCompiler compiler(vocab_of(tokens), {.seconds = 0.02});
+  const std::string slow = "root ::= (((([a-z0-9]{1,300} \"x\"){1,300}) \"y\"){1,300} \"z\"){1,300}";
+  const auto first = compiler.compile(slow);
+  ASSERT_FALSE(first.ok());
+  EXPECT_EQ(first.error().kind, ErrorKind::exhausted);
+  for (int i = 0; i < 2000 && compiler.stats().compiled == 0; i++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(compiler.stats().compiled, 1u);
+  EXPECT_EQ(compiler.compile(slow).error().kind, ErrorKind::exhausted);
+}
+
+}  // namespace
+}  // namespace anabranch

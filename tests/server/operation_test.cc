@@ -1,0 +1,210 @@
+// What those who run a server rely on: keys, metrics, the API's description, limits.
+#include <fstream>
+#include <set>
+
+#include "server/api_keys.h"
+#include "server/server_fixture.h"
+#include "server/static_files.h"
+
+namespace anabranch::server {
+namespace {
+
+class Operation : public ServerTest {
+ protected:
+  static constexpr const char* kHi = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":5})";
+
+  void start_with_keys() {
+    ServerOptions options;
+    options.api_keys = {"first-key", "second"};
+    start(std::move(options));
+  }
+  Answer chat(const std::string& headers = "") {
+    return ask(port_, "POST", "/v1/chat/completions", kHi, headers);
+  }
+  // The value of a line of /metrics; -1: there is none.
+  double metric(const std::string& series) {
+    const std::string text = "\n" + ask(port_, "GET", "/metrics").body;
+    const size_t at = text.find("\n" + series + " ");
+    return at == text.npos ? -1 : std::strtod(text.c_str() + at + series.size() + 2, nullptr);
+  }
+};
+
+TEST_F(Operation, WithoutKeysNobodyIsAsked) {
+  EXPECT_EQ(chat("Authorization: Bearer anything\r\n").status, 200);
+}
+
+TEST_F(Operation, OnlyAKnownKeyIsTaken) {
+  start_with_keys();
+  for (const char* good : {"Authorization: Bearer first-key\r\n", "authorization: bearer   second\r\n",
+                           "x-api-key: second\r\n", "Authorization: Bearer no\r\nX-Api-Key: second\r\n"})
+    EXPECT_EQ(chat(good).status, 200) << good;
+  for (const char* bad : {"", "Authorization: Bearer first-ke\r\n", "Authorization: Bearer first-key2\r\n",
+                          "Authorization: first-key\r\n", "Authorization: Basic first-key\r\n",
+                          "Authorization: Bearer \r\n", "x-api-key: \r\n", "x-api-key: first-key,second\r\n",
+                          "Authorization: Bearer\r\n", "Cookie: first-key\r\n"}) {
+    const Answer answer = chat(bad);
+    EXPECT_EQ(answer.status, 401) << bad;
+    EXPECT_EQ(answer.error_code(), "invalid_api_key");
+    EXPECT_EQ(answer.headers.at("www-authenticate"), "Bearer");
+  }
+}
+
+TEST_F(Operation, AKeyGuardsEveryRouteThatTellsSomething) {
+  start_with_keys();
+  for (const char* path : {"/", "/v1/models", "/v1/models/fake-1b", "/metrics", "/nothing"})
+    EXPECT_EQ(ask(port_, "GET", path).status, 401) << path;
+  for (const char* path : {"/docs", "/openapi.json"}) EXPECT_EQ(ask(port_, "GET", path).status, 200) << path;
+  EXPECT_EQ(ask(port_, "GET", "/health").body, R"({"status":"ok"})");
+  EXPECT_TRUE(ask(port_, "GET", "/health", "", "x-api-key: second\r\n").json().contains("engine"));
+  const Answer message = post("/v1/messages", kHi);
+  EXPECT_EQ(message.status, 401);
+  EXPECT_EQ(message.json()["error"]["type"], "authentication_error");
+}
+
+TEST(ApiKeys, MustBeWhatAHeaderCanHold) {
+  for (const char* bad : {"", "two words", "tab\t", "\xc3\xa9"})
+    EXPECT_FALSE(ApiKeys::make({bad}).ok()) << bad;
+  FakeEngine engine;
+  ServerOptions options;
+  options.port = 0;
+  options.api_keys = {"good", ""};
+  EXPECT_FALSE(Server::start(engine, options).ok());
+}
+
+TEST(ApiKeys, ComeFromAFile) {
+  const std::string path = ::testing::TempDir() + "keys.txt";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return read_key_file(path);
+  };
+  EXPECT_EQ(*read("# mine\n\n  first \r\nsecond"), (std::vector<std::string>{"first", "second"}));
+  EXPECT_EQ(read("# none\n").error().kind, ErrorKind::invalid);
+  EXPECT_EQ(read_key_file("/no/such/file").error().kind, ErrorKind::io);
+}
+
+TEST(Tls, FilesThatCannotBeUsedAreNamed) {
+  FakeEngine engine;
+  ServerOptions options;
+  options.port = 0;
+  options.tls = {"/no/such/certificate.pem", "/no/such/key.pem"};
+  const auto server = Server::start(engine, options);
+  ASSERT_FALSE(server.ok());
+  EXPECT_NE(server.error().message.find("/no/such/certificate.pem"), std::string::npos);
+}
+
+TEST_F(Operation, MetricsCountWhatHappened) {
+  engine_.script = [](const Request&) { return Script{{"a", "b", "c"}, std::chrono::milliseconds(2)}; };
+  ASSERT_EQ(chat().status, 200);
+  ASSERT_EQ(post("/v1/completions", R"({"prompt":"a","n":2})").status, 200);
+  ASSERT_EQ(post("/v1/completions", "{").status, 400);
+  ASSERT_EQ(ask(port_, "GET", "/no/such/route").status, 404);
+  TestClient broken(port_);
+  broken.send("nonsense\r\n\r\n");
+  ASSERT_EQ(broken.read_answer().status, 400);
+  EXPECT_EQ(metric(R"(anabranch_http_responses_total{route="/v1/chat/completions",status="200"})"), 1);
+  EXPECT_EQ(metric(R"(anabranch_http_responses_total{route="/v1/completions",status="400"})"), 1);
+  EXPECT_EQ(metric(R"(anabranch_http_responses_total{route="other",status="404"})"), 1);
+  EXPECT_EQ(metric(R"(anabranch_http_responses_total{route="other",status="400"})"), 1);
+  EXPECT_EQ(metric(R"(anabranch_answers_total{finish="stop",kind="chat"})"), 1);
+  EXPECT_EQ(metric(R"(anabranch_answers_total{finish="stop",kind="completion"})"), 2);
+  EXPECT_EQ(metric(R"(anabranch_time_to_first_token_seconds_count{kind="completion"})"), 2);
+  EXPECT_EQ(metric("anabranch_queue_wait_seconds_count"), 3);
+  // Three answers of three deliveries each, the last of which has the end of the turn, too.
+  EXPECT_EQ(metric("anabranch_token_gap_seconds_count"), 6);
+  EXPECT_GE(metric("anabranch_token_gap_seconds_sum"), 6 * 0.002);
+  EXPECT_EQ(metric("anabranch_requests_running"), 0);
+  EXPECT_GT(metric("process_resident_memory_bytes"), 1e6);
+  EXPECT_EQ(metric(R"(anabranch_drafted_tokens_total{source="mtp"})"), 0);
+  const Answer answer = ask(port_, "GET", "/metrics");
+  EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+TEST_F(Operation, MetricsCountClientsThatLeave) {
+  engine_.script = [](const Request&) {
+    Script script{{"a"}, std::chrono::milliseconds(1)};
+    script.repeat = true;
+    return script;
+  };
+  {
+    TestClient client(port_);
+    client.send(http_request("POST", "/v1/completions", R"({"prompt":"a","n":2,"stream":true})"));
+    EXPECT_NE(client.read_until("\"text\""), "");
+  }
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 2; }));
+  EXPECT_EQ(metric(R"(anabranch_answers_total{finish="cancelled",kind="completion"})"), 2);
+}
+
+// All {"$ref": ...} under a node.
+void collect_references(const Json& node, std::set<std::string>& references) {
+  if (node.is_object() && node.contains("$ref")) references.insert(node["$ref"].get<std::string>());
+  for (const Json& child : node)
+    if (child.is_structured()) collect_references(child, references);
+}
+
+TEST_F(Operation, TheDescriptionIsWholeAndServed) {
+  const Answer answer = ask(port_, "GET", "/openapi.json");
+  ASSERT_EQ(answer.status, 200);
+  const Json api = answer.json();
+  EXPECT_EQ(api["info"]["version"], ask(port_, "GET", "/health").json()["version"]);
+  std::set<std::string> references;
+  collect_references(api, references);
+  for (const std::string& reference : references)
+    EXPECT_TRUE(api.contains(Json::json_pointer(reference.substr(1)))) << reference;
+  // Every route there is here, and the other way round: what is described is answered.
+  for (const auto& [path, methods] : api["paths"].items())
+    for (const auto& [method, what] : methods.items()) {
+      const std::string target = path == "/v1/models/{id}" ? "/v1/models/fake-1b" : path;
+      const Answer got = method == "get" ? ask(port_, "GET", target) : post(target, "{}");
+      EXPECT_EQ(got.status, method == "get" ? 200 : 400) << path;
+      EXPECT_TRUE(what["responses"].contains(std::to_string(got.status))) << path;
+    }
+  const Answer page = ask(port_, "GET", "/docs");
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_NE(page.headers.at("content-security-policy").find("default-src 'none'"), std::string::npos);
+  EXPECT_EQ(page.body.find("http"), std::string::npos) << "the page loads something from elsewhere";
+}
+
+TEST_F(Operation, AllBodiesTogetherAreLimited) {
+  ServerOptions options;
+  options.limits.all_body_bytes = 10000;
+  start(std::move(options));
+  const std::string half(6000, ' ');
+  TestClient first(port_);
+  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6100\r\n\r\n" + half);
+  // Once the first one's bytes have been read, there is no room for the second's.
+  Answer second;
+  for (int i = 0; i < 100 && second.status != 503; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    second = ask(port_, "POST", "/v1/completions", half);
+  }
+  EXPECT_EQ(second.status, 503);
+  EXPECT_EQ(second.error_code(), "overloaded");
+  EXPECT_EQ(second.headers.at("retry-after"), "5");
+  first.close();
+  for (int i = 0; i < 100 && second.status != 400; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    second = ask(port_, "POST", "/v1/completions", half);
+  }
+  EXPECT_EQ(second.status, 400) << "the room of a client that left was not given back";
+}
+
+TEST_F(Operation, WhatArrivesWhileItDrainsIsRefused) {
+  for (const std::string path : {"/v1/chat/completions", "/v1/messages"}) {
+    start({});
+    TestClient late(port_);
+    const std::string text = http_request("POST", path, kHi);
+    late.send(text.substr(0, text.size() - 5));
+    ASSERT_EQ(ask(port_, "GET", "/health").status, 200);  // came later, so the first has been read
+    server_->stop();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    late.send(text.substr(text.size() - 5));
+    const Answer answer = late.read_answer();
+    EXPECT_EQ(answer.status, path == "/v1/messages" ? 529 : 503) << answer.body;
+    EXPECT_EQ(answer.headers.at("retry-after"), "5");
+    EXPECT_EQ(answer.headers.at("connection"), "close");
+    server_->run();  // and it ends
+  }
+}
+
+}  // namespace
+}  // namespace anabranch::server

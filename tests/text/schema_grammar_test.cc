@@ -1,0 +1,110 @@
+#include "text/schema_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+
+#include "text/number_grammar.h"
+#include "text/schema_merge.h"
+
+namespace anabranch::text {
+namespace {
+
+std::string error_of(const char* schema) {
+  GrammarRules rules;
+  const auto element = add_schema(parse_json(schema).value(), rules);
+  return element.ok() ? "" : element.error().message;
+}
+
+// What is not kept is refused, by name and place.
+TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
+  const struct {
+    const char *schema, *words;
+  } cases[] = {
+      {R"({"properties":{"a":{"not":{"type":"null"}}}})", "'not' at #/properties/a"},
+      {R"({"if":{},"then":{}})", "'if' at #"},
+      {R"({"type":"array","uniqueItems":true})", "'uniqueItems' at #"},
+      {R"({"type":"array","contains":{"const":1}})", "'contains' at #"},
+      {R"({"type":"number","multipleOf":0.1})", "'multipleOf' at #"},
+      {R"({"type":"string","pattern":"a(?=b)"})", "'pattern' at #"},
+      {R"({"type":"string","pattern":"a","format":"date"})", "'pattern' at #"},
+      {R"({"oneOf":[{"type":"number","minimum":1},{"type":"integer"}]})", "'oneOf' at #"},
+      {R"({"oneOf":[{"type":"object","properties":{"a":{}}},{"type":"object","properties":{"b":{}}}]})", "'oneOf'"},
+      {R"({"$ref":"other.json"})", "'$ref' at #"},
+      {R"({"$ref":"#/$defs/none"})", "does not have"},
+      {R"({"$ref":"#"})", "no value satisfies"},
+      {R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", "no value satisfies"},
+      {R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "refers to itself"},
+      {R"({"allOf":[{"type":"string"},{"type":"null"}]})", "no value satisfies"},
+      {R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", "'pattern'"},
+      {R"({"enum":[1,2],"type":"string"})", "no value satisfies"},
+      {R"({"type":"integer","minimum":3,"maximum":2})", "no value satisfies"},
+      {R"({"type":"text"})", "is no type"},
+      {R"({"type":"string","minLength":-1})", "'minLength' at #"},
+      {R"({"type":"string","minLength":3,"pattern":"^a$"})", "no value satisfies"},
+      {R"({"type":"object","patternProperties":{"a":{},"b":{}}})", "'patternProperties' at #"},
+      {R"({"type":"object","additionalProperties":{},"minProperties":2})", "'minProperties' at #"},
+      {R"({"type":"object","properties":{"a":false},"required":["a"]})", "no value satisfies"},
+      {R"([])", "must be an object"},
+  };
+  for (const auto& c : cases)
+    EXPECT_NE(error_of(c.schema).find(c.words), std::string::npos) << c.schema << ": " << error_of(c.schema);
+  for (
+      const char* good :
+      {R"({})", R"({"type":"array","uniqueItems":true,"maxItems":1})",
+       R"({"type":"string","format":"unknown"})", R"({"oneOf":[{"type":"string"},{"type":"integer"}]})",
+       R"({"not_a_keyword":1,"type":"null"})",
+       R"({"oneOf":[{"type":"object","properties":{"a":{}},"required":["a"]},{"type":"object","properties":{"b":{}},"required":["b"]}]})",
+       R"({"type":"object","properties":{"a":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["a"]})"})
+    EXPECT_EQ(error_of(good), "") << good;
+}
+
+TEST(SchemaGrammar, IntegersWithinBounds) {
+  for (int low = -25; low <= 112; low += 7)
+    for (int high = low; high <= 130; high += 9) {
+      const std::regex pattern(integer_regex({low, high}));
+      for (int n = -130; n <= 140; n++)
+        ASSERT_EQ(std::regex_match(std::to_string(n), pattern), n >= low && n <= high)
+            << low << " " << n << " " << high;
+    }
+  const std::regex above(integer_regex({7, std::nullopt}));
+  EXPECT_TRUE(std::regex_match("123456789012345678", above) && !std::regex_match("6", above) &&
+              !std::regex_match("-8", above));
+  EXPECT_EQ(integer_regex({5, 4}), "");
+}
+
+TEST(SchemaGrammar, DecimalsWithinBounds) {
+  std::vector<std::string> numbers;
+  for (int i = -340; i <= 340; i++) {
+    const std::string sign = i < 0 ? "-" : "", whole = std::to_string(std::abs(i) / 100),
+                      rest = std::to_string(std::abs(i) % 100 + 100).substr(1);
+    numbers.push_back(sign + whole + "." + rest);
+    if (rest[1] == '0') numbers.push_back(sign + whole + "." + rest[0]);
+    if (rest == "00") numbers.push_back(sign + whole);
+  }
+  for (const double low : {-3.0, -2.25, -1.0, -0.5, 0.0, 0.07, 1.0, 1.25, 2.9})
+    for (const double width : {0.0, 0.01, 0.5, 1.0, 2.33})
+      for (const int open : {0, 1, 2, 3}) {
+        const double high = std::round((low + width) * 100) / 100;
+        const auto regex = number_regex({low, high, (open & 1) != 0, (open & 2) != 0});
+        if (low == high && open) {
+          EXPECT_FALSE(regex.ok());
+          continue;
+        }
+        ASSERT_TRUE(regex.ok()) << low << " " << high;
+        const std::regex pattern(*regex);
+        for (const auto& text : numbers) {
+          const double n = std::stod(text);
+          const bool inside = (open & 1 ? n > low : n >= low) && (open & 2 ? n < high : n <= high);
+          if (n == 0 && text[0] == '-') continue;  // another way to write 0
+          ASSERT_EQ(std::regex_match(text, pattern), inside)
+              << low << " " << text << " " << high << " " << open << " " << *regex;
+        }
+        for (const char* wrong : {"", "-", ".", "1.", "-.5", "01", "1e5"})
+          EXPECT_FALSE(std::regex_match(wrong, pattern)) << wrong;
+      }
+}
+
+}  // namespace
+}  // namespace anabranch::text

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""The arithmetic of bench/streams on made-up times."""
+
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "streams"))
+import figures  # noqa: E402
+from run_all import run_all  # noqa: E402
+
+
+def test_percentiles_are_values_that_occurred():
+    values = list(range(100, 0, -1))
+    assert figures.percentile(values, 50) == 50 and figures.percentile(values, 99) == 99
+    assert figures.percentile([3], 99) == 3 and figures.percentile([1, 9], 99) == 9 and figures.percentile([], 50) is None
+
+
+def test_only_chunks_with_text_are_events():
+    assert figures.brings_text({"choices": [{"text": "a"}]})
+    assert not figures.brings_text({"choices": [{"text": "", "finish_reason": "length"}]})
+    assert not figures.brings_text({"choices": [], "usage": {"prompt_tokens": 3}})
+
+
+def test_load():
+    streams = [{"sent": 10.0, "events": [11.0, 12.0, 14.0]}, {"sent": 10.5, "events": [13.5, 14.5, 15.0]}]
+    got = figures.of_load(streams, 20)
+    assert got == {"tok_s": 8.0, "ttft_p50_s": 1.0, "ttft_p99_s": 3.0, "gap_p50_s": 1.0, "gap_p99_s": 2.0}, got
+
+
+def test_stall():
+    # The prompt comes at 10 and is read at 20; gaps are 1 before, 2 and once 2.5 beside it, 5 after it.
+    steady = [float(t) for t in range(2, 10)] + [11.0, 13.0, 15.5, 17.5, 19.5, 24.5]
+    late = [4.0, 5.0, 6.0]  # its first token is where the others' gaps begin to count
+    got = figures.of_stall([[0.0, 1.5, *steady], late], 10.0, 20.0)
+    assert got["gap_before_p50_s"] == 1.0 and got["gap_beside_p50_s"] == 2.0 and got["ratio"] == 2.5, got
+    assert figures.of_stall([[1.0, 2.0]], 10.0, 20.0)["ratio"] is None
+
+
+def test_tables():
+    load = {"model": "m", "server": "s", "streams": 8, "tok_s": 61.94, "ttft_p50_s": 0.1, "ttft_p99_s": 0.25,
+            "gap_p50_s": 0.0304, "gap_p99_s": None}
+    report = {"prompt": 4096, "load": [load], "stall": []}
+    line = figures.text(report).splitlines()[2]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == ["m", "s", "8", "61.9", "100", "250", "30", "-"]
+
+
+run_all(globals())
