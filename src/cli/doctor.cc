@@ -45,6 +45,7 @@ Json machine_report() {
       {"memory_gb", cpu.memory_bytes / 1e9},
       {"instruction_sets", isa},
       {"kernels", ops::cpu_target()},
+      {"cuda", ops::cuda_obstacle().empty() ? "usable" : ops::cuda_obstacle()},
       {"mlx", mlx::core::version()},
       {"memory_read_gb_s", limits.memory_gb_s},
       {"cache_read_gb_s", limits.cache_gb_s},

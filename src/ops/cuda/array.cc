@@ -7,7 +7,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -32,50 +31,61 @@ class Pool {
  public:
   Pool(void* (*get)(size_t), void (*give_back)(void*)) : get_(get), give_back_(give_back) {}
 
-  void* take(size_t bytes) {
-    const size_t size = rounded(bytes);
+  static unsigned size_class(size_t bytes) {
+    const auto log = static_cast<unsigned>(std::bit_width(std::max<size_t>(bytes, 512) - 1));
+    return 2 * log - (bytes <= size_t{3} << (log - 2) ? 1 : 0);
+  }
+  static size_t size_of(unsigned size_class) {
+    const unsigned log = (size_class + 1) / 2;
+    return size_class % 2 == 1 ? size_t{3} << (log - 2) : size_t{1} << log;
+  }
+
+  void* take(unsigned size_class) {
     std::lock_guard lock(mutex_);
-    auto& free = free_[size];
-    void* p = nullptr;
+    auto& free = free_[size_class];
     if (!free.empty()) {
-      p = free.back();
+      void* p = free.back();
       free.pop_back();
-    } else if (p = get_(size); !p) {
-      for (auto& [_, blocks] : free_) {  // of other sizes
-        for (void* block : blocks) give_back_(block);
-        blocks.clear();
-      }
+      return p;
+    }
+    const size_t size = size_of(size_class);
+    void* p = get_(size);
+    if (!p) {
+      give_back_free();
       p = get_(size);
     }
     if (!p) throw std::runtime_error(fmt::format("CUDA: no memory left on the device for {} MB", size >> 20));
-    sizes_[p] = size;
+    blocks_[p] = size;
     return p;
   }
-  void put(void* p) {
+  void put(void* p, unsigned size_class) {
     std::lock_guard lock(mutex_);
-    const auto it = sizes_.find(p);
-    free_[it->second].push_back(p);
-    sizes_.erase(it);
+    free_[size_class].push_back(p);
   }
-  // Whether p lies in a block in use.
+  // Whether p lies in one of the blocks.
   bool has(const void* p) {
     std::lock_guard lock(mutex_);
-    auto it = sizes_.upper_bound(const_cast<void*>(p));
-    if (it == sizes_.begin()) return false;
+    auto it = blocks_.upper_bound(const_cast<void*>(p));
+    if (it == blocks_.begin()) return false;
     --it;
     return static_cast<const char*>(p) < static_cast<const char*>(it->first) + it->second;
   }
 
  private:
-  static size_t rounded(size_t bytes) {
-    const size_t two = std::bit_ceil(std::max<size_t>(bytes, 512));
-    return bytes <= two / 4 * 3 ? two / 4 * 3 : two;
+  void give_back_free() {
+    for (auto& free : free_) {
+      for (void* block : free) {
+        blocks_.erase(block);
+        give_back_(block);
+      }
+      free.clear();
+    }
   }
   void* (*get_)(size_t);
   void (*give_back_)(void*);
   std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;
-  std::map<void*, size_t> sizes_;  // in use
+  std::vector<void*> free_[128];  // by size class
+  std::map<void*, size_t> blocks_;
 };
 
 Pool& device_pool() {
@@ -92,10 +102,13 @@ Pool& pinned_pool() {
 constexpr size_t kBefore = sizeof(size_t), kHead = 64;
 
 template <Pool& pool(), size_t head>
-mx::array wrap(void* block, mx::Shape shape, mx::Dtype dtype) {
+mx::array wrap(size_t bytes, mx::Shape shape, mx::Dtype dtype) {
+  const unsigned size_class = Pool::size_class(bytes + head);
+  void* block = pool().take(size_class);
   constexpr auto back = static_cast<std::ptrdiff_t>(head) - static_cast<std::ptrdiff_t>(kBefore);
-  mx::allocator::Data memory(mx::allocator::Buffer(static_cast<char*>(block) + back),
-                             [](mx::allocator::Buffer b) { pool().put(static_cast<char*>(b.ptr()) - back); });
+  mx::allocator::Data memory(
+      mx::allocator::Buffer(static_cast<char*>(block) + back),
+      [size_class](mx::allocator::Buffer b) { pool().put(static_cast<char*>(b.ptr()) - back, size_class); });
   mx::array x(std::move(memory), std::move(shape), dtype);
   CHECK(x.data<char>() == static_cast<char*>(block) + head,
         "MLX keeps arrays otherwise than this build knows");
@@ -133,7 +146,7 @@ class Staging {
 }  // namespace
 
 mx::array make_padded(mx::Shape shape, mx::Dtype dtype, size_t bytes) {
-  return wrap<device_pool, 0>(device_pool().take(bytes), std::move(shape), dtype);
+  return wrap<device_pool, 0>(bytes, std::move(shape), dtype);
 }
 mx::array make_array(mx::Shape shape, mx::Dtype dtype) {
   const size_t bytes = bytes_of(shape, dtype);
@@ -150,7 +163,9 @@ bool on_device(const mx::array& x) {
 }
 
 void* address_of(const mx::array& x, const char* op) {
-  if (!on_device(x)) throw std::invalid_argument(fmt::format("[{}] an operand is not on the device", op));
+  // Of what MLX's allocator does not own, some is pinned memory of the host, which kernels can reach, too.
+  if (x.status() != mx::array::Status::available || x.data_shared_ptr()->is_owned())
+    throw std::invalid_argument(fmt::format("[{}] an operand is not on the device", op));
   if (!x.flags().row_contiguous)
     throw std::invalid_argument(fmt::format("[{}] an operand is not contiguous", op));
   return const_cast<char*>(x.data<char>());
@@ -168,10 +183,9 @@ mx::array copy(const mx::array& x, const char* op) {
 
 mx::array to_host(const mx::array& x) {
   if (!on_device(x)) return x;
-  void* block = pinned_pool().take(kHead + x.nbytes());
+  mx::array y = wrap<pinned_pool, kHead>(x.nbytes(), x.shape(), x.dtype());
   const size_t size = x.nbytes();
-  std::memcpy(static_cast<char*>(block) + kHead - kBefore, &size, kBefore);
-  mx::array y = wrap<pinned_pool, kHead>(block, x.shape(), x.dtype());
+  std::memcpy(y.data<char>() - kBefore, &size, kBefore);
   copy_to_host(y.data<char>(), address_of(x, "to_host"), x.nbytes());
   return y;
 }
@@ -189,7 +203,8 @@ mx::array to_device(const mx::array& x) {
 }
 
 std::shared_ptr<void> scratch(size_t bytes) {
-  return {device_pool().take(bytes), [](void* p) { device_pool().put(p); }};
+  const unsigned size_class = Pool::size_class(bytes);
+  return {device_pool().take(size_class), [size_class](void* p) { device_pool().put(p, size_class); }};
 }
 
 std::shared_ptr<void> upload(const void* from, size_t bytes) {

@@ -180,13 +180,22 @@ Result<std::vector<char>> compile(const Variant& variant, const std::string& arc
 }
 
 Function kernel(const Variant& variant, const char* name) {
+  struct Known {
+    Variant variant;
+    const char* name;
+    Function function;
+  };
   static std::map<Variant, Module*> modules;
-  static std::map<std::pair<Variant, std::string_view>, Function> functions;
-  const auto key = std::make_pair(variant, std::string_view(name));
-  if (const auto it = functions.find(key); it != functions.end()) return it->second;
+  static std::vector<Known> known[64];  // by a hash: every launch asks
+  size_t hash = static_cast<size_t>(variant.source) + reinterpret_cast<uintptr_t>(name);
+  for (const int value : variant.values) hash = hash * 31 + static_cast<size_t>(value);
+  auto& bucket = known[hash * 0x9E3779B97F4A7C15u >> 58];
+  for (const Known& k : bucket)
+    if (k.name == name && k.variant == variant) return k.function;
   auto [module, missing] = modules.try_emplace(variant, nullptr);
   if (missing || !module->second) module->second = load(variant);
-  return functions[key] = find_function(module->second, name);
+  bucket.push_back({variant, name, find_function(module->second, name)});
+  return bucket.back().function;
 }
 
 }  // namespace anabranch::ops::cuda

@@ -28,8 +28,8 @@ struct Variant {
 // Machine code for an architecture such as "sm_90a". Needs no device.
 Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture);
 
-// A kernel of the variant, for the device. Compiles, or reads what was compiled, when first asked. Throws
-// when that fails.
+// A kernel of the variant, for the device; `name` is a literal. Compiles, or reads what was compiled, when
+// first asked. Throws when that fails. Engine thread only.
 Function kernel(const Variant& variant, const char* name);
 
 // ops/cuda/kernels/*, by file name.

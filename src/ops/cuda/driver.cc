@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "base/check.h"
@@ -230,15 +231,19 @@ Function find_function(Module* module, const char* name) {
   check(driver().ModuleGetFunction(&f.handle, module, name), fmt::format("finding {}", name).c_str());
   return f;
 }
-void allow_shared(Function f, int bytes) {
-  check(driver().FuncSetAttribute(f.handle, kMaxDynamicShared, bytes), "asking for shared memory");
-}
-
 void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args) {
   LaunchAttribute attribute{};
   attribute.id = kProgrammaticStreamSerialization;
   attribute.value = 1;
   const Driver& d = driver();
+  if (shared_bytes > 48 << 10) {  // more than a kernel may use unasked
+    static std::map<void*, unsigned> allowed;
+    unsigned& most = allowed[f.handle];
+    if (most < shared_bytes)
+      check(d.FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(shared_bytes)),
+            "asking for shared memory");
+    most = std::max(most, shared_bytes);
+  }
   const bool early = d.info.capability >= 90;
   const LaunchConfig config{{grid.x, grid.y, grid.z},     {threads, 1, 1}, shared_bytes, d.stream,
                             early ? &attribute : nullptr, early ? 1u : 0u};

@@ -61,13 +61,12 @@ struct Function {
   void* handle = nullptr;
 };
 Function find_function(Module* module, const char* name);
-// More shared memory of a block than the 48 KB that a kernel may use unasked.
-void allow_shared(Function f, int bytes);
 
 struct Grid {
   unsigned x = 1, y = 1, z = 1;
 };
-// The kernel's only parameter is a struct of `args`. It may start while the one before ends (common.cuh).
+// Engine thread only. The kernel's only parameter is a struct of `args`. It may start while the one before
+// ends (common.cuh).
 void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args);
 
 }  // namespace anabranch::ops::cuda

@@ -79,7 +79,7 @@ void launch_delta(const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
   launch(kernel({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel}}, "delta"),
          {static_cast<unsigned>(s.value_dim / 32), static_cast<unsigned>(s.value_heads),
           static_cast<unsigned>(spans)},
-         384, 0, &args);
+         416, 0, &args);  // gated_delta.cu: 128 + kMakers
 }
 
 // Spans of different states together, those of one state one after the other.

@@ -37,7 +37,6 @@ void run_gemv(const Product& product, bool swiglu) {
     const auto& f = product.format;
     const Function gemv = kernel({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}}, "gemv");
     const int shared = 2 * 16 * tiles * 8 * 20 * 4;  // gemv.cu: both buffers of every warp's sums
-    allow_shared(gemv, shared);
     launch(gemv, {static_cast<unsigned>(blocks)}, 512, static_cast<unsigned>(shared), &args);
   }
 }
@@ -48,7 +47,7 @@ void run_gemm(const Product& product, bool swiglu) {
   for (int m = 0; m < args.matrices; m++) {
     args.matrix[m].first = args.units;
     if (!swiglu || m == 0)
-      args.units += swiglu ? (args.matrix[m].rows + 127) / 128 : (args.matrix[m].rows + 255) / 256;
+      args.units += swiglu ? (args.matrix[m].rows + 63) / 64 : (args.matrix[m].rows + 127) / 128;
   }
   const auto& f = product.format;
   const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu}};
@@ -58,9 +57,8 @@ void run_gemm(const Product& product, bool swiglu) {
     launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
            0, &args);
   const Function gemm = kernel(variant, "gemm");
-  const int shared = 8 * (8192 + (f[0] ? 0 : f[2] * 256)) + 256 * 72 * 4 + 16 * 8;
-  allow_shared(gemm, shared);
-  launch(gemm, {static_cast<unsigned>((args.rows + 63) / 64), static_cast<unsigned>(args.units)}, 512,
+  const int shared = 6 * (8192 + (f[0] ? 0 : f[2] * 256)) + 128 * 72 * 4 + 12 * 8;  // as gemm.cu lays it out
+  launch(gemm, {static_cast<unsigned>((args.rows + 63) / 64), static_cast<unsigned>(args.units)}, 256,
          static_cast<unsigned>(shared), &args);
 }
 

@@ -69,8 +69,9 @@ DEVICE float from_f16(u32 bits) {
   return f;
 }
 
-DEVICE float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
+DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+// Where exp overflows, __fdividef is 0: so is silu there.
+DEVICE float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
 DEVICE float warp_sum(float x) {
 #pragma unroll

@@ -3,11 +3,11 @@
 //
 // A block has 32 columns of one value head's state S [DK][DV] in the registers of its first four warps: a lane has
 // one column's rows 16 i + 4 (lane / 8) + 0..3. Tokens are applied one by one, in one order of operations, whoever
-// asks. Meanwhile the other eight warps make the next kTokens tokens' queries, keys, values and gates.
-constexpr int kTokens = 16, kRows = DK / 4, kChannels = 2 * DK + 32, kMakers = 256;
+// asks. Meanwhile the other nine warps make the next kTokens tokens' queries, keys, values and gates.
+constexpr int kTokens = 16, kRows = DK / 4, kChannels = 2 * DK + 32, kMakers = 288;
 
 struct Tokens {
-  float q[kTokens][DK], k[kTokens][DK], v[kTokens][32], decay[kTokens], beta[kTokens];
+  float q[kTokens][DK], k[kTokens][DK], v[kTokens][32], decay[kTokens], beta[kTokens], qk[kTokens];
 };
 
 // What a block is about.
@@ -68,9 +68,15 @@ DEVICE void make_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, 
   }
   asm volatile("bar.sync 1, %0;" ::"n"(kMakers) : "memory");
   for (int t = thread / 32; t < tokens; t += kMakers / 32) {
-    float qq = 0.0f, kk = 0.0f;
-    for (int i = lane; i < DK; i += 32) qq += to.q[t][i] * to.q[t][i], kk += to.k[t][i] * to.k[t][i];
+    float qq = 0.0f, kk = 0.0f, qk = 0.0f;
+    for (int i = lane; i < DK; i += 32) {
+      qq += to.q[t][i] * to.q[t][i];
+      kk += to.k[t][i] * to.k[t][i];
+      qk += to.q[t][i] * to.k[t][i];
+    }
     const float q_factor = rsqrtf(warp_sum(qq) + 1e-6f) * rsqrtf((float)DK), k_factor = rsqrtf(warp_sum(kk) + 1e-6f);
+    qk = warp_sum(qk) * q_factor * k_factor;
+    if (lane == 0) to.qk[t] = qk;
     for (int i = lane; i < DK; i += 32) {
       to.q[t][i] *= q_factor;
       to.k[t][i] *= k_factor;
@@ -79,7 +85,8 @@ DEVICE void make_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, 
   }
 }
 
-// Applies tokens to the lane's part of the state.
+// Applies tokens to the lane's part of the state. Both products with S are of the state before the token:
+// q^T (g S + k d^T) = g q^T S + (q k) d.
 DEVICE void apply_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int first, int tokens,
                          const Tokens& from, float state[kRows]) {
   const int lane = threadIdx.x % 32, quarter = lane / 8, own = threadIdx.x / 32 * 8 + lane % 8;
@@ -87,42 +94,41 @@ DEVICE void apply_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p,
   const long column = p.head * DV + p.column0 + own;
   for (int t = 0; t < tokens; t++) {
     float4 key[kRows / 4];
-    float read[4] = {}, y[4] = {};
+    float read[4] = {}, ask[4] = {};
 #pragma unroll
     for (int i = 0; i < kRows / 4; i++) {
       key[i] = *(const float4*)&from.k[t][i * 16 + quarter * 4];
+      const float4 query = *(const float4*)&from.q[t][i * 16 + quarter * 4];
       read[0] = __fmaf_rn(key[i].x, state[4 * i], read[0]);
       read[1] = __fmaf_rn(key[i].y, state[4 * i + 1], read[1]);
       read[2] = __fmaf_rn(key[i].z, state[4 * i + 2], read[2]);
       read[3] = __fmaf_rn(key[i].w, state[4 * i + 3], read[3]);
+      ask[0] = __fmaf_rn(query.x, state[4 * i], ask[0]);
+      ask[1] = __fmaf_rn(query.y, state[4 * i + 1], ask[1]);
+      ask[2] = __fmaf_rn(query.z, state[4 * i + 2], ask[2]);
+      ask[3] = __fmaf_rn(query.w, state[4 * i + 3], ask[3]);
     }
-    float sum = (read[0] + read[1]) + (read[2] + read[3]);
+    float sum = (read[0] + read[1]) + (read[2] + read[3]), out = (ask[0] + ask[1]) + (ask[2] + ask[3]);
     sum += __shfl_xor_sync(~0u, sum, 8);
+    out += __shfl_xor_sync(~0u, out, 8);
     sum += __shfl_xor_sync(~0u, sum, 16);
+    out += __shfl_xor_sync(~0u, out, 16);
     const float g = from.decay[t];
     const float d = from.beta[t] * __fmaf_rn(-g, sum, from.v[t][own]);
 #pragma unroll
     for (int i = 0; i < kRows / 4; i++) {
-      const float4 query = *(const float4*)&from.q[t][i * 16 + quarter * 4];
       state[4 * i] = __fmaf_rn(key[i].x, d, __fmul_rn(g, state[4 * i]));
       state[4 * i + 1] = __fmaf_rn(key[i].y, d, __fmul_rn(g, state[4 * i + 1]));
       state[4 * i + 2] = __fmaf_rn(key[i].z, d, __fmul_rn(g, state[4 * i + 2]));
       state[4 * i + 3] = __fmaf_rn(key[i].w, d, __fmul_rn(g, state[4 * i + 3]));
-      y[0] = __fmaf_rn(query.x, state[4 * i], y[0]);
-      y[1] = __fmaf_rn(query.y, state[4 * i + 1], y[1]);
-      y[2] = __fmaf_rn(query.z, state[4 * i + 2], y[2]);
-      y[3] = __fmaf_rn(query.w, state[4 * i + 3], y[3]);
     }
-    float out = (y[0] + y[1]) + (y[2] + y[3]);
-    out += __shfl_xor_sync(~0u, out, 8);
-    out += __shfl_xor_sync(~0u, out, 16);
     if (quarter > 0) continue;
-    a.y[(long)(s.row + first + t) * values + column] = out;
+    a.y[(long)(s.row + first + t) * values + column] = __fmaf_rn(g, out, __fmul_rn(from.qk[t], d));
     if (p.trial) s.to.delta[(long)(s.entry + first + t) * values + column] = d;
   }
 }
 
-KERNEL __launch_bounds__(384) delta(const __grid_constant__ DeltaArgs a) {
+KERNEL __launch_bounds__(128 + kMakers) delta(const __grid_constant__ DeltaArgs a) {
   __shared__ __align__(16) Tokens blocks[2];
   wait_for_previous();
   let_next_start();
@@ -171,7 +177,7 @@ KERNEL __launch_bounds__(384) delta(const __grid_constant__ DeltaArgs a) {
     for (int i = 0; i < kRows; i++) s.s_out[place + (i / 4 * 16 + quarter * 4 + i % 4) * DV] = state[i];
   if (p.trial && !s.fold) return;
   const int applied = p.trial ? 0 : s.count;
-  for (int i = threadIdx.x; i < kChannels; i += 384) {
+  for (int i = threadIdx.x; i < kChannels; i += 128 + kMakers) {
     if (!p.owns(i)) continue;
     for (int j = 0; j < TAPS - 1; j++)
       s.conv_out[(long)j * p.channels + p.channel(i)] = input(a, s, p, applied - (TAPS - 1) + j, p.channel(i));

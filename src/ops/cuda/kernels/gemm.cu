@@ -1,7 +1,7 @@
 // y = x W^T for many rows of x on Hopper's tensor cores (wgmma): the same sums in the same order as gemv.cu, so
-// the same bits. A block has 256 weight rows (with SWIGLU 128 of each matrix) and 64 rows of x: four warpgroups
+// the same bits. A block has 128 weight rows (with SWIGLU 64 of each matrix) and 64 rows of x: two warpgroups
 // turn 64 weight rows each into fragments in registers; one thread has tiles of x brought into shared memory.
-constexpr int kThreads = 512, kStages = 8, kAhead = 4;
+constexpr int kThreads = 256, kRows = kThreads / 2, kStages = 6, kAhead = 3;
 constexpr int kXBytes = 8192, kSumBytes = DENSE ? 0 : GROUPS * 256, kStageBytes = kXBytes + kSumBytes;
 constexpr int kTotalStride = 72;
 
@@ -48,10 +48,10 @@ DEVICE void wgmma(float d[32], const u32 a[4], u64 b, int add) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
-KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a) {
+KERNEL __launch_bounds__(kThreads, 2) gemm(const __grid_constant__ LinearArgs a) {
   extern __shared__ __align__(1024) u8 shared[];
-  float* totals = (float*)(shared + kStages * kStageBytes);  // [256][kTotalStride]
-  u64* full = (u64*)(totals + 256 * kTotalStride);
+  float* totals = (float*)(shared + kStages * kStageBytes);  // [kRows][kTotalStride]
+  u64* full = (u64*)(totals + kRows * kTotalStride);
   u64* empty = full + kStages;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
@@ -84,10 +84,11 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
     for (int k = 0; k < min(kAhead, a.input_tiles); k++) fetch(k);
   }
   {
-    if (SWIGLU) m = warp / 8;
+    if (SWIGLU) m = warp / (kRows / 32);
     const MatrixArgs& matrix = a.matrix[m];
     const int tiles = (matrix.rows + 15) / 16;
-    int tile = SWIGLU ? blockIdx.y * 8 + warp % 8 : ((int)blockIdx.y - matrix.first) * 16 + warp;
+    int tile = SWIGLU ? blockIdx.y * (kRows / 32) + warp % (kRows / 32)
+                      : ((int)blockIdx.y - matrix.first) * (kRows / 16) + warp;
     if (tile >= tiles) tile = tiles - 1;
     const u8* weights = matrix.weights + (long)tile * a.input_tiles * kRecordBytes;
     float* mine = totals + (warp * 16 + lane / 4) * kTotalStride + lane % 4 * 2;
@@ -105,46 +106,47 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
     int stage = 0, phase = 0;
     int segment = 1, segment_end = a.input_tiles / kSegments;
     while (segment_end == 0) segment_end = ++segment * a.input_tiles / kSegments;
-    // Uses a record; what it holds then is the one two steps on.
+    // Uses a record; what it holds then is the next. (With two on their way, or fragments made earlier, ptxas lets
+    // each wgmma wait for the one before.)
     const auto step = [&](Record& record, int k) {
       constexpr int kGroups = DENSE ? 1 : GROUPS, kSteps = 4 / kGroups;
-      if (threadIdx.x == 0 && k + kAhead < a.input_tiles) fetch(k + kAhead);
-      __syncwarp();
+      if (warp == 0) {
+        if (lane == 0 && k + kAhead < a.input_tiles) fetch(k + kAhead);
+        __syncwarp();
+      }
       const u64 x = tiles_of_x + stage * (kStageBytes / 16);
       const float* sums = sums_of_x + stage * (kStageBytes / 4);
-      Scales s[kGroups];
-      u32 f[PLANES][4][4];
-#pragma unroll
-      for (int g = 0; g < kGroups && !DENSE; g++) s[g] = scales_of(record, g);
-#pragma unroll
-      for (int p = 0; p < PLANES; p++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) fragment(record, p, j, nibbles, f[p][j]);
-      if (k + 2 < a.input_tiles) read_record(codes, scales, (long)(k + 2) * kRecordBytes, record);
+      const Record now = record;
+      if (k + 1 < a.input_tiles) read_record(codes, scales, (long)(k + 1) * kRecordBytes, record);
       barrier_wait(full + stage, phase);
 #pragma unroll
       for (int g = 0; g < kGroups; g++) {
+        Scales s;
+        if (!DENSE) s = scales_of(now, g);
 #pragma unroll
         for (int p = 0; p < PLANES; p++) {
           float part[32];
+          u32 f[kSteps][4];
+#pragma unroll
+          for (int j = 0; j < kSteps; j++) fragment(now, p, g * kSteps + j, nibbles, f[j]);
           asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-          for (int j = g * kSteps; j < (g + 1) * kSteps; j++) wgmma(part, f[p][j], x + j * 16, j > g * kSteps);
+          for (int j = 0; j < kSteps; j++) wgmma(part, f[j], x + (g * kSteps + j) * 16, j > 0);
           asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
           asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
           for (int i = 0; i < 32; i++) asm volatile("" : "+f"(part[i])::"memory");
 #pragma unroll
-          for (int i = 0; i < 32; i++) acc[i] = add_plane(acc[i], part[i], s[g].scale[i % 4 / 2], p);
+          for (int i = 0; i < 32; i++) acc[i] = add_plane(acc[i], part[i], s.scale[i % 4 / 2], p);
         }
         if (DENSE) continue;
 #pragma unroll
         for (int t = 0; t < 8; t++) {
           const float2 sum = *(const float2*)(sums + g * 64 + t * 8);
-          acc[t * 4 + 0] = __fmaf_rn(s[g].bias[0], sum.x, acc[t * 4 + 0]);
-          acc[t * 4 + 1] = __fmaf_rn(s[g].bias[0], sum.y, acc[t * 4 + 1]);
-          acc[t * 4 + 2] = __fmaf_rn(s[g].bias[1], sum.x, acc[t * 4 + 2]);
-          acc[t * 4 + 3] = __fmaf_rn(s[g].bias[1], sum.y, acc[t * 4 + 3]);
+          acc[t * 4 + 0] = __fmaf_rn(s.bias[0], sum.x, acc[t * 4 + 0]);
+          acc[t * 4 + 1] = __fmaf_rn(s.bias[0], sum.y, acc[t * 4 + 1]);
+          acc[t * 4 + 2] = __fmaf_rn(s.bias[1], sum.x, acc[t * 4 + 2]);
+          acc[t * 4 + 3] = __fmaf_rn(s.bias[1], sum.y, acc[t * 4 + 3]);
         }
       }
       __syncwarp();
@@ -164,37 +166,43 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
         }
       while (segment < kSegments && segment_end <= k + 1) segment_end = ++segment * a.input_tiles / kSegments;
     };
-    Record even, odd;
-    read_record(codes, scales, 0, even);
-    if (a.input_tiles > 1) read_record(codes, scales, kRecordBytes, odd);
-    for (int k = 0; k < a.input_tiles; k += 2) {
-      step(even, k);
-      if (k + 1 < a.input_tiles) step(odd, k + 1);
-    }
+    Record record;
+    read_record(codes, scales, 0, record);
+    for (int k = 0; k < a.input_tiles; k++) step(record, k);
   }
   wait_for_previous();
   __syncthreads();
   const int tokens = min(64, a.rows - row_tile * 8);
   if (SWIGLU) {
-    const int first = blockIdx.y * 128;
-    for (int e = threadIdx.x; e < 64 * tokens; e += kThreads) {
-      const int token = e / 64, row = e % 64 * 2;
+    const int first = blockIdx.y * (kRows / 2);
+    for (int e = threadIdx.x; e < kRows / 4 * tokens; e += kThreads) {
+      const int token = e / (kRows / 4), row = e % (kRows / 4) * 2;
       if (first + row >= a.matrix[0].rows) continue;
       const float* gate = totals + row * kTotalStride + token;
-      const float* up = gate + 128 * kTotalStride;
+      const float* up = gate + kRows / 2 * kTotalStride;
       const u32 y = pack_bf16(silu(gate[0]) * up[0], silu(gate[kTotalStride]) * up[kTotalStride]);
-      *(u32*)(a.tiles + tile_index(row_tile * 8 + token, first + row, a.tiles_row_tiles)) = y;
+      const int at = row_tile * 8 + token, in = first + row;
+      *(u32*)(a.tiles + tile_index(at, in, a.tiles_row_tiles)) = y;
     }
-  } else {
-    const MatrixArgs& matrix = a.matrix[m];
-    const int first = ((int)blockIdx.y - matrix.first) * 256;
-    for (int e = threadIdx.x; e < 256 * tokens; e += kThreads) {
-      const int token = e / 256, row = e % 256;
-      if (first + row >= matrix.rows) continue;
-      const long at = (long)(row_tile * 8 + token) * matrix.rows + first + row;
-      float y = totals[row * kTotalStride + token];
-      if (matrix.residual) y += matrix.residual[at];
-      matrix.out[at] = y;
+    return;
+  }
+  const MatrixArgs& matrix = a.matrix[m];
+  const int row = threadIdx.x % kRows, own = ((int)blockIdx.y - matrix.first) * kRows + row;
+  if (own >= matrix.rows) return;
+  constexpr int kEach = 8, kTogether = kThreads / kRows;  // residuals are read a few at a time
+  for (int first = threadIdx.x / kRows; first < tokens; first += kEach * kTogether) {
+    float y[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int token = first + i * kTogether;
+      y[i] = token < tokens && matrix.residual ? matrix.residual[(long)(row_tile * 8 + token) * matrix.rows + own] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int token = first + i * kTogether;
+      if (token >= tokens) break;
+      const float total = totals[row * kTotalStride + token];
+      matrix.out[(long)(row_tile * 8 + token) * matrix.rows + own] = matrix.residual ? total + y[i] : total;
     }
   }
 }

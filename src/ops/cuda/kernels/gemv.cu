@@ -2,7 +2,7 @@
 // SWIGLU: one of each matrix); 8 warps share a tile's inputs, each kSegments-th of them. A row's result does
 // not depend on the others: a column of the tensor cores' product does not.
 constexpr int kWarps = 16;
-constexpr int kBatch = DENSE || NT == 4 ? 1 : PLANES == 2 || NT == 2 ? 2 : 4;  // records of a warp read at a time
+constexpr int kBatch = DENSE || NT == 4 || PLANES * NT > 2 ? 1 : 2;  // records of a warp read at a time
 constexpr int kTokenStride = 20, kWarpSums = NT * 8 * kTokenStride;
 
 DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int first_k) {
@@ -18,6 +18,12 @@ DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int first
   if (tile >= tiles) tile = tiles - 1;
   return matrix.weights + ((long)tile * a.input_tiles + first_k) * kRecordBytes;
 }
+
+// Weights and the activations that they meet, as a lane holds them.
+struct Batch {
+  Record records[kBatch];
+  u32 x[kBatch][NT][8];
+};
 
 // Adds the segments of a unit's dot products, in order, and puts them where they belong.
 DEVICE void store(const LinearArgs& a, int unit, const float* sums) {
@@ -58,17 +64,17 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
   const u32 nibbles = low_nibbles(a), ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
   let_next_start();
 
-  // Two batches of records: while one is used, the other is on its way.
-  Record even[kBatch], odd[kBatch];
+  // Two batches: while one is used, the other is on its way.
+  Batch even, odd;
   int next_unit = blockIdx.x, next_k = k0;
   const u8* next = nullptr;
   if (next_unit < a.units) next = tile_address(a, next_unit, half, k0);
-  const auto fetch = [&](Record(&records)[kBatch]) {
+  const auto fetch_weights = [&](Batch& batch) {
     if (next_unit >= a.units) return;
     const u8 *codes = next + lane * 16, *scales = next + kCodeBytes + lane / 4 * kScaleWords * 4;
 #pragma unroll
     for (int u = 0; u < kBatch; u++)
-      if (next_k + u < k1) read_record(codes, scales, u * kRecordBytes, records[u]);
+      if (next_k + u < k1) read_record(codes, scales, u * kRecordBytes, batch.records[u]);
     next += kBatch * kRecordBytes;
     next_k += kBatch;
     if (next_k < k1) return;
@@ -76,20 +82,8 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
     next_unit += gridDim.x;
     if (next_unit < a.units) next = tile_address(a, next_unit, half, k0);
   };
-  fetch(even);
-  fetch(odd);
-  wait_for_previous();
-
   const uint4* x = (const uint4*)a.x + (long)a.first_row_tile * 64 + lane * 2;
-  float acc[NT][4];
-  const auto clear = [&] {
-#pragma unroll
-    for (int t = 0; t < NT; t++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) acc[t][i] = 0.0f;
-  };
-  const auto use = [&](const Record(&records)[kBatch], int k) {
-    u32 b[kBatch][NT][8];
+  const auto fetch_x = [&](Batch& batch, int k) {
 #pragma unroll
     for (int u = 0; u < kBatch; u++)
 #pragma unroll
@@ -97,9 +91,25 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
         const uint4* from = x + ((long)(k + u) * a.row_tiles + t) * 64;
         const bool here = k + u < k1 && lane / 4 + t * 8 < a.rows;
         const uint4 zero = make_uint4(0, 0, 0, 0);
-        ((uint4*)b[u][t])[0] = here ? from[0] : zero;
-        ((uint4*)b[u][t])[1] = here ? from[1] : zero;
+        ((uint4*)batch.x[u][t])[0] = here ? from[0] : zero;
+        ((uint4*)batch.x[u][t])[1] = here ? from[1] : zero;
       }
+  };
+  const auto after = [&](int k) { return k + kBatch < k1 ? k + kBatch : k0; };
+  fetch_weights(even);
+  fetch_weights(odd);
+  wait_for_previous();
+  fetch_x(even, k0);
+  fetch_x(odd, after(k0));
+
+  float acc[NT][4];
+  const auto clear = [&] {
+#pragma unroll
+    for (int t = 0; t < NT; t++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) acc[t][i] = 0.0f;
+  };
+  const auto use = [&](const Batch& batch, int k) {
 #pragma unroll
     for (int u = 0; u < kBatch; u++) {
       if (k + u >= k1) break;
@@ -107,16 +117,16 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
 #pragma unroll
       for (int g = 0; g < kGroups; g++) {
         Scales s;
-        if (!DENSE) s = scales_of(records[u], g);
+        if (!DENSE) s = scales_of(batch.records[u], g);
 #pragma unroll
         for (int p = 0; p < PLANES; p++) {
           float part[NT][4] = {};
 #pragma unroll
           for (int j = g * kSteps; j < (g + 1) * kSteps; j++) {
             u32 f[4];
-            fragment(records[u], p, j, nibbles, f);
+            fragment(batch.records[u], p, j, nibbles, f);
 #pragma unroll
-            for (int t = 0; t < NT; t++) mma_bf16(part[t], f, b[u][t][2 * j], b[u][t][2 * j + 1]);
+            for (int t = 0; t < NT; t++) mma_bf16(part[t], f, batch.x[u][t][2 * j], batch.x[u][t][2 * j + 1]);
           }
 #pragma unroll
           for (int t = 0; t < NT; t++)
@@ -129,7 +139,7 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
           float sum[4] = {};
 #pragma unroll
           for (int j = g * kSteps; j < (g + 1) * kSteps; j++)
-            mma_bf16(sum, ones, b[u][t][2 * j], b[u][t][2 * j + 1]);
+            mma_bf16(sum, ones, batch.x[u][t][2 * j], batch.x[u][t][2 * j + 1]);
 #pragma unroll
           for (int i = 0; i < 4; i++) acc[t][i] = __fmaf_rn(s.bias[i / 2], sum[i % 2], acc[t][i]);
         }
@@ -152,9 +162,10 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
   clear();
   int unit = blockIdx.x, k = k0;
   // True when nothing is left.
-  const auto step = [&](Record(&records)[kBatch]) {
-    use(records, k);
-    fetch(records);
+  const auto step = [&](Batch& batch) {
+    use(batch, k);
+    fetch_weights(batch);
+    fetch_x(batch, after(after(k)));
     k += kBatch;
     if (k < k1) return false;
     finish(unit);
