@@ -57,6 +57,8 @@ Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
   total.completion_tokens += usage.completion_tokens;
   total.thinking_tokens += usage.thinking_tokens;
   total.speculation += usage.speculation;
+  total.grammar_tokens += usage.grammar_tokens;
+  total.grammar_s += usage.grammar_s;
   return total;
 }
 
