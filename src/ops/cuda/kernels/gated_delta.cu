@@ -28,8 +28,8 @@ DEVICE float input(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int t
   return s.conv_in[(long)(TAPS - 1 + t + s.replay_count) * p.channels + c];
 }
 
-DEVICE void make_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int first, int tokens, Tokens& to) {
-  const int thread = threadIdx.x - 128, lane = thread % 32;
+DEVICE void convolve(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int first, int tokens, Tokens& to) {
+  const int thread = threadIdx.x - 128;
   for (int i = thread; i < kChannels; i += kMakers) {
     const int c = p.channel(i);
     float taps[TAPS], x[TAPS], rows[kTokens];  // read together: one wait for memory, not one for each
@@ -66,7 +66,11 @@ DEVICE void make_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, 
     to.beta[thread] = sigmoid(a.b[at]);
     if (p.trial && p.column0 == 0) s.to.decay[(long)(s.entry + first + thread) * a.value_heads + p.head] = g;
   }
-  asm volatile("bar.sync 1, %0;" ::"n"(kMakers) : "memory");
+}
+
+// Norms of queries and keys.
+DEVICE void normalise(const DeltaSpan& s, const Place& p, int first, int tokens, Tokens& to) {
+  const int thread = threadIdx.x - 128, lane = thread % 32;
   for (int t = thread / 32; t < tokens; t += kMakers / 32) {
     float qq = 0.0f, kk = 0.0f, qk = 0.0f;
     for (int i = lane; i < DK; i += 32) {
@@ -85,14 +89,14 @@ DEVICE void make_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, 
   }
 }
 
-// Applies tokens to the lane's part of the state. Both products with S are of the state before the token:
+// Applies tokens [begin, end) to the lane's part of the state. Both products with S are of the state before the token:
 // q^T (g S + k d^T) = g q^T S + (q k) d.
-DEVICE void apply_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int first, int tokens,
+DEVICE void apply_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int first, int begin, int end,
                          const Tokens& from, float state[kRows]) {
   const int lane = threadIdx.x % 32, quarter = lane / 8, own = threadIdx.x / 32 * 8 + lane % 8;
   const int values = a.value_heads * DV;
   const long column = p.head * DV + p.column0 + own;
-  for (int t = 0; t < tokens; t++) {
+  for (int t = begin; t < end; t++) {
     float4 key[kRows / 4];
     float read[4] = {}, ask[4] = {};
 #pragma unroll
@@ -164,12 +168,20 @@ KERNEL __launch_bounds__(128 + kMakers) delta(const __grid_constant__ DeltaArgs 
       for (int i = 0; i < kRows; i++) s.s_out[place + (i / 4 * 16 + quarter * 4 + i % 4) * DV] = state[i];
   }
   const int rounds = (s.count + kTokens - 1) / kTokens;
+  // Most tokens are applied while the next are convolved, the rest while these are normalised.
   for (int round = 0; round <= rounds && rounds > 0; round++) {
-    if (makes && round < rounds)
-      make_tokens(a, s, p, round * kTokens, min(kTokens, s.count - round * kTokens), blocks[round % 2]);
-    const int first = (round - 1) * kTokens;
-    if (!makes && round > 0)
-      apply_tokens(a, s, p, first, min(kTokens, s.count - first), blocks[(round - 1) % 2], state);
+    const int next = round * kTokens, made = min(kTokens, s.count - next);
+    const int first = next - kTokens, tokens = round > 0 ? min(kTokens, s.count - first) : 0;
+    const int most = min(tokens, kTokens * 3 / 4);
+    if (!makes)
+      apply_tokens(a, s, p, first, 0, most, blocks[(round + 1) % 2], state);
+    else if (made > 0)
+      convolve(a, s, p, next, made, blocks[round % 2]);
+    __syncthreads();
+    if (!makes)
+      apply_tokens(a, s, p, first, most, tokens, blocks[(round + 1) % 2], state);
+    else if (made > 0)
+      normalise(s, p, next, made, blocks[round % 2]);
     __syncthreads();
   }
   if (!makes && !p.trial)

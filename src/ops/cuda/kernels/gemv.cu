@@ -64,8 +64,14 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
   const u32 nibbles = low_nibbles(a), ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
   let_next_start();
 
-  // Two batches: while one is used, the other is on its way.
+  // Two batches: while one is used, the other is on its way. A record that a batch lacks is an old one, or zeros,
+  // and meets zeros: no branch keeps two records' products from running side by side.
   Batch even, odd;
+#pragma unroll
+  for (int u = 0; u < kBatch; u++) {
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(Record) / 4); i++) ((u32*)&even.records[u])[i] = ((u32*)&odd.records[u])[i] = 0u;
+  }
   int next_unit = blockIdx.x, next_k = k0;
   const u8* next = nullptr;
   if (next_unit < a.units) next = tile_address(a, next_unit, half, k0);
@@ -112,7 +118,6 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
   const auto use = [&](const Batch& batch, int k) {
 #pragma unroll
     for (int u = 0; u < kBatch; u++) {
-      if (k + u >= k1) break;
       constexpr int kGroups = DENSE ? 1 : GROUPS, kSteps = 4 / kGroups;
 #pragma unroll
       for (int g = 0; g < kGroups; g++) {
