@@ -60,6 +60,17 @@ struct GrammarMatcher::Impl {
         matcher(grammar->grammar),
         words(xgrammar::GetBitmaskSize(grammar->grammar.GetTokenizerInfo().GetVocabSize())) {}
 
+  // The library warns of tokens without text.
+  bool take(int token) {
+    const auto& tokens = grammar->grammar.GetTokenizerInfo().GetDecodedVocab();
+    const auto& ends = matcher.GetStopTokenIds();
+    if (token < 0 || static_cast<size_t>(token) >= tokens.size() || matcher.IsTerminated()) return false;
+    if (tokens[static_cast<size_t>(token)].empty() &&
+        std::find(ends.begin(), ends.end(), token) == ends.end())
+      return false;
+    return matcher.AcceptToken(token);
+  }
+
   std::shared_ptr<const CompiledGrammar> grammar;
   xgrammar::GrammarMatcher matcher;
   std::vector<uint32_t> words;
@@ -94,15 +105,14 @@ bool GrammarMatcher::allows(int token) {
 }
 
 bool GrammarMatcher::accept(int token) {
-  if (impl_->matcher.IsTerminated() || !impl_->matcher.AcceptToken(token)) return false;
+  if (!impl_->take(token)) return false;
   impl_->filled = false;
   return true;
 }
 
 size_t GrammarMatcher::count_accepted(std::span<const int> tokens) {
   size_t count = 0;
-  while (count < tokens.size() && !impl_->matcher.IsTerminated() && impl_->matcher.AcceptToken(tokens[count]))
-    count++;
+  while (count < tokens.size() && impl_->take(tokens[count])) count++;
   if (count > 0) impl_->matcher.Rollback(static_cast<int>(count));
   return count;
 }
@@ -150,7 +160,7 @@ Compiled GrammarCompiler::Shared::build(const std::string& text) {
       const std::vector<int32_t> ends(vocab.ends.begin(), vocab.ends.end());
       const xgrammar::TokenizerInfo info(vocab.tokens, xgrammar::VocabType::RAW,
                                          static_cast<int>(vocab.tokens.size()), ends);
-      compiler.emplace(info, 1, false);
+      compiler.emplace(info, 2, false);
       vocab.tokens = {};
     }
     return std::make_shared<const CompiledGrammar>(compiler->CompileGrammar(text));

@@ -20,6 +20,9 @@ constexpr double kCostPrior = 0.5, kModelPrior = 2, kSequencePrior = 5;  // samp
 constexpr double kSlowest = 2;
 // The share of a surprising time that all counts share, once its own has that many samples.
 constexpr double kShared = 0.8, kMature = 8;
+// Passes over several sequences: how many are remembered; how many rows squared an assumed price counts for;
+// and the least that a row costs of an average one.
+constexpr double kSharedMemory = 32, kSharedPrior = 1, kLeastRow = 0.02;
 // The share of a surprising acceptance that is carried from a position to the next.
 constexpr double kCarry = 0.8;
 
@@ -161,10 +164,35 @@ void SpecCosts::fit_verify() {
   for (double& cost : verify_costs_) cost /= unit;
 }
 
-double SpecCosts::pass_cost(int rows) const {
-  constexpr int most = kMaxDraft + 1;
-  if (rows <= most) return verify_costs_[rows];
-  return verify_costs_[most] + (rows - most) * (verify_costs_[most] - 1) / (most - 1);
+// The row's price is learnt while rows come and go around the same sequences, and kept while they do not: one
+// more sequence costs more than one more row of one.
+void SpecCosts::observe_shared(int sequences, int rows, double seconds) {
+  if (!is_time(seconds)) return;
+  if (sequences != shared_.sequences) shared_ = {.sequences = sequences, .row_s = shared_.row_s};
+  shared_.weight = std::min(shared_.weight + 1, kSharedMemory);
+  const auto learn_mean = [&](double& mean, double sample) { mean += (sample - mean) / shared_.weight; };
+  const double sample = shared_.weight > 1 ? std::min(seconds, kSlowest * shared_.seconds) : seconds;
+  learn_mean(shared_.rows, rows);
+  learn_mean(shared_.seconds, sample);
+  learn_mean(shared_.rows_rows, static_cast<double>(rows) * rows);
+  learn_mean(shared_.rows_seconds, rows * sample);
+  if (shared_.row_s <= 0)
+    shared_.row_s = kRowCost * (round_s_ > 0 ? round_s_ : seconds / (1 + kRowCost * (rows - 1)));
+  const double spread = shared_.rows_rows - shared_.rows * shared_.rows,
+               together = shared_.rows_seconds - shared_.rows * shared_.seconds;
+  shared_.row_s = std::max((together + kSharedPrior * shared_.row_s) / (spread + kSharedPrior),
+                           kLeastRow * seconds / rows);
+}
+
+double SpecCosts::shared_cost(int rows) const {
+  if (shared_.weight == 0) {
+    constexpr int most = kMaxDraft + 1;
+    return rows <= most ? verify_costs_[rows]
+                        : verify_costs_[most] + (rows - most) * (verify_costs_[most] - 1) / (most - 1);
+  }
+  const double seconds = shared_.seconds + (rows - shared_.rows) * shared_.row_s;
+  return std::max(seconds, shared_.row_s * rows) /
+         (round_s_ > 0 ? round_s_ : shared_.seconds / (1 + kRowCost * (shared_.rows - 1)));
 }
 
 SpecCosts::Curve SpecCosts::draft_costs(DraftSource source) const {
@@ -183,6 +211,10 @@ Chances SpecCosts::acceptance(int draft_class) const {
     chances[i] = p =
         clamp_probability((counts.accepted[i] + kModelPrior * p) / (counts.tried[i] + kModelPrior));
   return chances;
+}
+
+double SpecController::pass_cost(int rows, int others) const {
+  return others == 0 ? costs_.verify_costs()[rows] : costs_.shared_cost(rows);
 }
 
 // What a pass took says something of its number of rows, and something of the machine and the context, which
@@ -250,11 +282,11 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
   const Chances chances = acceptance(draft_class(source, limits.ngram_match));
   const SpecCosts::Curve draft = costs_.draft_costs(source);
   const int plain_rows = limits.others + 1;
-  const double plain_cost = costs_.pass_cost(plain_rows);
+  const double plain_cost = pass_cost(plain_rows, limits.others);
   double path = 1, tokens = plain_rows;
   for (int n = 1; n <= options.longest; n++) {
     tokens += path *= chances[n - 1];
-    const double cost = costs_.pass_cost(plain_rows + n) + draft[n];
+    const double cost = pass_cost(plain_rows + n, limits.others) + draft[n];
     options.at[n] = {{source, n}, tokens / plain_rows, cost / plain_cost};
     if (n == 1 || options.at[n].rate() > options.best.rate()) options.best = options.at[n];
   }
@@ -365,9 +397,9 @@ void SpecController::observe(const RoundResult& result) {
 
   const int plain_rows = result.others + 1;
   const double tokens = static_cast<double>(plain_rows + result.accepted) / plain_rows;
-  const double cost =
-      (costs_.pass_cost(plain_rows + result.drafted) + costs_.draft_costs(result.source)[result.drafted]) /
-      costs_.pass_cost(plain_rows);
+  const double cost = (pass_cost(plain_rows + result.drafted, result.others) +
+                       costs_.draft_costs(result.source)[result.drafted]) /
+                      pass_cost(plain_rows, result.others);
   if (mode_.automatic)  // what was asked for is not its loss
     costs_.credit_ = std::clamp(costs_.credit_ + tokens - (1 - kCreditShare / plain_rows) * cost,
                                 -2 * kCreditShort, kCreditMost);

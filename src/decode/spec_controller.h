@@ -55,9 +55,11 @@ class SpecCosts {
 
   double round_s() const { return round_s_; }                  // of a plain round; 0: nothing measured yet
   const Curve& verify_costs() const { return verify_costs_; }  // [rows], from 1 on; [1] is 1
-  double pass_cost(int rows) const;             // the same, straight on for more rows than one sequence has
-  Curve draft_costs(DraftSource source) const;  // [drafts], from 0 on
-  Chances acceptance(int draft_class) const;    // over all sequences
+  // Of a pass over the rows of several sequences: a straight line through what such passes took lately.
+  double shared_cost(int rows) const;
+  void observe_shared(int sequences, int rows, double seconds);  // such a pass took so long
+  Curve draft_costs(DraftSource source) const;                   // [drafts], from 0 on
+  Chances acceptance(int draft_class) const;                     // over all sequences
   const SpecStats& stats() const { return stats_; }
 
  private:
@@ -70,6 +72,12 @@ class SpecCosts {
   double round_s_ = 0;
   Curve verify_costs_;
   double exploration_, credit_;  // plain rounds; see SpecController::choose
+  // Of passes over `sequences`: decayed means, and seconds that one more row costs.
+  struct Shared {
+    int sequences = 0;
+    double weight = 0, rows = 0, seconds = 0, rows_rows = 0, rows_seconds = 0;
+    double row_s = 0;  // 0: not known
+  } shared_;
 };
 
 class SpecController {
@@ -107,6 +115,7 @@ class SpecController {
   static int arm_of(DraftSource source, int ngram_match);
 
   Options options(DraftSource source, const RoundLimits& limits) const;
+  double pass_cost(int rows, int others) const;
   Option best_option(const AllOptions& all) const;
   Option arm_option(int arm, const AllOptions& all, const Option& best, int ngram_match) const;
   void hold(const RoundChoice& choice, int ngram_match);

@@ -35,7 +35,9 @@ void EngineImpl::step(const StepPlan& plan) {
     for (int64_t i = begin; i < end; i++) take_tokens(parts[static_cast<size_t>(i)], out->logits);
   });
   for (StepPart& part : parts) guard(part.piece.id, [&] { settle(part); });
-  const double verify_s = plan.prompt_tokens > 0 ? 0 : (now_seconds() - out->started) / out->hidden.shape(0);
+  const int rows = out->hidden.shape(0);
+  const double pass_s = plan.prompt_tokens > 0 ? 0 : now_seconds() - out->started, verify_s = pass_s / rows;
+  if (plan.decoding > 1) spec_.costs.observe_shared(plan.decoding, rows, pass_s);
   for (StepPart& part : parts)
     if (sequences_.count(part.piece.id))
       guard(part.piece.id, [&] { conclude(part, out->hidden, verify_s * part.rows, plan.decoding - 1); });

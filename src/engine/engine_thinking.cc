@@ -40,7 +40,7 @@ void EngineImpl::describe_vocabulary() {
        text::mark_tokens(text::find_output_format(loaded_.chat_template.get(), tokenizer), tokenizer))
     if (mark < known)
       vocab.tokens[static_cast<size_t>(mark)] = "\xff" + std::string(tokenizer.token_bytes(mark));
-  grammars_ = std::make_unique<GrammarCompiler>(std::move(vocab));
+  grammars_ = std::make_unique<GrammarCompiler>(std::move(vocab), GrammarLimits{.seconds = 10});
 }
 
 // What a thought that is cut ends with, where the request does not say.

@@ -8,6 +8,7 @@
 namespace anabranch::server {
 namespace {
 
+constexpr size_t kMaxLogprobsHeld = 1'000'000;             // some 500 bytes each while they are written
 constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
 
 const char* id_prefix(AnswerKind kind) {
@@ -56,6 +57,8 @@ Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
   total.completion_tokens += usage.completion_tokens;
   total.thinking_tokens += usage.thinking_tokens;
   total.speculation += usage.speculation;
+  total.grammar_tokens += usage.grammar_tokens;
+  total.grammar_s += usage.grammar_s;
   return total;
 }
 
@@ -167,6 +170,13 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
   if (!generation) return;
   Choice& choice = generation->choices[index];
   observe(*generation, choice, event);
+  if (holds_too_much(*generation, event))
+    return fail(key,
+                {400,
+                 fmt::format("The answer has more than {} log probabilities: ask for a stream, for fewer "
+                             "of them, or for fewer tokens",
+                             kMaxLogprobsHeld),
+                 "logprobs", "limit_exceeded"});
   const bool was_stopped = choice.text->stopped();
   if (choice.logprobs) choice.logprobs->push(event.tokens, event.logprobs);
   if (generation->remember)
@@ -176,6 +186,13 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
   // The engine finds stop strings itself; should it see the text differently, or the last allowed call come,
   // we end the request.
   if (choice.text->stopped() && !was_stopped) engine_.cancel(choice.request);
+}
+
+// Only whole answers wait for their end.
+bool Generations::holds_too_much(Generation& generation, const Event& event) const {
+  if (generation.streaming || generation.options.logprobs < 0) return false;
+  generation.logprobs_held += event.tokens.size() * (generation.options.logprobs + 1);
+  return generation.logprobs_held > kMaxLogprobsHeld;
 }
 
 void Generations::observe(const Generation& generation, Choice& choice, const Event& event) {

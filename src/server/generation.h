@@ -57,6 +57,7 @@ class Generations {
     std::shared_ptr<ResponseStream> out;
     std::vector<Choice> choices;
     size_t running = 0;                         // of these
+    size_t logprobs_held = 0;                   // alternatives kept for the end of a whole answer
     std::optional<text::OutputRules> remember;  // by which; none: it is not to be remembered
     bool streaming = false;                     // the stream has started
     std::vector<MessageBlock> blocks;           // of a whole message
@@ -70,6 +71,7 @@ class Generations {
   std::string new_call_id(AnswerKind kind);
   void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
   void finish(Generation& generation);
+  bool holds_too_much(Generation& generation, const Event& event) const;
   void observe(const Generation& generation, Choice& choice, const Event& event);
   void remember(const Generation& generation, const Choice& choice);
   void cancel(const Generation& generation);

@@ -148,7 +148,8 @@ std::optional<std::string> unsigned_decimals(double low, std::optional<double> h
   std::vector<std::string> out;
   if (from->whole == to->whole && high) {
     if (*high == low)
-      return behind(from->whole, from->fraction.empty() ? "0" : from->fraction, from->fraction.empty());
+      return behind(from->whole, fmt::format("{}0{{{},6}}", from->fraction, from->fraction.empty() ? 1 : 0),
+                    from->fraction.empty());
     const bool alone = from->fraction.empty() && !above;
     out.push_back(behind(
         from->whole, "(" + fractions.between(from->fraction, to->fraction, 0, above, below) + ")", alone));

@@ -616,5 +616,18 @@ TEST(SpecController, BesideManySequencesRowsAreDearer) {
   EXPECT_LT(share_drafted(15), 0.1);
 }
 
+// Rows of a batch may cost more than one sequence's ever told: what passes over several took, counts.
+TEST(SpecController, LearnsWhatRowsCostBesideOthers) {
+  SpecCosts costs;
+  const auto seconds = [](int sequences, int rows) { return 0.004 + 0.001 * sequences + 0.002 * rows; };
+  for (int i = 0; i < 60; i++) costs.observe_shared(8, 8 + i % 3, seconds(8, 8 + i % 3));
+  const auto ratio = [&](int rows, int plain) { return costs.shared_cost(rows) / costs.shared_cost(plain); };
+  EXPECT_NEAR(ratio(12, 8), seconds(8, 12) / seconds(8, 8), 0.02);
+  for (int i = 0; i < 60; i++) costs.observe_shared(8, 8, seconds(8, 8));  // kept while nobody drafts
+  EXPECT_NEAR(ratio(12, 8), seconds(8, 12) / seconds(8, 8), 0.02);
+  for (int i = 0; i < 3; i++) costs.observe_shared(4, 4, seconds(4, 4));  // and when others leave
+  EXPECT_NEAR(ratio(8, 4), seconds(4, 8) / seconds(4, 4), 0.02);
+}
+
 }  // namespace
 }  // namespace anabranch

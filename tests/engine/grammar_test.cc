@@ -108,7 +108,7 @@ TEST(GrammarEngine, NeighboursChangeNothing) {
 // Where nothing may come next the request fails, and no other one.
 TEST(GrammarEngine, ADeadEndIsAnError) {
   const auto engine = scripted_engine({noise(false), noise(true)});
-  const auto got = run_to_end(*engine, request_for(*engine, "root ::= \"a\" Token(100000)", false, 1));
+  const auto got = run_to_end(*engine, request_for(*engine, "root ::= \"a\" Token(256) \"b\"", false, 1));
   EXPECT_EQ(got.last.finish, FinishReason::error);
   EXPECT_NE(got.last.error.find("grammar"), std::string::npos) << got.last.error;
   EXPECT_EQ(run_to_end(*engine, request_for(*engine, "root ::= \"a\"", false, 1)).last.finish,
@@ -117,17 +117,18 @@ TEST(GrammarEngine, ADeadEndIsAnError) {
 
 // At max_tokens, and where an answer repeats itself without end, the text is cut and says so.
 TEST(GrammarEngine, CutTextSaysLength) {
-  const auto engine = scripted_engine({[](const Tokens&) { return static_cast<int>('a'); }, noise(true)});
+  const auto engine = scripted_engine({[](const Tokens&) { return 'a' - '!'; }, noise(true)});
   Request request = request_for(*engine, "root ::= \"[\" [a-z]* \"]\"", false, 1);
   request.sampling.temperature = 0;
   request.max_tokens = 7;
   auto got = run_to_end(*engine, request);
   EXPECT_EQ(got.last.finish, FinishReason::length);
   EXPECT_EQ(got.tokens.size(), 7u);
-  request.max_tokens = 2000;
+  request.max_tokens = 5000;
   got = run_to_end(*engine, request);
   EXPECT_EQ(got.last.finish, FinishReason::length);
   EXPECT_EQ(got.last.usage.cut, "answer_loop");
+  EXPECT_LT(got.tokens.size(), 5000u);
 }
 
 }  // namespace

@@ -146,6 +146,20 @@ TEST_F(Choices, AllOrNoneAreTaken) {
   EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 0; }));
 }
 
+TEST_F(Choices, LogProbabilitiesOfAllAreLimited) {
+  engine_.script = [](const Request&) { return Script{{std::string(12000, 'a'), std::string(12000, 'b')}}; };
+  const auto ask = [&](int n) {
+    return post("/v1/completions",
+                fmt::format(R"({{"prompt":"a","n":{},"logprobs":20,"max_tokens":24000}})", n));
+  };
+  const Answer answer = ask(2);  // 2 * 24,000 tokens * 21
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.error_code(), "limit_exceeded");
+  EXPECT_EQ(answer.error_param(), "logprobs");
+  EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 0; }));
+  EXPECT_EQ(ask(1).status, 200);
+}
+
 TEST_F(Choices, LeavingCancelsAll) {
   engine_.script = [](const Request&) {
     Script script{{"a"}, std::chrono::milliseconds(1)};

@@ -50,7 +50,9 @@ def mend(body):
         body["stream"] = True
     if body.get("best_of"):
         body["best_of"] = body.get("n")
-    for name in ("tool_choice", "response_format", "chat_template_kwargs", "speculation"):
+    if not body.get("tools") or isinstance(body.get("tool_choice"), dict):
+        body.pop("tool_choice", None)
+    for name in ("json_schema", "guided_json", "grammar", "chat_template_kwargs", "speculation"):
         body.pop(name, None)
     for message in body.get("messages") or []:
         if message.get("role") != "assistant":

@@ -1,0 +1,25 @@
+// What an automaton says of a text of ASCII characters.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+
+#include "text/automaton.h"
+
+namespace anabranch::text {
+
+inline bool accepts(const Automaton& automaton, std::string_view ascii) {
+  if (automaton.states.empty()) return false;
+  size_t state = 0;
+  for (const char c : ascii) {
+    const auto& edges = automaton.states[state].edges;
+    const auto it = std::find_if(edges.begin(), edges.end(), [&](const auto& edge) {
+      return edge.set.has(static_cast<unsigned char>(c));
+    });
+    if (it == edges.end()) return false;
+    state = static_cast<size_t>(it->to);
+  }
+  return automaton.states[state].accepts;
+}
+
+}  // namespace anabranch::text
