@@ -72,7 +72,9 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
 #pragma unroll
     for (int i = 0; i < (int)(sizeof(Record) / 4); i++) ((u32*)&even.records[u])[i] = ((u32*)&odd.records[u])[i] = 0u;
   }
-  int next_unit = blockIdx.x, next_k = k0;
+  // Every warp takes as many steps, whatever its share, so that all meet at the same barriers.
+  const int steps = (a.input_tiles + kSegments * kBatch - 1) / (kSegments * kBatch);
+  int next_unit = blockIdx.x, next_k = k0, next_step = 0;
   const u8* next = nullptr;
   if (next_unit < a.units) next = tile_address(a, next_unit, half, k0);
   const auto fetch_weights = [&](Batch& batch) {
@@ -83,8 +85,9 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
       if (next_k + u < k1) read_record(codes, scales, u * kRecordBytes, batch.records[u]);
     next += kBatch * kRecordBytes;
     next_k += kBatch;
-    if (next_k < k1) return;
+    if (++next_step < steps) return;
     next_k = k0;
+    next_step = 0;
     next_unit += gridDim.x;
     if (next_unit < a.units) next = tile_address(a, next_unit, half, k0);
   };
@@ -101,7 +104,7 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
         ((uint4*)batch.x[u][t])[1] = here ? from[1] : zero;
       }
   };
-  const auto after = [&](int k) { return k + kBatch < k1 ? k + kBatch : k0; };
+  const auto after = [&](int k) { return k + kBatch < k0 + steps * kBatch ? k + kBatch : k0; };
   fetch_weights(even);
   fetch_weights(odd);
   wait_for_previous();
@@ -165,16 +168,17 @@ KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
     clear();
   };
   clear();
-  int unit = blockIdx.x, k = k0;
+  int unit = blockIdx.x, k = k0, done = 0;
   // True when nothing is left.
   const auto step = [&](Batch& batch) {
     use(batch, k);
     fetch_weights(batch);
     fetch_x(batch, after(after(k)));
     k += kBatch;
-    if (k < k1) return false;
+    if (++done < steps) return false;
     finish(unit);
     k = k0;
+    done = 0;
     unit += gridDim.x;
     return unit >= a.units;
   };
