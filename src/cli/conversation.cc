@@ -123,7 +123,7 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
     TRY(chosen, server::choose_thinking(wish, *chat, tags, user, compile));
     log_debug("thinking {}: {}", chosen.thinking.enabled ? "on" : "off", chosen.thinking.reason);
   }
-  prompt.thinking = server::think_options(wish, chosen, {user, false, LoopRule::exact, stop});
+  prompt.thinking = server::think_options(wish, chosen, {.user = user, .stop = stop});
   prompt.tokens = std::move(chosen.prompt.tokens);
   prompt.keep_at = std::move(chosen.prompt.stable_lengths);
   prompt.rules.thinking_open = chosen.open;

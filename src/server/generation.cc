@@ -26,11 +26,11 @@ HttpResponse token_count_response(size_t tokens) {
   return response;
 }
 
-// Runs on a worker: nothing may escape.
-std::variant<Prepared, ApiError> prepare_safely(Preparer& preparer, AnswerKind kind,
-                                                const std::string& body) {
+// On a worker nothing may escape.
+template <class Work>
+std::variant<Prepared, ApiError> safely(Work work) {
   try {
-    return preparer.prepare(kind, body);
+    return work();
   } catch (const std::exception& e) {
     log_error("preparing a request failed: {}", e.what());
     return ApiError{500, "Internal error while preparing the request", "", "internal_error"};
@@ -92,15 +92,25 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
   workers_.submit([this, key, kind, request = std::make_shared<HttpRequest>(std::move(request))]() mutable {
-    auto prepared =
-        std::make_shared<std::variant<Prepared, ApiError>>(prepare_safely(preparer_, kind, request->body));
+    auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(
+        safely([&] { return preparer_.prepare(kind, request->body); }));
     request.reset();
-    post_([this, key, prepared] {
-      if (auto* error = std::get_if<ApiError>(prepared.get()))
-        fail(key, *error);
-      else
-        submit(key, std::get<Prepared>(std::move(*prepared)));
+    const auto* made = std::get_if<Prepared>(prepared.get());
+    if (!made || made->form.text.empty() || kind == AnswerKind::token_count)
+      return hand_over(key, std::move(prepared));
+    grammar_workers_.submit([this, key, prepared] {
+      *prepared = safely([&] { return preparer_.compile(std::get<Prepared>(std::move(*prepared))); });
+      hand_over(key, prepared);
     });
+  });
+}
+
+void Generations::hand_over(uint64_t key, std::shared_ptr<std::variant<Prepared, ApiError>> prepared) {
+  post_([this, key, prepared = std::move(prepared)] {
+    if (auto* error = std::get_if<ApiError>(prepared.get()))
+      fail(key, *error);
+    else
+      submit(key, std::get<Prepared>(std::move(*prepared)));
   });
 }
 

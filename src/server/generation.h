@@ -64,6 +64,7 @@ class Generations {
     MessageStream message;                      // of the other messages
   };
 
+  void hand_over(uint64_t key, std::shared_ptr<std::variant<Prepared, ApiError>> prepared);
   void submit(uint64_t key, Prepared prepared);
   void begin_stream(Generation& generation, int prompt_tokens);
   void receive(uint64_t key, size_t index, const Event& event);
@@ -87,6 +88,7 @@ class Generations {
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
+  WorkerPool grammar_workers_{2};  // a grammar may take seconds, and others wait for their prompts only
 };
 
 }  // namespace anabranch::server

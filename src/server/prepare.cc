@@ -5,6 +5,16 @@
 #include "server/anthropic_request.h"
 
 namespace anabranch::server {
+namespace {
+
+ApiError form_error(const std::string& field, const Error& error) {
+  ApiError out = to_api_error(error);
+  out.param = field;
+  out.message = fmt::format("'{}': {}", field, error.message);
+  return out;
+}
+
+}  // namespace
 
 Preparer::Preparer(const Engine& engine, PrepareOptions options)
     : engine_(engine),
@@ -42,37 +52,44 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   if (!chosen.ok())
     return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
                     "messages", "template_error"};
-  prepared.thinking =
-      think_options(wish, *chosen, {user, !tools->is_null(), request.options.loops, request.options.stop});
+  using Choice = ToolChoice::Kind;
+  using Form = AnswerForm::Kind;
+  const Form form = request.options.form.kind;
+  const Choice choice = request.tool_choice.kind;
+  prepared.thinking = think_options(wish, *chosen,
+                                    {.user = user,
+                                     .tools = !tools->is_null(),
+                                     .must_call = choice == Choice::required || choice == Choice::named,
+                                     .json = form == Form::json || form == Form::schema,
+                                     .loops = request.options.loops,
+                                     .stop = request.options.stop});
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
   prepared.rules.thinking_open = chosen->open;
-  if (auto error = add_grammar(prepared, request.tool_choice, *tools)) return std::move(*error);
+  if (auto error = add_form(prepared, request.tool_choice, *tools)) return std::move(*error);
   // A bias could have made tokens that say the same in an odd way, for others to read.
   prepared.remember = prepared.options.cache && prepared.options.sampling.logit_bias.empty();
   return prepared;
 }
 
-std::optional<ApiError> Preparer::add_grammar(Prepared& prepared, const ToolChoice& choice,
-                                              const Json& tools) const {
+std::optional<ApiError> Preparer::add_form(Prepared& prepared, const ToolChoice& choice,
+                                           const Json& tools) const {
   std::string field;
-  const auto fail = [&](const Error& error) {
-    ApiError out = to_api_error(error);
-    out.param = field;
-    out.message = fmt::format("'{}': {}", field, error.message);
-    return out;
-  };
-  const auto form = form_grammar(prepared.options.form, choice,
-                                 {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
-  if (!form.ok()) return fail(form.error());
-  if (form->text.empty()) return std::nullopt;
-  field = form->field;
-  auto grammar = engine_.compile_grammar(form->text);
-  if (!grammar.ok()) return fail(grammar.error());
-  prepared.grammar = std::move(*grammar);
+  auto form = form_grammar(prepared.options.form, choice,
+                           {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
+  if (!form.ok()) return form_error(field, form.error());
+  prepared.form = std::move(*form);
   return std::nullopt;
+}
+
+std::variant<Prepared, ApiError> Preparer::compile(Prepared prepared) const {
+  if (prepared.form.text.empty()) return prepared;
+  auto grammar = engine_.compile_grammar(prepared.form.text);
+  if (!grammar.ok()) return form_error(prepared.form.field, grammar.error());
+  prepared.grammar = std::move(*grammar);
+  return prepared;
 }
 
 std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens prompt,
@@ -105,7 +122,7 @@ std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest 
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
     prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
   }
-  if (auto error = add_grammar(prepared, {}, nullptr)) return std::move(*error);
+  if (auto error = add_form(prepared, {}, nullptr)) return std::move(*error);
   return prepared;
 }
 

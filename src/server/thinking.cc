@@ -184,7 +184,10 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
   if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
   options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
   options.loops = context.loops;
-  const auto asked = text::asked_form({.user = context.user, .tools = context.tools});
+  const auto asked = text::asked_form({.user = context.user,
+                                       .json_format = context.json,
+                                       .tools = context.tools,
+                                       .tool_required = context.must_call});
   log_debug("a thought that is cut goes over into {}: {}", text::name_of(asked.form), asked.reason);
   ThinkEscape escape = think_escape(asked);
   options.closing = std::move(escape.closing);

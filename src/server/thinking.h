@@ -57,8 +57,10 @@ std::string last_user_text(const Json& messages);
 
 // What the engine is told: the budget, and how a thought that is cut goes over into the answer.
 struct ThinkContext {
-  std::string_view user;  // as of last_user_text
-  bool tools = false;     // tools are offered
+  std::string_view user;   // as of last_user_text
+  bool tools = false;      // tools are offered
+  bool must_call = false;  // and one must be called
+  bool json = false;       // the answer's form is JSON
   LoopRule loops = LoopRule::exact;
   const std::vector<std::string>& stop;
 };

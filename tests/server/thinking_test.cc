@@ -207,7 +207,7 @@ TEST_F(ThinkingApi, WhatATemplateOpensByItselfIsClosedWhenThinkingIsOff) {
   ChosenPrompt chosen;
   chosen.open = true;
   const ThinkingWish off{ThinkMode::off, 100, "", "x"};
-  EXPECT_EQ(think_options(off, chosen, {"hi", false, LoopRule::exact, {}}).budget, 0);
+  EXPECT_EQ(think_options(off, chosen, {.user = "hi", .stop = {}}).budget, 0);
 }
 
 TEST_F(ThinkingApi, EffortGoesToTemplatesThatKnowIt) {
@@ -245,6 +245,10 @@ TEST_F(ThinkingApi, EscapesFollowTheRequest) {
   EXPECT_EQ(request(kCode, std::string(kTools) + R"(,"tool_choice":"none")").thinking.calls,
             CallPolicy::none);
   EXPECT_EQ(request(kHard).thinking.closing, "");
+  const char* kJson = R"("response_format":{"type":"json_object"})";
+  EXPECT_NE(request(kCode, kJson).thinking.closing.find("JSON"), std::string::npos) << "before what it says";
+  const std::string must = std::string(kTools) + R"(,"tool_choice":"required")";
+  EXPECT_NE(request(kCode, must).thinking.closing.find("tool"), std::string::npos);
 }
 
 TEST_F(ThinkingApi, TellsWhatWasCut) {
