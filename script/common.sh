@@ -18,7 +18,7 @@ homebrew_build_packages=(
 )
 homebrew_test_packages=(googletest clang-format)
 python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 schemathesis==4.32.5
-  jsonschema==4.26.0 rfc3339-validator==0.1.4)
+  jsonschema==4.26.0 rfc3339-validator==0.1.4 nvidia-cuda-nvrtc==13.5.37)
 
 # What .deps/stamp holds when everything that this checkout needs is installed. $1: cpu or cuda13.
 stamp_for() { echo "mlx[$1]==$mlx_version ${debian_build_packages[*]}"; }
