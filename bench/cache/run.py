@@ -26,6 +26,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(os.path.dirname(HERE), "peers"))
+import flags  # noqa: E402
 import measure  # noqa: E402
 import tally  # noqa: E402
 from prepare import ROOT, Workshop, say  # noqa: E402
@@ -40,25 +41,11 @@ TOKEN_PACKAGES = ["tokenizers==0.23.3", "jinja2==3.1.6"]
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    count, cores = flags.count(1024), flags.CORES
 
-    def names(known):
-        def parse(text):
-            chosen = [name for name in text.split(",") if name]
-            unknown = [name for name in chosen if name not in known]
-            if unknown:
-                raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
-            return chosen
-        return parse
-
-    def count(text):
-        if not text.isdigit() or not 1 <= int(text) <= 1024:
-            raise argparse.ArgumentTypeError("a number from 1 to 1024 was expected")
-        return int(text)
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parser.add_argument("--works", type=names(WORKS), default=",".join(WORKS), metavar="NAME,...")
-    parser.add_argument("--models", type=names(MODELS), metavar="NAME,...", help=f"default: {','.join(MODELS)}")
-    parser.add_argument("--peers", type=names(PEERS), metavar="NAME,...",
+    parser.add_argument("--works", type=flags.names(WORKS), default=",".join(WORKS), metavar="NAME,...")
+    parser.add_argument("--models", type=flags.names(MODELS), metavar="NAME,...", help=f"default: {','.join(MODELS)}")
+    parser.add_argument("--peers", type=flags.names(PEERS), metavar="NAME,...",
                         help=f"default: {','.join(PEERS)}; '' for none")
     parser.add_argument("--reps", type=count, help="of what is warm (default: 5)")
     parser.add_argument("--cold-reps", type=count, help="of what is cold, 2 at least (default: 3)")

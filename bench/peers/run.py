@@ -27,6 +27,7 @@ import time
 from functools import partial
 
 import programs
+import flags
 import table
 from prepare import ROOT, LLAMA_PACKAGE, MLX_LM, Workshop, say
 from programs import Failure
@@ -55,14 +56,7 @@ PEERS = ("llama.cpp", "mlx-lm")
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-
-    def names(known):
-        def parse(text):
-            unknown = [name for name in text.split(",") if name not in known]
-            if unknown:
-                raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
-            return text.split(",")
-        return parse
+    count, cores = flags.count(1024), flags.CORES
 
     def works(text):
         try:
@@ -70,15 +64,9 @@ def arguments():
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error))
 
-    def count(text):
-        if not text.isdigit() or not 1 <= int(text) <= 1024:
-            raise argparse.ArgumentTypeError("a number from 1 to 1024 was expected")
-        return int(text)
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parser.add_argument("--models", type=names(MODELS), default=DEFAULT_MODELS, metavar="NAME,...")
+    parser.add_argument("--models", type=flags.names(MODELS), default=DEFAULT_MODELS, metavar="NAME,...")
     parser.add_argument("--works", type=works, metavar="NAME,...", help=f"default: {DEFAULT_WORKS}")
-    parser.add_argument("--peers", type=names(PEERS), default=",".join(PEERS), metavar="NAME,...",
+    parser.add_argument("--peers", type=flags.names(PEERS), default=",".join(PEERS), metavar="NAME,...",
                         help=f"default: {','.join(PEERS)}")
     parser.add_argument("--reps", type=count, help="turns of each program (default: 5)")
     parser.add_argument("--threads", type=count, default=cores, help=f"for us and llama.cpp (default here: {cores})")

@@ -26,6 +26,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "cache"), os.path.join(os.path.dirname(HERE), "peers")]
 import figures  # noqa: E402
+import flags  # noqa: E402
 import servers  # noqa: E402
 from prepare import ROOT, Workshop, say  # noqa: E402
 from programs import Failure  # noqa: E402
@@ -40,25 +41,11 @@ SETTLED = 128  # events of each stream before the long prompt comes
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    count, cores = flags.count(65536), flags.CORES
 
-    def names(known):
-        def parse(text):
-            chosen = [name for name in text.split(",") if name]
-            unknown = [name for name in chosen if name not in known]
-            if unknown:
-                raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
-            return chosen
-        return parse
-
-    def count(text):
-        if not text.isdigit() or not 1 <= int(text) <= 65536:
-            raise argparse.ArgumentTypeError("a number from 1 to 65536 was expected")
-        return int(text)
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parser.add_argument("--works", type=names(WORKS), default=",".join(WORKS), metavar="NAME,...")
-    parser.add_argument("--models", type=names(MODELS), default=",".join(MODELS), metavar="NAME,...")
-    parser.add_argument("--peers", type=names(PEERS), default=",".join(PEERS), metavar="NAME,...", help="'' for none")
+    parser.add_argument("--works", type=flags.names(WORKS), default=",".join(WORKS), metavar="NAME,...")
+    parser.add_argument("--models", type=flags.names(MODELS), default=",".join(MODELS), metavar="NAME,...")
+    parser.add_argument("--peers", type=flags.names(PEERS), default=",".join(PEERS), metavar="NAME,...", help="'' for none")
     parser.add_argument("--streams", type=lambda text: [count(n) for n in text.split(",")], metavar="N,...",
                         default="1,2,4,8,16,32", help="default: %(default)s; the stall work takes those up to 8")
     parser.add_argument("--tokens", type=count, default=128, help="of each answer (default: %(default)s)")
