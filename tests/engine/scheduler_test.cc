@@ -164,7 +164,9 @@ TEST(Scheduler, NoStreamStallsWhileALongPromptIsRead) {
     const double best =
         std::min(256.0, std::max<double>(kPieceGrid, (kStall - 1) * plain / machine.prompt_token));
     EXPECT_LT(steps, 1.3 * 4000 / (std::floor(best / kPieceGrid) * kPieceGrid) + 8);
-    if (best >= 2 * kPieceGrid) EXPECT_LT(least_pieces, 5);
+    if (best >= 2 * kPieceGrid) {
+      EXPECT_LT(least_pieces, 5);
+    }
   }
 }
 
