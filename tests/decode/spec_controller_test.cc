@@ -609,7 +609,9 @@ TEST(SpecController, BesideManySequencesRowsAreDearer) {
       controller.observe(result);
       drafted += choice.depth > 0;
     }
-    if (others > 0) EXPECT_EQ(costs.stats().verify.weight[1], 0);
+    if (others > 0) {
+      EXPECT_EQ(costs.stats().verify.weight[1], 0);
+    }
     return static_cast<double>(drafted) / kRounds;
   };
   EXPECT_GT(share_drafted(0), 0.9);

@@ -60,7 +60,7 @@ void expect_product(const std::vector<float>& x, int rows, const Matrix& m, cons
 
 TEST_F(Cuda, ProductsOfEveryFormat) {
   Random random(1);
-  for (const auto [n, k] : {std::pair{48, 128}, {40, 576}, {300, 1536}}) {
+  for (const auto& [n, k] : {std::pair{48, 128}, {40, 576}, {300, 1536}}) {
     for (const auto& [matrix, name] : formats(n, k)) {
       const Weight weight = Weight::make(matrix.source());
       const auto x = random.vector(int64_t{100} * k);
@@ -90,7 +90,7 @@ TEST_F(Cuda, ARowsProductDoesNotDependOnTheOthers) {
     return host(linear_add(linear_swiglu(part, gate, up, norm), down, part));
   };
   const mx::array whole = mlp(0, rows);
-  for (const auto [begin, end] :
+  for (const auto& [begin, end] :
        {std::pair{0, 1}, {7, 8}, {5, 9}, {60, 76}, {100, 132}, {10, 150}, {199, 200}})
     expect_same_bits(mlp(begin, end), slice_rows(whole, begin, end),
                      fmt::format("rows {} to {}", begin, end));
@@ -153,7 +153,7 @@ TEST_F(Cuda, AttentionEqualsReference) {
   Rng rng(4);
   for (const int dim : {32, 64, 96, 128, 256}) {
     for (const int group : {1, 3, 4}) {
-      for (const auto [before, rows, window] :
+      for (const auto& [before, rows, window] :
            {std::tuple{0, 1, 0}, {700, 1, 0}, {700, 5, 0}, {130, 40, 0}, {600, 3, 200}, {0, 300, 100}}) {
         const int heads = 2, total = before + rows;
         const mx::array k = random_array({total, heads, dim}, rng),
@@ -264,7 +264,7 @@ TEST_F(Cuda, TrialsOfGatedDelta) {
     std::vector<mx::array> expected;
     for (int t = 0; t < 60; t++) expected.push_back(host(delta_rows(d, t, t + 1, plain)));
     int at = 0;
-    for (const auto [drafted, kept] : {std::pair{4, 4}, {5, 2}, {3, 0}, {16, 9}, {1, 1}, {7, 1}}) {
+    for (const auto& [drafted, kept] : {std::pair{4, 4}, {5, 2}, {3, 0}, {16, 9}, {1, 1}, {7, 1}}) {
       const mx::array y = host(delta_rows(d, at, at + drafted, tried, true));
       for (int i = 0; i < drafted; i++)
         expect_same_bits(cpu::view(y, {1, y.shape(1)}, int64_t{i} * y.shape(1)),
