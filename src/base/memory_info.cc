@@ -33,7 +33,8 @@ std::optional<uint64_t> read_number(const std::string& path, std::string_view na
 std::optional<uint64_t> left_in_group(const std::string& group) {
   const auto most = read_number(group + "/memory.max"), used = read_number(group + "/memory.current");
   if (!most || !used) return std::nullopt;
-  const uint64_t given_back = read_number(group + "/memory.stat", "inactive_file ").value_or(0);
+  const auto pages = [&](const char* name) { return read_number(group + "/memory.stat", name).value_or(0); };
+  const uint64_t given_back = pages("inactive_file ") + pages("active_file ") / 2;
   const uint64_t held = *used - std::min(*used, given_back);
   return *most - std::min(*most, held);
 }
@@ -46,18 +47,30 @@ std::string own_group(const std::string& root) {
   return "";
 }
 
-}  // namespace
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-uint64_t read_linux_memory(const std::string& root) {
-  const auto machine = read_number(root + "/proc/meminfo", "MemAvailable:");
-  uint64_t least = machine ? *machine * 1024 : std::numeric_limits<uint64_t>::max();
+// The least of what `read` tells of this process's group and those around it.
+template <class Read>
+uint64_t least_of_groups(const std::string& root, uint64_t least, Read read) {
   for (std::string group = own_group(root);;) {
-    if (const auto left = left_in_group(root + "/sys/fs/cgroup/" + group)) least = std::min(least, *left);
+    if (const std::optional<uint64_t> n = read(root + "/sys/fs/cgroup/" + group)) least = std::min(least, *n);
     if (group.empty()) break;
     const auto slash = group.rfind('/');
     group = slash == std::string::npos ? "" : group.substr(0, slash);
   }
-  return least == std::numeric_limits<uint64_t>::max() ? 0 : least;
+  return least == kNoLimit ? 0 : least;
+}
+
+}  // namespace
+
+uint64_t read_linux_memory(const std::string& root) {
+  const auto machine = read_number(root + "/proc/meminfo", "MemAvailable:");
+  return least_of_groups(root, machine ? *machine * 1024 : kNoLimit, left_in_group);
+}
+
+uint64_t memory_limit(const std::string& root) {
+  return least_of_groups(root, kNoLimit,
+                         [](const std::string& group) { return read_number(group + "/memory.max"); });
 }
 
 uint64_t available_memory() {

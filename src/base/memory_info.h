@@ -10,6 +10,9 @@ namespace anabranch {
 // system does not tell.
 uint64_t available_memory();
 
+// Bytes that this process's container may take in all; 0: there is no such limit.
+uint64_t memory_limit(const std::string& root = "");
+
 // What Linux tells of it in `root`/proc and `root`/sys. What is missing or unreadable there does not count.
 uint64_t read_linux_memory(const std::string& root);
 

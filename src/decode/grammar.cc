@@ -126,6 +126,7 @@ struct GrammarCompiler::Shared {
   struct Job {
     std::string text;
     std::optional<Compiled> result;
+    double started = 0;      // of its compilation
     bool timed_out = false;  // somebody gave up on it
   };
   struct Entry {
@@ -188,8 +189,8 @@ void GrammarCompiler::Shared::run() {
     if (stopping) return;
     const auto job = queue.front();
     queue.pop_front();
+    const double start = job->started = now_seconds();
     lock.unlock();
-    const double start = now_seconds();
     Compiled result = build(job->text);
     const double seconds = now_seconds() - start;
     lock.lock();
@@ -231,12 +232,24 @@ Compiled GrammarCompiler::compile(const std::string& text) {
     return make_error(ErrorKind::exhausted, "the grammar has {} bytes, but at most {} are compiled",
                       text.size(), s.limits.text_bytes);
   }
+  constexpr size_t kMostWaiting = 32;
+  const auto slow = [&] {
+    s.stats.refused++;
+    return make_error(ErrorKind::exhausted, "the grammar takes longer than {} s to compile; make it simpler",
+                      s.limits.seconds);
+  };
+  const auto busy = [&] {
+    s.stats.refused++;
+    return make_error(ErrorKind::busy, "other grammars are being compiled; try again later");
+  };
   std::shared_ptr<Shared::Job> job;
   if (const auto it = s.by_text.find(text); it != s.by_text.end()) {
     s.entries.splice(s.entries.begin(), s.entries, it->second);
     job = it->second->job;
     s.stats.cached++;
+    if (job->timed_out && !job->result) return slow();
   } else {
+    if (s.queue.size() >= kMostWaiting) return busy();
     job = std::make_shared<Shared::Job>();
     job->text = text;
     s.entries.push_front({job});
@@ -244,15 +257,18 @@ Compiled GrammarCompiler::compile(const std::string& text) {
     s.queue.push_back(job);
     s.work.notify_one();
   }
-  const auto deadline = std::chrono::duration<double>(s.limits.seconds);
-  if (!s.done.wait_for(lock, deadline, [&] { return job->result.has_value(); })) {
-    s.stats.refused++;
-    const bool waiting = std::find(s.queue.begin(), s.queue.end(), job) != s.queue.end();
-    if (waiting)  // behind another one: this one may be fine
-      return make_error(ErrorKind::busy, "other grammars are being compiled; try again later");
+  const auto ready = [&] { return job->result.has_value(); };
+  const auto waiting = [&] { return std::find(s.queue.begin(), s.queue.end(), job) != s.queue.end(); };
+  const auto wait = [&](double seconds) {
+    return s.done.wait_for(lock, std::chrono::duration<double>(seconds), ready);
+  };
+  bool done = wait(s.limits.seconds);
+  // What waited for others has its own time from when it began.
+  if (!done && !waiting()) done = wait(std::max(0.0, job->started + s.limits.seconds - now_seconds()));
+  if (!done) {
+    if (waiting()) return busy();
     job->timed_out = true;
-    return make_error(ErrorKind::exhausted, "the grammar takes longer than {} s to compile; make it simpler",
-                      s.limits.seconds);
+    return slow();
   }
   if (!job->result->ok()) s.stats.refused++;
   return *job->result;

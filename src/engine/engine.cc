@@ -69,16 +69,16 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
   if (request.max_tokens == 0) return make_error(ErrorKind::invalid, "max_tokens is 0: nothing to generate");
 
+  auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink), *loaded_.tokenizer);
   std::lock_guard lock(mutex_);
   if (stopping_) return make_error(ErrorKind::busy, "the engine is stopping");
   if (waiting_ >= options_.max_running + options_.max_queue)
     return make_error(ErrorKind::busy, "{} requests are waiting already; try again later",
                       options_.max_queue);
-  const RequestId id = next_id_++;
+  const RequestId id = sequence->id = next_id_++;
+  arrivals_.push_back(std::move(sequence));
   waiting_++;
   stats_.requests++;
-  arrivals_.push_back(
-      std::make_unique<Sequence>(id, std::move(request), std::move(sink), *loaded_.tokenizer));
   wake_.notify_one();
   return id;
 }
@@ -146,7 +146,7 @@ void EngineImpl::guard_memory() {
   const bool was_short = memory_->short_of_memory();
   const uint64_t kept = cache_ ? cache_->stats().ram_bytes : 0;
   const MemoryBudgets& budgets = memory_->update(available_memory(), {scheduler_.bytes(), kept});
-  scheduler_.set_budget(budgets.states);
+  if (options_.device == "cpu") scheduler_.set_budget(budgets.states);
   if (cache_) cache_->set_ram_budget(budgets.cache);
   if (memory_->short_of_memory() == was_short) return;
   if (was_short)
@@ -231,8 +231,12 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
     note_running();
   }
   if (last_tokens.empty()) sequence->logprobs.clear();  // of a step that failed half way
-  sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
-                       sequence->usage});
+  try {
+    sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
+                         sequence->usage});
+  } catch (const std::exception& e) {
+    log_error("request {}: its last event was lost: {}", id, e.what());
+  }
 }
 
 Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options,

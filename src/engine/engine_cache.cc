@@ -130,11 +130,12 @@ void EngineImpl::keep(Sequence& sequence, const Snapshot& snapshot) {
   note_cache();
 }
 
-// For the end of a request, which must come.
-void EngineImpl::keep_safely(Sequence& sequence) {
+// Where the request must go on, or end, whatever becomes of the state: without a snapshot, of the state as it
+// is.
+void EngineImpl::keep_safely(Sequence& sequence, const Snapshot* snapshot) {
   if (!cache_ || !sequence.request.cache || sequence.state->length() < kLeastKept) return;
   try {
-    keep(sequence, sequence.state->snapshot());
+    keep(sequence, snapshot ? *snapshot : sequence.state->snapshot());
   } catch (const std::exception& e) {
     log_warning("a state was not kept: {}", e.what());
   }

@@ -73,7 +73,7 @@ class EngineImpl final : public Engine {
   bool wait_for_alike(Sequence& sequence);
   void resume(Sequence& sequence);
   void keep(Sequence& sequence, const Snapshot& snapshot);
-  void keep_safely(Sequence& sequence);
+  void keep_safely(Sequence& sequence, const Snapshot* snapshot = nullptr);
   void note_cache();
   void drop_state(Sequence& sequence);
   void step(const StepPlan& plan);

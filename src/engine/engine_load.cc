@@ -47,16 +47,18 @@ void EngineImpl::plan_memory() {
   auto& info = loaded_.info;
   const SequenceBytes bytes{info.state_bytes + info.draft_state_bytes,
                             info.kv_bytes_per_token + info.draft_kv_bytes_per_token};
-  // Of the device, whose free memory nobody else is expected to take.
-  const uint64_t memory = ops::device_memory_bytes(), reserve = memory / 32;
-  const uint64_t free = options_.device == "cpu" ? available_memory() : 0;
+  // States lie on the device, what the cache keeps in the machine's memory.
+  const bool same = options_.device == "cpu";
+  uint64_t machine = cpu_info().memory_bytes;
+  if (const uint64_t limit = memory_limit(); limit > 0) machine = std::min(machine, limit);
+  const uint64_t memory = same ? machine : ops::device_memory_bytes(), free = ops::device_free_bytes();
   MemoryBudgets budgets;
   if (options_.cache.enabled)
     budgets.cache =
-        options_.cache.ram_bytes > 0 ? options_.cache.ram_bytes : std::min<uint64_t>(memory / 8, 8ull << 30);
+        options_.cache.ram_bytes > 0 ? options_.cache.ram_bytes : std::min<uint64_t>(machine / 8, 8ull << 30);
   budgets.states = options_.memory_bytes;
   if (budgets.states == 0) {
-    const uint64_t taken = budgets.cache + reserve;
+    const uint64_t taken = memory / 32 + (same ? budgets.cache : 0);
     budgets.states = free > 0 ? std::min(memory / 2, free - std::min(free, taken)) : memory / 2;
     budgets.states = std::max(budgets.states, bytes.of(kLeastContext));
   }
@@ -75,7 +77,7 @@ void EngineImpl::plan_memory() {
   }
   scheduler_.set_bytes(bytes);
   scheduler_.set_budget(budgets.states);
-  memory_.emplace(budgets, reserve);
+  memory_.emplace(budgets, machine / 32);
 }
 
 void EngineImpl::use_calibration() {

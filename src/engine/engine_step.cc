@@ -163,7 +163,7 @@ void EngineImpl::conclude(StepPart& part, const mx::array& hidden, double verify
   };
   for (const Snapshot& snapshot : part.kept) {
     learn(part.row + snapshot.length - part.begin);
-    keep(sequence, snapshot);
+    keep_safely(sequence, &snapshot);
   }
   learn(part.row + part.applied());
   if (part.decodes && !part.forced) {

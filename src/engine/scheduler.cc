@@ -106,13 +106,15 @@ std::vector<uint64_t> Scheduler::admit() {
   const bool decoding =
       std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.running && e.decodes(); });
   for (Entry& e : entries_) {
-    if (e.running || waits_for_other(e)) continue;
+    if (e.running) continue;
+    const bool waits = waits_for_other(e);
     const uint64_t more = bytes_.of(e.known + kRoundRows + kMemoryBlock);
     const bool fits = budget_ == 0 || used + more <= budget_;
-    if (count >= options_.max_running || (count > 0 && !fits) || (decoding && !out.empty())) break;
-    e.running = true;
+    if (count >= options_.max_running || (count > 0 && !fits) || (!waits && decoding && !out.empty())) break;
     used += bytes_of(e);
     count++;
+    if (waits) continue;  // its place is kept
+    e.running = true;
     out.push_back(e.id);
   }
   return out;
@@ -139,15 +141,28 @@ Piece Scheduler::chunk(const Entry& e) const {
   return {e.id, tokens, tokens == e.left()};
 }
 
-// The shortest first; but every token of others that was applied since a prompt came makes it one shorter.
+// The shortest first; but every token of others that was applied since a prompt came makes it one shorter,
+// and where another one waits for its first tokens only these count.
 std::vector<const Scheduler::Entry*> Scheduler::prompts_in_order() const {
-  std::vector<const Entry*> out;
-  for (const Entry& e : entries_)
-    if (e.running && !e.decodes()) out.push_back(&e);
-  std::stable_sort(out.begin(), out.end(), [](const Entry* a, const Entry* b) {
-    if (a->priority != b->priority) return a->priority < b->priority;
-    return a->since + a->left() < b->since + b->left();
+  struct Rank {
+    int priority;
+    int64_t tokens;
+    const Entry* entry;
+  };
+  std::vector<Rank> ranks;
+  for (const Entry& e : entries_) {
+    if (!e.running || e.decodes()) continue;
+    int left = e.left();
+    for (const Entry& w : entries_)
+      if (!w.running && w.after == e.id && e.applied < w.after_tokens)
+        left = std::min(left, w.after_tokens - e.applied);
+    ranks.push_back({e.priority, e.since + left, &e});
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
+    return std::pair(a.priority, a.tokens) < std::pair(b.priority, b.tokens);
   });
+  std::vector<const Entry*> out;
+  for (const Rank& rank : ranks) out.push_back(rank.entry);
   return out;
 }
 
@@ -206,7 +221,7 @@ void Scheduler::advanced(uint64_t id, int applied, int sampled) {
   Entry& e = at(id);
   e.known += sampled;
   e.applied += applied;
-  if (sampled > 0) e.alone = false;
+  e.alone = std::max(0, e.alone - sampled);
   CHECK(e.applied <= e.known, "{} of {} tokens", e.applied, e.known);
 }
 
@@ -214,7 +229,8 @@ void Scheduler::isolate(uint64_t id) {
   Entry& e = at(id);
   e.applied = 0;
   e.running = false;
-  e.alone = true;
+  e.alone = e.alone_next;
+  e.alone_next = std::min(2 * e.alone_next, 1 << 16);
 }
 
 void Scheduler::remove(uint64_t id) {

@@ -84,7 +84,8 @@ class Scheduler {
   // and at most one, or a draft's accepted ones and the one after.
   void advanced(uint64_t id, int applied, int sampled);
   // A step with others failed: the running sequence waits with an empty state, and its next steps are its own
-  // until a token comes of them.
+  // until tokens come of them: one, and after each further failure twice as many, since what fails may need
+  // company.
   void isolate(uint64_t id);
   void remove(uint64_t id);
 
@@ -99,8 +100,9 @@ class Scheduler {
     int known;        // tokens there are
     int applied = 0;  // tokens the state has seen
     int64_t since;    // tokens of all prompts that were applied before it came
-    bool running = false, alone = false;
-    uint64_t after = 0;  // wait_for()'s other; 0: none
+    bool running = false;
+    int alone = 0, alone_next = 1;  // tokens to come on its own; after the next failure
+    uint64_t after = 0;             // wait_for()'s other; 0: none
     int after_tokens = 0;
     int left() const { return known - applied; }
     bool decodes() const { return left() == 1; }

@@ -1,6 +1,7 @@
 #include "ops/backend.h"
 
 #include "base/cpu_info.h"
+#include "base/memory_info.h"
 #include "ops/cpu/array.h"
 #include "ops/cpu/dispatch.h"
 #include "ops/cuda/array.h"
@@ -42,6 +43,9 @@ std::string device_name() {
 }
 uint64_t device_memory_bytes() {
   return backend() == Backend::cuda ? cuda::device().memory_bytes : cpu_info().memory_bytes;
+}
+uint64_t device_free_bytes() {
+  return backend() == Backend::cuda ? cuda::free_memory() : available_memory();
 }
 
 void set_precise(bool precise) {

@@ -29,6 +29,7 @@ Result<void> choose_backend(const std::string& device, bool reference, bool prec
 // "NVIDIA H200"; the memory that the backend's device has: the machine's own but on CUDA.
 std::string device_name();
 uint64_t device_memory_bytes();
+uint64_t device_free_bytes();  // 0: not known
 
 // CPU backend only. Activations of quantised matrices are rounded to int8 with one scale per row and group
 // (default), or kept in fp32 (`--precise`). KV is f16 by default and fp32 when precise.

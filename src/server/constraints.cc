@@ -1,6 +1,7 @@
 #include "server/constraints.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "text/schema_grammar.h"
 #include "text/tool_grammar.h"
@@ -40,7 +41,44 @@ bool is_strict(const Json& tool) {
   return it != tool["function"].end() && *it == true;
 }
 
+// Whether a grammar uses one of the library's macros that take a pattern: nested deeply enough it overflows
+// the stack.
+bool has_pattern_macro(std::string_view grammar) {
+  char quote = 0;  // what ends the literal or class that we are in
+  std::string word;
+  for (size_t i = 0; i < grammar.size(); i++) {
+    const char c = grammar[i];
+    if (quote) {
+      if (c == '\\')
+        i++;
+      else if (c == quote)
+        quote = 0;
+    } else if (c == '#') {
+      i = std::min(grammar.find('\n', i), grammar.size() - 1);
+    } else if (c == '(' && (word == "Regex" || word == "Substring")) {
+      return true;
+    } else if (c == '"' || c == '[') {
+      quote = c == '[' ? ']' : c;
+      word.clear();
+    } else if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.') {
+      const bool goes_on = i > 0 && (std::isalnum(static_cast<unsigned char>(grammar[i - 1])) ||
+                                     grammar[i - 1] == '_' || grammar[i - 1] == '-' || grammar[i - 1] == '.');
+      if (!goes_on) word.clear();
+      word += c;
+    } else if (!std::isspace(static_cast<unsigned char>(c))) {
+      word.clear();
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+bool wants_form(const AnswerForm& form, const ToolChoice& choice, const Json& tools) {
+  return form.kind != AnswerForm::Kind::text || choice.kind == ToolChoice::Kind::required ||
+         choice.kind == ToolChoice::Kind::named ||
+         (tools.is_array() && std::any_of(tools.begin(), tools.end(), is_strict));
+}
 
 AnswerForm read_answer_form(JsonFields& fields) {
   AnswerForm form;
@@ -110,7 +148,11 @@ Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choic
   const bool offered = context.tools.is_array() && !context.tools.empty();
   const bool forced = choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named;
   field = form.field;
-  if (form.kind == AnswerForm::Kind::grammar && !forced) return FormGrammar{form.grammar, form.field};
+  if (form.kind == AnswerForm::Kind::grammar && !forced) {
+    if (has_pattern_macro(form.grammar))
+      return make_error(ErrorKind::unsupported, "Regex and Substring are not supported in grammars");
+    return FormGrammar{form.grammar, form.field};
+  }
   std::string answer;
   if (form.kind == AnswerForm::Kind::json) answer = text::add_any_object(rules);
   if (form.kind == AnswerForm::Kind::schema && !forced) {

@@ -33,6 +33,9 @@ ToolChoice read_tool_choice(JsonFields& fields);
 // Fails where a choice needs a tool that is not offered. tools: OpenAI's array, or null.
 void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools);
 
+// Whether the answer is bound to a form at all.
+bool wants_form(const AnswerForm& form, const ToolChoice& choice, const Json& tools);
+
 struct FormContext {
   const text::OutputFormat& format;
   const text::Tokenizer& tokenizer;

@@ -96,8 +96,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
         safely([&] { return preparer_.prepare(kind, request->body); }));
     request.reset();
     const auto* made = std::get_if<Prepared>(prepared.get());
-    if (!made || made->form.text.empty() || kind == AnswerKind::token_count)
-      return hand_over(key, std::move(prepared));
+    if (!made || !made->formed || kind == AnswerKind::token_count) return hand_over(key, std::move(prepared));
     grammar_workers_.submit([this, key, prepared] {
       *prepared = safely([&] { return preparer_.compile(std::get<Prepared>(std::move(*prepared))); });
       hand_over(key, prepared);

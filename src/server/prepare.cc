@@ -68,26 +68,24 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
   prepared.rules.thinking_open = chosen->open;
-  if (auto error = add_form(prepared, request.tool_choice, *tools)) return std::move(*error);
+  prepared.choice = request.tool_choice;
+  prepared.formed = wants_form(prepared.options.form, prepared.choice, *tools);
   // A bias could have made tokens that say the same in an odd way, for others to read.
   prepared.remember = prepared.options.cache && prepared.options.sampling.logit_bias.empty();
   return prepared;
 }
 
-std::optional<ApiError> Preparer::add_form(Prepared& prepared, const ToolChoice& choice,
-                                           const Json& tools) const {
-  std::string field;
-  auto form = form_grammar(prepared.options.form, choice,
-                           {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
-  if (!form.ok()) return form_error(field, form.error());
-  prepared.form = std::move(*form);
-  return std::nullopt;
-}
-
 std::variant<Prepared, ApiError> Preparer::compile(Prepared prepared) const {
-  if (prepared.form.text.empty()) return prepared;
-  auto grammar = engine_.compile_grammar(prepared.form.text);
-  if (!grammar.ok()) return form_error(prepared.form.field, grammar.error());
+  if (!prepared.formed) return prepared;
+  static const Json none;
+  const Json& tools = prepared.rules.tools ? *prepared.rules.tools : none;
+  std::string field;
+  const auto form = form_grammar(prepared.options.form, prepared.choice,
+                                 {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
+  if (!form.ok()) return form_error(field, form.error());
+  if (form->text.empty()) return prepared;
+  auto grammar = engine_.compile_grammar(form->text);
+  if (!grammar.ok()) return form_error(form->field, grammar.error());
   prepared.grammar = std::move(*grammar);
   return prepared;
 }
@@ -122,7 +120,7 @@ std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest 
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
     prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
   }
-  if (auto error = add_form(prepared, {}, nullptr)) return std::move(*error);
+  prepared.formed = wants_form(prepared.options.form, {}, nullptr);
   return prepared;
 }
 
@@ -157,6 +155,9 @@ std::variant<Prepared, ApiError> Preparer::prepare(AnswerKind kind, std::string_
     result = prepare_completion(std::get<CompletionRequest>(std::move(request)));
   }
   if (std::holds_alternative<ApiError>(result)) return result;
+  if (const auto& made = std::get<Prepared>(result); made.formed && made.options.ignore_eos)
+    return ApiError{400, "'ignore_eos' does not go with a form of the answer, which has an end", "ignore_eos",
+                    "invalid_value"};
   return check(std::get<Prepared>(std::move(result)), kind == AnswerKind::completion ? "prompt" : "messages");
 }
 

@@ -25,7 +25,8 @@ struct Prepared {
   std::vector<int> keep_at;               // as of Request
   text::OutputRules rules;                // how to take the answer apart (chat only)
   ThinkingOptions thinking;
-  FormGrammar form;                                // of the answer; compile() makes the grammar of it
+  ToolChoice choice;                               // chat only
+  bool formed = false;                             // the answer has a form: compile() makes the grammar of it
   std::shared_ptr<const CompiledGrammar> grammar;  // null: the answer is free
   std::optional<ThinkReport> think_report;         // chat only
   bool remember = false;                           // for when the turn comes back
@@ -42,7 +43,7 @@ class Preparer {
  public:
   Preparer(const Engine& engine, PrepareOptions options);
   std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body);
-  // The grammar of what was prepared, if its answer has a form; may take as long as the engine lets it.
+  // The grammar of the answer's form, if it has one; may take as long as the engine lets it.
   std::variant<Prepared, ApiError> compile(Prepared prepared) const;
   // What was sampled for a request, end of the turn included: found when the turn comes back.
   void remember(std::span<const int> sampled, std::string_view salt, const text::OutputRules& rules) {
@@ -56,7 +57,6 @@ class Preparer {
   std::variant<Prepared, ApiError> prepare_chat(ChatRequest request);
   std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request) const;
   std::variant<std::vector<int>, ApiError> prompt_tokens(TextOrTokens prompt, const std::string& param) const;
-  std::optional<ApiError> add_form(Prepared& prepared, const ToolChoice& choice, const Json& tools) const;
   std::variant<Prepared, ApiError> check(Prepared prepared, const char* param) const;
 
   const Engine& engine_;

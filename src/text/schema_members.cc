@@ -9,6 +9,8 @@ namespace anabranch::text {
 namespace {
 
 constexpr int64_t kMaxProperties = 64;  // that are counted
+// Of one object, since their rules are written by recursion; and of all their copies.
+constexpr size_t kMaxMembers = 500, kMaxMemberBytes = 4u << 20;
 
 }  // namespace
 
@@ -127,6 +129,11 @@ Result<std::string> SchemaWriter::object(const Json& flat, const std::string& wh
                        "above 1 is not supported where further properties are allowed");
   if ((members.most && *members.most < must) || (members.other.empty() && members.least > known))
     return std::string();
+  size_t bytes = 0;
+  for (const Member& member : members.named) bytes += member.text.size();
+  const auto copies =
+      static_cast<size_t>(std::max<int64_t>({1, members.least, members.most.value_or(0)}) + 1);
+  if (members.named.size() > kMaxMembers || bytes > kMaxMemberBytes / copies) return too_large(where);
   const std::string rest = members_from(members, 0, 0, {});
   return rest.empty() ? rest : rules_.add("object", fmt::format("\"{{\" {} {}", s, rest));
 }
@@ -245,8 +252,8 @@ Result<std::string> SchemaWriter::parameters() {
   TRY_VOID(check_keywords(schema, where_));
   TRY(const TypeSet wanted, types(schema, where_));
   if (!wanted[kObject]) return invalid(where_, "type", "must be object: these are a function's parameters");
-  for (const char* keyword :
-       {"anyOf", "oneOf", "enum", "const", "patternProperties", "propertyNames", "minProperties"})
+  for (const char* keyword : {"anyOf", "oneOf", "enum", "const", "patternProperties", "propertyNames",
+                              "minProperties", "maxProperties"})
     if (schema.contains(keyword))
       return unsupported(where_, keyword,
                          "is not supported for the parameters of a call as this model writes it");

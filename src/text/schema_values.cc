@@ -98,8 +98,8 @@ Result<std::string> SchemaWriter::integer(const Json& flat, const std::string& w
       std::string out;
       int64_t at = *bounds.least / n * n;
       if (at < *bounds.least) at += n;
-      for (; at <= *bounds.most; at += n) out += (out.empty() ? "" : "|") + fmt::format("{}", at);
-      return out.empty() ? out : digits("(" + out + ")", "integer");
+      for (; at <= *bounds.most; at += n) out += (out.empty() ? "" : " | ") + literal(fmt::format("{}", at));
+      return out.empty() ? out : rules_.add("integer", out);
     }
     if (bounds.least || bounds.most || (n != 2 && n != 5 && n != 10 && n != 100 && n != 1000))
       return unsupported(where, "multipleOf",

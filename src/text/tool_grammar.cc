@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "text/automaton.h"
 #include "text/schema_grammar.h"
 
 namespace anabranch::text {
@@ -60,6 +61,14 @@ class CallWriter {
     return id ? fmt::format("Token({})", *id) : literal(text);
   }
 
+  // Of names and values of which nothing is said.
+  std::string any_parameters() {
+    const std::string text =
+        add_automaton(text_without("</parameter"), StringForm::plain, "argument", rules_);
+    return rules_.add("any_parameters",
+                      fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
+  }
+
   // Without what stands around all calls.
   Result<std::string> call(const Json& function, const Json& schema) {
     const std::string name = string_at(function, "name");
@@ -67,7 +76,10 @@ class CallWriter {
     if (format_.function_tags) {
       if (name.find_first_of("<>\n") != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
-      TRY(const std::string arguments, add_parameters(schema, rules_, where));
+      std::string arguments = any_parameters();
+      if (schema != kAnyArguments && schema != Json::object()) {
+        TRY(arguments, add_parameters(schema, rules_, where));
+      }
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
     }
     TRY(const std::string arguments, add_schema(schema, rules_, where));

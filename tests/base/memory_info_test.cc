@@ -23,6 +23,7 @@ class FakeMemory {
     std::ofstream(root_ / path) << text << "\n";
   }
   uint64_t read() const { return read_linux_memory(root_.string()); }
+  uint64_t limit() const { return memory_limit(root_.string()); }
 
  private:
   std::filesystem::path root_;
@@ -38,6 +39,7 @@ TEST(AvailableMemory, OfTheMachine) {
   memory.put("sys/fs/cgroup/user/app/memory.max", "max");
   memory.put("sys/fs/cgroup/user/app/memory.current", "123");
   EXPECT_EQ(memory.read(), 3000u * 1024);
+  EXPECT_EQ(memory.limit(), 0u);
 }
 
 TEST(AvailableMemory, TheTightestGroupCounts) {
@@ -48,11 +50,13 @@ TEST(AvailableMemory, TheTightestGroupCounts) {
   memory.put("sys/fs/cgroup/user/app/memory.current", "400000");
   EXPECT_EQ(memory.read(), 600000u);
   // Pages of files that were not read lately make room.
-  memory.put("sys/fs/cgroup/user/app/memory.stat", "anon 1\ninactive_file 100000\nactive_file 7");
-  EXPECT_EQ(memory.read(), 700000u);
+  memory.put("sys/fs/cgroup/user/app/memory.stat", "anon 1\ninactive_file 100000\nactive_file 8");
+  EXPECT_EQ(memory.read(), 700004u);
+  EXPECT_EQ(memory.limit(), 1000000u);
   memory.put("sys/fs/cgroup/user/memory.max", "500000");
   memory.put("sys/fs/cgroup/user/memory.current", "600000");
   EXPECT_EQ(memory.read(), 0u);
+  EXPECT_EQ(memory.limit(), 500000u);
 }
 
 #if defined(__linux__)

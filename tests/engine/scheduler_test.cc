@@ -291,6 +291,47 @@ TEST(Scheduler, WaitsForWhatAnotherKeeps) {
   EXPECT_EQ(s.admit(), Ids{2});
 }
 
+TEST(Scheduler, WhoWaitsForAnotherKeepsItsPlaceAndHastensIt) {
+  Scheduler s = make(256, 2);
+  s.add(1, 5000);
+  s.add(2, 600);
+  s.add(3, 600);
+  EXPECT_EQ(s.admit(), (Ids{1, 2}));
+  s.wait_for(2, 1, 512);
+  EXPECT_TRUE(s.admit().empty()) << "3 came later";
+  s.advanced(1, 512, 0);
+  EXPECT_EQ(s.admit(), Ids{2});
+
+  Scheduler t = make(256, 3);
+  t.add(1, 5000);
+  t.add(2, 600);
+  t.add(3, 1000);
+  EXPECT_EQ(t.admit(), (Ids{1, 2, 3}));
+  t.wait_for(2, 1, 512);
+  EXPECT_EQ(t.plan().pieces.front().id, 1u) << "2 needs 512 of its tokens, which are fewer than 3's";
+}
+
+TEST(Scheduler, WhatFailsInCompanyOnlyIsAloneForLongerEachTime) {
+  Scheduler s = make(256);
+  s.add(1, 10);
+  s.add(2, 10);
+  s.admit();
+  apply(s, s.plan());
+  for (const int tokens : {1, 2, 4}) {
+    for (uint64_t id = 1; id <= 2; id++) s.isolate(id);
+    for (uint64_t id = 1; id <= 2; id++) {
+      for (int i = 0; i < tokens; i++) {
+        s.admit();
+        const auto plan = s.plan();
+        ASSERT_EQ(plan.pieces.size(), 1u) << tokens << " " << i;
+        EXPECT_EQ(plan.pieces[0].id, id);
+        apply(s, plan);
+      }
+    }
+    EXPECT_EQ(s.plan().pieces.size(), 2u);
+  }
+}
+
 TEST(Scheduler, AfterAFailedStepEachRunsAloneUntilItHasAToken) {
   Scheduler s = make(256);
   for (uint64_t id = 1; id <= 3; id++) s.add(id, 10);

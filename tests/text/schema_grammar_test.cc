@@ -17,6 +17,20 @@ std::string error_of(const char* schema) {
   return element.ok() ? "" : element.error().message;
 }
 
+TEST(SchemaGrammar, ManyMembersAreRefused) {
+  Json names = Json::array();
+  for (int i = 0; i < 500; i++) names.push_back(fmt::format("a{}", i));
+  const auto schema = [&] { return Json{{"type", "object"}, {"required", names}}.dump(); };
+  EXPECT_EQ(error_of(schema().c_str()), "");
+  for (int i = 500; i < 19000; i++) names.push_back(fmt::format("a{}", i));
+  EXPECT_NE(error_of(schema().c_str()).find("too large"), std::string::npos);
+  const Json wide = {{"type", "object"},
+                     {"properties", {{std::string(1 << 20, 'x'), true}, {"b", true}}},
+                     {"additionalProperties", true},
+                     {"maxProperties", 60}};
+  EXPECT_NE(error_of(wide.dump().c_str()).find("too large"), std::string::npos);
+}
+
 // What is not kept is refused, by name and place.
 TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
   const struct {
@@ -47,6 +61,7 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
       {R"({"type":"object","patternProperties":{"a":{},"b":{}}})", "'patternProperties' at #"},
       {R"({"type":"object","additionalProperties":{},"minProperties":2})", "'minProperties' at #"},
       {R"({"type":"object","properties":{"a":false},"required":["a"]})", "no value satisfies"},
+      {R"({"type":"integer","minimum":0,"maximum":90000,"multipleOf":3})", "'multipleOf' at #"},
       {R"([])", "must be an object"},
   };
   for (const auto& c : cases)
@@ -54,6 +69,7 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
   for (
       const char* good :
       {R"({})", R"({"type":"array","uniqueItems":true,"maxItems":1})",
+       R"({"type":"integer","minimum":0,"maximum":6000,"multipleOf":3})",
        R"({"type":"string","format":"unknown"})", R"({"oneOf":[{"type":"string"},{"type":"integer"}]})",
        R"({"not_a_keyword":1,"type":"null"})",
        R"({"oneOf":[{"type":"object","properties":{"a":{}},"required":["a"]},{"type":"object","properties":{"b":{}},"required":["b"]}]})",
