@@ -121,7 +121,7 @@ bool GrammarMatcher::complete() const {
   return impl_->matcher.IsCompleted() || impl_->matcher.IsTerminated();
 }
 
-// The thread holds a share, so that a compiler whose thread hangs in a compilation could be let go of.
+// What the compiler and its thread share.
 struct GrammarCompiler::Shared {
   struct Job {
     std::string text;
@@ -139,6 +139,10 @@ struct GrammarCompiler::Shared {
   void run();
   Compiled build(const std::string& text);
   void make_room();
+  Error too_slow() const {
+    return make_error(ErrorKind::exhausted, "the grammar takes longer than {} s to compile; make it simpler",
+                      limits.seconds);
+  }
 
   GrammarVocab vocab;
   const GrammarLimits limits;
@@ -197,9 +201,7 @@ void GrammarCompiler::Shared::run() {
     stats.compiled++;
     stats.compile_s += seconds;
     // Whoever asks again is told the same: the answer does not depend on how busy the machine was just now.
-    if (job->timed_out)
-      result = make_error(ErrorKind::exhausted,
-                          "the grammar takes longer than {} s to compile; make it simpler", limits.seconds);
+    if (job->timed_out) result = too_slow();
     if (const auto it = by_text.find(job->text); it != by_text.end() && it->second->job == job) {
       it->second->bytes = job->text.size() + (result.ok() ? (*result)->grammar.MemorySizeBytes() : 0);
       bytes += it->second->bytes;
@@ -235,8 +237,7 @@ Compiled GrammarCompiler::compile(const std::string& text) {
   constexpr size_t kMostWaiting = 32;
   const auto slow = [&] {
     s.stats.refused++;
-    return make_error(ErrorKind::exhausted, "the grammar takes longer than {} s to compile; make it simpler",
-                      s.limits.seconds);
+    return s.too_slow();
   };
   const auto busy = [&] {
     s.stats.refused++;
