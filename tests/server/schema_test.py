@@ -20,6 +20,8 @@ import tempfile
 import time
 import urllib.request
 
+from conclude import conclude
+
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
           "response_schema_conformance", "unsupported_method", "allow_header_conformance", "stream_conformance"]
 GENERATING = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens"]
@@ -163,12 +165,7 @@ def main():
         "many of them were answered": (min(answers.values()) >= args.cases / operations / 4, answers),
         "the server stops when told to": (stopped == 0, stopped),
     }
-    for name, (good, what) in checks.items():
-        print(f"ok     {name}" if good else f"FAILED {name}: {what}")
-    print(f"{cases['generated']} cases in {time.monotonic() - started:.0f} s; answered with 200: {answers}")
-    failed = sum(not good for good, _ in checks.values())
-    print(f"{len(checks) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    return conclude(checks, f"{cases['generated']} cases in {time.monotonic() - started:.0f} s; answered with 200: {answers}")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ import threading
 import time
 import urllib.request
 
+from conclude import conclude
+
 WORDS = "river arm water bridge boat winter market letter stone garden night music teacher map harbour".split()
 # Small enough to be full long before the first third is over.
 SERVER_OPTIONS = ["--cache-ram", "64MB", "--cache-disk", "0", "--context", "2048"]
@@ -249,12 +251,7 @@ def main():
     finally:
         status = soak.stop()
     checks["the server stops when told to"] = (status == 0, f"exit status {status}")
-    for name, (good, what) in checks.items():
-        print(f"ok     {name}" if good else f"FAILED {name}: {what}")
-    print(f"{sum(soak.counts.values())} requests: {soak.counts}; {before:.0f} MB, then {after:.0f} MB")
-    failed = sum(not good for good, _ in checks.values())
-    print(f"{len(checks) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    return conclude(checks, f"{sum(soak.counts.values())} requests: {soak.counts}; {before:.0f} MB, then {after:.0f} MB")
 
 
 if __name__ == "__main__":
