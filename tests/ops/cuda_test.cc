@@ -396,14 +396,16 @@ TEST(CudaWithoutDevice, ChoosesABackend) {
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
   if (const auto obstacle = cuda::compiler_obstacle(); !obstacle.empty()) GTEST_SKIP() << obstacle;
   using cuda::Source;
-  std::vector<cuda::Variant> variants = {
-      {Source::rows, {}}, {Source::gated_delta, {128, 128, 4}}, {Source::gated_delta, {64, 64, 4}}};
+  std::vector<cuda::Variant> variants = {{Source::rows, {}},
+                                         {Source::gated_delta, {128, 128, 4, 16, 288, 1}},
+                                         {Source::gated_delta, {64, 64, 4, 4, 96, 3}}};
   for (const int dim : {64, 256}) variants.push_back({Source::attention, {dim}});
   for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
     variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
     for (const int swiglu : {0, 1}) {
       for (const int tiles : {1, 2, 4})
-        variants.push_back({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}});
+        variants.push_back(
+            {Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu, f[0] ? 1 : 3, tiles == 1 ? 2 : 1, 3}});
       variants.push_back({Source::gemm, {f[0], f[1], f[2], f[3], swiglu}});
     }
   }

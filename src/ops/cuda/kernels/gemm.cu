@@ -182,7 +182,7 @@ KERNEL __launch_bounds__(kThreads, 2) gemm(const __grid_constant__ LinearArgs a)
       const float* up = gate + kRows / 2 * kTotalStride;
       const u32 y = pack_bf16(silu(gate[0]) * up[0], silu(gate[kTotalStride]) * up[kTotalStride]);
       const int at = row_tile * 8 + token, in = first + row;
-      *(u32*)(a.tiles + tile_index(at, in, a.tiles_row_tiles)) = y;
+      *(u32*)(a.tiles + tile_index(at, in, a.tiles_rows)) = y;
     }
     return;
   }
