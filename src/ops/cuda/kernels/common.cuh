@@ -29,8 +29,11 @@ DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::
 
 DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
-DEVICE void copy16_async(u32 to, const void* from) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+DEVICE void copy16_async(u32 to, const void* from, bool wanted) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}" ::"r"(to),
+      "l"(from), "r"((int)wanted)
+      : "memory");
 }
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;"); }
 template <int N>

@@ -42,25 +42,19 @@ struct Reader {
   __device__ bool done(const LinearArgs& a) const { return unit >= a.units || k0 == k1; }
   __device__ void weights() const {
     const u32 at = weights_to + slot * TILES * kTileBytes;
-    const int lane = threadIdx.x % 32 * 16, bytes = (k1 - k) * kRecordBytes - lane;
+    const int bytes = min(STEPS, k1 - k) * kRecordBytes - threadIdx.x % 32 * 16;
 #pragma unroll
     for (int t = 0; t < TILES; t++)
-      if (k + STEPS <= k1) {
 #pragma unroll
-        for (int b = 0; b < kTileBytes; b += 512)
-          if (b + 512 <= kTileBytes || b + lane < kTileBytes) copy16_async(at + t * kTileBytes + b, from[t] + b);
-      } else {
-#pragma unroll 1
-        for (int b = 0; b < bytes; b += 512) copy16_async(at + t * kTileBytes + b, from[t] + b);
-      }
+      for (int b = 0; b < kTileBytes; b += 512) copy16_async(at + t * kTileBytes + b, from[t] + b, b < bytes);
   }
   // The pair's lanes take 16 bytes each; a row of x is 8 of them. Where STEPS > 1, all of a tile is brought.
   __device__ void activations() const {
     const u8* tiles = x + (long)(k - k0) * x_tile_bytes;
     const u32 at = x_to + slot * STEPS * (x_bytes / 128 * kXStride);
     const int bytes = min(STEPS, k1 - k) * x_bytes - x_lane;
-#pragma unroll 1
-    for (int b = 0; b < bytes; b += 1024) copy16_async(at + b / 128 * kXStride, tiles + b);
+#pragma unroll
+    for (int b = 0; b < STEPS * NT * 1024; b += 1024) copy16_async(at + b / 128 * kXStride, tiles + b, b < bytes);
   }
   __device__ void advance(const LinearArgs& a) {
     slot = slot + 1 == STAGES ? 0 : slot + 1;
