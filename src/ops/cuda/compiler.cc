@@ -76,7 +76,7 @@ struct SourceFile {
 const SourceFile& file_of(Source source) {
   static const SourceFile files[] = {
       {"gemv.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STEPS", "STAGES"}},
-      {"gemm.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU"}},
+      {"gemm.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU", "TOKENS"}},
       {"embed.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
       {"rows.cu", false, {}},
       {"attention.cu", false, {"D"}},

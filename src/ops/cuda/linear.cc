@@ -86,23 +86,27 @@ void run_gemv(const Product& product, bool swiglu) {
 
 void run_gemm(const Product& product, bool swiglu) {
   LinearArgs args = product.args;
+  const auto& f = product.format;
   args.units = 0;
   for (int m = 0; m < args.matrices; m++) {
     args.matrix[m].first = args.units;
-    if (!swiglu || m == 0)
-      args.units += swiglu ? (args.matrix[m].rows + 63) / 64 : (args.matrix[m].rows + 127) / 128;
+    if (!swiglu || m == 0) args.units += (args.matrix[m].rows + 127) / 128;
   }
-  const auto& f = product.format;
-  const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu}};
+  // A block takes tiles of 128 or 64 rows of x, and a narrow one 4/7 of a wide one's time. Shared memory has
+  // no room for wide tiles of two bf16 matrices.
+  const int blocks = device().multiprocessors;
+  const auto count = [&](int tokens) { return args.units * ((args.rows + tokens - 1) / tokens); };
+  const auto rounds = [&](int tokens) { return (count(tokens) + blocks - 1) / blocks; };
+  const int tokens = (swiglu && f[0]) || 4 * rounds(64) < 7 * rounds(128) ? 64 : 128;
+  const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}};
   const auto sums = scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32);
   args.sums = static_cast<const float*>(sums.get());
   if (!f[0])
     launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
            0, &args);
-  const Function gemm = kernel(variant, "gemm");
-  const int shared = 6 * (8192 + (f[0] ? 0 : f[2] * 256)) + 128 * 72 * 4 + 12 * 8;  // as gemm.cu lays it out
-  launch(gemm, {static_cast<unsigned>((args.rows + 63) / 64), static_cast<unsigned>(args.units)}, 256,
-         static_cast<unsigned>(shared), &args);
+  constexpr int kShared = 227 << 10;  // all that a block may have
+  launch(kernel(variant, "gemm"), {static_cast<unsigned>(std::min(count(tokens), blocks))}, 384, kShared,
+         &args);
 }
 
 void run(const Product& product, bool swiglu) {
@@ -147,7 +151,7 @@ void multiply(const mx::array& x, std::span<const Weight* const> weights, std::s
 }  // namespace
 
 int layout_rows(int rows) {
-  return rows <= kMostGemvRows ? rows : (rows + 63) / 64 * 64;  // the GEMM takes 64 rows at a time
+  return rows <= kMostGemvRows ? rows : (rows + 127) / 128 * 128;  // the GEMM takes 128 rows at a time
 }
 
 mx::array make_activations(int rows, int inputs) {

@@ -10,7 +10,7 @@ struct MatrixArgs {
   const unsigned char* weights;
   float* out;
   const float* residual;
-  int rows, first;  // first: unit of work (GEMV: pairs of 16 rows; GEMM: blocks of 128)
+  int rows, first;  // first: unit of work (GEMV: pairs of 16 rows; GEMM: 128 rows)
 };
 struct LinearArgs {
   MatrixArgs matrix[8];

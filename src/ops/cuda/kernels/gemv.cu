@@ -92,7 +92,7 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
 #pragma unroll
       for (int tile = 0; tile < kTogether; tile++) {
         const u8* at = weights + (first + tile) * kTileBytes + c * kRecordBytes;
-        read_shared_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4, record[c][tile]);
+        record[c][tile] = shared_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4);
       }
 #pragma unroll
     for (int g = 0; g < kGroups; g++) {
