@@ -21,8 +21,6 @@ MODELS = {"9b": "9B", "0.8b": "0.8B"}
 WORKS = {  # as gpu_bench names them: as mlx_lm_gpu.py does
     "decode, prompt 512": "decode, prompt 512",
     "decode, prompt 4096": "decode, prompt 4096",
-    "4 rows": "4 rows",
-    "32 streams": "32 streams",
     "prefill 512, chunks of 512": "prefill 512",
     "prefill 4096, chunks of 4096": "prefill 4096",
 }
@@ -59,7 +57,9 @@ def ours(program, model):
 
 def theirs(python, model):
     out = run([python, os.path.join(ROOT, "bench", "gpu", "mlx_lm_gpu.py"), model], stdout=subprocess.PIPE, text=True)
-    return json.loads(out.stdout.splitlines()[-1])
+    figures = json.loads(out.stdout.splitlines()[-1])
+    print("mlx-lm, tok/s:", figures, flush=True)
+    return figures
 
 
 def print_table(figures):
