@@ -182,7 +182,7 @@ mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> batch
   const int width = in.heads * head_dim;
   mx::array out = make_activations(rows, width);
   if (width % 64 != 0)
-    clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * row_tiles(rows) * 1024);
+    clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * layout_rows(rows) * 128);
   const auto q16 = scratch(static_cast<size_t>(rows) * width * 2);
   AttendArgs common{};
   common.q = data(in.q, kOp);
@@ -196,7 +196,7 @@ mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> batch
   common.pairs_turned = static_cast<int>(in.inv_freq.size());
   common.attention_factor = in.attention_factor;
   common.tiles = data<unsigned short>(out, kOp);
-  common.row_tiles = row_tiles(rows);
+  common.tiles_rows = layout_rows(rows);
   common.heads = in.heads;
   common.kv_heads = any.kv_heads;
   common.window = in.window;

@@ -71,16 +71,16 @@ const Nvrtc& nvrtc() {
 struct SourceFile {
   const char* name;
   bool reads_weights;
-  std::array<const char*, 6> macros;
+  std::array<const char*, 9> macros;
 };
 const SourceFile& file_of(Source source) {
   static const SourceFile files[] = {
-      {"gemv.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU"}},
+      {"gemv.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STEPS", "STAGES"}},
       {"gemm.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU", "TOKENS"}},
       {"embed.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
       {"rows.cu", false, {}},
       {"attention.cu", false, {"D"}},
-      {"gated_delta.cu", false, {"DK", "DV", "TAPS"}},
+      {"gated_delta.cu", false, {"DK", "DV", "TAPS", "TOKENS", "MAKERS", "BLOCKS"}},
   };
   return files[static_cast<size_t>(source)];
 }

@@ -21,7 +21,7 @@ enum class Source { gemv, gemm, embed, rows, attention, gated_delta };
 // What a kernel is specialised by: the macros of its file, in the file's order.
 struct Variant {
   Source source;
-  std::array<int, 6> values{};
+  std::array<int, 9> values{};
   friend auto operator<=>(const Variant&, const Variant&) = default;
 };
 

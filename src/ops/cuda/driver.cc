@@ -28,8 +28,9 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
-constexpr int kProgrammaticStreamSerialization = 6;                          // CU_LAUNCH_ATTRIBUTE_...
-constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kClock = 13;  // CU_DEVICE_ATTRIBUTE_...
+constexpr int kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
+constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kClock = 13,
+              kShared = 97;           // CU_DEVICE_ATTRIBUTE_...
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 using Address = unsigned long long;
@@ -94,6 +95,7 @@ struct Driver {
     DeviceGetAttribute(&major, kMajor, device);
     DeviceGetAttribute(&minor, kMinor, device);
     DeviceGetAttribute(&info.multiprocessors, kMultiprocessors, device);
+    DeviceGetAttribute(&info.shared_bytes, kShared, device);
     int clock_khz = 0;
     DeviceGetAttribute(&clock_khz, kClock, device);
     info.name = name;

@@ -18,6 +18,7 @@ struct DeviceInfo {
   std::string name;
   int capability = 0;  // 10 * major + minor
   int multiprocessors = 0;
+  int shared_bytes = 0;  // that a block may have
   uint64_t memory_bytes = 0;
   double tensor_flops = 0;  // bf16, by the data sheet's operations a clock, at the highest clock
 };

@@ -39,9 +39,10 @@ void norm_rows(const mx::array& x, const RowNorm* norm, mx::array* out, mx::arra
   if (activations) args.tiles = data<unsigned short>(*activations, "rms_norm");
   args.rows = x.shape(0);
   args.inputs = args.width = x.shape(1);
-  args.row_tiles = row_tiles(args.rows);
+  args.tiles_rows = layout_rows(args.rows);
   if (args.rows == 0) return;
-  const unsigned threads = args.inputs <= 512 ? 128 : args.inputs <= 2048 ? 256 : 512;
+  // 8 inputs each: a row's sum has one order, whatever the rows beside it.
+  const unsigned threads = std::clamp((static_cast<unsigned>(args.inputs) + 255) / 256 * 32, 128u, 1024u);
   launch(kernel(kRows, "norm_rows"), {static_cast<unsigned>(args.rows)}, threads, 0, &args);
 }
 

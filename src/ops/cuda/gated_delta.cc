@@ -76,10 +76,15 @@ void launch_delta(const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
   require(s.key_dim % 16 == 0 && s.key_dim <= 128 && s.value_dim % 32 == 0 && s.conv_kernel >= 2, kOp,
           "on CUDA a head has 16, 32, .. 128 keys and a multiple of 32 values, not {} and {}.", s.key_dim,
           s.value_dim);
-  launch(kernel({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel}}, "delta"),
-         {static_cast<unsigned>(s.value_dim / 32), static_cast<unsigned>(s.value_heads),
-          static_cast<unsigned>(spans)},
-         416, 0, &args);  // gated_delta.cu: 128 + kMakers
+  // A few tokens of many sequences: smaller blocks, so that one waits for memory while others work.
+  bool few = spans > 1;
+  for (int i = 0; i < spans; i++) few &= args.span[i].count <= 4;
+  const int tokens = few ? 4 : 16, makers = few ? 96 : 288, blocks = few ? 3 : 1;
+  launch(
+      kernel({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, tokens, makers, blocks}}, "delta"),
+      {static_cast<unsigned>(s.value_dim / 32), static_cast<unsigned>(s.value_heads),
+       static_cast<unsigned>(spans)},
+      static_cast<unsigned>(128 + makers), 0, &args);
 }
 
 // Spans of different states together, those of one state one after the other.
@@ -125,13 +130,13 @@ mx::array run(const GatedDeltaInputs& in, const GatedDeltaShape& shape, const Ga
   norm.gate = data(in.z, kOp);
   const bool activations = out.dtype() == mx::bfloat16;
   if (activations && width % 64 != 0)
-    clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * row_tiles(rows) * 1024);
+    clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * layout_rows(rows) * 128);
   (activations ? reinterpret_cast<void*&>(norm.tiles) : reinterpret_cast<void*&>(norm.out)) =
       address_of(out, kOp);
   norm.rows = rows;
   norm.inputs = width;
   norm.width = shape.value_dim;
-  norm.row_tiles = row_tiles(rows);
+  norm.tiles_rows = layout_rows(rows);
   norm.eps = weights.eps;
   launch(kernel({Source::rows, {}}, "norm_heads"),
          {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)}, 128, 0, &norm);

@@ -18,26 +18,69 @@ constexpr int kMostGemvRows = 32;  // of a launch
 struct Product {
   std::array<int, 4> format;
   LinearArgs args{};
-  int outputs = 0;  // rows of the largest matrix
 };
 
-void run_gemv(const Product& product, bool swiglu) {
-  LinearArgs args = product.args;
+void count_units(LinearArgs& args, bool swiglu, int tiles) {
+  const int rows = tiles * (swiglu ? 16 : 32);
   args.units = 0;
   for (int m = 0; m < args.matrices; m++) {
     args.matrix[m].first = args.units;
-    if (!swiglu || m == 0)
-      args.units += swiglu ? (args.matrix[m].rows + 15) / 16 : (args.matrix[m].rows + 31) / 32;
+    if (!swiglu || m == 0) args.units += (args.matrix[m].rows + rows - 1) / rows;
   }
-  const int blocks = std::min(args.units, device().multiprocessors), rows = args.rows;
-  for (int first = 0; first < rows; first += kMostGemvRows) {
-    args.first_row_tile = first / 8;
-    args.rows = std::min(kMostGemvRows, rows - first);
-    const int tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;
+}
+
+// gemv.cu's warps take as many weight tiles for each read of x as leaves the multiprocessors equally busy.
+int tiles_of_a_warp(LinearArgs args, bool swiglu) {
+  const auto work = [&](int tiles) {
+    count_units(args, swiglu, tiles);
+    return tiles * ((args.units + device().multiprocessors - 1) / device().multiprocessors);
+  };
+  int best = 1;
+  for (const int tiles : {2, 3})
+    if (work(tiles) * 16 <= work(best) * 17) best = tiles;
+  return best;
+}
+
+// How gemv.cu is specialised for a format and a number of rows.
+struct GemvShape {
+  int row_tiles, tiles, steps, stages, shared_bytes;
+};
+
+GemvShape gemv_shape(const std::array<int, 4>& f, int rows, int tiles, int x_rows) {
+  const auto [dense, planes, groups, scales] = f;
+  const int record = dense ? planes * 2048 : planes * 512 + groups * 16 * (scales == 2 ? 8 : 4);
+  GemvShape s{};
+  for (s.row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; s.row_tiles /= 2) {
+    const int most = rows <= 4 ? 4 : 8 * s.row_tiles;  // rows
+    s.tiles = dense ? 1 : tiles;
+    const int sums = (s.row_tiles == 1 ? 2 : 1) * 16 * 8 * (s.tiles * 16 + 4) * 4;
+    const auto slots = [&](int of_x) { return s.steps * (16 * s.tiles * record + 8 * of_x * 144); };
+    const bool all = std::min(rows, 8 * s.row_tiles) == x_rows;  // or x's tiles do not follow each other
+    s.steps = dense || !all ? 1 : std::max(1, (s.tiles == 1 ? 4 : 2) / s.row_tiles);
+    for (;; s.steps /= 2) {
+      s.stages = std::min((device().shared_bytes - sums) / slots(most), 4);
+      if (s.stages >= 2 || s.steps == 1) break;
+    }
+    s.shared_bytes = sums + s.stages * slots(std::min(rows, 8 * s.row_tiles));
+    if (s.stages >= 2 || s.row_tiles == 1) return s;
+  }
+}
+
+void run_gemv(const Product& product, bool swiglu) {
+  LinearArgs args = product.args;
+  const int rows = args.rows;
+  args.x_rows = layout_rows(rows);
+  for (int first = 0; first < rows; first += args.rows) {
     const auto& f = product.format;
-    const Function gemv = kernel({Source::gemv, {f[0], f[1], f[2], f[3], tiles, swiglu}}, "gemv");
-    const int shared = 2 * 16 * tiles * 8 * 20 * 4;  // gemv.cu: both buffers of every warp's sums
-    launch(gemv, {static_cast<unsigned>(blocks)}, 512, static_cast<unsigned>(shared), &args);
+    const int now = std::min(kMostGemvRows, rows - first);
+    const GemvShape s = gemv_shape(f, now, tiles_of_a_warp(args, swiglu), args.x_rows);
+    count_units(args, swiglu, s.tiles);
+    args.first_row = first;
+    args.rows = std::min(8 * s.row_tiles, rows - first);
+    const Function gemv = kernel(
+        {Source::gemv, {f[0], f[1], f[2], f[3], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv");
+    launch(gemv, {static_cast<unsigned>(std::min(args.units, device().multiprocessors))}, 512,
+           static_cast<unsigned>(s.shared_bytes), &args);
   }
 }
 
@@ -61,7 +104,7 @@ void run_gemm(const Product& product, bool swiglu) {
   if (!f[0])
     launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
            0, &args);
-  constexpr int kShared = 227 << 10;  // all that a block may have
+  constexpr int kShared = 227 << 10;  // gemm.cu: all that a block may have
   launch(kernel(variant, "gemm"), {static_cast<unsigned>(std::min(count(tokens), blocks))}, 384, kShared,
          &args);
 }
@@ -83,7 +126,7 @@ LinearArgs args_of(const mx::array& x, const char* op) {
   LinearArgs args{};
   args.x = data<unsigned>(x, op);
   args.rows = x.shape(0);
-  args.row_tiles = row_tiles(args.rows);
+  args.row_tiles = layout_rows(args.rows) / 8;
   args.input_tiles = (x.shape(1) + 63) / 64;
   return args;
 }
@@ -107,13 +150,12 @@ void multiply(const mx::array& x, std::span<const Weight* const> weights, std::s
 
 }  // namespace
 
-int row_tiles(int rows) {
-  const int tiles = (rows + 7) / 8;
-  return tiles <= kMostGemvRows / 8 ? tiles : (tiles + 15) / 16 * 16;  // the GEMM takes 128 rows at a time
+int layout_rows(int rows) {
+  return rows <= kMostGemvRows ? rows : (rows + 127) / 128 * 128;  // the GEMM takes 128 rows at a time
 }
 
 mx::array make_activations(int rows, int inputs) {
-  const size_t bytes = static_cast<size_t>((inputs + 63) / 64) * row_tiles(rows) * 1024;
+  const size_t bytes = static_cast<size_t>((inputs + 63) / 64) * layout_rows(rows) * 128;
   return make_padded({rows, inputs}, mx::bfloat16, std::max<size_t>(bytes, 1024));
 }
 
@@ -142,14 +184,14 @@ mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up
   const int rows = x.shape(0), outputs = static_cast<int>(gate.out_features());
   mx::array out = make_activations(rows, outputs);
   if (outputs % 64 != 0)
-    clear(out.data<char>(), static_cast<size_t>((outputs + 63) / 64) * row_tiles(rows) * 1024);
+    clear(out.data<char>(), static_cast<size_t>((outputs + 63) / 64) * layout_rows(rows) * 128);
   const mx::array tiles = prepared(x, &norm);
   Product product{stored(gate).format, args_of(tiles, "linear_swiglu")};
   for (const Weight* w : both)
     product.args.matrix[product.args.matrices++] = {
         static_cast<const unsigned char*>(stored(*w).memory.get()), nullptr, nullptr, outputs, 0};
   product.args.tiles = data<unsigned short>(out, "linear_swiglu");
-  product.args.tiles_row_tiles = row_tiles(rows);
+  product.args.tiles_rows = layout_rows(rows);
   run(product, true);
   return out;
 }

@@ -11,8 +11,8 @@
 namespace anabranch::ops::cuda {
 
 mx::array make_activations(int rows, int inputs);
-// Groups of 8 rows that activations of so many rows have.
-int row_tiles(int rows);
+// Rows that activations of so many rows are laid out for.
+int layout_rows(int rows);
 
 std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
                               const RowNorm* norm);

@@ -17,10 +17,11 @@ struct LinearArgs {
   int matrices, units;
   const unsigned* x;  // tiles
   const float* sums;  // GEMM: of each group and row, [input tile][groups][8 * row_tiles]
-  int input_tiles, row_tiles, rows;
-  int first_row_tile;  // GEMV: rows of x before these, in tiles
+  int input_tiles, rows;
+  int row_tiles;          // GEMM: of x, 8 rows each
+  int x_rows, first_row;  // GEMV: rows that x is laid out for, rows before these
   unsigned short* tiles;
-  int tiles_row_tiles;
+  int tiles_rows;  // that `tiles` is laid out for
 };
 
 struct EmbedArgs {
@@ -31,12 +32,12 @@ struct EmbedArgs {
 };
 
 struct NormArgs {
-  const float* x;                      // [rows, inputs]
-  const float* weight;                 // null: no norm
-  const float* gate;                   // of x's shape
-  float* out;                          // [rows, inputs], or null
-  unsigned short* tiles;               // or null
-  int rows, inputs, width, row_tiles;  // width: of what is normalised, divides inputs
+  const float* x;                       // [rows, inputs]
+  const float* weight;                  // null: no norm
+  const float* gate;                    // of x's shape
+  float* out;                           // [rows, inputs], or null
+  unsigned short* tiles;                // or null
+  int rows, inputs, width, tiles_rows;  // width: of what is normalised, divides inputs
   float eps;
 };
 
@@ -76,7 +77,7 @@ struct AttendArgs {
   unsigned short* tiles;                    // the same as activations
   float *sums, *largest;                    // of parts [tile][part][kv head][16][D], [..][16][2]
   const unsigned long long* table;          // pairs of addresses of blocks: keys, values; null: `pairs`
-  int first_row, rows, heads, kv_heads, pairs_turned, row_tiles, spans, parts, window;
+  int first_row, rows, heads, kv_heads, pairs_turned, tiles_rows, spans, parts, window;
   float q_eps, k_eps, attention_factor, scale;  // scale: of scores, times log2(e)
   AttendSpan span[kAttendSpans];
   unsigned long long pairs[2 * kAttendPairs];

@@ -97,7 +97,7 @@ DEVICE void store(const AttendArgs& a, int row, int head, int d, float y) {
   const long at = ((long)row * a.heads + head) * D + d;
   if (a.gate) y *= sigmoid(a.gate[at]);
   if (a.out) a.out[at] = y;
-  if (a.tiles) a.tiles[tile_index(row, head * D + d, a.row_tiles)] = to_bf16(y);
+  if (a.tiles) a.tiles[tile_index(row, head * D + d, a.tiles_rows)] = to_bf16(y);
 }
 
 // Grid: parts or 1 (then a block takes all), kv heads, tiles of 16 query rows.

@@ -24,10 +24,16 @@ DEVICE void let_next_start() {
 #endif
 }
 
+// Asks for what will be read after the wait: memory's latency passes while the kernel before ends.
+DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
 DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
-DEVICE void copy16_async(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+DEVICE void copy16_async(u32 to, const void* from, bool wanted) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}" ::"r"(to),
+      "l"(from), "r"((int)wanted)
+      : "memory");
 }
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;"); }
 template <int N>
@@ -41,6 +47,13 @@ DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// The same, with d = 0 before if `first`.
+DEVICE void mma_bf16_from(float d[4], const u32 a[4], u32 b0, u32 b1, bool first) {
+  if (!first) return mma_bf16(d, a, b0, b1);
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 DEVICE void mma_f16(float d[4], const u32 a[4], u32 b0, u32 b1) {
   asm volatile(
@@ -79,15 +92,14 @@ DEVICE float warp_sum(float x) {
   return x;
 }
 
-// Activations as matrix products read them: bf16, in tiles of kTileK inputs and 8 rows, [input tile][row
-// tile][tile]; `row_tiles` of them for each input tile. For wgmma a tile is [8 chunks][8 rows][8 inputs]; for few
-// rows (and where there is no wgmma) it is by lanes of a warp, whose 16 numbers lie together. -> the place of
-// (row, input).
-DEVICE long tile_index(int row, int input, int row_tiles) {
-  const long tile = ((long)(input / kTileK) * row_tiles + row / 8) * 512;
-  const int r = row % 8, k = input % kTileK;
+// Activations as matrix products read them: bf16, [input tile][rows][kTileK] with the rows that layout_rows()
+// (ops/cuda/linear.h) says. The numbers of a row lie by lanes of a warp, 16 together; for wgmma (many rows) those of
+// 8 rows lie together as [8 chunks][8 rows][8 inputs]. -> the place of (row, input).
+DEVICE long tile_index(int row, int input, int rows) {
+  const long tile = (long)(input / kTileK) * rows;
+  const int k = input % kTileK;
 #if __CUDA_ARCH__ == 900
-  if (row_tiles > 4) return tile + k / 8 * 64 + r * 8 + k % 8;
+  if (rows > 32) return (tile + row / 8 * 8) * kTileK + k / 8 * 64 + row % 8 * 8 + k % 8;
 #endif
-  return tile + r * 64 + k % 8 / 2 * 16 + k / 8 * 2 + k % 2;
+  return (tile + row) * kTileK + k % 8 / 2 * 16 + k / 8 * 2 + k % 2;
 }

@@ -1,7 +1,7 @@
 // Rows of a packed matrix as f32 (weights.cuh says how they lie).
 KERNEL embed(const __grid_constant__ EmbedArgs a) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int id = a.ids[blockIdx.x], r = id % 8, high = id % 16 / 8;
   const u8* tile = a.weights + (long)(id / 16) * a.input_tiles * kRecordBytes;
   for (int k = threadIdx.x; k < a.inputs; k += blockDim.x) {

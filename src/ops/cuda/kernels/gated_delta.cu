@@ -1,10 +1,11 @@
 // The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula). Macros:
-// DK, DV (dimensions of a head), TAPS (of the convolution).
+// DK, DV (dimensions of a head), TAPS (of the convolution); TOKENS that a block makes at a time, with MAKERS threads, and
+// BLOCKS of a multiprocessor: these change no result.
 //
 // A block has 32 columns of one value head's state S [DK][DV] in the registers of its first four warps: a lane has
 // one column's rows 16 i + 4 (lane / 8) + 0..3. Tokens are applied one by one, in one order of operations, whoever
-// asks. Meanwhile the other nine warps make the next kTokens tokens' queries, keys, values and gates.
-constexpr int kTokens = 16, kRows = DK / 4, kChannels = 2 * DK + 32, kMakers = 288;
+// asks. Meanwhile the other warps make the next kTokens tokens' queries, keys, values and gates.
+constexpr int kTokens = TOKENS, kRows = DK / 4, kChannels = 2 * DK + 32, kMakers = MAKERS;
 
 struct Tokens {
   float q[kTokens][DK], k[kTokens][DK], v[kTokens][32], decay[kTokens], beta[kTokens], qk[kTokens];
@@ -132,9 +133,8 @@ DEVICE void apply_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p,
   }
 }
 
-KERNEL __launch_bounds__(128 + kMakers) delta(const __grid_constant__ DeltaArgs a) {
+KERNEL __launch_bounds__(128 + kMakers, BLOCKS) delta(const __grid_constant__ DeltaArgs a) {
   __shared__ __align__(16) Tokens blocks[2];
-  wait_for_previous();
   let_next_start();
   const DeltaSpan& s = a.span[blockIdx.z];
   const int ratio = a.value_heads / a.key_heads;
@@ -149,6 +149,13 @@ KERNEL __launch_bounds__(128 + kMakers) delta(const __grid_constant__ DeltaArgs 
   const bool makes = threadIdx.x >= 128;
   const int lane = threadIdx.x % 32, quarter = lane / 8;
   const long column = p.column0 + threadIdx.x / 32 * 8 + lane % 8, place = (long)p.head * DK * DV + column;
+
+  for (int i = threadIdx.x; i < DK; i += 128 + kMakers) prefetch(s.s_in + (long)(p.head * DK + i) * DV + p.column0);
+  for (int i = threadIdx.x; i < kChannels && s.count > 0; i += 128 + kMakers) {
+    for (int j = 0; j < TAPS; j++) prefetch(a.conv_weight + j * p.channels + p.channel(i));
+    for (int j = 0; j < TAPS - 1; j++) prefetch(s.conv_in + (long)j * p.channels + p.channel(i));
+  }
+  wait_for_previous();
 
   float state[kRows];
   if (!makes) {

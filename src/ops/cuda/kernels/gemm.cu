@@ -163,7 +163,7 @@ DEVICE void store_swiglu(const LinearArgs& a, const Tile& tile, const float4* mi
       const float got = __shfl_xor_sync(~0u, odd ? y[2 * h] : y[2 * h + 1], 4);
       const u32 both = odd ? pack_bf16(got, y[2 * h + 1]) : pack_bf16(y[2 * h], got);
       if (row + h * 8 < a.matrix[0].rows && token < a.rows)
-        *(u32*)(a.tiles + tile_index(token, row + h * 8, a.tiles_row_tiles)) = both;
+        *(u32*)(a.tiles + tile_index(token, row + h * 8, a.tiles_rows)) = both;
     }
   }
 }
@@ -209,7 +209,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, float4* totals, u64* full, 
   Record record;
   const auto read = [&](int its_stage, int i) {
     const int at = its_stage * kStageBytes + i * kWarps * kRecordBytes;
-    record = shared_record(codes + at, scales + at);
+    read_shared_record(codes + at, scales + at, record);
   };
   const int count = tile_count(a);
   for (int index = blockIdx.x; index < count; index += gridDim.x) {

@@ -1,188 +1,257 @@
-// y = x W^T for up to 8 * NT rows of x, every weight read once. A block has two tiles of 16 weight rows (with
-// SWIGLU: one of each matrix); 8 warps share a tile's inputs, each kSegments-th of them. A row's result does
-// not depend on the others: a column of the tensor cores' product does not.
-constexpr int kWarps = 16;
-constexpr int kBatch = DENSE || NT == 4 || PLANES * NT > 2 ? 1 : 2;  // records of a warp read at a time
-constexpr int kTokenStride = 20, kWarpSums = NT * 8 * kTokenStride;
+// y = x W^T for up to 8 * NT rows of x, every weight read once. A unit of work is two halves of TILES tiles of 16
+// weight rows (with SWIGLU a half of each matrix). A block's 16 warps are 8 pairs: a pair has one of the kSegments
+// parts of the inputs, each of its warps one half. Weights, and the activations that a pair shares, stream through
+// rings in shared memory, STAGES slots of STEPS input tiles: only pairs wait for each other before a unit's end. A
+// row's result does not depend on the others: a column of the tensor cores' product does not.
+constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
+constexpr int kUnitRows = TILES * (SWIGLU ? 16 : 32);
+constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
+constexpr int kBuffers = NT == 1 ? 2 : 1;
+constexpr int kTileBytes = STEPS * kRecordBytes, kXStride = 144;            // 128 and 16, for shared memory's banks
 
-DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int first_k) {
-  int m = 0;
-  if (SWIGLU) {
-    m = half;
-  } else {
-    while (m + 1 < a.matrices && unit >= a.matrix[m + 1].first) m++;
-  }
-  const MatrixArgs& matrix = a.matrix[m];
-  const int tiles = (matrix.rows + 15) / 16;
-  int tile = SWIGLU ? unit : 2 * (unit - matrix.first) + half;
-  if (tile >= tiles) tile = tiles - 1;
-  return matrix.weights + ((long)tile * a.input_tiles + first_k) * kRecordBytes;
-}
-
-// Weights and the activations that they meet, as a lane holds them.
-struct Batch {
-  Record records[kBatch];
-  u32 x[kBatch][NT][8];
-};
-
-// Adds the segments of a unit's dot products, in order, and puts them where they belong.
-DEVICE void store(const LinearArgs& a, int unit, const float* sums) {
-  const auto total = [&](int half, int token, int row) {
-    const float* from = sums + half * kSegments * kWarpSums + token * kTokenStride + row;
-    float sum = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kSegments; w++) sum += from[w * kWarpSums];
-    return sum;
-  };
-  if (SWIGLU) {
-    for (int e = threadIdx.x; e < NT * 128; e += 512) {
-      const int row = unit * 16 + e % 16, token = e / 16;
-      if (token >= a.rows || row >= a.matrix[0].rows) continue;
-      const float y = silu(total(0, token, e % 16)) * total(1, token, e % 16);
-      a.tiles[tile_index(a.first_row_tile * 8 + token, row, a.tiles_row_tiles)] = to_bf16(y);
-    }
-    return;
-  }
+DEVICE int matrix_of(const LinearArgs& a, int unit) {
   int m = 0;
   while (m + 1 < a.matrices && unit >= a.matrix[m + 1].first) m++;
-  const MatrixArgs& matrix = a.matrix[m];
-  for (int e = threadIdx.x; e < NT * 256; e += 512) {
-    const int row = (unit - matrix.first) * 32 + e % 32, token = e / 32;
-    if (token >= a.rows || row >= matrix.rows) continue;
-    const long at = (long)(a.first_row_tile * 8 + token) * matrix.rows + row;
-    float y = total(e % 32 / 16, token, e % 16);
-    if (matrix.residual) y += matrix.residual[at];
-    matrix.out[at] = y;
-  }
+  return m;
 }
 
-KERNEL __launch_bounds__(512, 1) gemv(const __grid_constant__ LinearArgs a) {
-  extern __shared__ __align__(128) u8 shared[];
-  float* sums = (float*)shared;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = warp / kSegments, segment = warp % kSegments;
-  const int k0 = segment * a.input_tiles / kSegments, k1 = (segment + 1) * a.input_tiles / kSegments;
-  const u32 nibbles = low_nibbles(a), ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
-  let_next_start();
+// Where tile t of a unit's half begins.
+DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
+  const MatrixArgs& matrix = a.matrix[SWIGLU ? half : matrix_of(a, unit)];
+  const int tile = SWIGLU ? unit * TILES + t : ((unit - matrix.first) * 2 + half) * TILES + t;
+  return matrix.weights + (long)min(tile, (matrix.rows + 15) / 16 - 1) * a.input_tiles * kRecordBytes;
+}
 
-  // Two batches: while one is used, the other is on its way. A record that a batch lacks is an old one, or zeros,
-  // and meets zeros: no branch keeps two records' products from running side by side.
-  Batch even, odd;
+// Waits for the other warp of the pair.
+DEVICE void pair_barrier(int segment) { asm volatile("bar.sync %0, 64;" ::"r"(segment + 1) : "memory"); }
+
+// Brings weights and activations from memory to the rings, in the order in which a warp uses them.
+struct Reader {
+  const u8* from[TILES];
+  const u8* x;  // of the segment's first input tile; this lane's part
+  u32 weights_to, x_to, slot;
+  int unit, half, k, k0, k1, x_bytes, x_tile_bytes, x_lane;  // of x: the bytes to bring of a tile, and all
+
+  __device__ void begin(const LinearArgs& a) {
+    k = k0;
+    if (unit >= a.units) return;
 #pragma unroll
-  for (int u = 0; u < kBatch; u++) {
-#pragma unroll
-    for (int i = 0; i < (int)(sizeof(Record) / 4); i++) ((u32*)&even.records[u])[i] = ((u32*)&odd.records[u])[i] = 0u;
+    for (int t = 0; t < TILES; t++)
+      from[t] = tile_address(a, unit, half, t) + k0 * kRecordBytes + threadIdx.x % 32 * 16;
   }
-  // Every warp takes as many steps, whatever its share, so that all meet at the same barriers.
-  const int steps = (a.input_tiles + kSegments * kBatch - 1) / (kSegments * kBatch);
-  int next_unit = blockIdx.x, next_k = k0, next_step = 0;
-  const u8* next = nullptr;
-  if (next_unit < a.units) next = tile_address(a, next_unit, half, k0);
-  const auto fetch_weights = [&](Batch& batch) {
-    if (next_unit >= a.units) return;
-    const u8 *codes = next + lane * 16, *scales = next + kCodeBytes + lane / 4 * kScaleWords * 4;
+  __device__ bool done(const LinearArgs& a) const { return unit >= a.units || k0 == k1; }
+  __device__ void weights() const {
+    const u32 at = weights_to + slot * TILES * kTileBytes;
+    const int bytes = min(STEPS, k1 - k) * kRecordBytes - threadIdx.x % 32 * 16;
 #pragma unroll
-    for (int u = 0; u < kBatch; u++)
-      if (next_k + u < k1) read_record(codes, scales, u * kRecordBytes, batch.records[u]);
-    next += kBatch * kRecordBytes;
-    next_k += kBatch;
-    if (++next_step < steps) return;
-    next_k = k0;
-    next_step = 0;
-    next_unit += gridDim.x;
-    if (next_unit < a.units) next = tile_address(a, next_unit, half, k0);
-  };
-  const uint4* x = (const uint4*)a.x + (long)a.first_row_tile * 64 + lane * 2;
-  const auto fetch_x = [&](Batch& batch, int k) {
+    for (int t = 0; t < TILES; t++)
 #pragma unroll
-    for (int u = 0; u < kBatch; u++)
+      for (int b = 0; b < kTileBytes; b += 512) copy16_async(at + t * kTileBytes + b, from[t] + b, b < bytes);
+  }
+  // The pair's lanes take 16 bytes each; a row of x is 8 of them. Where STEPS > 1, all of a tile is brought.
+  __device__ void activations() const {
+    const u8* tiles = x + (long)(k - k0) * x_tile_bytes;
+    const u32 at = x_to + slot * STEPS * (x_bytes / 128 * kXStride);
+    const int bytes = min(STEPS, k1 - k) * x_bytes - x_lane;
 #pragma unroll
-      for (int t = 0; t < NT; t++) {
-        const uint4* from = x + ((long)(k + u) * a.row_tiles + t) * 64;
-        const bool here = k + u < k1 && lane / 4 + t * 8 < a.rows;
-        const uint4 zero = make_uint4(0, 0, 0, 0);
-        ((uint4*)batch.x[u][t])[0] = here ? from[0] : zero;
-        ((uint4*)batch.x[u][t])[1] = here ? from[1] : zero;
-      }
-  };
-  const auto after = [&](int k) { return k + kBatch < k0 + steps * kBatch ? k + kBatch : k0; };
-  fetch_weights(even);
-  fetch_weights(odd);
-  wait_for_previous();
-  fetch_x(even, k0);
-  fetch_x(odd, after(k0));
+    for (int b = 0; b < STEPS * NT * 1024; b += 1024) copy16_async(at + b / 128 * kXStride, tiles + b, b < bytes);
+  }
+  __device__ void advance(const LinearArgs& a) {
+    slot = slot + 1 == STAGES ? 0 : slot + 1;
+    k += STEPS;
+#pragma unroll
+    for (int t = 0; t < TILES; t++) from[t] += kTileBytes;
+    if (k < k1) return;
+    unit += gridDim.x;
+    begin(a);
+  }
+};
 
-  float acc[NT][4];
-  const auto clear = [&] {
+// Products of the records of COUNT input tiles with x, added to the sums. A lane's parts of x lie at x_at. For few
+// rows all chains of products advance together, to hide the tensor cores' latency; for more, a tile has enough.
+template <int COUNT>
+DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[NT], u32 nibbles,
+                     float acc[TILES][NT][4]) {
+  const int lane = threadIdx.x % 32;
+  const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
+  constexpr int kGroups = DENSE ? 1 : GROUPS, kEach = 4 / kGroups, kTogether = NT == 1 ? TILES : 1;
+  static_assert(COUNT == 1 || kGroups == 1);  // groups are added in order
+  u32 b[COUNT][NT][8];
+  float sum[COUNT][kGroups][NT][4];
+#pragma unroll
+  for (int c = 0; c < COUNT; c++)
 #pragma unroll
     for (int t = 0; t < NT; t++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) acc[t][i] = 0.0f;
-  };
-  const auto use = [&](const Batch& batch, int k) {
+      for (int i = 0; i < 2; i++) *(uint4*)&b[c][t][4 * i] = *(const uint4*)(x + c * x_step + x_at[t] + i * 16);
 #pragma unroll
-    for (int u = 0; u < kBatch; u++) {
-      constexpr int kGroups = DENSE ? 1 : GROUPS, kSteps = 4 / kGroups;
+  for (int first = 0; first < TILES; first += kTogether) {
+    Record record[COUNT][kTogether];
 #pragma unroll
-      for (int g = 0; g < kGroups; g++) {
-        Scales s;
-        if (!DENSE) s = scales_of(batch.records[u], g);
+    for (int c = 0; c < COUNT; c++)
 #pragma unroll
-        for (int p = 0; p < PLANES; p++) {
-          float part[NT][4] = {};
+      for (int tile = 0; tile < kTogether; tile++) {
+        const u8* at = weights + (first + tile) * kTileBytes + c * kRecordBytes;
+        read_shared_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4, record[c][tile]);
+      }
 #pragma unroll
-          for (int j = g * kSteps; j < (g + 1) * kSteps; j++) {
-            u32 f[4];
-            fragment(batch.records[u], p, j, nibbles, f);
+    for (int g = 0; g < kGroups; g++) {
+      float part[COUNT][kTogether][PLANES][NT][4];
 #pragma unroll
-            for (int t = 0; t < NT; t++) mma_bf16(part[t], f, batch.x[u][t][2 * j], batch.x[u][t][2 * j + 1]);
-          }
+      for (int j = g * kEach; j < (g + 1) * kEach; j++)
+#pragma unroll
+        for (int c = 0; c < COUNT; c++) {
+#pragma unroll
+          for (int tile = 0; tile < kTogether; tile++)
+#pragma unroll
+            for (int p = 0; p < PLANES; p++) {
+              u32 f[4];
+              fragment(record[c][tile], p, j, nibbles, f);
+#pragma unroll
+              for (int t = 0; t < NT; t++)
+                mma_bf16_from(part[c][tile][p][t], f, b[c][t][2 * j], b[c][t][2 * j + 1], j % kEach == 0);
+            }
+#pragma unroll
+          for (int t = 0; t < NT && !DENSE && first == 0; t++)
+            mma_bf16_from(sum[c][g][t], ones, b[c][t][2 * j], b[c][t][2 * j + 1], j % kEach == 0);
+        }
+#pragma unroll
+      for (int c = 0; c < COUNT; c++)
+#pragma unroll
+        for (int tile = 0; tile < kTogether; tile++) {
+          Scales s;
+          if (!DENSE) s = scales_of(record[c][tile], g);
 #pragma unroll
           for (int t = 0; t < NT; t++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) acc[t][i] = add_plane(acc[t][i], part[t][i], s.scale[i / 2], p);
+            for (int i = 0; i < 4; i++) {
+              float& to = acc[first + tile][t][i];
+#pragma unroll
+              for (int p = 0; p < PLANES; p++) to = add_plane(to, part[c][tile][p][t][i], s.scale[i / 2], p);
+              if (!DENSE) to = __fmaf_rn(s.bias[i / 2], sum[c][g][t][i % 2], to);
+            }
         }
-        if (DENSE) continue;
-#pragma unroll
-        for (int t = 0; t < NT; t++) {
-          float sum[4] = {};
-#pragma unroll
-          for (int j = g * kSteps; j < (g + 1) * kSteps; j++)
-            mma_bf16(sum, ones, batch.x[u][t][2 * j], batch.x[u][t][2 * j + 1]);
-#pragma unroll
-          for (int i = 0; i < 4; i++) acc[t][i] = __fmaf_rn(s.bias[i / 2], sum[i % 2], acc[t][i]);
-        }
-      }
     }
+  }
+}
+
+// The segments of a dot product, added in order.
+DEVICE float total(const float* sums, int token, int row) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kSegments; w++) sum += sums[w * kWarpSums + token * kTokenStride + row];
+  return sum;
+}
+
+KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a) {
+  extern __shared__ __align__(128) u8 shared[];
+  let_next_start();
+  float* sums = (float*)shared;
+  u8* rings = shared + kBuffers * kWarps * kWarpSums * 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = warp / kSegments, segment = warp % kSegments;
+  const u32 nibbles = low_nibbles(a);
+  const int x_step = a.rows * kXStride;
+  const u8* weights = rings + warp * STAGES * TILES * kTileBytes;
+  const u8* x = rings + kWarps * STAGES * TILES * kTileBytes + segment * STAGES * STEPS * x_step;
+  Reader reader;
+  reader.half = half;
+  reader.k0 = segment * a.input_tiles / kSegments;
+  reader.k1 = (segment + 1) * a.input_tiles / kSegments;
+  reader.x_bytes = a.rows * 128;
+  reader.x_tile_bytes = a.x_rows * 128;
+  reader.x_lane = (half * 32 + lane) * 16;
+  reader.x = (const u8*)a.x + ((long)reader.k0 * a.x_rows + a.first_row) * 128 + reader.x_lane;
+  reader.weights_to = shared_address(weights) + lane * 16;
+  reader.x_to = shared_address(x) + (half * 4 + lane / 8) * kXStride + lane % 8 * 16;
+  reader.slot = 0;
+  reader.unit = blockIdx.x;
+  reader.begin(a);
+
+  // The rings are filled with weights while the kernel before still runs, then with activations.
+  Reader early = reader;
+  for (int i = 0; i + 1 < STAGES; i++) {
+    if (!early.done(a)) early.weights(), early.advance(a);
+    commit_copies();
+  }
+  wait_for_previous();
+  for (int i = 0; i + 1 < STAGES; i++) {
+    if (!reader.done(a)) reader.activations(), reader.advance(a);
+    commit_copies();
+  }
+  const auto fetch = [&] {
+    if (!reader.done(a)) reader.weights(), reader.activations(), reader.advance(a);
+    commit_copies();
   };
-  int buffer = 0;
-  const auto finish = [&](int unit) {
-    float* mine = sums + (buffer * kWarps + warp) * kWarpSums;
+
+  u32 slot = 0;
+  int x_at[NT], buffer = 0;
+#pragma unroll
+  for (int t = 0; t < NT; t++)  // rows that x lacks are not stored
+    x_at[t] = min(t * 8 + lane / 4, a.rows - 1) * kXStride + lane % 4 * 32;
+  for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x) {
+    const MatrixArgs& matrix = a.matrix[SWIGLU ? 0 : matrix_of(a, unit)];
+    const int first = (unit - matrix.first) * kUnitRows;
+    // Of the element e of 8 rows of x from t on: its place in the result, or -1.
+    const auto place = [&](int t, int e) {
+      const int row = first + e % kUnitRows, at = t * 8 + e / kUnitRows;
+      return e < 8 * kUnitRows && at < a.rows && row < matrix.rows ? (long)(a.first_row + at) * matrix.rows + row : -1;
+    };
+    // With few rows a thread stores no more than two numbers, and asks for their residuals before the products.
+    float residual[2] = {};
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      if (const long to = place(0, threadIdx.x + i * kThreads); NT == 1 && matrix.residual && to >= 0)
+        residual[i] = matrix.residual[to];
+    float acc[TILES][NT][4];
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+      for (int t = 0; t < NT; t++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) acc[tile][t][i] = 0.0f;
+    for (int k = reader.k0; k < reader.k1; k += STEPS) {
+      if (STAGES == 1) pair_barrier(segment), fetch();
+      wait_copies<(STAGES > 2 ? STAGES - 2 : 0)>();
+      pair_barrier(segment);  // the slot is filled, and the one before is used
+      if (STAGES > 1) fetch();
+      const u8 *w = weights + slot * TILES * kTileBytes, *at = x + slot * STEPS * x_step;
+      if (k + STEPS <= reader.k1 && (DENSE || GROUPS == 1))
+        multiply<DENSE || GROUPS == 1 ? STEPS : 1>(w, at, x_step, x_at, nibbles, acc);
+      else
+        for (int i = 0; i < STEPS && k + i < reader.k1; i++)
+          multiply<1>(w + i * kRecordBytes, at + i * x_step, 0, x_at, nibbles, acc);
+      slot = slot + 1 == STAGES ? 0 : slot + 1;
+    }
+
     const int r = lane / 4, q = lane % 4;
 #pragma unroll
-    for (int t = 0; t < NT; t++)
+    for (int t = 0; t < NT; t++) {
+      float* here = sums + buffer * kWarps * kWarpSums;
+      if (kBuffers == 1)
+        __syncthreads();  // the sums before are used
+      else
+        buffer ^= 1;
 #pragma unroll
-      for (int i = 0; i < 4; i++) mine[(t * 8 + 2 * q + i % 2) * kTokenStride + r + i / 2 * 8] = acc[t][i];
-    __syncthreads();
-    store(a, unit, sums + buffer * kWarps * kWarpSums);
-    buffer ^= 1;
-    clear();
-  };
-  clear();
-  int unit = blockIdx.x, k = k0, done = 0;
-  // True when nothing is left.
-  const auto step = [&](Batch& batch) {
-    use(batch, k);
-    fetch_weights(batch);
-    fetch_x(batch, after(after(k)));
-    k += kBatch;
-    if (++done < steps) return false;
-    finish(unit);
-    k = k0;
-    done = 0;
-    unit += gridDim.x;
-    return unit >= a.units;
-  };
-  if (unit >= a.units) return;
-  while (!step(even) && !step(odd)) {
+      for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          here[warp * kWarpSums + (2 * q + i % 2) * kTokenStride + tile * 16 + r + i / 2 * 8] = acc[tile][t][i];
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i * kThreads < 8 * kUnitRows; i++) {
+        const int e = threadIdx.x + i * kThreads;
+        const long to = place(t, e);
+        if (to < 0) continue;
+        const int own = e % kUnitRows;
+        const float* of = here + (SWIGLU ? 0 : own / (TILES * 16) * kSegments * kWarpSums);
+        const float y = total(of, e / kUnitRows, own % (TILES * 16));
+        if (SWIGLU) {
+          const float up = total(of + kSegments * kWarpSums, e / kUnitRows, own);
+          a.tiles[tile_index(a.first_row + t * 8 + e / kUnitRows, first + own, a.tiles_rows)] = to_bf16(silu(y) * up);
+          continue;
+        }
+        matrix.out[to] = !matrix.residual ? y : NT == 1 ? y + residual[i] : y + matrix.residual[to];
+      }
+    }
   }
 }

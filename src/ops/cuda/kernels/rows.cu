@@ -10,44 +10,85 @@ DEVICE float block_sum(float x, float* shared) {
   return sum;
 }
 
-// Rows of x, normalised, to f32 and tiles.
+// Rows of x, normalised, to f32 and tiles. Of each kHeld numbers a thread reads all before it uses one.
+constexpr int kHeld = 16;
 KERNEL norm_rows(const __grid_constant__ NormArgs a) {
   __shared__ float shared[32];
+  const long row = blockIdx.x;
+  const int threads = blockDim.x, span = kHeld * threads, padded = (a.inputs + kTileK - 1) / kTileK * kTileK;
+  float x[kHeld], weight[kHeld];
+  const auto read = [&](const float* from, int first, float* to) {
+#pragma unroll
+    for (int i = 0; i < kHeld; i++) {
+      const int at = first + i * threads;
+      to[i] = from && at < a.inputs ? from[at] : 1.0f;
+    }
+  };
+  read(a.weight, threadIdx.x, weight);
   wait_for_previous();
   let_next_start();
-  const long row = blockIdx.x;
-  const float* x = a.x + row * a.inputs;
+  const float* from = a.x + row * a.inputs;
+  read(from, threadIdx.x, x);
   float factor = 1.0f;
   if (a.weight) {
     float sum = 0.0f;
-    for (int i = threadIdx.x; i < a.inputs; i += blockDim.x) sum += x[i] * x[i];
+    for (int first = threadIdx.x; first < a.inputs; first += span) {
+      if (first >= span) read(from, first, x);
+#pragma unroll
+      for (int i = 0; i < kHeld; i++)
+        if (first + i * threads < a.inputs) sum += x[i] * x[i];
+    }
     factor = 1.0f / sqrtf(block_sum(sum, shared) / a.inputs + a.eps);
   }
-  const int padded = (a.inputs + kTileK - 1) / kTileK * kTileK;
-  for (int i = threadIdx.x; i < padded; i += blockDim.x) {
-    const float y = i < a.inputs ? x[i] * (a.weight ? factor * a.weight[i] : 1.0f) : 0.0f;
-    if (a.tiles) a.tiles[tile_index(row, i, a.row_tiles)] = to_bf16(y);
-    if (a.out && i < a.inputs) a.out[row * a.inputs + i] = y;
+  for (int first = threadIdx.x; first < padded; first += span) {
+    if (a.inputs > span) read(from, first, x), read(a.weight, first, weight);
+#pragma unroll
+    for (int i = 0; i < kHeld; i++) {
+      const int at = first + i * threads;
+      if (at >= padded) break;
+      const float y = at < a.inputs ? x[i] * (a.weight ? factor * weight[i] : 1.0f) : 0.0f;
+      if (a.tiles) a.tiles[tile_index(row, at, a.tiles_rows)] = to_bf16(y);
+      if (a.out && at < a.inputs) a.out[row * a.inputs + at] = y;
+    }
   }
 }
 
 // The gated delta rule's output: each head normalised, times weight and silu(gate); one warp for each head.
 KERNEL norm_heads(const __grid_constant__ NormArgs a) {
-  wait_for_previous();
-  let_next_start();
+  constexpr int kEach = 4;  // numbers that a lane reads before it uses one
   const int heads = a.inputs / a.width, lane = threadIdx.x % 32;
   const long unit = (long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   const long row = unit / heads;
   const int first = unit % heads * a.width;
   if (row >= a.rows) return;
-  const float *x = a.x + row * a.inputs + first, *gate = a.gate + row * a.inputs + first;
+  const float *from = a.x + row * a.inputs + first, *gates = a.gate + row * a.inputs + first;
+  float x[kEach], gate[kEach], weight[kEach];
+  const auto read = [&](const float* numbers, int at, float* to) {
+#pragma unroll
+    for (int i = 0; i < kEach; i++) to[i] = at + i * 32 < a.width ? numbers[at + i * 32] : 0.0f;
+  };
+  read(a.weight, lane, weight);
+  wait_for_previous();
+  let_next_start();
+  read(from, lane, x);
+  read(gates, lane, gate);
   float sum = 0.0f;
-  for (int i = lane; i < a.width; i += 32) sum += x[i] * x[i];
+  for (int at = lane; at < a.width; at += 32 * kEach) {
+    if (at >= 32 * kEach) read(from, at, x);
+#pragma unroll
+    for (int i = 0; i < kEach; i++) sum += x[i] * x[i];
+  }
   const float factor = 1.0f / sqrtf(warp_sum(sum) / a.width + a.eps);
-  for (int i = lane; i < a.width; i += 32) {
-    const float y = x[i] * factor * a.weight[i] * silu(gate[i]);
-    if (a.tiles) a.tiles[tile_index(row, first + i, a.row_tiles)] = to_bf16(y);
-    if (a.out) a.out[row * a.inputs + first + i] = y;
+  for (int at = lane; at < a.width; at += 32 * kEach) {
+    if (a.width > 32 * kEach) read(from, at, x), read(gates, at, gate), read(a.weight, at, weight);
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int own = at + i * 32;
+      if (own >= a.width) break;
+      const float y = x[i] * factor * weight[i] * silu(gate[i]);
+      if (a.tiles) a.tiles[tile_index(row, first + own, a.tiles_rows)] = to_bf16(y);
+      if (a.out) a.out[row * a.inputs + first + own] = y;
+    }
   }
 }
 

@@ -53,17 +53,15 @@ DEVICE void read_record(const u8* codes, const u8* scales, long at, Record& reco
     ((uint2*)record.scales)[i] =
         stream8(scales + at + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8);
 }
-// The same of a record in shared memory.
-DEVICE Record shared_record(const u8* codes, const u8* scales) {
-  Record record;
+// The same, of a record in shared memory.
+DEVICE void read_shared_record(const u8* codes, const u8* scales, Record& record) {
 #pragma unroll
   for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = *(const uint4*)(codes + i * 512);
-  if (DENSE) return record;
+  if (DENSE) return;
 #pragma unroll
   for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
     ((uint2*)record.scales)[i] =
         *(const uint2*)(scales + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8);
-  return record;
 }
 
 struct Scales {
