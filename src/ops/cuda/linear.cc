@@ -104,7 +104,7 @@ void run_gemm(const Product& product, bool swiglu) {
   if (!f[0])
     launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
            0, &args);
-  constexpr int kShared = 227 << 10;  // all that a block may have
+  constexpr int kShared = 227 << 10;  // gemm.cu: all that a block may have
   launch(kernel(variant, "gemm"), {static_cast<unsigned>(std::min(count(tokens), blocks))}, 384, kShared,
          &args);
 }

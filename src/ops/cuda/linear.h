@@ -1,5 +1,5 @@
 // Matrix products on the device. What only products read is kept as they read it: "activations", bf16 arrays
-// [M, K] whose memory is in tiles of 64 inputs and 8 rows (kernels/common.cuh). linear() takes f32 or
+// [M, K] whose memory is in tiles of 64 inputs (kernels/common.cuh). linear() takes f32 or
 // activations; linear_swiglu() and the mixers make activations.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula). Macros:
-// DK, DV (dimensions of a head), TAPS (of the convolution); TOKENS that a block makes at a time, with MAKERS threads, and
+// The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula). Macros: DK,
+// DV (dimensions of a head), TAPS (of the convolution); TOKENS that a block makes at a time, with MAKERS threads, and
 // BLOCKS of a multiprocessor: these change no result.
 //
 // A block has 32 columns of one value head's state S [DK][DV] in the registers of its first four warps: a lane has

@@ -209,7 +209,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, float4* totals, u64* full, 
   Record record;
   const auto read = [&](int its_stage, int i) {
     const int at = its_stage * kStageBytes + i * kWarps * kRecordBytes;
-    record = shared_record(codes + at, scales + at);
+    read_record(codes + at, scales + at, record);
   };
   const int count = tile_count(a);
   for (int index = blockIdx.x; index < count; index += gridDim.x) {

@@ -6,8 +6,8 @@
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
 constexpr int kUnitRows = TILES * (SWIGLU ? 16 : 32);
 constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
-constexpr int kBuffers = NT == 1 ? 2 : 1;
-constexpr int kTileBytes = STEPS * kRecordBytes, kXStride = 144;            // 128 and 16, for shared memory's banks
+constexpr int kBuffers = NT == 1 ? 2 : 1;  // of sums
+constexpr int kTileBytes = STEPS * kRecordBytes, kXStride = 144;  // 128 and 16, for shared memory's banks
 
 DEVICE int matrix_of(const LinearArgs& a, int unit) {
   int m = 0;
@@ -92,7 +92,7 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
 #pragma unroll
       for (int tile = 0; tile < kTogether; tile++) {
         const u8* at = weights + (first + tile) * kTileBytes + c * kRecordBytes;
-        record[c][tile] = shared_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4);
+        read_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4, record[c][tile]);
       }
 #pragma unroll
     for (int g = 0; g < kGroups; g++) {
@@ -143,6 +143,39 @@ DEVICE float total(const float* sums, int token, int row) {
   return sum;
 }
 
+// Where a unit's results go.
+struct Results {
+  const LinearArgs& a;
+  const MatrixArgs& matrix;
+  int first;
+
+  __device__ Results(const LinearArgs& args, int unit)
+      : a(args), matrix(a.matrix[SWIGLU ? 0 : matrix_of(a, unit)]), first((unit - matrix.first) * kUnitRows) {}
+  // The place of element e of the 8 rows of x from 8 t on, or -1.
+  __device__ long place(int t, int e) const {
+    const int row = first + e % kUnitRows, at = t * 8 + e / kUnitRows;
+    const bool here = e < 8 * kUnitRows && at < a.rows && row < matrix.rows;
+    return here ? (long)(a.first_row + at) * matrix.rows + row : -1;
+  }
+  // Stores these 8 rows; with few rows of x, residuals were read before.
+  __device__ void store(int t, const float* sums, const float residual[2]) const {
+#pragma unroll
+    for (int i = 0; i * kThreads < 8 * kUnitRows; i++) {
+      const int e = threadIdx.x + i * kThreads, own = e % kUnitRows, token = e / kUnitRows;
+      const long to = place(t, e);
+      if (to < 0) continue;
+      const float* of = sums + (SWIGLU ? 0 : own / (TILES * 16) * kSegments * kWarpSums);
+      const float y = total(of, token, own % (TILES * 16));
+      if (SWIGLU) {
+        const float up = total(of + kSegments * kWarpSums, token, own);
+        a.tiles[tile_index(a.first_row + t * 8 + token, first + own, a.tiles_rows)] = to_bf16(silu(y) * up);
+        continue;
+      }
+      matrix.out[to] = !matrix.residual ? y : NT == 1 ? y + residual[i] : y + matrix.residual[to];
+    }
+  }
+};
+
 KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a) {
   extern __shared__ __align__(128) u8 shared[];
   let_next_start();
@@ -189,19 +222,13 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   for (int t = 0; t < NT; t++)  // rows that x lacks are not stored
     x_at[t] = min(t * 8 + lane / 4, a.rows - 1) * kXStride + lane % 4 * 32;
   for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x) {
-    const MatrixArgs& matrix = a.matrix[SWIGLU ? 0 : matrix_of(a, unit)];
-    const int first = (unit - matrix.first) * kUnitRows;
-    // Of the element e of 8 rows of x from t on: its place in the result, or -1.
-    const auto place = [&](int t, int e) {
-      const int row = first + e % kUnitRows, at = t * 8 + e / kUnitRows;
-      return e < 8 * kUnitRows && at < a.rows && row < matrix.rows ? (long)(a.first_row + at) * matrix.rows + row : -1;
-    };
+    const Results results(a, unit);
     // With few rows a thread stores no more than two numbers, and asks for their residuals before the products.
     float residual[2] = {};
 #pragma unroll
     for (int i = 0; i < 2; i++)
-      if (const long to = place(0, threadIdx.x + i * kThreads); NT == 1 && matrix.residual && to >= 0)
-        residual[i] = matrix.residual[to];
+      if (const long to = results.place(0, threadIdx.x + i * kThreads); NT == 1 && results.matrix.residual && to >= 0)
+        residual[i] = results.matrix.residual[to];
     float acc[TILES][NT][4];
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
@@ -237,21 +264,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
         for (int i = 0; i < 4; i++)
           here[warp * kWarpSums + (2 * q + i % 2) * kTokenStride + tile * 16 + r + i / 2 * 8] = acc[tile][t][i];
       __syncthreads();
-#pragma unroll
-      for (int i = 0; i * kThreads < 8 * kUnitRows; i++) {
-        const int e = threadIdx.x + i * kThreads;
-        const long to = place(t, e);
-        if (to < 0) continue;
-        const int own = e % kUnitRows;
-        const float* of = here + (SWIGLU ? 0 : own / (TILES * 16) * kSegments * kWarpSums);
-        const float y = total(of, e / kUnitRows, own % (TILES * 16));
-        if (SWIGLU) {
-          const float up = total(of + kSegments * kWarpSums, e / kUnitRows, own);
-          a.tiles[tile_index(a.first_row + t * 8 + e / kUnitRows, first + own, a.tiles_rows)] = to_bf16(silu(y) * up);
-          continue;
-        }
-        matrix.out[to] = !matrix.residual ? y : NT == 1 ? y + residual[i] : y + matrix.residual[to];
-      }
+      results.store(t, here, residual);
     }
   }
 }

@@ -31,39 +31,15 @@ DEVICE void fragment(const Record& record, int plane, int j, u32 nibbles, u32 a[
   a[3] = ((row8 >> (shift + 4)) & nibbles) | 0x43004300u;
 }
 
-DEVICE uint4 stream16(const void* from) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(from));
-  return v;
-}
-DEVICE uint2 stream8(const void* from) {
-  uint2 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
-  return v;
-}
-// `codes`, `scales`: where the lane's parts of the first record lie; `at`: bytes from there.
-DEVICE void read_record(const u8* codes, const u8* scales, long at, Record& record) {
+// `codes`, `scales`: where the lane's parts lie in shared memory.
+DEVICE void read_record(const u8* codes, const u8* scales, Record& record) {
 #pragma unroll
-  for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = stream16(codes + at + i * 512);
+  for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = *(const uint4*)(codes + i * 512);
   if (DENSE) return;
 #pragma unroll
   for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
     ((uint2*)record.scales)[i] =
-        stream8(scales + at + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8);
-}
-// The same of a record in shared memory.
-DEVICE Record shared_record(const u8* codes, const u8* scales) {
-  Record record;
-#pragma unroll
-  for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = *(const uint4*)(codes + i * 512);
-  if (DENSE) return record;
-#pragma unroll
-  for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
-    ((uint2*)record.scales)[i] =
         *(const uint2*)(scales + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8);
-  return record;
 }
 
 struct Scales {
