@@ -71,7 +71,7 @@ class EngineImpl final : public Engine {
   void note_running();  // mutex_ held
   void begin(Sequence& sequence);
   bool wait_for_alike(Sequence& sequence);
-  void resume(Sequence& sequence);
+  void resume(Sequence& sequence, bool first);
   void keep(Sequence& sequence, const Snapshot& snapshot);
   void keep_safely(Sequence& sequence, const Snapshot* snapshot = nullptr);
   void note_cache();
