@@ -18,8 +18,9 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
-  app.add_option("--device", o.device, "What computes: cpu (the default) or cuda, an NVIDIA GPU")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--device", o.device,
+                 "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
+      ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
 }
 
 void add_context_flag(CLI::App& app, ModelOptions& o) {

@@ -109,7 +109,7 @@ struct EngineOptions {
   int threads = 0;             // 0 = the default of base/thread_pool.h
   bool precise = false;        // fp32 activations and KV
   bool reference = false;      // run ops/reference instead of our kernels
-  std::string device = "cpu";  // or "cuda"
+  std::string device = "cpu";  // or "cuda", "metal"
   int context_length = 0;      // 0 = the model's own, bounded by memory
   int prefill_chunk = 256;     // tokens per prefill step
   int max_running = 8;         // requests that run at a time, in one pass per step
