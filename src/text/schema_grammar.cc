@@ -185,7 +185,9 @@ std::string SchemaWriter::any(const std::string& name) {
   const std::string object = "any-object", array = "any-array", all = "any-value";
   if (rules_.has(all)) return "any-" + name;
   const std::string s = space(), text = any_string();
-  const std::string number = digits(*number_regex({}), "number");
+  WorkBudget own;  // for what is always the same
+  const std::string number =
+      add_automaton(*compile_regex(*number_regex({}), own, true), StringForm::bare, "number", rules_);
   rules_.define(
       all, fmt::format("{} | {} | \"true\" | \"false\" | \"null\" | {} | {}", text, number, object, array));
   rules_.define(object, fmt::format("\"{{\" {} (\"}}\" | any-pair)", s));

@@ -94,6 +94,12 @@ class SchemaWriter {
     return make_error(ErrorKind::unsupported, "'{}' at {} {}", keyword, where, what);
   }
 
+  // Says where an automaton was asked for, if it could not be made.
+  static Result<Automaton> placed(Result<Automaton> made, const char* keyword, const std::string& where) {
+    if (made.ok()) return made;
+    return make_error(made.error().kind, "'{}' at {}: {}", keyword, where, made.error().message);
+  }
+
   Result<const Json*> target(const Json& ref, const std::string& where) const;
   Result<Json> flatten(const Json& schema, const std::string& where, int depth = 0);
   Result<void> find_finite();
@@ -110,6 +116,7 @@ class SchemaWriter {
   Element integer(const Json& flat, const std::string& where);
   Element number(const Json& flat, const std::string& where);
   Element string(const Json& flat, const std::string& where, StringForm form, const std::string& plain);
+  Element long_string(int64_t least, int64_t most, const std::string& where, StringForm form);
   Element array(const Json& flat, const std::string& where);
   Element object(const Json& flat, const std::string& where);
   struct Members;
@@ -133,10 +140,7 @@ class SchemaWriter {
   std::string any(const std::string& name);
   std::string space() { return rules_.add("space", "\"\" | \" \" | \"\\n\" [ ]{0,16}"); }
   std::string any_string() { return add_automaton(any_text(), StringForm::quoted, "string", rules_); }
-  // Of a regular expression that is ours.
-  std::string digits(const std::string& regex, const char* hint) {
-    return add_automaton(*compile_regex(regex, true), StringForm::bare, hint, rules_);
-  }
+  Element digits(const std::string& regex, const char* hint, const std::string& where);
 
   struct Rule {
     std::string name;

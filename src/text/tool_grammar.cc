@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "text/automaton.h"
 #include "text/schema_grammar.h"
 
 namespace anabranch::text {
@@ -62,9 +61,8 @@ class CallWriter {
   }
 
   // Of names and values of which nothing is said.
-  std::string any_parameters() {
-    const std::string text =
-        add_automaton(text_without("</parameter"), StringForm::plain, "argument", rules_);
+  Result<std::string> any_parameters() {
+    TRY(const std::string text, text_to_tag(rules_));
     return rules_.add("any_parameters",
                       fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
   }
@@ -76,8 +74,10 @@ class CallWriter {
     if (format_.function_tags) {
       if (name.find_first_of("<>\n") != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
-      std::string arguments = any_parameters();
-      if (schema != kAnyArguments && schema != Json::object()) {
+      std::string arguments;
+      if (schema == kAnyArguments || schema == Json::object()) {
+        TRY(arguments, any_parameters());
+      } else {
         TRY(arguments, add_parameters(schema, rules_, where));
       }
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
