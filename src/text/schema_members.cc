@@ -90,8 +90,9 @@ Result<bool> SchemaWriter::named_members(const Json& flat, const std::string& wh
     if (!possible) return false;
   }
   const auto additional = flat.find("additionalProperties");
+  const std::set<std::string> known(names.begin(), names.end());
   for (const std::string& name : needed) {
-    if (list.contains(name)) continue;
+    if (known.count(name) > 0) continue;
     TRY(const bool possible, add(name, additional == flat.end() ? anything : *additional));
     if (!possible) return false;
   }

@@ -106,6 +106,8 @@ Result<std::string> SchemaWriter::integer(const Json& flat, const std::string& w
       return unsupported(where, "multipleOf", "is supported for whole numbers only");
     const auto n = static_cast<int64_t>(*step);
     if (bounds.least && bounds.most && (*bounds.most - *bounds.least) / n <= kMostMultiples) {
+      constexpr size_t kWriting = 50;  // steps for a number
+      if (!rules_.work().spend(kWriting * (*bounds.most - *bounds.least) / n)) return too_large(where);
       std::string out;
       int64_t at = *bounds.least / n * n;
       if (at < *bounds.least) at += n;

@@ -107,6 +107,7 @@ class SchemaWriter {
 
   Element value(const Json& schema, const std::string& where);
   Element reference(const Json& ref, const std::string& where);
+  Result<void> check_apart(const std::vector<Json>& others, const Json& schema, const std::string& where);
   Element options(Json flat, const char* keyword, const std::string& where, bool bare, const TypeSet& named);
   Element constants(const Json& flat, const Json& values, const std::string& where, bool bare);
   Result<bool> admits(const Json& flat, const Json& value, const std::string& where) const;
@@ -153,7 +154,6 @@ class SchemaWriter {
   std::map<std::string, Rule> refs_;    // by pointer
   std::map<std::string, bool> finite_;  // by pointer: some value of it ends
   int nodes_ = 0, depth_ = 0;
-  mutable int64_t work_ = 0;
   int level_ = 0;  // objects and arrays around: something was written before what they hold
 };
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/clock.h"
 #include "text/automaton_accepts.h"
 #include "text/number_grammar.h"
 #include "text/schema_merge.h"
@@ -43,6 +44,38 @@ TEST(SchemaGrammar, PatternsShareABudget) {
   const std::string error = error_with([](int i) { return fmt::format("^(a|b)*a(a|b){{9}}$|{}?", i); });
   EXPECT_NE(error.find("'pattern' at #/properties/p"), std::string::npos) << error;
   EXPECT_NE(error.find("too much work"), std::string::npos) << error;
+}
+
+// What copies itself again and again is made once, or refused before it takes long.
+TEST(SchemaGrammar, LargePartsTakeLittleTime) {
+  const auto within_seconds = [](const Json& schema) {
+    const std::string text = schema.dump();
+    const double start = now_seconds();
+    const std::string error = error_of(text.c_str());
+    EXPECT_LT(now_seconds() - start, 3) << error;
+    return error;
+  };
+  Json notes = Json::array();
+  for (int i = 0; i < 30000; i++) notes.push_back({{"note", i}});
+  Json noted = {{"$defs", {{"a", {{"type", "null"}, {"examples", notes}}}}}, {"type", "object"}};
+  for (int i = 0; i < 490; i++)
+    noted["properties"][fmt::format("p{}", i)] = {{"allOf", Json::array({{{"$ref", "#/$defs/a"}}})}};
+  EXPECT_EQ(within_seconds(noted), "");
+
+  Json choices = Json::array();
+  for (int i = 0; i < 300; i++) {
+    Json one = {{"type", "object"}, {"required", {fmt::format("p{}", i)}}};
+    for (int j = 0; j < 60; j++) one["properties"][fmt::format("p{}", i + 1000 * j)] = {{"type", "null"}};
+    choices.push_back(one);
+  }
+  EXPECT_EQ(within_seconds({{"oneOf", choices}}), "");
+
+  Json wide = {{"type", "object"}}, all = Json::array();
+  for (int i = 0; i < 300; i++) wide["properties"][fmt::format("p{}", i)] = {{"type", "null"}};
+  for (int i = 0; i < 3000; i++) all.push_back({{"$ref", "#/$defs/a"}});
+  Json merged = {{"$defs", {{"a", wide}}}, {"type", "object"}};
+  for (int i = 0; i < 50; i++) merged["properties"][fmt::format("p{}", i)] = {{"allOf", all}};
+  EXPECT_NE(within_seconds(merged).find("too large"), std::string::npos);
 }
 
 // What is not kept is refused, by name and place.
