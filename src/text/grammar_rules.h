@@ -17,6 +17,8 @@ std::string literal(std::string_view text);
 
 class GrammarRules {
  public:
+  explicit GrammarRules(WorkBudget work = WorkBudget()) : work_(work) {}
+
   // A name that is not taken, beginning as `hint` does; define() must follow. "root" is given out to nobody.
   std::string reserve(std::string_view hint);
   void define(const std::string& name, std::string body);

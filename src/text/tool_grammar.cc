@@ -19,7 +19,7 @@ class CallWriter {
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
       if (!wishes.only.empty() && string_at(function, "name") != wishes.only) continue;
-      TRY(const std::string element, call(function, parameters_of(function)));
+      TRY(const std::string element, call(function, parameters_of(function, wishes.forced)));
       any += (any.empty() ? "" : " | ") + element;
     }
     return wrapped(rules_.add("call", any), wishes.several);
@@ -31,8 +31,7 @@ class CallWriter {
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
-      const bool strict = function.contains("strict") && function["strict"] == true;
-      TRY(const std::string element, call(function, strict ? parameters_of(function) : kAnyArguments));
+      TRY(const std::string element, call(function, parameters_of(function, false)));
       any += (any.empty() ? "" : " | ") + element;
     }
     const std::string body =
@@ -50,9 +49,10 @@ class CallWriter {
     return make_error(ErrorKind::unsupported,
                       "{} are not supported in the form in which this model writes calls", what);
   }
-  static const Json& parameters_of(const Json& function) {
-    const auto it = function.find("parameters");
-    return it == function.end() || it->is_null() ? kAnyArguments : *it;
+  static const Json& parameters_of(const Json& function, bool forced) {
+    const auto it = function.find("parameters"), strict = function.find("strict");
+    const bool held = forced || (strict != function.end() && *strict == true);
+    return !held || it == function.end() || it->is_null() ? kAnyArguments : *it;
   }
   // A mark is a token where the vocabulary has one.
   std::string mark(std::string_view text) const {
