@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "decode/answer_grammar.h"
 #include "text/schema_grammar.h"
 
 namespace anabranch {
@@ -184,6 +185,35 @@ TEST(Grammar, OthersDoNotWaitForASlowOne) {
   EXPECT_TRUE(slow_done);
   EXPECT_FALSE(gone_told);
   EXPECT_EQ(compiler.stats().compiled, 3u);
+}
+
+// All that a sequence asks of its grammar counts, so that a bad one does not stop others again and again.
+TEST(Grammar, ASlowAnswerFails) {
+  std::vector<std::string> tokens = {"a", "b"};
+  for (uint32_t i = 1; i < 20000; i++) {
+    std::string& token = tokens.emplace_back();
+    for (uint32_t bits = i * 2654435761u; token.size() < 6 + i % 20; bits = bits * 5 + 1)
+      token += bits >> 31 ? 'a' : 'b';
+  }
+  GrammarCompiler compiler(vocab_of(tokens));
+  const auto compiled =
+      compiler.compile("root ::= s\ns ::= \"a\" s \"a\" | \"b\" s \"b\" | \"a\" | \"b\" | \"\" | s s");
+  ASSERT_TRUE(compiled.ok()) << compiled.error().message;
+  const ThinkTokens none;
+  const ThinkControl control(none, {});
+  AnswerGrammar answer(*compiled, none);
+  const double start = now_seconds();
+  std::vector<float> logits(tokens.size() + 1);
+  std::string error;
+  for (int i = 0; i < 200 && error.empty(); i++) try {
+      answer.mask(logits, control);
+      answer.accept(1 + i % 2);
+    } catch (const std::runtime_error& e) {
+      error = e.what();
+    }
+  EXPECT_NE(error.find("too long"), std::string::npos) << error;
+  EXPECT_LT(now_seconds() - start, 5);
+  EXPECT_GT(answer.masks(), 1);
 }
 
 // In a process of its own, which ends while the compilation goes on.
