@@ -1,11 +1,13 @@
 // The command line: flags to plain options, then one function per sub-command.
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 
 #include "base/log.h"
 #include "cli/conversation.h"
+#include "decode/grammar.h"
 
 namespace anabranch::cli {
 namespace {
@@ -374,7 +376,11 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return anabranch::cli::run(argc, argv);
+    const int status = anabranch::cli::run(argc, argv);
+    if (!anabranch::GrammarCompiler::left_one_behind()) return status;
+    // A thread still uses what would be destroyed.
+    std::fflush(nullptr);
+    std::_Exit(status);
   } catch (const std::exception& e) {
     return anabranch::cli::fail({anabranch::ErrorKind::internal, e.what()});
   }

@@ -170,8 +170,10 @@ class Engine {
   // Errors: invalid (empty prompt, id or parameter out of range, a draft source that the model does not
   // offer), exhausted (prompt longer than the context), busy (queue full, engine stopping).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
-  // For Request::grammar, from text as decode/grammar.h has it. May take seconds, and blocks nobody else.
-  // Errors: as of GrammarCompiler::compile.
+  // For Request::grammar, from text as decode/grammar.h has it: as GrammarCompiler::compile, with a client
+  // that may leave, or for those that can wait.
+  virtual void compile_grammar(std::string text, std::weak_ptr<const void> client,
+                               GrammarDone done) const = 0;
   virtual Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const = 0;
   // The request's last event follows within one step; unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -41,6 +41,9 @@ class EngineImpl final : public Engine {
 
   Result<void> start();
   Result<RequestId> submit(Request request, Sink sink) override;
+  void compile_grammar(std::string text, std::weak_ptr<const void> client, GrammarDone done) const override {
+    grammars_->compile(std::move(text), std::move(client), std::move(done));
+  }
   Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
     return grammars_->compile(text);
   }

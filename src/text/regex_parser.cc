@@ -231,22 +231,23 @@ class Parser {
   Result<CharSet> char_class() {
     const bool negated = take("^");
     bool any_short = false;
-    CharSet set;
+    std::vector<CharSet::Range> ranges;
     while (!ended() && here() != ']') {
       TRY(const Member first, member());
       any_short |= !first.single;
       const bool range = first.single && pattern_.substr(at_, 1) == "-" && pattern_.substr(at_, 2) != "-]";
       if (!range) {
-        set.add(first.set);
+        ranges.insert(ranges.end(), first.set.ranges().begin(), first.set.ranges().end());
         continue;
       }
       at_++;
       if (ended()) break;
       TRY(const Member last, member());
       if (!last.single || *last.single < *first.single) return fail("has a range that does not run upwards");
-      set.add(*first.single, *last.single);
+      ranges.emplace_back(*first.single, *last.single);
     }
     if (!take("]")) return fail("has a [ without a ]");
+    const CharSet set(std::move(ranges));
     if (!negated) return set;
     // Who takes Unicode's digits for \d leaves them out of [^\d].
     return any_short ? set.complement().without({{0x7F, kLast}}) : set.complement();

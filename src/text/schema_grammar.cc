@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "text/schema_merge.h"
 #include "text/schema_writer.h"
@@ -14,8 +15,8 @@ namespace anabranch::text {
 namespace {
 
 constexpr int kMaxDepth = 64, kMaxNodes = 20000;
+constexpr size_t kLooking = 10;  // steps for a member of a schema that is looked at
 constexpr size_t kMaxRules = 20000, kMaxGrammarBytes = 4u << 20, kMaxEnum = 5000, kMaxOptions = 500;
-constexpr int64_t kMaxWork = 2'000'000;  // steps through schemas, merged ones counted each time
 
 // What no grammar here can keep, and the values with which they ask for nothing.
 struct Refused {
@@ -37,17 +38,27 @@ const std::vector<Refused>& refused_keywords() {
   return list;
 }
 
+// What says something about values; the rest are notes, or is found by references only.
+bool is_known(const std::string& key) {
+  static const std::unordered_set<std::string> all = [] {
+    std::unordered_set<std::string> out = {"type",  "enum",  "const", "anyOf",
+                                           "oneOf", "allOf", "$ref",  "additionalItems"};
+    for (const KeywordOf& known : kKeywords) out.insert(known.keyword);
+    for (const Refused& known : refused_keywords()) out.insert(known.keyword);
+    return out;
+  }();
+  return all.count(key) > 0;
+}
+
 // Something whose only reference is elsewhere.
 bool only_refers(const Json& schema) {
-  if (!schema.contains("$ref")) return false;
+  bool refers = false;
   for (const auto& [key, value] : schema.items())
-    for (const char* known : {"type", "enum", "const", "anyOf", "oneOf", "allOf"})
-      if (key == known) return false;
-  for (const KeywordOf& known : kKeywords)
-    if (schema.contains(known.keyword)) return false;
-  for (const Refused& known : refused_keywords())
-    if (schema.contains(known.keyword)) return false;
-  return true;
+    if (key == "$ref")
+      refers = true;
+    else if (is_known(key))
+      return false;
+  return refers;
 }
 
 size_t length_of(std::string_view text) {  // in code points
@@ -95,28 +106,30 @@ Result<const Json*> SchemaWriter::target(const Json& ref, const std::string& whe
   return at;
 }
 
-// Without $ref and allOf.
+// Without $ref and allOf, and only with keywords that are known.
 Result<Json> SchemaWriter::flatten(const Json& schema, const std::string& where, int depth) {
   if (schema.is_boolean()) return schema;
   if (!schema.is_object())
     return make_error(ErrorKind::invalid, "{} must be an object, true or false, not {}", where,
                       schema.type_name());
-  work_ += static_cast<int64_t>(schema.size()) + 1;
-  if (work_ > kMaxWork) return too_large(where);
   if (depth > kMaxFlattening) return unsupported(where, "$ref", "or 'allOf' leads back to itself");
-  Json out = schema;
-  out.erase("$ref");
-  out.erase("allOf");
+  if (!rules_.work().spend(kLooking * (schema.size() + 1))) return too_large(where);
+  Json out = Json::object();
+  for (const auto& [key, part] : schema.items()) {
+    if (key == "$ref" || key == "allOf" || !is_known(key)) continue;
+    if (!rules_.work().spend(copying_steps(part))) return too_large(where);
+    out[key] = part;
+  }
   if (const auto ref = schema.find("$ref"); ref != schema.end()) {
     TRY(const Json* aim, target(*ref, where));
-    TRY(const Json other, flatten(*aim, where, depth + 1));
-    TRY(out, merge_schemas(out, other, where));
+    TRY(Json other, flatten(*aim, where, depth + 1));
+    TRY(out, merge_schemas(std::move(out), std::move(other), where, rules_.work()));
   }
   if (const auto all = schema.find("allOf"); all != schema.end()) {
     if (!all->is_array()) return invalid(where, "allOf", "is no array");
     for (size_t i = 0; i < all->size(); i++) {
-      TRY(const Json other, flatten((*all)[i], step_of(where, "allOf", i), depth + 1));
-      TRY(out, merge_schemas(out, other, where));
+      TRY(Json other, flatten((*all)[i], step_of(where, "allOf", i), depth + 1));
+      TRY(out, merge_schemas(std::move(out), std::move(other), where, rules_.work()));
     }
   }
   return out;
@@ -124,10 +137,12 @@ Result<Json> SchemaWriter::flatten(const Json& schema, const std::string& where,
 
 // Which references have values that end: the least solution, from none on.
 Result<void> SchemaWriter::find_finite() {
+  std::map<std::string, const Json*> aims;
   std::vector<const Json*> todo = {&root_};
   while (!todo.empty()) {
     const Json& json = *todo.back();
     todo.pop_back();
+    if (!rules_.work().spend(kLooking)) return too_large(where_);
     if (json.is_object() && json.contains("$ref") && json["$ref"].is_string())
       finite_.emplace(json["$ref"].get<std::string>(), false);
     if (json.is_structured())
@@ -137,13 +152,16 @@ Result<void> SchemaWriter::find_finite() {
   if (finite_.size() > kMostReferences)
     return make_error(ErrorKind::exhausted, "the schema at {} has more than {} references", where_,
                       kMostReferences);
+  for (auto& [pointer, known] : finite_) {
+    const auto aim = target(pointer, where_);
+    known = !aim.ok();  // a bad one is reported where it is used
+    if (aim.ok()) aims.emplace(pointer, *aim);
+  }
   for (bool changed = true; changed;) {
     changed = false;
     for (auto& [pointer, known] : finite_) {
       if (known) continue;
-      const auto aim = target(pointer, where_);
-      // A bad one is reported where it is used.
-      known = !aim.ok() || finite(**aim);
+      known = finite(*aims.at(pointer));
       changed |= known;
     }
   }
@@ -151,8 +169,9 @@ Result<void> SchemaWriter::find_finite() {
 }
 
 bool SchemaWriter::finite(const Json& schema, int depth) const {
-  if (!schema.is_object() || depth > kMaxDepth || work_ > kMaxWork) return true;
-  work_ += static_cast<int64_t>(schema.size()) + 1;
+  // Then it is refused where it is used.
+  if (!schema.is_object() || depth > kMaxDepth || !rules_.work().spend(kLooking * (schema.size() + 1)))
+    return true;
   const auto of = [&](const char* key) -> const Json* {
     const auto it = schema.find(key);
     return it == schema.end() ? nullptr : &*it;
@@ -171,7 +190,8 @@ bool SchemaWriter::finite(const Json& schema, int depth) const {
   const Json* type = of("type");
   const auto only = [&](const char* name) { return !type || *type == name; };
   const Json *required = of("required"), *properties = of("properties");
-  if (required && required->is_array() && properties && properties->is_object() && only("object"))
+  if (required && required->is_array() && properties && properties->is_object() && only("object") &&
+      rules_.work().spend(2 * required->size() * properties->size()))
     for (const Json& name : *required)
       if (name.is_string() && properties->contains(name.get<std::string>()) &&
           !finite((*properties)[name.get<std::string>()], depth + 1))
@@ -185,7 +205,9 @@ std::string SchemaWriter::any(const std::string& name) {
   const std::string object = "any-object", array = "any-array", all = "any-value";
   if (rules_.has(all)) return "any-" + name;
   const std::string s = space(), text = any_string();
-  const std::string number = digits(*number_regex({}), "number");
+  WorkBudget own;  // for what is always the same
+  const std::string number =
+      add_automaton(*compile_regex(*number_regex({}), own, true), StringForm::bare, "number", rules_);
   rules_.define(
       all, fmt::format("{} | {} | \"true\" | \"false\" | \"null\" | {} | {}", text, number, object, array));
   rules_.define(object, fmt::format("\"{{\" {} (\"}}\" | any-pair)", s));
@@ -198,7 +220,7 @@ std::string SchemaWriter::any(const std::string& name) {
 
 Result<std::string> SchemaWriter::value(const Json& schema, const std::string& where) {
   const Deeper deeper(depth_);
-  if (depth_ > kMaxDepth || ++nodes_ > kMaxNodes || rules_.count() > kMaxRules || work_ > kMaxWork ||
+  if (depth_ > kMaxDepth || ++nodes_ > kMaxNodes || rules_.count() > kMaxRules || rules_.work().used_up() ||
       rules_.bytes() > kMaxGrammarBytes)
     return too_large(where);
   if (schema.is_boolean()) return schema == true ? any("value") : std::string();
@@ -248,10 +270,26 @@ Result<std::string> SchemaWriter::reference(const Json& ref, const std::string& 
   return rule.empty ? "" : rule.name;
 }
 
+// Of oneOf: no value may satisfy one of the others, too.
+Result<void> SchemaWriter::check_apart(const std::vector<Json>& others, const Json& schema,
+                                       const std::string& where) {
+  for (size_t i = 0; i < others.size(); i++) {
+    if (others[i] == false || schema == false) continue;
+    if (apart(others[i], schema, rules_.work()) && apart(schema, others[i], rules_.work())) continue;
+    if (rules_.work().used_up()) return too_large(where);
+    return unsupported(
+        where, "oneOf",
+        fmt::format("is not supported where its schemas {} and {} may both hold: let them differ in type, "
+                    "in a constant, or in required properties, or use anyOf",
+                    i, others.size()));
+  }
+  return {};
+}
+
 // anyOf and oneOf, with what stands beside them.
 Result<std::string> SchemaWriter::options(Json flat, const char* keyword, const std::string& where,
                                           bool is_bare, const TypeSet& named) {
-  const Json list = flat[keyword];
+  const Json list = std::move(flat[keyword]);
   if (!list.is_array() || list.empty()) return invalid(where, keyword, "is no array with schemas");
   if (list.size() > kMaxOptions)
     return unsupported(where, keyword, fmt::format("has more than {} schemas", kMaxOptions));
@@ -260,28 +298,25 @@ Result<std::string> SchemaWriter::options(Json flat, const char* keyword, const 
                !flat.contains("oneOf");
   for (const KeywordOf& known : kKeywords) alone = alone && !flat.contains(known.keyword);
   TRY_VOID(check_keywords(flat, where));
-  std::vector<Json> whole;
+  std::vector<Json> whole;  // of oneOf
+  const bool only_one = std::string_view(keyword) == "oneOf";
   std::vector<std::string> elements;
   for (size_t i = 0; i < list.size(); i++) {
     const std::string place = step_of(where, keyword, i);
     Json one = alone ? list[i] : Json{{"allOf", Json::array({flat, list[i]})}};
-    TRY(Json flat_one, flatten(one, place));
-    if (std::string_view(keyword) == "oneOf")
-      for (size_t other = 0; other < whole.size(); other++)
-        if (whole[other] != false && flat_one != false &&
-            !(apart(whole[other], flat_one) && apart(flat_one, whole[other])))
-          return unsupported(
-              where, "oneOf",
-              fmt::format("is not supported where its schemas {} and {} may both hold: let them differ "
-                          "in type, in a constant, or in required properties, or use anyOf",
-                          other, i));
     std::string element;
-    if (is_bare && flat_one.is_object()) {
-      TRY(element, bare_flat(flat_one, place, named));
+    if (only_one || is_bare) {
+      TRY(Json flat_one, flatten(one, place));
+      if (only_one) TRY_VOID(check_apart(whole, flat_one, where));
+      if (is_bare && flat_one.is_object()) {
+        TRY(element, bare_flat(flat_one, place, named));
+      } else {
+        TRY(element, value(one, place));
+      }
+      if (only_one) whole.push_back(std::move(flat_one));
     } else {
       TRY(element, value(one, place));
     }
-    whole.push_back(std::move(flat_one));
     if (!element.empty() && std::find(elements.begin(), elements.end(), element) == elements.end())
       elements.push_back(element);
   }

@@ -12,6 +12,13 @@ bool has(const Json& list, const Json& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
+// A member that is an array or an object, or else nothing.
+const Json& part(const Json& schema, const char* key) {
+  static const Json nothing;
+  const auto it = schema.find(key);
+  return it == schema.end() || !it->is_structured() ? nothing : *it;
+}
+
 Json as_list(const Json& value) {
   return value.is_array() ? value : Json::array({value});
 }
@@ -26,10 +33,11 @@ Json both(const Json& a, const Json& b) {
 // The types that both lists have; an integer is a number, too.
 Json common_types(const Json& a, const Json& b) {
   Json out = Json::array();
+  const Json others = as_list(b);
   for (const Json& type : as_list(a))
-    if (has(as_list(b), type) || (type == "integer" && has(as_list(b), "number")))
+    if (has(others, type) || (type == "integer" && has(others, "number")))
       out.push_back(type);
-    else if (type == "number" && has(as_list(b), "integer"))
+    else if (type == "number" && has(others, "integer"))
       out.push_back("integer");
   return out;
 }
@@ -48,10 +56,18 @@ bool in(const std::string& key, std::initializer_list<const char*> list) {
 // `additional` of one schema holds for properties that only the other names.
 void restrict_additional(const Json& from, Json& other) {
   const auto additional = from.find("additionalProperties");
-  if (additional == from.end() || *additional == true || !other.contains("properties")) return;
+  if (additional == from.end() || *additional == true || !part(other, "properties").is_object()) return;
+  const Json& known = part(from, "properties");
   for (auto& [name, schema] : other["properties"].items())
-    if (!from.contains("properties") || !from["properties"].contains(name))
-      schema = both(schema, *additional);
+    if (!known.contains(name)) schema = both(schema, *additional);
+}
+
+// Members are looked up one by one, and so is what two lists have in common.
+size_t merging_steps(const Json& a, const Json& b) {
+  size_t steps = copying_steps(a) + copying_steps(b);
+  for (const char* key : {"properties", "required"}) steps += 2 * part(a, key).size() * part(b, key).size();
+  for (const char* key : {"enum", "type"}) steps += copying_steps(part(a, key)) * part(b, key).size();
+  return steps;
 }
 
 Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, const std::string& where) {
@@ -78,12 +94,9 @@ Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, c
       out[name] = out.contains(name) ? both(out[name], schema) : schema;
     return out;
   }
-  if (in(key, {"enum", "anyOf", "oneOf", "pattern", "format", "multipleOf", "patternProperties",
-               "prefixItems", "not", "if"}))
-    return make_error(ErrorKind::unsupported,
-                      "{}: two '{}' that hold together (by allOf or beside $ref) are not supported", where,
-                      key);
-  return a;  // says nothing about values
+  return make_error(ErrorKind::unsupported,
+                    "{}: two '{}' that hold together (by allOf or beside $ref) are not supported", where,
+                    key);
 }
 
 }  // namespace
@@ -96,51 +109,66 @@ Json enumerated(const Json& schema) {
   return values;
 }
 
-Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& where) {
+size_t copying_steps(const Json& json) {
+  constexpr size_t kNode = 30, kByte = 1;
+  size_t steps = kNode;
+  if (json.is_string()) steps += kByte * json.get_ref<const std::string&>().size();
+  if (json.is_structured())
+    for (const auto& [key, member] : json.items()) steps += kByte * key.size() + copying_steps(member);
+  return steps;
+}
+
+Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget& work) {
   if (a == false || b == false) return Json(false);
   if (a == true || b == true) return a == true ? b : a;
-  Json left = a, right = b;
-  restrict_additional(a, right);
-  restrict_additional(b, left);
+  if (!work.spend(merging_steps(a, b)))
+    return make_error(ErrorKind::exhausted, "the schema is too large at {}", where);
+  restrict_additional(a, b);
+  restrict_additional(b, a);
   if ((a.contains("prefixItems") && b.contains("items")) ||
       (b.contains("prefixItems") && a.contains("items")))
     return make_error(ErrorKind::unsupported,
                       "{}: 'prefixItems' together with another schema's 'items' is not supported", where);
-  for (const auto& [key, value] : right.items()) {
-    if (!left.contains(key)) {
-      left[key] = value;
+  for (const auto& [key, value] : b.items()) {
+    if (!a.contains(key)) {
+      a[key] = value;
     } else if (key == "const") {
-      if (left[key] != value) return Json(false);
+      if (a[key] != value) return Json(false);
     } else {
-      TRY(left[key], merge_value(key, left[key], value, where));
+      TRY(a[key], merge_value(key, a[key], value, where));
     }
   }
-  if (left.contains("type") && left["type"].empty()) return Json(false);
-  return left;
+  if (a.contains("type") && a["type"].empty()) return Json(false);
+  return a;
 }
 
-bool apart(const Json& a, const Json& b, int depth) {
+bool apart(const Json& a, const Json& b, WorkBudget& work, int depth) {
   if (!a.is_object() || !b.is_object() || depth > 8) return false;
+  const Json &ours = part(a, "properties"), &theirs = part(b, "properties");
+  const Json &we_need = part(a, "required"), &they_need = part(b, "required");
+  const Json &our_values = part(a, "enum"), &their_values = part(b, "enum");
+  if (!work.spend(100 + copying_steps(our_values) * (1 + their_values.size()) + copying_steps(their_values) +
+                  copying_steps(part(a, "type")) * (1 + part(b, "type").size()) +
+                  2 * (we_need.size() + they_need.size()) * (ours.size() + theirs.size() + we_need.size())))
+    return false;
   if (a.contains("type") && b.contains("type") && common_types(a["type"], b["type"]).empty()) return true;
   const Json values = enumerated(a), others = enumerated(b);
   if (!values.is_null() && !others.is_null()) return common_values(values, others).empty();
   const auto object = [](const Json& schema) { return string_at(schema, "type") == "object"; };
   if (!object(a) || !object(b)) return false;
-  const auto properties = [](const Json& schema) { return schema.value("properties", Json::object()); };
-  const auto required = [](const Json& schema) { return schema.value("required", Json::array()); };
-  const Json ours = properties(a), theirs = properties(b);
   const bool closed = !a.contains("additionalProperties") || a["additionalProperties"] == false;
-  for (const Json& name : required(b)) {
+  for (const Json& name : they_need) {
     if (!name.is_string()) continue;
-    const bool named = ours.contains(name.get<std::string>());
-    if (closed && !named && !a.contains("patternProperties")) return true;
-    if (named && has(required(a), name) && theirs.contains(name.get<std::string>()) &&
-        apart(ours[name.get<std::string>()], theirs[name.get<std::string>()], depth + 1))
+    const auto our = ours.find(name.get_ref<const std::string&>());
+    if (closed && our == ours.end() && !a.contains("patternProperties")) return true;
+    const auto their = theirs.find(name.get_ref<const std::string&>());
+    if (our != ours.end() && their != theirs.end() && has(we_need, name) &&
+        apart(*our, *their, work, depth + 1))
       return true;
   }
   const bool others_closed = b.contains("additionalProperties") && b["additionalProperties"] == false;
-  for (const Json& name : required(a))
-    if (name.is_string() && others_closed && !theirs.contains(name.get<std::string>()) &&
+  for (const Json& name : we_need)
+    if (name.is_string() && others_closed && !theirs.contains(name.get_ref<const std::string&>()) &&
         !b.contains("patternProperties"))
       return true;
   return false;

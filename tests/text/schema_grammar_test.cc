@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/clock.h"
 #include "text/automaton_accepts.h"
 #include "text/number_grammar.h"
 #include "text/schema_merge.h"
@@ -29,6 +30,52 @@ TEST(SchemaGrammar, ManyMembersAreRefused) {
                      {"additionalProperties", true},
                      {"maxProperties", 60}};
   EXPECT_NE(error_of(wide.dump().c_str()).find("too large"), std::string::npos);
+}
+
+// Each of the patterns is no trouble by itself, and all are written as any text.
+TEST(SchemaGrammar, PatternsShareABudget) {
+  Json schema = {{"type", "object"}};
+  const auto error_with = [&](auto pattern) {
+    for (int i = 0; i < 490; i++)
+      schema["properties"][fmt::format("p{}", i)] = {{"type", "string"}, {"pattern", pattern(i)}};
+    return error_of(schema.dump().c_str());
+  };
+  EXPECT_EQ(error_with([](int) { return "^(a|b)*a(a|b){9}$|"; }), "");  // made once
+  const std::string error = error_with([](int i) { return fmt::format("^(a|b)*a(a|b){{9}}$|{}?", i); });
+  EXPECT_NE(error.find("'pattern' at #/properties/p"), std::string::npos) << error;
+  EXPECT_NE(error.find("too much work"), std::string::npos) << error;
+}
+
+// What copies itself again and again is made once, or refused before it takes long.
+TEST(SchemaGrammar, LargePartsTakeLittleTime) {
+  const auto within_seconds = [](const Json& schema) {
+    const std::string text = schema.dump();
+    const double start = now_seconds();
+    const std::string error = error_of(text.c_str());
+    EXPECT_LT(now_seconds() - start, 3) << error;
+    return error;
+  };
+  Json notes = Json::array();
+  for (int i = 0; i < 30000; i++) notes.push_back({{"note", i}});
+  Json noted = {{"$defs", {{"a", {{"type", "null"}, {"examples", notes}}}}}, {"type", "object"}};
+  for (int i = 0; i < 490; i++)
+    noted["properties"][fmt::format("p{}", i)] = {{"allOf", Json::array({{{"$ref", "#/$defs/a"}}})}};
+  EXPECT_EQ(within_seconds(noted), "");
+
+  Json choices = Json::array();
+  for (int i = 0; i < 300; i++) {
+    Json one = {{"type", "object"}, {"required", {fmt::format("p{}", i)}}};
+    for (int j = 0; j < 60; j++) one["properties"][fmt::format("p{}", i + 1000 * j)] = {{"type", "null"}};
+    choices.push_back(one);
+  }
+  EXPECT_EQ(within_seconds({{"oneOf", choices}}), "");
+
+  Json wide = {{"type", "object"}}, all = Json::array();
+  for (int i = 0; i < 300; i++) wide["properties"][fmt::format("p{}", i)] = {{"type", "null"}};
+  for (int i = 0; i < 3000; i++) all.push_back({{"$ref", "#/$defs/a"}});
+  Json merged = {{"$defs", {{"a", wide}}}, {"type", "object"}};
+  for (int i = 0; i < 50; i++) merged["properties"][fmt::format("p{}", i)] = {{"allOf", all}};
+  EXPECT_NE(within_seconds(merged).find("too large"), std::string::npos);
 }
 
 // What is not kept is refused, by name and place.
@@ -80,18 +127,18 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
 TEST(SchemaGrammar, IntegersWithinBounds) {
   for (int low = -25; low <= 112; low += 7)
     for (int high = low; high <= 130; high += 9) {
-      const Automaton pattern = *compile_regex(integer_regex({low, high}), true);
+      const Automaton pattern = *compiled(integer_regex({low, high}), true);
       for (int n = -130; n <= 140; n++)
         ASSERT_EQ(accepts(pattern, std::to_string(n)), n >= low && n <= high)
             << low << " " << n << " " << high;
     }
-  const Automaton above = *compile_regex(integer_regex({7, std::nullopt}), true);
+  const Automaton above = *compiled(integer_regex({7, std::nullopt}), true);
   EXPECT_TRUE(accepts(above, "123456789012345678") && !accepts(above, "6") && !accepts(above, "-8"));
   EXPECT_EQ(integer_regex({5, 4}), "");
 }
 
 TEST(SchemaGrammar, OneNumberOrNone) {
-  const Automaton one = *compile_regex(*number_regex({2.5, 2.5}), true);
+  const Automaton one = *compiled(*number_regex({2.5, 2.5}), true);
   EXPECT_TRUE(accepts(one, "2.5") && !accepts(one, "2.51") && !accepts(one, "2"));
   EXPECT_FALSE(number_regex({2.5, 2.5, true}).ok());
   EXPECT_FALSE(number_regex({1.0, 0.5}).ok());
@@ -112,7 +159,7 @@ TEST(SchemaGrammar, DecimalsWithinBounds) {
         const double high = std::round((low + width) * 100) / 100;
         const auto regex = number_regex({low, high, (open & 1) != 0, (open & 2) != 0});
         ASSERT_TRUE(regex.ok()) << low << " " << high;
-        const Automaton pattern = *compile_regex(*regex, true);
+        const Automaton pattern = *compiled(*regex, true);
         for (const auto& text : numbers) {
           const double n = std::stod(text);
           const bool inside = (open & 1 ? n > low : n >= low) && (open & 2 ? n < high : n <= high);
