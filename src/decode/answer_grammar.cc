@@ -21,9 +21,9 @@ AnswerGrammar::AnswerGrammar(std::shared_ptr<const CompiledGrammar> grammar, con
 
 template <class Work>
 auto AnswerGrammar::timed(Work work) {
-  const double start = now_seconds();
+  const double start = thread_seconds();
   auto out = work();
-  seconds_ += now_seconds() - start;
+  seconds_ += thread_seconds() - start;
   if (seconds_ > kOnce + kForMask * masks_)
     throw std::runtime_error(fmt::format(
         "the grammar takes too long to follow: {:.1f} s for {} tokens; make it simpler", seconds_, masks_));

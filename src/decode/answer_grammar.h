@@ -29,7 +29,7 @@ class AnswerGrammar {
 
   bool complete() const { return matcher_.complete(); }
   int masks() const { return masks_; }
-  double seconds() const { return seconds_; }  // that matching took in all
+  double seconds() const { return seconds_; }  // of a processor that matching took in all
 
  private:
   template <class Work>
