@@ -33,14 +33,19 @@ CharSet shorthand(char32_t letter) {
 
 // Of a class, or what a backslash begins.
 struct Member {
-  CharSet set;
+  CharSet set;                     // surely means these
+  CharSet most;                    // means none but these
   std::optional<char32_t> single;  // none: \d and its like
 };
 
 Member single(char32_t c) {
-  Member member{{}, c};
-  member.set.add(c, c);
-  return member;
+  const CharSet set{{c, c}};
+  return {set, set, c};
+}
+
+Member short_member(char32_t letter) {
+  constexpr char32_t kOtherCase = 0x20;  // \D for \d, and so on
+  return {shorthand(letter), shorthand(letter ^ kOtherCase).complement(), std::nullopt};
 }
 
 class Parser {
@@ -183,7 +188,7 @@ class Parser {
       case 'W':
       case 's':
       case 'S':
-        return Member{shorthand(c), std::nullopt};
+        return short_member(c);
       case 'n':
         return single('\n');
       case 'r':
@@ -230,14 +235,13 @@ class Parser {
 
   Result<CharSet> char_class() {
     const bool negated = take("^");
-    bool any_short = false;
     std::vector<CharSet::Range> ranges;
     while (!ended() && here() != ']') {
       TRY(const Member first, member());
-      any_short |= !first.single;
       const bool range = first.single && pattern_.substr(at_, 1) == "-" && pattern_.substr(at_, 2) != "-]";
       if (!range) {
-        ranges.insert(ranges.end(), first.set.ranges().begin(), first.set.ranges().end());
+        const auto& more = (negated ? first.most : first.set).ranges();
+        ranges.insert(ranges.end(), more.begin(), more.end());
         continue;
       }
       at_++;
@@ -248,9 +252,7 @@ class Parser {
     }
     if (!take("]")) return fail("has a [ without a ]");
     const CharSet set(std::move(ranges));
-    if (!negated) return set;
-    // Who takes Unicode's digits for \d leaves them out of [^\d].
-    return any_short ? set.complement().without({{0x7F, kLast}}) : set.complement();
+    return negated ? set.complement() : set;
   }
 
   std::string_view pattern_;

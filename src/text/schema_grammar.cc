@@ -8,6 +8,7 @@
 
 #include "text/schema_merge.h"
 #include "text/schema_writer.h"
+#include "text/tool_json.h"
 #include "text/utf8.h"
 #include "text/white_space.h"
 
@@ -76,34 +77,10 @@ Result<const Json*> SchemaWriter::target(const Json& ref, const std::string& whe
     return unsupported(
         where, "$ref",
         fmt::format("is {}, but only references within the schema (#/...) are supported", dump_json(ref)));
-  const Json* at = &root_;
-  for (size_t begin = 2; begin <= text.size() && text.size() > 2;) {
-    const size_t end = std::min(text.find('/', begin), text.size());
-    std::string key;
-    for (size_t i = begin; i < end; i++) {
-      if (text[i] == '~' && i + 1 < end) {
-        key += text[++i] == '0' ? '~' : '/';
-      } else if (text[i] == '%' && i + 2 < end) {
-        key += static_cast<char>(std::strtol(text.substr(i + 1, 2).c_str(), nullptr, 16));
-        i += 2;
-      } else {
-        key += text[i];
-      }
-    }
-    const Json* next = nullptr;
-    if (at->is_object()) {
-      const auto it = at->find(key);
-      if (it != at->end()) next = &*it;
-    } else if (at->is_array() && !key.empty() && key.size() < 7 &&
-               key.find_first_not_of("0123456789") == key.npos && std::stoul(key) < at->size()) {
-      next = &(*at)[std::stoul(key)];
-    }
-    if (!next)
-      return invalid(where, "$ref", fmt::format("is {}, which the schema does not have", dump_json(ref)));
-    at = next;
-    begin = end + 1;
-  }
-  return at;
+  const Json* found = find_reference(root_, text);
+  if (!found)
+    return invalid(where, "$ref", fmt::format("is {}, which the schema does not have", dump_json(ref)));
+  return found;
 }
 
 // Without $ref and allOf, and only with keywords that are known.
@@ -189,15 +166,44 @@ bool SchemaWriter::finite(const Json& schema, int depth) const {
         return false;
   const Json* type = of("type");
   const auto only = [&](const char* name) { return !type || *type == name; };
-  const Json *required = of("required"), *properties = of("properties");
-  if (required && required->is_array() && properties && properties->is_object() && only("object") &&
-      rules_.work().spend(2 * required->size() * properties->size()))
-    for (const Json& name : *required)
-      if (name.is_string() && properties->contains(name.get<std::string>()) &&
-          !finite((*properties)[name.get<std::string>()], depth + 1))
-        return false;
-  const Json *items = of("items"), *least = of("minItems");
-  return !(items && least && least->is_number() && *least > 0 && only("array") && !finite(*items, depth + 1));
+  return !(only("object") && !members_finite(schema, depth + 1)) &&
+         !(only("array") && !items_finite(schema, depth + 1));
+}
+
+// Whether the members that an object must have may end.
+bool SchemaWriter::members_finite(const Json& schema, int depth) const {
+  const Json &properties = part_of(schema, "properties"), &required = part_of(schema, "required");
+  if (!rules_.work().spend(2 * required.size() * properties.size())) return true;
+  const Json& patterns = part_of(schema, "patternProperties");
+  const auto rest = schema.find("additionalProperties");
+  const bool others_finite = !patterns.empty()      ? finite(patterns.front(), depth)
+                             : rest != schema.end() ? finite(*rest, depth)
+                                                    : true;
+  size_t possible = 0;  // of a finite value
+  for (const Json& name : required) {
+    if (!name.is_string()) continue;
+    const auto it = properties.find(name.get_ref<const std::string&>());
+    if (it == properties.end() ? !others_finite : !finite(*it, depth)) return false;
+    possible += it == properties.end();
+  }
+  const auto least = schema.find("minProperties");
+  if (least == schema.end() || !least->is_number() || *least <= 0) return true;
+  for (const Json& one : properties) possible += finite(one, depth);
+  // Names that the schema does not have are written only where it speaks of them, or has none.
+  const bool others = !patterns.empty() || rest != schema.end() || (properties.empty() && required.empty());
+  return *least <= possible || (others && others_finite);
+}
+
+// Whether the items that an array must have may end.
+bool SchemaWriter::items_finite(const Json& schema, int depth) const {
+  const auto least = schema.find("minItems"), items = schema.find("items");
+  if (least == schema.end() || !least->is_number() || *least <= 0) return true;
+  const bool listed = items != schema.end() && items->is_array();
+  const Json& list = listed ? *items : part_of(schema, "prefixItems");
+  for (size_t i = 0; i < list.size() && *least > i; i++)
+    if (!finite(list[i], depth)) return false;
+  const auto rest = listed ? schema.find("additionalItems") : items;
+  return rest == schema.end() || *least <= list.size() || finite(*rest, depth);
 }
 
 // Any JSON value, array or object.
@@ -231,7 +237,7 @@ Result<std::string> SchemaWriter::value(const Json& schema, const std::string& w
   for (const char* keyword : {"anyOf", "oneOf"})
     if (flat.contains(keyword)) return options(flat, keyword, where, false, {});
   TRY_VOID(check_keywords(flat, where));
-  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, false);
+  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, nullptr);
   TRY(const TypeSet wanted, types(flat, where));
   if (std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; })) {
     bool constrained = false;
@@ -356,8 +362,21 @@ Result<bool> SchemaWriter::admits(const Json& flat, const Json& value, const std
   return true;
 }
 
+// Whether a reader of bare text takes it for a value of another type than string that may stand there.
+bool SchemaWriter::misread(std::string_view text, const TypeSet& types) {
+  const auto spelled = literal_json(text);
+  if (!spelled) return false;
+  const Json value = parse_json(*spelled).value();
+  return value.is_number()    ? types[kNumber] || types[kInteger]
+         : value.is_boolean() ? types[kBoolean]
+         : value.is_null()    ? types[kNull]
+         : value.is_array()   ? types[kArray]
+                              : value.is_object() && types[kObject];
+}
+
+// bare: types that bare text may be read as; null: it is JSON.
 Result<std::string> SchemaWriter::constants(const Json& flat, const Json& values, const std::string& where,
-                                            bool is_bare) {
+                                            const TypeSet* bare) {
   if (!values.is_array()) return invalid(where, "enum", "is no array");
   if (values.size() > kMaxEnum)
     return unsupported(where, "enum", fmt::format("has more than {} values", kMaxEnum));
@@ -366,9 +385,9 @@ Result<std::string> SchemaWriter::constants(const Json& flat, const Json& values
     TRY(const bool good, admits(flat, one, where));
     if (!good) continue;
     std::string text = dump_json(one);
-    if (is_bare && one.is_string()) {
+    if (bare && one.is_string()) {
       text = one.get<std::string>();
-      if (text.find("</parameter") != text.npos || text != trimmed(text))
+      if (text.find("</parameter") != text.npos || text != trimmed(text) || misread(text, *bare))
         return unsupported(where, "enum", "has a value that cannot be written between tags");
     }
     out += (out.empty() ? "" : " | ") + literal(text);

@@ -221,7 +221,7 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
   for (const char* keyword : {"anyOf", "oneOf"})
     if (flat.contains(keyword)) return options(flat, keyword, where, true, named);
   TRY_VOID(check_keywords(flat, where));
-  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, true);
+  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, &named);
   TRY(const TypeSet wanted, types(flat, where));
   const bool anything = std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; });
   if (!wanted[kString]) return value(flat, where);

@@ -1,6 +1,7 @@
 #include "text/schema_merge.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 namespace anabranch::text {
@@ -10,13 +11,6 @@ constexpr size_t kMaxComparisons = 250'000;  // of enumerations with one another
 
 bool has(const Json& list, const Json& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-// A member that is an array or an object, or else nothing.
-const Json& part(const Json& schema, const char* key) {
-  static const Json nothing;
-  const auto it = schema.find(key);
-  return it == schema.end() || !it->is_structured() ? nothing : *it;
 }
 
 Json as_list(const Json& value) {
@@ -56,8 +50,8 @@ bool in(const std::string& key, std::initializer_list<const char*> list) {
 // `additional` of one schema holds for properties that only the other names.
 void restrict_additional(const Json& from, Json& other) {
   const auto additional = from.find("additionalProperties");
-  if (additional == from.end() || *additional == true || !part(other, "properties").is_object()) return;
-  const Json& known = part(from, "properties");
+  if (additional == from.end() || *additional == true || !part_of(other, "properties").is_object()) return;
+  const Json& known = part_of(from, "properties");
   for (auto& [name, schema] : other["properties"].items())
     if (!known.contains(name)) schema = both(schema, *additional);
 }
@@ -65,9 +59,17 @@ void restrict_additional(const Json& from, Json& other) {
 // Members are looked up one by one, and so is what two lists have in common.
 size_t merging_steps(const Json& a, const Json& b) {
   size_t steps = copying_steps(a) + copying_steps(b);
-  for (const char* key : {"properties", "required"}) steps += 2 * part(a, key).size() * part(b, key).size();
-  for (const char* key : {"enum", "type"}) steps += copying_steps(part(a, key)) * part(b, key).size();
+  for (const char* key : {"properties", "required"})
+    steps += 2 * part_of(a, key).size() * part_of(b, key).size();
+  for (const char* key : {"enum", "type"}) steps += copying_steps(part_of(a, key)) * part_of(b, key).size();
   return steps;
+}
+
+// What additionalProperties says holds beside its own schema's patternProperties only.
+bool patterns_clash(const Json& a, const Json& b) {
+  const auto additional = b.find("additionalProperties");
+  return a.contains("patternProperties") && additional != b.end() && *additional != true &&
+         part_of(a, "patternProperties") != part_of(b, "patternProperties");
 }
 
 Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, const std::string& where) {
@@ -101,6 +103,43 @@ Result<Json> merge_value(const std::string& key, const Json& a, const Json& b, c
 
 }  // namespace
 
+const Json& part_of(const Json& schema, const char* key) {
+  static const Json nothing;
+  const auto it = schema.find(key);
+  return it == schema.end() || !it->is_structured() ? nothing : *it;
+}
+
+const Json* find_reference(const Json& root, std::string_view ref) {
+  if (ref != "#" && ref.substr(0, 2) != "#/") return nullptr;
+  const Json* at = &root;
+  for (size_t begin = 2; begin <= ref.size() && ref.size() > 2;) {
+    const size_t end = std::min(ref.find('/', begin), ref.size());
+    std::string key;
+    for (size_t i = begin; i < end; i++) {
+      if (ref[i] == '~' && i + 1 < end) {
+        key += ref[++i] == '0' ? '~' : '/';
+      } else if (ref[i] == '%' && i + 2 < end) {
+        key += static_cast<char>(std::strtol(std::string(ref.substr(i + 1, 2)).c_str(), nullptr, 16));
+        i += 2;
+      } else {
+        key += ref[i];
+      }
+    }
+    const Json* next = nullptr;
+    if (at->is_object()) {
+      const auto it = at->find(key);
+      if (it != at->end()) next = &*it;
+    } else if (at->is_array() && !key.empty() && key.size() < 7 &&
+               key.find_first_not_of("0123456789") == key.npos && std::stoul(key) < at->size()) {
+      next = &(*at)[std::stoul(key)];
+    }
+    if (!next) return nullptr;
+    at = next;
+    begin = end + 1;
+  }
+  return at;
+}
+
 Json enumerated(const Json& schema) {
   Json values;
   if (const auto it = schema.find("enum"); it != schema.end()) values = *it;
@@ -129,6 +168,11 @@ Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget&
       (b.contains("prefixItems") && a.contains("items")))
     return make_error(ErrorKind::unsupported,
                       "{}: 'prefixItems' together with another schema's 'items' is not supported", where);
+  if (patterns_clash(a, b) || patterns_clash(b, a))
+    return make_error(ErrorKind::unsupported,
+                      "{}: 'patternProperties' together with another schema's 'additionalProperties' is not "
+                      "supported",
+                      where);
   for (const auto& [key, value] : b.items()) {
     if (!a.contains(key)) {
       a[key] = value;
@@ -144,11 +188,11 @@ Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget&
 
 bool apart(const Json& a, const Json& b, WorkBudget& work, int depth) {
   if (!a.is_object() || !b.is_object() || depth > 8) return false;
-  const Json &ours = part(a, "properties"), &theirs = part(b, "properties");
-  const Json &we_need = part(a, "required"), &they_need = part(b, "required");
-  const Json &our_values = part(a, "enum"), &their_values = part(b, "enum");
+  const Json &ours = part_of(a, "properties"), &theirs = part_of(b, "properties");
+  const Json &we_need = part_of(a, "required"), &they_need = part_of(b, "required");
+  const Json &our_values = part_of(a, "enum"), &their_values = part_of(b, "enum");
   if (!work.spend(100 + copying_steps(our_values) * (1 + their_values.size()) + copying_steps(their_values) +
-                  copying_steps(part(a, "type")) * (1 + part(b, "type").size()) +
+                  copying_steps(part_of(a, "type")) * (1 + part_of(b, "type").size()) +
                   2 * (we_need.size() + they_need.size()) * (ours.size() + theirs.size() + we_need.size())))
     return false;
   if (a.contains("type") && b.contains("type") && common_types(a["type"], b["type"]).empty()) return true;
@@ -156,7 +200,8 @@ bool apart(const Json& a, const Json& b, WorkBudget& work, int depth) {
   if (!values.is_null() && !others.is_null()) return common_values(values, others).empty();
   const auto object = [](const Json& schema) { return string_at(schema, "type") == "object"; };
   if (!object(a) || !object(b)) return false;
-  const bool closed = !a.contains("additionalProperties") || a["additionalProperties"] == false;
+  const bool closed = a.contains("additionalProperties") ? a["additionalProperties"] == false
+                                                         : a.contains("properties") || !we_need.empty();
   for (const Json& name : they_need) {
     if (!name.is_string()) continue;
     const auto our = ours.find(name.get_ref<const std::string&>());

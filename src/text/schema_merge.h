@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -18,9 +19,15 @@ size_t copying_steps(const Json& json);
 Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget& work);
 
 // Whether no value written for `a` (properties that it does not name are not written, unless it says
-// additionalProperties) satisfies `b`, as far as types, constants and properties tell. False once the budget
-// is used up.
+// additionalProperties or names none) satisfies `b`, as far as types, constants and properties tell. False
+// once the budget is used up.
 bool apart(const Json& a, const Json& b, WorkBudget& work, int depth = 0);
+
+// What "#" or "#/..." refers to within a schema; null: nothing, or another kind of reference.
+const Json* find_reference(const Json& root, std::string_view ref);
+
+// A member that is an array or an object; else null.
+const Json& part_of(const Json& schema, const char* key);
 
 // The values that enum and const leave; nullptr: neither is there.
 Json enumerated(const Json& schema);

@@ -104,12 +104,15 @@ class SchemaWriter {
   Result<Json> flatten(const Json& schema, const std::string& where, int depth = 0);
   Result<void> find_finite();
   bool finite(const Json& schema, int depth = 0) const;
+  bool members_finite(const Json& schema, int depth) const;
+  bool items_finite(const Json& schema, int depth) const;
 
   Element value(const Json& schema, const std::string& where);
   Element reference(const Json& ref, const std::string& where);
   Result<void> check_apart(const std::vector<Json>& others, const Json& schema, const std::string& where);
   Element options(Json flat, const char* keyword, const std::string& where, bool bare, const TypeSet& named);
-  Element constants(const Json& flat, const Json& values, const std::string& where, bool bare);
+  static bool misread(std::string_view text, const TypeSet& types);
+  Element constants(const Json& flat, const Json& values, const std::string& where, const TypeSet* bare);
   Result<bool> admits(const Json& flat, const Json& value, const std::string& where) const;
   Result<TypeSet> types(const Json& flat, const std::string& where) const;
   Result<void> check_keywords(const Json& flat, const std::string& where) const;

@@ -63,6 +63,25 @@ TEST(Automaton, CountsCodePointsAndLeavesTextsOut) {
   }
 }
 
+// Whatever a reader takes \s and the like for, what is written is right.
+TEST(Automaton, ClassesMeanWhatAllReadersTakeThemFor) {
+  const struct {
+    const char *pattern, *in, *out;
+  } cases[] = {{"[^\\S]", " \t\n", "a\b\x01\x1c\x7f"},
+               {"[^\\s]", "a!", " \t\x1c"},
+               {"[^\\D]", "059", "a "},
+               {"[^\\d]", "a \b", "5\x7f"},
+               {"[^\\Wa]", "b_0", "a !"},
+               {"[\\S]", "a!", " \b\x01"}};
+  for (const auto& c : cases) {
+    const Automaton automaton = *compiled(c.pattern, true);
+    for (const char in : std::string_view(c.in))
+      EXPECT_TRUE(accepts(automaton, {&in, 1})) << c.pattern << +in;
+    for (const char out : std::string_view(c.out))
+      EXPECT_FALSE(accepts(automaton, {&out, 1})) << c.pattern << +out;
+  }
+}
+
 TEST(Automaton, RefusesWhatItDoesNotKnow) {
   for (const char* pattern :
        {"a(?=b)", "(?<n>a)", "(a)\\1", "\\bword", "\\p{L}", "(?i)a", "a$b", "b^a", "a**", "a{3,2}", "[b-a]",

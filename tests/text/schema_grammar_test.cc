@@ -110,6 +110,25 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
       {R"({"type":"object","properties":{"a":false},"required":["a"]})", "no value satisfies"},
       {R"({"type":"integer","minimum":0,"maximum":90000,"multipleOf":3})", "'multipleOf' at #"},
       {R"([])", "must be an object"},
+      // What one of two schemas says is not forgotten.
+      {R"({"allOf":[{"unevaluatedProperties":true},{"unevaluatedProperties":false}]})",
+       "'unevaluatedProperties'"},
+      {R"({"allOf":[{"dependentRequired":{}},{"dependentRequired":{"a":["b"]}}]})", "'dependentRequired'"},
+      {R"({"allOf":[{"items":[{}],"additionalItems":true},{"additionalItems":false}]})", "'additionalItems'"},
+      {R"({"allOf":[{"patternProperties":{"^a":{}}},{"additionalProperties":false}]})",
+       "'patternProperties'"},
+      // The first may have "a", too.
+      {R"({"oneOf":[{"type":"object"},{"type":"object","properties":{"a":{}},"required":["a"]}]})",
+       "'oneOf' at #"},
+      // Endless by what must be in them.
+      {R"({"type":"array","prefixItems":[{"type":"null"},{"$ref":"#"}],"minItems":2})", "no value satisfies"},
+      {R"({"type":"array","items":[{"$ref":"#"}],"minItems":1})", "no value satisfies"},
+      {R"({"type":"array","items":[{}],"additionalItems":{"$ref":"#"},"minItems":2})", "no value satisfies"},
+      {R"({"type":"object","additionalProperties":{"$ref":"#"},"required":["a"]})", "no value satisfies"},
+      {R"({"type":"object","additionalProperties":{"$ref":"#"},"minProperties":1})", "no value satisfies"},
+      {R"({"type":"object","patternProperties":{"^a":{"$ref":"#"}},"minProperties":1})",
+       "no value satisfies"},
+      {R"({"type":"object","properties":{"a":{"$ref":"#"}},"minProperties":1})", "no value satisfies"},
   };
   for (const auto& c : cases)
     EXPECT_NE(error_of(c.schema).find(c.words), std::string::npos) << c.schema << ": " << error_of(c.schema);
@@ -120,8 +139,28 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
        R"({"type":"string","format":"unknown"})", R"({"oneOf":[{"type":"string"},{"type":"integer"}]})",
        R"({"not_a_keyword":1,"type":"null"})",
        R"({"oneOf":[{"type":"object","properties":{"a":{}},"required":["a"]},{"type":"object","properties":{"b":{}},"required":["b"]}]})",
+       R"({"type":"array","prefixItems":[{"type":"null"},{"$ref":"#"}],"minItems":1})",
+       R"({"allOf":[{"type":"object","patternProperties":{"^a":{}},"additionalProperties":false},{"maxProperties":3}]})",
+       R"({"type":"object","properties":{"a":{"$ref":"#"},"b":{"type":"null"}},"minProperties":1})",
+       R"({"type":"object","additionalProperties":{"$ref":"#"}})",
        R"({"type":"object","properties":{"a":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["a"]})"})
     EXPECT_EQ(error_of(good), "") << good;
+}
+
+// Between tags a string that spells another value would be read as that.
+TEST(SchemaGrammar, BareConstantsAreReadAsTheyAre) {
+  const auto error = [](const char* parameter) {
+    GrammarRules rules;
+    const auto element =
+        add_parameters({{"type", "object"}, {"properties", {{"a", parse_json(parameter).value()}}}}, rules);
+    return element.ok() ? "" : element.error().message;
+  };
+  for (const char* good : {R"({"enum":["1","2"]})", R"({"enum":["a",2]})", R"({"enum":["None",2]})",
+                           R"({"type":"string","enum":["true"]})"})
+    EXPECT_EQ(error(good), "") << good;
+  for (const char* bad : {R"({"enum":["1",2]})", R"({"enum":["None",null]})", R"({"enum":["[]",[1]]})",
+                          R"({"anyOf":[{"const":"1"},{"type":"integer"}]})"})
+    EXPECT_NE(error(bad).find("'enum' at #/properties/a"), std::string::npos) << bad << error(bad);
 }
 
 TEST(SchemaGrammar, IntegersWithinBounds) {
