@@ -110,6 +110,8 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
       {R"({"type":"object","properties":{"a":false},"required":["a"]})", "no value satisfies"},
       {R"({"type":"integer","minimum":0,"maximum":90000,"multipleOf":3})", "'multipleOf' at #"},
       {R"([])", "must be an object"},
+      {R"({"type":"object","patternProperties":[{}]})", "'patternProperties' at #"},
+      {R"({"type":"array","prefixItems":{"a":{}},"minItems":1})", "'prefixItems' at #"},
       // What one of two schemas says is not forgotten.
       {R"({"allOf":[{"unevaluatedProperties":true},{"unevaluatedProperties":false}]})",
        "'unevaluatedProperties'"},
