@@ -200,8 +200,9 @@ bool SchemaWriter::items_finite(const Json& schema, int depth) const {
   if (least == schema.end() || !least->is_number() || *least <= 0) return true;
   const bool listed = items != schema.end() && items->is_array();
   const Json& list = listed ? *items : part_of(schema, "prefixItems");
-  for (size_t i = 0; i < list.size() && *least > i; i++)
-    if (!finite(list[i], depth)) return false;
+  size_t count = 0;
+  for (const Json& one : list)
+    if (*least > count++ && !finite(one, depth)) return false;
   const auto rest = listed ? schema.find("additionalItems") : items;
   return rest == schema.end() || *least <= list.size() || finite(*rest, depth);
 }

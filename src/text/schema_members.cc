@@ -27,6 +27,8 @@ Result<std::string> SchemaWriter::other_members(const Json& flat, const std::vec
                                                 const std::string& where) {
   const auto additional = flat.find("additionalProperties"), patterns = flat.find("patternProperties");
   const auto key_schema = flat.find("propertyNames");
+  if (patterns != flat.end() && !patterns->is_object())
+    return invalid(where, "patternProperties", "is no object");
   const bool has_patterns = patterns != flat.end() && !patterns->empty();
   if (has_patterns && (!names.empty() || patterns->size() > 1 || key_schema != flat.end() ||
                        (additional != flat.end() && *additional != false)))
