@@ -8,7 +8,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (const auto automaton = text::compile_regex(text); automaton.ok()) {
+  text::WorkBudget work;
+  if (const auto automaton = text::compile_regex(text, work); automaton.ok()) {
     text::GrammarRules rules;
     text::add_automaton(*automaton, text::StringForm::quoted, "x", rules);
   }

@@ -40,7 +40,8 @@ def of_stall(streams, sent, first):
             elif sent < end <= first:
                 beside.append(end - start)
     median, p99 = percentile(before, 50), percentile(beside, 99)
-    return {"ttft_s": first - sent, "gap_before_p50_s": median, "gap_beside_p50_s": percentile(beside, 50),
+    return {"ttft_s": first - sent, "gap_before_p50_s": median,
+            "gap_before_p99_s": percentile(before, 99), "gap_beside_p50_s": percentile(beside, 50),
             "gap_beside_p99_s": p99, "ratio": p99 / median if median and p99 else None}
 
 
@@ -62,9 +63,9 @@ def text(report):
                             "gap p99, ms"], rows))
     if report["stall"]:
         rows = [[r["model"], r["server"], str(r["streams"]), f"{r['ttft_s']:.1f}", ms(r["gap_before_p50_s"]),
-                 ms(r["gap_beside_p50_s"]), ms(r["gap_beside_p99_s"]),
+                 ms(r["gap_before_p99_s"]), ms(r["gap_beside_p50_s"]), ms(r["gap_beside_p99_s"]),
                  "-" if r["ratio"] is None else f"{r['ratio']:.2f}x"] for r in report["stall"]]
         parts.append(f"While a prompt of {report['prompt']} tokens is read:\n\n" +
-                     table(["model", "server", "streams", "its TTFT, s", "gap p50 before, ms", "gap p50 beside, ms",
-                            "gap p99 beside, ms", "p99 over p50 before"], rows))
+                     table(["model", "server", "streams", "its TTFT, s", "gap p50 before, ms", "gap p99 before, ms",
+                            "gap p50 beside, ms", "gap p99 beside, ms", "p99 over p50 before"], rows))
     return "\n\n".join(parts)

@@ -13,8 +13,9 @@ works (--works NAME,...):
 models (--models NAME,...): hybrid-146m, ours only (llama.cpp does not run it); qwen35-0.8b, random weights of the true
   shape, in 4 bits for both
 
-Both servers get the same prompts, as token ids, greedy, with no end but --tokens and no cache. An event may hold several
-tokens of an accepted draft; --spec off makes it one. Exit status: 0, 1 when something failed, 2 for a bad command line."""
+Both servers get the same prompts, as token ids, greedy, with no end but --tokens, no cache and no speculation: what
+repeats itself after such prompts would be drafted far too well. Exit status: 0, 1 when something failed, 2 for a bad
+command line."""
 
 import argparse
 import json
@@ -50,7 +51,8 @@ def arguments():
                         default="1,2,4,8,16,32", help="default: %(default)s; the stall work takes those up to 8")
     parser.add_argument("--tokens", type=count, default=128, help="of each answer (default: %(default)s)")
     parser.add_argument("--prompt", type=count, default=4096, help="tokens of the long prompt (default: %(default)s)")
-    parser.add_argument("--spec", default="auto", help="our --spec (default: %(default)s)")
+    parser.add_argument("--spec", default="off", help="our --spec (default: %(default)s); an event may hold several tokens"
+                        " of an accepted draft")
     parser.add_argument("--threads", type=count, default=cores, help=f"for both (default here: {cores})")
     parser.add_argument("--work", default=os.path.join(ROOT, ".deps", "peers"), metavar="DIR",
                         help="the work directory (default: .deps/peers)")

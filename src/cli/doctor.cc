@@ -46,6 +46,7 @@ Json machine_report() {
       {"instruction_sets", isa},
       {"kernels", ops::cpu_target()},
       {"cuda", ops::cuda_obstacle().empty() ? "usable" : ops::cuda_obstacle()},
+      {"metal", ops::metal_obstacle().empty() ? "usable, not tried yet" : ops::metal_obstacle()},
       {"mlx", mlx::core::version()},
       {"memory_read_gb_s", limits.memory_gb_s},
       {"cache_read_gb_s", limits.cache_gb_s},

@@ -1,11 +1,13 @@
 // The command line: flags to plain options, then one function per sub-command.
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 
 #include "base/log.h"
 #include "cli/conversation.h"
+#include "decode/grammar.h"
 
 namespace anabranch::cli {
 namespace {
@@ -18,8 +20,9 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
-  app.add_option("--device", o.device, "What computes: cpu (the default) or cuda, an NVIDIA GPU")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--device", o.device,
+                 "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
+      ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
 }
 
 void add_context_flag(CLI::App& app, ModelOptions& o) {
@@ -373,7 +376,11 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return anabranch::cli::run(argc, argv);
+    const int status = anabranch::cli::run(argc, argv);
+    if (!anabranch::GrammarCompiler::left_one_behind()) return status;
+    // A thread still uses what would be destroyed.
+    std::fflush(nullptr);
+    std::_Exit(status);
   } catch (const std::exception& e) {
     return anabranch::cli::fail({anabranch::ErrorKind::internal, e.what()});
   }

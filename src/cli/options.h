@@ -14,7 +14,7 @@ struct ModelOptions {
   int context = 0;
   bool precise = false;
   bool reference = false;
-  std::string device = "cpu";  // or "cuda"
+  std::string device = "cpu";  // or "cuda", "metal"
 };
 
 struct SpecOptions {

@@ -1,5 +1,7 @@
 #include "decode/answer_grammar.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -9,21 +11,33 @@
 namespace anabranch {
 namespace {
 
-constexpr double kMostSeconds = 2;  // for one mask; the usual one takes microseconds
+// What a request may take in all: the usual mask takes microseconds, and all streams wait for it.
+constexpr double kOnce = 1, kForMask = 0.002;  // seconds
 
 }  // namespace
 
 AnswerGrammar::AnswerGrammar(std::shared_ptr<const CompiledGrammar> grammar, const ThinkTokens& tokens)
     : matcher_(std::move(grammar)), tokens_(tokens) {}
 
+template <class Work>
+auto AnswerGrammar::timed(Work work) {
+  const double start = thread_seconds();
+  auto out = work();
+  seconds_ += thread_seconds() - start;
+  if (seconds_ > kOnce + kForMask * masks_)
+    throw std::runtime_error(fmt::format(
+        "the grammar takes too long to follow: {:.1f} s for {} tokens; make it simpler", seconds_, masks_));
+  return out;
+}
+
+bool AnswerGrammar::may_begin(int token) {
+  return timed([&] { return matcher_.allows(token); });
+}
+
 void AnswerGrammar::mask(std::span<float> logits, const ThinkControl& control) {
   if (control.thinking()) return;
-  const double start = now_seconds();
-  const auto words = matcher_.mask();
-  const double seconds = now_seconds() - start;
   masks_++;
-  seconds_ += seconds;
-  if (seconds > kMostSeconds) throw std::runtime_error("the grammar takes seconds for one token");
+  const auto words = timed([&] { return matcher_.mask(); });
   // What may come beside the grammar's own, where no answer has begun.
   std::vector<std::pair<int, float>> others;
   const auto keep = [&](int token) {
@@ -44,17 +58,13 @@ void AnswerGrammar::mask(std::span<float> logits, const ThinkControl& control) {
 }
 
 void AnswerGrammar::accept(int token) {
-  const double start = now_seconds();
-  if (!matcher_.accept(token)) throw std::runtime_error("a token does not continue the grammar");
-  seconds_ += now_seconds() - start;
+  if (!timed([&] { return matcher_.accept(token); }))
+    throw std::runtime_error("a token does not continue the grammar");
 }
 
 size_t AnswerGrammar::fitting(std::span<const int> draft, const ThinkControl& control) {
   if (!control.answering()) return draft.size();  // where the answer begins is not known yet
-  const double start = now_seconds();
-  const size_t count = matcher_.count_accepted(draft);
-  seconds_ += now_seconds() - start;
-  return count;
+  return timed([&] { return matcher_.count_accepted(draft); });
 }
 
 }  // namespace anabranch

@@ -11,26 +11,30 @@
 
 namespace anabranch {
 
+// Each call that asks the grammar throws std::runtime_error, too, once these have taken seconds in all: the
+// request cannot go on.
 class AnswerGrammar {
  public:
   // tokens: as of ThinkControl.
   AnswerGrammar(std::shared_ptr<const CompiledGrammar> grammar, const ThinkTokens& tokens);
 
-  // Makes the logits [vocab] of tokens that may not come next -inf. Throws std::runtime_error when none may,
-  // or when finding out takes seconds: the request cannot go on.
+  // Makes the logits [vocab] of tokens that may not come next -inf. Throws std::runtime_error when none may.
   void mask(std::span<float> logits, const ThinkControl& control);
   // A token of the answer. Throws std::runtime_error if it may not come next.
   void accept(int token);
   // How many of the tokens, from the first on, are worth trying as a draft.
   size_t fitting(std::span<const int> draft, const ThinkControl& control);
   // Whether a token may begin the answer.
-  bool may_begin(int token) { return matcher_.allows(token); }
+  bool may_begin(int token);
 
   bool complete() const { return matcher_.complete(); }
   int masks() const { return masks_; }
-  double seconds() const { return seconds_; }  // that matching took in all
+  double seconds() const { return seconds_; }  // of a processor that matching took in all
 
  private:
+  template <class Work>
+  auto timed(Work work);
+
   GrammarMatcher matcher_;
   const ThinkTokens& tokens_;
   int masks_ = 0;

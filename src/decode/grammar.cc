@@ -3,15 +3,16 @@
 #include <xgrammar/xgrammar.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <future>
 #include <list>
 #include <mutex>
 #include <optional>
 #include <regex>
-#include <thread>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -27,6 +28,8 @@ class CompiledGrammar {
 };
 
 namespace {
+
+std::atomic<bool> left_behind{false};
 
 using Compiled = Result<std::shared_ptr<const CompiledGrammar>>;
 
@@ -121,42 +124,68 @@ bool GrammarMatcher::complete() const {
   return impl_->matcher.IsCompleted() || impl_->matcher.IsTerminated();
 }
 
-// What the compiler and its thread share.
+// What the compiler and its threads share. One thread compiles; the other tells those that wait when their
+// time is over, since a compilation cannot be ended.
 struct GrammarCompiler::Shared {
+  struct Waiter {
+    std::weak_ptr<const void> client;
+    GrammarDone done;
+    double until = 0;  // it waits in the queue
+  };
   struct Job {
     std::string text;
     std::optional<Compiled> result;
-    double started = 0;      // of its compilation
-    bool timed_out = false;  // somebody gave up on it
+    std::vector<Waiter> waiters;
+    double started = 0;      // of its compilation; 0: it is queued
+    bool timed_out = false;  // everybody gave up on it
   };
   struct Entry {
     std::shared_ptr<Job> job;
     size_t bytes = 0;
   };
+  // To be told outside the lock.
+  using Answers = std::vector<std::pair<Waiter, Compiled>>;
 
   explicit Shared(GrammarVocab v, GrammarLimits l) : vocab(std::move(v)), limits(l) {}
 
-  void run();
+  void work();
+  void watch();
   Compiled build(const std::string& text);
+  void keep(const std::shared_ptr<Job>& job, Compiled result);
+  void expire(Answers& answers);
+  void drop_unwanted();
+  void forget(const std::shared_ptr<Job>& job);
   void make_room();
+  static void answer_all(Job& job, const Compiled& result, Answers& answers) {
+    for (Waiter& waiter : job.waiters) answers.emplace_back(std::move(waiter), result);
+    job.waiters.clear();
+  }
+  static void tell(Answers& answers) {
+    for (auto& [waiter, result] : answers)
+      if (!waiter.client.expired()) waiter.done(std::move(result));
+    answers.clear();
+  }
   Error too_slow() const {
     return make_error(ErrorKind::exhausted, "the grammar takes longer than {} s to compile; make it simpler",
                       limits.seconds);
   }
+  static Error busy() {
+    return make_error(ErrorKind::busy, "other grammars are being compiled; try again later");
+  }
 
   GrammarVocab vocab;
   const GrammarLimits limits;
-  std::optional<xgrammar::GrammarCompiler> compiler;  // the thread's; made for the first grammar
+  std::optional<xgrammar::GrammarCompiler> compiler;  // the worker's; made for the first grammar
 
   mutable std::mutex mutex;  // guards what follows
-  std::condition_variable work, done;
+  std::condition_variable wake_worker, wake_watch, idle;
   std::deque<std::shared_ptr<Job>> queue;
-  std::list<Entry> entries;  // the most recently used first
+  std::shared_ptr<Job> current;  // being compiled
+  std::list<Entry> entries;      // the most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_text;
   size_t bytes = 0;
   GrammarStats stats;
   bool stopping = false;
-  std::thread thread;
 };
 
 Compiled GrammarCompiler::Shared::build(const std::string& text) {
@@ -186,93 +215,157 @@ void GrammarCompiler::Shared::make_room() {
   }
 }
 
-void GrammarCompiler::Shared::run() {
+void GrammarCompiler::Shared::forget(const std::shared_ptr<Job>& job) {
+  const auto it = by_text.find(job->text);
+  entries.erase(it->second);
+  by_text.erase(it);
+}
+
+// Queued jobs for which nobody waits any more.
+void GrammarCompiler::Shared::drop_unwanted() {
+  std::erase_if(queue, [&](const std::shared_ptr<Job>& job) {
+    std::erase_if(job->waiters, [](const Waiter& waiter) { return waiter.client.expired(); });
+    if (job->waiters.empty()) forget(job);
+    return job->waiters.empty();
+  });
+}
+
+void GrammarCompiler::Shared::keep(const std::shared_ptr<Job>& job, Compiled result) {
+  auto& entry = *by_text.at(job->text);
+  entry.bytes = job->text.size() + (result.ok() ? (*result)->grammar.MemorySizeBytes() : 0);
+  bytes += entry.bytes;
+  job->result.emplace(std::move(result));
+  make_room();
+}
+
+void GrammarCompiler::Shared::work() {
   std::unique_lock lock(mutex);
   while (true) {
-    work.wait(lock, [&] { return stopping || !queue.empty(); });
+    wake_worker.wait(lock, [&] { return stopping || !queue.empty(); });
+    drop_unwanted();
     if (stopping) return;
-    const auto job = queue.front();
+    if (queue.empty()) continue;
+    const auto job = current = queue.front();
     queue.pop_front();
     const double start = job->started = now_seconds();
+    wake_watch.notify_one();
     lock.unlock();
     Compiled result = build(job->text);
-    const double seconds = now_seconds() - start;
     lock.lock();
+    current.reset();
     stats.compiled++;
-    stats.compile_s += seconds;
+    stats.compile_s += now_seconds() - start;
     // Whoever asks again is told the same: the answer does not depend on how busy the machine was just now.
     if (job->timed_out) result = too_slow();
-    if (const auto it = by_text.find(job->text); it != by_text.end() && it->second->job == job) {
-      it->second->bytes = job->text.size() + (result.ok() ? (*result)->grammar.MemorySizeBytes() : 0);
-      bytes += it->second->bytes;
-    }
-    job->result.emplace(std::move(result));
-    make_room();
-    done.notify_all();
+    if (!result.ok()) stats.refused += job->waiters.size();
+    Answers answers;
+    if (!stopping) answer_all(*job, result, answers);
+    keep(job, std::move(result));
+    idle.notify_all();
+    lock.unlock();
+    tell(answers);
+    lock.lock();
+  }
+}
+
+// Answers whose time is over.
+void GrammarCompiler::Shared::expire(Answers& answers) {
+  const double now = now_seconds();
+  if (current && !current->timed_out && now >= current->started + limits.seconds) {
+    current->timed_out = true;
+    answer_all(*current, too_slow(), answers);
+  }
+  for (const auto& job : queue)
+    std::erase_if(job->waiters, [&](Waiter& waiter) {
+      if (now < waiter.until) return false;
+      answers.emplace_back(std::move(waiter), busy());
+      return true;
+    });
+  stats.refused += answers.size();
+  drop_unwanted();
+}
+
+void GrammarCompiler::Shared::watch() {
+  constexpr double kForever = 3600;
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    double next = now_seconds() + kForever;
+    if (current && !current->timed_out) next = std::min(next, current->started + limits.seconds);
+    for (const auto& job : queue)
+      for (const Waiter& waiter : job->waiters) next = std::min(next, waiter.until);
+    wake_watch.wait_for(lock, std::chrono::duration<double>(next - now_seconds()));
+    if (stopping) return;
+    Answers answers;
+    expire(answers);
+    lock.unlock();
+    tell(answers);
+    lock.lock();
   }
 }
 
 GrammarCompiler::GrammarCompiler(GrammarVocab vocab, GrammarLimits limits)
-    : shared_(std::make_shared<Shared>(std::move(vocab), limits)) {
-  shared_->thread = std::thread([shared = shared_.get()] { shared->run(); });
+    : shared_(std::make_shared<Shared>(std::move(vocab), limits)),
+      worker_([shared = shared_] { shared->work(); }),
+      watch_([shared = shared_] { shared->watch(); }) {}
+
+bool GrammarCompiler::left_one_behind() {
+  return left_behind;
 }
 
 GrammarCompiler::~GrammarCompiler() {
+  constexpr std::chrono::milliseconds kPatience(500);
+  bool is_idle;
   {
-    std::lock_guard lock(shared_->mutex);
+    std::unique_lock lock(shared_->mutex);
     shared_->stopping = true;
+    shared_->wake_worker.notify_all();
+    shared_->wake_watch.notify_all();
+    is_idle = shared_->idle.wait_for(lock, kPatience, [&] { return !shared_->current; });
   }
-  shared_->work.notify_all();
-  shared_->thread.join();
+  watch_.join();
+  if (!is_idle) left_behind = true;
+  is_idle ? worker_.join() : worker_.detach();
+}
+
+void GrammarCompiler::compile(std::string text, std::weak_ptr<const void> client, GrammarDone done) {
+  constexpr size_t kMostWaiting = 32;
+  Shared& s = *shared_;
+  std::unique_lock lock(s.mutex);
+  const auto answer = [&](const Compiled& result) {
+    if (!result.ok()) s.stats.refused++;
+    lock.unlock();
+    done(result);
+  };
+  if (text.size() > s.limits.text_bytes)
+    return answer(make_error(ErrorKind::exhausted, "the grammar has {} bytes, but at most {} are compiled",
+                             text.size(), s.limits.text_bytes));
+  const double until = now_seconds() + s.limits.seconds;
+  if (const auto it = s.by_text.find(text); it != s.by_text.end()) {
+    s.entries.splice(s.entries.begin(), s.entries, it->second);
+    Shared::Job& job = *it->second->job;
+    s.stats.cached++;
+    if (job.result) return answer(Compiled(*job.result));
+    if (job.timed_out) return answer(s.too_slow());
+    job.waiters.push_back({std::move(client), std::move(done), until});
+  } else {
+    s.drop_unwanted();
+    if (s.queue.size() >= kMostWaiting) return answer(Shared::busy());
+    auto job = std::make_shared<Shared::Job>();
+    job->text = std::move(text);
+    job->waiters.push_back({std::move(client), std::move(done), until});
+    s.entries.push_front({job});
+    s.by_text.emplace(job->text, s.entries.begin());
+    s.queue.push_back(std::move(job));
+    s.wake_worker.notify_one();
+  }
+  s.wake_watch.notify_one();
 }
 
 Compiled GrammarCompiler::compile(const std::string& text) {
-  Shared& s = *shared_;
-  std::unique_lock lock(s.mutex);
-  if (text.size() > s.limits.text_bytes) {
-    s.stats.refused++;
-    return make_error(ErrorKind::exhausted, "the grammar has {} bytes, but at most {} are compiled",
-                      text.size(), s.limits.text_bytes);
-  }
-  constexpr size_t kMostWaiting = 32;
-  const auto slow = [&] {
-    s.stats.refused++;
-    return s.too_slow();
-  };
-  const auto busy = [&] {
-    s.stats.refused++;
-    return make_error(ErrorKind::busy, "other grammars are being compiled; try again later");
-  };
-  std::shared_ptr<Shared::Job> job;
-  if (const auto it = s.by_text.find(text); it != s.by_text.end()) {
-    s.entries.splice(s.entries.begin(), s.entries, it->second);
-    job = it->second->job;
-    s.stats.cached++;
-    if (job->timed_out && !job->result) return slow();
-  } else {
-    if (s.queue.size() >= kMostWaiting) return busy();
-    job = std::make_shared<Shared::Job>();
-    job->text = text;
-    s.entries.push_front({job});
-    s.by_text.emplace(text, s.entries.begin());
-    s.queue.push_back(job);
-    s.work.notify_one();
-  }
-  const auto ready = [&] { return job->result.has_value(); };
-  const auto waiting = [&] { return std::find(s.queue.begin(), s.queue.end(), job) != s.queue.end(); };
-  const auto wait = [&](double seconds) {
-    return s.done.wait_for(lock, std::chrono::duration<double>(seconds), ready);
-  };
-  bool done = wait(s.limits.seconds);
-  // What waited for others has its own time from when it began.
-  if (!done && !waiting()) done = wait(std::max(0.0, job->started + s.limits.seconds - now_seconds()));
-  if (!done) {
-    if (waiting()) return busy();
-    job->timed_out = true;
-    return slow();
-  }
-  if (!job->result->ok()) s.stats.refused++;
-  return *job->result;
+  std::promise<Compiled> promise;
+  const auto client = std::make_shared<int>();
+  compile(text, client, [&](Compiled result) { promise.set_value(std::move(result)); });
+  return promise.get_future().get();
 }
 
 GrammarStats GrammarCompiler::stats() const {

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/result.h"
@@ -38,21 +40,31 @@ struct GrammarStats {
   double compile_s = 0;  // of all compiled
 };
 
-// Compiles on a thread of its own, which lives as long as the compiler, and remembers results by text.
-// Thread-safe.
+using GrammarDone = std::function<void(Result<std::shared_ptr<const CompiledGrammar>>)>;
+
+// Compiles on a thread of its own, and remembers results by text. Thread-safe.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(GrammarVocab vocab, GrammarLimits limits = {});
-  ~GrammarCompiler();  // waits for a compilation under way
+  // Nobody is told anything any more. A compilation under way cannot be ended: it gets a moment, then its
+  // thread is left behind with all that it uses.
+  ~GrammarCompiler();
+  // Whether that has happened in this process: then static objects must outlive it (std::_Exit).
+  static bool left_one_behind();
 
-  // Blocks for at most limits.seconds. Errors: invalid (the grammar is wrong: with line and column; or it
-  // allows nothing at all), exhausted (too long, or takes too long), busy (others are being compiled).
+  // Calls `done` at once if the answer is known, else soon from another thread: after limits.seconds in the
+  // queue and as many of compilation at the latest. Not at all if `client` has gone; what nobody waits for
+  // is not compiled. Errors: invalid (the grammar is wrong: with line and column; or it allows nothing at
+  // all), exhausted (too long, or takes too long), busy (others are being compiled).
+  void compile(std::string text, std::weak_ptr<const void> client, GrammarDone done);
+  // The same, for those that can wait.
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& text);
   GrammarStats stats() const;
 
  private:
   struct Shared;
   std::shared_ptr<Shared> shared_;
+  std::thread worker_, watch_;
 };
 
 // Where a sequence is in its grammar.

@@ -51,19 +51,32 @@ Drafter& Speculator::drafter(DraftSource source) {
   return *slot;
 }
 
+// A drafter that fails (a damaged draft model, say) costs its sequence nothing but drafts.
+void Speculator::guarded(DraftSource source, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    log_warning("no more drafts from \"{}\" for this request: {}", name_of(source), e.what());
+    failed_[static_cast<size_t>(source)] = true;
+    drafters_[static_cast<size_t>(source)].reset();
+  }
+}
+
 void Speculator::applied(const mx::array& hidden, std::span<const int> tokens) {
   for (const auto source : {DraftSource::mtp, DraftSource::draft})
-    if (may_use(source)) drafter(source).applied(hidden, tokens);
+    if (may_use(source)) guarded(source, [&] { drafter(source).applied(hidden, tokens); });
 }
 
 void Speculator::resume(int length, const MtpSnapshot* saved) {
   for (const auto source : {DraftSource::mtp, DraftSource::draft})
-    if (may_use(source)) drafter(source).resume(length, saved);
+    if (may_use(source)) guarded(source, [&] { drafter(source).resume(length, saved); });
 }
 
 std::optional<MtpSnapshot> Speculator::save(std::span<const int> tokens) {
-  if (!may_use(DraftSource::mtp)) return std::nullopt;
-  return drafter(DraftSource::mtp).save(tokens);
+  std::optional<MtpSnapshot> saved;
+  if (may_use(DraftSource::mtp))
+    guarded(DraftSource::mtp, [&] { saved = drafter(DraftSource::mtp).save(tokens); });
+  return saved;
 }
 
 Draft Speculator::propose(const DraftRequest& request, int others) {
@@ -95,23 +108,17 @@ Draft Speculator::propose(const DraftRequest& request, int others) {
   return draft;
 }
 
-// A drafter that fails (a damaged draft model, say) costs its sequence nothing but drafts.
 std::vector<int> Speculator::run_drafter(const RoundChoice& choice, const DraftRequest& request,
                                          double& seconds) {
-  try {
+  std::vector<int> tokens;
+  guarded(choice.source, [&] {
     Drafter& chosen = drafter(choice.source);
     chosen.prepare(request.tokens);
     const double start = now_seconds();
-    auto tokens =
-        chosen.propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
+    tokens = chosen.propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
     seconds = now_seconds() - start;
-    return tokens;
-  } catch (const std::exception& e) {
-    log_warning("no more drafts from \"{}\" for this request: {}", name_of(choice.source), e.what());
-    failed_[static_cast<size_t>(choice.source)] = true;
-    drafters_[static_cast<size_t>(choice.source)].reset();
-    return {};
-  }
+  });
+  return tokens;
 }
 
 void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended, int others) {

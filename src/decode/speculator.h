@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -57,6 +58,7 @@ class Speculator {
   bool may_use(DraftSource source) const;
   bool can_draft(DraftSource source, size_t tokens);
   Drafter& drafter(DraftSource source);
+  void guarded(DraftSource source, const std::function<void()>& work);
   std::vector<int> run_drafter(const RoundChoice& choice, const DraftRequest& request, double& seconds);
 
   SpecResources& resources_;

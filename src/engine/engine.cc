@@ -188,14 +188,15 @@ void EngineImpl::begin(Sequence& sequence) {
   if (wait_for_alike(sequence)) return;
   sequence.state.emplace(loaded_.model->make_state());
   sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
-  if (!sequence.control) {
+  const bool first = !sequence.control;
+  if (first) {
     sequence.control.emplace(think_tokens_, think_rules(sequence.request));
     if (sequence.request.grammar) sequence.grammar.emplace(sequence.request.grammar, think_tokens_);
     sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
     sequence.started = now_seconds();
     sequence.usage.queue_s = sequence.started - sequence.submitted;
   }
-  resume(sequence);
+  resume(sequence, first);
 }
 
 void EngineImpl::drop_state(Sequence& sequence) {

@@ -109,7 +109,7 @@ struct EngineOptions {
   int threads = 0;             // 0 = the default of base/thread_pool.h
   bool precise = false;        // fp32 activations and KV
   bool reference = false;      // run ops/reference instead of our kernels
-  std::string device = "cpu";  // or "cuda"
+  std::string device = "cpu";  // or "cuda", "metal"
   int context_length = 0;      // 0 = the model's own, bounded by memory
   int prefill_chunk = 256;     // tokens per prefill step
   int max_running = 8;         // requests that run at a time, in one pass per step
@@ -170,8 +170,10 @@ class Engine {
   // Errors: invalid (empty prompt, id or parameter out of range, a draft source that the model does not
   // offer), exhausted (prompt longer than the context), busy (queue full, engine stopping).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
-  // For Request::grammar, from text as decode/grammar.h has it. May take seconds, and blocks nobody else.
-  // Errors: as of GrammarCompiler::compile.
+  // For Request::grammar, from text as decode/grammar.h has it: as GrammarCompiler::compile, with a client
+  // that may leave, or for those that can wait.
+  virtual void compile_grammar(std::string text, std::weak_ptr<const void> client,
+                               GrammarDone done) const = 0;
   virtual Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const = 0;
   // The request's last event follows within one step; unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -102,8 +102,8 @@ bool EngineImpl::wait_for_alike(Sequence& sequence) {
   return best != nullptr;
 }
 
-// Goes on from a kept state, if there is one.
-void EngineImpl::resume(Sequence& sequence) {
+// Goes on from a kept state, if there is one. first: not from one that the request itself left.
+void EngineImpl::resume(Sequence& sequence, bool first) {
   const Request& request = sequence.request;
   if (!cache_ || !request.cache) return;
   auto hit = cache_->find(sequence.tokens, request.cache_salt);
@@ -119,7 +119,7 @@ void EngineImpl::resume(Sequence& sequence) {
   if (hit.length == 0) return;
   sequence.state->restore(hit.state.model);
   sequence.speculator->resume(hit.length, hit.state.mtp ? &*hit.state.mtp : nullptr);
-  if (sequence.usage.completion_tokens == 0) sequence.usage.cached_tokens = hit.length;
+  if (first) sequence.usage.cached_tokens = hit.length;
   scheduler_.advanced(sequence.id, hit.length, 0);
 }
 

@@ -41,6 +41,9 @@ class EngineImpl final : public Engine {
 
   Result<void> start();
   Result<RequestId> submit(Request request, Sink sink) override;
+  void compile_grammar(std::string text, std::weak_ptr<const void> client, GrammarDone done) const override {
+    grammars_->compile(std::move(text), std::move(client), std::move(done));
+  }
   Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
     return grammars_->compile(text);
   }
@@ -71,7 +74,7 @@ class EngineImpl final : public Engine {
   void note_running();  // mutex_ held
   void begin(Sequence& sequence);
   bool wait_for_alike(Sequence& sequence);
-  void resume(Sequence& sequence);
+  void resume(Sequence& sequence, bool first);
   void keep(Sequence& sequence, const Snapshot& snapshot);
   void keep_safely(Sequence& sequence, const Snapshot* snapshot = nullptr);
   void note_cache();

@@ -2,7 +2,7 @@
 //
 // When less is free than the reserve, the cache of states gives back what is missing; when that is not
 // enough, no request begins, and those that run may grow only by what others of them give back (the scheduler
-// preempts). Once twice the reserve is free, both grow back.
+// preempts). As soon as more than the reserve is free, both grow back into it.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace anabranch {
 
 // A step that carries pieces of prompts takes at most so many times the decoding sequences' own step; but a
 // piece has kPieceGrid tokens at least, and ends on that grid of positions.
-constexpr double kStall = 2.5;
+constexpr double kStall = 2.2;
 constexpr int kPieceGrid = 4;
 // What a sequence's memory grows by, in tokens, and how many it may apply in a step beyond a prompt's: as
 // ops::kKvBlock and kMaxTrial.

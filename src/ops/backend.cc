@@ -6,6 +6,7 @@
 #include "ops/cpu/dispatch.h"
 #include "ops/cuda/array.h"
 #include "ops/cuda/driver.h"
+#include "ops/metal/kernel.h"
 
 namespace anabranch::ops {
 namespace {
@@ -25,21 +26,27 @@ Backend backend() {
 std::string cuda_obstacle() {
   return cuda::obstacle();
 }
+std::string metal_obstacle() {
+  return metal::obstacle();
+}
 Result<void> choose_backend(const std::string& device, bool reference, bool precise) {
-  if (device != "cpu" && device != "cuda")
-    return make_error(ErrorKind::invalid, "there is no device \"{}\": cpu or cuda", device);
-  const bool on_cuda = device == "cuda";
-  if (on_cuda && (reference || precise))
-    return make_error(ErrorKind::invalid, "{} runs on the CPU only: leave out --device cuda",
-                      reference ? "--reference" : "--precise");
+  const bool on_cuda = device == "cuda", on_metal = device == "metal";
+  if (device != "cpu" && !on_cuda && !on_metal)
+    return make_error(ErrorKind::invalid, "there is no device \"{}\": cpu, cuda or metal", device);
+  if (device != "cpu" && (reference || precise))
+    return make_error(ErrorKind::invalid, "{} runs on the CPU only: leave out --device {}",
+                      reference ? "--reference" : "--precise", device);
   if (on_cuda && !cuda_obstacle().empty())
     return make_error(ErrorKind::unsupported, "--device cuda: {}", cuda_obstacle());
-  set_backend(on_cuda ? Backend::cuda : reference ? Backend::reference : Backend::cpu);
+  if (on_metal && !metal_obstacle().empty())
+    return make_error(ErrorKind::unsupported, "--device metal: {}", metal_obstacle());
+  set_backend(on_cuda ? Backend::cuda : reference || on_metal ? Backend::reference : Backend::cpu);
+  metal::use(on_metal);
   set_precise(precise);
   return {};
 }
 std::string device_name() {
-  return backend() == Backend::cuda ? cuda::device().name : "CPU";
+  return backend() == Backend::cuda ? cuda::device().name : metal::in_use() ? "Metal" : "CPU";
 }
 uint64_t device_memory_bytes() {
   return backend() == Backend::cuda ? cuda::device().memory_bytes : cpu_info().memory_bytes;

@@ -1,8 +1,8 @@
 // Which implementation of the ops runs. `cpu` runs our own kernels at once on the arrays' storage; `cuda`
 // queues our own kernels on an NVIDIA device, whose memory the arrays' storage then is (to_host(),
 // to_device()); `reference` states each op in plain MLX ops (lazy, any MLX device): the specification, the
-// test oracle, and the path for devices without kernels of ours. Every op in this folder dispatches on it and
-// has the same meaning on all.
+// test oracle, and with some kernels of ours (ops/metal/) the path for Metal. Every op in this folder
+// dispatches on it and has the same meaning on all.
 #pragma once
 
 #include <mlx/array.h>
@@ -23,6 +23,8 @@ Backend backend();
 
 // Why Backend::cuda cannot run here (no driver, no device, ...), or empty. Opens the driver when first asked.
 std::string cuda_obstacle();
+// Why `--device metal` cannot run here, or empty.
+std::string metal_obstacle();
 // What `--device`, `--reference` and `--precise` ask for. Errors: unsupported (the device cannot be used
 // here), invalid (a pairing that there is not).
 Result<void> choose_backend(const std::string& device, bool reference, bool precise);

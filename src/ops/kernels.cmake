@@ -42,6 +42,24 @@ endif()
 _anabranch_kernel_flags(target_neon.cc)
 _anabranch_kernel_flags(target_portable.cc)
 
+# Metal's, for MLX to compile (ops/metal/kernel.h).
+set(_metal_text ${CMAKE_BINARY_DIR}/metal_kernel_text.cc)
+set(_entries "")
+foreach(_name gemv delta_scan)
+  set(_path ${CMAKE_CURRENT_SOURCE_DIR}/ops/metal/kernels/${_name}.metal)
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_path})
+  file(READ ${_path} _text)
+  string(APPEND _entries "  if (kernel == \"${_name}\") return R\"metal(${_text})metal\";\n")
+endforeach()
+file(CONFIGURE OUTPUT ${_metal_text} @ONLY CONTENT "// Made by src/ops/kernels.cmake.
+#include \"ops/metal/kernel.h\"
+
+std::string_view anabranch::ops::metal::kernel_text(std::string_view kernel) {
+@_entries@  return {};
+}
+")
+target_sources(anabranch_ops PRIVATE ${_metal_text})
+
 # The CUDA kernels' sources travel in the program as text, for NVRTC (ops/cuda/compiler.h).
 set(_kernel_text ${CMAKE_BINARY_DIR}/cuda_kernel_text.cc)
 set(_cuda_kernels args.h common.cuh weights.cuh gemv.cu gemm.cu embed.cu rows.cu attention.cu gated_delta.cu)

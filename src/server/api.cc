@@ -172,45 +172,66 @@ Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host,
       started_(now_seconds()),
       created_(unix_seconds()) {}
 
-void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
-  const bool anthropic = request.target.rfind(kMessages, 0) == 0;
-  const auto error_answer = [&](const ApiError& error) {
-    return anthropic ? message_error_response(error) : error_response(error);
+// What a request asks for, as far as its head tells.
+struct Api::Route {
+  std::string path;
+  std::optional<AnswerKind> kind;  // of what answers a POST there
+  bool names_model = false, admitted = false;
+  const char* method() const { return kind ? "POST" : "GET, HEAD"; }
+};
+
+Result<Api::Route> Api::route_of(const HttpRequest& request) const {
+  Route route;
+  TRY(route.path, target_path(request.target));
+  route.kind = answer_kind(route.path);
+  route.names_model = route.path.size() > kModels.size() + 1 && route.path.rfind("/v1/models/", 0) == 0;
+  route.admitted = keys_.admit(request);
+  return route;
+}
+
+std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route& route) const {
+  const bool open = route.path == kHealth || route.path == kOpenApi || route.path == kDocs;
+  if (!route.admitted && !open)
+    return ApiError{401,
+                    "This server asks for an API key, and the request shows none that it knows: send "
+                    "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
+                    "", "invalid_api_key"};
+  if (!route.kind && !route.names_model && !is_page(route.path))
+    return ApiError{404, fmt::format("Unknown route: {} {}", request.method, route.path), "", "unknown_url"};
+  if (auto error = check_method(request, route.method())) return error;
+  if (!route.kind) return std::nullopt;
+  if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
+  if (!is_json_type(request))
+    return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
+                    "unsupported_media_type"};
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
+  const auto answer = [&](const ApiError& error) {
+    return request.target.rfind(kMessages, 0) == 0 ? message_error_response(error) : error_response(error);
   };
-  const auto refuse = [&](const ApiError& error) { out->respond(error_answer(error)); };
-  if (auto error = check_access(request, bound_host_)) return refuse(*error);
-  auto target = target_path(request.target);
-  if (!target.ok()) return refuse({400, target.error().message, "", "bad_request"});
-  const std::string& path = *target;
-  const auto kind = answer_kind(path);
-  const bool names_model = path.size() > kModels.size() + 1 && path.rfind("/v1/models/", 0) == 0;
-  const bool admitted = keys_.admit(request), open = path == kHealth || path == kOpenApi || path == kDocs;
-  if (!admitted && !open)
-    return refuse({401,
-                   "This server asks for an API key, and the request shows none that it knows: send "
-                   "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
-                   "", "invalid_api_key"});
-  if (!kind && !names_model && !is_page(path))
-    return refuse({404, fmt::format("Unknown route: {} {}", request.method, path), "", "unknown_url"});
-  const char* allowed = kind ? "POST" : "GET, HEAD";
-  if (auto error = check_method(request, allowed)) {
-    HttpResponse response = error_answer(*error);
-    response.headers.emplace_back("Allow", allowed);
-    return out->respond(std::move(response));
-  }
-  if (kind) {
-    if (stopping_) return refuse({503, "The server is shutting down", "", "shutting_down"});
-    if (!is_json_type(request))
-      return refuse({415, "The request body must be JSON: send 'Content-Type: application/json'", "",
-                     "unsupported_media_type"});
-    return generations_.start(*kind, std::move(request), std::move(out));
-  }
-  if (path == kHealth) return out->respond(admitted ? health() : short_health());
+  if (auto error = check_access(request, bound_host_)) return answer(*error);
+  const auto route = route_of(request);
+  if (!route.ok()) return answer({400, route.error().message, "", "bad_request"});
+  const auto error = find_fault(request, *route);
+  if (!error) return std::nullopt;
+  HttpResponse response = answer(*error);
+  if (error->status == 405) response.headers.emplace_back("Allow", route->method());
+  return response;
+}
+
+void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
+  if (auto response = refusal(request)) return out->respond(std::move(*response));
+  const Route route = *route_of(request);
+  const std::string& path = route.path;
+  if (route.kind) return generations_.start(*route.kind, std::move(request), std::move(out));
+  if (path == kHealth) return out->respond(route.admitted ? health() : short_health());
   if (path == kMetrics) return out->respond(metrics());
   if (path == kOpenApi) return out->respond(file_response("application/json", kOpenApiJson));
   if (path == kDocs) return out->respond(file_response("text/html; charset=utf-8", kDocsPage));
   if (path == kModels) return out->respond(models());
-  if (names_model) return out->respond(model(path.substr(kModels.size() + 1)));
+  if (route.names_model) return out->respond(model(path.substr(kModels.size() + 1)));
   out->respond(welcome());
 }
 

@@ -19,6 +19,8 @@ class Api {
   Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, ApiKeys keys,
       PrepareOptions options);
 
+  // Why the request is not served, judged without its body; nothing when it is.
+  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
   // As HttpServer tells it.
   void responded(std::string_view target, int status);
@@ -28,6 +30,9 @@ class Api {
   void cancel_all() { generations_.cancel_all(); }
 
  private:
+  struct Route;
+  Result<Route> route_of(const HttpRequest& request) const;
+  std::optional<ApiError> find_fault(const HttpRequest& request, const Route& route) const;
   HttpResponse models() const;
   HttpResponse model(const std::string& id) const;
   HttpResponse health() const;

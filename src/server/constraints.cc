@@ -144,19 +144,23 @@ void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json&
 
 Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choice, const FormContext& context,
                                  std::string& field) {
-  text::GrammarRules rules;
   const bool offered = context.tools.is_array() && !context.tools.empty();
   const bool forced = choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named;
   field = form.field;
-  if (form.kind == AnswerForm::Kind::grammar && !forced) {
+  if (form.kind == AnswerForm::Kind::grammar) {
     if (has_pattern_macro(form.grammar))
       return make_error(ErrorKind::unsupported, "Regex and Substring are not supported in grammars");
-    return FormGrammar{form.grammar, form.field};
+    if (!forced) return FormGrammar{form.grammar, form.field};
   }
+  text::GrammarRules rules;
   std::string answer;
   if (form.kind == AnswerForm::Kind::json) answer = text::add_any_object(rules);
-  if (form.kind == AnswerForm::Kind::schema && !forced) {
+  if (form.kind == AnswerForm::Kind::schema) {
     TRY(answer, text::add_schema(form.schema, rules));
+  }
+  if (forced) {  // the form is right, but nothing is written in it
+    rules = text::GrammarRules(rules.work());
+    answer.clear();
   }
   if (!offered ||
       (!forced && answer.empty() && std::none_of(context.tools.begin(), context.tools.end(), is_strict)))
@@ -164,13 +168,13 @@ Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choic
   field = forced ? "tool_choice" : "tools";
   std::string calls;
   if (forced || !answer.empty()) {
+    const bool several = context.several_calls && choice.kind != ToolChoice::Kind::named;
     TRY(calls, text::add_calls(context.format, context.tokenizer, context.tools,
-                               {choice.name, context.several_calls && choice.kind != ToolChoice::Kind::named},
-                               rules));
+                               {choice.name, several, forced}, rules));
   } else {
     TRY(calls, text::add_free_text_with_calls(context.format, context.tokenizer, context.tools, rules));
   }
-  return FormGrammar{rules.text(forced || answer.empty() ? calls : answer + " | " + calls), field};
+  return FormGrammar{rules.text(answer.empty() ? calls : answer + " | " + calls), field};
 }
 
 }  // namespace anabranch::server

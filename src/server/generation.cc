@@ -26,14 +26,18 @@ HttpResponse token_count_response(size_t tokens) {
   return response;
 }
 
+ApiError internal_error(const std::exception& e) {
+  log_error("preparing a request failed: {}", e.what());
+  return {500, "Internal error while preparing the request", "", "internal_error"};
+}
+
 // On a worker nothing may escape.
 template <class Work>
 std::variant<Prepared, ApiError> safely(Work work) {
   try {
     return work();
   } catch (const std::exception& e) {
-    log_error("preparing a request failed: {}", e.what());
-    return ApiError{500, "Internal error while preparing the request", "", "internal_error"};
+    return internal_error(e);
   }
 }
 
@@ -91,26 +95,42 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
   generation.head.model = engine_.info().name;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
-  workers_.submit([this, key, kind, request = std::make_shared<HttpRequest>(std::move(request))]() mutable {
+  // Workers may hold these for longer than anybody waits for them.
+  workers_.submit([this, key, kind, client = std::weak_ptr<const void>(generation.client),
+                   request = std::make_shared<HttpRequest>(std::move(request))]() mutable {
+    if (client.expired()) return;
     auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(
         safely([&] { return preparer_.prepare(kind, request->body); }));
     request.reset();
     const auto* made = std::get_if<Prepared>(prepared.get());
-    if (!made || !made->formed || kind == AnswerKind::token_count) return hand_over(key, std::move(prepared));
-    grammar_workers_.submit([this, key, prepared] {
-      *prepared = safely([&] { return preparer_.compile(std::get<Prepared>(std::move(*prepared))); });
-      hand_over(key, prepared);
+    if (!made || !made->formed || kind == AnswerKind::token_count) return taker(key)(std::move(*prepared));
+    form_workers_.submit([this, key, client, prepared] {
+      if (!client.expired()) compile(key, client, std::get<Prepared>(std::move(*prepared)));
     });
   });
 }
 
-void Generations::hand_over(uint64_t key, std::shared_ptr<std::variant<Prepared, ApiError>> prepared) {
-  post_([this, key, prepared = std::move(prepared)] {
-    if (auto* error = std::get_if<ApiError>(prepared.get()))
-      fail(key, *error);
-    else
-      submit(key, std::get<Prepared>(std::move(*prepared)));
-  });
+// On a worker; what takes long then goes on elsewhere.
+void Generations::compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared) {
+  const auto take = taker(key);
+  try {
+    preparer_.compile(std::move(prepared), std::move(client), take);
+  } catch (const std::exception& e) {
+    take(internal_error(e));
+  }
+}
+
+// Callable anywhere, even when this is gone.
+std::function<void(std::variant<Prepared, ApiError>)> Generations::taker(uint64_t key) {
+  return [this, key, post = post_](std::variant<Prepared, ApiError> prepared) {
+    auto shared = std::make_shared<std::variant<Prepared, ApiError>>(std::move(prepared));
+    post([this, key, shared] {
+      if (auto* error = std::get_if<ApiError>(shared.get()))
+        fail(key, *error);
+      else
+        submit(key, std::get<Prepared>(std::move(*shared)));
+    });
+  };
 }
 
 void Generations::submit(uint64_t key, Prepared prepared) {

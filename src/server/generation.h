@@ -55,6 +55,7 @@ class Generations {
     double started = 0;  // monotonic seconds
     GenerationOptions options;
     std::shared_ptr<ResponseStream> out;
+    std::shared_ptr<const void> client = std::make_shared<char>();  // nobody else holds it
     std::vector<Choice> choices;
     size_t running = 0;                         // of these
     size_t logprobs_held = 0;                   // alternatives kept for the end of a whole answer
@@ -64,7 +65,8 @@ class Generations {
     MessageStream message;                      // of the other messages
   };
 
-  void hand_over(uint64_t key, std::shared_ptr<std::variant<Prepared, ApiError>> prepared);
+  void compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared);
+  std::function<void(std::variant<Prepared, ApiError>)> taker(uint64_t key);
   void submit(uint64_t key, Prepared prepared);
   void begin_stream(Generation& generation, int prompt_tokens);
   void receive(uint64_t key, size_t index, const Event& event);
@@ -88,7 +90,8 @@ class Generations {
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
-  WorkerPool grammar_workers_{2};  // a grammar may take seconds, and others wait for their prompts only
+  WorkerPool form_workers_{
+      2};  // a form may take a second to write as a grammar; others want their prompts only
 };
 
 }  // namespace anabranch::server

@@ -168,6 +168,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   asio::awaitable<bool> handshake();
   asio::awaitable<bool> read_request();
+  bool refuse_body();
   asio::awaitable<bool> read_body();
   asio::awaitable<bool> read_first_byte();
   asio::awaitable<void> answer();
@@ -175,6 +176,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::awaitable<void> linger();
   void request_failed(error_code error);
   void send_error(int status, std::string message, const char* code);
+  HttpRequest request_head() const;
   HttpRequest take_request();
   void watch();
   void watched(error_code error, size_t bytes);
@@ -211,7 +213,7 @@ class ServerImpl final : public HttpServer {
   Result<void> open(const std::string& host, uint16_t port);
   uint16_t port() const override { return port_; }
   Post post() override;
-  void serve(Handler handler, Responded responded) override;
+  void serve(Handler handler, Refusal refusal, Responded responded) override;
   void begin_stop() override;
   void close_all() override;
   void after(double s, std::function<void()> run) override;
@@ -219,6 +221,7 @@ class ServerImpl final : public HttpServer {
   asio::io_context& io() { return io_; }
   const HttpLimits& limits() const { return limits_; }
   const Handler& handler() const { return handler_; }
+  const Refusal& refusal() const { return refusal_; }
   const Responded& responded() const { return responded_; }
   asio::ssl::context* tls() { return tls_ ? &*tls_ : nullptr; }
   const std::shared_ptr<std::atomic<size_t>>& all_body_bytes() const { return all_body_bytes_; }
@@ -242,6 +245,7 @@ class ServerImpl final : public HttpServer {
   const HttpLimits limits_;
   const std::shared_ptr<std::atomic<size_t>> all_body_bytes_ = std::make_shared<std::atomic<size_t>>(0);
   Handler handler_;
+  Refusal refusal_;
   Responded responded_;
   std::optional<asio::ssl::context> tls_;
   std::unordered_set<Connection*> connections_;
@@ -487,7 +491,9 @@ asio::awaitable<bool> Connection::read_request() {
     request_failed(error);
     co_return false;
   }
+  target_ = std::string_view(parser_->get().target());
   if (!parser_->is_done()) {
+    if (refuse_body()) co_return false;
     const auto expect = parser_->get().find(http::field::expect);
     if (expect != parser_->get().end() && lower(std::string_view(expect->value())) == "100-continue") {
       send("HTTP/1.1 100 Continue\r\n\r\n", false);
@@ -497,6 +503,13 @@ asio::awaitable<bool> Connection::read_request() {
   }
   disarm();
   co_return !lost_;
+}
+
+bool Connection::refuse_body() {
+  auto response = server_.refusal()(request_head());
+  if (!response) return false;
+  Exchange(this, parser_->get().version() < 11, false, false).respond(std::move(*response));
+  return close_ = true;
 }
 
 asio::awaitable<bool> Connection::read_body() {
@@ -517,15 +530,20 @@ asio::awaitable<bool> Connection::read_body() {
   co_return true;
 }
 
-HttpRequest Connection::take_request() {
-  auto message = parser_->release();
+HttpRequest Connection::request_head() const {
+  const auto& message = parser_->get();
   HttpRequest request;
   request.method = std::string_view(message.method_string());
   request.target = std::string_view(message.target());
   for (const auto& field : message)
     request.headers.emplace_back(lower(std::string_view(field.name_string())),
                                  std::string_view(field.value()));
-  request.body = std::move(message.body());
+  return request;
+}
+
+HttpRequest Connection::take_request() {
+  HttpRequest request = request_head();
+  request.body = std::move(parser_->get().body());
   request.held = std::move(body_);
   return request;
 }
@@ -575,7 +593,6 @@ asio::awaitable<void> Connection::answer() {
   const auto& head = parser_->get();
   exchange_ = std::make_shared<Exchange>(this, head.version() < 11, head.method() == http::verb::head,
                                          parser_->keep_alive());
-  target_ = std::string_view(head.target());
   try {
     server_.handler()(take_request(), exchange_);
   } catch (const std::exception& e) {
@@ -677,8 +694,9 @@ asio::awaitable<void> ServerImpl::accept() {
   }
 }
 
-void ServerImpl::serve(Handler handler, Responded responded) {
+void ServerImpl::serve(Handler handler, Refusal refusal, Responded responded) {
   handler_ = std::move(handler);
+  refusal_ = std::move(refusal);
   responded_ = std::move(responded);
   asio::co_spawn(io_, accept(), asio::detached);
   auto work = asio::make_work_guard(io_);

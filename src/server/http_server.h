@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,9 @@ struct TlsFiles {
   std::string certificate, key;
 };
 
+// Asked before a request's body is read (`head` has none): what to answer instead of reading it, if anything.
+using Refusal = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
+
 // Told of every answer as it begins: the request's target (empty: it could not be read) and the status.
 using Responded = std::function<void(std::string_view target, int status)>;
 
@@ -51,7 +55,7 @@ class HttpServer {
   virtual Post post() = 0;
   // Serves until begin_stop() was called and the last connection is gone. The calling thread is the I/O
   // thread.
-  virtual void serve(Handler handler, Responded responded) = 0;
+  virtual void serve(Handler handler, Refusal refusal, Responded responded) = 0;
 
   // On the I/O thread only:
   // Takes no new connections, closes idle ones, and the others after the answer they are at.

@@ -75,19 +75,21 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   return prepared;
 }
 
-std::variant<Prepared, ApiError> Preparer::compile(Prepared prepared) const {
-  if (!prepared.formed) return prepared;
+void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
+                       std::function<void(std::variant<Prepared, ApiError>)> done) const {
   static const Json none;
   const Json& tools = prepared.rules.tools ? *prepared.rules.tools : none;
   std::string field;
   const auto form = form_grammar(prepared.options.form, prepared.choice,
                                  {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
-  if (!form.ok()) return form_error(field, form.error());
-  if (form->text.empty()) return prepared;
-  auto grammar = engine_.compile_grammar(form->text);
-  if (!grammar.ok()) return form_error(form->field, grammar.error());
-  prepared.grammar = std::move(*grammar);
-  return prepared;
+  if (!form.ok()) return done(form_error(field, form.error()));
+  if (form->text.empty()) return done(std::move(prepared));
+  const auto kept = std::make_shared<Prepared>(std::move(prepared));
+  engine_.compile_grammar(form->text, std::move(client), [kept, field = form->field, done](auto grammar) {
+    if (!grammar.ok()) return done(form_error(field, grammar.error()));
+    kept->grammar = std::move(*grammar);
+    done(std::move(*kept));
+  });
 }
 
 std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens prompt,

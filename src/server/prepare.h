@@ -2,6 +2,7 @@
 // prompts, so it runs on a worker thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,8 +44,10 @@ class Preparer {
  public:
   Preparer(const Engine& engine, PrepareOptions options);
   std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body);
-  // The grammar of the answer's form, if it has one; may take as long as the engine lets it.
-  std::variant<Prepared, ApiError> compile(Prepared prepared) const;
+  // Gives `done` the same with the grammar of the answer's form, when and where the engine has compiled it,
+  // unless the client has gone.
+  void compile(Prepared prepared, std::weak_ptr<const void> client,
+               std::function<void(std::variant<Prepared, ApiError>)> done) const;
   // What was sampled for a request, end of the turn included: found when the turn comes back.
   void remember(std::span<const int> sampled, std::string_view salt, const text::OutputRules& rules) {
     remember_turn(sampled, salt, rules, engine_.tokenizer(), turns_);

@@ -44,6 +44,7 @@ class ServerImpl final : public Server {
         [this](HttpRequest request, std::shared_ptr<ResponseStream> out) {
           api_.handle(std::move(request), std::move(out));
         },
+        [this](const HttpRequest& head) { return api_.refusal(head); },
         [this](std::string_view target, int status) { api_.responded(target, status); });
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "text/regex_parser.h"
 #include "text/utf8.h"
@@ -13,11 +14,21 @@ namespace anabranch::text {
 namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
-constexpr size_t kMaxNfaStates = 20000, kMaxWork = 20'000'000;
+constexpr size_t kMaxNfaStates = 20000;
+// On all edges together: whatever has more is written as a grammar that is too long to be compiled.
+constexpr size_t kMaxRanges = 200'000;
+constexpr size_t kWriting = 30;  // steps that a range costs when it is written
 
 Error too_large() {
-  return make_error(ErrorKind::exhausted, "the pattern or length is too large: it needs more than {} states",
-                    kMaxStates);
+  return make_error(
+      ErrorKind::exhausted,
+      "the pattern or length is too large: it needs more than {} states, or {} ranges of characters",
+      kMaxStates, kMaxRanges);
+}
+
+Error too_much_work() {
+  return make_error(ErrorKind::exhausted,
+                    "the pattern or length takes too much work, with the others of this request");
 }
 
 // Thompson's construction: each part from one state to another, with edges that take nothing.
@@ -63,16 +74,36 @@ class Nfa {
     return from;
   }
 
-  void close(std::vector<int>& set) const {
-    std::vector<int> todo = set;
-    std::set<int> seen(set.begin(), set.end());
+  // Adds what is reached for nothing; leaves out what matters no more, all but `end` and the beginnings of
+  // edges. False: the budget is used up.
+  bool close(std::vector<int>& set, int end, WorkBudget& work) const {
+    std::vector<int> todo = std::move(set);
+    std::vector<char> seen(states.size());
+    for (const int state : todo) seen[static_cast<size_t>(state)] = 1;
+    size_t steps = states.size() / 64;
+    set.clear();
     while (!todo.empty()) {
-      const int state = todo.back();
+      const int at = todo.back();
       todo.pop_back();
-      for (const int next : states[state].free)
-        if (seen.insert(next).second) todo.push_back(next);
+      const State& state = states[static_cast<size_t>(at)];
+      if (at == end || !state.edges.empty()) set.push_back(at);
+      for (const int next : state.free)
+        if (!std::exchange(seen[static_cast<size_t>(next)], 1)) todo.push_back(next);
+      steps += 2 + state.free.size();
     }
-    set.assign(seen.begin(), seen.end());
+    std::sort(set.begin(), set.end());
+    return work.spend(steps + 4 * set.size());
+  }
+
+  // Between two neighbours all code points are alike.
+  std::vector<char32_t> cuts() const {
+    std::set<const CharSet*> sets;
+    for (const State& state : states)
+      for (const auto& edge : state.edges) sets.insert(edge.first);
+    std::set<char32_t> out = {0, kLast + 1};
+    for (const CharSet* set : sets)
+      for (const auto& [first, last] : set->ranges()) out.insert({first, last + 1});
+    return {out.begin(), out.end()};
   }
 
  private:
@@ -96,48 +127,87 @@ class Nfa {
   }
 };
 
+// How far the nearest end is from each state; -1: none is reached.
+std::vector<int> distances(const Automaton& in) {
+  std::vector<std::vector<size_t>> from(in.states.size());
+  std::vector<int> out(in.states.size(), -1);
+  std::vector<size_t> todo;
+  for (size_t i = 0; i < in.states.size(); i++) {
+    for (const auto& edge : in.states[i].edges) from[static_cast<size_t>(edge.to)].push_back(i);
+    if (in.states[i].accepts) out[i] = 0, todo.push_back(i);
+  }
+  for (size_t next = 0; next < todo.size(); next++)
+    for (const size_t before : from[todo[next]])
+      if (out[before] < 0) out[before] = out[todo[next]] + 1, todo.push_back(before);
+  return out;
+}
+
 // Without states from which no end is reached.
 Automaton trimmed_states(const Automaton& in) {
-  std::vector<char> good(in.states.size());
-  for (size_t i = 0; i < in.states.size(); i++) good[i] = in.states[i].accepts;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = in.states.size(); i-- > 0;)
-      if (!good[i])
-        for (const auto& edge : in.states[i].edges)
-          if (good[static_cast<size_t>(edge.to)]) good[i] = 1, changed = true;
-  }
+  const std::vector<int> distance = distances(in);
   Automaton out;
-  if (in.states.empty() || !good[0]) return out;
+  if (in.states.empty() || distance[0] < 0) return out;
   std::vector<int> number(in.states.size(), -1);
   for (size_t i = 0; i < in.states.size(); i++)
-    if (good[i]) number[i] = static_cast<int>(out.states.size()), out.states.emplace_back();
+    if (distance[i] >= 0) number[i] = static_cast<int>(out.states.size()), out.states.emplace_back();
   for (size_t i = 0; i < in.states.size(); i++) {
-    if (!good[i]) continue;
+    if (number[i] < 0) continue;
     auto& state = out.states[static_cast<size_t>(number[i])];
     state.accepts = in.states[i].accepts;
     for (const auto& edge : in.states[i].edges)
-      if (good[static_cast<size_t>(edge.to)])
-        state.edges.push_back({edge.set, number[static_cast<size_t>(edge.to)]});
+      if (const int to = number[static_cast<size_t>(edge.to)]; to >= 0) state.edges.push_back({edge.set, to});
+  }
+  return out;
+}
+
+struct Step {
+  char32_t first, last;
+  int to;
+};
+
+// Each state's steps, in the order of their characters.
+std::vector<std::vector<Step>> steps_of(const Automaton& in) {
+  std::vector<std::vector<Step>> out(in.states.size());
+  for (size_t i = 0; i < out.size(); i++) {
+    for (const auto& edge : in.states[i].edges)
+      for (const auto& [first, last] : edge.set.ranges()) out[i].push_back({first, last, edge.to});
+    std::sort(out[i].begin(), out[i].end(), [](const Step& a, const Step& b) { return a.first < b.first; });
+  }
+  return out;
+}
+
+// What a state does by the groups that it leads to: itself the group, then ranges and where they lead.
+using Signature = std::vector<uint32_t>;
+struct SignatureHash {
+  size_t operator()(const Signature& signature) const {
+    size_t hash = 0;
+    for (const uint32_t word : signature) hash = (hash ^ word) * 0x9E3779B97F4A7C15u, hash ^= hash >> 32;
+    return hash;
+  }
+};
+Signature signature_of(int own, const std::vector<Step>& steps, const std::vector<int>& group) {
+  Signature out = {static_cast<uint32_t>(own)};
+  for (const Step& step : steps) {
+    const auto to = static_cast<uint32_t>(group[static_cast<size_t>(step.to)]);
+    if (out.size() > 1 && out.back() == to && out[out.size() - 2] + 1 == step.first)
+      out[out.size() - 2] = step.last;
+    else
+      out.insert(out.end(), {step.first, step.last, to});
   }
   return out;
 }
 
 // States that accept the same texts become one (Moore's refinement of the partition).
-Automaton minimal(const Automaton& in) {
-  using Signature = std::pair<int, std::map<int, std::vector<std::pair<char32_t, char32_t>>>>;
-  std::vector<int> group(in.states.size());
-  for (size_t i = 0; i < group.size(); i++) group[i] = in.states[i].accepts;
-  size_t groups = 0;
-  while (true) {
-    std::map<Signature, int> numbers;
+Result<Automaton> minimal(const Automaton& in, WorkBudget& work) {
+  const auto steps = steps_of(in);
+  std::vector<int> group = distances(in);
+  for (size_t groups = 0;;) {
+    std::unordered_map<Signature, int, SignatureHash> numbers;
     std::vector<int> next(group.size());
     for (size_t i = 0; i < group.size(); i++) {
-      std::map<int, CharSet> to;
-      for (const auto& edge : in.states[i].edges) to[group[static_cast<size_t>(edge.to)]].add(edge.set);
-      Signature signature{group[i], {}};
-      for (const auto& [target, set] : to) signature.second[target] = set.ranges();
-      next[i] = numbers.emplace(std::move(signature), static_cast<int>(numbers.size())).first->second;
+      if (!work.spend(8 + steps[i].size())) return too_much_work();
+      next[i] = numbers.emplace(signature_of(group[i], steps[i], group), static_cast<int>(numbers.size()))
+                    .first->second;
     }
     group = std::move(next);
     if (numbers.size() == groups) break;
@@ -145,63 +215,76 @@ Automaton minimal(const Automaton& in) {
   }
   // The first state is its group's first, and so group 0.
   Automaton out;
-  out.states.resize(groups);
-  std::vector<char> done(groups);
   for (size_t i = 0; i < group.size(); i++) {
-    const auto g = static_cast<size_t>(group[i]);
-    if (done[g]) continue;
-    done[g] = 1;
-    out.states[g].accepts = in.states[i].accepts;
+    if (group[i] < static_cast<int>(out.states.size())) continue;
+    auto& state = out.states.emplace_back();
+    state.accepts = in.states[i].accepts;
     std::map<int, CharSet> to;
-    for (const auto& edge : in.states[i].edges) to[group[static_cast<size_t>(edge.to)]].add(edge.set);
-    for (auto& [target, set] : to) out.states[g].edges.push_back({std::move(set), target});
+    for (const Step& step : steps[i]) to[group[static_cast<size_t>(step.to)]].add(step.first, step.last);
+    for (auto& [target, set] : to) state.edges.push_back({std::move(set), target});
+    if (!work.spend(kWriting * (1 + steps[i].size()))) return too_much_work();
   }
   return out;
 }
 
 // The subset construction.
-Result<Automaton> deterministic(const Nfa& nfa, int begin, int end) {
-  // Between two neighbours of `cuts` all code points are alike.
-  std::set<char32_t> cuts = {0, kLast + 1};
-  for (const auto& state : nfa.states)
-    for (const auto& edge : state.edges)
-      for (const auto& [first, last] : edge.first->ranges()) cuts.insert({first, last + 1});
-  const std::vector<char32_t> points(cuts.begin(), cuts.end());
-  std::map<std::vector<int>, int> numbers;
-  std::vector<std::vector<int>> sets;
-  Automaton out;
-  const auto number_of = [&](std::vector<int> set) {
-    nfa.close(set);
-    const auto [it, fresh] = numbers.emplace(set, static_cast<int>(sets.size()));
-    if (fresh) sets.push_back(std::move(set)), out.states.emplace_back();
-    return it->second;
-  };
-  number_of({begin});
-  size_t work = 0;
-  for (size_t i = 0; i < sets.size(); i++) {
-    if (sets.size() > kMaxStates) return too_large();
-    const std::vector<int> set = sets[i];
-    out.states[i].accepts = std::binary_search(set.begin(), set.end(), end);
-    std::map<std::vector<int>, CharSet> targets;
-    for (size_t p = 0; p + 1 < points.size(); p++) {
-      std::vector<int> reached;
+class Subsets {
+ public:
+  Subsets(const Nfa& nfa, int end, WorkBudget& work)
+      : nfa_(nfa), end_(end), work_(work), points_(nfa.cuts()) {}
+
+  Result<Automaton> from(int begin) {
+    TRY_VOID(number_of({begin}));
+    for (size_t i = 0; i < sets_.size(); i++) {
+      std::map<std::vector<int>, CharSet> targets;
+      TRY_VOID(step(*sets_[i], targets));
+      for (auto& [reached, chars] : targets) {
+        ranges_ += chars.ranges().size();
+        TRY(const int to, number_of(reached));
+        out_.states[i].edges.push_back({std::move(chars), to});
+      }
+      if (sets_.size() > kMaxStates || ranges_ > kMaxRanges) return too_large();
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // What is reached from a set, and by which characters.
+  Result<void> step(const std::vector<int>& set, std::map<std::vector<int>, CharSet>& targets) {
+    std::vector<int> reached;
+    for (size_t p = 0; p + 1 < points_.size(); p++) {
+      reached.clear();
       for (const int state : set)
-        for (const auto& [chars, to] : nfa.states[static_cast<size_t>(state)].edges)
-          if (chars->has(points[p])) reached.push_back(to);
-      work += set.size() + 1;
-      if (work > kMaxWork) return too_large();
+        for (const auto& [chars, to] : nfa_.states[static_cast<size_t>(state)].edges)
+          if (chars->has(points_[p])) reached.push_back(to);
+      if (!work_.spend(2 + set.size() + 6 * reached.size())) return too_much_work();
       if (reached.empty()) continue;
       std::sort(reached.begin(), reached.end());
       reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
-      targets[reached].add(points[p], points[p + 1] - 1);
+      targets[reached].add(points_[p], points_[p + 1] - 1);
     }
-    for (auto& [reached, chars] : targets) {
-      const int to = number_of(reached);
-      out.states[i].edges.push_back({std::move(chars), to});
-    }
+    return {};
   }
-  return out;
-}
+
+  Result<int> number_of(std::vector<int> set) {
+    if (!nfa_.close(set, end_, work_)) return too_much_work();
+    const auto [it, fresh] = numbers_.emplace(std::move(set), static_cast<int>(sets_.size()));
+    if (fresh) {
+      sets_.push_back(&it->first);
+      out_.states.push_back({{}, std::binary_search(it->first.begin(), it->first.end(), end_)});
+    }
+    return it->second;
+  }
+
+  const Nfa& nfa_;
+  const int end_;
+  WorkBudget& work_;
+  const std::vector<char32_t> points_;
+  std::map<std::vector<int>, int> numbers_;
+  std::vector<const std::vector<int>*> sets_;  // by number
+  size_t ranges_ = 0;
+  Automaton out_;
+};
 
 std::string escaped(char32_t c) {  // within a class
   const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -247,13 +330,18 @@ std::vector<std::string> written(const CharSet& set, StringForm form) {
 
 }  // namespace
 
-CharSet::CharSet(std::initializer_list<std::pair<char32_t, char32_t>> ranges) : ranges_(ranges) {
+CharSet::CharSet(std::vector<Range> ranges) : ranges_(std::move(ranges)) {
   normalise();
 }
 
 void CharSet::add(char32_t first, char32_t last) {
-  ranges_.emplace_back(first, last);
-  normalise();
+  if (!ranges_.empty() && first == ranges_.back().second + 1) {
+    ranges_.back().second = last;
+  } else {
+    const bool behind = ranges_.empty() || first > ranges_.back().second;
+    ranges_.emplace_back(first, last);
+    if (!behind) normalise();
+  }
 }
 
 void CharSet::add(const CharSet& other) {
@@ -295,21 +383,24 @@ bool CharSet::has(char32_t c) const {
   return it != ranges_.begin() && std::prev(it)->second >= c;
 }
 
-Result<Automaton> compile_regex(std::string_view pattern, bool whole) {
+Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole) {
+  constexpr size_t kParsing = 20;  // steps for a byte
+  if (!work.spend(kParsing * (pattern.size() + 1))) return too_much_work();
   TRY(const RegexNode node, parse_regex(pattern, whole));
   Nfa nfa;
   const int begin = nfa.add();
   const int end = nfa.build(node, begin);
   if (nfa.full()) return too_large();
-  TRY(const Automaton automaton, deterministic(nfa, begin, end));
-  return minimal(trimmed_states(automaton));
+  if (!work.spend(kParsing * nfa.states.size())) return too_much_work();
+  TRY(const Automaton automaton, Subsets(nfa, end, work).from(begin));
+  return minimal(trimmed_states(automaton), work);
 }
 
 Automaton any_text() {
   return {{{{{CharSet::all(), 0}}, true}}};
 }
 
-Automaton text_except(const std::vector<std::string>& names) {
+Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget& work) {
   constexpr size_t kWhole = 64, kBeginning = 3;
   size_t total = 0;
   for (const auto& name : names) total += name.size();
@@ -335,18 +426,19 @@ Automaton text_except(const std::vector<std::string>& names) {
     if (i == 1) continue;
     const bool closed = blocked.count(static_cast<int>(i)) > 0;
     out.states[i].accepts = !closed && ends.count(static_cast<int>(i)) == 0;
-    CharSet others = CharSet::all();
+    if (closed) continue;
+    CharSet known;
     for (const auto& [c, to] : next[i]) {
-      if (!closed) out.states[i].edges.push_back({{{c, c}}, to});
-      others = others.without({{c, c}});
+      out.states[i].edges.push_back({{{c, c}}, to});
+      known.add(c, c);
     }
-    if (!closed) out.states[i].edges.push_back({others, 1});
+    out.states[i].edges.push_back({known.complement(), 1});
   }
-  return minimal(trimmed_states(out));
+  return minimal(trimmed_states(out), work);
 }
 
 // The automaton of Knuth, Morris and Pratt: a state says how much of `part` the text ends with.
-Automaton text_without(std::string_view part) {
+Result<Automaton> text_without(std::string_view part, WorkBudget& work) {
   Automaton out;
   const std::set<char> known(part.begin(), part.end());
   for (size_t i = 0; i < part.size(); i++) {
@@ -363,10 +455,12 @@ Automaton text_without(std::string_view part) {
     state.edges.push_back({others, 0});
     out.states.push_back(std::move(state));
   }
-  return minimal(out);
+  return minimal(out, work);
 }
 
-Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most) {
+Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
+                              WorkBudget& work) {
+  constexpr size_t kCopying = 10;  // steps for an edge
   const size_t cap = most.value_or(least);
   std::map<std::pair<int, size_t>, int> numbers;
   std::vector<std::pair<int, size_t>> all;
@@ -378,8 +472,9 @@ Result<Automaton> with_length(const Automaton& automaton, size_t least, std::opt
   };
   if (automaton.states.empty()) return out;
   number_of(0, 0);
+  size_t ranges = 0;
   for (size_t i = 0; i < all.size(); i++) {
-    if (all.size() > kMaxStates) return too_large();
+    if (all.size() > kMaxStates || ranges > kMaxRanges) return too_large();
     const auto [state, length] = all[i];
     const auto& from = automaton.states[static_cast<size_t>(state)];
     out.states[i].accepts = from.accepts && length >= least;
@@ -387,9 +482,11 @@ Result<Automaton> with_length(const Automaton& automaton, size_t least, std::opt
     for (const auto& edge : from.edges) {
       const int to = number_of(edge.to, std::min(length + 1, cap));
       out.states[i].edges.push_back({edge.set, to});
+      ranges += edge.set.ranges().size();
     }
+    if (!work.spend(kCopying * (1 + from.edges.size()))) return too_much_work();
   }
-  return minimal(trimmed_states(out));
+  return minimal(trimmed_states(out), work);
 }
 
 std::string add_automaton(const Automaton& in, StringForm form, std::string_view hint, GrammarRules& rules) {

@@ -13,14 +13,17 @@
 
 #include "base/result.h"
 #include "text/grammar_rules.h"
+#include "text/work_budget.h"
 
 namespace anabranch::text {
 
 // Code points, as ranges.
 class CharSet {
  public:
+  using Range = std::pair<char32_t, char32_t>;
   CharSet() = default;
-  CharSet(std::initializer_list<std::pair<char32_t, char32_t>> ranges);
+  CharSet(std::initializer_list<Range> ranges) : CharSet(std::vector<Range>(ranges)) {}
+  explicit CharSet(std::vector<Range> ranges);
   static CharSet all() { return {{0, 0x10FFFF}}; }
 
   void add(char32_t first, char32_t last);
@@ -30,11 +33,11 @@ class CharSet {
   bool has(char32_t c) const;
   bool empty() const { return ranges_.empty(); }
   // In order; they neither touch nor overlap.
-  const std::vector<std::pair<char32_t, char32_t>>& ranges() const { return ranges_; }
+  const std::vector<Range>& ranges() const { return ranges_; }
 
  private:
   void normalise();
-  std::vector<std::pair<char32_t, char32_t>> ranges_;
+  std::vector<Range> ranges_;
 };
 
 struct Automaton {
@@ -55,16 +58,17 @@ inline constexpr size_t kMaxStates = 2000;
 // pattern: an ECMA 262 regular expression. whole: it matches whole texts; otherwise it may match anywhere in
 // one unless it is anchored with ^ and $. Of classes that readers disagree on (\W beyond ASCII, say), only
 // what all agree on. Errors: invalid (no regular expression), unsupported (assertions inside, back
-// references, Unicode properties, flags), exhausted (more than kMaxStates).
-Result<Automaton> compile_regex(std::string_view pattern, bool whole = false);
+// references, Unicode properties, flags), exhausted (more than kMaxStates, or more work than is left).
+Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole = false);
 // Any text.
 Automaton any_text();
-// Texts that are none of these; where they are long, none that begin as one of them.
-Automaton text_except(const std::vector<std::string>& names);
-// Texts without `part`, of ASCII characters.
-Automaton text_without(std::string_view part);
+// Texts that are none of these; where they are long, none that begin as one of them. Errors: exhausted.
+Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget& work);
+// Texts without `part`, of ASCII characters. Errors: exhausted.
+Result<Automaton> text_without(std::string_view part, WorkBudget& work);
 // Those of its texts that have so many code points. Errors: exhausted.
-Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most);
+Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
+                              WorkBudget& work);
 
 enum class StringForm {
   quoted,  // a JSON string

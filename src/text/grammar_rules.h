@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "text/work_budget.h"
+
 namespace anabranch::text {
 
 // Exactly this text, which must be UTF-8, as an element of a rule.
@@ -15,6 +17,8 @@ std::string literal(std::string_view text);
 
 class GrammarRules {
  public:
+  explicit GrammarRules(WorkBudget work = WorkBudget()) : work_(work) {}
+
   // A name that is not taken, beginning as `hint` does; define() must follow. "root" is given out to nobody.
   std::string reserve(std::string_view hint);
   void define(const std::string& name, std::string body);
@@ -26,6 +30,8 @@ class GrammarRules {
   void remember(const std::string& key, const std::string& element) { by_body_[key] = element; }
   size_t count() const { return rules_.size(); }
   size_t bytes() const { return bytes_; }
+  // Of everything that goes into this grammar.
+  WorkBudget& work() { return work_; }
 
   // The whole grammar, which matches `root`.
   std::string text(const std::string& root) const;
@@ -36,6 +42,7 @@ class GrammarRules {
   std::unordered_map<std::string, std::string> by_body_;
   std::unordered_map<std::string, int> taken_;
   size_t bytes_ = 0;
+  WorkBudget work_;
 };
 
 }  // namespace anabranch::text

@@ -33,14 +33,19 @@ CharSet shorthand(char32_t letter) {
 
 // Of a class, or what a backslash begins.
 struct Member {
-  CharSet set;
+  CharSet set;                     // surely means these
+  CharSet most;                    // means none but these
   std::optional<char32_t> single;  // none: \d and its like
 };
 
 Member single(char32_t c) {
-  Member member{{}, c};
-  member.set.add(c, c);
-  return member;
+  const CharSet set{{c, c}};
+  return {set, set, c};
+}
+
+Member short_member(char32_t letter) {
+  constexpr char32_t kOtherCase = 0x20;  // \D for \d, and so on
+  return {shorthand(letter), shorthand(letter ^ kOtherCase).complement(), std::nullopt};
 }
 
 class Parser {
@@ -183,7 +188,7 @@ class Parser {
       case 'W':
       case 's':
       case 'S':
-        return Member{shorthand(c), std::nullopt};
+        return short_member(c);
       case 'n':
         return single('\n');
       case 'r':
@@ -230,26 +235,24 @@ class Parser {
 
   Result<CharSet> char_class() {
     const bool negated = take("^");
-    bool any_short = false;
-    CharSet set;
+    std::vector<CharSet::Range> ranges;
     while (!ended() && here() != ']') {
       TRY(const Member first, member());
-      any_short |= !first.single;
       const bool range = first.single && pattern_.substr(at_, 1) == "-" && pattern_.substr(at_, 2) != "-]";
       if (!range) {
-        set.add(first.set);
+        const auto& more = (negated ? first.most : first.set).ranges();
+        ranges.insert(ranges.end(), more.begin(), more.end());
         continue;
       }
       at_++;
       if (ended()) break;
       TRY(const Member last, member());
       if (!last.single || *last.single < *first.single) return fail("has a range that does not run upwards");
-      set.add(*first.single, *last.single);
+      ranges.emplace_back(*first.single, *last.single);
     }
     if (!take("]")) return fail("has a [ without a ]");
-    if (!negated) return set;
-    // Who takes Unicode's digits for \d leaves them out of [^\d].
-    return any_short ? set.complement().without({{0x7F, kLast}}) : set.complement();
+    const CharSet set(std::move(ranges));
+    return negated ? set.complement() : set;
   }
 
   std::string_view pattern_;

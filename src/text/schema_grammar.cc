@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "text/schema_merge.h"
 #include "text/schema_writer.h"
+#include "text/tool_json.h"
 #include "text/utf8.h"
 #include "text/white_space.h"
 
@@ -14,8 +16,8 @@ namespace anabranch::text {
 namespace {
 
 constexpr int kMaxDepth = 64, kMaxNodes = 20000;
+constexpr size_t kLooking = 10;  // steps for a member of a schema that is looked at
 constexpr size_t kMaxRules = 20000, kMaxGrammarBytes = 4u << 20, kMaxEnum = 5000, kMaxOptions = 500;
-constexpr int64_t kMaxWork = 2'000'000;  // steps through schemas, merged ones counted each time
 
 // What no grammar here can keep, and the values with which they ask for nothing.
 struct Refused {
@@ -37,17 +39,27 @@ const std::vector<Refused>& refused_keywords() {
   return list;
 }
 
+// What says something about values; the rest are notes, or is found by references only.
+bool is_known(const std::string& key) {
+  static const std::unordered_set<std::string> all = [] {
+    std::unordered_set<std::string> out = {"type",  "enum",  "const", "anyOf",
+                                           "oneOf", "allOf", "$ref",  "additionalItems"};
+    for (const KeywordOf& known : kKeywords) out.insert(known.keyword);
+    for (const Refused& known : refused_keywords()) out.insert(known.keyword);
+    return out;
+  }();
+  return all.count(key) > 0;
+}
+
 // Something whose only reference is elsewhere.
 bool only_refers(const Json& schema) {
-  if (!schema.contains("$ref")) return false;
+  bool refers = false;
   for (const auto& [key, value] : schema.items())
-    for (const char* known : {"type", "enum", "const", "anyOf", "oneOf", "allOf"})
-      if (key == known) return false;
-  for (const KeywordOf& known : kKeywords)
-    if (schema.contains(known.keyword)) return false;
-  for (const Refused& known : refused_keywords())
-    if (schema.contains(known.keyword)) return false;
-  return true;
+    if (key == "$ref")
+      refers = true;
+    else if (is_known(key))
+      return false;
+  return refers;
 }
 
 size_t length_of(std::string_view text) {  // in code points
@@ -65,58 +77,36 @@ Result<const Json*> SchemaWriter::target(const Json& ref, const std::string& whe
     return unsupported(
         where, "$ref",
         fmt::format("is {}, but only references within the schema (#/...) are supported", dump_json(ref)));
-  const Json* at = &root_;
-  for (size_t begin = 2; begin <= text.size() && text.size() > 2;) {
-    const size_t end = std::min(text.find('/', begin), text.size());
-    std::string key;
-    for (size_t i = begin; i < end; i++) {
-      if (text[i] == '~' && i + 1 < end) {
-        key += text[++i] == '0' ? '~' : '/';
-      } else if (text[i] == '%' && i + 2 < end) {
-        key += static_cast<char>(std::strtol(text.substr(i + 1, 2).c_str(), nullptr, 16));
-        i += 2;
-      } else {
-        key += text[i];
-      }
-    }
-    const Json* next = nullptr;
-    if (at->is_object()) {
-      const auto it = at->find(key);
-      if (it != at->end()) next = &*it;
-    } else if (at->is_array() && !key.empty() && key.size() < 7 &&
-               key.find_first_not_of("0123456789") == key.npos && std::stoul(key) < at->size()) {
-      next = &(*at)[std::stoul(key)];
-    }
-    if (!next)
-      return invalid(where, "$ref", fmt::format("is {}, which the schema does not have", dump_json(ref)));
-    at = next;
-    begin = end + 1;
-  }
-  return at;
+  const Json* found = find_reference(root_, text);
+  if (!found)
+    return invalid(where, "$ref", fmt::format("is {}, which the schema does not have", dump_json(ref)));
+  return found;
 }
 
-// Without $ref and allOf.
+// Without $ref and allOf, and only with keywords that are known.
 Result<Json> SchemaWriter::flatten(const Json& schema, const std::string& where, int depth) {
   if (schema.is_boolean()) return schema;
   if (!schema.is_object())
     return make_error(ErrorKind::invalid, "{} must be an object, true or false, not {}", where,
                       schema.type_name());
-  work_ += static_cast<int64_t>(schema.size()) + 1;
-  if (work_ > kMaxWork) return too_large(where);
   if (depth > kMaxFlattening) return unsupported(where, "$ref", "or 'allOf' leads back to itself");
-  Json out = schema;
-  out.erase("$ref");
-  out.erase("allOf");
+  if (!rules_.work().spend(kLooking * (schema.size() + 1))) return too_large(where);
+  Json out = Json::object();
+  for (const auto& [key, part] : schema.items()) {
+    if (key == "$ref" || key == "allOf" || !is_known(key)) continue;
+    if (!rules_.work().spend(copying_steps(part))) return too_large(where);
+    out[key] = part;
+  }
   if (const auto ref = schema.find("$ref"); ref != schema.end()) {
     TRY(const Json* aim, target(*ref, where));
-    TRY(const Json other, flatten(*aim, where, depth + 1));
-    TRY(out, merge_schemas(out, other, where));
+    TRY(Json other, flatten(*aim, where, depth + 1));
+    TRY(out, merge_schemas(std::move(out), std::move(other), where, rules_.work()));
   }
   if (const auto all = schema.find("allOf"); all != schema.end()) {
     if (!all->is_array()) return invalid(where, "allOf", "is no array");
     for (size_t i = 0; i < all->size(); i++) {
-      TRY(const Json other, flatten((*all)[i], step_of(where, "allOf", i), depth + 1));
-      TRY(out, merge_schemas(out, other, where));
+      TRY(Json other, flatten((*all)[i], step_of(where, "allOf", i), depth + 1));
+      TRY(out, merge_schemas(std::move(out), std::move(other), where, rules_.work()));
     }
   }
   return out;
@@ -124,10 +114,12 @@ Result<Json> SchemaWriter::flatten(const Json& schema, const std::string& where,
 
 // Which references have values that end: the least solution, from none on.
 Result<void> SchemaWriter::find_finite() {
+  std::map<std::string, const Json*> aims;
   std::vector<const Json*> todo = {&root_};
   while (!todo.empty()) {
     const Json& json = *todo.back();
     todo.pop_back();
+    if (!rules_.work().spend(kLooking)) return too_large(where_);
     if (json.is_object() && json.contains("$ref") && json["$ref"].is_string())
       finite_.emplace(json["$ref"].get<std::string>(), false);
     if (json.is_structured())
@@ -137,13 +129,16 @@ Result<void> SchemaWriter::find_finite() {
   if (finite_.size() > kMostReferences)
     return make_error(ErrorKind::exhausted, "the schema at {} has more than {} references", where_,
                       kMostReferences);
+  for (auto& [pointer, known] : finite_) {
+    const auto aim = target(pointer, where_);
+    known = !aim.ok();  // a bad one is reported where it is used
+    if (aim.ok()) aims.emplace(pointer, *aim);
+  }
   for (bool changed = true; changed;) {
     changed = false;
     for (auto& [pointer, known] : finite_) {
       if (known) continue;
-      const auto aim = target(pointer, where_);
-      // A bad one is reported where it is used.
-      known = !aim.ok() || finite(**aim);
+      known = finite(*aims.at(pointer));
       changed |= known;
     }
   }
@@ -151,8 +146,9 @@ Result<void> SchemaWriter::find_finite() {
 }
 
 bool SchemaWriter::finite(const Json& schema, int depth) const {
-  if (!schema.is_object() || depth > kMaxDepth || work_ > kMaxWork) return true;
-  work_ += static_cast<int64_t>(schema.size()) + 1;
+  // Then it is refused where it is used.
+  if (!schema.is_object() || depth > kMaxDepth || !rules_.work().spend(kLooking * (schema.size() + 1)))
+    return true;
   const auto of = [&](const char* key) -> const Json* {
     const auto it = schema.find(key);
     return it == schema.end() ? nullptr : &*it;
@@ -170,14 +166,45 @@ bool SchemaWriter::finite(const Json& schema, int depth) const {
         return false;
   const Json* type = of("type");
   const auto only = [&](const char* name) { return !type || *type == name; };
-  const Json *required = of("required"), *properties = of("properties");
-  if (required && required->is_array() && properties && properties->is_object() && only("object"))
-    for (const Json& name : *required)
-      if (name.is_string() && properties->contains(name.get<std::string>()) &&
-          !finite((*properties)[name.get<std::string>()], depth + 1))
-        return false;
-  const Json *items = of("items"), *least = of("minItems");
-  return !(items && least && least->is_number() && *least > 0 && only("array") && !finite(*items, depth + 1));
+  return !(only("object") && !members_finite(schema, depth + 1)) &&
+         !(only("array") && !items_finite(schema, depth + 1));
+}
+
+// Whether the members that an object must have may end.
+bool SchemaWriter::members_finite(const Json& schema, int depth) const {
+  const Json &properties = part_of(schema, "properties"), &required = part_of(schema, "required");
+  if (!rules_.work().spend(2 * required.size() * properties.size())) return true;
+  const Json& patterns = part_of(schema, "patternProperties");
+  const auto rest = schema.find("additionalProperties");
+  const bool others_finite = !patterns.empty()      ? finite(patterns.front(), depth)
+                             : rest != schema.end() ? finite(*rest, depth)
+                                                    : true;
+  size_t possible = 0;  // of a finite value
+  for (const Json& name : required) {
+    if (!name.is_string()) continue;
+    const auto it = properties.find(name.get_ref<const std::string&>());
+    if (it == properties.end() ? !others_finite : !finite(*it, depth)) return false;
+    possible += it == properties.end();
+  }
+  const auto least = schema.find("minProperties");
+  if (least == schema.end() || !least->is_number() || *least <= 0) return true;
+  for (const Json& one : properties) possible += finite(one, depth);
+  // Names that the schema does not have are written only where it speaks of them, or has none.
+  const bool others = !patterns.empty() || rest != schema.end() || (properties.empty() && required.empty());
+  return *least <= possible || (others && others_finite);
+}
+
+// Whether the items that an array must have may end.
+bool SchemaWriter::items_finite(const Json& schema, int depth) const {
+  const auto least = schema.find("minItems"), items = schema.find("items");
+  if (least == schema.end() || !least->is_number() || *least <= 0) return true;
+  const bool listed = items != schema.end() && items->is_array();
+  const Json& list = listed ? *items : part_of(schema, "prefixItems");
+  size_t count = 0;
+  for (const Json& one : list)
+    if (*least > count++ && !finite(one, depth)) return false;
+  const auto rest = listed ? schema.find("additionalItems") : items;
+  return rest == schema.end() || *least <= list.size() || finite(*rest, depth);
 }
 
 // Any JSON value, array or object.
@@ -185,7 +212,9 @@ std::string SchemaWriter::any(const std::string& name) {
   const std::string object = "any-object", array = "any-array", all = "any-value";
   if (rules_.has(all)) return "any-" + name;
   const std::string s = space(), text = any_string();
-  const std::string number = digits(*number_regex({}), "number");
+  WorkBudget own;  // for what is always the same
+  const std::string number =
+      add_automaton(*compile_regex(*number_regex({}), own, true), StringForm::bare, "number", rules_);
   rules_.define(
       all, fmt::format("{} | {} | \"true\" | \"false\" | \"null\" | {} | {}", text, number, object, array));
   rules_.define(object, fmt::format("\"{{\" {} (\"}}\" | any-pair)", s));
@@ -198,7 +227,7 @@ std::string SchemaWriter::any(const std::string& name) {
 
 Result<std::string> SchemaWriter::value(const Json& schema, const std::string& where) {
   const Deeper deeper(depth_);
-  if (depth_ > kMaxDepth || ++nodes_ > kMaxNodes || rules_.count() > kMaxRules || work_ > kMaxWork ||
+  if (depth_ > kMaxDepth || ++nodes_ > kMaxNodes || rules_.count() > kMaxRules || rules_.work().used_up() ||
       rules_.bytes() > kMaxGrammarBytes)
     return too_large(where);
   if (schema.is_boolean()) return schema == true ? any("value") : std::string();
@@ -209,7 +238,7 @@ Result<std::string> SchemaWriter::value(const Json& schema, const std::string& w
   for (const char* keyword : {"anyOf", "oneOf"})
     if (flat.contains(keyword)) return options(flat, keyword, where, false, {});
   TRY_VOID(check_keywords(flat, where));
-  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, false);
+  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, nullptr);
   TRY(const TypeSet wanted, types(flat, where));
   if (std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; })) {
     bool constrained = false;
@@ -248,10 +277,26 @@ Result<std::string> SchemaWriter::reference(const Json& ref, const std::string& 
   return rule.empty ? "" : rule.name;
 }
 
+// Of oneOf: no value may satisfy one of the others, too.
+Result<void> SchemaWriter::check_apart(const std::vector<Json>& others, const Json& schema,
+                                       const std::string& where) {
+  for (size_t i = 0; i < others.size(); i++) {
+    if (others[i] == false || schema == false) continue;
+    if (apart(others[i], schema, rules_.work()) && apart(schema, others[i], rules_.work())) continue;
+    if (rules_.work().used_up()) return too_large(where);
+    return unsupported(
+        where, "oneOf",
+        fmt::format("is not supported where its schemas {} and {} may both hold: let them differ in type, "
+                    "in a constant, or in required properties, or use anyOf",
+                    i, others.size()));
+  }
+  return {};
+}
+
 // anyOf and oneOf, with what stands beside them.
 Result<std::string> SchemaWriter::options(Json flat, const char* keyword, const std::string& where,
                                           bool is_bare, const TypeSet& named) {
-  const Json list = flat[keyword];
+  const Json list = std::move(flat[keyword]);
   if (!list.is_array() || list.empty()) return invalid(where, keyword, "is no array with schemas");
   if (list.size() > kMaxOptions)
     return unsupported(where, keyword, fmt::format("has more than {} schemas", kMaxOptions));
@@ -260,28 +305,25 @@ Result<std::string> SchemaWriter::options(Json flat, const char* keyword, const 
                !flat.contains("oneOf");
   for (const KeywordOf& known : kKeywords) alone = alone && !flat.contains(known.keyword);
   TRY_VOID(check_keywords(flat, where));
-  std::vector<Json> whole;
+  std::vector<Json> whole;  // of oneOf
+  const bool only_one = std::string_view(keyword) == "oneOf";
   std::vector<std::string> elements;
   for (size_t i = 0; i < list.size(); i++) {
     const std::string place = step_of(where, keyword, i);
     Json one = alone ? list[i] : Json{{"allOf", Json::array({flat, list[i]})}};
-    TRY(Json flat_one, flatten(one, place));
-    if (std::string_view(keyword) == "oneOf")
-      for (size_t other = 0; other < whole.size(); other++)
-        if (whole[other] != false && flat_one != false &&
-            !(apart(whole[other], flat_one) && apart(flat_one, whole[other])))
-          return unsupported(
-              where, "oneOf",
-              fmt::format("is not supported where its schemas {} and {} may both hold: let them differ "
-                          "in type, in a constant, or in required properties, or use anyOf",
-                          other, i));
     std::string element;
-    if (is_bare && flat_one.is_object()) {
-      TRY(element, bare_flat(flat_one, place, named));
+    if (only_one || is_bare) {
+      TRY(Json flat_one, flatten(one, place));
+      if (only_one) TRY_VOID(check_apart(whole, flat_one, where));
+      if (is_bare && flat_one.is_object()) {
+        TRY(element, bare_flat(flat_one, place, named));
+      } else {
+        TRY(element, value(one, place));
+      }
+      if (only_one) whole.push_back(std::move(flat_one));
     } else {
       TRY(element, value(one, place));
     }
-    whole.push_back(std::move(flat_one));
     if (!element.empty() && std::find(elements.begin(), elements.end(), element) == elements.end())
       elements.push_back(element);
   }
@@ -321,8 +363,21 @@ Result<bool> SchemaWriter::admits(const Json& flat, const Json& value, const std
   return true;
 }
 
+// Whether a reader of bare text takes it for a value of another type than string that may stand there.
+bool SchemaWriter::misread(std::string_view text, const TypeSet& types) {
+  const auto spelled = literal_json(text);
+  if (!spelled) return false;
+  const Json value = parse_json(*spelled).value();
+  return value.is_number()    ? types[kNumber] || types[kInteger]
+         : value.is_boolean() ? types[kBoolean]
+         : value.is_null()    ? types[kNull]
+         : value.is_array()   ? types[kArray]
+                              : value.is_object() && types[kObject];
+}
+
+// bare: types that bare text may be read as; null: it is JSON.
 Result<std::string> SchemaWriter::constants(const Json& flat, const Json& values, const std::string& where,
-                                            bool is_bare) {
+                                            const TypeSet* bare) {
   if (!values.is_array()) return invalid(where, "enum", "is no array");
   if (values.size() > kMaxEnum)
     return unsupported(where, "enum", fmt::format("has more than {} values", kMaxEnum));
@@ -331,9 +386,9 @@ Result<std::string> SchemaWriter::constants(const Json& flat, const Json& values
     TRY(const bool good, admits(flat, one, where));
     if (!good) continue;
     std::string text = dump_json(one);
-    if (is_bare && one.is_string()) {
+    if (bare && one.is_string()) {
       text = one.get<std::string>();
-      if (text.find("</parameter") != text.npos || text != trimmed(text))
+      if (text.find("</parameter") != text.npos || text != trimmed(text) || misread(text, *bare))
         return unsupported(where, "enum", "has a value that cannot be written between tags");
     }
     out += (out.empty() ? "" : " | ") + literal(text);

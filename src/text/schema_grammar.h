@@ -20,6 +20,8 @@ namespace anabranch::text {
 Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where = "#");
 // Any JSON object.
 std::string add_any_object(GrammarRules& rules);
+// What may stand between tags: any text without a closing one.
+Result<std::string> text_to_tag(GrammarRules& rules);
 // An object as Qwen's calls have it: <parameter=NAME>\n...\n</parameter>\n for each property, strings bare.
 Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where = "#");
 

@@ -27,6 +27,8 @@ Result<std::string> SchemaWriter::other_members(const Json& flat, const std::vec
                                                 const std::string& where) {
   const auto additional = flat.find("additionalProperties"), patterns = flat.find("patternProperties");
   const auto key_schema = flat.find("propertyNames");
+  if (patterns != flat.end() && !patterns->is_object())
+    return invalid(where, "patternProperties", "is no object");
   const bool has_patterns = patterns != flat.end() && !patterns->empty();
   if (has_patterns && (!names.empty() || patterns->size() > 1 || key_schema != flat.end() ||
                        (additional != flat.end() && *additional != false)))
@@ -37,11 +39,9 @@ Result<std::string> SchemaWriter::other_members(const Json& flat, const std::vec
     return unsupported(where, "propertyNames", "is not supported beside 'properties' or 'required'");
   std::string key, element;
   if (has_patterns) {
-    const auto automaton = compile_regex(patterns->begin().key());
-    if (!automaton.ok())
-      return make_error(automaton.error().kind, "'patternProperties' at {}: {}", where,
-                        automaton.error().message);
-    key = add_automaton(*automaton, StringForm::quoted, "key", rules_);
+    TRY(const Automaton automaton,
+        placed(compile_regex(patterns->begin().key(), rules_.work()), "patternProperties", where));
+    key = add_automaton(automaton, StringForm::quoted, "key", rules_);
     TRY(element, value(patterns->front(), step_of(where, "patternProperties")));
   } else {
     const bool open =
@@ -55,8 +55,8 @@ Result<std::string> SchemaWriter::other_members(const Json& flat, const std::vec
       keys["type"] = "string";
       TRY(key, value(keys, step_of(where, "propertyNames")));
     } else {
-      key =
-          names.empty() ? any_string() : add_automaton(text_except(names), StringForm::quoted, "key", rules_);
+      TRY(const Automaton others, placed(text_except(names, rules_.work()), "additionalProperties", where));
+      key = add_automaton(others, StringForm::quoted, "key", rules_);
     }
   }
   if (element.empty() || key.empty()) return std::string();
@@ -92,8 +92,9 @@ Result<bool> SchemaWriter::named_members(const Json& flat, const std::string& wh
     if (!possible) return false;
   }
   const auto additional = flat.find("additionalProperties");
+  const std::set<std::string> known(names.begin(), names.end());
   for (const std::string& name : needed) {
-    if (list.contains(name)) continue;
+    if (known.count(name) > 0) continue;
     TRY(const bool possible, add(name, additional == flat.end() ? anything : *additional));
     if (!possible) return false;
   }
@@ -112,6 +113,7 @@ Result<std::string> SchemaWriter::object(const Json& flat, const std::string& wh
   };
   TRY(const bool possible, named_members(flat, where, write, members.named, names));
   if (!possible) return std::string();
+  if (names.size() > kMaxMembers) return too_large(where);
   TRY(members.other, other_members(flat, names, where));
   TRY(const auto least, count(flat, "minProperties", where, kMaxProperties));
   TRY(members.most, count(flat, "maxProperties", where, kMaxRepeat));
@@ -133,7 +135,7 @@ Result<std::string> SchemaWriter::object(const Json& flat, const std::string& wh
   for (const Member& member : members.named) bytes += member.text.size();
   const auto copies =
       static_cast<size_t>(std::max<int64_t>({1, members.least, members.most.value_or(0)}) + 1);
-  if (members.named.size() > kMaxMembers || bytes > kMaxMemberBytes / copies) return too_large(where);
+  if (bytes > kMaxMemberBytes / copies) return too_large(where);
   const std::string rest = members_from(members, 0, 0, {});
   return rest.empty() ? rest : rules_.add("object", fmt::format("\"{{\" {} {}", s, rest));
 }
@@ -198,6 +200,15 @@ Result<TypeSet> SchemaWriter::all_types(const Json& flat, const std::string& whe
   return types(flat, where);
 }
 
+Result<std::string> text_to_tag(GrammarRules& rules) {
+  const std::string key = "text to </parameter";
+  if (const std::string* known = rules.find(key)) return *known;
+  TRY(const Automaton text, text_without("</parameter", rules.work()));
+  const std::string element = add_automaton(text, StringForm::plain, "text", rules);
+  rules.remember(key, element);
+  return element;
+}
+
 // A value between tags. A reader takes it for a string where only strings may stand (tool_schema.h).
 Result<std::string> SchemaWriter::bare(const Json& schema, const std::string& where) {
   if (!finite(schema)) return std::string();
@@ -212,7 +223,7 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
   for (const char* keyword : {"anyOf", "oneOf"})
     if (flat.contains(keyword)) return options(flat, keyword, where, true, named);
   TRY_VOID(check_keywords(flat, where));
-  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, true);
+  if (const Json values = enumerated(flat); !values.is_null()) return constants(flat, values, where, &named);
   TRY(const TypeSet wanted, types(flat, where));
   const bool anything = std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; });
   if (!wanted[kString]) return value(flat, where);
@@ -224,7 +235,7 @@ Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string&
     if (named[kObject]) others += "{";
     if (!others.empty()) others += " \\n\\t\"";
   }
-  const std::string free = add_automaton(text_without("</parameter"), StringForm::plain, "text", rules_);
+  TRY(const std::string free, text_to_tag(rules_));
   const std::string plain =
       others.empty() ? free : rules_.add("text", fmt::format("\"\" | [^<{}] {}", others, free));
   if (!others.empty())

@@ -69,6 +69,17 @@ Result<std::optional<int64_t>> SchemaWriter::count(const Json& flat, const char*
   return std::optional(static_cast<int64_t>(std::min(*n, 1e15)));
 }
 
+// Numbers, by a regular expression that is ours.
+Result<std::string> SchemaWriter::digits(const std::string& regex, const char* hint,
+                                         const std::string& where) {
+  const std::string key = "digits " + regex;
+  if (const std::string* known = rules_.find(key)) return *known;
+  TRY(const Automaton automaton, placed(compile_regex(regex, rules_.work(), true), hint, where));
+  const std::string element = add_automaton(automaton, StringForm::bare, hint, rules_);
+  rules_.remember(key, element);
+  return element;
+}
+
 Result<std::string> SchemaWriter::integer(const Json& flat, const std::string& where) {
   constexpr double kFar = 1e18;
   TRY(const auto minimum, bound(flat, "minimum", where));
@@ -95,6 +106,8 @@ Result<std::string> SchemaWriter::integer(const Json& flat, const std::string& w
       return unsupported(where, "multipleOf", "is supported for whole numbers only");
     const auto n = static_cast<int64_t>(*step);
     if (bounds.least && bounds.most && (*bounds.most - *bounds.least) / n <= kMostMultiples) {
+      constexpr size_t kWriting = 50;  // steps for a number
+      if (!rules_.work().spend(kWriting * (*bounds.most - *bounds.least) / n)) return too_large(where);
       std::string out;
       int64_t at = *bounds.least / n * n;
       if (at < *bounds.least) at += n;
@@ -112,10 +125,10 @@ Result<std::string> SchemaWriter::integer(const Json& flat, const std::string& w
                               : n == 5 ? "5|"
                                        : "",
                               ending),
-                  "integer");
+                  "integer", where);
   }
   const std::string regex = integer_regex(bounds);
-  return regex.empty() ? regex : digits(regex, "integer");
+  return regex.empty() ? regex : digits(regex, "integer", where);
 }
 
 Result<std::string> SchemaWriter::number(const Json& flat, const std::string& where) {
@@ -132,7 +145,7 @@ Result<std::string> SchemaWriter::number(const Json& flat, const std::string& wh
   if (below && (!maximum || *below <= *maximum)) bounds.most = below, bounds.below = true;
   const auto regex = number_regex(bounds);
   if (!regex.ok()) return unsupported(where, "minimum", "or its like: " + regex.error().message);
-  return digits(*regex, "number");
+  return digits(*regex, "number", where);
 }
 
 // plain: what a string without limits is.
@@ -151,30 +164,40 @@ Result<std::string> SchemaWriter::string(const Json& flat, const std::string& wh
   if (pattern != flat.end() && !pattern->is_string()) return invalid(where, "pattern", "is no string");
   const bool free = pattern == flat.end() && !kept;
   if (free && least == 0 && !longest) return plain;
-  Automaton automaton = any_text();
-  if (!free) {
-    auto compiled = compile_regex(kept ? kept : pattern->get_ref<const std::string&>());
-    if (!compiled.ok())
-      return make_error(compiled.error().kind, "'pattern' at {}: {}", where, compiled.error().message);
-    automaton = std::move(*compiled);
+  const std::string regex = free ? "" : kept ? kept : pattern->get<std::string>();
+  const std::string key =
+      fmt::format("string {} {} {} {} {}", static_cast<int>(form), least, longest.value_or(-1), free, regex);
+  if (const std::string* known = rules_.find(key)) return *known;
+  std::string element;
+  if (free && longest && *longest > kCounted) {
+    TRY(element, long_string(least, *longest, where, form));
+  } else {
+    Automaton automaton = any_text();
+    if (!free) {
+      TRY(automaton, placed(compile_regex(regex, rules_.work()), "pattern", where));
+    }
+    if (least > 0 || longest) {
+      const auto most = longest ? std::optional<size_t>(*longest) : std::nullopt;
+      TRY(automaton, placed(with_length(automaton, static_cast<size_t>(least), most, rules_.work()),
+                            longest ? "maxLength" : "minLength", where));
+    }
+    element = add_automaton(automaton, form, "string", rules_);
   }
+  rules_.remember(key, element);
+  return element;
+}
+
+// Without a pattern. A budget counts characters as they are written: an escape is never less than what it
+// stands for.
+Result<std::string> SchemaWriter::long_string(int64_t least, int64_t most, const std::string& where,
+                                              StringForm form) {
   const auto low = static_cast<size_t>(least);
-  if (!free || !longest || *longest <= kCounted) {
-    auto counted =
-        least == 0 && !longest
-            ? Result(automaton)
-            : with_length(automaton, low, longest ? std::optional<size_t>(*longest) : std::nullopt);
-    if (!counted.ok())
-      return make_error(counted.error().kind, "'maxLength' at {}: {}", where, counted.error().message);
-    return add_automaton(*counted, form, "string", rules_);
-  }
-  // A budget counts characters as they are written: an escape is never less than what it stands for.
-  TRY(const Automaton begin, with_length(any_text(), low, low));
+  TRY(const Automaton begin, placed(with_length(any_text(), low, low, rules_.work()), "minLength", where));
   const std::string quote = form == StringForm::quoted ? "\"\\\"\"" : "\"\"";
   const StringForm part = form == StringForm::quoted ? StringForm::inside : form;
   const std::string some = least == 0 ? "\"\"" : add_automaton(begin, part, "begin", rules_);
   const std::string rest = rules_.add("rest", add_automaton(any_text(), part, "any_text", rules_),
-                                      fmt::format("max_chars={}", *longest - least));
+                                      fmt::format("max_chars={}", most - least));
   return rules_.add("string", fmt::format("{0} {1} {2} {0}", quote, some, rest));
 }
 

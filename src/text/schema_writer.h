@@ -94,15 +94,25 @@ class SchemaWriter {
     return make_error(ErrorKind::unsupported, "'{}' at {} {}", keyword, where, what);
   }
 
+  // Says where an automaton was asked for, if it could not be made.
+  static Result<Automaton> placed(Result<Automaton> made, const char* keyword, const std::string& where) {
+    if (made.ok()) return made;
+    return make_error(made.error().kind, "'{}' at {}: {}", keyword, where, made.error().message);
+  }
+
   Result<const Json*> target(const Json& ref, const std::string& where) const;
   Result<Json> flatten(const Json& schema, const std::string& where, int depth = 0);
   Result<void> find_finite();
   bool finite(const Json& schema, int depth = 0) const;
+  bool members_finite(const Json& schema, int depth) const;
+  bool items_finite(const Json& schema, int depth) const;
 
   Element value(const Json& schema, const std::string& where);
   Element reference(const Json& ref, const std::string& where);
+  Result<void> check_apart(const std::vector<Json>& others, const Json& schema, const std::string& where);
   Element options(Json flat, const char* keyword, const std::string& where, bool bare, const TypeSet& named);
-  Element constants(const Json& flat, const Json& values, const std::string& where, bool bare);
+  static bool misread(std::string_view text, const TypeSet& types);
+  Element constants(const Json& flat, const Json& values, const std::string& where, const TypeSet* bare);
   Result<bool> admits(const Json& flat, const Json& value, const std::string& where) const;
   Result<TypeSet> types(const Json& flat, const std::string& where) const;
   Result<void> check_keywords(const Json& flat, const std::string& where) const;
@@ -110,6 +120,7 @@ class SchemaWriter {
   Element integer(const Json& flat, const std::string& where);
   Element number(const Json& flat, const std::string& where);
   Element string(const Json& flat, const std::string& where, StringForm form, const std::string& plain);
+  Element long_string(int64_t least, int64_t most, const std::string& where, StringForm form);
   Element array(const Json& flat, const std::string& where);
   Element object(const Json& flat, const std::string& where);
   struct Members;
@@ -133,10 +144,7 @@ class SchemaWriter {
   std::string any(const std::string& name);
   std::string space() { return rules_.add("space", "\"\" | \" \" | \"\\n\" [ ]{0,16}"); }
   std::string any_string() { return add_automaton(any_text(), StringForm::quoted, "string", rules_); }
-  // Of a regular expression that is ours.
-  std::string digits(const std::string& regex, const char* hint) {
-    return add_automaton(*compile_regex(regex, true), StringForm::bare, hint, rules_);
-  }
+  Element digits(const std::string& regex, const char* hint, const std::string& where);
 
   struct Rule {
     std::string name;
@@ -149,7 +157,6 @@ class SchemaWriter {
   std::map<std::string, Rule> refs_;    // by pointer
   std::map<std::string, bool> finite_;  // by pointer: some value of it ends
   int nodes_ = 0, depth_ = 0;
-  mutable int64_t work_ = 0;
   int level_ = 0;  // objects and arrays around: something was written before what they hold
 };
 

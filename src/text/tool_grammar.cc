@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "text/automaton.h"
 #include "text/schema_grammar.h"
 
 namespace anabranch::text {
@@ -20,7 +19,7 @@ class CallWriter {
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
       if (!wishes.only.empty() && string_at(function, "name") != wishes.only) continue;
-      TRY(const std::string element, call(function, parameters_of(function)));
+      TRY(const std::string element, call(function, parameters_of(function, wishes.forced)));
       any += (any.empty() ? "" : " | ") + element;
     }
     return wrapped(rules_.add("call", any), wishes.several);
@@ -32,8 +31,7 @@ class CallWriter {
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
-      const bool strict = function.contains("strict") && function["strict"] == true;
-      TRY(const std::string element, call(function, strict ? parameters_of(function) : kAnyArguments));
+      TRY(const std::string element, call(function, parameters_of(function, false)));
       any += (any.empty() ? "" : " | ") + element;
     }
     const std::string body =
@@ -51,9 +49,10 @@ class CallWriter {
     return make_error(ErrorKind::unsupported,
                       "{} are not supported in the form in which this model writes calls", what);
   }
-  static const Json& parameters_of(const Json& function) {
-    const auto it = function.find("parameters");
-    return it == function.end() || it->is_null() ? kAnyArguments : *it;
+  static const Json& parameters_of(const Json& function, bool forced) {
+    const auto it = function.find("parameters"), strict = function.find("strict");
+    const bool held = forced || (strict != function.end() && *strict == true);
+    return !held || it == function.end() || it->is_null() ? kAnyArguments : *it;
   }
   // A mark is a token where the vocabulary has one.
   std::string mark(std::string_view text) const {
@@ -62,9 +61,8 @@ class CallWriter {
   }
 
   // Of names and values of which nothing is said.
-  std::string any_parameters() {
-    const std::string text =
-        add_automaton(text_without("</parameter"), StringForm::plain, "argument", rules_);
+  Result<std::string> any_parameters() {
+    TRY(const std::string text, text_to_tag(rules_));
     return rules_.add("any_parameters",
                       fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
   }
@@ -76,8 +74,10 @@ class CallWriter {
     if (format_.function_tags) {
       if (name.find_first_of("<>\n") != name.npos)
         return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
-      std::string arguments = any_parameters();
-      if (schema != kAnyArguments && schema != Json::object()) {
+      std::string arguments;
+      if (schema == kAnyArguments || schema == Json::object()) {
+        TRY(arguments, any_parameters());
+      } else {
         TRY(arguments, add_parameters(schema, rules_, where));
       }
       return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);

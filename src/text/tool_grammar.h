@@ -15,6 +15,7 @@ namespace anabranch::text {
 struct CallWishes {
   std::string only;      // the one tool that may be called; empty: any
   bool several = false;  // calls one after another
+  bool forced = false;   // arguments satisfy the schemas of all tools; else of those with "strict": true
 };
 
 // Adds what calls are written as; gives the element for one or more. tools: OpenAI's array. Errors: invalid

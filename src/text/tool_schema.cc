@@ -2,12 +2,13 @@
 
 #include <set>
 
+#include "text/schema_merge.h"
 #include "text/tool_json.h"
 
 namespace anabranch::text {
 namespace {
 
-constexpr int kMaxNesting = 8;  // of anyOf in anyOf
+constexpr int kMaxNesting = 8;  // of anyOf in anyOf, and references
 
 // The member, or null.
 const Json& member(const Json& object, const std::string& key) {
@@ -32,13 +33,16 @@ std::string type_of(const Json& value) {
   return value.type_name();  // string, number, boolean, null, object, array
 }
 
-void add_types(const Json& schema, std::set<std::string>& types, int depth) {
+// root: what references of the schema are within.
+void add_types(const Json& schema, const Json& root, std::set<std::string>& types, int depth) {
   const Json& type = member(schema, "type");
   if (type.is_string()) types.insert(type.get<std::string>());
   if (type.is_array())
     for (const Json& one : type)
       if (one.is_string()) types.insert(one.get<std::string>());
   if (!types.empty() || depth == kMaxNesting) return;
+  if (const std::string ref = schema.is_object() ? string_at(schema, "$ref") : ""; !ref.empty())
+    if (const Json* aim = find_reference(root, ref)) add_types(*aim, root, types, depth + 1);
   if (const Json& values = member(schema, "enum"); values.is_array())
     for (const Json& value : values) types.insert(type_of(value));
   if (schema.is_object() && schema.contains("const")) types.insert(type_of(schema["const"]));
@@ -46,7 +50,7 @@ void add_types(const Json& schema, std::set<std::string>& types, int depth) {
     if (const Json& list = member(schema, key); list.is_array())
       for (const Json& one : list) {
         std::set<std::string> inner;
-        add_types(one, inner, depth + 1);
+        add_types(one, root, inner, depth + 1);
         types.merge(inner);
       }
 }
@@ -60,8 +64,8 @@ bool has_tool(const Json& tools, std::string_view name) {
 std::string typed_argument(const Json& tools, std::string_view tool, const std::string& parameter,
                            std::string_view text) {
   std::set<std::string> types;
-  add_types(member(member(member(function_of(tools, tool), "parameters"), "properties"), parameter), types,
-            0);
+  const Json& parameters = member(function_of(tools, tool), "parameters");
+  add_types(member(member(parameters, "properties"), parameter), parameters, types, 0);
   const bool is_string = types.count("string") > 0;
   if (is_string && types.size() == 1) return json_string(text);
   const auto literal = literal_json(text);

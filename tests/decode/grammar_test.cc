@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <regex>
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/json.h"
+#include "decode/answer_grammar.h"
+#include "slow.h"
 #include "text/schema_grammar.h"
 
 namespace anabranch {
@@ -134,20 +139,99 @@ TEST(Grammar, CompilesOnceAndTellsWhatIsWrong) {
   EXPECT_EQ(compiler.stats().compiled, 6u);
 }
 
+// Takes about a second to compile for slow_vocab().
+const char* const kSlow = "root ::= (((([a-z0-9]{1,300} \"x\"){1,300}) \"y\"){1,300} \"z\"){1,300}";
+GrammarVocab slow_vocab(int size = 20000) {
+  std::vector<std::string> tokens;
+  for (int i = 0; i < size; i++) tokens.push_back("ab" + std::to_string(i * 7919));
+  return vocab_of(tokens);
+}
+
+void wait_for(const GrammarCompiler& compiler, uint64_t compiled) {
+  for (int i = 0; i < 2000 && compiler.stats().compiled < compiled; i++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(compiler.stats().compiled, compiled);
+}
+
 // A grammar that takes long is refused in time, for good, and those that come after it are not its victims
 // for ever.
 TEST(Grammar, GivesUpOnWhatTakesLong) {
-  std::vector<std::string> tokens;
-  for (int i = 0; i < 20000; i++) tokens.push_back("ab" + std::to_string(i * 7919));
-  GrammarCompiler compiler(vocab_of(tokens), {.seconds = 0.02});
-  const std::string slow = "root ::= (((([a-z0-9]{1,300} \"x\"){1,300}) \"y\"){1,300} \"z\"){1,300}";
-  const auto first = compiler.compile(slow);
+  GrammarCompiler compiler(slow_vocab(), {.seconds = 0.1});
+  const auto first = compiler.compile(kSlow);
   ASSERT_FALSE(first.ok());
   EXPECT_EQ(first.error().kind, ErrorKind::exhausted);
-  for (int i = 0; i < 2000 && compiler.stats().compiled == 0; i++)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  ASSERT_EQ(compiler.stats().compiled, 1u);
-  EXPECT_EQ(compiler.compile(slow).error().kind, ErrorKind::exhausted);
+  // What waits behind it has its time, too, and is then not compiled at all.
+  const auto second = compiler.compile("root ::= \"a\"");
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::busy);
+  wait_for(compiler, 1);
+  EXPECT_EQ(compiler.compile(kSlow).error().kind, ErrorKind::exhausted);
+  EXPECT_EQ(compiler.stats().compiled, 1u);
+  EXPECT_EQ(compiler.stats().refused, 3u);
+}
+
+// While another is compiled, what is known is told at once, and what nobody waits for any more is left out.
+TEST(Grammar, OthersDoNotWaitForASlowOne) {
+  GrammarCompiler compiler(slow_vocab());
+  ASSERT_TRUE(compiler.compile("root ::= \"a\"").ok());
+  std::atomic<bool> slow_done = false, gone_told = false;
+  const auto client = std::make_shared<int>();
+  auto gone = std::make_shared<int>();
+  compiler.compile(kSlow, client, [&](auto grammar) { slow_done = grammar.ok(); });
+  compiler.compile("root ::= \"ab\"", gone, [&](auto) { gone_told = true; });
+  gone.reset();
+  ASSERT_TRUE(compiler.compile("root ::= \"a\"").ok());
+  EXPECT_FALSE(slow_done);
+  ASSERT_TRUE(compiler.compile("root ::= \"ab1\"").ok());  // behind it
+  EXPECT_TRUE(slow_done);
+  EXPECT_FALSE(gone_told);
+  EXPECT_EQ(compiler.stats().compiled, 3u);
+}
+
+// All that a sequence asks of its grammar counts, so that a bad one does not stop others again and again.
+TEST(Grammar, ASlowAnswerFails) {
+  std::vector<std::string> tokens = {"a", "b"};
+  for (uint32_t i = 1; i < 20000; i++) {
+    std::string& token = tokens.emplace_back();
+    for (uint32_t bits = i * 2654435761u; token.size() < 6 + i % 20; bits = bits * 5 + 1)
+      token += bits >> 31 ? 'a' : 'b';
+  }
+  GrammarCompiler compiler(vocab_of(tokens));
+  const auto compiled =
+      compiler.compile("root ::= s\ns ::= \"a\" s \"a\" | \"b\" s \"b\" | \"a\" | \"b\" | \"\" | s s");
+  ASSERT_TRUE(compiled.ok()) << compiled.error().message;
+  const ThinkTokens none;
+  const ThinkControl control(none, {});
+  AnswerGrammar answer(*compiled, none);
+  const double start = now_seconds();
+  std::vector<float> logits(tokens.size() + 1);
+  std::string error;
+  for (int i = 0; i < 200 && error.empty(); i++) try {
+      answer.mask(logits, control);
+      answer.accept(1 + i % 2);
+    } catch (const std::runtime_error& e) {
+      error = e.what();
+    }
+  EXPECT_NE(error.find("too long"), std::string::npos) << error;
+  EXPECT_LT(now_seconds() - start, 10 * kSlowdown);
+  EXPECT_GT(answer.masks(), 1);
+}
+
+// In a process of its own, which ends while the compilation goes on.
+TEST(GrammarDeathTest, ACompilationDoesNotKeepTheProcess) {
+  const auto leave = [] {
+    double start = 0;
+    {
+      GrammarCompiler compiler(slow_vocab(120000));
+      const auto client = std::make_shared<int>();
+      compiler.compile(kSlow, client, [](auto) { std::_Exit(1); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      start = now_seconds();
+    }
+    std::_Exit(now_seconds() - start < 2 && GrammarCompiler::left_one_behind() ? 3 : 2);
+  };
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(3), "");
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include <random>
 #include <string>
 
+#include "slow.h"
+
 namespace anabranch {
 namespace {
 
@@ -319,8 +321,9 @@ TEST_F(Answers, NumbersThatChangeAreReportedWhenWatched) {
   for (int i = 0; i < 50; i++)
     text += "Hello " + std::string(1, static_cast<char>('a' + i % 26)) + std::string(i / 26 + 1, 'x') +
             ", how are you?\n";
+  const Tokens greetings = vocabulary_.encode(text);
   LoopDetector names(policy, vocabulary_.traits);
-  for (const int token : vocabulary_.encode(text)) EXPECT_EQ(names.push(token).kind, Kind::none);
+  for (const int token : greetings) EXPECT_EQ(names.push(token).kind, Kind::none);
 }
 
 TEST(TokenTraits, LettersNumbersAndTheRest) {
@@ -352,7 +355,7 @@ TEST(LoopDetector, CostsLittle) {
     const double ns = 1e9 / CLOCKS_PER_SEC * static_cast<double>(std::clock() - start) / 20000;
     EXPECT_EQ(fired, c.alphabet == 1 ? 20000 - 2047 : 0);
     std::printf("%s: %.0f ns a token\n", c.name, ns);
-    EXPECT_LT(ns, 20000);
+    EXPECT_LT(ns, 20000 * kSlowdown);
   }
 }
 

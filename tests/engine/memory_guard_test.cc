@@ -25,10 +25,10 @@ TEST(MemoryGuard, TheCacheGivesFirstThenNothingBegins) {
 TEST(MemoryGuard, GrowsBackWhenMemoryIsFree) {
   MemoryGuard guard(kFull, kReserve);
   guard.update(10, {.states = 600, .cache = 20});
-  EXPECT_EQ(guard.update(150, {.states = 600, .cache = 0}), (MemoryBudgets{.states = 600, .cache = 0}));
-  // Half of what is beyond twice the reserve for each.
-  EXPECT_EQ(guard.update(400, {.states = 550, .cache = 0}), (MemoryBudgets{.states = 650, .cache = 100}));
-  EXPECT_EQ(guard.update(9000, {.states = 650, .cache = 100}), kFull);
+  EXPECT_EQ(guard.update(100, {.states = 600, .cache = 0}), (MemoryBudgets{.states = 600, .cache = 0}));
+  // Half of what is beyond the reserve for each.
+  EXPECT_EQ(guard.update(180, {.states = 580, .cache = 0}), (MemoryBudgets{.states = 620, .cache = 40}));
+  EXPECT_EQ(guard.update(9000, {.states = 620, .cache = 40}), kFull);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "base/mapped_file.h"
 #include "checkpoint/safetensors_writer.h"
 #include "engine/engine.h"
+#include "slow.h"
 
 namespace anabranch::testing {
 
@@ -129,8 +130,8 @@ class Collector {
   }
   Record wait(int key) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return records_[key].terminal > 0; }));
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60 * kSlowdown),
+                                  [&] { return records_[key].terminal > 0; }));
     return records_[key];
   }
   void wait_for_tokens(int key, size_t n) {

@@ -144,6 +144,9 @@ class FakeEngine final : public Engine {
     wake_.notify_all();
     return id;
   }
+  void compile_grammar(std::string text, std::weak_ptr<const void>, GrammarDone done) const override {
+    done(compile_grammar(text));
+  }
   Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
     std::lock_guard lock(mutex_);
     grammar_ = text;

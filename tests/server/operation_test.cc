@@ -61,6 +61,26 @@ TEST_F(Operation, AKeyGuardsEveryRouteThatTellsSomething) {
   EXPECT_EQ(message.json()["error"]["type"], "authentication_error");
 }
 
+// Else whoever has no key could still have 32 MB read for each of their connections.
+TEST_F(Operation, WithoutAKeyNoBodyIsRead) {
+  start_with_keys();
+  const auto head = [](const char* more) {
+    return fmt::format(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n{}\r\n", more);
+  };
+  TestClient stranger(port_);
+  stranger.send(head(""));
+  const Answer refused = stranger.read_answer();
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+  TestClient polite(port_);
+  polite.send(head("Expect: 100-continue\r\n"));
+  EXPECT_EQ(polite.read_answer().status, 401);
+  TestClient known(port_);
+  known.send(head("Expect: 100-continue\r\nx-api-key: second\r\n"));
+  EXPECT_EQ(known.read_answer().status, 100);
+}
+
 TEST(ApiKeys, MustBeWhatAHeaderCanHold) {
   for (const char* bad : {"", "two words", "tab\t", "\xc3\xa9"})
     EXPECT_FALSE(ApiKeys::make({bad}).ok()) << bad;

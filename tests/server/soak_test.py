@@ -86,10 +86,19 @@ class Soak:
         options = [{"enable_thinking": False}, {"thinking_budget": 8}, {"stop": ["the", "a"]}, {"tools": TOOLS},
                    {"logprobs": True, "top_logprobs": 3}, {"speculation": "off"}, {"cache": False},
                    {"cache_salt": str(rng.randrange(3))}, {"presence_penalty": 0.5}, {"min_p": 0.1},
-                   {"logit_bias": {"5": -5}}, {"n": 2}, {"n": 3}]
+                   {"logit_bias": {"5": -5}}, {"n": 2}, {"n": 3}, {"response_format": {"type": "json_object"}},
+                   {"response_format": self.form(rng)}]
         for option in rng.sample(options, rng.randrange(4)):
             body |= option
         return body
+
+    # Many different ones, so that compiled grammars come and go.
+    def form(self, rng):
+        names = rng.sample(WORDS, 3)
+        schema = {"type": "object", "properties": {name: {"type": rng.choice(["string", "integer", "boolean"]),
+                                                          "description": str(rng.randrange(9))} for name in names},
+                  "required": names, "additionalProperties": False}
+        return {"type": "json_schema", "json_schema": {"name": "form", "schema": schema}}
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)

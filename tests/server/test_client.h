@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "slow.h"
 
 namespace anabranch::server {
 
@@ -71,7 +72,7 @@ class TestClient {
   }
 
   // Reads more into the buffer; false at the end of the stream or after `timeout_ms`.
-  bool read_more(int timeout_ms = 10000) {
+  bool read_more(int timeout_ms = 10000 * kSlowdown) {
     pollfd p{fd_, POLLIN, 0};
     if (::poll(&p, 1, timeout_ms) <= 0) {
       timed_out_ = true;
@@ -87,7 +88,7 @@ class TestClient {
     return true;
   }
   // The server has closed the connection (within the timeout), whatever it sent before.
-  bool read_to_end(int timeout_ms = 10000) {
+  bool read_to_end(int timeout_ms = 10000 * kSlowdown) {
     while (read_more(timeout_ms)) {
     }
     return ended_;

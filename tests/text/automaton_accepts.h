@@ -8,6 +8,11 @@
 
 namespace anabranch::text {
 
+inline Result<Automaton> compiled(std::string_view pattern, bool whole = false) {
+  WorkBudget work;
+  return compile_regex(pattern, work, whole);
+}
+
 inline bool accepts(const Automaton& automaton, std::string_view ascii) {
   if (automaton.states.empty()) return false;
   size_t state = 0;

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/mapped_file.h"
+#include "text/tool_schema.h"
 #include "text/utf8.h"
 
 namespace anabranch::text {
@@ -521,6 +522,20 @@ TEST(OutputFormat, TemplatesRoundTrip) {
     EXPECT_EQ(parsed.calls[0].name, "weather") << name;
     EXPECT_EQ(Json::parse(parsed.calls[0].arguments), arguments) << name << ": " << parsed.calls[0].arguments;
   }
+}
+
+// What stands between tags is typed by what a reference says, too.
+TEST(ToolSchema, ReferencesSayTypes) {
+  const Json tools = parse_json(R"([{"type":"function","function":{"name":"f","parameters":{
+      "$defs":{"text":{"type":"string"},"deep":{"$ref":"#/$defs/text"},"endless":{"$ref":"#/$defs/endless"}},
+      "properties":{"a":{"$ref":"#/$defs/text"},"b":{"anyOf":[{"$ref":"#/$defs/deep"},{"type":"null"}]},
+                    "c":{"$ref":"#/$defs/endless"},"d":{"$ref":"#/none"}}}}}])")
+                         .value();
+  EXPECT_EQ(typed_argument(tools, "f", "a", "12345"), "\"12345\"");
+  EXPECT_EQ(typed_argument(tools, "f", "b", "12345"), "\"12345\"");
+  EXPECT_EQ(typed_argument(tools, "f", "b", "null"), "null");
+  EXPECT_EQ(typed_argument(tools, "f", "c", "12345"), "12345");
+  EXPECT_EQ(typed_argument(tools, "f", "d", "12345"), "12345");
 }
 
 TEST(OutputFormat, FromTheVocabulary) {

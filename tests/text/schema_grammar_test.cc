@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "base/clock.h"
+#include "slow.h"
 #include "text/automaton_accepts.h"
 #include "text/number_grammar.h"
 #include "text/schema_merge.h"
@@ -29,6 +31,52 @@ TEST(SchemaGrammar, ManyMembersAreRefused) {
                      {"additionalProperties", true},
                      {"maxProperties", 60}};
   EXPECT_NE(error_of(wide.dump().c_str()).find("too large"), std::string::npos);
+}
+
+// Each of the patterns is no trouble by itself, and all are written as any text.
+TEST(SchemaGrammar, PatternsShareABudget) {
+  Json schema = {{"type", "object"}};
+  const auto error_with = [&](auto pattern) {
+    for (int i = 0; i < 490; i++)
+      schema["properties"][fmt::format("p{}", i)] = {{"type", "string"}, {"pattern", pattern(i)}};
+    return error_of(schema.dump().c_str());
+  };
+  EXPECT_EQ(error_with([](int) { return "^(a|b)*a(a|b){9}$|"; }), "");  // made once
+  const std::string error = error_with([](int i) { return fmt::format("^(a|b)*a(a|b){{9}}$|{}?", i); });
+  EXPECT_NE(error.find("'pattern' at #/properties/p"), std::string::npos) << error;
+  EXPECT_NE(error.find("too much work"), std::string::npos) << error;
+}
+
+// What copies itself again and again is made once, or refused before it takes long.
+TEST(SchemaGrammar, LargePartsTakeLittleTime) {
+  const auto within_seconds = [](const Json& schema) {
+    const std::string text = schema.dump();
+    const double start = now_seconds();
+    const std::string error = error_of(text.c_str());
+    EXPECT_LT(now_seconds() - start, 3 * kSlowdown) << error;
+    return error;
+  };
+  Json notes = Json::array();
+  for (int i = 0; i < 30000; i++) notes.push_back({{"note", i}});
+  Json noted = {{"$defs", {{"a", {{"type", "null"}, {"examples", notes}}}}}, {"type", "object"}};
+  for (int i = 0; i < 490; i++)
+    noted["properties"][fmt::format("p{}", i)] = {{"allOf", Json::array({{{"$ref", "#/$defs/a"}}})}};
+  EXPECT_EQ(within_seconds(noted), "");
+
+  Json choices = Json::array();
+  for (int i = 0; i < 300; i++) {
+    Json one = {{"type", "object"}, {"required", {fmt::format("p{}", i)}}};
+    for (int j = 0; j < 60; j++) one["properties"][fmt::format("p{}", i + 1000 * j)] = {{"type", "null"}};
+    choices.push_back(one);
+  }
+  EXPECT_EQ(within_seconds({{"oneOf", choices}}), "");
+
+  Json wide = {{"type", "object"}}, all = Json::array();
+  for (int i = 0; i < 300; i++) wide["properties"][fmt::format("p{}", i)] = {{"type", "null"}};
+  for (int i = 0; i < 3000; i++) all.push_back({{"$ref", "#/$defs/a"}});
+  Json merged = {{"$defs", {{"a", wide}}}, {"type", "object"}};
+  for (int i = 0; i < 50; i++) merged["properties"][fmt::format("p{}", i)] = {{"allOf", all}};
+  EXPECT_NE(within_seconds(merged).find("too large"), std::string::npos);
 }
 
 // What is not kept is refused, by name and place.
@@ -63,6 +111,27 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
       {R"({"type":"object","properties":{"a":false},"required":["a"]})", "no value satisfies"},
       {R"({"type":"integer","minimum":0,"maximum":90000,"multipleOf":3})", "'multipleOf' at #"},
       {R"([])", "must be an object"},
+      {R"({"type":"object","patternProperties":[{}]})", "'patternProperties' at #"},
+      {R"({"type":"array","prefixItems":{"a":{}},"minItems":1})", "'prefixItems' at #"},
+      // What one of two schemas says is not forgotten.
+      {R"({"allOf":[{"unevaluatedProperties":true},{"unevaluatedProperties":false}]})",
+       "'unevaluatedProperties'"},
+      {R"({"allOf":[{"dependentRequired":{}},{"dependentRequired":{"a":["b"]}}]})", "'dependentRequired'"},
+      {R"({"allOf":[{"items":[{}],"additionalItems":true},{"additionalItems":false}]})", "'additionalItems'"},
+      {R"({"allOf":[{"patternProperties":{"^a":{}}},{"additionalProperties":false}]})",
+       "'patternProperties'"},
+      // The first may have "a", too.
+      {R"({"oneOf":[{"type":"object"},{"type":"object","properties":{"a":{}},"required":["a"]}]})",
+       "'oneOf' at #"},
+      // Endless by what must be in them.
+      {R"({"type":"array","prefixItems":[{"type":"null"},{"$ref":"#"}],"minItems":2})", "no value satisfies"},
+      {R"({"type":"array","items":[{"$ref":"#"}],"minItems":1})", "no value satisfies"},
+      {R"({"type":"array","items":[{}],"additionalItems":{"$ref":"#"},"minItems":2})", "no value satisfies"},
+      {R"({"type":"object","additionalProperties":{"$ref":"#"},"required":["a"]})", "no value satisfies"},
+      {R"({"type":"object","additionalProperties":{"$ref":"#"},"minProperties":1})", "no value satisfies"},
+      {R"({"type":"object","patternProperties":{"^a":{"$ref":"#"}},"minProperties":1})",
+       "no value satisfies"},
+      {R"({"type":"object","properties":{"a":{"$ref":"#"}},"minProperties":1})", "no value satisfies"},
   };
   for (const auto& c : cases)
     EXPECT_NE(error_of(c.schema).find(c.words), std::string::npos) << c.schema << ": " << error_of(c.schema);
@@ -73,25 +142,45 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
        R"({"type":"string","format":"unknown"})", R"({"oneOf":[{"type":"string"},{"type":"integer"}]})",
        R"({"not_a_keyword":1,"type":"null"})",
        R"({"oneOf":[{"type":"object","properties":{"a":{}},"required":["a"]},{"type":"object","properties":{"b":{}},"required":["b"]}]})",
+       R"({"type":"array","prefixItems":[{"type":"null"},{"$ref":"#"}],"minItems":1})",
+       R"({"allOf":[{"type":"object","patternProperties":{"^a":{}},"additionalProperties":false},{"maxProperties":3}]})",
+       R"({"type":"object","properties":{"a":{"$ref":"#"},"b":{"type":"null"}},"minProperties":1})",
+       R"({"type":"object","additionalProperties":{"$ref":"#"}})",
        R"({"type":"object","properties":{"a":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["a"]})"})
     EXPECT_EQ(error_of(good), "") << good;
+}
+
+// Between tags a string that spells another value would be read as that.
+TEST(SchemaGrammar, BareConstantsAreReadAsTheyAre) {
+  const auto error = [](const char* parameter) {
+    GrammarRules rules;
+    const auto element =
+        add_parameters({{"type", "object"}, {"properties", {{"a", parse_json(parameter).value()}}}}, rules);
+    return element.ok() ? "" : element.error().message;
+  };
+  for (const char* good : {R"({"enum":["1","2"]})", R"({"enum":["a",2]})", R"({"enum":["None",2]})",
+                           R"({"type":"string","enum":["true"]})"})
+    EXPECT_EQ(error(good), "") << good;
+  for (const char* bad : {R"({"enum":["1",2]})", R"({"enum":["None",null]})", R"({"enum":["[]",[1]]})",
+                          R"({"anyOf":[{"const":"1"},{"type":"integer"}]})"})
+    EXPECT_NE(error(bad).find("'enum' at #/properties/a"), std::string::npos) << bad << error(bad);
 }
 
 TEST(SchemaGrammar, IntegersWithinBounds) {
   for (int low = -25; low <= 112; low += 7)
     for (int high = low; high <= 130; high += 9) {
-      const Automaton pattern = *compile_regex(integer_regex({low, high}), true);
+      const Automaton pattern = *compiled(integer_regex({low, high}), true);
       for (int n = -130; n <= 140; n++)
         ASSERT_EQ(accepts(pattern, std::to_string(n)), n >= low && n <= high)
             << low << " " << n << " " << high;
     }
-  const Automaton above = *compile_regex(integer_regex({7, std::nullopt}), true);
+  const Automaton above = *compiled(integer_regex({7, std::nullopt}), true);
   EXPECT_TRUE(accepts(above, "123456789012345678") && !accepts(above, "6") && !accepts(above, "-8"));
   EXPECT_EQ(integer_regex({5, 4}), "");
 }
 
 TEST(SchemaGrammar, OneNumberOrNone) {
-  const Automaton one = *compile_regex(*number_regex({2.5, 2.5}), true);
+  const Automaton one = *compiled(*number_regex({2.5, 2.5}), true);
   EXPECT_TRUE(accepts(one, "2.5") && !accepts(one, "2.51") && !accepts(one, "2"));
   EXPECT_FALSE(number_regex({2.5, 2.5, true}).ok());
   EXPECT_FALSE(number_regex({1.0, 0.5}).ok());
@@ -112,7 +201,7 @@ TEST(SchemaGrammar, DecimalsWithinBounds) {
         const double high = std::round((low + width) * 100) / 100;
         const auto regex = number_regex({low, high, (open & 1) != 0, (open & 2) != 0});
         ASSERT_TRUE(regex.ok()) << low << " " << high;
-        const Automaton pattern = *compile_regex(*regex, true);
+        const Automaton pattern = *compiled(*regex, true);
         for (const auto& text : numbers) {
           const double n = std::stod(text);
           const bool inside = (open & 1 ? n > low : n >= low) && (open & 2 ? n < high : n <= high);

@@ -33,7 +33,7 @@ def test_stall():
     steady = [float(t) for t in range(2, 10)] + [11.0, 13.0, 15.5, 17.5, 19.5, 24.5]
     late = [4.0, 5.0, 6.0]  # its first token is where the others' gaps begin to count
     got = figures.of_stall([[0.0, 1.5, *steady], late], 10.0, 20.0)
-    assert got["gap_before_p50_s"] == 1.0 and got["gap_beside_p50_s"] == 2.0 and got["ratio"] == 2.5, got
+    assert got["gap_before_p50_s"] == got["gap_before_p99_s"] == 1.0 and got["gap_beside_p50_s"] == 2.0 and got["ratio"] == 2.5, got
     assert figures.of_stall([[1.0, 2.0]], 10.0, 20.0)["ratio"] is None
 
 

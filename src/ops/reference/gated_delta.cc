@@ -7,6 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include "ops/metal/gated_delta.h"
+#include "ops/metal/kernel.h"
 #include "ops/reference/elementwise.h"
 
 namespace anabranch::ops::reference {
@@ -38,6 +40,32 @@ mx::array convolve(const mx::array& before, const mx::array& rows, const mx::arr
   auto sum = tap(kernel - 1);
   for (int j = kernel - 2; j >= 0; j--) sum = mx::add(sum, tap(j));
   return silu(sum);
+}
+
+// What tokens bring: q, k, v after the convolution [T, heads, dim], decay and beta [T, Hv]; row i follows row
+// parents[i], the first ones what `conv` ends with.
+metal::DeltaScan prepare(const mx::array& qkv, const mx::array& b, const mx::array& a,
+                         const GatedDeltaShape& s, const GatedDeltaWeights& w, const mx::array& conv,
+                         std::span<const int> parents) {
+  const int tokens = qkv.shape(0), keys = s.key_heads * s.key_dim;
+  const auto x = convolve(conv, qkv, w.conv_weight, s.conv_kernel, parents);
+  const auto heads = [&](int begin, int end, int count, int dim) {
+    return mx::reshape(mx::slice(x, {0, begin}, {tokens, end}), {tokens, count, dim});
+  };
+  const auto scale = mx::array(1.0f / std::sqrt(static_cast<float>(s.key_dim)));
+  return {mx::multiply(l2_normalise(heads(0, keys, s.key_heads, s.key_dim)), scale),
+          l2_normalise(heads(keys, 2 * keys, s.key_heads, s.key_dim)),
+          heads(2 * keys, s.conv_channels(), s.value_heads, s.value_dim),
+          mx::exp(mx::negative(mx::multiply(mx::exp(w.a_log), softplus(mx::add(a, w.dt_bias))))),
+          mx::sigmoid(b)};
+}
+
+// y [T, Hv, Dv] normalised and gated, [T, Hv * Dv]
+mx::array finish(const mx::array& y, const mx::array& z, const GatedDeltaWeights& w) {
+  const auto mean = mx::mean(mx::square(y), -1, true);
+  const auto normed =
+      mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm_weight);
+  return mx::multiply(mx::reshape(normed, z.shape()), silu(z));
 }
 
 // One token's part of what makes its update: k [Hk, Dk], delta [Hv, Dv], decay [Hv].
@@ -81,17 +109,8 @@ struct Tokens {
 Tokens apply(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
              const GatedDeltaShape& s, const GatedDeltaWeights& w, const GatedDeltaState& from,
              std::span<const int> parents) {
-  const int tokens = qkv.shape(0), keys = s.key_heads * s.key_dim, ratio = s.value_heads / s.key_heads;
-  const auto x = convolve(from.conv, qkv, w.conv_weight, s.conv_kernel, parents);
-  const auto heads = [&](int begin, int end, int count, int dim) {
-    return mx::reshape(mx::slice(x, {0, begin}, {tokens, end}), {tokens, count, dim});
-  };
-  const auto scale = mx::array(1.0f / std::sqrt(static_cast<float>(s.key_dim)));
-  const auto q = mx::multiply(l2_normalise(heads(0, keys, s.key_heads, s.key_dim)), scale);
-  const auto k = l2_normalise(heads(keys, 2 * keys, s.key_heads, s.key_dim));
-  const auto v = heads(2 * keys, s.conv_channels(), s.value_heads, s.value_dim);
-  const auto beta = mx::sigmoid(b);
-  const auto decay = mx::exp(mx::negative(mx::multiply(mx::exp(w.a_log), softplus(mx::add(a, w.dt_bias)))));
+  const int tokens = qkv.shape(0), ratio = s.value_heads / s.key_heads;
+  const auto [q, k, v, decay, beta] = prepare(qkv, b, a, s, w, from.conv, parents);
   Tokens done{z, {}, {}};
   std::vector<mx::array> outputs;
   for (int t = 0; t < tokens; t++) {
@@ -105,11 +124,7 @@ Tokens apply(const mx::array& qkv, const mx::array& z, const mx::array& b, const
     done.states.push_back(updated(before, done.entries.back(), ratio));
     outputs.push_back(mx::reshape(mx::matmul(wide(q), done.states.back()), {1, s.value_heads, s.value_dim}));
   }
-  const auto y = mx::concatenate(outputs, 0);
-  const auto mean = mx::mean(mx::square(y), -1, true);
-  const auto normed =
-      mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm_weight);
-  done.out = mx::multiply(mx::reshape(normed, z.shape()), silu(z));
+  done.out = finish(mx::concatenate(outputs, 0), z, w);
   return done;
 }
 
@@ -129,16 +144,66 @@ void fold(const GatedDeltaShape& shape, GatedDeltaState& state) {
   state.conv = folded.conv;
 }
 
+// The last rows of conv input after more rows.
+mx::array conv_after(const mx::array& conv, const mx::array& rows) {
+  const auto all = mx::concatenate({conv, rows}, 0);
+  return slice_rows(all, all.shape(0) - conv.shape(0), all.shape(0));
+}
+mx::array conv_after(const mx::array& conv, const GatedDeltaWindow& window, std::span<const int> entries) {
+  if (entries.empty()) return conv;
+  const mx::array at(entries.data(), {static_cast<int>(entries.size())});
+  return conv_after(conv, mx::take(window.rows, at, 0));
+}
+
+void put_entries(GatedDeltaWindow& w, const mx::array& k, const mx::array& delta, const mx::array& decay,
+                 const mx::array& rows, int at) {
+  const int tokens = rows.shape(0);
+  put_rows(w.k, mx::reshape(k, {tokens, w.k.shape(1)}), at);
+  put_rows(w.delta, mx::reshape(delta, {tokens, w.delta.shape(1)}), at);
+  put_rows(w.decay, mx::reshape(decay, {tokens, w.decay.shape(1)}), at);
+  put_rows(w.rows, rows, at);
+}
+
+// gated_delta(), or gated_delta_trial() of a chain, with the recurrence in one kernel.
+mx::array with_kernel(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
+                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights, GatedDeltaState& state,
+                      bool trial) {
+  const int tokens = qkv.shape(0), open = trial ? state.window->open : 0;
+  const std::vector<int> folds = state.window ? state.window->accepted : std::vector<int>();
+  std::vector<int> chain(open);
+  std::iota(chain.begin(), chain.end(), 0);
+  if (!folds.empty()) state.conv = conv_after(state.conv, *state.window, folds);
+  const auto conv = open > 0 ? conv_after(state.conv, *state.window, chain) : state.conv;
+  const auto in = prepare(qkv, b, a, shape, weights, conv, chain_of(tokens));
+  const auto scanned = metal::delta_scan(in, shape, state, folds, open, !trial);
+  state.s = scanned.s;
+  const auto out = finish(scanned.y, z, weights);
+  if (trial) {
+    GatedDeltaWindow& w = *state.window;
+    put_entries(w, in.k, scanned.delta, in.decay, qkv, open);
+    mx::eval(state.s, state.conv, w.k, w.delta, w.decay, w.rows, out);
+  } else {
+    if (state.window) state.window->accepted.clear();
+    state.conv = conv_after(state.conv, qkv);
+    mx::eval(state.s, state.conv, out);
+  }
+  return out;
+}
+
+bool has_kernel(const GatedDeltaShape& shape) {
+  return metal::in_use() && metal::knows(shape);
+}
+
 }  // namespace
 
 mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
                       const GatedDeltaShape& s, const GatedDeltaWeights& w, GatedDeltaState& state) {
-  const int tokens = qkv.shape(0);
+  if (has_kernel(s)) return with_kernel(qkv, z, b, a, s, w, state, false);
   if (state.window) fold(s, state);
-  const Tokens done = apply(qkv, z, b, a, s, w, state, chain_of(tokens));
+  const Tokens done = apply(qkv, z, b, a, s, w, state, chain_of(qkv.shape(0)));
   if (state.window) state.window->accepted.clear();
   state.s = done.states.back();
-  state.conv = slice_rows(mx::concatenate({state.conv, qkv}, 0), tokens, tokens + s.conv_kernel - 1);
+  state.conv = conv_after(state.conv, qkv);
   mx::eval(state.s, state.conv, done.out);  // the graph must not grow with every token
   return done.out;
 }
@@ -148,6 +213,7 @@ mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::
                             GatedDeltaState& state, std::span<const int> parents) {
   GatedDeltaWindow& w = *state.window;
   const int tokens = qkv.shape(0), open = w.open;
+  if (parents.empty() && has_kernel(shape)) return with_kernel(qkv, z, b, a, shape, weights, state, true);
   fold(shape, state);
   std::vector<int> chain(open);
   std::iota(chain.begin(), chain.end(), 0);
@@ -156,14 +222,11 @@ mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::
                             parents.empty() ? std::span<const int>(linear) : parents);
   std::vector<mx::array> ks, deltas, decays;
   for (const Entry& e : done.entries) {
-    ks.push_back(mx::reshape(e.k, {1, w.k.shape(1)}));
-    deltas.push_back(mx::reshape(e.delta, {1, w.delta.shape(1)}));
-    decays.push_back(mx::reshape(e.decay, {1, w.decay.shape(1)}));
+    ks.push_back(e.k);
+    deltas.push_back(e.delta);
+    decays.push_back(e.decay);
   }
-  put_rows(w.k, mx::concatenate(ks, 0), open);
-  put_rows(w.delta, mx::concatenate(deltas, 0), open);
-  put_rows(w.decay, mx::concatenate(decays, 0), open);
-  put_rows(w.rows, qkv, open);
+  put_entries(w, mx::concatenate(ks, 0), mx::concatenate(deltas, 0), mx::concatenate(decays, 0), qkv, open);
   mx::eval(state.s, state.conv, w.k, w.delta, w.decay, w.rows, done.out);
   return done.out;
 }

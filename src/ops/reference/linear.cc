@@ -2,20 +2,28 @@
 
 #include <mlx/ops.h>
 
+#include "ops/metal/kernel.h"
+#include "ops/metal/linear.h"
 #include "ops/reference/elementwise.h"
 #include "ops/reference/weight.h"
 
 namespace anabranch::ops::reference {
+namespace {
+
+mx::array product(const mx::array& x, const ReferenceWeight& w) {
+  if (w.values) return mx::matmul(x, mx::transpose(*w.values));
+  if (metal::in_use())
+    if (auto y = metal::linear(x, w)) return *y;
+  return mx::quantized_matmul(x, *w.codes, *w.scales, w.biases, true, w.group, w.bits);
+}
+
+}  // namespace
 
 std::vector<mx::array> linear(const mx::array& input, std::span<const Weight* const> weights,
                               const RowNorm* norm) {
   const mx::array x = norm ? rms_norm(input, norm->weight, norm->eps) : input;
   std::vector<mx::array> out;
-  for (const Weight* weight : weights) {
-    const ReferenceWeight& w = stored(*weight);
-    out.push_back(w.values ? mx::matmul(x, mx::transpose(*w.values))
-                           : mx::quantized_matmul(x, *w.codes, *w.scales, w.biases, true, w.group, w.bits));
-  }
+  for (const Weight* weight : weights) out.push_back(product(x, stored(*weight)));
   return out;
 }
 

@@ -1,0 +1,27 @@
+#include "ops/metal/linear.h"
+
+#include <algorithm>
+
+#include "ops/metal/kernel.h"
+
+namespace anabranch::ops::metal {
+
+std::optional<mx::array> linear(const mx::array& x, const reference::ReferenceWeight& w) {
+  constexpr int kOuts = 4, kMostRows = 16, kSimdgroups = 4;
+  const bool known = w.bits == 2 || w.bits == 4 || w.bits == 8;
+  if (!known || !w.codes || w.group % (32 / w.bits) != 0) return std::nullopt;
+  const int m = x.shape(0), k = x.shape(1), n = w.codes->shape(0);
+  int rows = 1;
+  while (rows < std::min(m, kMostRows)) rows *= 2;
+  const auto up = [](int count, int step) { return (count + step - 1) / step; };
+  Launch launch;
+  launch.kernel = "gemv";
+  launch.inputs = {{"x", x}, {"codes", *w.codes}, {"scales", *w.scales}, {"biases", *w.biases}};
+  launch.outputs = {{"y", {m, n}}};
+  launch.constants = {{"BITS", w.bits}, {"GROUP", w.group}, {"K", k}, {"N", n}, {"ROWS", rows}};
+  launch.grid = {32, up(up(n, kOuts), kSimdgroups) * kSimdgroups, up(m, rows)};
+  launch.group = {32, kSimdgroups, 1};
+  return metal::launch(launch).front();
+}
+
+}  // namespace anabranch::ops::metal
