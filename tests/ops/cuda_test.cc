@@ -111,6 +111,33 @@ TEST_F(Cuda, ARowsProductDoesNotDependOnTheOthers) {
                      fmt::format("rows {} to {}", begin, end));
 }
 
+// So wide that a warp takes two or three tiles of weights for each read of x.
+TEST_F(Cuda, WideMatricesGiveWhatNarrowOnesGive) {
+  Rng rng(9);
+  const int n = 96 * cuda::device().multiprocessors, k = 576;
+  const Matrix gate_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 1),
+               up_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 2),
+               down_matrix = affine_matrix(40, n, 4, 32, ScaleType::bf16, false, 3);
+  WeightSource first_rows = gate_matrix.source();
+  first_rows.rows = 48;
+  const Weight gate = Weight::make(gate_matrix.source()), up = Weight::make(up_matrix.source()),
+               down = Weight::make(down_matrix.source()), narrow = Weight::make(first_rows);
+  const RowNorm norm{to_device(random_array({k}, rng)), 1e-6f};
+  const mx::array all = to_device(random_array({32, k}, rng));
+  for (const int rows : {1, 7, 16, 32}) {
+    const mx::array x = slice_rows(all, 0, rows);
+    const Weight* both[] = {&gate, &up};
+    const auto wide = linear(x, both, &norm);
+    const Weight* one[] = {&narrow};
+    const mx::array y = host(wide[0]), few = host(linear(x, one, &norm)[0]);
+    for (int r = 0; r < rows; r++)
+      expect_same_bits(cpu::view(y, {1, 48}, int64_t{r} * n), cpu::view(few, {1, 48}, int64_t{r} * 48),
+                       fmt::format("row {} of {}", r, rows));
+    expect_same_bits(host(linear(linear_swiglu(x, gate, up, norm), down)),
+                     host(linear(swiglu(wide[0], wide[1]), down)), fmt::format("swiglu of {} rows", rows));
+  }
+}
+
 TEST_F(Cuda, EmbeddingRows) {
   for (const auto& [matrix, name] : formats(50, 192)) {
     const Weight table = Weight::make(matrix.source());

@@ -46,23 +46,31 @@ struct GemvShape {
   int row_tiles, tiles, steps, stages, shared_bytes;
 };
 
-GemvShape gemv_shape(const std::array<int, 4>& f, int rows, int tiles, int x_rows) {
+// Slots as large, and rings as deep, as shared memory allows; x's tiles follow each other where all its rows
+// are used.
+GemvShape gemv_shape(const std::array<int, 4>& f, int rows, int row_tiles, int tiles, int x_rows) {
   const auto [dense, planes, groups, scales] = f;
   const int record = dense ? planes * 2048 : planes * 512 + groups * 16 * (scales == 2 ? 8 : 4);
-  GemvShape s{};
-  for (s.row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; s.row_tiles /= 2) {
-    const int most = rows <= 4 ? 4 : 8 * s.row_tiles;  // rows
-    s.tiles = dense ? 1 : tiles;
-    const int sums = (s.row_tiles == 1 ? 2 : 1) * 16 * 8 * (s.tiles * 16 + 4) * 4;
-    const auto slots = [&](int of_x) { return s.steps * (16 * s.tiles * record + 8 * of_x * 144); };
-    const bool all = std::min(rows, 8 * s.row_tiles) == x_rows;  // or x's tiles do not follow each other
-    s.steps = dense || !all ? 1 : std::max(1, (s.tiles == 1 ? 4 : 2) / s.row_tiles);
-    for (;; s.steps /= 2) {
-      s.stages = std::min((device().shared_bytes - sums) / slots(most), 4);
-      if (s.stages >= 2 || s.steps == 1) break;
-    }
-    s.shared_bytes = sums + s.stages * slots(std::min(rows, 8 * s.row_tiles));
-    if (s.stages >= 2 || s.row_tiles == 1) return s;
+  const int now = std::min(rows, 8 * row_tiles), most = rows <= 4 ? 4 : 8 * row_tiles;
+  const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + 4) * 4;
+  GemvShape s{row_tiles, tiles};
+  const auto slots = [&](int of_x) { return s.steps * (16 * tiles * record + 8 * of_x * 144); };
+  s.steps = dense || now != x_rows ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
+  for (;; s.steps /= 2) {
+    s.stages = std::min((device().shared_bytes - sums) / slots(most), 4);
+    if (s.stages >= 2 || s.steps == 1) break;
+  }
+  s.shared_bytes = sums + s.stages * slots(now);
+  return s;
+}
+
+// The same with fewer rows or tiles at a time, where that is what fits.
+GemvShape gemv_shape(const LinearArgs& args, const std::array<int, 4>& f, int rows, bool swiglu) {
+  const int tiles = f[0] ? 1 : tiles_of_a_warp(args, swiglu);
+  for (int row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; row_tiles /= 2) {
+    GemvShape s = gemv_shape(f, rows, row_tiles, tiles, args.x_rows);
+    if (s.stages < 2) s = gemv_shape(f, rows, row_tiles, 1, args.x_rows);
+    if (s.stages >= 2 || row_tiles == 1) return s;
   }
 }
 
@@ -73,7 +81,7 @@ void run_gemv(const Product& product, bool swiglu) {
   for (int first = 0; first < rows; first += args.rows) {
     const auto& f = product.format;
     const int now = std::min(kMostGemvRows, rows - first);
-    const GemvShape s = gemv_shape(f, now, tiles_of_a_warp(args, swiglu), args.x_rows);
+    const GemvShape s = gemv_shape(args, f, now, swiglu);
     count_units(args, swiglu, s.tiles);
     args.first_row = first;
     args.rows = std::min(8 * s.row_tiles, rows - first);
