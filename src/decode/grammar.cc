@@ -255,8 +255,6 @@ void GrammarCompiler::Shared::work() {
     current.reset();
     stats.compiled++;
     stats.compile_s += now_seconds() - start;
-    // Whoever asks again is told the same: the answer does not depend on how busy the machine was just now.
-    if (job->timed_out) result = too_slow();
     if (!result.ok()) stats.refused += job->waiters.size();
     Answers answers;
     if (!stopping) answer_all(*job, result, answers);

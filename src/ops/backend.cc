@@ -1,5 +1,7 @@
 #include "ops/backend.h"
 
+#include <mlx/backend/cuda/cuda.h>
+
 #include "base/cpu_info.h"
 #include "base/memory_info.h"
 #include "ops/cpu/array.h"
@@ -24,6 +26,10 @@ Backend backend() {
 }
 
 std::string cuda_obstacle() {
+  if (mx::cu::is_available())
+    return "this build's MLX manages CUDA memory of its own, which ours cannot share: set it up again "
+           "without "
+           "script/bootstrap --cuda";
   return cuda::obstacle();
 }
 std::string metal_obstacle() {

@@ -33,9 +33,13 @@ Stage::Stage(const char* stage) : stage_(counting && !inside ? stage : nullptr) 
 
 Stage::~Stage() {
   if (!stage_) return;
-  if (backend() == Backend::cuda) cuda::synchronize();
-  const double seconds = now_seconds() - start_;
   inside = false;
+  try {
+    if (backend() == Backend::cuda) cuda::synchronize();
+  } catch (const std::exception&) {  // told again by the next who waits for the device
+    return;
+  }
+  const double seconds = now_seconds() - start_;
   auto row = std::find_if(rows.begin(), rows.end(),
                           [&](const ProfileRow& r) { return std::strcmp(r.stage, stage_) == 0; });
   if (row == rows.end()) row = rows.insert(rows.end(), ProfileRow{stage_, 0, 0});

@@ -430,19 +430,25 @@ asio::awaitable<bool> Connection::handshake() {
   co_return !error && !lost_;
 }
 
-// Closing a socket with unread input resets the connection, which may destroy the answer on its way: read on.
+// Closing a socket with unread input resets the connection, which may destroy the answer on its way: read on,
+// for a while, as long as something comes: clients that send a body look for the answer behind it.
 asio::awaitable<void> Connection::linger() {
-  arm(stopping() ? kLingerStoppingSeconds : kLingerSeconds);
-  if (socket_.tls()) {  // says that nothing was cut off, and waits for the client's farewell
-    co_await socket_.tls()->async_shutdown(kAwait);
-    co_return;
-  }
+  const double patience = stopping() ? kLingerStoppingSeconds : kLingerSeconds;
+  arm(patience);
+  // Says that nothing was cut off; fails when the client is still sending.
+  if (socket_.tls()) co_await socket_.tls()->async_shutdown(kAwait);
+  if (expired_ || lost_) co_return;
   error_code ignored;
-  socket_.lowest().shutdown(tcp::socket::shutdown_send, ignored);
+  tcp::socket& socket = socket_.lowest();
+  socket.shutdown(tcp::socket::shutdown_send, ignored);
   std::vector<char> rest(16u << 10);
-  while (!expired_ && !lost_) {
-    auto [error, bytes] = co_await socket_.async_read_some(asio::buffer(rest), kAwait);
+  const double end = now_seconds() + (stopping() ? patience : server_.limits().body_s);
+  size_t read = 0;
+  while (!expired_ && !lost_ && read <= server_.limits().body_bytes && now_seconds() < end) {
+    arm(patience);
+    auto [error, bytes] = co_await socket.async_read_some(asio::buffer(rest), kAwait);
     if (error || bytes == 0) break;
+    read += bytes;
   }
 }
 
@@ -508,7 +514,8 @@ asio::awaitable<bool> Connection::read_request() {
 bool Connection::refuse_body() {
   auto response = server_.refusal()(request_head());
   if (!response) return false;
-  Exchange(this, parser_->get().version() < 11, false, false).respond(std::move(*response));
+  const auto& head = parser_->get();
+  Exchange(this, head.version() < 11, head.method() == http::verb::head, false).respond(std::move(*response));
   return close_ = true;
 }
 

@@ -165,7 +165,7 @@ bool SchemaWriter::finite(const Json& schema, int depth) const {
       if (std::none_of(list->begin(), list->end(), [&](const Json& one) { return finite(one, depth + 1); }))
         return false;
   const Json* type = of("type");
-  const auto only = [&](const char* name) { return !type || *type == name; };
+  const auto only = [&](const char* name) { return !type || *type == name || *type == Json::array({name}); };
   return !(only("object") && !members_finite(schema, depth + 1)) &&
          !(only("array") && !items_finite(schema, depth + 1));
 }

@@ -52,8 +52,11 @@ Result<std::string> SchemaWriter::other_members(const Json& flat, const std::vec
     if (key_schema != flat.end() && *key_schema != true) {
       TRY(Json keys, flatten(*key_schema, step_of(where, "propertyNames")));
       if (keys == false) return std::string();
-      keys["type"] = "string";
-      TRY(key, value(keys, step_of(where, "propertyNames")));
+      if (keys == true) keys = Json::object();
+      const std::string place = step_of(where, "propertyNames");
+      TRY(keys, merge_schemas(std::move(keys), {{"type", "string"}}, place, rules_.work()));
+      if (keys == false) return std::string();
+      TRY(key, value(keys, place));
     } else {
       TRY(const Automaton others, placed(text_except(names, rules_.work()), "additionalProperties", where));
       key = add_automaton(others, StringForm::quoted, "key", rules_);

@@ -200,12 +200,13 @@ bool apart(const Json& a, const Json& b, WorkBudget& work, int depth) {
   if (!values.is_null() && !others.is_null()) return common_values(values, others).empty();
   const auto object = [](const Json& schema) { return string_at(schema, "type") == "object"; };
   if (!object(a) || !object(b)) return false;
-  const bool closed = a.contains("additionalProperties") ? a["additionalProperties"] == false
-                                                         : a.contains("properties") || !we_need.empty();
+  bool closed = a.contains("additionalProperties") ? a["additionalProperties"] == false
+                                                   : a.contains("properties") || !we_need.empty();
+  for (const char* key : {"anyOf", "oneOf", "allOf", "$ref"}) closed = closed && !a.contains(key);
   for (const Json& name : they_need) {
     if (!name.is_string()) continue;
     const auto our = ours.find(name.get_ref<const std::string&>());
-    if (closed && our == ours.end() && !a.contains("patternProperties")) return true;
+    if (closed && our == ours.end() && !has(we_need, name) && !a.contains("patternProperties")) return true;
     const auto their = theirs.find(name.get_ref<const std::string&>());
     if (our != ours.end() && their != theirs.end() && has(we_need, name) &&
         apart(*our, *their, work, depth + 1))

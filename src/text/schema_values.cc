@@ -107,7 +107,9 @@ Result<std::string> SchemaWriter::integer(const Json& flat, const std::string& w
     const auto n = static_cast<int64_t>(*step);
     if (bounds.least && bounds.most && (*bounds.most - *bounds.least) / n <= kMostMultiples) {
       constexpr size_t kWriting = 50;  // steps for a number
-      if (!rules_.work().spend(kWriting * (*bounds.most - *bounds.least) / n)) return too_large(where);
+      if (*bounds.most < *bounds.least) return std::string();
+      if (!rules_.work().spend(kWriting * static_cast<size_t>((*bounds.most - *bounds.least) / n + 1)))
+        return too_large(where);
       std::string out;
       int64_t at = *bounds.least / n * n;
       if (at < *bounds.least) at += n;
@@ -212,6 +214,8 @@ Result<std::string> SchemaWriter::array(const Json& flat, const std::string& whe
   bool first_end = false;  // an item that cannot be: the array ends before it
   const auto prefix = flat.find("prefixItems"), items = flat.find("items");
   const bool listed = items != flat.end() && items->is_array();  // drafts before 2020
+  if (prefix != flat.end() && listed)
+    return unsupported(where, "prefixItems", "is not supported beside a list of 'items'");
   if (prefix != flat.end() || listed) {
     const Json& list = listed ? *items : *prefix;
     if (!list.is_array()) return invalid(where, "prefixItems", "is no array");

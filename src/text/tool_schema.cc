@@ -1,14 +1,14 @@
 #include "text/tool_schema.h"
 
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "text/schema_merge.h"
 #include "text/tool_json.h"
 
 namespace anabranch::text {
 namespace {
-
-constexpr int kMaxNesting = 8;  // of anyOf in anyOf, and references
 
 // The member, or null.
 const Json& member(const Json& object, const std::string& key) {
@@ -33,27 +33,82 @@ std::string type_of(const Json& value) {
   return value.type_name();  // string, number, boolean, null, object, array
 }
 
-// root: what references of the schema are within.
-void add_types(const Json& schema, const Json& root, std::set<std::string>& types, int depth) {
-  const Json& type = member(schema, "type");
-  if (type.is_string()) types.insert(type.get<std::string>());
-  if (type.is_array())
-    for (const Json& one : type)
-      if (one.is_string()) types.insert(one.get<std::string>());
-  if (!types.empty() || depth == kMaxNesting) return;
-  if (const std::string ref = schema.is_object() ? string_at(schema, "$ref") : ""; !ref.empty())
-    if (const Json* aim = find_reference(root, ref)) add_types(*aim, root, types, depth + 1);
-  if (const Json& values = member(schema, "enum"); values.is_array())
-    for (const Json& value : values) types.insert(type_of(value));
-  if (schema.is_object() && schema.contains("const")) types.insert(type_of(schema["const"]));
-  for (const char* key : {"anyOf", "oneOf", "allOf"})
-    if (const Json& list = member(schema, key); list.is_array())
-      for (const Json& one : list) {
-        std::set<std::string> inner;
-        add_types(one, root, inner, depth + 1);
-        types.merge(inner);
-      }
+using Types = std::optional<std::set<std::string>>;  // nothing: any
+
+Types common(const Types& a, const Types& b) {
+  if (!a || !b) return a ? a : b;
+  std::set<std::string> out;
+  for (const auto& [some, others] : {std::pair(*a, *b), std::pair(*b, *a)})
+    for (const std::string& type : some)
+      if (others.count(type) > 0 || (type == "integer" && others.count("number") > 0)) out.insert(type);
+  return out;
 }
+
+// What a tool's schema says of the types of a parameter. Each part is read once, and so many of them: a
+// client's references may name each other.
+class ParameterTypes {
+ public:
+  explicit ParameterTypes(const Json& root) : root_(root) {}
+
+  // Of a parameter of the object that `schema` describes.
+  Types of(const Json& schema, const std::string& parameter) {
+    if (!first_time(schema)) return std::nullopt;
+    Types types;
+    const Json& properties = member(schema, "properties");
+    if (properties.is_object() && properties.contains(parameter)) types = in(properties[parameter]);
+    for_joined(schema, [&](const Json& one) { types = common(types, of(one, parameter)); });
+    return types;
+  }
+
+ private:
+  bool first_time(const Json& schema) {
+    constexpr size_t kMost = 2000;
+    return seen_.size() < kMost && seen_.insert(&schema).second;
+  }
+
+  // What holds together with the schema's own keywords.
+  template <class Use>
+  void for_joined(const Json& schema, const Use& use) {
+    if (const std::string ref = schema.is_object() ? string_at(schema, "$ref") : ""; !ref.empty())
+      if (const Json* aim = find_reference(root_, ref)) use(*aim);
+    if (const Json& all = member(schema, "allOf"); all.is_array())
+      for (const Json& one : all) use(one);
+  }
+
+  Types in(const Json& schema) {
+    if (!first_time(schema)) return std::nullopt;
+    Types types;
+    if (const Json& type = member(schema, "type"); type.is_string()) {
+      types = {type.get<std::string>()};
+    } else if (type.is_array()) {
+      types.emplace();
+      for (const Json& one : type)
+        if (one.is_string()) types->insert(one.get<std::string>());
+    }
+    std::set<std::string> values;
+    if (const Json& list = member(schema, "enum"); list.is_array())
+      for (const Json& value : list) values.insert(type_of(value));
+    if (schema.is_object() && schema.contains("const")) values.insert(type_of(schema["const"]));
+    if (!values.empty()) types = common(types, values);
+    for_joined(schema, [&](const Json& one) { types = common(types, in(one)); });
+    for (const char* key : {"anyOf", "oneOf"}) types = common(types, any_of(member(schema, key)));
+    return types;
+  }
+
+  Types any_of(const Json& options) {
+    Types types;
+    if (!options.is_array()) return types;
+    for (const Json& one : options)
+      if (auto some = in(one)) {
+        if (!types) types.emplace();
+        types->merge(*some);
+      }
+    return types;
+  }
+
+  const Json& root_;
+  std::set<const Json*> seen_;
+};
 
 }  // namespace
 
@@ -63,9 +118,8 @@ bool has_tool(const Json& tools, std::string_view name) {
 
 std::string typed_argument(const Json& tools, std::string_view tool, const std::string& parameter,
                            std::string_view text) {
-  std::set<std::string> types;
   const Json& parameters = member(function_of(tools, tool), "parameters");
-  add_types(member(member(parameters, "properties"), parameter), parameters, types, 0);
+  const auto types = ParameterTypes(parameters).of(parameters, parameter).value_or(std::set<std::string>());
   const bool is_string = types.count("string") > 0;
   if (is_string && types.size() == 1) return json_string(text);
   const auto literal = literal_json(text);

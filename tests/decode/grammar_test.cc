@@ -153,8 +153,8 @@ void wait_for(const GrammarCompiler& compiler, uint64_t compiled) {
   ASSERT_EQ(compiler.stats().compiled, compiled);
 }
 
-// A grammar that takes long is refused in time, for good, and those that come after it are not its victims
-// for ever.
+// A grammar that takes long is refused in time, but not for good; and those that come after it are not its
+// victims for ever.
 TEST(Grammar, GivesUpOnWhatTakesLong) {
   GrammarCompiler compiler(slow_vocab(), {.seconds = 0.1});
   const auto first = compiler.compile(kSlow);
@@ -165,14 +165,14 @@ TEST(Grammar, GivesUpOnWhatTakesLong) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().kind, ErrorKind::busy);
   wait_for(compiler, 1);
-  EXPECT_EQ(compiler.compile(kSlow).error().kind, ErrorKind::exhausted);
+  EXPECT_TRUE(compiler.compile(kSlow).ok());
   EXPECT_EQ(compiler.stats().compiled, 1u);
-  EXPECT_EQ(compiler.stats().refused, 3u);
+  EXPECT_EQ(compiler.stats().refused, 2u);
 }
 
 // While another is compiled, what is known is told at once, and what nobody waits for any more is left out.
 TEST(Grammar, OthersDoNotWaitForASlowOne) {
-  GrammarCompiler compiler(slow_vocab());
+  GrammarCompiler compiler(slow_vocab(), {.seconds = 5.0 * kSlowdown});
   ASSERT_TRUE(compiler.compile("root ::= \"a\"").ok());
   std::atomic<bool> slow_done = false, gone_told = false;
   const auto client = std::make_shared<int>();

@@ -437,7 +437,9 @@ TEST(CudaWithoutDevice, ChoosesABackend) {
 }
 
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
-  if (const auto obstacle = cuda::compiler_obstacle(); !obstacle.empty()) GTEST_SKIP() << obstacle;
+  if (const auto obstacle = cuda::compiler_obstacle(90, 1000); !obstacle.empty()) GTEST_SKIP() << obstacle;
+  EXPECT_NE(cuda::compiler_obstacle(90, 11).find("driver is for CUDA 11"), std::string::npos);
+  EXPECT_NE(cuda::compiler_obstacle(30, 1000).find("compute capability 3.0"), std::string::npos);
   using cuda::Source;
   std::vector<cuda::Variant> variants = {{Source::rows, {}},
                                          {Source::gated_delta, {128, 128, 4, 16, 288, 1}},

@@ -137,6 +137,9 @@ def check_tls():
             assert text == whole, (text, whole)
             large = server.ask("/v1/completions", {"prompt": "x" * 3_000_000, "max_tokens": 1})
             assert large.status == 400 and json.load(large)["error"]["code"] == "context_length_exceeded"
+            # Refused before it is sent; the answer waits until it is.
+            astray = server.ask("/v1/nowhere", {"prompt": "x" * 3_000_000})
+            assert astray.status == 404 and json.load(astray)["error"]["code"] == "unknown_url"
             response, _ = server.start_stream()
             response.close()
             deadline = time.monotonic() + 5

@@ -538,6 +538,29 @@ TEST(ToolSchema, ReferencesSayTypes) {
   EXPECT_EQ(typed_argument(tools, "f", "d", "12345"), "12345");
 }
 
+// As generators of schemas write them: the object itself behind a reference, types that hold together.
+TEST(ToolSchema, TypesOfWhatIsJoined) {
+  const Json tools = parse_json(R"([{"type":"function","function":{"name":"f","parameters":{
+      "$ref":"#/definitions/A","definitions":{"A":{"type":"object","properties":{"zip":{"type":"string"},
+        "b":{"allOf":[{"type":["string","integer"]},{"type":"string"}]},
+        "c":{"type":["string","number"],"enum":[1,2]}}}}}}}])")
+                         .value();
+  EXPECT_EQ(typed_argument(tools, "f", "zip", "12345"), "\"12345\"");
+  EXPECT_EQ(typed_argument(tools, "f", "b", "12"), "\"12\"");
+  EXPECT_EQ(typed_argument(tools, "f", "c", "1"), "1");
+}
+
+// A client's references may name each other as often as they like.
+TEST(ToolSchema, ReferencesInCirclesCostLittle) {
+  Json circle = Json::array();
+  for (int i = 0; i < 300; i++) circle.push_back({{"$ref", "#/$defs/a"}});
+  const Json both = {{"anyOf", circle}, {"oneOf", circle}, {"allOf", circle}};
+  const Json parameters = {{"$defs", {{"a", both}}}, {"properties", {{"p", {{"$ref", "#/$defs/a"}}}}}};
+  const Json tools =
+      Json::array({{{"type", "function"}, {"function", {{"name", "f"}, {"parameters", parameters}}}}});
+  EXPECT_EQ(typed_argument(tools, "f", "p", "1"), "1");
+}
+
 TEST(OutputFormat, FromTheVocabulary) {
   const auto form = [](std::vector<std::string> tokens) {
     return find_output_format(nullptr, *vocabulary(std::move(tokens)));

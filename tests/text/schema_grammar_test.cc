@@ -123,7 +123,16 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
       // The first may have "a", too.
       {R"({"oneOf":[{"type":"object"},{"type":"object","properties":{"a":{}},"required":["a"]}]})",
        "'oneOf' at #"},
+      // A name that must be there is, though the first says nothing else of it; and "y" by the first's anyOf.
+      {R"({"oneOf":[{"type":"object","properties":{"x":{}},"required":["id"]},{"type":"object","properties":{"z":{}},"required":["id"]}]})",
+       "'oneOf' at #"},
+      {R"({"oneOf":[{"type":"object","properties":{"x":{}},"required":["x"],"anyOf":[{"properties":{"y":{}},"required":["y"]}]},{"type":"object","properties":{"y":{}},"required":["y"]}]})",
+       "'oneOf' at #"},
+      {R"({"type":"array","prefixItems":[{}],"items":[{}]})", "'prefixItems' at #"},
+      {R"({"type":"object","additionalProperties":{},"propertyNames":{"type":"integer"},"minProperties":1})",
+       "no value satisfies"},
       // Endless by what must be in them.
+      {R"({"type":["object"],"properties":{"a":{"$ref":"#"}},"required":["a"]})", "no value satisfies"},
       {R"({"type":"array","prefixItems":[{"type":"null"},{"$ref":"#"}],"minItems":2})", "no value satisfies"},
       {R"({"type":"array","items":[{"$ref":"#"}],"minItems":1})", "no value satisfies"},
       {R"({"type":"array","items":[{}],"additionalItems":{"$ref":"#"},"minItems":2})", "no value satisfies"},
@@ -141,6 +150,7 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
        R"({"type":"integer","minimum":0,"maximum":6000,"multipleOf":3})",
        R"({"type":"string","format":"unknown"})", R"({"oneOf":[{"type":"string"},{"type":"integer"}]})",
        R"({"not_a_keyword":1,"type":"null"})",
+       R"({"anyOf":[{"type":"string"},{"type":"integer","exclusiveMinimum":0,"exclusiveMaximum":1,"multipleOf":2}]})",
        R"({"oneOf":[{"type":"object","properties":{"a":{}},"required":["a"]},{"type":"object","properties":{"b":{}},"required":["b"]}]})",
        R"({"type":"array","prefixItems":[{"type":"null"},{"$ref":"#"}],"minItems":1})",
        R"({"allOf":[{"type":"object","patternProperties":{"^a":{}},"additionalProperties":false},{"maxProperties":3}]})",

@@ -97,8 +97,10 @@ void launch_prepare(const AttendArgs& args, int head_dim) {
 void launch_attend(AttendArgs& args, const Spans& spans, int head_dim) {
   const auto tiles = static_cast<unsigned>(spans.tiles()), heads = static_cast<unsigned>(args.kv_heads);
   const int64_t blocks = int64_t{spans.tiles()} * args.kv_heads;
-  const bool whole = blocks >= 256 || (blocks >= 64 && blocks * spans.parts() > 4096) || spans.parts() == 1;
   const auto parts = static_cast<size_t>(blocks) * static_cast<size_t>(spans.parts()) * 16;
+  constexpr size_t kMostScratch = 256u << 20;
+  const bool whole = blocks >= 256 || (blocks >= 64 && blocks * spans.parts() > 4096) || spans.parts() == 1 ||
+                     parts * static_cast<size_t>(head_dim) * 4 > kMostScratch;
   std::shared_ptr<void> sums, largest;
   if (!whole) {
     sums = scratch(parts * static_cast<size_t>(head_dim) * 4);

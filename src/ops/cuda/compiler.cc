@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <random>
 #include <stdexcept>
 
 #include "base/hash.h"
@@ -30,16 +33,24 @@ struct Nvrtc {
   int (*Cubin)(Program, char*) = nullptr;
   int (*Destroy)(Program*) = nullptr;
   int (*Version)(int*, int*) = nullptr;
+  int (*NumSupportedArchs)(int*) = nullptr;
+  int (*SupportedArchs)(int*) = nullptr;
   std::string obstacle;
   int major = 0, minor = 0;
 
   Nvrtc() {
     void* library = nullptr;
-    // NVRTC 12 and 13, wherever the loader finds them, or where $ANABRANCH_NVRTC says.
+    // NVRTC 12 and 13, wherever the loader finds them, or else where $ANABRANCH_NVRTC says.
     const char* told = std::getenv("ANABRANCH_NVRTC");
-    for (const char* name : {told ? told : "libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so.12",
-                             "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
+    std::vector<const char*> names = {told};
+    if (!told)
+      names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"};
+    for (const char* name : names)
       if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!library && told) {
+      obstacle = fmt::format("ANABRANCH_NVRTC names '{}', which cannot be opened", told);
+      return;
+    }
     if (!library) {
       obstacle =
           "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install it with the CUDA toolkit, "
@@ -59,6 +70,8 @@ struct Nvrtc {
     find(Cubin, "nvrtcGetCUBIN");
     find(Destroy, "nvrtcDestroyProgram");
     find(Version, "nvrtcVersion");
+    find(NumSupportedArchs, "nvrtcGetNumSupportedArchs");
+    find(SupportedArchs, "nvrtcGetSupportedArchs");
     if (obstacle.empty()) Version(&major, &minor);
   }
 };
@@ -111,21 +124,35 @@ std::filesystem::path cached(const std::string& text) {
          fmt::format("{:016x}-{}-{}.{}.cubin", hash.value(), architecture(), nvrtc().major, nvrtc().minor);
 }
 
+uint64_t hash_of(const std::vector<char>& bytes) {
+  Fnv1a hash;
+  for (const char c : bytes) hash.add(static_cast<uint8_t>(c));
+  return hash.value();
+}
+
+// What write() wrote, or nothing: the driver takes a kernel on trust.
 std::vector<char> read(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
+  uint64_t hash = 0;
+  if (bytes.size() <= sizeof(hash)) return {};
+  std::memcpy(&hash, &*bytes.end() - sizeof(hash), sizeof(hash));
+  bytes.resize(bytes.size() - sizeof(hash));
+  return hash == hash_of(bytes) ? bytes : std::vector<char>();
 }
 
 // Whole or not at all: other processes may read it.
 void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  const std::filesystem::path part = path.string() + fmt::format(".{}", getpid());
-  {
-    std::ofstream out(part, std::ios::binary);
-    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    if (!out.flush()) error = std::make_error_code(std::errc::io_error);
-  }
+  const std::filesystem::path part =
+      path.string() + fmt::format(".{}-{:x}", getpid(), std::random_device{}());
+  const uint64_t hash = hash_of(bytes);
+  std::ofstream out(part, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.write(reinterpret_cast<const char*>(&hash), sizeof(hash));
+  out.close();
+  if (!out) error = std::make_error_code(std::errc::io_error);
   if (!error) std::filesystem::rename(part, path, error);
   if (!error) return;
   log_debug("a compiled kernel was not kept in {}: {}", path.string(), error.message());
@@ -151,8 +178,22 @@ Module* load(const Variant& variant) {
 
 }  // namespace
 
-std::string compiler_obstacle() {
-  return nvrtc().obstacle;
+std::string compiler_obstacle(int capability, int driver) {
+  const Nvrtc& n = nvrtc();
+  if (!n.obstacle.empty()) return n.obstacle;
+  if (n.major > driver)
+    return fmt::format(
+        "the NVIDIA driver is for CUDA {}, and the run-time compiler that was found for CUDA {}: update the "
+        "driver, or name an older libnvrtc in ANABRANCH_NVRTC",
+        driver, n.major);
+  int count = 0;
+  n.NumSupportedArchs(&count);
+  std::vector<int> known(static_cast<size_t>(count));
+  n.SupportedArchs(known.data());
+  if (std::find(known.begin(), known.end(), capability) != known.end()) return "";
+  return fmt::format(
+      "CUDA's run-time compiler {}.{} does not know compute capability {}.{}: install a newer one", n.major,
+      n.minor, capability / 10, capability % 10);
 }
 
 Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture) {

@@ -13,8 +13,9 @@
 
 namespace anabranch::ops::cuda {
 
-// Why nothing can be compiled here, or empty.
-std::string compiler_obstacle();
+// Why nothing can be compiled here for a device of this compute capability (90: 9.0) and a driver for this
+// CUDA (12, 13), or empty.
+std::string compiler_obstacle(int capability, int driver);
 
 enum class Source { gemv, gemm, embed, rows, attention, gated_delta };
 

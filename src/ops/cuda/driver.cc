@@ -62,7 +62,8 @@ using Address = unsigned long long;
   X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)           \
   X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                        \
   X(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, void*, void**, void**) \
-  X(GetErrorName, "cuGetErrorName", int, const char**)
+  X(GetErrorName, "cuGetErrorName", int, const char**)                              \
+  X(DriverGetVersion, "cuDriverGetVersion", int*)
 
 struct Driver {
 #define X(name, symbol, ...) int (*name)(__VA_ARGS__) = nullptr;
@@ -110,7 +111,9 @@ struct Driver {
     if (CtxSetCurrent(context) != 0 || StreamCreate(&stream, 1) != 0 || MemGetInfo(&free, &total) != 0)
       return fmt::format("{} cannot be used", info.name);
     info.memory_bytes = total;
-    return compiler_obstacle();
+    int version = 0;
+    DriverGetVersion(&version);
+    return compiler_obstacle(info.capability, version / 1000);
   }
 
  public:
@@ -157,16 +160,23 @@ uint64_t free_memory() {
   return free;
 }
 
+constexpr int kOutOfMemory = 2;
+
 void* allocate(size_t bytes) {
   Address p = 0;
-  return driver().MemAlloc(&p, bytes) == 0 ? reinterpret_cast<void*>(p) : nullptr;
+  const int error = driver().MemAlloc(&p, bytes);
+  if (error == kOutOfMemory) return nullptr;
+  check(error, "allocating memory");
+  return reinterpret_cast<void*>(p);
 }
 void release(void* p) {
   driver().MemFree(address(p));
 }
 void* allocate_pinned(size_t bytes) {
   void* p = nullptr;
-  check(driver().MemHostAlloc(&p, bytes, 0), "allocating pinned memory");
+  const int error = driver().MemHostAlloc(&p, bytes, 0);
+  if (error == kOutOfMemory) return nullptr;
+  check(error, "allocating pinned memory");
   return p;
 }
 void release_pinned(void* p) {
