@@ -20,14 +20,14 @@ homebrew_test_packages=(googletest clang-format)
 python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 schemathesis==4.32.5
   jsonschema==4.26.0 rfc3339-validator==0.1.4 nvidia-cuda-nvrtc==13.5.37)
 
-# What .deps/stamp holds when everything that this checkout needs is installed. $1: cpu or cuda13.
-stamp_for() { echo "mlx[$1]==$mlx_version ${debian_build_packages[*]}"; }
+# What .deps/stamp holds when everything that this checkout needs is installed.
+build_stamp() { echo "mlx[cpu]==$mlx_version ${debian_build_packages[*]}"; }
 test_stamp() { echo "${debian_test_packages[*]} ${python_test_packages[*]}"; }
 have_stamp() { [[ -f $1 && $(<"$1") == "$2" ]]; }
 
 bootstrapped() {
   have_stamp "$root/.deps/xgrammar/stamp" "$xgrammar_sha256" || return 1
-  have_stamp "$root/.deps/stamp" "$(stamp_for cpu)" || have_stamp "$root/.deps/stamp" "$(stamp_for cuda13)"
+  have_stamp "$root/.deps/stamp" "$(build_stamp)"
 }
 bootstrapped_for_tests() { bootstrapped && have_stamp "$root/.deps/test-stamp" "$(test_stamp)"; }
 

@@ -27,9 +27,8 @@ Backend backend() {
 
 std::string cuda_obstacle() {
   if (mx::cu::is_available())
-    return "this build's MLX manages CUDA memory of its own, which ours cannot share: set it up again "
-           "without "
-           "script/bootstrap --cuda";
+    return "this build's MLX manages CUDA memory of its own, which ours cannot share: link its CPU wheel, as "
+           "script/bootstrap installs it";
   return cuda::obstacle();
 }
 std::string metal_obstacle() {
