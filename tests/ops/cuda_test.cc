@@ -249,6 +249,60 @@ TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
   expect_same_bits(run({1, 2, 3, 7, 20, 100, 255, 256, 257, 290, 500, 516, 699, 700}), whole, "in chunks");
 }
 
+// More sequences than a launch takes at once, of mixed lengths, some with prompts among others that decode.
+TEST_F(Cuda, AttentionOfManySequences) {
+  Rng rng(10);
+  const int heads = 8, kv_heads = 2, dim = 64, sequences = 40;
+  const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
+  const Matrix square = affine_matrix(heads * dim, heads * dim, 8, 64, ScaleType::f16, false, 9);
+  const Weight out = Weight::make(square.source());
+  for (const int window : {0, 200}) {
+    struct Sequence {
+      PagedKv together, alone;
+      int before, count;
+    };
+    std::vector<Sequence> all;
+    int rows = 0;
+    for (int i = 0; i < sequences; i++) {
+      all.push_back({make_kv(kv_heads, dim), make_kv(kv_heads, dim), i * i * 37 % 900,
+                     i % 5 == 3 ? 40 + i : 1 + i % 2});
+      Sequence& s = all.back();
+      rows += s.count;
+      if (s.before == 0) continue;
+      const mx::array k = to_device(random_array({s.before, kv_heads, dim}, rng)),
+                      v = to_device(random_array({s.before, kv_heads, dim}, rng));
+      kv_append(s.together, k, v);
+      kv_append(s.alone, k, v);
+    }
+    const mx::array q = to_device(random_array({rows, heads * dim}, rng)),
+                    k = to_device(random_array({rows, kv_heads * dim}, rng)),
+                    v = to_device(random_array({rows, kv_heads * dim}, rng));
+    std::vector<int> positions;
+    std::vector<AttentionSpan> spans;
+    for (Sequence& s : all) {
+      spans.push_back({&s.together, static_cast<int>(positions.size()), s.count});
+      for (int i = 0; i < s.count; i++) positions.push_back(s.before + i);
+    }
+    const auto run = [&](const mx::array& q_part, const mx::array& k_part, const mx::array& v_part,
+                         std::span<const int> at, std::span<const AttentionSpan> parts) {
+      return to_host(linear(attend({q_part, k_part, v_part, nullptr, nullptr, nullptr, at, frequencies, 1.0f,
+                                    heads, 0.125f, window},
+                                   parts),
+                            out));
+    };
+    const mx::array y = run(q, k, v, positions, spans);
+    for (size_t i = 0; i < all.size(); i++) {
+      const int begin = spans[i].begin, end = begin + spans[i].count;
+      const AttentionSpan span{&all[i].alone, 0, spans[i].count};
+      const auto at = std::span<const int>(positions).subspan(static_cast<size_t>(begin),
+                                                              static_cast<size_t>(end - begin));
+      expect_same_bits(run(slice_rows(q, begin, end), slice_rows(k, begin, end), slice_rows(v, begin, end),
+                           at, {&span, 1}),
+                       slice_rows(y, begin, end), fmt::format("sequence {}, window {}", i, window));
+    }
+  }
+}
+
 struct Delta {
   GatedDeltaShape shape;
   mx::array qkv, z, b, a;
