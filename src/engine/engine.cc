@@ -146,7 +146,7 @@ void EngineImpl::guard_memory() {
   const bool was_short = memory_->short_of_memory();
   const uint64_t kept = cache_ ? cache_->stats().ram_bytes : 0;
   const MemoryBudgets& budgets = memory_->update(available_memory(), {scheduler_.bytes(), kept});
-  if (options_.device == "cpu") scheduler_.set_budget(budgets.states);
+  if (options_.device != "cuda") scheduler_.set_budget(budgets.states);
   if (cache_) cache_->set_ram_budget(budgets.cache);
   if (memory_->short_of_memory() == was_short) return;
   if (was_short)

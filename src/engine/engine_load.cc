@@ -48,7 +48,7 @@ void EngineImpl::plan_memory() {
   const SequenceBytes bytes{info.state_bytes + info.draft_state_bytes,
                             info.kv_bytes_per_token + info.draft_kv_bytes_per_token};
   // States lie on the device, what the cache keeps in the machine's memory.
-  const bool same = options_.device == "cpu";
+  const bool same = options_.device != "cuda";
   uint64_t machine = cpu_info().memory_bytes;
   if (const uint64_t limit = memory_limit(); limit > 0) machine = std::min(machine, limit);
   const uint64_t memory = same ? machine : ops::device_memory_bytes(), free = ops::device_free_bytes();

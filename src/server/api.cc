@@ -208,11 +208,14 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route&
 }
 
 std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
+  return refusal(request, route_of(request));
+}
+
+std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Route>& route) const {
   const auto answer = [&](const ApiError& error) {
     return request.target.rfind(kMessages, 0) == 0 ? message_error_response(error) : error_response(error);
   };
   if (auto error = check_access(request, bound_host_)) return answer(*error);
-  const auto route = route_of(request);
   if (!route.ok()) return answer({400, route.error().message, "", "bad_request"});
   const auto error = find_fault(request, *route);
   if (!error) return std::nullopt;
@@ -222,8 +225,9 @@ std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
 }
 
 void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
-  if (auto response = refusal(request)) return out->respond(std::move(*response));
-  const Route route = *route_of(request);
+  const auto found = route_of(request);
+  if (auto response = refusal(request, found)) return out->respond(std::move(*response));
+  const Route& route = *found;
   const std::string& path = route.path;
   if (route.kind) return generations_.start(*route.kind, std::move(request), std::move(out));
   if (path == kHealth) return out->respond(route.admitted ? health() : short_health());

@@ -32,6 +32,7 @@ class Api {
  private:
   struct Route;
   Result<Route> route_of(const HttpRequest& request) const;
+  std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Route>& route) const;
   std::optional<ApiError> find_fault(const HttpRequest& request, const Route& route) const;
   HttpResponse models() const;
   HttpResponse model(const std::string& id) const;

@@ -44,6 +44,9 @@ bool is_strict(const Json& tool) {
 // Whether a grammar uses one of the library's macros that take a pattern: nested deeply enough it overflows
 // the stack.
 bool has_pattern_macro(std::string_view grammar) {
+  const auto in_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+  };
   char quote = 0;  // what ends the literal or class that we are in
   std::string word;
   for (size_t i = 0; i < grammar.size(); i++) {
@@ -60,9 +63,8 @@ bool has_pattern_macro(std::string_view grammar) {
     } else if (c == '"' || c == '[') {
       quote = c == '[' ? ']' : c;
       word.clear();
-    } else if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.') {
-      const bool goes_on = i > 0 && (std::isalnum(static_cast<unsigned char>(grammar[i - 1])) ||
-                                     grammar[i - 1] == '_' || grammar[i - 1] == '-' || grammar[i - 1] == '.');
+    } else if (in_word(c)) {
+      const bool goes_on = i > 0 && in_word(grammar[i - 1]);
       if (!goes_on) word.clear();
       word += c;
     } else if (!std::isspace(static_cast<unsigned char>(c))) {

@@ -115,19 +115,18 @@ std::string architecture() {
   return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
 }
 
-std::filesystem::path cached(const std::string& text) {
-  const std::string directory = user_cache_directory();
-  if (directory.empty()) return {};
-  Fnv1a hash;
-  for (const char c : text + architecture()) hash.add(static_cast<uint8_t>(c));
-  return std::filesystem::path(directory) / "kernels" /
-         fmt::format("{:016x}-{}-{}.{}.cubin", hash.value(), architecture(), nvrtc().major, nvrtc().minor);
-}
-
-uint64_t hash_of(const std::vector<char>& bytes) {
+uint64_t hash_of(std::string_view bytes) {
   Fnv1a hash;
   for (const char c : bytes) hash.add(static_cast<uint8_t>(c));
   return hash.value();
+}
+
+std::filesystem::path cached(const std::string& text) {
+  const std::string directory = user_cache_directory();
+  if (directory.empty()) return {};
+  return std::filesystem::path(directory) / "kernels" /
+         fmt::format("{:016x}-{}-{}.{}.cubin", hash_of(text + architecture()), architecture(), nvrtc().major,
+                     nvrtc().minor);
 }
 
 // What write() wrote, or nothing: the driver takes a kernel on trust.
@@ -138,7 +137,7 @@ std::vector<char> read(const std::filesystem::path& path) {
   if (bytes.size() <= sizeof(hash)) return {};
   std::memcpy(&hash, &*bytes.end() - sizeof(hash), sizeof(hash));
   bytes.resize(bytes.size() - sizeof(hash));
-  return hash == hash_of(bytes) ? bytes : std::vector<char>();
+  return hash == hash_of({bytes.data(), bytes.size()}) ? bytes : std::vector<char>();
 }
 
 // Whole or not at all: other processes may read it.
@@ -147,7 +146,7 @@ void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
   std::filesystem::create_directories(path.parent_path(), error);
   const std::filesystem::path part =
       path.string() + fmt::format(".{}-{:x}", getpid(), std::random_device{}());
-  const uint64_t hash = hash_of(bytes);
+  const uint64_t hash = hash_of({bytes.data(), bytes.size()});
   std::ofstream out(part, std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   out.write(reinterpret_cast<const char*>(&hash), sizeof(hash));

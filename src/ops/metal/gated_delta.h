@@ -1,3 +1,4 @@
+// The recurrence of ops/reference/gated_delta.h in one kernel; all arrays f32.
 #pragma once
 
 #include "ops/gated_delta.h"
@@ -14,6 +15,7 @@ struct DeltaScanned {
   mx::array s;         // the new state [Hv, Dk, Dv]
 };
 
+// Whether the kernel has room for a head's keys.
 bool knows(const GatedDeltaShape& shape);
 // folds: entries of the window that are applied for good; open: those on trial before the tokens; advance:
 // the tokens are applied for good.

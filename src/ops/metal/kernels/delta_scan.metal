@@ -16,15 +16,14 @@ threadgroup float reads[2][2][PARTS][32];  // [token's parity][k or q][part][col
 
 float state[32];
 for (int i = 0; i < ROWS; i++) state[i] = s[state_at + i * DV];
-for (int e = 0; e < FOLDS + OPEN; e++) {
+for (int e = 0;; e++) {
   if (e == FOLDS && !ADVANCE && inside)
     for (int i = 0; i < ROWS; i++) s_out[state_at + i * DV] = state[i];
+  if (e == FOLDS + OPEN) break;
   const float g = entry_decay[e * HV + head], d = entry_delta[(e * HV + head) * DV + dv];
   const int k_at = (e * HK + key_head) * DK + part * ROWS;
   for (int i = 0; i < ROWS; i++) state[i] = g * state[i] + entry_k[k_at + i] * d;
 }
-if (OPEN == 0 && !ADVANCE && inside)
-  for (int i = 0; i < ROWS; i++) s_out[state_at + i * DV] = state[i];
 
 for (int t = 0; t < T; t++) {
   const int k_at = (t * HK + key_head) * DK + part * ROWS, v_at = (t * HV + head) * DV + dv;
