@@ -256,7 +256,7 @@ void kernels(double bandwidth, double flops) {
     std::vector<ops::Weight> weights;
     for (int i = 0; i < 6; i++) weights.push_back(random_weight(n, k));
     fmt::print("  {} x {}:", n, k);
-    for (const int rows : {1, 2, 4, 8, 16, 32}) {
+    for (const int rows : {1, 4, 8, 16, 24, 32}) {
       const auto x = random_array({rows, k}, 0, 1), r = random_array({rows, n}, 0, 1);
       const double t = timed([&](int i) { ops::linear_add(x, weights[i % 6], r); });
       fmt::print(" {} rows {:.1f} us {:.0f} GB/s {:.0f} %;", rows, t * 1e6, weights[0].bytes() / t / 1e9,
@@ -288,6 +288,22 @@ void kernels(double bandwidth, double flops) {
     const double bytes = 2.0 * 32 * 128 * 128 * 4 + rows * (8192.0 + 2 * 4096 + 4096) * 4;
     fmt::print("  gated delta of 9B, {} rows: {:.1f} us ({:.2f} us a row), {:.0f} GB/s {:.0f} %\n", rows,
                t * 1e6, t * 1e6 / rows, bytes / t / 1e9, 100 * bytes / t / bandwidth);
+  }
+  {
+    constexpr int kSequences = 32;
+    std::vector<ops::GatedDeltaState> states;
+    for (int i = 0; i < kSequences * 4; i++) states.push_back(ops::make_gated_delta_state(d));
+    const auto qkv = random_array({kSequences, d.conv_channels()}, 0, 1),
+               z = random_array({kSequences, 4096}, 0, 1), b = random_array({kSequences, 32}, 0, 1),
+               a = random_array({kSequences, 32}, 0, 1);
+    const double t = timed([&](int i) {
+      std::vector<ops::GatedDeltaSpan> spans;
+      for (int s = 0; s < kSequences; s++) spans.push_back({&states[i % 4 * kSequences + s], s, 1});
+      ops::gated_delta_rows({qkv, z, b, a}, d, dw, spans);
+    });
+    const double bytes = kSequences * (2.0 * 32 * 128 * 128 * 4 + (8192.0 * 8 + 4096 * 2) * 4);
+    fmt::print("  gated delta of 9B, {} sequences: {:.1f} us, {:.0f} GB/s {:.0f} %\n", kSequences, t * 1e6,
+               bytes / t / 1e9, 100 * bytes / t / bandwidth);
   }
   for (const int length : {512, 4096, 32768}) {
     for (const int rows : {1, 4, 512}) {

@@ -62,7 +62,7 @@ target_sources(anabranch_ops PRIVATE ${_metal_text})
 
 # The CUDA kernels' sources travel in the program as text, for NVRTC (ops/cuda/compiler.h).
 set(_kernel_text ${CMAKE_BINARY_DIR}/cuda_kernel_text.cc)
-set(_cuda_kernels args.h common.cuh weights.cuh gemv.cu gemm.cu embed.cu rows.cu attention.cu gated_delta.cu)
+set(_cuda_kernels args.h common.cuh weights.cuh gemv.cu gemv_cluster.cu gemm.cu embed.cu rows.cu attention.cu gated_delta.cu)
 set(_entries "")
 foreach(_file ${_cuda_kernels})
   set(_path ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/kernels/${_file})

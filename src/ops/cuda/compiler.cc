@@ -89,11 +89,12 @@ struct SourceFile {
 const SourceFile& file_of(Source source) {
   static const SourceFile files[] = {
       {"gemv.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STEPS", "STAGES"}},
+      {"gemv_cluster.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STAGES"}},
       {"gemm.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU", "TOKENS"}},
       {"embed.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
       {"rows.cu", false, {}},
       {"attention.cu", false, {"D"}},
-      {"gated_delta.cu", false, {"DK", "DV", "TAPS", "TOKENS", "MAKERS", "BLOCKS"}},
+      {"gated_delta.cu", false, {"DK", "DV", "TAPS", "COLUMNS", "TOKENS", "MAKERS"}},
   };
   return files[static_cast<size_t>(source)];
 }

@@ -20,6 +20,7 @@ struct LaunchAttribute {
   union {
     char bytes[64];
     int value;
+    unsigned size[3];
   };
 };
 struct LaunchConfig {
@@ -28,41 +29,42 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
-constexpr int kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
+constexpr int kClusterDimension = 4, kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kClock = 13,
               kShared = 97;           // CU_DEVICE_ATTRIBUTE_...
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 using Address = unsigned long long;
 
-#define ANABRANCH_CUDA_CALLS(X)                                                     \
-  X(Init, "cuInit", unsigned)                                                       \
-  X(DeviceGet, "cuDeviceGet", int*, int)                                            \
-  X(DeviceGetName, "cuDeviceGetName", char*, int, int)                              \
-  X(DeviceGetAttribute, "cuDeviceGetAttribute", int*, int, int)                     \
-  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)                \
-  X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                        \
-  X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                \
-  X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                    \
-  X(MemFree, "cuMemFree_v2", Address)                                               \
-  X(MemHostAlloc, "cuMemHostAlloc", void**, size_t, unsigned)                       \
-  X(MemFreeHost, "cuMemFreeHost", void*)                                            \
-  X(MemcpyHtoD, "cuMemcpyHtoDAsync_v2", Address, const void*, size_t, void*)        \
-  X(MemcpyDtoH, "cuMemcpyDtoHAsync_v2", void*, Address, size_t, void*)              \
-  X(MemcpyDtoD, "cuMemcpyDtoDAsync_v2", Address, Address, size_t, void*)            \
-  X(MemsetD8, "cuMemsetD8Async", Address, unsigned char, size_t, void*)             \
-  X(StreamCreate, "cuStreamCreate", void**, unsigned)                               \
-  X(StreamSynchronize, "cuStreamSynchronize", void*)                                \
-  X(EventCreate, "cuEventCreate", void**, unsigned)                                 \
-  X(EventDestroy, "cuEventDestroy_v2", void*)                                       \
-  X(EventRecord, "cuEventRecord", void*, void*)                                     \
-  X(EventSynchronize, "cuEventSynchronize", void*)                                  \
-  X(EventElapsedTime, "cuEventElapsedTime", float*, void*, void*)                   \
-  X(ModuleLoadData, "cuModuleLoadData", void**, const void*)                        \
-  X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)           \
-  X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                        \
-  X(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, void*, void**, void**) \
-  X(GetErrorName, "cuGetErrorName", int, const char**)                              \
+#define ANABRANCH_CUDA_CALLS(X)                                                          \
+  X(Init, "cuInit", unsigned)                                                            \
+  X(DeviceGet, "cuDeviceGet", int*, int)                                                 \
+  X(DeviceGetName, "cuDeviceGetName", char*, int, int)                                   \
+  X(DeviceGetAttribute, "cuDeviceGetAttribute", int*, int, int)                          \
+  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)                     \
+  X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                             \
+  X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                     \
+  X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                         \
+  X(MemFree, "cuMemFree_v2", Address)                                                    \
+  X(MemHostAlloc, "cuMemHostAlloc", void**, size_t, unsigned)                            \
+  X(MemFreeHost, "cuMemFreeHost", void*)                                                 \
+  X(MemcpyHtoD, "cuMemcpyHtoDAsync_v2", Address, const void*, size_t, void*)             \
+  X(MemcpyDtoH, "cuMemcpyDtoHAsync_v2", void*, Address, size_t, void*)                   \
+  X(MemcpyDtoD, "cuMemcpyDtoDAsync_v2", Address, Address, size_t, void*)                 \
+  X(MemsetD8, "cuMemsetD8Async", Address, unsigned char, size_t, void*)                  \
+  X(StreamCreate, "cuStreamCreate", void**, unsigned)                                    \
+  X(StreamSynchronize, "cuStreamSynchronize", void*)                                     \
+  X(MaxActiveClusters, "cuOccupancyMaxActiveClusters", int*, void*, const LaunchConfig*) \
+  X(EventCreate, "cuEventCreate", void**, unsigned)                                      \
+  X(EventDestroy, "cuEventDestroy_v2", void*)                                            \
+  X(EventRecord, "cuEventRecord", void*, void*)                                          \
+  X(EventSynchronize, "cuEventSynchronize", void*)                                       \
+  X(EventElapsedTime, "cuEventElapsedTime", float*, void*, void*)                        \
+  X(ModuleLoadData, "cuModuleLoadData", void**, const void*)                             \
+  X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)                \
+  X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                             \
+  X(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, void*, void**, void**)      \
+  X(GetErrorName, "cuGetErrorName", int, const char**)                                   \
   X(DriverGetVersion, "cuDriverGetVersion", int*)
 
 struct Driver {
@@ -243,19 +245,38 @@ Function find_function(Module* module, const char* name) {
   check(driver().ModuleGetFunction(&f.handle, module, name), fmt::format("finding {}", name).c_str());
   return f;
 }
+namespace {
+
+// A kernel uses no more shared memory than 48 KB unasked.
+void allow_shared(Function f, unsigned bytes) {
+  if (bytes <= 48 << 10) return;
+  static std::map<void*, unsigned> allowed;
+  unsigned& most = allowed[f.handle];
+  if (most < bytes)
+    check(driver().FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(bytes)),
+          "asking for shared memory");
+  most = std::max(most, bytes);
+}
+
+}  // namespace
+
+int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes) {
+  allow_shared(f, shared_bytes);
+  LaunchAttribute attribute{};
+  attribute.id = kClusterDimension;
+  attribute.size[0] = blocks, attribute.size[1] = attribute.size[2] = 1;
+  const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes, driver().stream, &attribute, 1};
+  int most = 0;
+  check(driver().MaxActiveClusters(&most, f.handle, &config), "counting clusters");
+  return std::max(most, 1);
+}
+
 void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args) {
   LaunchAttribute attribute{};
   attribute.id = kProgrammaticStreamSerialization;
   attribute.value = 1;
   const Driver& d = driver();
-  if (shared_bytes > 48 << 10) {  // more than a kernel may use unasked
-    static std::map<void*, unsigned> allowed;
-    unsigned& most = allowed[f.handle];
-    if (most < shared_bytes)
-      check(d.FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(shared_bytes)),
-            "asking for shared memory");
-    most = std::max(most, shared_bytes);
-  }
+  allow_shared(f, shared_bytes);
   const bool early = d.info.capability >= 90;
   const LaunchConfig config{{grid.x, grid.y, grid.z},     {threads, 1, 1}, shared_bytes, d.stream,
                             early ? &attribute : nullptr, early ? 1u : 0u};

@@ -63,6 +63,10 @@ struct Function {
 };
 Function find_function(Module* module, const char* name);
 
+// How many clusters of so many blocks, each with such a kernel's threads and shared memory, run at the same
+// time.
+int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes);
+
 struct Grid {
   unsigned x = 1, y = 1, z = 1;
 };

@@ -40,9 +40,11 @@ DeltaSpan begin_span(const GatedDeltaSpan& rows) {
   if (state.window) {
     GatedDeltaWindow& w = *state.window;
     span.fold = !w.accepted.empty();
-    span.replay_count = span.fold ? static_cast<int>(w.accepted.size()) : w.open;
-    for (int i = 0; i < span.replay_count; i++)
-      span.replay[i] = static_cast<unsigned char>(span.fold ? w.accepted[static_cast<size_t>(i)] : i);
+    span.replay_count =
+        static_cast<unsigned char>(span.fold ? w.accepted.size() : static_cast<size_t>(w.open));
+    static_assert(kMaxTrial <= 16);  // 4 bits each
+    for (size_t i = 0; i < span.replay_count; i++)
+      span.replay |= static_cast<uint64_t>(span.fold ? w.accepted[i] : static_cast<int>(i)) << 4 * i;
     span.from = window_args(w);
   }
   return span;
@@ -56,7 +58,7 @@ void end_span(const GatedDeltaSpan& rows, DeltaSpan& span, std::vector<mx::array
     GatedDeltaWindow& w = *state.window;
     open_window(w, span.fold, retired);
     span.to = window_args(w);
-    span.entry = w.open;
+    span.entry = static_cast<short>(w.open);
     w.open += rows.count;
   }
   if (!rows.trial || span.fold) {
@@ -76,15 +78,17 @@ void launch_delta(const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
   require(s.key_dim % 16 == 0 && s.key_dim <= 128 && s.value_dim % 32 == 0 && s.conv_kernel >= 2, kOp,
           "on CUDA a head has 16, 32, .. 128 keys and a multiple of 32 values, not {} and {}.", s.key_dim,
           s.value_dim);
-  // A few tokens of many sequences: smaller blocks, so that one waits for memory while others work.
+  // For a few tokens of many sequences a block has more of a head, whose queries and keys are then made less
+  // often, and other blocks work while it waits for memory.
   bool few = spans > 1;
   for (int i = 0; i < spans; i++) few &= args.span[i].count <= 4;
-  const int tokens = few ? 4 : 16, makers = few ? 96 : 288, blocks = few ? 3 : 1;
-  launch(
-      kernel({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, tokens, makers, blocks}}, "delta"),
-      {static_cast<unsigned>(s.value_dim / 32), static_cast<unsigned>(s.value_heads),
-       static_cast<unsigned>(spans)},
-      static_cast<unsigned>(128 + makers), 0, &args);
+  const int columns = few && s.value_dim % 64 == 0 ? 64 : 32;
+  const int tokens = few ? 4 : 16, makers = few ? 0 : 288;
+  launch(kernel({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, tokens, makers}},
+                "delta"),
+         {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
+          static_cast<unsigned>(spans)},
+         static_cast<unsigned>(4 * columns + makers), 0, &args);
 }
 
 // Spans of different states together, those of one state one after the other.

@@ -12,7 +12,10 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-constexpr int kMostGemvRows = 32;  // of a launch
+// The GEMM reads 64 rows of x and their sums where there may be 32: what it reads more lies in the next tile
+// or here.
+constexpr size_t kMoreRows = 32 * 128, kMoreSums = 32 * 4;
+constexpr int kMostGemvRows = 32;  // of a launch of either kernel for few
 
 // A product over several matrices of one format.
 struct Product {
@@ -74,22 +77,77 @@ GemvShape gemv_shape(const LinearArgs& args, const std::array<int, 4>& f, int ro
   }
 }
 
+void launch_gemv(LinearArgs args, const std::array<int, 4>& f, const GemvShape& s, bool swiglu) {
+  count_units(args, swiglu, s.tiles);
+  const Function gemv = kernel(
+      {Source::gemv, {f[0], f[1], f[2], f[3], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv");
+  launch(gemv, {static_cast<unsigned>(std::min(args.units, device().multiprocessors))}, 512,
+         static_cast<unsigned>(s.shared_bytes), &args);
+}
+
 void run_gemv(const Product& product, bool swiglu) {
   LinearArgs args = product.args;
   const int rows = args.rows;
   args.x_rows = layout_rows(rows);
   for (int first = 0; first < rows; first += args.rows) {
-    const auto& f = product.format;
-    const int now = std::min(kMostGemvRows, rows - first);
-    const GemvShape s = gemv_shape(args, f, now, swiglu);
-    count_units(args, swiglu, s.tiles);
+    args.rows = std::min(kMostGemvRows, rows - first);
+    const GemvShape s = gemv_shape(args, product.format, args.rows, swiglu);
     args.first_row = first;
-    args.rows = std::min(8 * s.row_tiles, rows - first);
-    const Function gemv = kernel(
-        {Source::gemv, {f[0], f[1], f[2], f[3], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv");
-    launch(gemv, {static_cast<unsigned>(std::min(args.units, device().multiprocessors))}, 512,
-           static_cast<unsigned>(s.shared_bytes), &args);
+    args.rows = std::min(8 * s.row_tiles, args.rows);
+    launch_gemv(args, product.format, s, swiglu);
   }
+}
+
+// How gemv_cluster.cu is specialised; no tiles: shared memory has no room.
+struct ClusterShape {
+  int tiles = 0, stages = 0, shared_bytes = 0;
+};
+
+constexpr unsigned kClusterBlocks = 8;  // kSegments of the kernels
+
+int clusters() {
+  static const int most = most_clusters(kernel({Source::rows, {}}, "norm_heads"), kClusterBlocks, 512,
+                                        static_cast<unsigned>(device().shared_bytes));
+  return most;
+}
+
+// As many tiles to a warp as there are and fit: a share of a cluster in as few passes as possible.
+ClusterShape cluster_shape(const LinearArgs& args, const std::array<int, 4>& f, int row_tiles, bool swiglu) {
+  const auto [dense, planes, groups, scales] = f;
+  const int record = dense ? planes * 2048 : planes * 512 + groups * 16 * (scales == 2 ? 8 : 4);
+  const int slots = (row_tiles + 1) / 2, share = (args.units + clusters() - 1) / clusters();
+  const int sums = dense ? 0 : args.x_bytes / (row_tiles * 1024) * groups * slots * 64;
+  for (int tiles = 4; tiles > 0; tiles--) {
+    const int room = swiglu ? 8 * tiles : 16 * tiles, passes = (share + room - 1) / room;
+    const int most = (share + passes - 1) / passes * (swiglu ? 2 : 1);
+    if (most <= 16 * (tiles - 1)) continue;
+    const int fixed = args.x_bytes + slots * 1024 * most + sums + 8 + 128 * tiles,
+              stage = (most + 3) / 4 * 4 * record;
+    const int stages = std::min((device().shared_bytes - fixed) / stage, 6);
+    if (stages >= 2) return {tiles, stages, fixed + stages * stage};
+  }
+  return {};
+}
+
+// Whether there was room, as for up to some 20,000 inputs.
+bool run_gemv_cluster(const Product& product, bool swiglu) {
+  LinearArgs args = product.args;
+  args.units = 0;
+  for (int m = 0; m < args.matrices; m++) {
+    args.matrix[m].first = args.units;
+    if (!swiglu || m == 0) args.units += (args.matrix[m].rows + 15) / 16;
+  }
+  const auto& f = product.format;
+  const int row_tiles = (args.rows + 7) / 8;
+  args.x_rows = layout_rows(args.rows);
+  args.x_bytes = (args.input_tiles + 7) / 8 * row_tiles * 1024;
+  const ClusterShape s = cluster_shape(args, f, row_tiles, swiglu);
+  if (s.tiles == 0) return false;
+  const Variant variant{Source::gemv_cluster, {f[0], f[1], f[2], f[3], row_tiles, swiglu, s.tiles, s.stages}};
+  launch(kernel(variant, "gemv_cluster"),
+         {kClusterBlocks * static_cast<unsigned>(std::min(args.units, clusters()))}, 512,
+         static_cast<unsigned>(s.shared_bytes), &args);
+  return true;
 }
 
 void run_gemm(const Product& product, bool swiglu) {
@@ -107,7 +165,7 @@ void run_gemm(const Product& product, bool swiglu) {
   const auto rounds = [&](int tokens) { return (count(tokens) + blocks - 1) / blocks; };
   const int tokens = (swiglu && f[0]) || 4 * rounds(64) < 7 * rounds(128) ? 64 : 128;
   const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}};
-  const auto sums = scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32);
+  const auto sums = scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32 + kMoreSums);
   args.sums = static_cast<const float*>(sums.get());
   if (!f[0])
     launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
@@ -117,10 +175,11 @@ void run_gemm(const Product& product, bool swiglu) {
          &args);
 }
 
+// wgmma and clusters are Hopper's: elsewhere many rows go through the first kernel, 32 at a time.
 void run(const Product& product, bool swiglu) {
-  // wgmma is Hopper's alone: elsewhere many rows go through the other kernel, 32 at a time.
-  product.args.rows > kMostGemvRows&& device().capability == 90 ? run_gemm(product, swiglu)
-                                                                : run_gemv(product, swiglu);
+  const int rows = product.args.rows;
+  if (device().capability != 90 || rows <= kMostLaneRows) return run_gemv(product, swiglu);
+  if (rows > kMostGemvRows || !run_gemv_cluster(product, swiglu)) run_gemm(product, swiglu);
 }
 
 mx::array prepared(const mx::array& x, const RowNorm* norm) {
@@ -159,12 +218,14 @@ void multiply(const mx::array& x, std::span<const Weight* const> weights, std::s
 }  // namespace
 
 int layout_rows(int rows) {
-  return rows <= kMostGemvRows ? rows : (rows + 127) / 128 * 128;  // the GEMM takes 128 rows at a time
+  if (rows <= kMostLaneRows) return rows;
+  return rows <= kMostGemvRows ? kMostGemvRows
+                               : (rows + 127) / 128 * 128;  // the GEMM takes 128 rows at a time
 }
 
 mx::array make_activations(int rows, int inputs) {
   const size_t bytes = static_cast<size_t>((inputs + 63) / 64) * layout_rows(rows) * 128;
-  return make_padded({rows, inputs}, mx::bfloat16, std::max<size_t>(bytes, 1024));
+  return make_padded({rows, inputs}, mx::bfloat16, std::max<size_t>(bytes, 1024) + kMoreRows);
 }
 
 std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,

@@ -3,6 +3,9 @@
 
 namespace anabranch::ops::cuda {
 
+// Up to so many rows of activations lie by lanes of a warp, more as Hopper's wgmma reads them.
+constexpr int kMostLaneRows = 16;
+
 // Matrices with the same inputs, one after the other (kernels/weights.cuh). `out` [rows of x, rows] f32, plus
 // `residual` if there is one; for SWIGLU two matrices of one size, whose silu(first) * second goes to
 // `tiles`.
@@ -20,6 +23,7 @@ struct LinearArgs {
   int input_tiles, rows;
   int row_tiles;          // GEMM: of x, 8 rows each
   int x_rows, first_row;  // GEMV: rows that x is laid out for, rows before these
+  int x_bytes;            // GEMV in clusters: of the largest segment of x
   unsigned short* tiles;
   int tiles_rows;  // that `tiles` is laid out for
 };
@@ -84,7 +88,7 @@ struct AttendArgs {
 };
 static_assert(sizeof(AttendArgs) <= 4096, "what a launch takes");
 
-constexpr int kDeltaSpans = 24;
+constexpr int kDeltaSpans = 32;
 struct WindowArgs {
   float *k, *delta, *decay, *rows;
 };
@@ -93,12 +97,12 @@ struct DeltaSpan {
   float* s_out;
   const float* conv_in;
   float* conv_out;
-  WindowArgs from, to;  // entries to apply first; where the tokens go
+  WindowArgs from, to;        // entries to apply first; where the tokens go
+  unsigned long long replay;  // entries to apply first, 4 bits each
   int row, count;
-  unsigned char replay[16];
-  int replay_count;
-  int entry;  // of the first token in `to`; -1: the tokens are applied for good
-  int fold;   // what was replayed is applied for good
+  short entry;  // of the first token in `to`; -1: the tokens are applied for good
+  unsigned char replay_count;
+  bool fold;  // what is replayed is applied for good
 };
 struct DeltaArgs {
   const float *qkv, *b, *a;  // [rows][channels], [rows][value heads] x 2

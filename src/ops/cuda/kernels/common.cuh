@@ -39,6 +39,36 @@ DEVICE void commit_copies() { asm volatile("cp.async.commit_group;"); }
 template <int N>
 DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
+// Barriers in shared memory, which also count the bytes of bulk copies (Hopper).
+DEVICE void barrier_init(u64* b, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count));
+}
+DEVICE void barrier_arrive(u64* b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+DEVICE void barrier_expect(u64* b, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+               : "memory");
+}
+DEVICE void barrier_wait(u64* b, int phase) {
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\n"
+      "done:\n}" ::"r"(shared_address(b)),
+      "r"(phase)
+      : "memory");
+}
+DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(b))
+               : "memory");
+}
+
+// Of x's tiles: 8 rows by 16 bytes lie together; the next 16 bytes of inputs 128 bytes on, the next 8 rows 1024.
+DEVICE u64 descriptor(u32 address) {
+  return (u64)((address & 0x3FFFF) >> 4) | (u64)(128 >> 4) << 16 | (u64)(1024 >> 4) << 32;
+}
+
 // d += a b: a [16, 16], b [16, 8] bf16 (or f16), d [16, 8] f32. Lane (r = lane / 4, q = lane % 4) has of a rows
 // r and r + 8 at inputs 2q, 2q + 1 (a0, a1) and 8 more (a2, a3), of b column r at the same inputs, of d rows r
 // and r + 8 at columns 2q, 2q + 1.
@@ -99,7 +129,7 @@ DEVICE long tile_index(int row, int input, int rows) {
   const long tile = (long)(input / kTileK) * rows;
   const int k = input % kTileK;
 #if __CUDA_ARCH__ == 900
-  if (rows > 32) return (tile + row / 8 * 8) * kTileK + k / 8 * 64 + row % 8 * 8 + k % 8;
+  if (rows > kMostLaneRows) return (tile + row / 8 * 8) * kTileK + k / 8 * 64 + row % 8 * 8 + k % 8;
 #endif
   return (tile + row) * kTileK + k % 8 / 2 * 16 + k / 8 * 2 + k % 2;
 }

@@ -11,35 +11,6 @@ constexpr int kAcc = TOKENS / 2, kTotalBytes = kTiles * 128 * TOKENS * 4;
 constexpr int kStages = (227 * 1024 - kTotalBytes - 256) / kStageBytes;
 static_assert(kStages >= 2 && kStages <= 16, "stages");
 
-DEVICE void barrier_init(u64* b, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count));
-}
-DEVICE void barrier_arrive(u64* b) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-DEVICE void barrier_expect(u64* b, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
-               : "memory");
-}
-DEVICE void barrier_wait(u64* b, int phase) {
-  asm volatile(
-      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\n"
-      "done:\n}" ::"r"(shared_address(b)),
-      "r"(phase)
-      : "memory");
-}
-DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(bytes), "r"(shared_address(b))
-               : "memory");
-}
-
-// Of x's tiles: 8 rows by 16 bytes lie together; the next 16 bytes of inputs 128 bytes on, the next 8 rows 1024.
-DEVICE u64 descriptor(u32 address) {
-  return (u64)((address & 0x3FFFF) >> 4) | (u64)(128 >> 4) << 16 | (u64)(1024 >> 4) << 32;
-}
-
 #define OUT8(i)                                                                                \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
