@@ -8,6 +8,7 @@
 #include "ops/cpu/dispatch.h"
 #include "ops/cuda/array.h"
 #include "ops/cuda/driver.h"
+#include "ops/cuda/shapes.h"
 #include "ops/metal/kernel.h"
 
 namespace anabranch::ops {
@@ -49,6 +50,12 @@ Result<void> choose_backend(const std::string& device, bool reference, bool prec
   metal::use(on_metal);
   set_precise(precise);
   return {};
+}
+std::string attention_obstacle(int head_dim) {
+  return backend() == Backend::cuda ? cuda::attention_obstacle(head_dim) : "";
+}
+std::string gated_delta_obstacle(int key_dim, int value_dim, int conv_kernel) {
+  return backend() == Backend::cuda ? cuda::gated_delta_obstacle(key_dim, value_dim, conv_kernel) : "";
 }
 std::string device_name() {
   return backend() == Backend::cuda ? cuda::device().name : metal::in_use() ? "Metal" : "CPU";

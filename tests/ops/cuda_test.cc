@@ -8,6 +8,7 @@
 #include "ops/cuda/array.h"
 #include "ops/cuda/compiler.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/shapes.h"
 #include "ops/cuda/weight.h"
 #include "ops/elementwise.h"
 #include "ops/gated_delta.h"
@@ -488,6 +489,19 @@ TEST(CudaWithoutDevice, ChoosesABackend) {
   EXPECT_EQ(backend(), chosen.ok() ? Backend::cuda : Backend::cpu);
   ASSERT_TRUE(choose_backend("cpu", false, false).ok());
   EXPECT_EQ(backend(), Backend::cpu);
+}
+
+TEST(CudaWithoutDevice, ShapesWithoutKernels) {
+  for (const int dim : {32, 64, 96, 128, 256}) EXPECT_EQ(cuda::attention_obstacle(dim), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 512}) EXPECT_NE(cuda::attention_obstacle(dim), "") << dim;
+  for (const auto& s : kDeltaShapes)
+    EXPECT_EQ(cuda::gated_delta_obstacle(s.key_dim, s.value_dim, s.conv_kernel), "");
+  EXPECT_EQ(cuda::gated_delta_obstacle(16, 256, 2), "");
+  for (const auto& [keys, values, taps] :
+       {std::tuple{0, 32, 4}, {24, 32, 4}, {144, 32, 4}, {64, 0, 4}, {64, 48, 4}, {64, 64, 1}})
+    EXPECT_NE(cuda::gated_delta_obstacle(keys, values, taps), "") << keys << " " << values << " " << taps;
+  EXPECT_EQ(attention_obstacle(80), "");  // the CPU takes any
+  EXPECT_EQ(gated_delta_obstacle(24, 24, 1), "");
 }
 
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
