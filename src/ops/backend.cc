@@ -66,6 +66,9 @@ uint64_t device_memory_bytes() {
 uint64_t device_free_bytes() {
   return backend() == Backend::cuda ? cuda::free_memory() : available_memory();
 }
+bool device_lost() {
+  return cuda::device_lost();
+}
 
 void set_precise(bool precise) {
   precise_mode = precise;

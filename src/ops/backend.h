@@ -35,6 +35,8 @@ std::string gated_delta_obstacle(int key_dim, int value_dim, int conv_kernel);
 std::string device_name();
 uint64_t device_memory_bytes();
 uint64_t device_free_bytes();  // 0: not known
+// The device failed, and every later op of this process will. From any thread.
+bool device_lost();
 
 // CPU backend only. Activations of quantised matrices are rounded to int8 with one scale per row and group
 // (default), or kept in fp32 (`--precise`). KV is f16 by default and fp32 when precise.

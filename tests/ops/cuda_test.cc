@@ -7,6 +7,7 @@
 #include "ops/cpu/array.h"
 #include "ops/cuda/array.h"
 #include "ops/cuda/compiler.h"
+#include "ops/cuda/driver.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/weight.h"
@@ -489,6 +490,16 @@ TEST(CudaWithoutDevice, ChoosesABackend) {
   EXPECT_EQ(backend(), chosen.ok() ? Backend::cuda : Backend::cpu);
   ASSERT_TRUE(choose_backend("cpu", false, false).ok());
   EXPECT_EQ(backend(), Backend::cpu);
+}
+
+TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
+  cuda::check(0, "nothing");
+  for (const int passing : {1, 2, 701}) EXPECT_THROW(cuda::check(passing, "a call"), std::runtime_error);
+  EXPECT_FALSE(device_lost());
+  EXPECT_THROW(cuda::check(700, "a kernel"), std::runtime_error);  // CUDA_ERROR_ILLEGAL_ADDRESS
+  EXPECT_TRUE(device_lost());
+  EXPECT_THROW(cuda::check(2, "a call"), std::runtime_error);
+  EXPECT_TRUE(device_lost());
 }
 
 TEST(CudaWithoutDevice, ShapesWithoutKernels) {
