@@ -395,7 +395,68 @@ TEST_F(Cuda, TrialsOfGatedDelta) {
   }
 }
 
+// More sequences than a launch takes at once; in every step of theirs some take tokens for good, with or
+// without accepted ones to apply first, and some are on trial: anew, after others on trial, after some were
+// accepted.
 TEST_F(Cuda, GatedDeltaOfManySequences) {
+  Rng rng(11);
+  const GatedDeltaShape shape = kDeltaShapes[0];
+  constexpr int kSequences = 40, kSteps = 7;
+  const Matrix square = affine_matrix(128, 128, 8, 64, ScaleType::f16, false, 9);
+  const Weight out = Weight::make(square.source());
+  const auto numbers = [](const GatedDeltaState& state) {
+    std::vector<mx::array> all = {host(state.s), host(state.conv)};
+    if (const auto& w = state.window)
+      for (const auto* x : {&w->k, &w->delta, &w->decay, &w->rows}) all.push_back(host(*x));
+    return all;
+  };
+  struct Sequence {
+    GatedDeltaState together, alone;
+    std::optional<GatedDeltaState> copy = {};  // of `together`, which goes on
+    std::vector<mx::array> copied = {};        // what it held then
+  };
+  std::vector<Sequence> all;
+  for (int i = 0; i < kSequences; i++)
+    all.push_back({make_gated_delta_state(shape), make_gated_delta_state(shape)});
+  for (int step = 0; step < kSteps; step++) {
+    std::vector<GatedDeltaSpan> spans;
+    int rows = 0;
+    for (int i = 0; i < kSequences; i++) {
+      Sequence& s = all[static_cast<size_t>(i)];
+      const int turn = (i + step) % 5;  // 0: for good; 1: on trial; 2: more; 3: some accepted; 4: none
+      const int open = s.together.window ? s.together.window->open : 0;
+      const std::vector<int> entries = {0, 1, 2, 3, 4, 5, 6, 7};
+      const int accepted = turn == 4 ? 0 : std::min(open, 1 + i % 3);
+      for (GatedDeltaState* state : {&s.together, &s.alone})
+        if (turn != 1 && turn != 2) gated_delta_commit(*state, std::span(entries).first(accepted));
+      if (step == 3 && i % 4 == 0) s.copy = s.together, s.copied = numbers(s.together);
+      const int count = turn > 0 ? 1 + i % 4 : step % 2 == 1 && i % 3 == 0 ? 20 : 1;
+      spans.push_back({&s.together, rows, count, turn > 0});
+      rows += count;
+    }
+    const Delta d = on_device(make_delta(shape, rows, rng));
+    const mx::array y = host(linear(gated_delta_rows({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
+    for (int i = 0; i < kSequences; i++) {
+      const auto& span = spans[static_cast<size_t>(i)];
+      const int end = span.begin + span.count;
+      auto& alone = all[static_cast<size_t>(i)].alone;
+      expect_same_bits(host(linear(delta_rows(d, span.begin, end, alone, span.trial), out)),
+                       slice_rows(y, span.begin, end), fmt::format("sequence {}, step {}", i, step));
+    }
+  }
+  for (Sequence& s : all) {
+    for (GatedDeltaState* state : {&s.together, &s.alone}) {
+      gated_delta_commit(*state, {});
+      gated_delta_settle(shape, *state);
+    }
+    expect_same_bits(host(s.together.s), host(s.alone.s), "state");
+    expect_same_bits(host(s.together.conv), host(s.alone.conv), "conv rows");
+    for (size_t i = 0; i < s.copied.size(); i++) expect_same_bits(numbers(*s.copy)[i], s.copied[i], "a copy");
+  }
+}
+
+// Two spans of each sequence, and what is kept between them.
+TEST_F(Cuda, GatedDeltaSpansOfOneSequence) {
   Rng rng(8);
   const GatedDeltaShape shape = kDeltaShapes[0];
   const int sequences = 40, each = 3;
