@@ -47,6 +47,20 @@ Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
   return {};
 }
 
+// What the device has no kernels for is told before anything is put there.
+Result<void> check_shapes(const ModelSpec& spec, const std::string& path) {
+  for (size_t i = 0; i < spec.layers.size(); i++) {
+    const auto* a = std::get_if<AttentionSpec>(&spec.layers[i]);
+    const auto* d = std::get_if<ops::GatedDeltaShape>(&spec.layers[i]);
+    const std::string obstacle = a ? ops::attention_obstacle(a->head_dim)
+                                   : ops::gated_delta_obstacle(d->key_dim, d->value_dim, d->conv_kernel);
+    if (!obstacle.empty())
+      return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
+                        obstacle);
+  }
+  return {};
+}
+
 uint64_t mixer_sum(const nn::Mixer& mixer, uint64_t (*of)(const ops::Weight&)) {
   if (const auto* a = std::get_if<nn::Attention>(&mixer))
     return of(a->q.weight) + of(a->k.weight) + of(a->v.weight) + of(a->o.weight) +
@@ -97,6 +111,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLo
                       "{}: model_type \"{}\" is not supported; llama, mistral, qwen2, qwen3 and qwen3_5 are",
                       checkpoint.path(), type);
   TRY(ModelSpec spec, family->read_config(config, checkpoint.path()));
+  TRY_VOID(check_shapes(spec, checkpoint.path()));
   spec.eos = read_eos(config);
   TRY_VOID(apply_rope_factors(checkpoint, spec.rope));
 

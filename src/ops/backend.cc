@@ -8,6 +8,7 @@
 #include "ops/cpu/dispatch.h"
 #include "ops/cuda/array.h"
 #include "ops/cuda/driver.h"
+#include "ops/cuda/shapes.h"
 #include "ops/metal/kernel.h"
 
 namespace anabranch::ops {
@@ -50,6 +51,12 @@ Result<void> choose_backend(const std::string& device, bool reference, bool prec
   set_precise(precise);
   return {};
 }
+std::string attention_obstacle(int head_dim) {
+  return backend() == Backend::cuda ? cuda::attention_obstacle(head_dim) : "";
+}
+std::string gated_delta_obstacle(int key_dim, int value_dim, int conv_kernel) {
+  return backend() == Backend::cuda ? cuda::gated_delta_obstacle(key_dim, value_dim, conv_kernel) : "";
+}
 std::string device_name() {
   return backend() == Backend::cuda ? cuda::device().name : metal::in_use() ? "Metal" : "CPU";
 }
@@ -58,6 +65,9 @@ uint64_t device_memory_bytes() {
 }
 uint64_t device_free_bytes() {
   return backend() == Backend::cuda ? cuda::free_memory() : available_memory();
+}
+bool device_lost() {
+  return cuda::device_lost();
 }
 
 void set_precise(bool precise) {

@@ -28,10 +28,15 @@ std::string metal_obstacle();
 // What `--device`, `--reference` and `--precise` ask for. Errors: unsupported (the device cannot be used
 // here), invalid (a pairing that there is not).
 Result<void> choose_backend(const std::string& device, bool reference, bool precise);
+// Why the backend cannot run attention with such heads, or a gated-delta layer, or empty.
+std::string attention_obstacle(int head_dim);
+std::string gated_delta_obstacle(int key_dim, int value_dim, int conv_kernel);
 // "NVIDIA H200"; the memory that the backend's device has: the machine's own but on CUDA.
 std::string device_name();
 uint64_t device_memory_bytes();
 uint64_t device_free_bytes();  // 0: not known
+// The device failed, and every later op of this process will. From any thread.
+bool device_lost();
 
 // CPU backend only. Activations of quantised matrices are rounded to int8 with one scale per row and group
 // (default), or kept in fp32 (`--precise`). KV is f16 by default and fp32 when precise.

@@ -201,6 +201,9 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route&
   if (auto error = check_method(request, route.method())) return error;
   if (!route.kind) return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
+  if (engine_.stats().device_lost)
+    return ApiError{503, "The device failed, as the server's log tells; the server must be started again", "",
+                    "device_lost"};
   if (!is_json_type(request))
     return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                     "unsupported_media_type"};
@@ -262,9 +265,14 @@ HttpResponse Api::model(const std::string& id) const {
   return json_response(model_json(engine_.info(), created_));
 }
 
+std::string_view Api::status() const {
+  return stopping_ ? "stopping" : engine_.stats().device_lost ? "device_lost" : "ok";
+}
+
 HttpResponse Api::health() const {
   const EngineStats stats = engine_.stats();
-  HttpResponse response = json_response({{"status", stopping_ ? "stopping" : "ok"},
+  const std::string_view state = status();
+  HttpResponse response = json_response({{"status", state},
                                          {"version", ANABRANCH_VERSION},
                                          {"uptime_s", now_seconds() - started_},
                                          {"model", loaded_json(engine_.info())},
@@ -282,13 +290,14 @@ HttpResponse Api::health() const {
                                            {"completion_tokens", stats.completion_tokens},
                                            {"speculation", speculation_json(stats.speculation)}}},
                                          {"cache", cache_json(stats.cache)}});
-  if (stopping_) response.status = 503;
+  if (state != "ok") response.status = 503;
   return response;
 }
 
 HttpResponse Api::short_health() const {
-  HttpResponse response = json_response({{"status", stopping_ ? "stopping" : "ok"}});
-  if (stopping_) response.status = 503;
+  const std::string_view state = status();
+  HttpResponse response = json_response({{"status", state}});
+  if (state != "ok") response.status = 503;
   return response;
 }
 

@@ -36,6 +36,8 @@ class Api {
   std::optional<ApiError> find_fault(const HttpRequest& request, const Route& route) const;
   HttpResponse models() const;
   HttpResponse model(const std::string& id) const;
+  // "ok" while new work is taken.
+  std::string_view status() const;
   HttpResponse health() const;
   // For those without a key: only whether it is up.
   HttpResponse short_health() const;

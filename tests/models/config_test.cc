@@ -91,6 +91,20 @@ TEST(Config, ErrorsNameFileKeyAndRemedy) {
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "layer_types", {"full_attention"}), "layer_types"));
 }
 
+// No device is needed: nothing is put there before.
+TEST(Config, ShapesThatTheDeviceCannotRunAreToldByLoading) {
+  auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/llama3_rope_untied/model");
+  ASSERT_TRUE(checkpoint.ok());
+  ops::set_backend(ops::Backend::cuda);
+  const auto model = Model::load(**checkpoint);
+  ops::set_backend(ops::Backend::cpu);
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.error().kind, ErrorKind::unsupported);
+  for (const char* part :
+       {"llama3_rope_untied", "layer 0: ", "32, 64, .. 256 dimensions, not 16", "--device cpu"})
+    EXPECT_NE(model.error().message.find(part), std::string::npos) << model.error().message;
+}
+
 TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {
   auto config = llama();
   config["head_dim"] = 128;

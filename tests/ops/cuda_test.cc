@@ -7,7 +7,9 @@
 #include "ops/cpu/array.h"
 #include "ops/cuda/array.h"
 #include "ops/cuda/compiler.h"
+#include "ops/cuda/driver.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/shapes.h"
 #include "ops/cuda/weight.h"
 #include "ops/elementwise.h"
 #include "ops/gated_delta.h"
@@ -393,7 +395,68 @@ TEST_F(Cuda, TrialsOfGatedDelta) {
   }
 }
 
+// More sequences than a launch takes at once; in every step of theirs some take tokens for good, with or
+// without accepted ones to apply first, and some are on trial: anew, after others on trial, after some were
+// accepted.
 TEST_F(Cuda, GatedDeltaOfManySequences) {
+  Rng rng(11);
+  const GatedDeltaShape shape = kDeltaShapes[0];
+  constexpr int kSequences = 40, kSteps = 7;
+  const Matrix square = affine_matrix(128, 128, 8, 64, ScaleType::f16, false, 9);
+  const Weight out = Weight::make(square.source());
+  const auto numbers = [](const GatedDeltaState& state) {
+    std::vector<mx::array> all = {host(state.s), host(state.conv)};
+    if (const auto& w = state.window)
+      for (const auto* x : {&w->k, &w->delta, &w->decay, &w->rows}) all.push_back(host(*x));
+    return all;
+  };
+  struct Sequence {
+    GatedDeltaState together, alone;
+    std::optional<GatedDeltaState> copy = {};  // of `together`, which goes on
+    std::vector<mx::array> copied = {};        // what it held then
+  };
+  std::vector<Sequence> all;
+  for (int i = 0; i < kSequences; i++)
+    all.push_back({make_gated_delta_state(shape), make_gated_delta_state(shape)});
+  for (int step = 0; step < kSteps; step++) {
+    std::vector<GatedDeltaSpan> spans;
+    int rows = 0;
+    for (int i = 0; i < kSequences; i++) {
+      Sequence& s = all[static_cast<size_t>(i)];
+      const int turn = (i + step) % 5;  // 0: for good; 1: on trial; 2: more; 3: some accepted; 4: none
+      const int open = s.together.window ? s.together.window->open : 0;
+      const std::vector<int> entries = {0, 1, 2, 3, 4, 5, 6, 7};
+      const int accepted = turn == 4 ? 0 : std::min(open, 1 + i % 3);
+      for (GatedDeltaState* state : {&s.together, &s.alone})
+        if (turn != 1 && turn != 2) gated_delta_commit(*state, std::span(entries).first(accepted));
+      if (step == 3 && i % 4 == 0) s.copy = s.together, s.copied = numbers(s.together);
+      const int count = turn > 0 ? 1 + i % 4 : step % 2 == 1 && i % 3 == 0 ? 20 : 1;
+      spans.push_back({&s.together, rows, count, turn > 0});
+      rows += count;
+    }
+    const Delta d = on_device(make_delta(shape, rows, rng));
+    const mx::array y = host(linear(gated_delta_rows({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
+    for (int i = 0; i < kSequences; i++) {
+      const auto& span = spans[static_cast<size_t>(i)];
+      const int end = span.begin + span.count;
+      auto& alone = all[static_cast<size_t>(i)].alone;
+      expect_same_bits(host(linear(delta_rows(d, span.begin, end, alone, span.trial), out)),
+                       slice_rows(y, span.begin, end), fmt::format("sequence {}, step {}", i, step));
+    }
+  }
+  for (Sequence& s : all) {
+    for (GatedDeltaState* state : {&s.together, &s.alone}) {
+      gated_delta_commit(*state, {});
+      gated_delta_settle(shape, *state);
+    }
+    expect_same_bits(host(s.together.s), host(s.alone.s), "state");
+    expect_same_bits(host(s.together.conv), host(s.alone.conv), "conv rows");
+    for (size_t i = 0; i < s.copied.size(); i++) expect_same_bits(numbers(*s.copy)[i], s.copied[i], "a copy");
+  }
+}
+
+// Two spans of each sequence, and what is kept between them.
+TEST_F(Cuda, GatedDeltaSpansOfOneSequence) {
   Rng rng(8);
   const GatedDeltaShape shape = kDeltaShapes[0];
   const int sequences = 40, each = 3;
@@ -490,15 +553,46 @@ TEST(CudaWithoutDevice, ChoosesABackend) {
   EXPECT_EQ(backend(), Backend::cpu);
 }
 
+TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
+  cuda::check(0, "nothing");
+  for (const int passing : {1, 2, 701}) EXPECT_THROW(cuda::check(passing, "a call"), std::runtime_error);
+  EXPECT_FALSE(device_lost());
+  EXPECT_THROW(cuda::check(700, "a kernel"), std::runtime_error);  // CUDA_ERROR_ILLEGAL_ADDRESS
+  EXPECT_TRUE(device_lost());
+  EXPECT_THROW(cuda::check(2, "a call"), std::runtime_error);
+  EXPECT_TRUE(device_lost());
+}
+
+TEST(CudaWithoutDevice, ShapesWithoutKernels) {
+  for (const int dim : {32, 64, 96, 128, 256}) EXPECT_EQ(cuda::attention_obstacle(dim), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 512}) EXPECT_NE(cuda::attention_obstacle(dim), "") << dim;
+  for (const auto& s : kDeltaShapes)
+    EXPECT_EQ(cuda::gated_delta_obstacle(s.key_dim, s.value_dim, s.conv_kernel), "");
+  EXPECT_EQ(cuda::gated_delta_obstacle(16, 256, 2), "");
+  for (const auto& [keys, values, taps] :
+       {std::tuple{0, 32, 4}, {24, 32, 4}, {144, 32, 4}, {64, 0, 4}, {64, 48, 4}, {64, 64, 1}})
+    EXPECT_NE(cuda::gated_delta_obstacle(keys, values, taps), "") << keys << " " << values << " " << taps;
+  EXPECT_EQ(attention_obstacle(80), "");  // the CPU takes any
+  EXPECT_EQ(gated_delta_obstacle(24, 24, 1), "");
+}
+
+void expect_compiles(const std::vector<cuda::Variant>& variants, const char* architecture) {
+  for (const auto& variant : variants) {
+    const auto code = cuda::compile(variant, architecture);
+    EXPECT_TRUE(code.ok()) << code.error().message;
+  }
+}
+
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
   if (const auto obstacle = cuda::compiler_obstacle(90, 1000); !obstacle.empty()) GTEST_SKIP() << obstacle;
   EXPECT_NE(cuda::compiler_obstacle(90, 11).find("driver is for CUDA 11"), std::string::npos);
   EXPECT_NE(cuda::compiler_obstacle(30, 1000).find("compute capability 3.0"), std::string::npos);
   using cuda::Source;
-  std::vector<cuda::Variant> variants = {{Source::rows, {}},
-                                         {Source::gated_delta, {128, 128, 4, 16, 288, 1}},
-                                         {Source::gated_delta, {64, 64, 4, 4, 96, 3}}};
-  for (const int dim : {64, 256}) variants.push_back({Source::attention, {dim}});
+  std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
+                                           {Source::gated_delta, {128, 128, 4, 16, 288, 1}},
+                                           {Source::gated_delta, {64, 64, 4, 4, 96, 3}}};
+  for (const int dim : {64, 256}) everywhere.push_back({Source::attention, {dim}});
+  std::vector<cuda::Variant> variants = everywhere;
   for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
     variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
     for (const int swiglu : {0, 1}) {
@@ -510,14 +604,30 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
           variants.push_back({Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}});
     }
   }
-  for (const auto& variant : variants) {
-    const auto code = cuda::compile(variant, "sm_90a");
-    EXPECT_TRUE(code.ok()) << code.error().message;
-    // wgmma is Hopper's; of the others, those for 4 bits show what older cards lack.
-    if (variant.source == Source::gemm || variant.values[1] == 2 || variant.values[0] == 1) continue;
-    const auto older = cuda::compile(variant, "sm_80");
-    EXPECT_TRUE(older.ok()) << older.error().message;
-  }
+  expect_compiles(variants, "sm_90a");
+
+  // Products that ops/cuda/linear.cc chooses for 163 KB of shared memory (8.0) and for 99 (8.6, 8.9).
+  std::vector<cuda::Variant> older = everywhere;
+  for (const auto& [f, rows, swiglu, tiles, steps, stages] :
+       std::initializer_list<std::tuple<std::array<int, 4>, int, int, int, int, int>>{
+           {{0, 1, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits
+           {{0, 1, 1, 1}, 4, 0, 3, 1, 2},
+           {{0, 1, 2, 1}, 1, 0, 1, 4, 2},
+           {{0, 1, 2, 0}, 2, 1, 2, 1, 2},
+           {{0, 1, 4, 1}, 4, 0, 2, 1, 2},
+           {{0, 1, 4, 2}, 1, 1, 1, 1, 3},
+           {{0, 2, 1, 1}, 1, 0, 3, 1, 2},  // more bits
+           {{0, 2, 1, 1}, 4, 1, 2, 1, 2},
+           {{0, 2, 2, 0}, 2, 0, 2, 1, 2},
+           {{0, 2, 4, 2}, 1, 1, 1, 2, 2},
+           {{1, 1, 1, 0}, 4, 0, 1, 1, 2},  // bf16
+           {{1, 1, 1, 0}, 1, 1, 1, 1, 1},
+           {{1, 2, 1, 0}, 1, 0, 1, 1, 2},  // f16 and f32
+           {{1, 2, 1, 0}, 1, 1, 1, 1, 1}})
+    older.push_back({Source::gemv, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, steps, stages}});
+  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 2, 1, 0}})
+    older.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
+  expect_compiles(older, "sm_80");
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ class FakeEngine final : public Engine {
     return Script{{"Hello", ", ", "world", "."}};
   };
   std::atomic<int> max_queue{1000};
-  std::atomic<bool> has_template{true};
+  std::atomic<bool> has_template{true}, device_lost{false};
 
   Result<RequestId> submit(Request request, Sink sink) override {
     std::lock_guard lock(mutex_);
@@ -168,6 +168,7 @@ class FakeEngine final : public Engine {
     std::lock_guard lock(mutex_);
     EngineStats stats = stats_;
     stats.running = static_cast<int>(running_.size());
+    stats.device_lost = device_lost;
     return stats;
   }
   const text::Tokenizer& tokenizer() const override { return tokenizer_; }

@@ -226,5 +226,26 @@ TEST_F(Operation, WhatArrivesWhileItDrainsIsRefused) {
   }
 }
 
+TEST_F(Operation, WithoutItsDeviceNothingIsTaken) {
+  engine_.script = [](const Request&) {
+    return Script{.parts = {}, .finish = FinishReason::error, .error = "CUDA: work on the device failed"};
+  };
+  EXPECT_EQ(post("/v1/chat/completions", kHi).status, 500);
+  engine_.device_lost = true;
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/messages"}) {
+    const Answer answer = post(path, kHi);
+    EXPECT_EQ(answer.status, path == std::string_view("/v1/messages") ? 529 : 503) << answer.body;
+    EXPECT_NE(answer.body.find("must be started again"), std::string::npos) << answer.body;
+  }
+  const Answer health = ask(port_, "GET", "/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(health.json()["status"], "device_lost");
+  EXPECT_EQ(ask(port_, "GET", "/metrics").status, 200);
+  start_with_keys();
+  const Answer stranger = ask(port_, "GET", "/health");
+  EXPECT_EQ(stranger.status, 503);
+  EXPECT_EQ(stranger.body, R"({"status":"device_lost"})");
+}
+
 }  // namespace
 }  // namespace anabranch::server

@@ -9,6 +9,7 @@
 #include "ops/cuda/compiler.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/shapes.h"
 
 namespace anabranch::ops::cuda {
 namespace {
@@ -17,8 +18,8 @@ const char* const kOp = "attention";
 constexpr float kLog2E = 1.44269504088896340736f;
 
 Function attention_kernel(int head_dim, const char* name) {
-  require(head_dim % 32 == 0 && head_dim <= 256, kOp,
-          "on CUDA a head must have 32, 64, .. 256 dimensions, not {}.", head_dim);
+  const std::string obstacle = attention_obstacle(head_dim);
+  require(obstacle.empty(), kOp, "{}.", obstacle);
   return kernel({Source::attention, {head_dim}}, name);
 }
 

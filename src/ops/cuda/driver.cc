@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "ops/cuda/compiler.h"
 
 namespace anabranch::ops::cuda {
@@ -140,8 +143,14 @@ Driver& driver() {
   return d;
 }
 
-void check(int error, const char* what) {
-  if (error != 0) throw std::runtime_error(fmt::format("CUDA: {} failed: {}", what, opened().name_of(error)));
+std::atomic<bool> lost{false};
+
+// Faults of kernels and of the card (cuda.h: "the process must be terminated and relaunched"), and unknown
+// ones.
+bool is_final(int error) {
+  constexpr int kFinal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715,
+                            716, 717, 718, 719, 721, 810, 911, 999};
+  return std::find(std::begin(kFinal), std::end(kFinal), error) != std::end(kFinal);
 }
 
 Address address(const void* p) {
@@ -152,6 +161,16 @@ Address address(const void* p) {
 
 const std::string& obstacle() {
   return opened().obstacle;
+}
+void check(int error, const char* what) {
+  if (error == 0) return;
+  const std::string message = fmt::format("CUDA: {} failed: {}", what, opened().name_of(error));
+  if (is_final(error) && !lost.exchange(true))
+    log_error("{}: the device can be used again only by a new process", message);
+  throw std::runtime_error(message);
+}
+bool device_lost() {
+  return lost;
 }
 const DeviceInfo& device() {
   return driver().info;

@@ -14,6 +14,11 @@ namespace anabranch::ops::cuda {
 // Why no kernel can run here, or empty. The first call opens driver and compiler.
 const std::string& obstacle();
 
+// Throws unless the driver's answer is 0 (CUDA_SUCCESS).
+void check(int error, const char* what);
+// Whether an error came after which every later call of this process fails. From any thread.
+bool device_lost();
+
 struct DeviceInfo {
   std::string name;
   int capability = 0;  // 10 * major + minor
