@@ -29,6 +29,8 @@ struct SamplingParams {
   bool penalises() const {
     return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;
   }
+  bool changes_logits() const { return penalises() || !logit_bias.empty(); }
+  bool greedy() const { return temperature <= 0.0f || top_k == 1; }
 };
 
 }  // namespace anabranch

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/elementwise.h"
 
 namespace anabranch {
 namespace {
@@ -96,18 +97,11 @@ int sample(std::span<const float> logits, const SamplingParams& params, const To
            uint64_t position, std::span<const int> ids) {
   CHECK(!logits.empty() && (ids.empty() || ids.size() == logits.size()));
   std::vector<float> changed;
-  if (params.penalises() || !params.logit_bias.empty())
-    logits = changed = changed_logits(logits, params, history, ids);
+  if (params.changes_logits()) logits = changed = changed_logits(logits, params, history, ids);
   const auto id_of = [&](size_t i) { return ids.empty() ? static_cast<int>(i) : ids[i]; };
-  size_t best = 0;
-  bool nan = false;
-  for (size_t i = 0; i < logits.size(); i++) {
-    nan |= std::isnan(logits[i]);
-    if (logits[i] > logits[best]) best = i;
-  }
-  if (nan || std::isinf(logits[best]))
-    throw std::runtime_error("the model produced logits that are not numbers");
-  if (params.temperature <= 0.0f || params.top_k == 1) return id_of(best);
+  const int best = ops::best_of_row(logits);
+  if (best < 0) throw std::runtime_error("the model produced logits that are not numbers");
+  if (params.greedy()) return id_of(static_cast<size_t>(best));
 
   const float least = logits[best] - kNoiseSpan * params.temperature;
   std::vector<Candidate> list;

@@ -18,6 +18,7 @@
 
 #include "cache/state_cache.h"
 #include "engine/loader.h"
+#include "engine/logits.h"
 #include "engine/memory_guard.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -84,14 +85,15 @@ class EngineImpl final : public Engine {
   StepPart prepare(const Piece& piece, int others);
   void add_rows(Batch& batch, StepPart& part);
   struct Pass {
-    mx::array hidden, logits;
+    mx::array hidden;
+    Logits logits;
     double started;
   };
-  std::optional<Pass> forward(std::vector<StepPart>& parts);
-  void take_tokens(StepPart& part, const mx::array& logits);
+  std::unique_ptr<Pass> forward(std::vector<StepPart>& parts);
+  void take_tokens(StepPart& part, Logits& logits);
   void settle(StepPart& part);
   void conclude(StepPart& part, const mx::array& hidden, double verify_s, int others);
-  int draw(Sequence& sequence, std::span<const float> logits);
+  int draw(Sequence& sequence, Logits& logits, size_t row);
   int tokens_left(const Sequence& sequence) const;
   Draft next_tokens(Sequence& sequence, int others);
   FinishReason accept(Sequence& sequence, int token);

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
-#include <optional>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "base/clock.h"
@@ -13,10 +14,32 @@
 namespace anabranch {
 namespace {
 
-// Row i of logits [rows, vocab], evaluated.
-std::span<const float> row_of(const mx::array& logits, size_t i) {
-  const size_t vocab = logits.shape(1);
-  return {logits.data<float>() + i * vocab, vocab};
+// Whether the part needs nothing of its rows of logits but the best token of each.
+bool takes_best(const StepPart& part) {
+  const Request& request = part.sequence->request;
+  return !part.piece.last || (request.sampling.greedy() && !request.sampling.changes_logits() &&
+                              request.logprobs < 0 && !part.sequence->grammar);
+}
+
+// The token to take by these logits, of those that the sequence allows.
+int sample_allowed(Sequence& sequence, std::span<const float> logits) {
+  const ThinkControl& control = *sequence.control;
+  const auto sampled = [&](std::span<const float> row) {
+    return sample(row, sequence.request.sampling, sequence.history, sequence.tokens.size());
+  };
+  std::vector<float> masked;
+  if (sequence.grammar) {
+    masked.assign(logits.begin(), logits.end());
+    sequence.grammar->mask(masked, control);
+  }
+  const std::span<const float> row = masked.empty() ? logits : masked;
+  int token = sampled(row);
+  if (!control.allows(token)) {
+    std::vector<float> others(row.begin(), row.end());
+    for (; !control.allows(token); token = sampled(others))
+      others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+  }
+  return token;
 }
 
 }  // namespace
@@ -34,6 +57,10 @@ void EngineImpl::step(const StepPlan& plan) {
   parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(parts[static_cast<size_t>(i)], out->logits);
   });
+  if (out->logits.fetched()) {
+    std::lock_guard lock(mutex_);
+    stats_.logit_passes++;
+  }
   for (StepPart& part : parts) guard(part.piece.id, [&] { settle(part); });
   const int rows = out->hidden.shape(0);
   const double pass_s = plan.prompt_tokens > 0 ? 0 : now_seconds() - out->started, verify_s = pass_s / rows;
@@ -97,37 +124,39 @@ void EngineImpl::add_rows(Batch& batch, StepPart& part) {
   part.rows = static_cast<int>(batch.ids.size()) - part.row;
 }
 
-// Nothing when the pass failed. Of several sequences nobody knows which one is to blame: each begins again,
+// Null when the pass failed. Of several sequences nobody knows which one is to blame: each begins again,
 // on its own until it has a token; one that fails alone ends.
-std::optional<EngineImpl::Pass> EngineImpl::forward(std::vector<StepPart>& parts) {
+std::unique_ptr<EngineImpl::Pass> EngineImpl::forward(std::vector<StepPart>& parts) {
   try {
     Batch batch;
     for (StepPart& part : parts) add_rows(batch, part);
     const double started = now_seconds();
     auto out = loaded_.model->forward(batch);
-    return Pass{std::move(out.hidden), ops::to_host(std::move(out.logits)), started};
+    const bool best_only = std::all_of(parts.begin(), parts.end(), takes_best);
+    return std::unique_ptr<Pass>(
+        new Pass{std::move(out.hidden), Logits(std::move(out.logits), best_only), started});
   } catch (const std::exception& e) {
     log_error("a step of {} requests failed: {}", parts.size(), e.what());
     if (parts.size() == 1) {
       end(parts[0].piece.id, FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
-      return std::nullopt;
+      return nullptr;
     }
     for (StepPart& part : parts) {
       drop_state(*part.sequence);
       scheduler_.isolate(part.piece.id);
     }
-    return std::nullopt;
+    return nullptr;
   }
 }
 
 // The tokens that the part's rows decide; a token is sampled from the row that follows exactly the tokens
 // before it, so drafts never show in the result. Touches nothing but its sequence: parts run side by side.
-void EngineImpl::take_tokens(StepPart& part, const mx::array& logits) {
+void EngineImpl::take_tokens(StepPart& part, Logits& logits) {
   try {
     part.right = true;
     while (part.piece.last && part.right && part.reason == FinishReason::none) {
       const size_t row = part.sampled.size();
-      part.sampled.push_back(draw(*part.sequence, row_of(logits, part.logit + row)));
+      part.sampled.push_back(draw(*part.sequence, logits, part.logit + row));
       part.right = row < part.draft.tokens.size() && part.sampled.back() == part.draft.tokens[row];
       part.reason = accept(*part.sequence, part.sampled.back());
     }
@@ -174,32 +203,19 @@ void EngineImpl::conclude(StepPart& part, const mx::array& hidden, double verify
   if (part.reason != FinishReason::none) end(sequence.id, part.reason, std::move(part.sampled));
 }
 
-// The token after the sequence's last, by its row of logits.
-int EngineImpl::draw(Sequence& sequence, std::span<const float> logits) {
-  const Request& request = sequence.request;
+// The token after the sequence's last, by this row of logits.
+int EngineImpl::draw(Sequence& sequence, Logits& logits, size_t row) {
   ThinkControl& control = *sequence.control;
-  const auto sampled = [&](std::span<const float> row) {
-    return sample(row, request.sampling, sequence.history, sequence.tokens.size());
-  };
   int token;
   if (const auto forced = control.forced(); !forced.empty()) {
     token = forced.front();
   } else {
-    std::vector<float> masked;
-    if (sequence.grammar) {
-      masked.assign(logits.begin(), logits.end());
-      sequence.grammar->mask(masked, control);
-    }
-    const std::span<const float> row = masked.empty() ? logits : masked;
-    token = sampled(row);
-    if (!control.allows(token)) {
-      std::vector<float> others(row.begin(), row.end());
-      for (; !control.allows(token); token = sampled(others))
-        others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
-    }
+    token = logits.best(row);
+    if (token < 0 || !control.allows(token)) token = sample_allowed(sequence, logits.row(row));
     token = control.decide(token);
   }
-  if (request.logprobs >= 0) sequence.logprobs.push_back(logprobs_of(logits, token, request.logprobs));
+  if (const int top = sequence.request.logprobs; top >= 0)
+    sequence.logprobs.push_back(logprobs_of(logits.row(row), token, top));
   return token;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/thread_pool.h"
 #include "ops/arguments.h"
 #include "ops/cpu/elementwise.h"
 #include "ops/cuda/attention.h"
@@ -84,17 +85,35 @@ mx::array concat_rows(const std::vector<mx::array>& parts) {
 std::vector<int> best_of_rows(const mx::array& x) {
   require_f32("best_of_rows", "x", x, 2);
   require(x.shape(1) > 0, "best_of_rows", "the rows are empty.");
+  if (x.shape(0) == 0) return {};
   if (backend() == Backend::cuda) return cuda::best_of_rows(x);
   const mx::array host = to_host(x);
-  std::vector<int> best;
-  for (int i = 0; i < host.shape(0); i++) {
-    const float *row = host.data<float>() + static_cast<int64_t>(i) * host.shape(1),
-                *end = row + host.shape(1);
-    const float* largest = std::max_element(row, end);
-    const bool numbers = std::none_of(row, end, [](float v) { return std::isnan(v); });
-    best.push_back(numbers && std::isfinite(*largest) ? static_cast<int>(largest - row) : -1);
-  }
+  const auto width = static_cast<size_t>(host.shape(1));
+  std::vector<int> best(static_cast<size_t>(host.shape(0)));
+  parallel_for(host.shape(0), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); i++)
+      best[i] = best_of_row({host.data<float>() + i * width, width});
+  });
   return best;
+}
+
+// Few blocks have a larger element than all before them, or a NaN: the others are passed at twice the speed.
+int best_of_row(std::span<const float> row) {
+  constexpr size_t kBlock = 64;
+  size_t best = 0;
+  bool nan = false;
+  for (size_t begin = 0; begin < row.size(); begin += kBlock) {
+    const size_t end = std::min(begin + kBlock, row.size());
+    const float most = row[best];
+    bool look = false;
+    for (size_t i = begin; i < end; i++) look |= !(row[i] <= most);
+    if (!look) continue;
+    for (size_t i = begin; i < end; i++) {
+      nan |= std::isnan(row[i]);
+      if (row[i] > row[best]) best = i;
+    }
+  }
+  return nan || std::isinf(row[best]) ? -1 : static_cast<int>(best);
 }
 
 mx::array rope(const mx::array& x, std::span<const int> positions, std::span<const float> inv_freq,

@@ -35,6 +35,8 @@ mx::array concat_rows(const std::vector<mx::array>& parts);
 
 // The first largest element of each row of x [M, N]; -1 for a row with a NaN or whose largest is not finite.
 std::vector<int> best_of_rows(const mx::array& x);
+// The same of one row, not empty, in the host's memory.
+int best_of_row(std::span<const float> row);
 
 // Rotary embedding, half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired
 // with dimension i + d and turned by positions[m] * inv_freq[i]; dimensions >= 2d pass through. x [M, heads,

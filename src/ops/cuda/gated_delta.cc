@@ -8,6 +8,7 @@
 #include "ops/cuda/compiler.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/shapes.h"
 
 namespace anabranch::ops::cuda {
 namespace {
@@ -75,9 +76,8 @@ void end_span(const GatedDeltaSpan& rows, DeltaSpan& span, std::vector<mx::array
 }
 
 void launch_delta(const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
-  require(s.key_dim % 16 == 0 && s.key_dim <= 128 && s.value_dim % 32 == 0 && s.conv_kernel >= 2, kOp,
-          "on CUDA a head has 16, 32, .. 128 keys and a multiple of 32 values, not {} and {}.", s.key_dim,
-          s.value_dim);
+  const std::string obstacle = gated_delta_obstacle(s.key_dim, s.value_dim, s.conv_kernel);
+  require(obstacle.empty(), kOp, "{}.", obstacle);
   // For a few tokens of many sequences a block has more of a head, whose queries and keys are then made less
   // often, and other blocks work while it waits for memory.
   bool few = spans > 1;

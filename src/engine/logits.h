@@ -1,0 +1,44 @@
+// The logits of a pass. Greedy requests need no more of a row than its best token, which a GPU finds in less
+// time than it takes to copy the row to the host.
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ops/elementwise.h"
+
+namespace anabranch {
+
+class Logits {
+ public:
+  // rows [n, vocab]. best_only: nobody is likely to ask for a row.
+  Logits(mx::array rows, bool best_only) : rows_(std::move(rows)) {
+    if (best_only)
+      best_ = ops::best_of_rows(rows_);
+    else
+      row(0);
+  }
+
+  // The token that sampling greedily takes by row i; -1: ask row(i).
+  int best(size_t i) const { return best_.empty() ? -1 : best_[i]; }
+  // The first call brings all rows to the host. Any thread.
+  std::span<const float> row(size_t i) {
+    std::call_once(once_, [&] {
+      rows_ = ops::to_host(rows_);
+      fetched_ = true;
+    });
+    const auto vocab = static_cast<size_t>(rows_.shape(1));
+    return {rows_.data<float>() + i * vocab, vocab};
+  }
+  bool fetched() const { return fetched_; }
+
+ private:
+  mx::array rows_;
+  std::vector<int> best_;  // by row, or empty
+  std::once_flag once_;
+  bool fetched_ = false;
+};
+
+}  // namespace anabranch
