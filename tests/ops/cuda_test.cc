@@ -126,7 +126,7 @@ TEST_F(Cuda, WideMatricesGiveWhatNarrowOnesGive) {
                down = Weight::make(down_matrix.source()), narrow = Weight::make(first_rows);
   const RowNorm norm{to_device(random_array({k}, rng)), 1e-6f};
   const mx::array all = to_device(random_array({32, k}, rng));
-  for (const int rows : {1, 7, 16, 32}) {
+  for (const int rows : {1, 7, 16, 21, 32}) {
     const mx::array x = slice_rows(all, 0, rows);
     const Weight* both[] = {&gate, &up};
     const auto wide = linear(x, both, &norm);
@@ -138,6 +138,19 @@ TEST_F(Cuda, WideMatricesGiveWhatNarrowOnesGive) {
     expect_same_bits(host(linear(linear_swiglu(x, gate, up, norm), down)),
                      host(linear(swiglu(wide[0], wide[1]), down)), fmt::format("swiglu of {} rows", rows));
   }
+}
+
+// So many inputs that a cluster's shared memory has no room for 32 rows of them.
+TEST_F(Cuda, ManyInputs) {
+  const int n = 48, k = 32832;
+  const Matrix matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 1);
+  const Weight weight = Weight::make(matrix.source());
+  const auto x = Random(3).vector(int64_t{33} * k);
+  const mx::array all = to_device(to_array(x, {33, k})), whole = host(linear(all, weight));
+  expect_product(x, 33, matrix, whole, "many inputs");
+  for (const int rows : {1, 17, 32})
+    expect_same_bits(host(linear(slice_rows(all, 0, rows), weight)), slice_rows(whole, 0, rows),
+                     fmt::format("{} of 33 rows", rows));
 }
 
 TEST_F(Cuda, EmbeddingRows) {
@@ -589,16 +602,18 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   EXPECT_NE(cuda::compiler_obstacle(30, 1000).find("compute capability 3.0"), std::string::npos);
   using cuda::Source;
   std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
-                                           {Source::gated_delta, {128, 128, 4, 16, 288, 1}},
-                                           {Source::gated_delta, {64, 64, 4, 4, 96, 3}}};
+                                           {Source::gated_delta, {128, 128, 4, 32, 16, 288}},
+                                           {Source::gated_delta, {64, 64, 4, 64, 4, 0}},
+                                           {Source::gated_delta, {128, 32, 4, 32, 4, 0}}};
   for (const int dim : {64, 256}) everywhere.push_back({Source::attention, {dim}});
   std::vector<cuda::Variant> variants = everywhere;
   for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
     variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
     for (const int swiglu : {0, 1}) {
-      for (const auto& [rows, tiles, steps, stages] :
-           {std::tuple{1, f[0] ? 1 : 3, 2, 2}, {2, 1, 2, 3}, {4, 1, 1, 2}})
+      for (const auto& [rows, tiles, steps, stages] : {std::tuple{1, f[0] ? 1 : 3, 2, 2}, {2, 1, 2, 3}})
         variants.push_back({Source::gemv, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, steps, stages}});
+      for (const auto& [rows, tiles, stages] : {std::tuple{4, f[0] ? 1 : 4, 2}, {3, 1, 6}})
+        variants.push_back({Source::gemv_cluster, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, stages}});
       for (const int tokens : {64, 128})  // wide tiles of two bf16 matrices have no room
         if (tokens == 64 || !swiglu || !f[0])
           variants.push_back({Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}});

@@ -264,6 +264,7 @@ Function find_function(Module* module, const char* name) {
   check(driver().ModuleGetFunction(&f.handle, module, name), fmt::format("finding {}", name).c_str());
   return f;
 }
+
 namespace {
 
 // A kernel uses no more shared memory than 48 KB unasked.
