@@ -4,7 +4,8 @@
     python3 bench/gpu/run.py [--mlx PYTHON]
 
 Builds the program and its tests, runs the tests of the CUDA ops, then gpu_bench: models of Qwen3.5's true shapes with
-random 4-bit weights, and each kernel alone. With --mlx, a Python that has mlx-lm for CUDA (`pip install
+random 4-bit weights, and each kernel alone; then, with a trained hybrid, whether answers depend on how they are made
+(exactness.py) and what speculation brings. With --mlx, a Python that has mlx-lm for CUDA (`pip install
 "mlx-lm[cuda13]==0.32.2"`), mlx-lm runs on the same shapes in the same run, and a table compares both. --sanitize runs
 NVIDIA's compute-sanitizer (memcheck, synccheck) over the tests, with fewer cases. Exit status: 0, or 1 when something
 failed."""
@@ -32,7 +33,9 @@ def arguments():
     parser.add_argument("--mlx", metavar="PYTHON", help="a Python with mlx-lm for CUDA")
     parser.add_argument("--sanitize", action="store_true", help="compute-sanitizer over the tests, too")
     parser.add_argument("--models", default="9b,0.8b", help="default: %(default)s")
-    parser.add_argument("--binaries", metavar="DIR", help="gpu_bench and test_ops from here; nothing is built")
+    parser.add_argument("--trained", metavar="DIR", default=os.path.join(ROOT, "models", "hybrid-146m"),
+                        help="a trained hybrid with an MTP head; default: models/hybrid-146m")
+    parser.add_argument("--binaries", metavar="DIR", help="the programs from here; nothing is built")
     return parser.parse_args()
 
 
@@ -44,8 +47,12 @@ def run(command, **kept):
 def build():
     run(["script/build", "--tests"])
     run(["ninja", "-C", "build", "gpu_bench"])
-    return {"gpu_bench": os.path.join(ROOT, "build", "gpu_bench"),
-            "test_ops": os.path.join(ROOT, "build", "tests", "test_ops")}
+    return {name: os.path.join(ROOT, "build", *path, name)
+            for name, path in {"anabranch": (), "gpu_bench": (), "test_ops": ("tests",)}.items()}
+
+
+def in_folder(folder):
+    return {name: os.path.join(os.path.abspath(folder), name) for name in ("anabranch", "gpu_bench", "test_ops")}
 
 
 def ours(program, model):
@@ -62,6 +69,14 @@ def theirs(python, model):
     return figures
 
 
+def trained(program, model):
+    """Exactness, and speculation's speed-up: bench's lines, a set at a time"""
+    run([sys.executable, os.path.join("bench", "gpu", "exactness.py"), program, model])
+    prompts = ",".join(os.path.join("bench", "prompts", name + ".jsonl") for name in ("chat", "code", "copy"))
+    run([program, "bench", "--model", model, "--device", "cuda", "--prompts", prompts, "--spec", "off,mtp,ngram,auto",
+         "--temp", "0", "--tg", "128", "--reps", "2"])
+
+
 def print_table(figures):
     print("| work | mlx-lm | ours | |\n|---|---|---|---|")
     for model, (mine, peer) in figures.items():
@@ -76,8 +91,7 @@ def print_table(figures):
 
 def main():
     args = arguments()
-    programs = ({name: os.path.join(os.path.abspath(args.binaries), name) for name in ("gpu_bench", "test_ops")}
-                if args.binaries else build())
+    programs = in_folder(args.binaries) if args.binaries else build()
     tests = [programs["test_ops"], "--gtest_filter=Cuda.*", "--gtest_brief=1"]
     run(tests)
     figures = {}
@@ -87,6 +101,8 @@ def main():
     ours(programs["gpu_bench"], "kernels")
     if args.mlx:
         print_table(figures)
+    print(json.dumps({MODELS[m]: {"ours": mine, "mlx-lm": peer} for m, (mine, peer) in figures.items()}))
+    trained(programs["anabranch"], args.trained)
     if args.sanitize:
         for tool in ("memcheck", "synccheck"):
             run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", *tests],

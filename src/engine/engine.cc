@@ -94,7 +94,6 @@ EngineStats EngineImpl::stats() const {
   EngineStats stats = stats_;
   stats.queued += static_cast<int>(arrivals_.size());
   stats.grammars = grammars_->stats();
-  stats.device_lost = ops::device_lost();
   return stats;
 }
 

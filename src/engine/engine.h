@@ -152,7 +152,6 @@ struct EngineStats {
   uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0;
   uint64_t prompt_tokens = 0, completion_tokens = 0;
   int running = 0, queued = 0;
-  bool device_lost = false;   // whatever is asked of this process fails from now on
   uint64_t preempted = 0;     // times that a running request had to wait again for want of memory
   uint64_t logit_passes = 0;  // that brought logits to the host: for greedy tokens alone none has to
   // States of running requests, and what they may take now: less than at first while the machine is short of
@@ -182,6 +181,8 @@ class Engine {
 
   virtual const ModelInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
+  // Whether all that is asked of this process fails from now on.
+  virtual bool device_lost() const = 0;
   virtual const text::Tokenizer& tokenizer() const = 0;
   // Null when the model brings no chat template.
   virtual const text::ChatTemplate* chat_template() const = 0;

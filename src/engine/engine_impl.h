@@ -51,6 +51,7 @@ class EngineImpl final : public Engine {
   void cancel(RequestId id) override;
   const ModelInfo& info() const override { return loaded_.info; }
   EngineStats stats() const override;
+  bool device_lost() const override { return ops::device_lost(); }
   const text::Tokenizer& tokenizer() const override { return *loaded_.tokenizer; }
   const text::ChatTemplate* chat_template() const override { return loaded_.chat_template.get(); }
   const SamplingParams& default_sampling() const override { return loaded_.sampling; }

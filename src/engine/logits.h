@@ -18,26 +18,29 @@ class Logits {
     if (best_only)
       best_ = ops::best_of_rows(rows_);
     else
-      row(0);
+      fetch();
   }
 
   // The token that sampling greedily takes by row i; -1: ask row(i).
   int best(size_t i) const { return best_.empty() ? -1 : best_[i]; }
-  // The first call brings all rows to the host. Any thread.
+  // The first call brings all rows to the host, and throws if that fails. Any thread.
   std::span<const float> row(size_t i) {
-    std::call_once(once_, [&] {
-      rows_ = ops::to_host(rows_);
-      fetched_ = true;
-    });
+    std::lock_guard lock(mutex_);
+    fetch();
     const auto vocab = static_cast<size_t>(rows_.shape(1));
     return {rows_.data<float>() + i * vocab, vocab};
   }
   bool fetched() const { return fetched_; }
 
  private:
+  void fetch() {
+    if (!fetched_) rows_ = ops::to_host(rows_);
+    fetched_ = true;
+  }
+
   mx::array rows_;
   std::vector<int> best_;  // by row, or empty
-  std::once_flag once_;
+  std::mutex mutex_;
   bool fetched_ = false;
 };
 

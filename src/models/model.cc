@@ -50,10 +50,13 @@ Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
 // What the device has no kernels for is told before anything is put there.
 Result<void> check_shapes(const ModelSpec& spec, const std::string& path) {
   for (size_t i = 0; i < spec.layers.size(); i++) {
-    const auto* a = std::get_if<AttentionSpec>(&spec.layers[i]);
-    const auto* d = std::get_if<ops::GatedDeltaShape>(&spec.layers[i]);
-    const std::string obstacle = a ? ops::attention_obstacle(a->head_dim)
-                                   : ops::gated_delta_obstacle(d->key_dim, d->value_dim, d->conv_kernel);
+    std::string obstacle;
+    if (const auto* a = std::get_if<AttentionSpec>(&spec.layers[i])) {
+      obstacle = ops::attention_obstacle(a->head_dim);
+    } else {
+      const auto& d = std::get<ops::GatedDeltaShape>(spec.layers[i]);
+      obstacle = ops::gated_delta_obstacle(d.key_dim, d.value_dim, d.conv_kernel);
+    }
     if (!obstacle.empty())
       return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
                         obstacle);

@@ -54,7 +54,8 @@ bool set_cpu_target(const std::string& name);
 // graph).
 mx::array empty(mx::Shape shape, mx::Dtype dtype);
 
-// The array evaluated, where data<T>() can be read. The same storage unless it is on another device.
+// The array evaluated, where data<T>() can be read. The same storage unless it is on another device. Any
+// thread.
 mx::array to_host(mx::array x);
 // The array where the backend's ops read their operands.
 mx::array to_device(mx::array x);

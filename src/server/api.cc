@@ -201,7 +201,7 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route&
   if (auto error = check_method(request, route.method())) return error;
   if (!route.kind) return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
-  if (engine_.stats().device_lost)
+  if (engine_.device_lost())
     return ApiError{503, "The device failed, as the server's log tells; the server must be started again", "",
                     "device_lost"};
   if (!is_json_type(request))
@@ -266,7 +266,7 @@ HttpResponse Api::model(const std::string& id) const {
 }
 
 std::string_view Api::status() const {
-  return stopping_ ? "stopping" : engine_.stats().device_lost ? "device_lost" : "ok";
+  return stopping_ ? "stopping" : engine_.device_lost() ? "device_lost" : "ok";
 }
 
 HttpResponse Api::health() const {

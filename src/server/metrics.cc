@@ -94,6 +94,9 @@ void add_engine(Snapshot& out, const EngineStats& stats) {
   out.counter("anabranch_preemptions_total",
               "Times that a running sequence had to wait again for want of memory",
               static_cast<double>(stats.preempted));
+  out.counter("anabranch_logit_passes_total",
+              "Passes that brought logits to the host, as greedy tokens need not",
+              static_cast<double>(stats.logit_passes));
   out.gauge("anabranch_state_bytes", "Memory of running sequences' states",
             static_cast<double>(stats.state_bytes));
   out.gauge("anabranch_state_budget_bytes", "What they may take now",

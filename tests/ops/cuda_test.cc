@@ -1,7 +1,9 @@
 // The CUDA backend against ops/reference, skipped where there is no device. What needs none is checked
 // everywhere: how weights are packed, and, where NVRTC is installed, that every kernel compiles.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <thread>
 
 #include "ops/attention.h"
 #include "ops/cpu/array.h"
@@ -140,6 +142,34 @@ TEST_F(Cuda, WideMatricesGiveWhatNarrowOnesGive) {
   }
 }
 
+// Matrices of which one cluster of blocks has a tile more than others, and more than it does in a pass. What
+// more rows of x give comes from another kernel.
+TEST_F(Cuda, SharesOfClusters) {
+  const int clusters = cuda::most_clusters(cuda::kernel({cuda::Source::rows, {}}, "norm_heads"), 8, 512,
+                                           static_cast<unsigned>(cuda::device().shared_bytes));
+  Rng rng(11);
+  const auto check = [&](int tiles, int k, const char* name, const auto& make) {
+    const int n = 16 * (clusters * tiles + 1);
+    const Matrix matrix = make(n, k);
+    const Weight weight = Weight::make(matrix.source());
+    const mx::array x = to_device(random_array({33, k}, rng)), whole = host(linear(x, weight));
+    for (const int rows : {17, 32})
+      expect_same_bits(host(linear(slice_rows(x, 0, rows), weight)), slice_rows(whole, 0, rows),
+                       fmt::format("{}, {} x {}, {} rows", name, n, k, rows));
+  };
+  const auto bits = [](int bits) {
+    return [bits](int n, int k) { return affine_matrix(n, k, bits, 64, ScaleType::bf16, false, 1); };
+  };
+  const auto dense = [](WeightKind kind) {
+    return [kind](int n, int k) { return dense_matrix(n, k, kind, 1); };
+  };
+  for (const int tiles : {16, 64, 192}) check(tiles, 128, "4 bits", bits(4));
+  if (few_cases()) return;
+  check(48, 5120, "8 bits", bits(8));
+  check(32, 5120, "bf16", dense(WeightKind::bf16));
+  check(16, 4096, "f16", dense(WeightKind::f16));
+}
+
 // So many inputs that a cluster's shared memory has no room for 32 rows of them.
 TEST_F(Cuda, ManyInputs) {
   const int n = 48, k = 32832;
@@ -193,10 +223,38 @@ TEST_F(Cuda, ElementwiseOps) {
   const std::vector<int> positions = {0, 5, 100000};
   const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
   expect_like_reference([&] { return rope(in(heads), positions, frequencies, 1.1f); }, 1e-5, "rope");
-  mx::array logits = random_array({3, 5000}, rng);
-  logits.data<float>()[1234] = logits.data<float>()[4000] = 9;
-  logits.data<float>()[5000 + 17] = NAN;
-  EXPECT_EQ(best_of_rows(in(logits)), (set_backend(Backend::cpu), best_of_rows(logits)));
+}
+
+TEST_F(Cuda, BestOfRows) {
+  Rng rng(8);
+  for (const int width : {1, 2, 65, 1000, 5000}) {
+    mx::array x = random_array({7, width}, rng);
+    const auto set = [&](int row, int i, float v) { x.data<float>()[row * width + i] = v; };
+    for (const int i : {0, width / 3, width - 1}) set(1, i, 9.0f);
+    for (int i = 0; i < width; i++) set(2, i, i < width / 2 ? -0.0f : 0.0f);
+    set(3, width / 2, NAN);
+    set(4, width - 1, INFINITY);
+    for (int i = 0; i < width; i++) set(5, i, -INFINITY);
+    for (int i = 0; i + 1 < width; i++) set(6, i, -INFINITY);
+    set_backend(Backend::cpu);
+    const auto want = best_of_rows(x);
+    set_backend(Backend::cuda);
+    EXPECT_EQ(best_of_rows(to_device(x)), want) << "width " << width;
+  }
+}
+
+// As the engine does for a row that it finds later to need.
+TEST_F(Cuda, AnyThreadBringsArraysToTheHost) {
+  Rng rng(10);
+  std::vector<mx::array> there, here;
+  for (int i = 0; i < 8; i++) {
+    here.push_back(random_array({3, 1000}, rng));
+    there.push_back(to_device(here.back()));
+  }
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < here.size(); i++) threads.emplace_back([&, i] { there[i] = to_host(there[i]); });
+  for (auto& thread : threads) thread.join();
+  for (size_t i = 0; i < here.size(); i++) expect_same_bits(there[i], here[i], "an array");
 }
 
 PagedKv make_kv(int heads, int dim) {

@@ -131,7 +131,7 @@ class FakeEngine final : public Engine {
     return Script{{"Hello", ", ", "world", "."}};
   };
   std::atomic<int> max_queue{1000};
-  std::atomic<bool> has_template{true}, device_lost{false};
+  std::atomic<bool> has_template{true}, lost{false};
 
   Result<RequestId> submit(Request request, Sink sink) override {
     std::lock_guard lock(mutex_);
@@ -168,9 +168,9 @@ class FakeEngine final : public Engine {
     std::lock_guard lock(mutex_);
     EngineStats stats = stats_;
     stats.running = static_cast<int>(running_.size());
-    stats.device_lost = device_lost;
     return stats;
   }
+  bool device_lost() const override { return lost; }
   const text::Tokenizer& tokenizer() const override { return tokenizer_; }
   const text::ChatTemplate* chat_template() const override { return has_template ? &template_ : nullptr; }
   const SamplingParams& default_sampling() const override { return sampling_; }

@@ -231,7 +231,7 @@ TEST_F(Operation, WithoutItsDeviceNothingIsTaken) {
     return Script{.parts = {}, .finish = FinishReason::error, .error = "CUDA: work on the device failed"};
   };
   EXPECT_EQ(post("/v1/chat/completions", kHi).status, 500);
-  engine_.device_lost = true;
+  engine_.lost = true;
   for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/messages"}) {
     const Answer answer = post(path, kHi);
     EXPECT_EQ(answer.status, path == std::string_view("/v1/messages") ? 529 : 503) << answer.body;

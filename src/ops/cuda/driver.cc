@@ -288,7 +288,7 @@ int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared
   const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes, driver().stream, &attribute, 1};
   int most = 0;
   check(driver().MaxActiveClusters(&most, f.handle, &config), "counting clusters");
-  return std::max(most, 1);
+  return most;
 }
 
 void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args) {

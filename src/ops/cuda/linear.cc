@@ -100,11 +100,12 @@ void run_gemv(const Product& product, bool swiglu) {
 
 // How gemv_cluster.cu is specialised; no tiles: shared memory has no room.
 struct ClusterShape {
-  int tiles = 0, stages = 0, shared_bytes = 0;
+  int tiles = 0, pass_units = 0, stages = 0, shared_bytes = 0;
 };
 
 constexpr unsigned kClusterBlocks = 8;  // kSegments of the kernels
 
+// That run at the same time.
 int clusters() {
   static const int most = most_clusters(kernel({Source::rows, {}}, "norm_heads"), kClusterBlocks, 512,
                                         static_cast<unsigned>(device().shared_bytes));
@@ -115,22 +116,23 @@ int clusters() {
 ClusterShape cluster_shape(const LinearArgs& args, const std::array<int, 4>& f, int row_tiles, bool swiglu) {
   const auto [dense, planes, groups, scales] = f;
   const int record = dense ? planes * 2048 : planes * 512 + groups * 16 * (scales == 2 ? 8 : 4);
-  const int slots = (row_tiles + 1) / 2, share = (args.units + clusters() - 1) / clusters();
-  const int sums = dense ? 0 : args.x_bytes / (row_tiles * 1024) * groups * slots * 64;
+  const int share = (args.units + clusters() - 1) / clusters();
+  const int sums = dense ? 0 : args.x_bytes / (row_tiles * 1024) * groups * 128;
   for (int tiles = 4; tiles > 0; tiles--) {
     const int room = swiglu ? 8 * tiles : 16 * tiles, passes = (share + room - 1) / room;
-    const int most = (share + passes - 1) / passes * (swiglu ? 2 : 1);
+    const int units = (share + passes - 1) / passes, most = units * (swiglu ? 2 : 1);
     if (most <= 16 * (tiles - 1)) continue;
-    const int fixed = args.x_bytes + slots * 1024 * most + sums + 8 + 128 * tiles,
+    const int fixed = args.x_bytes + 2048 * most + sums + 16 + 128 * tiles,
               stage = (most + 3) / 4 * 4 * record;
     const int stages = std::min((device().shared_bytes - fixed) / stage, 6);
-    if (stages >= 2) return {tiles, stages, fixed + stages * stage};
+    if (stages >= 2) return {tiles, units, stages, fixed + stages * stage};
   }
   return {};
 }
 
-// Whether there was room, as for up to some 20,000 inputs.
+// Whether there was room: for quantised matrices of up to some 20,000 inputs, bf16 ones of half as many.
 bool run_gemv_cluster(const Product& product, bool swiglu) {
+  if (clusters() == 0) return false;
   LinearArgs args = product.args;
   args.units = 0;
   for (int m = 0; m < args.matrices; m++) {
@@ -143,6 +145,7 @@ bool run_gemv_cluster(const Product& product, bool swiglu) {
   args.x_bytes = (args.input_tiles + 7) / 8 * row_tiles * 1024;
   const ClusterShape s = cluster_shape(args, f, row_tiles, swiglu);
   if (s.tiles == 0) return false;
+  args.pass_units = s.pass_units;
   const Variant variant{Source::gemv_cluster, {f[0], f[1], f[2], f[3], row_tiles, swiglu, s.tiles, s.stages}};
   launch(kernel(variant, "gemv_cluster"),
          {kClusterBlocks * static_cast<unsigned>(std::min(args.units, clusters()))}, 512,
@@ -165,7 +168,8 @@ void run_gemm(const Product& product, bool swiglu) {
   const auto rounds = [&](int tokens) { return (count(tokens) + blocks - 1) / blocks; };
   const int tokens = (swiglu && f[0]) || 4 * rounds(64) < 7 * rounds(128) ? 64 : 128;
   const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}};
-  const auto sums = scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32 + kMoreSums);
+  const auto sums = scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32 +
+                            (args.rows <= kMostGemvRows ? kMoreSums : 0));
   args.sums = static_cast<const float*>(sums.get());
   if (!f[0])
     launch(kernel(variant, "sums"), {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256,
@@ -225,7 +229,8 @@ int layout_rows(int rows) {
 
 mx::array make_activations(int rows, int inputs) {
   const size_t bytes = static_cast<size_t>((inputs + 63) / 64) * layout_rows(rows) * 128;
-  return make_padded({rows, inputs}, mx::bfloat16, std::max<size_t>(bytes, 1024) + kMoreRows);
+  const bool more = rows > kMostLaneRows && rows <= kMostGemvRows;
+  return make_padded({rows, inputs}, mx::bfloat16, std::max<size_t>(bytes, 1024) + (more ? kMoreRows : 0));
 }
 
 std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,

@@ -21,9 +21,9 @@ struct LinearArgs {
   const unsigned* x;  // tiles
   const float* sums;  // GEMM: of each group and row, [input tile][groups][8 * row_tiles]
   int input_tiles, rows;
-  int row_tiles;          // GEMM: of x, 8 rows each
-  int x_rows, first_row;  // GEMV: rows that x is laid out for, rows before these
-  int x_bytes;            // GEMV in clusters: of the largest segment of x
+  int row_tiles;            // GEMM: of x, 8 rows each
+  int x_rows, first_row;    // GEMV: rows that x is laid out for, rows before these
+  int x_bytes, pass_units;  // GEMV in clusters: of the largest segment of x; units of a pass at most
   unsigned short* tiles;
   int tiles_rows;  // that `tiles` is laid out for
 };

@@ -57,6 +57,14 @@ DEVICE void barrier_wait(u64* b, int phase) {
       "r"(phase)
       : "memory");
 }
+// The same where blocks of a cluster have sent what the barrier counts.
+DEVICE void barrier_wait_for_cluster(u64* b, int phase) {
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n@p bra done;\n"
+      "bra again;\ndone:\n}" ::"r"(shared_address(b)),
+      "r"(phase)
+      : "memory");
+}
 DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),

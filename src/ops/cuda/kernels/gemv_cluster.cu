@@ -1,10 +1,10 @@
-// y = x W^T for 17 to 8 * NT rows of x on Hopper: gemv.cu's sums in gemv.cu's order, for so many rows that reading x
+// y = x W^T for 17 to 32 rows of x (8 * NT: 24 or 32) on Hopper: gemv.cu's sums in gemv.cu's order, for so many rows that reading x
 // costs more than reading weights. A cluster of kSegments blocks has a share of the weight rows, each of its blocks one
 // segment of the inputs: that part of x, and the sums of its groups, stay in its shared memory. Weights stream through
 // rings; a warp turns TILES tiles of 16 weight rows into fragments, which its warpgroup multiplies (wgmma). The blocks'
 // sums meet in the shared memory of one of them: block b has rows 2q, 2q + 1 of every second 8 rows of x, q = b % 4.
 constexpr int kWarps = 16, kThreads = 32 * kWarps, kPassTiles = kWarps * TILES;
-constexpr int kSlots = (NT + 1) / 2;  // 8 rows of x, of which a block of the cluster has two
+constexpr int kSlots = 2;  // of a block for sums: each for two of 8 rows of x
 constexpr int kXTile = NT * 1024, kGroups = DENSE ? 1 : GROUPS, kSumTile = DENSE ? 0 : kGroups * kSlots * 16;
 constexpr int kItems = (kSlots * kPassTiles * 8 + kThreads - 1) / kThreads;  // of a thread, four sums each
 
@@ -36,18 +36,14 @@ struct Tile {
 // What the cluster has of the launch's tiles (with SWIGLU, pairs of them) is done in passes of about the same length.
 // In a pass, warp w has tiles w, w + kWarps, ..; of a pair, one is even.
 struct Share {
-  int first, last, passes, length, most;  // most: tiles of a pass
+  int first, last, passes, length, most;  // most: tiles of a pass of any cluster
 
-  __device__ Share(const LinearArgs& a) {
+  __device__ Share(const LinearArgs& a) : most(a.pass_units * (SWIGLU ? 2 : 1)) {
     const int clusters = gridDim.x / kSegments, cluster = blockIdx.x / kSegments;
-    const int room = SWIGLU ? kPassTiles / 2 : kPassTiles;
     first = a.units / clusters * cluster + min(cluster, a.units % clusters);
     last = first + a.units / clusters + (cluster < a.units % clusters);
-    passes = (last - first + room - 1) / room;
-    length = (last - first + passes - 1) / max(passes, 1);
-    // As the host has it, and the largest share.
-    const int largest = (a.units + clusters - 1) / clusters, rounds = (largest + room - 1) / room;
-    most = (largest + rounds - 1) / rounds * (SWIGLU ? 2 : 1);
+    passes = (last - first + a.pass_units - 1) / a.pass_units;
+    length = (last - first + passes - 1) / passes;
   }
   __device__ int begin(int pass) const { return first + pass * length; }
   __device__ int tiles(int pass) const { return min(length, last - begin(pass)) * (SWIGLU ? 2 : 1); }
@@ -134,17 +130,11 @@ DEVICE void wgmma(float d[4 * NT], const u32 a[4], u32 b, int add) {
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},{%16,%17,%18,%19}, x, p, 1, 1, 0;\n}"
       : OUT4(0), OUT4(4), OUT4(8), OUT4(12)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(kHigh));
-#elif NT == 3
+#else
   asm volatile(
       "{\n.reg .pred p;\n.reg .b64 x;\nsetp.ne.b32 p, %17, 0;\nmov.b64 x, {%16, %18};\nwgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11},{%12,%13,%14,%15}, x, p, 1, 1, 0;\n}"
       : OUT4(0), OUT4(4), OUT4(8)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(kHigh));
-#else
-  asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 x;\nsetp.ne.b32 p, %13, 0;\nmov.b64 x, {%12, %14};\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7},{%8,%9,%10,%11}, x, p, 1, 1, 0;\n}"
-      : OUT4(0), OUT4(4)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(kHigh));
 #endif
 }
@@ -245,7 +235,7 @@ DEVICE void store_sums(const LinearArgs& a, const Share& share, int pass, const 
     for (int i = 0; i < 4; i++)
       if (to.here[i] && to.residual) residual[n][i] = to.residual[to.offset(i)];
   }
-  barrier_wait(sums_here, pass % 2);
+  barrier_wait_for_cluster(sums_here, pass % 2);
 #pragma unroll
   for (int n = 0; n < kItems; n++) {
     const Item item(threadIdx.x + n * kThreads, tiles);
@@ -373,11 +363,11 @@ KERNEL __cluster_dims__(kSegments, 1, 1) __launch_bounds__(kThreads, 1) gemv_clu
         store_in(to[t % 2] + (t / 2 * kSegments * share.most + i * kWarps) * 128, acc[i] + 4 * t, told[t % 2]);
     }
     if (SWIGLU) {
-      barrier_wait(sums_here, pass % 2);
+      barrier_wait_for_cluster(sums_here, pass % 2);
       store_swiglu(a, share, pass, partial);
     } else {
       store_sums(a, share, pass, partial, sums_here);
     }
-    if (pass + 1 < share.passes) cluster_arrive();
+    if (pass + 1 < share.passes) cluster_arrive();  // what was read here is in registers
   }
 }

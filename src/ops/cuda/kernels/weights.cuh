@@ -1,4 +1,4 @@
-// The layout of a packed matrix (ops/cuda/weight.h), as both matrix products read it. Macros, by weight:
+// The layout of a packed matrix (ops/cuda/weight.h), as all matrix products read it. Macros, by weight:
 //   DENSE    1: bf16 values, 0: codes        PLANES  planes of values (high, low), or of codes (4 bits each)
 //   GROUPS   groups of a tile of 64 inputs   SCALES  type of scales: 0 f16, 1 bf16, 2 f32
 constexpr int kScaleWords = SCALES == 2 ? 4 : 2;  // of scale and bias of rows r, r + 8, for each lane and group
@@ -86,7 +86,7 @@ DEVICE Scales scales_of(const Record& record, int group) {
   return s;
 }
 
-// Dot products of one group and plane become part of the sums: both matrix products add in this order.
+// Dot products of one group and plane become part of the sums: all matrix products add in this order.
 DEVICE float add_plane(float sum, float part, float scale, int plane) {
   return DENSE ? __fadd_rn(sum, part) : __fmaf_rn(plane == 1 ? 16.0f * scale : scale, part, sum);
 }

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Whether a model's answers depend on how they are made: they must not.
+
+    python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 32]
+
+Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, every second one sampled
+with a seed at temperature 0.8): one at a time, 8 and 32 at once, with every kind of draft that the model has, without a
+cache, cold, from the cache in memory and from the one on disk. Prints a line for each way; exit status 1 if an answer
+differs from that without drafts, without a cache and alone."""
+
+import argparse
+import concurrent.futures
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LENGTHS = (5, 30, 120, 350, 900)  # words
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("model")
+    parser.add_argument("--device", default="cuda", help="default: %(default)s")
+    parser.add_argument("--requests", type=int, default=32, help="default: %(default)s")
+    parser.add_argument("--tokens", type=int, default=60, help="of an answer; default: %(default)s")
+    parser.add_argument("--spec", default="mtp,ngram,exit,auto", help="kinds of drafts; default: %(default)s")
+    return parser.parse_args()
+
+
+def requests(args):
+    words = []
+    for name in ("chat", "code", "tasks"):
+        with open(os.path.join(ROOT, "bench", "prompts", name + ".jsonl"), encoding="utf-8") as lines:
+            words += [word for line in lines for word in json.loads(line)["prompt"].split()]
+    bodies = []
+    for i in range(args.requests):
+        start = 41 * i % (len(words) - LENGTHS[-1])
+        body = {"prompt": " ".join(words[start:start + LENGTHS[i % len(LENGTHS)]]), "max_tokens": args.tokens, "seed": i}
+        bodies.append(body | {"temperature": 0.8 if i % 2 else 0.0})
+    return bodies
+
+
+class Server:
+    def __init__(self, args, *options):
+        command = [args.program, "serve", "--model", args.model, "--device", args.device, "--port", "0", "--parallel",
+                   "32", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for line in self.process.stdout:
+            if "http://" in line:
+                self.port = int(line.rsplit("http://", 1)[1].split(":", 1)[1].split("/")[0].split()[0])
+                return
+        sys.exit(f"exactness.py: the server did not start: {' '.join(command)}")
+
+    def answer(self, body):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        text = response.read()
+        if response.status != 200:
+            sys.exit(f"exactness.py: status {response.status}: {text.decode()}")
+        choice = json.loads(text)["choices"][0]
+        return choice["text"], choice["finish_reason"]
+
+    def answers(self, bodies, together):
+        with concurrent.futures.ThreadPoolExecutor(together) as pool:
+            return list(pool.map(self.answer, bodies))
+
+    def stop(self):
+        self.process.terminate()
+        self.process.communicate()
+
+
+def main():
+    args = arguments()
+    bodies, expected, failed = requests(args), [], 0
+
+    def compare(server, what, together):
+        nonlocal expected, failed
+        start = time.perf_counter()
+        got = server.answers(bodies, together)
+        seconds = time.perf_counter() - start
+        expected = expected or got
+        different = sum(a != b for a, b in zip(got, expected))
+        failed += different
+        print(f"{what:<40} {together:>2} at once: {len(got) - different} of {len(got)} equal, {seconds:.2f} s", flush=True)
+
+    def run(what, concurrencies, *options):
+        server = Server(args, *options)
+        for together in concurrencies:
+            compare(server, what, together)
+        server.stop()
+
+    run("no drafts, no cache", (1, 8, 32), "--spec", "off", "--no-cache")
+    for kind in args.spec.split(","):
+        run(f"drafts: {kind}, no cache", (1, 32), "--spec", kind, "--no-cache")
+    with tempfile.TemporaryDirectory() as directory:
+        run("no drafts, cold, then from memory", (1, 8, 32), "--spec", "off", "--cache-dir", directory)
+        run("no drafts, from disk", (32,), "--spec", "off", "--cache-dir", directory)
+    sys.exit(1 if failed else 0)
+
+
+main()
