@@ -249,8 +249,7 @@ double timed(const std::function<void(int)>& work) {
   return median(times);
 }
 
-void kernels(double bandwidth, double flops) {
-  fmt::print("kernels alone (weights in rotation, larger than the cache); us, GB/s or TFLOP/s, share\n");
+void product_kernels(double bandwidth, double flops) {
   const struct { int n, k; } shapes[] = {{12288, 4096}, {4096, 12288}, {4096, 4096}};
   for (const auto [n, k] : shapes) {
     std::vector<ops::Weight> weights;
@@ -273,38 +272,31 @@ void kernels(double bandwidth, double flops) {
     fmt::print("\n");
     std::fflush(stdout);
   }
+}
+
+// `each` tokens of each of some sequences, whose states are in rotation too.
+void delta_kernel(double bandwidth, int sequences, int each) {
   const ops::GatedDeltaShape d{16, 32, 128, 128, 4};
-  const ops::GatedDeltaWeights dw{random_array({4, d.conv_channels()}, 0, 0.5f), random_array({32}, 0, 1),
-                                  random_array({32}, 0, 1), random_array({128}, 1, 0.1f)};
-  for (const int rows : {1, 4, 16, 4096}) {
-    std::vector<ops::GatedDeltaState> states;
-    for (int i = 0; i < 24; i++) states.push_back(ops::make_gated_delta_state(d));
-    const auto qkv = random_array({rows, d.conv_channels()}, 0, 1), z = random_array({rows, 4096}, 0, 1),
-               b = random_array({rows, 32}, 0, 1), a = random_array({rows, 32}, 0, 1);
-    const double t = timed([&](int i) {
-      const ops::GatedDeltaSpan span{&states[i % 24], 0, rows};
-      ops::gated_delta_rows({qkv, z, b, a}, d, dw, {&span, 1});
-    });
-    const double bytes = 2.0 * 32 * 128 * 128 * 4 + rows * (8192.0 + 2 * 4096 + 4096) * 4;
-    fmt::print("  gated delta of 9B, {} rows: {:.1f} us ({:.2f} us a row), {:.0f} GB/s {:.0f} %\n", rows,
-               t * 1e6, t * 1e6 / rows, bytes / t / 1e9, 100 * bytes / t / bandwidth);
-  }
-  {
-    constexpr int kSequences = 32;
-    std::vector<ops::GatedDeltaState> states;
-    for (int i = 0; i < kSequences * 4; i++) states.push_back(ops::make_gated_delta_state(d));
-    const auto qkv = random_array({kSequences, d.conv_channels()}, 0, 1),
-               z = random_array({kSequences, 4096}, 0, 1), b = random_array({kSequences, 32}, 0, 1),
-               a = random_array({kSequences, 32}, 0, 1);
-    const double t = timed([&](int i) {
-      std::vector<ops::GatedDeltaSpan> spans;
-      for (int s = 0; s < kSequences; s++) spans.push_back({&states[i % 4 * kSequences + s], s, 1});
-      ops::gated_delta_rows({qkv, z, b, a}, d, dw, spans);
-    });
-    const double bytes = kSequences * (2.0 * 32 * 128 * 128 * 4 + (8192.0 * 8 + 4096 * 2) * 4);
-    fmt::print("  gated delta of 9B, {} sequences: {:.1f} us, {:.0f} GB/s {:.0f} %\n", kSequences, t * 1e6,
-               bytes / t / 1e9, 100 * bytes / t / bandwidth);
-  }
+  const ops::GatedDeltaWeights weights{random_array({4, d.conv_channels()}, 0, 0.5f),
+                                       random_array({32}, 0, 1), random_array({32}, 0, 1),
+                                       random_array({128}, 1, 0.1f)};
+  const int rows = sequences * each, sets = sequences > 1 ? 4 : 24;
+  std::vector<ops::GatedDeltaState> states;
+  for (int i = 0; i < sets * sequences; i++) states.push_back(ops::make_gated_delta_state(d));
+  const auto qkv = random_array({rows, d.conv_channels()}, 0, 1), z = random_array({rows, 4096}, 0, 1),
+             b = random_array({rows, 32}, 0, 1), a = random_array({rows, 32}, 0, 1);
+  const double t = timed([&](int i) {
+    std::vector<ops::GatedDeltaSpan> spans;
+    for (int s = 0; s < sequences; s++)
+      spans.push_back({&states[static_cast<size_t>(i % sets * sequences + s)], s * each, each});
+    ops::gated_delta_rows({qkv, z, b, a}, d, weights, spans);
+  });
+  const double bytes = sequences * 2.0 * 32 * 128 * 128 * 4 + rows * (8192.0 + 2 * 4096 + 4096) * 4;
+  fmt::print("  gated delta of 9B, {} sequences, {} rows each: {:.1f} us, {:.0f} GB/s {:.0f} %\n", sequences,
+             each, t * 1e6, bytes / t / 1e9, 100 * bytes / t / bandwidth);
+}
+
+void attention_kernels(double bandwidth) {
   for (const int length : {512, 4096, 32768}) {
     for (const int rows : {1, 4, 512}) {
       std::vector<ops::PagedKv> caches;
@@ -323,6 +315,14 @@ void kernels(double bandwidth, double flops) {
                  4.0 * rows * 16 * 256 * length / t / 1e12);
     }
   }
+}
+
+void kernels(double bandwidth, double flops) {
+  fmt::print("kernels alone (weights in rotation, larger than the cache); us, GB/s or TFLOP/s, share\n");
+  product_kernels(bandwidth, flops);
+  for (const int rows : {1, 4, 16, 4096}) delta_kernel(bandwidth, 1, rows);
+  for (const int sequences : {8, 32}) delta_kernel(bandwidth, sequences, 1);
+  attention_kernels(bandwidth);
 }
 
 int run(int count, char** words) {
