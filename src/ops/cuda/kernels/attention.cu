@@ -100,18 +100,34 @@ DEVICE void store(const AttendArgs& a, int row, int head, int d, float y) {
   if (a.tiles) a.tiles[tile_index(row, head * D + d, a.tiles_rows)] = to_bf16(y);
 }
 
+// Where the keys and the values of a warp begin: 32 rows of D, and D / 4 rows of kPart (kBlock apart).
+struct PartOfWarp {
+  const u16 *keys, *values;
+  __device__ PartOfWarp(const AttendArgs& a, const AttendSpan& s, int part, int kv_head, int warp) {
+    const int pair = s.first_pair + part * kPart / kBlock, column = part * kPart % kBlock;
+    keys = (const u16*)block_address(a, pair, 0) + ((long)kv_head * kBlock + column + warp * 32) * D;
+    values = (const u16*)block_address(a, pair, 1) + ((long)kv_head * D + warp * (D / 4)) * kBlock + column;
+  }
+  // Values are on their way while keys are.
+  __device__ void ask() const {
+    for (int i = threadIdx.x % 32; i < D / 2; i += 32) prefetch(keys + i * 64);
+    for (int i = threadIdx.x % 32; i < D / 2; i += 32) prefetch(values + i / 2 * kBlock + i % 2 * 64);
+  }
+};
+
 // Grid: parts or 1 (then a block takes all), kv heads, tiles of 16 query rows.
 KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
   constexpr int kStride = kPart + 8;
   __shared__ __align__(16) u16 weights[16 * kStride];
   __shared__ float largest_of[4][16], sum_of[4][16];
-  wait_for_previous();
-  let_next_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
   const int group = a.heads / a.kv_heads, kv_head = blockIdx.y, tile = blockIdx.z;
   int span = 0;
   while (span + 1 < a.spans && tile >= a.span[span + 1].first_tile) span++;
   const AttendSpan& s = a.span[span];
+  if (gridDim.x > 1 && !a.table && (int)blockIdx.x * kPart < s.length) PartOfWarp(a, s, blockIdx.x, kv_head, warp).ask();
+  wait_for_previous();
+  let_next_start();
   const int first = (tile - s.first_tile) * 16, rows = s.count * group;
   const int start = s.length - s.count;
   // Of this lane's two rows: index among the batch's rows, head, position; -1: none.
@@ -150,9 +166,8 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
     for (int i = 0; i < 4; i++) running[n][i] = 0.0f;
 
   for (int part = whole ? begin : (int)blockIdx.x; part < (whole ? end : (int)blockIdx.x + 1); part++) {
-    const int pair = s.first_pair + part * kPart / kBlock, column = part * kPart % kBlock;
-    const u16* keys = (const u16*)block_address(a, pair, 0) + ((long)kv_head * kBlock + column + warp * 32) * D;
-    const u16* values = (const u16*)block_address(a, pair, 1) + ((long)kv_head * D + warp * (D / 4)) * kBlock + column;
+    const PartOfWarp at_part(a, s, part, kv_head, warp);
+    const u16 *keys = at_part.keys, *values = at_part.values;
     float scores[4][4] = {};
 #pragma unroll
     for (int c = 0; c < D / 32; c++)
@@ -275,14 +290,21 @@ KERNEL combine(const __grid_constant__ AttendArgs a) {
   if (index >= s.count * group) return;
   const int parts = (s.length - s.count + index / group) / kPart + 1;
   float largest = __uint_as_float(0xFF800000u), sum = 0.0f, mixed = 0.0f;
-#pragma unroll 4
-  for (int part = 0; part < parts; part++) {
-    const long unit = (((long)tile * a.parts + part) * a.kv_heads + kv_head) * 16 + blockIdx.x;
-    const float m = a.largest[unit * 2], l = a.largest[unit * 2 + 1], o = a.sums[unit * D + d];
-    if (m == __uint_as_float(0xFF800000u)) continue;
-    const Joint j = join(largest, m);
-    sum = joined(j, sum, l);
-    mixed = joined(j, mixed, o);
+  constexpr int kTogether = 32;  // read together: one wait for memory, not one for each
+  for (int first = 0; first < parts; first += kTogether) {
+    float m[kTogether], l[kTogether], o[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; i++) {
+      const long unit = (((long)tile * a.parts + min(first + i, parts - 1)) * a.kv_heads + kv_head) * 16 + blockIdx.x;
+      m[i] = a.largest[unit * 2], l[i] = a.largest[unit * 2 + 1], o[i] = a.sums[unit * D + d];
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; i++) {
+      if (first + i >= parts || m[i] == __uint_as_float(0xFF800000u)) continue;
+      const Joint j = join(largest, m[i]);
+      sum = joined(j, sum, l[i]);
+      mixed = joined(j, mixed, o[i]);
+    }
   }
   store(a, s.row + index / group, kv_head * group + index % group, d, mixed / sum);
 }
