@@ -13,6 +13,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LENGTHS = (5, 30, 120, 350, 900)  # words
+START_SECONDS = 300
 
 
 def arguments():
@@ -47,15 +49,34 @@ def requests(args):
 
 
 class Server:
+    """anabranch serve, as a context: it is gone when that ends."""
+
     def __init__(self, args, *options):
-        command = [args.program, "serve", "--model", args.model, "--device", args.device, "--port", "0", "--parallel",
-                   "32", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for line in self.process.stdout:
-            if "http://" in line:
-                self.port = int(line.rsplit("http://", 1)[1].split(":", 1)[1].split("/")[0].split()[0])
-                return
-        sys.exit(f"exactness.py: the server did not start: {' '.join(command)}")
+        self.command = [args.program, "serve", "--model", args.model, "--device", args.device, "--port", "0",
+                        "--parallel", "32", *options]
+
+    def __enter__(self):
+        self.log = tempfile.NamedTemporaryFile()
+        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT)
+        until = time.monotonic() + START_SECONDS
+        while self.process.poll() is None and time.monotonic() < until:
+            if found := re.search(r"http://[^\s/]*:(\d+)", self.said()):
+                self.port = int(found[1])
+                return self
+            time.sleep(0.05)
+        self.__exit__()
+        sys.exit(f"exactness.py: {' '.join(self.command)} did not start:\n{self.said()}")
+
+    def said(self):
+        with open(self.log.name, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
 
     def answer(self, body):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
@@ -70,10 +91,6 @@ class Server:
     def answers(self, bodies, together):
         with concurrent.futures.ThreadPoolExecutor(together) as pool:
             return list(pool.map(self.answer, bodies))
-
-    def stop(self):
-        self.process.terminate()
-        self.process.communicate()
 
 
 def main():
@@ -91,10 +108,9 @@ def main():
         print(f"{what:<40} {together:>2} at once: {len(got) - different} of {len(got)} equal, {seconds:.2f} s", flush=True)
 
     def run(what, concurrencies, *options):
-        server = Server(args, *options)
-        for together in concurrencies:
-            compare(server, what, together)
-        server.stop()
+        with Server(args, *options) as server:
+            for together in concurrencies:
+                compare(server, what, together)
 
     run("no drafts, no cache", (1, 8, 32), "--spec", "off", "--no-cache")
     for kind in args.spec.split(","):

@@ -102,7 +102,7 @@ def main():
     if args.mlx:
         print_table(figures)
     print(json.dumps({MODELS[m]: {"ours": mine, "mlx-lm": peer} for m, (mine, peer) in figures.items()}))
-    trained(programs["anabranch"], args.trained)
+    trained(programs["anabranch"], os.path.abspath(args.trained))
     if args.sanitize:
         for tool in ("memcheck", "synccheck"):
             run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", *tests],

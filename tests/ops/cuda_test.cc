@@ -145,6 +145,7 @@ TEST_F(Cuda, WideMatricesGiveWhatNarrowOnesGive) {
 // Matrices of which one cluster of blocks has a tile more than others, and more than it does in a pass. What
 // more rows of x give comes from another kernel.
 TEST_F(Cuda, SharesOfClusters) {
+  if (cuda::device().capability != 90) GTEST_SKIP() << "clusters are Hopper's";
   const int clusters = cuda::most_clusters(cuda::kernel({cuda::Source::rows, {}}, "norm_heads"), 8, 512,
                                            static_cast<unsigned>(cuda::device().shared_bytes));
   Rng rng(11);
@@ -284,6 +285,26 @@ TEST_F(Cuda, AttentionEqualsReference) {
         expect_like_reference(op, 2e-2,
                               fmt::format("D {} group {} {}+{} window {}", dim, group, before, rows, window));
       }
+    }
+  }
+}
+
+// So many positions that parts are joined in several rounds; a block that takes all parts of many rows gives
+// the same.
+TEST_F(Cuda, AttentionOverManyParts) {
+  Rng rng(12);
+  const int heads = 2, group = 4, dim = 128, rows = 520;
+  for (const int total : {4096, 4097, 9000}) {
+    const mx::array k = random_array({total, heads, dim}, rng), v = random_array({total, heads, dim}, rng),
+                    q = to_device(random_array({rows, heads * group, dim}, rng));
+    PagedKv kv = make_kv(heads, dim);
+    kv_append(kv, to_device(k), to_device(v));
+    for (const int window : {0, 5000}) {
+      const mx::array whole = host(attention(q, kv, 0.1f, window));
+      for (const int last : {1, 3})
+        expect_same_bits(host(attention(slice_rows(q, rows - last, rows), kv, 0.1f, window)),
+                         slice_rows(whole, rows - last, rows),
+                         fmt::format("the last {} of {} positions, window {}", last, total, window));
     }
   }
 }

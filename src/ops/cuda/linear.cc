@@ -179,7 +179,7 @@ void run_gemm(const Product& product, bool swiglu) {
          &args);
 }
 
-// wgmma and clusters are Hopper's: elsewhere many rows go through the first kernel, 32 at a time.
+// wgmma and clusters are Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.
 void run(const Product& product, bool swiglu) {
   const int rows = product.args.rows;
   if (device().capability != 90 || rows <= kMostLaneRows) return run_gemv(product, swiglu);

@@ -125,9 +125,6 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
   int span = 0;
   while (span + 1 < a.spans && tile >= a.span[span + 1].first_tile) span++;
   const AttendSpan& s = a.span[span];
-  if (gridDim.x > 1 && !a.table && (int)blockIdx.x * kPart < s.length) PartOfWarp(a, s, blockIdx.x, kv_head, warp).ask();
-  wait_for_previous();
-  let_next_start();
   const int first = (tile - s.first_tile) * 16, rows = s.count * group;
   const int start = s.length - s.count;
   // Of this lane's two rows: index among the batch's rows, head, position; -1: none.
@@ -141,8 +138,11 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
   }
   const int last = start + (min(first + 16, rows) - 1) / group;
   const int begin = a.window > 0 ? max(0, start + first / group - a.window + 1) / kPart : 0, end = last / kPart + 1;
-  const bool whole = gridDim.x == 1;
-  if (!whole && ((int)blockIdx.x < begin || (int)blockIdx.x >= end)) {
+  const bool whole = gridDim.x == 1, here = whole || ((int)blockIdx.x >= begin && (int)blockIdx.x < end);
+  if (!whole && here && !a.table) PartOfWarp(a, s, blockIdx.x, kv_head, warp).ask();
+  wait_for_previous();
+  let_next_start();
+  if (!here) {
     const long unit = ((long)tile * a.parts + blockIdx.x) * a.kv_heads + kv_head;
     if (threadIdx.x < 16) a.largest[(unit * 16 + threadIdx.x) * 2] = __uint_as_float(0xFF800000u);
     return;
