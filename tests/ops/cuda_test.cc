@@ -229,14 +229,7 @@ TEST_F(Cuda, ElementwiseOps) {
 TEST_F(Cuda, BestOfRows) {
   Rng rng(8);
   for (const int width : {1, 2, 65, 1000, 5000}) {
-    mx::array x = random_array({7, width}, rng);
-    const auto set = [&](int row, int i, float v) { x.data<float>()[row * width + i] = v; };
-    for (const int i : {0, width / 3, width - 1}) set(1, i, 9.0f);
-    for (int i = 0; i < width; i++) set(2, i, i < width / 2 ? -0.0f : 0.0f);
-    set(3, width / 2, NAN);
-    set(4, width - 1, INFINITY);
-    for (int i = 0; i < width; i++) set(5, i, -INFINITY);
-    for (int i = 0; i + 1 < width; i++) set(6, i, -INFINITY);
+    const mx::array x = rows_to_choose_from(width, rng);
     set_backend(Backend::cpu);
     const auto want = best_of_rows(x);
     set_backend(Backend::cuda);

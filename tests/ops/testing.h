@@ -109,6 +109,20 @@ inline mx::array random_array(mx::Shape shape, Rng& rng, float scale = 1.0f) {
   return x;
 }
 
+// For best_of_rows() [7, width]: random numbers, then with equal best ones, zeros of both signs, a NaN, an
+// infinity, none but -infinities, and one number among these.
+inline mx::array rows_to_choose_from(int width, Rng& rng) {
+  mx::array x = random_array({7, width}, rng);
+  const auto set = [&](int row, int i, float v) { x.data<float>()[row * width + i] = v; };
+  for (const int i : {0, width / 3, width / 2, width - 1}) set(1, i, 9.0f);
+  for (int i = 0; i < width; i++) set(2, i, i < width / 2 ? -0.0f : 0.0f);
+  set(3, width / 2, NAN);
+  set(4, width - 1, INFINITY);
+  for (int i = 0; i < width; i++) set(5, i, -INFINITY);
+  for (int i = 0; i + 1 < width; i++) set(6, i, -INFINITY);
+  return x;
+}
+
 inline void expect_same_bits(const mx::array& a, const mx::array& b, const std::string& what) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
   const auto x = to_vector(a), y = to_vector(b);

@@ -23,19 +23,23 @@ struct Product {
   LinearArgs args{};
 };
 
-void count_units(LinearArgs& args, bool swiglu, int tiles) {
-  const int rows = tiles * (swiglu ? 16 : 32);
+// Units of so many rows of each matrix; with SWIGLU one has those of both.
+void count_units(LinearArgs& args, bool swiglu, int rows) {
   args.units = 0;
   for (int m = 0; m < args.matrices; m++) {
     args.matrix[m].first = args.units;
     if (!swiglu || m == 0) args.units += (args.matrix[m].rows + rows - 1) / rows;
   }
 }
+// Of gemv.cu, whose warps take `tiles` tiles each.
+void count_gemv_units(LinearArgs& args, bool swiglu, int tiles) {
+  count_units(args, swiglu, tiles * (swiglu ? 16 : 32));
+}
 
 // gemv.cu's warps take as many weight tiles for each read of x as leaves the multiprocessors equally busy.
 int tiles_of_a_warp(LinearArgs args, bool swiglu) {
   const auto work = [&](int tiles) {
-    count_units(args, swiglu, tiles);
+    count_gemv_units(args, swiglu, tiles);
     return tiles * ((args.units + device().multiprocessors - 1) / device().multiprocessors);
   };
   int best = 1;
@@ -52,13 +56,12 @@ struct GemvShape {
 // Slots as large, and rings as deep, as shared memory allows; x's tiles follow each other where all its rows
 // are used.
 GemvShape gemv_shape(const std::array<int, 4>& f, int rows, int row_tiles, int tiles, int x_rows) {
-  const auto [dense, planes, groups, scales] = f;
-  const int record = dense ? planes * 2048 : planes * 512 + groups * 16 * (scales == 2 ? 8 : 4);
+  const int record = record_bytes(f);
   const int now = std::min(rows, 8 * row_tiles), most = rows <= 4 ? 4 : 8 * row_tiles;
   const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + 4) * 4;
   GemvShape s{row_tiles, tiles};
   const auto slots = [&](int of_x) { return s.steps * (16 * tiles * record + 8 * of_x * 144); };
-  s.steps = dense || now != x_rows ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
+  s.steps = f[0] || now != x_rows ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
   for (;; s.steps /= 2) {
     s.stages = std::min((device().shared_bytes - sums) / slots(most), 4);
     if (s.stages >= 2 || s.steps == 1) break;
@@ -78,7 +81,7 @@ GemvShape gemv_shape(const LinearArgs& args, const std::array<int, 4>& f, int ro
 }
 
 void launch_gemv(LinearArgs args, const std::array<int, 4>& f, const GemvShape& s, bool swiglu) {
-  count_units(args, swiglu, s.tiles);
+  count_gemv_units(args, swiglu, s.tiles);
   const Function gemv = kernel(
       {Source::gemv, {f[0], f[1], f[2], f[3], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv");
   launch(gemv, {static_cast<unsigned>(std::min(args.units, device().multiprocessors))}, 512,
@@ -114,10 +117,9 @@ int clusters() {
 
 // As many tiles to a warp as there are and fit: a share of a cluster in as few passes as possible.
 ClusterShape cluster_shape(const LinearArgs& args, const std::array<int, 4>& f, int row_tiles, bool swiglu) {
-  const auto [dense, planes, groups, scales] = f;
-  const int record = dense ? planes * 2048 : planes * 512 + groups * 16 * (scales == 2 ? 8 : 4);
+  const int record = record_bytes(f);
   const int share = (args.units + clusters() - 1) / clusters();
-  const int sums = dense ? 0 : args.x_bytes / (row_tiles * 1024) * groups * 128;
+  const int sums = f[0] ? 0 : args.x_bytes / (row_tiles * 1024) * f[2] * 128;
   for (int tiles = 4; tiles > 0; tiles--) {
     const int room = swiglu ? 8 * tiles : 16 * tiles, passes = (share + room - 1) / room;
     const int units = (share + passes - 1) / passes, most = units * (swiglu ? 2 : 1);
@@ -134,11 +136,7 @@ ClusterShape cluster_shape(const LinearArgs& args, const std::array<int, 4>& f, 
 bool run_gemv_cluster(const Product& product, bool swiglu) {
   if (clusters() == 0) return false;
   LinearArgs args = product.args;
-  args.units = 0;
-  for (int m = 0; m < args.matrices; m++) {
-    args.matrix[m].first = args.units;
-    if (!swiglu || m == 0) args.units += (args.matrix[m].rows + 15) / 16;
-  }
+  count_units(args, swiglu, 16);
   const auto& f = product.format;
   const int row_tiles = (args.rows + 7) / 8;
   args.x_rows = layout_rows(args.rows);
@@ -156,11 +154,7 @@ bool run_gemv_cluster(const Product& product, bool swiglu) {
 void run_gemm(const Product& product, bool swiglu) {
   LinearArgs args = product.args;
   const auto& f = product.format;
-  args.units = 0;
-  for (int m = 0; m < args.matrices; m++) {
-    args.matrix[m].first = args.units;
-    if (!swiglu || m == 0) args.units += (args.matrix[m].rows + 127) / 128;
-  }
+  count_units(args, swiglu, 128);
   // A block takes tiles of 128 or 64 rows of x, and a narrow one 4/7 of a wide one's time. Shared memory has
   // no room for wide tiles of two bf16 matrices.
   const int blocks = device().multiprocessors;

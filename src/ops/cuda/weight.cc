@@ -102,6 +102,11 @@ void pack_dense(const WeightSource& s, const Layout& layout, int64_t first, int6
 
 }  // namespace
 
+int record_bytes(const std::array<int, 4>& format) {
+  const auto [dense, planes, groups, scales] = format;
+  return dense ? planes * 2048 : planes * 512 + groups * kRows * (scales == 2 ? 8 : 4);
+}
+
 PackedRecords pack(const WeightSource& s) {
   PackedRecords out;
   const bool dense = s.kind != WeightKind::affine;
@@ -113,9 +118,8 @@ PackedRecords pack(const WeightSource& s) {
                       : s.scale_type == ScaleType::bf16 ? 1
                                                         : 2;
   layout.code_bytes = layout.planes * (dense ? 2048 : 512);
-  layout.record_bytes =
-      layout.code_bytes + (dense ? 0 : layout.groups * kRows * (layout.scale_type == 2 ? 8 : 4));
   out.format = {dense, layout.planes, layout.groups, layout.scale_type};
+  layout.record_bytes = record_bytes(out.format);
   out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
   const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;
   out.bytes.resize(static_cast<size_t>(tiles * tile_bytes));

@@ -18,6 +18,9 @@ struct DeviceWeight : Weight::Storage {
   std::shared_ptr<void> memory;
 };
 
+// Of a record of this format.
+int record_bytes(const std::array<int, 4>& format);
+
 // A matrix in host memory, in this layout.
 struct PackedRecords {
   std::array<int, 4> format{};

@@ -50,21 +50,15 @@ DEVICE void barrier_expect(u64* b, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
 }
-DEVICE void barrier_wait(u64* b, int phase) {
-  asm volatile(
-      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\n"
-      "done:\n}" ::"r"(shared_address(b)),
-      "r"(phase)
-      : "memory");
-}
-// The same where blocks of a cluster have sent what the barrier counts.
-DEVICE void barrier_wait_for_cluster(u64* b, int phase) {
-  asm volatile(
-      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n@p bra done;\n"
-      "bra again;\ndone:\n}" ::"r"(shared_address(b)),
-      "r"(phase)
-      : "memory");
-}
+#define BARRIER_WAIT(name, sees)                                                                              \
+  DEVICE void name(u64* b, int phase) {                                                                       \
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity" sees                                    \
+                 ".shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(shared_address(b)), \
+                 "r"(phase)                                                                                   \
+                 : "memory");                                                                                 \
+  }
+BARRIER_WAIT(barrier_wait, "")
+BARRIER_WAIT(barrier_wait_for_cluster, ".acquire.cluster")  // where other blocks have sent what is counted
 DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
@@ -73,8 +67,9 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
 }
 
 // Of x's tiles: 8 rows by 16 bytes lie together; the next 16 bytes of inputs 128 bytes on, the next 8 rows 1024.
+constexpr u32 kDescriptorHigh = 1024 >> 4;
 DEVICE u64 descriptor(u32 address) {
-  return (u64)((address & 0x3FFFF) >> 4) | (u64)(128 >> 4) << 16 | (u64)(1024 >> 4) << 32;
+  return (u64)((address & 0x3FFFF) >> 4) | (u64)(128 >> 4) << 16 | (u64)kDescriptorHigh << 32;
 }
 
 // d += a b: a [16, 16], b [16, 8] bf16 (or f16), d [16, 8] f32. Lane (r = lane / 4, q = lane % 4) has of a rows

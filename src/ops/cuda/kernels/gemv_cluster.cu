@@ -1,8 +1,9 @@
-// y = x W^T for 17 to 32 rows of x (8 * NT: 24 or 32) on Hopper: gemv.cu's sums in gemv.cu's order, for so many rows that reading x
-// costs more than reading weights. A cluster of kSegments blocks has a share of the weight rows, each of its blocks one
-// segment of the inputs: that part of x, and the sums of its groups, stay in its shared memory. Weights stream through
-// rings; a warp turns TILES tiles of 16 weight rows into fragments, which its warpgroup multiplies (wgmma). The blocks'
-// sums meet in the shared memory of one of them: block b has rows 2q, 2q + 1 of every second 8 rows of x, q = b % 4.
+// y = x W^T for 17 to 32 rows of x (8 * NT: 24 or 32) on Hopper: gemv.cu's sums in gemv.cu's order, for so many rows
+// that reading x costs more than reading weights. A cluster of kSegments blocks has a share of the weight rows, each of
+// its blocks one segment of the inputs: that part of x, and the sums of its groups, stay in its shared memory. Weights
+// stream through rings; a warp turns TILES tiles of 16 weight rows into fragments, which its warpgroup multiplies
+// (wgmma). The blocks' sums meet in the shared memory of one of them: block b has rows 2q, 2q + 1 of every second 8 rows
+// of x, q = b % 4.
 constexpr int kWarps = 16, kThreads = 32 * kWarps, kPassTiles = kWarps * TILES;
 constexpr int kSlots = 2;  // of a block for sums: each for two of 8 rows of x
 constexpr int kXTile = NT * 1024, kGroups = DENSE ? 1 : GROUPS, kSumTile = DENSE ? 0 : kGroups * kSlots * 16;
@@ -122,20 +123,21 @@ DEVICE void sum_groups(const u8* x, int tiles, float* to) {
 
 #define OUT4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 // b: the low word of a descriptor.
-constexpr u32 kHigh = 1024 >> 4;
 DEVICE void wgmma(float d[4 * NT], const u32 a[4], u32 b, int add) {
 #if NT == 4
   asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 x;\nsetp.ne.b32 p, %21, 0;\nmov.b64 x, {%20, %22};\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+      "{\n.reg .pred p;\n.reg .b64 x;\nsetp.ne.b32 p, %21, 0;\nmov.b64 x, {%20, %22};\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},{%16,%17,%18,%19}, x, p, 1, 1, 0;\n}"
       : OUT4(0), OUT4(4), OUT4(8), OUT4(12)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(kHigh));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(kDescriptorHigh));
 #else
   asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 x;\nsetp.ne.b32 p, %17, 0;\nmov.b64 x, {%16, %18};\nwgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 "
+      "{\n.reg .pred p;\n.reg .b64 x;\nsetp.ne.b32 p, %17, 0;\nmov.b64 x, {%16, %18};\n"
+      "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11},{%12,%13,%14,%15}, x, p, 1, 1, 0;\n}"
       : OUT4(0), OUT4(4), OUT4(8)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(kHigh));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(kDescriptorHigh));
 #endif
 }
 
