@@ -1,0 +1,83 @@
+#include "server/http_exchange.h"
+
+#include <fmt/core.h>
+
+#include <boost/beast/http/status.hpp>
+#include <ctime>
+
+namespace anabranch::server {
+namespace {
+
+namespace http = boost::beast::http;
+
+// IMF-fixdate of RFC 9110, 5.6.7. The C locale's names: the process sets no other.
+std::string http_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc)};
+}
+
+}  // namespace
+
+std::string Exchange::head(const HttpResponse& response, bool chunked) const {
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\n", response.status,
+                  std::string_view(http::obsolete_reason(http::int_to_status(response.status))));
+  text += fmt::format("Server: anabranch\r\nDate: {}\r\n", http_date());
+  text += fmt::format("Content-Type: {}\r\n", response.content_type);
+  for (const auto& [name, value] : response.headers) text += fmt::format("{}: {}\r\n", name, value);
+  if (chunked)
+    text += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";  // nginx must not hold events back
+  else
+    text += fmt::format("Content-Length: {}\r\n", response.body.size());
+  if (chunked && !http10_) text += "Transfer-Encoding: chunked\r\n";
+  if (!keep_alive_)
+    text += "Connection: close\r\n";
+  else if (http10_)
+    text += "Connection: keep-alive\r\n";
+  return text + "\r\n";
+}
+
+void Exchange::respond(HttpResponse response) {
+  if (done_ || started_) return;
+  done_ = true;
+  if (!outlet_) return;
+  outlet_->responded(response.status);
+  if (outlet_->stopping()) keep_alive_ = false;
+  std::string text = head(response, false);
+  if (!head_) text += response.body;
+  outlet_->send(text, false);
+}
+
+void Exchange::start(std::string content_type, std::string heartbeat) {
+  if (done_ || started_) return;
+  started_ = true;
+  heartbeat_ = std::move(heartbeat);
+  if (!outlet_) return;
+  if (http10_ || outlet_->stopping()) keep_alive_ = false;  // HTTP/1.0 ends a stream by closing
+  HttpResponse response;
+  outlet_->responded(response.status);
+  response.content_type = std::move(content_type);
+  outlet_->send(head(response, true), true);
+}
+
+void Exchange::write(std::string_view data) {
+  if (!outlet_ || !streaming() || data.empty() || head_) return;
+  if (http10_)
+    outlet_->send(data, true);
+  else
+    outlet_->send(fmt::format("{:x}\r\n{}\r\n", data.size(), data), true);
+}
+
+void Exchange::finish(bool close_connection) {
+  if (!streaming()) return;
+  done_ = true;
+  if (!outlet_) return;
+  if (close_connection) keep_alive_ = false;
+  if (!http10_ && !head_) outlet_->send("0\r\n\r\n", false);
+  outlet_->wake();
+}
+
+}  // namespace anabranch::server
