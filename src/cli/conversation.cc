@@ -219,7 +219,7 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
                           const std::atomic<bool>& interrupt) {
   request.prompt = std::move(prompt.tokens);
   request.keep_at = std::move(prompt.keep_at);
-  request.thinking_open = prompt.rules.thinking_open;
+  request.output = prompt.rules;
   request.thinking = std::move(prompt.thinking);
   text::OutputText output(engine.tokenizer(), request.stop, prompt.rules);
   Printer printer(silent);

@@ -1,5 +1,4 @@
-// The engine as the server and the command line see it: plain data in, events out. No arrays, no JSON, no
-// MLX.
+// The engine as the server and the command line see it: plain data in, events out. No arrays, no MLX.
 //
 // Ownership: an Engine owns one thread, and that thread owns the model, every sequence and all of MLX.
 // submit() and cancel() may be called from any thread; sinks are called on the engine thread and must not
@@ -21,6 +20,7 @@
 #include "decode/loop_detector.h"
 #include "decode/speculation.h"
 #include "text/chat_template.h"
+#include "text/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace anabranch {
@@ -48,10 +48,11 @@ struct Request {
   SamplingParams sampling;
   int logprobs = -1;              // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
   int max_tokens = -1;            // tokens of answer at most, thoughts not counted; -1 = up to the context
-  std::vector<std::string> stop;  // generation ends when the generated text contains one of these
-  bool stop_in_thoughts = false;  // they count in thoughts, too: a text completion's are text like any other
-  bool ignore_eos = false;        // benchmarks only: max_tokens counts all, nothing ends a thought
-  bool thinking_open = false;     // the prompt ends inside an opened think block
+  std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
+  // How a text::OutputText takes the answer apart. Generation ends with the token at which that object says
+  // stopped(): nobody has to cancel a request because of what it wrote.
+  text::OutputRules output;
+  bool ignore_eos = false;  // benchmarks only: max_tokens counts all, nothing ends a thought
   ThinkingOptions thinking;
   std::shared_ptr<const CompiledGrammar> grammar;  // that the answer follows (compile_grammar); null: none
   std::optional<SpecMode> speculation;             // unset: as the engine was started

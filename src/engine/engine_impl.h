@@ -99,7 +99,6 @@ class EngineImpl final : public Engine {
   Draft next_tokens(Sequence& sequence, int others);
   FinishReason accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
-  bool stop_string_came(Sequence& sequence, int token);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
 
   EngineOptions options_;

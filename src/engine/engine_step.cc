@@ -244,25 +244,17 @@ Draft EngineImpl::next_tokens(Sequence& sequence, int others) {
   return draft;
 }
 
-// In chats, what a thought says, and what closes it, is not what the client wants to stop at.
-// text::OutputText cuts the same text at the same place.
-bool EngineImpl::stop_string_came(Sequence& sequence, int token) {
-  if (sequence.request.stop.empty()) return false;
-  const std::string text = sequence.detokenizer.push(token);
-  if (sequence.control->answering() || sequence.request.stop_in_thoughts)
-    return sequence.stops.push(text).stopped;
-  sequence.stops.flush();
-  return sequence.stops.stopped();
-}
-
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
   if (!sequence.request.ignore_eos && std::binary_search(loaded_.eos.begin(), loaded_.eos.end(), token))
     return FinishReason::stop;
+  auto& text = sequence.text;
+  if (text) text->push({&token, 1});
+  if (text && text->stopped()) return FinishReason::stop;
   if (sequence.control->stop())  // in the middle of a grammar the text is cut, not ended
     return sequence.grammar && !sequence.grammar->complete() ? FinishReason::length : FinishReason::stop;
-  if (stop_string_came(sequence, token)) return FinishReason::stop;
-  if (tokens_left(sequence) <= 0) return FinishReason::length;
-  return FinishReason::none;
+  if (tokens_left(sequence) > 0) return FinishReason::none;
+  if (text) text->finish();  // a stop string that waited for a longer one may end it after all
+  return text && text->stopped() ? FinishReason::stop : FinishReason::length;
 }
 
 // Takes one more token into the sequence; says whether it was the last.

@@ -49,7 +49,7 @@ constexpr const char* kClosing = "\n\nThat is enough thought. I will give the an
 ThinkRules EngineImpl::think_rules(const Request& request) const {
   const ThinkingOptions& wanted = request.thinking;
   ThinkRules rules;
-  rules.open = request.thinking_open && think_tokens_.close;
+  rules.open = request.output.thinking_open && think_tokens_.close;
   rules.watch = !request.ignore_eos;
   rules.loops = wanted.loops;
   if (wanted.calls != CallPolicy::text) rules.calls = call_tokens_;

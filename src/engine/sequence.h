@@ -1,6 +1,7 @@
 // One request on its way through the engine.
 #pragma once
 
+#include <climits>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -13,7 +14,7 @@
 #include "engine/engine.h"
 #include "engine/scheduler.h"
 #include "state/sequence_state.h"
-#include "text/stop_matcher.h"
+#include "text/output_text.h"
 
 namespace anabranch {
 
@@ -28,11 +29,10 @@ struct Sequence {
   std::optional<Speculator> speculator;
   std::optional<ThinkControl> control;
   std::optional<AnswerGrammar> grammar;
-  TokenHistory history;                 // of `tokens`, for penalties
-  std::vector<TokenLogprobs> logprobs;  // of tokens not delivered yet
-  text::Detokenizer detokenizer;
-  text::StopMatcher stops;
-  std::vector<int> keep_at;  // lengths still to come at which the state is kept, ascending
+  TokenHistory history;                  // of `tokens`, for penalties
+  std::vector<TokenLogprobs> logprobs;   // of tokens not delivered yet
+  std::optional<text::OutputText> text;  // where what the answer says can end it
+  std::vector<int> keep_at;              // lengths still to come at which the state is kept, ascending
   Usage usage;
 
   Sequence(RequestId id, Request r, Sink sink, const text::Tokenizer& tokenizer)
@@ -40,9 +40,9 @@ struct Sequence {
         request(std::move(r)),
         sink(std::move(sink)),
         submitted(now_seconds()),
-        tokens(request.prompt),
-        detokenizer(tokenizer),
-        stops(request.stop) {
+        tokens(request.prompt) {
+    if (!request.stop.empty() || request.output.max_calls < INT_MAX)
+      text.emplace(tokenizer, request.stop, request.output);
     usage.prompt_tokens = static_cast<int>(tokens.size());
   }
 };

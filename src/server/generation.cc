@@ -142,7 +142,8 @@ void Generations::submit(uint64_t key, Prepared prepared) {
     return;
   }
   generation->options = std::move(prepared.options);
-  if (prepared.remember) generation->remember = prepared.rules;
+  generation->remember = prepared.remember;
+  generation->rules = prepared.rules;
   generation->head.thinking = std::move(prepared.think_report);
   if (const auto& thinking = generation->head.thinking)
     log_debug("{} {}: {}", generation->head.id, thinking->enabled ? "thinks" : "does not think",
@@ -160,8 +161,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.cache_salt = options.cache_salt;
   request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
-  request.stop_in_thoughts = generation->head.kind == AnswerKind::completion;
-  request.thinking_open = prepared.rules.thinking_open;
+  request.output = prepared.rules;
   request.thinking = std::move(prepared.thinking);
   request.grammar = std::move(prepared.grammar);
   generation->choices.resize(prepared.prompts.size() * options.choices);
@@ -206,15 +206,11 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
                              "of them, or for fewer tokens",
                              kMaxLogprobsHeld),
                  "logprobs", "limit_exceeded"});
-  const bool was_stopped = choice.text->stopped();
   if (choice.logprobs) choice.logprobs->push(event.tokens, event.logprobs);
   if (generation->remember)
     choice.sampled.insert(choice.sampled.end(), event.tokens.begin(), event.tokens.end());
   deliver(*generation, index, choice.text->push(event.tokens));
-  if (event.finish != FinishReason::none) return finish_choice(key, *generation, index, event);
-  // The engine finds stop strings itself; should it see the text differently, or the last allowed call come,
-  // we end the request.
-  if (choice.text->stopped() && !was_stopped) engine_.cancel(choice.request);
+  if (event.finish != FinishReason::none) finish_choice(key, *generation, index, event);
 }
 
 // Only whole answers wait for their end.
@@ -271,7 +267,7 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
     metrics_.answered(generation.head.kind, "error");
     return fail(key, {500, "The engine failed: " + event.error, "", "engine_error"});
   }
-  if (event.finish == FinishReason::cancelled && !choice.text->stopped()) {
+  if (event.finish == FinishReason::cancelled) {
     metrics_.answered(generation.head.kind, "cancelled");
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
   }
@@ -279,12 +275,12 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
   if (!event.usage.cut.empty())
     log_info("{} was cut ({}) after {} tokens of thought and {} in all", generation.head.id, event.usage.cut,
              event.usage.thinking_tokens, event.usage.completion_tokens);
-  choice.finish = choice.text->stopped() ? FinishReason::stop : event.finish;
+  choice.finish = event.finish;
   choice.usage = event.usage;
   const int calls = static_cast<int>(choice.call_ids.size());
   metrics_.waited_in_queue(event.usage.queue_s);
   metrics_.answered(generation.head.kind, finish_name(choice.finish, calls));
-  remember(generation, choice);
+  if (generation.streaming) remember(generation, choice);
   if (generation.streaming && generation.head.kind != AnswerKind::message)
     generation.out->write(finish_chunk(generation.head, static_cast<int>(index), choice.take_logprobs(),
                                        choice.finish, calls, choice.usage));
@@ -312,6 +308,7 @@ void Generations::finish(Generation& generation) {
     }
     return out.finish(false);
   }
+  for (const Choice& choice : generation.choices) remember(generation, choice);
   HttpResponse response;
   if (message) {
     response.body = whole_message(generation.head, generation.blocks, end);
@@ -325,10 +322,13 @@ void Generations::finish(Generation& generation) {
   out.respond(std::move(response));
 }
 
-// Before the client is told the end of the turn, so that it is known when it comes back.
+// Before the client is told the end of the turn, so that it is known when it comes back. Turns that a stop
+// string or max_tokens cut are not whole.
 void Generations::remember(const Generation& generation, const Choice& choice) {
-  if (!generation.remember) return;
-  preparer_.remember(choice.sampled, generation.options.cache_salt, *generation.remember);
+  if (!generation.remember || choice.finish != FinishReason::stop || !choice.text->stop_found().empty())
+    return;
+  const TurnEnd end = choice.text->stopped() ? TurnEnd::last_allowed_call : TurnEnd::end_of_turn;
+  preparer_.remember(choice.sampled, end, *generation.remember, generation.rules);
   workers_.submit([this] { preparer_.write_turns(); });
 }
 

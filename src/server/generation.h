@@ -57,12 +57,13 @@ class Generations {
     std::shared_ptr<ResponseStream> out;
     std::shared_ptr<const void> client = std::make_shared<char>();  // nobody else holds it
     std::vector<Choice> choices;
-    size_t running = 0;                         // of these
-    size_t logprobs_held = 0;                   // alternatives kept for the end of a whole answer
-    std::optional<text::OutputRules> remember;  // by which; none: it is not to be remembered
-    bool streaming = false;                     // the stream has started
-    std::vector<MessageBlock> blocks;           // of a whole message
-    MessageStream message;                      // of the other messages
+    size_t running = 0;        // of these
+    size_t logprobs_held = 0;  // alternatives kept for the end of a whole answer
+    text::OutputRules rules;
+    std::optional<uint64_t> remember;  // as of Prepared
+    bool streaming = false;            // the stream has started
+    std::vector<MessageBlock> blocks;  // of a whole message
+    MessageStream message;             // of the other messages
   };
 
   void compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared);

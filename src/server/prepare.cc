@@ -71,7 +71,8 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
   prepared.choice = request.tool_choice;
   prepared.formed = wants_form(prepared.options.form, prepared.choice, *tools);
   // A bias could have made tokens that say the same in an odd way, for others to read.
-  prepared.remember = prepared.options.cache && prepared.options.sampling.logit_bias.empty();
+  if (prepared.options.cache && prepared.options.sampling.logit_bias.empty())
+    prepared.remember = conversation_key(request.messages, prepared.options.cache_salt);
   return prepared;
 }
 

@@ -30,7 +30,9 @@ struct Prepared {
   bool formed = false;                             // the answer has a form: compile() makes the grammar of it
   std::shared_ptr<const CompiledGrammar> grammar;  // null: the answer is free
   std::optional<ThinkReport> think_report;         // chat only
-  bool remember = false;                           // for when the turn comes back
+  // The conversation that the answer goes on (conversation_key), for when its turn comes back; none: the turn
+  // is not to be remembered.
+  std::optional<uint64_t> remember;
 };
 
 struct PrepareOptions {
@@ -48,9 +50,10 @@ class Preparer {
   // unless the client has gone.
   void compile(Prepared prepared, std::weak_ptr<const void> client,
                std::function<void(std::variant<Prepared, ApiError>)> done) const;
-  // What was sampled for a request, end of the turn included: found when the turn comes back.
-  void remember(std::span<const int> sampled, std::string_view salt, const text::OutputRules& rules) {
-    remember_turn(sampled, salt, rules, engine_.tokenizer(), turns_);
+  // What was sampled for a request: found when the turn comes back.
+  void remember(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
+                const text::OutputRules& rules) {
+    remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);
   }
   void write_turns() { turns_.write(); }
   // What requests are checked against.

@@ -102,7 +102,7 @@ std::optional<text::ParsedOutput> read(std::span<const int> tokens, text::Output
                                        const text::Tokenizer& tokenizer) {
   if (hides_something(tokens, rules, tokenizer)) return std::nullopt;
   rules.thinking_open = false;
-  rules.max_calls = INT_MAX;  // a turn may have gone on before it could be ended
+  rules.max_calls = INT_MAX;
   text::OutputText output(tokenizer, {}, std::move(rules));
   text::ParsedOutput parsed;
   for (const auto& event : output.push(tokens)) parsed.add(event);
@@ -111,13 +111,21 @@ std::optional<text::ParsedOutput> read(std::span<const int> tokens, text::Output
   return parsed;
 }
 
-uint64_t key_of(std::string_view described, std::string_view salt) {
+uint64_t key_of(uint64_t before, std::string_view text) {
   Fnv1a hash;
-  for (const std::string_view part : {salt, described}) {
-    for (const char c : part) hash.add(static_cast<unsigned char>(c));
-    hash.add(256);
-  }
+  hash.add(static_cast<uint32_t>(before));
+  hash.add(static_cast<uint32_t>(before >> 32));
+  for (const char c : text) hash.add(static_cast<unsigned char>(c));
   return hash.value();
+}
+
+// Of the conversation with one more message.
+uint64_t key_with(uint64_t before, const Json& message) {
+  if (const auto said = described(message)) return key_of(before, *said);
+  if (!message.is_object()) return key_of(before, dump_json(message));
+  const auto content = content_of(message);
+  return key_of(key_of(before, string_at(message, "role")),
+                content ? *content : dump_json(message["content"]));
 }
 
 // What comes after reasoning and the white space that ends it, without the end of the turn.
@@ -135,17 +143,25 @@ std::span<const int> after_reasoning(std::span<const int> sampled, const text::O
 
 }  // namespace
 
+uint64_t conversation_key(const Json& messages, std::string_view salt) {
+  uint64_t key = key_of(0, salt);
+  for (const Json& message : messages) key = key_with(key, message);
+  return key;
+}
+
 std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view salt,
                                          const text::OutputRules& rules, const text::Tokenizer& tokenizer,
                                          TurnMemory& memory) {
   std::vector<text::KnownTurn> turns;
   if (!messages.is_array()) return turns;
+  std::vector<uint64_t> before = {key_of(0, salt)};  // conversations before each message
+  for (const Json& message : messages) before.push_back(key_with(before.back(), message));
   size_t left = kMostTurns;
   for (size_t i = messages.size(); i-- > 0 && left > 0;) {
     const auto said = described(messages[i]);
     if (!said) continue;
     left--;
-    auto tokens = memory.find(key_of(*said, salt));
+    auto tokens = memory.find(key_of(before[i], *said));
     if (!tokens || tokens->size() > most_tokens(*said)) continue;
     const bool ids = std::all_of(tokens->begin(), tokens->end(),
                                  [&](int id) { return id >= 0 && id < tokenizer.vocab_size(); });
@@ -157,10 +173,13 @@ std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view 
   return turns;
 }
 
-void remember_turn(std::span<const int> sampled, std::string_view salt, const text::OutputRules& rules,
-                   const text::Tokenizer& tokenizer, TurnMemory& memory) {
-  if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
-  const auto tokens = after_reasoning(sampled.first(sampled.size() - 1), rules, tokenizer);
+void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
+                   const text::OutputRules& rules, const text::Tokenizer& tokenizer, TurnMemory& memory) {
+  if (end == TurnEnd::end_of_turn) {
+    if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
+    sampled = sampled.first(sampled.size() - 1);
+  }
+  const auto tokens = after_reasoning(sampled, rules, tokenizer);
   if (tokens.size() > kMostTurnTokens) return;
   const auto parsed = read(tokens, rules, tokenizer);
   if (!parsed) return;
@@ -169,7 +188,7 @@ void remember_turn(std::span<const int> sampled, std::string_view salt, const te
     if (std::equal(again.begin(), again.end(), tokens.begin(), tokens.end())) return;
   }
   const std::string said = described(parsed->content, parsed->calls);
-  if (tokens.size() <= most_tokens(said)) memory.put(key_of(said, salt), tokens);
+  if (tokens.size() <= most_tokens(said)) memory.put(key_of(conversation, said), tokens);
 }
 
 }  // namespace anabranch::server

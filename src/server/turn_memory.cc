@@ -19,6 +19,13 @@ constexpr int kMostTurns = 20'000, kTrimEvery = 1'000;
 constexpr int64_t kPauseSeconds = 10;  // after the database could not be read
 constexpr int kFormat = 1;
 
+using Tokens = std::vector<int>;
+
+// Whether the first of two turns with the same key is the one to keep.
+bool goes_first(const Tokens& one, const Tokens& other) {
+  return one.size() != other.size() ? one.size() < other.size() : one < other;
+}
+
 // SQLite gives its own files the mode of the first. A file of another user's could be any database.
 void make_private_file(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -49,25 +56,18 @@ class TurnMemory::Database {
     db_.exec("PRAGMA user_version = " + std::to_string(kFormat));
   }
 
-  std::optional<std::vector<int>> find(uint64_t key) {
+  std::optional<Tokens> find(uint64_t key) {
     std::lock_guard lock(mutex_);
-    SQLite::Statement query(db_, "SELECT tokens FROM turns WHERE key = ?");
-    query.bind(1, static_cast<int64_t>(key));
-    if (!query.executeStep()) return std::nullopt;
-    const auto column = query.getColumn(0);
-    const auto bytes = static_cast<size_t>(column.getBytes());
-    if (bytes % sizeof(int32_t) != 0 || bytes == 0 || bytes > kMostTurnTokens * sizeof(int32_t))
-      return std::nullopt;
-    std::vector<int> tokens(bytes / sizeof(int32_t));
-    std::memcpy(tokens.data(), column.getBlob(), bytes);
-    return tokens;
+    return find_locked(key);
   }
 
-  void put(uint64_t key, std::span<const int> tokens) {
+  void put(uint64_t key, const Tokens& tokens) {
     std::lock_guard lock(mutex_);
+    const auto kept = find_locked(key);
+    const Tokens& stays = kept && goes_first(*kept, tokens) ? *kept : tokens;
     SQLite::Statement insert(db_, "INSERT OR REPLACE INTO turns VALUES (?, ?, ?)");
     insert.bind(1, static_cast<int64_t>(key));
-    insert.bind(2, tokens.data(), static_cast<int>(tokens.size_bytes()));
+    insert.bind(2, stays.data(), static_cast<int>(stays.size() * sizeof(int)));
     insert.bind(3, unix_seconds());
     insert.exec();
     if (puts_++ % kTrimEvery == 0)
@@ -76,6 +76,19 @@ class TurnMemory::Database {
   }
 
  private:
+  std::optional<Tokens> find_locked(uint64_t key) {
+    SQLite::Statement query(db_, "SELECT tokens FROM turns WHERE key = ?");
+    query.bind(1, static_cast<int64_t>(key));
+    if (!query.executeStep()) return std::nullopt;
+    const auto column = query.getColumn(0);
+    const auto bytes = static_cast<size_t>(column.getBytes());
+    if (bytes % sizeof(int32_t) != 0 || bytes == 0 || bytes > kMostTurnTokens * sizeof(int32_t))
+      return std::nullopt;
+    Tokens tokens(bytes / sizeof(int32_t));
+    std::memcpy(tokens.data(), column.getBlob(), bytes);
+    return tokens;
+  }
+
   std::mutex mutex_;
   SQLite::Database db_;
   int puts_ = 0;
@@ -96,27 +109,30 @@ TurnMemory::~TurnMemory() {
 }
 
 std::optional<std::vector<int>> TurnMemory::find(uint64_t key) {
+  std::optional<Tokens> waiting;
   {
     std::lock_guard lock(mutex_);
-    const auto it = to_write_.find(key);
-    if (it != to_write_.end()) return it->second;
+    if (const auto it = to_write_.find(key); it != to_write_.end()) waiting = it->second;
   }
-  if (unix_seconds() < pause_until_) return std::nullopt;
+  if (unix_seconds() < pause_until_) return waiting;
   try {
-    return database_->find(key);
+    auto written = database_->find(key);
+    return written && (!waiting || goes_first(*written, *waiting)) ? written : waiting;
   } catch (const SQLite::Exception& e) {
     // Each of a request's turns would wait, and say so.
     pause_until_ = unix_seconds() + kPauseSeconds;
     log_warning("sampled turns cannot be read, and are not looked for in the next {} s: {}", kPauseSeconds,
                 e.what());
-    return std::nullopt;
+    return waiting;
   }
 }
 
 void TurnMemory::put(uint64_t key, std::span<const int> tokens) {
   if (tokens.empty() || tokens.size() > kMostTurnTokens) return;
+  Tokens turn(tokens.begin(), tokens.end());
   std::lock_guard lock(mutex_);
-  to_write_[key].assign(tokens.begin(), tokens.end());
+  Tokens& waiting = to_write_[key];
+  if (waiting.empty() || goes_first(turn, waiting)) waiting = std::move(turn);
 }
 
 void TurnMemory::write() {

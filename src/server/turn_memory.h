@@ -31,8 +31,9 @@ class TurnMemory {
   ~TurnMemory();
 
   std::optional<std::vector<int>> find(uint64_t key);
-  // Replaces what was kept under the key. Returns at once: write() puts it into the database. The oldest go
-  // when there are too many.
+  // Of two turns with the same key the shorter stays, of two as long the one whose tokens compare less:
+  // which came first must not matter. Returns at once: write() puts it into the database. The oldest go when
+  // there are too many.
   void put(uint64_t key, std::span<const int> tokens);
   void write();
 

@@ -133,7 +133,7 @@ TEST_F(EngineTest, BadRequestsAreRefusedWithReasons) {
 TEST_F(EngineTest, ThinkingTokensAreCounted) {
   auto engine = make();
   Request r = request_of(4, 12);
-  r.thinking_open = true;
+  r.output.thinking_open = true;
   Collector collector;
   ASSERT_TRUE(engine->submit(r, collector.sink(0)).ok());
   const auto record = collector.wait(0);

@@ -41,7 +41,7 @@ Script noise(bool thinks) {
 Request request_for(Engine& engine, const std::string& grammar, bool thinks, uint64_t seed) {
   Request request;
   request.prompt = {thinks ? 1 : 0, 1, 2, 3, thinks ? kThink : 4};
-  request.thinking_open = thinks;
+  request.output.thinking_open = thinks;
   request.sampling.temperature = 30;  // the model's choice is one among many
   request.sampling.seed = seed;
   request.max_tokens = 300;

@@ -97,7 +97,7 @@ TEST(Greedy, RefusedTokensAreReplacedAsEver) {
     Request r = request_of(5, 80, 0);
     r.prompt[0] = script;
     r.ignore_eos = false;
-    r.thinking_open = script > 0;
+    r.output.thinking_open = script > 0;
     r.thinking.budget = 10;
     r.thinking.loops = LoopRule::none;
     r.thinking.calls = CallPolicy::none;

@@ -104,7 +104,7 @@ std::vector<Request> requests(int max_tokens) {
   out[3].sampling.top_p = 0.7f;
   // Copied text, and an open think block.
   for (int i = 0; i < 90; i++) out[2].prompt[i + 40] = out[2].prompt[i];
-  out[1].thinking_open = true;
+  out[1].output.thinking_open = true;
   return out;
 }
 
@@ -116,7 +116,7 @@ TEST_F(Speculation, GrammarsGiveTheSameTokens) {
   ASSERT_TRUE(grammar.ok()) << grammar.error().message;
   for (auto request : requests(64)) {
     request.grammar = *grammar;
-    request.ignore_eos = request.thinking_open = false;
+    request.ignore_eos = request.output.thinking_open = false;
     const auto expected = run_with(*engine, request, kOff);
     EXPECT_EQ(expected.last.error, "");
     for (const DraftSource source : engine->info().draft_sources)

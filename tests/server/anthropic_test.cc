@@ -243,10 +243,10 @@ TEST_F(Messages, StopReasons) {
 
 TEST_F(Messages, ThinkingIsPassedOn) {
   post(body(R"("thinking":{"type":"enabled","budget_tokens":77})"));
-  EXPECT_TRUE(engine_.last_request().thinking_open);
+  EXPECT_TRUE(engine_.last_request().output.thinking_open);
   EXPECT_EQ(engine_.last_request().thinking.budget, 77);
   post(body(R"("thinking":{"type":"disabled"})"));
-  EXPECT_FALSE(engine_.last_request().thinking_open);
+  EXPECT_FALSE(engine_.last_request().output.thinking_open);
 }
 
 // The event's name of each event, and that its data says the same.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "text/output_text.h"
 
 namespace anabranch::server {
 
@@ -102,7 +103,6 @@ struct Script {
   std::chrono::milliseconds delay{0};
   FinishReason finish = FinishReason::stop;
   std::string error;
-  bool obey_stop = true;
   bool repeat = false;  // start over at the end, for ever
   int thinking_tokens = 0;
   std::string cut;  // as of Usage
@@ -139,6 +139,7 @@ class FakeEngine final : public Engine {
       return make_error(ErrorKind::busy, "{} requests are waiting; try again later", running_.size());
     const RequestId id = next_++;
     running_[id] = Sequence{request, std::move(sink), script(request)};
+    running_[id].text = std::make_shared<text::OutputText>(tokenizer_, request.stop, request.output);
     requests_.push_back(std::move(request));
     ++stats_.requests;
     wake_.notify_all();
@@ -203,7 +204,7 @@ class FakeEngine final : public Engine {
     Script script;
     size_t next = 0;
     int tokens = 0;
-    std::string text;
+    std::shared_ptr<text::OutputText> text;
     bool cancelled = false;
     std::chrono::steady_clock::time_point due{};
   };
@@ -234,8 +235,8 @@ class FakeEngine final : public Engine {
     if (s.cancelled) {
       event.finish = FinishReason::cancelled;
     } else if (s.next < s.script.parts.size()) {
-      event.tokens = tokens_of(s.script.parts[s.next]);
-      s.text += s.script.parts[s.next++];
+      event.tokens = tokens_of(s.script.parts[s.next++]);
+      s.text->push(event.tokens);
       if (s.script.repeat && s.next == s.script.parts.size()) s.next = 0;
     }
     const int room = s.request.max_tokens < 0 ? 1 << 30 : s.request.max_tokens - s.tokens;
@@ -244,8 +245,7 @@ class FakeEngine final : public Engine {
       event.finish = FinishReason::length;
     }
     s.tokens += static_cast<int>(event.tokens.size());
-    for (const auto& stop : s.request.stop)
-      if (s.script.obey_stop && s.text.find(stop) != std::string::npos) event.finish = FinishReason::stop;
+    if (s.text->stopped()) event.finish = FinishReason::stop;
     if (event.finish == FinishReason::none && s.next == s.script.parts.size() && !s.script.repeat) {
       event.finish = s.script.finish;
       event.error = s.script.error;

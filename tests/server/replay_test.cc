@@ -55,6 +55,12 @@ Json conversation(const std::string& content, const std::string& arguments) {
           {{"role", "tool"}, {"tool_call_id", "call_1"}, {"content", "text"}}};
 }
 
+// After the first message of such a conversation, or of one that begins with the turn.
+void remember(const std::string& sampled, TurnMemory& memory, TurnEnd end = TurnEnd::end_of_turn) {
+  const auto before = conversation_key(Json::array({conversation("", "{}")[0]}), "");
+  remember_turn(tokens_of(sampled), end, before, rules(), tokenizer(), memory);
+}
+
 size_t known(TurnMemory& memory, const Json& messages, const std::string& salt = "") {
   return known_turns(messages, salt, rules(), tokenizer(), memory).size();
 }
@@ -68,7 +74,7 @@ TEST(Replay, TheNextPromptBeginsWithWhatWasSampled) {
   const auto first = compiler.compile(Json::array({messages[0]}), *rules().tools, options);
   ASSERT_TRUE(first.ok());
   const auto sampled = tokens_of(kCall + kEnd);
-  remember_turn(sampled, "", rules(), tokenizer(), memory);
+  remember(kCall + kEnd, memory);
   const auto turns = known_turns(messages, "", rules(), tokenizer(), memory);
   ASSERT_EQ(turns.size(), 1u);
   EXPECT_EQ(turns[0].message, 1u);
@@ -85,7 +91,7 @@ TEST(Replay, TheNextPromptBeginsWithWhatWasSampled) {
 
 TEST(Replay, OnlyWhatSaysTheSame) {
   TurnMemory memory("");
-  remember_turn(tokens_of(kCall + kEnd), "", rules(), tokenizer(), memory);
+  remember(kCall + kEnd, memory);
   EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "a.txt", "lines": 2})")), 1u);
   EXPECT_EQ(known(memory, conversation(" Let me look.\n", R"({"lines":2,"path":"a.txt"})")), 1u);
   EXPECT_EQ(known(memory, conversation("Let me look!", R"({"path": "a.txt", "lines": 2})")), 0u);
@@ -98,7 +104,7 @@ TEST(Replay, OnlyWhatSaysTheSame) {
 
 TEST(Replay, ReasoningIsNotPartOfIt) {
   TurnMemory memory("");
-  remember_turn(tokens_of("I should look.\n</think>\n\n" + kCall + kEnd), "", rules(), tokenizer(), memory);
+  remember("I should look.\n</think>\n\n" + kCall + kEnd, memory);
   const auto turns = known_turns(conversation("Let me look.", R"({"path": "a.txt", "lines": 2})"), "",
                                  rules(), tokenizer(), memory);
   ASSERT_EQ(turns.size(), 1u);
@@ -107,48 +113,62 @@ TEST(Replay, ReasoningIsNotPartOfIt) {
 
 TEST(Replay, TurnsThatWereCutOrHaveOneFormOnlyAreNotKept) {
   TurnMemory memory("");
-  const Json plain = {{{"role", "assistant"}, {"content", "It says text."}}};
-  remember_turn(tokens_of("It says text."), "", rules(), tokenizer(), memory);         // no end
-  remember_turn(tokens_of("It says text." + kEnd), "", rules(), tokenizer(), memory);  // as any tokeniser
-  remember_turn({}, "", rules(), tokenizer(), memory);
+  const Json plain = {conversation("", "{}")[0], {{"role", "assistant"}, {"content", "It says text."}}};
+  remember("It says text.", memory);         // no end
+  remember("It says text." + kEnd, memory);  // as any tokeniser
+  remember("", memory);
   EXPECT_EQ(known(memory, plain), 0u);
   std::vector<int> letters;
   for (const char c : std::string("It says text.")) letters.push_back(tokens_of(std::string(1, c)).at(0));
   letters.push_back(tokens_of(kEnd).at(0));
-  remember_turn(letters, "", rules(), tokenizer(), memory);
+  const auto before = conversation_key(Json::array({plain[0]}), "");
+  remember_turn(letters, TurnEnd::end_of_turn, before, rules(), tokenizer(), memory);
   EXPECT_EQ(known(memory, plain), 1u);
 }
 
 // What clients are not told of must not come back in a turn's place.
 TEST(Replay, TurnsThatHideSomethingAreNotKept) {
-  const Json plain = {{{"role", "assistant"}, {"content", "Yes."}}};
+  const Json plain = {conversation("", "{}")[0], {{"role", "assistant"}, {"content", "Yes."}}};
   for (const std::string hidden : {"Yes.<|im_start|>", "<|endoftext|>Yes.", "Yes.<think>", "Yes.</think>"}) {
     TurnMemory memory("");
-    remember_turn(tokens_of(hidden + kEnd), "", rules(), tokenizer(), memory);
+    remember(hidden + kEnd, memory);
     EXPECT_EQ(known(memory, plain), 0u) << hidden;
   }
   TurnMemory memory("");
   std::vector<int> lines(500, tokens_of("\n").at(0));
   for (const int token : tokens_of("Yes." + kEnd)) lines.push_back(token);
-  remember_turn(lines, "", rules(), tokenizer(), memory);
+  const auto before = conversation_key(Json::array({plain[0]}), "");
+  remember_turn(lines, TurnEnd::end_of_turn, before, rules(), tokenizer(), memory);
   EXPECT_EQ(known(memory, plain), 0u);
 }
 
-// The client was told of one call; the engine had made another before it could be stopped.
-TEST(Replay, AllCallsOfATurnCount) {
+// With parallel_tool_calls false no end of the turn follows the call.
+TEST(Replay, ATurnIsWholeAfterItsLastAllowedCall) {
   TurnMemory memory("");
+  const Json told = conversation("Let me look.", R"({"path": "a.txt", "lines": 2})");
+  remember(kCall, memory);
+  EXPECT_EQ(known(memory, told), 0u);
+  remember(kCall, memory, TurnEnd::last_allowed_call);
   text::OutputRules one_call = rules();
   one_call.max_calls = 1;
-  const std::string second =
-      "\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\":\"b.txt\"}}\n</tool_call>";
-  remember_turn(tokens_of(kCall + second + kEnd), "", one_call, tokenizer(), memory);
-  const Json told = conversation("Let me look.", R"({"path": "a.txt", "lines": 2})");
-  EXPECT_EQ(known_turns(told, "", one_call, tokenizer(), memory).size(), 0u);
-  Json both = told;
-  both[1]["tool_calls"].push_back({{"id", "call_2"},
-                                   {"type", "function"},
-                                   {"function", {{"name", "read"}, {"arguments", R"({"path": "b.txt"})"}}}});
-  EXPECT_EQ(known_turns(both, "", one_call, tokenizer(), memory).size(), 1u);
+  const auto turns = known_turns(told, "", one_call, tokenizer(), memory);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(turns[0].tokens, tokens_of(kCall));
+}
+
+TEST(Replay, OnlyInTheSameConversation) {
+  TurnMemory memory("");
+  remember(kCall + kEnd, memory);
+  Json messages = conversation("Let me look.", R"({"path": "a.txt", "lines": 2})");
+  EXPECT_EQ(known(memory, messages), 1u);
+  messages[1]["tool_calls"][0]["id"] = "call_2";
+  messages[1]["reasoning_content"] = "hm";
+  EXPECT_EQ(known(memory, messages), 1u) << "ids and reasoning do not count";
+  Json longer = messages;
+  longer.push_back(longer[1]);
+  EXPECT_EQ(known(memory, longer), 1u) << "the same text after other messages is another turn";
+  messages[0]["content"] = "What is in a.txt, please?";
+  EXPECT_EQ(known(memory, messages), 0u);
 }
 
 TEST(Replay, TakesAnyMessages) {
@@ -187,6 +207,22 @@ TEST_F(TurnFile, SurvivesARestartAndIsPrivate) {
   struct stat status {};
   ASSERT_EQ(stat(path().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+// Two answers of a request may say the same with other tokens, and either may end first.
+TEST_F(TurnFile, WhichOfTwoCameFirstDoesNotMatter) {
+  const std::vector<int> small = {2, 9}, other = {3, 1}, longer = {1, 1, 1};
+  for (const bool written : {false, true}) {
+    TurnMemory memory(path());
+    uint64_t key = written ? 10 : 0;
+    for (const auto& order : {std::vector{small, other, longer}, {longer, other, small}, {other, small}}) {
+      for (const auto& tokens : order) {
+        memory.put(key, tokens);
+        if (written) memory.write();
+      }
+      EXPECT_EQ(memory.find(key++), small);
+    }
+  }
 }
 
 TEST_F(TurnFile, IsMadePrivateAndLinksAreNotFollowed) {

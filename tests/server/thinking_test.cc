@@ -150,13 +150,13 @@ class ThinkingApi : public ServerTest {
 constexpr const char* kHard = "Why does the proof need compactness?";
 
 TEST_F(ThinkingApi, TheClientsChoiceWinsAndIsReported) {
-  EXPECT_TRUE(request(kHard).thinking_open);
-  EXPECT_FALSE(request("hi").thinking_open);
-  EXPECT_TRUE(request("hi", R"("enable_thinking":true)").thinking_open);
-  EXPECT_TRUE(request("hi", R"("reasoning_effort":"low")").thinking_open);
-  EXPECT_FALSE(request(kHard, R"("think":false)").thinking_open);
-  EXPECT_FALSE(request(kHard, R"("reasoning_budget":0)").thinking_open);
-  EXPECT_FALSE(request("hi", R"("thinking_budget":50)").thinking_open);  // a budget is no choice
+  EXPECT_TRUE(request(kHard).output.thinking_open);
+  EXPECT_FALSE(request("hi").output.thinking_open);
+  EXPECT_TRUE(request("hi", R"("enable_thinking":true)").output.thinking_open);
+  EXPECT_TRUE(request("hi", R"("reasoning_effort":"low")").output.thinking_open);
+  EXPECT_FALSE(request(kHard, R"("think":false)").output.thinking_open);
+  EXPECT_FALSE(request(kHard, R"("reasoning_budget":0)").output.thinking_open);
+  EXPECT_FALSE(request("hi", R"("thinking_budget":50)").output.thinking_open);  // a budget is no choice
   EXPECT_EQ(thinking("hi"), (Json{{"enabled", false}, {"reason", "a greeting or thanks"}}));
   EXPECT_EQ(thinking("hi", R"("enable_thinking":"auto")")["enabled"], false);
   EXPECT_EQ(thinking("hi", R"("think":true)"), (Json{{"enabled", true}, {"reason", "the request's think"}}));
@@ -174,10 +174,10 @@ TEST_F(ThinkingApi, TheServersDefaultsHoldWhereNothingIsSaid) {
   ServerOptions options;
   options.thinking = {ThinkMode::off, 500, "", "the server's flag"};
   start(std::move(options));
-  EXPECT_FALSE(request(kHard).thinking_open);
+  EXPECT_FALSE(request(kHard).output.thinking_open);
   EXPECT_EQ(engine_.last_request().thinking.budget, 500);
   EXPECT_EQ(thinking(kHard)["reason"], "the server's flag");
-  EXPECT_TRUE(request(kHard, R"("enable_thinking":"auto")").thinking_open);
+  EXPECT_TRUE(request(kHard, R"("enable_thinking":"auto")").output.thinking_open);
   EXPECT_EQ(request(kHard, R"("enable_thinking":true,"thinking_budget":7)").thinking.budget, 7);
 }
 
@@ -201,7 +201,7 @@ TEST_F(ThinkingApi, WhatATemplateOpensByItselfIsClosedWhenThinkingIsOff) {
   EXPECT_EQ(engine_.last_request().thinking.budget, -1);
   // This template does obey, so that its prompt is closed.
   EXPECT_EQ(request("hi", R"("think":false)").thinking.budget, -1);
-  EXPECT_FALSE(engine_.last_request().thinking_open);
+  EXPECT_FALSE(engine_.last_request().output.thinking_open);
   const std::string opened = R"("think":false,"chat_template_kwargs":{"x":1})";
   EXPECT_EQ(thinking("hi", opened)["enabled"], false);
   ChosenPrompt chosen;
