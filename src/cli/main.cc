@@ -169,6 +169,11 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command->add_option("--queue", o.queue, "Requests that wait at most; more are refused (default: 64)")
       ->check(CLI::Range(0, 1 << 16));
   command
+      ->add_option("--max-gap", o.max_gap_ms,
+                   "Milliseconds between two tokens of a stream that reading other prompts may cause "
+                   "(default: 50; the bound is never below 2.2 times a step without prompts)")
+      ->check(CLI::Range(0.0, 60000.0));
+  command
       ->add_option(
           "--memory", o.memory_bytes,
           "Memory for the states of running requests, such as 4GB (default: half of the machine's, or "

@@ -115,6 +115,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   int port = 11436;
   int parallel = 8, queue = 64;  // requests that run at a time, and that wait
+  double max_gap_ms = 50;        // between a stream's tokens, while prompts are read beside it
   uint64_t memory_bytes = 0;     // for their states; 0: chosen
   std::vector<std::string> api_keys;
   std::string api_key_file;

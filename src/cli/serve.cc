@@ -89,6 +89,7 @@ Result<int> serve(const ServeOptions& options) {
   TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
   wanted.max_running = options.parallel;
   wanted.max_queue = options.queue;
+  wanted.max_gap_s = options.max_gap_ms / 1000;
   wanted.memory_bytes = options.memory_bytes;
   TRY(const auto engine, make_engine(wanted));
   const auto keep = cache_options(options.cache);

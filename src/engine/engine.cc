@@ -130,7 +130,7 @@ void EngineImpl::run() {
   }
   while (drain_inbox()) {
     schedule();
-    step(scheduler_.plan());
+    step(scheduler_.plan(now_seconds() - tokens_out_));
   }
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
   cache_.reset();  // writes what waits
@@ -171,9 +171,22 @@ void EngineImpl::schedule() {
     std::lock_guard lock(mutex_);
     stats_.preempted++;
   }
-  for (const RequestId id : scheduler_.admit()) guard(id, [&] { begin(*sequences_.at(id)); });
+  admit();
   std::lock_guard lock(mutex_);
   note_running();
+}
+
+// Beside decoding sequences one by one, as long as there is time.
+void EngineImpl::admit() {
+  for (int begun = 0; begun < kMostAdmissions; begun++) {
+    const auto ids = scheduler_.admit(begun, now_seconds() - tokens_out_);
+    if (ids.empty()) return;
+    for (const RequestId id : ids) {
+      const double start = now_seconds();
+      guard(id, [&] { begin(*sequences_.at(id)); });
+      scheduler_.began(now_seconds() - start);
+    }
+  }
 }
 
 void EngineImpl::note_running() {

@@ -115,6 +115,8 @@ struct EngineOptions {
   int prefill_chunk = 256;     // tokens per prefill step
   int max_running = 8;         // requests that run at a time, in one pass per step
   int max_queue = 64;          // requests waiting; more are refused
+  // The gap between two tokens of a stream that prefill of other prompts may cause (engine/scheduler.h).
+  double max_gap_s = 0.05;
   // Bytes that the states of running requests may take together; 0: half of the machine's memory, or what of
   // it is free. The context is bounded so that one request fits.
   uint64_t memory_bytes = 0;

@@ -30,7 +30,7 @@ class EngineImpl final : public Engine {
   EngineImpl(const EngineOptions& options, std::function<Result<LoadedModel>()> load)
       : options_(options),
         load_model_(std::move(load)),
-        scheduler_({options.prefill_chunk, options.max_running, options.max_queue}) {}
+        scheduler_({options.prefill_chunk, options.max_running, options.max_queue, options.max_gap_s}) {}
   ~EngineImpl() override {
     {
       std::lock_guard lock(mutex_);
@@ -73,6 +73,7 @@ class EngineImpl final : public Engine {
   void describe_vocabulary();
   ThinkRules think_rules(const Request& request) const;
   void schedule();
+  void admit();
   void note_running();  // mutex_ held
   void begin(Sequence& sequence);
   bool wait_for_alike(Sequence& sequence);
@@ -124,6 +125,7 @@ class EngineImpl final : public Engine {
   Scheduler scheduler_;
   std::optional<MemoryGuard> memory_;  // from load() on
   double memory_checked_ = 0;
+  double tokens_out_ = 0;  // when the last step's tokens went out
   SpecResources spec_;
   std::string statistics_path_;        // empty: not kept
   std::unique_ptr<StateCache> cache_;  // may be null

@@ -62,13 +62,14 @@ void EngineImpl::step(const StepPlan& plan) {
     stats_.logit_passes++;
   }
   for (StepPart& part : parts) guard(part.piece.id, [&] { settle(part); });
+  tokens_out_ = now_seconds();
+  scheduler_.took(plan, tokens_out_ - start);
   const int rows = out->hidden.shape(0);
   const double pass_s = plan.prompt_tokens > 0 ? 0 : now_seconds() - out->started, verify_s = pass_s / rows;
   if (plan.decoding > 1) spec_.costs.observe_shared(plan.decoding, rows, pass_s);
   for (StepPart& part : parts)
     if (sequences_.count(part.piece.id))
       guard(part.piece.id, [&] { conclude(part, out->hidden, verify_s * part.rows, plan.decoding - 1); });
-  scheduler_.took(plan, now_seconds() - start);
 }
 
 // Ends the one sequence whose work throws; its state may be half advanced.

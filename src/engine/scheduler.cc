@@ -5,49 +5,9 @@
 #include "base/check.h"
 
 namespace anabranch {
-namespace {
-
-// The weight of the newest step. Steps without prompts are slow by accident more often than fast: the bound
-// is a multiple of what they take when nothing disturbs them.
-constexpr double kGain = 0.3, kSlowerGain = 0.1, kFasterGain = 0.5;
-// How far one that is slow by accident counts.
-constexpr double kSlowest = 2;
-// The least share of a step that its prompts' tokens can have taken.
-constexpr double kLeastShare = 0.05;
-// After so many steps with prompts, one without is measured again.
-constexpr int kMeasureAfter = 32;
-
-void learn(double& estimate, double sample, double slower, double faster) {
-  if (estimate <= 0)
-    estimate = sample;
-  else
-    estimate += (sample > estimate ? slower : faster) * (std::min(sample, kSlowest * estimate) - estimate);
-}
-
-}  // namespace
-
-int StepCosts::tokens_beside(int decoding, int most) const {
-  const auto i = static_cast<size_t>(decoding);
-  if (i >= decode_s_.size() || decode_s_[i] <= 0 || steps_beside_ >= kMeasureAfter) return 0;
-  if (token_s_ <= 0) return kPieceGrid;
-  const double fit = (kStall - 1) * decode_s_[i] / token_s_;
-  most = std::max(std::min(most, 2 * tried_), kPieceGrid);
-  return static_cast<int>(std::clamp<double>(fit, kPieceGrid, most));
-}
-
-void StepCosts::observe(int decoding, int tokens, double seconds) {
-  if (decoding == 0 || !(seconds > 0)) return;
-  const auto i = static_cast<size_t>(decoding);
-  if (i >= decode_s_.size()) decode_s_.resize(i + 1);
-  if (tokens == 0) {
-    learn(decode_s_[i], seconds, kSlowerGain, kFasterGain);
-    steps_beside_ = 0;
-    return;
-  }
-  steps_beside_++;
-  tried_ = std::max(tokens, tried_ / 2);
-  learn(token_s_, std::max(seconds - decode_s_[i], kLeastShare * seconds) / tokens, kGain, kGain);
-}
+// What starting a sequence is expected to take rises at once (one that reads its state from disk may be
+// followed by others) and falls slowly.
+constexpr double kAdmissionGain = 0.3;
 
 uint64_t SequenceBytes::of(int tokens) const {
   return fixed + per_token * static_cast<uint64_t>((tokens + kMemoryBlock - 1) / kMemoryBlock * kMemoryBlock);
@@ -97,27 +57,44 @@ std::vector<uint64_t> Scheduler::preempt() {
   return out;
 }
 
-// In order: nothing small slips past what waits for more room. What comes gets a block to grow, lest it has
-// to go again at once; and comes one at a time beside sequences that decode, since its start takes time.
-std::vector<uint64_t> Scheduler::admit() {
+int Scheduler::decoding() const {
+  return static_cast<int>(std::count_if(entries_.begin(), entries_.end(),
+                                        [](const Entry& e) { return e.running && e.decodes(); }));
+}
+
+// Seconds that prefill and admissions may add to a step; 0 or less: none.
+double Scheduler::gap_left(int decoding, double spent) const {
+  const double decode = costs_.decode_s(decoding);
+  return std::max(kStall * decode, options_.max_gap_s) - decode - spent;
+}
+
+// First come, first served: a small request never overtakes a larger one that waits for memory. A sequence
+// needs a block of memory to grow, so that it is not preempted at once.
+std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
   std::vector<uint64_t> out;
   uint64_t used = bytes();
   int count = running();
-  const bool decoding =
-      std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.running && e.decodes(); });
+  const bool one_by_one = decoding() > 0;
+  if (one_by_one && begun > 0 && (begun >= kMostAdmissions || gap_left(decoding(), spent) < admission_s_))
+    return out;
   for (Entry& e : entries_) {
     if (e.running) continue;
     const bool waits = waits_for_other(e);
     const uint64_t more = bytes_.of(e.known + kRoundRows + kMemoryBlock);
     const bool fits = budget_ == 0 || used + more <= budget_;
-    if (count >= options_.max_running || (count > 0 && !fits) || (!waits && decoding && !out.empty())) break;
+    if (count >= options_.max_running || (count > 0 && !fits)) break;
     used += bytes_of(e);
     count++;
     if (waits) continue;  // its place is kept
     e.running = true;
     out.push_back(e.id);
+    if (one_by_one) break;
   }
   return out;
+}
+
+void Scheduler::began(double seconds) {
+  admission_s_ = std::max(seconds, admission_s_ + kAdmissionGain * (seconds - admission_s_));
 }
 
 void Scheduler::wait_for(uint64_t id, uint64_t other, int tokens) {
@@ -134,15 +111,15 @@ bool Scheduler::waits_for_other(const Entry& entry) const {
 }
 
 // Half a chunk to one and a half: a pass over few tokens costs nearly as much as one over many.
-Piece Scheduler::chunk(const Entry& e) const {
+int Scheduler::chunk(const Entry& e) const {
   const int size = options_.prefill_chunk, half = size / 2;
   const int line = (e.applied + std::max(half, 1) + size - 1) / size * size;
-  const int tokens = e.left() <= size + half ? e.left() : line - e.applied;
-  return {e.id, tokens, tokens == e.left()};
+  return e.left() <= size + half ? e.left() : line - e.applied;
 }
 
-// The shortest first; but every token of others that was applied since a prompt came makes it one shorter,
-// and where another one waits for its first tokens only these count.
+// The prompt with the fewest tokens left goes first; but every token of other prompts that was read since a
+// prompt came counts as one token less of it, so that a long one's turn comes. Where others wait for a
+// prompt's first tokens, only these count.
 std::vector<const Scheduler::Entry*> Scheduler::prompts_in_order() const {
   struct Rank {
     int priority;
@@ -156,7 +133,7 @@ std::vector<const Scheduler::Entry*> Scheduler::prompts_in_order() const {
     for (const Entry& w : entries_)
       if (!w.running && w.after == e.id && e.applied < w.after_tokens)
         left = std::min(left, w.after_tokens - e.applied);
-    ranks.push_back({e.priority, e.since + left, &e});
+    ranks.push_back({e.priority, e.since + e.read + left, &e});
   }
   std::stable_sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
     return std::pair(a.priority, a.tokens) < std::pair(b.priority, b.tokens);
@@ -166,7 +143,7 @@ std::vector<const Scheduler::Entry*> Scheduler::prompts_in_order() const {
   return out;
 }
 
-StepPlan Scheduler::plan() const {
+StepPlan Scheduler::plan(double spent) const {
   StepPlan plan;
   const auto alone =
       std::find_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.running && e.alone; });
@@ -177,38 +154,60 @@ StepPlan Scheduler::plan() const {
   }
   auto prompts = prompts_in_order();
   if (alone != entries_.end()) std::erase_if(prompts, [&](const Entry* e) { return e != &*alone; });
-  if (!prompts.empty()) plan.decoding == 0 ? add_chunks(prompts, plan) : add_pieces(prompts, plan);
+  if (plan.decoding == 0)
+    add_chunks(prompts, plan);
+  else if (!costs_.should_measure(plan.decoding))
+    add_pieces(prompts, spent, plan);
   return plan;
 }
 
-// Nobody waits for a token: a chunk of the first, and what else fits beside it as a whole.
+void Scheduler::add(StepPlan& plan, const Entry& e, int tokens) {
+  plan.pieces.push_back({e.id, tokens, tokens == e.left()});
+  plan.prompt_tokens += tokens;
+  plan.positions += e.positions(tokens);
+}
+
+// No sequence decodes: a chunk of the first prompt, and what fits beside it as a whole.
 void Scheduler::add_chunks(const std::vector<const Entry*>& prompts, StepPlan& plan) const {
   for (const Entry* e : prompts) {
     const bool first = plan.pieces.empty();
-    if (!first && plan.prompt_tokens + e->left() > options_.prefill_chunk) continue;
-    plan.pieces.push_back(first ? chunk(*e) : Piece{e->id, e->left(), true});
-    plan.prompt_tokens += plan.pieces.back().tokens;
+    if (first || plan.prompt_tokens + e->left() <= options_.prefill_chunk)
+      add(plan, *e, first ? chunk(*e) : e->left());
   }
 }
 
-void Scheduler::add_pieces(const std::vector<const Entry*>& prompts, StepPlan& plan) const {
-  const int most = costs_.tokens_beside(plan.decoding, options_.prefill_chunk);
+// The most tokens of the prompt, beside what the step has already, that take no longer than the seconds left.
+int Scheduler::tokens_that_fit(const Entry& e, const StepLoad& load, double seconds) const {
+  int fit = 0, most = std::min(costs_.most_tokens(), options_.prefill_chunk) - load.prompt_tokens;
+  most = std::min(most, e.left());
+  while (fit < most) {
+    const int tokens = fit + (most - fit + 1) / 2;
+    if (costs_.prefill_s(load.prompt_tokens + tokens, load.positions + e.positions(tokens)) <= seconds)
+      fit = tokens;
+    else
+      most = tokens - 1;
+  }
+  return fit;
+}
+
+void Scheduler::add_pieces(const std::vector<const Entry*>& prompts, double spent, StepPlan& plan) const {
+  const double seconds = gap_left(plan.decoding, spent);
   for (const Entry* e : prompts) {
-    const int room = most - plan.prompt_tokens;
-    if (room <= 0) return;
-    const int first_end = (e->applied / kPieceGrid + 1) * kPieceGrid,
-              grid_end = (e->applied + room) / kPieceGrid * kPieceGrid;
-    if (first_end - e->applied > room && plan.prompt_tokens > 0) return;
-    const int tokens =
-        e->left() <= room ? e->left() : std::min(e->left(), std::max(first_end, grid_end) - e->applied);
-    plan.pieces.push_back({e->id, tokens, tokens == e->left()});
-    plan.prompt_tokens += tokens;
+    const int fit = tokens_that_fit(*e, plan, seconds);
+    const int to_grid = std::min(kPieceGrid - e->applied % kPieceGrid, e->left());
+    if (fit < to_grid && plan.prompt_tokens > 0) return;
+    const int on_grid = (e->applied + fit) / kPieceGrid * kPieceGrid - e->applied;
+    add(plan, *e, fit == e->left() ? fit : std::max(on_grid, to_grid));
+    if (fit < e->left()) return;
   }
 }
 
 void Scheduler::took(const StepPlan& plan, double seconds) {
-  costs_.observe(plan.decoding, plan.prompt_tokens, seconds);
+  costs_.observe(plan, seconds);
   prompt_tokens_ += plan.prompt_tokens;
+  for (size_t i = static_cast<size_t>(plan.decoding); i < plan.pieces.size(); i++)
+    for (Entry& e : entries_)
+      if (e.id == plan.pieces[i].id) e.read += plan.pieces[i].tokens;
 }
 
 Scheduler::Entry& Scheduler::at(uint64_t id) {

@@ -12,8 +12,9 @@ namespace {
 
 using Ids = std::vector<uint64_t>;
 
-Scheduler make(int chunk, int max_running = 8, int max_queue = 64) {
-  return Scheduler({.prefill_chunk = chunk, .max_running = max_running, .max_queue = max_queue});
+Scheduler make(int chunk, int max_running = 8, int max_queue = 64, double max_gap_s = 0) {
+  return Scheduler(
+      {.prefill_chunk = chunk, .max_running = max_running, .max_queue = max_queue, .max_gap_s = max_gap_s});
 }
 
 // Applies a plan as the engine does; a sequence whose tokens were all known gets one more.
@@ -88,14 +89,107 @@ TEST(Scheduler, AllThatDecodeShareAStep) {
   EXPECT_EQ(s.running() + s.queued(), 0);
 }
 
-TEST(Scheduler, StartsOneAtATimeBesideSequencesThatDecode) {
-  Scheduler s = make(256);
+// The first one of a step always comes; others while there is time, and not more than kMostAdmissions.
+TEST(Scheduler, AdmissionsBesideDecodingSequencesTakeTime) {
+  Scheduler s = make(256, 64, 64, 0.05);
   s.add(1, 1);
   s.admit();
-  s.add(2, 9);
-  s.add(3, 9);
-  EXPECT_EQ(s.admit(), Ids{2});
-  EXPECT_EQ(s.admit(), Ids{3});
+  s.took(s.plan(), 0.01);
+  for (uint64_t id = 2; id < 60; id++) s.add(id, 9);
+  EXPECT_EQ(s.admit(0, 1.0), Ids{2});
+  s.began(0.001);
+  EXPECT_EQ(s.admit(1, 0.001), Ids{3});
+  EXPECT_TRUE(s.admit(1, 0.0395).empty()) << "another millisecond does not fit";
+  EXPECT_EQ(s.admit(kMostAdmissions - 1, 0.001), Ids{4});
+  EXPECT_TRUE(s.admit(kMostAdmissions, 0.001).empty());
+  s.began(0.1);  // read its state from disk
+  EXPECT_TRUE(s.admit(1, 0.001).empty());
+  EXPECT_EQ(s.admit(0, 0.001), Ids{5});
+  for (int i = 0; i < 20; i++) s.began(0.001);
+  EXPECT_EQ(s.admit(1, 0.001), Ids{6});
+}
+
+// What was spent on admissions and on keeping states counts.
+TEST(Scheduler, PrefillTakesWhatIsLeftOfTheGap) {
+  const auto tokens_after = [](double spent) {
+    Scheduler s = make(256, 8, 64, 0.05);
+    s.add(1, 128);
+    s.admit();
+    const auto prompt = s.plan();
+    s.took(prompt, 0.0128);  // 0.1 ms a token
+    apply(s, prompt);
+    s.took(s.plan(), 0.01);
+    s.add(2, 1000);
+    s.admit();
+    return s.plan(spent).prompt_tokens;
+  };
+  EXPECT_EQ(tokens_after(0.02), 200);
+  EXPECT_EQ(tokens_after(0.03), 100);
+  EXPECT_EQ(tokens_after(0.2), kPieceGrid);
+}
+
+// Estimates for more tokens than were ever in a step assume no economy of scale, and grow fourfold at most.
+TEST(Scheduler, GrowsCarefullyOnAnUnknownDevice) {
+  Scheduler s = make(4096, 8, 64, 0.05);
+  s.add(1, 2);
+  s.admit();
+  s.took(s.plan(), 0.003);  // 1.5 ms a token, as far as anybody can tell
+  apply(s, s.plan());
+  s.took(s.plan(), 0.002);
+  s.add(2, 8000);
+  s.admit();
+  double worst = 0;
+  std::vector<int> sizes;
+  for (int step = 0; step < 8; step++) {
+    const auto plan = s.plan();
+    const double seconds = 0.002 + std::max(0.003, 48e-6 * plan.prompt_tokens);
+    worst = std::max(worst, seconds);
+    sizes.push_back(plan.prompt_tokens);
+    s.took(plan, seconds);
+    apply(s, plan);
+  }
+  EXPECT_LE(sizes[0], 8);
+  for (size_t i = 1; i < sizes.size(); i++) EXPECT_LE(sizes[i], 4 * sizes[i - 1]);
+  EXPECT_GE(sizes.back(), 800);
+  EXPECT_LE(worst, 0.0501);
+}
+
+TEST(StepCosts, NeighboursTellOfCountsThatWereNotSeen) {
+  StepCosts costs;
+  EXPECT_TRUE(costs.should_measure(8));
+  costs.observe({.decoding = 8}, 0.008);
+  EXPECT_DOUBLE_EQ(costs.decode_s(8), 0.008);
+  EXPECT_DOUBLE_EQ(costs.decode_s(10), 0.008);
+  EXPECT_TRUE(costs.should_measure(11));
+  EXPECT_DOUBLE_EQ(costs.decode_s(7), 0.007);
+  EXPECT_TRUE(costs.should_measure(6));
+  costs.observe({.decoding = 10}, 0.010);
+  EXPECT_DOUBLE_EQ(costs.decode_s(9), 0.009);
+}
+
+// What tokens cost apart from their positions, attention's part, and the fixed one are told apart by steps
+// that differ in them.
+TEST(StepCosts, LearnWhatPrefillIsMadeOf) {
+  const auto seconds = [](const StepLoad& load) {
+    return 0.01 + 0.004 + 5e-5 * load.prompt_tokens + 2e-9 * load.positions;
+  };
+  StepCosts costs;
+  costs.observe({.decoding = 4}, 0.01);
+  uint32_t random = 1;
+  for (int i = 0; i < 300; i++) {
+    random = random * 1664525 + 1013904223;
+    const int tokens = 4 << (random >> 24) % 9;
+    const double at = (random >> 16) % 256 * 128.0;
+    const StepLoad load{.decoding = 4, .prompt_tokens = tokens, .positions = tokens * at};
+    costs.observe(load, seconds(load));
+    if (i % 30 == 0) costs.observe({.decoding = 4}, 0.01);
+  }
+  for (const int tokens : {16, 256, 1000})
+    for (const double at : {0.0, 4096.0, 32768.0}) {
+      const StepLoad load{.decoding = 4, .prompt_tokens = tokens, .positions = tokens * at};
+      EXPECT_NEAR(costs.prefill_s(tokens, load.positions), seconds(load) - 0.01,
+                  0.1 * (seconds(load) - 0.01));
+    }
 }
 
 TEST(Scheduler, RefusesBeyondItsQueue) {
