@@ -18,14 +18,19 @@ def gaps(events):
     return [after - before for before, after in zip(events, events[1:])]
 
 
-def of_load(streams, tokens):
-    """streams: [{"sent": s, "events": [s, ...]}, ...], each of `tokens` tokens, all sent at about the same time."""
-    taken = max(stream["events"][-1] for stream in streams) - min(stream["sent"] for stream in streams)
-    firsts = [stream["events"][0] - stream["sent"] for stream in streams]
-    between = [gap for stream in streams for gap in gaps(stream["events"])]
-    return {"tok_s": len(streams) * tokens / taken, "ttft_p50_s": percentile(firsts, 50),
+def of_load(answers, begin, end, tokens):
+    """answers: [{"sent": s, "events": [s, ...], "whole": bool}, ...], each of `tokens` tokens if whole, of clients that ask
+    again as soon as they have one. Tokens are counted in the window from begin to end, times to the first token and gaps
+    over all. A token without text of its own (half of a character) has no event: whole answers tell how many those are."""
+    whole = [answer for answer in answers if answer["whole"] and answer["events"]]
+    seen = sum(len(answer["events"]) for answer in whole)
+    each = len(whole) * tokens / seen if seen else 1
+    inside = sum(begin < event <= end for answer in answers for event in answer["events"])
+    firsts = [answer["events"][0] - answer["sent"] for answer in answers if answer["events"]]
+    between = [gap for answer in answers for gap in gaps(answer["events"])]
+    return {"tok_s": inside * each / (end - begin), "answers": len(whole), "ttft_p50_s": percentile(firsts, 50),
             "ttft_p99_s": percentile(firsts, 99), "gap_p50_s": percentile(between, 50),
-            "gap_p99_s": percentile(between, 99)}
+            "gap_p99_s": percentile(between, 99), "gap_max_s": max(between, default=None)}
 
 
 def of_stall(streams, sent, first):
@@ -51,16 +56,18 @@ def table(heads, rows):
 
 
 def ms(seconds):
-    return "-" if seconds is None else f"{seconds * 1000:.0f}"
+    return "-" if seconds is None else f"{seconds * 1000:.{1 if seconds < 0.1 else 0}f}"
 
 
 def text(report):
     parts = []
     if report["load"]:
         rows = [[r["model"], r["server"], str(r["streams"]), f"{r['tok_s']:.1f}", ms(r["ttft_p50_s"]),
-                 ms(r["ttft_p99_s"]), ms(r["gap_p50_s"]), ms(r["gap_p99_s"])] for r in report["load"]]
-        parts.append(table(["model", "server", "streams", "tok/s of all", "TTFT p50, ms", "TTFT p99, ms", "gap p50, ms",
-                            "gap p99, ms"], rows))
+                 ms(r["ttft_p99_s"]), ms(r["gap_p50_s"]), ms(r["gap_p99_s"]), ms(r["gap_max_s"]), str(r["answers"])]
+                for r in report["load"]]
+        parts.append(f"Prompts of {report['prompt_tokens']} tokens, answers of {report['tokens']}:\n\n" +
+                     table(["model", "server", "streams", "tok/s of all", "TTFT p50, ms", "TTFT p99, ms", "gap p50, ms",
+                            "gap p99, ms", "longest gap, ms", "answers"], rows))
     if report["stall"]:
         rows = [[r["model"], r["server"], str(r["streams"]), f"{r['ttft_s']:.1f}", ms(r["gap_before_p50_s"]),
                  ms(r["gap_before_p99_s"]), ms(r["gap_beside_p50_s"]), ms(r["gap_beside_p99_s"]),

@@ -7,17 +7,24 @@ Prints tables; every figure goes into a JSON report. The models and llama.cpp ar
 work directory on the first run (see there); logs go to the folder streams-bench in it.
 
 works (--works NAME,...):
-  load    N streams at once (--streams), each a prompt of its own and --tokens tokens: tokens a second of all together,
-          time to the first token, and gaps between a stream's events
+  load    N clients at once (--streams), each asking again as soon as it has its answer, always with a new prompt
+          (--prompt-tokens, --tokens): tokens a second of all together in the --seconds after each has had its first
+          token; time to the first token and gaps between a stream's events, over all
   stall   N streams decode while a prompt of --prompt tokens comes: their gaps before it and while it is read
-models (--models NAME,...): hybrid-146m, ours only (llama.cpp does not run it); qwen35-0.8b, random weights of the true
-  shape, in 4 bits for both
+models (--models NAME,...): hybrid-146m, ours only (llama.cpp does not run it); qwen35-0.8b, qwen35-4b and qwen35-9b, random
+  weights of the true shapes in 4 bits (llama-server: 0.8b only)
+
+On a GPU, with a machine that has no network, only python3 with numpy and a program that was built elsewhere:
+
+    python3 bench/streams/run.py --device cuda --models qwen35-9b --works load --streams 1,8,32,64,128 --peers '' \\
+        --anabranch PROGRAM --work /tmp/streams --json FILE
 
 Both servers get the same prompts, as token ids, greedy, with no end but --tokens, no cache and no speculation: what
 repeats itself after such prompts would be drafted far too well. Exit status: 0, 1 when something failed, 2 for a bad
 command line."""
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
@@ -26,13 +33,16 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "cache"), os.path.join(os.path.dirname(HERE), "peers")]
+import clients  # noqa: E402
 import figures  # noqa: E402
 import flags  # noqa: E402
 import servers  # noqa: E402
 from prepare import ROOT, Workshop, say  # noqa: E402
-from programs import Failure  # noqa: E402
+from programs import Failure, run  # noqa: E402
 
-WORKS, PEERS, MODELS = ("load", "stall"), ("llama-server",), ("hybrid-146m", "qwen35-0.8b")
+WORKS, PEERS = ("load", "stall"), ("llama-server",)
+MODELS = ("hybrid-146m", "qwen35-0.8b", "qwen35-4b", "qwen35-9b")
+CPU_MODELS = "hybrid-146m,qwen35-0.8b"
 HYBRID = os.path.join(ROOT, "models", "hybrid-146m")
 FIRST_ID, IDS = 1000, 20000  # of prompts: common words in both vocabularies
 SHORT_PROMPT = 48
@@ -45,12 +55,17 @@ def arguments():
     count, cores = flags.count(65536), flags.CORES
 
     parser.add_argument("--works", type=flags.names(WORKS), default=",".join(WORKS), metavar="NAME,...")
-    parser.add_argument("--models", type=flags.names(MODELS), default=",".join(MODELS), metavar="NAME,...")
+    parser.add_argument("--models", type=flags.names(MODELS), metavar="NAME,...",
+                        help=f"default: {CPU_MODELS}; on a GPU qwen35-9b")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--peers", type=flags.names(PEERS), default=",".join(PEERS), metavar="NAME,...", help="'' for none")
     parser.add_argument("--streams", type=lambda text: [count(n) for n in text.split(",")], metavar="N,...",
                         default="1,2,4,8,16,32", help="default: %(default)s; the stall work takes those up to 8")
+    parser.add_argument("--prompt-tokens", type=count, default=512, help="of each prompt under load (default: %(default)s)")
     parser.add_argument("--tokens", type=count, default=128, help="of each answer (default: %(default)s)")
+    parser.add_argument("--seconds", type=count, default=10, help="measured for each number of streams (default: %(default)s)")
     parser.add_argument("--prompt", type=count, default=4096, help="tokens of the long prompt (default: %(default)s)")
+    parser.add_argument("--max-gap", metavar="MS", help="our --max-gap (default: the program's own)")
     parser.add_argument("--spec", default="off", help="our --spec (default: %(default)s); an event may hold several tokens"
                         " of an accepted draft")
     parser.add_argument("--threads", type=count, default=cores, help=f"for both (default here: {cores})")
@@ -61,7 +76,10 @@ def arguments():
     parser.add_argument("--llama-bin", metavar="DIR", help="use this folder's llama-server and llama-quantize")
     parser.add_argument("--json", metavar="FILE", help="the report (default: streams-bench/report.json in the work"
                         " directory)")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.models is None:
+        args.models = ["qwen35-9b"] if args.device == "cuda" else CPU_MODELS.split(",")
+    return args
 
 
 def prompt_of(tokens, number):
@@ -101,11 +119,16 @@ class Stream(threading.Thread):
         return {"sent": self.sent, "events": self.events}
 
 
-def load(server, streams, tokens):
-    running = [Stream(server, prompt_of(SHORT_PROMPT, i), tokens) for i in range(streams)]
-    for stream in running:
-        stream.start()
-    return figures.of_load([stream.finish() for stream in running], tokens)
+def load(server, streams, args, seconds):
+    def body(client, turn):
+        return {"prompt": prompt_of(args.prompt_tokens, client * 1009 + turn), "max_tokens": args.tokens, "temperature": 0,
+                "ignore_eos": True, "stream": True, "cache": False, "cache_prompt": False}
+
+    try:
+        answers, begin, end = clients.run(server.port, body, streams, seconds)
+    except (Failure, OSError) as error:
+        raise Failure(f"{server.name}: {error}; its log: {server.log}")
+    return figures.of_load(answers, begin, end, args.tokens)
 
 
 def stall(server, streams, long_prompt):
@@ -130,10 +153,27 @@ def stall(server, streams, long_prompt):
     return figures.of_stall([list(stream.events) for stream in running], read["sent"], read["events"][0])
 
 
+def our_model(args, shop, model):
+    if model == "hybrid-146m":
+        return HYBRID
+    if model == "qwen35-0.8b" and "llama-server" in args.peers:
+        return os.path.realpath(shop.qwen_mlx())  # the weights that llama-server has
+
+    def make(part):
+        python = sys.executable if importlib.util.find_spec("numpy") else shop.tools_python()
+        run([python, os.path.join(ROOT, "tools", "make_rand_qwen35.py"), "--size", model.removeprefix("qwen35-"), "--mlx4",
+             part, "--no-mtp", "--tokenizer", ""], 900, shop.log(f"{model}-random"))
+
+    return os.path.realpath(shop.made(f"{model}/random4", "random weights in 4 bits", make))
+
+
 def our_server(args, shop, model):
-    folder = HYBRID if model == "hybrid-146m" else os.path.realpath(shop.qwen_mlx())
-    return servers.anabranch(args.anabranch, folder, args.threads, shop.path("streams-bench", f"anabranch-{model}.log"),
-                             "--parallel", str(max(args.streams) + 1), "--spec", args.spec, "--no-cache")
+    options = ["--parallel", str(max(args.streams) + 1), "--queue", "256", "--spec", args.spec, "--no-cache", "--device",
+               args.device]
+    if args.max_gap:
+        options += ["--max-gap", args.max_gap]
+    return servers.anabranch(args.anabranch, our_model(args, shop, model), args.threads,
+                             shop.path("streams-bench", f"anabranch-{model}.log"), *options)
 
 
 def llama_server(args, shop, model):
@@ -148,17 +188,19 @@ def llama_server(args, shop, model):
 def measure(args, shop, report, save):
     for model in args.models:
         made = [("anabranch", our_server)]
-        if "llama-server" in args.peers and model != "hybrid-146m":
+        if "llama-server" in args.peers and model == "qwen35-0.8b" and args.device == "cpu":
             made.append(("llama-server", llama_server))
         for name, make in made:
             with make(args, shop, model) as server:
-                load(server, 1, 16)  # pages and costs are known from here on
+                load(server, 1, args, 1)  # pages and costs are known from here on
+                if args.device == "cuda":  # and all kernels are compiled
+                    load(server, max(args.streams), args, 3)
                 for work in args.works:
                     for streams in args.streams:
                         if work == "stall" and streams > 8:
                             continue
                         say(f"{model}, {name}: {work}, {streams} streams")
-                        result = load(server, streams, args.tokens) if work == "load" else \
+                        result = load(server, streams, args, args.seconds) if work == "load" else \
                             stall(server, streams, args.prompt)
                         report[work].append({"model": model, "server": name, "streams": streams, **result})
                         save()
@@ -166,8 +208,8 @@ def measure(args, shop, report, save):
 
 def main():
     args = arguments()
-    report = {"date": time.strftime("%Y-%m-%d %H:%M"), "threads": args.threads, "tokens": args.tokens,
-              "prompt": args.prompt, "spec": args.spec, "load": [], "stall": [], "errors": []}
+    report = {"date": time.strftime("%Y-%m-%d %H:%M"), "threads": args.threads, "device": args.device,
+              "prompt_tokens": args.prompt_tokens, "tokens": args.tokens, "prompt": args.prompt, "spec": args.spec, "load": [], "stall": [], "errors": []}
     shop = path = None
 
     def save():

@@ -23,9 +23,12 @@ def test_only_chunks_with_text_are_events():
 
 
 def test_load():
-    streams = [{"sent": 10.0, "events": [11.0, 12.0, 14.0]}, {"sent": 10.5, "events": [13.5, 14.5, 15.0]}]
-    got = figures.of_load(streams, 20)
-    assert got == {"tok_s": 8.0, "ttft_p50_s": 1.0, "ttft_p99_s": 3.0, "gap_p50_s": 1.0, "gap_p99_s": 2.0}, got
+    answers = [{"sent": 10.0, "events": [11.0, 12.0, 14.0], "whole": True},  # 4 tokens each, one of them without text
+               {"sent": 10.5, "events": [13.5, 14.5, 15.0], "whole": True},
+               {"sent": 14.0, "events": [14.5], "whole": False}, {"sent": 15.0, "events": [], "whole": False}]
+    got = figures.of_load(answers, 13.5, 17.5, 4)
+    assert got == {"tok_s": 4 / 3, "answers": 2, "ttft_p50_s": 1.0, "ttft_p99_s": 3.0, "gap_p50_s": 1.0, "gap_p99_s": 2.0,
+                   "gap_max_s": 2.0}, got
 
 
 def test_stall():
@@ -39,10 +42,11 @@ def test_stall():
 
 def test_tables():
     load = {"model": "m", "server": "s", "streams": 8, "tok_s": 61.94, "ttft_p50_s": 0.1, "ttft_p99_s": 0.25,
-            "gap_p50_s": 0.0304, "gap_p99_s": None}
-    report = {"prompt": 4096, "load": [load], "stall": []}
-    line = figures.text(report).splitlines()[2]
-    assert [cell.strip() for cell in line.strip("|").split("|")] == ["m", "s", "8", "61.9", "100", "250", "30", "-"]
+            "gap_p50_s": 0.0304, "gap_p99_s": None, "gap_max_s": 0.0021, "answers": 16}
+    report = {"prompt": 4096, "prompt_tokens": 512, "tokens": 128, "load": [load], "stall": []}
+    line = figures.text(report).splitlines()[4]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == ["m", "s", "8", "61.9", "100",
+                                                                         "250", "30.4", "-", "2.1", "16"]
 
 
 run_all(globals())
