@@ -12,7 +12,7 @@ debian_build_packages=(
   libpcre2-dev libutf8proc-dev libxxhash-dev libcli11-dev libedit-dev libsqlitecpp-dev libsqlite3-dev
   libssl-dev prometheus-cpp-dev
 )
-debian_test_packages=(libgtest-dev clang-14 libclang-rt-14-dev clang-format-14)
+debian_test_packages=(libgtest-dev clang-14 libclang-rt-14-dev clang-format-14 nginx-light)
 homebrew_build_packages=(
   cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp
 )

@@ -11,7 +11,7 @@
 namespace anabranch {
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
   if (fd < 0)
     return make_error(errno == ENOENT ? ErrorKind::not_found : ErrorKind::io, "cannot open {}: {}", path,
                       std::strerror(errno));

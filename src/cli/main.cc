@@ -181,6 +181,29 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       ->transform(CLI::AsSizeValue(false));
   command
       ->add_option(
+          "--max-connections", o.connections,
+          "Connections at a time; beyond them idle ones are closed, then new ones refused (default: 256)")
+      ->check(CLI::Range(1, 1 << 16));
+  command
+      ->add_option("--max-connections-per-address", o.connections_per_address,
+                   "How many of them one client address may have, loopback addresses aside; raise it for a "
+                   "proxy on another machine (default: 64)")
+      ->check(CLI::Range(1, 1 << 16));
+  command
+      ->add_option("--allow-host", o.allowed_hosts,
+                   "A further name that requests may have in Host (may be given several times)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--cors-origin", o.cors_origins,
+                   "An origin whose web pages may use the server, such as http://localhost:3000; * for all "
+                   "(may be given several times)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option(
           "--api-key", o.api_keys,
           "A key that requests must show (may be given several times; others on this machine can read "
           "it in the list of processes: prefer the next two)")

@@ -117,6 +117,8 @@ struct ServeOptions {
   int parallel = 8, queue = 64;  // requests that run at a time, and that wait
   double max_gap_ms = 50;        // between a stream's tokens, while prompts are read beside it
   uint64_t memory_bytes = 0;     // for their states; 0: chosen
+  int connections = 256, connections_per_address = 64;
+  std::vector<std::string> allowed_hosts, cors_origins;
   std::vector<std::string> api_keys;
   std::string api_key_file;
   std::string tls_certificate, tls_key;  // files; both or none

@@ -1,11 +1,16 @@
 // `serve`: the OpenAI API over one model until Ctrl-C.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
@@ -17,39 +22,69 @@
 namespace anabranch::cli {
 namespace {
 
-// The first SIGINT or SIGTERM lets answers under way finish for a moment, the second cuts them off.
+// The signals of a process that serves. SIGINT and SIGTERM: the first lets answers under way finish for a
+// moment, the second cuts them off. SIGHUP: reload(), or a stop when it says that the terminal is gone.
+// SIGUSR1: report().
 class SignalThread {
  public:
+  struct Actions {
+    std::function<void()> stop, reload, report;
+  };
+
   // Must run before any other thread starts, so that all of them leave these signals to ours.
-  SignalThread() {
+  SignalThread() : owns_terminal_(has_terminal() && !ignores_hangup()) {
     sigemptyset(&set_);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&set_, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     thread_ = std::thread([this] { watch(); });
   }
-  // While there is no server to stop (the model loads, or the last step ends), a signal ends the process.
-  void serve(server::Server* server) {
+  // While there is nothing to stop (the model loads, or the last step ends), SIGINT and SIGTERM end the
+  // process.
+  void serve(std::optional<Actions> actions) {
     std::lock_guard lock(mutex_);
-    server_ = server;
+    actions_ = std::move(actions);
   }
   ~SignalThread() {
+    done_ = true;
     pthread_kill(thread_.native_handle(), SIGUSR2);
     thread_.join();
   }
 
  private:
+  static bool has_terminal() {
+    const int fd = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) ::close(fd);
+    return fd >= 0;
+  }
+  // As under nohup.
+  static bool ignores_hangup() {
+    struct sigaction action {};
+    return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  }
+
   void watch() {
-    for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR2;) {
+    for (int signal = 0; sigwait(&set_, &signal) == 0 && !done_;) {
       std::lock_guard lock(mutex_);
-      if (!server_) _exit(130);
-      server_->stop();
+      const bool stop =
+          signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && owns_terminal_ && !has_terminal());
+      if (!actions_) {
+        if (stop) _exit(130);
+      } else if (stop) {
+        actions_->stop();
+      } else if (signal == SIGHUP) {
+        actions_->reload();
+      } else if (signal == SIGUSR1) {
+        actions_->report();
+      }
     }
   }
 
+  const bool owns_terminal_;
   sigset_t set_{};
+  std::atomic<bool> done_{false};
   std::mutex mutex_;
-  server::Server* server_ = nullptr;
+  std::optional<Actions> actions_;
   std::thread thread_;
 };
 
@@ -76,27 +111,83 @@ Result<std::vector<std::string>> api_keys(const ServeOptions& options) {
   return keys;
 }
 
+// SIGHUP: keys and certificates are read again. What cannot be read stays as it was.
+void reload(const ServeOptions& options, server::Server& server) {
+  const auto read = [&]() -> Result<size_t> {
+    TRY(const auto keys, api_keys(options));
+    TRY_VOID(server.set_api_keys(keys));
+    return keys.size();
+  };
+  const auto keys = read();
+  if (keys)
+    log_info("SIGHUP: {} API keys are in force now", *keys);
+  else
+    log_error("SIGHUP: the API keys stay as they were: {}", keys.error().message);
+  if (options.tls_certificate.empty()) return;
+  const auto tls = server.reload_tls();
+  if (tls)
+    log_info("SIGHUP: new connections get the certificate that is in '{}' now", options.tls_certificate);
+  else
+    log_error("SIGHUP: the TLS certificate and key stay as they were: {}", tls.error().message);
+}
+
+// SIGUSR1: a line in the log.
+void report(const Engine& engine) {
+  const EngineStats stats = engine.stats();
+  log_info(
+      "SIGUSR1: {} requests run, {} wait; {} finished, {} cancelled, {} failed; states take {} MiB of {}",
+      stats.running, stats.queued, stats.finished, stats.cancelled, stats.failed, stats.state_bytes >> 20,
+      stats.state_budget_bytes >> 20);
+}
+
+// A connection takes a file descriptor, and the usual limit of a process is 1,024.
+Result<void> allow_descriptors(int connections) {
+  const auto wanted = static_cast<rlim_t>(connections) + 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return {};
+  if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < wanted)
+    return make_error(
+        ErrorKind::invalid,
+        "--max-connections {} needs {} file descriptors, and this process may have {} (ulimit -n)",
+        connections, wanted, limit.rlim_max);
+  limit.rlim_cur = wanted;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return make_error(ErrorKind::io, "cannot raise the limit of file descriptors to {}", wanted);
+  return {};
+}
+
+Result<server::ServerOptions> server_options(const ServeOptions& options) {
+  server::ServerOptions result;
+  result.host = options.host;
+  result.port = static_cast<uint16_t>(options.port);
+  result.limits.connections = options.connections;
+  result.limits.connections_per_address = options.connections_per_address;
+  result.allowed_hosts = options.allowed_hosts;
+  result.cors_origins = options.cors_origins;
+  result.tls = {options.tls_certificate, options.tls_key};
+  result.stop_grace_s = options.drain_seconds;
+  TRY_VOID(allow_descriptors(options.connections));
+  TRY(result.api_keys, api_keys(options));
+  TRY(result.volatile_text, volatile_rules(options));
+  result.thinking = thinking_wish(options.thinking);
+  const auto keep = cache_options(options.cache);
+  if (keep.enabled && !keep.directory.empty()) result.turns_path = keep.directory + "/turns.db";
+  return result;
+}
+
 Result<int> serve(const ServeOptions& options) {
   SignalThread signals;
-  server::ServerOptions server_options;
-  server_options.host = options.host;
-  server_options.port = static_cast<uint16_t>(options.port);
-  server_options.tls = {options.tls_certificate, options.tls_key};
-  server_options.stop_grace_s = options.drain_seconds;
-  TRY(server_options.api_keys, api_keys(options));
-  TRY(server_options.volatile_text, volatile_rules(options));
-  server_options.thinking = thinking_wish(options.thinking);
+  TRY(const auto wanted_server, server_options(options));
   TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
   wanted.max_running = options.parallel;
   wanted.max_queue = options.queue;
   wanted.max_gap_s = options.max_gap_ms / 1000;
   wanted.memory_bytes = options.memory_bytes;
   TRY(const auto engine, make_engine(wanted));
-  const auto keep = cache_options(options.cache);
-  if (keep.enabled && !keep.directory.empty()) server_options.turns_path = keep.directory + "/turns.db";
-  TRY(const auto server, server::Server::start(*engine, server_options));
-  signals.serve(server.get());
-  if (server_options.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.host)))
+  TRY(const auto server, server::Server::start(*engine, wanted_server));
+  signals.serve(SignalThread::Actions{[&] { server->stop(); }, [&] { reload(options, *server); },
+                                      [&] { report(*engine); }});
+  if (wanted_server.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.host)))
     log_warning(
         "{} is not this machine alone, and no API key was given: everybody who reaches port {} may use the "
         "model (--api-key-file, or --host 127.0.0.1)",
@@ -105,7 +196,7 @@ Result<int> serve(const ServeOptions& options) {
              options.host, server->port());
   std::fflush(stdout);
   server->run();
-  signals.serve(nullptr);
+  signals.serve(std::nullopt);
   return 0;
 }
 

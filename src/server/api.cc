@@ -82,15 +82,22 @@ Json loaded_json(const ModelInfo& info) {
             {"drafts_fixed", info.draft_state_bytes}}}};
 }
 
-// JSON, or nothing said; form encoding because that is what curl -d claims for JSON.
+// JSON. Programs may also say nothing, or form encoding, which is what curl -d claims for JSON. Pages may
+// not: forms and requests without a type are what a browser sends for any page without asking first.
 bool is_json_type(const HttpRequest& request) {
   const std::string* header = request.header("content-type");
-  if (!header) return true;
-  std::string type = header->substr(0, header->find(';'));
+  const bool program = !is_from_page(request);
+  if (!header) return program;
+  std::string type = lower_case(header->substr(0, header->find(';')));
   while (!type.empty() && type.back() == ' ') type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return type == "application/json" || type == "application/x-www-form-urlencoded" || type == "text/json";
+  return type == "application/json" || type == "text/json" ||
+         (program && type == "application/x-www-form-urlencoded");
+}
+
+// The body as such is read, and nothing decodes it.
+bool is_encoded(const HttpRequest& request) {
+  const std::string* encoding = request.header("content-encoding");
+  return encoding && lower_case(*encoding) != "identity";
 }
 
 std::optional<ApiError> check_method(const HttpRequest& request, std::string_view allowed) {
@@ -136,68 +143,44 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
 
 }  // namespace
 
-std::optional<ApiError> check_access(const HttpRequest& request, const std::string& bound_host) {
-  const auto hosts = std::count_if(request.headers.begin(), request.headers.end(),
-                                   [](const auto& header) { return header.first == "host"; });
-  if (hosts > 1) return ApiError{400, "More than one Host header", "", "bad_request"};
-  const std::string* host = request.header("host");
-  const auto name = host ? host_name(*host) : std::nullopt;
-  if (host && !name) return ApiError{400, "Malformed Host header", "", "bad_request"};
-  const std::string bound = listening_name(bound_host);
-  const bool local_only = is_loopback_name(bound);
-  if (local_only && name && !is_loopback_name(*name) && *name != bound)
-    return ApiError{
-        403,
-        fmt::format("Host '{}' is not this machine: the server listens on {} only and answers to "
-                    "localhost, 127.0.0.1 and [::1] (protection against DNS rebinding). A proxy in "
-                    "front must send such a Host header",
-                    *name, bound),
-        "", "host_not_allowed"};
-  // Browsers name the page that asks. Schemes other than http are applications, not pages from the web.
-  const std::string* origin = request.header("origin");
-  if (!origin) return std::nullopt;
-  const auto page = origin_host(*origin);
-  const bool web = *origin == "null" || origin->rfind("http://", 0) == 0 || origin->rfind("https://", 0) == 0;
-  if (web && (!page || (!is_loopback_name(*page) && page != name)))
-    return ApiError{403, "Requests from web pages of other sites are not allowed", "", "origin_not_allowed"};
-  return std::nullopt;
-}
-
-Api::Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, ApiKeys keys,
+Api::Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys,
          PrepareOptions options)
     : engine_(engine),
       generations_(engine, workers, std::move(post), metrics_, std::move(options)),
-      bound_host_(std::move(bound_host)),
+      access_(std::move(access)),
       keys_(std::move(keys)),
       started_(now_seconds()),
       created_(unix_seconds()) {}
 
 // What a request asks for, as far as its head tells.
 struct Api::Route {
-  std::string path;
+  Target target;
   std::optional<AnswerKind> kind;  // of what answers a POST there
   bool names_model = false, admitted = false;
+  const std::string& path() const { return target.path; }
   const char* method() const { return kind ? "POST" : "GET, HEAD"; }
 };
 
 Result<Api::Route> Api::route_of(const HttpRequest& request) const {
   Route route;
-  TRY(route.path, target_path(request.target));
-  route.kind = answer_kind(route.path);
-  route.names_model = route.path.size() > kModels.size() + 1 && route.path.rfind("/v1/models/", 0) == 0;
+  TRY(route.target, parse_target(request.target));
+  const std::string& path = route.path();
+  route.kind = answer_kind(path);
+  route.names_model = path.size() > kModels.size() + 1 && path.rfind("/v1/models/", 0) == 0;
   route.admitted = keys_.admit(request);
   return route;
 }
 
 std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route& route) const {
-  const bool open = route.path == kHealth || route.path == kOpenApi || route.path == kDocs;
+  const bool open = route.path() == kHealth || route.path() == kOpenApi || route.path() == kDocs;
   if (!route.admitted && !open)
     return ApiError{401,
                     "This server asks for an API key, and the request shows none that it knows: send "
                     "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
                     "", "invalid_api_key"};
-  if (!route.kind && !route.names_model && !is_page(route.path))
-    return ApiError{404, fmt::format("Unknown route: {} {}", request.method, route.path), "", "unknown_url"};
+  if (!route.kind && !route.names_model && !is_page(route.path()))
+    return ApiError{404, fmt::format("Unknown route: {} {}", request.method, route.path()), "",
+                    "unknown_url"};
   if (auto error = check_method(request, route.method())) return error;
   if (!route.kind) return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
@@ -207,6 +190,12 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route&
   if (!is_json_type(request))
     return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                     "unsupported_media_type"};
+  if (is_encoded(request))
+    return ApiError{
+        415,
+        fmt::format("The request body must not be compressed: send it without 'Content-Encoding: {}'",
+                    *request.header("content-encoding")),
+        "", "unsupported_media_type"};
   return std::nullopt;
 }
 
@@ -215,15 +204,18 @@ std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
 }
 
 std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Route>& route) const {
+  const bool message = route.ok() ? route->path().rfind(kMessages, 0) == 0 : false;
   const auto answer = [&](const ApiError& error) {
-    return request.target.rfind(kMessages, 0) == 0 ? message_error_response(error) : error_response(error);
+    return message ? message_error_response(error) : error_response(error);
   };
-  if (auto error = check_access(request, bound_host_)) return answer(*error);
   if (!route.ok()) return answer({400, route.error().message, "", "bad_request"});
+  if (auto error = check_access(request, route->target, access_)) return answer(*error);
+  if (auto response = preflight_response(request, access_)) return response;
   const auto error = find_fault(request, *route);
   if (!error) return std::nullopt;
   HttpResponse response = answer(*error);
   if (error->status == 405) response.headers.emplace_back("Allow", route->method());
+  if (error->status == 415) response.headers.emplace_back("Accept-Encoding", "identity");
   return response;
 }
 
@@ -231,7 +223,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const auto found = route_of(request);
   if (auto response = refusal(request, found)) return out->respond(std::move(*response));
   const Route& route = *found;
-  const std::string& path = route.path;
+  const std::string& path = route.path();
   if (route.kind) return generations_.start(*route.kind, std::move(request), std::move(out));
   if (path == kHealth) return out->respond(route.admitted ? health() : short_health());
   if (path == kMetrics) return out->respond(metrics());
@@ -242,8 +234,9 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   out->respond(welcome());
 }
 
-void Api::responded(std::string_view target, int status) {
-  metrics_.responded(target.substr(0, target.find('?')), status);
+void Api::responded(const RequestName& request, int status) {
+  const auto target = parse_target(request.target);
+  metrics_.responded(target.ok() ? target->path : "", status);
 }
 
 HttpResponse Api::metrics() const {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "server/access.h"
 #include "server/api_keys.h"
 #include "server/generation.h"
 #include "server/http_types.h"
@@ -15,15 +16,18 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  // bound_host: the host name listened on; decides which Host headers are taken.
-  Api(Engine& engine, WorkerPool& workers, Post post, std::string bound_host, ApiKeys keys,
+  Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys,
       PrepareOptions options);
 
   // Why the request is not served, judged without its body; nothing when it is.
   std::optional<HttpResponse> refusal(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
+  // What every answer to the request carries.
+  Headers headers(const HttpRequest& request) const { return cors_headers(request, access_); }
   // As HttpServer tells it.
-  void responded(std::string_view target, int status);
+  void responded(const RequestName& request, int status);
+  // From now on these are asked for.
+  void set_keys(ApiKeys keys) { keys_ = std::move(keys); }
   // From now on new work is refused with 503.
   void begin_stop() { stopping_ = true; }
   // Ends every answer under way with an error.
@@ -47,15 +51,11 @@ class Api {
   Engine& engine_;
   Metrics metrics_;
   Generations generations_;
-  const std::string bound_host_;
-  const ApiKeys keys_;
+  const AccessRules access_;
+  ApiKeys keys_;
   const double started_;   // monotonic seconds
   const int64_t created_;  // Unix seconds
   bool stopping_ = false;
 };
-
-// Why a request may not be served, judged by its Host and Origin headers: a web page in the user's browser
-// must not reach a server that listens on this machine only. Nothing when it may.
-std::optional<ApiError> check_access(const HttpRequest& request, const std::string& bound_host);
 
 }  // namespace anabranch::server

@@ -4,7 +4,9 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
+
+#include "base/mapped_file.h"
 
 namespace anabranch::server {
 namespace {
@@ -61,14 +63,16 @@ bool ApiKeys::admit(const HttpRequest& request) const {
 }
 
 Result<std::vector<std::string>> read_key_file(const std::string& path) {
-  std::ifstream file(path);
+  constexpr size_t kFileBytes = 1u << 20;
+  const auto text = read_file(path, kFileBytes);
+  if (!text)
+    return make_error(text.error().kind, "cannot read the API keys of '{}': {}", path, text.error().message);
   std::vector<std::string> keys;
-  std::string line;
-  while (std::getline(file, line)) {
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
     const std::string_view key = trim(line);
     if (!key.empty() && key[0] != '#') keys.emplace_back(key);
   }
-  if (!file.eof()) return make_error(ErrorKind::io, "cannot read the API keys of '{}'", path);
   if (keys.empty())
     return make_error(ErrorKind::invalid, "'{}' has no API key in it: write one a line", path);
   return keys;

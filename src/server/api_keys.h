@@ -30,8 +30,8 @@ class ApiKeys {
   std::vector<Digest> digests_;
 };
 
-// The keys of a file: one a line; empty lines and those that begin with # are left out. Errors: io (it cannot
-// be read), invalid (there is none in it).
+// The keys of a file: one a line; empty lines and those that begin with # are left out. It must be a
+// regular file of at most 1 MiB. Errors: those of read_file(), invalid (there is none in it).
 Result<std::vector<std::string>> read_key_file(const std::string& path);
 
 }  // namespace anabranch::server

@@ -1,4 +1,4 @@
-# Boost.Beast and Asio (headers only) are included by http_*.cc; OpenSSL by them and api_keys.cc.
+# Boost.Asio (headers only) is included by http_*.cc; OpenSSL by them and api_keys.cc.
 find_package(Boost 1.81 REQUIRED)
 find_package(OpenSSL 3 REQUIRED)
 target_link_libraries(anabranch_server PRIVATE Boost::headers OpenSSL::SSL OpenSSL::Crypto)
@@ -15,7 +15,7 @@ string(CONFIGURE "${OPENAPI_JSON}" OPENAPI_JSON @ONLY)  # @PROJECT_VERSION@
 configure_file(${CMAKE_CURRENT_SOURCE_DIR}/server/static_files.cc.in ${CMAKE_BINARY_DIR}/server/static_files.cc @ONLY)
 target_sources(anabranch_server PRIVATE ${CMAKE_BINARY_DIR}/server/static_files.cc)
 target_compile_definitions(anabranch_server PRIVATE ANABRANCH_VERSION="${PROJECT_VERSION}")
-set(network_sources http_connection.cc http_exchange.cc http_server.cc http_tls.cc)
+set(network_sources http_admission.cc http_connection.cc http_server.cc http_stream.cc http_tls.cc)
 list(TRANSFORM network_sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/server/)
 set_source_files_properties(${network_sources} TARGET_DIRECTORY anabranch_server
                             PROPERTIES COMPILE_DEFINITIONS "BOOST_ASIO_NO_DEPRECATED;BOOST_ERROR_CODE_HEADER_ONLY")

@@ -3,26 +3,26 @@
 // Ownership: a connection belongs to the coroutine that runs it, and ends with it. I/O thread only.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
+#include "server/http_admission.h"
 #include "server/http_exchange.h"
+#include "server/http_parser.h"
 #include "server/http_server.h"
+#include "server/http_stall.h"
 #include "server/http_stream.h"
 
 namespace anabranch::server {
-
-namespace http = boost::beast::http;
 
 // One body's share of the bytes that all bodies may take; given back from whichever thread drops it.
 class BodyShare {
@@ -49,12 +49,11 @@ struct ConnectionContext {
   explicit ConnectionContext(const HttpLimits& limits_) : limits(limits_) {}
 
   const HttpLimits limits;
-  Handler handler;
-  Refusal refusal;
-  Responded responded;
-  std::optional<asio::ssl::context> tls;  // none: plain HTTP
+  HttpHandlers handlers;
+  std::shared_ptr<asio::ssl::context> tls;  // none: plain HTTP
   const std::shared_ptr<std::atomic<size_t>> all_body_bytes = std::make_shared<std::atomic<size_t>>(0);
   bool stopping = false;
+  std::mt19937_64 random{std::random_device{}()};  // of request ids
   std::unordered_set<Connection*> connections;
   asio::io_context io{1};  // last: it ends the coroutines that use the rest
 };
@@ -72,25 +71,36 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   void wake() override { wake_.cancel(); }
   // The client is gone, stalled, or no longer wanted: whoever answers is told, and run() ends soon.
   void lose();
+  // The same, and what was sent and not taken is thrown away.
+  void drop();
+  bool lost() const { return lost_; }
+  bool refused() const { return refused_; }
   void begin_stop();
   bool stopping() const override { return context_.stopping; }
-  void responded(int status) override { context_.responded(target_, status); }
+  void responded(int status) override;
+  Seat seat() const;
 
  private:
   asio::awaitable<bool> handshake();
-  asio::awaitable<bool> read_request();
-  bool refuse_body();
-  asio::awaitable<bool> read_body();
+  asio::awaitable<error_code> read_some();
   asio::awaitable<bool> read_first_byte();
+  asio::awaitable<bool> read_request();
+  // Reads until the parser has left this state.
+  asio::awaitable<bool> read_past(RequestParser::State state);
+  bool refuse_body();
+  bool account_for_body();
   asio::awaitable<void> answer();
   asio::awaitable<bool> flush();
   asio::awaitable<void> linger();
-  void request_failed(error_code error);
-  void send_error(int status, std::string message, const char* code);
-  HttpRequest request_head() const;
-  HttpRequest take_request();
+  void read_failed();
+  void send_error(const ApiError& error);
+  void name_request();
+  std::shared_ptr<Exchange> make_exchange(bool keep_alive);
+  void log_answer();
   void watch();
   void watched(error_code error, size_t bytes);
+  void watch_for_stall();
+  bool is_stalled();
   void arm(double s);
   void disarm();
 
@@ -100,15 +110,27 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   uint64_t deadline_number_ = 0;
   bool expired_ = false;
   asio::steady_timer wake_;  // waits for something to send
-  boost::beast::flat_buffer input_;
-  std::optional<http::request_parser<http::string_body>> parser_;
+  asio::steady_timer stall_timer_;
+  StallWatch stall_;
+  const std::string network_;  // of the client, as network_of() gives it
+  double arriving_since_;      // as of Seat
+  size_t arrived_ = 0;         // bytes of the body at that time
+  std::array<char, 16u << 10> read_buffer_;
+  std::string input_;  // has been read and not parsed
+  std::optional<RequestParser> parser_;
   std::shared_ptr<BodyShare> body_;
-  std::string target_;  // of the request that is answered
+  RequestName name_;        // of the request that is read or answered
+  double began_;            // when its first byte came, in monotonic seconds
+  int status_ = 0;          // of its answer; 0: none began
+  Headers answer_headers_;  // of its answer, beside its own
   std::string output_, writing_;
-  size_t sent_ = 0;  // of writing_
+  size_t sent_ = 0;          // of writing_
+  uint64_t sent_total_ = 0;  // bytes handed to the system, ever
   std::shared_ptr<Exchange> exchange_;
   bool watching_ = false;  // a read is pending while a request is answered, to see the client leave
-  bool idle_ = false;      // waits for a request's first byte
+  bool idle_ = false;      // waits for a request's first byte, or for a handshake
+  bool kept_ = false;      // has had an answer
+  bool refused_ = false;   // is only told that there are too many
   bool lost_ = false;
   bool close_ = false;  // after what is queued has been sent
 };

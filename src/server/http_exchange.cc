@@ -2,13 +2,48 @@
 
 #include <fmt/core.h>
 
-#include <boost/beast/http/status.hpp>
 #include <ctime>
 
 namespace anabranch::server {
 namespace {
 
-namespace http = boost::beast::http;
+// Of those statuses that are sent; clients ignore the phrase (RFC 9112, 4).
+std::string_view reason(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 204:
+      return "No Content";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 413:
+      return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 503:
+      return "Service Unavailable";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "";
+  }
+}
 
 // IMF-fixdate of RFC 9110, 5.6.7. The C locale's names: the process sets no other.
 std::string http_date() {
@@ -22,15 +57,15 @@ std::string http_date() {
 }  // namespace
 
 std::string Exchange::head(const HttpResponse& response, bool chunked) const {
-  std::string text =
-      fmt::format("HTTP/1.1 {} {}\r\n", response.status,
-                  std::string_view(http::obsolete_reason(http::int_to_status(response.status))));
+  std::string text = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason(response.status));
   text += fmt::format("Server: anabranch\r\nDate: {}\r\n", http_date());
-  text += fmt::format("Content-Type: {}\r\n", response.content_type);
-  for (const auto& [name, value] : response.headers) text += fmt::format("{}: {}\r\n", name, value);
+  const bool empty = response.status == 204;  // has neither type nor length (RFC 9110, 8.6)
+  if (!empty) text += fmt::format("Content-Type: {}\r\n", response.content_type);
+  for (const Headers* headers : {&response.headers, &headers_})
+    for (const auto& [name, value] : *headers) text += fmt::format("{}: {}\r\n", name, value);
   if (chunked)
     text += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";  // nginx must not hold events back
-  else
+  else if (!empty)
     text += fmt::format("Content-Length: {}\r\n", response.body.size());
   if (chunked && !http10_) text += "Transfer-Encoding: chunked\r\n";
   if (!keep_alive_)

@@ -25,8 +25,13 @@ class Outlet {
 // Outlives its connection when the answer does: then it drops what it is told.
 class Exchange final : public ResponseStream {
  public:
-  Exchange(Outlet* outlet, bool http10, bool head, bool keep_alive)
-      : outlet_(outlet), http10_(http10), head_(head), keep_alive_(keep_alive) {}
+  // headers: of every answer, beside those of its own.
+  Exchange(Outlet* outlet, bool http10, bool head, bool keep_alive, Headers headers)
+      : outlet_(outlet),
+        http10_(http10),
+        head_(head),
+        headers_(std::move(headers)),
+        keep_alive_(keep_alive) {}
 
   void respond(HttpResponse response) override;
   void start(std::string content_type, std::string heartbeat) override;
@@ -49,6 +54,7 @@ class Exchange final : public ResponseStream {
 
   Outlet* outlet_;
   const bool http10_, head_;
+  const Headers headers_;
   bool keep_alive_;
   bool started_ = false, done_ = false;
   std::string heartbeat_;

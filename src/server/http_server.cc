@@ -2,12 +2,12 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "server/http_connection.h"
 #include "server/http_tls.h"
@@ -15,21 +15,23 @@
 namespace anabranch::server {
 namespace {
 
-constexpr int kRefusals = 64;  // connections beyond the limit that are told so; more are just closed
+constexpr int kRefusals = 64;           // connections beyond the limit that are told so; more are just closed
+constexpr double kWarningSeconds = 10;  // between two lines in the log on the same trouble
 
 class ServerImpl final : public HttpServer {
  public:
-  explicit ServerImpl(const HttpLimits& limits)
-      : context_(limits), acceptor_(context_.io), gate_(std::make_shared<Gate>()) {
+  ServerImpl(const HttpLimits& limits, TlsFiles tls_files, std::shared_ptr<asio::ssl::context> tls)
+      : tls_files_(std::move(tls_files)), context_(limits), acceptor_(context_.io) {
+    context_.tls = std::move(tls);
     gate_->io = &context_.io;
   }
   ~ServerImpl() override { close_gate(); }
 
-  Result<void> use_tls(const TlsFiles& files);
   Result<void> open(const std::string& host, uint16_t port);
   uint16_t port() const override { return port_; }
   Post post() override;
-  void serve(Handler handler, Refusal refusal, Responded responded) override;
+  void serve(HttpHandlers handlers) override;
+  Result<void> reload_tls() override;
   void begin_stop() override;
   void close_all() override;
   void after(double s, std::function<void()> run) override;
@@ -42,19 +44,22 @@ class ServerImpl final : public HttpServer {
   };
 
   asio::awaitable<void> accept();
+  void take(tcp::socket socket);
   void close_gate() {
     std::lock_guard lock(gate_->mutex);
     gate_->io = nullptr;
   }
 
+  const TlsFiles tls_files_;
   ConnectionContext context_;
   uint16_t port_ = 0;
   tcp::acceptor acceptor_;
-  std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 };
 
-Result<void> ServerImpl::use_tls(const TlsFiles& files) {
-  TRY(context_.tls, tls_context(files));
+Result<void> ServerImpl::reload_tls() {
+  TRY(auto tls, tls_context(tls_files_));
+  post()([this, tls = std::move(tls)] { context_.tls = tls; });
   return {};
 }
 
@@ -88,32 +93,51 @@ Post ServerImpl::post() {
 }
 
 asio::awaitable<void> ServerImpl::accept() {
+  double warned = -1;
   while (!context_.stopping) {
     auto [error, socket] = co_await acceptor_.async_accept(kAwait);
     if (context_.stopping) break;
-    if (error) {  // out of descriptors, most likely: wait for some to come back
-      log_warning("cannot accept a connection: {}", error.message());
-      asio::steady_timer pause(context_.io, seconds(0.05));
-      co_await pause.async_wait(kAwait);
+    if (!error) {
+      take(std::move(socket));
       continue;
     }
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    socket.set_option(asio::socket_base::keep_alive(true), ignored);
-    const int open = static_cast<int>(context_.connections.size());
-    if (open >= context_.limits.connections + kRefusals) continue;
-    auto connection = std::make_shared<Connection>(std::move(socket), context_);
-    if (open < context_.limits.connections)
-      asio::co_spawn(context_.io, Connection::run(std::move(connection)), asio::detached);
-    else
-      asio::co_spawn(context_.io, Connection::refuse(std::move(connection)), asio::detached);
+    if (error == asio::error::connection_aborted) continue;
+    // Out of descriptors, most likely: wait for some to come back.
+    if (warned < 0 || now_seconds() - warned > kWarningSeconds) {
+      warned = now_seconds();
+      log_warning("cannot accept connections: {}", error.message());
+    }
+    asio::steady_timer pause(context_.io, seconds(0.05));
+    co_await pause.async_wait(kAwait);
   }
 }
 
-void ServerImpl::serve(Handler handler, Refusal refusal, Responded responded) {
-  context_.handler = std::move(handler);
-  context_.refusal = std::move(refusal);
-  context_.responded = std::move(responded);
+void ServerImpl::take(tcp::socket socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  std::vector<Seat> seats;
+  std::vector<Connection*> sitting;
+  int refused = 0;
+  for (Connection* connection : context_.connections) {
+    refused += connection->refused();
+    if (connection->refused() || connection->lost()) continue;
+    seats.push_back(connection->seat());
+    sitting.push_back(connection);
+  }
+  auto connection = std::make_shared<Connection>(std::move(socket), context_);
+  const HttpLimits& limits = context_.limits;
+  const Admission admission = admit(seats, connection->seat().network, limits.connections,
+                                    limits.connections_per_address, limits.give_way_s, now_seconds());
+  if (admission.leaves) sitting[*admission.leaves]->lose();
+  if (admission.admitted)
+    asio::co_spawn(context_.io, Connection::run(std::move(connection)), asio::detached);
+  else if (refused < kRefusals)
+    asio::co_spawn(context_.io, Connection::refuse(std::move(connection)), asio::detached);
+}
+
+void ServerImpl::serve(HttpHandlers handlers) {
+  context_.handlers = std::move(handlers);
   asio::co_spawn(context_.io, accept(), asio::detached);
   auto work = asio::make_work_guard(context_.io);
   while (true) {
@@ -153,8 +177,8 @@ void ServerImpl::after(double s, std::function<void()> run) {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& host, uint16_t port,
                                                        const HttpLimits& limits, const TlsFiles& tls) {
-  auto server = std::make_unique<ServerImpl>(limits);
-  TRY_VOID(server->use_tls(tls));
+  TRY(auto context, tls_context(tls));
+  auto server = std::make_unique<ServerImpl>(limits, tls, std::move(context));
   TRY_VOID(server->open(host, port));
   return std::unique_ptr<HttpServer>(std::move(server));
 }

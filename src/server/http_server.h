@@ -22,14 +22,16 @@ struct HttpLimits {
   size_t body_bytes = 32u << 20;       // more is answered 413
   size_t all_body_bytes = 256u << 20;  // of all requests that are being read or prepared; beyond it: 503
   size_t output_queue_bytes =
-      1u << 20;                 // a stream's unsent bytes; a client that lets more pile up is dropped
-  int connections = 256;        // at once; more are answered 503
-  double header_s = 10;         // from the first byte of a request to the end of its headers
-  double body_s = 60;           // for a request's body
-  double idle_s = 75;           // a connection without a request
-  double write_s = 30;          // a client that takes no byte for so long is dropped
-  double write_bytes_s = 4096;  // and one that for longer than that takes fewer a second
-  double heartbeat_s = 15;      // a stream's longest silence
+      8u << 20;                      // a stream's unsent bytes; a client that lets more pile up is dropped
+  int connections = 256;             // at once; more are answered 503 (http_admission.h)
+  int connections_per_address = 64;  // of them; loopback addresses are exempt
+  double give_way_s = 1;  // when there are too many: a request may take so long to arrive and keep its place
+  double header_s = 10;   // from the first byte of a request to the end of its headers
+  double body_s = 60;     // for a request's body
+  double idle_s = 75;     // a connection without a request
+  double stall_s = 20;    // a client that takes less than the next in this time is dropped, if as much waits
+  size_t stall_bytes = 16u << 10;
+  double heartbeat_s = 15;  // a stream's longest silence
 };
 
 // Files in PEM form; both or none. The certificate's may hold the chain up to the root.
@@ -37,11 +39,16 @@ struct TlsFiles {
   std::string certificate, key;
 };
 
-// Asked before a request's body is read (`head` has none): what to answer instead of reading it, if anything.
-using Refusal = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
-
-// Told of every answer as it begins: the request's target (empty: it could not be read) and the status.
-using Responded = std::function<void(std::string_view target, int status)>;
+// What a server asks of its user, always on the I/O thread.
+struct HttpHandlers {
+  Handler handle;
+  // Before a request's body is read (`head` has none): what to answer instead of reading it, if anything.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
+  // What every answer to the request carries in its head, whoever gives it.
+  std::function<Headers(const HttpRequest& head)> headers;
+  // An answer begins.
+  std::function<void(const RequestName& request, int status)> responded;
+};
 
 class HttpServer {
  public:
@@ -55,7 +62,9 @@ class HttpServer {
   virtual Post post() = 0;
   // Serves until begin_stop() was called and the last connection is gone. The calling thread is the I/O
   // thread.
-  virtual void serve(Handler handler, Refusal refusal, Responded responded) = 0;
+  virtual void serve(HttpHandlers handlers) = 0;
+  // From any thread: reads the TLS files again, for connections to come. Errors: invalid (the old ones stay).
+  virtual Result<void> reload_tls() = 0;
 
   // On the I/O thread only:
   // Takes no new connections, closes idle ones, and the others after the answer they are at.

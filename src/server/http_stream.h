@@ -7,6 +7,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -26,8 +27,10 @@ class Stream {
  public:
   using executor_type = tcp::socket::executor_type;
 
-  Stream(tcp::socket socket, asio::ssl::context* tls) : tcp_(std::move(socket)) {
-    if (tls) tls_.emplace(tcp_, *tls);
+  // tls: none for plain TCP.
+  Stream(tcp::socket socket, std::shared_ptr<asio::ssl::context> tls)
+      : context_(std::move(tls)), tcp_(std::move(socket)) {
+    if (context_) tls_.emplace(tcp_, *context_);
   }
   executor_type get_executor() { return tcp_.get_executor(); }
   tcp::socket& lowest() { return tcp_; }
@@ -45,8 +48,12 @@ class Stream {
   }
 
  private:
+  std::shared_ptr<asio::ssl::context> context_;  // a server may take another one for later connections
   tcp::socket tcp_;
   std::optional<asio::ssl::stream<tcp::socket&>> tls_;
 };
+
+// Bytes that were sent and that the client's system has not acknowledged yet.
+size_t unacknowledged_bytes(tcp::socket& socket);
 
 }  // namespace anabranch::server

@@ -12,13 +12,6 @@ int hex_digit(char c) {
   return -1;
 }
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  return result;
-}
-
 bool is_port(std::string_view text) {
   return text.size() <= 5 &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -31,21 +24,32 @@ bool is_name_char(char c) {
 
 }  // namespace
 
-Result<std::string> target_path(std::string_view target) {
-  // Absolute form, which clients of a proxy send.
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result)
+    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+  return result;
+}
+
+Result<Target> parse_target(std::string_view target) {
+  Target result;
   for (std::string_view scheme : {"http://", "https://"}) {
-    if (lower(target.substr(0, scheme.size())) != scheme) continue;
-    const size_t slash = target.find('/', scheme.size());
-    target = slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
+    if (lower_case(target.substr(0, scheme.size())) != scheme) continue;
+    target.remove_prefix(scheme.size());
+    const size_t end = std::min(target.find_first_of("/?#"), target.size());
+    result.authority = target.substr(0, end);
+    target.remove_prefix(end);
+    if (target.empty() || target[0] != '/') target = "/";
     break;
   }
   if (target.empty() || target[0] != '/')
     return make_error(ErrorKind::invalid, "the request target must start with '/'");
   target = target.substr(0, target.find_first_of("?#"));
-  std::string path;
+  std::string& path = result.path;
   path.reserve(target.size());
   for (size_t i = 0; i < target.size(); ++i) {
     char c = target[i];
+    if (c == '/' && i > 0 && target[i - 1] == '/') continue;
     if (c == '%') {
       const int high = i + 1 < target.size() ? hex_digit(target[i + 1]) : -1;
       const int low = i + 2 < target.size() ? hex_digit(target[i + 2]) : -1;
@@ -57,7 +61,8 @@ Result<std::string> target_path(std::string_view target) {
     if (c == '\0') return make_error(ErrorKind::invalid, "the request target contains a NUL byte");
     path += c;
   }
-  return path;
+  if (path.size() > 1 && target.back() == '/') path.pop_back();
+  return result;
 }
 
 std::optional<std::string> host_name(std::string_view authority) {
@@ -76,34 +81,47 @@ std::optional<std::string> host_name(std::string_view authority) {
     if (name.empty() || !std::all_of(name.begin(), name.end(), is_name_char)) return std::nullopt;
   }
   if (!rest.empty() && (rest[0] != ':' || !is_port(rest.substr(1)))) return std::nullopt;
-  return lower(name);
+  return lower_case(name);
 }
 
 std::string listening_name(const std::string& host) {
   return host_name(host.find("::") == 0 ? "[" + host + "]" : host).value_or("");
 }
 
-std::optional<std::string> origin_host(std::string_view origin) {
+bool is_origin_of(std::string_view origin, std::string_view authority) {
   const size_t at = origin.find("://");
-  if (at == std::string_view::npos) return std::nullopt;
-  return host_name(origin.substr(at + 3));
+  if (at == std::string_view::npos) return false;
+  const std::string_view port = lower_case(origin.substr(0, at)) == "https" ? ":443" : ":80";
+  const auto plain = [&](std::string_view text) {
+    const size_t name = text.size() - std::min(text.size(), port.size());
+    if (text.substr(name) == port) text = text.substr(0, name);
+    return lower_case(text);
+  };
+  return plain(origin.substr(at + 3)) == plain(authority);
 }
 
 bool is_loopback_name(std::string_view name) {
   if (name == "localhost" || name == "[::1]") return true;
   constexpr std::string_view kSuffix = ".localhost";
   if (name.size() > kSuffix.size() && name.substr(name.size() - kSuffix.size()) == kSuffix) return true;
-  // 127.x.y.z as four plain numbers; "127.evil.example" is an ordinary name.
-  if (name.substr(0, 4) != "127.") return false;
-  int dots = 0;
-  for (size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '.') {
-      if (++dots > 3 || name[i - 1] == '.') return false;
-    } else if (name[i] < '0' || name[i] > '9') {
-      return false;
+  return name.substr(0, 4) == "127." && is_ip_address(name);
+}
+
+bool is_ip_address(std::string_view name) {
+  if (!name.empty() && name[0] == '[') return true;
+  // "127.evil.example" is an ordinary name, and what "127.0.0.256" or "127.1" means depends on who reads it.
+  for (int number = 0; number < 4; ++number) {
+    const size_t end = number < 3 ? name.find('.') : name.size();
+    if (end == std::string_view::npos || end == 0 || end > 3 || (end > 1 && name[0] == '0')) return false;
+    int value = 0;
+    for (const char c : name.substr(0, end)) {
+      if (c < '0' || c > '9') return false;
+      value = value * 10 + (c - '0');
     }
+    if (value > 255) return false;
+    name.remove_prefix(std::min(end + 1, name.size()));
   }
-  return dots == 3 && name.back() != '.';
+  return name.empty();
 }
 
 }  // namespace anabranch::server

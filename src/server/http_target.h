@@ -9,9 +9,18 @@
 
 namespace anabranch::server {
 
-// The decoded path of a request target ("/v1/models/a%20b?x=1" -> "/v1/models/a b"); absolute targets
-// ("http://host/path") give their path. Errors: invalid (no path, a bad escape, a NUL byte).
-Result<std::string> target_path(std::string_view target);
+// A request's target.
+struct Target {
+  std::optional<std::string>
+      authority;     // of the absolute form "http://authority/path", which proxies are sent
+  std::string path;  // decoded, without a slash at the end ("/" aside) and with single ones only
+};
+
+// "//v1/models/a%20b/?x=1" -> "/v1/models/a b". Escaped slashes stay as they are meant. Errors: invalid (no
+// path, a bad escape, a NUL byte).
+Result<Target> parse_target(std::string_view target);
+
+std::string lower_case(std::string_view text);
 
 // The lower-case host name of "name", "name:port", "[v6]" or "[v6]:port"; the brackets stay. Nothing when
 // malformed.
@@ -21,10 +30,14 @@ std::optional<std::string> host_name(std::string_view authority);
 // malformed.
 std::string listening_name(const std::string& host);
 
-// The host name of an origin "scheme://authority"; nothing when malformed ("null").
-std::optional<std::string> origin_host(std::string_view origin);
+// Whether an origin ("scheme://authority") is that of pages which are served under this authority, whatever
+// the scheme; both may leave the scheme's own port out.
+bool is_origin_of(std::string_view origin, std::string_view authority);
 
 // Whether a host name always means this machine: localhost, *.localhost, 127.x.y.z, [::1].
 bool is_loopback_name(std::string_view name);
+
+// An IPv4 address in four plain numbers, or an IPv6 one in brackets.
+bool is_ip_address(std::string_view name);
 
 }  // namespace anabranch::server

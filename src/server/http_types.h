@@ -4,6 +4,7 @@
 // called on the I/O thread only; calls after the client has left do nothing.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,10 +16,18 @@ namespace anabranch::server {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
+// A request, for logs and counts. The texts are empty where it could not be read that far.
+struct RequestName {
+  std::string method;
+  std::string target;  // as sent, still percent-encoded
+  std::string id;      // of x-request-id: the client's own, or a new one
+};
+
 struct HttpRequest {
   std::string method;
-  std::string target;  // as sent: path and query, still percent-encoded
-  Headers headers;     // names in lower case
+  std::string
+      target;       // as sent: path and query, still percent-encoded; perhaps with scheme and host before it
+  Headers headers;  // names in lower case
   std::string body;
   std::shared_ptr<void> held;  // its bytes count against the server's limit as long as this lives
 
@@ -27,6 +36,10 @@ struct HttpRequest {
     for (const auto& [key, value] : headers)
       if (key == name) return &value;
     return nullptr;
+  }
+  size_t count(std::string_view name) const {
+    return static_cast<size_t>(std::count_if(headers.begin(), headers.end(),
+                                             [&](const auto& header) { return header.first == name; }));
   }
 };
 

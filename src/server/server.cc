@@ -13,11 +13,12 @@ constexpr double kLastWordsSeconds = 1;  // for errors to reach clients that are
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(Engine& engine, const ServerOptions& options, ApiKeys keys, std::unique_ptr<HttpServer> http)
+  ServerImpl(Engine& engine, const ServerOptions& options, AccessRules access, ApiKeys keys,
+             std::unique_ptr<HttpServer> http)
       : options_(options),
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
-        api_(engine, *workers_, http_->post(), options.host, std::move(keys),
+        api_(engine, *workers_, http_->post(), std::move(access), std::move(keys),
              {options.volatile_text, options.turns_path, options.thinking}),
         thread_([this] { serve(); }) {}
 
@@ -38,14 +39,24 @@ class ServerImpl final : public Server {
     http_->post()([this] { begin_stop(); });
   }
 
+  Result<void> set_api_keys(const std::vector<std::string>& keys) override {
+    TRY(auto made, ApiKeys::make(keys));
+    http_->post()([this, keys = std::move(made)] { api_.set_keys(keys); });
+    return {};
+  }
+
+  Result<void> reload_tls() override { return http_->reload_tls(); }
+
  private:
   void serve() {
-    http_->serve(
-        [this](HttpRequest request, std::shared_ptr<ResponseStream> out) {
-          api_.handle(std::move(request), std::move(out));
-        },
-        [this](const HttpRequest& head) { return api_.refusal(head); },
-        [this](std::string_view target, int status) { api_.responded(target, status); });
+    HttpHandlers handlers;
+    handlers.handle = [this](HttpRequest request, std::shared_ptr<ResponseStream> out) {
+      api_.handle(std::move(request), std::move(out));
+    };
+    handlers.refuse = [this](const HttpRequest& head) { return api_.refusal(head); };
+    handlers.headers = [this](const HttpRequest& head) { return api_.headers(head); };
+    handlers.responded = [this](const RequestName& request, int status) { api_.responded(request, status); };
+    http_->serve(std::move(handlers));
   }
 
   // The rest runs on the I/O thread.
@@ -79,9 +90,10 @@ class ServerImpl final : public Server {
 
 Result<std::unique_ptr<Server>> Server::start(Engine& engine, const ServerOptions& options) {
   TRY(auto keys, ApiKeys::make(options.api_keys));
+  TRY(auto access, make_access_rules(options.host, options.allowed_hosts, options.cors_origins));
   TRY(auto http, HttpServer::listen(options.host, options.port, options.limits, options.tls));
   return std::unique_ptr<Server>(
-      std::make_unique<ServerImpl>(engine, options, std::move(keys), std::move(http)));
+      std::make_unique<ServerImpl>(engine, options, std::move(access), std::move(keys), std::move(http)));
 }
 
 }  // namespace anabranch::server

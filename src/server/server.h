@@ -22,6 +22,8 @@ struct ServerOptions {
   uint16_t port = 11436;  // 0 = a free one
   HttpLimits limits;
   TlsFiles tls;                                   // none: plain HTTP
+  std::vector<std::string> allowed_hosts;         // further names of this server (access.h)
+  std::vector<std::string> cors_origins;          // whose pages may ask
   std::vector<std::string> api_keys;              // requests must show one of these; none: everybody may ask
   std::vector<text::VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;    // a database of sampled turns (turn_memory.h); empty: in memory
@@ -42,6 +44,10 @@ class Server {
   // From any thread, returns at once: no new requests; those under way get stop_grace_s. A second call cuts
   // them off now.
   virtual void stop() = 0;
+  // From any thread: takes these keys, for requests to come. Errors: invalid (the old ones stay).
+  virtual Result<void> set_api_keys(const std::vector<std::string>& keys) = 0;
+  // From any thread: reads the TLS files again, for connections to come. Errors: invalid (the old ones stay).
+  virtual Result<void> reload_tls() = 0;
 };
 
 }  // namespace anabranch::server

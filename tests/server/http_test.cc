@@ -1,4 +1,6 @@
 // HTTP itself: limits, timeouts, keep-alive, pipelining, malformed and hostile input.
+#include <set>
+
 #include "server/server_fixture.h"
 
 namespace anabranch::server {
@@ -108,8 +110,8 @@ TEST_F(Http, AFinishedRequestIsAnsweredAfterTheClientsFin) {
 
 TEST_F(Http, RefusesMalformedRequests) {
   for (const std::string bad :
-       {"\r\n\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "G@T / HTTP/1.1\r\n\r\n",
-        "GET / HTTP/1.1\r\nbad header\r\n\r\n", "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+       {"\r\n\r\n\r\n", "GET\r\n\r\n", "G@T / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
         "GET / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello over TLS\r\n\r\n"}) {
     TestClient client(port_);
@@ -128,6 +130,50 @@ TEST_F(Http, RefusesContentLengthBesideTransferEncoding) {
       "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
       "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
   EXPECT_EQ(client.read_answer().status, 400);
+}
+
+TEST_F(Http, RefusesCompressedBodies) {
+  for (const char* coding : {"gzip", "GZIP", "gzip, identity", "zstd"}) {
+    const Answer answer =
+        ask(port_, "POST", "/v1/chat/completions", kHi, fmt::format("Content-Encoding: {}\r\n", coding));
+    EXPECT_EQ(answer.status, 415) << coding;
+    EXPECT_NE(answer.body.find("Content-Encoding"), std::string::npos);
+    EXPECT_EQ(answer.headers.at("accept-encoding"), "identity");
+  }
+  EXPECT_EQ(ask(port_, "POST", "/v1/chat/completions", kHi, "Content-Encoding: identity\r\n").status, 200);
+}
+
+TEST_F(Http, TakesSurplusSlashes) {
+  EXPECT_EQ(ask(port_, "GET", "//v1//models/").status, 200);
+  EXPECT_EQ(post("/v1/chat/completions/", kHi).status, 200);
+  EXPECT_EQ(post("//v1/messages", "{}").json()["type"], "error");  // still Anthropic's form
+}
+
+TEST_F(Http, EveryAnswerHasAnId) {
+  const std::string stream = R"({"stream":true,)" + kHi.substr(1);
+  std::set<std::string> seen;
+  const auto check = [&](const Answer& answer, int status) {
+    EXPECT_EQ(answer.status, status);
+    ASSERT_EQ(answer.headers.count("x-request-id"), 1u) << status;
+    EXPECT_EQ(answer.headers.at("x-request-id"), answer.headers.at("request-id"));
+    EXPECT_TRUE(seen.insert(answer.headers.at("request-id")).second) << "twice the same id";
+  };
+  check(ask(port_, "GET", "/health"), 200);
+  check(post("/v1/chat/completions", kHi), 200);
+  check(post("/v1/chat/completions", stream), 200);
+  check(post("/v1/messages", "{"), 400);
+  check(ask(port_, "GET", "/nothing"), 404);
+  check(ask(port_, "GET", "/health", "", "Host: again\r\n"), 400);
+  TestClient client(port_);
+  client.send("nonsense\r\n\r\n");
+  check(client.read_answer(), 400);
+  const auto id_for = [&](const std::string& own) {
+    return ask(port_, "GET", "/health", "", "X-Request-Id: " + own + "\r\n").headers.at("x-request-id");
+  };
+  EXPECT_EQ(id_for("0b7e-4:trace.1"), "0b7e-4:trace.1");
+  for (const std::string bad : {std::string(200, 'a'), std::string("a b"), std::string("../x"),
+                                std::string("\"x\""), std::string("")})
+    EXPECT_EQ(id_for(bad).substr(0, 4), "req_") << bad;
 }
 
 TEST_F(Http, LimitsHeaders) {
@@ -171,20 +217,26 @@ TEST_F(Http, LimitsBodies) {
 }
 
 TEST_F(Http, LimitsConnections) {
+  engine_.script = [](const Request&) {
+    Script script{{"a"}, milliseconds(5)};
+    script.repeat = true;
+    return script;
+  };
   ServerOptions options;
   options.limits.connections = 4;
   start(options);
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 4; ++i) {
     clients.push_back(std::make_unique<TestClient>(port_));
-    clients.back()->send(http_request("GET", "/health"));
-    ASSERT_EQ(clients.back()->read_answer().status, 200);
+    clients.back()->send(http_request("POST", "/v1/chat/completions", R"({"stream":true,)" + kHi.substr(1)));
+    ASSERT_NE(clients.back()->read_until("assistant"), "");
   }
   TestClient extra(port_);
   extra.send(http_request("GET", "/health"));
   const Answer answer = extra.read_answer();
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.error_code(), "too_many_connections");
+  EXPECT_EQ(answer.headers.count("x-request-id"), 1u);
   EXPECT_TRUE(extra.read_to_end());
   clients.clear();
   bool back = false;
@@ -193,6 +245,44 @@ TEST_F(Http, LimitsConnections) {
     std::this_thread::sleep_for(milliseconds(20));
   }
   EXPECT_TRUE(back);
+}
+
+TEST_F(Http, KeptConnectionsGiveWay) {
+  ServerOptions options;
+  options.limits.connections = 3;
+  start(options);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<TestClient>(port_));
+    clients.back()->send(http_request("GET", "/health"));
+    ASSERT_EQ(clients.back()->read_answer().status, 200);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_TRUE(healthy());
+  EXPECT_TRUE(clients[0]->read_to_end());  // the longest without a request
+  clients[2]->send(http_request("GET", "/health"));
+  EXPECT_EQ(clients[2]->read_answer().status, 200);
+}
+
+// However slowly, and however much of it, they send a request: nobody else waits for its end.
+TEST_F(Http, UnfinishedRequestsGiveWay) {
+  ServerOptions options;
+  options.limits.connections = 3;
+  options.limits.give_way_s = 0.2;
+  start(options);
+  TestClient silent(port_), head(port_), body(port_);
+  head.send("GET / HT");
+  body.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(ask(port_, "GET", "/health").status, 503);
+  std::this_thread::sleep_for(milliseconds(300));
+  body.send(" ");
+  for (int i = 0; i < 3; ++i) {
+    TestClient kept(port_);
+    kept.send(http_request("GET", "/health"));
+    EXPECT_EQ(kept.read_answer().status, 200);
+  }
+  EXPECT_TRUE(silent.read_to_end());
 }
 
 TEST_F(Http, SlowRequestsTimeOut) {
@@ -212,7 +302,7 @@ TEST_F(Http, SlowRequestsTimeOut) {
 
 TEST_F(Http, ALongAnswerIsNotATimeout) {
   ServerOptions options;
-  options.limits.header_s = options.limits.body_s = options.limits.idle_s = options.limits.write_s = 0.1;
+  options.limits.header_s = options.limits.body_s = options.limits.idle_s = options.limits.stall_s = 0.1;
   start(options);
   engine_.script = [](const Request&) { return Script{{"a", "b", "c"}, milliseconds(200)}; };
   const Answer answer = post("/v1/chat/completions", kHi);

@@ -1,4 +1,7 @@
 // What those who run a server rely on: keys, metrics, the API's description, limits.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <set>
 
@@ -81,6 +84,79 @@ TEST_F(Operation, WithoutAKeyNoBodyIsRead) {
   EXPECT_EQ(known.read_answer().status, 100);
 }
 
+TEST_F(Operation, KeysCanBeReplaced) {
+  start_with_keys();
+  EXPECT_FALSE(server_->set_api_keys({"two words"}).ok());
+  EXPECT_EQ(chat("x-api-key: second\r\n").status, 200);
+  ASSERT_TRUE(server_->set_api_keys({"third"}).ok());
+  EXPECT_EQ(chat("x-api-key: second\r\n").status, 401);
+  EXPECT_EQ(chat("x-api-key: third\r\n").status, 200);
+}
+
+// --- browsers ---
+
+TEST_F(Operation, PagesOfOtherPortsGetNothing) {
+  const std::string page = "Origin: http://localhost:3000\r\n";
+  EXPECT_EQ(chat(page).error_code(), "origin_not_allowed");
+  EXPECT_EQ(chat("Sec-Fetch-Site: same-site\r\n").error_code(), "origin_not_allowed");
+  const Answer asked =
+      ask(port_, "OPTIONS", "/v1/models", "", page + "Access-Control-Request-Method: POST\r\n");
+  EXPECT_EQ(asked.status, 403);
+  EXPECT_EQ(asked.headers.count("access-control-allow-origin"), 0u);
+}
+
+// What a form can send, a page could send without being asked first.
+TEST_F(Operation, PagesMustSendJson) {
+  const auto send = [&](const std::string& type, const std::string& headers) {
+    return ask(port_, "POST", "/v1/chat/completions", "",
+               fmt::format("{}{}Content-Length: 0\r\n", type.empty() ? "" : "Content-Type: " + type + "\r\n",
+                           headers))
+        .status;
+  };
+  const std::string own = fmt::format("Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n");
+  for (const char* type :
+       {"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""})
+    EXPECT_EQ(send(type, own), 415) << type;
+  EXPECT_EQ(send("application/json; charset=utf-8", own), 400);
+  EXPECT_EQ(send("application/x-www-form-urlencoded", ""), 400);  // curl -d
+  EXPECT_EQ(send("", ""), 400);
+}
+
+TEST_F(Operation, AllowedOriginsGetCors) {
+  ServerOptions options;
+  options.cors_origins = {"http://localhost:3000"};
+  options.api_keys = {"key"};
+  start(options);
+  const std::string page = "Origin: http://localhost:3000\r\nSec-Fetch-Site: same-site\r\n";
+  const Answer asked = ask(port_, "OPTIONS", "/v1/chat/completions", "",
+                           page +
+                               "Access-Control-Request-Method: POST\r\n"
+                               "Access-Control-Request-Headers: authorization,content-type\r\n");
+  EXPECT_EQ(asked.status, 204);
+  EXPECT_EQ(asked.headers.at("access-control-allow-origin"), "http://localhost:3000");
+  EXPECT_EQ(asked.headers.at("access-control-allow-headers"), "authorization,content-type");
+  EXPECT_NE(asked.headers.at("access-control-allow-methods").find("POST"), std::string::npos);
+  EXPECT_EQ(asked.headers.count("content-length"), 0u);
+  // Answers, streams and errors can be read.
+  const std::string stream = R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
+  for (const Answer& answer :
+       {chat(page + "x-api-key: key\r\n"), chat(page), ask(port_, "GET", "/nothing", "", page),
+        ask(port_, "POST", "/v1/chat/completions", stream, page + "x-api-key: key\r\n")}) {
+    EXPECT_EQ(answer.headers.count("access-control-allow-origin"), 1u) << answer.status;
+    EXPECT_EQ(answer.headers.at("vary"), "Origin");
+  }
+  const Answer other = chat("Origin: http://localhost:4000\r\nx-api-key: key\r\n");
+  EXPECT_EQ(other.status, 403);
+  EXPECT_EQ(other.headers.count("access-control-allow-origin"), 0u);
+  options.cors_origins = {"*"};
+  start(options);
+  EXPECT_EQ(
+      chat("Origin: https://any.example\r\nx-api-key: key\r\n").headers.at("access-control-allow-origin"),
+      "*");
+  options.cors_origins = {"localhost:3000"};
+  EXPECT_FALSE(Server::start(engine_, options).ok());
+}
+
 TEST(ApiKeys, MustBeWhatAHeaderCanHold) {
   for (const char* bad : {"", "two words", "tab\t", "\xc3\xa9"})
     EXPECT_FALSE(ApiKeys::make({bad}).ok()) << bad;
@@ -99,7 +175,14 @@ TEST(ApiKeys, ComeFromAFile) {
   };
   EXPECT_EQ(*read("# mine\n\n  first \r\nsecond"), (std::vector<std::string>{"first", "second"}));
   EXPECT_EQ(read("# none\n").error().kind, ErrorKind::invalid);
-  EXPECT_EQ(read_key_file("/no/such/file").error().kind, ErrorKind::io);
+  EXPECT_EQ(read_key_file("/no/such/file").error().kind, ErrorKind::not_found);
+  // Neither without an end, nor too much, nor what would have to be waited for.
+  EXPECT_EQ(read_key_file("/dev/zero").error().kind, ErrorKind::invalid);
+  EXPECT_EQ(read(std::string((1u << 20) + 1, 'k')).error().kind, ErrorKind::exhausted);
+  const std::string fifo = ::testing::TempDir() + "keys.fifo";
+  ::unlink(fifo.c_str());
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(read_key_file(fifo).error().kind, ErrorKind::invalid);
 }
 
 TEST(Tls, FilesThatCannotBeUsedAreNamed) {

@@ -266,30 +266,53 @@ TEST_F(Stream, AClientThatStopsReadingIsDroppedAfterATime) {
   endless(milliseconds(kSlowdown), std::string(8000, 'x'));
   ServerOptions options;
   options.limits.output_queue_bytes = 1u << 30;
-  options.limits.write_s = 0.3;
+  options.limits.stall_s = 0.3;
   start(options);
   TestClient client(port_, 4096);
   client.send(request(kStream));
   EXPECT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }, 20 * kSlowdown));
-  EXPECT_TRUE(client.read_to_end());  // what the kernel held, then the end
+  EXPECT_TRUE(client.read_to_end());
 }
 
+// The same rule for streams and whole answers, for fast models and slow ones.
 TEST_F(Stream, AClientThatTricklesIsDroppedAfterATime) {
-  engine_.script = [](const Request&) { return Script{{std::string(12u << 20, 'x')}}; };
   ServerOptions options;
-  options.limits.write_s = 0.5;
-  options.limits.write_bytes_s = 1e9;
-  start(options);
-  TestClient client(port_, 1 << 16);
-  client.send(request(R"(,"stream":false)"));
-  ASSERT_EQ(client.read_until("\r\n"), "HTTP/1.1 200 OK\r\n");
-  // Each read makes room before write_s is over; the whole would take long.
-  for (int i = 0; i < 60; ++i) {
-    client.read_more();
-    std::this_thread::sleep_for(milliseconds(20));
+  options.limits.stall_s = 0.5;
+  for (const auto& [delay, part] : {std::pair{1, 4000}, {10, 500}, {0, 0}}) {
+    if (delay)
+      endless(milliseconds(delay * kSlowdown), std::string(part, 'x'));
+    else
+      engine_.script = [](const Request&) { return Script{{std::string(12u << 20, 'x')}}; };
+    start(options);
+    const uint64_t cancelled = engine_.stats().cancelled;
+    TestClient client(port_, 4096);
+    client.send(request(delay ? kStream : R"(,"stream":false)"));
+    ASSERT_EQ(client.read_until("\r\n"), "HTTP/1.1 200 OK\r\n");
+    // A byte now and then, for ten seconds at most; a whole answer has no engine that tells of its end.
+    const auto dropped = [&] { return delay && engine_.stats().cancelled > cancelled; };
+    for (int i = 0; i < (delay ? 500 : 100) && !dropped(); ++i) {
+      client.read_bytes(1);
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+    EXPECT_TRUE(!delay || dropped());
+    EXPECT_TRUE(client.read_to_end());  // what the client's system holds, then the end
+    EXPECT_LT(client.buffer().size(), 12u << 20);
   }
-  EXPECT_TRUE(client.read_to_end());  // what the kernel held, then the end
-  EXPECT_LT(client.buffer().size(), 12u << 20);
+}
+
+TEST_F(Stream, AClientThatTakesEnoughIsKept) {
+  endless(milliseconds(1), std::string(400, 'x'));
+  ServerOptions options;
+  options.limits.stall_s = 0.3;
+  options.limits.stall_bytes = 1000;
+  start(options);
+  TestClient client(port_, 4096);
+  client.send(request(kStream));
+  for (int i = 0; i < 40; ++i) {  // slower than the stream: bytes wait all the time
+    ASSERT_TRUE(client.read_bytes(4000));
+    std::this_thread::sleep_for(milliseconds(25));
+  }
+  EXPECT_EQ(engine_.stats().cancelled, 0u);
 }
 
 TEST_F(Stream, OthersAreServedWhileOneStalls) {

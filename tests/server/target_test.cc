@@ -1,19 +1,39 @@
 #include <gtest/gtest.h>
 
-#include "server/api.h"
+#include "server/access.h"
 #include "server/http_target.h"
 
 namespace anabranch::server {
 namespace {
 
+std::string path_of(std::string_view target) {
+  const auto parsed = parse_target(target);
+  return parsed ? parsed->path : "error";
+}
+
 TEST(HttpTarget, DecodesPaths) {
-  EXPECT_EQ(target_path("/").value(), "/");
-  EXPECT_EQ(target_path("/a/b?x=%zz#f").value(), "/a/b");
-  EXPECT_EQ(target_path("/v1/models/a%20b%2Fc").value(), "/v1/models/a b/c");
-  EXPECT_EQ(target_path("http://host:1/x?y").value(), "/x");
-  EXPECT_EQ(target_path("HTTP://host").value(), "/");
-  for (const char* bad : {"", "*", "x", "/%", "/%2", "/%zz", "/%00"})
-    EXPECT_FALSE(target_path(bad).ok()) << bad;
+  EXPECT_EQ(path_of("/"), "/");
+  EXPECT_EQ(path_of("/a/b?x=%zz#f"), "/a/b");
+  EXPECT_EQ(path_of("/v1/models/a%20b%2Fc"), "/v1/models/a b/c");
+  for (const char* bad : {"", "*", "x", "/%", "/%2", "/%zz", "/%00"}) EXPECT_EQ(path_of(bad), "error") << bad;
+}
+
+TEST(HttpTarget, TakesSurplusSlashes) {
+  for (const char* target :
+       {"/v1/models/", "//v1/models", "/v1//models", "///v1///models///?x", "/v1/models"})
+    EXPECT_EQ(path_of(target), "/v1/models") << target;
+  EXPECT_EQ(path_of("//"), "/");
+  EXPECT_EQ(path_of("/v1/models/a%2F%2Fb%2F"), "/v1/models/a//b/");
+}
+
+TEST(HttpTarget, SplitsTheAbsoluteForm) {
+  EXPECT_EQ(path_of("http://host:1/x?y"), "/x");
+  EXPECT_EQ(path_of("HTTP://host"), "/");
+  EXPECT_EQ(path_of("http://host?/x"), "/");
+  EXPECT_EQ(parse_target("http://host:1/x?y")->authority, "host:1");
+  EXPECT_EQ(parse_target("https://a@b")->authority, "a@b");
+  EXPECT_EQ(parse_target("http:///x")->authority, "");
+  EXPECT_FALSE(parse_target("/http://host/").value().authority.has_value());
 }
 
 TEST(HttpTarget, ReadsHostNames) {
@@ -30,37 +50,103 @@ TEST(HttpTarget, KnowsLoopbackNames) {
   for (const char* name : {"localhost", "app.localhost", "127.0.0.1", "127.1.2.3", "[::1]"})
     EXPECT_TRUE(is_loopback_name(name)) << name;
   for (const char* name : {"evil.example", "127.0.0.1.evil.example", "127.evil", "localhost.evil", "127.0.0",
-                           "127..0.1", "127.0.0.", "xlocalhost", ".localhost", "", "[::]"})
+                           "127..0.1", "127.0.0.", "127.0.0.256", "127.0.0.01", "127.0.0.1.1", "127.0.0.0001",
+                           "xlocalhost", ".localhost", "", "[::]"})
     EXPECT_FALSE(is_loopback_name(name)) << name;
 }
 
-int access(const std::string& bound, Headers headers) {
+TEST(HttpTarget, ComparesOrigins) {
+  EXPECT_TRUE(is_origin_of("http://Localhost:8080", "localhost:8080"));
+  EXPECT_TRUE(is_origin_of("http://localhost", "localhost:80"));
+  EXPECT_TRUE(is_origin_of("https://localhost:443", "localhost"));
+  for (const char* other : {"http://localhost:3000", "http://localhost", "https://localhost", "null", "",
+                            "http://localhost:80800", "localhost:8080"})
+    EXPECT_FALSE(is_origin_of(other, "localhost:8080")) << other;
+}
+
+AccessRules rules(const std::string& bound, const std::vector<std::string>& hosts = {},
+                  const std::vector<std::string>& origins = {}) {
+  return make_access_rules(bound, hosts, origins).value();
+}
+
+int access(const AccessRules& rules, Headers headers, const std::string& target = "/",
+           const std::string& method = "POST") {
   HttpRequest request;
+  request.method = method;
   request.headers = std::move(headers);
-  const auto error = check_access(request, bound);
+  const auto error = check_access(request, parse_target(target).value(), rules);
   return error ? error->status : 200;
 }
 
 TEST(Access, TakesOnlyNamesOfThisMachineWhenBoundToIt) {
-  EXPECT_EQ(access("127.0.0.1", {{"host", "localhost:11436"}}), 200);
-  EXPECT_EQ(access("127.0.0.1", {{"host", "127.0.0.1"}}), 200);
-  EXPECT_EQ(access("127.0.0.1", {{"host", "[::1]:1"}}), 200);
-  EXPECT_EQ(access("::1", {{"host", "[::1]:1"}}), 200);
-  EXPECT_EQ(access("::1", {{"host", "evil.example"}}), 403);
-  EXPECT_EQ(access("localhost", {{"host", "evil.example:11436"}}), 403);
-  EXPECT_EQ(access("127.0.0.1", {}), 200);  // HTTP/1.0
-  EXPECT_EQ(access("127.0.0.1", {{"host", "a b"}}), 400);
-  EXPECT_EQ(access("127.0.0.1", {{"host", "localhost"}, {"host", "localhost"}}), 400);
-  EXPECT_EQ(access("0.0.0.0", {{"host", "my-server:11436"}}), 200);
+  const AccessRules local = rules("127.0.0.1");
+  for (const char* good : {"localhost:11436", "127.0.0.1", "[::1]:1", "host.docker.internal:11436",
+                           "box.local", "anabranch.internal"})
+    EXPECT_EQ(access(local, {{"host", good}}), 200) << good;
+  for (const char* bad :
+       {"evil.example", "local", ".local", "internal", "127.0.0.256", "x.local.evil.example", "192.168.0.1"})
+    EXPECT_EQ(access(local, {{"host", bad}}), 403) << bad;
+  EXPECT_EQ(access(rules("::1"), {{"host", "[::1]:1"}}), 200);
+  EXPECT_EQ(access(rules("::1"), {{"host", "evil.example"}}), 403);
+  EXPECT_EQ(access(rules("localhost"), {{"host", "evil.example:11436"}}), 403);
+  EXPECT_EQ(access(local, {}), 200);  // HTTP/1.0
+  EXPECT_EQ(access(local, {{"host", "a b"}}), 400);
+  EXPECT_EQ(access(rules("0.0.0.0"), {{"host", "my-server:11436"}}), 200);
 }
 
-TEST(Access, KeepsOtherSitesPagesOut) {
-  EXPECT_EQ(access("127.0.0.1", {{"host", "localhost"}, {"origin", "http://localhost:3000"}}), 200);
-  EXPECT_EQ(access("127.0.0.1", {{"host", "localhost"}, {"origin", "https://evil.example"}}), 403);
-  EXPECT_EQ(access("127.0.0.1", {{"host", "localhost"}, {"origin", "null"}}), 403);
-  EXPECT_EQ(access("127.0.0.1", {{"host", "localhost"}, {"origin", "app://desktop"}}), 200);
-  EXPECT_EQ(access("0.0.0.0", {{"host", "box:1"}, {"origin", "http://box:1"}}), 200);
-  EXPECT_EQ(access("0.0.0.0", {{"host", "box:1"}, {"origin", "http://evil.example"}}), 403);
+TEST(Access, TakesTheNamesItIsTold) {
+  const AccessRules named = rules("127.0.0.1", {"LLM.example.com", "192.168.0.1"});
+  EXPECT_EQ(access(named, {{"host", "llm.example.com:443"}}), 200);
+  EXPECT_EQ(access(named, {{"host", "192.168.0.1"}}), 200);
+  EXPECT_EQ(access(named, {{"host", "evil.example"}}), 403);
+  // Told names, a server on a network answers to them, to addresses, and to nothing else.
+  const AccessRules open = rules("0.0.0.0", {"llm.example.com"});
+  for (const char* good : {"llm.example.com", "192.168.0.7:11436", "[fe80::1]", "localhost"})
+    EXPECT_EQ(access(open, {{"host", good}}), 200) << good;
+  EXPECT_EQ(access(open, {{"host", "evil.example"}}), 403);
+  for (const char* bad : {"", "http://x", "a b", "host:80", "a/b"})
+    EXPECT_FALSE(make_access_rules("127.0.0.1", {bad}, {}).ok()) << bad;
+}
+
+TEST(Access, TheTargetsHostCountsBeforeTheHeaders) {
+  const AccessRules local = rules("127.0.0.1");
+  EXPECT_EQ(access(local, {{"host", "localhost"}}, "http://evil.example/"), 403);
+  EXPECT_EQ(access(local, {{"host", "localhost"}}, "http://user@localhost/"), 400);
+  EXPECT_EQ(access(local, {{"host", "localhost"}}, "http:///"), 400);
+  EXPECT_EQ(access(local, {{"host", "evil.example"}}, "http://localhost:1/"), 200);
+}
+
+TEST(Access, KeepsOtherPagesOut) {
+  const AccessRules local = rules("127.0.0.1");
+  const std::pair<std::string, std::string> host{"host", "localhost:1"};
+  EXPECT_EQ(access(local, {host, {"origin", "http://localhost:1"}}), 200);
+  EXPECT_EQ(access(local, {host, {"origin", "http://localhost:1"}, {"sec-fetch-site", "same-origin"}}), 200);
+  // Another port is another site's page; so is a page that says nothing but that it is one.
+  EXPECT_EQ(access(local, {host, {"origin", "http://localhost:3000"}}), 403);
+  EXPECT_EQ(access(local, {host, {"origin", "http://localhost:1"}, {"sec-fetch-site", "same-site"}}), 403);
+  EXPECT_EQ(access(local, {host, {"sec-fetch-site", "same-site"}}), 403);
+  EXPECT_EQ(access(local, {host, {"sec-fetch-site", "cross-site"}}), 403);
+  EXPECT_EQ(access(local, {host, {"origin", "https://evil.example"}}), 403);
+  EXPECT_EQ(access(local, {host, {"origin", "null"}}), 403);
+  EXPECT_EQ(access(local, {host, {"origin", "app://desktop"}, {"sec-fetch-site", "cross-site"}}), 200);
+  // A link may be followed, and a page that a proxy serves under another name is the browser's word.
+  EXPECT_EQ(access(local, {host, {"sec-fetch-site", "cross-site"}}, "/docs", "GET"), 200);
+  EXPECT_EQ(access(local, {host, {"origin", "https://evil.example"}}, "/v1/models", "GET"), 403);
+  EXPECT_EQ(access(local, {host, {"origin", "https://me.example"}, {"sec-fetch-site", "same-origin"}}), 200);
+  EXPECT_EQ(access(rules("0.0.0.0"), {{"host", "box:1"}, {"origin", "http://box:1"}}), 200);
+  EXPECT_EQ(access(rules("0.0.0.0"), {{"host", "box:1"}, {"origin", "http://evil.example"}}), 403);
+}
+
+TEST(Access, LetsAllowedOriginsIn) {
+  const AccessRules some = rules("127.0.0.1", {}, {"https://App.example", "null"});
+  const std::pair<std::string, std::string> host{"host", "localhost:1"},
+      cross{"sec-fetch-site", "cross-site"};
+  EXPECT_EQ(access(some, {host, cross, {"origin", "https://app.example"}}), 200);
+  EXPECT_EQ(access(some, {host, cross, {"origin", "null"}}), 200);
+  EXPECT_EQ(access(some, {host, cross, {"origin", "http://app.example"}}), 403);
+  EXPECT_EQ(access(rules("127.0.0.1", {}, {"*"}), {host, cross, {"origin", "https://any.example"}}), 200);
+  for (const char* bad : {"", "app.example", "https://", "https://app.example/", "https://a b"})
+    EXPECT_FALSE(make_access_rules("127.0.0.1", {}, {bad}).ok()) << bad;
 }
 
 }  // namespace

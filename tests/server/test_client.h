@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -86,6 +87,13 @@ class TestClient {
     }
     buffer_.append(data, static_cast<size_t>(n));
     return true;
+  }
+  // Takes at most so many bytes from the socket, if there are any, and forgets them; false when the server
+  // has closed.
+  bool read_bytes(size_t most) {
+    std::string data(most, 0);
+    const ssize_t n = ::recv(fd_, data.data(), most, MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
   }
   // The server has closed the connection (within the timeout), whatever it sent before.
   bool read_to_end(int timeout_ms = 10000 * kSlowdown) {
