@@ -101,6 +101,67 @@ def check_keys():
                           stderr=subprocess.PIPE, text=True, timeout=60).stderr.strip().splitlines()[-1]
 
 
+def eventually(condition, what, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def check_sighup_reads_the_keys_again():
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
+        def write(text):
+            file.seek(0)
+            file.truncate()
+            file.write(text)
+            file.flush()
+
+        def taken(key):
+            return server.ask("/v1/models", Authorization=f"Bearer {key}").status == 200
+
+        write("old\n")
+        with Server("--api-key-file", file.name) as server:
+            server.key = "old"
+            stream, _ = server.start_stream(max_tokens=200)
+            write("new\n")
+            server.signal(signal.SIGHUP)
+            eventually(lambda: taken("new"), "the new key is not taken")
+            assert not taken("old")
+            assert b"[DONE]" in stream.read(), "the stream was cut off"
+            write("two words\n")  # what cannot be used changes nothing
+            server.signal(signal.SIGHUP)
+            write("")
+            server.signal(signal.SIGHUP)
+            server.signal(signal.SIGUSR1)
+            server.signal(signal.SIGUSR2)
+            time.sleep(0.3)
+            assert taken("new")
+            server.signal()
+            assert server.wait(10) == 0
+        assert "1 API keys are in force" in server.log, server.log
+        assert "the API keys stay as they were" in server.log, server.log
+        assert "SIGUSR1: 0 requests run" in server.log, server.log
+
+
+def check_files_without_an_end_are_refused():
+    for flag in (["--api-key-file", "/dev/zero"], ["--tls-cert", "/dev/zero", "--tls-key", "/dev/zero"]):
+        result = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", *flag], stderr=subprocess.PIPE, text=True,
+                                timeout=60)
+        assert result.returncode == 1 and "not a regular file" in result.stderr, result
+
+
+def check_flags_that_name_hosts_and_pages():
+    for flag in (["--allow-host", "http://x"], ["--cors-origin", "localhost:3000"], ["--max-connections", "0"]):
+        result = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", *flag], stderr=subprocess.PIPE, text=True,
+                                timeout=60)
+        assert result.returncode != 0 and flag[0] in result.stderr, result
+    with Server("--allow-host", "llm.example.com", "--cors-origin", "http://localhost:3000") as server:
+        assert server.ask("/v1/models", Host="llm.example.com").status == 200
+        assert server.ask("/v1/models", Host="evil.example").status == 403
+        answer = server.ask("/v1/models", Origin="http://localhost:3000")
+        assert answer.status == 200 and answer.getheader("Access-Control-Allow-Origin") == "http://localhost:3000"
+
+
 def check_a_warning_where_everybody_may_ask():
     for flags, expected in ((["--host", "0.0.0.0"], True), (["--host", "0.0.0.0", "--api-key", "k"], False), ([], False)):
         with Server(*flags) as server:
@@ -109,12 +170,41 @@ def check_a_warning_where_everybody_may_ask():
         assert ("no API key was given" in server.log) == expected, (flags, server.log)
 
 
+def make_certificate(certificate, key):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
+                   check=True, stderr=subprocess.DEVNULL)
+
+
+def check_sighup_reads_the_certificate_again():
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = folder + "/certificate.pem", folder + "/key.pem"
+        make_certificate(certificate, key)
+        with Server("--tls-cert", certificate, "--tls-key", key, tls=ssl.create_default_context(cafile=certificate)) as server:
+            old = server.connect()
+            assert server.ask("/v1/models", connection=old).status == 200
+            make_certificate(certificate, folder + "/other.pem")  # the key does not belong to it
+            server.signal(signal.SIGHUP)
+            time.sleep(0.3)
+            assert server.ask("/v1/models").status == 200
+            os.replace(folder + "/other.pem", key)
+            server.signal(signal.SIGHUP)
+            server.tls = ssl.create_default_context(cafile=certificate)
+
+            def renewed():
+                try:
+                    return server.ask("/v1/models").status == 200
+                except ssl.SSLError:
+                    return False
+            eventually(renewed, "the new certificate is not used")
+            old.close()
+        assert "certificate and key stay as they were" in server.log, server.log
+
+
 def check_tls():
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = folder + "/certificate.pem", folder + "/key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                        "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
-                       check=True, stderr=subprocess.DEVNULL)
+        make_certificate(certificate, key)
         trusting = ssl.create_default_context(cafile=certificate)
         with Server("--tls-cert", certificate, "--tls-key", key, tls=trusting) as server:
             connection = server.connect()
