@@ -1,73 +1,88 @@
 #include "decode/drafters.h"
 
+#include <algorithm>
+#include <deque>
+#include <stdexcept>
+
 #include "base/check.h"
+#include "base/thread_pool.h"
 #include "decode/sampler.h"
 #include "decode/speculation.h"
 
 namespace anabranch {
 namespace {
 
-// Drafts drawn one after the other, each with those before it in the sequence's history.
-class Drafts {
- public:
-  explicit Drafts(const DraftRequest& request) : request_(request) {}
-  ~Drafts() {
-    for (int i = 0; i < size(); i++) request_.history.pop();
+// The rows one after the other, [sum of counts, hidden]. Neighbours of one array are taken by one op.
+mx::array gather(std::span<const HiddenRows> wanted) {
+  std::vector<mx::array> parts;
+  for (size_t i = 0; i < wanted.size();) {
+    std::vector<int> rows;
+    const size_t first = i;
+    for (; i < wanted.size() && wanted[i].rows.id() == wanted[first].rows.id(); i++)
+      for (int row = 0; row < wanted[i].count; row++) rows.push_back(wanted[i].begin + row);
+    parts.push_back(ops::take_rows(wanted[first].rows, rows));
   }
-  Drafts(const Drafts&) = delete;
-  Drafts& operator=(const Drafts&) = delete;
+  return ops::concat_rows(parts);
+}
 
-  // Draws the next one by the last row of hidden [n, H].
-  void draw(const Model& model, const mx::array& hidden) {
-    const int rows = hidden.shape(0);
-    const auto logits = ops::to_host(model.draft_logits(ops::slice_rows(hidden, rows - 1, rows)));
-    tokens_.push_back(sample({logits.data<float>(), logits.size()}, request_.sampling, request_.history,
-                             request_.tokens.size() + tokens_.size(), model.draft_vocab()));
-    request_.history.push(tokens_.back());
+// Draws the next token of each draft: logits [works, draft vocabulary].
+void draw(std::span<DraftWork* const> works, const Model& model, const mx::array& logits) {
+  const auto& ids = model.draft_vocab();
+  const auto take = [](DraftWork& work, int token) {
+    work.tokens.push_back(token);
+    work.request.history.push(token);
+  };
+  const bool best_only = std::all_of(works.begin(), works.end(), [](const DraftWork* work) {
+    return work->request.sampling.greedy() && !work->request.sampling.changes_logits();
+  });
+  if (best_only) {
+    const std::vector<int> best = ops::best_of_rows(logits);
+    for (size_t i = 0; i < works.size(); i++) {
+      if (best[i] < 0) throw std::runtime_error("the drafter produced logits that are not numbers");
+      take(*works[i], ids.empty() ? best[i] : ids[static_cast<size_t>(best[i])]);
+    }
+    return;
   }
+  const mx::array host = ops::to_host(logits);
+  const auto width = static_cast<size_t>(host.shape(1));
+  parallel_for(static_cast<int64_t>(works.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); i++) {
+      const DraftRequest& request = works[i]->request;
+      take(*works[i], sample({host.data<float>() + i * width, width}, request.sampling, request.history,
+                             request.tokens.size() + works[i]->tokens.size(), ids));
+    }
+  });
+}
 
-  int size() const { return static_cast<int>(tokens_.size()); }
-  bool enough() const { return size() == request_.count; }
-  std::span<const int> last() const { return {&tokens_.back(), 1}; }
-  const std::vector<int>& tokens() const { return tokens_; }
-
- private:
-  const DraftRequest& request_;
-  std::vector<int> tokens_;
-};
-
-// A trial that leaves nothing.
-class Trial {
- public:
-  explicit Trial(SequenceState& state) : state_(state) { state_.open(); }
-  ~Trial() { state_.commit(0); }
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
-
- private:
-  SequenceState& state_;
-};
+// The last row of each span.
+std::vector<int> last_rows(const Batch& batch) {
+  std::vector<int> rows;
+  for (const Span& span : batch.spans) rows.push_back(span.begin + span.count - 1);
+  return rows;
+}
 
 class MtpDrafter final : public Drafter {
  public:
   explicit MtpDrafter(const Model& model)
-      : model_(model), state_(model.mtp_layout()), last_(ops::zeros({1, model.spec().hidden}, mx::float32)) {}
+      : model_(model), state_(model.mtp_layout()), last_{ops::zeros({1, model.spec().hidden}, mx::float32)} {}
 
-  void applied(const mx::array& hidden, std::span<const int> tokens) override {
-    const int count = hidden.shape(0);
-    if (count == 0) return;
-    last_ = ops::slice_rows(hidden, count - 1, count);
-    for (int done = 0; done < count;) {
-      const int n = std::min(count - done, kCapacity - waiting_count_);
-      waiting_.push_back(ops::slice_rows(hidden, done, done + n));
-      waiting_count_ += n;
+  void applied(const HiddenRows& hidden, std::span<const int> tokens, bool parked) override {
+    if (hidden.count == 0) return;
+    const int excess = hidden.count + waiting_count_ - kParkedCapacity;
+    int done = parked && excess > 0 ? forget(excess) : 0;
+    while (done < hidden.count) {
+      const int n = std::min(hidden.count - done, kCapacity - waiting_count_);
+      wait({hidden.rows, hidden.begin + done, n});
       done += n;
-      if (waiting_count_ == kCapacity) catch_up(tokens, 1);  // the last one's output is a draft's beginning
+      if (waiting_count_ == kCapacity) catch_up(tokens, 1);  // the last one's output begins a draft
     }
+    last_ = waiting_count_ > 0 ? waiting_.back() : hidden;
+    last_.begin += last_.count - 1;
+    last_.count = 1;
   }
 
   void prepare(std::span<const int> tokens) override {
-    if (waiting_count_ > kMaxTrial) catch_up(tokens, 1);
+    if (waiting_count_ > kParkedCapacity) catch_up(tokens, 1);
   }
 
   void resume(int length, const MtpSnapshot* saved) override {
@@ -76,7 +91,7 @@ class MtpDrafter final : public Drafter {
       return;
     }
     state_.restore(saved->state);
-    applied(ops::to_device(saved->hidden), {});
+    applied({ops::to_device(saved->hidden), 0, 1}, {}, false);
   }
 
   std::optional<MtpSnapshot> save(std::span<const int> tokens) override {
@@ -87,50 +102,90 @@ class MtpDrafter final : public Drafter {
     // A pair with the token after these, sampled already, is not theirs.
     for (auto& layer : snapshot.layers) ops::kv_truncate(std::get<ops::PagedKv>(layer), length - 1);
     snapshot.length = length - 1;
-    return MtpSnapshot{std::move(snapshot), ops::take_rows(last_, std::vector<int>{0})};
+    return MtpSnapshot{std::move(snapshot), gather({&last_, 1})};
   }
 
-  std::vector<int> propose(const DraftRequest& request) override {
-    auto hidden = catch_up(request.tokens);
-    if (!hidden || waiting_count_ > 0 || request.count == 0) return {};
-    Drafts drafts(request);
-    const Trial trial(state_);  // pairs with hidden states of its own making
-    for (;;) {
-      drafts.draw(model_, *hidden);
-      if (drafts.enough()) return drafts.tokens();
-      hidden = pair(ops::slice_rows(*hidden, hidden->shape(0) - 1, hidden->shape(0)), drafts.last());
-    }
+  bool begin(const DraftRequest& request, DraftPass& pass) override {
+    if (waiting_count_ == 0 || next_pair() + waiting_count_ >= static_cast<int>(request.tokens.size()))
+      return false;
+    add_waiting(request.tokens, waiting_count_, pass);
+    return true;
   }
+
+  // Pairs with hidden states of its own making are on trial.
+  void extend(int token, const HiddenRows& hidden, DraftPass& pass) override {
+    if (!state_.on_trial()) state_.open();
+    pass.batch.add(state_, {&token, 1}, Batch::Logits::none);
+    pass.hidden.push_back(hidden);
+  }
+
+  void finish() override {
+    if (state_.on_trial()) state_.commit(0);
+  }
+
+  mx::array run(const DraftPass& pass) const override { return model_.mtp(gather(pass.hidden), pass.batch); }
+  const Model& model() const override { return model_; }
 
  private:
-  static constexpr int kCapacity = 256;
+  static constexpr int kCapacity = 256, kParkedCapacity = 32;  // rows that wait at most
 
   // The position whose hidden state waits first.
   int next_pair() const { return skipped_ + state_.length(); }
 
-  mx::array pair(const mx::array& hidden, std::span<const int> next) {
-    Batch batch;
-    batch.add(state_, next, Batch::Logits::none);
-    return model_.mtp(hidden, batch);
+  // The many rows of a prompt are not kept alive for the sake of a few.
+  void wait(HiddenRows rows) {
+    if (rows.rows.shape(0) > kCapacity)
+      rows = {ops::copy_rows(rows.rows, rows.begin, rows.begin + rows.count), 0, rows.count};
+    waiting_count_ += rows.count;
+    waiting_.push_back(std::move(rows));
   }
 
-  // Applies the waiting pairs whose second token is known, but for the last `keep`; their output, if any.
-  std::optional<mx::array> catch_up(std::span<const int> tokens, int keep = 0) {
-    const int known = std::min<int>(waiting_count_ - keep, static_cast<int>(tokens.size()) - 1 - next_pair());
-    if (known <= 0) return std::nullopt;
-    const auto next = tokens.subspan(next_pair() + 1, known);
-    const auto rows = ops::concat_rows(waiting_);
-    auto out = pair(ops::slice_rows(rows, 0, known), next);
-    waiting_count_ -= known;
-    waiting_.clear();
-    if (waiting_count_ > 0) waiting_.push_back(ops::slice_rows(rows, known, known + waiting_count_));
+  // Leaves out the next `positions` pairs and all before them: drafts lack that context. Returns how many of
+  // these positions do not wait yet.
+  int forget(int positions) {
+    skipped_ = next_pair() + positions;
+    if (state_.length() > 0) state_ = SequenceState(model_.mtp_layout());
+    const int waiting = std::min(positions, waiting_count_);
+    take_waiting(waiting);
+    return positions - waiting;
+  }
+
+  // The first `count` waiting rows, which wait no more.
+  std::vector<HiddenRows> take_waiting(int count) {
+    std::vector<HiddenRows> out;
+    waiting_count_ -= count;
+    while (count > 0) {
+      HiddenRows& front = waiting_.front();
+      out.push_back(front);
+      const int n = out.back().count = std::min(front.count, count);
+      front.begin += n;
+      front.count -= n;
+      count -= n;
+      if (front.count == 0) waiting_.pop_front();
+    }
     return out;
+  }
+
+  // The first `pairs` waiting rows, with the tokens after them.
+  void add_waiting(std::span<const int> tokens, int pairs, DraftPass& pass) {
+    const auto next = tokens.subspan(static_cast<size_t>(next_pair()) + 1, static_cast<size_t>(pairs));
+    pass.batch.add(state_, next, Batch::Logits::none);
+    for (HiddenRows& rows : take_waiting(pairs)) pass.hidden.push_back(std::move(rows));
+  }
+
+  // Applies the waiting pairs whose second token is known, but for the last `keep`.
+  void catch_up(std::span<const int> tokens, int keep = 0) {
+    const int known = std::min<int>(waiting_count_ - keep, static_cast<int>(tokens.size()) - 1 - next_pair());
+    if (known <= 0) return;
+    DraftPass pass;
+    add_waiting(tokens, known, pass);
+    run(pass);
   }
 
   const Model& model_;
   SequenceState state_;             // pairs applied
-  std::vector<mx::array> waiting_;  // hidden states of the positions from next_pair() on, [n_i, hidden]
-  mx::array last_;                  // of the last position applied, [1, hidden]
+  std::deque<HiddenRows> waiting_;  // of the positions from next_pair() on
+  HiddenRows last_;                 // of the last position applied
   int waiting_count_ = 0;           // rows of waiting_
   int skipped_ = 0;  // positions before the first pair, of which nothing is known: drafts lack that context
 };
@@ -146,31 +201,47 @@ class ModelDrafter final : public Drafter {
   // Reads the last part only of what the full model need not read.
   void resume(int length, const MtpSnapshot*) override {
     applied_ = length;
-    skipped_ = std::max(0, length / kChunk - 1) * kChunk;
+    skip_to(length);
   }
 
   void prepare(std::span<const int> tokens) override {
-    if (static_cast<int>(tokens.size()) - next() > kMaxTrial) catch_up(tokens.first(tokens.size() - 1));
-  }
-
-  std::vector<int> propose(const DraftRequest& request) override {
-    const auto& tokens = request.tokens;
-    if (request.count == 0 || !can_draft(tokens.size())) return {};
-    Drafts drafts(request);
-    auto hidden = catch_up(tokens);
-    state_.open();
-    for (;;) {
-      drafts.draw(model_, hidden);
-      if (drafts.enough()) return drafts.tokens();
-      hidden = apply(drafts.last());
+    observe(0);
+    const int last = static_cast<int>(tokens.size()) - 1;
+    while (last - next() >= kMaxTrial) {
+      const int n = std::min(last - next(), kChunk - next() % kChunk);
+      DraftPass pass;
+      pass.batch.add(state_, tokens.subspan(static_cast<size_t>(next()), static_cast<size_t>(n)),
+                     Batch::Logits::none);
+      run(pass);
     }
   }
 
+  bool begin(const DraftRequest& request, DraftPass& pass) override {
+    if (!can_draft(request.tokens.size())) return false;
+    prepare(request.tokens);
+    const auto unseen = request.tokens.subspan(static_cast<size_t>(next()));
+    CHECK(!unseen.empty(), "the draft model is ahead of its sequence");
+    pass.batch.add(state_, unseen, Batch::Logits::none);
+    return true;
+  }
+
+  void extend(int token, const HiddenRows&, DraftPass& pass) override {
+    if (!state_.on_trial()) state_.open();
+    pass.batch.add(state_, {&token, 1}, Batch::Logits::none);
+  }
+
+  mx::array run(const DraftPass& pass) const override { return model_.forward(pass.batch).hidden; }
+  const Model& model() const override { return model_; }
+
   // Keeps up with long prompts and long stretches without drafts, so that no draft has to read it all.
-  void applied(const mx::array& hidden, std::span<const int> tokens) override {
-    applied_ += hidden.shape(0);
-    while (!state_.on_trial() && can_draft(static_cast<size_t>(applied_)) && applied_ - next() >= kChunk)
-      apply(tokens.subspan(next(), kChunk - next() % kChunk));
+  void applied(const HiddenRows& hidden, std::span<const int> tokens, bool parked) override {
+    applied_ += hidden.count;
+    if (state_.on_trial() || !can_draft(static_cast<size_t>(applied_))) return;
+    if (parked) {
+      if (applied_ - next() >= 2 * kChunk) skip_to(applied_);
+    } else if (applied_ - next() >= kChunk) {
+      prepare(tokens.first(static_cast<size_t>(applied_ - applied_ % kChunk)));
+    }
   }
 
   void observe(int accepted) override {
@@ -182,55 +253,75 @@ class ModelDrafter final : public Drafter {
 
   int next() const { return skipped_ + state_.length(); }  // the first token not applied
 
-  mx::array apply(std::span<const int> tokens) {
-    Batch batch;
-    batch.add(state_, tokens, Batch::Logits::none);
-    return model_.forward(batch).hidden;
-  }
-
-  // Applies what of the sequence this model has not seen; hidden states of the last part.
-  mx::array catch_up(std::span<const int> tokens) {
-    observe(0);
-    for (;;) {
-      const int at = next(), left = static_cast<int>(tokens.size()) - at;
-      CHECK(left > 0, "the draft model is ahead of its sequence");
-      const int n = std::min(left, kChunk - at % kChunk);
-      auto hidden = apply(tokens.subspan(at, n));
-      if (n == left) return hidden;
-    }
+  // Forgets all but the last part of the tokens before `length`: drafts lack that context.
+  void skip_to(int length) {
+    skipped_ = std::max(0, length / kChunk - 1) * kChunk;
+    if (state_.length() > 0) state_ = model_.make_state();
   }
 
   const Model& model_;
   SequenceState state_;
   int applied_ = 0;  // tokens that the full model has seen
-  int skipped_ = 0;  // that this model never sees: its drafts lack that context
+  int skipped_ = 0;  // that this model never sees
 };
 
 class LayersDrafter final : public Drafter {
  public:
   LayersDrafter(const Model& model, std::vector<int> layers) : model_(model), layers_(std::move(layers)) {}
 
-  std::vector<int> propose(const DraftRequest& request) override {
-    if (request.count == 0) return {};
-    Drafts drafts(request);
-    SequenceState& state = request.state;
-    const Trial trial(state);
-    auto last = request.tokens.last(1);
-    do {
-      Batch batch;
-      batch.add(state, last, Batch::Logits::none);
-      drafts.draw(model_, model_.forward_some(batch, layers_));
-      last = drafts.last();
-    } while (!drafts.enough());
-    return drafts.tokens();
+  bool begin(const DraftRequest& request, DraftPass& pass) override {
+    state_ = &request.state;
+    state_->open();
+    pass.batch.add(*state_, request.tokens.last(1), Batch::Logits::none);
+    return true;
   }
+
+  void extend(int token, const HiddenRows&, DraftPass& pass) override {
+    pass.batch.add(*state_, {&token, 1}, Batch::Logits::none);
+  }
+
+  void finish() override { state_->commit(0); }
+  mx::array run(const DraftPass& pass) const override { return model_.forward_some(pass.batch, layers_); }
+  const Model& model() const override { return model_; }
 
  private:
   const Model& model_;
   std::vector<int> layers_;
+  SequenceState* state_ = nullptr;  // of the full model, during a draft
 };
 
 }  // namespace
+
+void propose_together(std::span<DraftWork> works) {
+  std::vector<DraftWork*> begun, open;
+  // What was begun is finished, whatever happens.
+  struct Finish {
+    std::vector<DraftWork*>& works;
+    ~Finish() {
+      for (DraftWork* work : works) {
+        for (size_t i = 0; i < work->tokens.size(); i++) work->request.history.pop();
+        work->drafter->finish();
+      }
+    }
+  } const finish{begun};
+  DraftPass pass;
+  for (DraftWork& work : works)
+    if (work.request.count > 0 && work.drafter->begin(work.request, pass)) begun.push_back(&work);
+  for (open = begun; !open.empty();) {
+    const Drafter& any = *open.front()->drafter;
+    const mx::array hidden = ops::take_rows(any.run(pass), last_rows(pass.batch));
+    draw(open, any.model(), any.model().draft_logits(hidden));
+    pass = {};
+    std::vector<DraftWork*> further;
+    for (size_t i = 0; i < open.size(); i++) {
+      DraftWork& work = *open[i];
+      if (static_cast<int>(work.tokens.size()) == work.request.count) continue;
+      work.drafter->extend(work.tokens.back(), {hidden, static_cast<int>(i), 1}, pass);
+      further.push_back(&work);
+    }
+    open = std::move(further);
+  }
+}
 
 std::unique_ptr<Drafter> make_mtp_drafter(const Model& model) {
   return std::make_unique<MtpDrafter>(model);

@@ -2,6 +2,9 @@
 // noise) that the full model will use, so that a guess is right exactly when both would have said the same.
 // Whatever they propose is verified; being wrong costs time only.
 //
+// Each sequence has drafters of its own, but those of one kind run their passes together (propose_together):
+// a pass over the rows of many sequences costs little more than a pass over one row.
+//
 // Ownership: one of each per sequence, on the engine thread; models outlive them.
 #pragma once
 
@@ -24,6 +27,18 @@ struct DraftRequest {
   SequenceState& state;   // of the full model, before the last token; left as it was
 };
 
+// Rows [begin, begin + count) of hidden states [n, hidden] f32.
+struct HiddenRows {
+  mx::array rows;
+  int begin = 0, count = 0;
+};
+
+// A pass of a drafter's model: rows of several sequences.
+struct DraftPass {
+  Batch batch;
+  std::vector<HiddenRows> hidden;  // for the MTP head: what it pairs with the batch's tokens, in their order
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -32,10 +47,21 @@ class Drafter {
     static_cast<void>(tokens);
     return true;
   }
-  // Makes up for a long time without drafts, which is not the price of the next one.
+  // Catches up after a long time without drafts; not charged to the next draft's cost.
   virtual void prepare(std::span<const int> tokens) { static_cast<void>(tokens); }
-  // At most request.count tokens that may follow. An exception leaves request.state as it was.
-  virtual std::vector<int> propose(const DraftRequest& request) = 0;
+
+  // A draft, driven by propose_together(). begin() adds the rows of the first pass: what the drafter has not
+  // seen of the sequence. False: it cannot draft now, and added nothing.
+  virtual bool begin(const DraftRequest& request, DraftPass& pass) = 0;
+  // Adds the row of one more drafted token; hidden: the row that the token was drawn from.
+  virtual void extend(int token, const HiddenRows& hidden, DraftPass& pass) = 0;
+  // The draft is complete, or failed.
+  virtual void finish() {}
+  // Runs a pass, of this drafter or others of its kind -> hidden states of its rows, [n, hidden].
+  virtual mx::array run(const DraftPass& pass) const = 0;
+  // Whose head the drafts are drawn from.
+  virtual const Model& model() const = 0;
+
   // The first `accepted` tokens of the last proposal became part of the sequence.
   virtual void observe(int accepted) { static_cast<void>(accepted); }
   // The sequence begins with `length` tokens that the full model need not apply, its state having been kept;
@@ -50,17 +76,31 @@ class Drafter {
     static_cast<void>(tokens);
     return std::nullopt;
   }
-  // The full model applied tokens for good: their hidden states [n, hidden], in the order of the sequence.
-  // tokens: the sequence as far as it is known.
-  virtual void applied(const mx::array& hidden, std::span<const int> tokens) {
+  // The full model applied tokens for good: their hidden states, in the order of the sequence. tokens: the
+  // sequence as far as it is known. parked: drafts of this kind do not pay at present, so the drafter should
+  // not spend time on keeping up; it may forget what lies far back.
+  virtual void applied(const HiddenRows& hidden, std::span<const int> tokens, bool parked) {
     static_cast<void>(hidden);
     static_cast<void>(tokens);
+    static_cast<void>(parked);
   }
 };
 
+// One sequence's draft among others that are made together.
+struct DraftWork {
+  Drafter* drafter;
+  DraftRequest request;
+  std::vector<int> tokens = {};  // the result: at most request.count tokens that may follow
+};
+
+// Makes the drafts of several sequences by drafters of one kind, of one model, in shared passes: one pass for
+// each position of the longest draft. An exception leaves every request.state as it was.
+void propose_together(std::span<DraftWork> works);
+
 // The checkpoint's MTP head, chained: its first draft comes from the trunk's hidden state, each further one
-// from its own output. Its keys and values cover every pair (hidden state, next token) of the sequence; pairs
-// wait until a draft needs them, or a batch of them is full.
+// from its own output. Its keys and values cover every pair (hidden state, next token) of the sequence,
+// unless it was parked: then those of the tokens since then, and of a few before. Pairs wait until a draft
+// needs them, or a batch of them is full.
 std::unique_ptr<Drafter> make_mtp_drafter(const Model& model);
 
 // Another, smaller model with the same tokens, with a state of its own.

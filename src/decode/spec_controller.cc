@@ -20,11 +20,9 @@ constexpr double kCostPrior = 0.5, kModelPrior = 2, kSequencePrior = 5;  // samp
 constexpr double kSlowest = 2;
 // The share of a surprising time that all counts share, once its own has that many samples.
 constexpr double kShared = 0.8, kMature = 8;
-// Passes over several sequences: how many are remembered; how many rows squared an assumed price counts for;
-// and the least that a row costs of an average one.
-constexpr double kSharedMemory = 32, kSharedPrior = 1, kLeastRow = 0.02;
 // The share of a surprising acceptance that is carried from a position to the next.
 constexpr double kCarry = 0.8;
+constexpr long kRecent = 32;  // rounds of other sequences until recent_acceptance() looks again
 
 // Choosing. A change must promise that much more.
 constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02;
@@ -164,37 +162,6 @@ void SpecCosts::fit_verify() {
   for (double& cost : verify_costs_) cost /= unit;
 }
 
-// The row's price is learnt while rows come and go around the same sequences, and kept while they do not: one
-// more sequence costs more than one more row of one.
-void SpecCosts::observe_shared(int sequences, int rows, double seconds) {
-  if (!is_time(seconds)) return;
-  if (sequences != shared_.sequences) shared_ = {.sequences = sequences, .row_s = shared_.row_s};
-  shared_.weight = std::min(shared_.weight + 1, kSharedMemory);
-  const auto learn_mean = [&](double& mean, double sample) { mean += (sample - mean) / shared_.weight; };
-  const double sample = shared_.weight > 1 ? std::min(seconds, kSlowest * shared_.seconds) : seconds;
-  learn_mean(shared_.rows, rows);
-  learn_mean(shared_.seconds, sample);
-  learn_mean(shared_.rows_rows, static_cast<double>(rows) * rows);
-  learn_mean(shared_.rows_seconds, rows * sample);
-  if (shared_.row_s <= 0)
-    shared_.row_s = kRowCost * (round_s_ > 0 ? round_s_ : seconds / (1 + kRowCost * (rows - 1)));
-  const double spread = shared_.rows_rows - shared_.rows * shared_.rows,
-               together = shared_.rows_seconds - shared_.rows * shared_.seconds;
-  shared_.row_s = std::max((together + kSharedPrior * shared_.row_s) / (spread + kSharedPrior),
-                           kLeastRow * seconds / rows);
-}
-
-double SpecCosts::shared_cost(int rows) const {
-  if (shared_.weight == 0) {
-    constexpr int most = kMaxDraft + 1;
-    return rows <= most ? verify_costs_[rows]
-                        : verify_costs_[most] + (rows - most) * (verify_costs_[most] - 1) / (most - 1);
-  }
-  const double seconds = shared_.seconds + (rows - shared_.rows) * shared_.row_s;
-  return std::max(seconds, shared_.row_s * rows) /
-         (round_s_ > 0 ? round_s_ : shared_.seconds / (1 + kRowCost * (shared_.rows - 1)));
-}
-
 SpecCosts::Curve SpecCosts::draft_costs(DraftSource source) const {
   const double unit = round_s_ > 0 ? round_s_ : 1;
   Curve curve = fit(stats_.draft[index_of(source)], 0, 0, kDraftCost[index_of(source)] * unit);
@@ -211,10 +178,6 @@ Chances SpecCosts::acceptance(int draft_class) const {
     chances[i] = p =
         clamp_probability((counts.accepted[i] + kModelPrior * p) / (counts.tried[i] + kModelPrior));
   return chances;
-}
-
-double SpecController::pass_cost(int rows, int others) const {
-  return others == 0 ? costs_.verify_costs()[rows] : costs_.shared_cost(rows);
 }
 
 // What a pass took says something of its number of rows, and something of the machine and the context, which
@@ -235,10 +198,9 @@ void SpecCosts::observe_verify(int rows, double seconds) {
   fit_verify();
 }
 
-void SpecCosts::observe(const RoundResult& result) {
-  if (is_time(result.verify_s) && result.others == 0) observe_verify(result.drafted + 1, result.verify_s);
+void SpecCosts::observe_times(const RoundResult& result) {
+  if (is_time(result.verify_s)) observe_verify(result.drafted + 1, result.verify_s);
   if (result.drafted == 0) return;
-  count(stats_.acceptance[draft_class(result.source, result.ngram_match)], result, kModelMemory);
   // An n-gram proposal is there before the choice is made: it costs nothing.
   if (result.source == DraftSource::ngram || !is_time(result.draft_s) || round_s_ == 0) return;
   CostCurve& curve = stats_.draft[index_of(result.source)];
@@ -270,6 +232,13 @@ Chances SpecController::acceptance(int draft_class) const {
   return chances;
 }
 
+const Chances& SpecController::recent_acceptance(int draft_class) const {
+  Recent& recent = recent_[draft_class];
+  const long counted = costs_.counted_[draft_class];
+  if (recent.counted < 0 || counted - recent.counted > kRecent) recent = {counted, acceptance(draft_class)};
+  return recent.chances;
+}
+
 SpecController::Options SpecController::options(DraftSource source, const RoundLimits& limits) const {
   Options options;
   if (!limits.available[index_of(source)]) return options;
@@ -281,13 +250,10 @@ SpecController::Options SpecController::options(DraftSource source, const RoundL
 
   const Chances chances = acceptance(draft_class(source, limits.ngram_match));
   const SpecCosts::Curve draft = costs_.draft_costs(source);
-  const int plain_rows = limits.others + 1;
-  const double plain_cost = pass_cost(plain_rows, limits.others);
-  double path = 1, tokens = plain_rows;
+  double path = 1, tokens = 1;
   for (int n = 1; n <= options.longest; n++) {
     tokens += path *= chances[n - 1];
-    const double cost = pass_cost(plain_rows + n, limits.others) + draft[n];
-    options.at[n] = {{source, n}, tokens / plain_rows, cost / plain_cost};
+    options.at[n] = {{source, n}, tokens, costs_.verify_costs()[n + 1] + draft[n]};
     if (n == 1 || options.at[n].rate() > options.best.rate()) options.best = options.at[n];
   }
   if (held_.source == source && held_.depth <= options.longest &&
@@ -386,25 +352,31 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
   return best.choice;
 }
 
-void SpecController::observe(const RoundResult& result) {
+void SpecController::observe_shared(const RoundResult& result) {
   CHECK(0 <= result.accepted && result.accepted <= result.drafted && result.drafted <= kMaxDraft,
         "a round of {} drafts, {} of them accepted", result.drafted, result.accepted);
   counters_.add(result);
-  costs_.observe(result);
-  if (result.drafted > 0)
-    count(acceptance_[draft_class(result.source, result.ngram_match)], result, kSequenceMemory);
+  if (result.drafted == 0) return;
+  const int c = draft_class(result.source, result.ngram_match);
+  count(costs_.stats_.acceptance[c], result, kModelMemory);
+  count(acceptance_[c], result, kSequenceMemory);
+  costs_.counted_[c]++;
+  recent_[c].counted = -1;
+}
+
+void SpecController::observe(const RoundResult& result) {
+  observe_shared(result);
+  costs_.observe_times(result);
   round_++;
 
-  const int plain_rows = result.others + 1;
-  const double tokens = static_cast<double>(plain_rows + result.accepted) / plain_rows;
-  const double cost = (pass_cost(plain_rows + result.drafted, result.others) +
-                       costs_.draft_costs(result.source)[result.drafted]) /
-                      pass_cost(plain_rows, result.others);
+  const double tokens = 1 + result.accepted;
+  const double cost =
+      costs_.verify_costs()[result.drafted + 1] + costs_.draft_costs(result.source)[result.drafted];
   if (mode_.automatic)  // what was asked for is not its loss
-    costs_.credit_ = std::clamp(costs_.credit_ + tokens - (1 - kCreditShare / plain_rows) * cost,
-                                -2 * kCreditShort, kCreditMost);
+    costs_.credit_ =
+        std::clamp(costs_.credit_ + tokens - (1 - kCreditShare) * cost, -2 * kCreditShort, kCreditMost);
   double& exploration = costs_.exploration_;
-  exploration += kExplorationShare / plain_rows * cost;
+  exploration += kExplorationShare * cost;
   if (trying_ >= 0) {
     const double loss = cost - tokens / best_rate_;
     exploration -= loss;

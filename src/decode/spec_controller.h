@@ -5,12 +5,9 @@
 //     rate = (1 + sum_{i<=n} prod_{j<=i} p_j) / (verify(n + 1) + draft(source, n))
 // where p_j is the chance that draft j is accepted given that those before it were. All costs are in units of
 // one plain round, so that the rate is the speed-up over plain decoding, and a machine that slows down as a
-// whole changes no choice. Rows of `others` in the pass bring a token each: with them
-//     rate = (others + 1 + sum ...) / (verify(others + n + 1) + draft(source, n)), as a multiple of the plain
-//     pass's,
-// so that rows that cost little beside one sequence, and much beside many, are drafted for one only. One
-// SpecCosts belongs to a model (an engine's), one SpecController to a sequence. Not thread-safe; a SpecCosts
-// outlives its controllers.
+// whole changes no choice. This is for a sequence that decodes alone; batch_planner.h chooses for several
+// that share a pass. One SpecCosts belongs to a model (an engine's), one SpecController to a sequence. Not
+// thread-safe; a SpecCosts outlives its controllers.
 #pragma once
 
 #include <array>
@@ -55,29 +52,21 @@ class SpecCosts {
 
   double round_s() const { return round_s_; }                  // of a plain round; 0: nothing measured yet
   const Curve& verify_costs() const { return verify_costs_; }  // [rows], from 1 on; [1] is 1
-  // Of a pass over the rows of several sequences: a straight line through what such passes took lately.
-  double shared_cost(int rows) const;
-  void observe_shared(int sequences, int rows, double seconds);  // such a pass took so long
-  Curve draft_costs(DraftSource source) const;                   // [drafts], from 0 on
-  Chances acceptance(int draft_class) const;                     // over all sequences
+  Curve draft_costs(DraftSource source) const;                 // [drafts], from 0 on
+  Chances acceptance(int draft_class) const;                   // over all sequences
   const SpecStats& stats() const { return stats_; }
 
  private:
   friend class SpecController;
-  void observe(const RoundResult& result);
+  void observe_times(const RoundResult& result);
   void observe_verify(int rows, double seconds);
   void fit_verify();
 
   SpecStats stats_;
+  std::array<long, kDraftClasses> counted_{};  // rounds
   double round_s_ = 0;
   Curve verify_costs_;
   double exploration_, credit_;  // plain rounds; see SpecController::choose
-  // Of passes over `sequences`: decayed means, and seconds that one more row costs.
-  struct Shared {
-    int sequences = 0;
-    double weight = 0, rows = 0, seconds = 0, rows_rows = 0, rows_seconds = 0;
-    double row_s = 0;  // 0: not known
-  } shared_;
 };
 
 class SpecController {
@@ -87,8 +76,13 @@ class SpecController {
   RoundChoice choose(const RoundLimits& limits);
   // Once after each round, plain ones too.
   void observe(const RoundResult& result);
+  // Instead, after a round whose pass other sequences shared: its acceptance counts, its times say nothing.
+  void observe_shared(const RoundResult& result);
+  const SpecMode& mode() const { return mode_; }
   const SpecCounters& counters() const { return counters_; }
   Chances acceptance(int draft_class) const;  // in this sequence
+  // The same as it was not long ago, for who asks every step.
+  const Chances& recent_acceptance(int draft_class) const;
 
  private:
   // A choice and what is expected of it; plain decoding by default.
@@ -115,7 +109,6 @@ class SpecController {
   static int arm_of(DraftSource source, int ngram_match);
 
   Options options(DraftSource source, const RoundLimits& limits) const;
-  double pass_cost(int rows, int others) const;
   Option best_option(const AllOptions& all) const;
   Option arm_option(int arm, const AllOptions& all, const Option& best, int ngram_match) const;
   void hold(const RoundChoice& choice, int ngram_match);
@@ -124,6 +117,12 @@ class SpecController {
   SpecMode mode_;
   SpecCounters counters_;
   std::array<AcceptanceCounts, kDraftClasses> acceptance_;
+  // acceptance() when the class had been counted so often, in all sequences; -1: to be worked out again.
+  struct Recent {
+    long counted = -1;
+    Chances chances;
+  };
+  mutable std::array<Recent, kDraftClasses> recent_;
   std::array<Arm, kArms> arms_;
   RoundChoice held_;      // the last choice that was thought best, n-gram aside
   int trying_ = -1;       // the arm tried in this round

@@ -48,7 +48,6 @@ struct RoundLimits {
   std::array<bool, kDraftSources> available{};
   int ngram_length = 0;  // tokens of the n-gram proposal at hand, 0 = none
   int ngram_match = 0;   // tokens of context that matched to make it
-  int others = 0;        // rows of other sequences in the same pass
 };
 
 // depth is 0 exactly when source is none.
@@ -64,7 +63,6 @@ struct RoundResult {
   double draft_s = 0;             // seconds spent drafting
   double verify_s = 0;  // seconds of all the rest of the round: pass, sampling, commit; 0 = not known
   bool counts = true;   // false: the round ended by eos or stop, so the draft after `accepted` was not judged
-  int others = 0;  // as in RoundLimits; not 0: verify_s is a share of the pass, and says nothing of costs
 };
 
 // Telemetry: of one sequence, or summed over many.

@@ -56,15 +56,22 @@ void Speculator::guarded(DraftSource source, const std::function<void()>& work) 
   try {
     work();
   } catch (const std::exception& e) {
-    log_warning("no more drafts from \"{}\" for this request: {}", name_of(source), e.what());
-    failed_[static_cast<size_t>(source)] = true;
-    drafters_[static_cast<size_t>(source)].reset();
+    give_up(source, e);
   }
 }
 
-void Speculator::applied(const mx::array& hidden, std::span<const int> tokens) {
+void Speculator::give_up(DraftSource source, const std::exception& e) {
+  log_warning("no more drafts from \"{}\" for this request: {}", name_of(source), e.what());
+  failed_[static_cast<size_t>(source)] = true;
+  drafters_[static_cast<size_t>(source)].reset();
+}
+
+void Speculator::applied(const HiddenRows& hidden, std::span<const int> tokens, bool busy) {
   for (const auto source : {DraftSource::mtp, DraftSource::draft})
-    if (may_use(source)) guarded(source, [&] { drafter(source).applied(hidden, tokens); });
+    if (may_use(source)) {
+      const bool parked = busy && mode_.automatic && resources_.planner.parked(source);
+      guarded(source, [&] { drafter(source).applied(hidden, tokens, parked); });
+    }
 }
 
 void Speculator::resume(int length, const MtpSnapshot* saved) {
@@ -79,49 +86,21 @@ std::optional<MtpSnapshot> Speculator::save(std::span<const int> tokens) {
   return saved;
 }
 
-Draft Speculator::propose(const DraftRequest& request, int others) {
+RoundLimits Speculator::limits_of(const DraftRequest& request) {
   RoundLimits limits;
-  limits.others = others;
   limits.max_drafts = request.count;
   for (int i = 1; i < kDraftSources; i++)
     limits.available[i] = can_draft(static_cast<DraftSource>(i), request.tokens.size());
-  NgramIndex::Match match;
+  match_ = {};
   if (limits.available[static_cast<size_t>(DraftSource::ngram)]) {
-    match = ngrams_.match(request.tokens);
-    limits.ngram_match = match.length;
-    limits.ngram_length = match.length > 0 ? std::min(request.count, kMaxDraft) : 0;
+    match_ = ngrams_.match(request.tokens);
+    limits.ngram_match = match_.length;
+    limits.ngram_length = match_.length > 0 ? std::min(request.count, kMaxDraft) : 0;
   }
-  const RoundChoice choice = controller_.choose(limits);
-  Draft draft;
-  draft.source = choice.source;
-  if (choice.depth <= 0) return draft;
-  CHECK(choice.depth <= request.count, "{} drafts, {} fit", choice.depth, request.count);
-  if (choice.source == DraftSource::ngram) {
-    draft.tokens = NgramIndex::follow(request.tokens, match, choice.depth);
-    draft.ngram_match = match.length;
-  } else {
-    draft.tokens = run_drafter(choice, request, draft.seconds);
-  }
-  // A draft model's table may be padded further than the model's.
-  const auto unknown = [&](int id) { return id >= resources_.model->spec().vocab; };
-  draft.tokens.erase(std::find_if(draft.tokens.begin(), draft.tokens.end(), unknown), draft.tokens.end());
-  return draft;
+  return limits;
 }
 
-std::vector<int> Speculator::run_drafter(const RoundChoice& choice, const DraftRequest& request,
-                                         double& seconds) {
-  std::vector<int> tokens;
-  guarded(choice.source, [&] {
-    Drafter& chosen = drafter(choice.source);
-    chosen.prepare(request.tokens);
-    const double start = now_seconds();
-    tokens = chosen.propose({request.tokens, request.sampling, request.history, choice.depth, request.state});
-    seconds = now_seconds() - start;
-  });
-  return tokens;
-}
-
-void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended, int others) {
+void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended, bool shared) {
   if (auto& used = drafters_[static_cast<size_t>(draft.source)]) used->observe(accepted);
   RoundResult result;
   result.source = draft.tokens.empty() ? DraftSource::none : draft.source;
@@ -131,8 +110,77 @@ void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool
   result.draft_s = draft.seconds;
   result.verify_s = verify_s;
   result.counts = !ended;
-  result.others = others;
-  controller_.observe(result);
+  shared ? controller_.observe_shared(result) : controller_.observe(result);
+}
+
+// Sequences whose drafts are made by one kind of drafter.
+struct Speculator::Group {
+  std::vector<SpecSeat*> seats;
+  std::vector<DraftWork> works;
+};
+
+void Speculator::follow_choice(SpecSeat& seat, const RoundChoice& choice, std::span<Group> groups) {
+  seat.draft.source = choice.source;
+  if (choice.depth <= 0) return;
+  CHECK(choice.depth <= seat.request.count, "{} drafts, {} fit", choice.depth, seat.request.count);
+  if (choice.source == DraftSource::ngram) {
+    seat.draft.tokens = NgramIndex::follow(seat.request.tokens, match_, choice.depth);
+    seat.draft.ngram_match = match_.length;
+    return;
+  }
+  guarded(choice.source, [&] {
+    Drafter& chosen = drafter(choice.source);
+    chosen.prepare(seat.request.tokens);
+    DraftRequest request = seat.request;
+    request.count = choice.depth;
+    Group& group = groups[static_cast<size_t>(choice.source)];
+    group.works.push_back({&chosen, request});
+    group.seats.push_back(&seat);
+  });
+}
+
+void Speculator::run(Group& group, DraftSource source, DraftTimes& times) {
+  const double start = now_seconds();
+  try {
+    propose_together(group.works);
+  } catch (const std::exception& e) {
+    for (SpecSeat* seat : group.seats) seat->speculator->give_up(source, e);
+    return;
+  }
+  const double seconds = now_seconds() - start;
+  for (size_t i = 0; i < group.seats.size(); i++) {
+    times.levels = std::max(times.levels, group.works[i].request.count);
+    group.seats[i]->draft.tokens = std::move(group.works[i].tokens);
+    group.seats[i]->draft.seconds = seconds / static_cast<double>(group.seats.size());
+  }
+  times.source = times.chains > 0 ? DraftSource::none : source;
+  times.chains += static_cast<int>(group.seats.size());
+  times.seconds += seconds;
+}
+
+DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
+                                      bool measured) {
+  std::vector<BatchSeat> limits;
+  for (SpecSeat& seat : seats)
+    limits.push_back({&seat.speculator->controller_, seat.speculator->limits_of(seat.request)});
+  std::vector<RoundChoice> choices;
+  if (sequences > 1)
+    choices = resources.planner.choose(sequences, limits, measured);
+  else if (!seats.empty())
+    choices = {seats[0].speculator->controller_.choose(limits[0].limits)};
+
+  std::array<Group, kDraftSources> groups;
+  for (size_t i = 0; i < seats.size(); i++) seats[i].speculator->follow_choice(seats[i], choices[i], groups);
+  DraftTimes times;
+  for (size_t k = 0; k < groups.size(); k++)
+    if (!groups[k].works.empty()) run(groups[k], static_cast<DraftSource>(k), times);
+  // A draft model's table may be padded further than the model's.
+  const auto unknown = [&](int id) { return id >= resources.model->spec().vocab; };
+  for (SpecSeat& seat : seats) {
+    auto& tokens = seat.draft.tokens;
+    tokens.erase(std::find_if(tokens.begin(), tokens.end(), unknown), tokens.end());
+  }
+  return times;
 }
 
 }  // namespace anabranch

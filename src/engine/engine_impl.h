@@ -84,7 +84,8 @@ class EngineImpl final : public Engine {
   void drop_state(Sequence& sequence);
   void step(const StepPlan& plan);
   void guard(RequestId id, const std::function<void()>& work);
-  StepPart prepare(const Piece& piece, int others);
+  StepPart prepare(const Piece& piece);
+  DraftTimes draft(std::vector<StepPart>& parts, const StepPlan& plan);
   void add_rows(Batch& batch, StepPart& part);
   struct Pass {
     mx::array hidden;
@@ -94,10 +95,9 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Pass> forward(std::vector<StepPart>& parts);
   void take_tokens(StepPart& part, Logits& logits);
   void settle(StepPart& part);
-  void conclude(StepPart& part, const mx::array& hidden, double verify_s, int others);
+  void conclude(StepPart& part, const mx::array& hidden, double verify_s, bool shared);
   int draw(Sequence& sequence, Logits& logits, size_t row);
   int tokens_left(const Sequence& sequence) const;
-  Draft next_tokens(Sequence& sequence, int others);
   FinishReason accept(Sequence& sequence, int token);
   FinishReason finish_reason(Sequence& sequence, int token);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});

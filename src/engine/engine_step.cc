@@ -49,9 +49,10 @@ int sample_allowed(Sequence& sequence, std::span<const float> logits) {
 void EngineImpl::step(const StepPlan& plan) {
   const double start = now_seconds();
   std::vector<StepPart> parts;
-  for (const Piece& piece : plan.pieces)
-    guard(piece.id, [&] { parts.push_back(prepare(piece, plan.decoding - 1)); });
+  for (const Piece& piece : plan.pieces) guard(piece.id, [&] { parts.push_back(prepare(piece)); });
   if (parts.empty()) return;
+  const DraftTimes drafting = draft(parts, plan);
+  const double drafted = now_seconds();
   const auto out = forward(parts);
   if (!out) return;
   parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t begin, int64_t end) {
@@ -64,12 +65,16 @@ void EngineImpl::step(const StepPlan& plan) {
   for (StepPart& part : parts) guard(part.piece.id, [&] { settle(part); });
   tokens_out_ = now_seconds();
   scheduler_.took(plan, tokens_out_ - start);
-  const int rows = out->hidden.shape(0);
-  const double pass_s = plan.prompt_tokens > 0 ? 0 : now_seconds() - out->started, verify_s = pass_s / rows;
-  if (plan.decoding > 1) spec_.costs.observe_shared(plan.decoding, rows, pass_s);
-  for (StepPart& part : parts)
+  const bool alone = plan.decoding == 1 && plan.prompt_tokens == 0;
+  const double verify_s = alone ? tokens_out_ - out->started : 0;
+  BatchStep done{plan.decoding, 0, drafting.source, drafting.chains, drafting.levels, drafting.seconds};
+  for (StepPart& part : parts) {
+    done.drafted += static_cast<int>(part.draft.tokens.size());
     if (sequences_.count(part.piece.id))
-      guard(part.piece.id, [&] { conclude(part, out->hidden, verify_s * part.rows, plan.decoding - 1); });
+      guard(part.piece.id, [&] { conclude(part, out->hidden, verify_s, plan.decoding > 1); });
+  }
+  if (plan.prompt_tokens == 0) done.rest_s = now_seconds() - drafted;
+  spec_.planner.observe(done);
 }
 
 // Ends the one sequence whose work throws; its state may be half advanced.
@@ -82,22 +87,46 @@ void EngineImpl::guard(RequestId id, const std::function<void()>& work) {
   }
 }
 
-// others: sequences that decode beside it.
-StepPart EngineImpl::prepare(const Piece& piece, int others) {
+StepPart EngineImpl::prepare(const Piece& piece) {
   StepPart part{.piece = piece, .sequence = sequences_.at(piece.id).get()};
   Sequence& sequence = *part.sequence;
   part.begin = sequence.state->length();
-  if (sequence.usage.completion_tokens > 0 && piece.tokens == 1 && piece.last) {
-    part.decodes = true;
-    part.forced = !sequence.control->forced().empty();
-    part.draft = next_tokens(sequence, others);
-  }
+  part.decodes = sequence.usage.completion_tokens > 0 && piece.tokens == 1 && piece.last;
+  part.forced = part.decodes && !sequence.control->forced().empty();
   auto& keep_at = sequence.keep_at;
   const auto later = std::upper_bound(keep_at.begin(), keep_at.end(), part.begin + piece.tokens);
   part.kept.resize(static_cast<size_t>(later - keep_at.begin()));
   for (size_t i = 0; i < part.kept.size(); i++) part.kept[i].length = keep_at[i];
   keep_at.erase(keep_at.begin(), later);
   return part;
+}
+
+// What comes next in the parts that decode: as far as it is known, or else a guess.
+DraftTimes EngineImpl::draft(std::vector<StepPart>& parts, const StepPlan& plan) {
+  std::vector<SpecSeat> seats;
+  std::vector<StepPart*> seated;
+  for (StepPart& part : parts) {
+    if (!part.decodes) continue;
+    Sequence& sequence = *part.sequence;
+    const int most = std::max(0, std::min(tokens_left(sequence) - 1, kMaxDraft));
+    if (part.forced) {
+      const auto forced = sequence.control->forced();
+      const auto known = forced.first(std::min(forced.size(), static_cast<size_t>(most)));
+      part.draft.tokens.assign(known.begin(), known.end());
+      continue;
+    }
+    seats.push_back({&*sequence.speculator,
+                     {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state}});
+    seated.push_back(&part);
+  }
+  const auto times = Speculator::draft_together(spec_, seats, plan.decoding, plan.prompt_tokens == 0);
+  for (size_t i = 0; i < seats.size(); i++) {
+    StepPart& part = *seated[i];
+    part.draft = std::move(seats[i].draft);
+    if (auto& grammar = part.sequence->grammar)
+      part.draft.tokens.resize(grammar->fitting(part.draft.tokens, *part.sequence->control));
+  }
+  return times;
 }
 
 void EngineImpl::add_rows(Batch& batch, StepPart& part) {
@@ -184,11 +213,12 @@ void EngineImpl::settle(StepPart& part) {
 }
 
 // Drafters learn of the tokens, whose hidden states these are, and states among them are kept.
-void EngineImpl::conclude(StepPart& part, const mx::array& hidden, double verify_s, int others) {
+void EngineImpl::conclude(StepPart& part, const mx::array& hidden, double verify_s, bool shared) {
   Sequence& sequence = *part.sequence;
   int row = part.row;
   const auto learn = [&](int until) {
-    if (row < until) sequence.speculator->applied(ops::slice_rows(hidden, row, until), sequence.tokens);
+    if (row < until)
+      sequence.speculator->applied({hidden, row, until - row}, sequence.tokens, sequences_.size() > 1);
     row = until;
   };
   for (const Snapshot& snapshot : part.kept) {
@@ -199,7 +229,7 @@ void EngineImpl::conclude(StepPart& part, const mx::array& hidden, double verify
   if (part.decodes && !part.forced) {
     const int accepted = static_cast<int>(part.sampled.size()) - (part.right ? 0 : 1);
     sequence.speculator->observe(part.draft, accepted, verify_s,
-                                 part.right && part.reason != FinishReason::none, others);
+                                 part.right && part.reason != FinishReason::none, shared);
   }
   if (part.reason != FinishReason::none) end(sequence.id, part.reason, std::move(part.sampled));
 }
@@ -227,22 +257,6 @@ int EngineImpl::tokens_left(const Sequence& sequence) const {
   if (sequence.request.ignore_eos)
     return std::min(room, sequence.request.max_tokens - sequence.usage.completion_tokens);
   return control.thinking() ? room : std::min(room, sequence.request.max_tokens - control.answer_tokens());
-}
-
-// What comes next as far as it is known, or else a guess.
-Draft EngineImpl::next_tokens(Sequence& sequence, int others) {
-  const int most = std::min(tokens_left(sequence) - 1, kMaxDraft);
-  const auto forced = sequence.control->forced();
-  Draft draft;
-  if (forced.empty()) {
-    draft = sequence.speculator->propose(
-        {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state}, others);
-    if (sequence.grammar) draft.tokens.resize(sequence.grammar->fitting(draft.tokens, *sequence.control));
-    return draft;
-  }
-  const auto known = forced.first(std::min(forced.size(), static_cast<size_t>(std::max(most, 0))));
-  draft.tokens.assign(known.begin(), known.end());
-  return draft;
 }
 
 FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {

@@ -70,6 +70,12 @@ mx::array slice_rows(const mx::array& x, int begin, int end) {
   return ANABRANCH_DISPATCH(slice_rows(x, begin, end));
 }
 
+mx::array copy_rows(const mx::array& x, int begin, int end) {
+  require_f32("copy_rows", "x", x, x.ndim());
+  const std::vector<mx::array> part = {slice_rows(x, begin, end)};
+  return ANABRANCH_DISPATCH(concat_rows(part));
+}
+
 mx::array concat_rows(const std::vector<mx::array>& parts) {
   require(!parts.empty() && parts.front().ndim() > 0, "concat_rows", "there is nothing to stack.");
   const mx::Shape& first = parts.front().shape();

@@ -30,6 +30,9 @@ mx::array reshape(const mx::array& x, mx::Shape shape);
 // Rows [begin, end) of x [M, ...], sharing storage.
 mx::array slice_rows(const mx::array& x, int begin, int end);
 
+// The same rows in storage of their own: the rest of x is not kept alive. x f32.
+mx::array copy_rows(const mx::array& x, int begin, int end);
+
 // Arrays [M_i, ...] stacked along the first axis -> [sum M_i, ...]. One array is returned as it is.
 mx::array concat_rows(const std::vector<mx::array>& parts);
 

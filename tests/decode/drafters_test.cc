@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "decode/sampler.h"
 #include "ops/testing.h"
 #include "state/state_bits.h"
@@ -38,6 +40,12 @@ int drawn(const Model& model, const ops::mx::array& hidden, const SamplingParams
           const TokenHistory& history, size_t position) {
   const auto last = ops::slice_rows(hidden, hidden.shape(0) - 1, hidden.shape(0));
   return sample(ops::to_vector(model.draft_logits(last)), sampling, history, position, model.draft_vocab());
+}
+
+std::vector<int> propose(Drafter& drafter, const DraftRequest& request) {
+  DraftWork work{&drafter, request};
+  propose_together({&work, 1});
+  return work.tokens;
 }
 
 const SamplingParams kSamplings[] = {
@@ -80,7 +88,7 @@ TEST(MtpDrafter, ProposesWhatItsWholePastSays) {
       const auto drafter = make_mtp_drafter(*model);
       int at = 0;
       const auto apply = [&](int rows, int next) {
-        drafter->applied(ops::slice_rows(hidden, at, at + rows), known.first(at + rows + next));
+        drafter->applied({hidden, at, rows}, known.first(at + rows + next), false);
         at += rows;
       };
       apply(100, 177);  // prefill of 277 tokens in two chunks, the token after it not known yet
@@ -90,7 +98,7 @@ TEST(MtpDrafter, ProposesWhatItsWholePastSays) {
         const int count = at < 320 || at > 650 ? 1 + random.below(6) : 0;
         if (count > 0) {
           TokenHistory history(sampling, known.first(at + 1));
-          const auto got = drafter->propose({known.first(at + 1), sampling, history, count, unused});
+          const auto got = propose(*drafter, {known.first(at + 1), sampling, history, count, unused});
           ASSERT_EQ(static_cast<int>(got.size()), count) << "round " << round << " at " << at;
           if (round % 3 == 0) {
             ASSERT_EQ(got, mtp_drafts(*model, hidden, known.first(at + 1), sampling, count))
@@ -115,10 +123,9 @@ TEST(MtpDrafter, DraftsAtEveryLength) {
   const auto hidden = forward(*model, trunk, tokens);
   for (const int length : {1, 2, 255, 256, 257, 258}) {
     const auto drafter = make_mtp_drafter(*model);
-    for (int at = 0; at < length; at++)
-      drafter->applied(ops::slice_rows(hidden, at, at + 1), known.first(at + 2));
+    for (int at = 0; at < length; at++) drafter->applied({hidden, at, 1}, known.first(at + 2), false);
     TokenHistory history;
-    EXPECT_EQ(drafter->propose({known.first(length + 1), kSamplings[0], history, 3, trunk}),
+    EXPECT_EQ(propose(*drafter, {known.first(length + 1), kSamplings[0], history, 3, trunk}),
               mtp_drafts(*model, hidden, known.first(length + 1), kSamplings[0], 3))
         << length << " plain rounds";
   }
@@ -149,7 +156,7 @@ TEST(ModelDrafter, ProposesWhatItsModelWouldSay) {
     for (int round = 0; round < 40; round++) {
       const int count = 1 + random.below(15);
       TokenHistory history(sampling, tokens);
-      const auto got = drafter->propose({tokens, sampling, history, count, unused});
+      const auto got = propose(*drafter, {tokens, sampling, history, count, unused});
       ASSERT_EQ(got, continuation(*model, tokens, sampling, count)) << "round " << round;
       for (const auto& c : history.counts()) EXPECT_EQ(c.generated, 0) << "token " << c.token << " stayed";
       const int accepted = round % 5 == 4 ? 0 : random.below(count + 1);
@@ -159,7 +166,7 @@ TEST(ModelDrafter, ProposesWhatItsModelWouldSay) {
       for (int i = round % 7 == 3 ? 20 : 1; i > 0; i--) tokens.push_back(random.below(263));
     }
     TokenHistory history(sampling, tokens);
-    EXPECT_TRUE(drafter->propose({tokens, sampling, history, 0, unused}).empty());
+    EXPECT_TRUE(propose(*drafter, {tokens, sampling, history, 0, unused}).empty());
     EXPECT_EQ(unused.length(), 0);
   }
 }
@@ -179,7 +186,7 @@ TEST(LayersDrafter, LeavesTheStateAsItWas) {
       state.commit(4);
       for (const int count : {1, 4, 15}) {
         TokenHistory history;
-        const auto got = drafter->propose({tokens, kSamplings[1], history, count, state});
+        const auto got = propose(*drafter, {tokens, kSamplings[1], history, count, state});
         EXPECT_EQ(static_cast<int>(got.size()), count);
         EXPECT_FALSE(state.on_trial());
         if (layers.size() == 4) {
@@ -188,6 +195,89 @@ TEST(LayersDrafter, LeavesTheStateAsItWas) {
         SequenceState copy = state;
         EXPECT_TRUE(same_state(copy.snapshot(), plain.snapshot())) << name;
       }
+    }
+  }
+}
+
+// Drafts of several sequences, of different lengths and samplings, made in shared passes: each is what its
+// drafter proposes alone.
+TEST(Drafters, TogetherTheyProposeWhatEachProposesAlone) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  Random random(12);
+  struct Seat {
+    std::vector<int> tokens;
+    SequenceState state;
+    std::array<std::unique_ptr<Drafter>, 2> mtp, draft, layers;  // alone, together
+  };
+  std::vector<Seat> seats;
+  for (const int length : {5, 40, 300, 41}) {
+    Seat& seat = seats.emplace_back(Seat{random_tokens(random, length + 1), model->make_state()});
+    const std::span<const int> known(seat.tokens);
+    const auto hidden = forward(*model, seat.state, known.first(static_cast<size_t>(length)));
+    for (int i = 0; i < 2; i++) {
+      seat.mtp[i] = make_mtp_drafter(*model);
+      seat.mtp[i]->applied({hidden, 0, length}, known, false);
+      seat.draft[i] = make_model_drafter(*model);
+      seat.layers[i] = make_layers_drafter(*model, {0, 1, 3});
+    }
+  }
+  const int counts[] = {3, 1, 5, 0};
+  for (const auto kind : {&Seat::mtp, &Seat::draft, &Seat::layers}) {
+    std::vector<TokenHistory> histories;
+    for (size_t i = 0; i < seats.size(); i++) histories.emplace_back(kSamplings[i % 3], seats[i].tokens);
+    const auto request = [&](size_t i) {
+      return DraftRequest{seats[i].tokens, kSamplings[i % 3], histories[i], counts[i], seats[i].state};
+    };
+    std::vector<std::vector<int>> alone;
+    std::vector<DraftWork> works;
+    for (size_t i = 0; i < seats.size(); i++) {
+      Drafter& drafter = *(seats[i].*kind)[0];
+      if (kind == &Seat::mtp) drafter.prepare(seats[i].tokens);
+      alone.push_back(propose(drafter, request(i)));
+      Drafter& other = *(seats[i].*kind)[1];
+      if (kind == &Seat::mtp) other.prepare(seats[i].tokens);
+      works.push_back({&other, request(i)});
+    }
+    propose_together(works);
+    for (size_t i = 0; i < seats.size(); i++) {
+      EXPECT_EQ(works[i].tokens, alone[i]) << i;
+      EXPECT_EQ(static_cast<int>(alone[i].size()), counts[i]);
+      EXPECT_FALSE(seats[i].state.on_trial());
+      for (const auto& c : histories[i].counts()) EXPECT_EQ(c.generated, 0);
+    }
+  }
+}
+
+// A parked drafter forgets what lies far back, and drafts again from what it kept.
+TEST(Drafters, AParkedOneStartsAgainFromItsLastTokens) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  Random random(13);
+  const auto tokens = random_tokens(random, 2001);
+  const std::span<const int> known(tokens);
+  auto trunk = model->make_state();
+  const auto hidden = forward(*model, trunk, known.first(2000));
+  const auto mtp = make_mtp_drafter(*model), draft = make_model_drafter(*model);
+  for (int at = 0; at < 2000;) {
+    const int rows = at < 700 ? 350 : 1;  // a prompt, then plain decoding
+    const auto seen = known.first(static_cast<size_t>(at + rows + 1));
+    mtp->applied({hidden, at, rows}, seen, true);
+    draft->applied({hidden, at, rows}, seen, true);
+    at += rows;
+    EXPECT_FALSE(mtp->save(known.first(static_cast<size_t>(at)))) << "of a part of the sequence only";
+  }
+  // The MTP head pairs the last 32 positions.
+  SequenceState state(model->mtp_layout());
+  Batch batch;
+  batch.add(state, known.subspan(2000 - 32 + 1), Batch::Logits::none);
+  const auto out = model->mtp(ops::slice_rows(hidden, 2000 - 32, 2000), batch);
+  TokenHistory history(kSamplings[0], tokens);
+  const int first = drawn(*model, out, kSamplings[0], history, tokens.size());
+  for (Drafter* drafter : {mtp.get(), draft.get()}) {
+    drafter->prepare(tokens);
+    const auto got = propose(*drafter, {tokens, kSamplings[0], history, 3, trunk});
+    ASSERT_EQ(got.size(), 3u);
+    if (drafter == mtp.get()) {
+      EXPECT_EQ(got[0], first);
     }
   }
 }

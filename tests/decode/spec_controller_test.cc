@@ -587,49 +587,5 @@ TEST(Speculation, SourcesHaveNames) {
   EXPECT_EQ(source_named(""), std::nullopt);
 }
 
-// A row that costs a sixth of a pass is worth drafting for one sequence with half of its drafts right; beside
-// fifteen others, whose rows all bring a token, it is not.
-TEST(SpecController, BesideManySequencesRowsAreDearer) {
-  const auto share_drafted = [](int others) {
-    SpecCosts costs;
-    SpecController controller(costs, {.automatic = true});
-    int drafted = 0;
-    constexpr int kRounds = 400;
-    for (int round = 0; round < kRounds; round++) {
-      RoundLimits limits;
-      limits.max_drafts = 1;
-      limits.available[static_cast<int>(DraftSource::mtp)] = true;
-      limits.others = others;
-      const RoundChoice choice = controller.choose(limits);
-      RoundResult result{choice.source, choice.depth, choice.depth > 0 && round % 2 == 0 ? 1 : 0};
-      result.others = others;
-      result.draft_s = choice.depth > 0 ? 0.0001 : 0;
-      result.verify_s =
-          others > 0 ? 12345 : 0.01 * (1 + choice.depth / 6.0);  // a share says nothing of costs
-      controller.observe(result);
-      drafted += choice.depth > 0;
-    }
-    if (others > 0) {
-      EXPECT_EQ(costs.stats().verify.weight[1], 0);
-    }
-    return static_cast<double>(drafted) / kRounds;
-  };
-  EXPECT_GT(share_drafted(0), 0.9);
-  EXPECT_LT(share_drafted(15), 0.1);
-}
-
-// Rows of a batch may cost more than one sequence's ever told: what passes over several took, counts.
-TEST(SpecController, LearnsWhatRowsCostBesideOthers) {
-  SpecCosts costs;
-  const auto seconds = [](int sequences, int rows) { return 0.004 + 0.001 * sequences + 0.002 * rows; };
-  for (int i = 0; i < 60; i++) costs.observe_shared(8, 8 + i % 3, seconds(8, 8 + i % 3));
-  const auto ratio = [&](int rows, int plain) { return costs.shared_cost(rows) / costs.shared_cost(plain); };
-  EXPECT_NEAR(ratio(12, 8), seconds(8, 12) / seconds(8, 8), 0.02);
-  for (int i = 0; i < 60; i++) costs.observe_shared(8, 8, seconds(8, 8));  // kept while nobody drafts
-  EXPECT_NEAR(ratio(12, 8), seconds(8, 12) / seconds(8, 8), 0.02);
-  for (int i = 0; i < 3; i++) costs.observe_shared(4, 4, seconds(4, 4));  // and when others leave
-  EXPECT_NEAR(ratio(8, 4), seconds(4, 8) / seconds(4, 4), 0.02);
-}
-
 }  // namespace
 }  // namespace anabranch
