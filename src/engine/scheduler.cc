@@ -8,6 +8,8 @@ namespace anabranch {
 // What starting a sequence is expected to take rises at once (one that reads its state from disk may be
 // followed by others) and falls slowly.
 constexpr double kAdmissionGain = 0.3;
+// Steps are planned for this share of max_gap_s, since some take longer than estimated.
+constexpr double kAim = 0.9;
 
 uint64_t SequenceBytes::of(int tokens) const {
   return fixed + per_token * static_cast<uint64_t>((tokens + kMemoryBlock - 1) / kMemoryBlock * kMemoryBlock);
@@ -65,7 +67,7 @@ int Scheduler::decoding() const {
 // Seconds that prefill and admissions may add to a step; 0 or less: none.
 double Scheduler::gap_left(int decoding, double spent) const {
   const double decode = costs_.decode_s(decoding);
-  return std::max(kStall * decode, options_.max_gap_s) - decode - spent;
+  return std::max(kStall * decode, kAim * options_.max_gap_s) - decode - spent;
 }
 
 // First come, first served: a small request never overtakes a larger one that waits for memory. A sequence
@@ -161,7 +163,7 @@ StepPlan Scheduler::plan(double spent) const {
   return plan;
 }
 
-void Scheduler::add(StepPlan& plan, const Entry& e, int tokens) {
+void Scheduler::add_piece(StepPlan& plan, const Entry& e, int tokens) {
   plan.pieces.push_back({e.id, tokens, tokens == e.left()});
   plan.prompt_tokens += tokens;
   plan.positions += e.positions(tokens);
@@ -172,7 +174,7 @@ void Scheduler::add_chunks(const std::vector<const Entry*>& prompts, StepPlan& p
   for (const Entry* e : prompts) {
     const bool first = plan.pieces.empty();
     if (first || plan.prompt_tokens + e->left() <= options_.prefill_chunk)
-      add(plan, *e, first ? chunk(*e) : e->left());
+      add_piece(plan, *e, first ? chunk(*e) : e->left());
   }
 }
 
@@ -197,7 +199,7 @@ void Scheduler::add_pieces(const std::vector<const Entry*>& prompts, double spen
     const int to_grid = std::min(kPieceGrid - e->applied % kPieceGrid, e->left());
     if (fit < to_grid && plan.prompt_tokens > 0) return;
     const int on_grid = (e->applied + fit) / kPieceGrid * kPieceGrid - e->applied;
-    add(plan, *e, fit == e->left() ? fit : std::max(on_grid, to_grid));
+    add_piece(plan, *e, fit == e->left() ? fit : std::max(on_grid, to_grid));
     if (fit < e->left()) return;
   }
 }

@@ -52,51 +52,53 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options) : options_(options) {}
 
-  // What sequences take, and may take together; 0: no limit. One sequence runs whatever it takes.
+  // Memory of a sequence, and the budget of all that run; 0: no limit. A single sequence runs even over
+  // budget.
   void set_bytes(const SequenceBytes& bytes) { bytes_ = bytes; }
   void set_budget(uint64_t bytes) { budget_ = bytes; }
 
   // False when the queue is full. Lower priorities go first.
   bool add(uint64_t id, int tokens, int priority = 0);
-  // Before each step: running sequences that must give their memory back (each waits again, and starts with
-  // an empty state when its turn comes), then waiting ones that run from now on.
+  // Before each step: takes running sequences off, as many as are over the memory budget. They wait again,
+  // and start with an empty state when they are admitted again.
   std::vector<uint64_t> preempt();
-  // Beside decoding sequences, one at a time: call it again until nothing comes. `begun` were admitted for
-  // this step already, and `spent` seconds have passed since the decoding sequences got their last tokens.
+  // Then: waiting sequences that run from now on. While others decode it admits one at a time: call it until
+  // it returns none. `begun` were admitted for this step already, and `spent` seconds have passed since the
+  // decoding sequences got their last tokens.
   std::vector<uint64_t> admit(int begun = 0, double spent = 0);
-  // It took so long to start an admitted sequence, reading its kept state included.
+  // Starting an admitted sequence took so long, reading its kept state included.
   void began(double seconds);
-  // A sequence just admitted, with an empty state, waits until `other`, which runs, has applied so many
-  // tokens (or runs no more): their prompts begin alike, and a state will be kept there.
+  // Sends a sequence that was just admitted back to wait until the running sequence `other` has applied so
+  // many tokens, or has ended: both prompts begin with them, and a snapshot will be stored there.
   void wait_for(uint64_t id, uint64_t other, int tokens);
   // The next step; no pieces if nothing runs. spent: as for admit().
   StepPlan plan(double spent = 0) const;
-  // From its plan to the moment when its tokens went out, the step took so long.
+  // The step took so long, from its plan to the delivery of its tokens.
   void took(const StepPlan& plan, double seconds);
-  // So many of the sequence's known tokens were applied, and so many new ones became known: a piece's tokens
-  // and at most one, or a draft's accepted ones and the one after.
+  // A step applied so many of the sequence's known tokens and sampled so many new ones: a piece's tokens and
+  // at most one new, or the accepted drafts and the token after them.
   void advanced(uint64_t id, int applied, int sampled);
-  // A step with others failed: the running sequence waits with an empty state, and its next steps are its own
-  // until tokens come of them: one, and after each further failure twice as many, since what fails may need
-  // company.
+  // A step that the running sequence shared with others failed. It waits with an empty state, and then has
+  // its steps to itself until it has one more token. After each further failure it stays alone for twice as
+  // many tokens, because the fault may show only in company.
   void isolate(uint64_t id);
   void remove(uint64_t id);
 
   int running() const;
   int queued() const { return static_cast<int>(entries_.size()) - running(); }
-  uint64_t bytes() const;  // of what runs, room for the next step's tokens included
+  uint64_t bytes() const;  // of running sequences, with room for the next step's tokens
 
  private:
   struct Entry {
     uint64_t id;
     int priority;
-    int known;         // tokens there are
-    int applied = 0;   // tokens the state has seen
-    int64_t since;     // tokens of all prompts that were read before it came
-    int64_t read = 0;  // of the tokens read since, its own
+    int known;         // tokens of prompt and answer so far
+    int applied = 0;   // tokens that its state has seen
+    int64_t since;     // prompt_tokens_ when it arrived
+    int64_t read = 0;  // prompt tokens of its own that were read since
     bool running = false;
-    int alone = 0, alone_next = 1;  // tokens to come on its own; after the next failure
-    uint64_t after = 0;             // wait_for()'s other; 0: none
+    int alone = 0, alone_next = 1;  // tokens for which it runs alone, now and after the next failure
+    uint64_t after = 0;             // the sequence that it waits for (wait_for); 0: none
     int after_tokens = 0;
     int left() const { return known - applied; }
     bool decodes() const { return left() == 1; }
@@ -108,7 +110,7 @@ class Scheduler {
   uint64_t bytes_of(const Entry& entry) const;
   std::vector<const Entry*> prompts_in_order() const;
   int decoding() const;
-  static void add(StepPlan& plan, const Entry& entry, int tokens);
+  static void add_piece(StepPlan& plan, const Entry& entry, int tokens);
   double gap_left(int decoding, double spent) const;
   int chunk(const Entry& entry) const;
   int tokens_that_fit(const Entry& entry, const StepLoad& load, double seconds) const;
@@ -118,8 +120,8 @@ class Scheduler {
   SchedulerOptions options_;
   SequenceBytes bytes_;
   uint64_t budget_ = 0;
-  std::vector<Entry> entries_;  // by priority, then as they came
-  int64_t prompt_tokens_ = 0;   // read so far, of all
+  std::vector<Entry> entries_;  // by priority, then by arrival
+  int64_t prompt_tokens_ = 0;   // read so far, of all prompts
   StepCosts costs_;
   double admission_s_ = 0;  // what starting a sequence took lately
 };

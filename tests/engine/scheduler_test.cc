@@ -99,7 +99,7 @@ TEST(Scheduler, AdmissionsBesideDecodingSequencesTakeTime) {
   EXPECT_EQ(s.admit(0, 1.0), Ids{2});
   s.began(0.001);
   EXPECT_EQ(s.admit(1, 0.001), Ids{3});
-  EXPECT_TRUE(s.admit(1, 0.0395).empty()) << "another millisecond does not fit";
+  EXPECT_TRUE(s.admit(1, 0.0345).empty()) << "another millisecond does not fit";
   EXPECT_EQ(s.admit(kMostAdmissions - 1, 0.001), Ids{4});
   EXPECT_TRUE(s.admit(kMostAdmissions, 0.001).empty());
   s.began(0.1);  // read its state from disk
@@ -123,8 +123,8 @@ TEST(Scheduler, PrefillTakesWhatIsLeftOfTheGap) {
     s.admit();
     return s.plan(spent).prompt_tokens;
   };
-  EXPECT_EQ(tokens_after(0.02), 200);
-  EXPECT_EQ(tokens_after(0.03), 100);
+  EXPECT_EQ(tokens_after(0.02), 148);  // of 45 ms, 15 are left
+  EXPECT_EQ(tokens_after(0.03), 48);
   EXPECT_EQ(tokens_after(0.2), kPieceGrid);
 }
 
@@ -150,7 +150,7 @@ TEST(Scheduler, GrowsCarefullyOnAnUnknownDevice) {
   }
   EXPECT_LE(sizes[0], 8);
   for (size_t i = 1; i < sizes.size(); i++) EXPECT_LE(sizes[i], 4 * sizes[i - 1]);
-  EXPECT_GE(sizes.back(), 800);
+  EXPECT_GE(sizes.back(), 750);
   EXPECT_LE(worst, 0.0501);
 }
 

@@ -2,11 +2,17 @@
 """The arithmetic of bench/streams on made-up times."""
 
 import os
+import socketserver
 import sys
+import threading
+import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "streams"))
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
+sys.path[:0] = [os.path.join(BENCH, "streams"), os.path.join(BENCH, "peers")]
+import clients  # noqa: E402
 import figures  # noqa: E402
+from programs import Failure  # noqa: E402
 from run_all import run_all  # noqa: E402
 
 
@@ -38,6 +44,55 @@ def test_stall():
     got = figures.of_stall([[0.0, 1.5, *steady], late], 10.0, 20.0)
     assert got["gap_before_p50_s"] == got["gap_before_p99_s"] == 1.0 and got["gap_beside_p50_s"] == 2.0 and got["ratio"] == 2.5, got
     assert figures.of_stall([[1.0, 2.0]], 10.0, 20.0)["ratio"] is None
+
+
+class Streamer(socketserver.StreamRequestHandler):
+    """Answers with three tokens, one of them without text, in pieces that split lines."""
+
+    def handle(self):
+        while self.rfile.readline().strip():
+            pass
+        if self.server.broken:
+            self.wfile.write(b"HTTP/1.1 500 Internal Server Error\r\n\r\n")
+            return
+        text = b"HTTP/1.1 200 OK\r\n\r\n"
+        for piece in (b'"a"', b'""', b'" b"'):
+            text += b'data: {"choices":[{"index":0,"text":' + piece + b"}]}\n\n"
+        text += b"data: [DONE]\n\n"
+        try:
+            for at in range(0, len(text), 40):
+                self.wfile.write(text[at:at + 40])
+                time.sleep(0.001)
+        except OSError:
+            pass
+
+
+def ask_streamer(broken):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Streamer) as server:
+        server.daemon_threads, server.broken = True, broken
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            return clients.run(server.server_address[1], lambda client, turn: {"prompt": [client, turn]}, 3, 0.3)
+        finally:
+            server.shutdown()
+
+
+def test_clients_ask_again_until_the_window_ends():
+    answers, begin, end = ask_streamer(broken=False)
+    assert end - begin >= 0.3
+    whole = [answer for answer in answers if answer["whole"]]
+    assert len(whole) > 3 and all(len(answer["events"]) == 2 for answer in whole)
+    got = figures.of_load(answers, begin, end, 3)
+    assert got["tok_s"] > 3 * len(whole) * 0.7 / (end - begin), (got, len(whole))
+
+
+def test_a_failing_server_is_told():
+    try:
+        ask_streamer(broken=True)
+    except Failure as failure:
+        assert "500" in str(failure)
+    else:
+        raise AssertionError("no failure")
 
 
 def test_tables():
