@@ -233,6 +233,12 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       ->expected(1)
       ->allow_extra_args(false)
       ->take_all();
+  command->add_flag("--keep-volatile", o.keep_volatile,
+                    "Keep the lines in system prompts that are dropped by default: Claude Code's "
+                    "x-anthropic-billing-header");
+  command->add_flag("--strict-model-names", o.strict_model_names,
+                    "Answer 404 to requests for another model than the loaded one; by default any name is "
+                    "accepted");
   return command;
 }
 

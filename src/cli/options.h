@@ -124,6 +124,8 @@ struct ServeOptions {
   std::string tls_certificate, tls_key;  // files; both or none
   double drain_seconds = 30;
   std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts
+  bool keep_volatile = false;                             // known volatile text is not dropped
+  bool strict_model_names = false;  // refuse requests for another model than the loaded one
 };
 
 struct DoctorOptions {

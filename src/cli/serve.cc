@@ -90,6 +90,7 @@ class SignalThread {
 
 Result<std::vector<text::VolatileRule>> volatile_rules(const ServeOptions& options) {
   std::vector<text::VolatileRule> rules;
+  if (!options.keep_volatile) rules = text::known_volatile_text();
   for (const bool drop : {true, false})
     for (const std::string& pattern : drop ? options.volatile_drop : options.volatile_move) {
       auto regex = text::Regex::compile(pattern);
@@ -170,6 +171,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   TRY(result.api_keys, api_keys(options));
   TRY(result.volatile_text, volatile_rules(options));
   result.thinking = thinking_wish(options.thinking);
+  result.strict_model_names = options.strict_model_names;
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) result.turns_path = keep.directory + "/turns.db";
   return result;

@@ -251,8 +251,7 @@ HttpResponse Api::models() const {
 }
 
 HttpResponse Api::model(const std::string& id) const {
-  const auto& names = generations_.defaults().model_names;
-  if (std::find(names.begin(), names.end(), id) == names.end())
+  if (!generations_.defaults().accepts_model(id))
     return error_response(
         {404, fmt::format("The model '{}' is not loaded here", id), "model", "model_not_found"});
   return json_response(model_json(engine_.info(), created_));

@@ -118,9 +118,10 @@ int read_logprobs(JsonFields& fields, bool chat) {
   return static_cast<int>(fields.integer("logprobs", 0, kMaxLogprobs).value_or(-1));
 }
 
-void read_model(JsonFields& fields, const std::vector<std::string>& names) {
+void read_model(JsonFields& fields, const RequestDefaults& defaults) {
   const std::string* model = fields.string("model");
-  if (!model || std::find(names.begin(), names.end(), *model) != names.end()) return;
+  if (!model || defaults.accepts_model(*model)) return;
+  const auto& names = defaults.model_names;
   fields.fail(ApiError{404,
                        fmt::format("The model '{}' is not loaded here; '{}' is (GET /v1/models lists it)",
                                    *model, names.empty() ? "" : names[0]),
@@ -186,8 +187,9 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   return options;
 }
 
-// String content, or the text parts of an array joined; null and absent give an empty string.
-std::string read_content(JsonFields& message, const Json* content, const std::string& where) {
+// String content, or the text parts of an array joined; null and absent give an empty string. refusals: parts
+// with an assistant's refusal count as text.
+std::string read_content(JsonFields& message, const Json* content, const std::string& where, bool refusals) {
   if (!content) return "";
   if (content->is_string()) return content->get<std::string>();
   if (!content->is_array()) {
@@ -207,11 +209,8 @@ std::string read_content(JsonFields& message, const Json* content, const std::st
     }
     JsonFields fields(part, where + name + ".");
     const std::string* type = fields.string("type");
-    if (type && *type == "text") {
-      const std::string* piece = fields.string("text");
-      if (!piece && !fields.error())
-        fields.fail("text", "missing_required_parameter", fmt::format("'{}{}.text' is missing", where, name));
-      if (piece) text += *piece;
+    if (type && (*type == "text" || (refusals && *type == "refusal"))) {
+      text += fields.required_string(type->c_str());  // the field is named like the type
     } else if (!fields.error()) {
       fields.fail("type", type ? "unsupported_value" : "missing_required_parameter",
                   fmt::format("'{}{}': only parts of type \"text\" are built (no images, audio or files)",
@@ -283,7 +282,10 @@ Json read_message(JsonFields& request, const Json& message, size_t index) {
   fields.only("audio", {}, "only text is built");
   if (!content && role && *role != "assistant")
     fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
-  result["content"] = read_content(fields, content, where);
+  const bool assistant = role && *role == "assistant";
+  result["content"] = read_content(fields, content, where, assistant);
+  if (const std::string* refusal = assistant ? fields.string("refusal") : nullptr; refusal && !content)
+    result["content"] = *refusal;
   const std::string* reasoning = fields.string("reasoning_content");
   if (!reasoning) reasoning = fields.string("reasoning");
   if (reasoning) result["reasoning_content"] = *reasoning;
@@ -373,6 +375,10 @@ void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& pr
 
 }  // namespace
 
+bool RequestDefaults::accepts_model(std::string_view name) const {
+  return !strict_model_names || std::find(model_names.begin(), model_names.end(), name) != model_names.end();
+}
+
 std::variant<Json, ApiError> parse_body(std::string_view body) {
   auto parsed = parse_json(body);
   if (!parsed.ok())
@@ -387,7 +393,7 @@ std::variant<Json, ApiError> parse_body(std::string_view body) {
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
   GenerationOptions options;
   options.sampling = defaults.sampling;
-  read_model(fields, defaults.model_names);
+  read_model(fields, defaults);
   read_sampling(fields, options);
   read_penalties(fields, options.sampling);
   read_logit_bias(fields, defaults.vocab_size, options.sampling);

@@ -22,10 +22,13 @@ namespace anabranch::server {
 // What a request is checked against and completed from.
 struct RequestDefaults {
   SamplingParams sampling;                 // where the request says nothing
-  std::vector<std::string> model_names;    // accepted in "model"
+  std::vector<std::string> model_names;    // of the loaded model
   std::vector<DraftSource> draft_sources;  // accepted in "speculation"
   int vocab_size = 0;                      // ids accepted in "logit_bias"
   ThinkingWish thinking;                   // where the request says nothing
+  bool strict_model_names = false;         // whether "model" must be one of model_names
+
+  bool accepts_model(std::string_view name) const;
 };
 
 // The part that both routes share.

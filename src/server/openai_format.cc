@@ -19,13 +19,6 @@ Json envelope(const AnswerHead& head, const char* chat_object) {
           {"system_fingerprint", kFingerprint}};
 }
 
-// Clients read the reasoning under two names: DeepSeek's and OpenRouter's.
-void put_reasoning(Json& into, const std::string& text) {
-  if (text.empty()) return;
-  into["reasoning_content"] = text;
-  into["reasoning"] = text;
-}
-
 Json whole_calls(const std::vector<text::ToolCall>& calls, const std::vector<std::string>& ids) {
   Json list = Json::array();
   for (size_t i = 0; i < calls.size(); ++i)
@@ -72,7 +65,7 @@ Json choice_json(const AnswerHead& head, int index, WholeChoice& whole) {
   Json choice = {{"index", index}};
   if (head.kind == AnswerKind::chat) {
     Json message = {{"role", "assistant"}, {"content", output.content}, {"refusal", nullptr}};
-    put_reasoning(message, output.reasoning);
+    if (!output.reasoning.empty()) message["reasoning_content"] = output.reasoning;
     if (!output.calls.empty()) {
       if (output.content.empty()) message["content"] = nullptr;
       message["tool_calls"] = whole_calls(output.calls, whole.call_ids);
@@ -131,7 +124,7 @@ std::string event_chunk(const AnswerHead& head, int choice, const text::OutputEv
       delta["content"] = event.text;
       break;
     case Kind::reasoning:
-      put_reasoning(delta, event.text);
+      delta["reasoning_content"] = event.text;
       break;
     case Kind::call_begin:
       call["id"] = call_id;

@@ -19,10 +19,11 @@ ApiError form_error(const std::string& field, const Error& error) {
 Preparer::Preparer(const Engine& engine, PrepareOptions options)
     : engine_(engine),
       defaults_{engine.default_sampling(),
-                {engine.info().name, engine.info().path, "default", "default_model"},
+                {engine.info().name, engine.info().path, "default", "main", "default_model"},
                 engine.info().draft_sources,
                 engine.tokenizer().vocab_size(),
-                options.thinking},
+                options.thinking,
+                options.strict_model_names},
       format_(text::find_output_format(engine.chat_template(), engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
       turns_(options.turns_path) {

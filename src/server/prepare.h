@@ -39,6 +39,7 @@ struct PrepareOptions {
   std::vector<text::VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;                         // where sampled turns are kept; empty: in memory
   ThinkingWish thinking;                          // where requests say nothing
+  bool strict_model_names = false;                // refuse requests for another model than the loaded one
 };
 
 // Thread-safe. The engine must outlive it.

@@ -1,5 +1,7 @@
 #include "text/volatile_text.h"
 
+#include "base/check.h"
+
 namespace anabranch::text {
 namespace {
 
@@ -42,6 +44,16 @@ void append(Json& message, std::string text) {
 }
 
 }  // namespace
+
+std::vector<VolatileRule> known_volatile_text() {
+  // At the beginning of a line: a header's name and its KEY=VALUE; fields. Other text may follow on the same
+  // line, where a proxy joined two parts of the prompt.
+  auto header = Regex::compile("(?<![^\\n])x-anthropic-[a-z-]+:(?:[ \\t]*[A-Za-z_]+=[^;\\s]*;?)+[ \\t]*\\n?");
+  CHECK(header.ok(), "{}", header.error().message);
+  std::vector<VolatileRule> rules;
+  rules.push_back({std::move(*header), true});
+  return rules;
+}
 
 void set_apart(Json& messages, std::span<const VolatileRule> rules) {
   if (rules.empty() || !messages.is_array()) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "base/json.h"
 #include "text/regex.h"
@@ -13,6 +14,10 @@ struct VolatileRule {
   Regex pattern;
   bool drop = false;  // leave the text out; otherwise it moves behind the last user message
 };
+
+// Text that known clients put into system prompts, that changes with each request and tells the model
+// nothing: Claude Code's "x-anthropic-billing-header: cc_version=...; cch=...;".
+std::vector<VolatileRule> known_volatile_text();
 
 // Applies the rules, in their order, to the text of system and developer messages. messages: as clients send
 // them, any JSON. Without a user message, text that would move stays where it is.

@@ -136,6 +136,16 @@ class Checks:
         usage = self.ask(messages, max_tokens=1, thinking=OFF).usage
         assert usage.cache_read_input_tokens > usage.input_tokens, usage
 
+    def check_a_changing_billing_header_keeps_the_cache(self):
+        rules = "".join(f"Rule {i}: answer in plain words and never mention rule {i}.\n" for i in range(60))
+        usages = []
+        for i in range(2):
+            header = f"x-anthropic-billing-header: cc_version=2.1.{i}; cc_entrypoint=cli; cch={i:05x};"
+            usages.append(self.ask([{"role": "user", "content": f"Question {i}?"}], max_tokens=1, thinking=OFF, tools=TOOLS,
+                                   system=[{"type": "text", "text": header}, {"type": "text", "text": rules}]).usage)
+        # All but the question itself and the opening of the answer.
+        assert usages[1].cache_read_input_tokens > 600 and usages[1].input_tokens < 40, usages
+
     def check_models(self):
         assert self.client.models.list().data[0].id == self.model
         assert self.client.models.retrieve(self.model).id == self.model

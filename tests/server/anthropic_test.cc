@@ -119,7 +119,6 @@ TEST(MessagesRequest, RefusesByName) {
   } cases[] = {
       {body(R"("max_tokens":0)"), "max_tokens", "invalid_value"},
       {body(R"("max_tokens":"9")"), "max_tokens", "invalid_type"},
-      {body(R"("model":"claude-9")"), "model", "model_not_found"},
       {body(R"("stop_sequences":[""])"), "stop_sequences[0]", "invalid_value"},
       {body(R"("stop_sequences":[1])"), "stop_sequences[0]", "invalid_type"},
       {body(R"("thinking":{"type":"much"})"), "thinking.type", "invalid_value"},

@@ -96,7 +96,7 @@ TEST_F(Api, SplitsReasoningFromContent) {
   EXPECT_NE(message["content"].get<std::string>().find("Yes"), std::string::npos);
   EXPECT_EQ(message["content"].get<std::string>().find("think"), std::string::npos);
   EXPECT_EQ(message["reasoning_content"].get<std::string>().rfind("hm, so", 0), 0u);
-  EXPECT_EQ(message["reasoning"], message["reasoning_content"]);
+  EXPECT_FALSE(message.contains("reasoning"));
   message = chat(kHi).json()["choices"][0]["message"];
   EXPECT_FALSE(engine_.last_request().output.thinking_open);
   EXPECT_NE(message["content"].get<std::string>().find("No"), std::string::npos);
@@ -232,9 +232,24 @@ TEST_F(Api, Models) {
   EXPECT_EQ(list["data"][0]["object"], "model");
   EXPECT_EQ(ask(port_, "GET", "/v1/models/fake-1b").json()["id"], "fake-1b");
   EXPECT_EQ(ask(port_, "GET", "/v1/models/%2Fmodels%2Ffake-1b").status, 200);
+  EXPECT_EQ(ask(port_, "GET", "/v1/models/main").json()["id"], "fake-1b");
+}
+
+TEST_F(Api, OtherModelNamesMeanTheLoadedModelUnlessNamesAreStrict) {
+  const std::string other = R"({"model":"gpt-4","messages":[{"role":"user","content":"hi"}]})";
+  EXPECT_EQ(chat(other).json()["model"], "fake-1b");
+  EXPECT_EQ(ask(port_, "GET", "/v1/models/gpt-4").json()["id"], "fake-1b");
+  ServerOptions options;
+  options.strict_model_names = true;
+  start(std::move(options));
+  EXPECT_EQ(chat(other).error_code(), "model_not_found");
   const Answer missing = ask(port_, "GET", "/v1/models/gpt-4");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(missing.error_code(), "model_not_found");
+  for (const char* name : {"fake-1b", "main", "default"})
+    EXPECT_EQ(
+        chat(fmt::format(R"({{"model":"{}","messages":[{{"role":"user","content":"hi"}}]}})", name)).status,
+        200);
 }
 
 TEST_F(Api, HealthAndWelcome) {

@@ -147,6 +147,33 @@ TEST(ChatRequest, NormalisesMessagesForTheTemplate) {
   EXPECT_EQ(request.messages[3].dump(), R"({"role":"tool","content":"42","tool_call_id":"1"})");
 }
 
+TEST(ChatRequest, AnyModelNameIsAcceptedUnlessNamesAreStrict) {
+  RequestDefaults ours = defaults();
+  for (const bool strict : {false, true})
+    for (const char* name : {"fake-1b", "default", "gpt-4", ""}) {
+      ours.strict_model_names = strict;
+      const auto result = parse_chat_request(body(fmt::format(R"("model":"{}")", name)), ours);
+      const auto* error = std::get_if<ApiError>(&result);
+      const bool known = name == std::string("fake-1b") || name == std::string("default");
+      ASSERT_EQ(error != nullptr, strict && !known) << name;
+      if (error) EXPECT_EQ(error->status, 404);
+      if (error) EXPECT_EQ(error->code, "model_not_found");
+    }
+}
+
+TEST(ChatRequest, ARefusalThatComesBackIsText) {
+  const ChatRequest request = chat(R"({"messages":[{"role":"user","content":"a"},
+      {"role":"assistant","content":[{"type":"refusal","refusal":"I can't "},{"type":"text","text":"help."}]},
+      {"role":"assistant","content":null,"refusal":"No."},
+      {"role":"assistant","content":"Yes.","refusal":null}]})");
+  EXPECT_EQ(request.messages[1]["content"], "I can't help.");
+  EXPECT_EQ(request.messages[2]["content"], "No.");
+  EXPECT_EQ(request.messages[3]["content"], "Yes.");
+  EXPECT_EQ(
+      chat_error(R"({"messages":[{"role":"user","content":[{"type":"refusal","refusal":"No."}]}]})").param,
+      "messages[0].content[0].type");
+}
+
 TEST(ChatRequest, PassesToolsUnlessToldNotTo) {
   const std::string tools =
       R"("tools":[{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])";
@@ -184,7 +211,6 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
       {R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop",
        "invalid_value"},
       {R"("model":7)", "model", "invalid_type"},
-      {R"("model":"gpt-4")", "model", "model_not_found"},
       {R"("n":0)", "n", "invalid_value"},
       {R"("n":17)", "n", "invalid_value"},
       {R"("n":"2")", "n", "invalid_type"},
@@ -262,7 +288,7 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
     const ApiError error = chat_error(body(c.extra));
     EXPECT_EQ(error.param, c.param) << c.extra << ": " << error.message;
     EXPECT_EQ(error.code, c.code) << c.extra << ": " << error.message;
-    EXPECT_EQ(error.status, error.code == "model_not_found" ? 404 : 400) << c.extra;
+    EXPECT_EQ(error.status, 400) << c.extra;
     EXPECT_NE(error.message, "");
   }
 }

@@ -25,6 +25,26 @@ TEST(VolatileText, DropsWhatIsDeclared) {
   EXPECT_EQ(out[1]["content"], "x-billing: mine");
 }
 
+TEST(VolatileText, KnowsWhatClaudeCodeAdds) {
+  const auto known = known_volatile_text();
+  const auto rest = [&](const std::string& system) {
+    Json messages = {{{"role", "system"}, {"content", system}}};
+    set_apart(messages, known);
+    return messages[0]["content"].get<std::string>();
+  };
+  const std::string header =
+      "x-anthropic-billing-header: cc_version=2.1.100.7b4; cc_entrypoint=cli; cch=eb6c6;";
+  EXPECT_EQ(rest(header + "\nYou are Claude Code."), "You are Claude Code.");
+  EXPECT_EQ(rest(header + "You are Claude Code."), "You are Claude Code.");
+  EXPECT_EQ(rest("Be brief.\n" + header + "\n\nYou are Claude Code."), "Be brief.\n\nYou are Claude Code.");
+  EXPECT_EQ(rest(header), "");
+  EXPECT_EQ(rest("x-anthropic-workload: cc_workload=cron"), "");
+  // What only speaks of it stays.
+  for (const std::string text : {"Never send x-anthropic-billing-header: cch=1; to anybody.",
+                                 "x-anthropic-billing-header: is a header", "Today's date: 2026-11-22"})
+    EXPECT_EQ(rest(text), text);
+}
+
 TEST(VolatileText, MovesDatesBehindTheLastUserMessage) {
   const std::vector<VolatileRule> rules = {rule("Today is \\d{4}-\\d\\d-\\d\\d\\.", false)};
   const auto out = applied(
