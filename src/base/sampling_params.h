@@ -15,6 +15,9 @@ struct SamplingParams {
   float top_p = 1.0f;
   float min_p = 0.0f;
   uint64_t seed = 0;
+  // XTC (exclude top choices): at a position, with this probability, of the tokens that have at least the
+  // threshold's probability only the least likely one stays.
+  float xtc_probability = 0.0f, xtc_threshold = 0.0f;
 
   // What changes the logits before all of the above, greedy too, in this order.
   // Of tokens in the prompt or generated: positive logits are divided by it, negative ones multiplied (Keskar
@@ -24,6 +27,7 @@ struct SamplingParams {
   // Of generated tokens, how often each is there: logit - frequency * count - presence (as OpenAI defines
   // them).
   float frequency_penalty = 0.0f, presence_penalty = 0.0f;
+  int frequency_window = 0, presence_window = 0;  // only the answer's last so many tokens count; 0 = all
   std::vector<std::pair<int, float>> logit_bias;  // token, added to its logit; ids differ
 
   bool penalises() const {

@@ -57,6 +57,22 @@ void filter(std::vector<Candidate>& list, const SamplingParams& params) {
   }
 }
 
+// One number per position decides, whatever the tokens are.
+void exclude_top_choices(std::vector<Candidate>& list, const SamplingParams& params, uint64_t position) {
+  constexpr uint32_t kNoToken = UINT32_MAX;
+  if (params.xtc_probability <= 0 ||
+      counter_uniform(params.seed, position, kNoToken) >= params.xtc_probability)
+    return;
+  std::sort(list.begin(), list.end(), ahead);
+  double total = 0;
+  for (const auto& c : list) total += std::exp(static_cast<double>(c.score) - list[0].score);
+  size_t likely = 0;
+  while (likely < list.size() &&
+         std::exp(static_cast<double>(list[likely].score) - list[0].score) >= params.xtc_threshold * total)
+    likely++;
+  if (likely > 1) list.erase(list.begin(), list.begin() + static_cast<long>(likely - 1));
+}
+
 // Calls change(logit) if there is a logit for the token.
 template <typename Change>
 void change_logit(std::vector<float>& logits, std::span<const int> ids, int token, const Change& change) {
@@ -76,8 +92,9 @@ std::vector<float> changed_logits(std::span<const float> logits, const SamplingP
     change_logit(out, ids, count.token, [&](float& logit) {
       if (count.seen > 0)
         logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-      if (count.generated > 0)
-        logit -= params.frequency_penalty * static_cast<float>(count.generated) + params.presence_penalty;
+      float penalty = params.frequency_penalty * static_cast<float>(count.frequent);
+      if (count.present > 0) penalty += params.presence_penalty;
+      if (penalty != 0) logit -= penalty;
     });
   for (const auto& entry : params.logit_bias)
     change_logit(out, ids, entry.first, [&](float& logit) { logit += entry.second; });
@@ -108,6 +125,7 @@ int sample(std::span<const float> logits, const SamplingParams& params, const To
   for (size_t i = 0; i < logits.size(); i++)
     if (logits[i] >= least) list.push_back({logits[i] / params.temperature, id_of(i)});
   filter(list, params);
+  exclude_top_choices(list, params, position);
 
   Candidate winner{-INFINITY, -1};
   for (const auto& c : list) {

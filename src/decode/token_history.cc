@@ -5,10 +5,14 @@
 namespace anabranch {
 
 TokenHistory::TokenHistory(const SamplingParams& params, std::span<const int> prompt)
-    : active_(params.penalises()), window_(params.repetition_window) {
+    : active_(params.penalises()),
+      window_(params.repetition_window),
+      frequency_window_(params.frequency_window),
+      presence_window_(params.presence_window) {
   // The other penalties do not look at the prompt.
   if (params.repetition_penalty == 1.0f) return;
   tokens_.assign(prompt.begin(), prompt.end());
+  prompt_ = tokens_.size();
   if (window_ > 0 && prompt.size() > window_) prompt = prompt.last(window_);
   for (const int token : prompt) count(token).seen++;
 }
@@ -20,11 +24,15 @@ TokenHistory::Count& TokenHistory::count(int token) {
 }
 
 void TokenHistory::add(int token, int sign) {
-  Count& c = count(token);
-  c.seen += sign;
-  c.generated += sign;
-  // The window moves: one token leaves it, or comes back.
-  if (window_ > 0 && tokens_.size() > window_) count(tokens_[tokens_.size() - 1 - window_]).seen -= sign;
+  // A window moves: one token leaves it, or comes back. `first`: where what may be in it begins.
+  const auto change = [&](int Count::*member, size_t window, size_t first) {
+    count(token).*member += sign;
+    if (window > 0 && tokens_.size() > first + window)
+      count(tokens_[tokens_.size() - 1 - window]).*member -= sign;
+  };
+  change(&Count::seen, window_, 0);
+  change(&Count::frequent, frequency_window_, prompt_);
+  change(&Count::present, presence_window_, prompt_);
 }
 
 void TokenHistory::push(int token) {

@@ -14,8 +14,9 @@ class TokenHistory {
  public:
   struct Count {
     int token;
-    int seen = 0;       // in the repetition window
-    int generated = 0;  // in all
+    int seen = 0;      // in the repetition window
+    int frequent = 0;  // of generated tokens, in the frequency penalty's window
+    int present = 0;   // of generated tokens, in the presence penalty's window
   };
 
   TokenHistory() = default;
@@ -32,8 +33,9 @@ class TokenHistory {
   void add(int token, int sign);
 
   bool active_ = false;
-  size_t window_ = 0;  // 0 = everything
+  size_t window_ = 0, frequency_window_ = 0, presence_window_ = 0;  // 0 = everything
   std::vector<int> tokens_;
+  size_t prompt_ = 0;  // of tokens_
   std::vector<Count> counts_;
   std::unordered_map<int, size_t> index_;  // token -> place in counts_
 };

@@ -65,9 +65,8 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   TRY_VOID(check_sampling(request, loaded_.model->spec().vocab));
   if (request.speculation && !request.speculation->automatic && !spec_.has(request.speculation->source))
     return cannot_draft(request.speculation->source, info(), loaded_.model->spec());
-  const int room = context - length;
+  const int room = context - length;  // 1 or more
   request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
-  if (request.max_tokens == 0) return make_error(ErrorKind::invalid, "max_tokens is 0: nothing to generate");
 
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink), *loaded_.tokenizer);
   std::lock_guard lock(mutex_);
@@ -116,8 +115,12 @@ bool EngineImpl::drain_inbox() {
     const RequestId id = sequence->id;
     const bool added =
         scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority);
+    const bool nothing_to_do = sequence->request.max_tokens == 0;
     sequences_.emplace(id, std::move(sequence));
-    if (!added) end(id, FinishReason::error, {}, "the queue is full; try again later");
+    if (!added)
+      end(id, FinishReason::error, {}, "the queue is full; try again later");
+    else if (nothing_to_do)
+      end(id, FinishReason::length, {});
   }
   for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
   return !stopping;

@@ -46,8 +46,8 @@ inline constexpr int kDefaultThinkingBudget = 32768;
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
   SamplingParams sampling;
-  int logprobs = -1;              // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
-  int max_tokens = -1;            // tokens of answer at most, thoughts not counted; -1 = up to the context
+  int logprobs = -1;    // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
+  int max_tokens = -1;  // tokens of answer at most, thoughts not counted; -1 = up to the context; 0 = none
   std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
   // How a text::OutputText takes the answer apart. Generation ends with the token at which that object says
   // stopped(): nobody has to cancel a request because of what it wrote.

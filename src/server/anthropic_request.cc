@@ -9,12 +9,6 @@ namespace {
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("mcp_servers", {Json::array()}, "MCP servers are not built; let the client connect to them");
   fields.only("container", {}, "containers are not built");
-  fields.only("output_format", {}, "structured output is not built yet");
-  if (const Json* config = fields.object("output_config")) {
-    JsonFields inner(*config, "output_config.");
-    inner.only("format", {}, "structured output is not built yet");
-    if (inner.error()) fields.fail(*inner.error());
-  }
 }
 
 // Takes a content block of this type; false: there are none such here.
@@ -160,6 +154,7 @@ Json read_tool(JsonFields& request, const Json& tool, const std::string& where) 
               "tools that the server runs are not built; describe one with 'input_schema'");
   Json function = {{"name", fields.required_string("name")}};
   if (const std::string* description = fields.string("description")) function["description"] = *description;
+  if (fields.boolean("strict").value_or(false)) function["strict"] = true;
   if (const Json* schema = fields.object("input_schema"))
     function["parameters"] = *schema;
   else
@@ -215,6 +210,7 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
     request.options.max_tokens = static_cast<int>(*max_tokens);
   else if (!counting)
     fields.fail("max_tokens", "missing_required_parameter", "'max_tokens' is missing");
+  request.options.form = read_answer_form(fields);
   read_stop(fields, "stop_sequences", request.options.stop);
   read_messages(fields, request.messages);
   read_tools(fields, request);

@@ -17,7 +17,7 @@ constexpr std::string_view kOpenApi = "/openapi.json", kDocs = "/docs";
 
 // What answers a POST to the path; nothing: it is no such route.
 std::optional<AnswerKind> answer_kind(std::string_view path) {
-  if (path == "/v1/chat/completions") return AnswerKind::chat;
+  if (path == "/v1/chat/completions" || path == "/chat/completions") return AnswerKind::chat;
   if (path == "/v1/completions") return AnswerKind::completion;
   if (path == kMessages) return AnswerKind::message;
   if (path == "/v1/messages/count_tokens") return AnswerKind::token_count;

@@ -14,8 +14,8 @@ constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 
 // Everything that would change the answer and that we cannot do yet: refused, never half obeyed.
 void refuse_what_is_not_built(JsonFields& fields) {
-  for (const char* name : {"presence_context_size", "frequency_context_size"})
-    fields.only(name, {}, "this penalty looks at the whole answer");
+  fields.only("adapters", {}, "adapters are not built");
+  fields.only("role_mapping", {}, "roles are written as the model's chat template has them");
   fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("function_call", {"auto", "none"}, "use 'tools' instead of the deprecated 'functions'");
   fields.only("modalities", {Json::array({"text"})}, "only text is built");
@@ -58,6 +58,8 @@ void read_sampling(JsonFields& fields, GenerationOptions& options) {
   if (auto v = fields.number("top_p", 0, 1)) sampling.top_p = static_cast<float>(*v);
   if (auto v = fields.number("min_p", 0, 1)) sampling.min_p = static_cast<float>(*v);
   if (auto v = fields.integer("top_k", -1, INT_MAX)) sampling.top_k = std::max(0, static_cast<int>(*v));
+  if (auto v = fields.number("xtc_probability", 0, 1)) sampling.xtc_probability = static_cast<float>(*v);
+  if (auto v = fields.number("xtc_threshold", 0, 1)) sampling.xtc_threshold = static_cast<float>(*v);
   if (sampling.top_p <= 0) {  // no token fits into no probability: the most likely one
     sampling.top_p = 1;
     sampling.top_k = 1;
@@ -78,6 +80,10 @@ void read_penalties(JsonFields& fields, SamplingParams& sampling) {
   }
   if (auto v = fields.integer("repetition_context_size", 0, INT_MAX))
     sampling.repetition_window = static_cast<int>(*v);
+  if (auto v = fields.integer("presence_context_size", 0, INT_MAX))
+    sampling.presence_window = static_cast<int>(*v);
+  if (auto v = fields.integer("frequency_context_size", 0, INT_MAX))
+    sampling.frequency_window = static_cast<int>(*v);
 }
 
 // {"token id": bias}
@@ -104,18 +110,17 @@ void read_logit_bias(JsonFields& fields, int vocab_size, SamplingParams& samplin
   }
 }
 
-// Chat: a boolean, and top_logprobs beside it. Text completions: the number of alternatives.
+// A boolean, and top_logprobs beside it (mlx_lm.server's default of it is -1: none). In text completions also
+// the number of alternatives.
 int read_logprobs(JsonFields& fields, bool chat) {
-  if (chat) {
-    const bool wanted = fields.boolean("logprobs").value_or(false);
-    const auto top = fields.integer("top_logprobs", 0, kMaxLogprobs);
-    if (top.value_or(0) > 0 && !wanted)
-      fields.fail("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs': true");
-    return wanted ? static_cast<int>(top.value_or(0)) : -1;
-  }
   const Json* value = fields.find("logprobs");
-  if (value && *value == false) return -1;
-  return static_cast<int>(fields.integer("logprobs", 0, kMaxLogprobs).value_or(-1));
+  if (!chat && value && !value->is_boolean())
+    return static_cast<int>(fields.integer("logprobs", 0, kMaxLogprobs).value_or(-1));
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const auto top = std::max<int64_t>(0, fields.integer("top_logprobs", -1, kMaxLogprobs).value_or(0));
+  if (top > 0 && !wanted)
+    fields.fail("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs': true");
+  return wanted ? static_cast<int>(top) : -1;
 }
 
 void read_model(JsonFields& fields, const RequestDefaults& defaults) {
@@ -149,6 +154,20 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
     fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
 }
 
+// mlx_lm.server's names: the draft model, of which there is one or none, and how far it drafts.
+void read_draft_model(JsonFields& fields, const std::string& loaded, std::optional<SpecMode>& mode) {
+  const std::string* name = fields.string("draft_model");
+  if (name && *name != "default_model" && (loaded.empty() || *name != loaded))
+    fields.fail("draft_model", "unsupported_value",
+                fmt::format("'draft_model' is {}, but {}", Json(*name).dump(),
+                            loaded.empty() ? "none is loaded (serve --draft)" : loaded + " is loaded"));
+  const auto depth = fields.integer("num_draft_tokens", 0, INT_MAX);
+  if (!depth || mode) return;
+  mode = SpecMode{};
+  mode->automatic = *depth > 0;
+  mode->depth = static_cast<int>(std::min<int64_t>(*depth, kMaxDraft));
+}
+
 LoopRule read_loops(JsonFields& fields) {
   const Json* value = fields.find("break_loops");
   if (value && *value == "near") return LoopRule::near;
@@ -177,11 +196,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   options.logprobs = read_logprobs(fields, chat);
   read_stop(fields, "stop", options.stop);
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-    auto v = fields.integer(name, -1, INT_MAX);
-    if (!v) continue;
-    if (*v == 0)
-      fields.fail(name, "invalid_value", fmt::format("'{}' must be at least 1 (or -1: no limit)", name));
-    options.max_tokens = static_cast<int>(*v);
+    if (const auto v = fields.integer(name, -1, INT_MAX)) options.max_tokens = static_cast<int>(*v);
   }
   read_stream_options(fields, options);
   return options;
@@ -400,6 +415,7 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   options.thinking = complete(read_thinking(fields), defaults.thinking);
   options.loops = read_loops(fields);
   read_speculation(fields, defaults.draft_sources, options.speculation);
+  read_draft_model(fields, defaults.draft_model, options.speculation);
   options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
   read_cache(fields, options);
@@ -415,6 +431,7 @@ void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& s
                 fmt::format("'{}' must be a string or an array of strings, not {}", name, json_type(*value)));
     return;
   }
+  if (*value == "") return;
   const Json list = value->is_array() ? *value : Json::array({*value});
   if (list.size() > kMaxStops)
     fields.fail(name, "invalid_value",

@@ -27,6 +27,7 @@ struct RequestDefaults {
   int vocab_size = 0;                      // ids accepted in "logit_bias"
   ThinkingWish thinking;                   // where the request says nothing
   bool strict_model_names = false;         // whether "model" must be one of model_names
+  std::string draft_model;                 // its name; empty: none is loaded
 
   bool accepts_model(std::string_view name) const;
 };

@@ -3,38 +3,13 @@
 #include <algorithm>
 #include <cctype>
 
+#include "text/automaton.h"
 #include "text/schema_grammar.h"
 #include "text/tool_grammar.h"
 #include "text/tool_schema.h"
 
 namespace anabranch::server {
 namespace {
-
-// {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}
-void read_response_format(JsonFields& fields, AnswerForm& form) {
-  const Json* format = fields.object("response_format");
-  if (!format) return;
-  JsonFields inner(*format, "response_format.");
-  const std::string type = inner.required_string("type");
-  form.field = "response_format";
-  if (type == "json_object") {
-    form.kind = AnswerForm::Kind::json;
-  } else if (type == "json_schema") {
-    form.kind = AnswerForm::Kind::schema;
-    const Json* wrapper = inner.object("json_schema");
-    const Json* schema = wrapper ? JsonFields(*wrapper).find("schema") : inner.find("schema");
-    if (schema)
-      form.schema = *schema;
-    else
-      inner.fail("json_schema", "missing_required_parameter",
-                 "'response_format.json_schema.schema' is missing");
-  } else if (type != "text" && !inner.error()) {
-    inner.fail("type", "unsupported_value",
-               fmt::format("'response_format.type' is {}, but must be text, json_object or json_schema",
-                           Json(type).dump()));
-  }
-  if (inner.error()) fields.fail(*inner.error());
-}
 
 bool is_strict(const Json& tool) {
   const auto it = tool["function"].find("strict");
@@ -74,35 +49,27 @@ bool has_pattern_macro(std::string_view grammar) {
   return false;
 }
 
+std::string add_choice(const Json& choices, text::GrammarRules& rules) {
+  std::string any;
+  for (const Json& choice : choices)
+    any += (any.empty() ? "" : " | ") + text::literal(choice.get_ref<const std::string&>());
+  return rules.add("choice", any);
+}
+
+// The whole answer matches the pattern.
+Result<std::string> add_regex(const std::string& pattern, text::GrammarRules& rules) {
+  TRY(const text::Automaton automaton, text::compile_regex(pattern, rules.work(), true));
+  std::string element = text::add_automaton(automaton, text::StringForm::plain, "regex", rules);
+  if (element.empty()) return make_error(ErrorKind::invalid, "no text matches the pattern");
+  return element;
+}
+
 }  // namespace
 
 bool wants_form(const AnswerForm& form, const ToolChoice& choice, const Json& tools) {
   return form.kind != AnswerForm::Kind::text || choice.kind == ToolChoice::Kind::required ||
          choice.kind == ToolChoice::Kind::named ||
          (tools.is_array() && std::any_of(tools.begin(), tools.end(), is_strict));
-}
-
-AnswerForm read_answer_form(JsonFields& fields) {
-  AnswerForm form;
-  read_response_format(fields, form);
-  const auto another = [&](const char* name) {
-    if (form.kind != AnswerForm::Kind::text)
-      fields.fail(name, "invalid_value",
-                  fmt::format("'{}' and '{}' both say what form the answer has", form.field, name));
-    form.field = name;
-  };
-  for (const char* name : {"json_schema", "guided_json"})
-    if (const Json* schema = fields.find(name)) {
-      another(name);
-      form.kind = AnswerForm::Kind::schema;
-      form.schema = *schema;
-    }
-  if (const std::string* grammar = fields.string("grammar"); grammar && !grammar->empty()) {
-    another("grammar");
-    form.kind = AnswerForm::Kind::grammar;
-    form.grammar = *grammar;
-  }
-  return form;
 }
 
 ToolChoice read_tool_choice(JsonFields& fields) {
@@ -159,6 +126,10 @@ Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choic
   if (form.kind == AnswerForm::Kind::json) answer = text::add_any_object(rules);
   if (form.kind == AnswerForm::Kind::schema) {
     TRY(answer, text::add_schema(form.schema, rules));
+  }
+  if (form.kind == AnswerForm::Kind::choice) answer = add_choice(form.schema, rules);
+  if (form.kind == AnswerForm::Kind::regex) {
+    TRY(answer, add_regex(form.grammar, rules));
   }
   if (forced) {  // the form is right, but nothing is written in it
     rules = text::GrammarRules(rules.work());

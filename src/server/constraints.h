@@ -13,11 +13,11 @@
 namespace anabranch::server {
 
 struct AnswerForm {
-  enum class Kind { text, json, schema, grammar };
+  enum class Kind { text, json, schema, grammar, regex, choice };
   Kind kind = Kind::text;
-  Json schema;
-  std::string grammar;
-  std::string field;  // of the request, for errors
+  Json schema;          // choice: an array of strings
+  std::string grammar;  // regex: the pattern
+  std::string field;    // of the request, for errors
 };
 
 struct ToolChoice {
@@ -26,7 +26,8 @@ struct ToolChoice {
   std::string name;  // if named
 };
 
-// "response_format", and llama.cpp's and vLLM's "json_schema", "guided_json", "grammar": one of them.
+// "response_format", Anthropic's "output_config.format" and "output_format", and what other servers call it:
+// at most one of them. Constraints that cannot be kept are refused by name.
 AnswerForm read_answer_form(JsonFields& fields);
 // OpenAI's.
 ToolChoice read_tool_choice(JsonFields& fields);

@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "server/anthropic_request.h"
+#include "text/tool_prompt.h"
 
 namespace anabranch::server {
 namespace {
@@ -14,6 +15,11 @@ ApiError form_error(const std::string& field, const Error& error) {
   return out;
 }
 
+// For a template that does not know tools.
+std::unique_ptr<const text::ChatTemplate> tool_prompt(const text::ChatTemplate* chat) {
+  return chat && !text::shows_tools(*chat) ? text::with_tool_prompt(*chat) : nullptr;
+}
+
 }  // namespace
 
 Preparer::Preparer(const Engine& engine, PrepareOptions options)
@@ -23,11 +29,14 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
                 engine.info().draft_sources,
                 engine.tokenizer().vocab_size(),
                 options.thinking,
-                options.strict_model_names},
-      format_(text::find_output_format(engine.chat_template(), engine.tokenizer())),
+                options.strict_model_names,
+                engine.info().draft_model},
+      tool_prompt_(tool_prompt(engine.chat_template())),
+      chat_(tool_prompt_ ? tool_prompt_.get() : engine.chat_template()),
+      format_(text::find_output_format(chat_, engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
       turns_(options.turns_path) {
-  if (const auto* chat = engine.chat_template()) compiler_.emplace(*chat, engine.tokenizer());
+  if (chat_) compiler_.emplace(*chat_, engine.tokenizer());
 }
 
 std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
@@ -36,7 +45,7 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
                     "unsupported_value"};
   const std::string user = last_user_text(request.messages);
   text::set_apart(request.messages, volatile_text_);
-  const text::ChatTemplate& chat = *engine_.chat_template();
+  const text::ChatTemplate& chat = *chat_;
   Prepared prepared;
   const auto tools = std::make_shared<const Json>(std::move(request.tools));
   prepared.rules = {format_, tools, false, request.parallel_tool_calls ? INT_MAX : 1};

@@ -68,6 +68,8 @@ class Preparer {
 
   const Engine& engine_;
   const RequestDefaults defaults_;
+  const std::unique_ptr<const text::ChatTemplate> tool_prompt_;  // null: the template knows tools
+  const text::ChatTemplate* const chat_;                         // null: the model brings none
   const text::OutputFormat format_;
   const std::vector<text::VolatileRule> volatile_text_;
   TurnMemory turns_;

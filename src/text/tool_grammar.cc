@@ -26,8 +26,7 @@ class CallWriter {
   }
 
   Result<std::string> free_text(const Json& tools) {
-    const auto opener = format_.tools == ToolForm::tagged ? tokenizer_.find("<tool_call>") : std::nullopt;
-    if (!opener) return not_built("strict tools");
+    if (format_.tools != ToolForm::tagged) return not_built("strict tools");
     std::string any;
     for (const Json& tool : tools) {
       const Json& function = tool["function"];
@@ -36,6 +35,9 @@ class CallWriter {
     }
     const std::string body =
         rules_.add("call_body", fmt::format("\"\\n\" ({}) \"\\n\" {}", any, mark("</tool_call>")));
+    const auto opener = tokenizer_.find("<tool_call>");
+    if (!opener)  // it is spelled
+      return rules_.add("free_text", fmt::format("TagDispatch((\"<tool_call>\", {}))", body));
     // Marks that the model must not write by itself.
     std::string excluded;
     for (const int id : mark_tokens(format_, tokenizer_))

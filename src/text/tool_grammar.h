@@ -25,7 +25,7 @@ Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& token
                               const CallWishes& wishes, GrammarRules& rules);
 
 // Free text and, wherever the model opens one, calls: of tools with "strict": true, arguments that satisfy
-// their schemas, of others any. Errors: as of add_calls; unsupported where no single token opens a call.
+// their schemas, of others any. Errors: as of add_calls; unsupported unless calls are tagged.
 Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,
                                              const Json& tools, GrammarRules& rules);
 

@@ -52,6 +52,31 @@ TEST(Penalties, FollowTheirFormulas) {
   }
 }
 
+TEST(Penalties, LookAtTheAnswersLastTokens) {
+  const std::vector<int> prompt = {1, 1, 2}, generated = {2, 3, 3, 3, 4};
+  SamplingParams params;
+  params.presence_penalty = 0.5f;
+  params.frequency_penalty = 0.25f;
+  params.presence_window = 2;
+  params.frequency_window = 4;
+  const auto logit = [&](int token, const TokenHistory& history) {
+    return changed_logit(4, params, history, token);
+  };
+  for (const float repetition : {1.0f, 1.5f}) {  // with the latter the prompt is part of the history
+    params.repetition_penalty = repetition;
+    TokenHistory history = history_of(params, prompt, generated);
+    const double base = 4 / repetition;
+    EXPECT_NEAR(logit(1, history), base, 1e-3);
+    EXPECT_NEAR(logit(2, history), base, 1e-3) << "out of both windows";
+    EXPECT_NEAR(logit(3, history), base - 0.75 - 0.5, 1e-3);
+    EXPECT_NEAR(logit(4, history), base - 0.25 - 0.5, 1e-3);
+    history.push(4);
+    EXPECT_NEAR(logit(3, history), base - 0.5, 1e-3) << "out of the presence penalty's window";
+    history.pop();
+    EXPECT_NEAR(logit(3, history), base - 0.75 - 0.5, 1e-3) << "a draft that was wrong leaves no trace";
+  }
+}
+
 TEST(Penalties, ComeInTheirOrder) {
   SamplingParams all;
   all.repetition_penalty = 2.0f;

@@ -193,6 +193,38 @@ TEST(Sampler, ManyDrawsFitTheDistribution) {
   }
 }
 
+// At the positions that XTC chooses, the likeliest of the tokens above the threshold are never drawn; at the
+// others the draw is the one without it.
+TEST(Sampler, XtcExcludesTopChoices) {
+  const std::vector<float> logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)};
+  const SamplingParams plain{.temperature = 1.0f, .seed = 8};
+  SamplingParams xtc = plain;
+  xtc.xtc_probability = 0.5f;
+  xtc.xtc_threshold = 0.15f;
+  constexpr int kDraws = 20000;
+  int excluded = 0;
+  std::vector<int> counts(4);
+  for (int i = 0; i < kDraws; i++) {
+    const int token = sample(logits, xtc, {}, i);
+    EXPECT_EQ(token, sample(logits, xtc, {}, i));
+    if (counter_uniform(xtc.seed, i, UINT32_MAX) < 0.5) {
+      excluded++;
+      counts[token]++;
+    } else {
+      ASSERT_EQ(token, sample(logits, plain, {}, i));
+    }
+  }
+  EXPECT_NEAR(excluded, kDraws / 2, 300);
+  EXPECT_EQ(counts[0] + counts[1], 0);
+  EXPECT_NEAR(counts[2], excluded * 2 / 3, 200);
+  xtc.xtc_probability = 1;
+  xtc.xtc_threshold = 0.35f;  // one token alone is never excluded
+  for (int i = 0; i < 1000; i++) ASSERT_EQ(sample(logits, xtc, {}, i), sample(logits, plain, {}, i));
+  xtc.temperature = 0;
+  xtc.xtc_threshold = 0;
+  EXPECT_EQ(sample(logits, xtc, {}, 0), 0);
+}
+
 // Positions are drawn independently: pairs of neighbours fit the product.
 TEST(Sampler, NeighboursAreIndependent) {
   constexpr int kDraws = 40000;

@@ -102,6 +102,24 @@ class Calls {
   std::shared_ptr<const CompiledGrammar> grammar_;
 };
 
+// The generic form on a model whose vocabulary has no such tokens.
+TEST(ToolGrammar, TagsThatAreSpelled) {
+  Calls calls({.tools = ToolForm::tagged}, {});
+  const auto call = [](const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"add\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  calls.force({.forced = true});
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take("Well. " + call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take(call(R"({"n": "3"})")));
+  calls.offer();
+  EXPECT_TRUE(calls.take("No <tool> is needed."));
+  EXPECT_TRUE(calls.take("I add. " + call(R"({"n": 3})")));
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})") + "\n" + call(R"({"n": 4})") + " Done."));
+  EXPECT_FALSE(calls.take("I add. " + call(R"({"n": "3"})")));
+  EXPECT_FALSE(calls.take("I add. <tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>"));
+}
+
 TEST(ToolGrammar, Hermes) {
   Calls calls({.tools = ToolForm::tagged}, {"<tool_call>", "</tool_call>"});
   const auto call = [](const std::string& name, const std::string& arguments) {

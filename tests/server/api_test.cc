@@ -86,6 +86,15 @@ TEST_F(Api, FinishReasonLength) {
   EXPECT_EQ(json["usage"]["completion_tokens"], 5);
 }
 
+TEST_F(Api, MlxLmsRouteAndAnAnswerOfNoTokens) {
+  const Answer answer =
+      post("/chat/completions", R"({"max_tokens":0,"messages":[{"role":"user","content":"hi"}]})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json()["choices"][0]["message"]["content"], "");
+  EXPECT_EQ(answer.json()["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 0);
+}
+
 TEST_F(Api, SplitsReasoningFromContent) {
   engine_.script = [](const Request& r) {
     return r.output.thinking_open ? Script{{"hm, ", "so\n</think>", "\n\nYes"}}

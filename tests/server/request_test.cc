@@ -156,9 +156,38 @@ TEST(ChatRequest, AnyModelNameIsAcceptedUnlessNamesAreStrict) {
       const auto* error = std::get_if<ApiError>(&result);
       const bool known = name == std::string("fake-1b") || name == std::string("default");
       ASSERT_EQ(error != nullptr, strict && !known) << name;
-      if (error) EXPECT_EQ(error->status, 404);
-      if (error) EXPECT_EQ(error->code, "model_not_found");
+      if (!error) continue;
+      EXPECT_EQ(error->status, 404);
+      EXPECT_EQ(error->code, "model_not_found");
     }
+}
+
+TEST(ChatRequest, TakesMlxLmsDefaults) {
+  const std::string mlx =
+      R"("presence_context_size":20,"frequency_context_size":20,"repetition_context_size":20,"top_logprobs":-1,)"
+      R"("stop":"","max_tokens":0,"xtc_probability":0.0,"xtc_threshold":0.0,"adapters":null,"role_mapping":null,)"
+      R"("draft_model":"default_model","num_draft_tokens":3,"repetition_penalty":0.0,"logit_bias":null)";
+  const GenerationOptions options = chat(body(mlx)).options;
+  EXPECT_EQ(options.sampling.presence_window, 20);
+  EXPECT_EQ(options.sampling.frequency_window, 20);
+  EXPECT_EQ(options.logprobs, -1);
+  EXPECT_TRUE(options.stop.empty());
+  EXPECT_EQ(options.max_tokens, 0);
+  EXPECT_TRUE(options.speculation->automatic);
+  EXPECT_EQ(options.speculation->depth, 3);
+  EXPECT_FALSE(chat(body(R"("num_draft_tokens":0)")).options.speculation->automatic);
+  EXPECT_EQ(chat(body(R"("num_draft_tokens":99)")).options.speculation->depth, kMaxDraft);
+  EXPECT_EQ(chat(body(R"("logprobs":true,"top_logprobs":-1)")).options.logprobs, 0);
+  RequestDefaults ours = defaults();
+  ours.draft_model = "small";
+  EXPECT_TRUE(
+      std::holds_alternative<ChatRequest>(parse_chat_request(body(R"("draft_model":"small")"), ours)));
+  const auto text = [](const char* request) {
+    return std::get<CompletionRequest>(parse_completion_request(request, defaults())).options.logprobs;
+  };
+  EXPECT_EQ(text(R"({"prompt":"a","logprobs":true})"), 0);
+  EXPECT_EQ(text(R"({"prompt":"a","logprobs":true,"top_logprobs":4})"), 4);
+  EXPECT_EQ(text(R"({"prompt":"a","logprobs":false})"), -1);
 }
 
 TEST(ChatRequest, ARefusalThatComesBackIsText) {
@@ -199,7 +228,6 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
       {R"("top_k":99999999999999999999)", "top_k", "invalid_value"},
       {R"("min_p":true)", "min_p", "invalid_type"},
       {R"("seed":"x")", "seed", "invalid_type"},
-      {R"("max_tokens":0)", "max_tokens", "invalid_value"},
       {R"("max_tokens":-2)", "max_tokens", "invalid_value"},
       {R"("max_completion_tokens":"many")", "max_completion_tokens", "invalid_type"},
       {R"("stream":1)", "stream", "invalid_type"},
@@ -226,14 +254,19 @@ TEST(ChatRequest, RefusesWrongAndUnbuiltFieldsByName) {
       {R"("logprobs":1)", "logprobs", "invalid_type"},
       {R"("top_logprobs":3)", "top_logprobs", "invalid_value"},
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs", "invalid_value"},
-      {R"("logprobs":true,"top_logprobs":-1)", "top_logprobs", "invalid_value"},
+      {R"("logprobs":true,"top_logprobs":-2)", "top_logprobs", "invalid_value"},
       {R"("presence_penalty":2.1)", "presence_penalty", "invalid_value"},
       {R"("frequency_penalty":-3)", "frequency_penalty", "invalid_value"},
       {R"("frequency_penalty":"high")", "frequency_penalty", "invalid_type"},
       {R"("repetition_penalty":-1)", "repetition_penalty", "invalid_value"},
       {R"("repetition_penalty":1e-6)", "repetition_penalty", "invalid_value"},
       {R"("repetition_context_size":-1)", "repetition_context_size", "invalid_value"},
-      {R"("presence_context_size":20)", "presence_context_size", "unsupported_value"},
+      {R"("presence_context_size":-1)", "presence_context_size", "invalid_value"},
+      {R"("xtc_probability":1.5)", "xtc_probability", "invalid_value"},
+      {R"("adapters":"lora")", "adapters", "unsupported_value"},
+      {R"("draft_model":"other")", "draft_model", "unsupported_value"},
+      {R"("num_draft_tokens":-1)", "num_draft_tokens", "invalid_value"},
+      {R"("role_mapping":{"user":"U"})", "role_mapping", "unsupported_value"},
       {R"("logit_bias":[5])", "logit_bias", "invalid_type"},
       {R"("logit_bias":{"300":1})", "logit_bias", "invalid_value"},
       {R"("logit_bias":{"-1":1})", "logit_bias", "invalid_value"},
@@ -354,7 +387,7 @@ TEST(CompletionRequest, TakesTextTokensOrAListOfEither) {
        {R"({"prompt":["a",[-1]]})", R"({"prompt":["a",3]})", R"({"prompt":[-1]})", R"({"prompt":[1,"a"]})",
         R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[4294967296]})", R"({})",
         R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","logprobs":21})",
-        R"({"prompt":"a","logprobs":true})", R"({"prompt":"a","logprobs":-1})",
+        R"({"prompt":"a","top_logprobs":2})", R"({"prompt":"a","logprobs":-1})",
         R"({"prompt":"a","best_of":2})"}) {
     auto result = parse_completion_request(bad, defaults());
     ASSERT_TRUE(std::holds_alternative<ApiError>(result)) << bad;
