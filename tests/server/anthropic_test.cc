@@ -347,7 +347,6 @@ TEST_F(Messages, ErrorsHaveAnthropicsShape) {
   };
   expect(post("{"), 400, "invalid_request_error");
   EXPECT_NE(expect(post("{}"), 400, "invalid_request_error").find("max_tokens"), std::string::npos);
-  expect(post(body(R"("model":"claude-9")")), 404, "not_found_error");
   expect(post("{}", "/v1/messages/batches"), 404, "not_found_error");
   const Answer get = ask(port_, "GET", "/v1/messages");
   expect(get, 405, "invalid_request_error");

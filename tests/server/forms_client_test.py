@@ -118,7 +118,7 @@ class ToolChecks:
 
     def check_forced_calls(self):
         for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
-            answer, _ = self.ask(user("What is the weather in Oslo?"), tool_choice=choice)
+            answer, _ = self.ask(user("What is the weather in Oslo?"), tool_choice=choice, parallel_tool_calls=False)
             assert answer["finish_reason"] == "tool_calls", answer
             for call in answer["message"]["tool_calls"]:
                 assert call["function"]["name"] == "get_weather", answer

@@ -54,7 +54,8 @@ def mend(body):
         body["best_of"] = body.get("n")
     if not body.get("tools") or isinstance(body.get("tool_choice"), dict):
         body.pop("tool_choice", None)
-    for name in ("json_schema", "guided_json", "grammar", "chat_template_kwargs", "speculation"):
+    for name in ("json_schema", "guided_json", "guided_choice", "guided_regex", "structured_outputs", "grammar", "chat_template_kwargs",
+                 "speculation"):
         body.pop(name, None)
     for message in body.get("messages") or []:
         if message.get("role") != "assistant":
