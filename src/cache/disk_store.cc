@@ -64,6 +64,7 @@ struct DiskStore::Impl {
   bool busy = false, stop = false;
   std::unordered_map<PrefixKey, Known> known;
   std::unordered_set<PrefixKey> set_aside;
+  std::unordered_map<PrefixKey, DiskRecord> missing;  // for take_missing()
   uint64_t listings = 0;
   int64_t seen_change = 0;  // of the folder, at the last scan() or refresh(), which was at seen_at
   Steady::time_point seen_at;
@@ -105,7 +106,7 @@ struct DiskStore::Impl {
   bool parent_present(const RecordHead& head);
   bool make_room(uint64_t bytes, const PrefixKey& keep);
   void evict(std::span<const DiskRecord> files, std::span<const size_t> order);
-  void write_failed(const std::string& path, int error);
+  void write_failed(const std::string& path, const DiskRecord& record, int error);
   void write_about_once();
 };
 
@@ -233,7 +234,11 @@ void DiskStore::Impl::merge(std::span<const DiskRecord> files, uint64_t listing)
     Known& entry = known.try_emplace(file.key, Known{file, false, listing}).first->second;
     entry.listing = std::max(entry.listing, listing);
   }
-  std::erase_if(known, [&](const auto& item) { return item.second.listing < listing; });
+  std::erase_if(known, [&](const auto& item) {
+    const bool gone = item.second.listing < listing;
+    if (gone && item.second.told) missing.emplace(item.first, item.second.record);
+    return gone;
+  });
 }
 
 std::vector<RecordHead> DiskStore::scan() {
@@ -338,7 +343,10 @@ void DiskStore::Impl::bad_file(const DiskRecord& record, const struct stat& info
   if (error.kind == ErrorKind::invalid)
     removed = unlink_same(path, info) || ::access(path.c_str(), F_OK) != 0;
   const std::lock_guard lock(mutex);
-  if (removed) known.erase(record.key);
+  if (removed) {
+    known.erase(record.key);
+    missing.emplace(record.key, record);
+  }
   if (error.kind == ErrorKind::not_found) return;
   stats.last_reason =
       error.kind == ErrorKind::io ? error.message : fmt::format("{}: {}", path, error.message);
@@ -356,6 +364,14 @@ void DiskStore::Impl::bad_file(const DiskRecord& record, const struct stat& info
     }
   }
   log_warning("state cache: {} ({})", stats.last_reason, what);
+}
+
+std::vector<DiskRecord> DiskStore::take_missing() {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<DiskRecord> records;
+  for (const auto& [key, record] : impl_->missing) records.push_back(record);
+  impl_->missing.clear();
+  return records;
 }
 
 // --- Reading
@@ -418,6 +434,7 @@ DiskStats DiskStore::stats() const {
 // --- Writing
 
 void DiskStore::Impl::dropped(const RecordHead& head, const std::string& reason) {
+  if (!known.contains(head.key)) missing.emplace(head.key, record_of(head));
   stats.dropped++;
   stats.last_reason = fmt::format("not written, {} tokens: {}", head.length, reason);
   const auto now = Steady::now();
@@ -566,13 +583,14 @@ void DiskStore::Impl::write(const Job& job) {
     return drop("the budget has no room for it");
   const int error = write_whole(path, encoded, job.sections, options.write, abandon);
   if (error == ECANCELED) return drop("the store was closed before it was written");
-  if (error) return write_failed(path, error);
+  if (error) return write_failed(path, record, error);
   written_since_listing += record.bytes;
   write_about_once();
   const std::lock_guard lock(mutex);
   changed_it = true;
   set_aside.erase(record.key);
   known[record.key] = Known{record, true, listings};
+  missing.erase(record.key);
   stats.written_records++;
   stats.written_bytes += encoded.file_bytes;
   stats.files++;
@@ -587,13 +605,14 @@ void DiskStore::Impl::write_about_once() {
   about_written = true;
 }
 
-void DiskStore::Impl::write_failed(const std::string& path, int error) {
+void DiskStore::Impl::write_failed(const std::string& path, const DiskRecord& record, int error) {
   refusal = std::strerror(error);
   // A file too large says nothing about the next one.
   if (error != EFBIG)
     refused_until =
         Steady::now() + std::chrono::duration_cast<Steady::duration>(Seconds(options.retry_seconds));
   const std::lock_guard lock(mutex);
+  missing.emplace(record.key, record);
   stats.failed++;
   stats.last_reason = fmt::format("cannot write {}: {}", path, refusal);
   log_warning(
@@ -653,6 +672,7 @@ void DiskStore::Impl::evict(std::span<const DiskRecord> files, std::span<const s
     if (file.fingerprint == options.fingerprint) {
       changed_it = true;
       known.erase(file.key);
+      missing.emplace(file.key, file);
       set_aside.erase(file.key);
     }
     if (error) continue;  // another process was faster

@@ -189,9 +189,36 @@ PrefixTree::Node* PrefixTree::release(Node& node) {
   return parent;
 }
 
-// Blocks that nothing in memory needs. Roots stay: they are all that is known of where stored ones begin.
+// Blocks that nothing in memory needs. A root stays as long as anything stands on it.
 void PrefixTree::release_up(Node* node) {
   while (node->parent && !in_use(*node) && node->clock < 0) node = release(*node);
+  remove_if_empty_root(*node);
+}
+
+void PrefixTree::remove_if_empty_root(const Node& node) {
+  if (!node.parent && node.children.empty() && node.checkpoints.empty()) nodes_.erase(PrefixKey(node.key));
+}
+
+void PrefixTree::not_stored(const PrefixKey& block) {
+  Node* found = node(block);
+  if (!found || !found->parent) return;
+  found->stored = false;
+  if (found->data) return;
+  Node* parent = found->parent;
+  remove(*found);
+  remove_if_empty_root(*parent);
+}
+
+void PrefixTree::not_stored(const PrefixKey& parent, const PrefixKey& checkpoint, int length) {
+  Node* at = node(parent);
+  if (!at) return;
+  for (const auto& known : at->checkpoints) {
+    if (known->length() != length || next_key(at->key, known->tail) != checkpoint) continue;
+    known->stored = false;
+    if (!known->data) remove(*known);
+    break;
+  }
+  remove_if_empty_root(*at);
 }
 
 void PrefixTree::evict(uint64_t budget) {

@@ -69,6 +69,10 @@ class PrefixTree {
   // The blocks up to here were used without a checkpoint: from now on they are worth something by themselves.
   void use(Node& node);
 
+  // A record is no longer on disk: the block after `parent` with this key, or the checkpoint of so many tokens with
+  // this key. It stays known while it is in memory.
+  void not_stored(const PrefixKey& block);
+  void not_stored(const PrefixKey& parent, const PrefixKey& checkpoint, int length);
   // Forgets what cannot be read any more, and all that needs it.
   void remove(Node& node);
   void remove(Checkpoint& checkpoint);
@@ -88,6 +92,7 @@ class PrefixTree {
   void release(Checkpoint& checkpoint);
   Node* release(Node& node);
   void release_up(Node* node);
+  void remove_if_empty_root(const Node& node);
 
   std::unordered_map<PrefixKey, std::unique_ptr<Node>> nodes_;
   uint64_t bytes_ = 0;

@@ -131,6 +131,18 @@ void StateCache::index(const std::vector<RecordHead>& heads) {
   }
 }
 
+// Without this the tree would grow by what every prompt leaves, long after the disk has evicted it. Not before a
+// lookup, which counts what was lost.
+void StateCache::forget_missing() {
+  if (!disk()) return;
+  for (const DiskRecord& record : disk()->take_missing()) {
+    if (record.kind == RecordKind::block)
+      tree_.not_stored(record.key);
+    else
+      tree_.not_stored(record.parent, record.key, static_cast<int>(record.length));
+  }
+}
+
 // ---- arrays
 
 std::vector<mx::array> StateCache::new_block(bool with_mtp) const {
@@ -426,6 +438,7 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
   const int length = state.model.length;
   CHECK(length == static_cast<int>(tokens.size()), "a state of {} tokens for {}", length, tokens.size());
   if (length == 0) return;
+  forget_missing();
   PrefixTree::Node* at = &tree_.add_root(root_key(options_.fingerprint, salt));
   for (int b = 0; b < whole_blocks(length); b++) {
     at = &tree_.add_block(*at, tokens.subspan(static_cast<size_t>(b) * kBlockTokens, kBlockTokens), nullptr,

@@ -75,6 +75,7 @@ class StateCache {
   struct Known;
 
   void index(const std::vector<RecordHead>& heads);
+  void forget_missing();
   Plan plan(const PrefixTree::Found& found, int most) const;
   void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);

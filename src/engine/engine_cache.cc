@@ -58,6 +58,8 @@ Result<void> EngineImpl::open_cache() {
     disk.directory = wanted.directory;
     disk.fingerprint = options.fingerprint;
     disk.budget_bytes = wanted.disk_bytes;
+    // What waits for a slow disk takes memory, too.
+    disk.queue_bytes = std::clamp(options.ram_bytes / 4, uint64_t{32} << 20, disk.queue_bytes);
     std::error_code ignored;
     const auto path = std::filesystem::absolute(info().path, ignored).lexically_normal();
     disk.about = fmt::format("model {}\nsetting {}\npath {}\n", info().name, setting, path.string());

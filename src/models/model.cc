@@ -192,6 +192,7 @@ Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<in
 }
 
 Model::Output Model::forward(const Batch& batch, std::vector<mx::array>* after_layer) const {
+  ops::fit_buffer_cache();
   auto x = [&] {
     const ops::Stage stage("embedding");
     return ops::embed(batch.ids, embedding_);

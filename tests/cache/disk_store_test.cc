@@ -200,6 +200,8 @@ TEST(DiskStoreTest, StaysWithinItsBudgetAndKeepsChainsWhole) {
   }
   const auto stats = store->stats();
   EXPECT_EQ(stats.written_records, 300u);
+  EXPECT_EQ(store->take_missing().size(), stats.evicted);
+  EXPECT_TRUE(store->take_missing().empty());
   EXPECT_GT(stats.evicted, 200u);
   EXPECT_GT(stats.bytes, budget * 3 / 4);
   EXPECT_EQ(stats.bytes, [&] {
@@ -221,6 +223,9 @@ TEST(DiskStoreTest, WhatCannotFitIsDroppedAndEvictsNothing) {
   store->drain();
   EXPECT_EQ(store->stats().dropped, 1u);
   EXPECT_EQ(store->stats().evicted, 0u);
+  const auto missing = store->take_missing();
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(missing[0].key, chain(2, 0).back().key);
   // A chain longer than the budget keeps its beginning.
   put_all(*store, chain(3, 20), 20000);
   store->drain();

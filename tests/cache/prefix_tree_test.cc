@@ -176,5 +176,34 @@ TEST(PrefixTree, WhatIsStoredStaysKnown) {
   EXPECT_EQ(tree.nodes(), 1u);
 }
 
+TEST(PrefixTree, WhatLeftTheDiskIsForgotten) {
+  PrefixTree tree;
+  const auto tokens = tokens_of(300);
+  const auto block = next_key(kRoot, std::span(tokens).first(kBlockTokens));
+  const auto point = next_key(block, std::span(tokens).subspan(kBlockTokens));
+  keep(tree, tokens, true);
+  tree.not_stored(block, point, 300);  // still in memory
+  EXPECT_EQ(tree.checkpoints(), 1u);
+  keep(tree, tokens, true);
+  tree.evict(0);
+  EXPECT_EQ(tree.nodes(), 2u);  // on disk: a root and a block
+  tree.not_stored(block, point, 299);
+  EXPECT_EQ(tree.checkpoints(), 1u);
+  tree.not_stored(block, point, 300);
+  EXPECT_EQ(tree.checkpoints(), 0u);
+  tree.not_stored(block);
+  EXPECT_EQ(tree.nodes(), 0u);
+}
+
+TEST(PrefixTree, RootsOfSaltsThatAreGoneTakeNoMemory) {
+  PrefixTree tree;
+  for (int i = 0; i < 100; i++) {
+    auto& root = tree.add_root(root_key(fingerprint_of("test"), std::to_string(i)));
+    tree.add_checkpoint(root, tokens_of(5), data(), 10);
+    tree.evict(50);
+  }
+  EXPECT_EQ(tree.nodes(), 5u);
+}
+
 }  // namespace
 }  // namespace anabranch

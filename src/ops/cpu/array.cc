@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <mlx/allocator.h>
-#include <mlx/memory.h>
 #include <mlx/transforms.h>
 
 #if defined(__linux__)
@@ -51,10 +50,6 @@ mx::array view(const mx::array& x, mx::Shape shape, int64_t offset) {
 }
 
 mx::array make_array(mx::Shape shape, mx::Dtype dtype) {
-  // MLX keeps freed buffers for reuse; its default limit is smaller than one prefill's activations, and fresh
-  // pages cost more than the kernels that fill them.
-  static const bool cache_set = (mx::set_cache_limit(512u << 20), true);
-  (void)cache_set;
   const auto count = count_of(shape);
   const size_t size = dtype.size();
   const auto padded = count + static_cast<int64_t>(kAlign / size);
