@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "text/encode_limit.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -52,6 +53,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const int id : untrusted)
       if (tokenizer.is_special(id)) std::abort();
   check_ids(tokenizer, tokenizer.encode(text, false));
+  for (const size_t most : {size_t{0}, ids.size() / 2, ids.size()}) {
+    EncodeLimit limit(most, {});
+    const auto limited = tokenizer.encode(text, true, &limit);
+    if (limit.too_long() != (ids.size() > most) || (!limit.stopped() && limited != ids)) std::abort();
+  }
   // Tokens in an order that no text gives.
   std::vector<int> any;
   for (const char c : text) any.push_back(static_cast<uint8_t>(c) % std::max(1, tokenizer.vocab_size()));

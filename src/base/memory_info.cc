@@ -1,5 +1,9 @@
 #include "base/memory_info.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -86,6 +90,20 @@ uint64_t available_memory() {
   return (uint64_t{pages.free_count} + pages.inactive_count + pages.purgeable_count) * size;
 #else
   return read_linux_memory("");
+#endif
+}
+
+void return_large_blocks() {
+#if defined(__GLIBC__)
+  // By default both thresholds rise to the largest block ever freed; what is then freed stays in the heaps.
+  mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  mallopt(M_TRIM_THRESHOLD, 8 << 20);
+#endif
+}
+
+void return_free_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
 #endif
 }
 

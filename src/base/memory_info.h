@@ -16,4 +16,11 @@ uint64_t memory_limit(const std::string& root = "");
 // What Linux tells of it in `root`/proc and `root`/sys. What is missing or unreadable there does not count.
 uint64_t read_linux_memory(const std::string& root);
 
+// From now on large blocks come from the system and go back to it one by one, whatever sizes were freed
+// before. Call it before the first thread starts.
+void return_large_blocks();
+// Gives memory that was freed back to the system, as far as the allocator holds any. Any thread; takes
+// milliseconds.
+void return_free_memory();
+
 }  // namespace anabranch

@@ -69,8 +69,8 @@ class DiskStore {
   // nothing changed; once this store changed something, others' changes are looked for at most once a second.
   std::vector<RecordHead> refresh();
 
-  // Of what scan(), refresh() or put() made the caller believe to be on disk: what is not, or no longer (evicted here
-  // or by another process, dropped, refused by the disk, damaged). Each is told once.
+  // Of what scan(), refresh() or put() made the caller believe to be on disk: what is not, or no longer
+  // (evicted here or by another process, dropped, refused by the disk, damaged). Each is told once.
   std::vector<DiskRecord> take_missing();
 
   // Takes a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint gives

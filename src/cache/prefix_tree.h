@@ -69,8 +69,8 @@ class PrefixTree {
   // The blocks up to here were used without a checkpoint: from now on they are worth something by themselves.
   void use(Node& node);
 
-  // A record is no longer on disk: the block after `parent` with this key, or the checkpoint of so many tokens with
-  // this key. It stays known while it is in memory.
+  // A record is no longer on disk: the block after `parent` with this key, or the checkpoint of so many
+  // tokens with this key. It stays known while it is in memory.
   void not_stored(const PrefixKey& block);
   void not_stored(const PrefixKey& parent, const PrefixKey& checkpoint, int length);
   // Forgets what cannot be read any more, and all that needs it.

@@ -131,8 +131,8 @@ void StateCache::index(const std::vector<RecordHead>& heads) {
   }
 }
 
-// Without this the tree would grow by what every prompt leaves, long after the disk has evicted it. Not before a
-// lookup, which counts what was lost.
+// Without this the tree would grow by what every prompt leaves, long after the disk has evicted it. Not
+// before a lookup, which counts what was lost.
 void StateCache::forget_missing() {
   if (!disk()) return;
   for (const DiskRecord& record : disk()->take_missing()) {
@@ -400,6 +400,7 @@ void StateCache::used(const Plan& plan) {
 void StateCache::note(const Known& known, Hit& hit) {
   const int fresh = known.most - known.shared, no_state = known.shared - known.length,
             lost = known.length - hit.length;
+  hit.lost = lost > 0;
   stats_.lookups++;
   stats_.prompt_tokens += static_cast<uint64_t>(known.most) + 1;
   stats_.cached_tokens += static_cast<uint64_t>(hit.length);

@@ -49,6 +49,7 @@ class StateCache {
     int shared = 0;          // tokens that the prompt shares with what is kept, >= length
     bool from_disk = false;  // something was read
     int disk_tokens = 0;     // of `length`: those whose keys and values were read
+    bool lost = false;       // a longer one was known, but could not be read
     std::string miss;        // why not all of the prompt; empty: all of it
     SavedState state;
   };

@@ -1,20 +1,72 @@
 #include "checkpoint/checkpoint.h"
 
 #include <filesystem>
+#include <vector>
 
+#include "base/nearest.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/safetensors_model.h"
 #include "checkpoint/store.h"
 
 namespace anabranch {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// What is in a directory, as far as it can be read.
+std::vector<std::string> names_in(const fs::path& directory) {
+  constexpr size_t kMost = 10'000;
+  std::vector<std::string> names;
+  std::error_code code;
+  for (fs::directory_iterator it(directory, code), end; !code && it != end && names.size() < kMost;
+       it.increment(code))
+    names.push_back(it->path().filename().string());
+  return names;
+}
+
+std::string near_name(fs::path path) {
+  if (!path.has_filename()) path = path.parent_path();  // "dir/"
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const auto found = nearest(path.filename().string(), names_in(parent));
+  return found ? "; did you mean " + (path.parent_path() / *found).string() + "?" : "";
+}
+
+// Whether a directory has files of a kind that is read, if it has any model's files.
+Result<void> check_formats(const fs::path& directory) {
+  std::string gguf, other;
+  for (const std::string& name : names_in(directory)) {
+    const auto extension = fs::path(name).extension();
+    if (extension == ".safetensors") return {};
+    if (extension == ".gguf") gguf = name;
+    if (extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".onnx")
+      other = name;
+  }
+  if (!gguf.empty())
+    return make_error(ErrorKind::unsupported,
+                      "{} holds no .safetensors file, but {}: give the file itself, {}", directory.string(),
+                      gguf, (directory / gguf).string());
+  if (!other.empty())
+    return make_error(
+        ErrorKind::unsupported,
+        "{} holds no .safetensors file, but {}: only safetensors and GGUF are read. Many models have "
+        "both; else convert it with Python's transformers: "
+        "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR), and copy the tokenizer's files",
+        directory.string(), other);
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
   const std::filesystem::path where(path);
   std::error_code code;
   const auto status = std::filesystem::status(where, code);
   if (!std::filesystem::exists(status))
-    return make_error(ErrorKind::not_found, "there is no model at {}: neither a directory nor a file", path);
+    return make_error(ErrorKind::not_found, "there is no model at {}: neither a directory nor a file{}", path,
+                      near_name(where));
   if (std::filesystem::is_directory(status)) {
+    TRY_VOID(check_formats(where));
     TRY(auto parts, open_safetensors_directory(path));
     return make_store(std::move(parts));
   }

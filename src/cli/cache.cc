@@ -310,6 +310,11 @@ Result<int> run(const StatesOptions& options) {
   if (directory.empty())
     return make_error(ErrorKind::invalid,
                       "neither XDG_CACHE_HOME nor HOME names a directory: say --cache-dir");
+  if (access(directory.c_str(), F_OK) != 0)
+    return make_error(ErrorKind::not_found,
+                      "there is no directory {}: nothing was kept there yet, or it is elsewhere "
+                      "(--cache-dir)",
+                      directory);
   switch (options.action) {
     case StatesOptions::Action::list:
       return list(options, directory);

@@ -3,7 +3,10 @@
 #include <mlx/version.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <vector>
 
 #include "base/cpu_info.h"
 #include "base/json.h"
@@ -102,6 +105,44 @@ void print_table(const Json& report, const std::string& indent) {
   }
 }
 
+// What to do next on this machine, most important first.
+std::vector<std::string> advice(const CpuInfo& cpu, const Json& report) {
+  std::vector<std::string> lines;
+  const double memory_gb = cpu.memory_bytes / 1e9;
+  if (report.contains("model")) {
+    const Json& model = report["model"];
+    if (!model["fits_in_memory"].get<bool>())
+      lines.push_back(
+          fmt::format("{:.1f} GB of weights do not fit into {:.1f} GB of memory with what running takes: "
+                      "quantise them (`anabranch convert SOURCE OUTPUT --bits 4`) or take a smaller model",
+                      model["file_mb"].get<double>() / 1e3, memory_gb));
+    else
+      lines.push_back(fmt::format(
+          "`anabranch chat -m {}` to try the model, `anabranch serve -m {}` to use it from programs",
+          model["path"].get<std::string>(), model["path"].get<std::string>()));
+    if (model["mtp_head"].get<std::string>().starts_with("missing"))
+      lines.push_back(
+          "the model's prediction head is missing; with it, answers are faster (`anabranch convert "
+          "--mtp-from`, docs/convert.md)");
+  } else {
+    // In 4 bits a billion parameters take 0.6 GB; half of the memory is left to states and to others.
+    lines.push_back(
+        fmt::format("models of up to about {:.0f} billion parameters in 4 bits fit into {:.1f} GB of memory; "
+                    "`anabranch doctor -m DIR_OR_FILE` looks at one",
+                    std::max(1.0, std::floor(memory_gb / 2 / 0.6)), memory_gb));
+  }
+  lines.push_back(
+      fmt::format("leave --threads out: {} would be used ({})", thread_count(), choose_threads(cpu).why));
+  if (!ops::cuda_obstacle().empty())
+    lines.push_back(
+        fmt::format("without an NVIDIA GPU that can be used: {}. `--device cuda` needs the NVIDIA driver and "
+                    "its run-time compiler (docs/gpu.md)",
+                    ops::cuda_obstacle()));
+  else
+    lines.push_back("`--device cuda` runs on the NVIDIA GPU, many times as fast (docs/gpu.md)");
+  return lines;
+}
+
 }  // namespace
 
 int run_doctor(const DoctorOptions& options) {
@@ -111,10 +152,16 @@ int run_doctor(const DoctorOptions& options) {
     if (!model) return fail(model.error());
     report["model"] = *model;
   }
-  if (options.json)
+  const auto lines = advice(cpu_info(), report);
+  report["advice"] = lines;
+  if (options.json) {
     fmt::print("{}\n", report.dump(2));
-  else
-    print_table(report, "");
+    return 0;
+  }
+  report.erase("advice");
+  print_table(report, "");
+  fmt::print("\nadvice:\n");
+  for (const std::string& line : lines) fmt::print("  - {}\n", line);
   return 0;
 }
 

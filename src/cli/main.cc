@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 #include "cli/conversation.h"
+#include "cli/flags.h"
+#include "cli/process.h"
 #include "decode/grammar.h"
 
 namespace anabranch::cli {
@@ -89,11 +91,11 @@ void add_cache_flags(CLI::App& app, KeepOptions& o) {
       ->excludes(off);
   app.add_option("--cache-ram", o.ram_bytes,
                  "Memory for states, such as 4GB (default: an eighth of the machine's, 8 GB at most)")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_flag())
       ->excludes(off);
   app.add_option("--cache-disk", o.disk_bytes,
                  "Disk space for states; 0 = none (default: a tenth of what is free, 32 GB at most)")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_flag())
       ->excludes(off);
   app.add_option("--cache-kv", o.kv,
                  "Keys and values of states: as they are (exact, the default), or in 8 bits (q8): half the "
@@ -178,7 +180,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
           "--memory", o.memory_bytes,
           "Memory for the states of running requests, such as 4GB (default: half of the machine's, or "
           "what of it is free)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size_flag());
   command
       ->add_option(
           "--max-connections", o.connections,
@@ -397,7 +399,11 @@ int run(int argc, char** argv) {
   app.allow_config_extras(CLI::config_extras_mode::error);
   for (const auto& [command, run_command] : commands)
     command->allow_config_extras(CLI::config_extras_mode::error);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return explain(app, error);
+  }
   const auto usual = app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
   set_log_level(quiet ? LogLevel::error : verbose ? LogLevel::debug : usual);
   for (const auto& [command, run_command] : commands)
@@ -409,13 +415,14 @@ int run(int argc, char** argv) {
 }  // namespace anabranch::cli
 
 int main(int argc, char** argv) {
+  anabranch::cli::end_with_a_message();
   try {
-    const int status = anabranch::cli::run(argc, argv);
+    const int status = anabranch::cli::finish_output(anabranch::cli::run(argc, argv));
     if (!anabranch::GrammarCompiler::left_one_behind()) return status;
     // A thread still uses what would be destroyed.
     std::fflush(nullptr);
     std::_Exit(status);
   } catch (const std::exception& e) {
-    return anabranch::cli::fail({anabranch::ErrorKind::internal, e.what()});
+    return anabranch::cli::failed_by(e);
   }
 }

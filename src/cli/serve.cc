@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/memory_info.h"
 #include "cli/conversation.h"
 #include "server/api_keys.h"
 #include "server/http_target.h"
@@ -205,6 +206,7 @@ Result<int> serve(const ServeOptions& options) {
 }  // namespace
 
 int run_serve(const ServeOptions& options) {
+  return_large_blocks();
   auto result = serve(options);
   return result ? *result : fail(result.error());
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <future>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
@@ -34,7 +35,9 @@ Result<void> EngineImpl::load_safely() {
   try {
     return load();
   } catch (const std::exception& e) {
-    return make_error(ErrorKind::internal, "{} could not be loaded: {}", options_.model_path, e.what());
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+    return make_error(memory ? ErrorKind::exhausted : ErrorKind::internal, "{} could not be loaded: {}",
+                      options_.model_path, memory ? "out of memory" : e.what());
   }
 }
 

@@ -114,10 +114,10 @@ void EngineImpl::resume(Sequence& sequence, bool first) {
   const auto line =
       fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
                   hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
-  if (hit.miss.empty())
-    log_debug("{}", line);
-  else
-    log_info("{}: {}", line, hit.miss);
+  // New prompts, which share a template's first words at most, are no news.
+  const bool tells = hit.length > 0 || hit.shared >= kLeastBranch || hit.lost;
+  const auto why = hit.miss.empty() ? "" : ": " + hit.miss;
+  tells ? log_info("{}{}", line, why) : log_debug("{}{}", line, why);
   if (hit.length == 0) return;
   sequence.state->restore(hit.state.model);
   sequence.speculator->resume(hit.length, hit.state.mtp ? &*hit.state.mtp : nullptr);

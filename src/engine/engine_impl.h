@@ -61,7 +61,7 @@ class EngineImpl final : public Engine {
   Result<void> load_safely();
   void run();
   bool drain_inbox();
-  void plan_memory();
+  Result<void> plan_memory();
   void guard_memory();
   void use_calibration();
   Result<void> drop_layers();

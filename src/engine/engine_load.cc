@@ -14,6 +14,8 @@ namespace {
 
 // A context that is promised even where memory seems short: what is free changes.
 constexpr int kLeastContext = 2048;
+// With less room for one request there is nothing to serve.
+constexpr int kSmallestContext = 64;
 
 }  // namespace
 
@@ -26,7 +28,7 @@ Result<void> EngineImpl::load() {
   auto& info = loaded_.info;
   if (options_.context_length > 0)
     info.context_length = std::min(info.context_length, options_.context_length);
-  plan_memory();
+  TRY_VOID(plan_memory());
   describe_thoughts();
   describe_vocabulary();
   spec_.model = loaded_.model.get();
@@ -42,7 +44,7 @@ Result<void> EngineImpl::load() {
 }
 
 // What running requests and the cache may take, and so how long a context may be.
-void EngineImpl::plan_memory() {
+Result<void> EngineImpl::plan_memory() {
   static_assert(kMemoryBlock == ops::kKvBlock && kRoundRows == kMaxTrial);
   auto& info = loaded_.info;
   const SequenceBytes bytes{info.state_bytes + info.draft_state_bytes,
@@ -66,6 +68,13 @@ void EngineImpl::plan_memory() {
   const int fits = bytes.per_token == 0
                        ? info.context_length
                        : static_cast<int>(std::min<uint64_t>(room / bytes.per_token, info.context_length));
+  if (const int least = std::min(kSmallestContext, info.context_length); fits < least)
+    return make_error(
+        ErrorKind::invalid,
+        "{} bytes of memory for running requests (--memory) hold a context of {} tokens; give at least {} "
+        "bytes, for {} tokens ({} for the model's {})",
+        budgets.states, fits, bytes.of(kRoundRows + least), least, bytes.of(kRoundRows + info.context_length),
+        info.context_length);
   if (fits < info.context_length) {
     context_note_ = fmt::format(
         "; a context of {} tokens takes {:.1f} GB of memory for one request, and {:.1f} GB are there for "
@@ -78,6 +87,7 @@ void EngineImpl::plan_memory() {
   scheduler_.set_bytes(bytes);
   scheduler_.set_budget(budgets.states);
   memory_.emplace(budgets, machine / 32);
+  return {};
 }
 
 void EngineImpl::use_calibration() {

@@ -1,9 +1,5 @@
 #include "engine/loader.h"
 
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
-
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
@@ -12,6 +8,7 @@
 #include "base/cpu_info.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory_info.h"
 
 namespace anabranch {
 namespace {
@@ -200,9 +197,7 @@ Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose) {
   out.info.path = checkpoint->path();
   describe(*out.model, out.info);
   checkpoint.reset();
-#if defined(__GLIBC__)
-  malloc_trim(0);  // a GGUF's metadata are a million small pieces: give them back to the system
-#endif
+  return_free_memory();  // a GGUF's metadata are a million small pieces
   out.info.load_s = now_seconds() - start;
   return out;
 }

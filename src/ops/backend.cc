@@ -62,8 +62,8 @@ std::string gated_delta_obstacle(int key_dim, int value_dim, int conv_kernel) {
   return backend() == Backend::cuda ? cuda::gated_delta_obstacle(key_dim, value_dim, conv_kernel) : "";
 }
 void fit_buffer_cache() {
-  // Fresh pages cost more than the kernels that fill them. Without a limit from use, however, one buffer of every
-  // size that was ever needed piles up, hundreds of megabytes beside a small model.
+  // Fresh pages cost more than the kernels that fill them. Without a limit from use, however, one buffer of
+  // every size that was ever needed piles up, hundreds of megabytes beside a small model.
   constexpr size_t kLeast = size_t{32} << 20, kMost = size_t{512} << 20;
   static std::atomic<size_t> limit{0};
   const size_t now = mx::get_active_memory(), peak = mx::get_peak_memory();

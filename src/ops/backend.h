@@ -50,8 +50,8 @@ std::string cpu_target();
 // For tests: forces a target by name; false if this machine or build cannot run it.
 bool set_cpu_target(const std::string& name);
 
-// MLX keeps freed buffers of the host for later arrays. Called before each pass of a model: from then on they may
-// take as many bytes as the largest pass so far needed beyond what it left behind.
+// MLX keeps freed buffers of the host for later arrays. Called before each pass of a model: from then on they
+// may take as many bytes as the largest pass so far needed beyond what it left behind.
 void fit_buffer_cache();
 
 // An uninitialised, row-contiguous array of the host whose data is 64-byte aligned and available at once (no

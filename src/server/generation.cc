@@ -4,12 +4,24 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory_info.h"
 
 namespace anabranch::server {
 namespace {
 
 constexpr size_t kMaxLogprobsHeld = 1'000'000;             // some 500 bytes each while they are written
 constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
+
+constexpr size_t kShortBody = 256u << 10;
+
+// What was made of a long body is freed before this is, and given back to the system then.
+struct ReturnMemory {
+  explicit ReturnMemory(bool wanted) : wanted(wanted) {}
+  ~ReturnMemory() {
+    if (wanted) return_free_memory();
+  }
+  const bool wanted;
+};
 
 const char* id_prefix(AnswerKind kind) {
   if (kind == AnswerKind::chat) return "chatcmpl-";
@@ -95,19 +107,23 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
   generation.head.model = engine_.info().name;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
+  const bool is_long = request.body.size() > kShortBody;
   // Workers may hold these for longer than anybody waits for them.
-  workers_.submit([this, key, kind, client = std::weak_ptr<const void>(generation.client),
-                   request = std::make_shared<HttpRequest>(std::move(request))]() mutable {
-    if (client.expired()) return;
-    auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(
-        safely([&] { return preparer_.prepare(kind, request->body); }));
-    request.reset();
-    const auto* made = std::get_if<Prepared>(prepared.get());
-    if (!made || !made->formed || kind == AnswerKind::token_count) return taker(key)(std::move(*prepared));
-    form_workers_.submit([this, key, client, prepared] {
-      if (!client.expired()) compile(key, client, std::get<Prepared>(std::move(*prepared)));
-    });
-  });
+  (is_long ? long_workers_ : workers_)
+      .submit([this, key, kind, client = std::weak_ptr<const void>(generation.client),
+               request = std::make_shared<HttpRequest>(std::move(request)), is_long]() mutable {
+        const ReturnMemory after(is_long);
+        if (client.expired()) return request.reset();
+        auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(
+            safely([&] { return preparer_.prepare(kind, request->body, [&] { return client.expired(); }); }));
+        request.reset();
+        const auto* made = std::get_if<Prepared>(prepared.get());
+        if (!made || !made->formed || kind == AnswerKind::token_count)
+          return taker(key)(std::move(*prepared));
+        form_workers_.submit([this, key, client, prepared] {
+          if (!client.expired()) compile(key, client, std::get<Prepared>(std::move(*prepared)));
+        });
+      });
 }
 
 // On a worker; what takes long then goes on elsewhere.

@@ -1,5 +1,6 @@
 #include "server/prepare.h"
 
+#include <algorithm>
 #include <climits>
 
 #include "server/anthropic_request.h"
@@ -7,6 +8,9 @@
 
 namespace anabranch::server {
 namespace {
+
+constexpr size_t kMostCounted =
+    1'000'000;  // tokens; more than a context, since clients ask how much to leave out
 
 ApiError form_error(const std::string& field, const Error& error) {
   ApiError out = to_api_error(error);
@@ -39,7 +43,27 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
   if (chat_) compiler_.emplace(*chat_, engine.tokenizer());
 }
 
-std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
+size_t Preparer::most_tokens() const {
+  const int context = engine_.info().context_length;
+  return context > 0 ? static_cast<size_t>(context) : SIZE_MAX;
+}
+
+ApiError Preparer::too_long(const std::string& size, const std::string& param) const {
+  return {
+      400,
+      fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs room "
+                  "for at least one more. Shorten it",
+                  engine_.info().context_length, size),
+      param, "context_length_exceeded"};
+}
+
+// Why a prompt was not read to its end.
+ApiError Preparer::stop_error(const text::EncodeLimit& limit, const std::string& param) const {
+  if (limit.cancelled()) return {503, "The client has left", "", "cancelled"};
+  return too_long(fmt::format("more than {}", limit.most_tokens()), param);
+}
+
+std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request, text::EncodeLimit limit) {
   if (!compiler_)
     return ApiError{400, "The loaded model brings no chat template; use /v1/completions", "messages",
                     "unsupported_value"};
@@ -57,8 +81,9 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request) {
     request.chat.extra["reasoning_effort"] = wish.effort;
   auto chosen = choose_thinking(wish, chat, format_.reasoning, user, [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
-    return compiler_->compile(request.messages, *tools, request.chat, salt, turns);
+    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit);
   });
+  if (limit.stopped()) return stop_error(limit, "messages");
   if (!chosen.ok())
     return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
                     "messages", "template_error"};
@@ -104,10 +129,12 @@ void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
 }
 
 std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens prompt,
-                                                                 const std::string& param) const {
+                                                                 const std::string& param,
+                                                                 text::EncodeLimit limit) const {
   const text::Tokenizer& tokenizer = engine_.tokenizer();
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    std::vector<int> ids = tokenizer.encode(*text, true);
+    std::vector<int> ids = tokenizer.encode(*text, true, &limit);
+    if (limit.stopped()) return stop_error(limit, param);
     const auto bos = tokenizer.bos();
     if (tokenizer.add_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
     return ids;
@@ -122,14 +149,15 @@ std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens pr
   return std::move(ids);
 }
 
-std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest request) const {
+std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest request,
+                                                              const std::function<bool()>& cancelled) const {
   Prepared prepared;
   prepared.options = std::move(request.options);
   prepared.thinking.budget = prepared.options.thinking.budget.value_or(-1);
   prepared.thinking.loops = prepared.options.loops;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     const std::string param = request.prompts.size() > 1 ? fmt::format("prompt[{}]", i) : "prompt";
-    auto ids = prompt_tokens(std::move(request.prompts[i]), param);
+    auto ids = prompt_tokens(std::move(request.prompts[i]), param, {most_tokens(), cancelled});
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
     prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
   }
@@ -139,33 +167,29 @@ std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest 
 
 // The checks that both share; afterwards the engine has no reason to refuse a prompt.
 std::variant<Prepared, ApiError> Preparer::check(Prepared prepared, const char* param) const {
-  const size_t context = static_cast<size_t>(engine_.info().context_length);
   for (const auto& prompt : prepared.prompts) {
     if (prompt.empty()) return ApiError{400, "The prompt is empty", param, "invalid_value"};
-    if (context > 0 && prompt.size() >= context)
-      return ApiError{
-          400,
-          fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs "
-                      "room for at least one more. Shorten it",
-                      context, prompt.size()),
-          param, "context_length_exceeded"};
+    if (prompt.size() >= most_tokens()) return too_long(std::to_string(prompt.size()), param);
   }
   return prepared;
 }
 
-std::variant<Prepared, ApiError> Preparer::prepare(AnswerKind kind, std::string_view body) {
+std::variant<Prepared, ApiError> Preparer::prepare(AnswerKind kind, std::string_view body,
+                                                   const std::function<bool()>& cancelled) {
   std::variant<Prepared, ApiError> result;
   if (kind != AnswerKind::completion) {
     const bool counting = kind == AnswerKind::token_count;
     auto request = kind == AnswerKind::chat ? parse_chat_request(body, defaults_)
                                             : parse_messages_request(body, defaults_, counting);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    result = prepare_chat(std::get<ChatRequest>(std::move(request)));
+    const size_t most =
+        counting && most_tokens() < SIZE_MAX ? std::max(kMostCounted, 4 * most_tokens()) : most_tokens();
+    result = prepare_chat(std::get<ChatRequest>(std::move(request)), {most, cancelled});
     if (counting) return result;  // it need not fit
   } else {
     auto request = parse_completion_request(body, defaults_);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    result = prepare_completion(std::get<CompletionRequest>(std::move(request)));
+    result = prepare_completion(std::get<CompletionRequest>(std::move(request)), cancelled);
   }
   if (std::holds_alternative<ApiError>(result)) return result;
   if (const auto& made = std::get<Prepared>(result); made.formed && made.options.ignore_eos)

@@ -46,7 +46,9 @@ struct PrepareOptions {
 class Preparer {
  public:
   Preparer(const Engine& engine, PrepareOptions options);
-  std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body);
+  // cancelled: whether nobody waits for it any more. Asked now and then; the result is then an error.
+  std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body,
+                                           const std::function<bool()>& cancelled);
   // Gives `done` the same with the grammar of the answer's form, when and where the engine has compiled it,
   // unless the client has gone.
   void compile(Prepared prepared, std::weak_ptr<const void> client,
@@ -61,10 +63,15 @@ class Preparer {
   const RequestDefaults& defaults() const { return defaults_; }
 
  private:
-  std::variant<Prepared, ApiError> prepare_chat(ChatRequest request);
-  std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request) const;
-  std::variant<std::vector<int>, ApiError> prompt_tokens(TextOrTokens prompt, const std::string& param) const;
+  std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, text::EncodeLimit limit);
+  std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request,
+                                                      const std::function<bool()>& cancelled) const;
+  std::variant<std::vector<int>, ApiError> prompt_tokens(TextOrTokens prompt, const std::string& param,
+                                                         text::EncodeLimit limit) const;
   std::variant<Prepared, ApiError> check(Prepared prepared, const char* param) const;
+  ApiError too_long(const std::string& size, const std::string& param) const;
+  ApiError stop_error(const text::EncodeLimit& limit, const std::string& param) const;
+  size_t most_tokens() const;
 
   const Engine& engine_;
   const RequestDefaults defaults_;

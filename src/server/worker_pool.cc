@@ -1,9 +1,14 @@
 #include "server/worker_pool.h"
 
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <unistd.h>
+#endif
+
 namespace anabranch::server {
 
-WorkerPool::WorkerPool(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+WorkerPool::WorkerPool(int threads, bool background) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this, background] { work(background); });
 }
 
 WorkerPool::~WorkerPool() {
@@ -25,7 +30,12 @@ void WorkerPool::submit(std::function<void()> job) {
   wake_.notify_one();
 }
 
-void WorkerPool::work() {
+void WorkerPool::work(bool background) {
+#if defined(__linux__)
+  if (background) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // of this thread only
+#else
+  (void)background;
+#endif
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });

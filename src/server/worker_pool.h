@@ -12,7 +12,8 @@ namespace anabranch::server {
 
 class WorkerPool {
  public:
-  explicit WorkerPool(int threads);
+  // background: its threads give way to others of the process.
+  explicit WorkerPool(int threads, bool background = false);
   // Finishes the jobs that run and drops those that wait.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -22,7 +23,7 @@ class WorkerPool {
   void submit(std::function<void()> job);
 
  private:
-  void work();
+  void work(bool background);
 
   std::mutex mutex_;
   std::condition_variable wake_;

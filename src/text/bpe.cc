@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "text/bpe_bytes.h"
 #include "text/utf8.h"
 
 namespace anabranch::text {
@@ -160,8 +161,8 @@ void Bpe::merge_short(std::string_view word, std::vector<Symbol>& symbols) const
   }
 }
 
-void Bpe::merge_long(std::string_view word, std::vector<Symbol>& symbols,
-                     std::vector<Candidate>& heap) const {
+void Bpe::merge_long(std::string_view word, std::vector<Symbol>& symbols, std::vector<Candidate>& heap,
+                     EncodeLimit* limit) const {
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.order != b.order ? a.order > b.order : a.left > b.left;
   };
@@ -177,6 +178,7 @@ void Bpe::merge_long(std::string_view word, std::vector<Symbol>& symbols,
     std::push_heap(heap.begin(), heap.end(), later);
   };
   while (!heap.empty()) {
+    if (limit) limit->check(0);
     std::pop_heap(heap.begin(), heap.end(), later);
     const Candidate top = heap.back();
     heap.pop_back();
@@ -195,7 +197,14 @@ void Bpe::merge_long(std::string_view word, std::vector<Symbol>& symbols,
   }
 }
 
-void Bpe::encode(std::string_view word, std::vector<int>& ids) const {
+bool Bpe::keeps(uint8_t byte, bool byte_level) const {
+  if (options_.unk >= 0) return !options_.fuse_unk;
+  if (options_.byte_fallback)
+    return std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int id) { return id >= 0; });
+  return byte_level && vocab_->lookup(byte_to_char(byte)) >= 0;
+}
+
+void Bpe::encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit) const {
   if (word.empty()) return;
   if (options_.ignore_merges) {
     const int id = vocab_->lookup(word);
@@ -213,7 +222,7 @@ void Bpe::encode(std::string_view word, std::vector<int>& ids) const {
   if (symbols.size() <= kShortWord)
     merge_short(word, symbols);
   else
-    merge_long(word, symbols, heap);
+    merge_long(word, symbols, heap, limit);
   for (int i = 0; i >= 0; i = symbols[i].next) ids.push_back(symbols[i].id);
   if (symbols.capacity() > (1u << 16)) {
     symbols = {};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/encode_limit.h"
 #include "text/tokenizer_vocab.h"
 
 namespace anabranch::text {
@@ -35,7 +36,10 @@ class Bpe {
   void set_blocked(std::vector<bool> blocked) { blocked_ = std::move(blocked); }
 
   // Appends the ids of a word of valid UTF-8.
-  void encode(std::string_view word, std::vector<int>& ids) const;
+  void encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit = nullptr) const;
+  // Every such byte of a text is part of a token's text. byte_level: words are written in GPT-2's characters
+  // for bytes.
+  bool keeps(uint8_t byte, bool byte_level) const;
 
  private:
   struct Merge {
@@ -61,7 +65,8 @@ class Bpe {
   void split(std::string_view word, std::vector<Symbol>& symbols) const;
   bool candidate(std::string_view word, const std::vector<Symbol>& symbols, int left, Candidate& out) const;
   void merge_short(std::string_view word, std::vector<Symbol>& symbols) const;
-  void merge_long(std::string_view word, std::vector<Symbol>& symbols, std::vector<Candidate>& heap) const;
+  void merge_long(std::string_view word, std::vector<Symbol>& symbols, std::vector<Candidate>& heap,
+                  EncodeLimit* limit) const;
 
   const Vocab* vocab_ = nullptr;
   Options options_;

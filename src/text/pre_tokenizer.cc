@@ -19,12 +19,16 @@ struct Part {
   bool match;
 };
 
-void regex_parts(const Regex& regex, std::string_view word, std::vector<Part>& parts) {
-  size_t last = 0;
+// counts: each part is a word in the end.
+void regex_parts(const Regex& regex, std::string_view word, std::vector<Part>& parts, EncodeLimit* limit,
+                 bool counts) {
+  size_t last = 0, words = 0;  // words: parts that are not empty
   for_each_match(regex, word, [&](size_t begin, size_t end) {
     if (last != begin) parts.push_back({last, begin, false});
     parts.push_back({begin, end, true});
+    words += (last != begin) + (begin != end);
     last = end;
+    if (limit) limit->check(counts ? words : 0);
   });
   if (last != word.size()) parts.push_back({last, word.size(), false});
 }
@@ -122,8 +126,9 @@ void emit(const std::vector<Part>& parts, SplitBehavior behavior, size_t offset,
   }
 }
 
-void split_words(const Step& step, Words& words) {
+void split_words(const Step& step, Words& words, EncodeLimit* limit, bool words_count) {
   std::vector<Words::Span> out;
+  const bool counts = words_count && step.behavior == SplitBehavior::isolated;
   out.reserve(words.spans.size() * 2);
   std::vector<Part> parts;
   SplitBehavior behavior = step.behavior;
@@ -132,13 +137,13 @@ void split_words(const Step& step, Words& words) {
     parts.clear();
     switch (step.kind) {
       case Kind::split:
-        regex_parts(step.pattern[0], word, parts);
+        regex_parts(step.pattern[0], word, parts, limit, counts);
         if (step.invert) {
           for (Part& p : parts) p.match = !p.match;
         }
         break;
       case Kind::byte_level:
-        regex_parts(step.pattern[0], word, parts);
+        regex_parts(step.pattern[0], word, parts, limit, words_count);
         behavior = SplitBehavior::isolated;
         break;
       case Kind::digits:
@@ -170,6 +175,7 @@ void split_words(const Step& step, Words& words) {
       }
     }
     emit(parts, behavior, span.begin, span.at_start, out);
+    if (limit) limit->check(words_count ? out.size() : 0);
   }
   words.spans = std::move(out);
 }
@@ -188,14 +194,14 @@ void rewrite_words(Words& words, Write write) {
   words.text = std::move(text);
 }
 
-void byte_level(const Step& step, Words& words) {
+void byte_level(const Step& step, Words& words, EncodeLimit* limit, bool words_count) {
   if (step.add_prefix_space) {
     rewrite_words(words, [](std::string_view word, bool, std::string& out) {
       if (word[0] != ' ') out += ' ';
       out += word;
     });
   }
-  if (!step.pattern.empty()) split_words(step, words);
+  if (!step.pattern.empty()) split_words(step, words, limit, words_count);
   rewrite_words(words, [](std::string_view word, bool, std::string& out) {
     for (const char c : word) {
       if (c > ' ' && c < 127)
@@ -206,7 +212,7 @@ void byte_level(const Step& step, Words& words) {
   });
 }
 
-void metaspace(const Step& step, Words& words) {
+void metaspace(const Step& step, Words& words, EncodeLimit* limit, bool words_count) {
   rewrite_words(words, [&](std::string_view word, bool at_start, std::string& out) {
     const bool has_one = word[0] == ' ' || word.substr(0, step.replacement.size()) == step.replacement;
     if (!has_one &&
@@ -219,12 +225,24 @@ void metaspace(const Step& step, Words& words) {
         out += c;
     }
   });
-  if (step.split) split_words(step, words);
+  if (step.split) split_words(step, words, limit, words_count);
 }
 
 }  // namespace
 
-Words PreTokenizer::apply(std::string text, bool at_start) const {
+bool PreTokenizer::keeps_all() const {
+  return std::none_of(steps_.begin(), steps_.end(), [](const Step& step) {
+    return step.kind == Kind::whitespace || step.kind == Kind::whitespace_split ||
+           step.behavior == SplitBehavior::removed;
+  });
+}
+
+bool PreTokenizer::writes_bytes() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.kind == Kind::byte_level; });
+}
+
+Words PreTokenizer::apply(std::string text, bool at_start, EncodeLimit* limit, bool words_count) const {
   Words words;
   words.text = std::move(text);
   if (words.text.empty()) return words;
@@ -232,13 +250,13 @@ Words PreTokenizer::apply(std::string text, bool at_start) const {
   for (const Step& step : steps_) {
     switch (step.kind) {
       case Kind::byte_level:
-        byte_level(step, words);
+        byte_level(step, words, limit, words_count);
         break;
       case Kind::metaspace:
-        metaspace(step, words);
+        metaspace(step, words, limit, words_count);
         break;
       default:
-        split_words(step, words);
+        split_words(step, words, limit, words_count);
     }
   }
   return words;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/encode_limit.h"
 #include "text/regex.h"
 
 namespace anabranch::text {
@@ -41,7 +42,12 @@ class PreTokenizer {
     std::string text;
     std::vector<Span> spans;  // into text, in order, none empty
   };
-  Words apply(std::string text, bool at_start) const;
+  // limit: may be null. words_count: each word has at least one token.
+  Words apply(std::string text, bool at_start, EncodeLimit* limit = nullptr, bool words_count = false) const;
+  // No part of the text is left out.
+  bool keeps_all() const;
+  // Words come out in GPT-2's characters for bytes.
+  bool writes_bytes() const;
 
  private:
   std::vector<PreTokenizerStep> steps_;

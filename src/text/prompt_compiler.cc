@@ -112,18 +112,19 @@ std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
   if (marks.turns.empty()) return std::nullopt;
   auto pieces = template_.render(messages, chat.tools, chat.options);
   if (!pieces.ok()) return std::nullopt;
-  auto tokens = splice(*pieces, chat.salt, marks);
+  auto tokens = splice(*pieces, chat, marks);
   if (!tokens) return std::nullopt;
   return CompiledPrompt{std::move(*pieces), std::move(*tokens), {}};
 }
 
-std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pieces, std::string_view salt,
+std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pieces, const Chat& chat,
                                                        const Marks& marks) {
   std::vector<int> tokens;
   std::vector<Piece> run;  // since the last mark
   size_t next = 0;
   const auto flush = [&] {
-    const auto part = tokenizer_.encode(std::span<const Piece>(run), &memo_, salt);
+    if (chat.limit) chat.limit->go_on_after(tokens.size());
+    const auto part = tokenizer_.encode(std::span<const Piece>(run), &memo_, chat.salt, chat.limit);
     run.clear();
     const bool marked_off = next == 0 || (!part.empty() && tokenizer_.is_special(part.front()));
     tokens.insert(tokens.end(), part.begin(), part.end());
@@ -149,11 +150,18 @@ std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pi
 }
 
 Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
-  if (!chat.turns.empty())
-    if (auto prompt = tokens_around(chat)) return std::move(*prompt);
+  const auto stopped = [&] { return chat.limit && chat.limit->stopped(); };
+  const auto ended = [] { return make_error(ErrorKind::invalid, "the prompt was not read to its end"); };
+  if (!chat.turns.empty()) {
+    auto prompt = tokens_around(chat);
+    if (stopped()) return ended();
+    if (prompt) return std::move(*prompt);
+  }
   CompiledPrompt prompt;
   TRY(prompt.pieces, template_.render(chat.messages, chat.tools, chat.options));
-  prompt.tokens = tokenizer_.encode(std::span<const Piece>(prompt.pieces), &memo_, chat.salt);
+  if (chat.limit) chat.limit->go_on_after(0);
+  prompt.tokens = tokenizer_.encode(std::span<const Piece>(prompt.pieces), &memo_, chat.salt, chat.limit);
+  if (stopped()) return ended();
   return prompt;
 }
 
@@ -201,9 +209,9 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
 
 Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
                                                const ChatOptions& options, std::string_view salt,
-                                               std::span<const KnownTurn> turns) {
-  const Chat chat{messages, tools, options, salt, turns};
-  TRY(auto prompt, tokens_of(chat));
+                                               std::span<const KnownTurn> turns, EncodeLimit* limit) {
+  TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, limit}));
+  const Chat chat{messages, tools, options, salt, turns};  // other renderings are about as long
   auto& lengths = prompt.stable_lengths;
   for (const auto& length : {instruction_length(chat, prompt.tokens), closed_length(chat, prompt.tokens)})
     if (length && *length > 0) lengths.push_back(*length);

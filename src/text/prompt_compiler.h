@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "text/chat_template.h"
+#include "text/encode_limit.h"
 #include "text/segment_memo.h"
 
 namespace anabranch::text {
@@ -39,9 +40,11 @@ class PromptCompiler {
   // salt: what was learned of requests with another one is not used, so that time tells nothing about them.
   // turns: ascending; the prompt has their tokens in place of what the template makes of content and tool
   // calls. It has none of them where the template cannot be rendered with other text there, and none with
-  // calls where text in their place would change what is around. Errors: as ChatTemplate::render.
+  // calls where text in their place would change what is around. limit: may end it early (an error, then).
+  // Errors: as ChatTemplate::render.
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const ChatOptions& options,
-                                 std::string_view salt = {}, std::span<const KnownTurn> turns = {});
+                                 std::string_view salt = {}, std::span<const KnownTurn> turns = {},
+                                 EncodeLimit* limit = nullptr);
 
  private:
   // Token sequences that prompts of a kind were seen to begin, or to end, with.
@@ -68,6 +71,7 @@ class PromptCompiler {
     const ChatOptions& options;
     std::string_view salt;
     std::span<const KnownTurn> turns;
+    EncodeLimit* limit = nullptr;
   };
   Result<CompiledPrompt> tokens_of(const Chat& chat);
   // Text that stands for turns while the template is rendered: all begin alike, as nothing else does.
@@ -78,8 +82,7 @@ class PromptCompiler {
   };
   bool calls_can_be_text();
   std::optional<CompiledPrompt> tokens_around(const Chat& chat);
-  std::optional<std::vector<int>> splice(std::span<const Piece> pieces, std::string_view salt,
-                                         const Marks& marks);
+  std::optional<std::vector<int>> splice(std::span<const Piece> pieces, const Chat& chat, const Marks& marks);
   std::optional<int> common_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> instruction_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> closed_length(const Chat& chat, std::span<const int> prompt);

@@ -1,8 +1,10 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
+#include "text/encode_limit.h"
 #include "text/segment_memo.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
@@ -29,23 +31,19 @@ class TokenizerImpl final : public Tokenizer {
     bytes_begin_.push_back(bytes_.size());
     if (!parts_.bos.empty()) bos_ = find(parts_.bos);
     if (!parts_.eos.empty()) eos_ = find(parts_.eos);
+    find_least_tokens();
   }
 
-  std::vector<int> encode(std::string_view text, bool parse_special) const override {
-    return encode_marked({is_valid_utf8(text) ? std::string(text) : replace_invalid_utf8(text), {}},
-                         parse_special, nullptr, {});
+  std::vector<int> encode(std::string_view text, bool parse_special, EncodeLimit* limit) const override {
+    return limited(limit, [&] {
+      return encode_marked({is_valid_utf8(text) ? std::string(text) : replace_invalid_utf8(text), {}},
+                           parse_special, nullptr, {}, limit);
+    });
   }
 
-  std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo,
-                          std::string_view salt) const override {
-    MarkedText all;
-    for (const Piece& piece : pieces) {
-      all.text += piece.text;
-      all.trust.append(piece.text.size(), static_cast<char>(piece.trusted));
-    }
-    if (all.trust.find('\0') == std::string::npos) all.trust.clear();
-    if (!is_valid_utf8(all.text)) all = replace_invalid(all);
-    return encode_marked(std::move(all), true, memo, salt);
+  std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo, std::string_view salt,
+                          EncodeLimit* limit) const override {
+    return limited(limit, [&] { return encode_pieces(pieces, memo, salt, limit); });
   }
 
   std::string_view token_bytes(int id) const override {
@@ -91,6 +89,54 @@ class TokenizerImpl final : public Tokenizer {
     return it != added_by_id_.end() ? std::string_view(it->second->content) : parts_.vocab->text(id);
   }
 
+  // What least_tokens() counts by.
+  void find_least_tokens() {
+    for (int id = 0; id < size_; ++id)
+      if (has(id)) longest_ = std::max({longest_, content(id).size(), token_bytes(id).size()});
+    const bool words_kept = parts_.pre_tokenizer.keeps_all();
+    const auto* bpe = std::get_if<Bpe>(&parts_.model);
+    for (int b = 0; b < 256; ++b) {
+      const bool kept = bpe ? bpe->keeps(static_cast<uint8_t>(b), parts_.pre_tokenizer.writes_bytes())
+                            : std::get<Unigram>(parts_.model).keeps_all();
+      kept_[static_cast<size_t>(b)] = words_kept && kept;
+    }
+    keeps_all_ = std::all_of(kept_.begin(), kept_.end(), [](bool kept) { return kept; });
+  }
+
+  // Normalised text without added tokens has no fewer tokens: those bytes that are in one, by the longest
+  // token.
+  size_t least_tokens(std::string_view text) const {
+    const auto kept = [this](char c) { return kept_[static_cast<uint8_t>(c)]; };
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), kept)) / longest_;
+  }
+
+  // What `encode` returns, unless the limit stops it.
+  template <class Encode>
+  std::vector<int> limited(EncodeLimit* limit, Encode encode) const {
+    if (!limit) return encode();
+    try {
+      limit->ask();
+      limit->check(0);
+      std::vector<int> ids = encode();
+      limit->check(ids.size());
+      return ids;
+    } catch (const EncodeLimit::Stopped&) {
+      return {};
+    }
+  }
+
+  std::vector<int> encode_pieces(std::span<const Piece> pieces, SegmentMemo* memo, std::string_view salt,
+                                 EncodeLimit* limit) const {
+    MarkedText all;
+    for (const Piece& piece : pieces) {
+      all.text += piece.text;
+      all.trust.append(piece.text.size(), static_cast<char>(piece.trusted));
+    }
+    if (all.trust.find('\0') == std::string::npos) all.trust.clear();
+    if (!is_valid_utf8(all.text)) all = replace_invalid(all);
+    return encode_marked(std::move(all), true, memo, salt, limit);
+  }
+
   // replace_invalid_utf8 that keeps the marks: a replacement is trusted when all its bytes were.
   static MarkedText replace_invalid(const MarkedText& in) {
     MarkedText out;
@@ -117,10 +163,11 @@ class TokenizerImpl final : public Tokenizer {
   }
 
   std::vector<int> encode_marked(MarkedText text, bool parse_special, SegmentMemo* memo,
-                                 std::string_view salt) const {
+                                 std::string_view salt, EncodeLimit* limit) const {
     std::vector<int> ids;
-    ids.reserve(text.text.size() / 3 + 8);
+    ids.reserve(std::min(text.text.size() / 3, limit ? limit->most_tokens() : SIZE_MAX) + 8);
     for (const auto& part : added_.split(text, false, parse_special)) {
+      if (limit) limit->check(ids.size());
       if (part.token) {
         ids.push_back(part.token->id);
         continue;
@@ -128,13 +175,13 @@ class TokenizerImpl final : public Tokenizer {
       MarkedText segment = slice(text, part.begin, part.end);
       const bool at_start = part.begin == 0;
       if (!memo || part.end - part.begin < kMemoBytes) {
-        encode_segment(std::move(segment), at_start, parse_special, ids);
+        encode_segment(std::move(segment), at_start, parse_special, ids, limit);
         continue;
       }
       std::string key = memo_key(segment, at_start, parse_special, salt);
       if (memo->append(key, ids)) continue;
       const size_t before = ids.size();
-      encode_segment(std::move(segment), at_start, parse_special, ids);
+      encode_segment(std::move(segment), at_start, parse_special, ids, limit);
       memo->put(std::move(key), std::span<const int>(ids).subspan(before));
     }
     return ids;
@@ -153,23 +200,28 @@ class TokenizerImpl final : public Tokenizer {
   }
 
   // Added tokens are cut out twice: before normalising (encode_marked), and (those that ask for it) after.
-  void encode_segment(MarkedText raw, bool at_start, bool parse_special, std::vector<int>& ids) const {
+  void encode_segment(MarkedText raw, bool at_start, bool parse_special, std::vector<int>& ids,
+                      EncodeLimit* limit) const {
     const MarkedText segment = parts_.normalizer.apply(std::move(raw));
     for (const auto& inner : added_.split(segment, true, parse_special)) {
       if (inner.token)
         ids.push_back(inner.token->id);
       else
         encode_words(segment.text.substr(inner.begin, inner.end - inner.begin), at_start && inner.begin == 0,
-                     ids);
+                     ids, limit);
     }
   }
 
-  void encode_words(std::string text, bool at_start, std::vector<int>& ids) const {
-    const PreTokenizer::Words words = parts_.pre_tokenizer.apply(std::move(text), at_start);
+  void encode_words(std::string text, bool at_start, std::vector<int>& ids, EncodeLimit* limit) const {
+    if (limit) limit->check(ids.size() + least_tokens(text));
+    const PreTokenizer::Words words =
+        parts_.pre_tokenizer.apply(std::move(text), at_start, limit, keeps_all_);
     std::visit(
         [&](const auto& model) {
-          for (const auto& span : words.spans)
-            model.encode(std::string_view(words.text).substr(span.begin, span.end - span.begin), ids);
+          for (const auto& span : words.spans) {
+            if (limit) limit->check(ids.size());
+            model.encode(std::string_view(words.text).substr(span.begin, span.end - span.begin), ids, limit);
+          }
         },
         parts_.model);
   }
@@ -181,6 +233,9 @@ class TokenizerImpl final : public Tokenizer {
   std::string bytes_;  // every token's token_bytes, by id
   std::vector<size_t> bytes_begin_;
   std::optional<int> bos_, eos_;
+  std::array<bool, 256> kept_{};  // by byte of normalised text: it is part of some token's text
+  bool keeps_all_ = false;
+  size_t longest_ = 4;  // bytes of the longest token, or of an unknown one's character
 };
 
 }  // namespace

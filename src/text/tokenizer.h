@@ -16,6 +16,7 @@
 
 namespace anabranch::text {
 
+class EncodeLimit;
 class SegmentMemo;
 
 // Text of which only `trusted` pieces (what the chat template itself wrote) may become special tokens.
@@ -47,7 +48,9 @@ class Tokenizer {
   // Token ids of `text`. With parse_special, added tokens that stand in it (special or not) are recognised;
   // otherwise only non-special added tokens are, and special ones are ordinary text. No BOS is added.
   // Invalid UTF-8 is replaced by U+FFFD first.
-  virtual std::vector<int> encode(std::string_view text, bool parse_special) const = 0;
+  // limit: may end it early; the tokens are then no use.
+  virtual std::vector<int> encode(std::string_view text, bool parse_special,
+                                  EncodeLimit* limit = nullptr) const = 0;
   // Pieces of one text. Equal to encode(joined, true) when every piece is trusted; special tokens (and the
   // family's control markers such as <think>, whatever their `special` flag) never come out of an untrusted
   // piece. Ordinary tokens may span a border between pieces, as they would in the joined text.
@@ -55,7 +58,7 @@ class Tokenizer {
   // memo: remembers the tokens of long stretches between added tokens; what is kept under another salt is not
   // used. The result is the same without.
   virtual std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo = nullptr,
-                                  std::string_view salt = {}) const = 0;
+                                  std::string_view salt = {}, EncodeLimit* limit = nullptr) const = 0;
 
   // The bytes a token stands for in the output; may be part of a code point. Special tokens give their
   // content.

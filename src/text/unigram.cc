@@ -26,7 +26,11 @@ Unigram::Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool b
   for (int b = 0; b < 256; ++b) byte_ids_[b] = vocab->lookup(fmt::format("<0x{:02X}>", b));
 }
 
-void Unigram::encode(std::string_view word, std::vector<int>& ids) const {
+bool Unigram::keeps_all() const {
+  return byte_fallback_ && std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int id) { return id >= 0; });
+}
+
+void Unigram::encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit) const {
   struct Node {
     double score = 0;
     int id = -1;         // -1: unknown character
@@ -39,6 +43,7 @@ void Unigram::encode(std::string_view word, std::vector<int>& ids) const {
     if (node.begin < 0 || total > node.score) node = {total, id, static_cast<int64_t>(begin)};
   };
   for (size_t pos = 0; pos < word.size();) {
+    if (limit) limit->check(0);
     const size_t length = decode_utf8(word, pos).length;
     bool single = false;
     trie_.prefixes(word, pos, [&](size_t size, int id) {

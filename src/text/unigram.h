@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/encode_limit.h"
 #include "text/tokenizer_trie.h"
 #include "text/tokenizer_vocab.h"
 
@@ -18,7 +19,9 @@ class Unigram {
   Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool byte_fallback,
           const std::vector<bool>& blocked);
   // Appends the ids of a word of valid UTF-8. Linear in its length.
-  void encode(std::string_view word, std::vector<int>& ids) const;
+  void encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit = nullptr) const;
+  // All of a text is part of some token's text.
+  bool keeps_all() const;
 
  private:
   void push_unknown(std::string_view text, std::vector<int>& ids) const;

@@ -96,6 +96,61 @@ def test_bad_flags_and_files_are_explained():
     refused("context", "generate", "-m", MODEL, "--context", "8", "one two three four five six seven")
 
 
+def test_wrong_words_are_named_with_the_nearest_right_one():
+    refused("--modle; did you mean --model?", "generate", "--modle", MODEL, "hi")
+    refused("--max-token; did you mean --max-tokens?", "generate", "-m", MODEL, "--max-token=3", "hi")
+    refused("no sub-command 'serv'; did you mean serve?", "serv", "-m", MODEL)
+    refused("no sub-command 'foo'", "foo")
+    refused("no sub-command 'stat'; did you mean stats?", "cache", "stat")
+    refused(f"did you mean {MODEL.rstrip('/')}?", "generate", "-m", MODEL.rstrip("/") + "x", "hi")
+    with tempfile.TemporaryDirectory() as folder:
+        open(os.path.join(folder, "pytorch_model.bin"), "w").close()
+        open(os.path.join(folder, "config.json"), "w").close()
+        refused("only safetensors and GGUF are read", "generate", "-m", folder, "hi")
+        open(os.path.join(folder, "model.gguf"), "w").close()
+        refused("model.gguf", "generate", "-m", folder, "hi")
+
+
+def test_sizes_need_units():
+    for flag in ("--cache-ram", "--cache-disk", "--memory"):
+        for size in ("8192", "-1", "-1GB", "4XB", "nan", "GB", "1e400GB", "99999999999TB"):
+            refused("size", "serve", "-m", MODEL, f"{flag}={size}")
+    refused("hold a context of 0 tokens", "serve", "-m", MODEL, "-p", "0", "--memory", "1KB")
+    assert generate("hi", "--cache-ram", "64MiB", "--cache-disk", "0")["text"] is not None
+
+
+def test_lost_output_is_an_error():
+    for command in (["generate", "-m", MODEL, "-n", "4", "hi"], ["--help"], ["cache", "stats", "--cache-dir", "/tmp"],
+                    ["bench", "-m", MODEL, "--pp", "8", "--tg", "0", "--reps", "1"]):
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run([BINARY, *command], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE)
+        assert ended.returncode == 1 and b"cannot write to stdout" in ended.stderr, (command, ended)
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([BINARY, "generate", "-m", MODEL, "-n", "4", "hi"], stdin=subprocess.DEVNULL, stdout=writer,
+                           stderr=subprocess.PIPE)
+    os.close(writer)
+    assert ended.returncode in (-13, 141) and b"error" not in ended.stderr, ended
+
+
+def test_too_little_memory_is_a_message():
+    for kilobytes in (300_000, 400_000, 500_000, 600_000, 700_000, 900_000, 1_200_000, 2_000_000):
+        ended = subprocess.run(["bash", "-c", f'ulimit -v {kilobytes}; exec "$@"', "bash", BINARY, "generate", "-m", MODEL,
+                                "-n", "4", "--no-cache", "hi"], stdin=subprocess.DEVNULL, capture_output=True)
+        assert ended.returncode == 0 or (ended.returncode == 1 and b"memory" in ended.stderr.lower()), (kilobytes, ended)
+
+
+def test_a_missing_cache_directory_is_an_error():
+    for command in ("ls", "stats", "verify"):
+        refused("/nowhere", "cache", command, "--cache-dir", "/nowhere")
+    refused("/nowhere", "cache", "clear", "--yes", "--cache-dir", "/nowhere")
+
+
+def test_doctor_gives_advice():
+    advice = json.loads(run("doctor", "-m", MODEL, "--json")[1])["advice"]
+    assert any("serve -m" in line for line in advice) and any("--threads" in line for line in advice), advice
+
+
 def test_odd_side_files_end_with_a_message():
     with tempfile.TemporaryDirectory() as folder:
         for name in os.listdir(MODEL):
@@ -253,7 +308,7 @@ def test_cache_commands():
 
 def test_cache_is_cleared_under_a_server():
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen([BINARY, "serve", "-m", MODEL, "-p", "0", "--cache-dir", folder, "--cache-ram", "1"],
+        process = subprocess.Popen([BINARY, "serve", "-m", MODEL, "-p", "0", "--cache-dir", folder, "--cache-ram", "1B"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             base = process.stdout.readline().split()[-1]

@@ -139,6 +139,16 @@ TEST(Grammar, CompilesOnceAndTellsWhatIsWrong) {
   EXPECT_EQ(compiler.stats().compiled, 6u);
 }
 
+TEST(Grammar, OneThatCanProduceNothingIsInvalid) {
+  GrammarCompiler compiler(vocab_of({"a", "b"}));
+  for (const char* nothing : {"root ::= root", "root ::= a\na ::= b\nb ::= a", "root ::= root \"a\""}) {
+    const auto refused = compiler.compile(nothing);
+    ASSERT_FALSE(refused.ok()) << nothing;
+    EXPECT_EQ(refused.error().kind, ErrorKind::invalid);
+  }
+  EXPECT_TRUE(compiler.compile("root ::= \"\"").ok());  // the turn may end at once
+}
+
 // Takes about a second to compile for slow_vocab().
 const char* const kSlow = "root ::= (((([a-z0-9]{1,300} \"x\"){1,300}) \"y\"){1,300} \"z\"){1,300}";
 GrammarVocab slow_vocab(int size = 20000) {

@@ -18,7 +18,7 @@ class MarkTokenizer final : public text::Tokenizer {
   explicit MarkTokenizer(std::vector<std::string> marks) : marks_(std::move(marks)) {
     for (int i = 0; i < 256; i++) bytes_[i] = static_cast<char>(i);
   }
-  std::vector<int> encode(std::string_view text, bool) const override {
+  std::vector<int> encode(std::string_view text, bool, text::EncodeLimit* = nullptr) const override {
     std::vector<int> ids;
     while (!text.empty()) {
       size_t size = 1;
@@ -31,7 +31,8 @@ class MarkTokenizer final : public text::Tokenizer {
     }
     return ids;
   }
-  std::vector<int> encode(std::span<const text::Piece>, text::SegmentMemo*, std::string_view) const override {
+  std::vector<int> encode(std::span<const text::Piece>, text::SegmentMemo*, std::string_view,
+                          text::EncodeLimit* = nullptr) const override {
     return {};
   }
   std::string_view token_bytes(int id) const override {

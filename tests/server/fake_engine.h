@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "text/encode_limit.h"
 #include "text/output_text.h"
 
 namespace anabranch::server {
@@ -29,17 +30,20 @@ class FakeTokenizer final : public text::Tokenizer {
   FakeTokenizer() {
     for (int i = 0; i < 256; ++i) bytes_[i] = static_cast<char>(i);
   }
-  std::vector<int> encode(std::string_view text, bool) const override {
+  std::vector<int> encode(std::string_view text, bool, text::EncodeLimit* limit = nullptr) const override {
     std::vector<int> ids;
-    for (unsigned char c : text) ids.push_back(c);
+    try {
+      for (unsigned char c : text) {
+        ids.push_back(c);
+        if (limit) limit->check(ids.size());
+      }
+    } catch (const text::EncodeLimit::Stopped&) {
+    }
     return ids;
   }
-  std::vector<int> encode(std::span<const text::Piece> pieces, text::SegmentMemo*,
-                          std::string_view) const override {
-    std::vector<int> ids;
-    for (const auto& piece : pieces)
-      for (unsigned char c : piece.text) ids.push_back(c);
-    return ids;
+  std::vector<int> encode(std::span<const text::Piece> pieces, text::SegmentMemo*, std::string_view,
+                          text::EncodeLimit* limit = nullptr) const override {
+    return encode(text::join({pieces.begin(), pieces.end()}), true, limit);
   }
   std::string_view token_bytes(int id) const override {
     if (id == kEndToken) return "<|end|>";

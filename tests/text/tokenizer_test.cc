@@ -1,6 +1,7 @@
 // Tokenizers against Hugging Face's (goldens by tools/make_tokenizer_goldens.py; tools/check_tokenizers.py
 // compares whole vocabularies), and what must hold for any of them.
 #include "text/tokenizer.h"
+#include "text/encode_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -115,6 +116,53 @@ void compare(const Json& test) {
       }
     }
   }
+}
+
+// Ends exactly when there are more tokens than wanted, however early that is found out.
+void check_limits(const Tokenizer& tokenizer, const std::string& text) {
+  const auto ids = tokenizer.encode(text, true);
+  for (const size_t most :
+       {size_t{0}, size_t{1}, ids.size() / 2, ids.size() - 1, ids.size(), ids.size() + 3}) {
+    if (most > ids.size() + 3) continue;  // of a text without tokens
+    EncodeLimit limit(most, {});
+    const auto limited = tokenizer.encode(text, true, &limit);
+    EXPECT_EQ(limit.too_long(), ids.size() > most) << text << " " << most;
+    EXPECT_FALSE(limit.cancelled());
+    if (!limit.stopped()) {
+      EXPECT_EQ(limited, ids) << text;
+    }
+  }
+}
+
+TEST(Tokenizer, LimitsAreExact) {
+  const auto strings = components()["strings"].get<std::vector<std::string>>();
+  for (const Json& test : components()["cases"]) {
+    SCOPED_TRACE(test["name"].get<std::string>());
+    const TokenizerPtr tokenizer = parse(definition(test));
+    for (const std::string& text : strings) check_limits(*tokenizer, text);
+  }
+  for (const Json& text : load("tokenizer_default.json")["strings"])
+    check_limits(*default_tokenizer(), text.get<std::string>());
+}
+
+TEST(Tokenizer, LongTextsEndEarly) {
+  const Tokenizer& tokenizer = *default_tokenizer();
+  std::string words;
+  while (words.size() < (8u << 20)) words += "The river parts, and joins again 12345 times. ";
+  for (const std::string& text : {words, std::string(8 << 20, 'a'), std::string(8 << 20, ' ')}) {
+    EncodeLimit limit(8192, {});
+    tokenizer.encode(std::vector<Piece>{{text, false}}, nullptr, "", &limit);
+    EXPECT_TRUE(limit.too_long());
+    int questions = 0;
+    EncodeLimit cancelled(SIZE_MAX, [&] { return ++questions > 2; });
+    tokenizer.encode(text, false, &cancelled);
+    EXPECT_TRUE(cancelled.cancelled());
+    EXPECT_EQ(questions, 3);
+  }
+  // Bytes that the vocabulary lacks make no tokens.
+  EncodeLimit limit(10, {});
+  EXPECT_TRUE(tokenizer.encode(std::string(1 << 20, '\4'), false, &limit).empty());
+  EXPECT_FALSE(limit.stopped());
 }
 
 TEST(Tokenizer, EveryComponentAsInHuggingFace) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -86,7 +87,7 @@ constexpr uint64_t kChunk = 16 * kHugePage, kLargestPiece = kChunk / 4;
 std::shared_ptr<void> allocate_pages(uint64_t bytes) {
   const uint64_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* p = std::aligned_alloc(kHugePage, size);
-  CHECK(p != nullptr, "out of memory: {} bytes", size);
+  if (!p) throw std::bad_alloc();
 #if defined(__linux__)
   madvise(p, size, MADV_HUGEPAGE);
 #endif

@@ -27,7 +27,8 @@ inline bool is_unshared(const mx::array& x) {
 mx::array view(const mx::array& x, mx::Shape shape, int64_t offset);
 
 // Uninitialised memory for weights, 64-byte aligned, in huge pages where the system has them (4 KiB pages
-// cost a fifth of the bandwidth of what is streamed once a token). Aborts when there is none. Any thread.
+// cost a fifth of the bandwidth of what is streamed once a token). Throws std::bad_alloc when there is none.
+// Any thread.
 std::shared_ptr<void> allocate_large(uint64_t bytes);
 
 // A buffer of the calling thread that grows and is kept: work space of one op. 64-byte aligned.

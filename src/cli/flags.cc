@@ -1,0 +1,102 @@
+#include "cli/flags.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include "base/nearest.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr const char* kUnits = "B, KB, MB, GB or TB, as in 8GB or 512MB";
+
+// By sub-command, or of the program when there is none.
+const CLI::App& chosen(const CLI::App& app) {
+  const CLI::App* at = &app;
+  for (auto chosen = at->get_subcommands(); !chosen.empty(); chosen = at->get_subcommands())
+    at = chosen.front();
+  return *at;
+}
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* at = &app; at; at = at->get_parent())
+    for (const CLI::Option* option : at->get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+// Of the first word that is neither a flag, nor a value, nor a sub-command; nothing if there is none.
+std::optional<std::string> wrong_word(const CLI::App& app) {
+  const CLI::App& command = chosen(app);
+  const auto left = app.remaining(true);
+  const auto commands = commands_of(command);
+  const bool wrong_command = !commands.empty() && !left.empty() && left.front()[0] != '-';
+  for (const std::string& word : left)
+    if (!wrong_command && word.size() > 1 && word[0] == '-') {
+      const std::string name = word.substr(0, word.find('='));
+      return fmt::format("there is no flag {}{}", name, did_you_mean(name, flags_of(command)));
+    }
+  if (left.empty()) return std::nullopt;
+  if (commands.empty())
+    return fmt::format("'{}' is one word too many; quote texts of several words", left.front());
+  return fmt::format("there is no sub-command '{}'{}", left.front(), did_you_mean(left.front(), commands));
+}
+
+}  // namespace
+
+std::optional<uint64_t> parse_size(std::string_view text) {
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number) || number < 0 || text.starts_with('-'))
+    return std::nullopt;
+  std::string unit(end, text.data() + text.size());
+  while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
+  for (char& c : unit)
+    if (c >= 'a' && c <= 'z') c -= 'a' - 'A';
+  if (unit.empty()) return number == 0 ? std::optional<uint64_t>(0) : std::nullopt;
+  constexpr std::string_view kPrefixes = "KMGT";
+  int power = 0;
+  if (unit != "B") {
+    const size_t at = kPrefixes.find(unit[0]);
+    const std::string rest = unit.substr(1);
+    if (at == kPrefixes.npos || (rest != "" && rest != "B" && rest != "IB")) return std::nullopt;
+    power = static_cast<int>(at) + 1;
+  }
+  const double bytes = std::ldexp(number, 10 * power);
+  return bytes < std::ldexp(1.0, 63) ? std::optional<uint64_t>(static_cast<uint64_t>(bytes)) : std::nullopt;
+}
+
+CLI::Validator size_flag() {
+  return {[](std::string& text) -> std::string {
+            const auto bytes = parse_size(text);
+            if (!bytes) return fmt::format("'{}' is no size: give a number and a unit ({})", text, kUnits);
+            text = std::to_string(*bytes);
+            return "";
+          },
+          "SIZE"};
+}
+
+int explain(const CLI::App& app, const CLI::ParseError& error) {
+  const bool asked = error.get_exit_code() == 0;  // --help, --version
+  const auto wrong = asked ? std::nullopt : wrong_word(app);
+  if (!wrong) return app.exit(error);
+  const CLI::App& command = chosen(app);
+  std::string name = command.get_name();
+  for (const CLI::App* at = command.get_parent(); at; at = at->get_parent())
+    name = at->get_name() + " " + name;
+  fmt::print(stderr, "error: {}\n`{} --help` lists what there is.\n", *wrong, name);
+  return error.get_exit_code();
+}
+
+}  // namespace anabranch::cli

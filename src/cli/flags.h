@@ -1,0 +1,22 @@
+// What flags have in common: sizes with units, and what is said of wrong ones.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace anabranch::cli {
+
+// "64MB" in bytes: a number that is not negative, and B, KB, MB, GB or TB (of 1024; KiB and so on mean the
+// same). 0 needs no unit. Nothing when it is not of this form, or too large.
+std::optional<uint64_t> parse_size(std::string_view text);
+// Replaces a size by its bytes, or says what is wrong with it.
+CLI::Validator size_flag();
+
+// Prints what CLI11 has to say (help, or an error that names the wrong word and the nearest right one) and
+// returns the exit status.
+int explain(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace anabranch::cli
