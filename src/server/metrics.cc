@@ -19,7 +19,7 @@ using prometheus::MetricType;
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
 const Buckets kSeconds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120};
-const Buckets kGapSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5};
+const Buckets kGapSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.06, 0.1, 0.25, 0.5, 1, 2.5, 5};
 
 const char* kind_name(AnswerKind kind) {
   switch (kind) {

@@ -265,6 +265,7 @@ std::vector<Scenario> scenarios() {
 Request request_for(const Scenario& s, int script) {
   Request request;
   request.prompt = {script, 1, 2, 3, s.open ? kThink : 4};
+  request.output.format.reasoning = text::ReasoningTags{"<think>", "</think>"};
   request.output.thinking_open = s.open;
   request.thinking = s.thinking;
   request.max_tokens = s.max_tokens;
