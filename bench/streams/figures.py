@@ -33,6 +33,17 @@ def of_load(answers, begin, end, tokens):
             "gap_p99_s": percentile(between, 99), "gap_max_s": max(between, default=None)}
 
 
+def gaps_counted(metrics):
+    """From the text of /metrics: (gaps of at most 60 ms, all gaps), or None."""
+    name, counts = "anabranch_token_gap_seconds_", {}
+    for line in metrics.splitlines():
+        if line.startswith(name):
+            key, _, value = line.removeprefix(name).rpartition(" ")
+            counts[key] = float(value)
+    short = counts.get('bucket{le="0.06"}')
+    return None if short is None else (short, counts["count"])
+
+
 def of_stall(streams, sent, first):
     """streams: when each one's events came; a long prompt was sent and got its first token at these times. A gap counts
     as beside it when it ends then; the first events, which share the machine with the streams' own prompts, do not."""
@@ -63,11 +74,12 @@ def text(report):
     parts = []
     if report["load"]:
         rows = [[r["model"], r["server"], str(r["streams"]), f"{r['tok_s']:.1f}", ms(r["ttft_p50_s"]),
-                 ms(r["ttft_p99_s"]), ms(r["gap_p50_s"]), ms(r["gap_p99_s"]), ms(r["gap_max_s"]), str(r["answers"])]
+                 ms(r["ttft_p99_s"]), ms(r["gap_p50_s"]), ms(r["gap_p99_s"]), ms(r["gap_max_s"]),
+                 f"{100 * r['gaps_within_60ms']:.2f} %" if "gaps_within_60ms" in r else "-", str(r["answers"])]
                 for r in report["load"]]
         parts.append(f"Prompts of {report['prompt_tokens']} tokens, answers of {report['tokens']}:\n\n" +
                      table(["model", "server", "streams", "tok/s of all", "TTFT p50, ms", "TTFT p99, ms", "gap p50, ms",
-                            "gap p99, ms", "longest gap, ms", "answers"], rows))
+                            "gap p99, ms", "longest gap, ms", "tokens within 60 ms", "answers"], rows))
     if report["stall"]:
         rows = [[r["model"], r["server"], str(r["streams"]), f"{r['ttft_s']:.1f}", ms(r["gap_before_p50_s"]),
                  ms(r["gap_before_p99_s"]), ms(r["gap_beside_p50_s"]), ms(r["gap_beside_p99_s"]),

@@ -9,7 +9,8 @@ work directory on the first run (see there); logs go to the folder streams-bench
 works (--works NAME,...):
   load    N clients at once (--streams), each asking again as soon as it has its answer, always with a new prompt
           (--prompt-tokens, --tokens): tokens a second of all together in the --seconds after each has had its first
-          token; time to the first token and gaps between a stream's events, over all
+          token; time to the first token and gaps between a stream's events, over all; and the share of our tokens
+          that came within 60 ms of the one before, as the server counts them (a token without text is no event)
   stall   N streams decode while a prompt of --prompt tokens comes: their gaps before it and while it is read
 models (--models NAME,...): hybrid-146m, ours only (llama.cpp does not run it); qwen35-0.8b, qwen35-4b and qwen35-9b, random
   weights of the true shapes in 4 bits (llama-server: 0.8b only)
@@ -30,6 +31,7 @@ import os
 import sys
 import threading
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "cache"), os.path.join(os.path.dirname(HERE), "peers")]
@@ -125,10 +127,22 @@ def load(server, streams, args, seconds):
                 "ignore_eos": True, "stream": True, "cache": False, "cache_prompt": False}
 
     try:
+        before = server_gaps(server)
         answers, begin, end = clients.run(server.port, body, streams, seconds)
+        after = server_gaps(server)
     except (Failure, OSError) as error:
         raise Failure(f"{server.name}: {error}; its log: {server.log}")
-    return figures.of_load(answers, begin, end, args.tokens)
+    share = {"gaps_within_60ms": (after[0] - before[0]) / (after[1] - before[1])} if after and after[1] > before[1] else {}
+    return figures.of_load(answers, begin, end, args.tokens) | share
+
+
+def server_gaps(server):
+    """Gaps between a stream's tokens as our server's /metrics counts them, those of tokens without text included: (of at
+    most 60 ms, all); None: another server, or one that does not say."""
+    if server.name != "anabranch":
+        return None
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as response:
+        return figures.gaps_counted(response.read().decode())
 
 
 def stall(server, streams, long_prompt):

@@ -37,6 +37,12 @@ def test_load():
                    "gap_max_s": 2.0}, got
 
 
+def test_gaps_that_the_server_counted():
+    text = ('anabranch_token_gap_seconds_count 10\nanabranch_token_gap_seconds_sum 0.5\n'
+            'anabranch_token_gap_seconds_bucket{le="0.06"} 9\nanabranch_token_gap_seconds_bucket{le="+Inf"} 10\n')
+    assert figures.gaps_counted(text) == (9, 10) and figures.gaps_counted("") is None
+
+
 def test_stall():
     # The prompt comes at 10 and is read at 20; gaps are 1 before, 2 and once 2.5 beside it, 5 after it.
     steady = [float(t) for t in range(2, 10)] + [11.0, 13.0, 15.5, 17.5, 19.5, 24.5]
@@ -101,7 +107,7 @@ def test_tables():
     report = {"prompt": 4096, "prompt_tokens": 512, "tokens": 128, "load": [load], "stall": []}
     line = figures.text(report).splitlines()[4]
     assert [cell.strip() for cell in line.strip("|").split("|")] == ["m", "s", "8", "61.9", "100",
-                                                                         "250", "30.4", "-", "2.1", "16"]
+                                                                         "250", "30.4", "-", "2.1", "-", "16"]
 
 
 run_all(globals())
