@@ -201,8 +201,9 @@ Compiled GrammarCompiler::Shared::build(const std::string& text) {
     GrammarMatcher start(grammar);
     const auto mask = start.mask();
     if (std::all_of(mask.begin(), mask.end(), [](uint32_t word) { return word == 0; }))
-      return make_error(ErrorKind::invalid,
-                        "the grammar can produce nothing: no text, not even an empty one, follows it");
+      return make_error(
+          ErrorKind::invalid,
+          "the grammar can produce nothing: no token of the model begins a text that follows it");
     return grammar;
   } catch (const std::exception& e) {
     return make_error(ErrorKind::invalid, "the grammar is not valid: {}", message_of(e));
