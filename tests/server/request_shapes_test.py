@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-MARKER = b"GET /v1/models/marker HTTP/1.1\r\nHost: localhost\r\n\r\n"
+MARKER = b"GET /v1/marker HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BODY = b'{"prompt": 1}'  # the server's answer: 400, but only once the whole body is there
 POST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)
@@ -240,7 +240,7 @@ def check_directly(port, name):
     if status == 100:
         del found[0]
     assert closed == closes, f"closed: {closed}"
-    # The marker asks for a model that is not there.
+    # The marker asks for a route that is not there.
     assert 404 not in found[1:] if closes else found[1:] == [404], found
 
 
