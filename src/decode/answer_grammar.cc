@@ -44,7 +44,7 @@ void AnswerGrammar::mask(std::span<float> logits, const ThinkControl& control) {
     if (static_cast<size_t>(token) < logits.size())
       others.emplace_back(token, logits[static_cast<size_t>(token)]);
   };
-  if (control.answer_tokens() == 0 && tokens_.open) keep(*tokens_.open);
+  if (!control.answer_begun() && tokens_.open) keep(*tokens_.open);
   if (!control.answering())
     for (const int token : tokens_.blanks) keep(token);
   bool any = false;

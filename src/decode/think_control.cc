@@ -52,21 +52,21 @@ bool ThinkControl::allows(int token) const {
   if (!rules_.may_call && contains(rules_.calls, token)) return false;
   if (thinking()) return true;
   if (token == tokens_.open) return chosen_ < rules_.budget;
-  return cut_ == ThinkCut::none || answer_tokens_ > 0 || !contains(tokens_.ends, token);
+  return cut_ == ThinkCut::none || answer_begun() || !contains(tokens_.ends, token);
 }
 
 void ThinkControl::close(ThinkCut why) {
   cut_ = why;
   forced_ = rules_.closing;
   next_forced_ = 0;
-  if (answer_tokens_ == 0) forced_.insert(forced_.end(), rules_.escape.begin(), rules_.escape.end());
+  if (!answer_begun()) forced_.insert(forced_.end(), rules_.escape.begin(), rules_.escape.end());
 }
 
 int ThinkControl::decide(int sampled) {
   if (!forced().empty()) return forced().front();
   if (!thinking() || !rules_.watch) return sampled;
   if (contains(tokens_.ends, sampled)) {
-    if (answer_tokens_ == 0) close(ThinkCut::end_of_turn);
+    if (!answer_begun()) close(ThinkCut::end_of_turn);
   } else if (contains(rules_.calls, sampled)) {
     close(ThinkCut::tool_call);
     forced_ = rules_.closing;

@@ -25,8 +25,9 @@ struct ThinkTokens {
 
 // Of one request.
 struct ThinkRules {
-  bool open = false;   // the prompt ends inside a thought
-  int budget = 32768;  // tokens of thought, closing text not counted; 0: none at all
+  bool open = false;          // the prompt ends inside a thought
+  bool answer_begun = false;  // the prompt ends inside an answer
+  int budget = 32768;         // tokens of thought, closing text not counted; 0: none at all
   LoopRule loops = LoopRule::exact;
   bool watch = true;         // false: only counts
   std::vector<int> calls;    // tokens that open a tool call, sorted; empty: they are like any other
@@ -61,6 +62,7 @@ class ThinkControl {
   // Tags, closing text and the white space behind it included.
   int thinking_tokens() const { return thinking_tokens_; }
   int answer_tokens() const { return answer_tokens_; }
+  bool answer_begun() const { return rules_.answer_begun || answer_tokens_ > 0; }
   ThinkCut cut() const { return cut_; }  // the last one
 
  private:

@@ -68,6 +68,9 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   TRY_VOID(check_sampling(request, loaded_.model->spec().vocab));
   if (request.speculation && !request.speculation->automatic && !spec_.has(request.speculation->source))
     return cannot_draft(request.speculation->source, info(), loaded_.model->spec());
+  if (request.begun < 0 || request.begun > length)
+    return make_error(ErrorKind::invalid, "{} of the prompt's {} tokens cannot begin the answer",
+                      request.begun, length);
   const int room = context - length;  // 1 or more
   request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
 
@@ -210,12 +213,21 @@ void EngineImpl::begin(Sequence& sequence) {
   const bool first = !sequence.control;
   if (first) {
     sequence.control.emplace(think_tokens_, think_rules(sequence.request));
-    if (sequence.request.grammar) sequence.grammar.emplace(sequence.request.grammar, think_tokens_);
+    if (sequence.request.grammar) {
+      sequence.grammar.emplace(sequence.request.grammar, think_tokens_);
+      for (const int token : std::span(sequence.request.prompt).last(sequence.request.begun))
+        sequence.grammar->accept(token);
+    }
     sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
     sequence.started = now_seconds();
     sequence.usage.queue_s = sequence.started - sequence.submitted;
   }
   resume(sequence, first);
+  if (!first) return;
+  Event event;
+  event.started = true;
+  event.usage = sequence.usage;
+  sequence.sink(event);
 }
 
 void EngineImpl::drop_state(Sequence& sequence) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,8 +56,9 @@ struct Request {
   bool ignore_eos = false;  // benchmarks only: max_tokens counts all, nothing ends a thought
   ThinkingOptions thinking;
   std::shared_ptr<const CompiledGrammar> grammar;  // that the answer follows (compile_grammar); null: none
-  std::optional<SpecMode> speculation;             // unset: as the engine was started
-  int priority = 0;                                // lower ones go first; equal ones as they came
+  int begun = 0;  // the prompt's last so many tokens begin the answer: its grammar follows them, too
+  std::optional<SpecMode> speculation;  // unset: as the engine was started
+  int priority = 0;                     // lower ones go first; equal ones as they came
 
   bool cache = true;       // look for, and leave, states in the cache, if the engine has one
   std::string cache_salt;  // what is kept under another one is not found
@@ -89,8 +91,9 @@ struct Event {
   std::vector<int> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token, if the request asked for them
   FinishReason finish = FinishReason::none;
-  std::string error;  // when finish == error
-  Usage usage;        // filled in the last event
+  std::string error;     // when finish == error
+  Usage usage;           // whole in the last event
+  bool started = false;  // the first event: the request begins to run, and usage tells of its prompt
 };
 
 using RequestId = uint64_t;
@@ -179,6 +182,9 @@ class Engine {
   virtual void compile_grammar(std::string text, std::weak_ptr<const void> client,
                                GrammarDone done) const = 0;
   virtual Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const = 0;
+  // Whether such an answer may begin with these tokens. Errors: invalid.
+  virtual Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
+                                       std::span<const int> tokens) const = 0;
   // The request's last event follows within one step; unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
 

@@ -48,6 +48,8 @@ class EngineImpl final : public Engine {
   Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
     return grammars_->compile(text);
   }
+  Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
+                               std::span<const int> tokens) const override;
   void cancel(RequestId id) override;
   const ModelInfo& info() const override { return loaded_.info; }
   EngineStats stats() const override;

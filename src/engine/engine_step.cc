@@ -268,7 +268,7 @@ FinishReason EngineImpl::finish_reason(Sequence& sequence, int token) {
   if (sequence.control->stop())  // in the middle of a grammar the text is cut, not ended
     return sequence.grammar && !sequence.grammar->complete() ? FinishReason::length : FinishReason::stop;
   if (tokens_left(sequence) > 0) return FinishReason::none;
-  if (text) text->finish();  // a stop string that waited for a longer one may end it after all
+  if (text) text->finish(true);  // a stop string that waited for a longer one may end it after all
   return text && text->stopped() ? FinishReason::stop : FinishReason::length;
 }
 

@@ -43,6 +43,19 @@ void EngineImpl::describe_vocabulary() {
   grammars_ = std::make_unique<GrammarCompiler>(std::move(vocab), GrammarLimits{.seconds = 10});
 }
 
+Result<void> EngineImpl::check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
+                                         std::span<const int> tokens) const {
+  AnswerGrammar answer(std::move(grammar), think_tokens_);
+  size_t fits = 0;
+  try {
+    for (; fits < tokens.size(); fits++) answer.accept(tokens[fits]);
+  } catch (const std::exception& e) {
+    return make_error(ErrorKind::invalid, "no answer can begin like the text so far: after \"{}\", {}",
+                      tokenizer().decode(tokens.first(fits), false), e.what());
+  }
+  return {};
+}
+
 // What a thought that is cut ends with, where the request does not say.
 constexpr const char* kClosing = "\n\nThat is enough thought. I will give the answer now.\n";
 
@@ -50,6 +63,7 @@ ThinkRules EngineImpl::think_rules(const Request& request) const {
   const ThinkingOptions& wanted = request.thinking;
   ThinkRules rules;
   rules.open = request.output.thinking_open && think_tokens_.close;
+  rules.answer_begun = request.begun > 0;
   rules.watch = !request.ignore_eos;
   rules.loops = wanted.loops;
   if (wanted.calls != CallPolicy::text) rules.calls = call_tokens_;

@@ -96,13 +96,11 @@ std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock
   return text + "]}";
 }
 
-std::string MessageStream::start(const AnswerHead& head, int prompt_tokens) const {
+std::string MessageStream::start(const AnswerHead& head, const Usage& usage) const {
   Json message = message_json(head);
   message["content"] = Json::array();
   message["stop_reason"] = nullptr;
   message["stop_sequence"] = nullptr;
-  Usage usage;
-  usage.prompt_tokens = prompt_tokens;
   message["usage"] = usage_json(usage);
   return event_text({{"type", "message_start"}, {"message", std::move(message)}});
 }

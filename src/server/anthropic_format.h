@@ -32,8 +32,8 @@ std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock
 // The server-sent events of one message.
 class MessageStream {
  public:
-  // prompt_tokens: how many of them are cached is told at the end.
-  std::string start(const AnswerHead& head, int prompt_tokens) const;
+  // usage: of the prompt.
+  std::string start(const AnswerHead& head, const Usage& usage) const;
   std::string event(const text::OutputEvent& event, const std::string& call_id);
   std::string finish(const AnswerHead& head, const MessageEnd& end);
 

@@ -3,6 +3,8 @@
 #include <climits>
 #include <functional>
 
+#include "server/content_parts.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -12,7 +14,7 @@ void refuse_what_is_not_built(JsonFields& fields) {
 }
 
 // Takes a content block of this type; false: there are none such here.
-using TakeBlock = std::function<bool(const std::string& type, JsonFields& block)>;
+using TakeBlock = std::function<bool(const std::string& type, JsonFields& fields, const Json& block)>;
 
 void read_block(JsonFields& owner, const Json& block, const std::string& where, const TakeBlock& take) {
   if (!block.is_object())
@@ -20,7 +22,7 @@ void read_block(JsonFields& owner, const Json& block, const std::string& where, 
                                where, "invalid_type"});
   JsonFields fields(block, where + ".");
   const std::string type = fields.required_string("type");
-  if (!fields.error() && !take(type, fields))
+  if (!fields.error() && !take(type, fields, block))
     fields.fail("type", "unsupported_value",
                 fmt::format("'{}': blocks of type \"{}\" are not taken here; only text, tool calls and their "
                             "results are built (no images or files)",
@@ -39,18 +41,22 @@ void read_blocks(JsonFields& owner, const Json& content, const std::string& name
     read_block(owner, content[i], fmt::format("{}[{}]", name, i), take);
 }
 
-// Blocks that say different things stand on lines of their own.
-void add_line(std::string& text, const std::string& line) {
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  text += line;
-}
-
 // Of content that can be nothing but text.
 std::string read_text(JsonFields& owner, const Json& content, const std::string& name) {
   std::string text;
-  read_blocks(owner, content, name, [&](const std::string& type, JsonFields& block) {
+  read_blocks(owner, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
     if (type == "text") add_line(text, block.required_string("text"));
     return type == "text";
+  });
+  return text;
+}
+
+// A tool's result may hold anything: what is no text is named.
+std::string read_result(JsonFields& owner, const Json& content, const std::string& name) {
+  std::string text;
+  read_blocks(owner, content, name, [&](const std::string& type, JsonFields& fields, const Json& block) {
+    add_line(text, type == "text" ? fields.required_string("text") : shown_text(block));
+    return true;
   });
   return text;
 }
@@ -58,19 +64,21 @@ std::string read_text(JsonFields& owner, const Json& content, const std::string&
 // A user's turn holds the results of calls, each a message of its own in a chat, and text. Turns that follow
 // each other are one.
 void read_user(JsonFields& fields, const Json& content, const std::string& name, Json& messages) {
-  read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block) {
+  read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json& json) {
     if (type == "tool_result") {
       Json message = {{"role", "tool"}, {"content", ""}};
       message["tool_call_id"] = block.required_string("tool_use_id");
       if (const Json* result = block.find("content"))
-        message["content"] = read_text(block, *result, name + ".tool_result.content");
+        message["content"] = read_result(block, *result, name + ".tool_result.content");
       messages.push_back(std::move(message));
       return true;
     }
-    if (type != "text") return false;
+    const auto readable = readable_text(json);
+    if (type != "text" && !readable) return false;
     if (messages.empty() || messages.back()["role"] != "user")
       messages.push_back({{"role", "user"}, {"content", ""}});
-    add_line(messages.back()["content"].get_ref<std::string&>(), block.required_string("text"));
+    add_line(messages.back()["content"].get_ref<std::string&>(),
+             readable ? *readable : block.required_string("text"));
     return true;
   });
 }
@@ -86,7 +94,7 @@ Json read_tool_use(JsonFields& block) {
 Json read_assistant(JsonFields& fields, const Json& content, const std::string& name) {
   std::string text, reasoning;
   Json calls = Json::array();
-  read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block) {
+  read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
     if (type == "text")
       text += block.required_string("text");  // as it was written, with calls in between
     else if (type == "thinking")
@@ -136,11 +144,6 @@ void read_messages(JsonFields& fields, Json& messages) {
     return fields.fail("messages", list ? "invalid_value" : "missing_required_parameter",
                        fmt::format("'messages' must be an array of 1 to {} messages", kMaxMessages));
   for (size_t i = 0; i < list->size() && !fields.error(); ++i) read_message(fields, (*list)[i], i, messages);
-  if (!fields.error() && messages.back()["role"] == "assistant")
-    fields.fail(
-        "messages", "unsupported_value",
-        "'messages' ends with the assistant's, but beginning its answer (prefill) is not built; let the "
-        "user speak last");
 }
 
 Json read_tool(JsonFields& request, const Json& tool, const std::string& where) {
@@ -215,6 +218,8 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   read_messages(fields, request.messages);
   read_tools(fields, request);
   check_tool_choice(fields, request.tool_choice, request.tools);
+  if (fields.error()) return *fields.error();
+  request.continuation = read_prefill(fields, request.messages, request.tool_choice);
   if (fields.error()) return *fields.error();
   return request;
 }

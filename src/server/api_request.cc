@@ -1,5 +1,7 @@
 #include "server/api_request.h"
 
+#include "server/content_parts.h"
+
 #include <algorithm>
 #include <charconv>
 #include <climits>
@@ -202,9 +204,10 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   return options;
 }
 
-// String content, or the text parts of an array joined; null and absent give an empty string. refusals: parts
-// with an assistant's refusal count as text.
-std::string read_content(JsonFields& message, const Json* content, const std::string& where, bool refusals) {
+// String content, or the text parts of an array joined; null and absent give an empty string. An assistant's
+// refusal counts as text; a tool's result may have other parts, which are named.
+std::string read_content(JsonFields& message, const Json* content, const std::string& where,
+                         const std::string& role) {
   if (!content) return "";
   if (content->is_string()) return content->get<std::string>();
   if (!content->is_array()) {
@@ -224,8 +227,10 @@ std::string read_content(JsonFields& message, const Json* content, const std::st
     }
     JsonFields fields(part, where + name + ".");
     const std::string* type = fields.string("type");
-    if (type && (*type == "text" || (refusals && *type == "refusal"))) {
+    if (type && (*type == "text" || (role == "assistant" && *type == "refusal"))) {
       text += fields.required_string(type->c_str());  // the field is named like the type
+    } else if (type && role == "tool") {
+      text += shown_text(part);
     } else if (!fields.error()) {
       fields.fail("type", type ? "unsupported_value" : "missing_required_parameter",
                   fmt::format("'{}{}': only parts of type \"text\" are built (no images, audio or files)",
@@ -297,8 +302,8 @@ Json read_message(JsonFields& request, const Json& message, size_t index) {
   fields.only("audio", {}, "only text is built");
   if (!content && role && *role != "assistant")
     fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
+  result["content"] = read_content(fields, content, where, role ? *role : "");
   const bool assistant = role && *role == "assistant";
-  result["content"] = read_content(fields, content, where, assistant);
   if (const std::string* refusal = assistant ? fields.string("refusal") : nullptr; refusal && !content)
     result["content"] = *refusal;
   const std::string* reasoning = fields.string("reasoning_content");
@@ -355,6 +360,7 @@ void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
     chat.add_generation_prompt = inner.boolean("add_generation_prompt").value_or(true);
     if (inner.error()) fields.fail(*inner.error());
   }
+  if (const auto opening = fields.boolean("add_generation_prompt")) chat.add_generation_prompt = *opening;
 }
 
 // A text, or a list of token ids; nothing: neither.
@@ -465,6 +471,9 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
   check_tool_choice(fields, request.tool_choice, request.tools);
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_template_options(fields, request.chat);
+  if (fields.error()) return *fields.error();
+  request.continuation = read_continuation(fields, request.messages, request.tool_choice);
+  if (request.continuation) request.chat.add_generation_prompt = true;
   if (fields.error()) return *fields.error();
   return request;
 }

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "server/api_error.h"
 #include "server/constraints.h"
+#include "server/continuation.h"
 #include "server/json_fields.h"
 #include "server/thinking.h"
 #include "text/chat_template.h"
@@ -54,8 +55,9 @@ struct GenerationOptions {
 
 struct ChatRequest {
   GenerationOptions options;
-  Json messages = Json::array();  // checked and normalised for the template
-  Json tools;                     // array; null: none, or tool_choice "none"
+  Json messages = Json::array();             // checked and normalised for the template
+  std::optional<Continuation> continuation;  // of a final message, which is not among the messages
+  Json tools;                                // array; null: none, or tool_choice "none"
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   text::ChatOptions chat;  // enable_thinking is not set yet: options.thinking

@@ -10,6 +10,7 @@ namespace anabranch::server {
 namespace {
 
 constexpr size_t kMaxLogprobsHeld = 1'000'000;             // some 500 bytes each while they are written
+constexpr const char* kAnswerLoop = "answer_loop";         // Usage::cut: the answer repeated itself
 constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
 
 constexpr size_t kShortBody = 256u << 10;
@@ -178,6 +179,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
   request.output = prepared.rules;
+  request.begun = prepared.begun;
   request.thinking = std::move(prepared.thinking);
   request.grammar = std::move(prepared.grammar);
   generation->choices.resize(prepared.prompts.size() * options.choices);
@@ -186,6 +188,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
     choice.text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, prepared.rules);
     if (options.logprobs >= 0) choice.logprobs.emplace(generation->head.kind, engine_.tokenizer());
     request.prompt = prepared.prompts[i / options.choices];
+    choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
     request.sampling.seed = choice_seed(seed, i % options.choices);
     auto accepted = engine_.submit(request, [this, key, i, post = post_](const Event& event) {
       post([this, key, i, event] { receive(key, i, event); });
@@ -195,10 +198,11 @@ void Generations::submit(uint64_t key, Prepared prepared) {
     choice.submitted = true;
     ++generation->running;
   }
-  if (options.stream) begin_stream(*generation, static_cast<int>(prepared.prompts[0].size()));
+  if (options.stream) begin_stream(*generation);
 }
 
-void Generations::begin_stream(Generation& generation, int prompt_tokens) {
+// A message's first event tells how much of the prompt was cached, so it waits until that is known.
+void Generations::begin_stream(Generation& generation) {
   generation.streaming = true;
   generation.head.usage_field = generation.options.include_usage;
   const bool message = generation.head.kind == AnswerKind::message;
@@ -207,12 +211,16 @@ void Generations::begin_stream(Generation& generation, int prompt_tokens) {
   if (generation.head.kind == AnswerKind::chat)
     for (size_t i = 0; i < generation.choices.size(); ++i)
       out.write(first_chunk(generation.head, static_cast<int>(i)));
-  if (message) out.write(generation.message.start(generation.head, prompt_tokens));
 }
 
 void Generations::receive(uint64_t key, size_t index, const Event& event) {
   Generation* generation = find(key);
   if (!generation) return;
+  if (event.started) {
+    if (generation->streaming && generation->head.kind == AnswerKind::message)
+      generation->out->write(generation->message.start(generation->head, event.usage));
+    return;
+  }
   Choice& choice = generation->choices[index];
   observe(*generation, choice, event);
   if (holds_too_much(*generation, event))
@@ -287,7 +295,8 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
     metrics_.answered(generation.head.kind, "cancelled");
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
   }
-  deliver(generation, index, choice.text->finish());
+  const bool cut = event.finish == FinishReason::length || event.usage.cut == kAnswerLoop;
+  deliver(generation, index, choice.text->finish(cut));
   if (!event.usage.cut.empty())
     log_info("{} was cut ({}) after {} tokens of thought and {} in all", generation.head.id, event.usage.cut,
              event.usage.thinking_tokens, event.usage.completion_tokens);

@@ -69,7 +69,7 @@ class Generations {
   void compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared);
   std::function<void(std::variant<Prepared, ApiError>)> taker(uint64_t key);
   void submit(uint64_t key, Prepared prepared);
-  void begin_stream(Generation& generation, int prompt_tokens);
+  void begin_stream(Generation& generation);
   void receive(uint64_t key, size_t index, const Event& event);
   void deliver(Generation& generation, size_t index, const std::vector<text::OutputEvent>& events);
   std::string new_call_id(AnswerKind kind);

@@ -72,17 +72,23 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request, tex
   const text::ChatTemplate& chat = *chat_;
   Prepared prepared;
   const auto tools = std::make_shared<const Json>(std::move(request.tools));
-  prepared.rules = {format_, tools, false, request.parallel_tool_calls ? INT_MAX : 1};
+  prepared.rules = {
+      .format = format_, .tools = tools, .max_calls = request.parallel_tool_calls ? INT_MAX : 1};
   const std::string& salt = request.options.cache_salt;
   const auto turns = known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_);
-  const ThinkingWish& wish = request.options.thinking;
+  const auto& continuation = request.continuation;
+  ThinkingWish wish = request.options.thinking;
+  if (continuation && continuation->content.empty()) wish.mode = ThinkMode::on;
   if (!wish.effort.empty() && chat.mentions("reasoning_effort") &&
       !request.chat.extra.contains("reasoning_effort"))
     request.chat.extra["reasoning_effort"] = wish.effort;
-  auto chosen = choose_thinking(wish, chat, format_.reasoning, user, [&](std::optional<bool> enable) {
+  const CompilePrompt compile = [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
     return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit);
-  });
+  };
+  auto chosen = continuation
+                    ? continue_prompt(*continuation, format_.reasoning, engine_.tokenizer(), compile, limit)
+                    : choose_thinking(wish, chat, format_.reasoning, user, compile);
   if (limit.stopped()) return stop_error(limit, "messages");
   if (!chosen.ok())
     return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
@@ -102,7 +108,10 @@ std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request, tex
   prepared.options = std::move(request.options);
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
+  prepared.begun = chosen->begun;
   prepared.rules.thinking_open = chosen->open;
+  prepared.rules.goes_on = continuation.has_value();
+  prepared.rules.only_calls = choice == Choice::required || choice == Choice::named;
   prepared.choice = request.tool_choice;
   prepared.formed = wants_form(prepared.options.form, prepared.choice, *tools);
   // A bias could have made tokens that say the same in an odd way, for others to read.
@@ -121,11 +130,15 @@ void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
   if (!form.ok()) return done(form_error(field, form.error()));
   if (form->text.empty()) return done(std::move(prepared));
   const auto kept = std::make_shared<Prepared>(std::move(prepared));
-  engine_.compile_grammar(form->text, std::move(client), [kept, field = form->field, done](auto grammar) {
-    if (!grammar.ok()) return done(form_error(field, grammar.error()));
-    kept->grammar = std::move(*grammar);
-    done(std::move(*kept));
-  });
+  engine_.compile_grammar(form->text, std::move(client),
+                          [this, kept, field = form->field, done](auto grammar) {
+                            if (!grammar.ok()) return done(form_error(field, grammar.error()));
+                            const std::span<const int> prompt = kept->prompts[0];
+                            const auto begun = engine_.check_beginning(*grammar, prompt.last(kept->begun));
+                            if (!begun.ok()) return done(form_error(field, begun.error()));
+                            kept->grammar = std::move(*grammar);
+                            done(std::move(*kept));
+                          });
 }
 
 std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens prompt,

@@ -24,6 +24,7 @@ struct Prepared {
   GenerationOptions options;
   std::vector<std::vector<int>> prompts;  // one, but for text completions
   std::vector<int> keep_at;               // as of Request
+  int begun = 0;                          // as of Request
   text::OutputRules rules;                // how to take the answer apart (chat only)
   ThinkingOptions thinking;
   ToolChoice choice;                               // chat only

@@ -191,6 +191,7 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
   log_debug("a thought that is cut goes over into {}: {}", text::name_of(asked.form), asked.reason);
   ThinkEscape escape = think_escape(asked);
   options.closing = std::move(escape.closing);
+  if (chosen.begun > 0) return options;
   // A start that holds a stop string would end the answer.
   for (const std::string& stop : context.stop)
     if (escape.answer_start.find(stop) != std::string::npos) return options;

@@ -39,6 +39,7 @@ struct ThinkReport {
 struct ChosenPrompt {
   text::CompiledPrompt prompt;
   bool open = false;  // it ends inside a thought
+  int begun = 0;      // its last tokens that begin the answer
   ThinkReport thinking;
 };
 

@@ -50,7 +50,10 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
 }
 
 OutputParser::OutputParser(OutputRules rules)
-    : rules_(std::move(rules)), inside_(rules_.thinking_open), trim_(rules_.thinking_open) {
+    : rules_(std::move(rules)),
+      inside_(rules_.thinking_open),
+      trim_(rules_.thinking_open && !rules_.goes_on),
+      blank_(rules_.thinking_open || !rules_.goes_on) {
   const bool calls = rules_.reads_calls();
   if (calls) openers_ = call_openers(rules_.format.tools);
   plain_ = calls && rules_.format.tools == ToolForm::plain;
@@ -62,16 +65,16 @@ OutputParser::OutputParser(OutputRules rules)
 void OutputParser::push(std::string_view text, std::vector<OutputEvent>& out) {
   if (done_) return;
   held_ += text;
-  run(false, out);
+  run(End::none, out);
   held_.erase(0, at_);
   text_until_ -= std::min(text_until_, at_);
   dropped_ += std::exchange(at_, 0);
   marks_.erase(marks_.begin(), std::lower_bound(marks_.begin(), marks_.end(), dropped_));
 }
 
-void OutputParser::finish(std::vector<OutputEvent>& out) {
+void OutputParser::finish(std::vector<OutputEvent>& out, bool cut) {
   if (done_) return;
-  run(true, out);
+  run(cut ? End::cut : End::by_model, out);
   held_.clear();
   at_ = text_until_ = 0;
   resolve(true, out);
@@ -79,18 +82,19 @@ void OutputParser::finish(std::vector<OutputEvent>& out) {
   spaces_.clear();
 }
 
-void OutputParser::run(bool end, std::vector<OutputEvent>& out) {
+void OutputParser::run(End end, std::vector<OutputEvent>& out) {
   while (!done_) {
     if (scanner_) {
       if (!scan_call(end, out)) return;
       continue;
     }
-    const Found found = find_marker(end);
+    const Found found = find_marker(end != End::none);
     write(std::string_view(held_).substr(at_, found.begin - at_), out);
     at_ = found.begin;
     if (found.marker == Marker::none) return;
     if (found.marker == Marker::call) {
       scanner_.emplace(rules_.format.tools, *rules_.tools);
+      certain_ = rules_.only_calls || found.size > 0;
     } else {
       at_ += found.size;
       cross(found.marker, out);
@@ -99,10 +103,19 @@ void OutputParser::run(bool end, std::vector<OutputEvent>& out) {
 }
 
 // False: more text is needed.
-bool OutputParser::scan_call(bool end, std::vector<OutputEvent>& out) {
+bool OutputParser::scan_call(End end, std::vector<OutputEvent>& out) {
   const auto rest = std::string_view(held_).substr(at_);
-  Scan scan = scanner_->advance(rest.substr(0, kMaxCallBytes), end);
-  if (scan == Scan::more && rest.size() < kMaxCallBytes) return false;
+  Scan scan = scanner_->advance(rest.substr(0, kMaxCallBytes), false);
+  if (scan == Scan::more && rest.size() < kMaxCallBytes) {
+    if (end == End::none) return false;
+    scan = scanner_->advance(rest, true);
+    if (scan != Scan::complete && end == End::cut && certain_) {
+      spaces_.clear();
+      at_ = held_.size();
+      scanner_.reset();
+      return true;
+    }
+  }
   const size_t length = scan == Scan::more ? kMaxCallBytes : scanner_->at();
   if (scan != Scan::complete || calls_ >= kMaxCalls) {
     text_until_ = at_ + length;
@@ -150,7 +163,7 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
     }
     if (i >= text_until_) {
       for (const std::string_view opener : openers_)
-        if (stands(opener, opener)) return {Marker::call, i, 0};
+        if (stands(opener, opener)) return {Marker::call, i, opener.size()};
       if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```", "")))
         return {Marker::call, i, 0};
     }

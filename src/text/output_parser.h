@@ -31,6 +31,8 @@ struct OutputRules {
   // Markers that the vocabulary has as tokens: they count only where mark() says that such a token stands.
   // What is merely spelled like one (by a model that quotes it, since messages cannot forge tokens) is text.
   std::vector<std::string> tokens = {};
+  bool goes_on = false;     // the prompt ends in the middle of a thought or an answer, which goes on
+  bool only_calls = false;  // the answer is nothing but calls
   bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
 };
 
@@ -41,8 +43,9 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 //
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
 //   before the closing one) is dropped, as is white space around calls.
-// - A call is told when it is complete, so that half a call never is one: what turns out to be broken, cut
-//   off or too long stays text, to the last byte. A whole call whose closing mark is missing counts.
+// - A call is told when it is complete, so that half a call never is one: what turns out to be broken or too
+//   long stays text, to the last byte. A whole call whose closing mark is missing counts. What is certain to
+//   be a call, and was cut in the middle by something else than the model, is dropped.
 // - A call inside a reasoning block counts if the block is never closed: else the model only thought of it.
 //   Until that is known, what follows it is held back.
 class OutputParser {
@@ -54,8 +57,8 @@ class OutputParser {
   OutputParser& operator=(const OutputParser&) = delete;
 
   void push(std::string_view text, std::vector<OutputEvent>& out);
-  // When no text follows.
-  void finish(std::vector<OutputEvent>& out);
+  // When no text follows. cut: it was not the model that ended it here.
+  void finish(std::vector<OutputEvent>& out, bool cut = false);
   // The last allowed call is out; nothing more will come.
   bool done() const { return done_; }
 
@@ -63,7 +66,8 @@ class OutputParser {
   enum class Marker { none, open, close, call };
   struct Found {
     Marker marker = Marker::none;
-    size_t begin = 0, size = 0;  // none: begin is how far the text is certain to be text
+    // none: begin is how far the text is certain to be text. size: of the marker; of a call without one, 0.
+    size_t begin = 0, size = 0;
   };
   // Calls inside an open block, and the reasoning after them.
   struct Deferred {
@@ -71,8 +75,9 @@ class OutputParser {
     std::string raw, after;
   };
 
-  void run(bool end, std::vector<OutputEvent>& out);
-  bool scan_call(bool end, std::vector<OutputEvent>& out);
+  enum class End { none, by_model, cut };  // of the text
+  void run(End end, std::vector<OutputEvent>& out);
+  bool scan_call(End end, std::vector<OutputEvent>& out);
   Found find_marker(bool end) const;
   bool is_token(std::string_view marker) const;
   bool plain_may_begin(size_t at) const;
@@ -87,7 +92,7 @@ class OutputParser {
   std::string starts_;                     // the bytes that markers begin with
   bool plain_ = false;                     // an answer that begins with JSON may be a call
   bool inside_, trim_;                     // trim_: drop white space until something else comes
-  bool blank_ = true;                      // no content so far
+  bool blank_;                             // no content so far
   bool done_ = false;
   int calls_ = 0;
   std::string held_;  // not decided yet, from at_ on
@@ -97,6 +102,7 @@ class OutputParser {
   size_t text_until_ = 0;      // in held_: no call begins before it
   std::string spaces_;         // white space that may be the last before a border
   std::optional<CallScanner> scanner_;
+  bool certain_ = false;  // what the scanner reads is no answer in JSON
   std::vector<Deferred> deferred_;
 };
 

@@ -69,13 +69,13 @@ std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
   return events;
 }
 
-std::vector<OutputEvent> OutputText::finish() {
+std::vector<OutputEvent> OutputText::finish(bool cut) {
   std::string text = detokenizer_.flush();
   if (!thought_.inside()) text = stops_.push(text).text;
   if (!stopped()) text += stops_.flush();
   std::vector<OutputEvent> events;
   parser_.push(text, events);
-  parser_.finish(events);
+  parser_.finish(events, cut || stops_.stopped());
   return events;
 }
 

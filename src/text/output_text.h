@@ -17,8 +17,9 @@ class OutputText {
   // What became certain with these tokens; text that may yet turn out to be (part of) a stop string, a tag or
   // a call is held back.
   std::vector<OutputEvent> push(std::span<const int> tokens);
-  // What was held back, when no token follows.
-  std::vector<OutputEvent> finish();
+  // What was held back, when no token follows. cut: it was neither the model nor a stop string that ended the
+  // text here.
+  std::vector<OutputEvent> finish(bool cut = false);
   // A stop string was found, or the last allowed call: everything from it on is dropped.
   bool stopped() const { return stops_.stopped() || parser_.done(); }
   // The stop string that was found; empty: none.

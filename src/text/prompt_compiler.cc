@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "text/white_space.h"
+
 namespace anabranch::text {
 namespace {
 
@@ -194,6 +196,25 @@ std::optional<int> PromptCompiler::instruction_length(const Chat& chat, std::spa
   return shared;
 }
 
+// Of the prompt's beginning before its last message, or the last results of calls. A message of another text
+// stands in its place, since templates write a conversation in another way when nothing follows.
+std::optional<int> PromptCompiler::earlier_length(const Chat& chat, std::span<const int> prompt) {
+  const auto is_result = [&](size_t i) { return string_at(chat.messages[i], "role") == "tool"; };
+  size_t last = chat.messages.size();
+  if (last-- < 2) return std::nullopt;
+  while (last > 0 && is_result(last) && is_result(last - 1)) last--;
+  const Json& message = chat.messages[last];
+  if (last == 0 || is_instruction(message) || message.contains("tool_calls")) return std::nullopt;
+  Json messages = chat.messages;
+  messages.erase(messages.begin() + static_cast<long>(last) + 1, messages.end());
+  messages[last]["content"] = trimmed(string_at(message, "content")).starts_with('A') ? "9" : "A";
+  const auto turns = chat.turns.first(static_cast<size_t>(
+      std::lower_bound(chat.turns.begin(), chat.turns.end(), last,
+                       [](const KnownTurn& turn, size_t place) { return turn.message < place; }) -
+      chat.turns.begin()));
+  return common_length({messages, chat.tools, chat.options, chat.salt, turns}, prompt);
+}
+
 // Of the prompt without the answer's opening.
 std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<const int> prompt) {
   std::string kind = kind_of(chat.options, chat.salt);
@@ -213,7 +234,8 @@ Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json&
   TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, limit}));
   const Chat chat{messages, tools, options, salt, turns};  // other renderings are about as long
   auto& lengths = prompt.stable_lengths;
-  for (const auto& length : {instruction_length(chat, prompt.tokens), closed_length(chat, prompt.tokens)})
+  for (const auto& length : {instruction_length(chat, prompt.tokens), earlier_length(chat, prompt.tokens),
+                             closed_length(chat, prompt.tokens)})
     if (length && *length > 0) lengths.push_back(*length);
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());

@@ -18,9 +18,10 @@ struct CompiledPrompt {
   std::vector<Piece> pieces;  // as the template rendered them
   std::vector<int> tokens;
   // Lengths of the prompt's beginnings that are worth keeping a state of, ascending: up to the first message
-  // that is not the system's (other conversations share that much), and up to where the answer's opening
-  // begins (the next turn repeats that much, however the answer is rendered then: templates drop old
-  // reasoning). Fewer when the template cannot be rendered without what comes after.
+  // that is not the system's (other conversations share that much), up to the last message (which may come
+  // again in another form, or not at all), and up to where the answer's opening begins (the next turn repeats
+  // that much, however the answer is rendered then: templates drop old reasoning). Fewer when the template
+  // cannot be rendered without what comes after.
   std::vector<int> stable_lengths;
 };
 
@@ -85,6 +86,7 @@ class PromptCompiler {
   std::optional<std::vector<int>> splice(std::span<const Piece> pieces, const Chat& chat, const Marks& marks);
   std::optional<int> common_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> instruction_length(const Chat& chat, std::span<const int> prompt);
+  std::optional<int> earlier_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> closed_length(const Chat& chat, std::span<const int> prompt);
 
   const ChatTemplate& template_;

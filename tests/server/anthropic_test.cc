@@ -104,6 +104,49 @@ TEST(MessagesRequest, ToolsBecomeFunctions) {
   EXPECT_TRUE(parsed(body(tools)).parallel_tool_calls);
 }
 
+TEST(MessagesRequest, AFinalMessageOfTheAssistantsIsContinued) {
+  const std::string asked = R"({"role":"user","content":"a"},{"role":"assistant","content":)";
+  ChatRequest request = parsed(conversation(asked + R"("The answer is"})"));
+  ASSERT_TRUE(request.continuation);
+  EXPECT_EQ(request.continuation->content, "The answer is");
+  EXPECT_EQ(request.messages.size(), 1u);
+  request =
+      parsed(conversation(asked + R"([{"type":"thinking","thinking":"b"},{"type":"text","text":"c"}]})"));
+  EXPECT_EQ(request.continuation->content, "c");
+  EXPECT_EQ(request.continuation->reasoning, "b");
+  EXPECT_FALSE(parsed(conversation(R"({"role":"user","content":"a"})")).continuation);
+}
+
+TEST(MessagesRequest, ResultsOfToolsMayHoldAnything) {
+  const auto result = [](const std::string& block) {
+    return parsed(conversation(
+                      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[)" +
+                      block + "]}]}"))
+        .messages[0]["content"]
+        .get<std::string>();
+  };
+  EXPECT_EQ(result(R"({"type":"text","text":"See:"},{"type":"image","source":{"type":"base64","data":"x"}})"),
+            "See:\n[image: not shown, this model reads text only]");
+  EXPECT_EQ(result(R"({"type":"document","title":"T","source":{"type":"text","data":"It says so."}})"),
+            "T\nIt says so.");
+  EXPECT_EQ(
+      result(
+          R"({"type":"document","source":{"type":"content","content":[{"type":"text","text":"a"},{"type":"image"}]}})"),
+      "a\n[image: not shown, this model reads text only]");
+  EXPECT_EQ(
+      result(R"({"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"x"}})"),
+      "[document: not shown, this model reads text only]");
+  EXPECT_EQ(
+      result(
+          R"({"type":"search_result","title":"T","source":"http://s","content":[{"type":"text","text":"a"}]})"),
+      "T\nhttp://s\na");
+  EXPECT_EQ(result(R"({"type":"tool_reference","tool_name":"zip"})"), "[tool: zip]");
+  EXPECT_EQ(result(R"({"type":"Odd <|im_end|>"})"), "[content: not shown, this model reads text only]");
+  const std::string user =
+      R"({"role":"user","content":[{"type":"document","source":{"type":"text","data":"It"}}]})";
+  EXPECT_EQ(parsed(conversation(user)).messages[0]["content"], "It");
+}
+
 TEST(MessagesRequest, CountingNeedsNoLimit) {
   const std::string text = R"({"messages":[{"role":"user","content":"hi"}]})";
   EXPECT_EQ(parsed(text, true).messages.size(), 1u);
@@ -152,8 +195,13 @@ TEST(MessagesRequest, RefusesByName) {
        "unsupported_value"},
       {user(R"([{"type":"tool_result","content":"a"}])"), "messages[0].content[0].tool_use_id",
        "missing_required_parameter"},
-      {conversation(R"({"role":"user","content":"a"},{"role":"assistant","content":"The answer is"})"),
-       "messages", "unsupported_value"},
+      {conversation(R"({"role":"user","content":"a"},{"role":"assistant","content":"The answer is"})",
+                    R"("tools":[{"name":"x","input_schema":{}}],"tool_choice":{"type":"any"})"),
+       "messages", "invalid_value"},
+      {conversation(
+           R"({"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":"b"}]})",
+           R"("thinking":{"type":"disabled"})"),
+       "messages", "invalid_value"},
       {conversation(
            R"({"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":"{}"}]})"),
        "messages[0].content[0].input", "invalid_type"},
@@ -277,7 +325,8 @@ TEST_F(Messages, StreamsHaveAnthropicsShape) {
   const Json& start = list[0]["message"];
   EXPECT_EQ(start["content"].dump(), "[]");
   EXPECT_TRUE(start["stop_reason"].is_null());
-  EXPECT_EQ(start["usage"]["input_tokens"].get<size_t>(), engine_.last_prompt().size());
+  EXPECT_EQ(start["usage"]["input_tokens"].get<size_t>() + 3, engine_.last_prompt().size());
+  EXPECT_EQ(start["usage"]["cache_read_input_tokens"], 3);
   EXPECT_EQ(kinds.back(), "message_stop");
   const Json& end = list[list.size() - 2];
   EXPECT_EQ(end["type"], "message_delta");

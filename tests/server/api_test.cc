@@ -183,11 +183,109 @@ TEST_F(Api, ABrokenCallIsText) {
   EXPECT_EQ(choice["message"]["content"], "<tool_call>{\"name\": \"f\", oops");
   EXPECT_FALSE(choice["message"].contains("tool_calls"));
   EXPECT_EQ(choice["finish_reason"], "stop");
-  // Cut by max_tokens in the middle.
-  engine_.script = [](const Request&) { return Script{{kCall}}; };
-  const Json cut = chat(hi(std::string(kTools) + R"(,"max_tokens":20)")).json()["choices"][0];
-  EXPECT_EQ(cut["message"]["content"], std::string(kCall).substr(0, 30));
-  EXPECT_EQ(cut["finish_reason"], "length");
+}
+
+TEST_F(Api, ACallThatWasCutIsNotTold) {
+  engine_.script = [](const Request&) { return Script{{"So: ", kCall, " ", kCall}}; };
+  for (const int tokens : {5, 15, 25, 35}) {
+    const Json cut = chat(hi(fmt::format(R"({},"max_tokens":{})", kTools, tokens))).json()["choices"][0];
+    EXPECT_EQ(cut["message"]["content"], "So:") << tokens;
+    EXPECT_FALSE(cut["message"].contains("tool_calls"));
+    EXPECT_EQ(cut["finish_reason"], "length");
+  }
+  const Json one = chat(hi(std::string(kTools) + R"(,"max_tokens":90)")).json()["choices"][0];
+  EXPECT_EQ(one["message"]["content"], "So:");
+  EXPECT_EQ(one["message"]["tool_calls"].size(), 1u);
+  const Json stopped = chat(hi(std::string(kTools) + R"(,"stop":"Par")")).json()["choices"][0];
+  EXPECT_EQ(stopped["message"]["content"], "So:");
+}
+
+const std::string kAsked = R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant",)";
+
+TEST_F(Api, AFinalAnswerIsContinued) {
+  for (const char* said :
+       {"", R"("continue_final_message":true)", R"("add_generation_prompt":false)",
+        R"("continue_final_message":true,"add_generation_prompt":false)", R"("enable_thinking":true)"}) {
+    const Answer answer = chat(kAsked + R"("content":"So it"}])" + (*said ? "," : "") + said + "}");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:So it") << said;
+    EXPECT_EQ(engine_.last_request().begun, 5);
+    EXPECT_FALSE(engine_.last_request().output.thinking_open);
+  }
+  chat(kAsked + R"("content":"So it","prefix":true}]})");
+  EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:So it");
+  chat(kAsked + R"("content":"So it","reasoning_content":"Hm."}]})");
+  EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:<think>\nHm.\n</think>\n\nSo it");
+  EXPECT_EQ(engine_.last_request().begun, 5);
+  engine_.script = [](const Request&) { return Script{{" why\n</think>\n\nYes"}}; };
+  const Json thought = chat(kAsked + R"("content":null,"reasoning_content":"I ask"}]})").json();
+  EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:<think>\nI ask");
+  EXPECT_EQ(engine_.last_request().begun, 0);
+  EXPECT_TRUE(engine_.last_request().output.thinking_open);
+  EXPECT_EQ(thought["choices"][0]["message"]["reasoning_content"], " why");
+  EXPECT_EQ(thought["choices"][0]["message"]["content"], "Yes");
+  // A template that always opens a thought: it is closed.
+  engine_.mutable_template().knows_thinking = false;
+  chat(kAsked + R"("content":"So it"}]})");
+  engine_.mutable_template().knows_thinking = true;
+}
+
+TEST_F(Api, AFinalAnswerThatIsNotContinued) {
+  for (const char* said : {R"("continue_final_message":false)", R"("add_generation_prompt":true)"}) {
+    chat(kAsked + R"("content":"So it"}],)" + said + "}");
+    EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant: So it\nassistant:") << said;
+    EXPECT_EQ(engine_.last_request().begun, 0);
+  }
+  chat(kAsked + R"("content":"So it"}],)" + kTools + R"(,"tool_choice":"required"})");
+  EXPECT_EQ(engine_.last_request().begun, 0);
+  chat(kAsked + R"("content":""}],"continue_final_message":true})");  // nothing to go on from
+  EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:");
+}
+
+TEST_F(Api, ContradictionsAboutTheFinalMessageAreRefused) {
+  const std::string text = R"("content":"So it"}],)";
+  const struct {
+    std::string body, param;
+  } cases[] = {
+      {kAsked + text + R"("continue_final_message":true,"add_generation_prompt":true})",
+       "add_generation_prompt"},
+      {kAsked + text +
+           R"("continue_final_message":true,"chat_template_kwargs":{"add_generation_prompt":true}})",
+       "add_generation_prompt"},
+      {kAsked + R"("content":"a","prefix":true}],"continue_final_message":false})", "continue_final_message"},
+      {kAsked + R"("content":"a","prefix":true}],"add_generation_prompt":true})", "add_generation_prompt"},
+      {kAsked + R"("content":"a","prefix":1}]})", "messages[1].prefix"},
+      {R"({"messages":[{"role":"user","content":"hi","prefix":true}]})", "messages[0].prefix"},
+      {R"({"messages":[{"role":"user","content":"hi"}],"continue_final_message":true})",
+       "continue_final_message"},
+      {kAsked + text + R"("continue_final_message":true,"tool_choice":"required",)" + kTools + "}",
+       "continue_final_message"},
+      {kAsked + R"("content":"a","tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}}]}],)" +
+           R"("continue_final_message":true})",
+       "continue_final_message"},
+      {kAsked + R"("content":null,"reasoning_content":"Hm"}],"enable_thinking":false})", "messages"},
+      {kAsked + text + R"("continue_final_message":"yes"})", "continue_final_message"},
+  };
+  for (const auto& one : cases) {
+    const Answer answer = chat(one.body);
+    EXPECT_EQ(answer.status, 400) << one.body;
+    EXPECT_EQ(answer.json()["error"]["param"], one.param) << answer.body;
+  }
+  engine_.takes_beginnings = false;  // what the grammar says
+  const Answer answer = chat(kAsked + text + R"("response_format":{"type":"json_object"}})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json()["error"]["param"], "response_format") << answer.body;
+}
+
+TEST_F(Api, ResultsOfToolsMayHoldAnything) {
+  const std::string call = R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":)"
+                           R"([{"id":"1","function":{"name":"f","arguments":"{}"}}]},{"role":"tool",)";
+  const Answer answer = chat(call + R"("tool_call_id":"1","content":[{"type":"text","text":"See "},
+      {"type":"image_url","image_url":{"url":"data:"}},{"type":"file","file":{}}]}]})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_NE(engine_.last_prompt().find("tool: See [image: not shown, this model reads text only][file: not"),
+            std::string::npos)
+      << engine_.last_prompt();
 }
 
 TEST_F(Api, ParallelToolCallsFalseEndsAfterTheFirst) {

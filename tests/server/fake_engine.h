@@ -135,7 +135,7 @@ class FakeEngine final : public Engine {
     return Script{{"Hello", ", ", "world", "."}};
   };
   std::atomic<int> max_queue{1000};
-  std::atomic<bool> has_template{true}, lost{false};
+  std::atomic<bool> has_template{true}, lost{false}, takes_beginnings{true};
 
   Result<RequestId> submit(Request request, Sink sink) override {
     std::lock_guard lock(mutex_);
@@ -156,6 +156,10 @@ class FakeEngine final : public Engine {
     std::lock_guard lock(mutex_);
     grammar_ = text;
     return std::shared_ptr<const CompiledGrammar>();
+  }
+  Result<void> check_beginning(std::shared_ptr<const CompiledGrammar>, std::span<const int>) const override {
+    if (takes_beginnings) return {};
+    return make_error(ErrorKind::invalid, "no answer can begin like this");
   }
   // The last one that was compiled.
   std::string grammar() const {
@@ -208,6 +212,7 @@ class FakeEngine final : public Engine {
     Script script;
     size_t next = 0;
     int tokens = 0;
+    bool started = false;
     std::shared_ptr<text::OutputText> text;
     bool cancelled = false;
     std::chrono::steady_clock::time_point due{};
@@ -276,6 +281,14 @@ class FakeEngine final : public Engine {
           next_due = std::min(next_due, s.due);
           ++it;
           continue;
+        }
+        if (!s.started && !s.cancelled) {
+          s.started = true;
+          Event event;
+          event.started = true;
+          event.usage.prompt_tokens = static_cast<int>(s.request.prompt.size());
+          event.usage.cached_tokens = 3;
+          s.sink(event);
         }
         Event event;
         const bool last = step(s, event);

@@ -194,7 +194,7 @@ TEST(ChatRequest, ARefusalThatComesBackIsText) {
   const ChatRequest request = chat(R"({"messages":[{"role":"user","content":"a"},
       {"role":"assistant","content":[{"type":"refusal","refusal":"I can't "},{"type":"text","text":"help."}]},
       {"role":"assistant","content":null,"refusal":"No."},
-      {"role":"assistant","content":"Yes.","refusal":null}]})");
+      {"role":"assistant","content":"Yes.","refusal":null}],"continue_final_message":false})");
   EXPECT_EQ(request.messages[1]["content"], "I can't help.");
   EXPECT_EQ(request.messages[2]["content"], "No.");
   EXPECT_EQ(request.messages[3]["content"], "Yes.");

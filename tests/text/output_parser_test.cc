@@ -347,6 +347,44 @@ TEST(OutputParser, HoldsBackOnlyWhatMayBecomeSomethingElse) {
   EXPECT_EQ(events[0].text, "Yes. \n") << "white space waits only for calls";
 }
 
+TEST(OutputParser, WhatIsCutInACallIsDropped) {
+  const auto cut = [](const std::string& text, const OutputRules& rules) {
+    OutputParser parser(rules);
+    std::vector<OutputEvent> events;
+    parser.push(text, events);
+    parser.finish(events, true);
+    ParsedOutput parsed;
+    for (const auto& event : events) parsed.add(event);
+    return parsed;
+  };
+  const std::string call = R"(<tool_call>{"name": "now"}</tool_call>)";
+  for (size_t size = 11; size < call.size(); size++) {
+    const ParsedOutput got = cut("a " + call + call.substr(0, size), rules(kTagged));
+    EXPECT_EQ(got.content, "a");
+    const bool whole = size > call.find('}');  // only the closing mark is missing
+    EXPECT_EQ(got.calls.size(), whole ? 2u : 1u) << size;
+  }
+  EXPECT_EQ(cut("a <tool_call>nonsense", rules(kTagged)).content, "a <tool_call>nonsense")
+      << "it was no call";
+  // Without a mark it may be an answer in JSON, unless only calls can come.
+  OutputRules plain = rules(kPlain);
+  EXPECT_EQ(cut(R"({"name": "no)", plain).content, R"({"name": "no)");
+  plain.only_calls = true;
+  EXPECT_EQ(cut(R"({"name": "no)", plain).content, "");
+}
+
+TEST(OutputParser, TextThatGoesOnIsNotTrimmed) {
+  OutputRules open = rules(kTagged, true);
+  open.goes_on = true;
+  const ParsedOutput got = parse_output(" so\n</think>\n\nYes", open);
+  EXPECT_EQ(got.reasoning, " so");
+  EXPECT_EQ(got.content, "Yes");
+  OutputRules plain = rules(kPlain);
+  plain.goes_on = true;
+  const std::string json = R"({"name": "now", "parameters": {}})";
+  EXPECT_EQ(parse_output(json, plain).content, json);
+}
+
 TEST(OutputParser, StopsAfterTheLastAllowedCall) {
   const std::string call = R"(<tool_call>{"name": "now"}</tool_call>)";
   for (const bool open : {false, true}) {

@@ -144,7 +144,32 @@ TEST(PromptCompiler, PutsKnownTokensInTheirPlace) {
   const size_t from = expected.find("<tool_call>"), to = expected.find("<|im_end|>", from);
   expected.replace(from, to - from, "<tool_call>I");
   EXPECT_EQ(text, expected);
-  EXPECT_EQ(got->stable_lengths.size(), 2u);
+  EXPECT_EQ(got->stable_lengths.size(), 3u);
+}
+
+// A new question: the template writes the turns before it without their empty thoughts, and so they stand up
+// to the question whatever it is.
+TEST(PromptCompiler, FindsWhereTheLastMessageBegins) {
+  const auto chat = parse(file_text(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/chat_template.jinja"));
+  PromptCompiler compiler(*chat, tokenizer());
+  Json messages = conversation_with_call();
+  for (const char* question : {"Thanks", "A, B or C?", "9", "And b.txt?"}) {
+    messages.back()["content"] = question;
+    const auto got = compiler.compile(messages, nullptr, {});
+    ASSERT_TRUE(got.ok());
+    ASSERT_EQ(got->stable_lengths.size(), 3u);
+    const auto at = static_cast<size_t>(got->stable_lengths[1]);
+    EXPECT_TRUE(tokenizer().decode(std::span(got->tokens).first(at), false).ends_with("<|im_start|>user\n"));
+    EXPECT_TRUE(tokenizer().decode(std::span(got->tokens).subspan(at), false).starts_with(question));
+  }
+  // Of several results of calls the first.
+  Json results = messages;
+  results.erase(results.begin() + 4, results.end());
+  results.push_back({{"role", "tool"}, {"tool_call_id", "2"}, {"content", "other"}});
+  const auto got = compiler.compile(results, nullptr, {});
+  ASSERT_EQ(got->stable_lengths.size(), 3u);
+  const auto at = static_cast<size_t>(got->stable_lengths[1]);
+  EXPECT_TRUE(tokenizer().decode(std::span(got->tokens).subspan(at), false).starts_with("text\n"));
 }
 
 TEST(PromptCompiler, KnownTokensThatDoNotFitAreLeftOut) {
