@@ -139,7 +139,7 @@ def load(server, streams, args, seconds):
 def server_gaps(server):
     """Gaps between a stream's tokens as our server's /metrics counts them, those of tokens without text included: (of at
     most 60 ms, all); None: another server, or one that does not say."""
-    if server.name != "anabranch":
+    if server.name != "Anabranch":
         return None
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as response:
         return figures.gaps_counted(response.read().decode())
