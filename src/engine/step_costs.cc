@@ -19,10 +19,12 @@ constexpr double kLeastShare = 0.05;
 // After so many steps with prefill, one without is measured again.
 constexpr int kMeasureAfter = 32;
 // A step has at most so many times the prompt tokens of recent ones, which are forgotten by and by.
-constexpr double kGrowth = 4, kForget = 0.9;
+constexpr double kGrowth = 4, kForget = 0.9, kForgetLargest = 0.99;
 // Where an error of the estimate is put: down to about this many tokens it is the fixed cost's, and from
 // about this position on it is attention's.
 constexpr double kFewTokens = 64, kFarPosition = 4096;
+// Steps of so many tokens are large.
+constexpr double kMuch = 512;
 
 using Terms = StepCosts::Terms;
 
@@ -101,12 +103,16 @@ void StepCosts::observe_prefill(const StepLoad& load, double seconds) {
     const double error = gain * (std::min(added, kSlowest * expected) - expected);
     Terms share{};
     for (size_t i = 0; i < share.size(); i++) share[i] = error < 0 && costs_[i] <= 0 ? 0 : step[i];
-    const double sum = dot(share, share);
+    // Beside much larger steps, one of few tokens says little of what a token costs: its error is not blown
+    // up.
+    const double experience = std::min(1.0, largest_ / kMuch);
+    const double sum = std::max(experience * experience, dot(share, share));
     for (size_t i = 0; i < share.size() && sum > 0; i++)
       costs_[i] = std::max(0.0, costs_[i] + error * share[i] / sum);
   }
   observed_ = std::min(observed_ + 1, 1000);
   tried_ = std::max<double>(load.prompt_tokens, kForget * tried_);
+  largest_ = std::max<double>(load.prompt_tokens, kForgetLargest * largest_);
 }
 
 }  // namespace anabranch

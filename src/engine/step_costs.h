@@ -43,6 +43,7 @@ class StepCosts {
   std::vector<double> decode_s_;  // [decoding]; 0: not known
   Terms costs_{};                 // seconds for one unit of each term
   double tried_ = 0;              // the largest number of prompt tokens in a recent step
+  double largest_ = 0;            // the same over many more steps
   int observed_ = 0;              // steps with prefill that taught the costs
   bool beside_ = false;           // one of them was beside decoding sequences
   int steps_beside_ = 0;          // such steps since the last one without prefill

@@ -169,6 +169,17 @@ TEST(StepCosts, NeighboursTellOfCountsThatWereNotSeen) {
 
 // What tokens cost apart from their positions, attention's part, and the fixed one are told apart by steps
 // that differ in them.
+// The ends of prompts make steps of a few tokens. That these cost nothing beside the decoding rows must not
+// make a token of a large step seem cheap: a step twice as long as the bound would follow.
+TEST(StepCosts, StepsOfFewTokensSayLittleOfWhatATokenCosts) {
+  constexpr double kDecode = 5.5e-3, kToken = 48e-6;
+  StepCosts costs;
+  costs.observe({32, 0, 0}, kDecode);
+  for (int i = 0; i < 50; i++) costs.observe({32, 800, 800 * 256.0}, kDecode + 800 * kToken);
+  for (int i = 0; i < 20; i++) costs.observe({32, 12, 12 * 500.0}, kDecode);
+  EXPECT_GT(costs.prefill_s(800, 800 * 256.0), 0.8 * 800 * kToken);
+}
+
 TEST(StepCosts, LearnWhatPrefillIsMadeOf) {
   const auto seconds = [](const StepLoad& load) {
     return 0.01 + 0.004 + 5e-5 * load.prompt_tokens + 2e-9 * load.positions;
