@@ -10,7 +10,7 @@ namespace {
 // never happens by accident.
 constexpr double kGain = 0.3, kMuchFasterGain = 0.7;
 // Steps without prefill are slow by accident more often than fast, and what they take when nothing disturbs
-// them is wanted.
+// them is wanted; one below half the estimate shows that the estimate was an accident.
 constexpr double kSlowerGain = 0.1, kFasterGain = 0.5;
 // A step counts as at most so many times as slow as expected: it may have been slow by accident.
 constexpr double kSlowest = 2;
@@ -40,8 +40,14 @@ double dot(const Terms& a, const Terms& b) {
 
 // Counts that were not seen take what their neighbours do, if one within a quarter is known.
 double StepCosts::decode_s(int decoding) const {
+  // More sequences never take less: where they seem to, the estimate for fewer was an accident, such as a
+  // kernel's compilation.
   const auto known = [&](int n) {
-    return n > 0 && n < static_cast<int>(decode_s_.size()) ? decode_s_[static_cast<size_t>(n)] : 0;
+    if (n <= 0 || n >= static_cast<int>(decode_s_.size())) return 0.0;
+    double least = decode_s_[static_cast<size_t>(n)];
+    for (auto m = static_cast<size_t>(n) + 1; least > 0 && m < decode_s_.size(); m++)
+      if (decode_s_[m] > 0) least = std::min(least, decode_s_[m]);
+    return least;
   };
   int below = decoding, above = decoding;
   while (below > decoding - decoding / 4 && known(below) <= 0) below--;
@@ -76,7 +82,7 @@ void StepCosts::observe_decode(int decoding, double seconds) {
   const auto i = static_cast<size_t>(decoding);
   if (i >= decode_s_.size()) decode_s_.resize(i + 1);
   double& estimate = decode_s_[i];
-  if (estimate <= 0)
+  if (estimate <= 0 || seconds < estimate / 2)
     estimate = seconds;
   else
     estimate += (seconds > estimate ? kSlowerGain : kFasterGain) *

@@ -169,6 +169,18 @@ TEST(StepCosts, NeighboursTellOfCountsThatWereNotSeen) {
 
 // What tokens cost apart from their positions, attention's part, and the fixed one are told apart by steps
 // that differ in them.
+// A step in which kernels are compiled takes a second. Were it taken for the usual one, kStall would allow
+// prefill of two seconds beside it.
+TEST(StepCosts, OneSlowStepIsSoonForgotten) {
+  StepCosts costs;
+  costs.observe({.decoding = 17}, 1.0);
+  costs.observe({.decoding = 24}, 0.006);
+  EXPECT_DOUBLE_EQ(costs.decode_s(17), 0.006);
+  costs.observe({.decoding = 64}, 1.5);
+  costs.observe({.decoding = 64}, 0.011);
+  EXPECT_DOUBLE_EQ(costs.decode_s(64), 0.011);
+}
+
 // The ends of prompts make steps of a few tokens. That these cost nothing beside the decoding rows must not
 // make a token of a large step seem cheap: a step twice as long as the bound would follow.
 TEST(StepCosts, StepsOfFewTokensSayLittleOfWhatATokenCosts) {
