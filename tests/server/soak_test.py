@@ -28,7 +28,7 @@ from conclude import conclude
 
 WORDS = "river arm water bridge boat winter market letter stone garden night music teacher map harbour".split()
 # Small enough to be full long before the first third is over.
-SERVER_OPTIONS = ["--cache-ram", "64MB", "--cache-disk", "0", "--context", "2048"]
+SERVER_OPTIONS = ["--strict-model-names", "--cache-ram", "64MB", "--cache-disk", "0", "--context", "2048"]
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {
     "type": "object", "properties": {"place": {"type": "string"}}}}}]
 
