@@ -11,20 +11,23 @@
 
 #include "base/clock.h"
 #include "models/model.h"
-#include "ops/cuda/array.h"
-#include "ops/cuda/driver.h"
+#include "ops/cuda/device.h"
 #include "ops/elementwise.h"
+#include "ops/open.h"
 #include "ops/profile.h"
 
 namespace anabranch {
 namespace {
 
-namespace mx = ops::mx;
-
 uint64_t mixed(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
+}
+
+std::unique_ptr<Device> opened;  // while the benchmark runs
+ops::cuda::CudaDevice& card() {
+  return static_cast<ops::cuda::CudaDevice&>(*opened);
 }
 
 // Random codes; values of variance 1 / inputs, as a trained matrix has.
@@ -47,63 +50,64 @@ ops::Weight random_weight(int64_t rows, int64_t cols) {
     std::fill_n(scales, count * (cols / 64), scale);
     std::fill_n(biases, count * (cols / 64), -7.5f * scale);
   };
-  return ops::Weight::make(s);
+  return ops::Weight::make(card(), s);
 }
 
-mx::array random_array(mx::Shape shape, float centre, float spread) {
+Tensor random_tensor(const Shape& shape, float centre, float spread) {
   static uint64_t seed = 1 << 20;
-  mx::array x = ops::empty(std::move(shape), mx::float32);
-  for (size_t i = 0; i < x.size(); i++)
+  Tensor x = host_device().empty(shape, Dtype::f32);
+  for (int64_t i = 0; i < x.size(); i++)
     x.data<float>()[i] = centre + spread * static_cast<float>(static_cast<int32_t>(mixed(++seed)) * 0x1p-31);
-  return ops::to_device(x);
+  return card().to_device(x);
 }
 
-struct Shape {
+struct ModelShape {
   const char* name;
   int hidden, layers, intermediate, heads, kv_heads, key_heads, value_heads;
   bool tied;
   int vocab = 248320, head_dim = 256, delta_dim = 128;
 };
-const Shape k9b{"9B", 4096, 32, 12288, 16, 4, 16, 32, false};
-const Shape k08b{"0.8B", 1024, 24, 3584, 8, 2, 16, 16, true};
+const ModelShape k9b{"9B", 4096, 32, 12288, 16, 4, 16, 32, false};
+const ModelShape k08b{"0.8B", 1024, 24, 3584, 8, 2, 16, 16, true};
 
 nn::Linear linear(int out, int in) {
   return {random_weight(out, in), {}};
 }
 nn::RmsNorm norm(int width) {
-  return {{random_array({width}, 1.0f, 0.1f), 1e-6f}};
+  return {{random_tensor({width}, 1.0f, 0.1f), 1e-6f}};
 }
 
 class RandomModel final : public Model {
  public:
-  static std::unique_ptr<RandomModel> make(const Shape& s) {
+  static std::unique_ptr<RandomModel> make(const ModelShape& s) {
     ModelSpec spec;
     spec.family = "qwen3_5";
     spec.hidden = s.hidden;
-    spec.intermediate = s.intermediate;
     spec.vocab = s.vocab;
     spec.context_length = 262144;
     spec.tied_embeddings = s.tied;
-    for (int i = 0; i < 32; i++) spec.rope.inv_freq.push_back(std::pow(1e7f, -static_cast<float>(i) / 32.0f));
+    RopeSpec rope;
+    for (int i = 0; i < 32; i++) rope.inv_freq.push_back(std::pow(1e7f, -static_cast<float>(i) / 32.0f));
+    spec.ropes = {rope};
     const ops::GatedDeltaShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
     std::vector<nn::DecoderLayer> layers;
     for (int i = 0; i < s.layers; i++) {
-      nn::Mlp mlp{linear(s.intermediate, s.hidden), linear(s.intermediate, s.hidden),
+      nn::Mlp mlp{random_weight(s.intermediate, s.hidden), random_weight(s.intermediate, s.hidden),
                   linear(s.hidden, s.intermediate)};
       const auto norm1 = norm(s.hidden), norm2 = norm(s.hidden);
       if (i % 4 != 3) {
         const int values = s.value_heads * s.delta_dim;
         nn::GatedDelta mixer{
             delta,
-            {random_array({4, delta.conv_channels()}, 0.0f, 0.5f), random_array({s.value_heads}, 0, 1),
-             random_array({s.value_heads}, 0, 1), random_array({s.delta_dim}, 1, 0.1f)},
+            {random_tensor({4, delta.conv_channels()}, 0.0f, 0.5f), random_tensor({s.value_heads}, 0, 1),
+             random_tensor({s.value_heads}, 0, 1), random_tensor({s.delta_dim}, 1, 0.1f)},
             linear(delta.conv_channels(), s.hidden),
             linear(values, s.hidden),
             linear(s.value_heads, s.hidden),
             linear(s.value_heads, s.hidden),
             linear(s.hidden, values)};
         layers.push_back({norm1, std::move(mixer), norm2, std::move(mlp)});
-        spec.layers.emplace_back(delta);
+        spec.layers.push_back({delta, MlpSpec{s.intermediate}});
         continue;
       }
       nn::Attention mixer;
@@ -111,7 +115,7 @@ class RandomModel final : public Model {
       mixer.kv_heads = s.kv_heads;
       mixer.head_dim = s.head_dim;
       mixer.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
-      mixer.rope = {spec.rope.inv_freq, 1.0f};
+      mixer.rope = {rope.inv_freq, 1.0f};
       const int width = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
       mixer.q = linear(width, s.hidden);
       mixer.k = linear(kv, s.hidden);
@@ -121,11 +125,12 @@ class RandomModel final : public Model {
       mixer.q_norm = norm(s.head_dim);
       mixer.k_norm = norm(s.head_dim);
       layers.push_back({norm1, std::move(mixer), norm2, std::move(mlp)});
-      spec.layers.emplace_back(AttentionSpec{s.heads, s.kv_heads, s.head_dim, 0, false, false, true, true});
+      spec.layers.push_back({AttentionSpec{s.heads, s.kv_heads, s.head_dim, 0, false, false, true, true},
+                             MlpSpec{s.intermediate}});
     }
     auto embedding = random_weight(s.vocab, s.hidden);
     auto head = s.tied ? embedding : random_weight(s.vocab, s.hidden);
-    return std::unique_ptr<RandomModel>(new RandomModel(std::move(spec), std::move(embedding),
+    return std::unique_ptr<RandomModel>(new RandomModel(card(), std::move(spec), std::move(embedding),
                                                         std::move(layers), norm(s.hidden), std::move(head)));
   }
   using Model::Model;
@@ -189,7 +194,7 @@ struct Run {
     return median(times);
   }
 
-  void table(const Shape& shape) const {
+  void table(const ModelShape& shape) const {
     const double bytes = static_cast<double>(model.bytes_per_token());
     fmt::print("{}: {:.2f} GB read a token; the limit of decode is {:.0f} tok/s\n", shape.name, bytes / 1e9,
                bandwidth / bytes);
@@ -212,7 +217,7 @@ struct Run {
       const double t = step(streams, 1, 512);
       line(fmt::format("{} streams: {:.1f}x of one", streams, streams * one / t), streams / t, t);
     }
-    for (const auto [tokens, chunk] : {std::pair{512, 512}, {4096, 2048}, {4096, 4096}}) {
+    for (const auto& [tokens, chunk] : {std::pair{512, 512}, {4096, 2048}, {4096, 4096}}) {
       const double rate = prefill_rate(tokens, chunk);
       line(fmt::format("prefill {}, chunks of {}", tokens, chunk), rate, tokens / rate);
     }
@@ -222,13 +227,13 @@ struct Run {
     auto state = model.make_state();
     if (depth > 0) prefill(state, depth, 2048);
     for (int warm = 0; warm < 2; warm++) {
-      ops::set_profiling(warm == 1);
+      ops::set_profiling(card(), warm == 1);
       auto copy = state;
       prefill(copy, rows, rows);
     }
-    ops::set_profiling(false);
+    ops::set_profiling(card(), false);
     fmt::print("  profile of {} rows after {} (the device waited for after each stage):\n", rows, depth);
-    for (const auto& row : ops::profile())
+    for (const auto& row : card().profile().rows)
       fmt::print("    {:<46} {:>5} calls {:>9.1f} us each {:>9.2f} ms\n", row.stage, row.calls,
                  1e6 * row.seconds / row.calls, 1e3 * row.seconds);
   }
@@ -238,7 +243,7 @@ struct Run {
 double timed(const std::function<void(int)>& work) {
   constexpr int kTimes = 24;
   std::vector<double> times;
-  ops::cuda::Event begin, end;
+  ops::cuda::Event begin(card().context()), end(card().context());
   for (int rep = 0; rep < 6; rep++) {
     begin.record();
     for (int i = 0; i < kTimes; i++) work(i);
@@ -256,14 +261,14 @@ void product_kernels(double bandwidth, double flops) {
     for (int i = 0; i < 6; i++) weights.push_back(random_weight(n, k));
     fmt::print("  {} x {}:", n, k);
     for (const int rows : {1, 4, 8, 16, 24, 32}) {
-      const auto x = random_array({rows, k}, 0, 1), r = random_array({rows, n}, 0, 1);
+      const auto x = random_tensor({rows, k}, 0, 1), r = random_tensor({rows, n}, 0, 1);
       const double t = timed([&](int i) { ops::linear_add(x, weights[i % 6], r); });
       fmt::print(" {} rows {:.1f} us {:.0f} GB/s {:.0f} %;", rows, t * 1e6, weights[0].bytes() / t / 1e9,
                  100 * weights[0].bytes() / t / bandwidth);
     }
     fmt::print("\n   ");
     for (const int rows : {64, 256, 1024, 4096}) {
-      const auto x = random_array({rows, k}, 0, 1), r = random_array({rows, n}, 0, 1);
+      const auto x = random_tensor({rows, k}, 0, 1), r = random_tensor({rows, n}, 0, 1);
       const double t = timed([&](int i) { ops::linear_add(x, weights[i % 6], r); });
       const double work = 2.0 * rows * n * k;
       fmt::print(" {} rows {:.0f} us {:.0f} TFLOP/s {:.0f} %;", rows, t * 1e6, work / t / 1e12,
@@ -277,19 +282,19 @@ void product_kernels(double bandwidth, double flops) {
 // `each` tokens of each of some sequences, whose states are in rotation too.
 void delta_kernel(double bandwidth, int sequences, int each) {
   const ops::GatedDeltaShape d{16, 32, 128, 128, 4};
-  const ops::GatedDeltaWeights weights{random_array({4, d.conv_channels()}, 0, 0.5f),
-                                       random_array({32}, 0, 1), random_array({32}, 0, 1),
-                                       random_array({128}, 1, 0.1f)};
+  const ops::GatedDeltaWeights weights{random_tensor({4, d.conv_channels()}, 0, 0.5f),
+                                       random_tensor({32}, 0, 1), random_tensor({32}, 0, 1),
+                                       random_tensor({128}, 1, 0.1f)};
   const int rows = sequences * each, sets = sequences > 1 ? 4 : 24;
   std::vector<ops::GatedDeltaState> states;
-  for (int i = 0; i < sets * sequences; i++) states.push_back(ops::make_gated_delta_state(d));
-  const auto qkv = random_array({rows, d.conv_channels()}, 0, 1), z = random_array({rows, 4096}, 0, 1),
-             b = random_array({rows, 32}, 0, 1), a = random_array({rows, 32}, 0, 1);
+  for (int i = 0; i < sets * sequences; i++) states.push_back(ops::make_gated_delta_state(card(), d));
+  const auto qkv = random_tensor({rows, d.conv_channels()}, 0, 1), z = random_tensor({rows, 4096}, 0, 1),
+             b = random_tensor({rows, 32}, 0, 1), a = random_tensor({rows, 32}, 0, 1);
   const double t = timed([&](int i) {
     std::vector<ops::GatedDeltaSpan> spans;
     for (int s = 0; s < sequences; s++)
       spans.push_back({&states[static_cast<size_t>(i % sets * sequences + s)], s * each, each});
-    ops::gated_delta_rows({qkv, z, b, a}, d, weights, spans);
+    ops::gated_delta({qkv, z, b, a}, d, weights, spans);
   });
   const double bytes = sequences * 2.0 * 32 * 128 * 128 * 4 + rows * (8192.0 + 2 * 4096 + 4096) * 4;
   fmt::print("  gated delta of 9B, {} sequences, {} rows each: {:.1f} us, {:.0f} GB/s {:.0f} %\n", sequences,
@@ -302,11 +307,11 @@ void attention_kernels(double bandwidth) {
       std::vector<ops::PagedKv> caches;
       for (int i = 0; i < 4; i++) {
         caches.push_back({4, 256});
-        const auto k = random_array({length - rows, 4, 256}, 0, 1);
+        const auto k = random_tensor({length - rows, 4, 256}, 0, 1);
         if (length > rows) ops::kv_append(caches.back(), k, k);
       }
-      const auto q = random_array({rows, 16, 256}, 0, 1);
-      const auto k = random_array({rows, 4, 256}, 0, 1);
+      const auto q = random_tensor({rows, 16, 256}, 0, 1);
+      const auto k = random_tensor({rows, 4, 256}, 0, 1);
       for (auto& cache : caches) ops::kv_append(cache, k, k);
       const double t = timed([&](int i) { ops::attention(q, caches[i % 4], 0.0625f); });
       const double bytes = 2.0 * length * 4 * 256 * 2;
@@ -330,15 +335,16 @@ int run(int count, char** words) {
   const auto asked = [&](const char* word) {
     return wanted.empty() || std::find(wanted.begin(), wanted.end(), word) != wanted.end();
   };
-  const auto chosen = ops::choose_backend("cuda", false, false);
-  if (!chosen) {
-    fmt::print(stderr, "error: {}\n", chosen.error().message);
+  auto device = ops::open_device({.device = "cuda"});
+  if (!device) {
+    fmt::print(stderr, "error: {}\n", device.error().message);
     return 1;
   }
-  const double bandwidth = ops::cuda::copy_rate(), flops = ops::cuda::device().tensor_flops;
-  fmt::print("{}: a copy moves {:.0f} GB/s; bf16 {:.0f} TFLOP/s by the data sheet\n", ops::device_name(),
+  opened = std::move(device).value();
+  const double bandwidth = ops::cuda::copy_rate(card().context()), flops = card().info().tensor_flops;
+  fmt::print("{}: a copy moves {:.0f} GB/s; bf16 {:.0f} TFLOP/s by the data sheet\n", card().name(),
              bandwidth / 1e9, flops / 1e12);
-  for (const Shape* shape : {&k9b, &k08b}) {
+  for (const ModelShape* shape : {&k9b, &k08b}) {
     if (!asked(shape == &k9b ? "9b" : "0.8b")) continue;
     const double start = now_seconds();
     const auto model = RandomModel::make(*shape);
@@ -350,6 +356,7 @@ int run(int count, char** words) {
     bench.profile(4096, 0);
   }
   if (asked("kernels")) kernels(bandwidth, flops);
+  opened.reset();
   return 0;
 }
 

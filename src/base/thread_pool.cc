@@ -29,17 +29,19 @@ inline void cpu_relax() {
 // How long a worker spins before it sleeps. Longer than the gap between two stages of a forward pass.
 constexpr double kSpinSeconds = 200e-6;
 
+}  // namespace
+
 // The caller does all the work that nobody else takes, and waits only for workers that are inside the job:
 // one that the operating system has not scheduled (other programs want the cores too) costs nothing. `state_`
 // says it all: bits 0-10 workers inside, bit 11 open, bits 12-31 the job's number. Nobody enters a closed
 // job, and the caller closes a job only when nobody is inside.
-class Pool {
+class ThreadPool::Workers {
  public:
-  explicit Pool(int threads) {
+  explicit Workers(int threads) {
     for (int i = 1; i < threads; i++) workers_.emplace_back([this] { work(); });
   }
 
-  ~Pool() {
+  ~Workers() {
     stop_ = true;
     state_.fetch_add(kJob);
     state_.notify_all();
@@ -121,38 +123,34 @@ class Pool {
   std::atomic<bool> stop_{false};
 };
 
-std::mutex pool_mutex;
-std::unique_ptr<Pool> pool;
-int requested_threads = 0;
-
-Pool& shared_pool() {
-  std::lock_guard lock(pool_mutex);
-  if (!pool)
-    pool = std::make_unique<Pool>(requested_threads > 0 ? requested_threads
-                                                        : choose_threads(cpu_info()).threads);
-  return *pool;
+ThreadPool::ThreadPool(int threads) {
+  resize(threads);
 }
+ThreadPool::~ThreadPool() = default;
 
-}  // namespace
-
-void set_thread_count(int threads) {
+void ThreadPool::resize(int threads) {
   CHECK(threads >= 0, "threads = {}", threads);
-  std::lock_guard lock(pool_mutex);
-  requested_threads = threads;
-  pool.reset();
+  workers_.reset();
+  size_ = threads > 0 ? threads : choose_threads(cpu_info()).threads;
 }
 
-int thread_count() {
-  return shared_pool().size();
+ThreadPool::Workers& ThreadPool::workers() {
+  std::lock_guard lock(starting_);
+  if (!workers_) workers_ = std::make_unique<Workers>(size_);
+  return *workers_;
 }
 
-void parallel_for(int64_t count, int64_t grain, RangeBody body) {
+void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
   CHECK(grain >= 1, "grain = {}", grain);
   if (count <= 0) return;
   if (count <= grain) return body(0, count);
-  Pool& p = shared_pool();
-  if (p.size() > 1) return p.run(count, grain, body);
+  if (size_ > 1) return workers().run(count, grain, body);
   for (int64_t begin = 0; begin < count; begin += grain) body(begin, std::min(begin + grain, count));
+}
+
+ThreadPool& shared_threads() {
+  static ThreadPool pool;
+  return pool;
 }
 
 }  // namespace anabranch

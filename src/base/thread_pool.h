@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
 namespace anabranch {
 
@@ -23,14 +25,33 @@ class RangeBody {
   void (*call_)(const void*, int64_t, int64_t);
 };
 
-// Threads that parallel_for uses, the caller included. Set before the first parallel_for; 0 = as many as
-// choose_threads (base/cpu_info.h) finds good for this machine.
-void set_thread_count(int threads);
-int thread_count();
+class ThreadPool {
+ public:
+  // Threads that take part, the caller included; 0 = as many as choose_threads (base/cpu_info.h) finds good
+  // for this machine. Workers start with the first call that needs them.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
-// Calls body(begin, end) for consecutive ranges that together cover [0, count), each of at least `grain`
-// items (grain >= 1; the last may be shorter), on the pool's threads, and returns when all are done. body
-// must not throw, and must not call parallel_for. Concurrent callers take turns.
-void parallel_for(int64_t count, int64_t grain, RangeBody body);
+  int size() const { return size_; }
+  // Another number of threads from now on, as in the constructor. Not while the pool works.
+  void resize(int threads);
+
+  // Calls body(begin, end) for consecutive ranges that together cover [0, count), each of at least `grain`
+  // items (grain >= 1; the last may be shorter), on the pool's threads, and returns when all are done. body
+  // must not throw, and must not call parallel_for of the same pool. Concurrent callers take turns.
+  void parallel_for(int64_t count, int64_t grain, RangeBody body);
+
+ private:
+  class Workers;
+  Workers& workers();
+  int size_;
+  std::mutex starting_;
+  std::unique_ptr<Workers> workers_;  // made by the first call that needs them
+};
+
+// A pool for work that belongs to no device, such as the conversion of files.
+ThreadPool& shared_threads();
 
 }  // namespace anabranch

@@ -6,17 +6,22 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/thread_pool.h"
+#include "base/float16.h"
+#include "tensor/device.h"
 
 namespace anabranch {
 namespace {
 
-namespace mx = ops::mx;
-
 constexpr double kLargestCode = 127;
 constexpr int64_t kSerialValues = 32 << 10;
 
-// An array as [groups, chunks, rows, width]: a row is its `width` values in each of its group's chunks.
+struct Half {
+  uint16_t bits;
+  explicit Half(float x) : bits(float_to_f16(x)) {}
+  explicit operator float() const { return f16_to_float(bits); }
+};
+
+// A tensor as [groups, chunks, rows, width]: a row is its `width` values in each of its group's chunks.
 struct Rows {
   int64_t groups, chunks, rows, width;
   int64_t group_values() const { return chunks * rows * width; }
@@ -25,15 +30,16 @@ struct Rows {
 };
 
 // Positions are the last axis of keys, and the last but one of values; on the CPU, both are cut into tiles.
-Rows rows_of(const mx::array& block, KvPart part) {
-  const int axes = static_cast<int>(block.ndim());
+Rows rows_of(const Tensor& block, KvPart part) {
+  const int axes = static_cast<int>(block.dims());
   CHECK(axes == 3 || axes == 4, "a block of keys or values with {} axes", axes);
-  Rows r{block.shape(0), 1, block.shape(-2), block.shape(-1)};
+  const size_t last = block.dims() - 1;
+  Rows r{block.shape(0), 1, block.shape(last - 1), block.shape(last)};
   if (part == KvPart::values) {
     if (axes == 4) r.chunks = block.shape(1);
   } else {
     if (axes == 4) r.groups *= block.shape(1);
-    r = {r.groups, block.shape(-2), block.shape(-1), 1};
+    r = {r.groups, block.shape(last - 1), block.shape(last), 1};
   }
   CHECK(r.rows <= ops::kKvBlock && r.scales() == int64_t{block.shape(0)} * ops::kKvBlock,
         "a block of {} heads with {} rows", block.shape(0), r.scales());
@@ -85,60 +91,58 @@ void decode(const Rows& r, const int8_t* codes, const T* scales, T* x) {
 
 // Calls group(number) for each; groups do not depend on each other.
 template <class Body>
-void each_group(const Rows& r, const Body& group) {
+void each_group(const Rows& r, ThreadPool& threads, const Body& group) {
   const auto body = [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; g++) group(g);
   };
-  parallel_for(r.groups, std::max<int64_t>(1, kSerialValues / r.group_values()), body);
+  threads.parallel_for(r.groups, std::max<int64_t>(1, kSerialValues / r.group_values()), body);
 }
 
 template <class T>
-void encode_block(const Rows& r, const mx::array& block, mx::array& packed) {
+void encode_block(const Rows& r, const Tensor& block, Tensor& packed, ThreadPool& threads) {
   auto* codes = packed.data<int8_t>();
   auto* scales = reinterpret_cast<T*>(codes + r.values());
-  each_group(r, [&](int64_t g) {
+  each_group(r, threads, [&](int64_t g) {
     encode(r, block.data<T>() + g * r.group_values(), codes + g * r.group_values(), scales + g * r.rows);
   });
 }
 
 template <class T>
-void decode_block(const Rows& r, const mx::array& packed, mx::array& block) {
+void decode_block(const Rows& r, const Tensor& packed, Tensor& block, ThreadPool& threads) {
   const auto* codes = packed.data<int8_t>();
   const auto* scales = reinterpret_cast<const T*>(codes + r.values());
-  each_group(r, [&](int64_t g) {
+  each_group(r, threads, [&](int64_t g) {
     decode(r, codes + g * r.group_values(), scales + g * r.rows, block.data<T>() + g * r.group_values());
   });
 }
 
-void check_type(const mx::array& block) {
-  CHECK(block.dtype() == mx::float16 || block.dtype() == mx::float32, "keys or values of another type");
-  CHECK(block.flags().row_contiguous, "a block that is not contiguous");
+void check_type(const Tensor& block) {
+  CHECK(block.dtype() == Dtype::f16 || block.dtype() == Dtype::f32, "keys or values of another type");
 }
 
 }  // namespace
 
-size_t q8_bytes(const mx::array& block, KvPart part) {
+size_t q8_bytes(const Tensor& block, KvPart part) {
   const Rows r = rows_of(block, part);
-  return static_cast<size_t>(r.values()) + static_cast<size_t>(r.scales()) * block.itemsize();
+  return static_cast<size_t>(r.values()) + static_cast<size_t>(r.scales()) * bytes_of(block.dtype());
 }
 
-mx::array to_q8(mx::array block, KvPart part) {
-  block.eval();
+Tensor to_q8(const Tensor& block, KvPart part, ThreadPool& threads) {
   check_type(block);
   const Rows r = rows_of(block, part);
-  mx::array packed = ops::empty({static_cast<int>(q8_bytes(block, part))}, mx::uint8);
-  block.dtype() == mx::float16 ? encode_block<mx::float16_t>(r, block, packed)
-                               : encode_block<float>(r, block, packed);
+  Tensor packed = block.device().empty({static_cast<int>(q8_bytes(block, part))}, Dtype::u8);
+  block.dtype() == Dtype::f16 ? encode_block<Half>(r, block, packed, threads)
+                              : encode_block<float>(r, block, packed, threads);
   return packed;
 }
 
-void from_q8(const mx::array& packed, KvPart part, mx::array& block) {
+void from_q8(const Tensor& packed, KvPart part, Tensor& block, ThreadPool& threads) {
   check_type(block);
   const Rows r = rows_of(block, part);
   CHECK(packed.nbytes() == q8_bytes(block, part), "{} bytes for a block of {}", packed.nbytes(),
         q8_bytes(block, part));
-  block.dtype() == mx::float16 ? decode_block<mx::float16_t>(r, packed, block)
-                               : decode_block<float>(r, packed, block);
+  block.dtype() == Dtype::f16 ? decode_block<Half>(r, packed, block, threads)
+                              : decode_block<float>(r, packed, block, threads);
 }
 
 }  // namespace anabranch

@@ -11,18 +11,20 @@
 
 #include <cstddef>
 
+#include "base/thread_pool.h"
 #include "ops/attention.h"
 
 namespace anabranch {
 
-// A block's array of keys, or of values (ops/attention.h).
+// A block's tensor of keys, or of values (ops/attention.h).
 enum class KvPart { keys, values };
 
-// How many bytes a block's array takes: codes (int8, in the array's order), then scales (T, [Hkv, kKvBlock]).
-size_t q8_bytes(const ops::mx::array& block, KvPart part);
-// block: f16 or f32, row-contiguous -> uint8 [q8_bytes].
-ops::mx::array to_q8(ops::mx::array block, KvPart part);
+// How many bytes a block's tensor takes: codes (int8, in the tensor's order), then scales (T, [Hkv,
+// kKvBlock]).
+size_t q8_bytes(const Tensor& block, KvPart part);
+// block: f16 or f32, on the host -> u8 [q8_bytes] on the host.
+Tensor to_q8(const Tensor& block, KvPart part, ThreadPool& threads);
 // Overwrites `block`, which nothing else refers to. Any bytes give some values.
-void from_q8(const ops::mx::array& packed, KvPart part, ops::mx::array& block);
+void from_q8(const Tensor& packed, KvPart part, Tensor& block, ThreadPool& threads);
 
 }  // namespace anabranch

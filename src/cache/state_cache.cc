@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -9,8 +10,6 @@
 
 namespace anabranch {
 namespace {
-
-namespace mx = ops::mx;
 
 int whole_blocks(int tokens) {
   return tokens / kBlockTokens;
@@ -35,38 +34,48 @@ ops::PagedKv empty_kv(const KvLayout& layout) {
 // Takes arrays one after the other, in the order they were put.
 class Reader {
  public:
-  Reader(const std::vector<mx::array>& arrays, KvForm form) : arrays_(arrays), form_(form) {}
-  const mx::array& next() { return arrays_.at(at_++); }
+  Reader(Device& device, const std::vector<Tensor>& arrays, KvForm form)
+      : device_(device), arrays_(arrays), form_(form) {}
+  const Tensor& next() { return arrays_.at(at_++); }
   bool more() const { return at_ < arrays_.size(); }
   void block(ops::PagedKv& kv) {
     if (form_ == KvForm::q8) {
-      ops::kv_add_block(kv);
-      from_q8(next(), KvPart::keys, kv.k.back());
-      from_q8(next(), KvPart::values, kv.v.back());
+      ops::kv_add_block(device_, kv);
+      kv.k.back() = decoded(KvPart::keys, kv.k.back());
+      kv.v.back() = decoded(KvPart::values, kv.v.back());
     } else {
-      kv.k.push_back(ops::to_device(next()));
-      kv.v.push_back(ops::to_device(next()));
+      kv.k.push_back(device_.to_device(next()));
+      kv.v.push_back(device_.to_device(next()));
     }
   }
 
  private:
-  const std::vector<mx::array>& arrays_;
+  // The next array, decoded to the form of `block`.
+  Tensor decoded(KvPart part, const Tensor& block) {
+    Tensor host = device_.empty_host(block.shape(), block.dtype());
+    from_q8(next(), part, host, device_.threads());
+    return device_.to_device(host);
+  }
+
+  Device& device_;
+  const std::vector<Tensor>& arrays_;
   KvForm form_;
   size_t at_ = 0;
 };
 
-void put_block(std::vector<mx::array>& out, const ops::PagedKv& kv, int block, KvForm form) {
-  const auto k = ops::to_host(kv.k.at(block)), v = ops::to_host(kv.v.at(block));
-  out.push_back(form == KvForm::q8 ? to_q8(k, KvPart::keys) : k);
-  out.push_back(form == KvForm::q8 ? to_q8(v, KvPart::values) : v);
+void put_block(std::vector<Tensor>& out, const ops::PagedKv& kv, int block, KvForm form) {
+  const auto k = to_host(kv.k.at(block)), v = to_host(kv.v.at(block));
+  ThreadPool& threads = kv.k.at(block).device().threads();
+  out.push_back(form == KvForm::q8 ? to_q8(k, KvPart::keys, threads) : k);
+  out.push_back(form == KvForm::q8 ? to_q8(v, KvPart::values, threads) : v);
 }
 
-void put_new_blocks(std::vector<mx::array>& out, const std::vector<KvLayout>& layers, int count,
+void put_new_blocks(Device& device, std::vector<Tensor>& out, const std::vector<KvLayout>& layers, int count,
                     KvForm form) {
   for (const KvLayout& layer : layers) {
     ops::PagedKv kv = empty_kv(layer);
     for (int i = 0; i < count; i++) {
-      ops::kv_add_block(kv);
+      ops::kv_add_block(device, kv);
       put_block(out, kv, i, form);
     }
   }
@@ -80,7 +89,7 @@ void put_new_blocks(std::vector<mx::array>& out, const std::vector<KvLayout>& la
 // one, of each attention layer; if the MTP head followed, its hidden state and, of each of its layers, k and
 // v of every block from first_own_mtp_block() on. docs/cache-format.md says the same.
 struct StateCache::Piece {
-  std::vector<mx::array> arrays;
+  std::vector<Tensor> arrays;
   uint64_t bytes() const {
     uint64_t sum = 0;
     for (const auto& array : arrays) sum += array.nbytes();
@@ -145,24 +154,25 @@ void StateCache::forget_missing() {
 
 // ---- arrays
 
-std::vector<mx::array> StateCache::new_block(bool with_mtp) const {
-  std::vector<mx::array> out;
-  put_new_blocks(out, attention_, 1, options_.kv);
-  if (with_mtp) put_new_blocks(out, mtp_attention_, 1, options_.kv);
+std::vector<Tensor> StateCache::new_block(bool with_mtp) const {
+  std::vector<Tensor> out;
+  put_new_blocks(*options_.device, out, attention_, 1, options_.kv);
+  if (with_mtp) put_new_blocks(*options_.device, out, mtp_attention_, 1, options_.kv);
   return out;
 }
 
-std::vector<mx::array> StateCache::new_point(int length, bool with_mtp) const {
-  std::vector<mx::array> out;
+std::vector<Tensor> StateCache::new_point(int length, bool with_mtp) const {
+  std::vector<Tensor> out;
   for (const auto& shape : deltas_) {
-    auto state = ops::make_gated_delta_state(shape);
-    out.push_back(ops::to_host(state.s));
-    out.push_back(ops::to_host(state.conv));
+    auto state = ops::make_gated_delta_state(*options_.device, shape);
+    out.push_back(to_host(state.s));
+    out.push_back(to_host(state.conv));
   }
-  if (length % kBlockTokens > 0) put_new_blocks(out, attention_, 1, options_.kv);
+  if (length % kBlockTokens > 0) put_new_blocks(*options_.device, out, attention_, 1, options_.kv);
   if (!with_mtp) return out;
-  out.push_back(ops::empty({1, options_.mtp_hidden}, mx::float32));
-  put_new_blocks(out, mtp_attention_, mtp_blocks(length) - first_own_mtp_block(length), options_.kv);
+  out.push_back(host_device().empty({1, options_.mtp_hidden}, Dtype::f32));
+  put_new_blocks(*options_.device, out, mtp_attention_, mtp_blocks(length) - first_own_mtp_block(length),
+                 options_.kv);
   return out;
 }
 
@@ -181,15 +191,15 @@ StateCache::PiecePtr StateCache::point_piece(const SavedState& state) const {
   const int length = state.model.length, blocks = whole_blocks(length);
   for (const auto& layer : state.model.layers)
     if (const auto* delta = std::get_if<ops::GatedDeltaState>(&layer)) {
-      piece->arrays.push_back(ops::to_host(delta->s));
-      piece->arrays.push_back(ops::to_host(delta->conv));
+      piece->arrays.push_back(to_host(delta->s));
+      piece->arrays.push_back(to_host(delta->conv));
     }
   for (const auto& layer : state.model.layers) {
     const auto* kv = std::get_if<ops::PagedKv>(&layer);
     if (kv && length % kBlockTokens > 0) put_block(piece->arrays, *kv, blocks, options_.kv);
   }
   if (!state.mtp) return piece;
-  piece->arrays.push_back(ops::to_host(state.mtp->hidden));
+  piece->arrays.push_back(to_host(state.mtp->hidden));
   for (const auto& layer : state.mtp->state.layers)
     for (int b = first_own_mtp_block(length); b < mtp_blocks(length); b++)
       put_block(piece->arrays, std::get<ops::PagedKv>(layer), b, options_.kv);
@@ -201,10 +211,8 @@ StateCache::PiecePtr StateCache::point_piece(const SavedState& state) const {
 void StateCache::store(RecordHead head, const Piece& piece) {
   std::vector<Section> sections;
   for (const auto& array : piece.arrays) {
-    auto owner = std::make_shared<mx::array>(array);
-    owner->eval();
-    CHECK(owner->flags().row_contiguous, "an array of state that is not contiguous");
-    sections.push_back({owner->data<char>(), owner->nbytes(), owner});
+    auto owner = std::make_shared<Tensor>(array);
+    sections.push_back({std::as_const(*owner).data<char>(), owner->nbytes(), owner});
   }
   disk()->put(std::move(head), std::move(sections));
 }
@@ -218,7 +226,7 @@ RecordHead head_of(const PrefixTree::Checkpoint& checkpoint) {
 }
 
 // Fills `arrays` (of a record with the MTP head's part); null if it cannot be read.
-StateCache::PiecePtr StateCache::read(const RecordHead& head, std::vector<mx::array> arrays) {
+StateCache::PiecePtr StateCache::read(const RecordHead& head, std::vector<Tensor> arrays) {
   const auto record = disk()->get(head);
   if (!record.ok()) {
     log_info("state cache: a record of {} tokens is lost: {}", head.length, record.error().message);
@@ -326,12 +334,12 @@ bool StateCache::assemble(const Plan& plan, Hit& hit) {
   model = {};
   model.length = plan.length;
   std::vector<Reader> readers;
-  for (const auto& block : blocks) readers.emplace_back(block->arrays, options_.kv);
-  static const std::vector<mx::array> nothing;
-  Reader last(rest ? rest->arrays : nothing, options_.kv);
+  for (const auto& block : blocks) readers.emplace_back(*options_.device, block->arrays, options_.kv);
+  static const std::vector<Tensor> nothing;
+  Reader last(*options_.device, rest ? rest->arrays : nothing, options_.kv);
   std::vector<ops::GatedDeltaState> deltas;
   for (size_t i = 0; plan.point && i < deltas_.size(); i++) {
-    const auto s = ops::to_device(last.next()), conv = ops::to_device(last.next());
+    const auto s = options_.device->to_device(last.next()), conv = options_.device->to_device(last.next());
     deltas.push_back({s, conv, {}});
   }
   size_t delta = 0;
@@ -348,7 +356,7 @@ bool StateCache::assemble(const Plan& plan, Hit& hit) {
   }
   hit.length = plan.length;
   if (!mtp || !plan.point || !last.more()) return true;
-  MtpSnapshot head{{plan.length - 1, {}}, ops::to_device(last.next())};
+  MtpSnapshot head{{plan.length - 1, {}}, options_.device->to_device(last.next())};
   for (const KvLayout& layer : mtp_attention_) {
     ops::PagedKv kv = empty_kv(layer);
     for (size_t i = 1; i < readers.size(); i++) readers[i].block(kv);

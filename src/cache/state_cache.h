@@ -31,9 +31,10 @@ struct SavedState {
 };
 
 struct StateCacheOptions {
-  StateLayout model, mtp;   // mtp: empty when there is no head
-  int mtp_hidden = 0;       // width of its hidden states
-  Fingerprint fingerprint;  // states of others are never found; each KvForm needs another
+  Device* device = nullptr;  // of the states
+  StateLayout model, mtp;    // mtp: empty when there is no head
+  int mtp_hidden = 0;        // width of its hidden states
+  Fingerprint fingerprint;   // states of others are never found; each KvForm needs another
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
@@ -82,13 +83,13 @@ class StateCache {
   bool assemble(const Plan& plan, Hit& hit);
   PiecePtr piece_of(PrefixTree::Node& node, Hit& hit);
   PiecePtr piece_of(PrefixTree::Checkpoint& checkpoint, Hit& hit);
-  PiecePtr read(const RecordHead& head, std::vector<ops::mx::array> arrays);
+  PiecePtr read(const RecordHead& head, std::vector<Tensor> arrays);
   void store(RecordHead head, const Piece& piece);
   void used(const Plan& plan);
   void note(const Known& known, Hit& hit);
 
-  std::vector<ops::mx::array> new_block(bool with_mtp) const;
-  std::vector<ops::mx::array> new_point(int length, bool with_mtp) const;
+  std::vector<Tensor> new_block(bool with_mtp) const;
+  std::vector<Tensor> new_point(int length, bool with_mtp) const;
   PiecePtr block_piece(const SavedState& state, int block) const;
   PiecePtr point_piece(const SavedState& state) const;
 

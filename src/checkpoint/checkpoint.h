@@ -14,8 +14,6 @@
 // which were not.
 #pragma once
 
-#include <mlx/array.h>
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,10 +24,9 @@
 #include "base/mapped_file.h"
 #include "base/result.h"
 #include "base/weight_source.h"
+#include "tensor/tensor.h"
 
 namespace anabranch {
-
-namespace mx = mlx::core;
 
 // How a file stores the weights of norms that the model applies as (1 + w) (Qwen3.5, Gemma): `offset` stores
 // w as Hugging Face does, `plain` stores 1 + w as mlx conversions and GGUF do. Decided per file from the
@@ -63,9 +60,9 @@ class Checkpoint {
   virtual bool has(std::string_view name) const = 0;
   virtual std::optional<TensorInfo> find(std::string_view name) const = 0;
 
-  // The tensor as f32, row-contiguous, with exactly this shape (for vectors and small tensors).
+  // The tensor as f32, on the host, with exactly this shape (for vectors and small tensors).
   // Errors: not_found, invalid (another shape), each naming the tensor; taking twice is invalid.
-  virtual Result<mx::array> take(std::string_view name, const std::vector<int64_t>& shape) = 0;
+  virtual Result<Tensor> take(std::string_view name, const std::vector<int64_t>& shape) = 0;
   // The matrix "<name>" = "....weight" [rows, cols], dense or quantised. The source keeps the map alive.
   virtual Result<WeightSource> take_matrix(std::string_view name, int64_t rows, int64_t cols) = 0;
   // Tensors with this prefix need not be taken. Returns how many there are.

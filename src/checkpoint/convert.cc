@@ -216,7 +216,7 @@ class Converter {
     std::vector<float> values(static_cast<size_t>(element_count(job.info.shape)));
     if (job.matrix) {
       const WeightSource& m = *job.matrix;
-      parallel_for(
+      shared_threads().parallel_for(
           m.rows, std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, m.cols)),
           [&](int64_t begin, int64_t end) { read_values(m, begin, end - begin, &values[begin * m.cols]); });
     } else {
@@ -240,7 +240,7 @@ class Converter {
     std::vector<std::byte> scales(static_cast<size_t>(m.rows * groups * scale_size)), biases(scales.size());
     const int64_t grain = std::max<int64_t>(1, (1 << 15) / m.cols);
     std::vector<QuantizeStats> stats(static_cast<size_t>((m.rows + grain - 1) / grain));
-    parallel_for(static_cast<int64_t>(stats.size()), 1, [&](int64_t begin, int64_t end) {
+    shared_threads().parallel_for(static_cast<int64_t>(stats.size()), 1, [&](int64_t begin, int64_t end) {
       std::vector<uint8_t> row(m.cols);
       for (int64_t part = begin; part < end; part++)
         for (int64_t r = part * grain; r < std::min(m.rows, (part + 1) * grain); r++) {

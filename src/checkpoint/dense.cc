@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "checkpoint/float16.h"
+#include "base/float16.h"
 
 namespace anabranch {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/float16.h"
 #include "checkpoint/dense.h"
-#include "checkpoint/float16.h"
 
 namespace anabranch {
 

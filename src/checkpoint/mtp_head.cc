@@ -203,7 +203,8 @@ Result<void> write_tensor(const Entry& entry, ShardWriter& writer) {
     const int64_t rows = std::min(step, source.rows - row), count = rows * source.cols;
     values.resize(static_cast<size_t>(count));
     bytes.resize(static_cast<size_t>(count * size));
-    parallel_for(rows, std::max<int64_t>(1, (1 << 16) / source.cols), [&](int64_t begin, int64_t end) {
+    const int64_t grain = std::max<int64_t>(1, (1 << 16) / source.cols);
+    shared_threads().parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
       read_values(source, row + begin, end - begin, &values[begin * source.cols]);
     });
     if (is_unshifted(entry.info))

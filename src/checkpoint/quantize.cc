@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "checkpoint/float16.h"
+#include "base/float16.h"
 
 namespace anabranch {
 

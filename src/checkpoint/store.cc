@@ -1,7 +1,5 @@
 #include "checkpoint/store.h"
 
-#include <mlx/allocator.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/file_bytes.h"
+#include "tensor/device.h"
 
 namespace anabranch {
 
@@ -52,13 +51,14 @@ class Store : public Checkpoint {
     return at ? std::optional(parts_.entries[*at].info) : std::nullopt;
   }
 
-  Result<mx::array> take(std::string_view name, const std::vector<int64_t>& shape) override {
+  Result<Tensor> take(std::string_view name, const std::vector<int64_t>& shape) override {
     TRY(const Entry* entry, claim(name, shape));
-    mx::Shape dims;
-    for (int64_t n : shape) dims.push_back(static_cast<int>(n));
-    const auto count = entry->source.rows * entry->source.cols;
-    mx::array out(mx::allocator::malloc(static_cast<size_t>(count) * sizeof(float)), dims, mx::float32);
-    if (count > 0) read_values(entry->source, 0, entry->source.rows, out.data<float>());
+    if (shape.size() > Shape::kMaxDims)
+      return make_error(ErrorKind::invalid, "{}: tensor \"{}\" has {} dimensions; at most {} are possible",
+                        entry->info.file, shown(name), shape.size(), Shape::kMaxDims);
+    const std::vector<int> dims(shape.begin(), shape.end());
+    Tensor out = host_device().empty(Shape(dims), Dtype::f32);
+    if (out.size() > 0) read_values(entry->source, 0, entry->source.rows, out.data<float>());
     return out;
   }
 

@@ -5,12 +5,12 @@
 #include <numeric>
 
 #include "base/clock.h"
-#include "base/thread_pool.h"
 #include "cli/conversation.h"
 #include "cli/spread.h"
 #include "engine/loader.h"
 #include "ops/probe.h"
 #include "ops/profile.h"
+#include "ops/table.h"
 
 namespace anabranch::cli {
 namespace {
@@ -24,7 +24,7 @@ struct Row {
   double limit = 0;     // the machine's, same unit
   const char* unit = "";
   double seconds = 0;  // of all timed repetitions, as is the profile
-  std::vector<ops::ProfileRow> profile;
+  std::vector<ProfileRow> profile;
 
   double ms_per_pass() const { return 1e3 * tokens / rate.median / passes; }
 };
@@ -32,13 +32,16 @@ struct Row {
 class Bench {
  public:
   Bench(const BenchOptions& options, const LoadedModel& loaded)
-      : options_(options), model_(*loaded.model), info_(loaded.info), limits_(ops::measure_limits()) {}
+      : options_(options),
+        model_(*loaded.model),
+        info_(loaded.info),
+        limits_(ops::measure_limits(*loaded.device)) {}
 
   Row prefill(int tokens) const {
     std::vector<double> rates;
     for (int rep = -1; rep < options_.reps; rep++) {
       auto state = model_.make_state();
-      if (rep == 0) ops::set_profiling(options_.profile);
+      if (rep == 0) ops::set_profiling(model_.device(), options_.profile);
       const double start = now_seconds();
       feed(state, tokens, options_.chunk, Feed::prefill);
       if (rep >= 0) rates.push_back(tokens / (now_seconds() - start));  // rep -1 warms up
@@ -54,7 +57,7 @@ class Bench {
     // Dense weights (16 bits each or more) are multiplied in fp32.
     const auto parts = model_.part_bytes();
     const bool dense = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0) > 1.5 * layers;
-    const bool in_fp32 = (ops::precise() || dense) && ops::backend() != ops::Backend::cuda;
+    const bool in_fp32 = (options_.model.precise || dense) && model_.device().is_host();
     row.limit = in_fp32 ? limits_.fp32_gflop_s : limits_.int8_gop_s;
     row.unit = "GOP/s";
     finish(row, rates);
@@ -85,8 +88,8 @@ class Bench {
   void finish(Row& row, const std::vector<double>& rates) const {
     row.rate = spread_of(rates);
     for (const double rate : rates) row.seconds += row.tokens / rate;
-    if (options_.profile) row.profile = ops::profile();
-    ops::set_profiling(false);
+    if (options_.profile) row.profile = model_.device().profile().rows;
+    ops::set_profiling(model_.device(), false);
   }
 
   // `tokens` tokens, `rows` at a time, from `depth` on.
@@ -99,7 +102,7 @@ class Bench {
         if (depth > 0) feed(*deep, depth, options_.chunk, Feed::prefill);
       }
       SequenceState state = *deep;  // shares what is full, copies what it changes
-      if (rep == 0) ops::set_profiling(options_.profile);
+      if (rep == 0) ops::set_profiling(model_.device(), options_.profile);
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
       feed(state, n, rows, rows > 1 ? Feed::trial : Feed::decode);
@@ -138,7 +141,7 @@ class Bench {
       if (how == Feed::trial) state.open();
       Batch batch;
       batch.add(state, ids, logits);
-      ops::to_host(model_.forward(batch).logits);
+      to_host(model_.forward(batch).logits);
       if (how == Feed::trial) state.commit(n);
     }
   }
@@ -149,8 +152,8 @@ class Bench {
   ops::MachineLimits limits_;
 };
 
-std::string kernels_name() {
-  return ops::backend() == ops::Backend::cuda ? "cuda" : ops::cpu_target();
+std::string kernels_name(const LoadedModel& loaded) {
+  return loaded.device->ops().kernels_name(*loaded.device);
 }
 
 Json to_json(const Row& row) {
@@ -178,9 +181,9 @@ Json to_json(const BenchOptions& options, const LoadedModel& loaded, const ops::
           {"weight_mb", loaded.info.weight_bytes / 1e6},
           {"weight_mb_for_drafts", bytes_for_drafts(loaded.info) / 1e6},
           {"read_mb_per_token", loaded.info.bytes_per_token / 1e6},
-          {"threads", thread_count()},
-          {"kernels", kernels_name()},
-          {"precise", ops::precise()},
+          {"threads", loaded.device->threads().size()},
+          {"kernels", kernels_name(loaded)},
+          {"precise", options.model.precise},
           {"reps", options.reps},
           {"limits",
            {{"memory_gb_s", limits.memory_gb_s},
@@ -195,16 +198,16 @@ void print_columns() {
              "of limit");
 }
 
-void print_header(const LoadedModel& loaded, const ops::MachineLimits& limits) {
+void print_header(const BenchOptions& options, const LoadedModel& loaded, const ops::MachineLimits& limits) {
   const uint64_t for_drafts = bytes_for_drafts(loaded.info);
   fmt::print(
       "{}: {:.0f} M parameters, {:.1f} MB of weights{} ({:.1f} MB read a token), {} threads, {} kernels{}\n",
       loaded.info.name, loaded.info.parameters / 1e6, loaded.info.weight_bytes / 1e6,
       for_drafts > 0 ? fmt::format(", {:.1f} of them for drafts", for_drafts / 1e6) : "",
-      loaded.info.bytes_per_token / 1e6, thread_count(), kernels_name(),
-      ops::precise() ? ", fp32 activations" : "");
-  if (ops::backend() == ops::Backend::cuda) {
-    fmt::print("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", ops::device_name(),
+      loaded.info.bytes_per_token / 1e6, loaded.device->threads().size(), kernels_name(loaded),
+      options.model.precise ? ", fp32 activations" : "");
+  if (loaded.device->kind() == DeviceKind::cuda) {
+    fmt::print("{}: memory {:.1f} GB/s, bf16 {:.0f} GFLOP/s by its data sheet\n\n", loaded.device->name(),
                limits.memory_gb_s, limits.int8_gop_s);
     return print_columns();
   }
@@ -234,11 +237,9 @@ void print_row(const BenchOptions& options, const Row& row) {
 }
 
 Result<int> bench(const BenchOptions& options) {
-  TRY_VOID(ops::choose_backend(options.model.device, options.model.reference, options.model.precise));
-  set_thread_count(options.model.threads);
-  TRY(const auto loaded, load_model(options.model.model));
+  TRY(const auto loaded, load_on_device(options.model));
   const Bench run(options, loaded);
-  if (!options.json) print_header(loaded, run.limits());
+  if (!options.json) print_header(options, loaded, run.limits());
   std::vector<Row> rows;
   const auto report = [&](Row row) {
     if (!options.json) print_row(options, row);

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
-#include "base/thread_pool.h"
 #include "cli/conversation.h"
 #include "engine/loader.h"
 
@@ -178,9 +177,7 @@ Result<Findings> measure(const CalibrateOptions& options) {
   if (options.text.empty()) {
     TRY(text, answer_prompts(options.model));
   }
-  TRY_VOID(ops::choose_backend(options.model.device, options.model.reference, options.model.precise));
-  set_thread_count(options.model.threads);
-  TRY(LoadedModel loaded, load_model(options.model.model));
+  TRY(LoadedModel loaded, load_on_device(options.model));
   if (!options.text.empty()) {
     TRY(text, read_windows(options.text, loaded));
   }

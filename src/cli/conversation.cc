@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/user_directory.h"
+#include "ops/open.h"
 #include "text/output_text.h"
 #include "text/prompt_compiler.h"
 
@@ -20,6 +21,12 @@ int fail(const Error& error) {
   std::fflush(stdout);
   fmt::print(stderr, "error: {}\n", error.message);
   return 1;
+}
+
+Result<LoadedModel> load_on_device(const ModelOptions& options) {
+  TRY(std::shared_ptr<Device> device,
+      ops::open_device({options.device, options.reference, options.precise, options.threads}));
+  return load_model(options.model, std::move(device));
 }
 
 std::string state_directory(const std::string& wanted) {

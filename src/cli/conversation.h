@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include "engine/engine.h"
+#include "engine/loader.h"
 #include "server/thinking.h"
 #include "text/output_parser.h"
 
@@ -16,6 +17,9 @@ namespace anabranch::cli {
 
 // Prints "error: ..." to stderr and returns exit code 1.
 int fail(const Error& error);
+
+// The model on the device that the options name, for commands that run it without an engine.
+Result<LoadedModel> load_on_device(const ModelOptions& options);
 
 // Where states are kept on disk: `wanted`, or the default; empty when there is none.
 std::string state_directory(const std::string& wanted);

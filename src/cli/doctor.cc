@@ -1,6 +1,5 @@
 // `doctor`: what machine this is, what would be used, and what stands in the way.
 #include <fmt/core.h>
-#include <mlx/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +9,12 @@
 
 #include "base/cpu_info.h"
 #include "base/json.h"
-#include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/mtp_head.h"
 #include "cli/conversation.h"
-#include "ops/backend.h"
+#include "ops/open.h"
 #include "ops/probe.h"
+#include "ops/table.h"
 
 namespace anabranch::cli {
 namespace {
@@ -25,9 +24,9 @@ Json kilobytes(uint64_t bytes) {
   return bytes > 0 ? Json(bytes / 1024) : Json("unknown");
 }
 
-Json machine_report() {
+Json machine_report(Device& device) {
   const auto& cpu = cpu_info();
-  const auto limits = ops::measure_limits();
+  const auto limits = ops::measure_limits(device);
   Json isa = Json::array();
   if (cpu.avx2) isa.push_back("avx2");
   if (cpu.avx512) isa.push_back("avx512");
@@ -43,14 +42,13 @@ Json machine_report() {
         {"quota_cpus", cpu.quota > 0 ? Json(cpu.quota) : Json("none")}}},
       {"caches_kib",
        {{"l1d", kilobytes(cpu.l1d_bytes)}, {"l2", kilobytes(cpu.l2_bytes)}, {"l3", kilobytes(cpu.l3_bytes)}}},
-      {"threads", thread_count()},
+      {"threads", device.threads().size()},
       {"threads_because", choose_threads(cpu).why},
       {"memory_gb", cpu.memory_bytes / 1e9},
       {"instruction_sets", isa},
-      {"kernels", ops::cpu_target()},
-      {"cuda", ops::cuda_obstacle().empty() ? "usable" : ops::cuda_obstacle()},
-      {"metal", ops::metal_obstacle().empty() ? "usable, not tried yet" : ops::metal_obstacle()},
-      {"mlx", mlx::core::version()},
+      {"kernels", device.ops().kernels_name(device)},
+      {"cuda", ops::cuda_unsupported().empty() ? "usable" : ops::cuda_unsupported()},
+      {"metal", ops::metal_unsupported().empty() ? "usable, not tried yet" : ops::metal_unsupported()},
       {"memory_read_gb_s", limits.memory_gb_s},
       {"cache_read_gb_s", limits.cache_gb_s},
       {"int8_gop_s", limits.int8_gop_s},
@@ -106,7 +104,7 @@ void print_table(const Json& report, const std::string& indent) {
 }
 
 // What to do next on this machine, most important first.
-std::vector<std::string> advice(const CpuInfo& cpu, const Json& report) {
+std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& report) {
   std::vector<std::string> lines;
   const double memory_gb = cpu.memory_bytes / 1e9;
   if (report.contains("model")) {
@@ -132,12 +130,12 @@ std::vector<std::string> advice(const CpuInfo& cpu, const Json& report) {
                     std::max(1.0, std::floor(memory_gb / 2 / 0.6)), memory_gb));
   }
   lines.push_back(
-      fmt::format("leave --threads out: {} would be used ({})", thread_count(), choose_threads(cpu).why));
-  if (!ops::cuda_obstacle().empty())
+      fmt::format("leave --threads out: {} would be used ({})", threads, choose_threads(cpu).why));
+  if (!ops::cuda_unsupported().empty())
     lines.push_back(
         fmt::format("without an NVIDIA GPU that can be used: {}. `--device cuda` needs the NVIDIA driver and "
                     "its run-time compiler (docs/gpu.md)",
-                    ops::cuda_obstacle()));
+                    ops::cuda_unsupported()));
   else
     lines.push_back("`--device cuda` runs on the NVIDIA GPU, many times as fast (docs/gpu.md)");
   return lines;
@@ -146,13 +144,15 @@ std::vector<std::string> advice(const CpuInfo& cpu, const Json& report) {
 }  // namespace
 
 int run_doctor(const DoctorOptions& options) {
-  Json report = machine_report();
+  auto device = ops::open_device({});
+  if (!device) return fail(device.error());
+  Json report = machine_report(**device);
   if (!options.model.empty()) {
     auto model = model_report(options.model);
     if (!model) return fail(model.error());
     report["model"] = *model;
   }
-  const auto lines = advice(cpu_info(), report);
+  const auto lines = advice(cpu_info(), (*device)->threads().size(), report);
   report["advice"] = lines;
   if (options.json) {
     fmt::print("{}\n", report.dump(2));

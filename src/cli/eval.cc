@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
-#include "base/thread_pool.h"
 #include "cli/conversation.h"
 #include "engine/loader.h"
 
@@ -34,7 +33,7 @@ double window_log_likelihood(const Model& model, const int* tokens, int count) {
     batch.add(state, {tokens + at, static_cast<size_t>(n)}, Batch::Logits::none);
     for (int i = 0; i < n && at + i + 1 < count; i++) batch.logit_rows.push_back(i);
     if (batch.logit_rows.empty()) break;
-    const auto logits = ops::to_host(model.forward(batch).logits);
+    const auto logits = to_host(model.forward(batch).logits);
     for (size_t i = 0; i < batch.logit_rows.size(); i++)
       sum += log_likelihood(logits.data<float>() + i * vocab, vocab, tokens[at + i + 1]);
   }
@@ -43,9 +42,7 @@ double window_log_likelihood(const Model& model, const int* tokens, int count) {
 
 Result<int> evaluate(const EvalOptions& options) {
   TRY(const auto text, read_file(options.text, 256u << 20));
-  TRY_VOID(ops::choose_backend(options.model.device, options.model.reference, options.model.precise));
-  set_thread_count(options.model.threads);
-  TRY(const auto loaded, load_model(options.model.model));
+  TRY(const auto loaded, load_on_device(options.model));
   const auto tokens = loaded.tokenizer->encode(text, false);
   const int window = std::min(options.window, loaded.info.context_length);
   double sum = 0;

@@ -19,8 +19,8 @@ int best_of(std::span<const float> row) {
 }
 
 // The most likely draft token by each row of hidden [n, H].
-std::vector<int> draft_tokens(const Model& model, const mx::array& hidden) {
-  const auto logits = ops::to_host(model.draft_logits(hidden));
+std::vector<int> draft_tokens(const Model& model, const Tensor& hidden) {
+  const auto logits = to_host(model.draft_logits(hidden));
   const size_t width = logits.shape(1);
   std::vector<int> out;
   for (int i = 0; i < logits.shape(0); i++) {
@@ -38,7 +38,7 @@ double log_likelihood(std::span<const float> row, int token) {
 }
 
 // Adds each row's most likely token to `best`; the sum of log-likelihoods of the tokens `next`.
-double read_logits(const mx::array& logits, const int* next, std::vector<int>& best) {
+double read_logits(const Tensor& logits, const int* next, std::vector<int>& best) {
   const size_t width = logits.shape(1);
   double sum = 0;
   for (int i = 0; i < logits.shape(0); i++) {
@@ -224,13 +224,13 @@ TextMeasure measure_text(const Model& model, std::span<const Passage> passages, 
       Batch batch;
       batch.add(state, {passage.tokens.data() + at, static_cast<size_t>(n)}, Batch::Logits::none);
       for (int i = skip; i < n; i++) batch.logit_rows.push_back(i);
-      std::vector<mx::array> after;
-      const auto logits = ops::to_host(model.forward(batch, look ? &after : nullptr).logits);
+      std::vector<Tensor> after;
+      const auto logits = to_host(model.forward(batch, look ? &after : nullptr).logits);
       log_sum += read_logits(logits, passage.tokens.data() + at + skip + 1, out.best);
       if (!look || skip == n) continue;
       judged += n - skip;
       for (size_t layer = 0; layer < after.size(); layer++)
-        right[layer] += same_tokens(draft_tokens(model, ops::slice_rows(after[layer], skip, n)),
+        right[layer] += same_tokens(draft_tokens(model, after[layer].slice_rows(skip, n)),
                                     {out.best.end() - (n - skip), out.best.end()});
     }
   }
@@ -267,7 +267,7 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
         const int n = std::min(kChunk, at - done);
         Batch batch;
         batch.add(state, {passage.tokens.data() + done, static_cast<size_t>(n)}, Batch::Logits::none);
-        model.forward(batch).hidden.eval();
+        to_host(model.forward(batch).hidden);
         done += n;
       }
       places_.push_back({state, {passage.tokens.begin() + at, passage.tokens.begin() + at + length}});

@@ -5,20 +5,19 @@
 #include <stdexcept>
 
 #include "base/check.h"
-#include "base/thread_pool.h"
 #include "decode/sampler.h"
 #include "decode/speculation.h"
 
 namespace anabranch {
 namespace {
 
-// The rows one after the other, [sum of counts, hidden]. Neighbours of one array are taken by one op.
-mx::array gather(std::span<const HiddenRows> wanted) {
-  std::vector<mx::array> parts;
+// The rows one after the other, [sum of counts, hidden]. Neighbours of one tensor are taken by one op.
+Tensor gather(std::span<const HiddenRows> wanted) {
+  std::vector<Tensor> parts;
   for (size_t i = 0; i < wanted.size();) {
     std::vector<int> rows;
     const size_t first = i;
-    for (; i < wanted.size() && wanted[i].rows.id() == wanted[first].rows.id(); i++)
+    for (; i < wanted.size() && wanted[i].rows.is_same(wanted[first].rows); i++)
       for (int row = 0; row < wanted[i].count; row++) rows.push_back(wanted[i].begin + row);
     parts.push_back(ops::take_rows(wanted[first].rows, rows));
   }
@@ -26,7 +25,7 @@ mx::array gather(std::span<const HiddenRows> wanted) {
 }
 
 // Draws the next token of each draft: logits [works, draft vocabulary].
-void draw(std::span<DraftWork* const> works, const Model& model, const mx::array& logits) {
+void draw(std::span<DraftWork* const> works, const Model& model, const Tensor& logits) {
   const auto& ids = model.draft_vocab();
   const auto take = [](DraftWork& work, int token) {
     work.tokens.push_back(token);
@@ -43,15 +42,16 @@ void draw(std::span<DraftWork* const> works, const Model& model, const mx::array
     }
     return;
   }
-  const mx::array host = ops::to_host(logits);
+  const Tensor host = to_host(logits);
   const auto width = static_cast<size_t>(host.shape(1));
-  parallel_for(static_cast<int64_t>(works.size()), 1, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); i++) {
-      const DraftRequest& request = works[i]->request;
-      take(*works[i], sample({host.data<float>() + i * width, width}, request.sampling, request.history,
-                             request.tokens.size() + works[i]->tokens.size(), ids));
-    }
-  });
+  model.device().threads().parallel_for(
+      static_cast<int64_t>(works.size()), 1, [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); i++) {
+          const DraftRequest& request = works[i]->request;
+          take(*works[i], sample({host.data<float>() + i * width, width}, request.sampling, request.history,
+                                 request.tokens.size() + works[i]->tokens.size(), ids));
+        }
+      });
 }
 
 // The last row of each span.
@@ -64,7 +64,9 @@ std::vector<int> last_rows(const Batch& batch) {
 class MtpDrafter final : public Drafter {
  public:
   explicit MtpDrafter(const Model& model)
-      : model_(model), state_(model.mtp_layout()), last_{ops::zeros({1, model.spec().hidden}, mx::float32)} {}
+      : model_(model),
+        state_(model.device(), model.mtp_layout()),
+        last_{model.device().zeros({1, model.spec().hidden}, Dtype::f32)} {}
 
   void applied(const HiddenRows& hidden, std::span<const int> tokens, bool parked) override {
     if (hidden.count == 0) return;
@@ -91,7 +93,7 @@ class MtpDrafter final : public Drafter {
       return;
     }
     state_.restore(saved->state);
-    applied({ops::to_device(saved->hidden), 0, 1}, {}, false);
+    applied({model_.device().to_device(saved->hidden), 0, 1}, {}, false);
   }
 
   std::optional<MtpSnapshot> save(std::span<const int> tokens) override {
@@ -123,7 +125,7 @@ class MtpDrafter final : public Drafter {
     if (state_.on_trial()) state_.commit(0);
   }
 
-  mx::array run(const DraftPass& pass) const override { return model_.mtp(gather(pass.hidden), pass.batch); }
+  Tensor run(const DraftPass& pass) const override { return model_.mtp(gather(pass.hidden), pass.batch); }
   const Model& model() const override { return model_; }
 
  private:
@@ -144,7 +146,7 @@ class MtpDrafter final : public Drafter {
   // these positions do not wait yet.
   int forget(int positions) {
     skipped_ = next_pair() + positions;
-    if (state_.length() > 0) state_ = SequenceState(model_.mtp_layout());
+    if (state_.length() > 0) state_ = SequenceState(model_.device(), model_.mtp_layout());
     const int waiting = std::min(positions, waiting_count_);
     take_waiting(waiting);
     return positions - waiting;
@@ -230,7 +232,7 @@ class ModelDrafter final : public Drafter {
     pass.batch.add(state_, {&token, 1}, Batch::Logits::none);
   }
 
-  mx::array run(const DraftPass& pass) const override { return model_.forward(pass.batch).hidden; }
+  Tensor run(const DraftPass& pass) const override { return model_.forward(pass.batch).hidden; }
   const Model& model() const override { return model_; }
 
   // Keeps up with long prompts and long stretches without drafts, so that no draft has to read it all.
@@ -281,7 +283,7 @@ class LayersDrafter final : public Drafter {
   }
 
   void finish() override { state_->commit(0); }
-  mx::array run(const DraftPass& pass) const override { return model_.forward_some(pass.batch, layers_); }
+  Tensor run(const DraftPass& pass) const override { return model_.forward_some(pass.batch, layers_); }
   const Model& model() const override { return model_; }
 
  private:
@@ -309,7 +311,7 @@ void propose_together(std::span<DraftWork> works) {
     if (work.request.count > 0 && work.drafter->begin(work.request, pass)) begun.push_back(&work);
   for (open = begun; !open.empty();) {
     const Drafter& any = *open.front()->drafter;
-    const mx::array hidden = ops::take_rows(any.run(pass), last_rows(pass.batch));
+    const Tensor hidden = ops::take_rows(any.run(pass), last_rows(pass.batch));
     draw(open, any.model(), any.model().draft_logits(hidden));
     pass = {};
     std::vector<DraftWork*> further;

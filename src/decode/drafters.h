@@ -29,7 +29,7 @@ struct DraftRequest {
 
 // Rows [begin, begin + count) of hidden states [n, hidden] f32.
 struct HiddenRows {
-  mx::array rows;
+  Tensor rows;
   int begin = 0, count = 0;
 };
 
@@ -58,7 +58,7 @@ class Drafter {
   // The draft is complete, or failed.
   virtual void finish() {}
   // Runs a pass, of this drafter or others of its kind -> hidden states of its rows, [n, hidden].
-  virtual mx::array run(const DraftPass& pass) const = 0;
+  virtual Tensor run(const DraftPass& pass) const = 0;
   // Whose head the drafts are drawn from.
   virtual const Model& model() const = 0;
 

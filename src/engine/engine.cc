@@ -155,7 +155,7 @@ void EngineImpl::guard_memory() {
   const bool was_short = memory_->short_of_memory();
   const uint64_t kept = cache_ ? cache_->stats().ram_bytes : 0;
   const MemoryBudgets& budgets = memory_->update(available_memory(), {scheduler_.bytes(), kept});
-  if (options_.device != "cuda") scheduler_.set_budget(budgets.states);
+  if (!device_->has_own_memory()) scheduler_.set_budget(budgets.states);
   if (cache_) cache_->set_ram_budget(budgets.cache);
   if (memory_->short_of_memory() == was_short) return;
   if (was_short)
@@ -271,15 +271,16 @@ void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_to
   }
 }
 
-Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options,
-                                              std::function<Result<LoadedModel>()> load) {
+Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options, LoadFunction load) {
   auto engine = std::make_unique<EngineImpl>(options, std::move(load));
   TRY_VOID(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
-  return create_engine(options, [path = options.model_path] { return load_model(path); });
+  return create_engine(options, [path = options.model_path](std::shared_ptr<Device> device) {
+    return load_model(path, std::move(device));
+  });
 }
 
 }  // namespace anabranch

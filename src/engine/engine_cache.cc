@@ -39,6 +39,7 @@ Result<void> EngineImpl::open_cache() {
                       "--cache-kv q8 is for the CPU only: leave it out with --device {}", options_.device);
   TRY(const Fingerprint weights, weights_key(options_.model_path));
   StateCacheOptions options;
+  options.device = device_.get();
   options.model = loaded_.model->state_layout();
   if (loaded_.model->has_mtp()) options.mtp = loaded_.model->mtp_layout();
   options.mtp_hidden = loaded_.model->spec().hidden;

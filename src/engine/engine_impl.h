@@ -27,7 +27,7 @@ namespace anabranch {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(const EngineOptions& options, std::function<Result<LoadedModel>()> load)
+  EngineImpl(const EngineOptions& options, LoadFunction load)
       : options_(options),
         load_model_(std::move(load)),
         scheduler_({options.prefill_chunk, options.max_running, options.max_queue, options.max_gap_s}) {}
@@ -53,7 +53,7 @@ class EngineImpl final : public Engine {
   void cancel(RequestId id) override;
   const ModelInfo& info() const override { return loaded_.info; }
   EngineStats stats() const override;
-  bool device_lost() const override { return ops::device_lost(); }
+  bool device_lost() const override { return device_ && device_->lost(); }
   const text::Tokenizer& tokenizer() const override { return *loaded_.tokenizer; }
   const text::ChatTemplate* chat_template() const override { return loaded_.chat_template.get(); }
   const SamplingParams& default_sampling() const override { return loaded_.sampling; }
@@ -90,14 +90,14 @@ class EngineImpl final : public Engine {
   DraftTimes draft(std::vector<StepPart>& parts, const StepPlan& plan);
   void add_rows(Batch& batch, StepPart& part);
   struct Pass {
-    mx::array hidden;
+    Tensor hidden;
     Logits logits;
     double started;
   };
   std::unique_ptr<Pass> forward(std::vector<StepPart>& parts);
   void take_tokens(StepPart& part, Logits& logits);
   void settle(StepPart& part);
-  void conclude(StepPart& part, const mx::array& hidden, double verify_s, bool shared);
+  void conclude(StepPart& part, const Tensor& hidden, double verify_s, bool shared);
   int draw(Sequence& sequence, Logits& logits, size_t row);
   int tokens_left(const Sequence& sequence) const;
   FinishReason accept(Sequence& sequence, int token);
@@ -105,7 +105,8 @@ class EngineImpl final : public Engine {
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
 
   EngineOptions options_;
-  std::function<Result<LoadedModel>()> load_model_;
+  LoadFunction load_model_;
+  std::shared_ptr<Device> device_;  // outlives everything below
   LoadedModel loaded_;
   LoadedModel draft_;
   std::string context_note_;           // why the context is shorter than the model's; for messages

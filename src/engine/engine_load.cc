@@ -5,9 +5,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory_info.h"
-#include "base/thread_pool.h"
 #include "decode/spec_stats.h"
 #include "engine/engine_impl.h"
+#include "ops/open.h"
+#include "ops/table.h"
 
 namespace anabranch {
 namespace {
@@ -20,9 +21,8 @@ constexpr int kSmallestContext = 64;
 }  // namespace
 
 Result<void> EngineImpl::load() {
-  TRY_VOID(ops::choose_backend(options_.device, options_.reference, options_.precise));
-  set_thread_count(options_.threads);
-  TRY(loaded_, load_model_());
+  TRY(device_, ops::open_device({options_.device, options_.reference, options_.precise, options_.threads}));
+  TRY(loaded_, load_model_(device_));
   if (options_.lossy_skip) TRY_VOID(drop_layers());
   if (!options_.draft_path.empty()) TRY_VOID(load_draft_model());
   auto& info = loaded_.info;
@@ -50,10 +50,10 @@ Result<void> EngineImpl::plan_memory() {
   const SequenceBytes bytes{info.state_bytes + info.draft_state_bytes,
                             info.kv_bytes_per_token + info.draft_kv_bytes_per_token};
   // States lie on the device, what the cache keeps in the machine's memory.
-  const bool same = options_.device != "cuda";
+  const bool same = !device_->has_own_memory();
   uint64_t machine = cpu_info().memory_bytes;
   if (const uint64_t limit = memory_limit(); limit > 0) machine = std::min(machine, limit);
-  const uint64_t memory = same ? machine : ops::device_memory_bytes(), free = ops::device_free_bytes();
+  const uint64_t memory = same ? machine : device_->memory_bytes(), free = device_->free_bytes();
   MemoryBudgets budgets;
   if (options_.cache.enabled)
     budgets.cache =
@@ -118,7 +118,7 @@ Result<void> EngineImpl::drop_layers() {
 }
 
 Result<void> EngineImpl::load_draft_model() {
-  TRY(draft_, load_model(options_.draft_path, LoadedFor::drafts));
+  TRY(draft_, load_model(options_.draft_path, device_, LoadedFor::drafts));
   const auto &ours = *loaded_.tokenizer, &theirs = *draft_.tokenizer;
   bool same = ours.vocab_size() == theirs.vocab_size();
   for (int id = 0; same && id < ours.vocab_size(); id++)
@@ -141,8 +141,8 @@ void EngineImpl::load_statistics() {
   const auto& info = loaded_.info;
   const std::string about =
       fmt::format("{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token,
-                  draft_.info.name, draft_.info.bytes_per_token, thread_count(),
-                  options_.device == "cpu" ? ops::cpu_target() : ops::device_name(),
+                  draft_.info.name, draft_.info.bytes_per_token, device_->threads().size(),
+                  device_->is_host() ? device_->ops().kernels_name(*device_) : device_->name(),
                   options_.precise + 2 * options_.reference);
   Fnv1a hash;
   for (const char c : about) hash.add(static_cast<uint8_t>(c));

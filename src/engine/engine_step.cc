@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
 #include "decode/sampler.h"
 #include "engine/engine_impl.h"
 
@@ -55,7 +54,7 @@ void EngineImpl::step(const StepPlan& plan) {
   const double drafted = now_seconds();
   const auto out = forward(parts);
   if (!out) return;
-  parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t begin, int64_t end) {
+  device_->threads().parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(parts[static_cast<size_t>(i)], out->logits);
   });
   if (out->logits.fetched()) {
@@ -213,7 +212,7 @@ void EngineImpl::settle(StepPart& part) {
 }
 
 // Drafters learn of the tokens, whose hidden states these are, and states among them are kept.
-void EngineImpl::conclude(StepPart& part, const mx::array& hidden, double verify_s, bool shared) {
+void EngineImpl::conclude(StepPart& part, const Tensor& hidden, double verify_s, bool shared) {
   Sequence& sequence = *part.sequence;
   int row = part.row;
   const auto learn = [&](int until) {

@@ -149,10 +149,11 @@ Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& 
   return text::Tokenizer::from_gguf(vocab);
 }
 
-Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose) {
+Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device, LoadedFor purpose) {
   const double start = now_seconds();
   TRY(auto checkpoint, Checkpoint::open(path));
   LoadedModel out;
+  out.device = std::move(device);
   TRY(out.tokenizer, load_tokenizer(*checkpoint));
   TRY(const auto source, template_source(*checkpoint));
   if (!source.empty()) {
@@ -182,7 +183,7 @@ Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose) {
   options.progress = [](int done, int total) {
     if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
   };
-  TRY(out.model, Model::load(*checkpoint, options));
+  TRY(out.model, Model::load(*checkpoint, *out.device, options));
   const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
   if (!fits) {
     log_warning("{} is ignored: {}; run `anabranch calibrate -m {}` again", calibration_path(path),
@@ -212,8 +213,8 @@ void describe(const Model& model, ModelInfo& info) {
   info.mtp_bytes = model.part_bytes().mtp;
   info.draft_head_bytes = model.part_bytes().draft_head;
   info.bytes_per_token = model.bytes_per_token();
-  info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout());
-  info.draft_kv_bytes_per_token = kv_bytes_per_token(model.mtp_layout());
+  info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout(), model.device());
+  info.draft_kv_bytes_per_token = kv_bytes_per_token(model.mtp_layout(), model.device());
   info.state_bytes = fixed_bytes(model.state_layout());
   info.draft_state_bytes = window_bytes(model.state_layout());
   info.has_mtp = model.has_mtp();
@@ -237,9 +238,9 @@ Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& s
   const std::string asked = fmt::format("speculation from \"{}\" was asked for, but ", name_of(source));
   switch (source) {
     case DraftSource::mtp:
-      if (!spec.mtp_obstacle.empty())
+      if (!spec.mtp_unsupported.empty())
         return make_error(ErrorKind::unsupported, "{}the MTP head of {} cannot be run: {}", asked, info.name,
-                          spec.mtp_obstacle);
+                          spec.mtp_unsupported);
       if (spec.mtp_layers > 0)
         return make_error(
             ErrorKind::invalid,

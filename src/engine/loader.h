@@ -14,6 +14,7 @@
 namespace anabranch {
 
 struct LoadedModel {
+  std::shared_ptr<Device> device;  // outlives the model
   std::unique_ptr<Model> model;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;  // null when the model brings none
@@ -26,11 +27,13 @@ struct LoadedModel {
 enum class LoadedFor { answers, drafts };  // drafts: for another model
 
 // Everything, on the calling thread. Errors name the file.
-Result<LoadedModel> load_model(const std::string& path, LoadedFor purpose = LoadedFor::answers);
+Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device,
+                               LoadedFor purpose = LoadedFor::answers);
 
-// An engine over what `load` returns on its thread: Engine::create with another source than a path.
-Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options,
-                                              std::function<Result<LoadedModel>()> load);
+// An engine over what `load` returns on its thread, on the device that the options ask for: Engine::create
+// with another source than a path.
+using LoadFunction = std::function<Result<LoadedModel>(std::shared_ptr<Device>)>;
+Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options, LoadFunction load);
 
 // What can be said of a model itself.
 void describe(const Model& model, ModelInfo& info);

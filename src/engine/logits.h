@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "ops/elementwise.h"
+#include "tensor/device.h"
 
 namespace anabranch {
 
 class Logits {
  public:
   // rows [n, vocab]. best_only: nobody is likely to ask for a row.
-  Logits(mx::array rows, bool best_only) : rows_(std::move(rows)) {
+  Logits(Tensor rows, bool best_only) : rows_(std::move(rows)) {
     if (best_only)
       best_ = ops::best_of_rows(rows_);
     else
@@ -34,11 +35,11 @@ class Logits {
 
  private:
   void fetch() {
-    if (!fetched_) rows_ = ops::to_host(rows_);
+    if (!fetched_) rows_ = to_host(rows_);
     fetched_ = true;
   }
 
-  mx::array rows_;
+  Tensor rows_;
   std::vector<int> best_;  // by row, or empty
   std::mutex mutex_;
   bool fetched_ = false;

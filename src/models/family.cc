@@ -5,46 +5,40 @@
 
 namespace anabranch {
 
-Result<nn::Linear> take_linear(Checkpoint& checkpoint, const std::string& name, int out, int in, bool bias) {
-  TRY(auto source, checkpoint.take_matrix(name + ".weight", out, in));
-  nn::Linear linear{ops::Weight::make(source), {}};
+Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
+                               bool bias) {
+  TRY(auto source, builder.checkpoint.take_matrix(name + ".weight", out, in));
+  nn::Linear linear{ops::Weight::make(builder.device, source), {}};
   if (bias) {
-    TRY(auto values, checkpoint.take(name + ".bias", {out}));
-    linear.bias = ops::to_device(values);
+    TRY(auto values, builder.checkpoint.take(name + ".bias", {out}));
+    linear.bias = builder.device.to_device(values);
   }
   return linear;
 }
 
-namespace {
-
-mx::array plus_one(const mx::array& w) {
-  auto out = ops::empty(w.shape(), mx::float32);
-  for (size_t i = 0; i < w.size(); i++) out.data<float>()[i] = w.data<float>()[i] + 1.0f;
-  return out;
+Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
+                              const NormsSpec& norms) {
+  const auto info = builder.checkpoint.find(name + ".weight");
+  TRY(auto weight, builder.checkpoint.take(name + ".weight", {size}));
+  if (norms.offset && info->norms == NormConvention::offset)
+    for (int i = 0; i < size; i++) weight.data<float>()[i] += 1.0f;
+  return nn::RmsNorm{builder.device.to_device(weight), norms.eps};
 }
 
-}  // namespace
-
-Result<nn::RmsNorm> take_norm(Checkpoint& checkpoint, const std::string& name, int size, float eps,
-                              bool offset_family) {
-  const auto info = checkpoint.find(name + ".weight");
-  TRY(auto weight, checkpoint.take(name + ".weight", {size}));
-  if (offset_family && info->norms == NormConvention::offset) weight = plus_one(weight);
-  return nn::RmsNorm{ops::to_device(weight), eps};
-}
-
-Result<nn::Attention> take_attention(Checkpoint& checkpoint, const std::string& prefix, const ModelSpec& spec,
-                                     const AttentionSpec& a, bool offset_family) {
-  const int width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
+Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
+                                     const LayerSpec& layer) {
+  const auto& a = std::get<AttentionSpec>(layer.mixer);
+  const int hidden = builder.spec.hidden, width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
+  const RopeSpec& rope = builder.spec.ropes.at(static_cast<size_t>(layer.rope));
   nn::Attention out;
   out.heads = a.heads;
   out.kv_heads = a.kv_heads;
   out.head_dim = a.head_dim;
   out.scale = 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   out.window = a.window;
-  out.rope = {spec.rope.inv_freq, spec.rope.attention_factor};
+  out.rope = {rope.inv_freq, rope.attention_factor};
   if (a.output_gate) {
-    TRY(auto both, checkpoint.take_matrix(prefix + "q_proj.weight", 2 * width, spec.hidden));
+    TRY(auto both, builder.checkpoint.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
     std::vector<int64_t> query_rows, gate_rows;
     for (int head = 0; head < a.heads; head++) {
       for (int i = 0; i < a.head_dim; i++) {
@@ -52,26 +46,27 @@ Result<nn::Attention> take_attention(Checkpoint& checkpoint, const std::string& 
         gate_rows.push_back((2ll * head + 1) * a.head_dim + i);
       }
     }
-    out.q.weight = ops::Weight::make(select_rows(both, query_rows));
-    out.gate = nn::Linear{ops::Weight::make(select_rows(both, gate_rows)), {}};
+    out.q.weight = ops::Weight::make(builder.device, select_rows(both, query_rows));
+    out.gate = nn::Linear{ops::Weight::make(builder.device, select_rows(both, gate_rows)), {}};
   } else {
-    TRY(out.q, take_linear(checkpoint, prefix + "q_proj", width, spec.hidden, a.qkv_bias));
+    TRY(out.q, take_linear(builder, prefix + "q_proj", width, hidden, a.qkv_bias));
   }
-  TRY(out.k, take_linear(checkpoint, prefix + "k_proj", kv_width, spec.hidden, a.qkv_bias));
-  TRY(out.v, take_linear(checkpoint, prefix + "v_proj", kv_width, spec.hidden, a.qkv_bias));
-  TRY(out.o, take_linear(checkpoint, prefix + "o_proj", spec.hidden, width, a.out_bias));
+  TRY(out.k, take_linear(builder, prefix + "k_proj", kv_width, hidden, a.qkv_bias));
+  TRY(out.v, take_linear(builder, prefix + "v_proj", kv_width, hidden, a.qkv_bias));
+  TRY(out.o, take_linear(builder, prefix + "o_proj", hidden, width, a.out_bias));
   if (a.qk_norm) {
-    TRY(out.q_norm, take_norm(checkpoint, prefix + "q_norm", a.head_dim, spec.norm_eps, offset_family));
-    TRY(out.k_norm, take_norm(checkpoint, prefix + "k_norm", a.head_dim, spec.norm_eps, offset_family));
+    TRY(out.q_norm, take_norm(builder, prefix + "q_norm", a.head_dim, layer.norms));
+    TRY(out.k_norm, take_norm(builder, prefix + "k_norm", a.head_dim, layer.norms));
   }
   return out;
 }
 
-Result<nn::Mlp> take_mlp(Checkpoint& checkpoint, const std::string& prefix, const ModelSpec& spec) {
-  TRY(auto gate, take_linear(checkpoint, prefix + "gate_proj", spec.intermediate, spec.hidden));
-  TRY(auto up, take_linear(checkpoint, prefix + "up_proj", spec.intermediate, spec.hidden));
-  TRY(auto down, take_linear(checkpoint, prefix + "down_proj", spec.hidden, spec.intermediate));
-  return nn::Mlp{std::move(gate), std::move(up), std::move(down)};
+Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp) {
+  const int hidden = builder.spec.hidden;
+  TRY(auto gate, take_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden));
+  TRY(auto up, take_linear(builder, prefix + "up_proj", mlp.intermediate, hidden));
+  TRY(auto down, take_linear(builder, prefix + "down_proj", hidden, mlp.intermediate));
+  return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down)};
 }
 
 namespace {

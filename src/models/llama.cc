@@ -12,10 +12,10 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   const bool qwen2 = spec.family == "qwen2", qwen3 = spec.family == "qwen3";
 
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
-  spec.intermediate = c.integer("intermediate_size", 1, 1 << 20);
+  const MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
   spec.vocab = c.integer("vocab_size", 1, 1 << 24);
   spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, 2048);
-  spec.norm_eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, 1e-6));
+  spec.norms.eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, 1e-6));
   spec.tied_embeddings = c.boolean_or("tie_word_embeddings", false);
 
   AttentionSpec attention;
@@ -50,20 +50,20 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
     bool windowed = sliding && !(qwen2 || qwen3 ? i < full_until : false);
     if (static_cast<int>(types.size()) > i) windowed = types[i] == "sliding_attention";
     if (windowed) layer.window = c.integer("sliding_window", 1, 1 << 27);
-    spec.layers.emplace_back(layer);
+    spec.layers.push_back({layer, mlp, spec.norms});
   }
-  spec.rope = read_rope(c, attention.head_dim, 10000);
+  spec.ropes = {read_rope(c, attention.head_dim, 10000)};
   TRY_VOID(c.check());
   return spec;
 }
 
-Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, const std::string& p,
+Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::string& p,
                                      const LayerSpec& layer) {
-  const auto& attention_spec = std::get<AttentionSpec>(layer);
-  TRY(auto norm1, take_norm(checkpoint, p + "input_layernorm", spec.hidden, spec.norm_eps, false));
-  TRY(auto attention, take_attention(checkpoint, p + "self_attn.", spec, attention_spec, false));
-  TRY(auto norm2, take_norm(checkpoint, p + "post_attention_layernorm", spec.hidden, spec.norm_eps, false));
-  TRY(auto mlp, take_mlp(checkpoint, p + "mlp.", spec));
+  const int hidden = builder.spec.hidden;
+  TRY(auto norm1, take_norm(builder, p + "input_layernorm", hidden, layer.norms));
+  TRY(auto attention, take_attention(builder, p + "self_attn.", layer));
+  TRY(auto norm2, take_norm(builder, p + "post_attention_layernorm", hidden, layer.norms));
+  TRY(nn::FeedForward mlp, take_mlp(builder, p + "mlp.", std::get<MlpSpec>(layer.mlp)));
   return nn::DecoderLayer{norm1, std::move(attention), norm2, std::move(mlp)};
 }
 

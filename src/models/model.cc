@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "models/family.h"
 #include "ops/profile.h"
+#include "ops/table.h"
 
 namespace anabranch {
 namespace {
@@ -42,48 +43,34 @@ std::vector<int> read_eos(const Json& config) {
 Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
   if (!checkpoint.has("rope_freqs.weight")) return {};
   const auto n = static_cast<int64_t>(rope.inv_freq.size());
-  TRY(auto factors, checkpoint.take("rope_freqs.weight", {n}));
+  TRY(const auto factors, checkpoint.take("rope_freqs.weight", {n}));
   for (int64_t i = 0; i < n; i++) rope.inv_freq[i] /= factors.data<float>()[i];
   return {};
 }
 
 // What the device has no kernels for is told before anything is put there.
-Result<void> check_shapes(const ModelSpec& spec, const std::string& path) {
+Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std::string& path) {
   for (size_t i = 0; i < spec.layers.size(); i++) {
-    std::string obstacle;
-    if (const auto* a = std::get_if<AttentionSpec>(&spec.layers[i])) {
-      obstacle = ops::attention_obstacle(a->head_dim);
-    } else {
-      const auto& d = std::get<ops::GatedDeltaShape>(spec.layers[i]);
-      obstacle = ops::gated_delta_obstacle(d.key_dim, d.value_dim, d.conv_kernel);
-    }
-    if (!obstacle.empty())
+    const auto* attention = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
+    const std::string why =
+        attention
+            ? device.ops().attention_unsupported(attention->head_dim)
+            : device.ops().gated_delta_unsupported(std::get<ops::GatedDeltaShape>(spec.layers[i].mixer));
+    if (!why.empty())
       return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
-                        obstacle);
+                        why);
   }
   return {};
 }
 
-uint64_t mixer_sum(const nn::Mixer& mixer, uint64_t (*of)(const ops::Weight&)) {
-  if (const auto* a = std::get_if<nn::Attention>(&mixer))
-    return of(a->q.weight) + of(a->k.weight) + of(a->v.weight) + of(a->o.weight) +
-           (a->gate ? of(a->gate->weight) : 0);
-  const auto& d = std::get<nn::GatedDelta>(mixer);
-  return of(d.qkv.weight) + of(d.z.weight) + of(d.b.weight) + of(d.a.weight) + of(d.out.weight);
-}
-
-uint64_t layer_sum(const nn::DecoderLayer& layer, uint64_t (*of)(const ops::Weight&)) {
-  return mixer_sum(layer.mixer, of) + of(layer.mlp.gate.weight) + of(layer.mlp.up.weight) +
-         of(layer.mlp.down.weight);
-}
-
-uint64_t layer_sum(const std::vector<nn::DecoderLayer>& layers, uint64_t (*of)(const ops::Weight&)) {
+template <class Layer, class Of>
+uint64_t sum_weights(const Layer& layer, const Of& of) {
   uint64_t sum = 0;
-  for (const auto& layer : layers) sum += layer_sum(layer, of);
+  layer.visit_weights([&](const ops::Weight& weight) { sum += of(weight); });
   return sum;
 }
 
-uint64_t bytes_of(const ops::Weight& w) {
+uint64_t stored_bytes(const ops::Weight& w) {
   return w.bytes();
 }
 uint64_t parameters_of(const ops::Weight& w) {
@@ -95,15 +82,16 @@ uint64_t parameters_of(const ops::Weight& w) {
 StateLayout ModelSpec::state_layout() const {
   StateLayout layout;
   for (const auto& layer : layers) {
-    if (const auto* a = std::get_if<AttentionSpec>(&layer))
+    if (const auto* a = std::get_if<AttentionSpec>(&layer.mixer))
       layout.emplace_back(KvLayout{a->kv_heads, a->head_dim});
     else
-      layout.emplace_back(std::get<ops::GatedDeltaShape>(layer));
+      layout.emplace_back(std::get<ops::GatedDeltaShape>(layer.mixer));
   }
   return layout;
 }
 
-Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLoadOptions& options) {
+Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& device,
+                                           const ModelLoadOptions& options) {
   const Json& config = checkpoint.config();
   const std::string type = config.contains("model_type") && config["model_type"].is_string()
                                ? config["model_type"].get<std::string>()
@@ -114,40 +102,41 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLo
                       "{}: model_type \"{}\" is not supported; llama, mistral, qwen2, qwen3 and qwen3_5 are",
                       checkpoint.path(), type);
   TRY(ModelSpec spec, family->read_config(config, checkpoint.path()));
-  TRY_VOID(check_shapes(spec, checkpoint.path()));
+  TRY_VOID(check_shapes(spec, device, checkpoint.path()));
   spec.eos = read_eos(config);
-  TRY_VOID(apply_rope_factors(checkpoint, spec.rope));
+  for (RopeSpec& rope : spec.ropes) TRY_VOID(apply_rope_factors(checkpoint, rope));
+  const ModelBuilder builder{checkpoint, spec, device};
 
   const int layer_count = static_cast<int>(spec.layers.size());
   TRY(auto head_rows, checkpoint.take_matrix(kEmbedding, spec.vocab, spec.hidden));
-  auto embedding = ops::Weight::make(head_rows);
+  auto embedding = ops::Weight::make(device, head_rows);
   checkpoint.release_pages();
   std::vector<nn::DecoderLayer> layers;
   for (int i = 0; i < layer_count; i++) {
-    TRY(auto layer,
-        family->build_layer(checkpoint, spec, fmt::format("model.layers.{}.", i), spec.layers[i]));
+    TRY(auto layer, family->build_layer(builder, fmt::format("model.layers.{}.", i), spec.layers[i]));
     layers.push_back(std::move(layer));
     checkpoint.release_pages();
     if (options.progress) options.progress(i + 1, layer_count);
   }
-  TRY(auto norm,
-      take_norm(checkpoint, "model.norm", spec.hidden, spec.norm_eps, family == &qwen3_5_family()));
+  TRY(auto norm, take_norm(builder, "model.norm", spec.hidden, spec.norms));
   ops::Weight head = embedding;
   if (!spec.tied_embeddings) {
     TRY(head_rows, checkpoint.take_matrix(kHead, spec.vocab, spec.hidden));
-    head = ops::Weight::make(head_rows);
+    head = ops::Weight::make(device, head_rows);
   } else {
     checkpoint.ignore("lm_head.");  // some files repeat the tied table
   }
-  std::unique_ptr<Model> model(
-      new Model(std::move(spec), std::move(embedding), std::move(layers), std::move(norm), std::move(head)));
+  std::optional<nn::Mtp> mtp;
   if (family->build_mtp && checkpoint.has("mtp.fc.weight")) {
-    if (model->spec_.mtp_obstacle.empty()) {
-      TRY(model->mtp_, family->build_mtp(checkpoint, model->spec_));
+    if (spec.mtp_unsupported.empty()) {
+      TRY(mtp, family->build_mtp(builder));
     } else {
-      log_warning("{}: the MTP head is left aside: {}", checkpoint.path(), model->spec_.mtp_obstacle);
+      log_warning("{}: the MTP head is left aside: {}", checkpoint.path(), spec.mtp_unsupported);
     }
   }
+  std::unique_ptr<Model> model(new Model(device, std::move(spec), std::move(embedding), std::move(layers),
+                                         std::move(norm), std::move(head)));
+  model->mtp_ = std::move(mtp);
   model->load_draft_head(head_rows, options.draft_vocab);
   // Not every file lists the rotary frequencies; those that do repeat what the config says.
   for (int i = 0; i < layer_count; i++)
@@ -162,9 +151,10 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, const ModelLo
   return model;
 }
 
-Model::Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
-             ops::Weight head)
-    : spec_(std::move(spec)),
+Model::Model(Device& device, ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers,
+             nn::RmsNorm norm, ops::Weight head)
+    : device_(&device),
+      spec_(std::move(spec)),
       layout_(spec_.state_layout()),
       embedding_(std::move(embedding)),
       layers_(std::move(layers)),
@@ -180,7 +170,7 @@ void Model::load_draft_head(const WeightSource& head_rows, const std::vector<int
   draft_head_.reset();
   draft_vocab_.clear();
   if (rows.empty() || static_cast<int>(rows.size()) == spec_.vocab) return;
-  draft_head_ = ops::Weight::make(select_rows(head_rows, rows));
+  draft_head_ = ops::Weight::make(*device_, select_rows(head_rows, rows));
   draft_vocab_.assign(rows.begin(), rows.end());
 }
 
@@ -191,10 +181,10 @@ Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<in
   return {};
 }
 
-Model::Output Model::forward(const Batch& batch, std::vector<mx::array>* after_layer) const {
-  ops::fit_buffer_cache();
+Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_layer) const {
+  device_->begin_pass();
   auto x = [&] {
-    const ops::Stage stage("embedding");
+    const ops::Stage stage(*device_, "embedding");
     return ops::embed(batch.ids, embedding_);
   }();
   for (size_t i = 0; i < layers_.size(); i++) {
@@ -205,13 +195,13 @@ Model::Output Model::forward(const Batch& batch, std::vector<mx::array>* after_l
     span.state->advance(span.count);
     if (span.keep) span.keep->length = span.state->length();
   }
-  const ops::Stage stage("norm, head");
+  const ops::Stage stage(*device_, "norm, head");
   const auto hidden = norm_(x);
-  if (batch.logit_rows.empty()) return {hidden, ops::empty({0, spec_.vocab}, mx::float32)};
+  if (batch.logit_rows.empty()) return {hidden, device_->empty({0, spec_.vocab}, Dtype::f32)};
   return {hidden, ops::linear(ops::take_rows(hidden, batch.logit_rows), head_)};
 }
 
-mx::array Model::forward_some(const Batch& batch, std::span<const int> layers) const {
+Tensor Model::forward_some(const Batch& batch, std::span<const int> layers) const {
   for (const auto& span : batch.spans) CHECK(span.state->on_trial(), "a draft's tokens are applied for good");
   auto x = ops::embed(batch.ids, embedding_);
   for (const int i : layers) x = layers_.at(i)(x, batch, i);
@@ -219,11 +209,11 @@ mx::array Model::forward_some(const Batch& batch, std::span<const int> layers) c
   return norm_(x);
 }
 
-mx::array Model::draft_logits(const mx::array& hidden) const {
+Tensor Model::draft_logits(const Tensor& hidden) const {
   return ops::linear(hidden, draft_head_ ? *draft_head_ : head_);
 }
 
-mx::array Model::mtp(const mx::array& hidden, const Batch& batch) const {
+Tensor Model::mtp(const Tensor& hidden, const Batch& batch) const {
   CHECK(mtp_, "the model has no MTP head");
   const auto out = (*mtp_)(ops::embed(batch.ids, embedding_), hidden, batch);
   for (const auto& span : batch.spans) span.state->advance(span.count);
@@ -255,8 +245,9 @@ void Model::drop_layers(std::span<const int> layers) {
 }
 
 uint64_t Model::parameters() const {
-  return parameters_of(embedding_) + layer_sum(layers_, parameters_of) +
-         (spec_.tied_embeddings ? 0 : parameters_of(head_));
+  uint64_t sum = parameters_of(embedding_) + (spec_.tied_embeddings ? 0 : parameters_of(head_));
+  for (const auto& layer : layers_) sum += sum_weights(layer, parameters_of);
+  return sum;
 }
 
 uint64_t Model::weight_bytes() const {
@@ -267,16 +258,18 @@ uint64_t Model::weight_bytes() const {
 
 Model::PartBytes Model::part_bytes() const {
   PartBytes out;
-  for (const auto& layer : layers_) out.layers.push_back(layer_sum(layer, bytes_of));
+  for (const auto& layer : layers_) out.layers.push_back(sum_weights(layer, stored_bytes));
   out.embedding = spec_.tied_embeddings ? 0 : embedding_.bytes();
   out.head = head_.bytes();
   if (draft_head_) out.draft_head = draft_head_->bytes();
-  if (mtp_) out.mtp = layer_sum(mtp_->layers, bytes_of) + mtp_->fc.weight.bytes();
+  if (mtp_) out.mtp = sum_weights(*mtp_, stored_bytes);
   return out;
 }
 
 uint64_t Model::bytes_per_token() const {
-  return layer_sum(layers_, bytes_of) + head_.bytes();
+  uint64_t sum = head_.bytes();
+  for (const auto& layer : layers_) sum += sum_weights(layer, stored_bytes);
+  return sum;
 }
 
 }  // namespace anabranch

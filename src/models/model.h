@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "models/model_spec.h"
-#include "nn/layers.h"
+#include "nn/mtp.h"
 
 namespace anabranch {
 
@@ -27,25 +27,26 @@ class Model {
  public:
   virtual ~Model() = default;
   // Picks the family by config.json's model_type. Every tensor of the checkpoint must be used by the family.
-  // Errors: unsupported (a family or value this build cannot run), invalid (a tensor missing, misshapen, left
-  // over).
-  static Result<std::unique_ptr<Model>> load(Checkpoint& checkpoint, const ModelLoadOptions& options = {});
+  // Errors: unsupported (a family or value that this program or the device cannot run), invalid (a tensor
+  // missing, misshapen, left over). The device outlives the model.
+  static Result<std::unique_ptr<Model>> load(Checkpoint& checkpoint, Device& device,
+                                             const ModelLoadOptions& options = {});
 
   struct Output {
-    mx::array hidden;  // [rows of the batch, hidden], after the final norm
-    mx::array logits;  // [logit_rows, vocab] f32; [0, vocab] when none were asked for
+    Tensor hidden;  // [rows of the batch, hidden], after the final norm
+    Tensor logits;  // [logit_rows, vocab] f32; [0, vocab] when none were asked for
   };
   // Applies each span's tokens to its state (for good, or on trial) and returns hidden states and logits.
   // Throws on ids out of range. after_layer: also [rows, hidden] after each layer and the final norm, of
   // which draft_logits() makes an early exit's; the last one is `hidden`.
-  virtual Output forward(const Batch& batch, std::vector<mx::array>* after_layer = nullptr) const;
+  virtual Output forward(const Batch& batch, std::vector<Tensor>* after_layer = nullptr) const;
 
   // The same through some layers only (ascending): a draft of what forward() would say. On trial only; what
   // the layers left in the states is worth nothing after it, so commit nothing. -> [rows, hidden].
-  mx::array forward_some(const Batch& batch, std::span<const int> layers) const;
+  Tensor forward_some(const Batch& batch, std::span<const int> layers) const;
 
   // hidden [n, hidden] -> logits over draft_vocab() (or the vocabulary, when that is empty) [n, ...] f32.
-  mx::array draft_logits(const mx::array& hidden) const;
+  Tensor draft_logits(const Tensor& hidden) const;
   const std::vector<int>& draft_vocab() const { return draft_vocab_; }
   // Drafts are chosen from other ids from now on (as ModelLoadOptions::draft_vocab). checkpoint: the model's
   // files, opened again. Errors: as Checkpoint::take_matrix.
@@ -56,14 +57,15 @@ class Model {
   // state one made from mtp_layout(). -> [n, hidden], whose logits are of the token after that one.
   // Reference: Qwen3.5's MTP module as vLLM and SGLang run it.
   bool has_mtp() const { return mtp_.has_value(); }
-  mx::array mtp(const mx::array& hidden, const Batch& batch) const;
+  Tensor mtp(const Tensor& hidden, const Batch& batch) const;
   StateLayout mtp_layout() const;
 
   // Removes layers; those after them move up. Lossy: the model is another one then, and states made before
   // are not its own.
   void drop_layers(std::span<const int> layers);
 
-  SequenceState make_state() const { return SequenceState(layout_); }
+  SequenceState make_state() const { return SequenceState(*device_, layout_); }
+  Device& device() const { return *device_; }
   const ModelSpec& spec() const { return spec_; }
   const StateLayout& state_layout() const { return layout_; }
   uint64_t parameters() const;    // without the MTP head
@@ -80,12 +82,13 @@ class Model {
   PartBytes part_bytes() const;
 
  protected:
-  Model(ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers, nn::RmsNorm norm,
-        ops::Weight head);
+  Model(Device& device, ModelSpec spec, ops::Weight embedding, std::vector<nn::DecoderLayer> layers,
+        nn::RmsNorm norm, ops::Weight head);
 
  private:
   void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);
 
+  Device* device_;
   ModelSpec spec_;
   StateLayout layout_;
   ops::Weight embedding_;  // [vocab, hidden]

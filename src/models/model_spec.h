@@ -23,19 +23,38 @@ struct AttentionSpec {
   bool output_gate = false;
 };
 
-using LayerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
+using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
+
+// SwiGLU.
+struct MlpSpec {
+  int intermediate = 0;
+};
+using FeedForwardSpec = std::variant<MlpSpec>;
+
+struct NormsSpec {
+  float eps = 1e-6f;
+  bool offset = false;  // the family applies (1 + w)
+  bool post = false;    // also norms of what mixer and mlp add to the residual stream
+};
+
+struct LayerSpec {
+  MixerSpec mixer;
+  FeedForwardSpec mlp;
+  NormsSpec norms;
+  int rope = 0;  // which of ModelSpec::ropes; attention only
+};
 
 struct ModelSpec {
   std::string family;  // config.json's model_type
-  int hidden = 0, intermediate = 0, vocab = 0;
+  int hidden = 0, vocab = 0;
   int context_length = 0;
-  float norm_eps = 1e-6f;
+  NormsSpec norms;  // of the final norm
   bool tied_embeddings = false;
-  RopeSpec rope;
+  std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
-  std::vector<int> eos;      // token ids that end a turn
-  int mtp_layers = 0;        // that the config promises; the files may lack them
-  std::string mtp_obstacle;  // why this build cannot run its MTP head, or empty
+  std::vector<int> eos;         // token ids that end a turn
+  int mtp_layers = 0;           // that the config promises; the files may lack them
+  std::string mtp_unsupported;  // why its MTP head cannot be run, or empty
 
   StateLayout state_layout() const;
 };

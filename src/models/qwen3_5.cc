@@ -11,10 +11,10 @@ namespace {
 void read_mtp(ConfigReader& c, ModelSpec& spec) {
   spec.mtp_layers = c.integer_or("mtp_num_hidden_layers", 0, 64, 0);
   if (spec.mtp_layers > 1)
-    spec.mtp_obstacle = fmt::format(
+    spec.mtp_unsupported = fmt::format(
         "it has {} layers (mtp_num_hidden_layers), only heads of one are supported", spec.mtp_layers);
   if (c.boolean_or("mtp_use_dedicated_embeddings", false))
-    spec.mtp_obstacle =
+    spec.mtp_unsupported =
         "it has an embedding of its own (mtp_use_dedicated_embeddings), which is not supported";
 }
 
@@ -24,10 +24,11 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   ModelSpec spec;
   spec.family = "qwen3_5";
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
-  spec.intermediate = c.integer("intermediate_size", 1, 1 << 20);
+  const MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
   spec.vocab = c.integer("vocab_size", 1, 1 << 24);
   spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, 32768);
-  spec.norm_eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, 1e-6));
+  spec.norms.offset = true;
+  spec.norms.eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, 1e-6));
   ConfigReader outer(json, file);
   spec.tied_embeddings = c.boolean_or("tie_word_embeddings", outer.boolean_or("tie_word_embeddings", false));
 
@@ -66,10 +67,7 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
         static_cast<int>(types.size()) == layers ? types[i] == "full_attention" : (i + 1) % interval == 0;
     if (static_cast<int>(types.size()) == layers && !full && types[i] != "linear_attention")
       c.unsupported("layer_types", types[i], "linear_attention and full_attention are");
-    if (full)
-      spec.layers.emplace_back(attention);
-    else
-      spec.layers.emplace_back(delta);
+    spec.layers.push_back({full ? MixerSpec(attention) : MixerSpec(delta), mlp, spec.norms});
   }
 
   double rotary = c.number_or("partial_rotary_factor", 0, 1, 0.25);
@@ -79,7 +77,7 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   // one.
   if (static_cast<int>(attention.head_dim * rotary) < 2)
     c.invalid("partial_rotary_factor leaves no dimension to rotate");
-  spec.rope = read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7);
+  spec.ropes = {read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7)};
   TRY_VOID(rope.check());
   TRY_VOID(c.check());
   return spec;
@@ -87,38 +85,43 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
 
 // conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF): the same memory. -> [k,
 // C]
-Result<mx::array> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
+Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int channels, int kernel) {
   const auto info = checkpoint.find(name);
   const std::vector<int64_t> shape = info ? info->shape : std::vector<int64_t>{channels, 1, kernel};
   if (shape.empty() || shape[0] != channels || shape.size() > 3)
     return make_error(ErrorKind::invalid, "{}: a convolution of {} channels and {} taps was expected", name,
                       channels, kernel);
   TRY(auto raw, checkpoint.take(name, shape));
-  if (raw.size() != static_cast<size_t>(channels) * kernel)
+  if (raw.size() != int64_t{channels} * kernel)
     return make_error(ErrorKind::invalid, "{}: {} values, but {} channels of {} taps were expected", name,
                       raw.size(), channels, kernel);
-  auto taps = ops::empty({kernel, channels}, mx::float32);
+  auto taps = host_device().empty({kernel, channels}, Dtype::f32);
   for (int c = 0; c < channels; c++) {
     for (int t = 0; t < kernel; t++) taps.data<float>()[t * channels + c] = raw.data<float>()[c * kernel + t];
   }
   return taps;
 }
 
-Result<nn::GatedDelta> take_gated_delta(Checkpoint& checkpoint, const std::string& p, const ModelSpec& spec,
-                                        const ops::GatedDeltaShape& shape) {
-  const int hv = shape.value_heads, values = hv * shape.value_dim;
+Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::string& p,
+                                        const LayerSpec& layer) {
+  const auto& shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+  Checkpoint& checkpoint = builder.checkpoint;
+  Device& device = builder.device;
+  const int hidden = builder.spec.hidden, hv = shape.value_heads, values = hv * shape.value_dim;
   TRY(auto conv, take_conv(checkpoint, p + "conv1d.weight", shape.conv_channels(), shape.conv_kernel));
   TRY(auto a_log, checkpoint.take(p + "A_log", {hv}));
   TRY(auto dt_bias, checkpoint.take(p + "dt_bias", {hv}));
-  TRY(auto norm, take_norm(checkpoint, p + "norm", shape.value_dim, spec.norm_eps, false));
-  TRY(auto qkv, take_linear(checkpoint, p + "in_proj_qkv", shape.conv_channels(), spec.hidden));
-  TRY(auto z, take_linear(checkpoint, p + "in_proj_z", values, spec.hidden));
-  TRY(auto b, take_linear(checkpoint, p + "in_proj_b", hv, spec.hidden));
-  TRY(auto a, take_linear(checkpoint, p + "in_proj_a", hv, spec.hidden));
-  TRY(auto out, take_linear(checkpoint, p + "out_proj", spec.hidden, values));
+  NormsSpec gated = layer.norms;
+  gated.offset = false;
+  TRY(auto norm, take_norm(builder, p + "norm", shape.value_dim, gated));
+  TRY(auto qkv, take_linear(builder, p + "in_proj_qkv", shape.conv_channels(), hidden));
+  TRY(auto z, take_linear(builder, p + "in_proj_z", values, hidden));
+  TRY(auto b, take_linear(builder, p + "in_proj_b", hv, hidden));
+  TRY(auto a, take_linear(builder, p + "in_proj_a", hv, hidden));
+  TRY(auto out, take_linear(builder, p + "out_proj", hidden, values));
   return nn::GatedDelta{
       shape,
-      {ops::to_device(conv), ops::to_device(a_log), ops::to_device(dt_bias), norm.weight, spec.norm_eps},
+      {device.to_device(conv), device.to_device(a_log), device.to_device(dt_bias), norm.weight, norm.eps},
       std::move(qkv),
       std::move(z),
       std::move(b),
@@ -126,32 +129,40 @@ Result<nn::GatedDelta> take_gated_delta(Checkpoint& checkpoint, const std::strin
       std::move(out)};
 }
 
-Result<nn::DecoderLayer> build_layer(Checkpoint& checkpoint, const ModelSpec& spec, const std::string& p,
-                                     const LayerSpec& layer) {
-  TRY(auto norm1, take_norm(checkpoint, p + "input_layernorm", spec.hidden, spec.norm_eps, true));
-  TRY(auto norm2, take_norm(checkpoint, p + "post_attention_layernorm", spec.hidden, spec.norm_eps, true));
-  TRY(auto mlp, take_mlp(checkpoint, p + "mlp.", spec));
-  if (const auto* shape = std::get_if<ops::GatedDeltaShape>(&layer)) {
-    TRY(auto mixer, take_gated_delta(checkpoint, p + "linear_attn.", spec, *shape));
-    return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
+Result<nn::Mixer> take_mixer(const ModelBuilder& builder, const std::string& p, const LayerSpec& layer) {
+  if (std::holds_alternative<ops::GatedDeltaShape>(layer.mixer)) {
+    TRY(nn::Mixer mixer, take_gated_delta(builder, p + "linear_attn.", layer));
+    return mixer;
   }
-  TRY(auto mixer, take_attention(checkpoint, p + "self_attn.", spec, std::get<AttentionSpec>(layer), true));
+  TRY(nn::Mixer mixer, take_attention(builder, p + "self_attn.", layer));
+  return mixer;
+}
+
+Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::string& p,
+                                     const LayerSpec& layer) {
+  const int hidden = builder.spec.hidden;
+  TRY(auto norm1, take_norm(builder, p + "input_layernorm", hidden, layer.norms));
+  TRY(auto norm2, take_norm(builder, p + "post_attention_layernorm", hidden, layer.norms));
+  TRY(auto mlp, take_mlp(builder, p + "mlp.", std::get<MlpSpec>(layer.mlp)));
+  TRY(auto mixer, take_mixer(builder, p, layer));
   return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
 }
 
 // One layer of full attention after fc; embedding and head are the trunk's.
-Result<nn::Mtp> build_mtp(Checkpoint& checkpoint, const ModelSpec& spec) {
+Result<nn::Mtp> build_mtp(const ModelBuilder& builder) {
+  const ModelSpec& spec = builder.spec;
+  Checkpoint& checkpoint = builder.checkpoint;
   const auto full = std::find_if(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
-    return std::holds_alternative<AttentionSpec>(layer);
+    return std::holds_alternative<AttentionSpec>(layer.mixer);
   });
   if (full == spec.layers.end())
     return make_error(ErrorKind::unsupported, "{}: an MTP head beside a trunk without full attention",
                       checkpoint.path());
-  TRY(auto fc, take_linear(checkpoint, "mtp.fc", spec.hidden, 2 * spec.hidden));
-  TRY(auto embedding, take_norm(checkpoint, "mtp.pre_fc_norm_embedding", spec.hidden, spec.norm_eps, true));
-  TRY(auto hidden, take_norm(checkpoint, "mtp.pre_fc_norm_hidden", spec.hidden, spec.norm_eps, true));
-  TRY(auto norm, take_norm(checkpoint, "mtp.norm", spec.hidden, spec.norm_eps, true));
-  TRY(auto layer, build_layer(checkpoint, spec, "mtp.layers.0.", *full));
+  TRY(auto fc, take_linear(builder, "mtp.fc", spec.hidden, 2 * spec.hidden));
+  TRY(auto embedding, take_norm(builder, "mtp.pre_fc_norm_embedding", spec.hidden, spec.norms));
+  TRY(auto hidden, take_norm(builder, "mtp.pre_fc_norm_hidden", spec.hidden, spec.norms));
+  TRY(auto norm, take_norm(builder, "mtp.norm", spec.hidden, spec.norms));
+  TRY(auto layer, build_layer(builder, "mtp.layers.0.", *full));
   int layers = 1;
   while (checkpoint.has(fmt::format("mtp.layers.{}.input_layernorm.weight", layers))) layers++;
   if (layers > 1)

@@ -1,22 +1,20 @@
 #include "ops/attention.h"
 
 #include "ops/arguments.h"
-#include "ops/cpu/attention.h"
-#include "ops/cuda/attention.h"
 #include "ops/elementwise.h"
-#include "ops/reference/attention.h"
+#include "ops/table.h"
 
 namespace anabranch::ops {
 
-void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
+void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   require_f32("kv_append", "k", k, 3);
   require_shape("kv_append", "k", k, {k.shape(0), kv.kv_heads, kv.head_dim});
   require_shape("kv_append", "v", v, k.shape());
-  ANABRANCH_DISPATCH(kv_append(kv, k, v));
+  k.device().ops().kv_append(kv, k, v);
 }
 
-void kv_add_block(PagedKv& kv) {
-  ANABRANCH_DISPATCH(kv_add_block(kv));
+void kv_add_block(Device& device, PagedKv& kv) {
+  device.ops().kv_add_block(device, kv);
 }
 
 void kv_truncate(PagedKv& kv, int length) {
@@ -28,16 +26,16 @@ void kv_truncate(PagedKv& kv, int length) {
   kv.v.erase(kv.v.begin() + blocks, kv.v.end());
 }
 
-mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window) {
+Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window) {
   require_f32("attention", "q", q, 3);
   require(kv.kv_heads > 0 && q.shape(1) % kv.kv_heads == 0 && q.shape(2) == kv.head_dim, "attention",
-          "q of shape {} does not fit {} kv heads of {}.", q, kv.kv_heads, kv.head_dim);
+          "q of shape {} does not fit {} kv heads of {}.", q.shape(), kv.kv_heads, kv.head_dim);
   require(q.shape(0) <= kv.length, "attention", "q has {} rows, the cache only {} positions.", q.shape(0),
           kv.length);
-  return ANABRANCH_DISPATCH(attention(q, kv, scale, window));
+  return q.device().ops().attention(q, kv, scale, window);
 }
 
-mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans) {
+MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spans) {
   require(!spans.empty(), "attend", "there are no spans.");
   const int rows = in.q.shape(0), kv_heads = spans.front().kv->kv_heads,
             head_dim = spans.front().kv->head_dim;
@@ -56,21 +54,21 @@ mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans
     covered += span.count;
   }
   require(covered == rows, "attend", "the spans cover {} of {} rows.", covered, rows);
-  if (backend() == Backend::cuda) return cuda::attend(in, spans);
+  if (in.q.device().ops().attend) return in.q.device().ops().attend(in, spans);
 
-  const auto turned = [&](const mx::array& x, const RowNorm* norm, int heads) {
-    const auto normed = norm ? rms_norm(reshape(x, {rows * heads, head_dim}), norm->weight, norm->eps) : x;
-    return rope(reshape(normed, {rows, heads, head_dim}), in.positions, in.inv_freq, in.attention_factor);
+  const auto rotated = [&](const Tensor& x, const RowNorm* norm, int heads) {
+    const auto normed = norm ? rms_norm(x.reshape({rows * heads, head_dim}), norm->weight, norm->eps) : x;
+    return rope(normed.reshape({rows, heads, head_dim}), in.positions, in.inv_freq, in.attention_factor);
   };
-  const auto q = turned(in.q, in.q_norm, in.heads), k = turned(in.k, in.k_norm, kv_heads);
-  const auto v = reshape(in.v, {rows, kv_heads, head_dim});
-  std::vector<mx::array> parts;
+  const auto q = rotated(in.q, in.q_norm, in.heads), k = rotated(in.k, in.k_norm, kv_heads);
+  const auto v = in.v.reshape({rows, kv_heads, head_dim});
+  std::vector<Tensor> parts;
   for (const AttentionSpan& span : spans) {
     const int end = span.begin + span.count;
-    kv_append(*span.kv, slice_rows(k, span.begin, end), slice_rows(v, span.begin, end));
-    parts.push_back(attention(slice_rows(q, span.begin, end), *span.kv, in.scale, in.window));
+    kv_append(*span.kv, k.slice_rows(span.begin, end), v.slice_rows(span.begin, end));
+    parts.push_back(attention(q.slice_rows(span.begin, end), *span.kv, in.scale, in.window));
   }
-  const auto y = reshape(concat_rows(parts), {rows, in.heads * head_dim});
+  const auto y = concat_rows(parts).reshape({rows, in.heads * head_dim});
   return in.gate ? sigmoid_gate(y, *in.gate) : y;
 }
 

@@ -7,33 +7,28 @@
 #include <span>
 #include <vector>
 
-#include "ops/backend.h"
 #include "ops/linear.h"
+#include "tensor/tensor.h"
 
 namespace anabranch::ops {
 
 constexpr int kKvBlock = 256;
 
-// One layer's keys and values, in blocks that only the backend reads.
-// CPU: f16, or f32 when ops::precise(), in tiles that the kernels read from front to back, 16 floats at a
-// time:
-//   k [Hkv, kKvBlock / 16, D, 16], position p of the block in tile p / 16, lane p % 16;
-//   v [Hkv, ceil(D / 16), kKvBlock, 16], dimension d in tile d / 16, lane d % 16 (0 beyond D).
-// CUDA: f16, k [Hkv, kKvBlock, D], v [Hkv, D, kKvBlock].
-// Reference: f32, k [Hkv, D, kKvBlock], v [Hkv, kKvBlock, D].
+// One layer's keys and values, in blocks of Device::kv_dtype() whose layout only the backend knows (the
+// attention.h of each).
 struct PagedKv {
   int kv_heads = 0, head_dim = 0;
-  int length = 0;  // positions filled
-  std::vector<mx::array> k, v;
+  int length = 0;            // positions filled
+  std::vector<Tensor> k, v;  // of each block
 };
 
 // Appends k, v [T, Hkv, D] f32 at positions length .. length + T - 1. A last block that is shared (its
 // storage is referenced elsewhere) is copied first.
-void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v);
+void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
 
 // Adds a block of zeros to k and v, as kv_append() does when the last one is full; length stays. What a full
-// block's arrays hold may be copied from another block's of the same backend, precision and shape.
-void kv_add_block(PagedKv& kv);
+// block's tensors hold may be copied from another block's of the same kind of device, dtype and shape.
+void kv_add_block(Device& device, PagedKv& kv);
 
 // Drops positions from `length` on. Whole blocks past the end are released.
 void kv_truncate(PagedKv& kv, int length);
@@ -43,7 +38,7 @@ void kv_truncate(PagedKv& kv, int length);
 // Hkv). `window` > 0 limits a query to the last `window` positions, itself included (sliding-window
 // attention). A row's result does not depend on T: blocks are visited in order with an online softmax
 // (Milakov & Gimelshein 2018; Dao 2022), the same for prefill and decode.
-mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window = 0);
+Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window = 0);
 
 // Rows [begin, begin + count) of a batch: the next tokens of a sequence.
 struct AttentionSpan {
@@ -53,8 +48,8 @@ struct AttentionSpan {
 
 // A layer's projections of M rows, and what happens to them.
 struct AttentionInputs {
-  const mx::array &q, &k, &v;                          // [M, heads * D], [M, kv heads * D] x2, f32
-  const mx::array* gate = nullptr;                     // [M, heads * D], or null
+  const Tensor &q, &k, &v;                             // [M, heads * D], [M, kv heads * D] x2, f32
+  const Tensor* gate = nullptr;                        // [M, heads * D], or null
   const RowNorm *q_norm = nullptr, *k_norm = nullptr;  // of each head [D], or null
   std::span<const int> positions;                      // of the rows
   std::span<const float> inv_freq;                     // as rope()
@@ -67,6 +62,6 @@ struct AttentionInputs {
 // Norms and rotates queries and keys, appends keys and values to each span's cache, and attends: attention()
 // for each span, times sigmoid(gate) if there is one -> [M, heads * D], for linear_add(). The spans, each of
 // another sequence, cover every row in order.
-mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans);
+MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spans);
 
 }  // namespace anabranch::ops

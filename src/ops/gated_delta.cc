@@ -1,21 +1,18 @@
 #include "ops/gated_delta.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "ops/arguments.h"
-#include "ops/cpu/gated_delta.h"
-#include "ops/cuda/gated_delta.h"
-#include "ops/elementwise.h"
-#include "ops/reference/gated_delta.h"
+#include "ops/table.h"
 
 namespace anabranch::ops {
 namespace {
 
-mx::array zeros(mx::Shape shape) {
-  return ops::zeros(std::move(shape), mx::float32);
-}
-
-GatedDeltaWindow make_window(const GatedDeltaShape& s) {
-  return {zeros({kMaxTrial, s.key_heads * s.key_dim}), zeros({kMaxTrial, s.value_heads * s.value_dim}),
-          zeros({kMaxTrial, s.value_heads}), zeros({kMaxTrial, s.conv_channels()})};
+GatedDeltaWindow make_window(Device& device, const GatedDeltaShape& s) {
+  const auto zeros = [&](int width) { return device.zeros({kMaxTrial, width}, Dtype::f32); };
+  return {zeros(s.key_heads * s.key_dim), zeros(s.value_heads * s.value_dim), zeros(s.value_heads),
+          zeros(s.conv_channels())};
 }
 
 void check_state(const char* op, const GatedDeltaShape& shape, const GatedDeltaState& state) {
@@ -23,78 +20,78 @@ void check_state(const char* op, const GatedDeltaShape& shape, const GatedDeltaS
   require_shape(op, "the convolution state", state.conv, {shape.conv_kernel - 1, shape.conv_channels()});
 }
 
-void check(const char* op, const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-           const GatedDeltaShape& shape, const GatedDeltaWeights& weights, const GatedDeltaState& state) {
+void check_inputs(const char* op, const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                  const GatedDeltaWeights& weights) {
   require(shape.key_heads > 0 && shape.value_heads > 0 && shape.value_heads % shape.key_heads == 0 &&
               shape.conv_kernel > 0 && shape.conv_kernel <= kMaxConvKernel,
           op, "{} value heads do not divide over {} key heads, or a kernel of {} taps.", shape.value_heads,
           shape.key_heads, shape.conv_kernel);
-  require_f32(op, "qkv", qkv, 2);
-  const int tokens = qkv.shape(0), heads = shape.value_heads, channels = shape.conv_channels();
+  require_f32(op, "qkv", in.qkv, 2);
+  const int tokens = in.qkv.shape(0), heads = shape.value_heads, channels = shape.conv_channels();
   require(tokens > 0, op, "there are no tokens.");
-  require_shape(op, "qkv", qkv, {tokens, channels});
-  require_shape(op, "z", z, {tokens, heads * shape.value_dim});
-  require_shape(op, "b", b, {tokens, heads});
-  require_shape(op, "a", a, {tokens, heads});
+  require_shape(op, "qkv", in.qkv, {tokens, channels});
+  require_shape(op, "z", in.z, {tokens, heads * shape.value_dim});
+  require_shape(op, "b", in.b, {tokens, heads});
+  require_shape(op, "a", in.a, {tokens, heads});
   require_shape(op, "conv_weight", weights.conv_weight, {shape.conv_kernel, channels});
   require_shape(op, "a_log", weights.a_log, {heads});
   require_shape(op, "dt_bias", weights.dt_bias, {heads});
   require_shape(op, "norm_weight", weights.norm_weight, {shape.value_dim});
-  check_state(op, shape, state);
 }
 
 // Makes the window if there is none yet.
 void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& state, int tokens,
                  std::span<const int> parents) {
-  if (!state.window) state.window = make_window(shape);
+  Device& device = state.s.device();
+  if (!state.window) state.window = make_window(device, shape);
   const GatedDeltaWindow& window = *state.window;
   require(window.open + tokens <= kMaxTrial, op, "{} tokens and {} more are over the limit of {}.",
           window.open, tokens, kMaxTrial);
   require(!window.tree, op, "a tree is on trial already.");
   require(parents.empty() || (parents.size() == static_cast<size_t>(tokens) && is_preorder(parents)), op,
           "the {} parents of {} rows are not in preorder.", parents.size(), tokens);
-  require(parents.empty() || backend() != Backend::cuda, op, "trees cannot be on trial on CUDA.");
+  require(parents.empty() || device.ops().trees, op, "trees cannot be on trial on {}.", device.name());
 }
 
-}  // namespace
-
-GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape) {
-  return {zeros({shape.value_heads, shape.key_dim, shape.value_dim}),
-          zeros({shape.conv_kernel - 1, shape.conv_channels()}),
-          {}};
+// What is applied to S before a span's rows: accepted entries for good, or those that are on trial.
+void plan_replay(const GatedDeltaWindow& window, DeltaRun& run) {
+  run.fold = !window.accepted.empty();
+  run.replay_count = run.fold ? static_cast<int>(window.accepted.size()) : window.open;
+  if (run.fold)
+    std::copy(window.accepted.begin(), window.accepted.end(), run.replay.begin());
+  else
+    std::iota(run.replay.begin(), run.replay.begin() + run.replay_count, 0);
 }
 
-mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-                      GatedDeltaState& state) {
-  const char* op = "gated_delta";
-  check(op, qkv, z, b, a, shape, weights, state);
-  require(!state.window || state.window->open == 0, op, "tokens are on trial.");
-  if (backend() == Backend::cuda) return cuda::gated_delta({qkv, z, b, a}, shape, weights, state, false);
-  return backend() == Backend::cpu ? cpu::gated_delta(qkv, z, b, a, shape, weights, state)
-                                   : reference::gated_delta(qkv, z, b, a, shape, weights, state);
+void check_span(const char* op, const GatedDeltaShape& shape, const GatedDeltaSpan& span) {
+  GatedDeltaState& state = *span.state;
+  check_state(op, shape, state);
+  if (span.trial) check_trial(op, shape, state, span.count, span.parents);
+  require(span.trial || !state.window || state.window->open == 0, op, "tokens are on trial.");
 }
 
-mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                            const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-                            GatedDeltaState& state, std::span<const int> parents) {
-  const char* op = "gated_delta_trial";
-  check(op, qkv, z, b, a, shape, weights, state);
-  check_trial(op, shape, state, qkv.shape(0), parents);
-  if (backend() == Backend::cuda) return cuda::gated_delta({qkv, z, b, a}, shape, weights, state, true);
+// Advances the books of the span's window past it.
+DeltaRun plan_run(const GatedDeltaSpan& span) {
+  GatedDeltaState& state = *span.state;
+  DeltaRun run{&state, span.begin, span.count};
+  run.keep = span.keep;
+  if (!state.window) return run;
   GatedDeltaWindow& window = *state.window;
-  mx::array out = backend() == Backend::cpu
-                      ? cpu::gated_delta_trial(qkv, z, b, a, shape, weights, state, parents)
-                      : reference::gated_delta_trial(qkv, z, b, a, shape, weights, state, parents);
+  plan_replay(window, run);
   window.accepted.clear();
-  window.open += qkv.shape(0);
-  for (size_t i = 0; i < parents.size(); i++) window.tree |= parents[i] != static_cast<int>(i) - 1;
-  return out;
+  if (!span.trial) return run;
+  run.trial = true;
+  run.entry = window.open;
+  run.parents = span.parents;
+  window.open += span.count;
+  for (size_t i = 0; i < span.parents.size(); i++) window.tree |= span.parents[i] != static_cast<int>(i) - 1;
+  return run;
 }
 
-mx::array gated_delta_rows(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                           const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans) {
-  const char* op = "gated_delta_rows";
+MatmulInput run_spans(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                      const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans, bool plain) {
+  const char* op = "gated_delta";
+  check_inputs(op, in, shape, weights);
   int covered = 0;
   for (const GatedDeltaSpan& span : spans) {
     require(span.begin == covered && span.count > 0 && !(span.keep && span.trial), op,
@@ -103,25 +100,31 @@ mx::array gated_delta_rows(const GatedDeltaInputs& in, const GatedDeltaShape& sh
   }
   require(!spans.empty() && covered == in.qkv.shape(0), op, "the spans cover {} of {} rows.", covered,
           in.qkv.shape(0));
-  if (backend() == Backend::cuda) {
-    for (const GatedDeltaSpan& span : spans) {
-      check(op, in.qkv, in.z, in.b, in.a, shape, weights, *span.state);
-      if (span.trial) check_trial(op, shape, *span.state, span.count, span.parents);
-      require(span.trial || !span.state->window || span.state->window->open == 0, op, "tokens are on trial.");
-    }
-    return cuda::gated_delta_rows(in, shape, weights, spans);
+  std::vector<DeltaRun> runs;
+  runs.reserve(spans.size());
+  for (const GatedDeltaSpan& span : spans) {  // an earlier span of the same state counts
+    check_span(op, shape, span);
+    runs.push_back(plan_run(span));
   }
-  std::vector<mx::array> parts;
-  for (const GatedDeltaSpan& span : spans) {
-    const auto rows = [&](const mx::array& x) { return slice_rows(x, span.begin, span.begin + span.count); };
-    const auto qkv = rows(in.qkv), z = rows(in.z), b = rows(in.b), a = rows(in.a);
-    parts.push_back(span.trial ? gated_delta_trial(qkv, z, b, a, shape, weights, *span.state, span.parents)
-                               : gated_delta(qkv, z, b, a, shape, weights, *span.state));
-    if (!span.keep) continue;
-    gated_delta_settle(shape, *span.state);
-    *span.keep = {span.state->s, span.state->conv, {}};
-  }
-  return concat_rows(parts);
+  return in.qkv.device().ops().gated_delta(in, shape, weights, runs, plain);
+}
+
+}  // namespace
+
+GatedDeltaState make_gated_delta_state(Device& device, const GatedDeltaShape& shape) {
+  return {device.zeros({shape.value_heads, shape.key_dim, shape.value_dim}, Dtype::f32),
+          device.zeros({shape.conv_kernel - 1, shape.conv_channels()}, Dtype::f32),
+          {}};
+}
+
+MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                        const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans) {
+  return run_spans(in, shape, weights, spans, false);
+}
+
+Tensor gated_delta_plain(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                         const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans) {
+  return run_spans(in, shape, weights, spans, true).values;
 }
 
 void gated_delta_commit(GatedDeltaState& state, std::span<const int> path) {
@@ -143,8 +146,10 @@ void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state) {
   if (!state.window) return;
   require(state.window->open == 0, "gated_delta_settle", "tokens are on trial.");
   if (state.window->accepted.empty()) return;
-  ANABRANCH_DISPATCH(gated_delta_settle(shape, state));
+  DeltaRun run{&state};
+  plan_replay(*state.window, run);
   state.window->accepted.clear();
+  state.s.device().ops().gated_delta_fold(shape, run);
 }
 
 bool is_preorder(std::span<const int> parents) {

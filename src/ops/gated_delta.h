@@ -2,11 +2,13 @@
 // Transformers' Qwen3_5GatedDeltaNet.forward is the reference for every detail below).
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "ops/backend.h"
+#include "ops/matmul_input.h"
+#include "tensor/device.h"
 
 namespace anabranch::ops {
 
@@ -25,7 +27,7 @@ struct GatedDeltaShape {
 // Parameters, all f32: conv_weight [kernel, C] (tap-major; tap kernel-1 meets the newest row), a_log [Hv],
 // dt_bias [Hv], norm_weight [Dv].
 struct GatedDeltaWeights {
-  mx::array conv_weight, a_log, dt_bias, norm_weight;
+  Tensor conv_weight, a_log, dt_bias, norm_weight;
   float eps = 1e-6f;
 };
 
@@ -33,7 +35,7 @@ struct GatedDeltaWeights {
 // f32: normalised keys k [kMaxTrial, Hk * Dk], delta [kMaxTrial, Hv * Dv] and decay g [kMaxTrial, Hv] of the
 // formula below, and rows, the tokens' qkv [kMaxTrial, C].
 struct GatedDeltaWindow {
-  mx::array k, delta, decay, rows;
+  Tensor k, delta, decay, rows;
   int open = 0;               // entries on trial
   bool tree = false;          // they do not form one chain
   std::vector<int> accepted;  // entries that turned out real, in order, and are not in S yet
@@ -42,46 +44,58 @@ struct GatedDeltaWindow {
 // One sequence's recurrent memory for one layer, f32: s [Hv, Dk, Dv] and the last kernel - 1 rows of conv
 // input, oldest first, conv [kernel - 1, C]. Zeros for a new sequence. The window comes with the first trial.
 struct GatedDeltaState {
-  mx::array s, conv;
+  Tensor s, conv;
   std::optional<GatedDeltaWindow> window;
 };
-GatedDeltaState make_gated_delta_state(const GatedDeltaShape& shape);
+GatedDeltaState make_gated_delta_state(Device& device, const GatedDeltaShape& shape);
 
-// qkv [T, C] (queries, keys, values, before the convolution), z [T, Hv * Dv], b and a [T, Hv] -> [T, Hv *
-// Dv], and advances the state by T tokens. Per token, for each value head h with key head h / (Hv / Hk):
-//   x = silu(causal_conv(qkv));  q, k = x / sqrt(sum(x^2) + 1e-6) per head;  q *= Dk^-1/2
-//   beta = sigmoid(b);  g = exp(-exp(a_log) * softplus(a + dt_bias))
-//   S = g S;  delta = beta (v - k^T S);  S = S + k delta^T;  y = q^T S
-//   out = y / sqrt(mean(y^2) + eps) * norm_weight * silu(z)
-// Tokens are applied one by one in one order of operations, so any chunking gives the same bits (CPU).
-// Accepted entries of the window are applied first. Throws while tokens are on trial.
-mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights, GatedDeltaState& state);
-
-// The same output for tokens on trial: S is read once, accepted entries are folded into it while it is there
-// (one write), and the tokens become entries of the window. Row i comes after row parents[i] (-1: after the
-// entries already open, or the state), without parents after row i - 1; a tree's rows are in preorder
-// (is_preorder). After a tree the window takes no more. Throws when more than kMaxTrial would be open.
-mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                            const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-                            GatedDeltaState& state, std::span<const int> parents = {});
-
-// The projections of all rows of a batch, as of one sequence above.
+// The projections of all rows of a batch: qkv [M, C] (queries, keys, values, before the convolution), z [M,
+// Hv * Dv], b and a [M, Hv].
 struct GatedDeltaInputs {
-  const mx::array &qkv, &z, &b, &a;
+  const Tensor &qkv, &z, &b, &a;
 };
 // Rows [begin, begin + count): the next tokens of a sequence, for good or on trial.
 struct GatedDeltaSpan {
   GatedDeltaState* state = nullptr;
   int begin = 0, count = 0;
   bool trial = false;
-  std::span<const int> parents = {};  // as of gated_delta_trial()
+  // On trial: the row (of the span) before each row, -1 = after the entries already open, or the state.
+  // Empty: a chain. A tree's rows are in preorder (is_preorder).
+  std::span<const int> parents = {};
   GatedDeltaState* keep = nullptr;  // where the whole state after these rows is left (not on trial); or null
 };
-// gated_delta() or gated_delta_trial() for each span, in order -> [M, Hv * Dv], for linear_add(). The spans
-// cover every row in order; a state may have several. CUDA knows no trees.
-mx::array gated_delta_rows(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                           const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
+
+// The mixer for each span, in order -> [M, Hv * Dv], for linear_add(). The spans cover every row in order; a
+// state may have several. Per token, for each value head h with key head h / (Hv / Hk):
+//   x = silu(causal_conv(qkv));  q, k = x / sqrt(sum(x^2) + 1e-6) per head;  q *= Dk^-1/2
+//   beta = sigmoid(b);  g = exp(-exp(a_log) * softplus(a + dt_bias))
+//   S = g S;  delta = beta (v - k^T S);  S = S + k delta^T;  y = q^T S
+//   out = y / sqrt(mean(y^2) + eps) * norm_weight * silu(z)
+// Tokens are applied one by one in one order of operations, so any chunking gives the same bits.
+//
+// For good: the state advances by the tokens; accepted entries of the window are applied first. Throws while
+// tokens are on trial. On trial: S is read once, accepted entries are folded into it while it is there (one
+// write), and the tokens become entries of the window. Throws when more than kMaxTrial would be open, after a
+// tree, and on a tree where the backend knows none (OpTable::trees).
+MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                        const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
+// The same as a plain tensor: what tests compare.
+Tensor gated_delta_plain(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                         const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
+
+// What a backend does for a span: planned by gated_delta(), which has already advanced the books of the
+// window (open, tree, accepted) past it.
+struct DeltaRun {
+  GatedDeltaState* state = nullptr;
+  int begin = 0, count = 0;
+  std::array<int, kMaxTrial> replay{};  // entries that are applied to S before the rows, in order
+  int replay_count = 0;
+  bool fold = false;   // the replayed entries are real: they go into s and conv for good
+  bool trial = false;  // the rows become entries [entry, entry + count), and leave s and conv alone
+  int entry = 0;
+  std::span<const int> parents = {};
+  GatedDeltaState* keep = nullptr;
+};
 
 // Ends a trial: the entries of `path` (each the parent of the next) are real, the others never were. Integers
 // only: S takes them in when it is read next.

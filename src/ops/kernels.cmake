@@ -42,23 +42,33 @@ endif()
 _anabranch_kernel_flags(target_neon.cc)
 _anabranch_kernel_flags(target_portable.cc)
 
-# Metal's, for MLX to compile (ops/metal/kernel.h).
-set(_metal_text ${CMAKE_BINARY_DIR}/metal_kernel_text.cc)
-set(_entries "")
-foreach(_name gemv delta_scan)
-  set(_path ${CMAKE_CURRENT_SOURCE_DIR}/ops/metal/kernels/${_name}.metal)
-  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_path})
-  file(READ ${_path} _text)
-  string(APPEND _entries "  if (kernel == \"${_name}\") return R\"metal(${_text})metal\";\n")
-endforeach()
-file(CONFIGURE OUTPUT ${_metal_text} @ONLY CONTENT "// Made by src/ops/kernels.cmake.
+# MLX's ops, and Metal's kernels as text for MLX to compile (ops/metal/kernel.h). A build without MLX has one file
+# instead.
+get_target_property(_sources anabranch_ops SOURCES)
+if(ANABRANCH_REFERENCE)
+  list(FILTER _sources EXCLUDE REGEX "/ops/no_reference\\.cc$")
+else()
+  list(FILTER _sources EXCLUDE REGEX "/ops/(reference|metal)/")
+endif()
+set_target_properties(anabranch_ops PROPERTIES SOURCES "${_sources}")
+if(ANABRANCH_REFERENCE)
+  set(_metal_text ${CMAKE_BINARY_DIR}/metal_kernel_text.cc)
+  set(_entries "")
+  foreach(_name gemv delta_scan)
+    set(_path ${CMAKE_CURRENT_SOURCE_DIR}/ops/metal/kernels/${_name}.metal)
+    set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_path})
+    file(READ ${_path} _text)
+    string(APPEND _entries "  if (kernel == \"${_name}\") return R\"metal(${_text})metal\";\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${_metal_text} @ONLY CONTENT "// Made by src/ops/kernels.cmake.
 #include \"ops/metal/kernel.h\"
 
 std::string_view anabranch::ops::metal::kernel_text(std::string_view kernel) {
 @_entries@  return {};
 }
 ")
-target_sources(anabranch_ops PRIVATE ${_metal_text})
+  target_sources(anabranch_ops PRIVATE ${_metal_text})
+endif()
 
 # The CUDA kernels' sources travel in the program as text, for NVRTC (ops/cuda/compiler.h).
 set(_kernel_text ${CMAKE_BINARY_DIR}/cuda_kernel_text.cc)

@@ -4,32 +4,33 @@
 #include <span>
 #include <vector>
 
+#include "ops/matmul_input.h"
 #include "ops/weight.h"
 
 namespace anabranch::ops {
 
 // RMSNorm (ops/elementwise.h) of the rows of x before a product; weight [in] f32.
 struct RowNorm {
-  mx::array weight;
+  Tensor weight;
   float eps = 1e-6f;
 };
 
-// x [M, in] f32 -> y [M, out] f32, y = x W^T, for each weight (all with the same `in`; at most
-// kMaxLinearWeights), of norm(x) when a norm is given. The input is prepared (rounded to int8 per group, once
-// per group size) one time for all of them. A row's result does not depend on M. Throws std::invalid_argument
-// on a shape or dtype that does not fit.
+// x [M, in] -> y [M, out] f32, y = x W^T, for each weight (all with the same `in`; at most
+// kMaxLinearWeights), of norm(x) when a norm is given (x is plain then). The input is prepared (rounded to
+// int8 per group, once per group size) one time for all of them. A row's result does not depend on M. Throws
+// std::invalid_argument on a shape or dtype that does not fit.
 constexpr size_t kMaxLinearWeights = 8;
-std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
-                              const RowNorm* norm = nullptr);
-mx::array linear(const mx::array& x, const Weight& weight);
+std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
+                           const RowNorm* norm = nullptr);
+Tensor linear(const MatmulInput& x, const Weight& weight);
 
 // residual + x W^T, residual [M, out]. The same bits as linear() and add().
-mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual);
+Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
 
 // silu(n gate^T) * (n up^T) with n = norm(x) -> [M, out]. The same bits as rms_norm(), linear() and swiglu().
-mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
 
 // Rows `ids` of a table [vocab, K], dequantised -> [ids.size(), K] f32. Throws if an id is out of range.
-mx::array embed(std::span<const int> ids, const Weight& table);
+Tensor embed(std::span<const int> ids, const Weight& table);
 
 }  // namespace anabranch::ops

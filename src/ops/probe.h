@@ -1,7 +1,9 @@
-// What the backend's device can do at most, measured in about a second with all threads: the yardstick of
-// `bench`. On CUDA: a copy counted as read and written, and as int8_gop_s the tensor cores' rate for bf16 by
-// clock and data sheet, which no program reaches; the others are 0.
+// The highest rates that a device reaches, measured in about a second with all threads: `bench` compares with
+// them. CUDA: memory_gb_s is a copy, counted as read and written; int8_gop_s is the tensor cores' rate for
+// bf16 by clock and data sheet, which no program reaches; the others are 0. Devices of MLX: all are 0.
 #pragma once
+
+#include "tensor/device.h"
 
 namespace anabranch::ops {
 
@@ -12,6 +14,6 @@ struct MachineLimits {
   double fp32_gflop_s = 0;  // fused multiply-add in fp32
 };
 
-MachineLimits measure_limits();
+MachineLimits measure_limits(Device& device);
 
 }  // namespace anabranch::ops

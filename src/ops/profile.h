@@ -3,31 +3,23 @@
 // charged to the outer.
 #pragma once
 
-#include <cstdint>
-#include <vector>
+#include "tensor/device.h"
 
 namespace anabranch::ops {
 
-struct ProfileRow {
-  const char* stage = "";
-  int64_t calls = 0;
-  double seconds = 0;
-};
+// Starts counting from zero (true), or stops (false). The counts are in device.profile().rows.
+void set_profiling(Device& device, bool on);
 
-// Starts counting from zero (true), or stops (false).
-void set_profiling(bool on);
-// What has been counted since, in the order in which the stages first ran.
-std::vector<ProfileRow> profile();
-
-// Charges its lifetime to `stage`, a string literal. On one thread at a time: the one that owns MLX.
+// Charges its lifetime to `stage`, a string literal. On the thread that runs the device's models.
 class Stage {
  public:
-  explicit Stage(const char* stage);
+  Stage(Device& device, const char* stage);
   ~Stage();
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
  private:
+  Device& device_;
   const char* stage_;  // null when not counting
   double start_ = 0;
 };

@@ -1,9 +1,7 @@
 #include "ops/weight.h"
 
 #include "base/check.h"
-#include "ops/cpu/packed.h"
-#include "ops/cuda/weight.h"
-#include "ops/reference/weight.h"
+#include "ops/table.h"
 
 namespace anabranch::ops {
 namespace {
@@ -23,9 +21,10 @@ void check_source(const WeightSource& s) {
 
 }  // namespace
 
-Weight Weight::make(const WeightSource& source) {
+Weight Weight::make(Device& device, const WeightSource& source) {
   check_source(source);
   Weight w;
+  w.device_ = &device;
   w.rows_ = source.rows;
   w.cols_ = source.cols;
   w.kind_ = source.kind;
@@ -33,21 +32,7 @@ Weight Weight::make(const WeightSource& source) {
     w.bits_ = source.bits;
     w.group_ = source.group;
   }
-  const auto keep = [&](auto storage) {
-    w.bytes_ = storage->bytes;
-    w.storage_ = std::move(storage);
-  };
-  switch (backend()) {
-    case Backend::cpu:
-      keep(cpu::pack(source));
-      break;
-    case Backend::cuda:
-      keep(cuda::make_weight(source));
-      break;
-    case Backend::reference:
-      keep(reference::make_weight(source));
-      break;
-  }
+  w.storage_ = device.ops().make_weight(device, source);
   return w;
 }
 

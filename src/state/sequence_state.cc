@@ -19,16 +19,16 @@ uint64_t sum_deltas(const StateLayout& layout, uint64_t (*of)(const ops::GatedDe
 }
 
 // Rows `rows` of x [T, H, D].
-ops::mx::array gather(const ops::mx::array& x, std::span<const int> rows) {
+Tensor gather(const Tensor& x, std::span<const int> rows) {
   const int heads = x.shape(1), d = x.shape(2);
-  const auto flat = ops::reshape(x, {x.shape(0), heads * d});
-  return ops::reshape(ops::take_rows(flat, rows), {static_cast<int>(rows.size()), heads, d});
+  const auto flat = x.reshape({x.shape(0), heads * d});
+  return ops::take_rows(flat, rows).reshape({static_cast<int>(rows.size()), heads, d});
 }
 
 }  // namespace
 
-uint64_t kv_bytes_per_token(const StateLayout& layout) {
-  const uint64_t element = ops::precise() ? 4 : 2;
+uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device) {
+  const uint64_t element = anabranch::bytes_of(device.kv_dtype());
   uint64_t bytes = 0;
   for (const auto& layer : layout) {
     if (const auto* kv = std::get_if<KvLayout>(&layer)) bytes += 2ull * kv->kv_heads * kv->head_dim * element;
@@ -49,7 +49,7 @@ uint64_t window_bytes(const StateLayout& layout) {
   });
 }
 
-SequenceState::SequenceState(const StateLayout& layout) {
+SequenceState::SequenceState(Device& device, const StateLayout& layout) {
   layers_.reserve(layout.size());
   for (const auto& layer : layout) {
     if (const auto* kv = std::get_if<KvLayout>(&layer)) {
@@ -59,7 +59,7 @@ SequenceState::SequenceState(const StateLayout& layout) {
       layers_.emplace_back(std::move(attention));
     } else {
       const auto& shape = std::get<ops::GatedDeltaShape>(layer);
-      layers_.emplace_back(Delta{shape, ops::make_gated_delta_state(shape)});
+      layers_.emplace_back(Delta{shape, ops::make_gated_delta_state(device, shape)});
     }
   }
 }
@@ -128,8 +128,7 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
 ops::GatedDeltaState& SequenceState::snapshot_delta(int layer, Snapshot& out) {
   CHECK(!on_trial_ && out.layers.size() == static_cast<size_t>(layer), "layer {} of a snapshot of {}", layer,
         out.layers.size());
-  const auto nothing = ops::empty({0}, ops::mx::float32);
-  out.layers.emplace_back(ops::GatedDeltaState{nothing, nothing, {}});
+  out.layers.emplace_back(ops::GatedDeltaState{});
   return std::get<ops::GatedDeltaState>(out.layers.back());
 }
 

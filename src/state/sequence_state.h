@@ -34,14 +34,14 @@ constexpr int kMaxTrial = ops::kMaxTrial;
 
 // Bytes that one more token of context costs, that a sequence costs whatever its length, and that its window
 // adds once tokens were on trial.
-uint64_t kv_bytes_per_token(const StateLayout& layout);
+uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device);
 uint64_t fixed_bytes(const StateLayout& layout);
 uint64_t window_bytes(const StateLayout& layout);
 
 // One attention layer's memory; rows on trial are kept when they branch, since siblings share a place.
 struct AttentionState {
   ops::PagedKv kv;
-  std::optional<ops::mx::array> k, v;  // [T, Hkv, D] f32
+  std::optional<Tensor> k, v;  // [T, Hkv, D] f32
 };
 
 // An immutable point of a sequence that it can go back to, as can others of the same model. Shares storage
@@ -56,12 +56,12 @@ struct Snapshot {
 // for its token.
 struct MtpSnapshot {
   Snapshot state;
-  ops::mx::array hidden;
+  Tensor hidden;
 };
 
 class SequenceState {
  public:
-  explicit SequenceState(const StateLayout& layout);
+  SequenceState(Device& device, const StateLayout& layout);
 
   // Tokens applied for good, and with those on trial: the position of the next one of a chain.
   int length() const { return length_; }

@@ -11,20 +11,16 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu_info.h"
+
 namespace anabranch {
 namespace {
 
-// Restores the default so that the order of tests does not matter.
-class ThreadPool : public ::testing::Test {
- protected:
-  void TearDown() override { set_thread_count(0); }
-};
-
 // Every index exactly once, in ranges of at least `grain` (but for the last) that lie within [0, count).
-void expect_covered_once(int64_t count, int64_t grain) {
+void expect_covered_once(ThreadPool& pool, int64_t count, int64_t grain) {
   std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
   std::atomic<bool> well_formed{true};
-  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+  pool.parallel_for(count, grain, [&](int64_t begin, int64_t end) {
     if (begin < 0 || end > count || begin >= end || (end - begin < grain && end < count)) {
       well_formed = false;
       return;
@@ -36,27 +32,28 @@ void expect_covered_once(int64_t count, int64_t grain) {
     ASSERT_EQ(hits[static_cast<size_t>(i)], 1) << "index " << i << " of " << count << ", grain " << grain;
 }
 
-TEST_F(ThreadPool, CoversEveryIndexOnce) {
+TEST(ThreadPool, CoversEveryIndexOnce) {
   for (int threads : {1, 2, 3, 4, 7}) {
-    set_thread_count(threads);
-    ASSERT_EQ(thread_count(), threads);
+    ThreadPool pool(threads);
+    ASSERT_EQ(pool.size(), threads);
     for (int64_t count : {1, 2, 3, 7, 8, 63, 64, 65, 1000, 4097})
       for (int64_t grain : {int64_t{1}, int64_t{2}, int64_t{7}, int64_t{64}, count - 1, count, count + 1})
-        if (grain >= 1) expect_covered_once(count, grain);
+        if (grain >= 1) expect_covered_once(pool, count, grain);
   }
 }
 
-TEST_F(ThreadPool, NothingToDoCallsNothing) {
+TEST(ThreadPool, NothingToDoCallsNothing) {
+  ThreadPool pool;
   int calls = 0;
-  parallel_for(0, 1, [&](int64_t, int64_t) { calls++; });
-  parallel_for(-5, 1, [&](int64_t, int64_t) { calls++; });
+  pool.parallel_for(0, 1, [&](int64_t, int64_t) { calls++; });
+  pool.parallel_for(-5, 1, [&](int64_t, int64_t) { calls++; });
   EXPECT_EQ(calls, 0);
 }
 
-TEST_F(ThreadPool, OneRangeRunsOnTheCaller) {
-  set_thread_count(4);
+TEST(ThreadPool, OneRangeRunsOnTheCaller) {
+  ThreadPool pool(4);
   std::thread::id ran_on;
-  parallel_for(10, 10, [&](int64_t begin, int64_t end) {
+  pool.parallel_for(10, 10, [&](int64_t begin, int64_t end) {
     EXPECT_EQ(begin, 0);
     EXPECT_EQ(end, 10);
     ran_on = std::this_thread::get_id();
@@ -64,13 +61,13 @@ TEST_F(ThreadPool, OneRangeRunsOnTheCaller) {
   EXPECT_EQ(ran_on, std::this_thread::get_id());
 }
 
-TEST_F(ThreadPool, UsesEveryThread) {
-  set_thread_count(3);
+TEST(ThreadPool, UsesEveryThread) {
+  ThreadPool pool(3);
   std::mutex mutex;
   std::set<std::thread::id> seen;
   std::atomic<int> arrived{0};
   // Each of the three tasks waits for the others, so three threads must be at work at once.
-  parallel_for(3, 1, [&](int64_t, int64_t) {
+  pool.parallel_for(3, 1, [&](int64_t, int64_t) {
     arrived++;
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (arrived < 3 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
@@ -80,47 +77,47 @@ TEST_F(ThreadPool, UsesEveryThread) {
   EXPECT_EQ(seen.size(), 3u);
 }
 
-TEST_F(ThreadPool, WritesAreVisibleToTheCaller) {
-  set_thread_count(4);
+TEST(ThreadPool, WritesAreVisibleToTheCaller) {
+  ThreadPool pool(4);
   std::vector<int64_t> out(10000);
   for (int64_t round = 0; round < 50; round++) {
-    parallel_for(10000, 37, [&](int64_t begin, int64_t end) {
+    pool.parallel_for(10000, 37, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i++) out[static_cast<size_t>(i)] = i * round;
     });
     for (int64_t i = 0; i < 10000; i++) ASSERT_EQ(out[static_cast<size_t>(i)], i * round);
   }
 }
 
-TEST_F(ThreadPool, TenThousandQuickForks) {
-  set_thread_count(2);
+TEST(ThreadPool, TenThousandQuickForks) {
+  ThreadPool pool(2);
   int64_t total = 0;
   for (int64_t fork = 0; fork < 10000; fork++) {
     std::atomic<int64_t> sum{0};
-    parallel_for(4, 1, [&](int64_t begin, int64_t) { sum += begin + 1; });
+    pool.parallel_for(4, 1, [&](int64_t begin, int64_t) { sum += begin + 1; });
     total += sum;
   }
   EXPECT_EQ(total, 10000 * (1 + 2 + 3 + 4));
 }
 
-TEST_F(ThreadPool, WakesSleepingWorkers) {
-  set_thread_count(3);
+TEST(ThreadPool, WakesSleepingWorkers) {
+  ThreadPool pool(3);
   for (int round = 0; round < 40; round++) {
     // Longer than a worker spins; an odd step moves the fork across the moment of falling asleep.
     std::this_thread::sleep_for(std::chrono::microseconds(50 + 37 * round));
-    expect_covered_once(100, 3);
+    expect_covered_once(pool, 100, 3);
   }
 }
 
-TEST_F(ThreadPool, ConcurrentCallersTakeTurns) {
-  set_thread_count(2);
+TEST(ThreadPool, ConcurrentCallersTakeTurns) {
+  ThreadPool pool(2);
   constexpr int kCallers = 4, kForks = 500;
   std::vector<int64_t> sums(kCallers);
   std::vector<std::thread> callers;
   for (int caller = 0; caller < kCallers; caller++) {
-    callers.emplace_back([&sums, caller] {
+    callers.emplace_back([&pool, &sums, caller] {
       for (int fork = 0; fork < kForks; fork++) {
         std::atomic<int64_t> sum{0};
-        parallel_for(64, 5, [&](int64_t begin, int64_t end) {
+        pool.parallel_for(64, 5, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; i++) sum += i + caller;
         });
         sums[static_cast<size_t>(caller)] += sum;
@@ -132,17 +129,36 @@ TEST_F(ThreadPool, ConcurrentCallersTakeTurns) {
     EXPECT_EQ(sums[static_cast<size_t>(caller)], int64_t{kForks} * (64 * 63 / 2 + 64 * caller));
 }
 
-TEST_F(ThreadPool, CanBeResizedBetweenForks) {
+TEST(ThreadPool, PoolsComeAndGo) {
   for (int round = 0; round < 20; round++) {
-    set_thread_count(1 + round % 4);
-    expect_covered_once(50, 3);
+    ThreadPool pool(1 + round % 4);
+    expect_covered_once(pool, 50, 3);
   }
+  ThreadPool never_used(3);
 }
 
-using ThreadPoolDeathTest = ThreadPool;
+// A body may use another pool: the pools of two devices know nothing of each other.
+TEST(ThreadPool, PoolsAreIndependent) {
+  ThreadPool outer(2), inner(3);
+  std::vector<std::atomic<int>> hits(400);
+  outer.parallel_for(20, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++)
+      inner.parallel_for(20, 1, [&](int64_t from, int64_t to) {
+        for (int64_t j = from; j < to; j++) hits[static_cast<size_t>(i * 20 + j)]++;
+      });
+  });
+  for (const auto& hit : hits) ASSERT_EQ(hit, 1);
+}
 
-TEST_F(ThreadPoolDeathTest, RefusesAGrainOfZero) {
-  EXPECT_DEATH(parallel_for(10, 0, [](int64_t, int64_t) {}), "grain = 0");
+TEST(ThreadPool, TheNumberOfThreadsIsChosenForTheMachine) {
+  EXPECT_EQ(ThreadPool().size(), choose_threads(cpu_info()).threads);
+  EXPECT_EQ(shared_threads().size(), ThreadPool().size());
+  expect_covered_once(shared_threads(), 100, 3);
+}
+
+TEST(ThreadPoolDeathTest, RefusesAGrainOfZero) {
+  ThreadPool pool(2);
+  EXPECT_DEATH(pool.parallel_for(10, 0, [](int64_t, int64_t) {}), "grain = 0");
 }
 
 }  // namespace

@@ -10,22 +10,29 @@
 #include <random>
 #include <vector>
 
+#include "base/float16.h"
+#include "tensor/device.h"
+
 namespace anabranch {
 namespace {
 
-namespace mx = ops::mx;
+// A value of a block in f16.
+float half_at(const Tensor& x, size_t i) {
+  return f16_to_float(x.data<uint16_t>()[i]);
+}
 
-// A block's array, and where it has what (written apart from the codec's own view of it).
+ThreadPool threads(2);
+
+// A block's tensor, and where it has what (written apart from the codec's own view of it).
 struct Layout {
   KvPart part;
   bool tiled;  // the CPU's, else the reference's
   int heads, dims;
 
-  mx::Shape shape() const {
+  Shape shape() const {
     const int tiles = (dims + 15) / 16;
-    if (part == KvPart::keys)
-      return tiled ? mx::Shape{heads, 16, dims, 16} : mx::Shape{heads, dims, ops::kKvBlock};
-    return tiled ? mx::Shape{heads, tiles, ops::kKvBlock, 16} : mx::Shape{heads, ops::kKvBlock, dims};
+    if (part == KvPart::keys) return tiled ? Shape{heads, 16, dims, 16} : Shape{heads, dims, ops::kKvBlock};
+    return tiled ? Shape{heads, tiles, ops::kKvBlock, 16} : Shape{heads, ops::kKvBlock, dims};
   }
   size_t at(int head, int position, int dim) const {
     const int tiles = (dims + 15) / 16;
@@ -39,33 +46,32 @@ struct Layout {
 
 class Block {
  public:
-  Block(const Layout& layout, mx::Dtype type) : layout_(layout), array_(ops::empty(layout.shape(), type)) {
-    std::memset(array_.data<char>(), 0, array_.nbytes());
-  }
+  Block(const Layout& layout, Dtype type)
+      : layout_(layout), tensor_(host_device().zeros(layout.shape(), type)) {}
   float get(int head, int position, int dim) const {
     const size_t i = layout_.at(head, position, dim);
-    return half() ? static_cast<float>(array_.data<mx::float16_t>()[i]) : array_.data<float>()[i];
+    return half() ? half_at(tensor_, i) : tensor_.data<float>()[i];
   }
   void set(int head, int position, int dim, float x) {
     const size_t i = layout_.at(head, position, dim);
     if (half())
-      array_.data<mx::float16_t>()[i] = mx::float16_t(x);
+      tensor_.data<uint16_t>()[i] = float_to_f16(x);
     else
-      array_.data<float>()[i] = x;
+      tensor_.data<float>()[i] = x;
   }
-  mx::array packed() const { return to_q8(array_, layout_.part); }
-  Block decoded(const mx::array& packed) const {
-    Block out(layout_, array_.dtype());
-    from_q8(packed, layout_.part, out.array_);
+  Tensor packed() const { return to_q8(tensor_, layout_.part, threads); }
+  Block decoded(const Tensor& packed) const {
+    Block out(layout_, tensor_.dtype());
+    from_q8(packed, layout_.part, out.tensor_, threads);
     return out;
   }
   Block there_and_back() const { return decoded(packed()); }
-  bool half() const { return array_.dtype() == mx::float16; }
-  const mx::array& array() const { return array_; }
+  bool half() const { return tensor_.dtype() == Dtype::f16; }
+  const Tensor& tensor() const { return tensor_; }
 
  private:
   Layout layout_;
-  mx::array array_;
+  Tensor tensor_;
 };
 
 std::vector<Layout> layouts(int heads, int dims) {
@@ -75,7 +81,7 @@ std::vector<Layout> layouts(int heads, int dims) {
   return out;
 }
 
-bool same_bytes(const mx::array& a, const mx::array& b) {
+bool same_bytes(const Tensor& a, const Tensor& b) {
   return a.nbytes() == b.nbytes() && std::memcmp(a.data<char>(), b.data<char>(), a.nbytes()) == 0;
 }
 
@@ -115,16 +121,17 @@ void expect_within_bound(const Block& x, const Block& y, const Layout& layout) {
 TEST(KvCodec, TheErrorIsBoundedAndNothingIsLostTwice) {
   std::mt19937 random(7);
   for (const int dims : {1, 8, 20, 64, 128, 256})
-    for (const mx::Dtype type : {mx::float16, mx::float32})
+    for (const Dtype type : {Dtype::f16, Dtype::f32})
       for (const Layout& layout : layouts(1 + static_cast<int>(random() % 3), dims)) {
-        SCOPED_TRACE(testing::Message() << (type == mx::float16 ? "f16" : "f32") << " of " << dims
+        SCOPED_TRACE(testing::Message() << (type == Dtype::f16 ? "f16" : "f32") << " of " << dims
                                         << (layout.part == KvPart::keys ? ", keys" : ", values")
                                         << (layout.tiled ? ", tiled" : ""));
         Block x(layout, type);
         fill(x, layout, random);
         const auto packed = x.packed();
-        ASSERT_EQ(packed.nbytes(), q8_bytes(x.array(), layout.part));
-        ASSERT_EQ(packed.nbytes(), x.array().size() + layout.heads * ops::kKvBlock * x.array().itemsize());
+        ASSERT_EQ(packed.nbytes(), q8_bytes(x.tensor(), layout.part));
+        ASSERT_EQ(packed.nbytes(), static_cast<size_t>(x.tensor().size()) +
+                                       layout.heads * ops::kKvBlock * bytes_of(x.tensor().dtype()));
         const Block y = x.decoded(packed);
         expect_within_bound(x, y, layout);
         EXPECT_TRUE(same_bytes(y.packed(), packed));
@@ -135,7 +142,7 @@ TEST(KvCodec, TheErrorIsBoundedAndNothingIsLostTwice) {
 TEST(KvCodec, ARowDoesNotDependOnOthers) {
   for (const Layout& layout : layouts(2, 24)) {
     std::mt19937 random(3);
-    Block x(layout, mx::float16);
+    Block x(layout, Dtype::f16);
     fill(x, layout, random);
     const Block before = x.there_and_back();
     for (int p = 100; p < ops::kKvBlock; p++) x.set(1, p, p % 24, 60000);
@@ -148,7 +155,7 @@ TEST(KvCodec, ARowDoesNotDependOnOthers) {
 
 TEST(KvCodec, NonFiniteValuesBecomeFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const mx::Dtype type : {mx::float16, mx::float32})
+  for (const Dtype type : {Dtype::f16, Dtype::f32})
     for (const Layout& layout : layouts(1, 4)) {
       Block x(layout, type);
       const float row[] = {2, -kInfinity, kInfinity, std::nanf("")}, want[] = {2, -2, 2, 0};
@@ -162,29 +169,29 @@ TEST(KvCodec, NonFiniteValuesBecomeFinite) {
 
 TEST(KvCodec, AnyBytesDecode) {
   std::mt19937 random(5);
-  for (const mx::Dtype type : {mx::float16, mx::float32})
+  for (const Dtype type : {Dtype::f16, Dtype::f32})
     for (const Layout& layout : layouts(2, 16)) {
       const Block x(layout, type);
-      mx::array bytes = x.packed();
+      Tensor bytes = x.packed();
       for (size_t i = 0; i < bytes.nbytes(); i++) bytes.data<uint8_t>()[i] = static_cast<uint8_t>(random());
       const Block y = x.decoded(bytes);
       for (int p = 0; p < ops::kKvBlock; p++) {
-        const auto* scales = bytes.data<char>() + x.array().size();
-        mx::float16_t half(0.0f);
+        const auto* scales = bytes.data<char>() + x.tensor().size();
+        uint16_t half = 0;
         float scale = 0;
         std::memcpy(&half, scales + 2 * p, 2);
         std::memcpy(&scale, scales + 4 * p, 4);
-        if (type == mx::float16) scale = static_cast<float>(half);
+        if (type == Dtype::f16) scale = f16_to_float(half);
         for (int d = 0; d < 16 && std::isfinite(scale); d++)
           ASSERT_LE(std::fabs(y.get(0, p, d)), std::fabs(scale));
       }
     }
 }
 
-// docs/cache-format.md: codes in the array's order, then a scale for each head and position.
+// docs/cache-format.md: codes in the tensor's order, then a scale for each head and position.
 TEST(KvCodec, BytesArePinned) {
   for (const Layout& layout : layouts(2, 16)) {
-    Block x(layout, mx::float16);
+    Block x(layout, Dtype::f16);
     for (int d = 0; d < 16; d++) x.set(1, 17, d, d == 3 ? -1.5f : 0.25f);
     const auto packed = x.packed();
     ASSERT_EQ(packed.nbytes(), 2u * 256 * 16 + 2 * 256 * 2);

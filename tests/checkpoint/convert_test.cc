@@ -6,10 +6,10 @@
 #include <map>
 #include <random>
 
+#include "base/float16.h"
 #include "base/mapped_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
-#include "checkpoint/float16.h"
 #include "checkpoint/quantize.h"
 #include "checkpoint/safetensors_writer.h"
 

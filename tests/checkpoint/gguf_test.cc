@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "base/float16.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
-#include "checkpoint/float16.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/gguf_writer.h"
 

@@ -1,16 +1,17 @@
-// What the CUDA ops launch on cards of several kinds, with a driver and a compiler that do nothing: no card
-// is needed. Launches that a driver would refuse (more shared memory than a block may have, no blocks) fail
-// there.
+// What the CUDA ops launch on cards of several kinds, and that several devices in one process keep apart,
+// with a driver and a compiler that do nothing: no card is needed. Launches that a driver would refuse (more
+// shared memory than a block may have, no blocks, memory or kernels of another card) fail there.
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "cuda/fake_card.h"
-#include "ops/cuda/array.h"
+#include "ops/attention.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/kernels/args.h"
 #include "ops/elementwise.h"
 #include "ops/gated_delta.h"
 #include "ops/matrices.h"
@@ -22,32 +23,32 @@ const FakeCard kH200{}, kSlice{.multiprocessors = 16, .clusters = 0},
     kA100{.capability = 80, .multiprocessors = 108, .shared_bytes = 166912, .clusters = 0},
     kA10{.capability = 86, .multiprocessors = 72, .shared_bytes = 101376, .clusters = 0};
 
-// A process has one card for good, so each has its own process.
-void on_card(const FakeCard& card, const std::function<void()>& work) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    fake_card = card;
-    try {
-      const auto chosen = choose_backend("cuda", false, false);
-      EXPECT_TRUE(chosen.ok()) << chosen.error().message;
-      if (chosen) work();
-    } catch (const std::exception& e) {
-      ADD_FAILURE() << e.what();
-    }
-    fflush(stdout);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << "on the card of compute capability " << card.capability;
+std::unique_ptr<Device> open(int index = 0) {
+  auto device = cuda::open_cuda(index, 1);
+  if (!device) throw std::runtime_error(device.error().message);
+  return std::move(device).value();
+}
+
+// Every device is closed: nothing is left on the cards, and no call was wrong.
+void expect_closed() {
+  for (const FakeCard& card : fake_cards) EXPECT_TRUE(card.is_closed());
+  EXPECT_EQ(fake_faults, std::vector<std::string>());
+  fake_faults.clear();
+}
+
+// Calls work(device) with a device on such a card.
+void on_card(const FakeCard& card, const std::function<void(Device&)>& work) {
+  SCOPED_TRACE(fmt::format("on the card of compute capability {}", card.capability));
+  fake_cards[0] = card;
+  work(*open());
+  expect_closed();
 }
 
 // The kernels that `work` launches, in order.
 std::vector<FakeLaunch> launches_of(const std::function<void()>& work) {
-  fake_card.launches.clear();
+  fake_cards[0].launches.clear();
   work();
-  return fake_card.launches;
+  return fake_cards[0].launches;
 }
 std::vector<std::string> kernels_of(const std::function<void()>& work) {
   std::vector<std::string> names;
@@ -55,10 +56,8 @@ std::vector<std::string> kernels_of(const std::function<void()>& work) {
   return names;
 }
 
-mx::array zeros(mx::Shape shape) {
-  mx::array x = empty(std::move(shape), mx::float32);
-  std::fill_n(x.data<float>(), x.size(), 0.0f);
-  return to_device(x);
+Tensor zeros(Device& device, const Shape& shape) {
+  return device.zeros(shape, Dtype::f32);
 }
 
 std::vector<Matrix> matrices(int rows, int cols) {
@@ -71,13 +70,14 @@ std::vector<Matrix> matrices(int rows, int cols) {
 }
 
 // Every kind of product of so many rows: the kernels of its matrices are `wanted`.
-void expect_products(std::initializer_list<int> rows, const std::vector<std::string>& wanted) {
+void expect_products(Device& device, std::initializer_list<int> rows,
+                     const std::vector<std::string>& wanted) {
   for (const auto& [n, k] : {std::pair{48, 128}, {300, 1536}, {40, 8192}, {12304, 64}})
     for (const Matrix& matrix : matrices(n, k)) {
-      const Weight weight = Weight::make(matrix.source());
-      const RowNorm norm{zeros({k}), 1e-6f};
+      const Weight weight = Weight::make(device, matrix.source());
+      const RowNorm norm{zeros(device, {k}), 1e-6f};
       for (const int m : rows) {
-        const mx::array x = zeros({m, k}), residual = zeros({m, n});
+        const Tensor x = zeros(device, {m, k}), residual = zeros(device, {m, n});
         const auto products = [&](const std::function<void()>& work) {
           auto names = kernels_of(work);
           std::erase_if(names, [](const std::string& name) { return name == "norm_rows" || name == "sums"; });
@@ -92,26 +92,26 @@ void expect_products(std::initializer_list<int> rows, const std::vector<std::str
 }
 
 TEST(CudaDispatch, ProductsOnHopper) {
-  on_card(kH200, [] {
-    expect_products({1, 4, 5, 8, 9, 16}, {"gemv"});
-    expect_products({17, 24, 25, 32}, {"gemv_cluster"});
-    expect_products({33, 64, 200}, {"gemm"});
+  on_card(kH200, [](Device& device) {
+    expect_products(device, {1, 4, 5, 8, 9, 16}, {"gemv"});
+    expect_products(device, {17, 24, 25, 32}, {"gemv_cluster"});
+    expect_products(device, {33, 64, 200}, {"gemm"});
   });
 }
 
 TEST(CudaDispatch, ProductsWithoutClusters) {
-  on_card(kSlice, [] {
-    expect_products({1, 16}, {"gemv"});
-    expect_products({17, 32, 33}, {"gemm"});
+  on_card(kSlice, [](Device& device) {
+    expect_products(device, {1, 16}, {"gemv"});
+    expect_products(device, {17, 32, 33}, {"gemm"});
   });
 }
 
 // Where shared memory has no room for 32 rows of so many inputs.
 TEST(CudaDispatch, ManyInputs) {
-  on_card(kH200, [] {
+  on_card(kH200, [](Device& device) {
     const Matrix matrix = affine_matrix(48, 32832, 4, 64, ScaleType::bf16, false, 1);
-    const Weight weight = Weight::make(matrix.source());
-    const mx::array x = zeros({32, 32832});
+    const Weight weight = Weight::make(device, matrix.source());
+    const Tensor x = zeros(device, {32, 32832});
     EXPECT_EQ(kernels_of([&] { linear(x, weight); }),
               (std::vector<std::string>{"norm_rows", "sums", "gemm"}));
   });
@@ -119,8 +119,8 @@ TEST(CudaDispatch, ManyInputs) {
 
 // No share of a cluster has more passes than it needs, and warps no more tiles than four.
 TEST(CudaDispatch, SharesOfClusters) {
-  on_card(kH200, [] {
-    const mx::array x = zeros({32, 64});
+  on_card(kH200, [](Device& device) {
+    const Tensor x = zeros(device, {32, 64});
     for (const auto& [tiles, of_a_warp] : {std::pair{15, 1},
                                            {15 * 16, 1},
                                            {15 * 16 + 1, 2},
@@ -129,7 +129,7 @@ TEST(CudaDispatch, SharesOfClusters) {
                                            {15 * 96, 3},
                                            {15 * 128, 4}}) {
       const Matrix matrix = affine_matrix(16 * tiles, 64, 4, 64, ScaleType::bf16, false, 1);
-      const Weight weight = Weight::make(matrix.source());
+      const Weight weight = Weight::make(device, matrix.source());
       const auto launches = launches_of([&] { linear(x, weight); });
       ASSERT_EQ(launches.back().kernel, "gemv_cluster");
       EXPECT_EQ(launches.back().grid, 8u * 15) << tiles;
@@ -142,22 +142,23 @@ TEST(CudaDispatch, SharesOfClusters) {
 // There many rows go through the kernel for few, as many at a time as shared memory has room for.
 TEST(CudaDispatch, ProductsBeforeHopper) {
   for (const auto& [card, most] : {std::pair{kA100, 32}, {kA10, 16}})
-    on_card(card, [most = most] {
-      expect_products({1, 8}, {"gemv"});
+    on_card(card, [most = most](Device& device) {
+      expect_products(device, {1, 8}, {"gemv"});
       const Matrix matrix = affine_matrix(48, 128, 4, 64, ScaleType::bf16, false, 1);
-      const Weight weight = Weight::make(matrix.source());
+      const Weight weight = Weight::make(device, matrix.source());
       for (const int rows : {16, 17, 32, 33, 200}) {
         std::vector<std::string> wanted((rows + most - 1) / most, "gemv");
         wanted.insert(wanted.begin(), "norm_rows");
-        EXPECT_EQ(kernels_of([&] { linear(zeros({rows, 128}), weight); }), wanted) << rows << " rows";
+        EXPECT_EQ(kernels_of([&] { linear(zeros(device, {rows, 128}), weight); }), wanted) << rows << " rows";
       }
     });
 }
 
 TEST(CudaDispatch, DeltaRuleOfManySequences) {
-  on_card(kH200, [] {
+  on_card(kH200, [](Device& device) {
     const GatedDeltaShape shape{2, 4, 128, 128, 4};
-    const GatedDeltaWeights weights{zeros({4, shape.conv_channels()}), zeros({4}), zeros({4}), zeros({128})};
+    const GatedDeltaWeights weights{zeros(device, {4, shape.conv_channels()}), zeros(device, {4}),
+                                    zeros(device, {4}), zeros(device, {128})};
     for (const auto& [sequences, tokens, launches, threads_of_makers] : {std::tuple{1, 1, 1, 288},
                                                                          {1, 100, 1, 288},
                                                                          {8, 1, 1, 0},
@@ -166,19 +167,219 @@ TEST(CudaDispatch, DeltaRuleOfManySequences) {
                                                                          {40, 1, 2, 0}}) {
       const int rows = sequences * tokens;
       std::vector<GatedDeltaState> states;
-      for (int i = 0; i < sequences; i++) states.push_back(make_gated_delta_state(shape));
+      for (int i = 0; i < sequences; i++) states.push_back(make_gated_delta_state(device, shape));
       std::vector<GatedDeltaSpan> spans;
       for (int i = 0; i < sequences; i++)
         spans.push_back({&states[static_cast<size_t>(i)], i * tokens, tokens});
-      const mx::array qkv = zeros({rows, shape.conv_channels()}), z = zeros({rows, 512}),
-                      b = zeros({rows, 4}), a = zeros({rows, 4});
-      const auto seen = launches_of([&] { gated_delta_rows({qkv, z, b, a}, shape, weights, spans); });
+      const Tensor qkv = zeros(device, {rows, shape.conv_channels()}), z = zeros(device, {rows, 512}),
+                   b = zeros(device, {rows, 4}), a = zeros(device, {rows, 4});
+      const auto seen = launches_of([&] { gated_delta({qkv, z, b, a}, shape, weights, spans); });
       ASSERT_EQ(static_cast<int>(seen.size()), launches + 1) << sequences;
       EXPECT_EQ(seen.front().kernel, "delta");
       EXPECT_EQ(seen.front().macro("MAKERS"), threads_of_makers) << sequences << " x " << tokens;
       EXPECT_EQ(seen.back().kernel, "norm_heads");
     }
   });
+}
+
+// Weights and states of a small model on a device, and a step of it.
+class SmallModel {
+ public:
+  explicit SmallModel(Device& device)
+      : device_(device),
+        weight_(Weight::make(device, matrix_.source())),
+        norm_{zeros(device, {64}), 1e-6f},
+        delta_weights_{zeros(device, {4, kDelta.conv_channels()}), zeros(device, {2}), zeros(device, {2}),
+                       zeros(device, {32})},
+        delta_(make_gated_delta_state(device, kDelta)) {
+    kv_.kv_heads = 1;
+    kv_.head_dim = 32;
+  }
+
+  // Every tensor that it makes must be on the device.
+  void step(int rows) {
+    const Tensor x = here(embed(std::vector<int>(static_cast<size_t>(rows), 3), weight_));
+    const Tensor y = here(linear_add(linear_swiglu(x, weight_, weight_, norm_), weight_, x));
+    attend_to(y);
+    const Tensor qkv = zeros(device_, {rows, kDelta.conv_channels()}), b = zeros(device_, {rows, 2});
+    const GatedDeltaState snapshot = delta_;
+    const GatedDeltaSpan span{&delta_, 0, rows, true};
+    here(gated_delta({qkv, y, b, b}, kDelta, delta_weights_, {&span, 1}).values);
+    gated_delta_commit(delta_, std::vector<int>{0});
+    here(delta_.s);
+    EXPECT_EQ(best_of_rows(y).size(), static_cast<size_t>(rows));
+    EXPECT_TRUE(to_host(add(y, y)).device().is_host());
+    // Copies are the only work that the fake driver does.
+    Rng rng(static_cast<unsigned>(rows));
+    const Tensor random = random_tensor({rows, 64}, rng), copy = here(device_.to_device(random));
+    const Tensor stacked = here(concat_rows({copy.slice_rows(0, 1), copy}));
+    expect_same_bits(stacked.slice_rows(1, rows + 1), random, "stacked rows");
+  }
+
+ private:
+  static constexpr GatedDeltaShape kDelta{1, 2, 32, 32, 4};
+
+  const Tensor& here(const Tensor& x) {
+    const int index = static_cast<cuda::CudaDevice&>(device_).info().index;
+    EXPECT_EQ(&x.device(), &device_);
+    EXPECT_TRUE(fake_cards[index].owns(x.device_address()));
+    return x;
+  }
+
+  void attend_to(const Tensor& q) {
+    const int rows = q.shape(0);
+    std::vector<int> positions, second_heads;
+    for (int i = 0; i < rows; i++) {
+      positions.push_back(kv_.length + i);
+      second_heads.push_back(2 * i + 1);
+    }
+    const Tensor k = here(take_rows(q.reshape({rows * 2, 32}), second_heads));
+    const PagedKv snapshot = kv_;  // its last block is copied before it changes
+    const AttentionSpan span{&kv_, 0, rows};
+    const std::vector<float> frequencies = {1.0f, 0.1f};
+    const AttentionInputs in{q, k, k, nullptr, nullptr, nullptr, positions, frequencies, 1.0f, 2, 0.2f};
+    here(attend(in, {&span, 1}).values);
+    here(kv_.k.back());
+  }
+
+  Device& device_;
+  Matrix matrix_ = affine_matrix(64, 64, 4, 64, ScaleType::bf16, false, 1);
+  Weight weight_;
+  RowNorm norm_;
+  GatedDeltaWeights delta_weights_;
+  GatedDeltaState delta_;
+  PagedKv kv_;
+};
+
+TEST(CudaDevices, TwoInOneProcess) {
+  fake_cards[0] = kH200;
+  fake_cards[1] = kA100;
+  {
+    const auto first = open(0), second = open(1);
+    EXPECT_EQ(first->name(), "a fake card");
+    EXPECT_EQ(second->name(), "another fake card");
+    {
+      SmallModel one(*first), two(*second);
+      for (int rows = 1; rows <= 16; rows++) {
+        one.step(rows);
+        two.step(rows);
+      }
+      std::thread([&] {
+        for (int i = 0; i < 3; i++) {
+          two.step(2);
+          one.step(2);
+        }
+      }).join();
+      const auto launches = [](const FakeCard& card) {
+        std::vector<std::string> names;
+        for (const FakeLaunch& launch : card.launches) names.push_back(launch.kernel);
+        return names;
+      };
+      EXPECT_GT(launches(fake_cards[0]).size(), 150u);
+      EXPECT_EQ(launches(fake_cards[0]), launches(fake_cards[1]));
+      EXPECT_GT(fake_cards[0].modules, 5);
+      EXPECT_GT(fake_cards[1].modules, 5);
+    }
+    const Tensor x = zeros(*first, {3}), y = zeros(*second, {3});
+    EXPECT_THROW(add(x, y), std::invalid_argument);
+    EXPECT_EQ(&second->to_device(x).device(), second.get());  // by way of the host
+  }
+  expect_closed();
+}
+
+TEST(CudaDevices, OneClosesAndTheOtherStays) {
+  fake_cards[0] = fake_cards[1] = kH200;
+  {
+    auto first = open(0);
+    const auto second = open(1);
+    SmallModel model(*second);
+    SmallModel(*first).step(2);
+    first.reset();
+    EXPECT_TRUE(fake_cards[0].is_closed());
+    model.step(2);
+    first = open(0);  // with another context, which this thread must choose anew
+    SmallModel(*first).step(2);
+    model.step(2);
+  }
+  expect_closed();
+}
+
+TEST(CudaDevices, TwoOfOneCard) {
+  fake_cards[0] = kH200;
+  {
+    auto first = open(0);
+    const auto second = open(0);
+    {
+      SmallModel one(*first), two(*second);
+      one.step(3);
+      two.step(3);
+    }
+    first.reset();
+    SmallModel(*second).step(1);
+  }
+  expect_closed();
+}
+
+TEST(CudaDevices, EachWithAThreadOfItsOwn) {
+  fake_cards[0] = kH200;
+  fake_cards[1] = kA10;
+  {
+    const std::unique_ptr<Device> devices[] = {open(0), open(1)};
+    std::vector<std::thread> threads;
+    for (const auto& device : devices)
+      threads.emplace_back([&device] {
+        SmallModel model(*device);
+        for (int rows = 1; rows <= 10; rows++) model.step(rows);
+      });
+    for (auto& thread : threads) thread.join();
+  }
+  expect_closed();
+}
+
+TEST(CudaDevices, CardsThatCannotBeUsed) {
+  EXPECT_EQ(cuda::unsupported(2), "CUDA sees no device of index 2");
+  const auto missing = cuda::open_cuda(2, 1);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().kind, ErrorKind::unsupported);
+  fake_cards[1] = FakeCard{.capability = 75};
+  EXPECT_EQ(cuda::unsupported(1), "another fake card has compute capability 7.5; 8.0 or later is needed");
+  fake_cards[1] = kH200;
+  EXPECT_EQ(cuda::unsupported(1), "");
+  expect_closed();
+}
+
+// The tests above can fail.
+TEST(CudaDevices, TheFakeDriverNoticesMixedCards) {
+  fake_cards[0] = fake_cards[1] = kH200;
+  {
+    const auto first = open(0), second = open(1);
+    auto& here = static_cast<cuda::CudaDevice&>(*first);
+    cuda::Context& other = static_cast<cuda::CudaDevice&>(*second).context();
+    const Tensor x = zeros(*first, {4}), y = zeros(*second, {4});
+    const auto address = [](const Tensor& t) { return reinterpret_cast<float*>(t.device_address()); };
+    const auto expect_fault = [&](const auto& call) {
+      const size_t before = fake_faults.size();
+      try {
+        call();
+      } catch (const std::runtime_error&) {
+      }
+      EXPECT_EQ(fake_faults.size(), before + 1);
+    };
+    expect_fault([&] { other.copy_on_device(address(y), address(x), 16); });
+    expect_fault([&] { other.copy_to_device(address(x), "0123456789abcdef", 16); });
+    expect_fault([&] { other.copy_to_device(address(y), address(x), 16); });
+    expect_fault([&] { other.clear(address(x), 16); });
+    expect_fault([&] { other.release(address(x)); });
+    cuda::KernelCache kernels(other);
+    const cuda::Variant rows{cuda::Source::rows, {}};
+    const cuda::PairArgs mixed{address(x), address(x), address(y), 4, 4, 0},
+        fine{address(x), address(x), address(x), 4, 4, 0};
+    expect_fault([&] { here.launch(rows, "pairs", {1}, 256, 0, &mixed); });
+    expect_fault([&] { here.context().launch(kernels.get(rows, "pairs"), {1}, 256, 0, &fine); });
+    here.launch(rows, "pairs", {1}, 256, 0, &fine);
+  }
+  fake_faults.clear();
+  expect_closed();
 }
 
 }  // namespace

@@ -1,7 +1,13 @@
-// A CUDA driver and a run-time compiler that do nothing: libcuda.so.1 and libnvrtc.so.13 as the program opens
-// them where the tests of dispatch are linked with them. They take what the real ones take and note it.
+// A CUDA driver with two cards and a run-time compiler that do nothing: libcuda.so.1 and libnvrtc.so.13 as
+// the program opens them where the tests of dispatch are linked with them. They take what the real ones take
+// and note it.
+//
+// Each card has a context and addresses of its own. A call that mixes those of two cards, or that uses memory
+// which is not allocated, fails and is noted in fake_faults.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +24,17 @@ struct FakeLaunch {
 struct FakeCard {
   int capability = 90, multiprocessors = 132, shared_bytes = 232448;
   int clusters = 15;  // of 8 blocks, at a time
+
   std::vector<FakeLaunch> launches;
+  // What is open or allocated now.
+  int contexts = 0, streams = 0, modules = 0, events = 0;
+  std::map<uint64_t, size_t> memory, pinned;  // bytes, by address
+
+  bool owns(uint64_t address) const;
+  bool is_closed() const;  // nothing is open or allocated
 };
-extern FakeCard fake_card;
+constexpr int kFakeCards = 2;
+extern FakeCard fake_cards[kFakeCards];
+extern std::vector<std::string> fake_faults;
 
 }  // namespace anabranch

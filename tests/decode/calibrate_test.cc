@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/testing.h"
+
 namespace anabranch {
 namespace {
 
@@ -170,7 +172,7 @@ class CalibrateModel : public testing::Test {
   void SetUp() override {
     auto checkpoint = Checkpoint::open(kPath);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-    auto model = Model::load(**checkpoint);
+    auto model = Model::load(**checkpoint, ops::cpu_device());
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::move(*model);
     const int vocab = model_->spec().vocab;
@@ -195,8 +197,7 @@ TEST_F(CalibrateModel, MeasuresWhatPlainPassesSay) {
     for (size_t i = 0; i + 1 < p.tokens.size(); i++) {
       Batch batch;
       batch.add(state, {&p.tokens[i], 1}, Batch::Logits::all);
-      auto logits = model_->forward(batch).logits;
-      logits.eval();
+      const auto logits = to_host(model_->forward(batch).logits);
       if (static_cast<int>(i) + 1 < p.first) continue;
       const float* row = logits.data<float>();
       const float* end = row + logits.size();
@@ -252,7 +253,7 @@ TEST_F(CalibrateModel, LayersLeftOutForGoodMakeAnotherModel) {
   state.open();
   Batch batch;
   batch.add(state, {passages_[0].tokens.data(), 4}, Batch::Logits::none);
-  model_->forward(batch).hidden.eval();
+  to_host(model_->forward(batch).hidden);
   state.commit(3);
   EXPECT_EQ(state.length(), 3);
 }

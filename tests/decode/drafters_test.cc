@@ -19,7 +19,7 @@ using testing::same_state;
 std::unique_ptr<Model> load(const std::string& name, const ModelLoadOptions& options = {}) {
   auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/" + name + "/model");
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-  auto model = Model::load(**checkpoint, options);
+  auto model = Model::load(**checkpoint, ops::cpu_device(), options);
   EXPECT_TRUE(model.ok()) << model.error().message;
   return std::move(*model);
 }
@@ -30,15 +30,15 @@ std::vector<int> random_tokens(Random& random, int n) {
   return out;
 }
 
-ops::mx::array forward(const Model& model, SequenceState& state, std::span<const int> tokens) {
+Tensor forward(const Model& model, SequenceState& state, std::span<const int> tokens) {
   Batch batch;
   batch.add(state, tokens, Batch::Logits::none);
   return model.forward(batch).hidden;
 }
 
-int drawn(const Model& model, const ops::mx::array& hidden, const SamplingParams& sampling,
+int drawn(const Model& model, const Tensor& hidden, const SamplingParams& sampling,
           const TokenHistory& history, size_t position) {
-  const auto last = ops::slice_rows(hidden, hidden.shape(0) - 1, hidden.shape(0));
+  const auto last = hidden.slice_rows(hidden.shape(0) - 1, hidden.shape(0));
   return sample(ops::to_vector(model.draft_logits(last)), sampling, history, position, model.draft_vocab());
 }
 
@@ -54,23 +54,23 @@ const SamplingParams kSamplings[] = {
     {.temperature = 0.5f, .seed = 5, .repetition_penalty = 1.5f, .frequency_penalty = 0.5f}};
 
 // From scratch: all pairs of the sequence, then a chain.
-std::vector<int> mtp_drafts(const Model& model, const ops::mx::array& hidden, std::span<const int> tokens,
+std::vector<int> mtp_drafts(const Model& model, const Tensor& hidden, std::span<const int> tokens,
                             const SamplingParams& sampling, int count) {
-  SequenceState state(model.mtp_layout());
-  const auto pair = [&](const ops::mx::array& rows, std::span<const int> next) {
+  SequenceState state(model.device(), model.mtp_layout());
+  const auto pair = [&](const Tensor& rows, std::span<const int> next) {
     Batch batch;
     batch.add(state, next, Batch::Logits::none);
     return model.mtp(rows, batch);
   };
   const int pairs = static_cast<int>(tokens.size()) - 1;
-  auto out = pair(ops::slice_rows(hidden, 0, pairs), tokens.subspan(1));
+  auto out = pair(hidden.slice_rows(0, pairs), tokens.subspan(1));
   TokenHistory history(sampling, tokens);
   std::vector<int> drafts;
   for (;;) {
     drafts.push_back(drawn(model, out, sampling, history, tokens.size() + drafts.size()));
     if (static_cast<int>(drafts.size()) == count) return drafts;
     history.push(drafts.back());
-    out = pair(ops::slice_rows(out, out.shape(0) - 1, out.shape(0)), {&drafts.back(), 1});
+    out = pair(out.slice_rows(out.shape(0) - 1, out.shape(0)), {&drafts.back(), 1});
   }
 }
 
@@ -267,10 +267,10 @@ TEST(Drafters, AParkedOneStartsAgainFromItsLastTokens) {
     EXPECT_FALSE(mtp->save(known.first(static_cast<size_t>(at)))) << "of a part of the sequence only";
   }
   // The MTP head pairs the last 32 positions.
-  SequenceState state(model->mtp_layout());
+  SequenceState state(model->device(), model->mtp_layout());
   Batch batch;
   batch.add(state, known.subspan(2000 - 32 + 1), Batch::Logits::none);
-  const auto out = model->mtp(ops::slice_rows(hidden, 2000 - 32, 2000), batch);
+  const auto out = model->mtp(hidden.slice_rows(2000 - 32, 2000), batch);
   TokenHistory history(kSamplings[0], tokens);
   const int first = drawn(*model, out, kSamplings[0], history, tokens.size());
   for (Drafter* drafter : {mtp.get(), draft.get()}) {

@@ -2,6 +2,7 @@
 #include "engine/loader.h"
 
 #include "engine/tiny_model.h"
+#include "ops/open.h"
 
 namespace anabranch {
 namespace {
@@ -14,7 +15,7 @@ const std::string kWithHead = "qwen35_nested_untied_grouped", kPlain = "qwen35_f
 #define EXPECT_HAS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
 LoadedModel loaded(const TinyModel& model, LoadedFor purpose = LoadedFor::answers) {
-  auto out = load_model(model.path(), purpose);
+  auto out = load_model(model.path(), ops::open_device({}).value(), purpose);
   EXPECT_TRUE(out.ok()) << out.error().message;
   return std::move(*out);
 }
@@ -54,7 +55,7 @@ TEST(Loader, AnMtpHeadOfMoreLayersThanTheConfigSaysIsRefused) {
   SafetensorsWriter more;
   more.f32("mtp.layers.1.input_layernorm.weight", {1}, {1});
   model.write("more.safetensors", more.bytes());
-  const auto refused = load_model(model.path());
+  const auto refused = load_model(model.path(), ops::open_device({}).value());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::invalid);
   EXPECT_HAS(refused.error().message, "an MTP head of 2 layers, but mtp_num_hidden_layers is 1");

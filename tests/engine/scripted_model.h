@@ -31,12 +31,13 @@ inline std::string scripted_tokenizer() {
 class ScriptedModel final : public Model {
  public:
   // The prompt's first token chooses the script.
-  explicit ScriptedModel(std::vector<Script> scripts)
-      : Model(spec_of(), weight(), {}, norm(), weight()), scripts_(std::move(scripts)) {}
+  ScriptedModel(Device& device, std::vector<Script> scripts)
+      : Model(device, spec_of(), weight(device), {}, norm(device), weight(device)),
+        scripts_(std::move(scripts)) {}
 
-  Output forward(const Batch& batch, std::vector<mx::array>* after_layer) const override {
+  Output forward(const Batch& batch, std::vector<Tensor>* after_layer) const override {
     Output out = Model::forward(batch, after_layer);
-    out.logits = ops::empty({static_cast<int>(batch.logit_rows.size()), kVocab}, mx::float32);
+    out.logits = device().empty({static_cast<int>(batch.logit_rows.size()), kVocab}, Dtype::f32);
     float* logits = out.logits.data<float>();
     std::fill(logits, logits + out.logits.size(), 0.0f);
     size_t next = 0;
@@ -57,23 +58,22 @@ class ScriptedModel final : public Model {
     ModelSpec spec;
     spec.family = "scripted";
     spec.hidden = 32;
-    spec.intermediate = 32;
     spec.vocab = kVocab;
     spec.context_length = 65536;
     spec.eos = {kEos};
     return spec;
   }
-  static ops::Weight weight() {
+  static ops::Weight weight(Device& device) {
     WeightSource source;
     source.rows = kVocab;
     source.cols = 32;
     source.read_dense = [](int64_t, int64_t count, float* values) {
       std::fill(values, values + count * 32, 0.5f);
     };
-    return ops::Weight::make(source);
+    return ops::Weight::make(device, source);
   }
-  static nn::RmsNorm norm() {
-    nn::RmsNorm norm{{.weight = ops::empty({32}, mx::float32)}};
+  static nn::RmsNorm norm(Device& device) {
+    nn::RmsNorm norm{{.weight = device.empty({32}, Dtype::f32)}};
     std::fill(norm.weight.data<float>(), norm.weight.data<float>() + 32, 1.0f);
     return norm;
   }
@@ -83,17 +83,19 @@ class ScriptedModel final : public Model {
 };
 
 inline std::unique_ptr<Engine> scripted_engine(std::vector<Script> scripts, EngineOptions options = {}) {
-  auto engine = create_engine(options, [scripts = std::move(scripts)]() -> Result<LoadedModel> {
-    const TempDir folder;
-    folder.write("tokenizer.json", scripted_tokenizer());
-    LoadedModel loaded;
-    loaded.model = std::make_unique<ScriptedModel>(scripts);
-    TRY(loaded.tokenizer, text::Tokenizer::from_file(folder.file("tokenizer.json")));
-    loaded.eos = {kEos};
-    loaded.info.name = "scripted";
-    describe(*loaded.model, loaded.info);
-    return loaded;
-  });
+  auto engine = create_engine(
+      options, [scripts = std::move(scripts)](std::shared_ptr<Device> device) -> Result<LoadedModel> {
+        const TempDir folder;
+        folder.write("tokenizer.json", scripted_tokenizer());
+        LoadedModel loaded;
+        loaded.device = device;
+        loaded.model = std::make_unique<ScriptedModel>(*device, scripts);
+        TRY(loaded.tokenizer, text::Tokenizer::from_file(folder.file("tokenizer.json")));
+        loaded.eos = {kEos};
+        loaded.info.name = "scripted";
+        describe(*loaded.model, loaded.info);
+        return loaded;
+      });
   EXPECT_TRUE(engine.ok()) << engine.error().message;
   return std::move(*engine);
 }

@@ -2,6 +2,7 @@
 
 #include "models/config.h"
 #include "models/family.h"
+#include "ops/table.h"
 
 namespace anabranch {
 namespace {
@@ -43,11 +44,11 @@ TEST(Config, LlamaDefaults) {
   const auto spec = llama_family().read_config(llama(), "config.json");
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   EXPECT_EQ(spec->layers.size(), 3u);
-  const auto& a = std::get<AttentionSpec>(spec->layers[0]);
+  const auto& a = std::get<AttentionSpec>(spec->layers[0].mixer);
   EXPECT_EQ(a.head_dim, 16);
   EXPECT_FALSE(a.qkv_bias || a.qk_norm || a.output_gate);
-  EXPECT_EQ(spec->rope.inv_freq.size(), 8u);
-  EXPECT_FLOAT_EQ(spec->rope.inv_freq[0], 1.0f);
+  EXPECT_EQ(spec->ropes[0].inv_freq.size(), 8u);
+  EXPECT_FLOAT_EQ(spec->ropes[0].inv_freq[0], 1.0f);
 }
 
 TEST(Config, Qwen2HasBiasesWithoutSayingSo) {
@@ -55,7 +56,7 @@ TEST(Config, Qwen2HasBiasesWithoutSayingSo) {
   config["model_type"] = "qwen2";
   const auto spec = llama_family().read_config(config, "config.json");
   ASSERT_TRUE(spec.ok());
-  const auto& a = std::get<AttentionSpec>(spec->layers[0]);
+  const auto& a = std::get<AttentionSpec>(spec->layers[0].mixer);
   EXPECT_TRUE(a.qkv_bias);
   EXPECT_FALSE(a.out_bias);
 }
@@ -65,13 +66,13 @@ TEST(Config, HybridLayersByIntervalAndByList) {
   auto spec = qwen3_5_family().read_config(config, "config.json");
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   for (int i = 0; i < 8; i++)
-    EXPECT_EQ(std::holds_alternative<AttentionSpec>(spec->layers[i]), (i + 1) % 4 == 0) << i;
-  EXPECT_EQ(spec->rope.inv_freq.size(), 4u);  // a quarter of 32 dims, in pairs
+    EXPECT_EQ(std::holds_alternative<AttentionSpec>(spec->layers[i].mixer), (i + 1) % 4 == 0) << i;
+  EXPECT_EQ(spec->ropes[0].inv_freq.size(), 4u);  // a quarter of 32 dims, in pairs
   config["num_hidden_layers"] = 2;
   config["layer_types"] = {"full_attention", "linear_attention"};
   spec = qwen3_5_family().read_config(config, "config.json");
   ASSERT_TRUE(spec.ok());
-  EXPECT_TRUE(std::holds_alternative<AttentionSpec>(spec->layers[0]));
+  EXPECT_TRUE(std::holds_alternative<AttentionSpec>(spec->layers[0].mixer));
 }
 
 TEST(Config, ErrorsNameFileKeyAndRemedy) {
@@ -91,13 +92,23 @@ TEST(Config, ErrorsNameFileKeyAndRemedy) {
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "layer_types", {"full_attention"}), "layer_types"));
 }
 
-// No device is needed: nothing is put there before.
+// CUDA's table of ops on a device without memory: the shapes are checked before anything is put there.
+class NoMemory final : public Device {
+ public:
+  NoMemory() : Device(DeviceKind::cuda, "a card", &ops::cuda_ops(), Dtype::f16, 1) {}
+  Tensor empty(const Shape&, Dtype) override { throw std::bad_alloc(); }
+  Tensor zeros(const Shape&, Dtype) override { throw std::bad_alloc(); }
+  Tensor to_device(const Tensor&) override { throw std::bad_alloc(); }
+  Tensor to_host(const Tensor& x) override { return x; }
+  uint64_t memory_bytes() const override { return 0; }
+  uint64_t free_bytes() const override { return 0; }
+};
+
 TEST(Config, ShapesThatTheDeviceCannotRunAreToldByLoading) {
   auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/llama3_rope_untied/model");
   ASSERT_TRUE(checkpoint.ok());
-  ops::set_backend(ops::Backend::cuda);
-  const auto model = Model::load(**checkpoint);
-  ops::set_backend(ops::Backend::cpu);
+  NoMemory device;
+  const auto model = Model::load(**checkpoint, device);
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().kind, ErrorKind::unsupported);
   for (const char* part :
@@ -117,8 +128,8 @@ TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {
                             {"original_max_position_embeddings", 8192}};
   const auto scaled = llama_family().read_config(config, "config.json");
   ASSERT_TRUE(plain.ok() && scaled.ok());
-  EXPECT_EQ(plain->rope.inv_freq.front(), scaled->rope.inv_freq.front());
-  EXPECT_FLOAT_EQ(plain->rope.inv_freq.back() / 8, scaled->rope.inv_freq.back());
+  EXPECT_EQ(plain->ropes[0].inv_freq.front(), scaled->ropes[0].inv_freq.front());
+  EXPECT_FLOAT_EQ(plain->ropes[0].inv_freq.back() / 8, scaled->ropes[0].inv_freq.back());
 }
 
 }  // namespace

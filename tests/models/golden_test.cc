@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "base/thread_pool.h"
 #include "models/model.h"
+#include "ops/testing.h"
 
 namespace anabranch {
 namespace {
@@ -66,8 +66,7 @@ std::vector<float> all_logits(const Model& model, SequenceState& state, const st
     Batch batch;
     batch.add(state, {tokens.data() + at, static_cast<size_t>(n)}, Batch::Logits::none);
     for (int i = 0; i < n; i++) batch.logit_rows.push_back(i);
-    auto logits = model.forward(batch).logits;
-    logits.eval();
+    const auto logits = to_host(model.forward(batch).logits);
     out.insert(out.end(), logits.data<float>(), logits.data<float>() + logits.size());
   }
   return out;
@@ -91,21 +90,19 @@ double worst_log_prob_error(const std::vector<float>& logits, const Run& run, in
   return worst;
 }
 
-class Golden : public testing::TestWithParam<std::tuple<std::string, ops::Backend>> {
+class Golden : public testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
  protected:
   void SetUp() override {
-    ops::set_backend(std::get<1>(GetParam()));
-    ops::set_precise(true);
     golden_ = read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / std::get<0>(GetParam()));
-    auto checkpoint = Checkpoint::open(golden_.model);
-    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-    auto model = Model::load(**checkpoint);
-    ASSERT_TRUE(model.ok()) << model.error().message;
-    model_ = std::move(*model);
+    const bool reference = std::get<1>(GetParam()) == DeviceKind::reference;
+    model_ = load(reference ? ops::reference_device() : ops::cpu_device(0, true));
   }
-  void TearDown() override {
-    ops::set_backend(ops::Backend::cpu);
-    ops::set_precise(false);
+  std::unique_ptr<Model> load(Device& device) const {
+    auto checkpoint = Checkpoint::open(golden_.model);
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+    auto model = Model::load(**checkpoint, device);
+    EXPECT_TRUE(model.ok()) << model.error().message;
+    return std::move(*model);
   }
   Case golden_;
   std::unique_ptr<Model> model_;
@@ -119,7 +116,7 @@ TEST_P(Golden, LogProbsEqualTransformers) {
   }
 }
 
-// The reference backend only comes close; it takes minutes for long prompts, token by token.
+// The reference only comes close; it takes minutes for long prompts, token by token.
 class GoldenReference : public Golden {};
 TEST_P(GoldenReference, ChunkedPrefillIsClose) {
   for (const auto& run : golden_.runs) {
@@ -137,16 +134,15 @@ TEST_P(GoldenReference, ChunkedPrefillIsClose) {
 class GoldenCpu : public Golden {};
 TEST_P(GoldenCpu, SameBitsForAnyRowsAndThreads) {
   for (const bool precise : {false, true}) {
-    ops::set_precise(precise);
+    const auto one = load(ops::cpu_device(1, precise)), two = load(ops::cpu_device(2, precise));
     for (const auto& run : golden_.runs) {
-      set_thread_count(1);
-      auto whole_state = model_->make_state();
-      const auto whole = all_logits(*model_, whole_state, run.prompt, 1 << 20);
+      auto whole_state = one->make_state();
+      const auto whole = all_logits(*one, whole_state, run.prompt, 1 << 20);
       for (const int threads : {1, 2}) {
-        set_thread_count(threads);
+        const Model& model = threads == 1 ? *one : *two;
         for (const int rows : {1, 2, 3, 8, 64}) {
-          auto state = model_->make_state();
-          const auto chunked = all_logits(*model_, state, run.prompt, rows);
+          auto state = model.make_state();
+          const auto chunked = all_logits(model, state, run.prompt, rows);
           ASSERT_EQ(whole.size(), chunked.size());
           EXPECT_EQ(0, std::memcmp(whole.data(), chunked.data(), whole.size() * 4))
               << rows << " rows at once, " << threads << " threads, precise " << precise;
@@ -154,7 +150,6 @@ TEST_P(GoldenCpu, SameBitsForAnyRowsAndThreads) {
       }
     }
   }
-  set_thread_count(0);
 }
 
 TEST_P(Golden, GreedyContinuationEqualsTransformers) {
@@ -173,30 +168,27 @@ TEST_P(Golden, GreedyContinuationEqualsTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Golden,
-                         testing::Combine(testing::ValuesIn(case_names()),
-                                          testing::Values(ops::Backend::cpu)),
+                         testing::Combine(testing::ValuesIn(case_names()), testing::Values(DeviceKind::cpu)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Cpu, GoldenCpu,
-                         testing::Combine(testing::ValuesIn(case_names()),
-                                          testing::Values(ops::Backend::cpu)),
+                         testing::Combine(testing::ValuesIn(case_names()), testing::Values(DeviceKind::cpu)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Reference, Golden,
                          testing::Combine(testing::ValuesIn(case_names()),
-                                          testing::Values(ops::Backend::reference)),
+                                          testing::Values(DeviceKind::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Reference, GoldenReference,
                          testing::Combine(testing::ValuesIn(case_names()),
-                                          testing::Values(ops::Backend::reference)),
+                                          testing::Values(DeviceKind::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
 
 // int8 activations, the CPU's default: two sequences in one batch give each the bits it gets alone.
 TEST(Model, NeighboursDoNotChangeASequence) {
-  ops::set_precise(false);
   for (const auto& name : case_names()) {
     const auto golden = read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / name);
     auto checkpoint = Checkpoint::open(golden.model);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-    auto model = Model::load(**checkpoint);
+    auto model = Model::load(**checkpoint, ops::cpu_device());
     ASSERT_TRUE(model.ok()) << model.error().message;
     const auto &a = golden.runs[1].prompt, &b = golden.runs[2].prompt;
     auto alone_a = (*model)->make_state(), alone_b = (*model)->make_state();
@@ -210,7 +202,7 @@ TEST(Model, NeighboursDoNotChangeASequence) {
     batch.add(state_b, b, Batch::Logits::none);
     for (size_t i = 0; i < batch.ids.size(); i++) batch.logit_rows.push_back(static_cast<int>(i));
     const auto logits = (*model)->forward(batch).logits;
-    ASSERT_EQ(logits.size(), expected.size());
+    ASSERT_EQ(static_cast<size_t>(logits.size()), expected.size());
     EXPECT_EQ(0, std::memcmp(logits.data<float>(), expected.data(), expected.size() * 4)) << name;
   }
 }

@@ -127,26 +127,22 @@ class ByHand {
 
 class Mtp : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void load(Device& device) {
     auto checkpoint = Checkpoint::open(kModel);
     ASSERT_TRUE(checkpoint.ok());
-    auto model = Model::load(**checkpoint);
+    auto model = Model::load(**checkpoint, device);
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::move(*model);
     ASSERT_TRUE(model_->has_mtp());
   }
-  void TearDown() override {
-    ops::set_precise(false);
-    ops::set_backend(ops::Backend::cpu);
-  }
   // The trunk's hidden states of `tokens`.
-  ops::mx::array hidden_of(std::span<const int> tokens) {
+  Tensor hidden_of(std::span<const int> tokens) {
     auto state = model_->make_state();
     Batch batch;
     batch.add(state, tokens, Batch::Logits::none);
     return model_->forward(batch).hidden;
   }
-  ops::mx::array pair(SequenceState& state, const ops::mx::array& hidden, std::span<const int> next) {
+  Tensor pair(SequenceState& state, const Tensor& hidden, std::span<const int> next) {
     Batch batch;
     batch.add(state, next, Batch::Logits::none);
     return model_->mtp(hidden, batch);
@@ -165,14 +161,12 @@ class Mtp : public ::testing::Test {
 constexpr double kTolerance = 1e-4;
 
 TEST_F(Mtp, EqualsItsDefinition) {
-  for (const auto backend : {ops::Backend::cpu, ops::Backend::reference}) {
-    ops::set_backend(backend);
-    ops::set_precise(true);
-    SetUp();  // weights for this backend
+  for (Device* device : {&ops::cpu_device(0, true), &ops::reference_device()}) {
+    load(*device);
     const auto tokens = random_tokens(41);
     const std::span<const int> known(tokens);
     const auto hidden = hidden_of(known.first(40));
-    SequenceState state(model_->mtp_layout());
+    SequenceState state(model_->device(), model_->mtp_layout());
     const auto got = pair(state, hidden, known.subspan(1, 40));
     const auto logits = to_vector(model_->draft_logits(got)), rows = to_vector(got), in = to_vector(hidden);
     ByHand by_hand;
@@ -185,7 +179,7 @@ TEST_F(Mtp, EqualsItsDefinition) {
     }
     // Chained: its own output in place of the trunk's hidden state.
     state.open();
-    auto last = ops::slice_rows(got, 39, 40);
+    auto last = got.slice_rows(39, 40);
     for (const int next : {7, 200, 31}) {
       last = pair(state, last, {&next, 1});
       want = by_hand(want, next);
@@ -197,20 +191,20 @@ TEST_F(Mtp, EqualsItsDefinition) {
 
 TEST_F(Mtp, PairsMayComeInAnyChunksAndDraftsLeaveNothing) {
   for (const bool precise : {false, true}) {
-    ops::set_precise(precise);
+    load(ops::cpu_device(0, precise));
     const auto tokens = random_tokens(301);
     const std::span<const int> known(tokens);
     const auto hidden = hidden_of(known.first(300));
-    SequenceState whole(model_->mtp_layout()), pieces(model_->mtp_layout());
+    SequenceState whole(model_->device(), model_->mtp_layout()),
+        pieces(model_->device(), model_->mtp_layout());
     const auto want = to_vector(pair(whole, hidden, known.subspan(1)));
     std::vector<float> got;
     for (int at = 0, n = 1; at < 300; at += n, n = std::min(300 - at, n % 13 + 1)) {
       // A draft of some tokens before each piece; near 256 it begins a block.
       pieces.open();
-      pair(pieces, ops::slice_rows(hidden, 0, 1 + n % 7), known.first(1 + n % 7));
+      pair(pieces, hidden.slice_rows(0, 1 + n % 7), known.first(1 + n % 7));
       pieces.commit(0);
-      const auto rows =
-          to_vector(pair(pieces, ops::slice_rows(hidden, at, at + n), known.subspan(at + 1, n)));
+      const auto rows = to_vector(pair(pieces, hidden.slice_rows(at, at + n), known.subspan(at + 1, n)));
       got.insert(got.end(), rows.begin(), rows.end());
     }
     EXPECT_TRUE(ops::bits_agree(got, want)) << "precise " << precise;

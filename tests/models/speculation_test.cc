@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <numeric>
 
-#include "base/thread_pool.h"
 #include "models/model.h"
 #include "ops/testing.h"
 #include "state/state_bits.h"
@@ -31,10 +30,10 @@ std::vector<std::string> checkpoints() {
   return names;
 }
 
-std::unique_ptr<Model> load(const std::string& name) {
+std::unique_ptr<Model> load(const std::string& name, Device& device) {
   auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/" + name + "/model");
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-  auto model = Model::load(**checkpoint);
+  auto model = Model::load(**checkpoint, device);
   EXPECT_TRUE(model.ok()) << model.error().message;
   return std::move(*model);
 }
@@ -113,14 +112,11 @@ std::vector<int> take(std::span<const int> tokens, std::span<const int> path) {
 class Trial : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
   void SetUp() override {
-    ops::set_precise(std::get<1>(GetParam()));
-    model_ = load(std::get<0>(GetParam()));
+    model_ = load(std::get<0>(GetParam()), ops::cpu_device(0, std::get<1>(GetParam())));
     vocab_ = model_->spec().vocab;
   }
-  void TearDown() override {
-    ops::set_precise(false);
-    set_thread_count(0);
-  }
+  void TearDown() override { set_thread_count(0); }
+  void set_thread_count(int threads) { model_->device().threads().resize(threads); }
   // A sequence of `length` tokens.
   SequenceState started(int length) {
     auto state = model_->make_state();
@@ -325,11 +321,9 @@ TEST_P(Trial, StatesWithinAPassAreKept) {
 }
 
 TEST(TrialReference, IsCloseToPlainDecoding) {
-  ops::set_backend(ops::Backend::reference);
-  ops::set_precise(true);
   for (const char* name : {"qwen35_nested_untied_grouped", "qwen35_wide_values_f32", "llama_tied"}) {
     Random random(3);
-    const auto model = load(name);
+    const auto model = load(name, ops::reference_device());
     const int vocab = model->spec().vocab;
     auto start = model->make_state();
     apply(*model, start, random_tokens(random, 9, vocab));
@@ -363,8 +357,6 @@ TEST(TrialReference, IsCloseToPlainDecoding) {
       close(restored[i], want[i], fmt::format("token {} after, restored", i));
     }
   }
-  ops::set_backend(ops::Backend::cpu);
-  ops::set_precise(false);
 }
 
 }  // namespace

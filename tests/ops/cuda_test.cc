@@ -1,36 +1,44 @@
-// The CUDA backend against ops/reference, skipped where there is no device. What needs none is checked
-// everywhere: how weights are packed, and, where NVRTC is installed, that every kernel compiles.
+// The CUDA backend against ops/reference, skipped where there is no device. The packing of weights, and,
+// where NVRTC is installed, that every kernel compiles, are tested everywhere.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
+#include "base/float16.h"
 #include "ops/attention.h"
-#include "ops/cpu/array.h"
-#include "ops/cuda/array.h"
 #include "ops/cuda/compiler.h"
-#include "ops/cuda/driver.h"
-#include "ops/cuda/linear.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/weight.h"
 #include "ops/elementwise.h"
 #include "ops/gated_delta.h"
 #include "ops/matrices.h"
+#include "ops/open.h"
+#include "ops/table.h"
 
 namespace anabranch::ops {
 namespace {
 
-class Cuda : public OpsTest {
+std::unique_ptr<Device> opened;  // while the tests of Cuda run
+cuda::CudaDevice& card() {
+  return static_cast<cuda::CudaDevice&>(*opened);
+}
+Tensor on_card(const Tensor& x) {
+  return card().to_device(x);
+}
+
+class Cuda : public testing::Test {
  protected:
+  static void SetUpTestSuite() {
+    if (cuda_unsupported().empty()) opened = open_device({.device = "cuda"}).value();
+  }
+  static void TearDownTestSuite() { opened.reset(); }
   void SetUp() override {
-    if (!cuda_obstacle().empty()) GTEST_SKIP() << cuda_obstacle();
-    set_backend(Backend::cuda);
+    if (!opened) GTEST_SKIP() << cuda_unsupported();
   }
 };
-
-mx::array host(const mx::array& x) {
-  return cuda::to_host(x);
-}
 
 // Under a tool that makes the device slow (bench/gpu/run.py --sanitize).
 bool few_cases() {
@@ -55,10 +63,10 @@ std::vector<Format> formats(int rows, int cols) {
 }
 
 // x W^T in double with x rounded to bf16, and what fp32 sums and two roundings of values may change.
-void expect_product(const std::vector<float>& x, int rows, const Matrix& m, const mx::array& y,
+void expect_product(const std::vector<float>& x, int rows, const Matrix& m, const Tensor& y,
                     const char* what) {
   std::vector<float> rounded(x);
-  for (float& v : rounded) v = static_cast<float>(static_cast<mx::bfloat16_t>(v));
+  for (float& v : rounded) v = bf16_to_float(float_to_bf16(v));
   auto exact = exact_product(rounded, rows, m);
   // Codes are summed with 128 (or 2176) added, which comes off at the end: that much larger are the
   // roundings.
@@ -73,14 +81,14 @@ TEST_F(Cuda, ProductsOfEveryFormat) {
   for (const auto& [n, k] : {std::pair{48, 128}, {40, 576}, {300, 1536}}) {
     if (few_cases() && k != 576) continue;
     for (const auto& [matrix, name] : formats(n, k)) {
-      const Weight weight = Weight::make(matrix.source());
+      const Weight weight = Weight::make(card(), matrix.source());
       const auto x = random.vector(int64_t{100} * k);
-      const mx::array all = to_device(to_array(x, {100, k}));
-      mx::array first = host(linear(slice_rows(all, 0, 1), weight));
+      const Tensor all = on_card(to_tensor(x, {100, k}));
+      Tensor first = to_host(linear(all.slice_rows(0, 1), weight));
       for (const int rows : {1, 3, 8, 9, 17, 32, 33, 64, 100}) {
-        const mx::array y = host(linear(slice_rows(all, 0, rows), weight));
+        const Tensor y = to_host(linear(all.slice_rows(0, rows), weight));
         expect_product({x.begin(), x.begin() + int64_t{rows} * k}, rows, matrix, y, name);
-        expect_same_bits(slice_rows(y, 0, 1), first, fmt::format("{}: row 0 among {}", name, rows));
+        expect_same_bits(y.slice_rows(0, 1), first, fmt::format("{}: row 0 among {}", name, rows));
       }
     }
   }
@@ -92,15 +100,16 @@ TEST_F(Cuda, ARowsProductDoesNotDependOnTheOthers) {
   const Matrix gate_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 1),
                up_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 2),
                down_matrix = affine_matrix(k, n, 4, 64, ScaleType::bf16, false, 3);
-  const Weight gate = Weight::make(gate_matrix.source()), up = Weight::make(up_matrix.source()),
-               down = Weight::make(down_matrix.source());
-  const RowNorm norm{to_device(random_array({k}, rng)), 1e-6f};
-  const mx::array x = to_device(random_array({rows, k}, rng));
+  const Weight gate = Weight::make(card(), gate_matrix.source()),
+               up = Weight::make(card(), up_matrix.source()),
+               down = Weight::make(card(), down_matrix.source());
+  const RowNorm norm{on_card(random_tensor({k}, rng)), 1e-6f};
+  const Tensor x = on_card(random_tensor({rows, k}, rng));
   const auto mlp = [&](int begin, int end) {
-    const auto part = slice_rows(x, begin, end);
-    return host(linear_add(linear_swiglu(part, gate, up, norm), down, part));
+    const auto part = x.slice_rows(begin, end);
+    return to_host(linear_add(linear_swiglu(part, gate, up, norm), down, part));
   };
-  const mx::array whole = mlp(0, rows);
+  const Tensor whole = mlp(0, rows);
   for (const auto& [begin, end] : {std::pair{0, 1},
                                    {7, 8},
                                    {5, 9},
@@ -111,51 +120,50 @@ TEST_F(Cuda, ARowsProductDoesNotDependOnTheOthers) {
                                    {2300, 2340},
                                    {2950, 3000},
                                    {2999, 3000}})
-    expect_same_bits(mlp(begin, end), slice_rows(whole, begin, end),
-                     fmt::format("rows {} to {}", begin, end));
+    expect_same_bits(mlp(begin, end), whole.slice_rows(begin, end), fmt::format("rows {} to {}", begin, end));
 }
 
 // So wide that a warp takes two or three tiles of weights for each read of x.
 TEST_F(Cuda, WideMatricesGiveWhatNarrowOnesGive) {
   Rng rng(9);
-  const int n = 96 * cuda::device().multiprocessors, k = 576;
+  const int n = 96 * card().info().multiprocessors, k = 576;
   const Matrix gate_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 1),
                up_matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 2),
                down_matrix = affine_matrix(40, n, 4, 32, ScaleType::bf16, false, 3);
   WeightSource first_rows = gate_matrix.source();
   first_rows.rows = 48;
-  const Weight gate = Weight::make(gate_matrix.source()), up = Weight::make(up_matrix.source()),
-               down = Weight::make(down_matrix.source()), narrow = Weight::make(first_rows);
-  const RowNorm norm{to_device(random_array({k}, rng)), 1e-6f};
-  const mx::array all = to_device(random_array({32, k}, rng));
+  const Weight gate = Weight::make(card(), gate_matrix.source()),
+               up = Weight::make(card(), up_matrix.source()),
+               down = Weight::make(card(), down_matrix.source()), narrow = Weight::make(card(), first_rows);
+  const RowNorm norm{on_card(random_tensor({k}, rng)), 1e-6f};
+  const Tensor all = on_card(random_tensor({32, k}, rng));
   for (const int rows : {1, 7, 16, 21, 32}) {
-    const mx::array x = slice_rows(all, 0, rows);
+    const Tensor x = all.slice_rows(0, rows);
     const Weight* both[] = {&gate, &up};
     const auto wide = linear(x, both, &norm);
     const Weight* one[] = {&narrow};
-    const mx::array y = host(wide[0]), few = host(linear(x, one, &norm)[0]);
+    const Tensor y = to_host(wide[0]), few = to_host(linear(x, one, &norm)[0]);
     for (int r = 0; r < rows; r++)
-      expect_same_bits(cpu::view(y, {1, 48}, int64_t{r} * n), cpu::view(few, {1, 48}, int64_t{r} * 48),
-                       fmt::format("row {} of {}", r, rows));
-    expect_same_bits(host(linear(linear_swiglu(x, gate, up, norm), down)),
-                     host(linear(swiglu(wide[0], wide[1]), down)), fmt::format("swiglu of {} rows", rows));
+      expect_same_bits(y.reshape({rows * n}).slice_rows(r * n, r * n + 48),
+                       few.slice_rows(r, r + 1).reshape({48}), fmt::format("row {} of {}", r, rows));
+    expect_same_bits(to_host(linear(linear_swiglu(x, gate, up, norm), down)),
+                     to_host(linear(swiglu(wide[0], wide[1]), down)), fmt::format("swiglu of {} rows", rows));
   }
 }
 
 // Matrices of which one cluster of blocks has a tile more than others, and more than it does in a pass. What
 // more rows of x give comes from another kernel.
 TEST_F(Cuda, SharesOfClusters) {
-  if (cuda::device().capability != 90) GTEST_SKIP() << "clusters are Hopper's";
-  const int clusters = cuda::most_clusters(cuda::kernel({cuda::Source::rows, {}}, "norm_heads"), 8, 512,
-                                           static_cast<unsigned>(cuda::device().shared_bytes));
+  if (card().info().capability != 90) GTEST_SKIP() << "clusters are Hopper's";
+  const int clusters = card().clusters();
   Rng rng(11);
   const auto check = [&](int tiles, int k, const char* name, const auto& make) {
     const int n = 16 * (clusters * tiles + 1);
     const Matrix matrix = make(n, k);
-    const Weight weight = Weight::make(matrix.source());
-    const mx::array x = to_device(random_array({33, k}, rng)), whole = host(linear(x, weight));
+    const Weight weight = Weight::make(card(), matrix.source());
+    const Tensor x = on_card(random_tensor({33, k}, rng)), whole = to_host(linear(x, weight));
     for (const int rows : {17, 32})
-      expect_same_bits(host(linear(slice_rows(x, 0, rows), weight)), slice_rows(whole, 0, rows),
+      expect_same_bits(to_host(linear(x.slice_rows(0, rows), weight)), whole.slice_rows(0, rows),
                        fmt::format("{}, {} x {}, {} rows", name, n, k, rows));
   };
   const auto bits = [](int bits) {
@@ -175,20 +183,20 @@ TEST_F(Cuda, SharesOfClusters) {
 TEST_F(Cuda, ManyInputs) {
   const int n = 48, k = 32832;
   const Matrix matrix = affine_matrix(n, k, 4, 64, ScaleType::bf16, false, 1);
-  const Weight weight = Weight::make(matrix.source());
+  const Weight weight = Weight::make(card(), matrix.source());
   const auto x = Random(3).vector(int64_t{33} * k);
-  const mx::array all = to_device(to_array(x, {33, k})), whole = host(linear(all, weight));
+  const Tensor all = on_card(to_tensor(x, {33, k})), whole = to_host(linear(all, weight));
   expect_product(x, 33, matrix, whole, "many inputs");
   for (const int rows : {1, 17, 32})
-    expect_same_bits(host(linear(slice_rows(all, 0, rows), weight)), slice_rows(whole, 0, rows),
+    expect_same_bits(to_host(linear(all.slice_rows(0, rows), weight)), whole.slice_rows(0, rows),
                      fmt::format("{} of 33 rows", rows));
 }
 
 TEST_F(Cuda, EmbeddingRows) {
   for (const auto& [matrix, name] : formats(50, 192)) {
-    const Weight table = Weight::make(matrix.source());
+    const Weight table = Weight::make(card(), matrix.source());
     const std::vector<int> ids = {0, 49, 7, 8, 15, 16, 33};
-    const auto rows = to_vector(host(embed(ids, table)));
+    const auto rows = to_vector(to_host(embed(ids, table)));
     for (size_t i = 0; i < ids.size(); i++)
       for (int k = 0; k < 192; k++)
         ASSERT_NEAR(rows[i * 192 + static_cast<size_t>(k)], matrix.value(ids[i], k),
@@ -197,58 +205,57 @@ TEST_F(Cuda, EmbeddingRows) {
   }
 }
 
-// Runs `op` on this backend and on the reference, on the same values.
+// op(device) on the card and on the reference.
 template <class Op>
 void expect_like_reference(const Op& op, double tolerance, const std::string& what) {
-  set_backend(Backend::cuda);
-  const mx::array ours = host(op());
-  set_backend(Backend::reference);
-  const mx::array theirs = op();
-  expect_close(ours, theirs, tolerance, what);
-  set_backend(Backend::cuda);
+  expect_close(op(card()), op(reference_device()), tolerance, what);
 }
 
 TEST_F(Cuda, ElementwiseOps) {
   Rng rng(3);
-  const mx::array a = random_array({5, 300}, rng), b = random_array({5, 300}, rng),
-                  w = random_array({300}, rng);
-  const auto in = [](const mx::array& x) { return to_device(x); };
-  expect_like_reference([&] { return rms_norm(in(a), in(w), 1e-6f); }, 1e-5, "rms_norm");
-  expect_like_reference([&] { return ops::add(in(a), in(b)); }, 0, "add");
-  expect_like_reference([&] { return add_bias(in(a), in(w)); }, 0, "add_bias");
-  expect_like_reference([&] { return swiglu(in(a), in(b)); }, 1e-5, "swiglu");
-  expect_like_reference([&] { return sigmoid_gate(in(a), in(b)); }, 1e-5, "sigmoid_gate");
-  expect_like_reference([&] { return take_rows(in(a), std::vector<int>{4, 0, 0}); }, 0, "take_rows");
-  expect_like_reference([&] { return concat_rows({in(a), slice_rows(in(b), 1, 3)}); }, 0, "concat_rows");
-  const mx::array heads = random_array({3, 2, 64}, rng);
+  const Tensor a = random_tensor({5, 300}, rng), b = random_tensor({5, 300}, rng),
+               w = random_tensor({300}, rng);
+  const auto check = [&](const char* what, double tolerance, const auto& op) {
+    const auto run = [&](Device& d) { return op(d.to_device(a), d.to_device(b), d.to_device(w)); };
+    expect_like_reference(run, tolerance, what);
+  };
+  using T = const Tensor&;
+  check("rms_norm", 1e-5, [](T x, T, T v) { return rms_norm(x, v, 1e-6f); });
+  check("add", 0, [](T x, T y, T) { return ops::add(x, y); });
+  check("add_bias", 0, [](T x, T, T v) { return add_bias(x, v); });
+  check("swiglu", 1e-5, [](T x, T y, T) { return swiglu(x, y); });
+  check("sigmoid_gate", 1e-5, [](T x, T y, T) { return sigmoid_gate(x, y); });
+  check("take_rows", 0, [](T x, T, T) { return take_rows(x, std::vector<int>{4, 0, 0}); });
+  check("concat_rows", 0, [](T x, T y, T) { return concat_rows({x, y.slice_rows(1, 3)}); });
+  check("copy_rows", 0, [](T x, T, T) { return copy_rows(x, 2, 4); });
+  const Tensor heads = random_tensor({3, 2, 64}, rng);
   const std::vector<int> positions = {0, 5, 100000};
   const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
-  expect_like_reference([&] { return rope(in(heads), positions, frequencies, 1.1f); }, 1e-5, "rope");
+  expect_like_reference([&](Device& d) { return rope(d.to_device(heads), positions, frequencies, 1.1f); },
+                        1e-5, "rope");
 }
 
 TEST_F(Cuda, BestOfRows) {
   Rng rng(8);
   for (const int width : {1, 2, 65, 1000, 5000}) {
-    const mx::array x = rows_to_choose_from(width, rng);
-    set_backend(Backend::cpu);
-    const auto want = best_of_rows(x);
-    set_backend(Backend::cuda);
-    EXPECT_EQ(best_of_rows(to_device(x)), want) << "width " << width;
+    const Tensor x = rows_to_choose_from(width, rng);
+    const auto want = best_of_rows(cpu_device().to_device(x));
+    EXPECT_EQ(best_of_rows(on_card(x)), want) << "width " << width;
   }
 }
 
 // As the engine does for a row that it finds later to need.
-TEST_F(Cuda, AnyThreadBringsArraysToTheHost) {
+TEST_F(Cuda, AnyThreadBringsTensorsToTheHost) {
   Rng rng(10);
-  std::vector<mx::array> there, here;
+  std::vector<Tensor> there, here;
   for (int i = 0; i < 8; i++) {
-    here.push_back(random_array({3, 1000}, rng));
-    there.push_back(to_device(here.back()));
+    here.push_back(random_tensor({3, 1000}, rng));
+    there.push_back(on_card(here.back()));
   }
   std::vector<std::thread> threads;
   for (size_t i = 0; i < here.size(); i++) threads.emplace_back([&, i] { there[i] = to_host(there[i]); });
   for (auto& thread : threads) thread.join();
-  for (size_t i = 0; i < here.size(); i++) expect_same_bits(there[i], here[i], "an array");
+  for (size_t i = 0; i < here.size(); i++) expect_same_bits(there[i], here[i], "a tensor");
 }
 
 PagedKv make_kv(int heads, int dim) {
@@ -266,13 +273,12 @@ TEST_F(Cuda, AttentionEqualsReference) {
       for (const auto& [before, rows, window] :
            {std::tuple{0, 1, 0}, {700, 1, 0}, {700, 5, 0}, {130, 40, 0}, {600, 3, 200}, {0, 300, 100}}) {
         const int heads = 2, total = before + rows;
-        const mx::array k = random_array({total, heads, dim}, rng),
-                        v = random_array({total, heads, dim}, rng),
-                        q = random_array({rows, heads * group, dim}, rng);
-        const auto op = [&, window = window] {
+        const Tensor k = random_tensor({total, heads, dim}, rng), v = random_tensor({total, heads, dim}, rng),
+                     q = random_tensor({rows, heads * group, dim}, rng);
+        const auto op = [&, window = window](Device& d) {
           PagedKv kv = make_kv(heads, dim);
-          kv_append(kv, to_device(k), to_device(v));
-          return attention(to_device(q), kv, 1.0f / std::sqrt(static_cast<float>(dim)), window);
+          kv_append(kv, d.to_device(k), d.to_device(v));
+          return attention(d.to_device(q), kv, 1.0f / std::sqrt(static_cast<float>(dim)), window);
         };
         // f16 queries, keys, weights and values: each a rounding of 2^-11 of numbers of size up to 4.
         expect_like_reference(op, 2e-2,
@@ -288,15 +294,15 @@ TEST_F(Cuda, AttentionOverManyParts) {
   Rng rng(12);
   const int heads = 2, group = 4, dim = 128, rows = 520;
   for (const int total : {4096, 4097, 9000}) {
-    const mx::array k = random_array({total, heads, dim}, rng), v = random_array({total, heads, dim}, rng),
-                    q = to_device(random_array({rows, heads * group, dim}, rng));
+    const Tensor k = random_tensor({total, heads, dim}, rng), v = random_tensor({total, heads, dim}, rng),
+                 q = on_card(random_tensor({rows, heads * group, dim}, rng));
     PagedKv kv = make_kv(heads, dim);
-    kv_append(kv, to_device(k), to_device(v));
+    kv_append(kv, on_card(k), on_card(v));
     for (const int window : {0, 5000}) {
-      const mx::array whole = host(attention(q, kv, 0.1f, window));
+      const Tensor whole = to_host(attention(q, kv, 0.1f, window));
       for (const int last : {1, 3})
-        expect_same_bits(host(attention(slice_rows(q, rows - last, rows), kv, 0.1f, window)),
-                         slice_rows(whole, rows - last, rows),
+        expect_same_bits(to_host(attention(q.slice_rows(rows - last, rows), kv, 0.1f, window)),
+                         whole.slice_rows(rows - last, rows),
                          fmt::format("the last {} of {} positions, window {}", last, total, window));
     }
   }
@@ -306,23 +312,23 @@ TEST_F(Cuda, AttentionOverManyParts) {
 TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
   Rng rng(5);
   const int heads = 8, kv_heads = 2, dim = 64, rows = 700;
-  const mx::array q = to_device(random_array({rows, heads * dim}, rng)),
-                  k = to_device(random_array({rows, kv_heads * dim}, rng)),
-                  v = to_device(random_array({rows, kv_heads * dim}, rng)),
-                  gate = to_device(random_array({rows, heads * dim}, rng));
-  const RowNorm norm{to_device(random_array({dim}, rng)), 1e-6f};
+  const Tensor q = on_card(random_tensor({rows, heads * dim}, rng)),
+               k = on_card(random_tensor({rows, kv_heads * dim}, rng)),
+               v = on_card(random_tensor({rows, kv_heads * dim}, rng)),
+               gate = on_card(random_tensor({rows, heads * dim}, rng));
+  const RowNorm norm{on_card(random_tensor({dim}, rng)), 1e-6f};
   const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
   const Matrix square = affine_matrix(heads * dim, heads * dim, 8, 64, ScaleType::f16, false, 9);
-  const Weight out = Weight::make(square.source());
-  const mx::array zero = ops::zeros({rows, heads * dim}, mx::float32);
+  const Weight out = Weight::make(card(), square.source());
+  const Tensor zero = card().zeros({rows, heads * dim}, Dtype::f32);
   const auto run = [&](const std::vector<int>& ends) {
     PagedKv kv = make_kv(kv_heads, dim);
-    std::vector<mx::array> parts;
+    std::vector<Tensor> parts;
     int begin = 0;
     for (const int end : ends) {
       std::vector<int> positions;
       for (int i = begin; i < end; i++) positions.push_back(i);
-      const auto cut = [&](const mx::array& x) { return slice_rows(x, begin, end); };
+      const auto cut = [&](const Tensor& x) { return x.slice_rows(begin, end); };
       const auto q_part = cut(q), k_part = cut(k), v_part = cut(v), gate_part = cut(gate);
       AttentionInputs in{q_part,    k_part,      v_part, &gate_part, &norm, &norm,
                          positions, frequencies, 1.0f,   heads,      0.125f};
@@ -330,9 +336,9 @@ TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
       parts.push_back(linear_add(attend(in, {&span, 1}), out, cut(zero)));
       begin = end;
     }
-    return host(concat_rows(parts));
+    return to_host(concat_rows(parts));
   };
-  const mx::array whole = run({700});
+  const Tensor whole = run({700});
   expect_same_bits(run({1, 2, 3, 7, 20, 100, 255, 256, 257, 290, 500, 516, 699, 700}), whole, "in chunks");
 }
 
@@ -342,7 +348,7 @@ TEST_F(Cuda, AttentionOfManySequences) {
   const int heads = 8, kv_heads = 2, dim = 64, sequences = 40;
   const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
   const Matrix square = affine_matrix(heads * dim, heads * dim, 8, 64, ScaleType::f16, false, 9);
-  const Weight out = Weight::make(square.source());
+  const Weight out = Weight::make(card(), square.source());
   for (const int window : {0, 200}) {
     struct Sequence {
       PagedKv together, alone;
@@ -356,50 +362,48 @@ TEST_F(Cuda, AttentionOfManySequences) {
       Sequence& s = all.back();
       rows += s.count;
       if (s.before == 0) continue;
-      const mx::array k = to_device(random_array({s.before, kv_heads, dim}, rng)),
-                      v = to_device(random_array({s.before, kv_heads, dim}, rng));
+      const Tensor k = on_card(random_tensor({s.before, kv_heads, dim}, rng)),
+                   v = on_card(random_tensor({s.before, kv_heads, dim}, rng));
       kv_append(s.together, k, v);
       kv_append(s.alone, k, v);
     }
-    const mx::array q = to_device(random_array({rows, heads * dim}, rng)),
-                    k = to_device(random_array({rows, kv_heads * dim}, rng)),
-                    v = to_device(random_array({rows, kv_heads * dim}, rng));
+    const Tensor q = on_card(random_tensor({rows, heads * dim}, rng)),
+                 k = on_card(random_tensor({rows, kv_heads * dim}, rng)),
+                 v = on_card(random_tensor({rows, kv_heads * dim}, rng));
     std::vector<int> positions;
     std::vector<AttentionSpan> spans;
     for (Sequence& s : all) {
       spans.push_back({&s.together, static_cast<int>(positions.size()), s.count});
       for (int i = 0; i < s.count; i++) positions.push_back(s.before + i);
     }
-    const auto run = [&](const mx::array& q_part, const mx::array& k_part, const mx::array& v_part,
+    const auto run = [&](const Tensor& q_part, const Tensor& k_part, const Tensor& v_part,
                          std::span<const int> at, std::span<const AttentionSpan> parts) {
       return to_host(linear(attend({q_part, k_part, v_part, nullptr, nullptr, nullptr, at, frequencies, 1.0f,
                                     heads, 0.125f, window},
                                    parts),
                             out));
     };
-    const mx::array y = run(q, k, v, positions, spans);
+    const Tensor y = run(q, k, v, positions, spans);
     for (size_t i = 0; i < all.size(); i++) {
       const int begin = spans[i].begin, end = begin + spans[i].count;
       const AttentionSpan span{&all[i].alone, 0, spans[i].count};
       const auto at = std::span<const int>(positions).subspan(static_cast<size_t>(begin),
                                                               static_cast<size_t>(end - begin));
-      expect_same_bits(run(slice_rows(q, begin, end), slice_rows(k, begin, end), slice_rows(v, begin, end),
-                           at, {&span, 1}),
-                       slice_rows(y, begin, end), fmt::format("sequence {}, window {}", i, window));
+      expect_same_bits(
+          run(q.slice_rows(begin, end), k.slice_rows(begin, end), v.slice_rows(begin, end), at, {&span, 1}),
+          y.slice_rows(begin, end), fmt::format("sequence {}, window {}", i, window));
     }
   }
 }
 
 struct Delta {
   GatedDeltaShape shape;
-  mx::array qkv, z, b, a;
+  Tensor qkv, z, b, a;
   GatedDeltaWeights weights;
 };
 Delta make_delta(const GatedDeltaShape& s, int rows, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
-  const auto in = [&](mx::Shape shape, float scale = 1.0f) {
-    return random_array(std::move(shape), rng, scale);
-  };
+  const auto in = [&](const Shape& shape, float scale = 1.0f) { return random_tensor(shape, rng, scale); };
   return {s,
           in({rows, c}),
           in({rows, hv * s.value_dim}),
@@ -407,19 +411,18 @@ Delta make_delta(const GatedDeltaShape& s, int rows, Rng& rng) {
           in({rows, hv}),
           {in({s.conv_kernel, c}, 0.5f), in({hv}), in({hv}), in({s.value_dim})}};
 }
-Delta on_device(const Delta& d) {
-  return {d.shape,
-          to_device(d.qkv),
-          to_device(d.z),
-          to_device(d.b),
-          to_device(d.a),
-          {to_device(d.weights.conv_weight), to_device(d.weights.a_log), to_device(d.weights.dt_bias),
-           to_device(d.weights.norm_weight), d.weights.eps}};
+Delta on_device(const Delta& d, Device& device) {
+  const auto there = [&](const Tensor& x) { return device.to_device(x); };
+  const GatedDeltaWeights& w = d.weights;
+  return {d.shape,    there(d.qkv),
+          there(d.z), there(d.b),
+          there(d.a), {there(w.conv_weight), there(w.a_log), there(w.dt_bias), there(w.norm_weight), w.eps}};
 }
-mx::array delta_rows(const Delta& d, int begin, int end, GatedDeltaState& state, bool trial = false) {
-  const auto cut = [&](const mx::array& x) { return slice_rows(x, begin, end); };
-  return trial ? gated_delta_trial(cut(d.qkv), cut(d.z), cut(d.b), cut(d.a), d.shape, d.weights, state)
-               : gated_delta(cut(d.qkv), cut(d.z), cut(d.b), cut(d.a), d.shape, d.weights, state);
+Tensor delta_rows(const Delta& d, int begin, int end, GatedDeltaState& state, bool trial = false) {
+  const auto cut = [&](const Tensor& x) { return x.slice_rows(begin, end); };
+  const Tensor qkv = cut(d.qkv), z = cut(d.z), b = cut(d.b), a = cut(d.a);
+  const GatedDeltaSpan span{&state, 0, end - begin, trial};
+  return gated_delta_plain({qkv, z, b, a}, d.shape, d.weights, {&span, 1});
 }
 
 const GatedDeltaShape kDeltaShapes[] = {{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {1, 3, 64, 64, 3}};
@@ -429,9 +432,9 @@ TEST_F(Cuda, GatedDeltaEqualsReference) {
   for (const auto& shape : kDeltaShapes) {
     const Delta d = make_delta(shape, 70, rng);
     expect_like_reference(
-        [&] {
-          const Delta here = on_device(d);
-          auto state = make_gated_delta_state(shape);
+        [&](Device& device) {
+          const Delta here = on_device(d, device);
+          auto state = make_gated_delta_state(device, shape);
           const auto one = delta_rows(here, 0, 50, state);
           return concat_rows({one, delta_rows(here, 50, 70, state)});
         },
@@ -443,16 +446,15 @@ TEST_F(Cuda, GatedDeltaEqualsReference) {
 TEST_F(Cuda, TrialsOfGatedDelta) {
   Rng rng(7);
   for (const auto& shape : kDeltaShapes) {
-    const Delta d = on_device(make_delta(shape, 60, rng));
-    auto plain = make_gated_delta_state(shape), tried = make_gated_delta_state(shape);
-    std::vector<mx::array> expected;
-    for (int t = 0; t < 60; t++) expected.push_back(host(delta_rows(d, t, t + 1, plain)));
+    const Delta d = on_device(make_delta(shape, 60, rng), card());
+    auto plain = make_gated_delta_state(card(), shape), tried = make_gated_delta_state(card(), shape);
+    std::vector<Tensor> expected;
+    for (int t = 0; t < 60; t++) expected.push_back(to_host(delta_rows(d, t, t + 1, plain)));
     int at = 0;
     for (const auto& [drafted, kept] : {std::pair{4, 4}, {5, 2}, {3, 0}, {16, 9}, {1, 1}, {7, 1}}) {
-      const mx::array y = host(delta_rows(d, at, at + drafted, tried, true));
+      const Tensor y = to_host(delta_rows(d, at, at + drafted, tried, true));
       for (int i = 0; i < drafted; i++)
-        expect_same_bits(cpu::view(y, {1, y.shape(1)}, int64_t{i} * y.shape(1)),
-                         expected[static_cast<size_t>(at + i)],
+        expect_same_bits(y.slice_rows(i, i + 1), expected[static_cast<size_t>(at + i)],
                          fmt::format("token {} of a draft of {}", at + i, drafted));
       std::vector<int> path;
       for (int i = 0; i < kept; i++) path.push_back(i);
@@ -466,17 +468,17 @@ TEST_F(Cuda, TrialsOfGatedDelta) {
     gated_delta_commit(tried, path);
     at += 3;
     gated_delta_settle(shape, tried);
-    auto again = make_gated_delta_state(shape);
+    auto again = make_gated_delta_state(card(), shape);
     delta_rows(d, 0, at, again);
-    expect_same_bits(host(tried.s), host(again.s), "state");
-    expect_same_bits(host(tried.conv), host(again.conv), "conv rows");
+    expect_same_bits(to_host(tried.s), to_host(again.s), "state");
+    expect_same_bits(to_host(tried.conv), to_host(again.conv), "conv rows");
     const GatedDeltaState snapshot = tried;
-    const auto before = to_vector(host(snapshot.s));
-    const mx::array rest = host(delta_rows(d, at, 60, tried));
+    const auto before = to_vector(to_host(snapshot.s));
+    const Tensor rest = to_host(delta_rows(d, at, 60, tried));
     for (int t = at; t < 60; t++)
-      expect_same_bits(cpu::view(rest, expected.front().shape(), int64_t{t - at} * rest.shape(1)),
-                       expected[static_cast<size_t>(t)], fmt::format("token {} after the trials", t));
-    EXPECT_TRUE(bits_agree(to_vector(host(snapshot.s)), before)) << "a snapshot changed";
+      expect_same_bits(rest.slice_rows(t - at, t - at + 1), expected[static_cast<size_t>(t)],
+                       fmt::format("token {} after the trials", t));
+    EXPECT_TRUE(bits_agree(to_vector(to_host(snapshot.s)), before)) << "a snapshot changed";
   }
 }
 
@@ -488,21 +490,21 @@ TEST_F(Cuda, GatedDeltaOfManySequences) {
   const GatedDeltaShape shape = kDeltaShapes[0];
   constexpr int kSequences = 40, kSteps = 7;
   const Matrix square = affine_matrix(128, 128, 8, 64, ScaleType::f16, false, 9);
-  const Weight out = Weight::make(square.source());
+  const Weight out = Weight::make(card(), square.source());
   const auto numbers = [](const GatedDeltaState& state) {
-    std::vector<mx::array> all = {host(state.s), host(state.conv)};
+    std::vector<Tensor> all = {to_host(state.s), to_host(state.conv)};
     if (const auto& w = state.window)
-      for (const auto* x : {&w->k, &w->delta, &w->decay, &w->rows}) all.push_back(host(*x));
+      for (const auto* x : {&w->k, &w->delta, &w->decay, &w->rows}) all.push_back(to_host(*x));
     return all;
   };
   struct Sequence {
     GatedDeltaState together, alone;
     std::optional<GatedDeltaState> copy = {};  // of `together`, which goes on
-    std::vector<mx::array> copied = {};        // what it held then
+    std::vector<Tensor> copied = {};           // what it held then
   };
   std::vector<Sequence> all;
   for (int i = 0; i < kSequences; i++)
-    all.push_back({make_gated_delta_state(shape), make_gated_delta_state(shape)});
+    all.push_back({make_gated_delta_state(card(), shape), make_gated_delta_state(card(), shape)});
   for (int step = 0; step < kSteps; step++) {
     std::vector<GatedDeltaSpan> spans;
     int rows = 0;
@@ -519,14 +521,14 @@ TEST_F(Cuda, GatedDeltaOfManySequences) {
       spans.push_back({&s.together, rows, count, turn > 0});
       rows += count;
     }
-    const Delta d = on_device(make_delta(shape, rows, rng));
-    const mx::array y = host(linear(gated_delta_rows({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
+    const Delta d = on_device(make_delta(shape, rows, rng), card());
+    const Tensor y = to_host(linear(gated_delta({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
     for (int i = 0; i < kSequences; i++) {
       const auto& span = spans[static_cast<size_t>(i)];
       const int end = span.begin + span.count;
       auto& alone = all[static_cast<size_t>(i)].alone;
-      expect_same_bits(host(linear(delta_rows(d, span.begin, end, alone, span.trial), out)),
-                       slice_rows(y, span.begin, end), fmt::format("sequence {}, step {}", i, step));
+      expect_same_bits(to_host(linear(delta_rows(d, span.begin, end, alone, span.trial), out)),
+                       y.slice_rows(span.begin, end), fmt::format("sequence {}, step {}", i, step));
     }
   }
   for (Sequence& s : all) {
@@ -534,8 +536,8 @@ TEST_F(Cuda, GatedDeltaOfManySequences) {
       gated_delta_commit(*state, {});
       gated_delta_settle(shape, *state);
     }
-    expect_same_bits(host(s.together.s), host(s.alone.s), "state");
-    expect_same_bits(host(s.together.conv), host(s.alone.conv), "conv rows");
+    expect_same_bits(to_host(s.together.s), to_host(s.alone.s), "state");
+    expect_same_bits(to_host(s.together.conv), to_host(s.alone.conv), "conv rows");
     for (size_t i = 0; i < s.copied.size(); i++) expect_same_bits(numbers(*s.copy)[i], s.copied[i], "a copy");
   }
 }
@@ -545,34 +547,56 @@ TEST_F(Cuda, GatedDeltaSpansOfOneSequence) {
   Rng rng(8);
   const GatedDeltaShape shape = kDeltaShapes[0];
   const int sequences = 40, each = 3;
-  const Delta d = on_device(make_delta(shape, sequences * each, rng));
+  const Delta d = on_device(make_delta(shape, sequences * each, rng), card());
   std::vector<GatedDeltaState> together, alone;
   for (int i = 0; i < sequences; i++) {
-    together.push_back(make_gated_delta_state(shape));
-    alone.push_back(make_gated_delta_state(shape));
+    together.push_back(make_gated_delta_state(card(), shape));
+    alone.push_back(make_gated_delta_state(card(), shape));
   }
   const Matrix square = affine_matrix(128, 128, 8, 64, ScaleType::f16, false, 9);
-  const Weight out = Weight::make(square.source());
+  const Weight out = Weight::make(card(), square.source());
   std::vector<GatedDeltaSpan> spans;
-  std::optional<GatedDeltaState> kept = make_gated_delta_state(shape);
+  std::optional<GatedDeltaState> kept = make_gated_delta_state(card(), shape);
   for (int i = 0; i < sequences; i++) {
     spans.push_back({&together[static_cast<size_t>(i)], i * each, 1});
     spans.push_back({&together[static_cast<size_t>(i)], i * each + 1, each - 1});
   }
   spans[4].keep = &*kept;
-  const mx::array y = host(linear(gated_delta_rows({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
+  const Tensor y = to_host(linear(gated_delta({d.qkv, d.z, d.b, d.a}, shape, d.weights, spans), out));
   for (int i = 0; i < sequences; i++) {
     auto& state = alone[static_cast<size_t>(i)];
     const auto first = delta_rows(d, i * each, i * each + 1, state);
     if (i == 2) {
-      expect_same_bits(host(kept->s), host(state.s), "what was kept");
-      expect_same_bits(host(kept->conv), host(state.conv), "conv rows kept");
+      expect_same_bits(to_host(kept->s), to_host(state.s), "what was kept");
+      expect_same_bits(to_host(kept->conv), to_host(state.conv), "conv rows kept");
     }
     const auto rest = delta_rows(d, i * each + 1, (i + 1) * each, state);
-    expect_same_bits(host(linear(concat_rows({first, rest}), out)), slice_rows(y, i * each, (i + 1) * each),
+    expect_same_bits(to_host(linear(concat_rows({first, rest}), out)), y.slice_rows(i * each, (i + 1) * each),
                      fmt::format("sequence {}", i));
-    expect_same_bits(host(together[static_cast<size_t>(i)].s), host(state.s), "state");
+    expect_same_bits(to_host(together[static_cast<size_t>(i)].s), to_host(state.s), "state");
   }
+}
+
+// Two devices of one card are independent of each other.
+TEST_F(Cuda, ASecondDevice) {
+  Rng rng(13);
+  const Matrix matrix = affine_matrix(300, 576, 4, 64, ScaleType::bf16, false, 1);
+  const Tensor x = random_tensor({5, 576}, rng);
+  const auto product = [&](Device& device, const Weight& weight) {
+    return to_vector(linear(device.to_device(x), weight));
+  };
+  const Weight weight = Weight::make(card(), matrix.source());
+  const auto want = product(card(), weight);
+  {
+    const auto second = open_device({.device = "cuda"}).value();
+    const Weight other = Weight::make(*second, matrix.source());
+    for (int i = 0; i < 3; i++) {
+      EXPECT_TRUE(bits_agree(product(*second, other), want));
+      EXPECT_TRUE(bits_agree(product(card(), weight), want));
+    }
+    EXPECT_THROW(linear(card().to_device(x), other), std::invalid_argument);
+  }
+  EXPECT_TRUE(bits_agree(product(card(), weight), want)) << "after the second device closed";
 }
 
 // ---- without a device
@@ -589,9 +613,9 @@ double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
   if (dense) {
     double sum = 0;
     for (int plane = 0; plane < planes; plane++) {
-      mx::bfloat16_t half;
+      uint16_t half;
       std::memcpy(&half, record + plane * 2048 + j * 512 + lane * 16 + ((c * 2 + high) * 2 + odd) * 2, 2);
-      sum += static_cast<float>(half);
+      sum += bf16_to_float(half);
     }
     return sum;
   }
@@ -602,23 +626,21 @@ double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
     code += static_cast<int>(word >> ((j % 2 * 2 + c) * 4 + odd * 16) & 15) << (4 * plane);
   }
   EXPECT_EQ(code, m.codes[static_cast<size_t>(row * m.cols + k)]);
-  const int place = ((at * groups / 64 * 8 + row % 8) * 2 + high) * 2;
+  const int pair = ((at * groups / 64 * 8 + row % 8) * 2 + high) * 2;
   float both[2];
   for (int i = 0; i < 2; i++) {
-    const uint8_t* from = record + code_bytes + (place + i) * (type == 2 ? 4 : 2);
-    mx::float16_t half;
-    mx::bfloat16_t brain;
+    const uint8_t* from = record + code_bytes + (pair + i) * (type == 2 ? 4 : 2);
+    uint16_t half;
     std::memcpy(&half, from, 2);
-    std::memcpy(&brain, from, 2);
     std::memcpy(&both[i], from, type == 2 ? 4 : 0);
-    if (type != 2) both[i] = type == 1 ? static_cast<float>(brain) : static_cast<float>(half);
+    if (type != 2) both[i] = type == 1 ? bf16_to_float(half) : f16_to_float(half);
   }
   return static_cast<double>(both[0]) * code + both[1];
 }
 
 TEST(CudaWithoutDevice, PackedMatrices) {
   for (const auto& [matrix, name] : formats(37, 192)) {
-    const auto packed = cuda::pack(matrix.source());
+    const auto packed = cuda::pack(matrix.source(), shared_threads());
     for (int row = 0; row < 37; row++)
       for (int k = 0; k < 192; k++)
         ASSERT_NEAR(unpacked(packed, matrix, row, k), matrix.value(row, k),
@@ -627,38 +649,42 @@ TEST(CudaWithoutDevice, PackedMatrices) {
   }
 }
 
-TEST(CudaWithoutDevice, ChoosesABackend) {
-  EXPECT_EQ(choose_backend("tpu", false, false).error().kind, ErrorKind::invalid);
-  EXPECT_EQ(choose_backend("cuda", true, false).error().kind, ErrorKind::invalid);
-  EXPECT_EQ(choose_backend("cuda", false, true).error().kind, ErrorKind::invalid);
-  const auto chosen = choose_backend("cuda", false, false);
-  EXPECT_EQ(chosen.ok(), cuda_obstacle().empty());
-  EXPECT_EQ(backend(), chosen.ok() ? Backend::cuda : Backend::cpu);
-  ASSERT_TRUE(choose_backend("cpu", false, false).ok());
-  EXPECT_EQ(backend(), Backend::cpu);
+TEST(CudaWithoutDevice, OpensADevice) {
+  EXPECT_EQ(open_device({.device = "cuda", .reference = true}).error().kind, ErrorKind::invalid);
+  EXPECT_EQ(open_device({.device = "cuda", .precise = true}).error().kind, ErrorKind::invalid);
+  const auto device = open_device({.device = "cuda"});
+  ASSERT_EQ(device.ok(), cuda_unsupported().empty());
+  if (!device) {
+    EXPECT_EQ(device.error().kind, ErrorKind::unsupported);
+    return;
+  }
+  EXPECT_EQ((*device)->kind(), DeviceKind::cuda);
+  EXPECT_EQ((*device)->kv_dtype(), Dtype::f16);
 }
 
 TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
-  cuda::check(0, "nothing");
-  for (const int passing : {1, 2, 701}) EXPECT_THROW(cuda::check(passing, "a call"), std::runtime_error);
-  EXPECT_FALSE(device_lost());
-  EXPECT_THROW(cuda::check(700, "a kernel"), std::runtime_error);  // CUDA_ERROR_ILLEGAL_ADDRESS
-  EXPECT_TRUE(device_lost());
-  EXPECT_THROW(cuda::check(2, "a call"), std::runtime_error);
-  EXPECT_TRUE(device_lost());
+  cuda::DriverErrors errors, others;
+  errors.check(0, "nothing");
+  for (const int passing : {1, 2, 701}) EXPECT_THROW(errors.check(passing, "a call"), std::runtime_error);
+  EXPECT_FALSE(errors.lost());
+  EXPECT_THROW(errors.check(700, "a kernel"), std::runtime_error);  // CUDA_ERROR_ILLEGAL_ADDRESS
+  EXPECT_TRUE(errors.lost());
+  EXPECT_THROW(errors.check(2, "a call"), std::runtime_error);
+  EXPECT_TRUE(errors.lost());
+  EXPECT_FALSE(others.lost());
 }
 
 TEST(CudaWithoutDevice, ShapesWithoutKernels) {
-  for (const int dim : {32, 64, 96, 128, 256}) EXPECT_EQ(cuda::attention_obstacle(dim), "") << dim;
-  for (const int dim : {0, 16, 80, 288, 512}) EXPECT_NE(cuda::attention_obstacle(dim), "") << dim;
-  for (const auto& s : kDeltaShapes)
-    EXPECT_EQ(cuda::gated_delta_obstacle(s.key_dim, s.value_dim, s.conv_kernel), "");
-  EXPECT_EQ(cuda::gated_delta_obstacle(16, 256, 2), "");
+  for (const int dim : {32, 64, 96, 128, 256}) EXPECT_EQ(cuda::attention_unsupported(dim), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 512}) EXPECT_NE(cuda::attention_unsupported(dim), "") << dim;
+  for (const auto& shape : kDeltaShapes) EXPECT_EQ(cuda::gated_delta_unsupported(shape), "");
+  EXPECT_EQ(cuda::gated_delta_unsupported({1, 1, 16, 256, 2}), "");
   for (const auto& [keys, values, taps] :
        {std::tuple{0, 32, 4}, {24, 32, 4}, {144, 32, 4}, {64, 0, 4}, {64, 48, 4}, {64, 64, 1}})
-    EXPECT_NE(cuda::gated_delta_obstacle(keys, values, taps), "") << keys << " " << values << " " << taps;
-  EXPECT_EQ(attention_obstacle(80), "");  // the CPU takes any
-  EXPECT_EQ(gated_delta_obstacle(24, 24, 1), "");
+    EXPECT_NE(cuda::gated_delta_unsupported({1, 1, keys, values, taps}), "")
+        << keys << " " << values << " " << taps;
+  EXPECT_EQ(cpu_device().ops().attention_unsupported(80), "");  // the CPU takes any
+  EXPECT_EQ(cpu_device().ops().gated_delta_unsupported({1, 1, 24, 24, 1}), "");
 }
 
 void expect_compiles(const std::vector<cuda::Variant>& variants, const char* architecture) {
@@ -669,9 +695,9 @@ void expect_compiles(const std::vector<cuda::Variant>& variants, const char* arc
 }
 
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
-  if (const auto obstacle = cuda::compiler_obstacle(90, 1000); !obstacle.empty()) GTEST_SKIP() << obstacle;
-  EXPECT_NE(cuda::compiler_obstacle(90, 11).find("driver is for CUDA 11"), std::string::npos);
-  EXPECT_NE(cuda::compiler_obstacle(30, 1000).find("compute capability 3.0"), std::string::npos);
+  if (const auto reason = cuda::compiler_unsupported(90, 1000); !reason.empty()) GTEST_SKIP() << reason;
+  EXPECT_NE(cuda::compiler_unsupported(90, 11).find("driver is for CUDA 11"), std::string::npos);
+  EXPECT_NE(cuda::compiler_unsupported(30, 1000).find("compute capability 3.0"), std::string::npos);
   using cuda::Source;
   std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
                                            {Source::gated_delta, {128, 128, 4, 32, 16, 288}},

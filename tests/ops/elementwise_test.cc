@@ -1,5 +1,7 @@
 #include "ops/elementwise.h"
 
+#include <mlx/ops.h>
+
 #include <algorithm>
 
 #include "ops/cpu/kernels.h"
@@ -8,56 +10,49 @@
 namespace anabranch::ops {
 namespace {
 
-class Elementwise : public OpsTest {};
-
-// Runs `op` on every target and on 1 and 3 threads: the same bits; and near the reference.
+// Runs op(on) for every target with 1 and 3 threads; on(x) puts a tensor on the device. The results have the
+// same bits, and are near the reference's.
 template <class Op>
 void check_everywhere(const Op& op, double tolerance, const std::string& what) {
-  set_backend(Backend::reference);
-  const mx::array expected = op();
-  set_backend(Backend::cpu);
-  const mx::array first = op();
-  expect_close(first, expected, tolerance, what);
-  for (const auto& target : cpu::runnable_targets()) {
-    ASSERT_TRUE(set_cpu_target(target));
-    for (int threads : {1, 3}) {
-      set_thread_count(threads);
-      expect_same_bits(op(), first, what + " on " + target);
-    }
-  }
-  set_cpu_target(cpu::runnable_targets().front());
-  set_thread_count(0);
+  const auto run = [&](Device& device) { return op([&](const Tensor& x) { return device.to_device(x); }); };
+  const Tensor first = run(cpu_device());
+  expect_close(first, run(reference_device()), tolerance, what);
+  for (const auto& target : cpu::runnable_targets())
+    for (int threads : {1, 3})
+      expect_same_bits(run(cpu_device(threads, false, target)), first, what + " on " + target);
 }
 
-TEST_F(Elementwise, NormsAndGates) {
+TEST(Elementwise, NormsAndGates) {
   Rng rng(1);
   for (auto [m, k] : {std::pair{1, 576}, {3, 1}, {5, 100}, {70, 1024}, {2, 15}, {1, 33}}) {
-    const auto x = random_array({m, k}, rng), y = random_array({m, k}, rng, 3), w = random_array({k}, rng);
+    const auto x = random_tensor({m, k}, rng), y = random_tensor({m, k}, rng, 3), w = random_tensor({k}, rng);
     const auto what = fmt::format("[{}, {}]", m, k);
-    check_everywhere([&] { return rms_norm(x, w, 1e-6f); }, 2e-5, "rms_norm " + what);
-    check_everywhere([&] { return ops::add(x, y); }, 0, "add " + what);
-    check_everywhere([&] { return add_bias(x, w); }, 0, "add_bias " + what);
-    check_everywhere([&] { return swiglu(y, x); }, 2e-5, "swiglu " + what);
-    check_everywhere([&] { return sigmoid_gate(x, y); }, 2e-6, "sigmoid_gate " + what);
+    check_everywhere([&](auto on) { return rms_norm(on(x), on(w), 1e-6f); }, 2e-5, "rms_norm " + what);
+    check_everywhere([&](auto on) { return ops::add(on(x), on(y)); }, 0, "add " + what);
+    check_everywhere([&](auto on) { return add_bias(on(x), on(w)); }, 0, "add_bias " + what);
+    check_everywhere([&](auto on) { return swiglu(on(y), on(x)); }, 2e-5, "swiglu " + what);
+    check_everywhere([&](auto on) { return sigmoid_gate(on(x), on(y)); }, 2e-6, "sigmoid_gate " + what);
   }
 }
 
-TEST_F(Elementwise, RmsNormRowsStandAlone) {
+TEST(Elementwise, RmsNormRowsStandAlone) {
   Rng rng(2);
-  const auto x = random_array({64, 1000}, rng), w = random_array({1000}, rng);
+  Device& cpu = cpu_device();
+  const auto x = cpu.to_device(random_tensor({64, 1000}, rng)), w = cpu.to_device(random_tensor({1000}, rng));
   const auto all = rms_norm(x, w, 1e-5f);
   for (int m : {0, 1, 63})
-    expect_same_bits(rms_norm(slice_rows(x, m, m + 1), w, 1e-5f), slice_rows(all, m, m + 1), "row");
+    expect_same_bits(rms_norm(x.slice_rows(m, m + 1), w, 1e-5f), all.slice_rows(m, m + 1), "row");
 }
 
-TEST_F(Elementwise, Rope) {
+TEST(Elementwise, Rope) {
   Rng rng(3);
   std::vector<float> inv_freq;
   for (int i = 0; i < 20; i++) inv_freq.push_back(std::pow(1e4f, -static_cast<float>(i) / 20));
   const std::vector<int> positions = {0, 1, 7, 100000, 5, 6};
-  const auto x = random_array({6, 3, 50}, rng);  // 10 dimensions pass through
-  check_everywhere([&] { return rope(x, positions, inv_freq, 1.25f); }, 1e-6, "rope");
-  const auto y = to_vector(rope(x, positions, inv_freq));
+  const auto x = random_tensor({6, 3, 50}, rng);  // 10 dimensions pass through
+  check_everywhere([&](auto on) { return rope(on(x), positions, inv_freq, 1.25f); }, 1e-6, "rope");
+  const auto on_cpu = cpu_device().to_device(x);
+  const auto y = to_vector(rope(on_cpu, positions, inv_freq));
   for (int i = 0; i < 50; i++)
     EXPECT_EQ(y[static_cast<size_t>(i)], x.data<float>()[i]) << "position 0 turns nothing";
   const double angle = 100000.0 * static_cast<double>(inv_freq[1]);
@@ -69,73 +64,82 @@ TEST_F(Elementwise, Rope) {
     EXPECT_EQ(y[at + static_cast<size_t>(i)], x.data<float>()[at + static_cast<size_t>(i)]);
   // Other arguments must not meet remembered angles.
   const std::vector<int> others = {0, 1, 8, 100000, 5, 6};
-  EXPECT_NE(to_vector(rope(x, others, inv_freq))[2 * 150], y[2 * 150]);
+  EXPECT_NE(to_vector(rope(on_cpu, others, inv_freq))[2 * 150], y[2 * 150]);
 }
 
-TEST_F(Elementwise, RowsAreTakenSlicedStackedReshaped) {
+TEST(Elementwise, RowsAreTakenSlicedStackedReshaped) {
   Rng rng(4);
-  const auto x = random_array({5, 30}, rng);
+  const auto host = random_tensor({5, 30}, rng);
+  const auto* values = host.data<float>();
   const int rows[] = {4, 0, 4};
-  for (auto backend : {Backend::cpu, Backend::reference}) {
-    set_backend(backend);
+  for (Device* device : cpu_and_reference()) {
+    const auto x = device->to_device(host);
     const auto taken = to_vector(take_rows(x, rows));
     for (int i = 0; i < 3; i++)
       for (int k = 0; k < 30; k++)
-        ASSERT_EQ(taken[static_cast<size_t>(i * 30 + k)], x.data<float>()[rows[i] * 30 + k]);
-    const auto part = slice_rows(x, 1, 3);
-    EXPECT_EQ(part.shape(), (mx::Shape{2, 30}));
-    EXPECT_EQ(to_vector(part)[0], x.data<float>()[30]);
-    expect_same_bits(concat_rows({slice_rows(x, 0, 1), slice_rows(x, 1, 3), slice_rows(x, 3, 5)}), x,
-                     "concat");
-    const auto cube = ops::reshape(slice_rows(x, 2, 4), {2, 5, 6});
-    EXPECT_EQ(to_vector(cube)[59], x.data<float>()[119]);
-    EXPECT_EQ(to_vector(ops::reshape(cube, {60}))[1], x.data<float>()[61]);
+        ASSERT_EQ(taken[static_cast<size_t>(i * 30 + k)], values[rows[i] * 30 + k]);
+    const auto part = x.slice_rows(1, 3);
+    EXPECT_EQ(part.shape(), (Shape{2, 30}));
+    EXPECT_EQ(to_vector(part)[0], values[30]);
+    expect_same_bits(concat_rows({x.slice_rows(0, 1), x.slice_rows(1, 3), x.slice_rows(3, 5)}), x, "concat");
+    const auto cube = x.slice_rows(2, 4).reshape({2, 5, 6});
+    EXPECT_EQ(to_vector(cube)[59], values[119]);
+    EXPECT_EQ(to_vector(cube.reshape({60}))[1], values[61]);
+    expect_same_bits(ops::add(part, part), ops::add(x, x).slice_rows(1, 3), "a view is an operand");
+    const auto copy = copy_rows(x, 1, 3);
+    expect_same_bits(copy, part, "copy");
+    EXPECT_NE(&copy.storage(), &x.storage());
+    EXPECT_LT(copy.storage().bytes(), x.storage().bytes()) << "the rest of x is not kept";
+    EXPECT_TRUE(take_rows(x, {}).empty() && copy_rows(x, 2, 2).empty());
   }
-  set_backend(Backend::cpu);
-  EXPECT_EQ(slice_rows(x, 1, 3).data<float>(), x.data<float>() + 30) << "storage must be shared";
+  const auto x = cpu_device().to_device(host);
+  EXPECT_EQ(x.slice_rows(1, 3).data<float>(), x.data<float>() + 30) << "storage must be shared";
 }
 
 // The first of equal ones; nothing where a number is none, or the largest is infinite.
-TEST_F(Elementwise, BestOfRows) {
+TEST(Elementwise, BestOfRows) {
   Rng rng(6);
   for (const int width : {1, 2, 63, 64, 65, 128, 1000}) {
-    const mx::array x = rows_to_choose_from(width, rng);
-    const float* data = x.data<float>();
+    const Tensor host = rows_to_choose_from(width, rng);
+    const float* data = host.data<float>();
     std::vector<int> want = {0, 0, 0, -1, -1, -1, width - 1};
     for (int i = 1; i < width; i++)
       if (data[i] > data[want[0]]) want[0] = i;
-    for (const auto backend : {Backend::cpu, Backend::reference}) {
-      set_backend(backend);
+    for (Device* device : cpu_and_reference()) {
+      const Tensor x = device->to_device(host);
       EXPECT_EQ(best_of_rows(x), want) << "width " << width;
-      EXPECT_EQ(best_of_rows(mx::multiply(x, mx::array(2.0f))), want) << "lazy, width " << width;
+      EXPECT_EQ(best_of_rows(ops::add(x, x)), want) << "lazy on the reference, width " << width;
+      EXPECT_EQ(best_of_rows(x.slice_rows(2, 2)), std::vector<int>{});
     }
-    set_backend(Backend::cpu);
-    EXPECT_EQ(best_of_rows(slice_rows(x, 2, 2)), std::vector<int>{});
   }
 }
 
-TEST_F(Elementwise, LazyArraysAreEvaluated) {
+TEST(Elementwise, LazyResultsAreEvaluated) {
   Rng rng(5);
-  const auto x = random_array({2, 20}, rng);
-  expect_same_bits(ops::add(mx::multiply(x, mx::array(2.0f)), x), ops::add(ops::add(x, x), x),
-                   "lazy operand");
+  const auto x = random_tensor({2, 20}, rng);
+  const auto thrice = [&](Device& device) {
+    const auto y = device.to_device(x);
+    return ops::add(ops::add(y, y), y);
+  };
+  expect_same_bits(thrice(reference_device()), thrice(cpu_device()), "lazy operand");
 }
 
-TEST_F(Elementwise, RefusesWrongShapes) {
-  const auto a = mx::zeros({2, 3}), b = mx::zeros({3, 2});
+TEST(Elementwise, RefusesWrongShapes) {
+  const auto zeros = [](const Shape& shape) { return cpu_device().zeros(shape, Dtype::f32); };
+  const auto a = zeros({2, 3}), b = zeros({3, 2});
   EXPECT_THROW(ops::add(a, b), std::invalid_argument);
-  EXPECT_THROW(add_bias(a, mx::zeros({2})), std::invalid_argument);
+  EXPECT_THROW(add_bias(a, zeros({2})), std::invalid_argument);
   EXPECT_THROW(swiglu(a, b), std::invalid_argument);
-  EXPECT_THROW(rms_norm(a, mx::zeros({2}), 1e-6f), std::invalid_argument);
-  EXPECT_THROW(slice_rows(a, 1, 3), std::invalid_argument);
-  EXPECT_THROW(ops::reshape(a, {5}), std::invalid_argument);
+  EXPECT_THROW(rms_norm(a, zeros({2}), 1e-6f), std::invalid_argument);
+  EXPECT_THROW(copy_rows(a, 1, 3), std::invalid_argument);
   const int rows[] = {2};
   EXPECT_THROW(take_rows(a, rows), std::invalid_argument);
   EXPECT_THROW(concat_rows({a, b}), std::invalid_argument);
-  EXPECT_THROW(ops::add(mx::transpose(b), a), std::invalid_argument) << "not contiguous";
+  EXPECT_THROW(concat_rows({}), std::invalid_argument);
+  EXPECT_THROW(ops::add(cpu_device().zeros({2, 3}, Dtype::f16), a), std::invalid_argument) << "not f32";
 }
 
-TEST_F(Elementwise, FunctionsAreAccurate) {
+TEST(Elementwise, FunctionsAreAccurate) {
   std::vector<float> x;
   for (int i = -9000; i <= 9000; i++) x.push_back(static_cast<float>(i) * 0.00968f + 0.0003f);
   for (float v : {0.0f, -0.0f, 1e-20f, -1e-20f, 1e-5f, -1e-5f}) x.push_back(v);
@@ -147,65 +151,61 @@ TEST_F(Elementwise, FunctionsAreAccurate) {
                             [](double v) { return std::exp2(v); }};
   const double ulps[] = {1.5, 3, 3, 3, 1.5};
   std::vector<float> first(x.size()), y(x.size());
+  const cpu::CpuKernels& kernels = *cpu::find_target("");
   for (int f = 0; f < 5; f++) {
-    cpu::kernels().math(f, x.data(), first.data(), static_cast<int64_t>(x.size()));
+    kernels.math(f, x.data(), first.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); i++) {
       const double e = exact[f](x[i]);
       ASSERT_NEAR(first[i], e, ulps[f] * std::abs(e) * 0x1p-23 + 1.2e-38)
           << "function " << f << " at " << x[i];
     }
     for (const auto& target : cpu::runnable_targets()) {
-      set_cpu_target(target);
-      cpu::kernels().math(f, x.data(), y.data(), static_cast<int64_t>(x.size()));
+      cpu::find_target(target)->math(f, x.data(), y.data(), static_cast<int64_t>(x.size()));
       ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * 4), 0) << "function " << f << " on " << target;
     }
   }
   const float ends[] = {-1e30f, -88.0f, 200.0f};
   float out[3];
-  cpu::kernels().math(0, ends, out, 3);
+  kernels.math(0, ends, out, 3);
   EXPECT_EQ(out[0], 0.0f);
   EXPECT_EQ(out[1], 0.0f);
   EXPECT_GT(out[2], 1e38f);
   const float powers[] = {-std::numeric_limits<float>::infinity(), -1e30f, 0.0f, -1.0f};
   float power[4];
-  cpu::kernels().math(4, powers, power, 4);
+  kernels.math(4, powers, power, 4);
   EXPECT_EQ(power[0], 0.0f);
   EXPECT_EQ(power[1], 0.0f);
   EXPECT_EQ(power[2], 1.0f);
   EXPECT_EQ(power[3], 0.5f);
 }
 
-TEST_F(Elementwise, HalvesRoundToEvenAndSaturate) {
+TEST(Elementwise, HalvesRoundToEvenAndSaturate) {
   std::vector<float> x = {0.0f,  -0.0f, 65504.0f, 65519.0f, 1e9f,
                           -1e9f, 6e-8f, 2.9e-8f,  3e-8f,    1.0f + 1.0f / 2048};
   Rng rng(6);
   std::normal_distribution<float> normal;
   for (int i = 0; i < 20000; i++) x.push_back(std::ldexp(normal(rng), static_cast<int>(rng() % 40) - 24));
   const auto count = static_cast<int64_t>(x.size());
-  const mx::array exact = mx::astype(mx::clip(mx::array(x.data(), {static_cast<int>(count)}, mx::float32),
-                                              mx::array(-65504.0f), mx::array(65504.0f)),
-                                     mx::float16);
-  mx::array expected = exact;
-  mx::eval(expected);
+  namespace mx = mlx::core;
+  mx::array expected = mx::astype(mx::clip(mx::array(x.data(), {static_cast<int>(count)}, mx::float32),
+                                           mx::array(-65504.0f), mx::array(65504.0f)),
+                                  mx::float16);
+  expected.eval();
   for (const auto& target : cpu::runnable_targets()) {
-    set_cpu_target(target);
     std::vector<uint16_t> y(x.size());
-    cpu::kernels().to_f16(x.data(), y.data(), count);
+    cpu::find_target(target)->to_f16(x.data(), y.data(), count);
     for (size_t i = 0; i < x.size(); i++)
       ASSERT_EQ(y[i], reinterpret_cast<const uint16_t*>(expected.data<char>())[i])
           << x[i] << " on " << target;
   }
 }
 
-TEST_F(Elementwise, ArraysAreAligned) {
-  for (int n : {1, 3, 100, 4097}) {
-    const auto f = empty({n}, mx::float32), h = empty({n, 3}, mx::float16), b = empty({n}, mx::uint8);
-    for (const auto* x : {&f, &h, &b}) {
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(x->data<char>()) % 64, 0u);
-      EXPECT_EQ(x->status(), mx::array::Status::available);
-      EXPECT_TRUE(x->flags().row_contiguous);
-    }
-  }
+TEST(Elementwise, TensorsAreAligned) {
+  for (Device* device : {&cpu_device(), &host_device()})
+    for (int n : {1, 3, 100, 4097})
+      for (const auto& x : {device->empty({n}, Dtype::f32), device->empty({n, 3}, Dtype::f16),
+                            device->empty({n}, Dtype::u8), device->zeros({n}, Dtype::i32)})
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(x.data<char>()) % 64, 0u);
 }
 
 }  // namespace

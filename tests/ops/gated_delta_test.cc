@@ -9,8 +9,6 @@
 namespace anabranch::ops {
 namespace {
 
-class GatedDelta : public OpsTest {};
-
 const GatedDeltaShape kShapes[] = {
     {2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {2, 6, 24, 40, 3}, {1, 2, 7, 5, 2}};
 
@@ -20,26 +18,49 @@ std::string name(const GatedDeltaShape& s) {
 }
 
 struct Inputs {
-  mx::array qkv, z, b, a;
+  Tensor qkv, z, b, a;
   GatedDeltaWeights weights;
 };
 
 Inputs make_inputs(const GatedDeltaShape& s, int tokens, Rng& rng) {
   const int c = s.conv_channels(), hv = s.value_heads;
-  GatedDeltaWeights w{random_array({s.conv_kernel, c}, rng, 0.5f), random_array({hv}, rng),
-                      random_array({hv}, rng), random_array({s.value_dim}, rng)};
-  return {random_array({tokens, c}, rng), random_array({tokens, hv * s.value_dim}, rng),
-          random_array({tokens, hv}, rng), random_array({tokens, hv}, rng), w};
+  GatedDeltaWeights w{random_tensor({s.conv_kernel, c}, rng, 0.5f), random_tensor({hv}, rng),
+                      random_tensor({hv}, rng), random_tensor({s.value_dim}, rng)};
+  return {random_tensor({tokens, c}, rng), random_tensor({tokens, hv * s.value_dim}, rng),
+          random_tensor({tokens, hv}, rng), random_tensor({tokens, hv}, rng), w};
 }
 
-mx::array step(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state) {
-  return gated_delta(slice_rows(in.qkv, begin, end), slice_rows(in.z, begin, end),
-                     slice_rows(in.b, begin, end), slice_rows(in.a, begin, end), s, in.weights, state);
+Inputs on(Device& device, const Inputs& in) {
+  const auto put = [&](const Tensor& x) { return device.to_device(x); };
+  const GatedDeltaWeights& w = in.weights;
+  return {put(in.qkv),
+          put(in.z),
+          put(in.b),
+          put(in.a),
+          {put(w.conv_weight), put(w.a_log), put(w.dt_bias), put(w.norm_weight), w.eps}};
 }
 
-mx::array run(const GatedDeltaShape& s, const Inputs& in, const std::vector<int>& chunks,
-              GatedDeltaState& state) {
-  std::vector<mx::array> parts;
+// The mixer for rows [begin, end) of the inputs as one span of them alone.
+Tensor mix(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaSpan span) {
+  const auto rows = [&](const Tensor& x) { return x.slice_rows(begin, end); };
+  const Tensor qkv = rows(in.qkv), z = rows(in.z), b = rows(in.b), a = rows(in.a);
+  span.count = end - begin;
+  return gated_delta_plain({qkv, z, b, a}, s, in.weights, std::span(&span, 1));
+}
+
+Tensor step(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state) {
+  return mix(s, in, begin, end, {.state = &state});
+}
+
+// On trial.
+Tensor try_rows(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state,
+                std::span<const int> parents = {}) {
+  return mix(s, in, begin, end, {.state = &state, .trial = true, .parents = parents});
+}
+
+Tensor run(const GatedDeltaShape& s, const Inputs& in, const std::vector<int>& chunks,
+           GatedDeltaState& state) {
+  std::vector<Tensor> parts;
   const int tokens = in.qkv.shape(0);
   size_t i = 0;
   for (int t = 0; t < tokens;) {
@@ -50,15 +71,14 @@ mx::array run(const GatedDeltaShape& s, const Inputs& in, const std::vector<int>
   return concat_rows(parts);
 }
 
-TEST_F(GatedDelta, EqualsReference) {
+TEST(GatedDelta, EqualsReference) {
   Rng rng(1);
   for (const auto& s : kShapes) {
     const Inputs in = make_inputs(s, 40, rng);
-    auto ours_state = make_gated_delta_state(s), theirs_state = make_gated_delta_state(s);
-    const mx::array ours = run(s, in, {25, 15}, ours_state);
-    set_backend(Backend::reference);
-    const mx::array theirs = run(s, in, {40}, theirs_state);
-    set_backend(Backend::cpu);
+    auto ours_state = make_gated_delta_state(cpu_device(), s),
+         theirs_state = make_gated_delta_state(reference_device(), s);
+    const Tensor ours = run(s, on(cpu_device(), in), {25, 15}, ours_state);
+    const Tensor theirs = run(s, on(reference_device(), in), {40}, theirs_state);
     // The output norm brings everything to size 1; errors of the recurrence stay near 1e-6 of that.
     expect_close(ours, theirs, 5e-4, name(s));
     expect_close(ours_state.s, theirs_state.s, 1e-5, name(s) + " state");
@@ -66,14 +86,15 @@ TEST_F(GatedDelta, EqualsReference) {
   }
 }
 
-TEST_F(GatedDelta, SameBitsForAnyChunks) {
+TEST(GatedDelta, SameBitsForAnyChunks) {
   Rng rng(2);
+  Device& cpu = cpu_device();
   for (const auto& s : kShapes) {
-    const Inputs in = make_inputs(s, 150, rng);  // the kernel takes 64 at a time
-    auto whole_state = make_gated_delta_state(s);
-    const mx::array whole = run(s, in, {150}, whole_state);
+    const Inputs in = on(cpu, make_inputs(s, 150, rng));  // the kernel takes 64 at a time
+    auto whole_state = make_gated_delta_state(cpu, s);
+    const Tensor whole = run(s, in, {150}, whole_state);
     for (const auto& chunks : {std::vector<int>{1}, {2}, {5, 1, 3, 20}, {32, 5}, {64}, {65}}) {
-      auto state = make_gated_delta_state(s);
+      auto state = make_gated_delta_state(cpu, s);
       const auto what = fmt::format("{} first chunk {}", name(s), chunks[0]);
       expect_same_bits(run(s, in, chunks, state), whole, what);
       expect_same_bits(state.s, whole_state.s, what + " state");
@@ -82,55 +103,44 @@ TEST_F(GatedDelta, SameBitsForAnyChunks) {
   }
 }
 
-TEST_F(GatedDelta, SameBitsForAnyThreadsAndTarget) {
+TEST(GatedDelta, SameBitsForAnyThreadsAndTarget) {
   Rng rng(3);
   for (const auto& s : kShapes) {
-    const Inputs in = make_inputs(s, 131, rng);
-    set_thread_count(1);
-    auto first_state = make_gated_delta_state(s);
-    const mx::array first = run(s, in, {129, 1}, first_state);
+    const Inputs inputs = make_inputs(s, 131, rng);
+    auto first_state = make_gated_delta_state(cpu_device(1), s);
+    const Tensor first = run(s, on(cpu_device(1), inputs), {129, 1}, first_state);
     for (const auto& target : cpu::runnable_targets()) {
-      ASSERT_TRUE(set_cpu_target(target));
       for (int threads : {1, 3}) {
-        set_thread_count(threads);
-        auto state = make_gated_delta_state(s);
+        Device& cpu = cpu_device(threads, false, target);
+        auto state = make_gated_delta_state(cpu, s);
         const auto what = fmt::format("{} {} threads {}", name(s), target, threads);
-        expect_same_bits(run(s, in, {129, 1}, state), first, what);
+        expect_same_bits(run(s, on(cpu, inputs), {129, 1}, state), first, what);
         expect_same_bits(state.s, first_state.s, what + " state");
       }
     }
-    set_cpu_target(cpu::runnable_targets().front());
   }
 }
 
-TEST_F(GatedDelta, ASharedStateIsNotChanged) {
+TEST(GatedDelta, ASharedStateIsNotChanged) {
   Rng rng(4);
   const auto s = kShapes[0];
-  const Inputs in = make_inputs(s, 12, rng);
-  for (auto backend : {Backend::cpu, Backend::reference}) {
-    set_backend(backend);
-    auto state = make_gated_delta_state(s);
+  const Inputs inputs = make_inputs(s, 12, rng);
+  for (Device* device : cpu_and_reference()) {
+    const Inputs in = on(*device, inputs);
+    auto state = make_gated_delta_state(*device, s);
     step(s, in, 0, 6, state);
     const GatedDeltaState snapshot = state;
     const auto s_before = to_vector(snapshot.s), conv_before = to_vector(snapshot.conv);
-    const mx::array on = step(s, in, 6, 12, state);
+    const Tensor after = step(s, in, 6, 12, state);
     EXPECT_EQ(to_vector(snapshot.s), s_before);
     EXPECT_EQ(to_vector(snapshot.conv), conv_before);
     GatedDeltaState again = snapshot;
-    expect_same_bits(step(s, in, 6, 12, again), on, "continued from the snapshot");
-    if (backend == Backend::reference) continue;
+    expect_same_bits(step(s, in, 6, 12, again), after, "continued from the snapshot");
+    if (device->kind() == DeviceKind::reference) continue;
     const void* place = state.s.data<char>();
     step(s, in, 0, 1, state);
     EXPECT_EQ(state.s.data<char>(), place) << "an unshared state is advanced in place";
   }
-}
-
-// Rows of the inputs, on trial.
-mx::array try_rows(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state,
-                   std::span<const int> parents = {}) {
-  return gated_delta_trial(slice_rows(in.qkv, begin, end), slice_rows(in.z, begin, end),
-                           slice_rows(in.b, begin, end), slice_rows(in.a, begin, end), s, in.weights, state,
-                           parents);
 }
 
 Inputs take(const Inputs& in, const std::vector<int>& rows) {
@@ -166,11 +176,12 @@ void expect_same_state(const GatedDeltaState& a, const GatedDeltaState& b, const
   expect_same_bits(a.conv, b.conv, what + " conv rows");
 }
 
-TEST_F(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
+TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
   Rng rng(6);
+  Device& cpu = cpu_device();
   for (const auto& s : kShapes) {
-    const Inputs in = make_inputs(s, 60, rng);
-    auto plain = make_gated_delta_state(s), tried = make_gated_delta_state(s);
+    const Inputs in = on(cpu, make_inputs(s, 60, rng));
+    auto plain = make_gated_delta_state(cpu, s), tried = make_gated_delta_state(cpu, s);
     expect_same_bits(step(s, in, 0, 5, plain), step(s, in, 0, 5, tried), "before");
     int at = 5;
     // Rounds: `rows` on trial in `launches`, of which `keep` turn out real.
@@ -181,7 +192,7 @@ TEST_F(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
     for (const auto& r : rounds) {
       const auto what =
           fmt::format("{}: {} rows in {} launches, {} kept", name(s), r.rows, r.launches, r.keep);
-      std::vector<mx::array> parts;
+      std::vector<Tensor> parts;
       for (int l = 0; l < r.launches; l++)
         parts.push_back(
             try_rows(s, in, at + r.rows * l / r.launches, at + r.rows * (l + 1) / r.launches, tried));
@@ -199,27 +210,28 @@ TEST_F(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
   }
 }
 
-TEST_F(GatedDelta, ATreeSeesOnlyAncestors) {
+TEST(GatedDelta, ATreeSeesOnlyAncestors) {
   Rng rng(7);
+  Device& cpu = cpu_device();
   for (const auto& s : kShapes) {
     for (int round = 0; round < 12; round++) {
       const int rows = 1 + round % kMaxTrial;
-      const Inputs in = make_inputs(s, 4 + rows, rng);
-      auto base = make_gated_delta_state(s);
+      const Inputs in = on(cpu, make_inputs(s, 4 + rows, rng));
+      auto base = make_gated_delta_state(cpu, s);
       step(s, in, 0, 4, base);
       const auto parents = random_tree(rows, rng);
       auto tried = base;
-      const mx::array out = try_rows(s, in, 4, 4 + rows, tried, parents);
-      const Inputs tree = {slice_rows(in.qkv, 4, 4 + rows), slice_rows(in.z, 4, 4 + rows),
-                           slice_rows(in.b, 4, 4 + rows), slice_rows(in.a, 4, 4 + rows), in.weights};
+      const Tensor out = try_rows(s, in, 4, 4 + rows, tried, parents);
+      const Inputs tree = {in.qkv.slice_rows(4, 4 + rows), in.z.slice_rows(4, 4 + rows),
+                           in.b.slice_rows(4, 4 + rows), in.a.slice_rows(4, 4 + rows), in.weights};
       for (int row = 0; row < rows; row++) {
         const auto path = path_to(parents, row);
         const auto what = fmt::format("{} round {} row {}", name(s), round, row);
         auto plain = base;
         const Inputs alone = take(tree, path);
-        const mx::array want = step(s, alone, 0, static_cast<int>(path.size()), plain);
-        expect_same_bits(slice_rows(out, row, row + 1),
-                         slice_rows(want, static_cast<int>(path.size()) - 1, static_cast<int>(path.size())),
+        const Tensor want = step(s, alone, 0, static_cast<int>(path.size()), plain);
+        expect_same_bits(out.slice_rows(row, row + 1),
+                         want.slice_rows(static_cast<int>(path.size()) - 1, static_cast<int>(path.size())),
                          what);
         auto kept = tried;
         gated_delta_commit(kept, path);
@@ -230,50 +242,90 @@ TEST_F(GatedDelta, ATreeSeesOnlyAncestors) {
   }
 }
 
-TEST_F(GatedDelta, TrialsEqualReferenceAndAnyTarget) {
+TEST(GatedDelta, TrialsEqualReferenceAndAnyTarget) {
   Rng rng(8);
   for (const auto& s : kShapes) {
-    const Inputs in = make_inputs(s, 20, rng);
+    const Inputs inputs = make_inputs(s, 20, rng);
     const std::vector<int> tree = {-1, 0, 1, 1, 0, -1, 5};
-    const auto play = [&](GatedDeltaState& state) {
-      std::vector<mx::array> parts = {step(s, in, 0, 6, state), try_rows(s, in, 6, 8, state),
-                                      try_rows(s, in, 8, 9, state)};
+    const auto play = [&](Device& device, GatedDeltaState& state) {
+      const Inputs in = on(device, inputs);
+      state = make_gated_delta_state(device, s);
+      std::vector<Tensor> parts = {step(s, in, 0, 6, state), try_rows(s, in, 6, 8, state),
+                                   try_rows(s, in, 8, 9, state)};
       gated_delta_commit(state, first_rows(2));
       parts.push_back(try_rows(s, in, 8, 15, state, tree));
       gated_delta_commit(state, std::vector<int>{0, 1, 3});
       parts.push_back(step(s, in, 15, 20, state));
       return concat_rows(parts);
     };
-    auto first = make_gated_delta_state(s), oracle = make_gated_delta_state(s);
-    const mx::array ours = play(first);
+    GatedDeltaState first, oracle;
+    const Tensor ours = play(cpu_device(), first);
     for (const auto& target : cpu::runnable_targets()) {
-      ASSERT_TRUE(set_cpu_target(target));
       for (const int threads : {1, 3}) {
-        set_thread_count(threads);
-        auto state = make_gated_delta_state(s);
-        expect_same_bits(play(state), ours, name(s) + " " + target);
+        GatedDeltaState state;
+        expect_same_bits(play(cpu_device(threads, false, target), state), ours, name(s) + " " + target);
         expect_same_state(state, first, name(s) + " " + target);
       }
     }
-    set_backend(Backend::reference);
-    const mx::array theirs = play(oracle);
+    const Tensor theirs = play(reference_device(), oracle);
     expect_close(ours, theirs, 5e-4, name(s));
     expect_close(first.s, oracle.s, 1e-5, name(s) + " state");
     expect_close(first.conv, oracle.conv, 0, name(s) + " conv rows");
-    set_backend(Backend::cpu);
   }
 }
 
-TEST_F(GatedDelta, TrialsLeaveSharedStatesAlone) {
+// Spans of several sequences in one call, one of them with two, give what each gives in a call of its own;
+// `keep` receives the state after a span.
+TEST(GatedDelta, SpansEqualCallsOfTheirOwn) {
+  Rng rng(11);
+  for (Device* device : cpu_and_reference()) {
+    for (const auto& s : kShapes) {
+      const Inputs in = on(*device, make_inputs(s, 20, rng));
+      // Sequence 0 has accepted entries that are not in S yet; sequence 1 goes on trial; 2 starts.
+      std::vector<GatedDeltaState> together(3), alone(3);
+      for (auto* states : {&together, &alone}) {
+        for (auto& state : *states) state = make_gated_delta_state(*device, s);
+        try_rows(s, in, 0, 3, (*states)[0]);
+        gated_delta_commit((*states)[0], first_rows(2));
+        step(s, in, 3, 5, (*states)[1]);
+      }
+      GatedDeltaState kept;
+      const GatedDeltaSpan spans[] = {
+          {.state = &together[0], .begin = 0, .count = 4, .keep = &kept},
+          {.state = &together[0], .begin = 4, .count = 3},
+          {.state = &together[1], .begin = 7, .count = 5, .trial = true},
+          {.state = &together[2], .begin = 12, .count = 1},
+          {.state = &together[1], .begin = 13, .count = 7, .trial = true},
+      };
+      const Tensor out = gated_delta_plain({in.qkv, in.z, in.b, in.a}, s, in.weights, spans);
+      const auto what = name(s) + " on " + device->name();
+      std::vector<Tensor> parts = {step(s, in, 0, 4, alone[0])};
+      const GatedDeltaState between = alone[0];
+      parts.push_back(step(s, in, 4, 7, alone[0]));
+      parts.push_back(try_rows(s, in, 7, 12, alone[1]));
+      parts.push_back(step(s, in, 12, 13, alone[2]));
+      parts.push_back(try_rows(s, in, 13, 20, alone[1]));
+      for (auto* states : {&together, &alone}) {
+        gated_delta_commit((*states)[1], first_rows(9));
+        gated_delta_settle(s, (*states)[1]);
+      }
+      expect_same_bits(out, concat_rows(parts), what);
+      expect_same_state(kept, between, what + " kept");
+      for (size_t i = 0; i < 3; i++) expect_same_state(together[i], alone[i], fmt::format("{} {}", what, i));
+    }
+  }
+}
+
+TEST(GatedDelta, TrialsLeaveSharedStatesAlone) {
   Rng rng(9);
   const auto s = kShapes[0];
-  const Inputs in = make_inputs(s, 12, rng);
-  auto state = make_gated_delta_state(s);
+  const Inputs in = on(cpu_device(), make_inputs(s, 12, rng));
+  auto state = make_gated_delta_state(cpu_device(), s);
   step(s, in, 0, 2, state);
   try_rows(s, in, 2, 6, state);
   gated_delta_commit(state, first_rows(3));
   auto copy = state, again = state;  // the same window, S and conv rows
-  const mx::array out = try_rows(s, in, 5, 8, state);
+  const Tensor out = try_rows(s, in, 5, 8, state);
   expect_same_bits(try_rows(s, in, 5, 8, copy), out, "from a copy");
   gated_delta_settle(s, again);
   gated_delta_commit(copy, {});
@@ -281,11 +333,11 @@ TEST_F(GatedDelta, TrialsLeaveSharedStatesAlone) {
   expect_same_state(copy, again, "nothing kept");
 }
 
-TEST_F(GatedDelta, RefusesTrialsThatCannotBe) {
+TEST(GatedDelta, RefusesTrialsThatCannotBe) {
   Rng rng(10);
   const auto s = kShapes[0];
-  const Inputs in = make_inputs(s, 20, rng);
-  auto state = make_gated_delta_state(s);
+  const Inputs in = on(cpu_device(), make_inputs(s, 20, rng));
+  auto state = make_gated_delta_state(cpu_device(), s);
   EXPECT_THROW(try_rows(s, in, 0, 17, state), std::invalid_argument);
   EXPECT_THROW(try_rows(s, in, 0, 3, state, std::vector<int>{-1, 0, 3}), std::invalid_argument);
   EXPECT_THROW(try_rows(s, in, 0, 3, state, std::vector<int>{-1, -1, 0}), std::invalid_argument)
@@ -300,18 +352,29 @@ TEST_F(GatedDelta, RefusesTrialsThatCannotBe) {
   gated_delta_commit(state, first_rows(3));
   try_rows(s, in, 3, 6, state, std::vector<int>{-1, 0, 0});
   EXPECT_THROW(try_rows(s, in, 6, 7, state), std::invalid_argument) << "a tree takes no more";
+  // Spans of one state in one call: 17 on trial, and tokens for good after some on trial.
+  for (const bool trial : {true, false}) {
+    auto other = make_gated_delta_state(cpu_device(), s);
+    const GatedDeltaSpan spans[] = {{.state = &other, .begin = 0, .count = 9, .trial = true},
+                                    {.state = &other, .begin = 9, .count = trial ? 8 : 1, .trial = trial}};
+    const int rows = trial ? 17 : 10;
+    const Tensor qkv = in.qkv.slice_rows(0, rows), z = in.z.slice_rows(0, rows), b = in.b.slice_rows(0, rows),
+                 a = in.a.slice_rows(0, rows);
+    EXPECT_THROW(gated_delta_plain({qkv, z, b, a}, s, in.weights, spans), std::invalid_argument) << trial;
+  }
   EXPECT_TRUE(is_preorder(std::vector<int>{-1, 0, 1, 0, -1, 4}));
   EXPECT_FALSE(is_preorder(std::vector<int>{-1, 0, 0, 1}));
   EXPECT_FALSE(is_preorder(std::vector<int>{0}));
 }
 
-TEST_F(GatedDelta, RefusesWrongShapes) {
+TEST(GatedDelta, RefusesWrongShapes) {
   Rng rng(5);
   const auto s = kShapes[0];
-  Inputs in = make_inputs(s, 2, rng);
-  auto state = make_gated_delta_state(s), other = make_gated_delta_state(kShapes[1]);
+  Device& cpu = cpu_device();
+  Inputs in = on(cpu, make_inputs(s, 2, rng));
+  auto state = make_gated_delta_state(cpu, s), other = make_gated_delta_state(cpu, kShapes[1]);
   EXPECT_THROW(step(s, in, 0, 2, other), std::invalid_argument);
-  in.b = mx::zeros({2, 3});
+  in.b = cpu.zeros({2, 3}, Dtype::f32);
   EXPECT_THROW(step(s, in, 0, 2, state), std::invalid_argument);
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/elementwise.h"
 #include "ops/matrices.h"
+#include "ops/table.h"
 #include "ops/testing.h"
 #include "slow.h"
 
@@ -77,10 +78,15 @@ std::vector<float> int8_product(const std::vector<float>& x, int rows, const Mat
   return y;
 }
 
+// The first `rows` rows of x on the device.
+Tensor first_rows(Device& device, const std::vector<float>& x, int rows, int64_t cols) {
+  return device.to_device(
+      to_tensor(std::vector<float>(x.begin(), x.begin() + rows * cols), {rows, static_cast<int>(cols)}));
+}
+
+// Their product, on the device of the weight.
 std::vector<float> product(const std::vector<float>& x, int rows, const Weight& w) {
-  return to_vector(linear(to_array(std::vector<float>(x.begin(), x.begin() + rows * w.in_features()),
-                                   {rows, static_cast<int>(w.in_features())}),
-                          w));
+  return to_vector(linear(first_rows(w.device(), x, rows, w.in_features()), w));
 }
 
 // Inputs as layers see them: some rows large, some tiny, some groups zero.
@@ -99,31 +105,29 @@ std::vector<float> inputs(int rows, int cols, uint64_t seed) {
 void expect_prefixes(const std::vector<float>& x, const Weight& w, const std::vector<float>& all) {
   for (const int rows : kRowCounts) {
     const std::vector<float> y = product(x, rows, w);
-    ASSERT_TRUE(bits_agree(y.data(), all.data(), y.size())) << rows << " rows, " << cpu_target();
+    ASSERT_TRUE(bits_agree(y.data(), all.data(), y.size()))
+        << rows << " rows, " << w.device().ops().kernels_name(w.device());
   }
 }
 
-class Affine : public OpsTest, public ::testing::WithParamInterface<std::tuple<int, int>> {};
+class Affine : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
 void check_affine(const Matrix& m, const std::vector<float>& x) {
   const Product want = exact_product(x, kMaxRows, m);
-  set_backend(Backend::cpu);
-  const Weight w = Weight::make(m.source());
   const std::vector<float> rounded = int8_product(x, kMaxRows, m);
   std::vector<float> precise;
   for (const std::string& target : cpu::runnable_targets()) {
-    ASSERT_TRUE(set_cpu_target(target));
-    set_precise(false);
+    const Weight w = Weight::make(cpu_device(0, false, target), m.source());
     ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, rounded)) << "int8";
-    set_precise(true);
+    const Weight p = Weight::make(cpu_device(0, true, target), m.source());
     if (precise.empty()) {
-      precise = product(x, kMaxRows, w);
+      precise = product(x, kMaxRows, p);
       ASSERT_TRUE(within(precise, want.y, want.tolerance)) << "precise";
     }
-    ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, precise)) << "precise";
+    ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, p, precise)) << "precise";
   }
-  set_backend(Backend::reference);
-  ASSERT_TRUE(within(product(x, kMaxRows, Weight::make(m.source())), want.y, want.tolerance)) << "reference";
+  const Weight w = Weight::make(reference_device(), m.source());
+  ASSERT_TRUE(within(product(x, kMaxRows, w), want.y, want.tolerance)) << "reference";
 }
 
 TEST_P(Affine, EveryPathAndTarget) {
@@ -163,14 +167,11 @@ TEST_P(Affine, Extremes) {
     std::fill_n(m.codes.begin(), 128, uint8_t{0});
     const std::vector<float> x(static_cast<size_t>(kMaxRows * 128), static_cast<float>(sign));
     ASSERT_NO_FATAL_FAILURE(check_affine(m, x));
-    set_backend(Backend::cpu);
   }
 }
 
-class Linear : public OpsTest {};
-
 // Every K-quant's codes and scales; 1280 inputs are more than the kernels unpack at a time.
-TEST_F(Linear, BlockScales) {
+TEST(Linear, BlockScales) {
   const struct {
     int bits, group;
     bool symmetric;
@@ -188,7 +189,7 @@ TEST_F(Linear, BlockScales) {
   }
 }
 
-TEST_F(Linear, DenseKinds) {
+TEST(Linear, DenseKinds) {
   uint64_t seed = 100;
   for (const WeightKind kind : {WeightKind::f32, WeightKind::f16, WeightKind::bf16}) {
     for (const int cols : {1, 7, 31, 32, 33, 100, 576}) {
@@ -208,35 +209,30 @@ TEST_F(Linear, DenseKinds) {
             ordered[static_cast<size_t>(r * rows + n)] = acc;
           }
         }
-        set_backend(Backend::cpu);
-        const Weight w = Weight::make(m.source());
         for (const std::string& target : cpu::runnable_targets()) {
-          ASSERT_TRUE(set_cpu_target(target));
+          const Weight w = Weight::make(cpu_device(0, false, target), m.source());
           ASSERT_NO_FATAL_FAILURE(expect_prefixes(x, w, ordered));
         }
         ASSERT_TRUE(within(ordered, want.y, want.tolerance));
-        set_backend(Backend::reference);
-        ASSERT_TRUE(within(product(x, kMaxRows, Weight::make(m.source())), want.y, want.tolerance));
+        const Weight w = Weight::make(reference_device(), m.source());
+        ASSERT_TRUE(within(product(x, kMaxRows, w), want.y, want.tolerance));
       }
     }
   }
 }
 
 // Large enough that the work is shared out, along panels and along rows.
-TEST_F(Linear, ThreadsDoNotMatter) {
+TEST(Linear, ThreadsDoNotMatter) {
   const int cols = 1152;  // 300 rows of them are more than one block of tiles
   const std::vector<float> x = inputs(300, cols, 7);
   for (const int outputs : {20, 1000}) {
     for (const bool affine : {true, false}) {
       const Matrix m = affine ? affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 8)
                               : dense_matrix(outputs, cols, WeightKind::bf16, 9);
-      const Weight w = Weight::make(m.source());
       for (const bool precise : {false, true}) {
-        set_precise(precise);
-        set_thread_count(1);
-        const std::vector<float> all = product(x, 300, w);
+        const std::vector<float> all = product(x, 300, Weight::make(cpu_device(1, precise), m.source()));
         for (const int threads : {2, 3}) {
-          set_thread_count(threads);
+          const Weight w = Weight::make(cpu_device(threads, precise), m.source());
           for (const int rows : {1, 2, 6, 31, 300}) {
             const std::vector<float> y = product(x, rows, w);
             ASSERT_TRUE(bits_agree(y.data(), all.data(), y.size()))
@@ -249,7 +245,7 @@ TEST_F(Linear, ThreadsDoNotMatter) {
 }
 
 // Several weights at once share prepared inputs; each result is the one it has alone.
-TEST_F(Linear, ManyWeights) {
+TEST(Linear, ManyWeights) {
   const int cols = 128;
   std::vector<Matrix> matrices;
   matrices.push_back(affine_matrix(40, cols, 4, 64, ScaleType::f16, false, 1));
@@ -258,37 +254,43 @@ TEST_F(Linear, ManyWeights) {
   matrices.push_back(affine_matrix(16, cols, 8, 32, ScaleType::bf16, false, 4));
   matrices.push_back(affine_matrix(90, cols, 3, 64, ScaleType::f16, true, 5));
   const std::vector<float> x = inputs(9, cols, 6);
-  for (const Backend backend : {Backend::cpu, Backend::reference}) {
-    set_backend(backend);
+  for (Device* device : cpu_and_reference()) {
     std::vector<Weight> weights;
-    for (const Matrix& m : matrices) weights.push_back(Weight::make(m.source()));
+    for (const Matrix& m : matrices) weights.push_back(Weight::make(*device, m.source()));
     std::vector<const Weight*> pointers;
     for (const Weight& w : weights) pointers.push_back(&w);
-    const std::vector<mx::array> together = linear(to_array(x, {9, cols}), pointers);
+    const std::vector<Tensor> together = linear(first_rows(*device, x, 9, cols), pointers);
     ASSERT_EQ(together.size(), weights.size());
     for (size_t i = 0; i < weights.size(); i++)
       EXPECT_TRUE(bits_agree(to_vector(together[i]), product(x, 9, weights[i]))) << i;
   }
 }
 
-// What is fused gives the bits of its parts, for few rows and for many, whatever the weights' kinds.
-TEST_F(Linear, FusedIsTheComposition) {
+// The values of a result that this device does not pack.
+std::vector<float> plain(const MatmulInput& x) {
+  EXPECT_FALSE(x.packed);
+  return to_vector(x.values);
+}
+
+// A fused op gives the bits of its parts, for few rows and for many, and for weights of any kinds.
+TEST(Linear, FusedIsTheComposition) {
   const int cols = 256, outputs = 200;
   std::vector<Matrix> matrices;
   matrices.push_back(affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 1));
   matrices.push_back(affine_matrix(outputs, cols, 6, 16, ScaleType::f32, true, 2));
   matrices.push_back(dense_matrix(outputs, cols, WeightKind::bf16, 3));
-  std::vector<Weight> weights;
-  for (const Matrix& m : matrices) weights.push_back(Weight::make(m.source()));
   const std::vector<float> x = inputs(kMaxRows, cols, 6);
   Random random(8);
-  const RowNorm norm{to_array(random.vector(cols), {cols}), 1e-5f};
+  const std::vector<float> norm_weight = random.vector(cols);
   for (const std::string& target : cpu::runnable_targets()) {
-    ASSERT_TRUE(set_cpu_target(target));
+    Device& cpu = cpu_device(0, false, target);
+    std::vector<Weight> weights;
+    for (const Matrix& m : matrices) weights.push_back(Weight::make(cpu, m.source()));
+    const RowNorm norm{cpu.to_device(to_tensor(norm_weight, {cols})), 1e-5f};
     for (const int rows : kRowCounts) {
-      const mx::array in = to_array(std::vector<float>(x.begin(), x.begin() + rows * cols), {rows, cols});
-      const mx::array normed = rms_norm(in, norm.weight, norm.eps);
-      const mx::array residual = to_array(random.vector(rows * outputs), {rows, outputs});
+      const Tensor in = first_rows(cpu, x, rows, cols);
+      const Tensor normed = rms_norm(in, norm.weight, norm.eps);
+      const Tensor residual = cpu.to_device(to_tensor(random.vector(rows * outputs), {rows, outputs}));
       for (size_t i = 0; i < weights.size(); i++) {
         const Weight &gate = weights[i], &up = weights[(i + 1) % weights.size()];
         const Weight* one = &gate;
@@ -297,7 +299,7 @@ TEST_F(Linear, FusedIsTheComposition) {
                                to_vector(linear(normed, gate))));
         EXPECT_TRUE(bits_agree(to_vector(linear_add(in, gate, residual)),
                                to_vector(ops::add(residual, linear(in, gate)))));
-        EXPECT_TRUE(bits_agree(to_vector(linear_swiglu(in, gate, up, norm)),
+        EXPECT_TRUE(bits_agree(plain(linear_swiglu(in, gate, up, norm)),
                                to_vector(swiglu(linear(normed, gate), linear(normed, up)))));
       }
     }
@@ -305,28 +307,35 @@ TEST_F(Linear, FusedIsTheComposition) {
 }
 
 // Fused work that is cut along panels and along rows.
-TEST_F(Linear, FusedThreadsDoNotMatter) {
+TEST(Linear, FusedThreadsDoNotMatter) {
   const int cols = 1152, outputs = 500, rows = 300;
-  const Weight gate = Weight::make(affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 1).source());
-  const Weight up = Weight::make(affine_matrix(outputs, cols, 8, 32, ScaleType::f16, true, 2).source());
+  const Matrix gate_matrix = affine_matrix(outputs, cols, 4, 64, ScaleType::f16, false, 1),
+               up_matrix = affine_matrix(outputs, cols, 8, 32, ScaleType::f16, true, 2);
   Random random(3);
-  const RowNorm norm{to_array(random.vector(cols), {cols}), 1e-6f};
-  const mx::array x = to_array(inputs(rows, cols, 4), {rows, cols});
-  const mx::array residual = to_array(random.vector(rows * outputs), {rows, outputs});
-  const mx::array normed = rms_norm(x, norm.weight, norm.eps);
-  const auto sum = to_vector(ops::add(residual, linear(x, gate)));
-  const auto product = to_vector(swiglu(linear(normed, gate), linear(normed, up)));
+  const Tensor norm_weight = to_tensor(random.vector(cols), {cols}),
+               host_x = to_tensor(inputs(rows, cols, 4), {rows, cols}),
+               host_residual = to_tensor(random.vector(rows * outputs), {rows, outputs});
+  std::vector<float> sum, product;
   for (const int threads : {1, 2, 3}) {
-    set_thread_count(threads);
+    Device& cpu = cpu_device(threads);
+    const Weight gate = Weight::make(cpu, gate_matrix.source()), up = Weight::make(cpu, up_matrix.source());
+    const RowNorm norm{cpu.to_device(norm_weight), 1e-6f};
+    const Tensor x = cpu.to_device(host_x), residual = cpu.to_device(host_residual);
+    if (sum.empty()) {
+      const Tensor normed = rms_norm(x, norm.weight, norm.eps);
+      sum = to_vector(ops::add(residual, linear(x, gate)));
+      product = to_vector(swiglu(linear(normed, gate), linear(normed, up)));
+    }
     EXPECT_TRUE(bits_agree(to_vector(linear_add(x, gate, residual)), sum)) << threads;
-    EXPECT_TRUE(bits_agree(to_vector(linear_swiglu(x, gate, up, norm)), product)) << threads;
+    EXPECT_TRUE(bits_agree(plain(linear_swiglu(x, gate, up, norm)), product)) << threads;
   }
 }
 
-// What is not finite stays visible, and only in its own row.
-TEST_F(Linear, NotFiniteInputsGiveNaN) {
+// A number that is not finite makes its own row NaN, and no other.
+TEST(Linear, NotFiniteInputsGiveNaN) {
   const int cols = 128;
-  const Weight w = Weight::make(affine_matrix(20, cols, 8, 32, ScaleType::f16, false, 1).source());
+  const Weight w =
+      Weight::make(cpu_device(), affine_matrix(20, cols, 8, 32, ScaleType::f16, false, 1).source());
   std::vector<float> x = inputs(8, cols, 2);
   const std::vector<float> before = product(x, 8, w);
   x[3 * cols + 40] = std::numeric_limits<float>::quiet_NaN();
@@ -343,11 +352,10 @@ TEST_F(Linear, NotFiniteInputsGiveNaN) {
   }
 }
 
-TEST_F(Linear, SaysWhatTheWeightIs) {
+TEST(Linear, SaysWhatTheWeightIs) {
   const Matrix m = affine_matrix(33, 128, 5, 32, ScaleType::f16, false, 1);
-  for (const Backend backend : {Backend::cpu, Backend::reference}) {
-    set_backend(backend);
-    const Weight w = Weight::make(m.source());
+  for (Device* device : cpu_and_reference()) {
+    const Weight w = Weight::make(*device, m.source());
     EXPECT_EQ(w.out_features(), 33);
     EXPECT_EQ(w.in_features(), 128);
     EXPECT_EQ(w.kind(), WeightKind::affine);
@@ -357,18 +365,21 @@ TEST_F(Linear, SaysWhatTheWeightIs) {
   }
 }
 
-TEST_F(Linear, RefusesShapesThatDoNotFit) {
+TEST(Linear, RefusesShapesThatDoNotFit) {
   const Matrix m = affine_matrix(16, 64, 4, 32, ScaleType::f16, false, 1);
-  for (const Backend backend : {Backend::cpu, Backend::reference}) {
-    set_backend(backend);
-    const Weight w = Weight::make(m.source());
-    EXPECT_THROW(linear(empty({2, 32}, mx::float32), w), std::invalid_argument);
-    EXPECT_THROW(linear(empty({64}, mx::float32), w), std::invalid_argument);
-    EXPECT_THROW(linear(empty({2, 64}, mx::float16), w), std::invalid_argument);
-    EXPECT_THROW(linear_add(empty({2, 64}, mx::float32), w, empty({2, 15}, mx::float32)),
-                 std::invalid_argument);
-    const RowNorm short_norm{empty({32}, mx::float32)};
-    EXPECT_THROW(linear_swiglu(empty({2, 64}, mx::float32), w, w, short_norm), std::invalid_argument);
+  for (Device* device : cpu_and_reference()) {
+    const Weight w = Weight::make(*device, m.source());
+    const auto zeros = [&](const Shape& shape, Dtype dtype = Dtype::f32) {
+      return device->zeros(shape, dtype);
+    };
+    EXPECT_THROW(linear(zeros({2, 32}), w), std::invalid_argument);
+    EXPECT_THROW(linear(zeros({2, 64}, Dtype::f16), w), std::invalid_argument);
+    EXPECT_THROW(linear(zeros({2, 64}), std::span<const Weight* const>()), std::invalid_argument);
+    EXPECT_THROW(linear(cpu_device(2).zeros({2, 64}, Dtype::f32), w), std::invalid_argument)
+        << "x is on another device";
+    EXPECT_THROW(linear_add(zeros({2, 64}), w, zeros({2, 15})), std::invalid_argument);
+    const RowNorm short_norm{zeros({32})};
+    EXPECT_THROW(linear_swiglu(zeros({2, 64}), w, w, short_norm), std::invalid_argument);
     for (const int id : {-1, 16}) {
       const std::vector<int> ids = {0, id};
       EXPECT_THROW(embed(ids, w), std::invalid_argument);
@@ -387,17 +398,15 @@ void check_embed(const Matrix& m) {
       rounded.push_back(static_cast<float>(want.back()));  // one rounding: scale * code is exact in double
     }
   }
-  set_backend(Backend::cpu);
-  const Weight w = Weight::make(m.source());
   for (const std::string& target : cpu::runnable_targets()) {
-    ASSERT_TRUE(set_cpu_target(target));
+    const Weight w = Weight::make(cpu_device(0, false, target), m.source());
     ASSERT_TRUE(bits_agree(to_vector(embed(ids, w)), rounded)) << target;
   }
-  set_backend(Backend::reference);
-  ASSERT_TRUE(within(to_vector(embed(ids, Weight::make(m.source()))), want, tolerance));
+  const Weight w = Weight::make(reference_device(), m.source());
+  ASSERT_TRUE(within(to_vector(embed(ids, w)), want, tolerance));
 }
 
-TEST_F(Linear, EmbedIsTheDequantisedRow) {
+TEST(Linear, EmbedIsTheDequantisedRow) {
   for (const int rows : {1, 17, 50}) {
     for (const int bits : {2, 3, 4, 5, 6, 8}) {
       for (const int group : {16, 32, 64, 128}) {

@@ -1,4 +1,4 @@
-// Weight matrices made of random codes or values, with what they stand for.
+// Weight matrices made of random codes or values, and the values that these stand for.
 #pragma once
 
 #include "ops/linear.h"
@@ -15,7 +15,7 @@ struct Matrix {
   std::vector<uint8_t> codes;         // [rows, cols]
   std::vector<float> scales, biases;  // [rows, cols / group]; biases also when symmetric
   std::vector<float> values;          // dense kinds
-  // K-quants: what scales and biases are products of.
+  // K-quants: the factors of scales and biases.
   std::vector<uint16_t> d, dmin;  // f16, [rows, cols / kScaleBlock]
   std::vector<int8_t> integers;   // [rows, cols / group]
   std::vector<uint8_t> mins;
@@ -26,7 +26,7 @@ struct Matrix {
     const auto g = static_cast<size_t>(row * groups() + k / group);
     return static_cast<double>(scales[g]) * codes[static_cast<size_t>(row * cols + k)] + biases[g];
   }
-  // What a rounding error in the product with input k is relative to: scale * code and bias may cancel.
+  // The product with input k is rounded relative to this: scale * code and bias may cancel.
   double magnitude(int row, int k) const {
     if (kind != WeightKind::affine) return std::fabs(value(row, k));
     const auto g = static_cast<size_t>(row * groups() + k / group);

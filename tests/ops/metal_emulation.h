@@ -1,14 +1,20 @@
 // Runs the text of Metal kernels as C++: every thread of a threadgroup is a thread here, and barriers are
-// barriers. So arithmetic, indices and races between barriers are what they would be; Metal's own compiler is
-// not tried.
+// barriers. This tests arithmetic, indices and races between barriers, but not Metal's own compiler.
 #pragma once
 
+#include <mlx/ops.h>
+
+#include <algorithm>
 #include <barrier>
+#include <cmath>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "ops/metal/kernel.h"
-#include "ops/testing.h"
+#include "ops/reference/device.h"
 
 namespace anabranch::ops::metal {
 
@@ -16,7 +22,7 @@ struct Position {
   int x, y, z;
 };
 
-// What one emulated thread has at hand.
+// One thread: its position, operands, results and constants.
 class EmulatedThread {
  public:
   EmulatedThread(const Launch& launch, const std::vector<mx::array>& outputs, std::barrier<>& barrier,
@@ -114,7 +120,7 @@ inline std::vector<mx::array> emulate(const Launch& given) {
   }
   std::vector<mx::array> outputs;
   for (const auto& [name, shape] : launch.outputs) {
-    outputs.push_back(empty(shape, mx::float32));
+    outputs.push_back(reference::make_array(shape, mx::float32));
     std::fill_n(outputs.back().data<float>(), outputs.back().size(), std::nanf(""));  // unwritten places show
   }
   const auto [gx, gy, gz] = launch.grid;

@@ -1,4 +1,4 @@
-// The Metal kernels' text, run as C++ (metal_emulation.h), beside the reference without them.
+// The Metal kernels' text, run as C++ (metal_emulation.h), against the reference without kernels.
 #include <numeric>
 
 #include "ops/elementwise.h"
@@ -6,31 +6,23 @@
 #include "ops/linear.h"
 #include "ops/matrices.h"
 #include "ops/metal_emulation.h"
+#include "ops/open.h"
 
 namespace anabranch::ops {
 namespace {
 
-class Metal : public OpsTest {
+// A device whose kernels are emulated, beside the reference device without kernels.
+class Metal : public ::testing::Test {
  protected:
-  void SetUp() override {
-    metal::set_launcher([this](const metal::Launch& launch) {
-      launches_++;
-      return metal::emulate(launch);
-    });
-    set_backend(Backend::reference);
-  }
-  void TearDown() override {
-    metal::use(false);
-    metal::set_launcher(nullptr);
-    OpsTest::TearDown();
-  }
-  // With the kernels; each call of f must launch some.
+  ReferenceDevice metal_{0, [this](const metal::Launch& launch) {
+                           launches_++;
+                           return metal::emulate(launch);
+                         }};
+  // The result of f, which must launch kernels.
   template <typename F>
-  auto on_metal(F f) {
+  Tensor launching(F f) {
     const int before = launches_;
-    metal::use(true);
-    auto result = f();
-    metal::use(false);
+    Tensor result = f();
     EXPECT_GT(launches_, before);
     return result;
   }
@@ -43,9 +35,9 @@ TEST_F(Metal, ProductsEqualTheReferenceAndDoNotDependOnRows) {
     for (const auto& [outputs, inputs, group] : {std::tuple(9, 64, 32), {16, 192, 64}, {33, 1152, 128}}) {
       const Matrix m =
           affine_matrix(outputs, inputs, bits, group, ScaleType::f32, false, static_cast<uint64_t>(bits));
-      const Weight weight = Weight::make(m.source());
-      const mx::array x = random_array({19, inputs}, rng);
-      const mx::array all = on_metal([&] { return linear(x, weight); });
+      const Weight weight = Weight::make(metal_, m.source());
+      const Tensor x = metal_.to_device(random_tensor({19, inputs}, rng));
+      const Tensor all = launching([&] { return linear(x, weight); });
       const auto what = fmt::format("{} bits, {} x {} by {}", bits, outputs, inputs, group);
       const auto y = to_vector(all), rows = to_vector(x);
       for (int r = 0; r < 19; r++)
@@ -59,35 +51,35 @@ TEST_F(Metal, ProductsEqualTheReferenceAndDoNotDependOnRows) {
           EXPECT_NEAR(y[r * outputs + n], want, (inputs + 4) * kUlp * size) << what << " " << r << " " << n;
         }
       for (const int count : {1, 2, 5, 16})
-        expect_same_bits(on_metal([&] { return linear(slice_rows(x, 2, 2 + count), weight); }),
-                         slice_rows(all, 2, 2 + count), fmt::format("{}, {} rows", what, count));
+        expect_same_bits(launching([&] { return linear(x.slice_rows(2, 2 + count), weight); }),
+                         all.slice_rows(2, 2 + count), fmt::format("{}, {} rows", what, count));
     }
 }
 
 TEST_F(Metal, OtherFormatsStayWithTheReference) {
   Rng rng(2);
   const Matrix m = affine_matrix(8, 64, 5, 32, ScaleType::f32, false, 2);
-  const Weight weight = Weight::make(m.source());
-  const mx::array x = random_array({2, 64}, rng);
-  const mx::array want = linear(x, weight);
-  metal::use(true);
-  expect_same_bits(linear(x, weight), want, "5 bits");
+  const Tensor x = random_tensor({2, 64}, rng);
+  const auto product = [&](Device& device) {
+    return linear(device.to_device(x), Weight::make(device, m.source()));
+  };
+  expect_same_bits(product(metal_), product(reference_device()), "5 bits");
   EXPECT_EQ(launches_, 0);
 }
 
 struct Inputs {
-  mx::array qkv, z, b, a;
+  Tensor qkv, z, b, a;
   GatedDeltaWeights weights;
 };
 
 Inputs delta_inputs(const GatedDeltaShape& s, int tokens, Rng& rng) {
   const int hv = s.value_heads;
-  return {random_array({tokens, s.conv_channels()}, rng),
-          random_array({tokens, hv * s.value_dim}, rng),
-          random_array({tokens, hv}, rng),
-          random_array({tokens, hv}, rng),
-          {random_array({s.conv_kernel, s.conv_channels()}, rng, 0.5f), random_array({hv}, rng),
-           random_array({hv}, rng), random_array({s.value_dim}, rng)}};
+  return {random_tensor({tokens, s.conv_channels()}, rng),
+          random_tensor({tokens, hv * s.value_dim}, rng),
+          random_tensor({tokens, hv}, rng),
+          random_tensor({tokens, hv}, rng),
+          {random_tensor({s.conv_kernel, s.conv_channels()}, rng, 0.5f), random_tensor({hv}, rng),
+           random_tensor({hv}, rng), random_tensor({s.value_dim}, rng)}};
 }
 
 // Prompts in pieces, drafts on trial in one and several launches, some and none of them kept.
@@ -95,14 +87,18 @@ TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
   Rng rng(3);
   for (const GatedDeltaShape& s : {GatedDeltaShape{2, 4, 32, 32, 4}, {1, 2, 128, 40, 4}, {2, 2, 8, 72, 3}}) {
     const Inputs in = delta_inputs(s, 40, rng);
-    const auto play = [&](GatedDeltaState& state) {
+    const auto play = [&](Device& device, GatedDeltaState& state) {
+      state = make_gated_delta_state(device, s);
+      const auto put = [&](const Tensor& x) { return device.to_device(x); };
+      const GatedDeltaWeights weights{put(in.weights.conv_weight), put(in.weights.a_log),
+                                      put(in.weights.dt_bias), put(in.weights.norm_weight)};
       int at = 0;
-      std::vector<mx::array> parts;
+      std::vector<Tensor> parts;
       const auto rows = [&](int count, bool trial) {
-        const auto part = [&](const mx::array& x) { return slice_rows(x, at, at + count); };
-        const auto qkv = part(in.qkv), z = part(in.z), b = part(in.b), a = part(in.a);
-        parts.push_back(trial ? gated_delta_trial(qkv, z, b, a, s, in.weights, state)
-                              : gated_delta(qkv, z, b, a, s, in.weights, state));
+        const auto part = [&](const Tensor& x) { return put(x.slice_rows(at, at + count)); };
+        const Tensor qkv = part(in.qkv), z = part(in.z), b = part(in.b), a = part(in.a);
+        const GatedDeltaSpan span{.state = &state, .count = count, .trial = trial};
+        parts.push_back(gated_delta_plain({qkv, z, b, a}, s, weights, std::span(&span, 1)));
         at += count;
       };
       const auto keep = [&](int count) {
@@ -124,9 +120,9 @@ TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
       rows(6, false);
       return concat_rows(parts);
     };
-    auto ours_state = make_gated_delta_state(s), theirs_state = make_gated_delta_state(s);
-    const mx::array theirs = play(theirs_state);
-    const mx::array ours = on_metal([&] { return play(ours_state); });
+    GatedDeltaState ours_state, theirs_state;
+    const Tensor theirs = play(reference_device(), theirs_state);
+    const Tensor ours = launching([&] { return play(metal_, ours_state); });
     const auto what =
         fmt::format("{} x {} keys, {} x {} values", s.key_heads, s.key_dim, s.value_heads, s.value_dim);
     // As in gated_delta_test.cc: the output norm brings everything to size 1.
@@ -137,11 +133,10 @@ TEST_F(Metal, TheDeltaRuleEqualsTheReference) {
 }
 
 TEST_F(Metal, IsRefusedWhereThereIsNone) {
-  if (metal::obstacle().empty()) GTEST_SKIP() << "this machine has Metal";
-  const auto chosen = choose_backend("metal", false, false);
-  ASSERT_FALSE(chosen.ok());
-  EXPECT_EQ(chosen.error().kind, ErrorKind::unsupported);
-  EXPECT_FALSE(metal::in_use());
+  if (metal_unsupported().empty()) GTEST_SKIP() << "this machine has Metal";
+  const auto opened = open_device({.device = "metal"});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().kind, ErrorKind::unsupported);
 }
 
 }  // namespace

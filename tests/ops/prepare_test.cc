@@ -10,7 +10,7 @@
 namespace anabranch::ops {
 namespace {
 
-// What Activations points at, in its layout (ops/cpu/kernels.h); bytes never written stay at 0x55.
+// The memory that Activations points to (ops/cpu/kernels.h); bytes never written stay at 0x55.
 struct Rounded {
   std::vector<int8_t> q;
   std::vector<float> scale, sum;
@@ -24,26 +24,26 @@ struct Rounded {
   }
 };
 
-cpu::Activations shape(int rows, int cols, int padded_cols, int group) {
+cpu::Activations shape(const cpu::CpuKernels& kernels, int rows, int cols, int padded_cols, int group) {
   cpu::Activations a;
   a.rows = rows;
   a.cols = cols;
   a.padded_cols = padded_cols;
-  a.tile = cpu::kernels().tile_rows;
+  a.tile = kernels.tile_rows;
   a.group = group;
   a.x_group = std::max(group, 32);
   return a;
 }
 
-Rounded kernel(const std::vector<float>& x, cpu::Activations a) {
+Rounded round_inputs(const cpu::CpuKernels& kernels, const std::vector<float>& x, cpu::Activations a) {
   Rounded r(a);
   a.q = r.q.data();
   a.scale = r.scale.data();
   a.sum = r.sum.data();
   a.int_sum = r.int_sum.data();
   const int64_t half = a.rows / 2 / a.tile * a.tile;
-  cpu::kernels().prepare_int8(x.data(), a, 0, half);
-  cpu::kernels().prepare_int8(x.data(), a, half, a.rows);
+  kernels.prepare_int8(x.data(), a, 0, half);
+  kernels.prepare_int8(x.data(), a, half, a.rows);
   return r;
 }
 
@@ -82,7 +82,7 @@ Rounded rule(const std::vector<float>& x, const cpu::Activations& a) {
   return r;
 }
 
-// Ordinary values and, by group, all that the rule treats apart.
+// Ordinary values, and by group every case of the rule.
 std::vector<float> inputs(int rows, int cols, uint64_t seed) {
   Random random(seed);
   std::vector<float> x;
@@ -128,22 +128,20 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& want, 
         << what << " " << i << ": " << got[i] << ", not " << want[i];
 }
 
-class Prepare : public OpsTest {};
-
-TEST_F(Prepare, EveryByteIsTheRules) {
+TEST(Prepare, EveryByteIsTheRules) {
   uint64_t seed = 1;
   for (const std::string& target : cpu::runnable_targets()) {
-    ASSERT_TRUE(set_cpu_target(target));
+    const cpu::CpuKernels& kernels = *cpu::find_target(target);
     for (const int group : {16, 32, 64, 128}) {
       for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 13, 40}) {
         const int x_group = std::max(group, 32);
         for (const int cols : {1, 15, 16, 48, 64, 67, 128, 200, 576, 1280}) {
           SCOPED_TRACE(::testing::Message()
                        << target << ", group " << group << ", " << rows << " x " << cols);
-          const cpu::Activations a =
-              shape(rows, cols, (cols + x_group - 1) / x_group * x_group + cols % 2 * x_group, group);
+          const cpu::Activations a = shape(
+              kernels, rows, cols, (cols + x_group - 1) / x_group * x_group + cols % 2 * x_group, group);
           const std::vector<float> x = inputs(rows, cols, seed++);
-          const Rounded got = kernel(x, a), want = rule(x, a);
+          const Rounded got = round_inputs(kernels, x, a), want = rule(x, a);
           ASSERT_EQ(got.q, want.q);
           ASSERT_EQ(got.int_sum, want.int_sum);
           ASSERT_NO_FATAL_FAILURE(expect_same(got.scale, want.scale, "scale"));

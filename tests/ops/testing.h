@@ -1,35 +1,47 @@
-// Shared by the tests of ops: random data, arrays to and from vectors, oracles' small helpers, and a fixture
-// that puts every process-wide setting back.
+// Shared by the tests of ops: devices, random data, tensors to and from vectors, and comparisons.
 #pragma once
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <mlx/ops.h>
-#include <mlx/transforms.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "base/thread_pool.h"
-#include "ops/backend.h"
+#include "ops/cpu/device.h"
 #include "ops/cpu/dispatch.h"
+#include "ops/open.h"
+#include "tensor/device.h"
 
 namespace anabranch::ops {
 
 constexpr double kUlp = 1.0 / (1 << 24);  // half a unit in the last place of 1.0f: one rounding, relative
 
-class OpsTest : public ::testing::Test {
- protected:
-  void TearDown() override {
-    set_backend(Backend::cpu);
-    set_precise(false);
-    set_cpu_target(cpu::runnable_targets().front());
-    set_thread_count(0);
-  }
-};
+// A CPU device with these settings, opened once. target: one of cpu::runnable_targets(), empty = the best.
+inline Device& cpu_device(int threads = 0, bool precise = false, const std::string& target = "") {
+  static std::map<std::tuple<int, bool, std::string>, std::unique_ptr<Device>> opened;
+  auto& device = opened[{threads, precise, target}];
+  if (!device) device = cpu::open_cpu(threads, precise, target);
+  if (!device) throw std::runtime_error("this machine cannot run the target " + target);
+  return *device;
+}
+
+inline Device& reference_device() {
+  static const std::unique_ptr<Device> device = open_reference(false, 0);
+  return *device;
+}
+
+// Where every op can be tried: the default CPU device and the reference.
+inline std::vector<Device*> cpu_and_reference() {
+  return {&cpu_device(), &reference_device()};
+}
 
 // xorshift64* (Vigna 2016): the same numbers on every platform.
 class Random {
@@ -53,17 +65,17 @@ class Random {
   uint64_t state_;
 };
 
-inline mx::array to_array(const std::vector<float>& v, mx::Shape shape) {
-  mx::array x = empty(std::move(shape), mx::float32);
-  EXPECT_EQ(x.size(), v.size());
-  std::memcpy(x.data<char>(), v.data(), v.size() * sizeof(float));
+// A tensor of the host.
+inline Tensor to_tensor(const std::vector<float>& v, const Shape& shape) {
+  Tensor x = host_device().empty(shape, Dtype::f32);
+  EXPECT_EQ(static_cast<size_t>(x.size()), v.size());
+  std::copy_n(v.begin(), std::min(v.size(), static_cast<size_t>(x.size())), x.data<float>());
   return x;
 }
 
-inline std::vector<float> to_vector(const mx::array& x) {
-  mx::array y = mx::contiguous(x);
-  mx::eval(y);
-  return std::vector<float>(y.data<float>(), y.data<float>() + y.size());
+inline std::vector<float> to_vector(const Tensor& x) {
+  const Tensor host = to_host(x);
+  return {host.data<float>(), host.data<float>() + host.size()};
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -101,18 +113,18 @@ inline ::testing::AssertionResult within(const std::vector<float>& got, const st
 
 using Rng = std::mt19937;
 
-inline mx::array random_array(mx::Shape shape, Rng& rng, float scale = 1.0f) {
-  mx::array x = empty(std::move(shape), mx::float32);
+// A tensor of the host.
+inline Tensor random_tensor(const Shape& shape, Rng& rng, float scale = 1.0f) {
+  Tensor x = host_device().empty(shape, Dtype::f32);
   std::normal_distribution<float> normal(0, scale);
-  float* p = x.data<float>();
-  for (size_t i = 0; i < x.size(); i++) p[i] = normal(rng);
+  std::generate_n(x.data<float>(), x.size(), [&] { return normal(rng); });
   return x;
 }
 
-// For best_of_rows() [7, width]: random numbers, then with equal best ones, zeros of both signs, a NaN, an
-// infinity, none but -infinities, and one number among these.
-inline mx::array rows_to_choose_from(int width, Rng& rng) {
-  mx::array x = random_array({7, width}, rng);
+// For best_of_rows(), [7, width] of the host: random numbers; several equal best ones; zeros of both signs; a
+// NaN; an infinity; only -infinities; one number among -infinities.
+inline Tensor rows_to_choose_from(int width, Rng& rng) {
+  Tensor x = random_tensor({7, width}, rng);
   const auto set = [&](int row, int i, float v) { x.data<float>()[row * width + i] = v; };
   for (const int i : {0, width / 3, width / 2, width - 1}) set(1, i, 9.0f);
   for (int i = 0; i < width; i++) set(2, i, i < width / 2 ? -0.0f : 0.0f);
@@ -123,7 +135,7 @@ inline mx::array rows_to_choose_from(int width, Rng& rng) {
   return x;
 }
 
-inline void expect_same_bits(const mx::array& a, const mx::array& b, const std::string& what) {
+inline void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
   const auto x = to_vector(a), y = to_vector(b);
   if (std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0) return;
@@ -135,7 +147,7 @@ inline void expect_same_bits(const mx::array& a, const mx::array& b, const std::
 }
 
 // Every element within `tolerance` of the other, NaN nowhere.
-inline void expect_close(const mx::array& a, const mx::array& b, double tolerance, const std::string& what) {
+inline void expect_close(const Tensor& a, const Tensor& b, double tolerance, const std::string& what) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
   const auto x = to_vector(a), y = to_vector(b);
   double worst = 0;

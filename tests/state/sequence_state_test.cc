@@ -18,12 +18,17 @@ namespace {
 
 using ops::Rng;
 using ops::to_vector;
-using ops::mx::array;
 using testing::same_state;
 
 const ops::GatedDeltaShape kShape{
     .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 16, .conv_kernel = 4};
 const StateLayout kLayout = {kShape, KvLayout{2, 32}, kShape, KvLayout{1, 64}};
+
+// The device that the tests use.
+bool precise = false;
+Device& device() {
+  return ops::cpu_device(0, precise);
+}
 
 // What the layers are given for each of some tokens.
 class Tokens {
@@ -32,13 +37,13 @@ class Tokens {
     Rng rng(seed);
     const int c = kShape.conv_channels(), hv = kShape.value_heads, values = hv * kShape.value_dim;
     for (const int width : {c, values, hv, hv, 2 * 32, 2 * 32, 64, 64})
-      parts_.push_back(ops::random_array({count, width}, rng, scale));
+      parts_.push_back(device().to_device(ops::random_tensor({count, width}, rng, scale)));
   }
   int count() const { return count_; }
   Tokens take(std::span<const int> rows) const {
     Tokens out = *this;
     out.count_ = static_cast<int>(rows.size());
-    for (array& part : out.parts_) part = ops::take_rows(part, rows);
+    for (Tensor& part : out.parts_) part = ops::take_rows(part, rows);
     return out;
   }
   Tokens slice(int begin, int end) const {
@@ -46,22 +51,31 @@ class Tokens {
     std::iota(rows.begin(), rows.end(), begin);
     return take(rows);
   }
-  const array& operator[](int part) const { return parts_[part]; }
+  const Tensor& operator[](int part) const { return parts_[part]; }
 
  private:
   int count_;
-  std::vector<array> parts_;
+  std::vector<Tensor> parts_;
 };
 
 const ops::GatedDeltaWeights& weights() {
   static const ops::GatedDeltaWeights weights = [] {
     Rng rng(1);
     const int hv = kShape.value_heads;
-    return ops::GatedDeltaWeights{ops::random_array({kShape.conv_kernel, kShape.conv_channels()}, rng, 0.5f),
-                                  ops::random_array({hv}, rng), ops::random_array({hv}, rng),
-                                  ops::random_array({kShape.value_dim}, rng)};
+    const auto random = [&](const Shape& shape, float scale = 1) {
+      return ops::cpu_device().to_device(ops::random_tensor(shape, rng, scale));
+    };
+    const auto conv = random({kShape.conv_kernel, kShape.conv_channels()}, 0.5f);
+    const auto a_log = random({hv}), dt_bias = random({hv}), norm = random({kShape.value_dim});
+    return ops::GatedDeltaWeights{conv, a_log, dt_bias, norm};
   }();
   return weights;
+}
+
+// The mixer of a recurrent layer.
+Tensor mix(ops::GatedDeltaState& delta, const Tokens& in, bool trial, std::span<const int> parents = {}) {
+  const ops::GatedDeltaSpan span{&delta, 0, in.count(), trial, parents};
+  return ops::gated_delta_plain({in[0], in[1], in[2], in[3]}, kShape, weights(), {&span, 1});
 }
 
 // What the layers at `which` put out, one after the other.
@@ -70,16 +84,13 @@ std::vector<float> apply(SequenceState& state, const Tokens& in, std::vector<int
   for (const int layer : which) {
     const auto result = [&] {
       if (layer % 2 == 0) {
-        auto& delta = state.delta(layer);
-        return state.on_trial() ? ops::gated_delta_trial(in[0], in[1], in[2], in[3], kShape, weights(), delta)
-                                : ops::gated_delta(in[0], in[1], in[2], in[3], kShape, weights(), delta);
+        return mix(state.delta(layer), in, state.on_trial());
       }
       auto& kv = state.attention(layer).kv;
-      const ops::mx::Shape shape = {in.count(), kv.kv_heads, kv.head_dim};
-      const auto k = ops::reshape(in[layer == 1 ? 4 : 6], shape),
-                 v = ops::reshape(in[layer == 1 ? 5 : 7], shape);
+      const Shape shape = {in.count(), kv.kv_heads, kv.head_dim};
+      const auto k = in[layer == 1 ? 4 : 6].reshape(shape), v = in[layer == 1 ? 5 : 7].reshape(shape);
       ops::kv_append(kv, k, v);
-      return ops::attention(ops::reshape(v, shape), kv, 0.2f);
+      return ops::attention(v.reshape(shape), kv, 0.2f);
     }();
     const auto values = to_vector(result);
     out.insert(out.end(), values.begin(), values.end());
@@ -89,20 +100,19 @@ std::vector<float> apply(SequenceState& state, const Tokens& in, std::vector<int
 }
 
 SequenceState started(int length) {
-  SequenceState state(kLayout);
+  SequenceState state(device(), kLayout);
   if (length > 0) apply(state, Tokens(length, 2));
   return state;
 }
 
 class SequenceStateTest : public ::testing::Test {
  protected:
-  void TearDown() override { ops::set_precise(false); }
+  void TearDown() override { precise = false; }
 };
 
 TEST_F(SequenceStateTest, CountsItsBytes) {
-  EXPECT_EQ(kv_bytes_per_token(kLayout), 2u * (2 * 32 + 64) * 2);
-  ops::set_precise(true);
-  EXPECT_EQ(kv_bytes_per_token(kLayout), 2u * (2 * 32 + 64) * 4);
+  EXPECT_EQ(kv_bytes_per_token(kLayout, ops::cpu_device()), 2u * (2 * 32 + 64) * 2);
+  EXPECT_EQ(kv_bytes_per_token(kLayout, ops::cpu_device(0, true)), 2u * (2 * 32 + 64) * 4);
   // Two layers of S [4, 8, 16] and three conv rows of 2 * 2 * 8 + 4 * 16 channels, fp32.
   EXPECT_EQ(fixed_bytes(kLayout), 2u * 4 * (4 * 8 * 16 + 3 * 96));
   SequenceState state = started(2);
@@ -118,7 +128,7 @@ TEST_F(SequenceStateTest, CountsItsBytes) {
 }
 
 TEST_F(SequenceStateTest, StartsEmptyAndGivesEachLayerItsPart) {
-  SequenceState state(kLayout);
+  SequenceState state(device(), kLayout);
   EXPECT_EQ(state.length(), 0);
   EXPECT_FALSE(state.on_trial());
   EXPECT_EQ(state.attention(1).kv.kv_heads, 2);
@@ -135,8 +145,8 @@ TEST_F(SequenceStateTest, StartsEmptyAndGivesEachLayerItsPart) {
 }
 
 TEST_F(SequenceStateTest, AfterACommitTheRestNeverWas) {
-  for (const bool precise : {false, true}) {
-    ops::set_precise(precise);
+  for (const bool fp32 : {false, true}) {
+    precise = fp32;
     const SequenceState start = started(ops::kKvBlock - 5);
     const Tokens draft(kMaxTrial, 3), after(4, 4);
     SequenceState ahead = start;
@@ -279,7 +289,7 @@ TEST_F(SequenceStateTest, RoundsAllocateNothing) {
     std::vector<const void*> out;
     for (const int layer : {0, 2}) {
       const auto& d = state.delta(layer);
-      for (const array& x : {d.s, d.conv, d.window->k, d.window->delta, d.window->decay, d.window->rows})
+      for (const Tensor& x : {d.s, d.conv, d.window->k, d.window->delta, d.window->decay, d.window->rows})
         out.push_back(x.data<char>());
     }
     for (const int layer : {1, 3}) out.push_back(state.attention(layer).kv.k[0].data<char>());
@@ -298,18 +308,15 @@ TEST_F(SequenceStateTest, ATreeKeepsItsPath) {
   for (const int length : {20, ops::kKvBlock - 1}) {
     SequenceState tried = started(length), plain = started(length);
     tried.open();
-    for (const int layer : {0, 2})
-      ops::gated_delta_trial(rows[0], rows[1], rows[2], rows[3], kShape, weights(), tried.delta(layer),
-                             parents);
+    for (const int layer : {0, 2}) mix(tried.delta(layer), rows, true, parents);
     for (const int layer : {1, 3}) {
       auto& attention = tried.attention(layer);
-      const ops::mx::Shape shape = {5, attention.kv.kv_heads, attention.kv.head_dim};
-      const auto k = ops::reshape(rows[layer == 1 ? 4 : 6], shape),
-                 v = ops::reshape(rows[layer == 1 ? 5 : 7], shape);
+      const Shape shape = {5, attention.kv.kv_heads, attention.kv.head_dim};
+      const auto k = rows[layer == 1 ? 4 : 6].reshape(shape), v = rows[layer == 1 ? 5 : 7].reshape(shape);
       const struct { int begin, end, depth; } chains[] = {{0, 3, 0}, {3, 4, 1}, {4, 5, 0}};
       for (const auto& c : chains) {
         attention.kv.length = length + c.depth;
-        ops::kv_append(attention.kv, ops::slice_rows(k, c.begin, c.end), ops::slice_rows(v, c.begin, c.end));
+        ops::kv_append(attention.kv, k.slice_rows(c.begin, c.end), v.slice_rows(c.begin, c.end));
       }
       attention.k = k;
       attention.v = v;
@@ -333,7 +340,7 @@ TEST_F(SequenceStateTest, LayersLeftOutOfATrialStayAsTheyAre) {
   tried.commit(0);
   EXPECT_TRUE(same_state(tried.snapshot(), plain.snapshot()));
 
-  SequenceState lossy(kLayout);
+  SequenceState lossy(device(), kLayout);
   apply(lossy, Tokens(300, 2), {0, 1, 2});
   lossy.open();
   apply(lossy, Tokens(4, 3), {0, 1, 2});
@@ -362,7 +369,7 @@ class SequenceStateDeathTest : public SequenceStateTest {
 };
 
 TEST_F(SequenceStateDeathTest, AskingForTheWrongKindAborts) {
-  SequenceState state(kLayout);
+  SequenceState state(device(), kLayout);
   EXPECT_DEATH(state.attention(0), "keeps no keys and values");
   EXPECT_DEATH(state.delta(1), "keeps no recurrent state");
 }
@@ -381,14 +388,14 @@ TEST_F(SequenceStateDeathTest, VerbsOutOfTurnAbort) {
   EXPECT_DEATH(state.commit(kMaxTrial + 1), "17 tokens");
   EXPECT_DEATH(state.commit(-1), "-1 tokens");
   state.commit(3);
-  SequenceState other(StateLayout{kShape});
+  SequenceState other(device(), StateLayout{kShape});
   EXPECT_DEATH(other.restore(snapshot), "4 layers for 1");
 }
 
 TEST_F(SequenceStateDeathTest, APathMustBeOneThatWasTried) {
-  SequenceState state(StateLayout{KvLayout{2, 32}});
+  SequenceState state(device(), StateLayout{KvLayout{2, 32}});
   const Tokens rows(3, 3);
-  const auto k = ops::reshape(rows[4], {3, 2, 32}), v = ops::reshape(rows[5], {3, 2, 32});
+  const auto k = rows[4].reshape({3, 2, 32}), v = rows[5].reshape({3, 2, 32});
   state.open();
   ops::kv_append(state.attention(0).kv, k, v);
   state.advance(3);
@@ -396,7 +403,7 @@ TEST_F(SequenceStateDeathTest, APathMustBeOneThatWasTried) {
   // Rows after a tree's: not kept, so no path leads through them.
   state.attention(0).k = k;
   state.attention(0).v = v;
-  ops::kv_append(state.attention(0).kv, ops::slice_rows(k, 0, 1), ops::slice_rows(v, 0, 1));
+  ops::kv_append(state.attention(0).kv, k.slice_rows(0, 1), v.slice_rows(0, 1));
   state.advance(1);
   EXPECT_DEATH(state.commit(std::vector<int>{0, 3}), "gaps");
 }

@@ -8,20 +8,22 @@
 #include <vector>
 
 #include "state/sequence_state.h"
+#include "tensor/device.h"
 
 namespace anabranch::testing {
 
-inline std::string bytes_of(ops::mx::array x) {
-  x.eval();
+inline std::string bytes_of(const Tensor& on_device) {
+  const Tensor x = to_host(on_device);
   return std::string(x.data<char>(), x.nbytes());
 }
 
-// Keys and values of the positions filled, whatever lies beyond them (CPU layout, ops/attention.h).
+// Keys and values of the positions filled, whatever lies beyond them (CPU layout, ops/cpu/attention.h).
 inline std::string bytes_of(const ops::PagedKv& kv) {
   constexpr int kTile = 16;
   std::string out;
   if (kv.k.empty()) return out;
-  const int size = static_cast<int>(kv.k[0].itemsize()), d = kv.head_dim, tiles = (d + kTile - 1) / kTile;
+  const int size = static_cast<int>(anabranch::bytes_of(kv.k[0].dtype())), d = kv.head_dim,
+            tiles = (d + kTile - 1) / kTile;
   for (int p = 0; p < kv.length; p++) {
     const char* k = kv.k.at(p / ops::kKvBlock).data<char>();
     const char* v = kv.v.at(p / ops::kKvBlock).data<char>();

@@ -4,8 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/thread_pool.h"
-#include "ops/cpu/array.h"
+#include "ops/cpu/device.h"
 #include "ops/cpu/kernels.h"
 
 namespace anabranch::ops::cpu {
@@ -18,21 +17,17 @@ constexpr int64_t kSerialWork = 64 << 10;  // multiplications of q and k
 constexpr int64_t kMinRowBlock = 24, kMaxRowBlock = 96, kRowStep = 6;
 // Blocks whose partials exist at a time.
 constexpr int64_t kWave = 64;
-// Lanes of a tile (ops/attention.h).
+// Lanes of a tile (ops/cpu/attention.h).
 constexpr int64_t kTile = 16;
 
 int64_t padded(int64_t n) {
   return (n + kTile - 1) / kTile * kTile;
 }
 
-mx::Dtype kv_dtype() {
-  return precise() ? mx::float32 : mx::float16;
-}
-
 // The block, ready to be written: a new one, or a copy if others refer to it.
-mx::array& writable(mx::array& block) {
-  if (!is_unshared(block)) {
-    mx::array copy = make_array(block.shape(), block.dtype());
+Tensor& writable(Tensor& block) {
+  if (!block.is_unshared()) {
+    Tensor copy = cpu_device(block).empty(block.shape(), block.dtype());
     std::memcpy(copy.data<char>(), block.data<char>(), block.nbytes());
     block = std::move(copy);
   }
@@ -41,14 +36,14 @@ mx::array& writable(mx::array& block) {
 
 // Tokens [t0, t1) into one block, the first of them at column `column`.
 struct Append {
+  const CpuKernels& kernel;
   const float *k, *v;
   int64_t kv_heads, d;
-  mx::Dtype dtype;
   void *k_block, *v_block;
   int64_t t0, t1, column;
 };
 
-// One token's keys and values, converted, to the tiles of its head (layout: ops/attention.h).
+// One token's keys and values, converted, to the tiles of its head (layout: ops/cpu/attention.h).
 template <class T>
 void scatter(const T* k, const T* v, T* k_tiles, T* v_tiles, int64_t d, int64_t column) {
   T* to = k_tiles + column / kTile * kTile * d + column % kTile;
@@ -68,21 +63,21 @@ void append_f32(const Append& a, int64_t head) {
 }
 
 void append_f16(const Append& a, int64_t head) {
-  const CpuKernels& kernel = kernels();
   auto* k_tiles = static_cast<uint16_t*>(a.k_block) + head * a.d * kKvBlock;
   auto* v_tiles = static_cast<uint16_t*>(a.v_block) + head * padded(a.d) * kKvBlock;
   auto* k = static_cast<uint16_t*>(thread_scratch(0, static_cast<size_t>(4 * a.d)));
   auto* v = k + a.d;
   for (int64_t t = a.t0; t < a.t1; t++) {
     const int64_t from = (t * a.kv_heads + head) * a.d;
-    kernel.to_f16(a.k + from, k, a.d);
-    kernel.to_f16(a.v + from, v, a.d);
+    a.kernel.to_f16(a.k + from, k, a.d);
+    a.kernel.to_f16(a.v + from, v, a.d);
     scatter(k, v, k_tiles, v_tiles, a.d, a.column + t - a.t0);
   }
 }
 
 // One call of attention(). Rows (token, head in group) of a kv head are cut into row blocks.
 struct Job {
+  CpuDevice& device;
   AttentionArgs args;
   int64_t rows, dp, row_block_size, row_blocks;
 
@@ -118,7 +113,7 @@ AttentionPartial make_partial(float* base, int64_t rows, int64_t dp) {
 
 // One kv head and row block: all its blocks in order.
 void run_rows(const Job& job, int64_t kv_head, int64_t row_block) {
-  const CpuKernels& kernel = kernels();
+  const CpuKernels& kernel = job.device.kernels();
   const int64_t begin = job.row_begin(row_block), rows = job.row_count(row_block);
   const int64_t partial = partial_floats(rows, job.dp), last = job.last_of(row_block);
   const int64_t floats =
@@ -147,7 +142,7 @@ struct BlockJob {
     return {p, p + padded(rows), p + 2 * padded(rows)};
   }
   void run_unit(int64_t block, int64_t task, int64_t unit, int64_t last_block) const {
-    const CpuKernels& kernel = kernels();
+    const CpuKernels& kernel = job.device.kernels();
     const int64_t head = task / job.row_blocks, row_block = task % job.row_blocks;
     const int64_t begin = job.row_begin(row_block), rows = job.row_count(row_block);
     const void* next = head + 1 < job.args.kv_heads ? job.keys(block, head + 1)
@@ -161,7 +156,8 @@ struct BlockJob {
 };
 
 void run_blocks(const Job& job) {
-  const CpuKernels& kernel = kernels();
+  const CpuKernels& kernel = job.device.kernels();
+  ThreadPool& threads = job.device.threads();
   const int64_t rows = job.row_count(0);
   BlockJob b{job,
              job.args.kv_heads * job.row_blocks,
@@ -186,7 +182,7 @@ void run_blocks(const Job& job) {
     const auto run = [&](int64_t begin, int64_t end) {
       for (int64_t u = begin; u < end; u++) b.run_unit(start + u / b.tasks, u % b.tasks, u, last);
     };
-    parallel_for(units, std::max<int64_t>(1, units / (8 * thread_count())), run);
+    threads.parallel_for(units, std::max<int64_t>(1, units / (8 * threads.size())), run);
     for (int64_t i = 0; i < b.tasks; i++) {
       const int64_t n = job.row_count(i % job.row_blocks);
       for (int64_t u = i; u < units; u += b.tasks)
@@ -202,39 +198,41 @@ void run_blocks(const Job& job) {
 
 }  // namespace
 
-void kv_add_block(PagedKv& kv) {
+void kv_add_block(Device& device, PagedKv& kv) {
   const int tile = static_cast<int>(kTile), tiles = static_cast<int>(padded(kv.head_dim) / kTile);
-  kv.k.push_back(make_zeros({kv.kv_heads, kKvBlock / tile, kv.head_dim, tile}, kv_dtype()));
-  kv.v.push_back(make_zeros({kv.kv_heads, tiles, kKvBlock, tile}, kv_dtype()));
+  kv.k.push_back(device.zeros({kv.kv_heads, kKvBlock / tile, kv.head_dim, tile}, device.kv_dtype()));
+  kv.v.push_back(device.zeros({kv.kv_heads, tiles, kKvBlock, tile}, device.kv_dtype()));
 }
 
-void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
-  const mx::Dtype dtype = kv_dtype();
+void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
+  CpuDevice& device = cpu_device(k);
+  const bool half = device.kv_dtype() == Dtype::f16;
   const int tokens = k.shape(0), d = kv.head_dim;
-  Append a{
-      read_f32(k, "kv_append"), read_f32(v, "kv_append"), kv.kv_heads, d, dtype, nullptr, nullptr, 0, 0, 0};
+  Append a{device.kernels(), k.data<float>(), v.data<float>(), kv.kv_heads, d, nullptr, nullptr, 0, 0, 0};
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
-    if (block == kv.k.size()) cpu::kv_add_block(kv);
+    if (block == kv.k.size()) cpu::kv_add_block(device, kv);
     a.k_block = writable(kv.k[block]).data<char>();
     a.v_block = writable(kv.v[block]).data<char>();
     a.column = kv.length % kKvBlock;
     a.t0 = t;
     a.t1 = std::min<int64_t>(tokens, t + kKvBlock - a.column);
     const auto body = [&](int64_t begin, int64_t end) {
-      for (int64_t h = begin; h < end; h++) dtype == mx::float32 ? append_f32(a, h) : append_f16(a, h);
+      for (int64_t h = begin; h < end; h++) half ? append_f16(a, h) : append_f32(a, h);
     };
     if ((a.t1 - a.t0) * kv.kv_heads * d < kSerialElements)
       body(0, kv.kv_heads);
     else
-      parallel_for(kv.kv_heads, 1, body);
+      device.threads().parallel_for(kv.kv_heads, 1, body);
     kv.length += static_cast<int>(a.t1 - a.t0);
     t = static_cast<int>(a.t1);
   }
 }
 
-mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window) {
-  mx::array out = make_array(q.shape(), mx::float32);
+Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window) {
+  CpuDevice& device = cpu_device(q);
+  ThreadPool& threads = device.threads();
+  Tensor out = device.make(q.shape());
   const int64_t tokens = q.shape(0);
   if (tokens == 0) return out;
   const size_t blocks = kv.k.size();
@@ -243,11 +241,11 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
     pointers[b] = kv.k[b].data<char>();
     pointers[blocks + b] = kv.v[b].data<char>();
   }
-  Job job;
+  Job job{device};
   AttentionArgs& a = job.args;
   a.k_blocks = pointers;
   a.v_blocks = pointers + blocks;
-  a.half = kv.k[0].dtype() == mx::float16;
+  a.half = kv.k[0].dtype() == Dtype::f16;
   a.kv_heads = kv.kv_heads;
   a.heads = q.shape(1);
   a.head_dim = kv.head_dim;
@@ -255,17 +253,17 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   a.first_position = kv.length - tokens;
   a.window = window;
   a.scale = scale;
-  a.q = read_f32(q, "attention");
+  a.q = q.data<float>();
   a.out = out.data<float>();
   job.rows = tokens * job.group();
   job.dp = padded(a.head_dim);
-  job.row_block_size = std::clamp(job.rows * a.kv_heads / (4 * thread_count()), kMinRowBlock, kMaxRowBlock) /
+  job.row_block_size = std::clamp(job.rows * a.kv_heads / (4 * threads.size()), kMinRowBlock, kMaxRowBlock) /
                        kRowStep * kRowStep;
   job.row_blocks = (job.rows + job.row_block_size - 1) / job.row_block_size;
   const int64_t tasks = a.kv_heads * job.row_blocks;
   const int64_t work = job.rows * a.kv_heads * a.head_dim * (a.first_position + tokens);
-  const bool serial = work < kSerialWork || thread_count() == 1;
-  if (!serial && tasks < 2 * thread_count() && kv.length > kKvBlock) {
+  const bool serial = work < kSerialWork || threads.size() == 1;
+  if (!serial && tasks < 2 * threads.size() && kv.length > kKvBlock) {
     run_blocks(job);
     return out;
   }
@@ -276,7 +274,7 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   if (serial)
     body(0, tasks);
   else
-    parallel_for(tasks, 1, body);
+    threads.parallel_for(tasks, 1, body);
   return out;
 }
 

@@ -1,11 +1,17 @@
+// Attention over keys and values in blocks.
+//
+// A block's keys and values, in tiles that the kernels read from front to back, 16 floats at a time; f16, or
+// f32 on a precise device:
+//   k [Hkv, kKvBlock / 16, D, 16], position p of the block in tile p / 16, lane p % 16;
+//   v [Hkv, ceil(D / 16), kKvBlock, 16], dimension d in tile d / 16, lane d % 16 (0 beyond D).
 #pragma once
 
 #include "ops/attention.h"
 
 namespace anabranch::ops::cpu {
 
-void kv_add_block(PagedKv& kv);
-void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v);
-mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window);
+void kv_add_block(Device& device, PagedKv& kv);
+void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
+Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window);
 
 }  // namespace anabranch::ops::cpu

@@ -1,7 +1,5 @@
 #include "ops/cpu/dispatch.h"
 
-#include <atomic>
-
 #include "base/check.h"
 #include "base/cpu_info.h"
 
@@ -22,16 +20,7 @@ std::vector<const CpuKernels*> runnable() {
   return found;
 }
 
-std::atomic<const CpuKernels*>& current() {
-  static std::atomic<const CpuKernels*> kernels = runnable().front();
-  return kernels;
-}
-
 }  // namespace
-
-const CpuKernels& kernels() {
-  return *current().load(std::memory_order_relaxed);
-}
 
 std::vector<std::string> runnable_targets() {
   std::vector<std::string> names;
@@ -39,13 +28,10 @@ std::vector<std::string> runnable_targets() {
   return names;
 }
 
-bool set_target(const std::string& name) {
-  for (const CpuKernels* k : runnable()) {
-    if (name != k->name) continue;
-    current() = k;
-    return true;
-  }
-  return false;
+const CpuKernels* find_target(const std::string& name) {
+  for (const CpuKernels* k : runnable())
+    if (name.empty() || name == k->name) return k;
+  return nullptr;
 }
 
 }  // namespace anabranch::ops::cpu

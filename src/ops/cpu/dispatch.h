@@ -1,4 +1,5 @@
-// Which CpuKernels table runs.
+// The instruction sets of the CPU kernels. All of them give the same bits: every output element is computed
+// by the same operations in the same order, whatever the vector width.
 #pragma once
 
 #include <string>
@@ -8,9 +9,10 @@
 
 namespace anabranch::ops::cpu {
 
-// Names of the targets that this build has and this machine can run, best first.
+// The targets that this build has and this machine can run, best first: "avx512-vnni", "avx512", "avx2",
+// "neon", "portable".
 std::vector<std::string> runnable_targets();
-// False if it is none of them.
-bool set_target(const std::string& name);
+// Null if it is none of them; empty: the best one.
+const CpuKernels* find_target(const std::string& name);
 
 }  // namespace anabranch::ops::cpu

@@ -3,20 +3,18 @@
 #include <span>
 #include <vector>
 
-#include "ops/backend.h"
+#include "tensor/tensor.h"
 
 namespace anabranch::ops::cpu {
 
-mx::array rms_norm(const mx::array& x, const mx::array& w, float eps);
-mx::array add(const mx::array& a, const mx::array& b);
-mx::array add_bias(const mx::array& x, const mx::array& b);
-mx::array swiglu(const mx::array& gate, const mx::array& up);
-mx::array sigmoid_gate(const mx::array& x, const mx::array& gate);
-mx::array take_rows(const mx::array& x, std::span<const int> rows);
-mx::array reshape(const mx::array& x, mx::Shape shape);
-mx::array slice_rows(const mx::array& x, int begin, int end);
-mx::array concat_rows(const std::vector<mx::array>& parts);
-mx::array rope(const mx::array& x, std::span<const int> positions, std::span<const float> inv_freq,
-               float attention_factor);
+Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor add_bias(const Tensor& x, const Tensor& b);
+Tensor swiglu(const Tensor& gate, const Tensor& up);
+Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
+Tensor take_rows(const Tensor& x, std::span<const int> rows);
+Tensor concat_rows(const std::vector<Tensor>& parts);
+Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
+            float attention_factor);
 
 }  // namespace anabranch::ops::cpu

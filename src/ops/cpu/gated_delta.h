@@ -4,11 +4,8 @@
 
 namespace anabranch::ops::cpu {
 
-mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights, GatedDeltaState& state);
-mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                            const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-                            GatedDeltaState& state, std::span<const int> parents);
-void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state);
+MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                        const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain);
+void gated_delta_fold(const GatedDeltaShape& shape, const DeltaRun& run);
 
 }  // namespace anabranch::ops::cpu

@@ -11,8 +11,8 @@ namespace anabranch::ops::cpu {
 constexpr int kPanelRows = 16;
 constexpr int kMaxTileRows = 6;
 
-// A packed weight matrix (layout: ops/weight.h). A panel of an affine one is a row of records: the codes of
-// `record` inputs, then what scales and biases are made of.
+// A packed weight matrix (layout: ops/cpu/packed.h). A panel of an affine one is a row of records: the codes
+// of `record` inputs, then what scales and biases are made of.
 struct PackedMatrix {
   enum Kind : int { affine, f32, f16, bf16 };
   const uint8_t* data = nullptr;
@@ -69,7 +69,7 @@ struct RopeTask {
 
 // One layer's cache as the kernels see it; blocks of 256 positions.
 struct AttentionArgs {
-  const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/attention.h)
+  const void* const* k_blocks = nullptr;  // each [Hkv, 16, D, 16] (see ops/cpu/attention.h)
   const void* const* v_blocks = nullptr;  // each [Hkv, ceil(D / 16), 256, 16]
   bool half = true;                       // f16, else f32
   int64_t kv_heads = 0, heads = 0, head_dim = 0;
@@ -173,8 +173,5 @@ const CpuKernels* kernels_avx512();
 const CpuKernels* kernels_avx2();
 const CpuKernels* kernels_neon();
 const CpuKernels* kernels_portable();
-
-// The table in use.
-const CpuKernels& kernels();
 
 }  // namespace anabranch::ops::cpu

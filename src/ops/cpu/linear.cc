@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "base/thread_pool.h"
-#include "ops/cpu/array.h"
+#include "ops/cpu/device.h"
 #include "ops/cpu/packed.h"
 
 namespace anabranch::ops::cpu {
@@ -17,8 +16,8 @@ constexpr int64_t kUnpackTiles = 4, kUnpackSplitTiles = 2;
 // Activations that meet one panel after another: they should stay in half an L2 cache.
 constexpr int64_t kTileBlockBytes = 192 << 10;
 
-bool uses_int8(const PackedMatrix& m) {
-  return m.kind == PackedMatrix::affine && !precise();
+bool uses_int8(const CpuDevice& device, const PackedMatrix& m) {
+  return m.kind == PackedMatrix::affine && !device.precise();
 }
 
 // Activations as one kind of weight wants them, laid out in one piece of scratch.
@@ -55,6 +54,7 @@ size_t lay_out(Prepared& p, uint8_t* base) {
 // One op: a product of x (normalised first, perhaps) with each weight, and what is done to it while it is in
 // the cache.
 struct Job {
+  CpuDevice& device;
   const float* x = nullptr;
   int64_t rows = 0, cols = 0;
   const float* norm = nullptr;  // RMSNorm's weight
@@ -79,16 +79,16 @@ int64_t tiles_of(int64_t rows, int64_t tile_rows) {
 
 // Tall tiles where they save one: decoding the weights for a last tile of one row costs as much as for four.
 int64_t choose_tile_rows(const Job& job) {
-  const CpuKernels& k = kernels();
+  const CpuKernels& k = job.device.kernels();
   const bool few = job.rows < kUnpackTiles * k.tile_rows,
              fewer = tiles_of(job.rows, k.tall_rows) < tiles_of(job.rows, k.tile_rows);
   for (const Weight* w : job.weights)
-    if (!uses_int8(packed(*w))) return k.tile_rows;
+    if (!uses_int8(job.device, packed(*w))) return k.tile_rows;
   return few && fewer ? k.tall_rows : k.tile_rows;
 }
 
-bool pays_to_unpack(const Prepared& form, const PackedMatrix& m) {
-  const int64_t height = kernels().tile_rows;
+bool pays_to_unpack(const CpuKernels& kernels, const Prepared& form, const PackedMatrix& m) {
+  const int64_t height = kernels.tile_rows;
   const bool split = form.int8 && (m.bits == 3 || m.bits == 5 || m.bits == 6);
   return form.a.tile == height && form.a.rows / height >= (split ? kUnpackSplitTiles : kUnpackTiles);
 }
@@ -97,7 +97,7 @@ void list_forms(const Job& job, Inputs& in) {
   in.tile_rows = choose_tile_rows(job);
   for (size_t i = 0; i < job.weights.size(); i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
-    const bool int8 = uses_int8(m);
+    const bool int8 = uses_int8(job.device, m);
     const auto same = [&](const Prepared& p) {
       return p.int8 == int8 && p.a.group == m.group && p.a.padded_cols == m.padded_cols;
     };
@@ -116,7 +116,7 @@ void list_forms(const Job& job, Inputs& in) {
 }
 
 void prepare_rows(const Job& job, const Inputs& in, int64_t begin, int64_t end) {
-  const CpuKernels& k = kernels();
+  const CpuKernels& k = job.device.kernels();
   const float* x = job.x;
   if (job.norm) {
     auto* rows =
@@ -140,7 +140,7 @@ void prepare(const Job& job, Inputs& in) {
   const auto body = [&](int64_t begin, int64_t end) {
     prepare_rows(job, in, begin * height, std::min(job.rows, end * height));
   };
-  parallel_for(tiles, grain, body);
+  job.device.threads().parallel_for(tiles, grain, body);
 }
 
 // The work of all weights as one list of units: a block of panels times a block of tiles, the panels running
@@ -159,14 +159,14 @@ struct Plan {
 
 // About 16 units a thread, so that a thread that is held up does not hold up the others for long; but none so
 // small that handing it out takes longer than doing it.
-int64_t panel_step(const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
-  const int64_t units = std::max<int64_t>(1, thread_count() * 16 / tile_blocks);
+int64_t panel_step(int threads, const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
+  const int64_t units = std::max<int64_t>(1, threads * 16 / tile_blocks);
   const int64_t least = task.unpack ? 2 : (kUnitBytes + m.panel_bytes - 1) / m.panel_bytes;
   const int64_t step = std::max(least, std::min<int64_t>(m.panels() / units, 64));
   return task.unpack ? (step + 1) / 2 * 2 : step;  // unpacked panels may go in pairs
 }
 
-Plan::Part make_part(const PackedMatrix& m, const Prepared& form, float* y) {
+Plan::Part make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& form, float* y) {
   const int64_t tile_rows = form.a.tile, tiles = tiles_of(form.a.rows, tile_rows);
   Plan::Part part;
   part.int8 = form.int8;
@@ -177,12 +177,12 @@ Plan::Part make_part(const PackedMatrix& m, const Prepared& form, float* y) {
   part.task.y_stride = m.rows;
   part.task.panel_end = m.panels();
   part.task.tile_end = tiles;
-  part.task.unpack = pays_to_unpack(form, m);
+  part.task.unpack = pays_to_unpack(device.kernels(), form, m);
   const int64_t tile_bytes = tile_rows * m.padded_cols * (form.int8 ? 1 : 4);
   const int64_t block = std::max(kTileBlockBytes / tile_bytes, kUnpackTiles);
   part.tile_step = part.task.unpack ? std::min(block, tiles) : tiles;
   part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
-  part.panel_step = panel_step(m, part.task, part.tile_blocks);
+  part.panel_step = panel_step(device.threads().size(), m, part.task, part.tile_blocks);
   part.panel_blocks = (m.panels() + part.panel_step - 1) / part.panel_step;
   return part;
 }
@@ -193,7 +193,7 @@ Plan make_plan(const Job& job, const Inputs& in) {
   for (size_t i = 0; i < plan.count; i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
     Plan::Part& part = plan.parts[i];
-    part = make_part(m, *in.of[i], job.y[i]);
+    part = make_part(job.device, m, *in.of[i], job.y[i]);
     part.first_unit = plan.units;
     plan.units += part.panel_blocks * part.tile_blocks;
     plan.bytes += m.panels() * m.panel_bytes * part.task.tile_end;
@@ -201,8 +201,7 @@ Plan make_plan(const Job& job, const Inputs& in) {
   return plan;
 }
 
-void run_task(LinearTask& task, bool int8) {
-  const CpuKernels& k = kernels();
+void run_task(const CpuKernels& k, LinearTask& task, bool int8) {
   if (task.unpack)
     task.scratch = thread_scratch(
         1, static_cast<size_t>(k.linear_scratch_bytes(*task.weight, task.tile_end - task.tile_begin)));
@@ -215,7 +214,7 @@ void add_residual(const Job& job, const LinearTask& task, int64_t row_begin, int
                 count = std::min(task.panel_end * kPanelRows, task.weight->rows) - first;
   for (int64_t r = row_begin; r < row_end; r++) {
     float* y = task.y + r * task.y_stride + first;
-    kernels().add(job.residual + r * task.y_stride + first, y, y, count);
+    job.device.kernels().add(job.residual + r * task.y_stride + first, y, y, count);
   }
 }
 
@@ -230,10 +229,10 @@ void apply_up(const Job& job, const Inputs& in, const LinearTask& gate, int64_t 
   up.input = &in.of[1]->a;
   up.y = block - (row_begin * count + first);
   up.y_stride = count;
-  run_task(up, in.of[1]->int8);
+  run_task(job.device.kernels(), up, in.of[1]->int8);
   for (int64_t r = row_begin; r < row_end; r++) {
     float* y = gate.y + r * gate.y_stride + first;
-    kernels().swiglu(y, block + (r - row_begin) * count, y, count);
+    job.device.kernels().swiglu(y, block + (r - row_begin) * count, y, count);
   }
 }
 
@@ -247,7 +246,7 @@ void run_unit(const Job& job, const Inputs& in, const Plan& plan, int64_t unit) 
   task.panel_end = std::min(part.task.panel_end, task.panel_begin + part.panel_step);
   task.tile_begin = local / part.panel_blocks * part.tile_step;
   task.tile_end = std::min(part.task.tile_end, task.tile_begin + part.tile_step);
-  run_task(task, part.int8);
+  run_task(job.device.kernels(), task, part.int8);
   const int64_t row_begin = task.tile_begin * height, row_end = std::min(job.rows, task.tile_end * height);
   if (job.residual) add_residual(job, task, row_begin, row_end);
   if (job.swiglu) apply_up(job, in, task, row_begin, row_end);
@@ -261,68 +260,69 @@ void run(const Job& job) {
   const auto body = [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; u++) run_unit(job, in, plan, u);
   };
-  plan.bytes < kParallelBytes ? body(0, plan.units) : parallel_for(plan.units, 1, body);
+  plan.bytes < kParallelBytes ? body(0, plan.units) : job.device.threads().parallel_for(plan.units, 1, body);
 }
 
-Job make_job(const char* op, const mx::array& x, std::span<const Weight* const> weights,
-             const RowNorm* norm) {
-  Job job;
-  job.x = read_f32(x, op);
+Job make_job(const Tensor& x, std::span<const Weight* const> weights, const RowNorm* norm) {
+  Job job{cpu_device(x)};
+  job.x = x.data<float>();
   job.rows = x.shape(0);
   job.cols = x.shape(1);
   job.weights = weights;
   if (norm) {
-    job.norm = read_f32(norm->weight, op);
+    job.norm = norm->weight.data<float>();
     job.eps = norm->eps;
   }
   return job;
 }
 
-mx::array make_output(const mx::array& x, const Weight& weight) {
-  return make_array({x.shape(0), static_cast<int>(weight.out_features())}, mx::float32);
+Tensor make_output(const Job& job, const Weight& weight) {
+  return job.device.make({static_cast<int>(job.rows), static_cast<int>(weight.out_features())});
 }
 
 }  // namespace
 
-std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
-                              const RowNorm* norm) {
-  std::vector<mx::array> out;
+std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
+                           const RowNorm* norm) {
+  std::vector<Tensor> out;
   out.reserve(weights.size());
-  Job job = make_job("linear", x, weights, norm);
+  Job job = make_job(x.values, weights, norm);
   for (size_t i = 0; i < weights.size(); i++) {
-    out.push_back(make_output(x, *weights[i]));
+    out.push_back(make_output(job, *weights[i]));
     job.y[i] = out.back().data<float>();
   }
   run(job);
   return out;
 }
 
-mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual) {
+Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual) {
   const Weight* one = &weight;
-  Job job = make_job("linear_add", x, std::span<const Weight* const>(&one, 1), nullptr);
-  job.residual = read_f32(residual, "linear_add");
-  mx::array y = make_output(x, weight);
+  Job job = make_job(x.values, std::span<const Weight* const>(&one, 1), nullptr);
+  job.residual = residual.data<float>();
+  Tensor y = make_output(job, weight);
   job.y[0] = y.data<float>();
   run(job);
   return y;
 }
 
-mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
   const Weight* both[] = {&gate, &up};
-  Job job = make_job("linear_swiglu", x, both, &norm);
+  Job job = make_job(x, both, &norm);
   job.swiglu = true;
-  mx::array y = make_output(x, gate);
+  Tensor y = make_output(job, gate);
   job.y[0] = y.data<float>();
   run(job);
   return y;
 }
 
-mx::array embed(std::span<const int> ids, const Weight& table) {
+Tensor embed(std::span<const int> ids, const Weight& table) {
+  CpuDevice& device = cpu_device(table.device());
   const PackedMatrix& m = packed(table);
-  mx::array out = make_array({static_cast<int>(ids.size()), static_cast<int>(m.cols)}, mx::float32);
+  Tensor out = device.make({static_cast<int>(ids.size()), static_cast<int>(m.cols)});
   float* y = out.data<float>();
-  parallel_for(static_cast<int64_t>(ids.size()), 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) kernels().embed_row(m, ids[static_cast<size_t>(i)], y + i * m.cols);
+  device.threads().parallel_for(static_cast<int64_t>(ids.size()), 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++)
+      device.kernels().embed_row(m, ids[static_cast<size_t>(i)], y + i * m.cols);
   });
   return out;
 }

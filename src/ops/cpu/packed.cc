@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/thread_pool.h"
-#include "ops/cpu/array.h"
+#include "ops/cpu/device.h"
 
 namespace anabranch::ops::cpu {
 namespace {
@@ -41,7 +40,8 @@ uint16_t to_bf16(float x) {
   return static_cast<uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
-void store_typed(uint8_t* base, int64_t index, PackedMatrix::Kind type, float value) {
+void store_typed(const CpuKernels& kernels, uint8_t* base, int64_t index, PackedMatrix::Kind type,
+                 float value) {
   if (type == PackedMatrix::f32) {
     std::memcpy(base + index * 4, &value, 4);
     return;
@@ -50,7 +50,7 @@ void store_typed(uint8_t* base, int64_t index, PackedMatrix::Kind type, float va
   if (type == PackedMatrix::bf16)
     h = to_bf16(value);
   else
-    kernels().to_f16(&value, &h, 1);
+    kernels.to_f16(&value, &h, 1);
   std::memcpy(base + index * 2, &h, 2);
 }
 
@@ -126,8 +126,8 @@ void pack_codes(const WeightSource& source, const Rows& rows, int64_t count, int
 }
 
 // Scales and biases of one record.
-void pack_scales(const WeightSource& source, const PackedMatrix& m, const Rows& rows, int64_t count,
-                 int64_t record, uint8_t* out) {
+void pack_scales(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
+                 const Rows& rows, int64_t count, int64_t record, uint8_t* out) {
   const int64_t groups = source.cols / source.group, per_record = m.record / m.group;
   for (int64_t g = 0; g < per_record; g++) {
     const int64_t from = record * per_record + g;
@@ -138,8 +138,9 @@ void pack_scales(const WeightSource& source, const PackedMatrix& m, const Rows& 
         out[m.scale_offset + to] = real ? static_cast<uint8_t>(rows.integers[at]) : 0;
         if (!m.symmetric) out[m.bias_offset + to] = real ? rows.mins[at] : 0;
       } else {
-        store_typed(out + m.scale_offset, to, m.scale_type, real ? rows.scales[at] : 0.0f);
-        if (!m.symmetric) store_typed(out + m.bias_offset, to, m.scale_type, real ? rows.biases[at] : 0.0f);
+        store_typed(kernels, out + m.scale_offset, to, m.scale_type, real ? rows.scales[at] : 0.0f);
+        if (!m.symmetric)
+          store_typed(kernels, out + m.bias_offset, to, m.scale_type, real ? rows.biases[at] : 0.0f);
       }
     }
   }
@@ -152,7 +153,8 @@ void pack_scales(const WeightSource& source, const PackedMatrix& m, const Rows& 
   }
 }
 
-void pack_affine_panel(const WeightSource& source, const PackedMatrix& m, int64_t panel, Rows& rows) {
+void pack_affine_panel(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
+                       int64_t panel, Rows& rows) {
   const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
   source.read_affine(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
   if (m.block_scales)
@@ -162,18 +164,19 @@ void pack_affine_panel(const WeightSource& source, const PackedMatrix& m, int64_
   for (int64_t r = 0; r < m.records(); r++, out += m.record_bytes) {
     for (int64_t b = 0; b < m.record / 32; b++)
       pack_codes(source, rows, count, r * m.record + b * 32, m.bits, out + b * 64 * m.bits);
-    pack_scales(source, m, rows, count, r, out);
+    pack_scales(kernels, source, m, rows, count, r, out);
   }
 }
 
-void pack_dense_panel(const WeightSource& source, const PackedMatrix& m, int64_t panel, Rows& rows) {
+void pack_dense_panel(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
+                      int64_t panel, Rows& rows) {
   const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
   source.read_dense(first, count, rows.values.data());
   uint8_t* out = const_cast<uint8_t*>(m.data) + panel * m.panel_bytes;
   for (int64_t k = 0; k < m.padded_cols; k++) {
     for (int r = 0; r < kPanelRows; r++) {
       const bool real = r < count && k < source.cols;
-      store_typed(out, k * kPanelRows + r, m.kind, real ? rows.values[r * source.cols + k] : 0.0f);
+      store_typed(kernels, out, k * kPanelRows + r, m.kind, real ? rows.values[r * source.cols + k] : 0.0f);
     }
   }
 }
@@ -213,7 +216,8 @@ PackedMatrix layout_of(const WeightSource& source) {
 
 }  // namespace
 
-std::shared_ptr<const PackedWeight> pack(const WeightSource& source) {
+std::shared_ptr<const PackedWeight> pack(CpuDevice& device, const WeightSource& source) {
+  const CpuKernels& kernels = device.kernels();
   auto weight = std::make_shared<PackedWeight>();
   PackedMatrix& m = weight->matrix;
   m = layout_of(source);
@@ -221,11 +225,11 @@ std::shared_ptr<const PackedWeight> pack(const WeightSource& source) {
   weight->memory = allocate_large(weight->bytes);
   m.data = static_cast<const uint8_t*>(weight->memory.get());
   const int64_t grain = std::max<int64_t>(1, m.panels() / 64);
-  parallel_for(m.panels(), grain, [&](int64_t begin, int64_t end) {
+  device.threads().parallel_for(m.panels(), grain, [&](int64_t begin, int64_t end) {
     Rows rows = make_rows(source, m);
     for (int64_t p = begin; p < end; p++)
-      m.kind == PackedMatrix::affine ? pack_affine_panel(source, m, p, rows)
-                                     : pack_dense_panel(source, m, p, rows);
+      m.kind == PackedMatrix::affine ? pack_affine_panel(kernels, source, m, p, rows)
+                                     : pack_dense_panel(kernels, source, m, p, rows);
   });
   return weight;
 }

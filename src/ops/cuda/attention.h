@@ -1,15 +1,17 @@
+// Attention and rope() of ops/attention.h and ops/elementwise.h. Keys and values are f16: a block of keys
+// [kv heads, kKvBlock, D], one of values [kv heads, D, kKvBlock].
 #pragma once
 
 #include "ops/attention.h"
 
 namespace anabranch::ops::cuda {
 
-void kv_add_block(PagedKv& kv);
-void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v);
-mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window);
-// The result is activations (ops/cuda/linear.h).
-mx::array attend(const AttentionInputs& in, std::span<const AttentionSpan> spans);
-mx::array rope(const mx::array& x, std::span<const int> positions, std::span<const float> inv_freq,
-               float attention_factor);
+void kv_add_block(Device& device, PagedKv& kv);
+void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
+Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window);
+// The result is packed. Rows must stand at the positions that follow those in the cache.
+MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spans);
+Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
+            float attention_factor);
 
 }  // namespace anabranch::ops::cuda

@@ -22,7 +22,7 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-// What is used of nvrtc.h.
+// The functions of nvrtc.h that are used.
 using Program = void*;
 struct Nvrtc {
   int (*Create)(Program*, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
@@ -35,7 +35,7 @@ struct Nvrtc {
   int (*Version)(int*, int*) = nullptr;
   int (*NumSupportedArchs)(int*) = nullptr;
   int (*SupportedArchs)(int*) = nullptr;
-  std::string obstacle;
+  std::string unsupported;  // why it cannot be used, or empty
   int major = 0, minor = 0;
 
   Nvrtc() {
@@ -48,11 +48,11 @@ struct Nvrtc {
     for (const char* name : names)
       if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library && told) {
-      obstacle = fmt::format("ANABRANCH_NVRTC names '{}', which cannot be opened", told);
+      unsupported = fmt::format("ANABRANCH_NVRTC names '{}', which cannot be opened", told);
       return;
     }
     if (!library) {
-      obstacle =
+      unsupported =
           "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install it with the CUDA toolkit, "
           "or with "
           "`pip install nvidia-cuda-nvrtc`, and name the library in ANABRANCH_NVRTC";
@@ -60,7 +60,7 @@ struct Nvrtc {
     }
     const auto find = [&](auto& f, const char* name) {
       f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(dlsym(library, name));
-      if (!f) obstacle = fmt::format("CUDA's run-time compiler has no {}", name);
+      if (!f) unsupported = fmt::format("CUDA's run-time compiler has no {}", name);
     };
     find(Create, "nvrtcCreateProgram");
     find(Compile, "nvrtcCompileProgram");
@@ -72,7 +72,7 @@ struct Nvrtc {
     find(Version, "nvrtcVersion");
     find(NumSupportedArchs, "nvrtcGetNumSupportedArchs");
     find(SupportedArchs, "nvrtcGetSupportedArchs");
-    if (obstacle.empty()) Version(&major, &minor);
+    if (unsupported.empty()) Version(&major, &minor);
   }
 };
 
@@ -111,8 +111,7 @@ std::string text_of(const Variant& variant) {
   return text;
 }
 
-std::string architecture() {
-  const int capability = device().capability;
+std::string architecture_of(int capability) {
   return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
 }
 
@@ -122,15 +121,16 @@ uint64_t hash_of(std::string_view bytes) {
   return hash.value();
 }
 
-std::filesystem::path cached(const std::string& text) {
+// Where the machine code of this text is kept.
+std::filesystem::path cached(const std::string& text, const std::string& architecture) {
   const std::string directory = user_cache_directory();
   if (directory.empty()) return {};
   return std::filesystem::path(directory) / "kernels" /
-         fmt::format("{:016x}-{}-{}.{}.cubin", hash_of(text + architecture()), architecture(), nvrtc().major,
+         fmt::format("{:016x}-{}-{}.{}.cubin", hash_of(text + architecture), architecture, nvrtc().major,
                      nvrtc().minor);
 }
 
-// What write() wrote, or nothing: the driver takes a kernel on trust.
+// The bytes that write() put there, or none: the driver must not be given a damaged file.
 std::vector<char> read(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
@@ -141,7 +141,7 @@ std::vector<char> read(const std::filesystem::path& path) {
   return hash == hash_of({bytes.data(), bytes.size()}) ? bytes : std::vector<char>();
 }
 
-// Whole or not at all: other processes may read it.
+// Renames a finished file, so that other processes never read half of one.
 void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
@@ -159,28 +159,29 @@ void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
   std::filesystem::remove(part, error);
 }
 
-Module* load(const Variant& variant) {
+Module* load(Context& context, const Variant& variant) {
   const SourceFile& file = file_of(variant.source);
-  const auto path = cached(text_of(variant));
+  const std::string architecture = architecture_of(context.info().capability);
+  const auto path = cached(text_of(variant), architecture);
   if (!path.empty()) {
     const auto kept = read(path);
     try {
-      if (!kept.empty()) return load_module(kept.data(), file.name);
+      if (!kept.empty()) return context.load_module(kept.data(), file.name);
     } catch (const std::runtime_error& e) {  // damaged: compiled again
       log_debug("{}: {}", path.string(), e.what());
     }
   }
-  auto code = compile(variant, architecture());
+  auto code = compile(variant, architecture);
   if (!code) throw std::runtime_error(code.error().message);
   if (!path.empty()) write(path, *code);
-  return load_module(code->data(), file.name);
+  return context.load_module(code->data(), file.name);
 }
 
 }  // namespace
 
-std::string compiler_obstacle(int capability, int driver) {
+std::string compiler_unsupported(int capability, int driver) {
   const Nvrtc& n = nvrtc();
-  if (!n.obstacle.empty()) return n.obstacle;
+  if (!n.unsupported.empty()) return n.unsupported;
   if (n.major > driver)
     return fmt::format(
         "the NVIDIA driver is for CUDA {}, and the run-time compiler that was found for CUDA {}: update the "
@@ -198,7 +199,7 @@ std::string compiler_obstacle(int capability, int driver) {
 
 Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture) {
   const Nvrtc& n = nvrtc();
-  if (!n.obstacle.empty()) return make_error(ErrorKind::unsupported, "{}", n.obstacle);
+  if (!n.unsupported.empty()) return make_error(ErrorKind::unsupported, "{}", n.unsupported);
   const std::string text = text_of(variant), target = "--gpu-architecture=" + architecture;
   const char* name = file_of(variant.source).name;
   const char* options[] = {target.c_str(), "--std=c++17", "-w"};
@@ -220,22 +221,19 @@ Result<std::vector<char>> compile(const Variant& variant, const std::string& arc
   return code;
 }
 
-Function kernel(const Variant& variant, const char* name) {
-  struct Known {
-    Variant variant;
-    const char* name;
-    Function function;
-  };
-  static std::map<Variant, Module*> modules;
-  static std::vector<Known> known[64];  // by a hash: every launch asks
+KernelCache::~KernelCache() {
+  for (const auto& [variant, module] : modules_) context_.unload_module(module);
+}
+
+Function KernelCache::get(const Variant& variant, const char* name) {
   size_t hash = static_cast<size_t>(variant.source) + reinterpret_cast<uintptr_t>(name);
   for (const int value : variant.values) hash = hash * 31 + static_cast<size_t>(value);
-  auto& bucket = known[hash * 0x9E3779B97F4A7C15u >> 58];
-  for (const Known& k : bucket)
-    if (k.name == name && k.variant == variant) return k.function;
-  auto [module, missing] = modules.try_emplace(variant, nullptr);
-  if (missing || !module->second) module->second = load(variant);
-  bucket.push_back({variant, name, find_function(module->second, name)});
+  auto& bucket = found_[hash * 0x9E3779B97F4A7C15u >> 58];
+  for (const Kernel& kernel : bucket)
+    if (kernel.name == name && kernel.variant == variant) return kernel.function;
+  auto module = modules_.find(variant);
+  if (module == modules_.end()) module = modules_.emplace(variant, load(context_, variant)).first;
+  bucket.push_back({variant, name, context_.find_function(module->second, name)});
   return bucket.back().function;
 }
 

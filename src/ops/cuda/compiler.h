@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,7 @@ namespace anabranch::ops::cuda {
 
 // Why nothing can be compiled here for a device of this compute capability (90: 9.0) and a driver for this
 // CUDA (12, 13), or empty.
-std::string compiler_obstacle(int capability, int driver);
+std::string compiler_unsupported(int capability, int driver);
 
 enum class Source { gemv, gemv_cluster, gemm, embed, rows, attention, gated_delta };
 
@@ -29,9 +30,28 @@ struct Variant {
 // Machine code for an architecture such as "sm_90a". Needs no device.
 Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture);
 
-// A kernel of the variant, for the device; `name` is a literal. Compiles, or reads what was compiled, when
-// first asked. Throws when that fails. Engine thread only.
-Function kernel(const Variant& variant, const char* name);
+// The kernels that a device has loaded. Used by the thread that runs the device's models.
+class KernelCache {
+ public:
+  explicit KernelCache(Context& context) : context_(context) {}
+  ~KernelCache();
+  KernelCache(const KernelCache&) = delete;
+  KernelCache& operator=(const KernelCache&) = delete;
+
+  // A kernel of the variant; `name` is a literal. Compiles, or reads what was compiled, when first asked.
+  // Throws std::runtime_error when that fails.
+  Function get(const Variant& variant, const char* name);
+
+ private:
+  struct Kernel {
+    Variant variant;
+    const char* name;
+    Function function;
+  };
+  Context& context_;
+  std::map<Variant, Module*> modules_;
+  std::vector<Kernel> found_[64];  // by a hash: every launch asks
+};
 
 // ops/cuda/kernels/*, by file name.
 std::string_view kernel_text(std::string_view file);

@@ -4,12 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <iterator>
-#include <map>
 #include <stdexcept>
 
-#include "base/check.h"
 #include "base/log.h"
 #include "ops/cuda/compiler.h"
 
@@ -33,6 +30,7 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 constexpr int kClusterDimension = 4, kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
+constexpr int kOutOfMemory = 2;                                             // CUDA_ERROR_OUT_OF_MEMORY
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kClock = 13,
               kShared = 97;           // CU_DEVICE_ATTRIBUTE_...
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -45,6 +43,7 @@ using Address = unsigned long long;
   X(DeviceGetName, "cuDeviceGetName", char*, int, int)                                   \
   X(DeviceGetAttribute, "cuDeviceGetAttribute", int*, int, int)                          \
   X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)                     \
+  X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", int)                        \
   X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                             \
   X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                     \
   X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                         \
@@ -56,6 +55,7 @@ using Address = unsigned long long;
   X(MemcpyDtoD, "cuMemcpyDtoDAsync_v2", Address, Address, size_t, void*)                 \
   X(MemsetD8, "cuMemsetD8Async", Address, unsigned char, size_t, void*)                  \
   X(StreamCreate, "cuStreamCreate", void**, unsigned)                                    \
+  X(StreamDestroy, "cuStreamDestroy_v2", void*)                                          \
   X(StreamSynchronize, "cuStreamSynchronize", void*)                                     \
   X(MaxActiveClusters, "cuOccupancyMaxActiveClusters", int*, void*, const LaunchConfig*) \
   X(EventCreate, "cuEventCreate", void**, unsigned)                                      \
@@ -64,22 +64,31 @@ using Address = unsigned long long;
   X(EventSynchronize, "cuEventSynchronize", void*)                                       \
   X(EventElapsedTime, "cuEventElapsedTime", float*, void*, void*)                        \
   X(ModuleLoadData, "cuModuleLoadData", void**, const void*)                             \
+  X(ModuleUnload, "cuModuleUnload", void*)                                               \
   X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)                \
   X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                             \
   X(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, void*, void**, void**)      \
   X(GetErrorName, "cuGetErrorName", int, const char**)                                   \
   X(DriverGetVersion, "cuDriverGetVersion", int*)
 
+}  // namespace
+
+// The driver's functions: the same for all devices.
 struct Driver {
 #define X(name, symbol, ...) int (*name)(__VA_ARGS__) = nullptr;
   ANABRANCH_CUDA_CALLS(X)
 #undef X
-  std::string obstacle;
-  void *context = nullptr, *stream = nullptr;
-  DeviceInfo info;
+  std::string unsupported;  // why it cannot be used, or empty
+  int version = 0;          // of CUDA: 12, 13
 
   Driver() {
-    obstacle = open();
+    unsupported = open();
+  }
+
+  std::string name_of(int error) const {
+    const char* name = nullptr;
+    if (GetErrorName) GetErrorName(error, &name);
+    return name ? name : fmt::format("error {}", error);
   }
 
  private:
@@ -91,59 +100,20 @@ struct Driver {
   if (!name) return "the NVIDIA driver is too old (it has no " symbol "): CUDA 12 or later is needed";
     ANABRANCH_CUDA_CALLS(X)
 #undef X
-    int device = 0;
     if (const int error = Init(0); error != 0)
       return fmt::format("CUDA cannot be started ({})", name_of(error));
-    if (DeviceGet(&device, 0) != 0) return "CUDA sees no device";
-    char name[256] = {};
-    int major = 0, minor = 0;
-    DeviceGetName(name, sizeof(name) - 1, device);
-    DeviceGetAttribute(&major, kMajor, device);
-    DeviceGetAttribute(&minor, kMinor, device);
-    DeviceGetAttribute(&info.multiprocessors, kMultiprocessors, device);
-    DeviceGetAttribute(&info.shared_bytes, kShared, device);
-    int clock_khz = 0;
-    DeviceGetAttribute(&clock_khz, kClock, device);
-    info.name = name;
-    info.capability = 10 * major + minor;
-    const int per_clock = info.capability == 90 ? 4096 : info.capability == 80 ? 2048 : 1024;
-    info.tensor_flops = 1e3 * clock_khz * info.multiprocessors * per_clock;
-    if (info.capability < 80)
-      return fmt::format("{} has compute capability {}.{}; 8.0 or later is needed", info.name, major, minor);
-    if (const int error = DevicePrimaryCtxRetain(&context, device); error != 0)
-      return fmt::format("{} cannot be used ({})", info.name, name_of(error));
-    size_t free = 0, total = 0;
-    if (CtxSetCurrent(context) != 0 || StreamCreate(&stream, 1) != 0 || MemGetInfo(&free, &total) != 0)
-      return fmt::format("{} cannot be used", info.name);
-    info.memory_bytes = total;
-    int version = 0;
     DriverGetVersion(&version);
-    return compiler_obstacle(info.capability, version / 1000);
-  }
-
- public:
-  std::string name_of(int error) const {
-    const char* name = nullptr;
-    if (GetErrorName) GetErrorName(error, &name);
-    return name ? name : fmt::format("error {}", error);
+    version /= 1000;
+    return "";
   }
 };
 
-Driver& opened() {
-  static Driver driver;
-  return driver;
-}
+namespace {
 
-// The driver, with its context current in this thread.
-Driver& driver() {
-  Driver& d = opened();
-  CHECK(d.obstacle.empty(), "{}", d.obstacle);
-  static thread_local bool current = (d.CtxSetCurrent(d.context), true);
-  static_cast<void>(current);
-  return d;
+const Driver& driver() {
+  static const Driver opened;
+  return opened;
 }
-
-std::atomic<bool> lost{false};
 
 // Faults of kernels and of the card (cuda.h: "the process must be terminated and relaunched"), and unknown
 // ones.
@@ -157,151 +127,219 @@ Address address(const void* p) {
   return reinterpret_cast<Address>(p);
 }
 
+uint64_t next_id() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
 }  // namespace
 
-const std::string& obstacle() {
-  return opened().obstacle;
-}
-void check(int error, const char* what) {
+void DriverErrors::check(int error, const char* what) {
   if (error == 0) return;
-  const std::string message = fmt::format("CUDA: {} failed: {}", what, opened().name_of(error));
-  if (is_final(error) && !lost.exchange(true))
+  const std::string message = fmt::format("CUDA: {} failed: {}", what, driver().name_of(error));
+  if (is_final(error) && !lost_.exchange(true))
     log_error("{}: the device can be used again only by a new process", message);
   throw std::runtime_error(message);
 }
-bool device_lost() {
-  return lost;
+
+Result<DeviceInfo> find_device(int index) {
+  const Driver& d = driver();
+  const auto unsupported = [](std::string why) { return Error{ErrorKind::unsupported, std::move(why)}; };
+  if (!d.unsupported.empty()) return unsupported(d.unsupported);
+  int handle = 0;
+  if (d.DeviceGet(&handle, index) != 0)
+    return unsupported(index == 0 ? "CUDA sees no device"
+                                  : fmt::format("CUDA sees no device of index {}", index));
+  const auto attribute = [&](int which) {
+    int value = 0;
+    d.DeviceGetAttribute(&value, which, handle);
+    return value;
+  };
+  char name[256] = {};
+  d.DeviceGetName(name, sizeof(name) - 1, handle);
+  DeviceInfo info;
+  info.index = index;
+  info.name = name;
+  info.capability = 10 * attribute(kMajor) + attribute(kMinor);
+  info.multiprocessors = attribute(kMultiprocessors);
+  info.shared_bytes = attribute(kShared);
+  const int per_clock = info.capability == 90 ? 4096 : info.capability == 80 ? 2048 : 1024;
+  info.tensor_flops = 1e3 * attribute(kClock) * info.multiprocessors * per_clock;
+  if (info.capability < 80)
+    return unsupported(fmt::format("{} has compute capability {}.{}; 8.0 or later is needed", info.name,
+                                   info.capability / 10, info.capability % 10));
+  if (std::string why = compiler_unsupported(info.capability, d.version); !why.empty())
+    return unsupported(std::move(why));
+  return info;
 }
-const DeviceInfo& device() {
-  return driver().info;
-}
-uint64_t free_memory() {
+
+Context::Context(const DeviceInfo& info) : info_(info), id_(next_id()) {}
+
+Result<std::unique_ptr<Context>> Context::open(const DeviceInfo& info) {
+  const Driver& d = driver();
+  std::unique_ptr<Context> context(new Context(info));
+  int handle = 0, error = d.DeviceGet(&handle, info.index);
+  if (error == 0) error = d.DevicePrimaryCtxRetain(&context->context_, handle);
+  if (error == 0) error = context->set_current();
+  if (error == 0) error = d.StreamCreate(&context->stream_, 1);
   size_t free = 0, total = 0;
-  check(driver().MemGetInfo(&free, &total), "asking for free memory");
+  if (error == 0) error = d.MemGetInfo(&free, &total);
+  if (error != 0)
+    return make_error(ErrorKind::unsupported, "{} cannot be used ({})", info.name, d.name_of(error));
+  context->info_.memory_bytes = total;
+  return context;
+}
+
+Context::~Context() {
+  const Driver& d = driver();
+  if (!context_) return;
+  if (set_current() == 0 && stream_) {
+    d.StreamSynchronize(stream_);
+    d.StreamDestroy(stream_);
+  }
+  int handle = 0;
+  d.DeviceGet(&handle, info_.index);
+  d.DevicePrimaryCtxRelease(handle);
+}
+
+int Context::set_current() {
+  static thread_local uint64_t current = 0;
+  if (current == id_) return 0;
+  const int error = driver().CtxSetCurrent(context_);
+  if (error == 0) current = id_;
+  return error;
+}
+
+// The driver, with this context current in this thread.
+const Driver& Context::driver_here() {
+  if (const int error = set_current(); error != 0) check(error, "choosing the device");
+  return driver();
+}
+
+uint64_t Context::free_memory() {
+  size_t free = 0, total = 0;
+  check(driver_here().MemGetInfo(&free, &total), "asking for free memory");
   return free;
 }
 
-constexpr int kOutOfMemory = 2;
-
-void* allocate(size_t bytes) {
+void* Context::allocate(size_t bytes) {
   Address p = 0;
-  const int error = driver().MemAlloc(&p, bytes);
+  const int error = driver_here().MemAlloc(&p, bytes);
   if (error == kOutOfMemory) return nullptr;
   check(error, "allocating memory");
   return reinterpret_cast<void*>(p);
 }
-void release(void* p) {
-  driver().MemFree(address(p));
-}
-void* allocate_pinned(size_t bytes) {
+void* Context::allocate_pinned(size_t bytes) {
   void* p = nullptr;
-  const int error = driver().MemHostAlloc(&p, bytes, 0);
+  const int error = driver_here().MemHostAlloc(&p, bytes, 0);
   if (error == kOutOfMemory) return nullptr;
   check(error, "allocating pinned memory");
   return p;
 }
-void release_pinned(void* p) {
-  driver().MemFreeHost(p);
+// Destructors call these: errors are left to the next call.
+void Context::release(void* p) {
+  if (set_current() == 0) driver().MemFree(address(p));
+}
+void Context::release_pinned(void* p) {
+  if (set_current() == 0) driver().MemFreeHost(p);
 }
 
-void copy_to_device(void* to, const void* from, size_t bytes) {
-  check(driver().MemcpyHtoD(address(to), from, bytes, driver().stream), "a copy to the device");
+void Context::copy_to_device(void* to, const void* from, size_t bytes) {
+  check(driver_here().MemcpyHtoD(address(to), from, bytes, stream_), "a copy to the device");
 }
-void copy_to_host(void* to, const void* from, size_t bytes) {
-  check(driver().MemcpyDtoH(to, address(from), bytes, driver().stream), "a copy from the device");
+void Context::copy_to_host(void* to, const void* from, size_t bytes) {
+  check(driver_here().MemcpyDtoH(to, address(from), bytes, stream_), "a copy from the device");
   synchronize();
 }
-void copy_on_device(void* to, const void* from, size_t bytes) {
-  check(driver().MemcpyDtoD(address(to), address(from), bytes, driver().stream), "a copy on the device");
+void Context::copy_on_device(void* to, const void* from, size_t bytes) {
+  check(driver_here().MemcpyDtoD(address(to), address(from), bytes, stream_), "a copy on the device");
 }
-void clear(void* p, size_t bytes) {
-  check(driver().MemsetD8(address(p), 0, bytes, driver().stream), "clearing memory");
+void Context::clear(void* p, size_t bytes) {
+  check(driver_here().MemsetD8(address(p), 0, bytes, stream_), "clearing memory");
 }
-void synchronize() {
-  check(driver().StreamSynchronize(driver().stream), "work on the device");
-}
-
-Event::Event() {
-  check(driver().EventCreate(&event_, 0), "making an event");
-}
-Event::~Event() {
-  driver().EventDestroy(event_);
-}
-void Event::record() {
-  check(driver().EventRecord(event_, driver().stream), "recording an event");
-}
-double Event::seconds_until(const Event& end) const {
-  float ms = 0;
-  check(driver().EventSynchronize(end.event_), "work on the device");
-  check(driver().EventElapsedTime(&ms, event_, end.event_), "timing");
-  return ms * 1e-3;
+void Context::synchronize() {
+  check(driver_here().StreamSynchronize(stream_), "work on the device");
 }
 
-double copy_rate() {
-  constexpr size_t kBytes = size_t{1} << 30;
-  void *from = allocate(kBytes), *to = allocate(kBytes);
-  if (!from || !to) throw std::runtime_error("CUDA: no memory left to measure with");
-  double best = 0;
-  Event begin, end;
-  for (int i = 0; i < 5; i++) {
-    begin.record();
-    copy_on_device(to, from, kBytes);
-    end.record();
-    best = std::max(best, 2.0 * kBytes / begin.seconds_until(end));
-  }
-  release(from);
-  release(to);
-  return best;
-}
-
-Module* load_module(const void* cubin, const char* name) {
+Module* Context::load_module(const void* cubin, const char* name) {
   void* module = nullptr;
-  check(driver().ModuleLoadData(&module, cubin), fmt::format("loading {}", name).c_str());
+  check(driver_here().ModuleLoadData(&module, cubin), fmt::format("loading {}", name).c_str());
   return static_cast<Module*>(module);
 }
-Function find_function(Module* module, const char* name) {
+void Context::unload_module(Module* module) {
+  if (set_current() == 0) driver().ModuleUnload(module);
+}
+Function Context::find_function(Module* module, const char* name) {
   Function f;
-  check(driver().ModuleGetFunction(&f.handle, module, name), fmt::format("finding {}", name).c_str());
+  check(driver_here().ModuleGetFunction(&f.handle, module, name), fmt::format("finding {}", name).c_str());
   return f;
 }
 
-namespace {
-
 // A kernel uses no more shared memory than 48 KB unasked.
-void allow_shared(Function f, unsigned bytes) {
+void Context::allow_shared(Function f, unsigned bytes) {
   if (bytes <= 48 << 10) return;
-  static std::map<void*, unsigned> allowed;
-  unsigned& most = allowed[f.handle];
-  if (most < bytes)
-    check(driver().FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(bytes)),
-          "asking for shared memory");
-  most = std::max(most, bytes);
+  unsigned& most = allowed_shared_[f.handle];
+  if (most >= bytes) return;
+  check(driver_here().FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(bytes)),
+        "asking for shared memory");
+  most = bytes;
 }
 
-}  // namespace
-
-int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes) {
+int Context::most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes) {
   allow_shared(f, shared_bytes);
   LaunchAttribute attribute{};
   attribute.id = kClusterDimension;
   attribute.size[0] = blocks, attribute.size[1] = attribute.size[2] = 1;
-  const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes, driver().stream, &attribute, 1};
+  const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes, stream_, &attribute, 1};
   int most = 0;
-  check(driver().MaxActiveClusters(&most, f.handle, &config), "counting clusters");
+  check(driver_here().MaxActiveClusters(&most, f.handle, &config), "counting clusters");
   return most;
 }
 
-void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args) {
+void Context::launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args) {
   LaunchAttribute attribute{};
   attribute.id = kProgrammaticStreamSerialization;
   attribute.value = 1;
-  const Driver& d = driver();
   allow_shared(f, shared_bytes);
-  const bool early = d.info.capability >= 90;
-  const LaunchConfig config{{grid.x, grid.y, grid.z},     {threads, 1, 1}, shared_bytes, d.stream,
+  const bool early = info_.capability >= 90;
+  const LaunchConfig config{{grid.x, grid.y, grid.z},     {threads, 1, 1}, shared_bytes, stream_,
                             early ? &attribute : nullptr, early ? 1u : 0u};
   void* parameters[] = {const_cast<void*>(args)};
-  check(d.LaunchKernelEx(&config, f.handle, parameters, nullptr), "launching a kernel");
+  check(driver_here().LaunchKernelEx(&config, f.handle, parameters, nullptr), "launching a kernel");
+}
+
+Event::Event(Context& context) : context_(context) {
+  context_.check(context_.driver_here().EventCreate(&event_, 0), "making an event");
+}
+Event::~Event() {
+  if (context_.set_current() == 0) driver().EventDestroy(event_);
+}
+void Event::record() {
+  context_.check(context_.driver_here().EventRecord(event_, context_.stream_), "recording an event");
+}
+double Event::seconds_until(const Event& end) const {
+  float ms = 0;
+  const Driver& d = context_.driver_here();
+  context_.check(d.EventSynchronize(end.event_), "work on the device");
+  context_.check(d.EventElapsedTime(&ms, event_, end.event_), "timing");
+  return ms * 1e-3;
+}
+
+double copy_rate(Context& context) {
+  constexpr size_t kBytes = size_t{1} << 30;
+  const auto release = [&](void* p) { context.release(p); };
+  const std::unique_ptr<void, decltype(release)> from(context.allocate(kBytes), release),
+      to(context.allocate(kBytes), release);
+  if (!from || !to) throw std::runtime_error("CUDA: no memory left to measure with");
+  double best = 0;
+  Event begin(context), end(context);
+  for (int i = 0; i < 5; i++) {
+    begin.record();
+    context.copy_on_device(to.get(), from.get(), kBytes);
+    end.record();
+    best = std::max(best, 2.0 * kBytes / begin.seconds_until(end));
+  }
+  return best;
 }
 
 }  // namespace anabranch::ops::cuda

@@ -1,52 +1,109 @@
-// The CUDA driver, opened when first asked for: the program builds and starts without it. One device (the
-// first that CUDA_VISIBLE_DEVICES leaves), one stream, on which everything happens in the order asked for.
-//
-// Errors of the driver after obstacle() was empty throw std::runtime_error with the call and CUDA's own name
-// for what went wrong.
+// The CUDA driver, opened when first asked for: the program builds and starts without it. Its table of
+// functions is the only part that belongs to the process; a Context is what a device has of the driver.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
+
+#include "base/result.h"
 
 namespace anabranch::ops::cuda {
 
-// Why no kernel can run here, or empty. The first call opens driver and compiler.
-const std::string& obstacle();
+// Throws on the driver's errors, and remembers one that lasts. Any thread.
+class DriverErrors {
+ public:
+  // Throws std::runtime_error with the call and CUDA's own name of the error, unless it is 0 (CUDA_SUCCESS).
+  void check(int error, const char* what);
+  // Whether an error came after which every later call fails.
+  bool lost() const { return lost_; }
 
-// Throws unless the driver's answer is 0 (CUDA_SUCCESS).
-void check(int error, const char* what);
-// Whether an error came after which every later call of this process fails. From any thread.
-bool device_lost();
+ private:
+  std::atomic<bool> lost_{false};
+};
 
 struct DeviceInfo {
+  int index = 0;  // among those that CUDA_VISIBLE_DEVICES leaves
   std::string name;
   int capability = 0;  // 10 * major + minor
   int multiprocessors = 0;
-  int shared_bytes = 0;  // that a block may have
-  uint64_t memory_bytes = 0;
-  double tensor_flops = 0;  // bf16, by the data sheet's operations a clock, at the highest clock
+  int shared_bytes = 0;       // that a block may have
+  uint64_t memory_bytes = 0;  // known to an open Context
+  double tensor_flops = 0;    // bf16, by the data sheet's operations a clock, at the highest clock
 };
-const DeviceInfo& device();
-uint64_t free_memory();
+// Opens the driver. The error says why no kernel can run on the device: no driver, no such device, one that
+// is too old, no compiler for it.
+Result<DeviceInfo> find_device(int index);
 
-// Plain memory of the device, without a pool, and of the host that the device reaches.
-void* allocate(size_t bytes);  // null when there is none
-void release(void* p);
-void* allocate_pinned(size_t bytes);
-void release_pinned(void* p);
+struct Driver;
+struct Module;
+struct Function {
+  void* handle = nullptr;
+};
+struct Grid {
+  unsigned x = 1, y = 1, z = 1;
+};
 
-// On the stream. Copies from and to memory that is not pinned return when they are done.
-void copy_to_device(void* to, const void* from, size_t bytes);
-void copy_to_host(void* to, const void* from, size_t bytes);
-void copy_on_device(void* to, const void* from, size_t bytes);
-void clear(void* p, size_t bytes);
-void synchronize();
+// A device's primary context and one stream, on which all work runs in the order in which it was asked for. A
+// thread may use several contexts in turn: each call makes its own the current one of the thread. Functions
+// marked "any thread" may be called on any; the others on the thread that runs the device's models.
+class Context {
+ public:
+  static Result<std::unique_ptr<Context>> open(const DeviceInfo& info);
+  // Waits for the stream. Memory and modules must have been released.
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
 
-// Marks on the stream, for timing.
+  const DeviceInfo& info() const { return info_; }
+  bool lost() const { return errors_.lost(); }
+  uint64_t free_memory();
+
+  // Plain memory of the device, without a pool, and of the host that the device reaches. Any thread.
+  void* allocate(size_t bytes);  // null when there is none
+  void release(void* p);
+  void* allocate_pinned(size_t bytes);
+  void release_pinned(void* p);
+
+  // On the stream. Copies from and to memory that is not pinned return when they are done, and copies to the
+  // host always. copy_to_host() and synchronize(): any thread.
+  void copy_to_device(void* to, const void* from, size_t bytes);
+  void copy_to_host(void* to, const void* from, size_t bytes);
+  void copy_on_device(void* to, const void* from, size_t bytes);
+  void clear(void* p, size_t bytes);
+  void synchronize();
+
+  Module* load_module(const void* cubin, const char* name);
+  void unload_module(Module* module);
+  Function find_function(Module* module, const char* name);
+  // How many clusters of so many blocks, each with such a kernel's threads and shared memory, run at the same
+  // time.
+  int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes);
+  // The kernel's only parameter is a struct of `args`. It may start while the one before ends (common.cuh).
+  void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args);
+
+ private:
+  friend class Event;
+  explicit Context(const DeviceInfo& info);
+  void check(int error, const char* what) { errors_.check(error, what); }
+  int set_current();
+  const Driver& driver_here();
+  void allow_shared(Function f, unsigned bytes);
+
+  DeviceInfo info_;
+  uint64_t id_;  // of this object in the process: a later one may have its address
+  void *context_ = nullptr, *stream_ = nullptr;
+  DriverErrors errors_;
+  std::map<void*, unsigned> allowed_shared_;  // bytes, by function
+};
+
+// A mark on the stream, for timing.
 class Event {
  public:
-  Event();
+  explicit Event(Context& context);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -55,28 +112,11 @@ class Event {
   double seconds_until(const Event& end) const;
 
  private:
+  Context& context_;
   void* event_ = nullptr;
 };
 
 // Bytes read and written by a large copy, per second.
-double copy_rate();
-
-struct Module;
-Module* load_module(const void* cubin, const char* name);
-struct Function {
-  void* handle = nullptr;
-};
-Function find_function(Module* module, const char* name);
-
-// How many clusters of so many blocks, each with such a kernel's threads and shared memory, run at the same
-// time.
-int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes);
-
-struct Grid {
-  unsigned x = 1, y = 1, z = 1;
-};
-// Engine thread only. The kernel's only parameter is a struct of `args`. It may start while the one before
-// ends (common.cuh).
-void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args);
+double copy_rate(Context& context);
 
 }  // namespace anabranch::ops::cuda

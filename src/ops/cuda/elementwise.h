@@ -1,25 +1,27 @@
+// The ops of ops/elementwise.h, but for rope() (attention.h).
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "ops/cuda/device.h"
 #include "ops/elementwise.h"
 #include "ops/linear.h"
 
 namespace anabranch::ops::cuda {
 
-// Rows of x [M, K], normalised if `norm`, to f32 [M, K] and to activations (linear.h); either may be null.
-void norm_rows(const mx::array& x, const RowNorm* norm, mx::array* out, mx::array* activations);
+// Rows of x [M, K], normalised if `norm`, to f32 [M, K] and to packed rows (linear.h); either may be null.
+void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tensor* out,
+               const MatmulInput* packed);
 
-mx::array rms_norm(const mx::array& x, const mx::array& w, float eps);
-mx::array add(const mx::array& a, const mx::array& b);
-mx::array add_bias(const mx::array& x, const mx::array& b);
-mx::array swiglu(const mx::array& gate, const mx::array& up);
-mx::array sigmoid_gate(const mx::array& x, const mx::array& gate);
-mx::array take_rows(const mx::array& x, std::span<const int> rows);
-mx::array reshape(const mx::array& x, mx::Shape shape);
-mx::array slice_rows(const mx::array& x, int begin, int end);
-mx::array concat_rows(const std::vector<mx::array>& parts);
-std::vector<int> best_of_rows(const mx::array& x);
+Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor add_bias(const Tensor& x, const Tensor& b);
+Tensor swiglu(const Tensor& gate, const Tensor& up);
+Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
+// Consecutive rows are a view of x.
+Tensor take_rows(const Tensor& x, std::span<const int> rows);
+Tensor concat_rows(const std::vector<Tensor>& parts);
+std::vector<int> best_of_rows(const Tensor& x);
 
 }  // namespace anabranch::ops::cuda

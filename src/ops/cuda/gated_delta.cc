@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "ops/arguments.h"
-#include "ops/cuda/array.h"
-#include "ops/cuda/compiler.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/shapes.h"
@@ -15,158 +14,140 @@ namespace {
 
 const char* const kOp = "gated_delta";
 
-WindowArgs window_args(const GatedDeltaWindow& w) {
-  return {data(w.k, kOp), data(w.delta, kOp), data(w.decay, kOp), data(w.rows, kOp)};
+WindowArgs window_args(CudaDevice& on, const GatedDeltaWindow& w) {
+  return {on.data(w.k, kOp), on.data(w.delta, kOp), on.data(w.decay, kOp), on.data(w.rows, kOp)};
 }
 
 // Entries that are read are not written in the same launch: after a fold the window begins anew, elsewhere. A
 // window that a copy of the state shares is left as it is.
-void open_window(GatedDeltaWindow& w, bool fold, std::vector<mx::array>& retired) {
+void own_window(CudaDevice& on, GatedDeltaWindow& w, bool fold, std::vector<Tensor>& retired) {
   for (auto* x : {&w.k, &w.delta, &w.decay, &w.rows}) {
-    if (!fold && is_unshared(*x)) continue;
-    mx::array next = fold ? make_array(x->shape(), mx::float32) : copy(*x, kOp);
+    if (!fold && x->is_unshared()) continue;
+    Tensor next = fold ? on.empty(x->shape(), Dtype::f32) : on.copy(*x, kOp);
     retired.push_back(std::exchange(*x, std::move(next)));
   }
 }
 
-// What the kernel reads of a span's state.
-DeltaSpan begin_span(const GatedDeltaSpan& rows) {
-  GatedDeltaState& state = *rows.state;
+// What the kernel reads of a run's state.
+DeltaSpan begin_run(CudaDevice& on, const DeltaRun& run) {
+  const GatedDeltaState& state = *run.state;
   DeltaSpan span{};
-  span.row = rows.begin;
-  span.count = rows.count;
+  span.row = run.begin;
+  span.count = run.count;
   span.entry = -1;
-  span.s_in = data(state.s, kOp);
-  span.conv_in = data(state.conv, kOp);
-  if (state.window) {
-    GatedDeltaWindow& w = *state.window;
-    span.fold = !w.accepted.empty();
-    span.replay_count =
-        static_cast<unsigned char>(span.fold ? w.accepted.size() : static_cast<size_t>(w.open));
-    static_assert(kMaxTrial <= 16);  // 4 bits each
-    for (size_t i = 0; i < span.replay_count; i++)
-      span.replay |= static_cast<uint64_t>(span.fold ? w.accepted[i] : static_cast<int>(i)) << 4 * i;
-    span.from = window_args(w);
-  }
+  span.s_in = on.data(state.s, kOp);
+  span.conv_in = on.data(state.conv, kOp);
+  span.fold = run.fold;
+  span.replay_count = static_cast<unsigned char>(run.replay_count);
+  static_assert(kMaxTrial <= 16);  // 4 bits each
+  for (int i = 0; i < run.replay_count; i++)
+    span.replay |= static_cast<unsigned long long>(run.replay[static_cast<size_t>(i)]) << 4 * i;
+  if (state.window) span.from = window_args(on, *state.window);
   return span;
 }
 
-// Where it writes: the state is what it will be after the launch. `retired` holds what the launch reads and
-// the state no longer refers to, so that no other span of the launch is given its memory.
-void end_span(const GatedDeltaSpan& rows, DeltaSpan& span, std::vector<mx::array>& retired) {
-  GatedDeltaState& state = *rows.state;
-  if (rows.trial) {
-    GatedDeltaWindow& w = *state.window;
-    open_window(w, span.fold, retired);
-    span.to = window_args(w);
-    span.entry = static_cast<short>(w.open);
-    w.open += rows.count;
+// Where it writes: the state's tensors are those that hold it after the launch. `retired` gets what the
+// launch reads and the state no longer refers to, so that no other run of the launch is given that memory.
+void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<Tensor>& retired) {
+  GatedDeltaState& state = *run.state;
+  if (run.trial) {
+    own_window(on, *state.window, run.fold, retired);
+    span.to = window_args(on, *state.window);
+    span.entry = static_cast<short>(run.entry);
   }
-  if (!rows.trial || span.fold) {
-    if (!is_unshared(state.s)) {  // a snapshot's
+  if (!run.trial || run.fold) {
+    if (!state.s.is_unshared()) {  // a snapshot has it, too
       retired.push_back(state.s);
-      state.s = make_array(state.s.shape(), mx::float32);
+      state.s = on.empty(state.s.shape(), Dtype::f32);
     }
     retired.push_back(state.conv);
-    state.conv = make_array(state.conv.shape(), mx::float32);
+    state.conv = on.empty(state.conv.shape(), Dtype::f32);
   }
-  span.s_out = data(state.s, kOp);
-  span.conv_out = data(state.conv, kOp);
-  if (state.window) state.window->accepted.clear();
+  span.s_out = on.data(state.s, kOp);
+  span.conv_out = on.data(state.conv, kOp);
 }
 
-void launch_delta(const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
-  const std::string obstacle = gated_delta_obstacle(s.key_dim, s.value_dim, s.conv_kernel);
-  require(obstacle.empty(), kOp, "{}.", obstacle);
+void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
+  const std::string reason = gated_delta_unsupported(s);
+  require(reason.empty(), kOp, "{}.", reason);
   // For a few tokens of many sequences a block has more of a head, whose queries and keys are then made less
   // often, and other blocks work while it waits for memory.
   bool few = spans > 1;
   for (int i = 0; i < spans; i++) few &= args.span[i].count <= 4;
   const int columns = few && s.value_dim % 64 == 0 ? 64 : 32;
   const int tokens = few ? 4 : 16, makers = few ? 0 : 288;
-  launch(kernel({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, tokens, makers}},
-                "delta"),
-         {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
-          static_cast<unsigned>(spans)},
-         static_cast<unsigned>(4 * columns + makers), 0, &args);
+  on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, tokens, makers}}, "delta",
+            {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
+             static_cast<unsigned>(spans)},
+            static_cast<unsigned>(4 * columns + makers), 0, &args);
 }
 
-// Spans of different states together, those of one state one after the other.
-void run_spans(DeltaArgs& args, const GatedDeltaShape& shape, std::span<const GatedDeltaSpan> spans) {
-  std::vector<mx::array> retired;
-  for (size_t begin = 0; begin < spans.size();) {
+// Runs of different states in one launch, those of one state in one launch after the other.
+void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
+               std::span<const DeltaRun> runs) {
+  std::vector<Tensor> retired;
+  for (size_t begin = 0; begin < runs.size();) {
     size_t end = begin;
-    for (; end < spans.size() && end - begin < kDeltaSpans; end++) {
-      const auto wave = spans.subspan(begin, end - begin);
-      const auto same = [&](const GatedDeltaSpan& other) { return other.state == spans[end].state; };
-      if (std::any_of(wave.begin(), wave.end(), same)) break;
-      DeltaSpan& span = args.span[end - begin] = begin_span(spans[end]);
-      end_span(spans[end], span, retired);
+    for (; end < runs.size() && end - begin < kDeltaSpans; end++) {
+      const auto together = runs.subspan(begin, end - begin);
+      const auto same = [&](const DeltaRun& other) { return other.state == runs[end].state; };
+      if (std::any_of(together.begin(), together.end(), same)) break;
+      DeltaSpan& span = args.span[end - begin] = begin_run(on, runs[end]);
+      end_run(on, runs[end], span, retired);
     }
-    launch_delta(shape, args, static_cast<int>(end - begin));
+    launch_delta(on, shape, args, static_cast<int>(end - begin));
     for (; begin < end; begin++) {
-      const GatedDeltaState& state = *spans[begin].state;
-      if (spans[begin].keep) *spans[begin].keep = {state.s, state.conv, {}};
+      const GatedDeltaState& state = *runs[begin].state;
+      if (runs[begin].keep) *runs[begin].keep = {state.s, state.conv, {}};
     }
     retired.clear();
   }
 }
 
-mx::array run(const GatedDeltaInputs& in, const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-              std::span<const GatedDeltaSpan> spans, mx::array out) {
+}  // namespace
+
+MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                        const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain) {
+  CudaDevice& on = cuda_device(in.qkv);
   const int rows = in.z.shape(0), width = in.z.shape(1);
-  const mx::array y = make_array({rows, width}, mx::float32);
+  const Tensor y = on.empty({rows, width}, Dtype::f32);
   DeltaArgs args{};
-  args.qkv = data(in.qkv, kOp);
-  args.b = data(in.b, kOp);
-  args.a = data(in.a, kOp);
-  args.conv_weight = data(weights.conv_weight, kOp);
-  args.a_log = data(weights.a_log, kOp);
-  args.dt_bias = data(weights.dt_bias, kOp);
-  args.y = data(y, kOp);
+  args.qkv = on.data(in.qkv, kOp);
+  args.b = on.data(in.b, kOp);
+  args.a = on.data(in.a, kOp);
+  args.conv_weight = on.data(weights.conv_weight, kOp);
+  args.a_log = on.data(weights.a_log, kOp);
+  args.dt_bias = on.data(weights.dt_bias, kOp);
+  args.y = on.data(y, kOp);
   args.key_heads = shape.key_heads;
   args.value_heads = shape.value_heads;
-  run_spans(args, shape, spans);
+  carry_out(on, args, shape, runs);
 
+  const MatmulInput out =
+      plain ? MatmulInput(on.empty({rows, width}, Dtype::f32)) : make_packed_cleared(on, rows, width);
   NormArgs norm{};
-  norm.x = data(y, kOp);
-  norm.weight = data(weights.norm_weight, kOp);
-  norm.gate = data(in.z, kOp);
-  const bool activations = out.dtype() == mx::bfloat16;
-  if (activations && width % 64 != 0)
-    clear(address_of(out, kOp), static_cast<size_t>(width + 63) / 64 * layout_rows(rows) * 128);
-  (activations ? reinterpret_cast<void*&>(norm.tiles) : reinterpret_cast<void*&>(norm.out)) =
-      address_of(out, kOp);
+  norm.x = args.y;
+  norm.weight = on.data(weights.norm_weight, kOp);
+  norm.gate = on.data(in.z, kOp);
+  if (plain)
+    norm.out = on.data(out.values, kOp);
+  else
+    norm.tiles = on.data<unsigned short>(out.values, kOp);
   norm.rows = rows;
   norm.inputs = width;
   norm.width = shape.value_dim;
   norm.tiles_rows = layout_rows(rows);
   norm.eps = weights.eps;
-  launch(kernel({Source::rows, {}}, "norm_heads"),
-         {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)}, 128, 0, &norm);
+  on.launch({Source::rows, {}}, "norm_heads", {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)},
+            128, 0, &norm);
   return out;
 }
 
-}  // namespace
-
-mx::array gated_delta_rows(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                           const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans) {
-  return run(in, shape, weights, spans, make_activations(in.z.shape(0), in.z.shape(1)));
-}
-
-mx::array gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                      const GatedDeltaWeights& weights, GatedDeltaState& state, bool trial) {
-  const GatedDeltaSpan span{&state, 0, in.qkv.shape(0), trial, {}, nullptr};
-  return run(in, shape, weights, {&span, 1}, make_array(in.z.shape(), mx::float32));
-}
-
-void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state) {
-  // No tokens for good: accepted entries are applied, and that is all.
-  const GatedDeltaSpan none{&state, 0, 0, false, {}, nullptr};
+void gated_delta_fold(const GatedDeltaShape& shape, const DeltaRun& run) {
   DeltaArgs args{};
   args.key_heads = shape.key_heads;
   args.value_heads = shape.value_heads;
-  run_spans(args, shape, {&none, 1});
+  carry_out(cuda_device(run.state->s), args, shape, {&run, 1});
 }
 
 }  // namespace anabranch::ops::cuda

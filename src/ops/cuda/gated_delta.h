@@ -1,3 +1,4 @@
+// OpTable's gated_delta() and gated_delta_fold(). No trees.
 #pragma once
 
 #include <span>
@@ -6,12 +7,8 @@
 
 namespace anabranch::ops::cuda {
 
-// As in ops/gated_delta.h; the result is activations (ops/cuda/linear.h).
-mx::array gated_delta_rows(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                           const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
-// One sequence's; the result is f32.
-mx::array gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
-                      const GatedDeltaWeights& weights, GatedDeltaState& state, bool trial);
-void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state);
+MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                        const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain);
+void gated_delta_fold(const GatedDeltaShape& shape, const DeltaRun& run);
 
 }  // namespace anabranch::ops::cuda

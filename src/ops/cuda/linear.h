@@ -1,23 +1,27 @@
-// Matrix products on the device. What only products read is kept as they read it: "activations", bf16 arrays
-// [M, K] whose memory is in tiles of 64 inputs (kernels/common.cuh). linear() takes f32 or
-// activations; linear_swiglu() and the mixers make activations.
+// Matrix products on the device. A packed MatmulInput holds bf16 in tiles: inputs [64 i, 64 i + 64) of all
+// rows are tile i, of 128 bytes for each of layout_rows() rows. Within a tile the values lie as the kernel
+// for that many rows reads them (kernels/common.cuh). What the last tile has beyond the inputs is 0. linear()
+// and linear_add() take plain and packed input; linear_swiglu(), attend() and gated_delta() give packed rows.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "ops/cuda/device.h"
 #include "ops/linear.h"
 
 namespace anabranch::ops::cuda {
 
-mx::array make_activations(int rows, int inputs);
-// Rows that activations of so many rows are laid out for.
+// Uninitialised packed rows.
+MatmulInput make_packed(CudaDevice& on, int rows, int inputs);
+// The same, for kernels that write the inputs and nothing beyond them.
+MatmulInput make_packed_cleared(CudaDevice& on, int rows, int inputs);
+// Rows that packed rows are laid out for.
 int layout_rows(int rows);
 
-std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
-                              const RowNorm* norm);
-mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual);
-mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm);
-mx::array embed(std::span<const int> ids, const Weight& table);
+std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
+Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+Tensor embed(std::span<const int> ids, const Weight& table);
 
 }  // namespace anabranch::ops::cuda

@@ -4,21 +4,22 @@
 
 namespace anabranch::ops::cuda {
 
-std::string attention_obstacle(int head_dim) {
+std::string attention_unsupported(int head_dim) {
   if (head_dim > 0 && head_dim % 32 == 0 && head_dim <= 256) return "";
   return fmt::format("on CUDA a head of attention must have 32, 64, .. 256 dimensions, not {}", head_dim);
 }
 
-std::string gated_delta_obstacle(int key_dim, int value_dim, int conv_kernel) {
+std::string gated_delta_unsupported(const GatedDeltaShape& shape) {
+  const int key_dim = shape.key_dim, value_dim = shape.value_dim;
   if (key_dim <= 0 || key_dim % 16 != 0 || key_dim > 128 || value_dim <= 0 || value_dim % 32 != 0)
     return fmt::format(
         "on CUDA a head of a gated-delta layer must have 16, 32, .. 128 keys and a multiple of 32 values, "
         "not "
         "{} and {}",
         key_dim, value_dim);
-  if (conv_kernel < 2)
+  if (shape.conv_kernel < 2)
     return fmt::format("on CUDA a gated-delta layer's convolution must have 2 taps or more, not {}",
-                       conv_kernel);
+                       shape.conv_kernel);
   return "";
 }
 

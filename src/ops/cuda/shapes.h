@@ -1,13 +1,15 @@
-// Which shapes of layers the kernels take: asked when a model is loaded, and again by each launch.
+// Which shapes of layers the kernels take: asked when a model is loaded, and again by each launch. Needs no
+// device.
 #pragma once
 
 #include <string>
 
+#include "ops/gated_delta.h"
+
 namespace anabranch::ops::cuda {
 
-// Why there are no kernels for attention with such heads, or for a gated-delta layer, or empty. Need no
-// device.
-std::string attention_obstacle(int head_dim);
-std::string gated_delta_obstacle(int key_dim, int value_dim, int conv_kernel);
+// As in OpTable: why there are no kernels for it, or empty.
+std::string attention_unsupported(int head_dim);
+std::string gated_delta_unsupported(const GatedDeltaShape& shape);
 
 }  // namespace anabranch::ops::cuda

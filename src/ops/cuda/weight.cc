@@ -1,36 +1,28 @@
 #include "ops/cuda/weight.h"
 
-#include <mlx/types/half_types.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
-#include "base/thread_pool.h"
-#include "ops/cuda/driver.h"
+#include "base/float16.h"
+#include "ops/cuda/device.h"
 
 namespace anabranch::ops::cuda {
 namespace {
 
 constexpr int kRows = 16, kInputs = 64;
 
-template <class T>
-uint16_t bits_of(float x) {
-  const T value = static_cast<T>(x);
-  uint16_t bits;
-  std::memcpy(&bits, &value, 2);
-  return bits;
-}
-
-// Where row r (of 16) and input k (of 64) lie: which lane, step of 16 inputs, half of the step, odd or even.
-struct Place {
+// Where row r (of 16) and input k (of 64) lie in a record: the lane, the step of 16 inputs, the half of the
+// step, odd or even input, upper or lower 8 rows.
+struct RecordIndex {
   int lane, step, half, odd, high;
-  Place(int r, int k)
+  RecordIndex(int r, int k)
       : lane(r % 8 * 4 + k % 8 / 2), step(k / 16), half(k % 16 / 8), odd(k % 2), high(r / 8) {}
 };
 
 void put_code(uint8_t* record, int planes, int r, int k, uint8_t code) {
-  const Place at(r, k);
+  const RecordIndex at(r, k);
   for (int plane = 0; plane < planes; plane++, code >>= 4) {
     uint32_t word;
     uint8_t* to = record + plane * 512 + at.lane * 16 + (at.high * 2 + at.step / 2) * 4;
@@ -41,29 +33,26 @@ void put_code(uint8_t* record, int planes, int r, int k, uint8_t code) {
 }
 
 void put_value(uint8_t* record, int planes, int r, int k, float value) {
-  const Place at(r, k);
+  const RecordIndex at(r, k);
   for (int plane = 0; plane < planes; plane++) {
-    const uint16_t bits = bits_of<mx::bfloat16_t>(value);
+    const uint16_t bits = float_to_bf16(value);
     std::memcpy(
         record + plane * 2048 + at.step * 512 + at.lane * 16 + (at.half * 2 + at.high) * 4 + at.odd * 2,
         &bits, 2);
-    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-    float rounded;
-    std::memcpy(&rounded, &wide, 4);
-    value -= rounded;
+    value -= bf16_to_float(bits);
   }
 }
 
 void put_scale(uint8_t* scales, int type, int group, int r, float scale, float bias) {
-  const int place = (group * 8 + r % 8) * 4 + r / 8 * 2;
+  const int at = (group * 8 + r % 8) * 4 + r / 8 * 2;
   if (type == 2) {
     const float both[] = {scale, bias};
-    std::memcpy(scales + place * 4, both, 8);
+    std::memcpy(scales + at * 4, both, 8);
     return;
   }
-  const auto bits = type == 1 ? bits_of<mx::bfloat16_t> : bits_of<mx::float16_t>;
+  const auto bits = type == 1 ? float_to_bf16 : float_to_f16;
   const uint16_t both[] = {bits(scale), bits(bias)};
-  std::memcpy(scales + place * 2, both, 4);
+  std::memcpy(scales + at * 2, both, 4);
 }
 
 struct Layout {
@@ -107,7 +96,7 @@ int record_bytes(const std::array<int, 4>& format) {
   return dense ? planes * 2048 : planes * 512 + groups * kRows * (scales == 2 ? 8 : 4);
 }
 
-PackedRecords pack(const WeightSource& s) {
+PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
   PackedRecords out;
   const bool dense = s.kind != WeightKind::affine;
   Layout layout{};
@@ -123,7 +112,7 @@ PackedRecords pack(const WeightSource& s) {
   out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
   const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;
   out.bytes.resize(static_cast<size_t>(tiles * tile_bytes));
-  parallel_for(tiles, std::max<int64_t>(1, tiles / 64), [&](int64_t begin, int64_t end) {
+  threads.parallel_for(tiles, std::max<int64_t>(1, tiles / 64), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       const int64_t first = t * kRows, count = std::min<int64_t>(kRows, s.rows - first);
       (dense ? pack_dense : pack_affine)(s, layout, first, count, out.bytes.data() + t * tile_bytes);
@@ -132,20 +121,22 @@ PackedRecords pack(const WeightSource& s) {
   return out;
 }
 
-std::shared_ptr<const DeviceWeight> make_weight(const WeightSource& source) {
-  const PackedRecords packed = pack(source);
+std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightSource& source) {
+  CudaDevice& on = cuda_device(device);
+  Context& context = on.context();
+  const PackedRecords packed = pack(source, on.threads());
   auto weight = std::make_shared<DeviceWeight>();
   weight->format = packed.format;
   weight->input_tiles = packed.input_tiles;
   weight->bytes = packed.bytes.size();
-  void* memory = allocate(packed.bytes.size());
+  void* memory = context.allocate(packed.bytes.size());
   if (!memory)
     throw std::runtime_error(
         fmt::format("CUDA: the device has {} MB of memory left; the model's next matrix takes {}",
-                    free_memory() >> 20, packed.bytes.size() >> 20));
-  weight->memory = {memory, release};
-  copy_to_device(memory, packed.bytes.data(), packed.bytes.size());
-  synchronize();
+                    context.free_memory() >> 20, packed.bytes.size() >> 20));
+  weight->memory = {static_cast<unsigned char*>(memory), [&context](void* p) { context.release(p); }};
+  context.copy_to_device(memory, packed.bytes.data(), packed.bytes.size());
+  context.synchronize();
   return weight;
 }
 

@@ -4,9 +4,11 @@
 // of bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales and biases follow the codes.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <vector>
 
-#include "ops/cuda/compiler.h"
+#include "base/thread_pool.h"
 #include "ops/weight.h"
 
 namespace anabranch::ops::cuda {
@@ -14,8 +16,7 @@ namespace anabranch::ops::cuda {
 struct DeviceWeight : Weight::Storage {
   std::array<int, 4> format{};  // DENSE, PLANES, GROUPS, SCALES
   int input_tiles = 0;
-  uint64_t bytes = 0;
-  std::shared_ptr<void> memory;
+  std::shared_ptr<unsigned char> memory;  // of the device
 };
 
 // Of a record of this format.
@@ -27,9 +28,9 @@ struct PackedRecords {
   int input_tiles = 0;
   std::vector<uint8_t> bytes;
 };
-PackedRecords pack(const WeightSource& source);
+PackedRecords pack(const WeightSource& source, ThreadPool& threads);
 
-std::shared_ptr<const DeviceWeight> make_weight(const WeightSource& source);
+std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightSource& source);
 
 inline const DeviceWeight& stored(const Weight& w) {
   return static_cast<const DeviceWeight&>(w.storage());

@@ -2,13 +2,18 @@
 #pragma once
 
 #include "ops/gated_delta.h"
+#include "ops/metal/kernel.h"
 
 namespace anabranch::ops::metal {
 
-// What delta_scan.metal takes and leaves, for one sequence.
-struct DeltaScan {
+// What the tokens of one sequence bring.
+struct DeltaTokens {
   mx::array q, k, v;      // [T, Hk, Dk] twice, normalised, and [T, Hv, Dv]
   mx::array decay, beta;  // [T, Hv]
+};
+// Entries of a window, in order: [n, Hk * Dk], [n, Hv * Dv] and [n, Hv].
+struct DeltaEntries {
+  mx::array k, delta, decay;
 };
 struct DeltaScanned {
   mx::array y, delta;  // [T, Hv, Dv]
@@ -16,10 +21,10 @@ struct DeltaScanned {
 };
 
 // Whether the kernel has room for a head's keys.
-bool knows(const GatedDeltaShape& shape);
-// folds: entries of the window that are applied for good; open: those on trial before the tokens; advance:
-// the tokens are applied for good.
-DeltaScanned delta_scan(const DeltaScan& in, const GatedDeltaShape& shape, const GatedDeltaState& state,
-                        std::span<const int> folds, int open, bool advance);
+bool has_delta_scan(const GatedDeltaShape& shape);
+// Applies the entries to s, then the tokens. fold: the entries stay in the new state; advance: entries and
+// tokens do.
+DeltaScanned delta_scan(const Launcher& launcher, const GatedDeltaShape& shape, const mx::array& s,
+                        const DeltaEntries& entries, const DeltaTokens& tokens, bool fold, bool advance);
 
 }  // namespace anabranch::ops::metal

@@ -1,7 +1,6 @@
 #include "ops/metal/kernel.h"
 
 #include <mlx/backend/metal/metal.h>
-#include <mlx/device.h>
 #include <mlx/fast.h>
 
 #include <map>
@@ -9,13 +8,11 @@
 namespace anabranch::ops::metal {
 namespace {
 
-bool kernels_in_use = false;
-Launcher other_launcher;
+using Compiled = std::map<std::string_view, mx::fast::CustomKernelFunction>;
 
 // MLX compiles a text once for each set of constants. Its default for arithmetic is IEEE's, without
 // liberties: bits must not depend on the constants.
-std::vector<mx::array> launch_by_mlx(const Launch& launch) {
-  static std::map<std::string_view, mx::fast::CustomKernelFunction> made;
+std::vector<mx::array> launch_by_mlx(Compiled& compiled, const Launch& launch) {
   std::vector<std::string> input_names, output_names;
   std::vector<mx::array> inputs;
   std::vector<mx::Shape> shapes;
@@ -27,7 +24,7 @@ std::vector<mx::array> launch_by_mlx(const Launch& launch) {
     output_names.push_back(name);
     shapes.push_back(shape);
   }
-  auto& kernel = made[launch.kernel];
+  auto& kernel = compiled[launch.kernel];
   if (!kernel)
     kernel = mx::fast::metal_kernel("anabranch_" + std::string(launch.kernel), input_names, output_names,
                                     std::string(kernel_text(launch.kernel)));
@@ -40,24 +37,12 @@ std::vector<mx::array> launch_by_mlx(const Launch& launch) {
 
 }  // namespace
 
-std::string obstacle() {
+std::string unsupported() {
   return mx::metal::is_available() ? "" : "this is no Mac with Metal, or MLX was built without it";
 }
 
-void use(bool on) {
-  kernels_in_use = on;
-  if (on && !other_launcher) mx::set_default_device(mx::Device::gpu);
-}
-bool in_use() {
-  return kernels_in_use;
-}
-
-std::vector<mx::array> launch(const Launch& launch) {
-  return other_launcher ? other_launcher(launch) : launch_by_mlx(launch);
-}
-
-void set_launcher(Launcher launcher) {
-  other_launcher = std::move(launcher);
+Launcher mlx_launcher() {
+  return [compiled = Compiled()](const Launch& launch) mutable { return launch_by_mlx(compiled, launch); };
 }
 
 }  // namespace anabranch::ops::metal

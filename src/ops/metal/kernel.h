@@ -1,7 +1,9 @@
-// Kernels in Metal's language, launched through MLX (mx::fast::metal_kernel) as twins of what ops/reference
-// says in plain MLX ops. They have not been run on Metal yet: tests run their text as C++, thread by thread
+// Kernels in Metal's language, launched through MLX (mx::fast::metal_kernel), for what ops/reference makes of
+// MLX's own ops otherwise. They have not been run on Metal yet: tests run their text as C++, thread by thread
 // (tests/ops/metal_test.cc).
 #pragma once
+
+#include <mlx/array.h>
 
 #include <functional>
 #include <string>
@@ -10,9 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "ops/backend.h"
+namespace anabranch::ops {
 
-namespace anabranch::ops::metal {
+namespace mx = mlx::core;
+
+namespace metal {
 
 // One launch: threads of the whole grid and of a threadgroup (which divide it), the constants that the text
 // names, operands by the names it has for them; results are f32.
@@ -26,17 +30,13 @@ struct Launch {
 using Launcher = std::function<std::vector<mx::array>(const Launch&)>;
 
 // Why Metal cannot be used here, or empty.
-std::string obstacle();
+std::string unsupported();
 
-// The reference's ops use kernels from now on, on MLX's GPU (true), or not.
-void use(bool on);
-bool in_use();
-std::vector<mx::array> launch(const Launch& launch);
-
-// For tests: what launches instead of MLX; null: MLX again.
-void set_launcher(Launcher launcher);
+// A launcher that has MLX compile and run the kernels, on its GPU.
+Launcher mlx_launcher();
 
 // A kernel's text; defined by the build.
 std::string_view kernel_text(std::string_view kernel);
 
-}  // namespace anabranch::ops::metal
+}  // namespace metal
+}  // namespace anabranch::ops

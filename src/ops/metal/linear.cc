@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
-#include "ops/metal/kernel.h"
-
 namespace anabranch::ops::metal {
 
-std::optional<mx::array> linear(const mx::array& x, const reference::ReferenceWeight& w) {
-  constexpr int kOuts = 4, kMostRows = 16, kSimdgroups = 4;
+bool has_linear(const reference::ReferenceWeight& w) {
   const bool known = w.bits == 2 || w.bits == 4 || w.bits == 8;
-  if (!known || !w.codes || w.group % (32 / w.bits) != 0) return std::nullopt;
+  return known && w.codes && w.group % (32 / w.bits) == 0;
+}
+
+mx::array linear(const Launcher& launcher, const mx::array& x, const reference::ReferenceWeight& w) {
+  constexpr int kOuts = 4, kMostRows = 16, kSimdgroups = 4;
   const int m = x.shape(0), k = x.shape(1), n = w.codes->shape(0);
   int rows = 1;
   while (rows < std::min(m, kMostRows)) rows *= 2;
@@ -21,7 +22,7 @@ std::optional<mx::array> linear(const mx::array& x, const reference::ReferenceWe
   launch.constants = {{"BITS", w.bits}, {"GROUP", w.group}, {"K", k}, {"N", n}, {"ROWS", rows}};
   launch.grid = {32, up(up(n, kOuts), kSimdgroups) * kSimdgroups, up(m, rows)};
   launch.group = {32, kSimdgroups, 1};
-  return metal::launch(launch).front();
+  return launcher(launch).front();
 }
 
 }  // namespace anabranch::ops::metal

@@ -6,38 +6,56 @@
 #include <algorithm>
 #include <limits>
 
-namespace anabranch::ops::reference {
+#include "ops/reference/device.h"
 
-void kv_add_block(PagedKv& kv) {
-  kv.k.push_back(mx::zeros({kv.kv_heads, kv.head_dim, kKvBlock}, mx::float32));
-  kv.v.push_back(mx::zeros({kv.kv_heads, kKvBlock, kv.head_dim}, mx::float32));
-  mx::eval(kv.k.back(), kv.v.back());
+namespace anabranch::ops::reference {
+namespace {
+
+// The block with `rows` put over it from `at` on. Blocks are row-contiguous, as others copy them. Rows that
+// are a whole block come back from slice_update() as they are, a view of a whole prompt's; contiguous()
+// copies them.
+Tensor updated(const Tensor& block, const mx::array& rows, const mx::Shape& at) {
+  mx::Shape end = at;
+  for (size_t i = 0; i < end.size(); i++) end[i] += rows.shape(static_cast<int>(i));
+  return from_mlx(block.device(), mx::contiguous(mx::slice_update(as_mlx(block), rows, at, end)));
 }
 
-void kv_append(PagedKv& kv, const mx::array& k, const mx::array& v) {
+std::vector<mx::array> as_mlx_all(const std::vector<Tensor>& blocks) {
+  std::vector<mx::array> arrays;
+  for (const Tensor& block : blocks) arrays.push_back(as_mlx(block));
+  return arrays;
+}
+
+}  // namespace
+
+void kv_add_block(Device& device, PagedKv& kv) {
+  kv.k.push_back(device.zeros({kv.kv_heads, kv.head_dim, kKvBlock}, Dtype::f32));
+  kv.v.push_back(device.zeros({kv.kv_heads, kKvBlock, kv.head_dim}, Dtype::f32));
+}
+
+void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
+  const mx::array k = as_mlx(k_rows), v = as_mlx(v_rows);
   const int tokens = k.shape(0), heads = kv.kv_heads, d = kv.head_dim;
+  std::vector<mx::array> changed;
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
-    if (block == kv.k.size()) reference::kv_add_block(kv);
+    if (block == kv.k.size()) reference::kv_add_block(k_rows.device(), kv);
     const int column = kv.length % kKvBlock, count = std::min(tokens - t, kKvBlock - column);
     const auto rows = [&](const mx::array& x) { return mx::slice(x, {t, 0, 0}, {t + count, heads, d}); };
-    // An update of a whole block is the update itself, transposed: blocks are row-contiguous, as others copy
-    // them.
-    kv.k[block] =
-        mx::contiguous(mx::slice_update(kv.k[block], mx::transpose(rows(k), {1, 2, 0}),
-                                        mx::Shape{0, 0, column}, mx::Shape{heads, d, column + count}));
-    kv.v[block] =
-        mx::contiguous(mx::slice_update(kv.v[block], mx::transpose(rows(v), {1, 0, 2}),
-                                        mx::Shape{0, column, 0}, mx::Shape{heads, column + count, d}));
+    kv.k[block] = updated(kv.k[block], mx::transpose(rows(k), {1, 2, 0}), {0, 0, column});
+    kv.v[block] = updated(kv.v[block], mx::transpose(rows(v), {1, 0, 2}), {0, column, 0});
+    changed.push_back(as_mlx(kv.k[block]));
+    changed.push_back(as_mlx(kv.v[block]));
     kv.length += count;
     t += count;
   }
-  mx::eval(kv.k.back(), kv.v.back());  // the graph must not grow with every token
+  mx::eval(changed);  // the graph must not grow with every token
 }
 
-mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int window) {
+Tensor attention(const Tensor& queries, const PagedKv& kv, float scale, int window) {
+  const mx::array q = as_mlx(queries);
   const int tokens = q.shape(0), heads = q.shape(1), d = q.shape(2), per_kv = heads / kv.kv_heads;
-  const auto keys = mx::concatenate(kv.k, 2), values = mx::concatenate(kv.v, 1);
+  const auto keys = mx::concatenate(as_mlx_all(kv.k), 2), values = mx::concatenate(as_mlx_all(kv.v), 1);
   const int columns = keys.shape(2), first = kv.length - tokens;
   // [Hkv, per_kv, T, D] x [Hkv, 1, D, L]
   const auto rows = mx::transpose(mx::reshape(q, {tokens, kv.kv_heads, per_kv, d}), {1, 2, 0, 3});
@@ -48,7 +66,7 @@ mx::array attention(const mx::array& q, const PagedKv& kv, float scale, int wind
   if (window > 0) visible = mx::logical_and(visible, mx::greater(at, mx::subtract(own, mx::array(window))));
   scores = mx::where(visible, scores, mx::array(-std::numeric_limits<float>::infinity()));
   const auto mixed = mx::matmul(mx::softmax(scores, -1, true), mx::expand_dims(values, 1));
-  return mx::reshape(mx::transpose(mixed, {2, 0, 1, 3}), {tokens, heads, d});
+  return from_mlx(queries.device(), mx::reshape(mx::transpose(mixed, {2, 0, 1, 3}), {tokens, heads, d}));
 }
 
 }  // namespace anabranch::ops::reference

@@ -8,11 +8,38 @@
 #include <vector>
 
 #include "ops/metal/gated_delta.h"
-#include "ops/metal/kernel.h"
-#include "ops/reference/elementwise.h"
+#include "ops/reference/device.h"
 
 namespace anabranch::ops::reference {
 namespace {
+
+// The mixer's tensors as MLX's arrays: the weights, the projections of some rows, and a sequence's memory.
+struct Weights {
+  mx::array conv, a_log, dt_bias, norm;
+  float eps;
+};
+struct Rows {
+  mx::array qkv, z, b, a;
+};
+struct Memory {
+  mx::array s, conv;
+};
+
+Rows rows_of(const GatedDeltaInputs& in, int begin, int end) {
+  const auto rows = [&](const Tensor& x) { return as_mlx(x.slice_rows(begin, end)); };
+  return {rows(in.qkv), rows(in.z), rows(in.b), rows(in.a)};
+}
+
+Memory memory_of(const GatedDeltaState& state) {
+  return {as_mlx(state.s), as_mlx(state.conv)};
+}
+
+mx::array slice_rows(const mx::array& x, int begin, int end) {
+  mx::Shape start(x.ndim(), 0), stop = x.shape();
+  start[0] = begin;
+  stop[0] = end;
+  return mx::slice(x, start, stop);
+}
 
 mx::array silu(const mx::array& x) {
   return mx::multiply(x, mx::sigmoid(x));
@@ -42,13 +69,12 @@ mx::array convolve(const mx::array& before, const mx::array& rows, const mx::arr
   return silu(sum);
 }
 
-// What tokens bring: q, k, v after the convolution [T, heads, dim], decay and beta [T, Hv]; row i follows row
-// parents[i], the first ones what `conv` ends with.
-metal::DeltaScan prepare(const mx::array& qkv, const mx::array& b, const mx::array& a,
-                         const GatedDeltaShape& s, const GatedDeltaWeights& w, const mx::array& conv,
-                         std::span<const int> parents) {
-  const int tokens = qkv.shape(0), keys = s.key_heads * s.key_dim;
-  const auto x = convolve(conv, qkv, w.conv_weight, s.conv_kernel, parents);
+// What tokens bring, after the convolution; row i follows row parents[i], the first ones what `conv` ends
+// with.
+metal::DeltaTokens prepare(const Rows& rows, const GatedDeltaShape& s, const Weights& w,
+                           const mx::array& conv, std::span<const int> parents) {
+  const int tokens = rows.qkv.shape(0), keys = s.key_heads * s.key_dim;
+  const auto x = convolve(conv, rows.qkv, w.conv, s.conv_kernel, parents);
   const auto heads = [&](int begin, int end, int count, int dim) {
     return mx::reshape(mx::slice(x, {0, begin}, {tokens, end}), {tokens, count, dim});
   };
@@ -56,15 +82,14 @@ metal::DeltaScan prepare(const mx::array& qkv, const mx::array& b, const mx::arr
   return {mx::multiply(l2_normalise(heads(0, keys, s.key_heads, s.key_dim)), scale),
           l2_normalise(heads(keys, 2 * keys, s.key_heads, s.key_dim)),
           heads(2 * keys, s.conv_channels(), s.value_heads, s.value_dim),
-          mx::exp(mx::negative(mx::multiply(mx::exp(w.a_log), softplus(mx::add(a, w.dt_bias))))),
-          mx::sigmoid(b)};
+          mx::exp(mx::negative(mx::multiply(mx::exp(w.a_log), softplus(mx::add(rows.a, w.dt_bias))))),
+          mx::sigmoid(rows.b)};
 }
 
 // y [T, Hv, Dv] normalised and gated, [T, Hv * Dv]
-mx::array finish(const mx::array& y, const mx::array& z, const GatedDeltaWeights& w) {
+mx::array finish(const mx::array& y, const mx::array& z, const Weights& w) {
   const auto mean = mx::mean(mx::square(y), -1, true);
-  const auto normed =
-      mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm_weight);
+  const auto normed = mx::multiply(mx::multiply(y, mx::rsqrt(mx::add(mean, mx::array(w.eps)))), w.norm);
   return mx::multiply(mx::reshape(normed, z.shape()), silu(z));
 }
 
@@ -82,36 +107,48 @@ mx::array updated(const mx::array& s, const Entry& e, int ratio) {
 }
 
 Entry entry_of(const GatedDeltaWindow& w, const GatedDeltaShape& s, int i) {
-  return {mx::reshape(slice_rows(w.k, i, i + 1), {s.key_heads, s.key_dim}),
-          mx::reshape(slice_rows(w.delta, i, i + 1), {s.value_heads, s.value_dim}),
-          mx::reshape(slice_rows(w.decay, i, i + 1), {s.value_heads})};
+  const auto row = [&](const Tensor& x, mx::Shape shape) {
+    return mx::reshape(as_mlx(x.slice_rows(i, i + 1)), std::move(shape));
+  };
+  return {row(w.k, {s.key_heads, s.key_dim}), row(w.delta, {s.value_heads, s.value_dim}),
+          row(w.decay, {s.value_heads})};
 }
 
-// The state with window entries applied.
-GatedDeltaState replayed(const GatedDeltaState& state, const GatedDeltaShape& shape,
-                         std::span<const int> entries) {
-  GatedDeltaState out{state.s, state.conv, {}};
-  for (const int i : entries) {
-    out.s = updated(out.s, entry_of(*state.window, shape, i), shape.value_heads / shape.key_heads);
-    const auto rows = mx::concatenate({out.conv, slice_rows(state.window->rows, i, i + 1)}, 0);
-    out.conv = slice_rows(rows, 1, shape.conv_kernel);
-  }
-  return out;
+std::span<const int> entries_of(const DeltaRun& run) {
+  return std::span(run.replay).first(static_cast<size_t>(run.replay_count));
 }
 
-struct Tokens {
+// The last rows of conv input after more rows, in memory of their own.
+mx::array conv_after(const mx::array& conv, const mx::array& rows) {
+  const auto all = mx::concatenate({conv, rows}, 0);
+  return copy_rows(all, all.shape(0) - conv.shape(0), all.shape(0));
+}
+mx::array conv_after(const mx::array& conv, const DeltaRun& run) {
+  if (run.replay_count == 0) return conv;
+  return conv_after(conv, copy_rows(as_mlx(run.state->window->rows), entries_of(run)));
+}
+
+// The memory with the run's entries applied.
+Memory replayed(const GatedDeltaShape& shape, const DeltaRun& run) {
+  const Memory before = memory_of(*run.state);
+  mx::array s = before.s;
+  for (const int i : entries_of(run))
+    s = updated(s, entry_of(*run.state->window, shape, i), shape.value_heads / shape.key_heads);
+  return {s, conv_after(before.conv, run)};
+}
+
+struct Applied {
   mx::array out;  // [T, Hv * Dv]
   std::vector<Entry> entries;
   std::vector<mx::array> states;  // S after each token
 };
 
-// Tokens from the state `from`; row i follows row parents[i].
-Tokens apply(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-             const GatedDeltaShape& s, const GatedDeltaWeights& w, const GatedDeltaState& from,
-             std::span<const int> parents) {
-  const int tokens = qkv.shape(0), ratio = s.value_heads / s.key_heads;
-  const auto [q, k, v, decay, beta] = prepare(qkv, b, a, s, w, from.conv, parents);
-  Tokens done{z, {}, {}};
+// Tokens after `from`; row i follows row parents[i].
+Applied apply(const Rows& rows, const GatedDeltaShape& s, const Weights& w, const Memory& from,
+              std::span<const int> parents) {
+  const int tokens = rows.qkv.shape(0), ratio = s.value_heads / s.key_heads;
+  const auto [q, k, v, decay, beta] = prepare(rows, s, w, from.conv, parents);
+  Applied done{rows.z, {}, {}};
   std::vector<mx::array> outputs;
   for (int t = 0; t < tokens; t++) {
     const auto at = [&](const mx::array& y) { return mx::take(y, t, 0); };
@@ -124,7 +161,7 @@ Tokens apply(const mx::array& qkv, const mx::array& z, const mx::array& b, const
     done.states.push_back(updated(before, done.entries.back(), ratio));
     outputs.push_back(mx::reshape(mx::matmul(wide(q), done.states.back()), {1, s.value_heads, s.value_dim}));
   }
-  done.out = finish(mx::concatenate(outputs, 0), z, w);
+  done.out = finish(mx::concatenate(outputs, 0), rows.z, w);
   return done;
 }
 
@@ -134,106 +171,98 @@ std::vector<int> chain_of(int tokens) {
   return parents;
 }
 
-void put_rows(mx::array& to, const mx::array& rows, int at) {
-  to = mx::slice_update(to, rows, mx::Shape{at, 0}, mx::Shape{at + rows.shape(0), rows.shape(1)});
+// Tokens' entries [T, ...] and rows become those of the window from run.entry on.
+void put_entries(const DeltaRun& run, const metal::DeltaEntries& entries, const mx::array& rows) {
+  GatedDeltaWindow& w = *run.state->window;
+  const auto put = [&](Tensor& to, const mx::array& from) {
+    const int width = to.shape(1);
+    to = from_mlx(to.device(),
+                  mx::slice_update(as_mlx(to), mx::reshape(from, {run.count, width}), mx::Shape{run.entry, 0},
+                                   mx::Shape{run.entry + run.count, width}));
+  };
+  put(w.k, entries.k);
+  put(w.delta, entries.delta);
+  put(w.decay, entries.decay);
+  put(w.rows, rows);
 }
 
-void fold(const GatedDeltaShape& shape, GatedDeltaState& state) {
-  const GatedDeltaState folded = replayed(state, shape, state.window->accepted);
-  state.s = folded.s;
-  state.conv = folded.conv;
+// Makes `after` the state's memory, and evaluates it and `out`: the graph must not grow with every token.
+void put_memory(GatedDeltaState& state, const Memory& after, std::vector<mx::array> out) {
+  Device& device = state.s.device();
+  state.s = from_mlx(device, after.s);
+  state.conv = from_mlx(device, after.conv);
+  out.insert(out.end(), {after.s, after.conv});
+  if (state.window)
+    for (const Tensor* x :
+         {&state.window->k, &state.window->delta, &state.window->decay, &state.window->rows})
+      out.push_back(as_mlx(*x));
+  mx::eval(out);
 }
 
-// The last rows of conv input after more rows.
-mx::array conv_after(const mx::array& conv, const mx::array& rows) {
-  const auto all = mx::concatenate({conv, rows}, 0);
-  return slice_rows(all, all.shape(0) - conv.shape(0), all.shape(0));
-}
-mx::array conv_after(const mx::array& conv, const GatedDeltaWindow& window, std::span<const int> entries) {
-  if (entries.empty()) return conv;
-  const mx::array at(entries.data(), {static_cast<int>(entries.size())});
-  return conv_after(conv, mx::take(window.rows, at, 0));
-}
-
-void put_entries(GatedDeltaWindow& w, const mx::array& k, const mx::array& delta, const mx::array& decay,
-                 const mx::array& rows, int at) {
-  const int tokens = rows.shape(0);
-  put_rows(w.k, mx::reshape(k, {tokens, w.k.shape(1)}), at);
-  put_rows(w.delta, mx::reshape(delta, {tokens, w.delta.shape(1)}), at);
-  put_rows(w.decay, mx::reshape(decay, {tokens, w.decay.shape(1)}), at);
-  put_rows(w.rows, rows, at);
-}
-
-// gated_delta(), or gated_delta_trial() of a chain, with the recurrence in one kernel.
-mx::array with_kernel(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& shape, const GatedDeltaWeights& weights, GatedDeltaState& state,
-                      bool trial) {
-  const int tokens = qkv.shape(0), open = trial ? state.window->open : 0;
-  const std::vector<int> folds = state.window ? state.window->accepted : std::vector<int>();
-  std::vector<int> chain(open);
-  std::iota(chain.begin(), chain.end(), 0);
-  if (!folds.empty()) state.conv = conv_after(state.conv, *state.window, folds);
-  const auto conv = open > 0 ? conv_after(state.conv, *state.window, chain) : state.conv;
-  const auto in = prepare(qkv, b, a, shape, weights, conv, chain_of(tokens));
-  const auto scanned = metal::delta_scan(in, shape, state, folds, open, !trial);
-  state.s = scanned.s;
-  const auto out = finish(scanned.y, z, weights);
-  if (trial) {
-    GatedDeltaWindow& w = *state.window;
-    put_entries(w, in.k, scanned.delta, in.decay, qkv, open);
-    mx::eval(state.s, state.conv, w.k, w.delta, w.decay, w.rows, out);
+// A run with the recurrence in one kernel; its rows are no tree.
+mx::array run_with_kernel(const metal::Launcher& launcher, const Rows& rows, const GatedDeltaShape& shape,
+                          const Weights& weights, const DeltaRun& run) {
+  const Memory before = memory_of(*run.state);
+  metal::DeltaEntries entries{mx::zeros({0}), mx::zeros({0}), mx::zeros({0})};
+  if (run.replay_count > 0) {
+    const GatedDeltaWindow& w = *run.state->window;
+    const auto replay = [&](const Tensor& x) { return copy_rows(as_mlx(x), entries_of(run)); };
+    entries = {replay(w.k), replay(w.delta), replay(w.decay)};
+  }
+  const auto conv = conv_after(before.conv, run);
+  const auto tokens = prepare(rows, shape, weights, conv, chain_of(run.count));
+  const auto scanned = metal::delta_scan(launcher, shape, before.s, entries, tokens, run.fold, !run.trial);
+  const auto out = finish(scanned.y, rows.z, weights);
+  if (run.trial) {
+    put_entries(run, {tokens.k, scanned.delta, tokens.decay}, rows.qkv);
+    put_memory(*run.state, {scanned.s, run.fold ? conv : before.conv}, {out});
   } else {
-    if (state.window) state.window->accepted.clear();
-    state.conv = conv_after(state.conv, qkv);
-    mx::eval(state.s, state.conv, out);
+    put_memory(*run.state, {scanned.s, conv_after(conv, rows.qkv)}, {out});
   }
   return out;
 }
 
-bool has_kernel(const GatedDeltaShape& shape) {
-  return metal::in_use() && metal::knows(shape);
+mx::array run_with_mlx(const Rows& rows, const GatedDeltaShape& shape, const Weights& weights,
+                       const DeltaRun& run) {
+  const Memory from = replayed(shape, run);
+  const auto chain = chain_of(run.count);
+  const Applied done =
+      apply(rows, shape, weights, from, run.parents.empty() ? std::span<const int>(chain) : run.parents);
+  if (run.trial) {
+    std::vector<mx::array> k, delta, decay;
+    for (const Entry& e : done.entries) {
+      k.push_back(e.k);
+      delta.push_back(e.delta);
+      decay.push_back(e.decay);
+    }
+    put_entries(run, {mx::concatenate(k, 0), mx::concatenate(delta, 0), mx::concatenate(decay, 0)}, rows.qkv);
+    put_memory(*run.state, run.fold ? from : memory_of(*run.state), {done.out});
+  } else {
+    put_memory(*run.state, {done.states.back(), conv_after(from.conv, rows.qkv)}, {done.out});
+  }
+  return done.out;
 }
 
 }  // namespace
 
-mx::array gated_delta(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                      const GatedDeltaShape& s, const GatedDeltaWeights& w, GatedDeltaState& state) {
-  if (has_kernel(s)) return with_kernel(qkv, z, b, a, s, w, state, false);
-  if (state.window) fold(s, state);
-  const Tokens done = apply(qkv, z, b, a, s, w, state, chain_of(qkv.shape(0)));
-  if (state.window) state.window->accepted.clear();
-  state.s = done.states.back();
-  state.conv = conv_after(state.conv, qkv);
-  mx::eval(state.s, state.conv, done.out);  // the graph must not grow with every token
-  return done.out;
-}
-
-mx::array gated_delta_trial(const mx::array& qkv, const mx::array& z, const mx::array& b, const mx::array& a,
-                            const GatedDeltaShape& shape, const GatedDeltaWeights& weights,
-                            GatedDeltaState& state, std::span<const int> parents) {
-  GatedDeltaWindow& w = *state.window;
-  const int tokens = qkv.shape(0), open = w.open;
-  if (parents.empty() && has_kernel(shape)) return with_kernel(qkv, z, b, a, shape, weights, state, true);
-  fold(shape, state);
-  std::vector<int> chain(open);
-  std::iota(chain.begin(), chain.end(), 0);
-  const auto linear = chain_of(tokens);
-  const Tokens done = apply(qkv, z, b, a, shape, weights, replayed(state, shape, chain),
-                            parents.empty() ? std::span<const int>(linear) : parents);
-  std::vector<mx::array> ks, deltas, decays;
-  for (const Entry& e : done.entries) {
-    ks.push_back(e.k);
-    deltas.push_back(e.delta);
-    decays.push_back(e.decay);
+MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                        const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool) {
+  ReferenceDevice& device = device_of(in.qkv);
+  const Weights w = {as_mlx(weights.conv_weight), as_mlx(weights.a_log), as_mlx(weights.dt_bias),
+                     as_mlx(weights.norm_weight), weights.eps};
+  const bool kernel = device.launcher() && metal::has_delta_scan(shape);
+  std::vector<mx::array> parts;
+  for (const DeltaRun& run : runs) {
+    const Rows rows = rows_of(in, run.begin, run.begin + run.count);
+    parts.push_back(kernel && run.parents.empty() ? run_with_kernel(device.launcher(), rows, shape, w, run)
+                                                  : run_with_mlx(rows, shape, w, run));
+    if (run.keep) *run.keep = {run.state->s, run.state->conv, {}};
   }
-  put_entries(w, mx::concatenate(ks, 0), mx::concatenate(deltas, 0), mx::concatenate(decays, 0), qkv, open);
-  mx::eval(state.s, state.conv, w.k, w.delta, w.decay, w.rows, done.out);
-  return done.out;
+  return from_mlx(device, mx::concatenate(parts, 0));
 }
 
-void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state) {
-  fold(shape, state);
-  mx::eval(state.s, state.conv);
+void gated_delta_fold(const GatedDeltaShape& shape, const DeltaRun& run) {
+  put_memory(*run.state, replayed(shape, run), {});
 }
 
 }  // namespace anabranch::ops::reference

@@ -7,10 +7,10 @@
 
 namespace anabranch::ops::reference {
 
-std::vector<mx::array> linear(const mx::array& x, std::span<const Weight* const> weights,
-                              const RowNorm* norm);
-mx::array linear_add(const mx::array& x, const Weight& weight, const mx::array& residual);
-mx::array linear_swiglu(const mx::array& x, const Weight& gate, const Weight& up, const RowNorm& norm);
-mx::array embed(std::span<const int> ids, const Weight& table);
+// Inputs are plain: no op of this device packs its result.
+std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
+Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+Tensor embed(std::span<const int> ids, const Weight& table);
 
 }  // namespace anabranch::ops::reference

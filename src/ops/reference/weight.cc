@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/thread_pool.h"
+#include "ops/reference/device.h"
 
 namespace anabranch::ops::reference {
 namespace {
@@ -18,7 +18,7 @@ void pack_row(const uint8_t* codes, int64_t count, int bits, uint8_t* out) {
   }
 }
 
-// Reads all rows of an affine source.
+// Rows of an affine source, with a bias for each scale.
 struct Affine {
   std::vector<uint8_t> codes;
   std::vector<float> scales, biases;
@@ -39,12 +39,12 @@ constexpr int64_t kRows = 16;
 
 }  // namespace
 
-std::shared_ptr<const ReferenceWeight> make_weight(const WeightSource& s) {
+std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightSource& s) {
   auto w = std::make_shared<ReferenceWeight>();
   const int rows = static_cast<int>(s.rows), cols = static_cast<int>(s.cols);
   const int64_t blocks = (s.rows + kRows - 1) / kRows;
   const auto over_rows = [&](const auto& body) {
-    parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    device.threads().parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; b++) body(b * kRows, std::min(kRows, s.rows - b * kRows));
     });
   };
@@ -52,9 +52,9 @@ std::shared_ptr<const ReferenceWeight> make_weight(const WeightSource& s) {
     w->bits = s.bits;
     w->group = s.group;
     const int64_t groups = s.cols / s.group, row_bytes = s.cols * s.bits / 8;
-    w->codes = empty({rows, static_cast<int>(row_bytes / 4)}, mx::uint32);
-    w->scales = empty({rows, static_cast<int>(groups)}, mx::float32);
-    w->biases = empty({rows, static_cast<int>(groups)}, mx::float32);
+    w->codes = make_array({rows, static_cast<int>(row_bytes / 4)}, mx::uint32);
+    w->scales = make_array({rows, static_cast<int>(groups)}, mx::float32);
+    w->biases = make_array({rows, static_cast<int>(groups)}, mx::float32);
     uint8_t* codes = w->codes->data<uint8_t>();
     float *scales = w->scales->data<float>(), *biases = w->biases->data<float>();
     over_rows([&](int64_t first, int64_t count) {
@@ -68,7 +68,7 @@ std::shared_ptr<const ReferenceWeight> make_weight(const WeightSource& s) {
     w->bytes = w->codes->nbytes() + w->scales->nbytes() + w->biases->nbytes();
     return w;
   }
-  w->values = empty({rows, cols}, mx::float32);
+  w->values = make_array({rows, cols}, mx::float32);
   w->bytes = w->values->nbytes();
   float* values = w->values->data<float>();
   over_rows([&](int64_t first, int64_t count) {

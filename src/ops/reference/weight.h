@@ -1,10 +1,16 @@
 // A weight as the reference keeps it: MLX's quantised arrays where MLX has the format, else dense f32.
 #pragma once
 
+#include <mlx/array.h>
+
 #include <memory>
 #include <optional>
 
 #include "ops/weight.h"
+
+namespace anabranch::ops {
+namespace mx = mlx::core;
+}
 
 namespace anabranch::ops::reference {
 
@@ -13,10 +19,9 @@ struct ReferenceWeight : Weight::Storage {
   std::optional<mx::array> values;          // dense [out, in] f32
   std::optional<mx::array> codes;           // [out, in * bits / 32] uint32
   std::optional<mx::array> scales, biases;  // [out, in / group] f32
-  uint64_t bytes = 0;
 };
 
-std::shared_ptr<const ReferenceWeight> make_weight(const WeightSource& source);
+std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightSource& source);
 
 inline const ReferenceWeight& stored(const Weight& w) {
   return static_cast<const ReferenceWeight&>(w.storage());

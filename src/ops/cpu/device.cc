@@ -1,8 +1,4 @@
-#include "ops/cpu/array.h"
-
-#include <fmt/core.h>
-#include <mlx/allocator.h>
-#include <mlx/transforms.h>
+#include "ops/cpu/device.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -13,69 +9,65 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <stdexcept>
-#include <utility>
 
 #include "base/check.h"
+#include "base/cpu_info.h"
+#include "base/memory_info.h"
+#include "ops/cpu/dispatch.h"
+#include "ops/table.h"
 
 namespace anabranch::ops::cpu {
 namespace {
 
 constexpr size_t kAlign = 64;
 
-mx::Strides row_strides(const mx::Shape& shape) {
-  mx::Strides strides(shape.size());
-  int64_t step = 1;
-  for (size_t i = shape.size(); i-- > 0; step *= shape[i]) strides[i] = step;
-  return strides;
-}
+class Buffer final : public Storage {
+ public:
+  Buffer(CpuDevice& device, BufferPool& pool, size_t bytes)
+      : Storage(device, pool.take(bytes), bytes), pool_(pool) {}
+  ~Buffer() override { pool_.put(address(), bytes()); }
 
-int64_t count_of(const mx::Shape& shape) {
-  int64_t n = 1;
-  for (auto d : shape) n *= d;
-  return n;
-}
+ private:
+  BufferPool& pool_;
+};
 
 }  // namespace
 
-mx::array view(const mx::array& x, mx::Shape shape, int64_t offset) {
-  const auto strides = row_strides(shape);
-  const auto count = count_of(shape);
-  mx::array y(std::move(shape), x.dtype(), nullptr, {});
-  mx::array::Flags flags{};
-  flags.contiguous = flags.row_contiguous = true;
-  flags.col_contiguous = y.ndim() <= 1;
-  y.copy_shared_buffer(x, strides, flags, static_cast<size_t>(count), offset);
-  y.set_status(mx::array::Status::available);
-  return y;
+CpuDevice::CpuDevice(int threads, bool precise, const CpuKernels& kernels)
+    : Device(DeviceKind::cpu, "CPU", &cpu_ops(), precise ? Dtype::f32 : Dtype::f16, threads),
+      precise_(precise),
+      kernels_(kernels) {}
+CpuDevice::~CpuDevice() = default;
+
+Tensor CpuDevice::empty(const Shape& shape, Dtype dtype) {
+  const size_t bytes = static_cast<size_t>(shape.count()) * bytes_of(dtype);
+  return {std::make_shared<Buffer>(*this, pool_, bytes), shape, dtype};
 }
 
-mx::array make_array(mx::Shape shape, mx::Dtype dtype) {
-  const auto count = count_of(shape);
-  const size_t size = dtype.size();
-  const auto padded = count + static_cast<int64_t>(kAlign / size);
-  // MLX's buffers are aligned to 8 bytes only: take the first aligned element inside one.
-  mx::array base(mx::allocator::malloc(static_cast<size_t>(padded) * size), mx::Shape{static_cast<int>(1)},
-                 dtype);
-  const auto address = reinterpret_cast<uintptr_t>(base.data<char>());
-  const size_t skip = (kAlign - address % kAlign) % kAlign;
-  CHECK(skip % size == 0, "allocation at {}", address);
-  return view(base, std::move(shape), static_cast<int64_t>(skip / size));
-}
-
-mx::array make_zeros(mx::Shape shape, mx::Dtype dtype) {
-  mx::array x = make_array(std::move(shape), dtype);
+Tensor CpuDevice::zeros(const Shape& shape, Dtype dtype) {
+  Tensor x = empty(shape, dtype);
   std::memset(x.data<char>(), 0, x.nbytes());
   return x;
 }
 
-const float* read_f32(const mx::array& x, const char* op) {
-  if (x.dtype() != mx::float32)
-    throw std::invalid_argument(fmt::format("[{}] an operand is not float32", op));
-  if (x.status() != mx::array::Status::available) mx::array(x).eval();
-  if (!x.flags().row_contiguous)
-    throw std::invalid_argument(fmt::format("[{}] an operand is not contiguous", op));
-  return x.data<float>();
+Tensor CpuDevice::to_device(const Tensor& x) {
+  if (&x.device() == this) return x;
+  const Tensor host = anabranch::to_host(x);
+  Tensor y = empty(x.shape(), x.dtype());
+  std::memcpy(y.data<char>(), host.data<char>(), x.nbytes());
+  return y;
+}
+
+uint64_t CpuDevice::memory_bytes() const {
+  return cpu_info().memory_bytes;
+}
+uint64_t CpuDevice::free_bytes() const {
+  return available_memory();
+}
+
+std::unique_ptr<Device> open_cpu(int threads, bool precise, const std::string& target) {
+  const CpuKernels* kernels = find_target(target);
+  return kernels ? std::make_unique<CpuDevice>(threads, precise, *kernels) : nullptr;
 }
 
 namespace {

@@ -1,0 +1,25 @@
+#include "nn/gated_delta.h"
+
+#include "ops/profile.h"
+
+namespace anabranch::nn {
+
+LayerOutput GatedDelta::operator()(const Normed& x, const Batch& batch, int layer) const {
+  Device& device = x.x.device();
+  const auto in = [&] {
+    const ops::Stage stage(device, "gated delta: norm, in-projections");
+    return project(x, {&qkv, &z, &b, &a});
+  }();
+  const ops::Stage stage(device, "gated delta: conv, gates, recurrence, norm");
+  std::vector<ops::GatedDeltaSpan> spans;
+  spans.reserve(batch.spans.size());
+  for (const Span& span : batch.spans) {
+    spans.push_back(
+        {&span.state->delta(layer), span.begin, span.count, span.state->on_trial(), span.parents});
+    if (span.keep) spans.back().keep = &span.state->snapshot_delta(layer, *span.keep);
+  }
+  return {ops::gated_delta({in[0], in[1], in[2], in[3]}, shape, weights, spans), out,
+          "gated delta: out-projection, add"};
+}
+
+}  // namespace anabranch::nn

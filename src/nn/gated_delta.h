@@ -1,0 +1,21 @@
+#pragma once
+
+#include "nn/batch.h"
+#include "nn/linear.h"
+
+namespace anabranch::nn {
+
+// Gated DeltaNet (ops/gated_delta.h) between its projections.
+struct GatedDelta {
+  ops::GatedDeltaShape shape;
+  ops::GatedDeltaWeights weights;
+  Linear qkv, z, b, a, out;  // [C, H], [Hv * Dv, H], [Hv, H] x2, [H, Hv * Dv]
+
+  LayerOutput operator()(const Normed& x, const Batch& batch, int layer) const;
+  template <class Visit>
+  void visit_weights(const Visit& visit) const {
+    for (const auto* linear : {&qkv, &z, &b, &a, &out}) visit(linear->weight);
+  }
+};
+
+}  // namespace anabranch::nn

@@ -1,0 +1,30 @@
+#include "nn/linear.h"
+
+#include "ops/profile.h"
+
+namespace anabranch::nn {
+
+std::vector<Tensor> project(const Normed& input, std::initializer_list<const Linear*> layers) {
+  std::vector<const ops::Weight*> weights;
+  for (const auto* layer : layers) weights.push_back(&layer->weight);
+  auto out = ops::linear(input.x, weights, &input.norm);
+  size_t i = 0;
+  for (const auto* layer : layers) {
+    if (layer->bias) out[i] = ops::add_bias(out[i], *layer->bias);
+    i++;
+  }
+  return out;
+}
+
+Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output) {
+  const ops::Stage stage(x.device(), output.stage);
+  const auto& [weight, bias] = output.linear;
+  if (post) {
+    const auto y = ops::linear(output.y, weight);
+    return ops::add(x, (*post)(bias ? ops::add_bias(y, *bias) : y));
+  }
+  const auto y = ops::linear_add(output.y, weight, x);
+  return bias ? ops::add_bias(y, *bias) : y;
+}
+
+}  // namespace anabranch::nn

@@ -1,0 +1,82 @@
+#include "ops/cpu/buffer_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <new>
+
+namespace anabranch::ops::cpu {
+namespace {
+
+constexpr size_t kAlign = 64;
+constexpr size_t kLeastKept = size_t{32} << 20, kMostKept = size_t{512} << 20;
+
+}  // namespace
+
+BufferPool::~BufferPool() {
+  drop_beyond(0);
+}
+
+size_t BufferPool::size_class(size_t bytes) {
+  const size_t size = std::max(bytes, kAlign);
+  const size_t step = std::max(kAlign, std::bit_floor(size) / 8);
+  return (size + step - 1) / step * step;
+}
+
+void* BufferPool::take(size_t bytes) {
+  const size_t size = size_class(bytes);
+  {
+    std::lock_guard lock(mutex_);
+    used_ += size;
+    peak_ = std::max(peak_, used_);
+    const auto found = free_.find(size);
+    if (found != free_.end() && !found->second.empty()) {
+      void* buffer = found->second.back();
+      found->second.pop_back();
+      kept_ -= size;
+      return buffer;
+    }
+  }
+  void* buffer = std::aligned_alloc(kAlign, size);
+  if (!buffer) {
+    std::lock_guard lock(mutex_);
+    drop_beyond(0);
+    buffer = std::aligned_alloc(kAlign, size);
+    if (!buffer) used_ -= size;
+  }
+  if (!buffer) throw std::bad_alloc();
+  return buffer;
+}
+
+void BufferPool::put(void* buffer, size_t bytes) {
+  const size_t size = size_class(bytes);
+  std::lock_guard lock(mutex_);
+  used_ -= size;
+  free_[size].push_back(buffer);
+  kept_ += size;
+  if (kept_ > std::max(limit_, kLeastKept)) drop_beyond(std::max(limit_, kLeastKept));
+}
+
+void BufferPool::begin_pass() {
+  std::lock_guard lock(mutex_);
+  limit_ = std::max(limit_, std::min(peak_ - used_, kMostKept));
+  peak_ = used_;
+}
+
+size_t BufferPool::kept_bytes() const {
+  std::lock_guard lock(mutex_);
+  return kept_;
+}
+
+// Largest first: these are the cheapest to ask for again, by the byte.
+void BufferPool::drop_beyond(size_t limit) {
+  for (auto at = free_.rbegin(); at != free_.rend() && kept_ > limit; ++at) {
+    while (!at->second.empty() && kept_ > limit) {
+      std::free(at->second.back());
+      at->second.pop_back();
+      kept_ -= at->first;
+    }
+  }
+}
+
+}  // namespace anabranch::ops::cpu

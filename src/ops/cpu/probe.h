@@ -1,0 +1,9 @@
+#pragma once
+
+#include "ops/probe.h"
+
+namespace anabranch::ops::cpu {
+
+MachineLimits measure_limits(Device& device);
+
+}  // namespace anabranch::ops::cpu

@@ -1,0 +1,45 @@
+#include "ops/table.h"
+
+#include "ops/cpu/attention.h"
+#include "ops/cpu/device.h"
+#include "ops/cpu/elementwise.h"
+#include "ops/cpu/gated_delta.h"
+#include "ops/cpu/linear.h"
+#include "ops/cpu/packed.h"
+#include "ops/cpu/probe.h"
+
+namespace anabranch::ops {
+
+const OpTable& cpu_ops() {
+  static const OpTable table{
+      .kernels_name = [](Device& device) -> std::string { return cpu::cpu_device(device).kernels().name; },
+      .attention_unsupported = [](int) { return std::string(); },
+      .gated_delta_unsupported = [](const GatedDeltaShape&) { return std::string(); },
+      .trees = true,
+      .make_weight = [](Device& device, const WeightSource& source)
+          -> std::shared_ptr<const Weight::Storage> { return cpu::pack(cpu::cpu_device(device), source); },
+      .measure_limits = cpu::measure_limits,
+      .linear = cpu::linear,
+      .linear_add = cpu::linear_add,
+      .linear_swiglu = cpu::linear_swiglu,
+      .embed = cpu::embed,
+      .rms_norm = cpu::rms_norm,
+      .add = cpu::add,
+      .add_bias = cpu::add_bias,
+      .swiglu = cpu::swiglu,
+      .sigmoid_gate = cpu::sigmoid_gate,
+      .take_rows = cpu::take_rows,
+      .concat_rows = cpu::concat_rows,
+      .best_of_rows = nullptr,
+      .rope = cpu::rope,
+      .kv_add_block = cpu::kv_add_block,
+      .kv_append = cpu::kv_append,
+      .attention = cpu::attention,
+      .attend = nullptr,
+      .gated_delta = cpu::gated_delta,
+      .gated_delta_fold = cpu::gated_delta_fold,
+  };
+  return table;
+}
+
+}  // namespace anabranch::ops

@@ -1,0 +1,105 @@
+// A CUDA device and everything that belongs to it: context and stream, memory, loaded kernels. A process may
+// have several, also of one card.
+//
+// A device outlives its tensors and weights, and the tensors of the host that empty_host() and to_host()
+// give: these lie in its pinned memory. to_host() may be called, and tensors may go, on any thread. The rest
+// is for the thread that runs the device's models.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/cuda/compiler.h"
+#include "ops/cuda/driver.h"
+#include "ops/cuda/memory.h"
+#include "ops/probe.h"
+#include "tensor/device.h"
+
+namespace anabranch::ops::cuda {
+
+// Why the device of this index (0: the first that CUDA_VISIBLE_DEVICES leaves) cannot be used, or empty. The
+// first call opens driver and compiler.
+std::string unsupported(int index = 0);
+
+// threads: of the host, for the packing of weights; 0 = chosen for this machine. Error: unsupported.
+Result<std::unique_ptr<Device>> open_cuda(int index, int threads);
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(std::unique_ptr<Context> context, int threads);
+
+  Tensor empty(const Shape& shape, Dtype dtype) override;
+  Tensor zeros(const Shape& shape, Dtype dtype) override;
+  Tensor empty_host(const Shape& shape, Dtype dtype) override;
+  Tensor to_device(const Tensor& x) override;
+  Tensor to_host(const Tensor& x) override;
+  void synchronize() override { context_->synchronize(); }
+  uint64_t memory_bytes() const override { return context_->info().memory_bytes; }
+  uint64_t free_bytes() const override { return context_->free_memory(); }
+  bool lost() const override { return context_->lost(); }
+
+  Context& context() { return *context_; }
+  const DeviceInfo& info() const { return context_->info(); }
+
+  // x's address on this device. Throws std::invalid_argument, naming `op`, when x lies elsewhere.
+  template <class T = float>
+  T* data(const Tensor& x, const char* op) const {
+    const Storage& storage = x.storage();  // one call: a step asks for a thousand addresses
+    if (&storage.device() != this) refuse(x, op);
+    const auto offset = static_cast<size_t>(x.offset()) * bytes_of(x.dtype());
+    return reinterpret_cast<T*>(static_cast<char*>(storage.address()) + offset);
+  }
+  // A tensor whose storage has room for more bytes than its elements take.
+  Tensor empty_padded(const Shape& shape, Dtype dtype, size_t bytes);
+  Tensor copy(const Tensor& x, const char* op);
+
+  // Work space of one op, and such memory with a copy of bytes of the host, for the next launches.
+  Block scratch(size_t bytes) { return pool_.take(bytes); }
+  Block upload(const void* from, size_t bytes);
+
+  // The kernel's only parameter is a struct of `args`; `name` is a literal (compiler.h).
+  void launch(const Variant& variant, const char* name, Grid grid, unsigned threads, unsigned shared_bytes,
+              const void* args) {
+    context_->launch(kernels_.get(variant, name), grid, threads, shared_bytes, args);
+  }
+  // Clusters of kClusterBlocks blocks with all of the shared memory that run at the same time.
+  int clusters();
+  // The frequencies of rope() in the device's memory. They are kept: a model has one or two sets.
+  const float* frequencies(std::span<const float> inv_freq);
+
+ private:
+  struct Frequencies {
+    std::vector<float> host;
+    Tensor device;
+  };
+  [[noreturn]] void refuse(const Tensor& x, const char* op) const;
+
+  // In this order: each needs those above it to the end.
+  std::unique_ptr<Context> context_;
+  Pool pool_, pinned_;
+  Staging staging_;
+  KernelCache kernels_;
+  int clusters_ = -1;  // not known yet
+  std::vector<Frequencies> frequencies_;
+};
+
+constexpr unsigned kClusterBlocks = 8;  // kSegments of the kernels
+
+// The device of an operand of an op of this backend.
+inline CudaDevice& cuda_device(Device& device) {
+  if (device.kind() != DeviceKind::cuda)
+    throw std::invalid_argument("an operand of a CUDA op is on the device " + device.name());
+  return static_cast<CudaDevice&>(device);
+}
+inline CudaDevice& cuda_device(const Tensor& x) {
+  return cuda_device(x.device());
+}
+
+// What OpTable::measure_limits promises.
+MachineLimits measure_limits(Device& device);
+
+}  // namespace anabranch::ops::cuda

@@ -1,0 +1,42 @@
+#include "ops/table.h"
+
+#include "ops/cuda/attention.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/elementwise.h"
+#include "ops/cuda/gated_delta.h"
+#include "ops/cuda/linear.h"
+#include "ops/cuda/shapes.h"
+#include "ops/cuda/weight.h"
+
+namespace anabranch::ops {
+
+const OpTable& cuda_ops() {
+  static const OpTable table = {.kernels_name = [](Device&) -> std::string { return "cuda"; },
+                                .attention_unsupported = cuda::attention_unsupported,
+                                .gated_delta_unsupported = cuda::gated_delta_unsupported,
+                                .trees = false,
+                                .make_weight = cuda::make_weight,
+                                .measure_limits = cuda::measure_limits,
+                                .linear = cuda::linear,
+                                .linear_add = cuda::linear_add,
+                                .linear_swiglu = cuda::linear_swiglu,
+                                .embed = cuda::embed,
+                                .rms_norm = cuda::rms_norm,
+                                .add = cuda::add,
+                                .add_bias = cuda::add_bias,
+                                .swiglu = cuda::swiglu,
+                                .sigmoid_gate = cuda::sigmoid_gate,
+                                .take_rows = cuda::take_rows,
+                                .concat_rows = cuda::concat_rows,
+                                .best_of_rows = cuda::best_of_rows,
+                                .rope = cuda::rope,
+                                .kv_add_block = cuda::kv_add_block,
+                                .kv_append = cuda::kv_append,
+                                .attention = cuda::attention,
+                                .attend = cuda::attend,
+                                .gated_delta = cuda::gated_delta,
+                                .gated_delta_fold = cuda::gated_delta_fold};
+  return table;
+}
+
+}  // namespace anabranch::ops

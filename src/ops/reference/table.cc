@@ -1,0 +1,46 @@
+#include "ops/table.h"
+
+#include "ops/reference/attention.h"
+#include "ops/reference/device.h"
+#include "ops/reference/elementwise.h"
+#include "ops/reference/gated_delta.h"
+#include "ops/reference/linear.h"
+#include "ops/reference/weight.h"
+
+namespace anabranch::ops {
+
+const OpTable& reference_ops() {
+  static const OpTable table = [] {
+    OpTable t;
+    t.kernels_name = [](Device& device) -> std::string {
+      return reference::device_of(device).launcher() ? "metal" : "reference";
+    };
+    t.attention_unsupported = [](int) { return std::string(); };
+    t.gated_delta_unsupported = [](const GatedDeltaShape&) { return std::string(); };
+    t.make_weight = reference::make_weight;
+    t.measure_limits = [](Device&) { return MachineLimits(); };
+    t.linear = reference::linear;
+    t.linear_add = reference::linear_add;
+    t.linear_swiglu = reference::linear_swiglu;
+    t.embed = reference::embed;
+    t.rms_norm = reference::rms_norm;
+    t.add = reference::add;
+    t.add_bias = reference::add_bias;
+    t.swiglu = reference::swiglu;
+    t.sigmoid_gate = reference::sigmoid_gate;
+    t.take_rows = reference::take_rows;
+    t.concat_rows = reference::concat_rows;
+    t.best_of_rows = nullptr;
+    t.rope = reference::rope;
+    t.kv_add_block = reference::kv_add_block;
+    t.kv_append = reference::kv_append;
+    t.attention = reference::attention;
+    t.attend = nullptr;
+    t.gated_delta = reference::gated_delta;
+    t.gated_delta_fold = reference::gated_delta_fold;
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace anabranch::ops

@@ -1,0 +1,72 @@
+// The table of ops that a backend fills: cpu, cuda, reference (and with it metal). The functions of
+// ops/{linear,elementwise,attention,gated_delta}.h check shapes, keep the books of speculative windows, and
+// call the table of their operands' device. So a backend's function may rely on what these headers promise.
+//
+// Every entry must be filled, but for those that say "null: ...".
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ops/attention.h"
+#include "ops/gated_delta.h"
+#include "ops/linear.h"
+#include "ops/probe.h"
+#include "tensor/device.h"
+
+namespace anabranch::ops {
+
+struct OpTable {
+  // What runs, for people: "avx512-vnni", "cuda", "reference".
+  std::string (*kernels_name)(Device& device);
+
+  // Why the backend has no kernels for attention with such heads, or for a gated-delta layer; or empty.
+  std::string (*attention_unsupported)(int head_dim);
+  std::string (*gated_delta_unsupported)(const GatedDeltaShape& shape);
+  // Whether a tree of drafts can be on trial (otherwise only chains).
+  bool trees = true;
+
+  std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
+  MachineLimits (*measure_limits)(Device& device);
+
+  // linear.h
+  std::vector<Tensor> (*linear)(const MatmulInput& x, std::span<const Weight* const> weights,
+                                const RowNorm* norm);
+  Tensor (*linear_add)(const MatmulInput& x, const Weight& weight, const Tensor& residual);
+  MatmulInput (*linear_swiglu)(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+  Tensor (*embed)(std::span<const int> ids, const Weight& table);
+
+  // elementwise.h
+  Tensor (*rms_norm)(const Tensor& x, const Tensor& w, float eps);
+  Tensor (*add)(const Tensor& a, const Tensor& b);
+  Tensor (*add_bias)(const Tensor& x, const Tensor& b);
+  Tensor (*swiglu)(const Tensor& gate, const Tensor& up);
+  Tensor (*sigmoid_gate)(const Tensor& x, const Tensor& gate);
+  Tensor (*take_rows)(const Tensor& x, std::span<const int> rows);
+  Tensor (*concat_rows)(const std::vector<Tensor>& parts);  // always makes storage of its own
+  std::vector<int> (*best_of_rows)(const Tensor& x);        // null: done by the host
+  Tensor (*rope)(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
+                 float attention_factor);
+
+  // attention.h
+  void (*kv_add_block)(Device& device, PagedKv& kv);
+  void (*kv_append)(PagedKv& kv, const Tensor& k, const Tensor& v);
+  Tensor (*attention)(const Tensor& q, const PagedKv& kv, float scale, int window);
+  // null: made of the ops above
+  MatmulInput (*attend)(const AttentionInputs& in, std::span<const AttentionSpan> spans);
+
+  // gated_delta.h: carries out the runs in order. The books of the windows are kept already; what is left to
+  // the backend is the tensors s, conv, and those of the window. A run's `keep` gets s and conv as they are
+  // after it. plain: the result must be an f32 tensor, else it may be packed.
+  MatmulInput (*gated_delta)(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
+                             const GatedDeltaWeights& weights, std::span<const DeltaRun> runs, bool plain);
+  // A run of no rows: folds accepted entries into s and conv.
+  void (*gated_delta_fold)(const GatedDeltaShape& shape, const DeltaRun& run);
+};
+
+const OpTable& cpu_ops();
+const OpTable& cuda_ops();
+const OpTable& reference_ops();
+
+}  // namespace anabranch::ops

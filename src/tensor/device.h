@@ -1,0 +1,97 @@
+// Device: a processor with its memory, and everything that belongs to it and not to the process: allocator,
+// streams, compiled kernels, the table of ops, the precision setting, and the host threads that work for it.
+// Two devices in one process are ordinary; so are two CPU devices with different threads and precision.
+//
+// A device outlives its tensors, weights and models. Its functions are called on one thread at a time, except
+// those that say otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "tensor/tensor.h"
+
+namespace anabranch {
+
+namespace ops {
+struct OpTable;
+}
+
+// host: memory only, without ops, for tensors read from files. reference and metal: MLX.
+enum class DeviceKind : uint8_t { host, cpu, cuda, metal, reference };
+
+// Wall time of a named stage of a forward pass (ops/profile.h).
+struct ProfileRow {
+  const char* stage = "";
+  int64_t calls = 0;
+  double seconds = 0;
+};
+struct Profile {
+  bool on = false, inside = false;
+  std::vector<ProfileRow> rows;  // in the order in which the stages first ran
+};
+
+class Device {
+ public:
+  virtual ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  DeviceKind kind() const { return kind_; }
+  // Tensors of this device lie in the host's memory.
+  bool is_host() const { return kind_ == DeviceKind::host || kind_ == DeviceKind::cpu; }
+  // The device's memory is not the machine's.
+  bool has_own_memory() const { return kind_ == DeviceKind::cuda; }
+  // For people: "CPU", "NVIDIA H200".
+  const std::string& name() const { return name_; }
+  const ops::OpTable& ops() const;
+  // Of keys and values: what kv_append() stores.
+  Dtype kv_dtype() const { return kv_dtype_; }
+  // Host threads that work for this device: kernels of a CPU, and the host's part of the work of others.
+  ThreadPool& threads() { return threads_; }
+  Profile& profile() { return profile_; }
+
+  // An uninitialised tensor on the device, and one of zeros. Throws std::bad_alloc or std::runtime_error when
+  // there is no memory.
+  virtual Tensor empty(const Shape& shape, Dtype dtype) = 0;
+  virtual Tensor zeros(const Shape& shape, Dtype dtype) = 0;
+  // An uninitialised tensor of the host whose way to the device is short: the CPU's own memory, or pinned.
+  virtual Tensor empty_host(const Shape& shape, Dtype dtype);
+  // The tensor of the host on this device (itself if it is there already).
+  virtual Tensor to_device(const Tensor& x) = 0;
+  // The tensor of this device in the host's memory, when all work on it is done. Any thread.
+  virtual Tensor to_host(const Tensor& x) = 0;
+
+  // Waits for everything that was asked for. Called before each pass of a model: memory kept for reuse may be
+  // fitted to what passes need.
+  virtual void synchronize() {}
+  virtual void begin_pass() {}
+  // Of the device's memory; free: 0 = not known.
+  virtual uint64_t memory_bytes() const = 0;
+  virtual uint64_t free_bytes() const = 0;
+  // The device has failed for good; every later call fails. Any thread.
+  virtual bool lost() const { return false; }
+
+ protected:
+  Device(DeviceKind kind, std::string name, const ops::OpTable* ops, Dtype kv_dtype, int threads);
+  void set_name(std::string name) { name_ = std::move(name); }
+
+ private:
+  DeviceKind kind_;
+  std::string name_;
+  const ops::OpTable* ops_;
+  Dtype kv_dtype_;
+  ThreadPool threads_;
+  Profile profile_;
+};
+
+// The device of tensors that belong to none: rows read from files before they are put on a device.
+Device& host_device();
+
+// x.device().to_host(x).
+Tensor to_host(const Tensor& x);
+
+}  // namespace anabranch
