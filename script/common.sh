@@ -4,10 +4,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 mlx_version=0.32.4
 xgrammar_version=0.2.8
-xgrammar_sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80  # of its sdist on PyPI
+xgrammar_url=https://files.pythonhosted.org/packages/03/0f/29f521535729be740779c2c98b630ef6607cf28be9b669895dd2b821ff63/xgrammar-$xgrammar_version.tar.gz
+xgrammar_sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80
 # What a build needs, and what the tests need on top.
 debian_build_packages=(
-  g++ cmake ninja-build ccache mold pkg-config git ca-certificates python3-venv
+  g++ cmake ninja-build ccache mold pkg-config git ca-certificates curl python3-venv
   libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev libcli11-dev libedit-dev libsqlitecpp-dev libsqlite3-dev
   libssl-dev prometheus-cpp-dev
@@ -23,10 +24,11 @@ python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54
 # What .deps/stamp holds when everything that this checkout needs is installed.
 build_stamp() { echo "mlx[cpu]==$mlx_version ${debian_build_packages[*]}"; }
 test_stamp() { echo "${debian_test_packages[*]} ${python_test_packages[*]}"; }
+sha256() { if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d ' ' -f 1; }
 have_stamp() { [[ -f $1 && $(<"$1") == "$2" ]]; }
 
 bootstrapped() {
-  have_stamp "$root/.deps/xgrammar/stamp" "$xgrammar_sha256" || return 1
+  have_stamp "$root/.deps/xgrammar-source/stamp" "$xgrammar_sha256" || return 1
   have_stamp "$root/.deps/stamp" "$(build_stamp)"
 }
 bootstrapped_for_tests() { bootstrapped && have_stamp "$root/.deps/test-stamp" "$(test_stamp)"; }
