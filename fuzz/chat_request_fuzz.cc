@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "server/anthropic_request.h"
+#include "server/api/anthropic_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch::server;

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "server/http_parser.h"
+#include "server/http/parser.h"
 
 namespace {
 

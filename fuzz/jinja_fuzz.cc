@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/json.h"
-#include "text/jinja_parser.h"
-#include "text/jinja_run.h"
-#include "text/utf8.h"
+#include "jinja/parser.h"
+#include "jinja/run.h"
+#include "tokenizer/utf8.h"
 
 using namespace anabranch;
 using namespace anabranch::text;

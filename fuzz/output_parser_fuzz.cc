@@ -5,8 +5,8 @@
 #include <random>
 
 #include "base/json.h"
-#include "text/output_parser.h"
-#include "text/utf8.h"
+#include "output/output_parser.h"
+#include "tokenizer/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch;

@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "base/json.h"
-#include "text/automaton.h"
-#include "text/schema_grammar.h"
+#include "grammar/automaton.h"
+#include "grammar/schema_grammar.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch;

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "text/encode_limit.h"
-#include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "tokenizer/encode_limit.h"
+#include "tokenizer/tokenizer_impl.h"
+#include "tokenizer/utf8.h"
 
 using namespace anabranch;
 using namespace anabranch::text;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Renders chat templates and template snippets with Python's jinja2, set up as Transformers sets it up
-(transformers/utils/chat_template_utils.py), as goldens for tests/text/.
+(transformers/utils/chat_template_utils.py), as goldens for tests/jinja/.
 
     pip install jinja2==3.1.6
-    tools/make_template_goldens.py                 # writes tests/text/data/{template,jinja}_goldens.json
+    tools/make_template_goldens.py                 # writes tests/jinja/data/{template,jinja}_goldens.json
     tools/make_template_goldens.py --templates DIR --out FILE   # other templates, same conversations
 
 A golden is {"output": text}, {"error": message} for raise_exception, or {"fails": type} for any other exception.
@@ -20,7 +20,7 @@ import jinja2.ext
 import jinja2.nodes
 import jinja2.sandbox
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "tests/text/data"
+DATA = pathlib.Path(__file__).resolve().parent.parent / "tests/jinja/data"
 NOW = 1753019045  # 2025-07-20 13:44:05 UTC
 PROBE = "a7f3 probe"
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the golden files of tests/text/tokenizer_test.cc with Hugging Face's `tokenizers`:
+"""Makes the golden files of tests/tokenizer/tokenizer_test.cc with Hugging Face's `tokenizers`:
 
     tools/make_tokenizer_goldens.py [--tokenizer models/hybrid-146m/tokenizer.json]
 
-tests/text/data/tokenizer_components.json: small tokenizers, one per component and setting, over shared models and
-strings. tests/text/data/tokenizer_default.json: strings and ids of the default model's tokenizer."""
+tests/tokenizer/data/tokenizer_components.json: small tokenizers, one per component and setting, over shared models and
+strings. tests/tokenizer/data/tokenizer_default.json: strings and ids of the default model's tokenizer."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ import tokenizer_oracle as oracle
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-DATA = os.path.join(ROOT, "tests", "text", "data")
+DATA = os.path.join(ROOT, "tests", "tokenizer", "data")
 DECODED = 8  # of each case's texts, the last ones
 BYTE_TOKENS = [f"<0x{b:02X}>" for b in range(256)]
 

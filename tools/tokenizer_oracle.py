@@ -159,7 +159,7 @@ def read_gguf_vocab(path):
 
 
 def write_gguf_dump(vocab, path):
-    """The form that tests/text/gguf_dump.h reads."""
+    """The form that tests/tokenizer/gguf_dump.h reads."""
     def string(text):
         data = text.encode()
         return struct.pack("<I", len(data)) + data

@@ -10,7 +10,7 @@
 #include "base/mapped_file.h"
 #include "cli/conversation.h"
 #include "cli/spread.h"
-#include "server/speculation_json.h"
+#include "server/api/speculation_json.h"
 
 namespace anabranch::cli {
 namespace {

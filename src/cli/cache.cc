@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cache/disk_tools.h"
+#include "chat/turn_memory.h"
 #include "cli/conversation.h"
-#include "server/turn_memory.h"
 
 namespace anabranch::cli {
 namespace {
@@ -274,7 +274,7 @@ Result<bool> confirmed(const std::string& question) {
 Result<int64_t> clear_turns(const RecordFilter& filter, const std::string& path) {
   if (!filter.fingerprint.empty()) return 0;
   const bool all = filter.used_before_ns == RecordFilter().used_before_ns;
-  return server::forget_turns(path, all ? INT64_MAX : filter.used_before_ns / 1'000'000'000);
+  return forget_turns(path, all ? INT64_MAX : filter.used_before_ns / 1'000'000'000);
 }
 
 Result<int> clear(const StatesOptions& options, const std::string& directory) {

@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "base/user_directory.h"
+#include "chat/prompt_compiler.h"
 #include "ops/open.h"
-#include "text/output_text.h"
-#include "text/prompt_compiler.h"
+#include "output/output_text.h"
 
 namespace anabranch::cli {
 
@@ -91,13 +91,13 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
   return params;
 }
 
-server::ThinkingWish thinking_wish(const ThinkFlags& flags) {
-  server::ThinkingWish wish;
+ThinkingWish thinking_wish(const ThinkFlags& flags) {
+  ThinkingWish wish;
   wish.budget = flags.max_tokens;
   const bool none = flags.mode == "auto" && flags.max_tokens == 0;
-  wish.mode = flags.mode == "on"            ? server::ThinkMode::on
-              : flags.mode == "off" || none ? server::ThinkMode::off
-                                            : server::ThinkMode::automatic;
+  wish.mode = flags.mode == "on"            ? ThinkMode::on
+              : flags.mode == "off" || none ? ThinkMode::off
+                                            : ThinkMode::automatic;
   wish.said_by = none ? "--max-thinking-tokens 0" : "--thinking " + flags.mode;
   return wish;
 }
@@ -121,16 +121,16 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
   Prompt prompt;
   const auto& tags = prompt.rules.format.reasoning = text::find_reasoning_tags(engine.tokenizer());
   const auto wish = thinking_wish(thinking);
-  const std::string user = server::last_user_text(messages);
-  server::ChosenPrompt chosen;
+  const std::string user = last_user_text(messages);
+  ChosenPrompt chosen;
   if (thinking.mode.empty()) {
     TRY(chosen.prompt, compile(std::nullopt));
     chosen.open = tags && text::opens_reasoning(chosen.prompt.pieces, *tags);
   } else {
-    TRY(chosen, server::choose_thinking(wish, *chat, tags, user, compile));
+    TRY(chosen, choose_thinking(wish, *chat, tags, user, compile));
     log_debug("thinking {}: {}", chosen.thinking.enabled ? "on" : "off", chosen.thinking.reason);
   }
-  prompt.thinking = server::think_options(wish, chosen, {.user = user, .stop = stop});
+  prompt.thinking = think_options(wish, chosen, {.user = user, .stop = stop});
   prompt.tokens = std::move(chosen.prompt.tokens);
   prompt.keep_at = std::move(chosen.prompt.stable_lengths);
   prompt.rules.thinking_open = chosen.open;

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "base/json.h"
+#include "chat/thinking.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "engine/loader.h"
-#include "server/thinking.h"
-#include "text/output_parser.h"
+#include "output/output_parser.h"
 
 namespace anabranch::cli {
 
@@ -29,7 +29,7 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
                                             const KeepOptions& keep);
 CacheOptions cache_options(const KeepOptions& keep);
-server::ThinkingWish thinking_wish(const ThinkFlags& flags);
+ThinkingWish thinking_wish(const ThinkFlags& flags);
 // Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
 Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
                                      const KeepOptions& keep);
@@ -43,7 +43,7 @@ struct Prompt {
   text::OutputRules rules;   // how to take the answer apart, when a chat template made the prompt
   std::vector<int> keep_at;  // as of Request
   ThinkingOptions thinking;  // as of Request
-  server::ThinkReport think_report;
+  ThinkReport think_report;
 };
 // stop: as of Request. Error: unsupported (no chat template, or one that cannot be told to think).
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,

@@ -7,9 +7,9 @@
 
 #include "base/mapped_file.h"
 #include "cli/conversation.h"
-#include "server/logprobs_json.h"
-#include "server/speculation_json.h"
-#include "text/schema_grammar.h"
+#include "grammar/schema_grammar.h"
+#include "server/api/logprobs_json.h"
+#include "server/api/speculation_json.h"
 
 namespace anabranch::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "cli/conversation.h"
 #include "cli/flags.h"
 #include "cli/process.h"
-#include "decode/grammar.h"
+#include "grammar/grammar.h"
 
 namespace anabranch::cli {
 namespace {

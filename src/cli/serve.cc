@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "cli/conversation.h"
-#include "server/api_keys.h"
-#include "server/http_target.h"
+#include "server/http/api_keys.h"
+#include "server/http/target.h"
 #include "server/server.h"
 
 namespace anabranch::cli {

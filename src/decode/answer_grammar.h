@@ -6,8 +6,8 @@
 #include <memory>
 #include <span>
 
-#include "decode/grammar.h"
 #include "decode/think_control.h"
+#include "grammar/grammar.h"
 
 namespace anabranch {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "text/utf8.h"
+#include "tokenizer/utf8.h"
 
 namespace anabranch {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "decode/loop_detector.h"
-#include "text/reasoning.h"
+#include "output/reasoning.h"
 
 namespace anabranch {
 

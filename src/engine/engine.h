@@ -16,13 +16,13 @@
 #include "base/result.h"
 #include "base/sampling_params.h"
 #include "cache/cache_stats.h"
-#include "decode/grammar.h"
 #include "decode/logprobs.h"
 #include "decode/loop_detector.h"
 #include "decode/speculation.h"
-#include "text/chat_template.h"
-#include "text/output_parser.h"
-#include "text/tokenizer.h"
+#include "grammar/grammar.h"
+#include "jinja/chat_template.h"
+#include "output/output_parser.h"
+#include "tokenizer/tokenizer.h"
 
 namespace anabranch {
 
@@ -177,7 +177,7 @@ class Engine {
   // Errors: invalid (empty prompt, id or parameter out of range, a draft source that the model does not
   // offer), exhausted (prompt longer than the context), busy (queue full, engine stopping).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
-  // For Request::grammar, from text as decode/grammar.h has it: as GrammarCompiler::compile, with a client
+  // For Request::grammar, from text as grammar/grammar.h has it: as GrammarCompiler::compile, with a client
   // that may leave, or for those that can wait.
   virtual void compile_grammar(std::string text, std::weak_ptr<const void> client,
                                GrammarDone done) const = 0;

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "base/white_space.h"
 #include "engine/engine_impl.h"
-#include "text/output_format.h"
-#include "text/white_space.h"
+#include "output/output_format.h"
 
 namespace anabranch {
 

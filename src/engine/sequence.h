@@ -13,8 +13,8 @@
 #include "decode/think_control.h"
 #include "engine/engine.h"
 #include "engine/scheduler.h"
+#include "output/output_text.h"
 #include "state/sequence_state.h"
-#include "text/output_text.h"
 
 namespace anabranch {
 

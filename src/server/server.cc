@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "base/log.h"
-#include "server/api.h"
+#include "server/api/api.h"
 
 namespace anabranch::server {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "chat/thinking.h"
+#include "chat/volatile_text.h"
 #include "engine/engine.h"
-#include "server/http_server.h"
-#include "server/thinking.h"
-#include "text/volatile_text.h"
+#include "server/http/http_server.h"
 
 namespace anabranch::server {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/scripted_model.h"
-#include "text/output_text.h"
+#include "output/output_text.h"
 
 namespace anabranch::testing {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "engine/scripted_model.h"
-#include "text/schema_grammar.h"
+#include "grammar/schema_grammar.h"
 
 namespace anabranch::testing {
 namespace {

@@ -1,8 +1,8 @@
 // Who keeps a connection when there are too many, and who is dropped for taking too little.
 #include <gtest/gtest.h>
 
-#include "server/http_admission.h"
-#include "server/http_stall.h"
+#include "server/http/admission.h"
+#include "server/http/stall.h"
 
 namespace anabranch::server {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "text/encode_limit.h"
-#include "text/output_text.h"
+#include "output/output_text.h"
+#include "tokenizer/encode_limit.h"
 
 namespace anabranch::server {
 

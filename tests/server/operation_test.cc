@@ -5,9 +5,9 @@
 #include <fstream>
 #include <set>
 
-#include "server/api_keys.h"
+#include "server/api/static_files.h"
+#include "server/http/api_keys.h"
 #include "server/server_fixture.h"
-#include "server/static_files.h"
 
 namespace anabranch::server {
 namespace {

@@ -1,7 +1,7 @@
 // Requests from bytes: whatever portions they come in, the same requests and the same faults.
 #include <gtest/gtest.h>
 
-#include "server/http_parser.h"
+#include "server/http/parser.h"
 
 namespace anabranch::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/replay.h"
+#include "chat/replay.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/mapped_file.h"
-#include "text/output_format.h"
+#include "output/output_format.h"
 
 namespace anabranch::server {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "server/access.h"
-#include "server/http_target.h"
+#include "server/http/access.h"
+#include "server/http/target.h"
 
 namespace anabranch::server {
 namespace {

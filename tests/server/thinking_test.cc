@@ -1,13 +1,13 @@
 // Thinking: what requests say of it, what the engine is told, and what answers report.
-#include "server/thinking.h"
+#include "server/api/thinking_fields.h"
 
 #include <gtest/gtest.h>
 
 #include <climits>
 
-#include "server/api_request.h"
+#include "chat/think_escapes.h"
+#include "server/api/api_request.h"
 #include "server/server_fixture.h"
-#include "server/think_escapes.h"
 
 namespace anabranch::server {
 namespace {

@@ -1,0 +1,14 @@
+// A part of a prompt's text, and who wrote it.
+#pragma once
+
+#include <string>
+
+namespace anabranch::text {
+
+// Text of which only `trusted` pieces (what the chat template itself wrote) may become special tokens.
+struct Piece {
+  std::string text;
+  bool trusted = false;
+};
+
+}  // namespace anabranch::text

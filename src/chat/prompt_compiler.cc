@@ -1,0 +1,245 @@
+#include "chat/prompt_compiler.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/white_space.h"
+
+namespace anabranch::text {
+namespace {
+
+constexpr size_t kMaxKnown = 32, kMaxKnownTokens = 1 << 18, kMaxKind = 4096;  // the last two: of one entry
+
+bool is_instruction(const Json& message) {
+  const std::string role = string_at(message, "role");
+  return role == "system" || role == "developer";
+}
+
+Json instructions_of(const Json& messages) {
+  Json out = Json::array();
+  for (const auto& message : messages) {
+    if (!is_instruction(message)) break;
+    out.push_back(message);
+  }
+  return out;
+}
+
+std::string kind_of(const ChatOptions& options, std::string_view salt) {
+  const char thinking = !options.enable_thinking ? '?' : *options.enable_thinking ? '+' : '-';
+  return fmt::format("{} {}{}{}", salt.size(), salt, thinking, dump_json(options.extra));
+}
+
+// Nothing that a client could have written before.
+std::string random_name() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
+}
+
+// Templates of SentencePiece's kind write the space that a turn's first token brings.
+void drop_last_space(std::vector<Piece>& run) {
+  while (!run.empty() && run.back().text.empty()) run.pop_back();
+  if (!run.empty() && run.back().text.back() == ' ') run.back().text.pop_back();
+}
+
+}  // namespace
+
+int PromptCompiler::Known::match(std::string_view kind, std::span<const int> prompt) {
+  std::lock_guard lock(mutex_);
+  auto best = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const size_t n = it->tokens.size();
+    if (it->kind != kind || n > prompt.size()) continue;
+    if (best != entries_.end() && n <= best->tokens.size()) continue;
+    const auto part = at_end_ ? prompt.last(n) : prompt.first(n);
+    if (std::equal(part.begin(), part.end(), it->tokens.begin())) best = it;
+  }
+  if (best == entries_.end()) return 0;
+  entries_.splice(entries_.begin(), entries_, best);
+  return static_cast<int>(best->tokens.size());
+}
+
+void PromptCompiler::Known::put(std::string kind, std::span<const int> tokens) {
+  if (tokens.size() > kMaxKnownTokens || kind.size() > kMaxKind) return;
+  std::lock_guard lock(mutex_);
+  entries_.push_front({std::move(kind), {tokens.begin(), tokens.end()}});
+  if (entries_.size() > kMaxKnown) entries_.pop_back();
+}
+
+// Whether the template writes the same around an assistant's turn when text stands there in place of calls.
+// Some end a turn with calls in another way, or continue it with the tool's answer.
+bool PromptCompiler::calls_can_be_text() {
+  std::call_once(probed_, [&] {
+    const auto probe = [](Json assistant) {
+      return Json::array(
+          {{{"role", "user"}, {"content", "A"}},
+           std::move(assistant),
+           {{"role", "tool"}, {"tool_call_id", "probe0001"}, {"name", "probe_f"}, {"content", "B"}},
+           {{"role", "assistant"}, {"content", "C"}},
+           {{"role", "user"}, {"content", "D"}}});
+    };
+    const Json call = {{"id", "probe0001"},  // Mistral's templates want nine letters and digits
+                       {"type", "function"},
+                       {"function", {{"name", "probe_f"}, {"arguments", {{"key", "value"}}}}}};
+    const std::string mark = random_name();
+    ChatOptions options;
+    options.now = 0;
+    const auto calls =
+        template_.render(probe({{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}}),
+                         nullptr, options);
+    const auto text = template_.render(probe({{"role", "assistant"}, {"content", mark}}), nullptr, options);
+    if (!calls.ok() || !text.ok()) return;
+    const std::string whole = join(*calls), marked = join(*text);
+    const size_t at = marked.find(mark);
+    if (at == marked.npos) return;
+    const auto before = std::string_view(marked).substr(0, at);
+    const auto after = std::string_view(marked).substr(at + mark.size());
+    calls_can_be_text_ =
+        whole.size() >= before.size() + after.size() && whole.starts_with(before) && whole.ends_with(after);
+  });
+  return calls_can_be_text_;
+}
+
+// Where the turns with known tokens go is found by rendering the messages with marks in their place. Nothing
+// if a mark does not come out exactly once, or not as text between special tokens.
+std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
+  Json messages = chat.messages;
+  Marks marks{"turn-" + random_name() + "-", {}};
+  for (const KnownTurn& turn : chat.turns) {
+    Json& message = messages.at(turn.message);
+    if (message.contains("tool_calls") && !calls_can_be_text()) continue;
+    message["content"] = marks.text(marks.turns.size());
+    message.erase("tool_calls");
+    marks.turns.push_back(&turn);
+  }
+  if (marks.turns.empty()) return std::nullopt;
+  auto pieces = template_.render(messages, chat.tools, chat.options);
+  if (!pieces.ok()) return std::nullopt;
+  auto tokens = splice(*pieces, chat, marks);
+  if (!tokens) return std::nullopt;
+  return CompiledPrompt{std::move(*pieces), std::move(*tokens), {}};
+}
+
+std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pieces, const Chat& chat,
+                                                       const Marks& marks) {
+  std::vector<int> tokens;
+  std::vector<Piece> run;  // since the last mark
+  size_t next = 0;
+  const auto flush = [&] {
+    if (chat.limit) chat.limit->go_on_after(tokens.size());
+    const auto part = tokenizer_.encode(std::span<const Piece>(run), &memo_, chat.salt, chat.limit);
+    run.clear();
+    const bool marked_off = next == 0 || (!part.empty() && tokenizer_.is_special(part.front()));
+    tokens.insert(tokens.end(), part.begin(), part.end());
+    return marked_off;
+  };
+  for (const Piece& piece : pieces) {
+    std::string_view rest = piece.text;
+    for (size_t at; (at = rest.find(marks.name)) != std::string_view::npos;) {
+      const std::string mark = next < marks.turns.size() ? marks.text(next) : "";
+      if (mark.empty() || rest.substr(at, mark.size()) != mark) return std::nullopt;
+      const auto& known = marks.turns[next]->tokens;
+      run.push_back({std::string(rest.substr(0, at)), piece.trusted});
+      if (!known.empty() && tokenizer_.token_bytes(known.front()).starts_with(' ')) drop_last_space(run);
+      if (!flush()) return std::nullopt;
+      rest.remove_prefix(at + mark.size());
+      next++;
+      tokens.insert(tokens.end(), known.begin(), known.end());
+    }
+    run.push_back({std::string(rest), piece.trusted});
+  }
+  if (next < marks.turns.size() || !flush()) return std::nullopt;
+  return tokens;
+}
+
+Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
+  const auto stopped = [&] { return chat.limit && chat.limit->stopped(); };
+  const auto ended = [] { return make_error(ErrorKind::invalid, "the prompt was not read to its end"); };
+  if (!chat.turns.empty()) {
+    auto prompt = tokens_around(chat);
+    if (stopped()) return ended();
+    if (prompt) return std::move(*prompt);
+  }
+  CompiledPrompt prompt;
+  TRY(prompt.pieces, template_.render(chat.messages, chat.tools, chat.options));
+  if (chat.limit) chat.limit->go_on_after(0);
+  prompt.tokens = tokenizer_.encode(std::span<const Piece>(prompt.pieces), &memo_, chat.salt, chat.limit);
+  if (stopped()) return ended();
+  return prompt;
+}
+
+// Tokens that the prompt and another rendering begin with.
+std::optional<int> PromptCompiler::common_length(const Chat& chat, std::span<const int> prompt) {
+  const auto other = tokens_of(chat);
+  if (!other.ok()) return std::nullopt;
+  const size_t n = std::min(other->tokens.size(), prompt.size());
+  const auto end = prompt.begin() + static_cast<long>(n);
+  return static_cast<int>(std::mismatch(prompt.begin(), end, other->tokens.begin()).first - prompt.begin());
+}
+
+// Of the prompt's beginning that only tools and system prompt decide.
+std::optional<int> PromptCompiler::instruction_length(const Chat& chat, std::span<const int> prompt) {
+  const Json instructions = instructions_of(chat.messages);
+  if (instructions.empty() && chat.tools.empty()) return std::nullopt;
+  // Lengths are hints, so a hash that is not proof against collisions will do.
+  std::string kind = fmt::format("{:x} {:x} {}", std::hash<Json>{}(instructions),
+                                 std::hash<Json>{}(chat.tools), kind_of(chat.options, chat.salt));
+  if (const int known = beginnings_.match(kind, prompt)) return known;
+  // Two questions that share no token: what both renderings share with the prompt is before the question.
+  std::optional<int> shared;
+  for (const char* question : {"A", "9"}) {
+    Json asked = instructions;
+    asked.push_back({{"role", "user"}, {"content", question}});
+    const auto length = common_length({asked, chat.tools, chat.options, chat.salt, {}}, prompt);
+    if (length) shared = std::min(shared.value_or(*length), *length);
+  }
+  if (shared && *shared > 0) beginnings_.put(std::move(kind), prompt.first(static_cast<size_t>(*shared)));
+  return shared;
+}
+
+// Of the prompt's beginning before its last message, or the last results of calls. A message of another text
+// stands in its place, since templates write a conversation in another way when nothing follows.
+std::optional<int> PromptCompiler::earlier_length(const Chat& chat, std::span<const int> prompt) {
+  const auto is_result = [&](size_t i) { return string_at(chat.messages[i], "role") == "tool"; };
+  size_t last = chat.messages.size();
+  if (last-- < 2) return std::nullopt;
+  while (last > 0 && is_result(last) && is_result(last - 1)) last--;
+  const Json& message = chat.messages[last];
+  if (last == 0 || is_instruction(message) || message.contains("tool_calls")) return std::nullopt;
+  Json messages = chat.messages;
+  messages.erase(messages.begin() + static_cast<long>(last) + 1, messages.end());
+  messages[last]["content"] = trimmed(string_at(message, "content")).starts_with('A') ? "9" : "A";
+  const auto turns = chat.turns.first(static_cast<size_t>(
+      std::lower_bound(chat.turns.begin(), chat.turns.end(), last,
+                       [](const KnownTurn& turn, size_t place) { return turn.message < place; }) -
+      chat.turns.begin()));
+  return common_length({messages, chat.tools, chat.options, chat.salt, turns}, prompt);
+}
+
+// Of the prompt without the answer's opening.
+std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<const int> prompt) {
+  std::string kind = kind_of(chat.options, chat.salt);
+  const int size = static_cast<int>(prompt.size());
+  if (const int known = openings_.match(kind, prompt)) return size - known;
+  ChatOptions closed = chat.options;
+  closed.add_generation_prompt = false;
+  const auto length = common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns}, prompt);
+  if (!length || *length == size) return std::nullopt;
+  openings_.put(std::move(kind), prompt.subspan(static_cast<size_t>(*length)));
+  return length;
+}
+
+Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
+                                               const ChatOptions& options, std::string_view salt,
+                                               std::span<const KnownTurn> turns, EncodeLimit* limit) {
+  TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, limit}));
+  const Chat chat{messages, tools, options, salt, turns};  // other renderings are about as long
+  auto& lengths = prompt.stable_lengths;
+  for (const auto& length : {instruction_length(chat, prompt.tokens), earlier_length(chat, prompt.tokens),
+                             closed_length(chat, prompt.tokens)})
+    if (length && *length > 0) lengths.push_back(*length);
+  std::sort(lengths.begin(), lengths.end());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return prompt;
+}
+
+}  // namespace anabranch::text

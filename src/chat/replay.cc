@@ -1,0 +1,194 @@
+#include "chat/replay.h"
+
+#include <algorithm>
+#include <climits>
+#include <map>
+
+#include "base/hash.h"
+#include "base/white_space.h"
+#include "output/output_text.h"
+
+namespace anabranch {
+namespace {
+
+constexpr size_t kMostTurns = 1024;  // looked up for one request: the last ones
+
+// Turns of more tokens for what they say hold something else, such as endless white space.
+size_t most_tokens(std::string_view said) {
+  return 64 + 2 * said.size();
+}
+
+// JSON in one form: members in order of their names.
+Json sorted(const Json& json) {
+  if (json.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : json) out.push_back(sorted(item));
+    return out;
+  }
+  if (!json.is_object()) return json;
+  std::map<std::string, Json> members;
+  for (const auto& [name, value] : json.items()) members.emplace(name, sorted(value));
+  Json out = Json::object();
+  for (auto& [name, value] : members)  // operator[] would look at all that are there
+    out.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
+  return out;
+}
+
+// What a turn says, as one text: content, then each call's name and arguments.
+std::string described(std::string_view content, const std::vector<text::ToolCall>& calls) {
+  Json all = Json::array({text::trimmed(content)});
+  for (const auto& call : calls) {
+    const auto arguments = parse_json(call.arguments.empty() ? "{}" : call.arguments);
+    all.push_back({call.name, arguments.ok() ? dump_json(sorted(*arguments)) : call.arguments});
+  }
+  return dump_json(all);
+}
+
+std::optional<std::string> content_of(const Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return "";
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) return std::nullopt;
+  std::string text;
+  for (const Json& part : *content) {
+    if (!part.is_object() || !part.contains("text") || !part["text"].is_string()) return std::nullopt;
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+std::optional<text::ToolCall> call_of(const Json& call) {
+  if (!call.is_object()) return std::nullopt;
+  const auto function = call.find("function");
+  if (function == call.end() || !function->is_object()) return std::nullopt;
+  const auto name = function->find("name"), arguments = function->find("arguments");
+  if (name == function->end() || !name->is_string() || arguments == function->end()) return std::nullopt;
+  return text::ToolCall{name->get<std::string>(),
+                        arguments->is_string() ? arguments->get<std::string>() : dump_json(*arguments)};
+}
+
+// Of an assistant's message; nothing for others, and for those that say something we do not know.
+std::optional<std::string> described(const Json& message) {
+  if (string_at(message, "role") != "assistant") return std::nullopt;
+  const auto content = content_of(message);
+  if (!content) return std::nullopt;
+  std::vector<text::ToolCall> calls;
+  if (const auto list = message.find("tool_calls"); list != message.end() && list->is_array())
+    for (const Json& item : *list) {
+      auto call = call_of(item);
+      if (!call) return std::nullopt;
+      calls.push_back(std::move(*call));
+    }
+  return described(*content, calls);
+}
+
+// Of tokens that clients are not told of: reasoning, its tags, and special tokens that mean nothing to the
+// parser.
+bool hides_something(std::span<const int> tokens, const text::OutputRules& rules,
+                     const text::Tokenizer& tokenizer) {
+  const auto markers = text::marker_tokens(rules);
+  for (const int token : tokens)
+    if (tokenizer.is_special(token) &&
+        std::find(markers.begin(), markers.end(), tokenizer.token_bytes(token)) == markers.end())
+      return true;
+  const auto& tags = rules.format.reasoning;
+  if (!tags) return false;
+  const std::string text = tokenizer.decode(tokens, false);
+  return text.find(tags->open) != text.npos || text.find(tags->close) != text.npos;
+}
+
+// The tokens' content and calls, all of them; nothing if there is more in them.
+std::optional<text::ParsedOutput> read(std::span<const int> tokens, text::OutputRules rules,
+                                       const text::Tokenizer& tokenizer) {
+  if (hides_something(tokens, rules, tokenizer)) return std::nullopt;
+  rules.thinking_open = false;
+  rules.max_calls = INT_MAX;
+  text::OutputText output(tokenizer, {}, std::move(rules));
+  text::ParsedOutput parsed;
+  for (const auto& event : output.push(tokens)) parsed.add(event);
+  for (const auto& event : output.finish()) parsed.add(event);
+  if (!parsed.reasoning.empty()) return std::nullopt;
+  return parsed;
+}
+
+uint64_t key_of(uint64_t before, std::string_view text) {
+  Fnv1a hash;
+  hash.add(static_cast<uint32_t>(before));
+  hash.add(static_cast<uint32_t>(before >> 32));
+  for (const char c : text) hash.add(static_cast<unsigned char>(c));
+  return hash.value();
+}
+
+// Of the conversation with one more message.
+uint64_t key_with(uint64_t before, const Json& message) {
+  if (const auto said = described(message)) return key_of(before, *said);
+  if (!message.is_object()) return key_of(before, dump_json(message));
+  const auto content = content_of(message);
+  return key_of(key_of(before, string_at(message, "role")),
+                content ? *content : dump_json(message["content"]));
+}
+
+// What comes after reasoning and the white space that ends it, without the end of the turn.
+std::span<const int> after_reasoning(std::span<const int> sampled, const text::OutputRules& rules,
+                                     const text::Tokenizer& tokenizer) {
+  const auto close =
+      rules.format.reasoning ? tokenizer.find(rules.format.reasoning->close) : std::optional<int>();
+  const auto last = close ? std::find(sampled.rbegin(), sampled.rend(), *close) : sampled.rend();
+  if (last == sampled.rend()) return sampled;
+  sampled = sampled.last(static_cast<size_t>(last - sampled.rbegin()));
+  while (!sampled.empty() && text::is_blank(tokenizer.token_bytes(sampled.front())))
+    sampled = sampled.subspan(1);
+  return sampled;
+}
+
+}  // namespace
+
+uint64_t conversation_key(const Json& messages, std::string_view salt) {
+  uint64_t key = key_of(0, salt);
+  for (const Json& message : messages) key = key_with(key, message);
+  return key;
+}
+
+std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view salt,
+                                         const text::OutputRules& rules, const text::Tokenizer& tokenizer,
+                                         TurnMemory& memory) {
+  std::vector<text::KnownTurn> turns;
+  if (!messages.is_array()) return turns;
+  std::vector<uint64_t> before = {key_of(0, salt)};  // conversations before each message
+  for (const Json& message : messages) before.push_back(key_with(before.back(), message));
+  size_t left = kMostTurns;
+  for (size_t i = messages.size(); i-- > 0 && left > 0;) {
+    const auto said = described(messages[i]);
+    if (!said) continue;
+    left--;
+    auto tokens = memory.find(key_of(before[i], *said));
+    if (!tokens || tokens->size() > most_tokens(*said)) continue;
+    const bool ids = std::all_of(tokens->begin(), tokens->end(),
+                                 [&](int id) { return id >= 0 && id < tokenizer.vocab_size(); });
+    const auto parsed = ids ? read(*tokens, rules, tokenizer) : std::nullopt;
+    if (parsed && described(parsed->content, parsed->calls) == *said)
+      turns.push_back({i, std::move(*tokens)});
+  }
+  std::reverse(turns.begin(), turns.end());
+  return turns;
+}
+
+void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
+                   const text::OutputRules& rules, const text::Tokenizer& tokenizer, TurnMemory& memory) {
+  if (end == TurnEnd::end_of_turn) {
+    if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
+    sampled = sampled.first(sampled.size() - 1);
+  }
+  const auto tokens = after_reasoning(sampled, rules, tokenizer);
+  if (tokens.size() > kMostTurnTokens) return;
+  const auto parsed = read(tokens, rules, tokenizer);
+  if (!parsed) return;
+  if (parsed->calls.empty()) {
+    const auto again = tokenizer.encode(parsed->content, false);
+    if (std::equal(again.begin(), again.end(), tokens.begin(), tokens.end())) return;
+  }
+  const std::string said = described(parsed->content, parsed->calls);
+  if (tokens.size() <= most_tokens(said)) memory.put(key_of(conversation, said), tokens);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,74 @@
+#include "chat/thinking.h"
+
+#include "base/log.h"
+#include "chat/think_escapes.h"
+#include "chat/when_to_think.h"
+
+namespace anabranch {
+ThinkingWish complete(ThinkingWish wish, const ThinkingWish& defaults) {
+  // That nothing is thought by default says nothing of those who ask for thoughts.
+  const bool asked = wish.mode == ThinkMode::on;
+  if (!wish.budget && !(asked && defaults.budget == 0)) wish.budget = defaults.budget;
+  if (!wish.mode) {
+    wish.mode = defaults.mode;
+    wish.said_by = defaults.said_by;
+  }
+  return wish;
+}
+
+Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const text::ChatTemplate& chat,
+                                     const std::optional<text::ReasoningTags>& tags, std::string_view user,
+                                     const CompilePrompt& compile) {
+  const ThinkMode mode = wish.mode.value_or(ThinkMode::automatic);
+  const bool choosable = chat.mentions("enable_thinking");
+  ChosenPrompt chosen;
+  if (mode != ThinkMode::automatic) {
+    chosen.thinking = {mode == ThinkMode::on, wish.said_by};
+    TRY(chosen.prompt, compile(chosen.thinking.enabled));
+  } else if (!choosable) {
+    TRY(chosen.prompt, compile(std::nullopt));
+  } else {
+    TRY(chosen.prompt, compile(true));
+    const auto choice = text::when_to_think({user, static_cast<int>(chosen.prompt.tokens.size())});
+    chosen.thinking = {choice.think, choice.reason};
+    if (!choice.think) {
+      TRY(chosen.prompt, compile(false));
+    }
+  }
+  chosen.open = tags && text::opens_reasoning(chosen.prompt.pieces, *tags);
+  if (!choosable && mode != ThinkMode::off)
+    chosen.thinking = {chosen.open, "the chat template leaves no choice"};
+  return chosen;
+}
+
+std::string last_user_text(const Json& messages) {
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message)
+    if (string_at(*message, "role") == "user" && message->contains("content") &&
+        (*message)["content"].is_string())
+      return (*message)["content"].get<std::string>();
+  return "";
+}
+
+ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chosen,
+                              const ThinkContext& context) {
+  ThinkingOptions options;
+  options.budget = wish.budget.value_or(-1);
+  if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
+  options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
+  options.loops = context.loops;
+  const auto asked = text::asked_form({.user = context.user,
+                                       .json_format = context.json,
+                                       .tools = context.tools,
+                                       .tool_required = context.must_call});
+  log_debug("a thought that is cut goes over into {}: {}", text::name_of(asked.form), asked.reason);
+  ThinkEscape escape = think_escape(asked);
+  options.closing = std::move(escape.closing);
+  if (chosen.begun > 0) return options;
+  // A start that holds a stop string would end the answer.
+  for (const std::string& stop : context.stop)
+    if (escape.answer_start.find(stop) != std::string::npos) return options;
+  options.answer_start = std::move(escape.answer_start);
+  return options;
+}
+
+}  // namespace anabranch

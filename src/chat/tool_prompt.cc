@@ -1,0 +1,162 @@
+#include "chat/tool_prompt.h"
+
+#include "output/tool_json.h"
+
+namespace anabranch::text {
+namespace {
+
+constexpr std::string_view kMark = "probe-7c1d";  // what no template writes by itself
+
+Json message_of(const char* role, std::string_view content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// What the template makes of messages; "" where it refuses them.
+std::string rendered(const ChatTemplate& chat, const Json& messages, const Json& tools = nullptr) {
+  ChatOptions options;
+  options.now = 0;
+  const auto pieces = chat.render(messages, tools, options);
+  return pieces.ok() ? join(*pieces) : "";
+}
+
+bool takes_system(const ChatTemplate& chat) {
+  const Json messages = Json::array({message_of("system", kMark), message_of("user", "A")});
+  return rendered(chat, messages).find(kMark) != std::string::npos;
+}
+
+// One tool a line, as the client described it.
+std::string instructions(const Json& tools) {
+  std::string text =
+      "You can call the tools listed here, one JSON object per line, with their parameters as JSON "
+      "schemas:\n<tools>\n";
+  for (const Json& tool : tools)
+    text += dump_json(tool.contains("function") ? tool["function"] : tool) + "\n";
+  text +=
+      "</tools>\nTo call a tool, write its name and its arguments as JSON between tags:\n"
+      "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"PARAMETER\": \"VALUE\"}}\n</tool_call>\n"
+      "The result comes in the next message, between <tool_response> tags. Call a tool only where it helps.";
+  return text;
+}
+
+std::string call_text(const Json& call) {
+  const auto function = call.find("function");
+  const Json& named = function != call.end() && function->is_object() ? *function : call;
+  const auto arguments = named.find("arguments");
+  std::string text = "{}";
+  if (arguments != named.end())
+    text = arguments->is_string() ? arguments->get<std::string>() : dump_json(*arguments);
+  return fmt::format("<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
+                     json_string(string_at(named, "name")), text);
+}
+
+void put_before(Json& message, const std::string& text, const char* between) {
+  Json& content = message["content"];
+  if (content.is_array())
+    content.insert(content.begin(), Json{{"type", "text"}, {"text", text + between}});
+  else if (content.is_string() && !content.get_ref<const std::string&>().empty())
+    content = text + between + content.get<std::string>();
+  else
+    content = text;
+}
+
+void put_behind(Json& message, const std::string& text, const char* between) {
+  Json& content = message["content"];
+  if (content.is_array())
+    content.push_back({{"type", "text"}, {"text", between + text}});
+  else if (content.is_string() && !content.get_ref<const std::string&>().empty())
+    content = content.get<std::string>() + between + text;
+  else
+    content = text;
+}
+
+class ToolPrompt final : public ChatTemplate {
+ public:
+  explicit ToolPrompt(const ChatTemplate& chat) : chat_(chat), takes_system_(takes_system(chat)) {}
+
+  Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
+                                    const ChatOptions& options) const override {
+    if (!messages.is_array()) return chat_.render(messages, nullptr, options);
+    Json out = as_text(messages);
+    if (tools.is_array() && !tools.empty()) add_instructions(out, instructions(tools));
+    return chat_.render(out, nullptr, options);
+  }
+  bool mentions(std::string_view variable) const override {
+    return variable == "tools" || chat_.mentions(variable);
+  }
+
+ private:
+  // Calls and results as text. Results that follow each other, and a user's text behind them, are one
+  // message: some templates want the roles to alternate.
+  static Json as_text(const Json& messages) {
+    Json out = Json::array();
+    bool results = false;  // the last message holds some
+    for (const Json& message : messages) {
+      const std::string role = string_at(message, "role");
+      if (role == "tool") {
+        const std::string result = fmt::format("<tool_response>\n{}\n</tool_response>", content_of(message));
+        if (!results) out.push_back(message_of("user", ""));
+        put_behind(out.back(), result, "\n");
+        results = true;
+        continue;
+      }
+      if (role == "user" && results) {
+        put_behind(out.back(), content_of(message), "\n\n");
+        results = false;
+        continue;
+      }
+      results = false;
+      out.push_back(message);
+      const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
+      if (role != "assistant" || calls == message.end() || !calls->is_array()) continue;
+      for (const Json& call : *calls) put_behind(out.back(), call_text(call), "\n");
+      out.back().erase("tool_calls");
+    }
+    return out;
+  }
+
+  static std::string content_of(const Json& message) {
+    const auto content = message.find("content");
+    if (content == message.end() || content->is_null()) return "";
+    if (content->is_string()) return content->get<std::string>();
+    std::string text;
+    if (content->is_array())
+      for (const Json& part : *content) text += string_at(part, "text");
+    return text;
+  }
+
+  void add_instructions(Json& messages, const std::string& text) const {
+    if (!takes_system_) {
+      for (Json& message : messages)
+        if (string_at(message, "role") == "user") return put_before(message, text, "\n\n");
+      messages.insert(messages.begin(), message_of("user", text));
+    } else if (!messages.empty() && string_at(messages[0], "role") == "system") {
+      put_behind(messages[0], text, "\n\n");
+    } else {
+      messages.insert(messages.begin(), message_of("system", text));
+    }
+  }
+
+  const ChatTemplate& chat_;
+  const bool takes_system_;
+};
+
+}  // namespace
+
+bool shows_tools(const ChatTemplate& chat) {
+  const Json parameters = {{"type", "object"}, {"properties", {{"key", {{"type", "string"}}}}}};
+  const Json tools =
+      Json::array({{{"type", "function"},
+                    {"function", {{"name", kMark}, {"description", "A"}, {"parameters", parameters}}}}});
+  for (const bool system : {false, true}) {  // some list them in a system message only
+    Json messages = Json::array({message_of("user", "A")});
+    if (system) messages.insert(messages.begin(), message_of("system", "S"));
+    if (rendered(chat, messages, tools).find(kMark) != std::string::npos) return true;
+  }
+  return false;
+}
+
+std::unique_ptr<const ChatTemplate> with_tool_prompt(const ChatTemplate& chat) {
+  return std::make_unique<ToolPrompt>(chat);
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,177 @@
+#include "chat/turn_memory.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace anabranch {
+namespace {
+
+constexpr int kBusyMs = 200;
+constexpr int kMostTurns = 20'000, kTrimEvery = 1'000;
+constexpr int64_t kPauseSeconds = 10;  // after the database could not be read
+constexpr int kFormat = 1;
+
+using Tokens = std::vector<int>;
+
+// Whether the first of two turns with the same key is the one to keep.
+bool goes_first(const Tokens& one, const Tokens& other) {
+  return one.size() != other.size() ? one.size() < other.size() : one < other;
+}
+
+// SQLite gives its own files the mode of the first. A file of another user's could be any database.
+void make_private_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (file < 0) throw SQLite::Exception(std::strerror(errno));
+  struct stat info {};
+  const bool ours =
+      fstat(file, &info) == 0 && S_ISREG(info.st_mode) && (info.st_uid == geteuid() || geteuid() == 0);
+  if (ours) fchmod(file, 0600);
+  close(file);
+  if (!ours) throw SQLite::Exception("it is no file of this user's");
+}
+
+}  // namespace
+
+class TurnMemory::Database {
+ public:
+  explicit Database(const std::string& path)
+      : db_(path.empty() ? ":memory:" : path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs) {
+    db_.exec("PRAGMA trusted_schema = OFF");
+    db_.exec("PRAGMA journal_mode = WAL");
+    db_.exec("PRAGMA synchronous = NORMAL");
+    const int format = db_.execAndGet("PRAGMA user_version").getInt();
+    if (format != 0 && format != kFormat) throw SQLite::Exception("it is of another version");
+    db_.exec(
+        "CREATE TABLE IF NOT EXISTS turns (key INTEGER PRIMARY KEY, tokens BLOB NOT NULL, "
+        "at INTEGER NOT NULL)");
+    db_.exec("CREATE INDEX IF NOT EXISTS turns_by_age ON turns (at)");
+    db_.exec("PRAGMA user_version = " + std::to_string(kFormat));
+  }
+
+  std::optional<Tokens> find(uint64_t key) {
+    std::lock_guard lock(mutex_);
+    return find_locked(key);
+  }
+
+  void put(uint64_t key, const Tokens& tokens) {
+    std::lock_guard lock(mutex_);
+    const auto kept = find_locked(key);
+    const Tokens& stays = kept && goes_first(*kept, tokens) ? *kept : tokens;
+    SQLite::Statement insert(db_, "INSERT OR REPLACE INTO turns VALUES (?, ?, ?)");
+    insert.bind(1, static_cast<int64_t>(key));
+    insert.bind(2, stays.data(), static_cast<int>(stays.size() * sizeof(int)));
+    insert.bind(3, unix_seconds());
+    insert.exec();
+    if (puts_++ % kTrimEvery == 0)
+      db_.exec("DELETE FROM turns WHERE key NOT IN (SELECT key FROM turns ORDER BY at DESC LIMIT " +
+               std::to_string(kMostTurns) + ")");
+  }
+
+ private:
+  std::optional<Tokens> find_locked(uint64_t key) {
+    SQLite::Statement query(db_, "SELECT tokens FROM turns WHERE key = ?");
+    query.bind(1, static_cast<int64_t>(key));
+    if (!query.executeStep()) return std::nullopt;
+    const auto column = query.getColumn(0);
+    const auto bytes = static_cast<size_t>(column.getBytes());
+    if (bytes % sizeof(int32_t) != 0 || bytes == 0 || bytes > kMostTurnTokens * sizeof(int32_t))
+      return std::nullopt;
+    Tokens tokens(bytes / sizeof(int32_t));
+    std::memcpy(tokens.data(), column.getBlob(), bytes);
+    return tokens;
+  }
+
+  std::mutex mutex_;
+  SQLite::Database db_;
+  int puts_ = 0;
+};
+
+TurnMemory::TurnMemory(const std::string& path) {
+  try {
+    if (!path.empty()) make_private_file(path);
+    database_ = std::make_unique<Database>(path);
+  } catch (const SQLite::Exception& e) {
+    log_warning("sampled turns are kept in memory only: {}: {}", path, e.what());
+    database_ = std::make_unique<Database>("");
+  }
+}
+
+TurnMemory::~TurnMemory() {
+  write();
+}
+
+std::optional<std::vector<int>> TurnMemory::find(uint64_t key) {
+  std::optional<Tokens> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = to_write_.find(key); it != to_write_.end()) waiting = it->second;
+  }
+  if (unix_seconds() < pause_until_) return waiting;
+  try {
+    auto written = database_->find(key);
+    return written && (!waiting || goes_first(*written, *waiting)) ? written : waiting;
+  } catch (const SQLite::Exception& e) {
+    // Each of a request's turns would wait, and say so.
+    pause_until_ = unix_seconds() + kPauseSeconds;
+    log_warning("sampled turns cannot be read, and are not looked for in the next {} s: {}", kPauseSeconds,
+                e.what());
+    return waiting;
+  }
+}
+
+void TurnMemory::put(uint64_t key, std::span<const int> tokens) {
+  if (tokens.empty() || tokens.size() > kMostTurnTokens) return;
+  Tokens turn(tokens.begin(), tokens.end());
+  std::lock_guard lock(mutex_);
+  Tokens& waiting = to_write_[key];
+  if (waiting.empty() || goes_first(turn, waiting)) waiting = std::move(turn);
+}
+
+void TurnMemory::write() {
+  for (;;) {
+    std::pair<uint64_t, std::vector<int>> turn;
+    {
+      std::lock_guard lock(mutex_);
+      if (to_write_.empty()) return;
+      turn = *to_write_.begin();
+    }
+    try {
+      database_->put(turn.first, turn.second);
+    } catch (const SQLite::Exception& e) {
+      log_warning("a sampled turn could not be kept: {}", e.what());
+    }
+    std::lock_guard lock(mutex_);
+    const auto it = to_write_.find(turn.first);
+    if (it != to_write_.end() && it->second == turn.second) to_write_.erase(it);
+  }
+}
+
+Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 && errno == ENOENT) return 0;
+  try {
+    make_private_file(path);
+    SQLite::Database db(path, SQLite::OPEN_READWRITE, 10 * kBusyMs);
+    if (!db.tableExists("turns")) return 0;
+    db.exec("PRAGMA secure_delete = ON");
+    SQLite::Statement remove(db, "DELETE FROM turns WHERE at < ?");
+    remove.bind(1, before_unix_s);
+    const int64_t removed = remove.exec();
+    db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    return removed;
+  } catch (const SQLite::Exception& e) {
+    return make_error(ErrorKind::io,
+                      "cannot remove the sampled turns from {}: {}. The file itself may be removed", path,
+                      e.what());
+  }
+}
+
+}  // namespace anabranch

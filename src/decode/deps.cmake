@@ -1,1 +1,0 @@
-target_link_libraries(anabranch_decode PRIVATE xgrammar)  # grammar.cc

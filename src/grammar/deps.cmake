@@ -1,0 +1,1 @@
+target_link_libraries(anabranch_grammar PRIVATE xgrammar)  # grammar.cc

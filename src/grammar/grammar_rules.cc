@@ -1,0 +1,64 @@
+#include "grammar/grammar_rules.h"
+
+#include <fmt/format.h>
+
+namespace anabranch::text {
+namespace {
+
+bool is_plain(char32_t c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+}  // namespace
+
+std::string literal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (byte < 0x20 || byte == 0x7F)
+      out += fmt::format("\\u{:04x}", byte);
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string GrammarRules::reserve(std::string_view hint) {
+  std::string name;
+  for (const char c : hint.substr(0, 32)) name += is_plain(static_cast<unsigned char>(c)) ? c : '_';
+  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) name = "r" + name;
+  const int used = taken_[name]++;
+  // No hint ends in "-" and a number, so that no numbered name is another hint's.
+  return used == 0 && name != "root" ? name : fmt::format("{}-{}", name, used);
+}
+
+void GrammarRules::define(const std::string& name, std::string body) {
+  bytes_ += name.size() + body.size() + 6;
+  names_.insert(name);
+  rules_.emplace_back(name, std::move(body));
+}
+
+std::string GrammarRules::add(std::string_view hint, const std::string& body, const std::string& options) {
+  const std::string key = options + " " + body;
+  if (const std::string* known = find(key)) return *known;
+  const std::string name = reserve(hint);
+  define(name, body);
+  if (!options.empty()) rules_.back().first += "[" + options + "]";
+  by_body_.emplace(key, name);
+  return name;
+}
+
+const std::string* GrammarRules::find(const std::string& key) const {
+  const auto it = by_body_.find(key);
+  return it == by_body_.end() ? nullptr : &it->second;
+}
+
+std::string GrammarRules::text(const std::string& root) const {
+  std::string out = fmt::format("root ::= {}\n", root);
+  for (const auto& [name, body] : rules_) out += fmt::format("{} ::= {}\n", name, body);
+  return out;
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,207 @@
+#include "grammar/number_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace anabranch::text {
+namespace {
+
+constexpr int kMostDigits = 18, kDoubleDigits = 15;
+constexpr int64_t kMostInteger = 999'999'999'999'999'999;
+
+std::string joined(const std::vector<std::string>& alternatives) {
+  if (alternatives.empty()) return "";
+  std::string out = "(";
+  for (size_t i = 0; i < alternatives.size(); i++) out += (i == 0 ? "" : "|") + alternatives[i];
+  return out + ")";
+}
+
+std::string digit(char from, char to) {
+  return from == to ? std::string(1, from) : fmt::format("[{}-{}]", from, to);
+}
+
+std::string digits(size_t count) {
+  return count == 0 ? "" : fmt::format("[0-9]{{{}}}", count);
+}
+
+// Digit strings of one length from `low` to `high`.
+std::string same_length(const std::string& low, const std::string& high) {
+  if (low.empty()) return "";
+  const std::string low_rest = low.substr(1), high_rest = high.substr(1);
+  if (low[0] == high[0]) return low[0] + same_length(low_rest, high_rest);
+  const size_t n = low_rest.size();
+  std::vector<std::string> out;
+  char from = low[0], to = high[0];
+  if (low_rest.find_first_not_of('0') != std::string::npos)
+    out.push_back(from++ + same_length(low_rest, std::string(n, '9')));
+  std::string last;
+  if (high_rest.find_first_not_of('9') != std::string::npos)
+    last = to-- + same_length(std::string(n, '0'), high_rest);
+  if (from <= to) out.push_back(digit(from, to) + digits(n));
+  if (!last.empty()) out.push_back(last);
+  return joined(out);
+}
+
+// Integers from low >= 0 to high, without sign; "" when there is none.
+std::string unsigned_range(int64_t low, int64_t high) {
+  std::vector<std::string> out;
+  for (int64_t first = 0, last = 9; low <= high && first <= high; first = last + 1, last = last * 10 + 9) {
+    if (last >= low)
+      out.push_back(same_length(std::to_string(std::max(first, low)), std::to_string(std::min(last, high))));
+    if (last >= kMostInteger) break;
+  }
+  return joined(out);
+}
+
+// What follows a whole number's point, digit by digit: at least one and at most `places`. A bound below 1 is
+// its digits, without trailing zeros. Each function: the digits from place i on.
+class Fractions {
+ public:
+  explicit Fractions(int places) : places_(places) {}
+
+  // At least `low` (above: more).
+  std::string from(const std::string& low, size_t i, bool above) const {
+    if (i >= low.size()) return above ? some_not_zero(i) : any(i, "[0-9]");
+    std::vector<std::string> out = {low[i] + from(low, i + 1, above)};
+    if (low[i] < '9') out.push_back(digit(low[i] + 1, '9') + any(i + 1, "[0-9]"));
+    return joined(out);
+  }
+  // At most `high` (below: less); nullopt: nothing.
+  std::optional<std::string> to(const std::string& high, size_t i, bool below) const {
+    if (i >= high.size()) return below ? std::nullopt : std::optional(any(i, "0"));
+    std::vector<std::string> out;
+    if (i > 0) out.push_back("");  // shorter is less
+    if (const auto rest = to(high, i + 1, below)) out.push_back(high[i] + *rest);
+    if (high[i] > '0') out.push_back(digit('0', high[i] - 1) + any(i + 1, "[0-9]"));
+    return out.empty() ? std::nullopt : std::optional(joined(out));
+  }
+  // Between them; low < high.
+  std::string between(const std::string& low, const std::string& high, size_t i, bool above,
+                      bool below) const {
+    const char a = i < low.size() ? low[i] : '0', b = i < high.size() ? high[i] : '0';
+    std::vector<std::string> out;
+    if (i > 0 && i >= low.size() && !above) out.push_back("");  // `low` itself
+    if (a == b) {
+      out.push_back(a + between(low, high, i + 1, above, below));
+      return joined(out);
+    }
+    out.push_back(a + from(low, i + 1, above));
+    if (a + 1 < b) out.push_back(digit(a + 1, b - 1) + any(i + 1, "[0-9]"));
+    if (const auto rest = to(high, i + 1, below)) out.push_back(b + *rest);
+    return joined(out);
+  }
+
+ private:
+  std::string any(size_t i, const char* what) const {
+    return fmt::format("{}{{{},{}}}", what, i == 0 ? 1 : 0, places_ - static_cast<int>(i));
+  }
+  std::string some_not_zero(size_t i) const {
+    std::vector<std::string> out;
+    for (size_t zeros = 0; static_cast<int>(i + zeros) < places_; zeros++)
+      out.push_back(std::string(zeros, '0') + "[1-9]" + any(i + zeros + 1, "[0-9]"));
+    return joined(out);
+  }
+
+  int places_;
+};
+
+// A bound >= 0 in decimal digits.
+struct Decimal {
+  int64_t whole = 0;
+  std::string fraction;  // without trailing zeros
+};
+
+std::optional<Decimal> decimal(double value) {
+  if (!(value < 1e15)) return std::nullopt;
+  // The shortest digits that read as this double, as the schema has them.
+  std::string text = fmt::format("{}", value);
+  if (text.find('e') != std::string::npos) text = fmt::format("{:.15f}", value);
+  Decimal out;
+  const size_t point = text.find('.');
+  out.whole = std::stoll(text.substr(0, point));
+  if (point != std::string::npos) out.fraction = text.substr(point + 1);
+  out.fraction.erase(out.fraction.find_last_not_of('0') + 1);
+  if (std::stod(text) != value) return std::nullopt;
+  return out;
+}
+
+// Decimals from `low` to `high` (none: no limit), without sign; "" when there is none, nullopt when a bound
+// has too many digits.
+std::optional<std::string> unsigned_decimals(double low, std::optional<double> high, bool above, bool below) {
+  if (high && (*high < low || (*high == low && (above || below)))) return "";
+  const auto from = decimal(low);
+  const auto to = high ? decimal(*high) : Decimal{kMostInteger / 1000, ""};
+  if (!from || !to) return std::nullopt;
+  const int whole_digits = static_cast<int>(std::to_string(high ? to->whole : from->whole).size());
+  const int needed = static_cast<int>(std::max(from->fraction.size(), to->fraction.size()));
+  const int places = std::min(kDoubleDigits - whole_digits, needed + 6);
+  if (places < needed + 1) return std::nullopt;
+  const Fractions fractions(places);
+  const std::string any = fmt::format("(\\.[0-9]{{1,{}}})?", places);
+  // Behind the whole part: "." and at least one digit, or nothing where the alternatives have "".
+  const auto behind = [&](int64_t whole, const std::string& digits, bool alone) {
+    return fmt::format("{}({}\\.{})", whole, alone ? "|" : "", digits);
+  };
+  std::vector<std::string> out;
+  if (from->whole == to->whole && high) {
+    if (*high == low)
+      return behind(from->whole, fmt::format("{}0{{{},6}}", from->fraction, from->fraction.empty() ? 1 : 0),
+                    from->fraction.empty());
+    const bool alone = from->fraction.empty() && !above;
+    out.push_back(behind(
+        from->whole, "(" + fractions.between(from->fraction, to->fraction, 0, above, below) + ")", alone));
+  } else {
+    const bool alone = from->fraction.empty() && !above;
+    out.push_back(behind(from->whole, fractions.from(from->fraction, 0, above), alone));
+    if (const std::string between = unsigned_range(from->whole + 1, to->whole - 1); !between.empty())
+      out.push_back(between + any);
+    const auto rest = fractions.to(to->fraction, 0, below);
+    const bool alone_above = !to->fraction.empty() || !below;
+    if (rest && high) out.push_back(behind(to->whole, *rest, alone_above));
+  }
+  return joined(out);
+}
+
+}  // namespace
+
+std::string integer_regex(const IntegerBounds& bounds) {
+  const int64_t least = std::clamp(bounds.least.value_or(-kMostInteger), -kMostInteger, kMostInteger + 1);
+  const int64_t most = std::clamp(bounds.most.value_or(kMostInteger), -kMostInteger - 1, kMostInteger);
+  if (!bounds.least && !bounds.most) return fmt::format("-?(0|[1-9][0-9]{{0,{}}})", kMostDigits - 1);
+  std::vector<std::string> out;
+  if (const auto text = unsigned_range(std::max<int64_t>(least, 0), most); !text.empty()) out.push_back(text);
+  if (least < 0)
+    if (const auto text = unsigned_range(std::max<int64_t>(-most, 1), -least); !text.empty())
+      out.push_back("-" + text);
+  return joined(out);
+}
+
+Result<std::string> number_regex(const NumberBounds& bounds) {
+  if (!bounds.least && !bounds.most)
+    return fmt::format("-?(0|[1-9][0-9]{{0,{}}})(\\.[0-9]{{1,{}}})?([eE][+-]?[0-9]{{1,2}})?", kMostDigits - 1,
+                       kDoubleDigits);
+  const double least = bounds.least.value_or(-INFINITY), most = bounds.most.value_or(INFINITY);
+  const auto limit = [](double value) { return std::isinf(value) ? std::nullopt : std::optional(value); };
+  std::vector<std::string> out;
+  if (most >= 0) {
+    const bool at_zero = least < 0;
+    const auto text =
+        unsigned_decimals(at_zero ? 0 : least, limit(most), !at_zero && bounds.above, bounds.below);
+    if (!text) return make_error(ErrorKind::unsupported, "bounds with this many digits are not supported");
+    if (!text->empty()) out.push_back(*text);
+  }
+  if (least < 0) {
+    const bool to_zero = most > 0;
+    const auto text =
+        unsigned_decimals(to_zero ? 0 : -most, limit(-least), to_zero || bounds.below, bounds.above);
+    if (!text) return make_error(ErrorKind::unsupported, "bounds with this many digits are not supported");
+    if (!text->empty()) out.push_back("-" + *text);
+  }
+  if (out.empty()) return make_error(ErrorKind::unsupported, "no number lies between the bounds");
+  return joined(out);
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,221 @@
+#include "jinja/chat_template.h"
+
+#include <algorithm>
+#include <array>
+
+#include "jinja/parser.h"
+#include "jinja/run.h"
+#include "jinja/unicode.h"
+
+namespace anabranch::text {
+namespace {
+
+using jinja::None;
+using jinja::Text;
+using jinja::Value;
+using Pairs = std::vector<std::pair<Value, Value>>;
+using Variables = std::vector<std::pair<std::string, Value>>;
+
+constexpr size_t kProbeSteps = 100'000;
+
+// How messages are handed to the template.
+struct MessageForm {
+  bool parts = true;             // content may be a list of parts
+  bool parsed_arguments = true;  // a tool call's arguments are an object
+};
+
+Text own(std::string_view text) {
+  return Text(std::string(text), true);
+}
+
+// Templates build markers from them ('<|' + role + '|>'); being of a fixed set, they carry nothing of a
+// message.
+Value role_value(const Json& role) {
+  static constexpr std::array kRoles{"system",    "user",        "assistant",    "tool",
+                                     "developer", "function",    "ipython",      "model",
+                                     "tool_call", "observation", "tool_response"};
+  if (!role.is_string()) return jinja::from_json(role);
+  const std::string& name = role.get_ref<const std::string&>();
+  return Text(jinja::sanitize_utf8(name), std::find(kRoles.begin(), kRoles.end(), name) != kRoles.end());
+}
+
+bool only_text_parts(const Json& content) {
+  return content.is_array() && std::all_of(content.begin(), content.end(), [](const Json& part) {
+           return part.is_object() && part.contains("text") && part["text"].is_string() &&
+                  (!part.contains("type") || part["type"] == "text");
+         });
+}
+
+Value content_value(const Json& content, const MessageForm& form) {
+  if (form.parts || !content.is_array() || content.empty()) return jinja::from_json(content);
+  if (!only_text_parts(content))
+    jinja::fail("this model's chat template takes only text, but a message has a part of another type");
+  std::string joined;
+  for (const Json& part : content) {
+    if (!joined.empty()) joined += "\n";
+    joined += part["text"].get_ref<const std::string&>();
+  }
+  return jinja::untrusted(jinja::sanitize_utf8(joined));
+}
+
+// {"name", "arguments"}, with the arguments parsed if they are a JSON object in a string.
+Value function_value(const Json& function, bool& parsed_any) {
+  Pairs pairs;
+  for (const auto& [key, item] : function.get_ref<const Json::object_t&>()) {
+    Value value = jinja::from_json(item);
+    if (key == "arguments" && item.is_string()) {
+      const std::string& text = item.get_ref<const std::string&>();
+      Result<Json> object = parse_json(text.empty() ? "{}" : text);
+      if (object.ok() && object->is_object()) {
+        value = jinja::from_json(*object);
+        parsed_any = true;
+      }
+    }
+    pairs.emplace_back(jinja::untrusted(jinja::sanitize_utf8(key)), std::move(value));
+  }
+  return jinja::make_dict(std::move(pairs));
+}
+
+Value tool_call_value(const Json& call, bool& parsed_any) {
+  if (!call.is_object()) return jinja::from_json(call);
+  if (!call.contains("function")) return function_value(call, parsed_any);
+  Pairs pairs;
+  for (const auto& [key, item] : call.get_ref<const Json::object_t&>())
+    pairs.emplace_back(jinja::untrusted(jinja::sanitize_utf8(key)), key == "function" && item.is_object()
+                                                                        ? function_value(item, parsed_any)
+                                                                        : jinja::from_json(item));
+  return jinja::make_dict(std::move(pairs));
+}
+
+Value message_value(const Json& message, const MessageForm& form, bool& parsed_any) {
+  if (!message.is_object()) jinja::fail("a message is not an object");
+  Pairs pairs;
+  for (const auto& [key, item] : message.get_ref<const Json::object_t&>()) {
+    Value value;
+    if (key == "role") {
+      value = role_value(item);
+    } else if (key == "content") {
+      value = content_value(item, form);
+    } else if (key == "tool_calls" && form.parsed_arguments && item.is_array()) {
+      std::vector<Value> calls;
+      for (const Json& call : item) calls.push_back(tool_call_value(call, parsed_any));
+      value = jinja::make_list(std::move(calls));
+    } else {
+      value = jinja::from_json(item);
+    }
+    pairs.emplace_back(jinja::untrusted(jinja::sanitize_utf8(key)), std::move(value));
+  }
+  auto known = [&](const char* key) { return message.contains(key) && !message[key].is_null(); };
+  if (!known("reasoning_content")) {
+    for (const char* alias : {"thinking", "reasoning"}) {
+      if (!known(alias)) continue;
+      pairs.emplace_back(own("reasoning_content"), jinja::from_json(message[alias]));
+      break;
+    }
+  }
+  return jinja::make_dict(std::move(pairs));
+}
+
+class Template final : public ChatTemplate {
+ public:
+  Template(std::unique_ptr<const jinja::Ast> ast, std::string bos, std::string eos)
+      : ast_(std::move(ast)), bos_(std::move(bos)), eos_(std::move(eos)) {
+    takes_parts_ = probe_parts();
+  }
+
+  Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
+                                    const ChatOptions& options) const override {
+    if (!messages.is_array()) return make_error(ErrorKind::invalid, "messages must be an array");
+    if (!tools.is_null() && !tools.is_array())
+      return make_error(ErrorKind::invalid, "tools must be an array");
+    if (!options.extra.is_object())
+      return make_error(ErrorKind::invalid, "chat_template_kwargs must be an object");
+    MessageForm form{takes_parts_, true};
+    bool parsed_any = false;
+    Result<std::vector<Piece>> first = attempt(messages, tools, options, form, parsed_any);
+    if (first.ok() || !parsed_any || first.error().kind != ErrorKind::invalid) return first;
+    // Some templates (DeepSeek's) add the arguments to a string as they are.
+    form.parsed_arguments = false;
+    Result<std::vector<Piece>> second = attempt(messages, tools, options, form, parsed_any);
+    return second.ok() ? std::move(second) : std::move(first);
+  }
+
+  bool mentions(std::string_view variable) const override {
+    return ast_->symbol_of.count(std::string(variable)) > 0;
+  }
+
+ private:
+  Result<std::vector<Piece>> attempt(const Json& messages, const Json& tools, const ChatOptions& options,
+                                     const MessageForm& form, bool& parsed_any) const {
+    try {
+      Variables variables;
+      for (const auto& [key, item] : options.extra.items())
+        variables.emplace_back(key, jinja::from_json(item));
+      std::vector<Value> list;
+      for (const Json& message : messages) list.push_back(message_value(message, form, parsed_any));
+      variables.emplace_back("messages", jinja::make_list(std::move(list)));
+      variables.emplace_back("tools", jinja::from_json(tools));
+      if (!options.extra.contains("documents")) variables.emplace_back("documents", None{});
+      if (options.enable_thinking) variables.emplace_back("enable_thinking", *options.enable_thinking);
+      variables.emplace_back("add_generation_prompt", options.add_generation_prompt);
+      variables.emplace_back("bos_token", own(bos_));
+      variables.emplace_back("eos_token", own(eos_));
+      return pieces(jinja::evaluate(*ast_, variables, options.now));
+    } catch (jinja::Failure& failure) {
+      return std::move(failure.error);
+    }
+  }
+
+  static std::vector<Piece> pieces(const Text& text) {
+    std::vector<Piece> out;
+    size_t begin = 0;
+    for (const Text::Run& run : text.runs()) {
+      out.push_back({text.bytes().substr(begin, run.end - begin), run.trusted});
+      begin = run.end;
+    }
+    return out;
+  }
+
+  // Whether a list of parts is rendered as its text, and not as Python prints a list.
+  bool probe_parts() const {
+    constexpr const char* kProbe = "a7f3 probe";
+    Value part = jinja::make_dict({{own("type"), own("text")}, {own("text"), own(kProbe)}});
+    Value message =
+        jinja::make_dict({{own("role"), own("user")}, {own("content"), jinja::make_list({part})}});
+    Variables variables{
+        {"messages", jinja::make_list({message})}, {"tools", None{}},        {"documents", None{}},
+        {"add_generation_prompt", true},           {"bos_token", own(bos_)}, {"eos_token", own(eos_)}};
+    try {
+      std::string out = jinja::evaluate(*ast_, variables, 0, kProbeSteps).bytes();
+      size_t at = out.find(kProbe);
+      return at != std::string::npos && out.find("'text'") == std::string::npos &&
+             out.find("\"text\"") == std::string::npos;
+    } catch (const jinja::Failure&) {
+      return false;
+    }
+  }
+
+  std::unique_ptr<const jinja::Ast> ast_;
+  std::string bos_, eos_;
+  bool takes_parts_ = true;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view source, std::string bos,
+                                                                std::string eos) {
+  try {
+    return std::shared_ptr<const ChatTemplate>(
+        std::make_shared<const Template>(jinja::parse(source), std::move(bos), std::move(eos)));
+  } catch (jinja::Failure& failure) {
+    return std::move(failure.error);
+  }
+}
+
+std::string join(const std::vector<Piece>& pieces) {
+  std::string out;
+  for (const Piece& piece : pieces) out += piece.text;
+  return out;
+}
+
+}  // namespace anabranch::text

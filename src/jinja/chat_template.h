@@ -1,0 +1,47 @@
+// Chat templates: the Jinja subset that models ship, evaluated to text pieces that remember whether the
+// template or a message wrote them. Immutable after parsing; safe to share between threads.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/prompt_piece.h"
+#include "base/result.h"
+
+namespace anabranch::text {
+
+struct ChatOptions {
+  bool add_generation_prompt = true;
+  std::optional<bool> enable_thinking;  // unset: the variable is undefined in the template
+  Json extra = Json::object();          // chat_template_kwargs: further variables
+  std::optional<int64_t> now;           // seconds since 1970 for strftime_now (local time); unset: the clock
+};
+
+class ChatTemplate {
+ public:
+  // bos, eos: the tokens' text, for the variables bos_token and eos_token.
+  // Errors: invalid, with line and column; exhausted (larger or deeper than jinja/limits.h allows).
+  static Result<std::shared_ptr<const ChatTemplate>> parse(std::string_view source, std::string bos,
+                                                           std::string eos);
+  virtual ~ChatTemplate() = default;
+
+  // messages: array of OpenAI messages; tools: array, or null. As templates expect it, and clients often do
+  // not send it: a tool call's `arguments` string is parsed into an object (unless the template only takes
+  // strings), parts of type text become one string for templates that know no parts, and reasoning_content is
+  // filled from `reasoning` or `thinking`. Trusted are the template's own text, bos, eos and the usual role
+  // names; nothing else. Errors: invalid (raise_exception's message as it is; a type error with line and
+  // column), exhausted (output or work beyond the limits in jinja/limits.h).
+  virtual Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
+                                            const ChatOptions& options) const = 0;
+  // Whether the template's source mentions a variable ("enable_thinking", "tools").
+  virtual bool mentions(std::string_view variable) const = 0;
+};
+
+// The pieces' text, joined.
+std::string join(const std::vector<Piece>& pieces);
+
+}  // namespace anabranch::text

@@ -1,0 +1,22 @@
+// The filters, tests, methods and functions of the template language, found by name.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "jinja/ast.h"
+
+namespace anabranch::text::jinja {
+
+Filter find_filter(std::string_view name);  // nullptr: there is none
+Test find_test(std::string_view name);
+
+// range, namespace, dict, raise_exception, strftime_now.
+std::optional<Value> find_global(std::string_view name);
+
+// A bound method of a str, dict or list. Methods that change a list or dict are refused, as in Jinja's
+// sandbox.
+std::optional<Value> find_method(const Value& object, std::string_view name);
+std::optional<Value> find_text_method(const Value& object, std::string_view name);
+
+}  // namespace anabranch::text::jinja

@@ -1,0 +1,59 @@
+// What one render carries along: its budget, its clock, its namespaces; and how functions read their
+// arguments.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "jinja/ast.h"
+
+namespace anabranch::text::jinja {
+
+class Run {
+ public:
+  explicit Run(size_t steps) : budget(steps) {}
+
+  // One level of recursion while it lives, of whatever a template can make recurse.
+  struct Level {
+    explicit Level(Run& r) : run(r) {
+      if (++r.depth_ > kMaxRunDepth) fail_limit("nested deeper than {} levels", kMaxRunDepth);
+    }
+    ~Level() { --run.depth_; }
+    Run& run;
+  };
+
+  Budget budget;
+  std::optional<int64_t> now;  // seconds since 1970 for strftime_now; unset: the system's clock
+  std::vector<std::unique_ptr<Namespace>> namespaces;
+
+ private:
+  int depth_ = 0;
+};
+
+// Arguments matched to parameter names, as Python matches them.
+class Parameters {
+ public:
+  // Fails when a name is unknown or given twice, or when one of the first `required` is missing.
+  Parameters(std::string_view function, const Arguments& arguments,
+             std::initializer_list<std::string_view> names, size_t required = 0);
+
+  bool has(size_t i) const { return values_[i] != nullptr; }
+  const Value& operator[](size_t i) const { return *values_[i]; }
+  // The default when absent or None; fails on another type.
+  Int integer(size_t i, Int otherwise) const;
+  bool flag(size_t i, bool otherwise) const;
+  // As str(); the default when absent.
+  Text text(size_t i, std::string_view otherwise, Budget& budget) const;
+
+ private:
+  std::string_view function_;
+  std::vector<const Value*> values_;
+};
+
+// The whole template. Throws Failure.
+Text evaluate(const Ast& ast, const std::vector<std::pair<std::string, Value>>& variables,
+              std::optional<int64_t> now, size_t steps = kMaxSteps);
+
+}  // namespace anabranch::text::jinja

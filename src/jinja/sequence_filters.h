@@ -1,0 +1,10 @@
+// Filters on lists and dicts.
+#pragma once
+
+#include "jinja/ast.h"
+
+namespace anabranch::text::jinja {
+
+Filter find_sequence_filter(std::string_view name);  // nullptr: there is none
+
+}  // namespace anabranch::text::jinja

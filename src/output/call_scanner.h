@@ -1,0 +1,92 @@
+// Reads one block of tool calls from its opening marker on, as it arrives.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "output/output_format.h"
+#include "output/tool_gemma.h"
+#include "output/tool_json.h"
+
+namespace anabranch::text {
+
+class CallScanner {
+ public:
+  // tools: OpenAI's array; must outlive the scanner.
+  CallScanner(ToolForm form, const Json& tools) : form_(form), tools_(&tools) {}
+
+  // text: the block so far, from its marker on; longer with every call. end: nothing will follow.
+  Scan advance(std::string_view text, bool end);
+  // Complete: where the block ends. Broken: the first byte that does not fit.
+  size_t at() const { return at_; }
+  // Of a complete block, at least one.
+  const std::vector<ToolCall>& calls() const { return calls_; }
+
+ private:
+  enum class Step {
+    opener,
+    body,
+    json,        // {"name": ...}
+    after_json,  // what may follow it
+    function,    // <function=
+    function_name,
+    parameter,
+    parameter_name,
+    value,
+    after_value,
+    after_function,
+    mistral_name,
+    call_id,
+    arguments,  // an object after a name
+    gemma_name,
+    gemma_object,
+    gemma_close,
+    fence,  // ``` and a language
+  };
+  enum class Match { no, more, yes };
+
+  // One step; nullopt: it is done, step_ names the next.
+  std::optional<Scan> step();
+  std::optional<Scan> opener();
+  std::optional<Scan> body();
+  std::optional<Scan> fence();
+  std::optional<Scan> json();
+  std::optional<Scan> after_json();
+  std::optional<Scan> xml();
+  std::optional<Scan> name_until(char stop, Step next);
+  std::optional<Scan> parameter();
+  std::optional<Scan> value();
+  std::optional<Scan> after_value();
+  std::optional<Scan> after_function();
+  std::optional<Scan> mistral_name();
+  std::optional<Scan> call_id();
+  std::optional<Scan> arguments();
+  std::optional<Scan> gemma();
+  std::optional<Scan> gemma_object();
+  bool take_calls(std::string_view json);
+  bool take_function();
+
+  // Whether `literal` stands at at_ (then it is passed).
+  Match match(std::string_view literal);
+  // Passes white space; false: the text ends before anything else.
+  bool next();
+  char here() const { return text_[at_]; }
+
+  ToolForm form_;
+  const Json* tools_;
+  Step step_ = Step::opener;
+  std::string_view text_;
+  size_t at_ = 0;
+  size_t begin_ = 0;   // of the JSON value, parameter or name being read
+  size_t search_ = 0;  // no closing tag before it
+  bool fenced_ = false;
+  std::optional<JsonScan> json_;
+  std::optional<GemmaScan> gemma_;
+  std::string name_, key_;
+  std::vector<std::pair<std::string, std::string>> arguments_;  // of <parameter=...>: name, JSON
+  std::vector<ToolCall> calls_;
+};
+
+}  // namespace anabranch::text

@@ -1,0 +1,102 @@
+#include "output/output_format.h"
+
+namespace anabranch::text {
+namespace {
+
+// How the template writes down a call of its own; "" when it cannot.
+std::string rendered_call(const ChatTemplate& chat) {
+  const Json schema = {{"type", "object"}, {"properties", {{"key", {{"type", "string"}}}}}};
+  const Json tools = Json::array(
+      {{{"type", "function"},
+        {"function", {{"name", "probe_f"}, {"description", "A probe"}, {"parameters", schema}}}}});
+  const Json call = {{"id", "probe0001"},  // Mistral's templates want nine letters and digits
+                     {"type", "function"},
+                     {"function", {{"name", "probe_f"}, {"arguments", {{"key", "value"}}}}}};
+  const Json messages =
+      Json::array({{{"role", "user"}, {"content", "A"}},
+                   {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}},
+                   {{"role", "tool"}, {"tool_call_id", "probe0001"}, {"name", "probe_f"}, {"content", "B"}}});
+  for (const bool listed : {true, false}) {
+    ChatOptions options;
+    options.add_generation_prompt = false;
+    options.now = 0;
+    const auto pieces = chat.render(messages, listed ? tools : Json(), options);
+    if (pieces.ok()) return join(*pieces);
+  }
+  return "";
+}
+
+ToolForm form_in(const std::string& text) {
+  const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+  if (has("<|tool_call>call:probe_f{")) return ToolForm::gemma4;
+  if (has("<start_function_call>call:probe_f{")) return ToolForm::function_gemma;
+  if (has("[TOOL_CALLS]")) return ToolForm::mistral;
+  if (has("<tool_call>") || has("<function=probe_f>")) return ToolForm::tagged;
+  if (has("{\"name\": \"probe_f\", \"parameters\"") || has("{\"name\":\"probe_f\",\"parameters\""))
+    return ToolForm::plain;
+  return ToolForm::none;
+}
+
+}  // namespace
+
+OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer) {
+  OutputFormat format;
+  format.reasoning = find_reasoning_tags(tokenizer);
+  if (chat) {
+    const std::string call = rendered_call(*chat);
+    format.tools = form_in(call);
+    format.function_tags = call.find("<function=probe_f>") != std::string::npos;
+  }
+  if (format.tools != ToolForm::none) return format;
+  struct Known {
+    const char* token;
+    ToolForm form;
+  };
+  // <start_of_turn> alone: Gemma 2 and 3, which call as the prompt taught them to.
+  for (const Known& known : {Known{"<|tool_call>", ToolForm::gemma4},
+                             {"<start_function_call>", ToolForm::function_gemma},
+                             {"[TOOL_CALLS]", ToolForm::mistral},
+                             {"<tool_call>", ToolForm::tagged},
+                             {"<|python_tag|>", ToolForm::plain},
+                             {"<start_of_turn>", ToolForm::plain}})
+    if (tokenizer.find(known.token)) {
+      format.tools = known.form;
+      break;
+    }
+  return format;
+}
+
+std::vector<std::string_view> call_openers(ToolForm form) {
+  switch (form) {
+    case ToolForm::none:
+      break;
+    case ToolForm::tagged:
+      return {"<tool_call>", "<function="};
+    case ToolForm::plain:
+      return {"<|python_tag|>"};
+    case ToolForm::mistral:
+      return {"[TOOL_CALLS]"};
+    case ToolForm::gemma4:
+      return {"<|tool_call>"};
+    case ToolForm::function_gemma:
+      return {"<start_function_call>"};
+  }
+  return {};
+}
+
+std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer) {
+  std::vector<std::string_view> marks = call_openers(format.tools);
+  for (const char* mark : {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]",
+                           "<tool_call|>", "<end_function_call>", "<|\"|>", "<escape>"})
+    marks.push_back(mark);
+  if (format.reasoning)
+    for (const std::string* tag :
+         {&format.reasoning->open, &format.reasoning->close, &format.reasoning->open_token})
+      marks.push_back(*tag);
+  std::vector<int> tokens;
+  for (const auto mark : marks)
+    if (const auto id = tokenizer.find(mark); id && !mark.empty()) tokens.push_back(*id);
+  return tokens;
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,39 @@
+// How a model marks reasoning and tool calls in what it writes.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "jinja/chat_template.h"
+#include "output/reasoning.h"
+#include "tokenizer/tokenizer.h"
+
+namespace anabranch::text {
+
+enum class ToolForm {
+  none,
+  tagged,          // <tool_call>{"name", "arguments"}</tool_call> (Hermes, Qwen2.5, Qwen3), or with
+                   // <function=NAME><parameter=KEY>...</parameter></function> inside (Qwen3-Coder, Qwen3.5)
+  plain,           // the whole answer is {"name", "parameters"}, several with ";" between (Llama 3, Gemma 3)
+  mistral,         // [TOOL_CALLS][{...}], [TOOL_CALLS]NAME[ARGS]{...}
+  gemma4,          // <|tool_call>call:NAME{key:<|"|>text<|"|>}<tool_call|>
+  function_gemma,  // <start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>
+};
+
+struct OutputFormat {
+  std::optional<ReasoningTags> reasoning;  // none: everything is content
+  ToolForm tools = ToolForm::none;
+  bool function_tags = false;  // tagged, and the template writes <function=NAME>
+};
+
+// From how the template renders a call, else from the vocabulary. chat: may be null.
+OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer);
+
+// What opens a call wherever it stands (plain calls without a mark need an empty answer before them).
+std::vector<std::string_view> call_openers(ToolForm form);
+
+// Tokens that mark thoughts, calls and their results: a grammar does not take them for text.
+std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer);
+
+}  // namespace anabranch::text

@@ -1,0 +1,266 @@
+#include "output/output_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/white_space.h"
+
+namespace anabranch::text {
+namespace {
+
+using Kind = OutputEvent::Kind;
+
+void append(Kind kind, std::string_view text, std::vector<OutputEvent>& out) {
+  if (text.empty()) return;
+  if (out.empty() || out.back().kind != kind) out.push_back({kind, "", -1});
+  out.back().text += text;
+}
+
+std::string without_tags(std::string_view text, const ReasoningTags& tags) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const auto here = text.substr(i);
+    if (here.substr(0, tags.open.size()) == tags.open)
+      i += tags.open.size();
+    else if (here.substr(0, tags.close.size()) == tags.close)
+      i += tags.close.size();
+    else
+      out += text[i++];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string_view> marker_tokens(const OutputRules& rules) {
+  const OutputFormat& format = rules.format;
+  const ToolForm tools = rules.reads_calls() ? format.tools : ToolForm::none;
+  std::vector<std::string_view> all = call_openers(tools);
+  const auto add = [&](std::initializer_list<std::string_view> more) { all.insert(all.end(), more); };
+  if (format.reasoning) {
+    all.push_back(format.reasoning->open);
+    all.push_back(format.reasoning->close);
+    if (!format.reasoning->open_token.empty()) all.push_back(format.reasoning->open_token);
+  }
+  if (tools == ToolForm::tagged) add({"</tool_call>"});
+  if (tools == ToolForm::mistral) add({"[ARGS]", "[CALL_ID]"});
+  if (tools == ToolForm::gemma4) add({"<tool_call|>", "<|\"|>"});
+  if (tools == ToolForm::function_gemma) add({"<end_function_call>", "<escape>"});
+  return all;
+}
+
+OutputParser::OutputParser(OutputRules rules)
+    : rules_(std::move(rules)),
+      inside_(rules_.thinking_open),
+      trim_(rules_.thinking_open && !rules_.goes_on),
+      blank_(rules_.thinking_open || !rules_.goes_on) {
+  const bool calls = rules_.reads_calls();
+  if (calls) openers_ = call_openers(rules_.format.tools);
+  plain_ = calls && rules_.format.tools == ToolForm::plain;
+  for (const std::string_view opener : openers_) starts_ += opener[0];
+  if (plain_) starts_ += "{[`";
+  if (const auto& tags = rules_.format.reasoning) starts_ += {tags->open[0], tags->close[0]};
+}
+
+void OutputParser::push(std::string_view text, std::vector<OutputEvent>& out) {
+  if (done_) return;
+  held_ += text;
+  run(End::none, out);
+  held_.erase(0, at_);
+  text_until_ -= std::min(text_until_, at_);
+  dropped_ += std::exchange(at_, 0);
+  marks_.erase(marks_.begin(), std::lower_bound(marks_.begin(), marks_.end(), dropped_));
+}
+
+void OutputParser::finish(std::vector<OutputEvent>& out, bool cut) {
+  if (done_) return;
+  run(cut ? End::cut : End::by_model, out);
+  held_.clear();
+  at_ = text_until_ = 0;
+  resolve(true, out);
+  if (!inside_) append(Kind::content, spaces_, out);
+  spaces_.clear();
+}
+
+void OutputParser::run(End end, std::vector<OutputEvent>& out) {
+  while (!done_) {
+    if (scanner_) {
+      if (!scan_call(end, out)) return;
+      continue;
+    }
+    const Found found = find_marker(end != End::none);
+    write(std::string_view(held_).substr(at_, found.begin - at_), out);
+    at_ = found.begin;
+    if (found.marker == Marker::none) return;
+    if (found.marker == Marker::call) {
+      scanner_.emplace(rules_.format.tools, *rules_.tools);
+      certain_ = rules_.only_calls || found.size > 0;
+    } else {
+      at_ += found.size;
+      cross(found.marker, out);
+    }
+  }
+}
+
+// False: more text is needed.
+bool OutputParser::scan_call(End end, std::vector<OutputEvent>& out) {
+  const auto rest = std::string_view(held_).substr(at_);
+  Scan scan = scanner_->advance(rest.substr(0, kMaxCallBytes), false);
+  if (scan == Scan::more && rest.size() < kMaxCallBytes) {
+    if (end == End::none) return false;
+    scan = scanner_->advance(rest, true);
+    if (scan != Scan::complete && end == End::cut && certain_) {
+      spaces_.clear();
+      at_ = held_.size();
+      scanner_.reset();
+      return true;
+    }
+  }
+  const size_t length = scan == Scan::more ? kMaxCallBytes : scanner_->at();
+  if (scan != Scan::complete || calls_ >= kMaxCalls) {
+    text_until_ = at_ + length;
+    // Llama writes it before code, too; it is a switch, not text.
+    constexpr std::string_view kPython = "<|python_tag|>";
+    if (rest.substr(0, kPython.size()) == kPython) at_ += kPython.size();
+  } else if (inside_) {
+    deferred_.push_back({scanner_->calls(), std::string(rest.substr(0, length)), ""});
+    at_ += length;
+  } else {
+    write_calls(scanner_->calls(), out);
+    at_ += length;
+  }
+  scanner_.reset();
+  return true;
+}
+
+// Whether the answer so far is empty, up to held_[at].
+bool OutputParser::plain_may_begin(size_t at) const {
+  return plain_ && !inside_ && blank_ && calls_ == 0 &&
+         std::all_of(held_.begin() + static_cast<long>(at_), held_.begin() + static_cast<long>(at), is_space);
+}
+
+bool OutputParser::is_token(std::string_view marker) const {
+  return std::find(rules_.tokens.begin(), rules_.tokens.end(), marker) != rules_.tokens.end();
+}
+
+OutputParser::Found OutputParser::find_marker(bool end) const {
+  const std::string_view text = held_;
+  for (size_t i = at_; (i = text.find_first_of(starts_, i)) != std::string_view::npos; ++i) {
+    const auto here = text.substr(i);
+    const bool marked = std::binary_search(marks_.begin(), marks_.end(), dropped_ + i);
+    bool may = false;
+    // token: the one that the marker begins with, when it is one.
+    const auto stands = [&](std::string_view marker, std::string_view token) {
+      if (!marked && is_token(token)) return false;
+      if (here.substr(0, marker.size()) == marker) return true;
+      may = may || marker.substr(0, here.size()) == here;
+      return false;
+    };
+    if (const auto& tags = rules_.format.reasoning) {
+      const std::string_view first = tags->open_token.empty() ? tags->open : tags->open_token;
+      if (stands(tags->open, first)) return {Marker::open, i, tags->open.size()};
+      if (stands(tags->close, tags->close)) return {Marker::close, i, tags->close.size()};
+    }
+    if (i >= text_until_) {
+      for (const std::string_view opener : openers_)
+        if (stands(opener, opener)) return {Marker::call, i, opener.size()};
+      if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```", "")))
+        return {Marker::call, i, 0};
+    }
+    if (may && !end) return {Marker::none, i, 0};
+  }
+  return {Marker::none, text.size(), 0};
+}
+
+// Both tags are taken out wherever they stand: models close twice, or open what the template had opened.
+void OutputParser::cross(Marker tag, std::vector<OutputEvent>& out) {
+  resolve(tag == Marker::open, out);
+  if (!inside_) append(Kind::content, spaces_, out);
+  spaces_.clear();
+  inside_ = tag == Marker::open;
+  trim_ = true;
+}
+
+void OutputParser::write(std::string_view text, std::vector<OutputEvent>& out) {
+  if (inside_ && !deferred_.empty())
+    deferred_.back().after += text;
+  else
+    write_now(text, out);
+}
+
+void OutputParser::write_now(std::string_view text, std::vector<OutputEvent>& out) {
+  if (trim_) {
+    const auto first = text.find_first_not_of(kSpace);
+    if (first == std::string_view::npos) return;
+    text.remove_prefix(first);
+    trim_ = false;
+  }
+  const Kind kind = inside_ ? Kind::reasoning : Kind::content;
+  const auto last = text.find_last_not_of(kSpace);
+  if (!inside_ && last != std::string_view::npos) blank_ = false;
+  // Content's white space needs holding back only before calls.
+  if (!inside_ && openers_.empty()) return append(kind, text, out);
+  if (last == std::string_view::npos) {
+    spaces_ += text;
+    return;
+  }
+  append(kind, spaces_, out);
+  append(kind, text.substr(0, last + 1), out);
+  spaces_ = text.substr(last + 1);
+}
+
+void OutputParser::write_calls(const std::vector<ToolCall>& calls, std::vector<OutputEvent>& out) {
+  spaces_.clear();
+  trim_ = true;
+  for (const ToolCall& call : calls) {
+    if (done_) return;
+    const int index = calls_++;
+    out.push_back({Kind::call_begin, call.name, index});
+    out.push_back({Kind::call_arguments, call.arguments, index});
+    out.push_back({Kind::call_end, "", index});
+    done_ = calls_ >= rules_.max_calls;
+  }
+}
+
+void OutputParser::resolve(bool as_calls, std::vector<OutputEvent>& out) {
+  for (const Deferred& one : deferred_) {
+    if (done_) break;
+    if (as_calls)
+      write_calls(one.calls, out);
+    else
+      write_now(without_tags(one.raw, *rules_.format.reasoning), out);
+    if (!done_) write_now(one.after, out);
+  }
+  deferred_.clear();
+}
+
+void ParsedOutput::add(const OutputEvent& event) {
+  switch (event.kind) {
+    case Kind::reasoning:
+      reasoning += event.text;
+      break;
+    case Kind::content:
+      content += event.text;
+      break;
+    case Kind::call_begin:
+      calls.push_back({event.text, ""});
+      break;
+    case Kind::call_arguments:
+      calls.back().arguments += event.text;
+      break;
+    case Kind::call_end:
+      break;
+  }
+}
+
+ParsedOutput parse_output(std::string_view text, const OutputRules& rules) {
+  OutputParser parser(rules);
+  std::vector<OutputEvent> events;
+  parser.push(text, events);
+  parser.finish(events);
+  ParsedOutput parsed;
+  for (const OutputEvent& event : events) parsed.add(event);
+  return parsed;
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,119 @@
+// Takes what a model writes apart while it streams: reasoning, tool calls, content.
+#pragma once
+
+#include <climits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "output/call_scanner.h"
+#include "output/output_format.h"
+#include "output/tool_call.h"
+
+namespace anabranch::text {
+
+struct OutputEvent {
+  enum class Kind { reasoning, content, call_begin, call_arguments, call_end };
+  Kind kind = Kind::content;
+  std::string text;  // the piece; of call_begin: the function's name
+  int call = -1;     // of the call_... kinds: which, from 0
+  bool operator==(const OutputEvent&) const = default;
+};
+
+struct OutputRules {
+  OutputFormat format;
+  // OpenAI's array; none, or empty: what looks like a call is content.
+  std::shared_ptr<const Json> tools;
+  bool thinking_open = false;  // the prompt ends inside a block
+  int max_calls = INT_MAX;     // nothing after this many
+  // Markers that the vocabulary has as tokens: they count only where mark() says that such a token stands.
+  // What is merely spelled like one (by a model that quotes it, since messages cannot forge tokens) is text.
+  std::vector<std::string> tokens = {};
+  bool goes_on = false;     // the prompt ends in the middle of a thought or an answer, which goes on
+  bool only_calls = false;  // the answer is nothing but calls
+  bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
+};
+
+// All markers that may be tokens of their own: as text they must reach the parser.
+std::vector<std::string_view> marker_tokens(const OutputRules& rules);
+
+// However the text is cut into pushes, the joined events are the same.
+//
+// - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
+//   before the closing one) is dropped, as is white space around calls.
+// - A call is told when it is complete, so that half a call never is one: what turns out to be broken or too
+//   long stays text, to the last byte. A whole call whose closing mark is missing counts. What is certain to
+//   be a call, and was cut in the middle by something else than the model, is dropped.
+// - A call inside a reasoning block counts if the block is never closed: else the model only thought of it.
+//   Until that is known, what follows it is held back.
+class OutputParser {
+ public:
+  explicit OutputParser(OutputRules rules);
+  // One of `tokens` begins at byte `at` of all text, which is not pushed yet.
+  void mark(size_t at) { marks_.push_back(at); }
+  OutputParser(const OutputParser&) = delete;
+  OutputParser& operator=(const OutputParser&) = delete;
+
+  void push(std::string_view text, std::vector<OutputEvent>& out);
+  // When no text follows. cut: it was not the model that ended it here.
+  void finish(std::vector<OutputEvent>& out, bool cut = false);
+  // The last allowed call is out; nothing more will come.
+  bool done() const { return done_; }
+
+ private:
+  enum class Marker { none, open, close, call };
+  struct Found {
+    Marker marker = Marker::none;
+    // none: begin is how far the text is certain to be text. size: of the marker; of a call without one, 0.
+    size_t begin = 0, size = 0;
+  };
+  // Calls inside an open block, and the reasoning after them.
+  struct Deferred {
+    std::vector<ToolCall> calls;
+    std::string raw, after;
+  };
+
+  enum class End { none, by_model, cut };  // of the text
+  void run(End end, std::vector<OutputEvent>& out);
+  bool scan_call(End end, std::vector<OutputEvent>& out);
+  Found find_marker(bool end) const;
+  bool is_token(std::string_view marker) const;
+  bool plain_may_begin(size_t at) const;
+  void cross(Marker tag, std::vector<OutputEvent>& out);
+  void write(std::string_view text, std::vector<OutputEvent>& out);
+  void write_now(std::string_view text, std::vector<OutputEvent>& out);
+  void write_calls(const std::vector<ToolCall>& calls, std::vector<OutputEvent>& out);
+  void resolve(bool as_calls, std::vector<OutputEvent>& out);
+
+  OutputRules rules_;
+  std::vector<std::string_view> openers_;  // empty: calls are not looked for
+  std::string starts_;                     // the bytes that markers begin with
+  bool plain_ = false;                     // an answer that begins with JSON may be a call
+  bool inside_, trim_;                     // trim_: drop white space until something else comes
+  bool blank_;                             // no content so far
+  bool done_ = false;
+  int calls_ = 0;
+  std::string held_;  // not decided yet, from at_ on
+  size_t at_ = 0;
+  size_t dropped_ = 0;         // bytes of the text before held_
+  std::vector<size_t> marks_;  // ascending
+  size_t text_until_ = 0;      // in held_: no call begins before it
+  std::string spaces_;         // white space that may be the last before a border
+  std::optional<CallScanner> scanner_;
+  bool certain_ = false;  // what the scanner reads is no answer in JSON
+  std::vector<Deferred> deferred_;
+};
+
+// A whole output at once.
+struct ParsedOutput {
+  std::string reasoning, content;
+  std::vector<ToolCall> calls;
+
+  void add(const OutputEvent& event);
+  bool operator==(const ParsedOutput&) const = default;
+};
+ParsedOutput parse_output(std::string_view text, const OutputRules& rules);
+
+}  // namespace anabranch::text

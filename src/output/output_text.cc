@@ -1,0 +1,82 @@
+#include "output/output_text.h"
+
+#include <algorithm>
+
+#include "base/white_space.h"
+
+namespace anabranch::text {
+
+namespace {
+
+struct Marker {
+  int token;
+  std::string_view text;
+};
+
+std::vector<Marker> markers_of(const Tokenizer& tokenizer, const OutputRules& rules) {
+  std::vector<Marker> found;
+  for (const std::string_view marker : marker_tokens(rules))
+    if (const auto token = tokenizer.find(marker)) found.push_back({*token, marker});
+  return found;
+}
+
+ThoughtTracker tracker(const Tokenizer& tokenizer, const OutputRules& rules) {
+  if (!rules.format.reasoning) return {std::nullopt, std::nullopt, false};
+  const ReasoningTags& tags = *rules.format.reasoning;
+  return {tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token), tokenizer.find(tags.close),
+          rules.thinking_open};
+}
+
+OutputRules with_tokens(const Tokenizer& tokenizer, OutputRules rules) {
+  for (const Marker& marker : markers_of(tokenizer, rules)) rules.tokens.emplace_back(marker.text);
+  return rules;
+}
+
+}  // namespace
+
+OutputText::OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, const OutputRules& rules)
+    : tokenizer_(tokenizer),
+      detokenizer_(tokenizer),
+      stops_(std::move(stop)),
+      thought_(tracker(tokenizer, rules)),
+      parser_(with_tokens(tokenizer, rules)) {
+  for (const Marker& marker : markers_of(tokenizer, rules)) markers_.push_back(marker.token);
+}
+
+std::string OutputText::text_of(int token) {
+  std::string text;
+  if (std::find(markers_.begin(), markers_.end(), token) != markers_.end()) {
+    // One that the vocabulary calls special would be left out of the text.
+    text = detokenizer_.flush();
+    parser_.mark(length_ + text.size());
+    text += tokenizer_.token_bytes(token);
+  } else {
+    text = detokenizer_.push(token);
+  }
+  length_ += text.size();
+  if (thought_.accept(token, is_blank(tokenizer_.token_bytes(token)))) {
+    const std::string before = stops_.flush();
+    return stops_.stopped() ? before : before + text;
+  }
+  return stops_.push(text).text;
+}
+
+std::vector<OutputEvent> OutputText::push(std::span<const int> tokens) {
+  std::string text;
+  for (const int token : tokens) text += text_of(token);
+  std::vector<OutputEvent> events;
+  parser_.push(text, events);
+  return events;
+}
+
+std::vector<OutputEvent> OutputText::finish(bool cut) {
+  std::string text = detokenizer_.flush();
+  if (!thought_.inside()) text = stops_.push(text).text;
+  if (!stopped()) text += stops_.flush();
+  std::vector<OutputEvent> events;
+  parser_.push(text, events);
+  parser_.finish(events, cut || stops_.stopped());
+  return events;
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,40 @@
+// From a request's tokens to what people read: detokenised, cut at stop strings, reasoning and calls apart.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "output/output_parser.h"
+#include "output/stop_matcher.h"
+#include "tokenizer/tokenizer.h"
+
+namespace anabranch::text {
+
+class OutputText {
+ public:
+  OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, const OutputRules& rules);
+  // What became certain with these tokens; text that may yet turn out to be (part of) a stop string, a tag or
+  // a call is held back.
+  std::vector<OutputEvent> push(std::span<const int> tokens);
+  // What was held back, when no token follows. cut: it was neither the model nor a stop string that ended the
+  // text here.
+  std::vector<OutputEvent> finish(bool cut = false);
+  // A stop string was found, or the last allowed call: everything from it on is dropped.
+  bool stopped() const { return stops_.stopped() || parser_.done(); }
+  // The stop string that was found; empty: none.
+  const std::string& stop_found() const { return stops_.found(); }
+
+ private:
+  std::string text_of(int token);
+
+  const Tokenizer& tokenizer_;
+  Detokenizer detokenizer_;
+  StopMatcher stops_;
+  std::vector<int> markers_;
+  size_t length_ = 0;       // of the text so far, stop strings and what follows them included
+  ThoughtTracker thought_;  // stop strings count in answers only
+  OutputParser parser_;
+};
+
+}  // namespace anabranch::text

@@ -1,0 +1,38 @@
+#include "output/reasoning.h"
+
+namespace anabranch::text {
+
+std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer) {
+  for (const ReasoningTags& tags : {ReasoningTags{"<think>", "</think>", ""},
+                                    {"[THINK]", "[/THINK]", ""},
+                                    {"<|channel>thought", "<channel|>", "<|channel>"}})
+    if (tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token) && tokenizer.find(tags.close))
+      return tags;
+  return std::nullopt;
+}
+
+bool ThoughtTracker::accept(int token, bool blank) {
+  if (token == open_) inside_ = true;
+  if (!blank) blanks_left_ = 0;
+  const bool thought = !answering();
+  if (blanks_left_ > 0) blanks_left_--;
+  if (token == close_ && inside_) {
+    inside_ = false;
+    blanks_left_ = kMostBlanks;
+  }
+  return thought;
+}
+
+bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags) {
+  const auto open = rendered.rfind(tags.open), close = rendered.rfind(tags.close);
+  return open != std::string_view::npos && (close == std::string_view::npos || close < open);
+}
+
+bool opens_reasoning(const std::vector<Piece>& pieces, const ReasoningTags& tags) {
+  std::string own;
+  for (const Piece& piece : pieces)
+    if (piece.trusted) own += piece.text;
+  return ends_inside_reasoning(own, tags);
+}
+
+}  // namespace anabranch::text

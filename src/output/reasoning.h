@@ -1,0 +1,46 @@
+// The markers around a model's reasoning.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tokenizer/tokenizer.h"
+
+namespace anabranch::text {
+
+struct ReasoningTags {
+  std::string open = "<think>";
+  std::string close = "</think>";
+  std::string open_token;  // the token that `open` begins with, when it is more than one
+};
+
+// Where a stream of tokens is: in a thought, in the white space behind one, or in the answer.
+class ThoughtTracker {
+ public:
+  // open, close: the tags' tokens; none: all is answer. inside: the stream begins in a thought.
+  ThoughtTracker(std::optional<int> open, std::optional<int> close, bool inside)
+      : open_(open), close_(close), inside_(inside && close) {}
+  // The next token; blank: it is white space. True: it is part of a thought, whose tags and the white space
+  // behind it (up to kMostBlanks tokens) are, too.
+  bool accept(int token, bool blank);
+  bool inside() const { return inside_; }
+  bool answering() const { return !inside_ && blanks_left_ == 0; }
+
+ private:
+  static constexpr int kMostBlanks = 8;
+  std::optional<int> open_, close_;
+  bool inside_;
+  int blanks_left_ = 0;
+};
+
+// The tags of a known family (Qwen and most others, Mistral, Gemma 4) whose tokens the vocabulary has.
+std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer);
+
+// Whether a rendered prompt ends inside a block: its last open tag comes after its last close tag.
+bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags);
+
+// Whether the template itself left a block open. Tags that a message brings do not count.
+bool opens_reasoning(const std::vector<Piece>& pieces, const ReasoningTags& tags);
+
+}  // namespace anabranch::text

@@ -1,0 +1,139 @@
+#include "output/tool_grammar.h"
+
+#include <fmt/format.h>
+
+#include "grammar/schema_grammar.h"
+
+namespace anabranch::text {
+namespace {
+
+const Json kAnyArguments = {{"type", "object"}};
+
+class CallWriter {
+ public:
+  CallWriter(const OutputFormat& format, const Tokenizer& tokenizer, GrammarRules& rules)
+      : format_(format), tokenizer_(tokenizer), rules_(rules) {}
+
+  Result<std::string> calls(const Json& tools, const CallWishes& wishes) {
+    std::string any;
+    for (const Json& tool : tools) {
+      const Json& function = tool["function"];
+      if (!wishes.only.empty() && string_at(function, "name") != wishes.only) continue;
+      TRY(const std::string element, call(function, parameters_of(function, wishes.forced)));
+      any += (any.empty() ? "" : " | ") + element;
+    }
+    return wrapped(rules_.add("call", any), wishes.several);
+  }
+
+  Result<std::string> free_text(const Json& tools) {
+    if (format_.tools != ToolForm::tagged) return not_built("strict tools");
+    std::string any;
+    for (const Json& tool : tools) {
+      const Json& function = tool["function"];
+      TRY(const std::string element, call(function, parameters_of(function, false)));
+      any += (any.empty() ? "" : " | ") + element;
+    }
+    const std::string body =
+        rules_.add("call_body", fmt::format("\"\\n\" ({}) \"\\n\" {}", any, mark("</tool_call>")));
+    const auto opener = tokenizer_.find("<tool_call>");
+    if (!opener)  // it is spelled
+      return rules_.add("free_text", fmt::format("TagDispatch((\"<tool_call>\", {}))", body));
+    // Marks that the model must not write by itself.
+    std::string excluded;
+    for (const int id : mark_tokens(format_, tokenizer_))
+      if (id != *opener) excluded += fmt::format("{}, ", id);
+    return rules_.add("free_text",
+                      fmt::format("TokenTagDispatch(({}, {}), excludes=({}))", *opener, body, excluded));
+  }
+
+ private:
+  Error not_built(std::string_view what) const {
+    return make_error(ErrorKind::unsupported,
+                      "{} are not supported in the form in which this model writes calls", what);
+  }
+  static const Json& parameters_of(const Json& function, bool forced) {
+    const auto it = function.find("parameters"), strict = function.find("strict");
+    const bool held = forced || (strict != function.end() && *strict == true);
+    return !held || it == function.end() || it->is_null() ? kAnyArguments : *it;
+  }
+  // A mark is a token where the vocabulary has one.
+  std::string mark(std::string_view text) const {
+    const auto id = tokenizer_.find(text);
+    return id ? fmt::format("Token({})", *id) : literal(text);
+  }
+
+  // Of names and values of which nothing is said.
+  Result<std::string> any_parameters() {
+    TRY(const std::string text, text_to_tag(rules_));
+    return rules_.add("any_parameters",
+                      fmt::format("(\"<parameter=\" [^<>\\n]+ \">\\n\" {} \"\\n</parameter>\\n\")*", text));
+  }
+
+  // Without what stands around all calls.
+  Result<std::string> call(const Json& function, const Json& schema) {
+    const std::string name = string_at(function, "name");
+    const std::string where = fmt::format("the parameters of {}: #", name);
+    if (format_.function_tags) {
+      if (name.find_first_of("<>\n") != name.npos)
+        return make_error(ErrorKind::invalid, "the tool's name {} cannot be written", dump_json(Json(name)));
+      std::string arguments;
+      if (schema == kAnyArguments || schema == Json::object()) {
+        TRY(arguments, any_parameters());
+      } else {
+        TRY(arguments, add_parameters(schema, rules_, where));
+      }
+      return fmt::format("{} {} \"</function>\"", literal(fmt::format("<function={}>\n", name)), arguments);
+    }
+    TRY(const std::string arguments, add_schema(schema, rules_, where));
+    const bool bracketed = format_.tools == ToolForm::mistral && tokenizer_.find("[ARGS]");
+    if (bracketed) return fmt::format("{} {} {}", literal(name), mark("[ARGS]"), arguments);
+    const char* key = format_.tools == ToolForm::plain ? "parameters" : "arguments";
+    const std::string begin = fmt::format("{{\"name\": {}, \"{}\": ", dump_json(Json(name)), key);
+    return fmt::format("{} {} \"}}\"", literal(begin), arguments);
+  }
+
+  Result<std::string> wrapped(const std::string& call, bool several) {
+    std::string one, between;
+    switch (format_.tools) {
+      case ToolForm::tagged:
+        one = fmt::format("{} \"\\n\" {} \"\\n\" {}", mark("<tool_call>"), call, mark("</tool_call>"));
+        between = "\"\\n\"";
+        break;
+      case ToolForm::plain:
+        one = call;
+        between = "\"; \"";
+        break;
+      case ToolForm::mistral:
+        if (tokenizer_.find("[ARGS]")) {
+          one = fmt::format("{} {}", mark("[TOOL_CALLS]"), call);
+          between = "\"\"";
+          break;
+        }
+        return rules_.add("calls", fmt::format("{} \"[\" {}{} \"]\"", mark("[TOOL_CALLS]"), call,
+                                               several ? fmt::format(" (\", \" {})*", call) : ""));
+      default:
+        return not_built("forced calls");
+    }
+    if (!several) return rules_.add("calls", one);
+    one = rules_.add("marked_call", one);
+    return rules_.add("calls", fmt::format("{0} ({1} {0})*", one, between));
+  }
+
+  const OutputFormat& format_;
+  const Tokenizer& tokenizer_;
+  GrammarRules& rules_;
+};
+
+}  // namespace
+
+Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& tokenizer, const Json& tools,
+                              const CallWishes& wishes, GrammarRules& rules) {
+  return CallWriter(format, tokenizer, rules).calls(tools, wishes);
+}
+
+Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,
+                                             const Json& tools, GrammarRules& rules) {
+  return CallWriter(format, tokenizer, rules).free_text(tools);
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,48 @@
+#include "output/tool_json.h"
+
+#include "base/json_text.h"
+
+namespace anabranch::text {
+namespace {
+
+// The arguments as the text of an object; nullopt: they are something else.
+std::optional<std::string> arguments_text(const Json& value, std::string_view text) {
+  if (value.is_null()) return "{}";
+  if (value.is_object()) return std::string(text);
+  if (!value.is_string()) return std::nullopt;
+  const auto& inner = value.get_ref<const std::string&>();
+  const auto parsed = parse_json(inner);
+  if (!parsed.ok() || !parsed->is_object()) return std::nullopt;
+  return inner;
+}
+
+std::optional<ToolCall> call_from(const Json& json, std::string_view text, bool need_arguments, bool nested) {
+  if (!json.is_object()) return std::nullopt;
+  ToolCall call{string_at(json, "name"), ""};
+  bool found = false;
+  // Of repeated keys the last counts, as in parse_json.
+  for (const JsonItem& item : json_items(text)) {
+    if (item.key == "arguments" || item.key == "parameters") {
+      auto arguments = arguments_text(json[item.key], item.value);
+      if (!arguments) return std::nullopt;
+      call.arguments = std::move(*arguments);
+      found = true;
+    } else if (item.key == "function" && json[item.key].is_object() && !nested) {
+      return call_from(json[item.key], item.value, need_arguments, true);
+    }
+  }
+  if (call.name.empty() || call.name.size() > kMaxNameBytes || (need_arguments && !found))
+    return std::nullopt;
+  if (!found) call.arguments = "{}";
+  return call;
+}
+
+}  // namespace
+
+std::optional<ToolCall> call_from_json(std::string_view text, bool need_arguments) {
+  const auto json = parse_json(text);
+  if (!json.ok()) return std::nullopt;
+  return call_from(*json, text, need_arguments, false);
+}
+
+}  // namespace anabranch::text

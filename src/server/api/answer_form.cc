@@ -1,0 +1,184 @@
+// The fields of requests that say what form the answer has, under the names that other servers gave them
+// (declared in constraints.h).
+#include <initializer_list>
+
+#include "server/api/constraints.h"
+
+namespace anabranch::server {
+namespace {
+
+using Kind = AnswerForm::Kind;
+
+constexpr size_t kMaxChoices = 5000;
+
+class FormReader {
+ public:
+  explicit FormReader(JsonFields& fields) : fields_(fields) {}
+
+  AnswerForm read() {
+    response_format();
+    text_format();
+    output_format();
+    ollama_format();
+    for (const char* name : {"json_schema", "guided_json"}) schema(fields_, name, name);
+    choice(fields_, "guided_choice", "guided_choice");
+    for (const char* name : {"guided_regex", "regex"}) text(fields_, name, name, Kind::regex);
+    for (const char* name : {"grammar", "guided_grammar", "ebnf"}) text(fields_, name, name, Kind::grammar);
+    structured_outputs();
+    refuse_the_rest();
+    return std::move(form_);
+  }
+
+ private:
+  AnswerForm& take(Kind kind, const std::string& field) {
+    if (form_.kind != Kind::text)
+      fields_.fail(field, "invalid_value",
+                   fmt::format("'{}' and '{}' both say what form the answer has", form_.field, field));
+    form_.kind = kind;
+    form_.field = field;
+    return form_;
+  }
+
+  // A schema, or its JSON text.
+  void schema(JsonFields& fields, const char* name, const std::string& field) {
+    const Json* value = fields.find(name);
+    if (!value) return;
+    Json& schema = take(Kind::schema, field).schema;
+    schema = *value;
+    if (!value->is_string()) return;
+    auto parsed = parse_json(value->get_ref<const std::string&>());
+    if (!parsed.ok())
+      return fields_.fail(
+          field, "invalid_value",
+          fmt::format("'{}' is a string that is not JSON: {}", field, parsed.error().message));
+    schema = std::move(*parsed);
+  }
+
+  void text(JsonFields& fields, const char* name, const std::string& field, Kind kind) {
+    const std::string* value = fields.string(name);
+    if (value && !value->empty()) take(kind, field).grammar = *value;
+  }
+
+  void choice(JsonFields& fields, const char* name, const std::string& field) {
+    const Json* list = fields.array(name);
+    if (!list) return;
+    take(Kind::choice, field).schema = *list;
+    bool strings = !list->empty() && list->size() <= kMaxChoices;
+    for (const Json& one : *list) strings = strings && one.is_string() && one != "";
+    if (!strings)
+      fields_.fail(
+          field, "invalid_value",
+          fmt::format("'{}' must be an array of 1 to {} strings, none of them empty", field, kMaxChoices));
+  }
+
+  // {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}, or with the schema itself, as
+  // Anthropic and llama-server have it. llama-server's json_object may have a schema, too.
+  void typed_format(JsonFields& fields, const char* name, const std::string& field) {
+    const Json* format = fields.object(name);
+    if (!format) return;
+    JsonFields inner(*format, field + ".");
+    const std::string type = inner.required_string("type");
+    const Json* wrapper = type == "json_schema" ? inner.object("json_schema") : nullptr;
+    const bool wrapped = wrapper && JsonFields(*wrapper).find("schema");
+    if (type == "json_object") {
+      if (inner.find("schema"))
+        schema(inner, "schema", field);
+      else
+        take(Kind::json, field);
+    } else if (wrapped) {
+      JsonFields wrapped_fields(*wrapper);
+      schema(wrapped_fields, "schema", field);
+    } else if (type == "json_schema" && inner.find("schema")) {
+      schema(inner, "schema", field);
+    } else if (type == "json_schema") {
+      inner.fail("json_schema", "missing_required_parameter",
+                 fmt::format("'{}.json_schema.schema' is missing", field));
+    } else if (type != "text" && !inner.error()) {
+      inner.fail("type", "unsupported_value",
+                 fmt::format("'{}.type' is {}, but must be text, json_object or json_schema", field,
+                             Json(type).dump()));
+    }
+    if (inner.error()) fields_.fail(*inner.error());
+  }
+
+  void response_format() { typed_format(fields_, "response_format", "response_format"); }
+
+  // Of OpenAI's Responses API.
+  void text_format() {
+    const Json* text = fields_.find("text");
+    if (!text || !text->is_object()) return;
+    JsonFields inner(*text, "text.");
+    typed_format(inner, "format", "text.format");
+    if (inner.error()) fields_.fail(*inner.error());
+  }
+
+  // Anthropic's, by its new and its old name.
+  void output_format() {
+    if (const Json* config = fields_.object("output_config")) {
+      JsonFields inner(*config, "output_config.");
+      typed_format(inner, "format", "output_config.format");
+      if (inner.error()) fields_.fail(*inner.error());
+    }
+    typed_format(fields_, "output_format", "output_format");
+  }
+
+  // "json" or a schema.
+  void ollama_format() {
+    const Json* format = fields_.find("format");
+    if (!format || *format == "") return;
+    if (*format == "json")
+      take(Kind::json, "format");
+    else if (format->is_object())
+      schema(fields_, "format", "format");
+    else
+      fields_.fail("format", "unsupported_value", "'format' must be \"json\" or a schema");
+  }
+
+  // vLLM's.
+  void structured_outputs() {
+    const Json* object = fields_.object("structured_outputs");
+    if (!object) return;
+    const std::string place = "structured_outputs.";
+    JsonFields inner(*object, place);
+    schema(inner, "json", place + "json");
+    text(inner, "regex", place + "regex", Kind::regex);
+    choice(inner, "choice", place + "choice");
+    text(inner, "grammar", place + "grammar", Kind::grammar);
+    if (inner.boolean("json_object").value_or(false)) take(Kind::json, place + "json_object");
+    inner.only("structural_tag", {}, "structural tags are not built");
+    inner.only("whitespace_pattern", {}, "white space in JSON cannot be chosen");
+    inner.only("disable_any_whitespace", {false}, "white space in JSON cannot be chosen");
+    inner.only("disable_additional_properties", {false},
+               "say it in the schema: \"additionalProperties\": false");
+    if (inner.error()) fields_.fail(*inner.error());
+  }
+
+  // What would bind the answer, and cannot be kept.
+  void refuse_the_rest() {
+    fields_.only("structural_tag", {}, "structural tags are not built");
+    fields_.only("guided_whitespace_pattern", {}, "white space in JSON cannot be chosen");
+    fields_.only("guided_decoding_backend",
+                 {"auto", "xgrammar", "guidance", "outlines", "lm-format-enforcer"},
+                 "there is one backend, without options");
+    fields_.only("grammar_lazy", {false}, "a grammar holds from the answer's first token on");
+    fields_.only("grammar_triggers", {Json::array()}, "a grammar holds from the answer's first token on");
+    for (const char* name : {"allowed_token_ids", "bad_words"})
+      fields_.only(name, {Json::array()}, "use 'logit_bias'");
+    fields_.only("stop_token_ids", {Json::array()}, "use 'stop'");
+    fields_.only("stop_regex", {Json::array(), ""}, "use 'stop'");
+    for (const char* name : {"min_tokens", "min_new_tokens"})
+      fields_.only(name, {0}, "an answer ends where the model ends it");
+    fields_.only("use_beam_search", {false}, "beam search is not built");
+  }
+
+  JsonFields& fields_;
+  AnswerForm form_;
+};
+
+}  // namespace
+
+AnswerForm read_answer_form(JsonFields& fields) {
+  return FormReader(fields).read();
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,167 @@
+#include "server/api/anthropic_format.h"
+
+namespace anabranch::server {
+namespace {
+
+using Kind = text::OutputEvent::Kind;
+
+// An event is named twice: on its own line and in its data.
+std::string event_text(const Json& json) {
+  return fmt::format("event: {}\ndata: {}\n\n", json["type"].get_ref<const std::string&>(), dump_json(json));
+}
+
+// Cached tokens are not among the input tokens here.
+Json usage_json(const Usage& usage) {
+  return {{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
+          {"cache_creation_input_tokens", 0},
+          {"cache_read_input_tokens", usage.cached_tokens},
+          {"output_tokens", usage.completion_tokens},
+          {"output_tokens_details", {{"thinking_tokens", usage.thinking_tokens}}}};
+}
+
+const char* stop_reason(const MessageEnd& end) {
+  if (!end.stop_sequence.empty()) return "stop_sequence";
+  if (end.finish == FinishReason::length) return "max_tokens";
+  return end.calls > 0 ? "tool_use" : "end_turn";
+}
+
+Json reason_json(const MessageEnd& end) {
+  return {{"stop_reason", stop_reason(end)},
+          {"stop_sequence", end.stop_sequence.empty() ? Json(nullptr) : Json(end.stop_sequence)}};
+}
+
+Json message_json(const AnswerHead& head) {
+  return {{"id", head.id}, {"type", "message"}, {"role", "assistant"}, {"model", head.model}};
+}
+
+// A block as it is before any text of it. Signatures prove to Anthropic that a thought is its own: we have
+// none.
+Json empty_block(Kind kind, const std::string& call_id, const std::string& name) {
+  if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+  if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
+  return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
+}
+
+// The input stays as the model wrote it: read as JSON, its numbers might change.
+std::string block_text(const MessageBlock& block) {
+  Json json = empty_block(block.kind, block.call_id, block.name);
+  if (block.kind != Kind::call_begin) {
+    json[block.kind == Kind::reasoning ? "thinking" : "text"] = block.text;
+    return dump_json(json);
+  }
+  json.erase("input");
+  std::string text = dump_json(json);
+  text.pop_back();
+  return text + ",\"input\":" + block.text + "}";
+}
+
+Json error_json_of(const ApiError& error, int status) {
+  const char* type = status >= 500 ? "api_error" : "invalid_request_error";
+  if (status == 401) type = "authentication_error";
+  if (status == 403) type = "permission_error";
+  if (status == 404) type = "not_found_error";
+  if (status == 413) type = "request_too_large";
+  if (status == 429) type = "rate_limit_error";
+  if (status == 529) type = "overloaded_error";
+  // These words make clients shorten the conversation.
+  const bool too_long = error.code == "context_length_exceeded";
+  return {{"type", "error"},
+          {"error", {{"type", type}, {"message", (too_long ? "prompt is too long: " : "") + error.message}}}};
+}
+
+int status_of(const ApiError& error) {
+  return error.status == 503 ? 529 : error.status;
+}
+
+}  // namespace
+
+void add_event(std::vector<MessageBlock>& blocks, const text::OutputEvent& event,
+               const std::string& call_id) {
+  if (event.kind == Kind::call_begin) return blocks.push_back({event.kind, "", call_id, event.text});
+  if (event.call < 0 && (blocks.empty() || blocks.back().kind != event.kind))
+    blocks.push_back({event.kind, "", "", ""});
+  blocks.back().text += event.text;
+}
+
+std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock>& blocks,
+                          const MessageEnd& end) {
+  Json json = message_json(head);
+  json.update(reason_json(end));
+  json["usage"] = usage_json(end.usage);
+  json["anabranch"] = extension(head, end.usage);
+  std::string text = dump_json(json);
+  text.pop_back();
+  text += ",\"content\":[";
+  for (size_t i = 0; i < blocks.size(); ++i) text += (i ? "," : "") + block_text(blocks[i]);
+  return text + "]}";
+}
+
+std::string MessageStream::start(const AnswerHead& head, const Usage& usage) const {
+  Json message = message_json(head);
+  message["content"] = Json::array();
+  message["stop_reason"] = nullptr;
+  message["stop_sequence"] = nullptr;
+  message["usage"] = usage_json(usage);
+  return event_text({{"type", "message_start"}, {"message", std::move(message)}});
+}
+
+std::string MessageStream::open(const text::OutputEvent& event, const std::string& call_id) {
+  std::string out = close();
+  inside_ = event.kind;
+  out += event_text({{"type", "content_block_start"},
+                     {"index", ++index_},
+                     {"content_block", empty_block(event.kind, call_id, event.text)}});
+  return out;
+}
+
+std::string MessageStream::delta(Json delta) const {
+  return event_text({{"type", "content_block_delta"}, {"index", index_}, {"delta", std::move(delta)}});
+}
+
+std::string MessageStream::close() {
+  if (!inside_) return "";
+  std::string out;
+  if (inside_ == Kind::reasoning) out = delta({{"type", "signature_delta"}, {"signature", ""}});
+  inside_.reset();
+  return out + event_text({{"type", "content_block_stop"}, {"index", index_}});
+}
+
+std::string MessageStream::event(const text::OutputEvent& event, const std::string& call_id) {
+  switch (event.kind) {
+    case Kind::call_begin:
+      return open(event, call_id);
+    case Kind::call_arguments:
+      return delta({{"type", "input_json_delta"}, {"partial_json", event.text}});
+    case Kind::call_end:
+      return close();
+    default:
+      break;
+  }
+  std::string out = inside_ == event.kind ? "" : open(event, "");
+  const bool thinking = event.kind == Kind::reasoning;
+  Json piece = {{"type", thinking ? "thinking_delta" : "text_delta"}};
+  piece[thinking ? "thinking" : "text"] = event.text;
+  return out + delta(std::move(piece));
+}
+
+std::string MessageStream::finish(const AnswerHead& head, const MessageEnd& end) {
+  std::string out = close();
+  out += event_text({{"type", "message_delta"},
+                     {"delta", reason_json(end)},
+                     {"usage", usage_json(end.usage)},
+                     {"anabranch", extension(head, end.usage)}});
+  return out + event_text({{"type", "message_stop"}});
+}
+
+std::string message_error_event(const ApiError& error) {
+  return event_text(error_json_of(error, status_of(error)));
+}
+
+HttpResponse message_error_response(const ApiError& error) {
+  HttpResponse response = error_response(error);  // for its headers
+  response.status = status_of(error);
+  response.body = dump_json(error_json_of(error, response.status));
+  return response;
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,227 @@
+#include "server/api/anthropic_request.h"
+
+#include <climits>
+#include <functional>
+
+#include "server/api/content_parts.h"
+
+namespace anabranch::server {
+namespace {
+
+void refuse_what_is_not_built(JsonFields& fields) {
+  fields.only("mcp_servers", {Json::array()}, "MCP servers are not built; let the client connect to them");
+  fields.only("container", {}, "containers are not built");
+}
+
+// Takes a content block of this type; false: there are none such here.
+using TakeBlock = std::function<bool(const std::string& type, JsonFields& fields, const Json& block)>;
+
+void read_block(JsonFields& owner, const Json& block, const std::string& where, const TakeBlock& take) {
+  if (!block.is_object())
+    return owner.fail(ApiError{400, fmt::format("'{}' must be an object, not {}", where, json_type(block)),
+                               where, "invalid_type"});
+  JsonFields fields(block, where + ".");
+  const std::string type = fields.required_string("type");
+  if (!fields.error() && !take(type, fields, block))
+    fields.fail("type", "unsupported_value",
+                fmt::format("'{}': blocks of type \"{}\" are not taken here; only text, tool calls and their "
+                            "results are built (no images or files)",
+                            where, type));
+  if (fields.error()) owner.fail(*fields.error());
+}
+
+// A string is one block of text. name: content's place in the request.
+void read_blocks(JsonFields& owner, const Json& content, const std::string& name, const TakeBlock& take) {
+  if (content.is_string()) return read_block(owner, {{"type", "text"}, {"text", content}}, name, take);
+  if (!content.is_array())
+    return owner.fail(ApiError{
+        400, fmt::format("'{}' must be a string or an array of blocks, not {}", name, json_type(content)),
+        name, "invalid_type"});
+  for (size_t i = 0; i < content.size() && !owner.error(); ++i)
+    read_block(owner, content[i], fmt::format("{}[{}]", name, i), take);
+}
+
+// Of content that can be nothing but text.
+std::string read_text(JsonFields& owner, const Json& content, const std::string& name) {
+  std::string text;
+  read_blocks(owner, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
+    if (type == "text") add_line(text, block.required_string("text"));
+    return type == "text";
+  });
+  return text;
+}
+
+// A tool's result may hold anything: what is no text is named.
+std::string read_result(JsonFields& owner, const Json& content, const std::string& name) {
+  std::string text;
+  read_blocks(owner, content, name, [&](const std::string& type, JsonFields& fields, const Json& block) {
+    add_line(text, type == "text" ? fields.required_string("text") : shown_text(block));
+    return true;
+  });
+  return text;
+}
+
+// A user's turn holds the results of calls, each a message of its own in a chat, and text. Turns that follow
+// each other are one.
+void read_user(JsonFields& fields, const Json& content, const std::string& name, Json& messages) {
+  read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json& json) {
+    if (type == "tool_result") {
+      Json message = {{"role", "tool"}, {"content", ""}};
+      message["tool_call_id"] = block.required_string("tool_use_id");
+      if (const Json* result = block.find("content"))
+        message["content"] = read_result(block, *result, name + ".tool_result.content");
+      messages.push_back(std::move(message));
+      return true;
+    }
+    const auto readable = readable_text(json);
+    if (type != "text" && !readable) return false;
+    if (messages.empty() || messages.back()["role"] != "user")
+      messages.push_back({{"role", "user"}, {"content", ""}});
+    add_line(messages.back()["content"].get_ref<std::string&>(),
+             readable ? *readable : block.required_string("text"));
+    return true;
+  });
+}
+
+Json read_tool_use(JsonFields& block) {
+  Json call = {{"id", block.required_string("id")}, {"type", "function"}};
+  const std::string name = block.required_string("name");
+  const Json* input = block.object("input");
+  call["function"] = {{"name", name}, {"arguments", input ? *input : Json::object()}};
+  return call;
+}
+
+Json read_assistant(JsonFields& fields, const Json& content, const std::string& name) {
+  std::string text, reasoning;
+  Json calls = Json::array();
+  read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
+    if (type == "text")
+      text += block.required_string("text");  // as it was written, with calls in between
+    else if (type == "thinking")
+      reasoning += block.required_string("thinking");
+    else if (type == "tool_use")
+      calls.push_back(read_tool_use(block));
+    else
+      return type == "redacted_thinking";
+    return true;
+  });
+  Json message = {{"role", "assistant"}, {"content", std::move(text)}};
+  if (!reasoning.empty()) message["reasoning_content"] = std::move(reasoning);
+  if (!calls.empty()) message["tool_calls"] = std::move(calls);
+  return message;
+}
+
+void read_message(JsonFields& request, const Json& message, size_t index, Json& messages) {
+  const std::string where = fmt::format("messages[{}]", index);
+  if (!message.is_object())
+    return request.fail(where, "invalid_type",
+                        fmt::format("'{}' must be an object, not {}", where, json_type(message)));
+  JsonFields fields(message, where + ".");
+  const std::string role = fields.required_string("role");
+  const Json* content = fields.find("content");
+  const std::string name = where + ".content";
+  if (!content || (content->is_array() && content->empty()))
+    fields.fail("content", "missing_required_parameter", fmt::format("'{}' is missing or empty", name));
+  else if (role == "user")
+    read_user(fields, *content, name, messages);
+  else if (role == "assistant")
+    messages.push_back(read_assistant(fields, *content, name));
+  else if (role == "system")
+    messages.push_back({{"role", "system"}, {"content", read_text(fields, *content, name)}});
+  else
+    fields.fail("role", "invalid_value",
+                fmt::format("'{}.role' is '{}', but must be user, assistant or system", where, role));
+  if (fields.error()) request.fail(*fields.error());
+}
+
+void read_messages(JsonFields& fields, Json& messages) {
+  if (const Json* system = fields.find("system")) {
+    std::string text = read_text(fields, *system, "system");
+    if (!text.empty()) messages.push_back({{"role", "system"}, {"content", std::move(text)}});
+  }
+  const Json* list = fields.array("messages");
+  if (!list || list->empty() || list->size() > kMaxMessages)
+    return fields.fail("messages", list ? "invalid_value" : "missing_required_parameter",
+                       fmt::format("'messages' must be an array of 1 to {} messages", kMaxMessages));
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i) read_message(fields, (*list)[i], i, messages);
+}
+
+Json read_tool(JsonFields& request, const Json& tool, const std::string& where) {
+  if (!tool.is_object()) {
+    request.fail(where, "invalid_type",
+                 fmt::format("'{}' must be an object, not {}", where, json_type(tool)));
+    return nullptr;
+  }
+  JsonFields fields(tool, where + ".");
+  fields.only("type", {"custom"},
+              "tools that the server runs are not built; describe one with 'input_schema'");
+  Json function = {{"name", fields.required_string("name")}};
+  if (const std::string* description = fields.string("description")) function["description"] = *description;
+  if (fields.boolean("strict").value_or(false)) function["strict"] = true;
+  if (const Json* schema = fields.object("input_schema"))
+    function["parameters"] = *schema;
+  else
+    fields.fail("input_schema", "missing_required_parameter",
+                fmt::format("'{}.input_schema' is missing", where));
+  if (fields.error()) request.fail(*fields.error());
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+// With tool_choice "none" the model must not know of the tools.
+void read_tools(JsonFields& fields, ChatRequest& request) {
+  std::string choice = "auto";
+  if (const Json* object = fields.object("tool_choice")) {
+    JsonFields inner(*object, "tool_choice.");
+    choice = inner.required_string("type");
+    inner.only("type", {"auto", "none", "any", "tool"}, "it must be auto, none, any or tool");
+    if (choice == "tool") {
+      request.tool_choice = {ToolChoice::Kind::named, inner.required_string("name")};
+    } else if (choice == "any") {
+      request.tool_choice.kind = ToolChoice::Kind::required;
+    }
+    request.parallel_tool_calls = !inner.boolean("disable_parallel_tool_use").value_or(false);
+    if (inner.error()) fields.fail(*inner.error());
+  }
+  const Json* list = fields.array("tools");
+  if (!list || list->empty()) return;
+  if (list->size() > kMaxTools)
+    fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
+  Json tools = Json::array();
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i)
+    tools.push_back(read_tool(fields, (*list)[i], fmt::format("tools[{}]", i)));
+  if (choice != "none") request.tools = std::move(tools);
+}
+
+}  // namespace
+
+std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body,
+                                                           const RequestDefaults& defaults, bool counting) {
+  auto json = parse_body(body);
+  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
+  JsonFields fields(std::get<Json>(json));
+  ChatRequest request;
+  // Here clients expect thoughts only where they asked for them: content[0] is the text.
+  RequestDefaults ours = defaults;
+  if (ours.thinking.mode.value_or(ThinkMode::automatic) == ThinkMode::automatic) {
+    ours.thinking.mode = ThinkMode::off;
+    ours.thinking.said_by = "the request does not ask for it";
+  }
+  request.options = read_common_options(fields, ours);
+  refuse_what_is_not_built(fields);
+  const auto max_tokens = fields.integer("max_tokens", 1, INT_MAX);
+  if (max_tokens)
+    request.options.max_tokens = static_cast<int>(*max_tokens);
+  else if (!counting)
+    fields.fail("max_tokens", "missing_required_parameter", "'max_tokens' is missing");
+  request.options.form = read_answer_form(fields);
+  read_stop(fields, "stop_sequences", request.options.stop);
+  read_messages(fields, request.messages);
+  read_tools(fields, request);
+  check_tool_choice(fields, request.tool_choice, request.tools);
+  if (fields.error()) return *fields.error();
+  request.continuation = read_prefill(fields, request.messages, request.tool_choice);
+  if (fields.error()) return *fields.error();
+  return request;
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,61 @@
+// The routes. docs/api.md is their description.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "server/api/generation.h"
+#include "server/api/metrics.h"
+#include "server/http/access.h"
+#include "server/http/api_keys.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// Used on the I/O thread only.
+class Api {
+ public:
+  Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys,
+      PrepareOptions options);
+
+  // Why the request is not served, judged without its body; nothing when it is.
+  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
+  void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
+  // What every answer to the request carries.
+  Headers headers(const HttpRequest& request) const { return cors_headers(request, access_); }
+  // As HttpServer tells it.
+  void responded(const RequestName& request, int status);
+  // From now on these are asked for.
+  void set_keys(ApiKeys keys) { keys_ = std::move(keys); }
+  // From now on new work is refused with 503.
+  void begin_stop() { stopping_ = true; }
+  // Ends every answer under way with an error.
+  void cancel_all() { generations_.cancel_all(); }
+
+ private:
+  struct Route;
+  Result<Route> route_of(const HttpRequest& request) const;
+  std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Route>& route) const;
+  std::optional<ApiError> find_fault(const HttpRequest& request, const Route& route) const;
+  HttpResponse models() const;
+  HttpResponse model(const std::string& id) const;
+  // "ok" while new work is taken.
+  std::string_view status() const;
+  HttpResponse health() const;
+  // For those without a key: only whether it is up.
+  HttpResponse short_health() const;
+  HttpResponse welcome() const;
+  HttpResponse metrics() const;
+
+  Engine& engine_;
+  Metrics metrics_;
+  Generations generations_;
+  const AccessRules access_;
+  ApiKeys keys_;
+  const double started_;   // monotonic seconds
+  const int64_t created_;  // Unix seconds
+  bool stopping_ = false;
+};
+
+}  // namespace anabranch::server

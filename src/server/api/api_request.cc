@@ -1,0 +1,494 @@
+#include "server/api/api_request.h"
+
+#include "server/api/content_parts.h"
+#include "server/api/thinking_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cmath>
+
+namespace anabranch::server {
+namespace {
+
+constexpr size_t kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 4096;
+constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
+
+// Everything that would change the answer and that we cannot do yet: refused, never half obeyed.
+void refuse_what_is_not_built(JsonFields& fields) {
+  fields.only("adapters", {}, "adapters are not built");
+  fields.only("role_mapping", {}, "roles are written as the model's chat template has them");
+  fields.only("functions", {Json::array()}, "use 'tools' instead of the deprecated 'functions'");
+  fields.only("function_call", {"auto", "none"}, "use 'tools' instead of the deprecated 'functions'");
+  fields.only("modalities", {Json::array({"text"})}, "only text is built");
+  fields.only("audio", {}, "only text is built");
+  fields.only("web_search_options", {}, "searching the web is not built");
+  fields.only("service_tier", {"auto", "default"}, "there is one tier");
+  fields.only("verbosity", {"medium"}, "no model here knows it; ask for it in the messages");
+  fields.only("echo", {false}, "echo is not built");
+  fields.only("suffix", {""}, "suffix (filling in the middle) is not built");
+}
+
+// What changes nothing here must still be of the right type.
+void check_what_is_ignored(JsonFields& fields) {
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) fields.string(name);
+  for (const char* name : {"metadata", "prediction"}) fields.object(name);
+  fields.boolean("store");
+}
+
+// How many answers. best_of (more of them made than are told) would need the rest thrown away.
+int read_choices(JsonFields& fields) {
+  const int64_t n = fields.integer("n", 1, kMaxChoices).value_or(1);
+  if (fields.integer("best_of", 1, INT_MAX).value_or(n) != n)
+    fields.fail("best_of", "unsupported_value", "'best_of' other than 'n' is not built");
+  return static_cast<int>(n);
+}
+
+void read_stream_options(JsonFields& fields, GenerationOptions& options) {
+  const Json* stream_options = fields.object("stream_options");
+  if (!stream_options) return;
+  JsonFields inner(*stream_options, "stream_options.");
+  options.include_usage = inner.boolean("include_usage").value_or(false);
+  if (inner.error()) fields.fail(*inner.error());
+  if (!options.stream)
+    fields.fail("stream_options", "invalid_value", "'stream_options' needs 'stream': true");
+}
+
+void read_sampling(JsonFields& fields, GenerationOptions& options) {
+  SamplingParams& sampling = options.sampling;
+  if (auto v = fields.number("temperature", 0, 100)) sampling.temperature = static_cast<float>(*v);
+  if (auto v = fields.number("top_p", 0, 1)) sampling.top_p = static_cast<float>(*v);
+  if (auto v = fields.number("min_p", 0, 1)) sampling.min_p = static_cast<float>(*v);
+  if (auto v = fields.integer("top_k", -1, INT_MAX)) sampling.top_k = std::max(0, static_cast<int>(*v));
+  if (auto v = fields.number("xtc_probability", 0, 1)) sampling.xtc_probability = static_cast<float>(*v);
+  if (auto v = fields.number("xtc_threshold", 0, 1)) sampling.xtc_threshold = static_cast<float>(*v);
+  if (sampling.top_p <= 0) {  // no token fits into no probability: the most likely one
+    sampling.top_p = 1;
+    sampling.top_k = 1;
+  }
+  if (auto v = fields.integer("seed", INT64_MIN, INT64_MAX)) options.seed = static_cast<uint64_t>(*v);
+}
+
+// 0 turns the repetition penalty off, as in mlx_lm.server.
+void read_penalties(JsonFields& fields, SamplingParams& sampling) {
+  if (auto v = fields.number("presence_penalty", -2, 2)) sampling.presence_penalty = static_cast<float>(*v);
+  if (auto v = fields.number("frequency_penalty", -2, 2)) sampling.frequency_penalty = static_cast<float>(*v);
+  if (auto v = fields.number("repetition_penalty", 0, 100)) {
+    if (*v > 0 && *v < kLeastPenalty)
+      fields.fail(
+          "repetition_penalty", "invalid_value",
+          fmt::format("'repetition_penalty' is {}, but must be at least {} (or 0: none)", *v, kLeastPenalty));
+    sampling.repetition_penalty = *v > 0 ? static_cast<float>(*v) : 1.0f;
+  }
+  if (auto v = fields.integer("repetition_context_size", 0, INT_MAX))
+    sampling.repetition_window = static_cast<int>(*v);
+  if (auto v = fields.integer("presence_context_size", 0, INT_MAX))
+    sampling.presence_window = static_cast<int>(*v);
+  if (auto v = fields.integer("frequency_context_size", 0, INT_MAX))
+    sampling.frequency_window = static_cast<int>(*v);
+}
+
+// {"token id": bias}
+void read_logit_bias(JsonFields& fields, int vocab_size, SamplingParams& sampling) {
+  const Json* map = fields.object("logit_bias");
+  if (!map) return;
+  for (const auto& [key, value] : map->items()) {
+    int id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size)
+      return fields.fail("logit_bias", "invalid_value",
+                         fmt::format("'logit_bias' names {}, which is no token id: they go from 0 to {}",
+                                     Json(key).dump(), vocab_size - 1));
+    const double bias = value.is_number() ? value.get<double>() : NAN;
+    if (!(bias >= -100 && bias <= 100))
+      return fields.fail(
+          fmt::format("logit_bias.{}", key), value.is_number() ? "invalid_value" : "invalid_type",
+          fmt::format("'logit_bias.{}' must be a number between -100 and 100, not {}", key, value.dump()));
+    for (const auto& other : sampling.logit_bias)
+      if (other.first == id)  // "7" and "007"
+        return fields.fail("logit_bias", "invalid_value",
+                           fmt::format("'logit_bias' names token {} twice", id));
+    sampling.logit_bias.emplace_back(id, static_cast<float>(bias));
+  }
+}
+
+// A boolean, and top_logprobs beside it (mlx_lm.server's default of it is -1: none). In text completions also
+// the number of alternatives.
+int read_logprobs(JsonFields& fields, bool chat) {
+  const Json* value = fields.find("logprobs");
+  if (!chat && value && !value->is_boolean())
+    return static_cast<int>(fields.integer("logprobs", 0, kMaxLogprobs).value_or(-1));
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const auto top = std::max<int64_t>(0, fields.integer("top_logprobs", -1, kMaxLogprobs).value_or(0));
+  if (top > 0 && !wanted)
+    fields.fail("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs': true");
+  return wanted ? static_cast<int>(top) : -1;
+}
+
+void read_model(JsonFields& fields, const RequestDefaults& defaults) {
+  const std::string* model = fields.string("model");
+  if (!model || defaults.accepts_model(*model)) return;
+  const auto& names = defaults.model_names;
+  fields.fail(ApiError{404,
+                       fmt::format("The model '{}' is not loaded here; '{}' is (GET /v1/models lists it)",
+                                   *model, names.empty() ? "" : names[0]),
+                       "model", "model_not_found"});
+}
+
+// "speculation": "auto", "off" or a draft source; or {"source": one of these, "depth": drafts a round}.
+void read_speculation(JsonFields& fields, const std::vector<DraftSource>& sources,
+                      std::optional<SpecMode>& mode) {
+  const Json* value = fields.find("speculation");
+  if (!value) return;
+  const auto fail = [&](const std::string& message) {
+    fields.fail("speculation", "invalid_value", "'speculation': " + message);
+  };
+  const Json object = value->is_object() ? *value : Json{{"source", *value}};
+  JsonFields inner(object, "speculation.");
+  const std::string* name = inner.string("source");
+  const auto depth = inner.integer("depth", 1, kMaxDraft);
+  if (inner.error()) return fields.fail(*inner.error());
+  const auto parsed = parse_spec_mode(name ? *name : "auto", static_cast<int>(depth.value_or(0)));
+  if (!parsed) return fail(parsed.error().message);
+  mode = *parsed;
+  if (mode->automatic || mode->source == DraftSource::none) return;
+  if (std::find(sources.begin(), sources.end(), mode->source) == sources.end())
+    fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
+}
+
+// mlx_lm.server's names: the draft model, of which there is one or none, and how far it drafts.
+void read_draft_model(JsonFields& fields, const std::string& loaded, std::optional<SpecMode>& mode) {
+  const std::string* name = fields.string("draft_model");
+  if (name && *name != "default_model" && (loaded.empty() || *name != loaded))
+    fields.fail("draft_model", "unsupported_value",
+                fmt::format("'draft_model' is {}, but {}", Json(*name).dump(),
+                            loaded.empty() ? "none is loaded (serve --draft)" : loaded + " is loaded"));
+  const auto depth = fields.integer("num_draft_tokens", 0, INT_MAX);
+  if (!depth || mode) return;
+  mode = SpecMode{};
+  mode->automatic = *depth > 0;
+  mode->depth = static_cast<int>(std::min<int64_t>(*depth, kMaxDraft));
+}
+
+LoopRule read_loops(JsonFields& fields) {
+  const Json* value = fields.find("break_loops");
+  if (value && *value == "near") return LoopRule::near;
+  if (value && !value->is_boolean())
+    fields.fail("break_loops", "invalid_value", "'break_loops' must be true, false or \"near\"");
+  return value && *value == false ? LoopRule::none : LoopRule::exact;
+}
+
+void read_cache(JsonFields& fields, GenerationOptions& options) {
+  constexpr size_t kMaxSalt = 1024;
+  options.cache = fields.boolean("cache").value_or(true);
+  const std::string* salt = fields.string("cache_salt");
+  if (!salt) return;
+  if (salt->size() > kMaxSalt)
+    fields.fail("cache_salt", "invalid_value",
+                fmt::format("'cache_salt' has {} bytes, but may have {}", salt->size(), kMaxSalt));
+  options.cache_salt = *salt;
+}
+
+GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
+  GenerationOptions options = read_common_options(fields, defaults);
+  refuse_what_is_not_built(fields);
+  options.form = read_answer_form(fields);
+  check_what_is_ignored(fields);
+  options.choices = read_choices(fields);
+  options.logprobs = read_logprobs(fields, chat);
+  read_stop(fields, "stop", options.stop);
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    if (const auto v = fields.integer(name, -1, INT_MAX)) options.max_tokens = static_cast<int>(*v);
+  }
+  read_stream_options(fields, options);
+  return options;
+}
+
+// String content, or the text parts of an array joined; null and absent give an empty string. An assistant's
+// refusal counts as text; a tool's result may have other parts, which are named.
+std::string read_content(JsonFields& message, const Json* content, const std::string& where,
+                         const std::string& role) {
+  if (!content) return "";
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    message.fail(
+        "content", "invalid_type",
+        fmt::format("'{}content' must be a string or an array of parts, not {}", where, json_type(*content)));
+    return "";
+  }
+  std::string text;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const Json& part = (*content)[i];
+    const std::string name = fmt::format("content[{}]", i);
+    if (!part.is_object()) {
+      message.fail(name, "invalid_type",
+                   fmt::format("'{}{}' must be an object, not {}", where, name, json_type(part)));
+      return "";
+    }
+    JsonFields fields(part, where + name + ".");
+    const std::string* type = fields.string("type");
+    if (type && (*type == "text" || (role == "assistant" && *type == "refusal"))) {
+      text += fields.required_string(type->c_str());  // the field is named like the type
+    } else if (type && role == "tool") {
+      text += shown_text(part);
+    } else if (!fields.error()) {
+      fields.fail("type", type ? "unsupported_value" : "missing_required_parameter",
+                  fmt::format("'{}{}': only parts of type \"text\" are built (no images, audio or files)",
+                              where, name));
+    }
+    if (fields.error()) {
+      message.fail(*fields.error());
+      return "";
+    }
+  }
+  return text;
+}
+
+// Templates want the arguments as an object; clients send them as JSON in a string.
+Json template_arguments(const Json& arguments) {
+  if (!arguments.is_string()) return arguments;
+  auto parsed = parse_json(arguments.get_ref<const std::string&>());
+  return parsed.ok() && parsed.value().is_object() ? std::move(parsed).value() : arguments;
+}
+
+Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& where) {
+  Json result = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string name = fmt::format("tool_calls[{}]", i);
+    const Json& call = calls[i];
+    const Json* function = call.is_object() ? JsonFields(call).find("function") : nullptr;
+    const Json* called = function && function->is_object() ? JsonFields(*function).find("name") : nullptr;
+    if (!called || !called->is_string()) {
+      message.fail(name, "invalid_value",
+                   fmt::format("'{}{}' must be {{\"id\", \"type\": \"function\", \"function\": {{\"name\", "
+                               "\"arguments\"}}}}",
+                               where, name));
+      return result;
+    }
+    const Json* arguments = JsonFields(*function).find("arguments");
+    Json copy = Json::object();
+    if (call.contains("id")) copy["id"] = call["id"];
+    copy["type"] = "function";
+    copy["function"] = {{"name", *called},
+                        {"arguments", arguments ? template_arguments(*arguments) : Json::object()}};
+    result.push_back(std::move(copy));
+  }
+  return result;
+}
+
+Json read_message(JsonFields& request, const Json& message, size_t index) {
+  const std::string where = fmt::format("messages[{}].", index);
+  Json result = Json::object();
+  if (!message.is_object()) {
+    request.fail(fmt::format("messages[{}]", index), "invalid_type",
+                 fmt::format("'messages[{}]' must be an object, not {}", index, json_type(message)));
+    return result;
+  }
+  JsonFields fields(message, where);
+  const std::string* role = fields.string("role");
+  if (!role && !fields.error())
+    fields.fail("role", "missing_required_parameter", fmt::format("'{}role' is missing", where));
+  if (role) {
+    const std::string name = *role == "developer" ? "system" : *role;
+    if (name != "system" && name != "user" && name != "assistant" && name != "tool")
+      fields.fail("role", "invalid_value",
+                  fmt::format("'{}role' is '{}', but must be system, developer, user, assistant or tool",
+                              where, *role));
+    result["role"] = name;
+  }
+  const Json* content = fields.find("content");
+  const Json* calls = fields.array("tool_calls");
+  fields.only("function_call", {}, "use 'tool_calls' instead of the deprecated 'function_call'");
+  fields.only("audio", {}, "only text is built");
+  if (!content && role && *role != "assistant")
+    fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
+  result["content"] = read_content(fields, content, where, role ? *role : "");
+  const bool assistant = role && *role == "assistant";
+  if (const std::string* refusal = assistant ? fields.string("refusal") : nullptr; refusal && !content)
+    result["content"] = *refusal;
+  const std::string* reasoning = fields.string("reasoning_content");
+  if (!reasoning) reasoning = fields.string("reasoning");
+  if (reasoning) result["reasoning_content"] = *reasoning;
+  for (const char* name : {"name", "tool_call_id"})
+    if (const std::string* text = fields.string(name)) result[name] = *text;
+  if (calls && !calls->empty()) result["tool_calls"] = read_tool_calls(fields, *calls, where);
+  if (fields.error()) request.fail(*fields.error());
+  return result;
+}
+
+void read_messages(JsonFields& fields, Json& messages) {
+  const Json* list = fields.array("messages");
+  if (!list || list->empty() || list->size() > kMaxMessages) {
+    const char* code = list ? "invalid_value" : "missing_required_parameter";
+    fields.fail("messages", code,
+                fmt::format("'messages' must be an array of 1 to {} messages", kMaxMessages));
+    return;
+  }
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i)
+    messages.push_back(read_message(fields, (*list)[i], i));
+}
+
+// With tool_choice "none" the model must not know of the tools.
+void read_tools(JsonFields& fields, ChatRequest& request) {
+  const Json* list = fields.array("tools");
+  request.tool_choice = read_tool_choice(fields);
+  if (!list || list->empty()) return;
+  if (list->size() > kMaxTools)
+    fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i) {
+    const Json& tool = (*list)[i];
+    const Json* function = tool.is_object() ? JsonFields(tool).find("function") : nullptr;
+    const Json* name = function && function->is_object() ? JsonFields(*function).find("name") : nullptr;
+    if (!name || !name->is_string() || tool.value("type", Json("function")) != "function")
+      fields.fail(
+          fmt::format("tools[{}]", i), "invalid_value",
+          fmt::format("'tools[{}]' must be {{\"type\": \"function\", \"function\": {{\"name\", ...}}}}", i));
+  }
+  if (request.tool_choice.kind != ToolChoice::Kind::none) request.tools = *list;
+}
+
+void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
+  if (const Json* extra = fields.object("chat_template_kwargs")) {
+    for (const auto& [key, value] : extra->items()) {
+      if (key == "messages" || key == "tools" || key == "bos_token" || key == "eos_token")
+        fields.fail("chat_template_kwargs." + key, "invalid_value",
+                    fmt::format("'chat_template_kwargs' cannot replace '{}'", key));
+      else if (key != "enable_thinking" && key != "add_generation_prompt")
+        chat.extra.push_back({key, value});
+    }
+    JsonFields inner(*extra, "chat_template_kwargs.");
+    chat.add_generation_prompt = inner.boolean("add_generation_prompt").value_or(true);
+    if (inner.error()) fields.fail(*inner.error());
+  }
+  if (const auto opening = fields.boolean("add_generation_prompt")) chat.add_generation_prompt = *opening;
+}
+
+// A text, or a list of token ids; nothing: neither.
+std::optional<TextOrTokens> text_or_tokens(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return std::nullopt;
+  std::vector<int> ids;
+  for (const Json& id : value) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT_MAX) return std::nullopt;
+    ids.push_back(id.get<int>());
+  }
+  return ids;
+}
+
+// One of these, or a list of them.
+void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& prompts) {
+  const Json* value = fields.find("prompt");
+  if (!value) return fields.fail("prompt", "missing_required_parameter", "'prompt' is missing");
+  const bool list = value->is_array() && !value->empty() && !value->front().is_number();
+  const size_t count = list ? value->size() : 1;
+  if (count * choices > kMaxAnswers)
+    return fields.fail("prompt", "invalid_value",
+                       fmt::format("'prompt' asks for {} answers, but a request may ask for {}",
+                                   count * choices, kMaxAnswers));
+  for (size_t i = 0; i < count; ++i) {
+    auto prompt = text_or_tokens(list ? (*value)[i] : *value);
+    if (!prompt)
+      return fields.fail(list ? fmt::format("prompt[{}]", i) : "prompt", "invalid_type",
+                         "'prompt' must be a string, an array of token ids, or an array of these");
+    prompts.push_back(std::move(*prompt));
+  }
+}
+
+}  // namespace
+
+bool RequestDefaults::accepts_model(std::string_view name) const {
+  return !strict_model_names || std::find(model_names.begin(), model_names.end(), name) != model_names.end();
+}
+
+std::variant<Json, ApiError> parse_body(std::string_view body) {
+  auto parsed = parse_json(body);
+  if (!parsed.ok())
+    return ApiError{400, "The request body is not valid: " + parsed.error().message, "", "invalid_json"};
+  if (!parsed.value().is_object())
+    return ApiError{400,
+                    fmt::format("The request body must be a JSON object, not {}", json_type(parsed.value())),
+                    "", "invalid_type"};
+  return std::move(parsed).value();
+}
+
+GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
+  GenerationOptions options;
+  options.sampling = defaults.sampling;
+  read_model(fields, defaults);
+  read_sampling(fields, options);
+  read_penalties(fields, options.sampling);
+  read_logit_bias(fields, defaults.vocab_size, options.sampling);
+  options.thinking = complete(read_thinking(fields), defaults.thinking);
+  options.loops = read_loops(fields);
+  read_speculation(fields, defaults.draft_sources, options.speculation);
+  read_draft_model(fields, defaults.draft_model, options.speculation);
+  options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
+  read_cache(fields, options);
+  options.stream = fields.boolean("stream").value_or(false);
+  return options;
+}
+
+void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop) {
+  const Json* value = fields.find(name);
+  if (!value) return;
+  if (!value->is_string() && !value->is_array()) {
+    fields.fail(name, "invalid_type",
+                fmt::format("'{}' must be a string or an array of strings, not {}", name, json_type(*value)));
+    return;
+  }
+  if (*value == "") return;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > kMaxStops)
+    fields.fail(name, "invalid_value",
+                fmt::format("'{}' has {} entries, but at most {} are allowed", name, list.size(), kMaxStops));
+  size_t index = 0;
+  for (const Json& entry : list) {
+    if (fields.error()) return;
+    const std::string where = fmt::format("{}[{}]", name, index++);
+    if (!entry.is_string()) {
+      fields.fail(where, "invalid_type",
+                  fmt::format("'{}' must be a string, not {}", where, json_type(entry)));
+      return;
+    }
+    const auto& text = entry.get_ref<const std::string&>();
+    if (text.empty() || text.size() > kMaxStopBytes)
+      fields.fail(where, "invalid_value",
+                  fmt::format("'{}' has {} bytes, but must have 1 to {}", where, text.size(), kMaxStopBytes));
+    stop.push_back(text);
+  }
+}
+
+std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
+                                                       const RequestDefaults& defaults) {
+  auto json = parse_body(body);
+  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
+  JsonFields fields(std::get<Json>(json));
+  ChatRequest request;
+  request.options = read_options(fields, defaults, true);
+  read_messages(fields, request.messages);
+  read_tools(fields, request);
+  check_tool_choice(fields, request.tool_choice, request.tools);
+  request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  read_template_options(fields, request.chat);
+  if (fields.error()) return *fields.error();
+  request.continuation = read_continuation(fields, request.messages, request.tool_choice);
+  if (request.continuation) request.chat.add_generation_prompt = true;
+  if (fields.error()) return *fields.error();
+  return request;
+}
+
+std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
+                                                                   const RequestDefaults& defaults) {
+  auto json = parse_body(body);
+  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
+  JsonFields fields(std::get<Json>(json));
+  CompletionRequest request;
+  request.options = read_options(fields, defaults, false);
+  read_prompts(fields, request.options.choices, request.prompts);
+  if (fields.error()) return *fields.error();
+  return request;
+}
+
+}  // namespace anabranch::server

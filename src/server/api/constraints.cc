@@ -1,0 +1,153 @@
+#include "server/api/constraints.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "grammar/automaton.h"
+#include "grammar/schema_grammar.h"
+#include "output/tool_grammar.h"
+#include "output/tool_schema.h"
+
+namespace anabranch::server {
+namespace {
+
+bool is_strict(const Json& tool) {
+  const auto it = tool["function"].find("strict");
+  return it != tool["function"].end() && *it == true;
+}
+
+// Whether a grammar uses one of the library's macros that take a pattern: nested deeply enough it overflows
+// the stack.
+bool has_pattern_macro(std::string_view grammar) {
+  const auto in_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+  };
+  char quote = 0;  // what ends the literal or class that we are in
+  std::string word;
+  for (size_t i = 0; i < grammar.size(); i++) {
+    const char c = grammar[i];
+    if (quote) {
+      if (c == '\\')
+        i++;
+      else if (c == quote)
+        quote = 0;
+    } else if (c == '#') {
+      i = std::min(grammar.find('\n', i), grammar.size() - 1);
+    } else if (c == '(' && (word == "Regex" || word == "Substring")) {
+      return true;
+    } else if (c == '"' || c == '[') {
+      quote = c == '[' ? ']' : c;
+      word.clear();
+    } else if (in_word(c)) {
+      const bool goes_on = i > 0 && in_word(grammar[i - 1]);
+      if (!goes_on) word.clear();
+      word += c;
+    } else if (!std::isspace(static_cast<unsigned char>(c))) {
+      word.clear();
+    }
+  }
+  return false;
+}
+
+std::string add_choice(const Json& choices, text::GrammarRules& rules) {
+  std::string any;
+  for (const Json& choice : choices)
+    any += (any.empty() ? "" : " | ") + text::literal(choice.get_ref<const std::string&>());
+  return rules.add("choice", any);
+}
+
+// The whole answer matches the pattern.
+Result<std::string> add_regex(const std::string& pattern, text::GrammarRules& rules) {
+  TRY(const text::Automaton automaton, text::compile_regex(pattern, rules.work(), true));
+  std::string element = text::add_automaton(automaton, text::StringForm::plain, "regex", rules);
+  if (element.empty()) return make_error(ErrorKind::invalid, "no text matches the pattern");
+  return element;
+}
+
+}  // namespace
+
+bool wants_form(const AnswerForm& form, const ToolChoice& choice, const Json& tools) {
+  return form.kind != AnswerForm::Kind::text || choice.kind == ToolChoice::Kind::required ||
+         choice.kind == ToolChoice::Kind::named ||
+         (tools.is_array() && std::any_of(tools.begin(), tools.end(), is_strict));
+}
+
+ToolChoice read_tool_choice(JsonFields& fields) {
+  const Json* value = fields.find("tool_choice");
+  ToolChoice choice;
+  if (!value) return choice;
+  if (value->is_string()) {
+    const auto& text = value->get_ref<const std::string&>();
+    if (text == "none")
+      choice.kind = ToolChoice::Kind::none;
+    else if (text == "required")
+      choice.kind = ToolChoice::Kind::required;
+    else if (text != "auto")
+      fields.fail(
+          "tool_choice", "invalid_value",
+          fmt::format("'tool_choice' is {}, but must be auto, none, required or a function", value->dump()));
+  } else if (value->is_object()) {
+    const Json* function = JsonFields(*value).find("function");
+    choice.kind = ToolChoice::Kind::named;
+    choice.name = string_at(function && function->is_object() ? *function : *value, "name");
+    if (string_at(*value, "type") != "function" || choice.name.empty())
+      fields.fail("tool_choice", "invalid_value",
+                  "'tool_choice' must be {\"type\": \"function\", \"function\": {\"name\": ...}}");
+  } else {
+    fields.fail("tool_choice", "invalid_type",
+                fmt::format("'tool_choice' must be a string or an object, not {}", json_type(*value)));
+  }
+  return choice;
+}
+
+void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools) {
+  const bool named = choice.kind == ToolChoice::Kind::named;
+  if (!named && choice.kind != ToolChoice::Kind::required) return;
+  if (!tools.is_array() || tools.empty())
+    fields.fail("tool_choice", "invalid_value", "'tool_choice' asks for a call, but there are no 'tools'");
+  else if (named && !text::has_tool(tools, choice.name))
+    fields.fail(
+        "tool_choice", "invalid_value",
+        fmt::format("'tool_choice' names {}, which is not among the 'tools'", Json(choice.name).dump()));
+}
+
+Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choice, const FormContext& context,
+                                 std::string& field) {
+  const bool offered = context.tools.is_array() && !context.tools.empty();
+  const bool forced = choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named;
+  field = form.field;
+  if (form.kind == AnswerForm::Kind::grammar) {
+    if (has_pattern_macro(form.grammar))
+      return make_error(ErrorKind::unsupported, "Regex and Substring are not supported in grammars");
+    if (!forced) return FormGrammar{form.grammar, form.field};
+  }
+  text::GrammarRules rules;
+  std::string answer;
+  if (form.kind == AnswerForm::Kind::json) answer = text::add_any_object(rules);
+  if (form.kind == AnswerForm::Kind::schema) {
+    TRY(answer, text::add_schema(form.schema, rules));
+  }
+  if (form.kind == AnswerForm::Kind::choice) answer = add_choice(form.schema, rules);
+  if (form.kind == AnswerForm::Kind::regex) {
+    TRY(answer, add_regex(form.grammar, rules));
+  }
+  if (forced) {  // the form is right, but nothing is written in it
+    rules = text::GrammarRules(rules.work());
+    answer.clear();
+  }
+  if (!offered ||
+      (!forced && answer.empty() && std::none_of(context.tools.begin(), context.tools.end(), is_strict)))
+    return FormGrammar{answer.empty() ? "" : rules.text(answer), form.field};
+  field = forced ? "tool_choice" : "tools";
+  std::string calls;
+  if (forced || !answer.empty()) {
+    const bool several = context.several_calls && choice.kind != ToolChoice::Kind::named;
+    TRY(calls, text::add_calls(context.format, context.tokenizer, context.tools,
+                               {choice.name, several, forced}, rules));
+  } else {
+    TRY(calls, text::add_free_text_with_calls(context.format, context.tokenizer, context.tools, rules));
+  }
+  return FormGrammar{rules.text(answer.empty() ? calls : answer + " | " + calls), field};
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,75 @@
+#include "server/api/content_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace anabranch::server {
+namespace {
+
+const Json* member(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(key);
+  return it == object.end() ? nullptr : &*it;
+}
+
+// A string, or the text blocks of a list; other blocks are named.
+std::string content_text(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (content.is_array())
+    for (const Json& block : content) {
+      const bool plain = block.is_object() && string_at(block, "type") == "text";
+      add_line(text, plain ? string_at(block, "text") : shown_text(block));
+    }
+  return text;
+}
+
+std::optional<std::string> document_text(const Json& document) {
+  const Json* source = member(document, "source");
+  if (!source || !source->is_object()) return std::nullopt;
+  const std::string type = string_at(*source, "type");
+  if (type == "text") return string_at(*source, "data");
+  const Json* content = member(*source, "content");
+  if (type == "content" && content) return content_text(*content);
+  return std::nullopt;
+}
+
+// What a part is called in a placeholder. The type is the client's: only a plain word is repeated.
+std::string name_of_type(const std::string& type) {
+  if (type == "image_url" || type == "input_image") return "image";
+  if (type == "input_audio") return "audio";
+  const bool word =
+      std::all_of(type.begin(), type.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+  return word && !type.empty() && type.size() <= 32 ? type : "content";
+}
+
+}  // namespace
+
+void add_line(std::string& text, const std::string& line) {
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  text += line;
+}
+
+std::optional<std::string> readable_text(const Json& part) {
+  if (!part.is_object()) return std::nullopt;
+  const std::string type = string_at(part, "type");
+  std::optional<std::string> text;
+  if (type == "document") text = document_text(part);
+  if (type == "search_result" && member(part, "content")) text = content_text(part["content"]);
+  if (!text) return std::nullopt;
+  std::string all;
+  for (const char* heading : {"title", "source", "context"})
+    if (const std::string line = string_at(part, heading); !line.empty()) add_line(all, line);
+  add_line(all, *text);
+  return all;
+}
+
+std::string shown_text(const Json& part) {
+  if (auto text = readable_text(part)) return std::move(*text);
+  const std::string type = part.is_object() ? string_at(part, "type") : "";
+  if (type == "tool_reference") return fmt::format("[tool: {}]", string_at(part, "tool_name"));
+  return fmt::format("[{}: not shown, this model reads text only]", name_of_type(type));
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,100 @@
+// Every answer under way: from a request's body through worker and engine to its stream.
+//
+// Ownership: owns the answers; used on the I/O thread only. The engine's sinks hold a key, not an answer, so
+// an answer can be forgotten at any time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <unordered_map>
+
+#include "engine/engine.h"
+#include "output/output_text.h"
+#include "server/api/anthropic_format.h"
+#include "server/api/logprobs_json.h"
+#include "server/api/metrics.h"
+#include "server/api/openai_format.h"
+#include "server/api/prepare.h"
+#include "server/api/worker_pool.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+class Generations {
+ public:
+  // metrics must outlive it.
+  Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, PrepareOptions options);
+
+  // Takes a request's body; its `held` is let go when the body has been read.
+  void start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out);
+  const RequestDefaults& defaults() const { return preparer_.defaults(); }
+  // Ends every answer with an error.
+  void cancel_all();
+
+ private:
+  // One of a request's answers: n to each of its prompts, prompt by prompt.
+  struct Choice {
+    RequestId request = 0;
+    bool submitted = false;  // to the engine, and not ended yet
+    double last_event = 0;   // when tokens came last, in monotonic seconds; 0: none did yet
+    std::unique_ptr<text::OutputText> text;
+    std::optional<LogprobsJson> logprobs;  // if asked for
+    std::vector<int> sampled;              // if it is to be remembered
+    text::ParsedOutput answer;             // whole answers only
+    std::vector<std::string> call_ids;     // of the answer's calls so far
+    FinishReason finish = FinishReason::none;
+    Usage usage;
+
+    Json take_logprobs() { return logprobs ? logprobs->take() : nullptr; }
+  };
+  struct Generation {
+    AnswerHead head;
+    double started = 0;  // monotonic seconds
+    GenerationOptions options;
+    std::shared_ptr<ResponseStream> out;
+    std::shared_ptr<const void> client = std::make_shared<char>();  // nobody else holds it
+    std::vector<Choice> choices;
+    size_t running = 0;        // of these
+    size_t logprobs_held = 0;  // alternatives kept for the end of a whole answer
+    text::OutputRules rules;
+    std::optional<uint64_t> remember;  // as of Prepared
+    bool streaming = false;            // the stream has started
+    std::vector<MessageBlock> blocks;  // of a whole message
+    MessageStream message;             // of the other messages
+  };
+
+  void compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared);
+  std::function<void(std::variant<Prepared, ApiError>)> taker(uint64_t key);
+  void submit(uint64_t key, Prepared prepared);
+  void begin_stream(Generation& generation);
+  void receive(uint64_t key, size_t index, const Event& event);
+  void deliver(Generation& generation, size_t index, const std::vector<text::OutputEvent>& events);
+  std::string new_call_id(AnswerKind kind);
+  void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
+  void finish(Generation& generation);
+  bool holds_too_much(Generation& generation, const Event& event) const;
+  void observe(const Generation& generation, Choice& choice, const Event& event);
+  void remember(const Generation& generation, const Choice& choice);
+  void cancel(const Generation& generation);
+  void fail(uint64_t key, const ApiError& error);
+  void client_left(uint64_t key);
+  Generation* find(uint64_t key);
+
+  Engine& engine_;
+  WorkerPool& workers_;
+  const Post post_;
+  Metrics& metrics_;
+  Preparer preparer_;       // used by workers
+  std::mt19937_64 random_;  // of ids and seeds
+  uint64_t next_key_ = 1;
+  std::unordered_map<uint64_t, Generation> generations_;
+  // Requests of many bytes have a thread of their own, so that short ones never wait for them.
+  WorkerPool long_workers_{1, true};
+  WorkerPool form_workers_{
+      2};  // a form may take a second to write as a grammar; others want their prompts only
+};
+
+}  // namespace anabranch::server

@@ -1,0 +1,39 @@
+// Log probabilities as the two routes write them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/engine.h"
+#include "server/api/openai_format.h"
+
+namespace anabranch::server {
+
+class LogprobsJson {
+ public:
+  // The tokenizer outlives it.
+  LogprobsJson(AnswerKind kind, const text::Tokenizer& tokenizer)
+      : kind_(kind), tokenizer_(tokenizer), text_(tokenizer) {}
+
+  // One entry per token.
+  void push(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
+
+  // Of the tokens pushed since the last call; null if there are none. Chat: {"content": [{"token", "logprob",
+  // "bytes", "top_logprobs": [...]}], "refusal": null}. Text completions: {"tokens", "token_logprobs",
+  // "top_logprobs": [{token: logprob}], "text_offset"}, offsets in code points from the start of the answer.
+  Json take();
+
+ private:
+  Json chat() const;
+  Json completion();
+
+  AnswerKind kind_;
+  const text::Tokenizer& tokenizer_;
+  text::Detokenizer text_;  // of the answer so far
+  size_t offset_ = 0;       // its code points
+  std::vector<int> tokens_;
+  std::vector<TokenLogprobs> logprobs_;
+};
+
+}  // namespace anabranch::server

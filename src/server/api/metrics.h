@@ -1,0 +1,38 @@
+// What /metrics tells, in Prometheus' text form: what was seen here (answers, times), and beside it, read
+// when somebody asks, the engine's own counters.
+//
+// Ownership: owned by the Api. The observing members are called on the I/O thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/engine.h"
+#include "server/api/openai_format.h"
+
+namespace anabranch::server {
+
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+
+  // An HTTP answer began. path: of the target; one that is no route of ours counts as "other".
+  void responded(std::string_view path, int status);
+  // Seconds from a request's arrival to the first tokens of one of its answers.
+  void first_token(AnswerKind kind, double seconds);
+  // Seconds between two deliveries of an answer's tokens.
+  void token_gap(double seconds);
+  // An answer ended. how: its finish_reason, "cancelled" or "error"; each answer of a request counts.
+  void answered(AnswerKind kind, std::string_view how);
+  void waited_in_queue(double seconds);
+
+  std::string text(const EngineStats& stats, const ModelInfo& info) const;
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace anabranch::server

@@ -1,0 +1,11 @@
+// Files that are served as they are: part of the program, made by server/deps.cmake.
+#pragma once
+
+#include <string_view>
+
+namespace anabranch::server {
+
+extern const std::string_view kOpenApiJson;  // server/api/openapi.json
+extern const std::string_view kDocsPage;     // server/api/docs.html
+
+}  // namespace anabranch::server

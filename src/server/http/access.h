@@ -1,0 +1,41 @@
+// Which requests may be served, judged by where they claim to go and which web page sends them. A page in the
+// user's browser can reach a server that listens on this machine only; these rules keep it out.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "server/http/api_error.h"
+#include "server/http/target.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+struct AccessRules {
+  std::string bound_host;                  // listened on
+  std::vector<std::string> allowed_hosts;  // further names of this server, as host_name() gives them
+  std::vector<std::string> cors_origins;   // whose pages may ask, in lower case; "*": all
+};
+
+// Errors: invalid (a name or an origin that cannot be one).
+Result<AccessRules> make_access_rules(const std::string& bound_host, const std::vector<std::string>& hosts,
+                                      const std::vector<std::string>& origins);
+
+// Why the request may not be served; nothing when it may.
+std::optional<ApiError> check_access(const HttpRequest& request, const Target& target,
+                                     const AccessRules& rules);
+
+// Whether a page in a browser sends the request, rather than a program.
+bool is_from_page(const HttpRequest& request);
+
+// The headers by which a browser lets a page of an allowed origin read the answer.
+Headers cors_headers(const HttpRequest& request, const AccessRules& rules);
+
+// The answer to a browser that asks whether a page may send a request; nothing if this is no such question,
+// or the page may not.
+std::optional<HttpResponse> preflight_response(const HttpRequest& request, const AccessRules& rules);
+
+}  // namespace anabranch::server

@@ -1,0 +1,53 @@
+#include "server/http/api_error.h"
+
+#include "base/json.h"
+
+namespace anabranch::server {
+namespace {
+
+const char* error_type(int status) {
+  if (status == 429) return "rate_limit_error";
+  return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+Json null_if_empty(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+}  // namespace
+
+std::string error_json(const ApiError& error) {
+  Json body = {{"message", error.message},
+               {"type", error_type(error.status)},
+               {"param", null_if_empty(error.param)},
+               {"code", null_if_empty(error.code)}};
+  // Messages may quote what the client sent: never throw on its bytes.
+  return dump_json({{"error", std::move(body)}});
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse response;
+  response.status = error.status;
+  response.body = error_json(error);
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 503) response.headers.emplace_back("Retry-After", "5");
+  return response;
+}
+
+ApiError to_api_error(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::invalid:
+      return {400, error.message, "", "invalid_value"};
+    case ErrorKind::unsupported:
+      return {400, error.message, "", "unsupported_value"};
+    case ErrorKind::exhausted:
+      return {400, error.message, "", "limit_exceeded"};
+    case ErrorKind::busy:
+      return {429, error.message, "", "queue_full"};
+    default:
+      return {500, error.message, "", "internal_error"};
+  }
+}
+
+}  // namespace anabranch::server

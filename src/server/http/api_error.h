@@ -1,0 +1,25 @@
+// Errors in the shape that OpenAI's clients understand: {"error": {message, type, param, code}}.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+struct ApiError {
+  int status = 500;
+  std::string message;
+  std::string param;  // the field at fault; empty = null
+  std::string code;   // empty = null
+};
+
+std::string error_json(const ApiError& error);
+// 429 and 503 carry Retry-After, 401 WWW-Authenticate.
+HttpResponse error_response(const ApiError& error);
+// What a failed call of ours means to a client: invalid, unsupported and exhausted 400, busy 429, the rest
+// 500.
+ApiError to_api_error(const Error& error);
+
+}  // namespace anabranch::server

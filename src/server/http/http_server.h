@@ -1,0 +1,77 @@
+// An HTTP/1.1 server on one I/O thread: connections, limits, timeouts, keep-alive, streaming. It knows
+// nothing of what it serves; the handler runs on the I/O thread and must not block it.
+//
+// Ownership: the server owns its sockets; a connection lives until its client leaves or the server closes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+struct HttpLimits {
+  size_t header_bytes = 32u << 10;     // request line and headers; more is answered 431
+  size_t body_bytes = 32u << 20;       // more is answered 413
+  size_t all_body_bytes = 256u << 20;  // of all requests that are being read or prepared; beyond it: 503
+  size_t output_queue_bytes =
+      8u << 20;                      // a stream's unsent bytes; a client that lets more pile up is dropped
+  int connections = 256;             // at once; more are answered 503 (admission.h)
+  int connections_per_address = 64;  // of them; loopback addresses are exempt
+  double give_way_s = 1;  // when there are too many: a request may take so long to arrive and keep its place
+  double header_s = 10;   // from the first byte of a request to the end of its headers
+  double body_s = 60;     // for a request's body
+  double idle_s = 75;     // a connection without a request
+  double stall_s = 20;    // a client that takes less than the next in this time is dropped, if as much waits
+  size_t stall_bytes = 16u << 10;
+  double heartbeat_s = 15;  // a stream's longest silence
+};
+
+// Files in PEM form; both or none. The certificate's may hold the chain up to the root.
+struct TlsFiles {
+  std::string certificate, key;
+};
+
+// What a server asks of its user, always on the I/O thread.
+struct HttpHandlers {
+  Handler handle;
+  // Before a request's body is read (`head` has none): what to answer instead of reading it, if anything.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
+  // What every answer to the request carries in its head, whoever gives it.
+  std::function<Headers(const HttpRequest& head)> headers;
+  // An answer begins.
+  std::function<void(const RequestName& request, int status)> responded;
+};
+
+class HttpServer {
+ public:
+  // Binds and listens; port 0 takes a free one. With TLS files it speaks TLS 1.2 or newer and nothing else.
+  // Errors: io (the address is in use or not ours), invalid (the host, or the TLS files).
+  static Result<std::unique_ptr<HttpServer>> listen(const std::string& host, uint16_t port,
+                                                    const HttpLimits& limits, const TlsFiles& tls);
+  virtual ~HttpServer() = default;
+
+  virtual uint16_t port() const = 0;
+  virtual Post post() = 0;
+  // Serves until begin_stop() was called and the last connection is gone. The calling thread is the I/O
+  // thread.
+  virtual void serve(HttpHandlers handlers) = 0;
+  // From any thread: reads the TLS files again, for connections to come. Errors: invalid (the old ones stay).
+  virtual Result<void> reload_tls() = 0;
+
+  // On the I/O thread only:
+  // Takes no new connections, closes idle ones, and the others after the answer they are at.
+  virtual void begin_stop() = 0;
+  // Drops every connection at once.
+  virtual void close_all() = 0;
+  virtual void after(double seconds, std::function<void()> run) = 0;
+};
+
+}  // namespace anabranch::server

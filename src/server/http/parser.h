@@ -1,0 +1,70 @@
+// HTTP/1.1 requests from bytes (RFC 9112). Strict: where proxies and servers are known to disagree about the
+// end of a request, the request is refused, never guessed at.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/http/api_error.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// One request. Bytes are taken in whatever portions they arrive; the state says how far the request is.
+class RequestParser {
+ public:
+  enum class State { head, body, done, failed };
+
+  // Larger heads give 431, larger bodies 413.
+  RequestParser(size_t header_bytes, size_t body_bytes)
+      : header_bytes_(header_bytes), body_bytes_(body_bytes) {}
+
+  // Takes this request's bytes from the front of `input` and returns how many they were. Stops at the end of
+  // the head (call again for the body), at the end of the request, and at a fault.
+  size_t take(std::string_view input);
+  State state() const { return state_; }
+  // Why the request is refused; the connection must end, as nobody knows where a next request would begin.
+  const ApiError& fault() const { return fault_; }
+
+  // Method, target and headers are there from the end of the head on; the body is not looked at.
+  const HttpRequest& request() const { return request_; }
+  // When done: the whole request, which the parser no longer has.
+  HttpRequest take_request() { return std::move(request_); }
+  size_t body_size() const { return request_.body.size(); }
+  bool http10() const { return http10_; }
+  bool keep_alive() const { return keep_alive_; }
+  bool expects_continue() const { return expects_continue_; }
+  // Whether any byte of the request has come.
+  bool started() const { return head_bytes_ > 0; }
+
+ private:
+  // Where in the body the next byte is.
+  enum class Body { counted, chunk_size, chunk, chunk_end, trailers };
+
+  bool take_line(std::string_view input, size_t& used);
+  void take_head_line(std::string_view line);
+  void take_request_line(std::string_view line);
+  bool take_field(std::string_view line, bool keep);
+  void end_head();
+  void find_body_length();
+  void note_connection();
+  void take_body(std::string_view input, size_t& used);
+  void take_chunk_line(std::string_view line);
+  size_t append(std::string_view bytes);
+  void fail(int status, std::string message, const char* code = "bad_request");
+
+  const size_t header_bytes_, body_bytes_;
+  State state_ = State::head;
+  Body body_ = Body::counted;
+  ApiError fault_;
+  HttpRequest request_;
+  std::string line_;       // the part of a line that has come
+  size_t head_bytes_ = 0;  // of request line, fields and trailers so far
+  uint64_t left_ = 0;      // bytes of the body, or of the chunk, that are still to come
+  bool http10_ = false, keep_alive_ = false, expects_continue_ = false;
+};
+
+}  // namespace anabranch::server

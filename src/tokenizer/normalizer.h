@@ -1,0 +1,40 @@
+// Normalisation before tokenising: Unicode forms, replacements, prefixes. Optionally carries along which
+// bytes may be trusted, so that a special token is never made of text from outside.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/regex.h"
+
+namespace anabranch::text {
+
+// Text with a mark per byte: 1 when it came from a trusted source. An empty `trust` means all of it.
+struct MarkedText {
+  std::string text;
+  std::string trust;
+};
+
+struct NormalizerStep {
+  enum class Kind { nfc, nfd, nfkc, nfkd, replace, prepend, lowercase, strip, strip_accents };
+  Kind kind = Kind::nfc;
+  std::vector<Regex> pattern;      // replace: exactly one
+  std::string literal;             // replace: set when the pattern is a plain string
+  std::string content;             // replace, prepend
+  bool left = true, right = true;  // strip
+};
+
+class Normalizer {
+ public:
+  Normalizer() = default;
+  explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
+  bool empty() const { return steps_.empty(); }
+  // text: valid UTF-8. A byte of the result is trusted when all it was made of is.
+  MarkedText apply(MarkedText text) const;
+
+ private:
+  std::vector<NormalizerStep> steps_;
+};
+
+}  // namespace anabranch::text

@@ -1,0 +1,93 @@
+// Text <-> token ids: byte-level BPE (GPT-2, Llama 3, Qwen), SentencePiece-style BPE with byte fallback
+// (Llama 2, Mistral, Gemma) and Unigram, from a Hugging Face tokenizer.json or from GGUF metadata.
+//
+// Immutable after loading; safe to share between threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/prompt_piece.h"
+#include "base/result.h"
+
+namespace anabranch::text {
+
+class EncodeLimit;
+class SegmentMemo;
+
+// What a GGUF file says about its tokenizer (tokenizer.ggml.*), as plain data.
+struct GgufVocab {
+  std::string model;  // "gpt2", "llama"
+  std::string pre;    // "smollm", "qwen35", "llama-bpe", ...
+  std::vector<std::string> tokens;
+  std::vector<float> scores;
+  std::vector<int32_t> types;  // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
+  std::vector<std::string> merges;
+  int bos = -1, eos = -1, unk = -1, pad = -1;
+  std::optional<bool> add_bos, add_space_prefix;
+};
+
+class Tokenizer {
+ public:
+  // tokenizer_json: path of tokenizer.json; tokenizer_config.json beside it is read for bos/eos/add_bos if
+  // there.
+  static Result<std::shared_ptr<const Tokenizer>> from_file(const std::string& tokenizer_json);
+  static Result<std::shared_ptr<const Tokenizer>> from_gguf(const GgufVocab& vocab);
+  virtual ~Tokenizer() = default;
+
+  // Token ids of `text`. With parse_special, added tokens that stand in it (special or not) are recognised;
+  // otherwise only non-special added tokens are, and special ones are ordinary text. No BOS is added.
+  // Invalid UTF-8 is replaced by U+FFFD first.
+  // limit: may end it early; the tokens are then no use.
+  virtual std::vector<int> encode(std::string_view text, bool parse_special,
+                                  EncodeLimit* limit = nullptr) const = 0;
+  // Pieces of one text. Equal to encode(joined, true) when every piece is trusted; special tokens (and the
+  // family's control markers such as <think>, whatever their `special` flag) never come out of an untrusted
+  // piece. Ordinary tokens may span a border between pieces, as they would in the joined text.
+  //
+  // memo: remembers the tokens of long stretches between added tokens; what is kept under another salt is not
+  // used. The result is the same without.
+  virtual std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo = nullptr,
+                                  std::string_view salt = {}, EncodeLimit* limit = nullptr) const = 0;
+
+  // The bytes a token stands for in the output; may be part of a code point. Special tokens give their
+  // content.
+  virtual std::string_view token_bytes(int id) const = 0;
+  virtual bool is_special(int id) const = 0;
+  // Id of the token with exactly this content ("<|im_end|>"), if there is one.
+  virtual std::optional<int> find(std::string_view content) const = 0;
+  virtual int vocab_size() const = 0;
+  virtual std::optional<int> bos() const = 0;
+  virtual std::optional<int> eos() const = 0;
+  // Whether a plain prompt starts with BOS (chat templates write their own).
+  virtual bool add_bos() const = 0;
+
+  // Spaces that decode() drops at the start of a text (SentencePiece's own); INT_MAX: all of the first
+  // token's.
+  virtual int leading_spaces_dropped() const { return 0; }
+  // All tokens' text; special tokens are left out when skip_special. Invalid UTF-8 becomes U+FFFD.
+  virtual std::string decode(std::span<const int> ids, bool skip_special) const = 0;
+};
+
+// Turns a stream of tokens into text that is valid UTF-8 at every step: bytes of an unfinished code point are
+// held back until it is complete (or replaced by U+FFFD when it cannot become valid).
+class Detokenizer {
+ public:
+  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true)
+      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+  std::string push(int id);
+  std::string flush();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  bool first_ = true;  // SentencePiece drops the first token's leading space
+  std::string held_;
+};
+
+}  // namespace anabranch::text

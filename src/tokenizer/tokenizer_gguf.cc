@@ -1,0 +1,235 @@
+// Tokenizers from GGUF metadata: llama.cpp names the pre-tokenizer instead of storing it.
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "tokenizer/tokenizer_impl.h"
+
+namespace anabranch::text {
+namespace {
+
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁
+enum TokenType { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+// The patterns are those of the models' tokenizer.json files.
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kDeepSeek3 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+struct PreEntry {
+  std::string_view name;
+  std::array<std::string_view, 3> patterns;  // applied one after another, all isolated; empty: unused
+  bool nfc = false;
+  bool ignore_merges = false;
+  bool add_bos = false;  // when the file does not say
+};
+
+constexpr PreEntry kPre[] = {
+    {"gpt-2", {kGpt2Pattern}},
+    {"gpt2", {kGpt2Pattern}},
+    {"smollm", {R"(\p{N})", kGpt2Pattern}},
+    {"starcoder", {R"(\p{N})", kGpt2Pattern}},
+    {"llama3", {kLlama3}, false, true, true},
+    {"llama-v3", {kLlama3}, false, true, true},
+    {"llama-bpe", {kLlama3}, false, true, true},
+    {"qwen2", {kQwen2}, true},
+    {"deepseek-r1-qwen", {kQwen2}, false, false, true},
+    {"qwen35", {kQwen35}, true},
+    {"deepseek-v3", {R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)", kDeepSeek3}, false, false, true},
+    {"tekken", {kTekken}, false, true, true},
+    {"gpt-4o", {kGpt4o}},
+    {"llama4", {kGpt4o}, false, false, true},
+};
+
+Result<void> check(const GgufVocab& v) {
+  if (v.tokens.empty()) return make_error(ErrorKind::invalid, "tokenizer.ggml.tokens is missing or empty");
+  if (v.tokens.size() > static_cast<size_t>(Vocab::kMaxId))
+    return make_error(ErrorKind::exhausted, "tokenizer.ggml.tokens has {} entries; the limit is {}",
+                      v.tokens.size(), Vocab::kMaxId);
+  if (!v.types.empty() && v.types.size() != v.tokens.size())
+    return make_error(ErrorKind::invalid, "tokenizer.ggml.token_type has {} entries for {} tokens",
+                      v.types.size(), v.tokens.size());
+  for (size_t id = 0; id < v.scores.size(); ++id)
+    if (!std::isfinite(v.scores[id]))
+      return make_error(ErrorKind::invalid, "tokenizer.ggml.scores: entry {} is not a number", id);
+  for (const auto& [name, id] :
+       {std::pair{"bos", v.bos}, {"eos", v.eos}, {"unknown", v.unk}, {"padding", v.pad}}) {
+    if (id >= static_cast<int>(v.tokens.size()))
+      return make_error(ErrorKind::invalid, "tokenizer.ggml.{}_token_id is {} of {} tokens", name, id,
+                        v.tokens.size());
+  }
+  return {};
+}
+
+// Converters write the runs of "▁" that SentencePiece vocabularies define as runs of spaces.
+std::string token_text(const GgufVocab& v, size_t id) {
+  const std::string& text = v.tokens[id];
+  const bool user_defined = !v.types.empty() && v.types[id] == kUserDefined;
+  if (v.model != "llama" || !user_defined || text.find_first_not_of(' ') != std::string::npos) return text;
+  std::string runs;
+  for (size_t i = 0; i < text.size(); ++i) runs += kMetaspace;
+  return runs;
+}
+
+// The vocabulary, with control and user-defined tokens as added tokens.
+Result<void> fill_vocab(const GgufVocab& v, TokenizerParts& parts) {
+  parts.vocab->reserve(v.tokens.size());
+  for (size_t id = 0; id < v.tokens.size(); ++id) {
+    std::string text = token_text(v, id);
+    if (text.size() > kMaxTokenBytes)
+      return make_error(ErrorKind::exhausted, "token {} has {} bytes; the limit is {}", id, text.size(),
+                        kMaxTokenBytes);
+    parts.vocab->add(text, static_cast<int>(id));
+    const int type = v.types.empty() ? 1 : v.types[id];
+    if ((type != kControl && type != kUserDefined) || text.empty()) continue;
+    AddedToken token;
+    token.id = static_cast<int>(id);
+    token.content = std::move(text);
+    token.special = type == kControl;
+    parts.added.push_back(std::move(token));
+  }
+  if (v.bos >= 0) parts.bos = v.tokens[v.bos];
+  if (v.eos >= 0) parts.eos = v.tokens[v.eos];
+  return {};
+}
+
+Result<std::pair<std::string_view, std::string_view>> split_merge(std::string_view merge, size_t rank) {
+  // The left part is never empty, so the space is looked for behind its first character.
+  const size_t space = merge.find(' ', 1);
+  if (space == std::string_view::npos || space + 1 >= merge.size())
+    return make_error(ErrorKind::invalid, "tokenizer.ggml.merges: entry {} is not two tokens: '{}'", rank,
+                      merge);
+  return std::pair{merge.substr(0, space), merge.substr(space + 1)};
+}
+
+Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
+  const PreEntry* pre = nullptr;
+  for (const PreEntry& entry : kPre) {
+    if (entry.name == v.pre) pre = &entry;
+  }
+  if (!pre) {
+    std::string known;
+    for (const PreEntry& entry : kPre) known += fmt::format("{}{}", known.empty() ? "" : " ", entry.name);
+    return make_error(
+        ErrorKind::unsupported,
+        "tokenizer.ggml.pre '{}' is not known (known: {}); use the model's tokenizer.json instead", v.pre,
+        known);
+  }
+  if (v.merges.empty()) return make_error(ErrorKind::invalid, "tokenizer.ggml.merges is missing");
+  Bpe::Options options;
+  options.ignore_merges = pre->ignore_merges;
+  Bpe bpe(parts.vocab.get(), options);
+  bpe.set_blocked(control_ids(parts.added));
+  bpe.reserve_merges(v.merges.size());
+  for (size_t rank = 0; rank < v.merges.size(); ++rank) {
+    TRY(const auto pair, split_merge(v.merges[rank], rank));
+    TRY_VOID(bpe.add_merge(pair.first, pair.second, static_cast<uint32_t>(rank)));
+  }
+  parts.model = std::move(bpe);
+
+  std::vector<PreTokenizerStep> steps;
+  for (const std::string_view pattern : pre->patterns) {
+    if (pattern.empty()) continue;
+    PreTokenizerStep step;
+    TRY(Regex regex, Regex::compile(pattern));
+    step.pattern.push_back(std::move(regex));
+    steps.push_back(std::move(step));
+  }
+  PreTokenizerStep bytes;
+  bytes.kind = PreTokenizerStep::Kind::byte_level;
+  bytes.add_prefix_space = v.add_space_prefix.value_or(false);
+  steps.push_back(std::move(bytes));
+  parts.pre_tokenizer = PreTokenizer(std::move(steps));
+  if (pre->nfc) parts.normalizer = Normalizer({NormalizerStep{NormalizerStep::Kind::nfc}});
+  DecoderStep decode;
+  decode.kind = DecoderStep::Kind::byte_level;
+  parts.decoder = Decoder({std::move(decode)});
+  parts.add_bos = v.add_bos.value_or(pre->add_bos);
+  return {};
+}
+
+Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
+  if (v.scores.size() != v.tokens.size())
+    return make_error(ErrorKind::invalid, "tokenizer.ggml.scores has {} entries for {} tokens",
+                      v.scores.size(), v.tokens.size());
+  Bpe::Options options;
+  options.unk = v.unk;
+  options.fuse_unk = true;
+  options.byte_fallback = true;
+  Bpe bpe(parts.vocab.get(), options);
+  std::vector<bool> blocked = control_ids(parts.added);
+  blocked.resize(v.tokens.size());
+  for (size_t id = 0; id < v.types.size(); ++id) {
+    if (v.types[id] == kUnknown || v.types[id] == kUnused || v.types[id] == kByte) blocked[id] = true;
+  }
+  bpe.set_blocked(std::move(blocked));
+  // The score of a user-defined token is 0 in SentencePiece, and lost in GGUF.
+  std::vector<float> scores = v.scores;
+  for (size_t id = 0; id < v.types.size(); ++id) {
+    if (v.types[id] == kUserDefined) scores[id] = 0;
+  }
+  bpe.merge_by_score(scores);
+  parts.model = std::move(bpe);
+
+  const bool prefix = v.add_space_prefix.value_or(true);
+  std::vector<NormalizerStep> normal;
+  if (prefix) {
+    NormalizerStep step;
+    step.kind = NormalizerStep::Kind::prepend;
+    step.content = kMetaspace;
+    normal.push_back(std::move(step));
+  }
+  NormalizerStep spaces;
+  spaces.kind = NormalizerStep::Kind::replace;
+  spaces.literal = " ";
+  spaces.content = kMetaspace;
+  normal.push_back(std::move(spaces));
+  parts.normalizer = Normalizer(std::move(normal));
+
+  using Kind = DecoderStep::Kind;
+  std::vector<DecoderStep> decode(3);
+  decode[0].kind = Kind::replace;
+  TRY(Regex metaspace, Regex::literal(kMetaspace));
+  decode[0].pattern.push_back(std::move(metaspace));
+  decode[0].content = " ";
+  decode[1].kind = Kind::byte_fallback;
+  decode[2].kind = Kind::fuse;
+  if (prefix) {
+    DecoderStep strip;
+    strip.kind = Kind::strip;
+    strip.content = " ";
+    strip.start = 1;
+    decode.push_back(std::move(strip));
+  }
+  parts.decoder = Decoder(std::move(decode));
+  parts.add_bos = v.add_bos.value_or(true);
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& vocab) {
+  TRY_VOID(check(vocab));
+  TokenizerParts parts;
+  TRY_VOID(fill_vocab(vocab, parts));
+  if (vocab.model == "gpt2") {
+    TRY_VOID(build_byte_level(vocab, parts));
+  } else if (vocab.model == "llama") {
+    TRY_VOID(build_sentencepiece(vocab, parts));
+  } else {
+    return make_error(ErrorKind::unsupported,
+                      "tokenizer.ggml.model '{}' is not supported (gpt2 and llama are)", vocab.model);
+  }
+  return make_tokenizer(std::move(parts));
+}
+
+}  // namespace anabranch::text

@@ -1,0 +1,41 @@
+// What the loaders (tokenizer.json, GGUF) hand to the one tokenizer.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/unigram.h"
+#include "tokenizer/vocab.h"
+
+namespace anabranch::text {
+
+// Of one token in a file.
+constexpr size_t kMaxTokenBytes = 4096;
+
+struct TokenizerParts {
+  std::unique_ptr<Vocab> vocab = std::make_unique<Vocab>();  // the model points to it
+  std::vector<AddedToken> added;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  std::variant<Bpe, Unigram> model;
+  Decoder decoder;
+  std::string bos, eos;  // contents; empty: none
+  bool add_bos = false;
+};
+
+// By id: the control tokens among `added`, which the model itself must never produce.
+std::vector<bool> control_ids(const std::vector<AddedToken>& added);
+// Of the contents of tokenizer.json and (may be empty) tokenizer_config.json.
+Result<std::shared_ptr<const Tokenizer>> parse_tokenizer_json(std::string_view json, std::string_view config);
+std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerParts parts);
+
+}  // namespace anabranch::text

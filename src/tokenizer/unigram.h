@@ -1,0 +1,37 @@
+// Unigram language model tokens of one word: the split with the best sum of scores (Viterbi).
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/encode_limit.h"
+#include "tokenizer/trie.h"
+#include "tokenizer/vocab.h"
+
+namespace anabranch::text {
+
+class Unigram {
+ public:
+  Unigram() = default;
+  // scores by id. unk: id of the unknown token, or -1 (unknown text is then dropped). blocked (by id): tokens
+  // that ordinary text must never become. The vocabulary must be complete.
+  Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool byte_fallback,
+          const std::vector<bool>& blocked);
+  // Appends the ids of a word of valid UTF-8. Linear in its length.
+  void encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limit = nullptr) const;
+  // All of a text is part of some token's text.
+  bool keeps_all() const;
+
+ private:
+  void push_unknown(std::string_view text, std::vector<int>& ids) const;
+
+  std::vector<double> scores_;
+  double unk_score_ = 0;
+  int unk_ = -1;
+  bool byte_fallback_ = false;
+  std::array<int, 256> byte_ids_{};
+  Trie trie_;
+};
+
+}  // namespace anabranch::text

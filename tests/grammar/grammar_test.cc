@@ -1,0 +1,248 @@
+#include "grammar/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "decode/answer_grammar.h"
+#include "grammar/schema_grammar.h"
+#include "slow.h"
+
+namespace anabranch {
+namespace {
+
+constexpr int kEnd = 0;
+
+GrammarVocab vocab_of(std::vector<std::string> tokens) {
+  tokens.insert(tokens.begin(), "");  // the end of a turn
+  return {std::move(tokens), {kEnd}};
+}
+
+std::string schema_text(const char* schema) {
+  text::GrammarRules rules;
+  const auto element = text::add_schema(parse_json(schema).value(), rules);
+  EXPECT_TRUE(element.ok()) << element.error().message;
+  return rules.text(*element);
+}
+
+std::function<bool(const std::string&)> matches(const char* pattern) {
+  return [regex = std::regex(pattern)](const std::string& text) { return std::regex_match(text, regex); };
+}
+
+// Every text of at most `longest` bytes from these characters that is whole by `valid`.
+std::set<std::string> whole_texts(const std::string& letters, size_t longest,
+                                  const std::function<bool(const std::string&)>& valid) {
+  std::vector<std::string> all = {""};
+  for (size_t i = 0; i < all.size(); i++)
+    if (all[i].size() < longest)
+      for (const char c : letters) all.push_back(all[i] + c);
+  std::set<std::string> out;
+  for (const auto& text : all)
+    if (valid(text)) out.insert(text);
+  return out;
+}
+
+// From each text that can be reached, exactly those tokens are allowed that some whole text goes on with.
+void check_masks(GrammarMatcher matcher, const GrammarVocab& vocab, const std::set<std::string>& whole,
+                 size_t longest, std::string text = "") {
+  EXPECT_EQ(matcher.complete(), whole.count(text) > 0) << text;
+  for (size_t id = 0; id < vocab.tokens.size(); id++) {
+    const std::string next = text + vocab.tokens[id];
+    if (next.size() > longest) continue;
+    const auto it = whole.lower_bound(next);
+    const bool expected =
+        id == kEnd ? whole.count(text) > 0 : it != whole.end() && it->substr(0, next.size()) == next;
+    ASSERT_EQ(matcher.allows(static_cast<int>(id)), expected) << text << " + " << vocab.tokens[id];
+  }
+}
+
+TEST(Grammar, MasksAreWhatTextsGoOnWith) {
+  const struct {
+    std::string letters;
+    size_t longest;
+    std::function<bool(const std::string&)> valid;
+    std::string grammar;
+  } cases[] = {
+      {"ab{}", 6, matches(R"(\{[ab]{0,2}\}|\{\{[ab]{0,2}\}\})"),
+       "root ::= \"{\" (inner | \"{\" inner \"}\") \"}\"\ninner ::= [ab]{0,2}"},
+      {"1-25", 4, matches("-?[125]|1[12]"), schema_text(R"({"type":"integer","minimum":-5,"maximum":12})")},
+      {"\"ab\\n", 6, matches(R"re("([abn]|\\["\\bn]){1,2}")re"),
+       schema_text(R"({"type":"string","minLength":1,"maxLength":2})")},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::string> tokens;
+    for (const char a : c.letters) {
+      tokens.emplace_back(1, a);
+      for (const char b : c.letters) tokens.push_back(std::string{a, b});
+    }
+    const GrammarVocab vocab = vocab_of(tokens);
+    GrammarCompiler compiler(vocab);
+    const auto grammar = compiler.compile(c.grammar);
+    ASSERT_TRUE(grammar.ok()) << grammar.error().message << c.grammar;
+    const auto whole = whole_texts(c.letters, c.longest, c.valid);
+    ASSERT_FALSE(whole.empty());
+    // Every beginning of a whole text, reached letter by letter.
+    std::set<std::string> beginnings;
+    for (const auto& text : whole)
+      for (size_t n = 0; n <= text.size(); n++) beginnings.insert(text.substr(0, n));
+    for (const auto& text : beginnings) {
+      GrammarMatcher matcher(*grammar);
+      for (const char letter : text) {
+        const auto at = std::find(vocab.tokens.begin(), vocab.tokens.end(), std::string(1, letter));
+        ASSERT_TRUE(matcher.accept(static_cast<int>(at - vocab.tokens.begin()))) << text;
+      }
+      check_masks(std::move(matcher), vocab, whole, c.longest, text);
+    }
+  }
+}
+
+TEST(Grammar, DraftsAreCountedAndNothingChanges) {
+  const GrammarVocab vocab = vocab_of({"a", "b", "ab", "\xff<mark>"});
+  GrammarCompiler compiler(vocab);
+  const auto grammar = compiler.compile("root ::= \"a\" \"b\" \"a\" Token(4)?");
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  GrammarMatcher matcher(*grammar);
+  EXPECT_EQ(matcher.count_accepted(std::vector{1, 2, 2}), 2u);
+  EXPECT_EQ(matcher.count_accepted(std::vector{3, 1, kEnd, 1}), 3u);
+  EXPECT_EQ(matcher.count_accepted(std::vector{2}), 0u);
+  EXPECT_FALSE(matcher.accept(2));
+  EXPECT_TRUE(matcher.allows(1) && matcher.allows(3) && !matcher.allows(2) && !matcher.allows(4) &&
+              !matcher.allows(kEnd));
+  ASSERT_TRUE(matcher.accept(3) && matcher.accept(1));
+  EXPECT_TRUE(matcher.complete() && matcher.allows(4) && matcher.allows(kEnd));
+  ASSERT_TRUE(matcher.accept(kEnd));
+  EXPECT_FALSE(matcher.allows(1) || matcher.accept(1));
+}
+
+TEST(Grammar, CompilesOnceAndTellsWhatIsWrong) {
+  GrammarCompiler compiler(vocab_of({"a", "b"}), {.text_bytes = 10000, .cache_entries = 2});
+  const auto one = compiler.compile("root ::= \"a\""), again = compiler.compile("root ::= \"a\"");
+  ASSERT_TRUE(one.ok() && again.ok());
+  EXPECT_EQ(one->get(), again->get());
+  EXPECT_EQ(compiler.stats().compiled, 1u);
+  const auto bad = compiler.compile("root ::= missing");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.error().kind, ErrorKind::invalid);
+  EXPECT_NE(bad.error().message.find("missing"), std::string::npos);
+  EXPECT_EQ(bad.error().message.find(".cc"), std::string::npos) << bad.error().message;
+  EXPECT_EQ(compiler.compile(std::string(20000, ' ')).error().kind, ErrorKind::exhausted);
+  for (const char* letter : {"b", "ab", "ba"})
+    ASSERT_TRUE(compiler.compile(fmt::format("root ::= \"{}\"", letter)).ok());
+  ASSERT_TRUE(compiler.compile("root ::= \"a\"").ok());  // forgotten, and compiled anew
+  EXPECT_EQ(compiler.stats().compiled, 6u);
+}
+
+TEST(Grammar, OneThatCanProduceNothingIsInvalid) {
+  GrammarCompiler compiler(vocab_of({"a", "b"}));
+  for (const char* nothing : {"root ::= root", "root ::= a\na ::= b\nb ::= a", "root ::= root \"a\""}) {
+    const auto refused = compiler.compile(nothing);
+    ASSERT_FALSE(refused.ok()) << nothing;
+    EXPECT_EQ(refused.error().kind, ErrorKind::invalid);
+  }
+  EXPECT_TRUE(compiler.compile("root ::= \"\"").ok());  // the turn may end at once
+}
+
+// Takes about a second to compile for slow_vocab().
+const char* const kSlow = "root ::= (((([a-z0-9]{1,300} \"x\"){1,300}) \"y\"){1,300} \"z\"){1,300}";
+GrammarVocab slow_vocab(int size = 20000) {
+  std::vector<std::string> tokens;
+  for (int i = 0; i < size; i++) tokens.push_back("ab" + std::to_string(i * 7919));
+  return vocab_of(tokens);
+}
+
+void wait_for(const GrammarCompiler& compiler, uint64_t compiled) {
+  for (int i = 0; i < 2000 && compiler.stats().compiled < compiled; i++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(compiler.stats().compiled, compiled);
+}
+
+// A grammar that takes long is refused in time, but not for good; and those that come after it are not its
+// victims for ever.
+TEST(Grammar, GivesUpOnWhatTakesLong) {
+  GrammarCompiler compiler(slow_vocab(), {.seconds = 0.1});
+  const auto first = compiler.compile(kSlow);
+  ASSERT_FALSE(first.ok());
+  EXPECT_EQ(first.error().kind, ErrorKind::exhausted);
+  // What waits behind it has its time, too, and is then not compiled at all.
+  const auto second = compiler.compile("root ::= \"a\"");
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::busy);
+  wait_for(compiler, 1);
+  EXPECT_TRUE(compiler.compile(kSlow).ok());
+  EXPECT_EQ(compiler.stats().compiled, 1u);
+  EXPECT_EQ(compiler.stats().refused, 2u);
+}
+
+// While another is compiled, what is known is told at once, and what nobody waits for any more is left out.
+TEST(Grammar, OthersDoNotWaitForASlowOne) {
+  GrammarCompiler compiler(slow_vocab(), {.seconds = 5.0 * kSlowdown});
+  ASSERT_TRUE(compiler.compile("root ::= \"ab0\"").ok());
+  std::atomic<bool> slow_done = false, gone_told = false;
+  const auto client = std::make_shared<int>();
+  auto gone = std::make_shared<int>();
+  compiler.compile(kSlow, client, [&](auto grammar) { slow_done = grammar.ok(); });
+  compiler.compile("root ::= \"ab\"", gone, [&](auto) { gone_told = true; });
+  gone.reset();
+  ASSERT_TRUE(compiler.compile("root ::= \"ab0\"").ok());
+  EXPECT_FALSE(slow_done);
+  ASSERT_TRUE(compiler.compile("root ::= \"ab7919\"").ok());  // behind it
+  EXPECT_TRUE(slow_done);
+  EXPECT_FALSE(gone_told);
+  EXPECT_EQ(compiler.stats().compiled, 3u);
+}
+
+// All that a sequence asks of its grammar counts, so that a bad one does not stop others again and again.
+TEST(Grammar, ASlowAnswerFails) {
+  std::vector<std::string> tokens = {"a", "b"};
+  for (uint32_t i = 1; i < 20000; i++) {
+    std::string& token = tokens.emplace_back();
+    for (uint32_t bits = i * 2654435761u; token.size() < 6 + i % 20; bits = bits * 5 + 1)
+      token += bits >> 31 ? 'a' : 'b';
+  }
+  GrammarCompiler compiler(vocab_of(tokens));
+  const auto compiled =
+      compiler.compile("root ::= s\ns ::= \"a\" s \"a\" | \"b\" s \"b\" | \"a\" | \"b\" | \"\" | s s");
+  ASSERT_TRUE(compiled.ok()) << compiled.error().message;
+  const ThinkTokens none;
+  const ThinkControl control(none, {});
+  AnswerGrammar answer(*compiled, none);
+  const double start = now_seconds();
+  std::vector<float> logits(tokens.size() + 1);
+  std::string error;
+  for (int i = 0; i < 200 && error.empty(); i++) try {
+      answer.mask(logits, control);
+      answer.accept(1 + i % 2);
+    } catch (const std::runtime_error& e) {
+      error = e.what();
+    }
+  EXPECT_NE(error.find("too long"), std::string::npos) << error;
+  EXPECT_LT(now_seconds() - start, 10 * kSlowdown);
+  EXPECT_GT(answer.masks(), 1);
+}
+
+// In a process of its own, which ends while the compilation goes on.
+TEST(GrammarDeathTest, ACompilationDoesNotKeepTheProcess) {
+  const auto leave = [] {
+    double start = 0;
+    {
+      GrammarCompiler compiler(slow_vocab(120000));
+      const auto client = std::make_shared<int>();
+      compiler.compile(kSlow, client, [](auto) { std::_Exit(1); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      start = now_seconds();
+    }
+    std::_Exit(now_seconds() - start < 2 && GrammarCompiler::left_one_behind() ? 3 : 2);
+  };
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(3), "");
+}
+
+}  // namespace
+}  // namespace anabranch

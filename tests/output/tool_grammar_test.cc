@@ -1,0 +1,227 @@
+#include "output/tool_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include "grammar/grammar.h"
+
+namespace anabranch {
+namespace {
+
+using text::OutputFormat;
+using text::ToolForm;
+
+constexpr int kEnd = 256;
+
+// Tokens are bytes, but for the end of a turn and marks from 257 on.
+class MarkTokenizer final : public text::Tokenizer {
+ public:
+  explicit MarkTokenizer(std::vector<std::string> marks) : marks_(std::move(marks)) {
+    for (int i = 0; i < 256; i++) bytes_[i] = static_cast<char>(i);
+  }
+  std::vector<int> encode(std::string_view text, bool, text::EncodeLimit* = nullptr) const override {
+    std::vector<int> ids;
+    while (!text.empty()) {
+      size_t size = 1;
+      int id = static_cast<unsigned char>(text[0]);
+      for (size_t i = 0; i < marks_.size(); i++)
+        if (text.substr(0, marks_[i].size()) == marks_[i])
+          id = kEnd + 1 + static_cast<int>(i), size = marks_[i].size();
+      ids.push_back(id);
+      text.remove_prefix(size);
+    }
+    return ids;
+  }
+  std::vector<int> encode(std::span<const text::Piece>, text::SegmentMemo*, std::string_view,
+                          text::EncodeLimit* = nullptr) const override {
+    return {};
+  }
+  std::string_view token_bytes(int id) const override {
+    if (id < kEnd) return {&bytes_[id], 1};
+    return id == kEnd ? "" : std::string_view(marks_[static_cast<size_t>(id - kEnd - 1)]);
+  }
+  bool is_special(int id) const override { return id >= kEnd; }
+  std::optional<int> find(std::string_view content) const override {
+    for (size_t i = 0; i < marks_.size(); i++)
+      if (marks_[i] == content) return kEnd + 1 + static_cast<int>(i);
+    return std::nullopt;
+  }
+  int vocab_size() const override { return kEnd + 1 + static_cast<int>(marks_.size()); }
+  std::optional<int> bos() const override { return std::nullopt; }
+  std::optional<int> eos() const override { return kEnd; }
+  bool add_bos() const override { return false; }
+  std::string decode(std::span<const int>, bool) const override { return ""; }
+
+ private:
+  char bytes_[256];
+  std::vector<std::string> marks_;
+};
+
+const Json kTools = parse_json(R"([
+  {"type": "function", "function": {"name": "add", "strict": true, "parameters": {"type": "object",
+    "properties": {"n": {"type": "integer"}, "unit": {"enum": ["m", "km"]}}, "required": ["n"]}}},
+  {"type": "function", "function": {"name": "note", "parameters": {"type": "object",
+    "properties": {"text": {"type": "string", "maxLength": 3}}, "required": ["text"]}}}])")
+                        .value();
+
+// A model's way to write calls, and the grammar of some.
+class Calls {
+ public:
+  Calls(OutputFormat format, std::vector<std::string> marks) : format_(format), tokenizer_(std::move(marks)) {
+    std::vector<std::string> tokens(static_cast<size_t>(tokenizer_.vocab_size()));
+    for (int id = 0; id < kEnd; id++) tokens[static_cast<size_t>(id)] = tokenizer_.token_bytes(id);
+    for (const int id : text::mark_tokens(format_, tokenizer_))
+      tokens[static_cast<size_t>(id)] = "\xff" + std::string(tokenizer_.token_bytes(id));
+    compiler_ = std::make_unique<GrammarCompiler>(GrammarVocab{tokens, {kEnd}});
+  }
+  void force(const text::CallWishes& wishes) {
+    text::GrammarRules rules;
+    compile(rules, text::add_calls(format_, tokenizer_, kTools, wishes, rules));
+  }
+  void offer() {
+    text::GrammarRules rules;
+    compile(rules, text::add_free_text_with_calls(format_, tokenizer_, kTools, rules));
+  }
+  // Whether the turn may be exactly this.
+  bool take(std::string_view answer) const {
+    GrammarMatcher matcher(grammar_);
+    for (const int token : tokenizer_.encode(answer, true))
+      if (!matcher.accept(token)) return false;
+    return matcher.complete();
+  }
+
+ private:
+  void compile(const text::GrammarRules& rules, const Result<std::string>& calls) {
+    ASSERT_TRUE(calls.ok()) << calls.error().message;
+    const auto compiled = compiler_->compile(rules.text(*calls));
+    ASSERT_TRUE(compiled.ok()) << compiled.error().message << rules.text(*calls);
+    grammar_ = *compiled;
+  }
+
+  OutputFormat format_;
+  MarkTokenizer tokenizer_;
+  std::unique_ptr<GrammarCompiler> compiler_;
+  std::shared_ptr<const CompiledGrammar> grammar_;
+};
+
+// The generic form on a model whose vocabulary has no such tokens.
+TEST(ToolGrammar, TagsThatAreSpelled) {
+  Calls calls({.tools = ToolForm::tagged}, {});
+  const auto call = [](const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"add\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  calls.force({.forced = true});
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take("Well. " + call(R"({"n": 3})")));
+  EXPECT_FALSE(calls.take(call(R"({"n": "3"})")));
+  calls.offer();
+  EXPECT_TRUE(calls.take("No <tool> is needed."));
+  EXPECT_TRUE(calls.take("I add. " + call(R"({"n": 3})")));
+  EXPECT_TRUE(calls.take(call(R"({"n": 3})") + "\n" + call(R"({"n": 4})") + " Done."));
+  EXPECT_FALSE(calls.take("I add. " + call(R"({"n": "3"})")));
+  EXPECT_FALSE(calls.take("I add. <tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>"));
+}
+
+TEST(ToolGrammar, Hermes) {
+  Calls calls({.tools = ToolForm::tagged}, {"<tool_call>", "</tool_call>"});
+  const auto call = [](const std::string& name, const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  calls.force({.forced = true});
+  EXPECT_TRUE(calls.take(call("add", R"({"n": 3, "unit": "km"})")));
+  EXPECT_TRUE(calls.take(call("note", R"({"text": "abc"})")));
+  EXPECT_FALSE(calls.take(call("add", R"({"n": "3"})")));
+  EXPECT_FALSE(calls.take(call("add", R"({"unit": "km"})")));
+  EXPECT_FALSE(calls.take(call("note", R"({"text": "abcd"})")));
+  EXPECT_FALSE(calls.take(call("other", "{}")));
+  EXPECT_FALSE(calls.take("Of course." + call("add", R"({"n": 3})")));
+  EXPECT_FALSE(calls.take(""));
+  const std::string two = call("add", R"({"n": 3})") + "\n" + call("add", R"({"n": 4})");
+  EXPECT_FALSE(calls.take(two));
+  calls.force({.several = true, .forced = true});
+  EXPECT_TRUE(calls.take(two));
+  calls.force({.only = "note", .forced = true});
+  EXPECT_TRUE(calls.take(call("note", R"({"text": ""})")));
+  EXPECT_FALSE(calls.take(call("add", R"({"n": 3})")));
+  calls.force({});  // beside another form: only strict ones are held to their schemas
+  EXPECT_TRUE(calls.take(call("note", R"({"text": "abcd", "more": [1]})")));
+  EXPECT_FALSE(calls.take(call("add", R"({"n": "3"})")));
+}
+
+TEST(ToolGrammar, FunctionTags) {
+  Calls calls({.tools = ToolForm::tagged, .function_tags = true}, {"<tool_call>", "</tool_call>"});
+  const auto call = [](const std::string& name, const std::string& parameters) {
+    return "<tool_call>\n<function=" + name + ">\n" + parameters + "</function>\n</tool_call>";
+  };
+  const auto parameter = [](const std::string& name, const std::string& value) {
+    return "<parameter=" + name + ">\n" + value + "\n</parameter>\n";
+  };
+  calls.force({.forced = true});
+  EXPECT_TRUE(calls.take(call("add", parameter("n", "-3") + parameter("unit", "km"))));
+  EXPECT_TRUE(calls.take(call("note", parameter("text", "a b"))));
+  EXPECT_FALSE(calls.take(call("add", parameter("n", "three"))));
+  EXPECT_FALSE(calls.take(call("add", "")));
+  EXPECT_FALSE(calls.take(call("note", parameter("text", "abcd"))));
+  EXPECT_FALSE(calls.take(call("note", parameter("other", "a"))));
+}
+
+// Text is free, a call in it is not.
+TEST(ToolGrammar, TextWithStrictCalls) {
+  Calls calls({.tools = ToolForm::tagged}, {"<tool_call>", "</tool_call>"});
+  calls.offer();
+  const std::string good = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"n\": 3}}\n</tool_call>",
+                    free = "<tool_call>\n{\"name\": \"note\", \"arguments\": {\"x\": 1}}\n</tool_call>",
+                    bad = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"n\": \"3\"}}\n</tool_call>";
+  EXPECT_TRUE(calls.take("") && calls.take("No call {\"name\""));
+  EXPECT_TRUE(calls.take(good) && calls.take("First: " + good + "\nthen\n" + free));
+  EXPECT_FALSE(calls.take(bad) || calls.take("First: " + good + bad));
+  EXPECT_FALSE(calls.take("First: <tool_call>") || calls.take("</tool_call>"));
+}
+
+// Llama 3's form, and Gemma 3's.
+TEST(ToolGrammar, Plain) {
+  Calls calls({.tools = ToolForm::plain}, {"<|python_tag|>"});
+  const std::string add = R"({"name": "add", "parameters": {"n": 3}})";
+  calls.force({.forced = true});
+  EXPECT_TRUE(calls.take(add));
+  EXPECT_FALSE(calls.take(R"({"name": "add", "parameters": {"n": 3.5}})"));
+  EXPECT_FALSE(calls.take(R"({"name": "add", "arguments": {"n": 3}})"));
+  EXPECT_FALSE(calls.take(add + "; " + add));
+  calls.force({.several = true, .forced = true});
+  EXPECT_TRUE(calls.take(add + "; " + add));
+}
+
+TEST(ToolGrammar, MistralLists) {
+  Calls calls({.tools = ToolForm::mistral}, {"[TOOL_CALLS]"});
+  const std::string add = R"({"name": "add", "arguments": {"n": 3}})";
+  calls.force({.forced = true});
+  EXPECT_TRUE(calls.take("[TOOL_CALLS][" + add + "]"));
+  EXPECT_FALSE(calls.take("[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"n\": true}}]"));
+  EXPECT_FALSE(calls.take("[TOOL_CALLS][" + add + ", " + add + "]") || calls.take("[" + add + "]"));
+  calls.force({.several = true, .forced = true});
+  EXPECT_TRUE(calls.take("[TOOL_CALLS][" + add + ", " + add + "]"));
+}
+
+TEST(ToolGrammar, MistralArguments) {
+  Calls calls({.tools = ToolForm::mistral}, {"[TOOL_CALLS]", "[ARGS]"});
+  const std::string add = "[TOOL_CALLS]add[ARGS]{\"n\": 3}";
+  calls.force({.forced = true});
+  EXPECT_TRUE(calls.take(add));
+  EXPECT_FALSE(calls.take("[TOOL_CALLS]add[ARGS]{}") || calls.take("[TOOL_CALLS]add{\"n\": 3}"));
+  EXPECT_FALSE(calls.take(add + add));
+  calls.force({.several = true, .forced = true});
+  EXPECT_TRUE(calls.take(add + add));
+}
+
+TEST(ToolGrammar, WhatIsNotBuiltIsRefused) {
+  text::GrammarRules rules;
+  const MarkTokenizer tokenizer({"<|tool_call>"});
+  for (const ToolForm form : {ToolForm::gemma4, ToolForm::function_gemma, ToolForm::none}) {
+    const auto calls = text::add_calls({.tools = form}, tokenizer, kTools, {.forced = true}, rules);
+    ASSERT_FALSE(calls.ok());
+    EXPECT_EQ(calls.error().kind, ErrorKind::unsupported);
+  }
+  EXPECT_FALSE(text::add_free_text_with_calls({.tools = ToolForm::plain}, tokenizer, kTools, rules).ok());
+}
+
+}  // namespace
+}  // namespace anabranch
