@@ -8,6 +8,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 # Asserts are our own CHECK, always on.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(ANABRANCH_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
 # The same result on every machine: the compiler must not fuse or reorder floating point on its own.
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off)
 if(ANABRANCH_SANITIZE)
@@ -31,14 +32,40 @@ if(MOLD AND NOT APPLE)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# anabranch_library(name DEPS ...): library anabranch_<name> from src/<name>/ (and its subfolders).
-# A DEPS entry that names another folder links that folder's library.
+# Headers that cost tenths of a second in every file are compiled once for each set of flags.
+set(ANABRANCH_HEADERS <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <deque> <filesystem> <functional>
+    <map> <memory> <mutex> <optional> <set> <span> <string> <thread> <unordered_map> <variant> <vector>
+    <fmt/format.h> <base/json.h>)
+
+# anabranch_precompile(TARGET KIND HEADER...): the first target of a KIND compiles these headers beside the common ones;
+# the others use its result. The options are for ccache.
+function(anabranch_precompile target kind)
+  get_property(owner GLOBAL PROPERTY ANABRANCH_PRECOMPILED_${kind})
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  else()
+    target_precompile_headers(${target} PRIVATE ${ANABRANCH_HEADERS} ${ARGN})
+    set_property(GLOBAL PROPERTY ANABRANCH_PRECOMPILED_${kind} ${target})
+  endif()
+  target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>"
+                                           "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+endfunction()
+
+# anabranch_library(name [COLD] DEPS ...): library anabranch_<name> from src/<name>/ (and its subfolders).
+# A DEPS entry that names another folder links that folder's library. COLD: runs so seldom that a quick compilation counts
+# for more than quick code.
 function(anabranch_library name)
-  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(A "COLD" "" "DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   if(sources)
     add_library(anabranch_${name} STATIC ${sources})
     set(scope PUBLIC)
+    if(A_COLD)
+      target_compile_options(anabranch_${name} PRIVATE ${ANABRANCH_COLD_OPTIONS})
+      anabranch_precompile(anabranch_${name} cold)
+    else()
+      anabranch_precompile(anabranch_${name} hot)
+    endif()
   else()
     add_library(anabranch_${name} INTERFACE)
     set(scope INTERFACE)
@@ -53,23 +80,6 @@ function(anabranch_library name)
   endforeach()
 endfunction()
 
-# anabranch_precompile(OWNER HEADERS ... USERS ...): headers that cost seconds in every file (MLX, nlohmann's JSON, fmt)
-# are compiled once, in the library of folder OWNER, for it and the targets USERS. The options are for ccache.
-function(anabranch_precompile owner)
-  cmake_parse_arguments(A "" "" "HEADERS;USERS" ${ARGN})
-  set(options "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>"
-              "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-  target_precompile_headers(anabranch_${owner} PRIVATE ${A_HEADERS})
-  target_compile_options(anabranch_${owner} PRIVATE ${options})
-  foreach(target ${A_USERS})
-    get_target_property(type ${target} TYPE)
-    if(NOT type STREQUAL INTERFACE_LIBRARY)
-      target_precompile_headers(${target} REUSE_FROM anabranch_${owner})
-      target_compile_options(${target} PRIVATE ${options})
-    endif()
-  endforeach()
-endfunction()
-
 # anabranch_tests(folder DEPS ...): one GoogleTest binary test_<folder> from tests/<folder>/*_test.cc.
 function(anabranch_tests folder)
   cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
@@ -79,6 +89,8 @@ function(anabranch_tests folder)
   endif()
   add_executable(test_${folder} ${sources})
   target_link_libraries(test_${folder} PRIVATE ${A_DEPS} GTest::gtest_main)
+  target_compile_options(test_${folder} PRIVATE ${ANABRANCH_COLD_OPTIONS})
+  anabranch_precompile(test_${folder} tests <gtest/gtest.h>)
   target_include_directories(test_${folder} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(test_${folder} PRIVATE ANABRANCH_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${folder} COMMAND test_${folder})

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/thread_pool.h"
 #include "checkpoint/dense.h"
@@ -28,6 +29,8 @@ namespace {
 
 constexpr const char* kFile = "mtp.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr size_t kMaxIndexBytes = size_t{256} << 20;
+constexpr size_t kMaxIndexKeys = size_t{1} << 22;
 constexpr int64_t kMaxLayers = 16;
 constexpr int64_t kMaxDim = int64_t{1} << 24;
 
@@ -252,11 +255,11 @@ class Index {
   static Result<Index> read(const fs::path& directory) {
     Index out;
     out.path_ = directory / kIndex;
-    auto text = read_file(out.path_.string(), size_t{256} << 20);
+    auto text = read_file(out.path_.string(), kMaxIndexBytes);
     if (!text.ok() && text.error().kind == ErrorKind::not_found) return out;
     if (!text.ok()) return text.error();
-    // Not Json, which is quadratic in its keys. Checkpoint::open has judged the file.
-    out.json_ = nlohmann::json::parse(*text, nullptr, false);
+    // Checkpoint::open has judged the file.
+    TRY(out.json_, parse_json(*text, {.bytes = kMaxIndexBytes, .keys_per_object = kMaxIndexKeys}));
     const auto map = out.json_.find("weight_map");
     if (!out.json_.is_object() || map == out.json_.end() || !map->is_object())
       return make_error(ErrorKind::invalid, "{} has no \"weight_map\" object", out.path_.string());
@@ -266,26 +269,36 @@ class Index {
 
   Result<void> remove_head(const HeadSize& size) {
     if (!there_) return {};
-    auto& map = json_["weight_map"];
-    bool found = false;
-    for (auto at = map.begin(); at != map.end();) {
-      const bool head = is_mtp_name(at.key());
-      found |= head;
-      at = head ? map.erase(at) : std::next(at);
-    }
-    if (!found) return {};
+    if (remove([](const std::string& name) { return is_mtp_name(name); }) == 0) return {};
     change_sizes(-static_cast<int64_t>(size.bytes), -static_cast<int64_t>(size.parameters));
     return write();
   }
 
   Result<void> add_head(const std::vector<Entry>& entries, const HeadSize& size) {
     if (!there_) return {};
-    for (const Entry& entry : entries) json_["weight_map"][entry.info.name] = kFile;
+    std::set<std::string> names;
+    for (const Entry& entry : entries) names.insert(entry.info.name);
+    remove([&](const std::string& name) { return names.contains(name); });
+    for (const std::string& name : names) files().emplace_back(name, kFile);
     change_sizes(static_cast<int64_t>(size.bytes), static_cast<int64_t>(size.parameters));
     return write();
   }
 
  private:
+  // The file of each tensor. Json's own insertion and removal would search all keys for each.
+  Json::object_t& files() { return json_["weight_map"].get_ref<Json::object_t&>(); }
+
+  template <class Unwanted>
+  size_t remove(Unwanted unwanted) {
+    // The values can be moved, the names cannot: the wanted ones go to a new object.
+    Json::object_t kept;
+    for (auto& [name, file] : files())
+      if (!unwanted(name)) kept.emplace_back(name, std::move(file));
+    const size_t removed = files().size() - kept.size();
+    files() = std::move(kept);
+    return removed;
+  }
+
   void change_sizes(int64_t bytes, int64_t parameters) {
     const auto metadata = json_.find("metadata");
     if (metadata == json_.end() || !metadata->is_object()) return;
@@ -299,12 +312,12 @@ class Index {
 
   Result<void> write() const {
     const TemporaryFile file(path_.string() + ".partial");
-    TRY_VOID(write_file(file.path().string(), json_.dump(2) + "\n"));
+    TRY_VOID(write_file(file.path().string(), dump_json(json_, 2) + "\n"));
     return file.rename_to(path_);
   }
 
   fs::path path_;
-  nlohmann::json json_;
+  Json json_;
   bool there_ = false;
 };
 
