@@ -37,7 +37,7 @@ struct LayerOutput {
 // The products of one input with several matrices.
 std::vector<Tensor> project(const Normed& input, std::initializer_list<const Linear*> layers);
 
-// x + post(output); without a norm, x + output.
+// x + post(output). Without a norm: (x + W y) + bias, in this order.
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output);
 
 }  // namespace anabranch::nn

@@ -1,0 +1,243 @@
+// A decoder layer against its definition, x + post1(mixer(norm1(x))) and h + post2(mlp(norm2(h))), written
+// with plain ops: fused launches must not change a bit on the CPU.
+#include "nn/decoder_layer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "nn/mtp.h"
+#include "ops/attention.h"
+#include "ops/testing.h"
+
+namespace anabranch::nn {
+namespace {
+
+using ops::Rng;
+
+constexpr int kHidden = 64, kHeads = 4, kKvHeads = 2, kDim = 32, kIntermediate = 96, kRows = 5;
+const ops::GatedDeltaShape kShape{
+    .key_heads = 2, .value_heads = 4, .key_dim = 16, .value_dim = 32, .conv_kernel = 4};
+
+// Makes what layers are made of, of random numbers.
+class Maker {
+ public:
+  explicit Maker(Device& device) : device_(device) {}
+  Tensor tensor(const Shape& shape, float scale = 1) {
+    return device_.to_device(ops::random_tensor(shape, rng_, scale));
+  }
+  ops::Weight weight(int out, int in) {
+    const Tensor values = ops::random_tensor({out, in}, rng_, 0.2f);
+    WeightSource source;
+    source.rows = out;
+    source.cols = in;
+    source.read_dense = [values, in](int64_t first, int64_t count, float* to) {
+      std::copy_n(values.data<float>() + first * in, count * in, to);
+    };
+    return ops::Weight::make(device_, source);
+  }
+  Linear linear(int out, int in, bool bias = false) {
+    Linear made{weight(out, in), {}};
+    if (bias) made.bias = tensor({out});
+    return made;
+  }
+  RmsNorm norm(int size) { return {{tensor({size}), 1e-6f}}; }
+  Mlp mlp() {
+    auto gate = weight(kIntermediate, kHidden), up = weight(kIntermediate, kHidden);
+    return {gate, up, linear(kHidden, kIntermediate)};
+  }
+  Attention attention(bool biases) {
+    Attention a;
+    a.heads = kHeads;
+    a.kv_heads = kKvHeads;
+    a.head_dim = kDim;
+    a.scale = 0.2f;
+    for (int i = 0; i < kDim / 2; i++) a.rope.inv_freq.push_back(1.0f / static_cast<float>(1 + i));
+    a.q = linear(kHeads * kDim, kHidden, biases);
+    a.k = linear(kKvHeads * kDim, kHidden, biases);
+    a.v = linear(kKvHeads * kDim, kHidden, biases);
+    a.o = linear(kHidden, kHeads * kDim, biases);
+    if (biases) return a;
+    a.gate = linear(kHeads * kDim, kHidden);
+    a.q_norm = norm(kDim);
+    a.k_norm = norm(kDim);
+    return a;
+  }
+  GatedDelta gated_delta() {
+    const int hv = kShape.value_heads, values = hv * kShape.value_dim;
+    GatedDelta g{kShape,
+                 {tensor({kShape.conv_kernel, kShape.conv_channels()}, 0.5f), tensor({hv}), tensor({hv}),
+                  tensor({kShape.value_dim})},
+                 linear(kShape.conv_channels(), kHidden),
+                 linear(values, kHidden),
+                 linear(hv, kHidden),
+                 linear(hv, kHidden),
+                 linear(kHidden, values)};
+    return g;
+  }
+
+ private:
+  Device& device_;
+  Rng rng_{11};
+};
+
+Tensor plain_linear(const Tensor& x, const Linear& linear) {
+  const Tensor y = ops::linear(x, linear.weight);
+  return linear.bias ? ops::add_bias(y, *linear.bias) : y;
+}
+
+// x + post(linear(y)). Without a norm the bias is added last: (x + W y) + b.
+Tensor added(const Tensor& x, const std::optional<RmsNorm>& post, const Linear& linear, const Tensor& y) {
+  if (post) return ops::add(x, (*post)(plain_linear(y, linear)));
+  const Tensor sum = ops::add(x, ops::linear(y, linear.weight));
+  return linear.bias ? ops::add_bias(sum, *linear.bias) : sum;
+}
+
+// What goes into the last product of each part.
+struct Last {
+  Tensor y;
+  const Linear& linear;
+};
+
+Last plain(const Mlp& mlp, const Tensor& x) {
+  return {ops::swiglu(ops::linear(x, mlp.gate), ops::linear(x, mlp.up)), mlp.down};
+}
+
+// Of a new sequence.
+Last plain(const Attention& a, const Tensor& x) {
+  const int rows = x.shape(0);
+  std::vector<int> positions(static_cast<size_t>(rows));
+  std::iota(positions.begin(), positions.end(), 0);
+  const auto rotated = [&](const Linear& linear, const std::optional<RmsNorm>& norm, int heads) {
+    const Tensor y = plain_linear(x, linear).reshape({rows * heads, kDim});
+    return ops::rope((norm ? (*norm)(y) : y).reshape({rows, heads, kDim}), positions, a.rope.inv_freq, 1.0f);
+  };
+  ops::PagedKv kv;
+  kv.kv_heads = kKvHeads;
+  kv.head_dim = kDim;
+  const Tensor q = rotated(a.q, a.q_norm, kHeads), k = rotated(a.k, a.k_norm, kKvHeads);
+  ops::kv_append(kv, k, plain_linear(x, a.v).reshape({rows, kKvHeads, kDim}));
+  const Tensor y = ops::attention(q, kv, a.scale).reshape({rows, kHeads * kDim});
+  return {a.gate ? ops::sigmoid_gate(y, plain_linear(x, *a.gate)) : y, a.o};
+}
+
+Last plain(const GatedDelta& g, const Tensor& x) {
+  auto state = ops::make_gated_delta_state(x.device(), g.shape);
+  const Tensor qkv = plain_linear(x, g.qkv), z = plain_linear(x, g.z), b = plain_linear(x, g.b),
+               a = plain_linear(x, g.a);
+  const ops::GatedDeltaSpan span{&state, 0, x.shape(0)};
+  return {ops::gated_delta_plain({qkv, z, b, a}, g.shape, g.weights, {&span, 1}), g.out};
+}
+
+Tensor by_definition(const DecoderLayer& layer, const Tensor& x) {
+  const auto mixed = std::visit([&](const auto& mixer) { return plain(mixer, layer.norm1(x)); }, layer.mixer);
+  const Tensor h = added(x, layer.post1, mixed.linear, mixed.y);
+  const auto fed = std::visit([&](const auto& mlp) { return plain(mlp, layer.norm2(h)); }, layer.mlp);
+  return added(h, layer.post2, fed.linear, fed.y);
+}
+
+Tensor run(const DecoderLayer& layer, const Tensor& x) {
+  const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
+  SequenceState state(x.device(), {delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})});
+  Batch batch;
+  batch.add(state, std::vector<int>(static_cast<size_t>(x.shape(0)), 1), Batch::Logits::none);
+  return layer(x, batch, 0);
+}
+
+// Attention without and with extras, gated delta; each with and without post-norms.
+std::vector<DecoderLayer> layers(Maker& maker) {
+  std::vector<DecoderLayer> out;
+  for (const bool post : {false, true})
+    for (int kind = 0; kind < 3; kind++) {
+      Mixer mixer = kind == 2 ? Mixer(maker.gated_delta()) : Mixer(maker.attention(kind == 1));
+      DecoderLayer layer{maker.norm(kHidden), std::move(mixer), maker.norm(kHidden), maker.mlp()};
+      if (post) layer.post1 = maker.norm(kHidden), layer.post2 = maker.norm(kHidden);
+      out.push_back(std::move(layer));
+    }
+  return out;
+}
+
+TEST(DecoderLayer, EqualsItsDefinition) {
+  for (const bool precise : {false, true}) {
+    Device& device = ops::cpu_device(2, precise);
+    Maker maker(device);
+    const Tensor x = maker.tensor({kRows, kHidden});
+    int number = 0;
+    for (const DecoderLayer& layer : layers(maker)) {
+      const auto what = fmt::format("layer {}, precise {}", number++, precise);
+      ops::expect_same_bits(run(layer, x), by_definition(layer, x), what);
+    }
+  }
+}
+
+TEST(DecoderLayer, IsCloseToTheReference) {
+  Maker ours(ops::cpu_device(0, true)), theirs(ops::reference_device());
+  const Tensor x = ours.tensor({kRows, kHidden}), same = theirs.tensor({kRows, kHidden});
+  const auto a = layers(ours), b = layers(theirs);  // of the same random numbers
+  for (size_t i = 0; i < a.size(); i++)
+    // Values of up to 30 through a dozen products of 64 to 128 fp32 roundings each.
+    ops::expect_close(run(a[i], x), run(b[i], same), 2e-3, fmt::format("layer {}", i));
+}
+
+// A norm that is there changes the result: what is optional is not just ignored.
+TEST(DecoderLayer, PostNormsCount) {
+  Maker maker(ops::cpu_device());
+  const Tensor x = maker.tensor({kRows, kHidden});
+  DecoderLayer layer{maker.norm(kHidden), maker.gated_delta(), maker.norm(kHidden), maker.mlp()};
+  const auto without = ops::to_vector(run(layer, x));
+  layer.post1 = maker.norm(kHidden);
+  const auto first = ops::to_vector(run(layer, x));
+  layer.post2 = maker.norm(kHidden);
+  const auto both = ops::to_vector(run(layer, x));
+  EXPECT_FALSE(ops::same_bits(without, first));
+  EXPECT_FALSE(ops::same_bits(first, both));
+}
+
+TEST(DecoderLayer, TheVisitorSeesEveryMatrixOnce) {
+  Maker maker(ops::cpu_device());
+  const auto count = [](const auto& layer) {
+    std::pair<int, int64_t> seen;
+    layer.visit_weights([&](const ops::Weight& w) {
+      seen.first++;
+      seen.second += w.out_features() * w.in_features();
+    });
+    return seen;
+  };
+  const auto all = layers(maker);
+  const int64_t mlp = 3 * kIntermediate * kHidden, q = kHeads * kDim * kHidden,
+                kv = kKvHeads * kDim * kHidden;
+  EXPECT_EQ(count(all[0]), std::pair(8, mlp + 3 * q + 2 * kv));  // q, gate, o; k, v
+  EXPECT_EQ(count(all[1]), std::pair(7, mlp + 2 * q + 2 * kv));
+  const int64_t values = kShape.value_heads * kShape.value_dim;
+  EXPECT_EQ(count(all[2]), std::pair(8, mlp + kHidden * (kShape.conv_channels() + 2 * values +
+                                                         2 * int64_t{kShape.value_heads})));
+  Mtp mtp{maker.norm(kHidden),
+          maker.norm(kHidden),
+          maker.linear(kHidden, 2 * kHidden),
+          {all[1]},
+          maker.norm(kHidden)};
+  EXPECT_EQ(count(mtp), std::pair(8, mlp + 2 * q + 2 * kv + 2 * int64_t{kHidden} * kHidden));
+}
+
+// Rows of several sequences in one batch get the bits that each gets alone.
+TEST(DecoderLayer, NeighboursDoNotMatter) {
+  Device& device = ops::cpu_device(2);
+  Maker maker(device);
+  for (const DecoderLayer& layer : layers(maker)) {
+    const Tensor x = maker.tensor({3, kHidden}), y = maker.tensor({kRows, kHidden});
+    const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
+    const StateLayout layout{delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})};
+    SequenceState first(device, layout), second(device, layout);
+    Batch batch;
+    batch.add(first, std::vector<int>(3, 1), Batch::Logits::none);
+    batch.add(second, std::vector<int>(kRows, 1), Batch::Logits::none);
+    const Tensor both = layer(ops::concat_rows({x, y}), batch, 0);
+    ops::expect_same_bits(both.slice_rows(0, 3), run(layer, x), "the first");
+    ops::expect_same_bits(both.slice_rows(3, 3 + kRows), run(layer, y), "the second");
+  }
+}
+
+}  // namespace
+}  // namespace anabranch::nn
