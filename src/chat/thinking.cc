@@ -52,7 +52,7 @@ std::string last_user_text(const Json& messages) {
 ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chosen,
                               const ThinkContext& context) {
   ThinkingOptions options;
-  options.budget = wish.budget.value_or(-1);
+  options.budget = wish.budget;
   if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
   options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
   options.loops = context.loops;

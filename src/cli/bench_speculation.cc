@@ -8,9 +8,9 @@
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "chat/speculation_json.h"
 #include "cli/conversation.h"
 #include "cli/spread.h"
-#include "server/api/speculation_json.h"
 
 namespace anabranch::cli {
 namespace {
@@ -120,7 +120,8 @@ class SpeculationBench {
     TRY(auto prompt, make_chat_prompt(engine_, task.messages, ThinkFlags{thinks ? task.thinking : ""}));
     Request request;
     request.sampling = sampling_params(options_.sampling, engine_, 1);
-    request.max_tokens = prompt.thinking.budget = options_.decode;
+    request.max_tokens = options_.decode;
+    prompt.thinking.budget = options_.decode;
     request.speculation = mode;
     return run_prompt(engine_, std::move(prompt), std::move(request), true, interrupt_flag());
   }
@@ -164,7 +165,7 @@ Json to_json(const std::string& kind, const Column& column, const Column& first)
           {"ratio_each", ratios(column, first)},
           {"tokens", column.tokens},
           {"different_answers", column.different},
-          {"counters", server::speculation_json(column.counters)}};
+          {"counters", speculation_json(column.counters)}};
 }
 
 Result<int> run(const BenchOptions& options) {

@@ -67,7 +67,8 @@ Result<Text> answer_prompts(const ModelOptions& model) {
     Request request;
     request.sampling = engine->default_sampling();
     request.sampling.seed = kSeed;
-    request.max_tokens = prompt.thinking.budget = kAnswerTokens;
+    request.max_tokens = kAnswerTokens;
+    prompt.thinking.budget = kAnswerTokens;
     TRY(const Answer answer, run_prompt(*engine, std::move(prompt), std::move(request), true, never));
     passage.tokens.insert(passage.tokens.end(), answer.tokens.begin(), answer.tokens.end());
     out.passages.push_back(std::move(passage));

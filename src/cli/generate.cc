@@ -6,10 +6,10 @@
 #include <iterator>
 
 #include "base/mapped_file.h"
+#include "chat/logprobs_json.h"
+#include "chat/speculation_json.h"
 #include "cli/conversation.h"
 #include "grammar/schema_grammar.h"
-#include "server/api/logprobs_json.h"
-#include "server/api/speculation_json.h"
 
 namespace anabranch::cli {
 namespace {
@@ -56,7 +56,7 @@ Json to_json(const Answer& answer) {
           {"ttft_s", u.ttft_s},
           {"prefill_tok_s", prefill_rate(u)},
           {"decode_tok_s", decode_rate(u)},
-          {"speculation", server::speculation_json(u.speculation)}};
+          {"speculation", speculation_json(u.speculation)}};
 }
 
 // The text of the grammar that the flags ask for; "": none.
@@ -76,7 +76,7 @@ Result<std::string> grammar_text(const GenerateOptions& options) {
 
 // As in /v1/chat/completions.
 Json logprobs_json(const Answer& answer, const text::Tokenizer& tokenizer) {
-  server::LogprobsJson json(server::AnswerKind::chat, tokenizer);
+  LogprobsJson json(LogprobsForm::chat, tokenizer);
   json.push(answer.tokens, answer.logprobs);
   return answer.tokens.empty() ? Json::array() : json.take()["content"];
 }
@@ -92,7 +92,7 @@ Result<int> generate(const GenerateOptions& options) {
       return make_error(ErrorKind::invalid,
                         "--system and --thinking need the chat template: leave out --raw");
     prompt = make_raw_prompt(*engine, text);
-    prompt.thinking.budget = options.thinking.max_tokens.value_or(-1);
+    prompt.thinking.budget = options.thinking.max_tokens;
   } else {
     Json messages = Json::array();
     if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});

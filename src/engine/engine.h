@@ -36,7 +36,8 @@ enum class CallPolicy {
 // How a request's thoughts are kept within bounds (decode/think_control.h). For models whose reasoning tags
 // are tokens; for others only `loops` counts.
 struct ThinkingOptions {
-  int budget = -1;  // tokens of thought at most; -1: kDefaultThinkingBudget. Bounded by the context left
+  // Tokens of thought at most; unset: kDefaultThinkingBudget. The context left is a limit, too.
+  std::optional<int> budget;
   LoopRule loops = LoopRule::exact;  // which thoughts and answers that repeat themselves are ended
   CallPolicy calls = CallPolicy::text;
   std::string closing;       // what a thought that is cut ends with; empty: a short sentence

@@ -82,7 +82,7 @@ ThinkRules EngineImpl::think_rules(const Request& request) const {
   const int room = info().context_length - static_cast<int>(request.prompt.size());
   const int answer = std::min(request.max_tokens, room / 4);
   const int left = room - answer - static_cast<int>(rules.closing.size() + rules.escape.size());
-  rules.budget = std::clamp(left, 0, wanted.budget < 0 ? kDefaultThinkingBudget : wanted.budget);
+  rules.budget = std::clamp(left, 0, std::max(0, wanted.budget.value_or(kDefaultThinkingBudget)));
   return rules;
 }
 

@@ -19,7 +19,7 @@ class ServerImpl final : public Server {
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
         api_(engine, *workers_, http_->post(), std::move(access), std::move(keys),
-             {options.volatile_text, options.turns_path, options.thinking, options.strict_model_names}),
+             {{options.volatile_text, options.turns_path}, options.thinking, options.strict_model_names}),
         thread_([this] { serve(); }) {}
 
   ~ServerImpl() override {

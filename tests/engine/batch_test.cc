@@ -44,7 +44,7 @@ std::vector<Request> mixed_requests(const Engine& engine, int count, int longest
       for (int t = length / 2; t < length; t++) r.prompt[t] = r.prompt[t - length / 2];  // text that repeats
     r.ignore_eos = i % 3 == 0;
     r.output.thinking_open = close && i % 5 == 1;
-    r.thinking.budget = r.output.thinking_open ? 4 + i : -1;
+    if (r.output.thinking_open) r.thinking.budget = 4 + i;
     if (i % 6 == 2) r.logprobs = i % 4;
     if (i % 5 == 2) r.sampling.top_k = 20;
     if (i % 5 == 3) r.sampling.top_p = 0.8f;

@@ -4,8 +4,6 @@
 
 #include <random>
 
-#include "base/mapped_file.h"
-#include "output/tool_schema.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch::text {
@@ -500,130 +498,6 @@ TEST(OutputParser, CutsDoNotMatter) {
     }
     EXPECT_GT(with_both, 50) << static_cast<int>(form);
   }
-}
-
-std::shared_ptr<const ChatTemplate> chat_template(const std::string& name) {
-  const auto source =
-      read_file(ANABRANCH_SOURCE_DIR "/tests/jinja/data/templates/" + name + ".jinja", 1 << 20);
-  EXPECT_TRUE(source.ok()) << name;
-  auto chat = ChatTemplate::parse(*source, "<s>", "</s>");
-  EXPECT_TRUE(chat.ok()) << name;
-  return *chat;
-}
-
-std::shared_ptr<const Tokenizer> vocabulary(std::vector<std::string> tokens) {
-  GgufVocab vocab;
-  vocab.model = "llama";
-  vocab.tokens = std::move(tokens);
-  vocab.tokens.insert(vocab.tokens.begin(), "<unk>");
-  vocab.types.assign(vocab.tokens.size(), 3);
-  vocab.scores.assign(vocab.tokens.size(), 0);
-  vocab.unk = 0;
-  auto made = Tokenizer::from_gguf(vocab);
-  EXPECT_TRUE(made.ok()) << made.error().message;
-  return *made;
-}
-
-// What a template writes for calls, the parser reads.
-TEST(OutputFormat, TemplatesRoundTrip) {
-  const auto bare = vocabulary({"a"});
-  const std::pair<const char*, ToolForm> known[] = {{"qwen3.5", kTagged},
-                                                    {"qwen3", kTagged},
-                                                    {"qwen2.5", kTagged},
-                                                    {"qwen3_coder", kTagged},
-                                                    {"anabranch_hybrid", kTagged},
-                                                    {"mistral_nemo", kMistral},
-                                                    {"mistral_small_3.2", kMistral},
-                                                    {"mistral_v0.3_like", kMistral},
-                                                    {"llama3.2_like", kPlain}};
-  const Json arguments = {{"city", "Sankt \"P\"\n<a>"},
-                          {"days", 3},
-                          {"exact", true},
-                          {"limits", {{"low", 1.5}}},
-                          {"tags", {"a", 2}}};
-  for (const auto& [name, form] : known) {
-    const auto chat = chat_template(name);
-    const OutputFormat format = find_output_format(chat.get(), *bare);
-    EXPECT_EQ(format.tools, form) << name;
-    const Json call = {{"id", "abcdefgh1"},
-                       {"type", "function"},
-                       {"function", {{"name", "weather"}, {"arguments", arguments}}}};
-    const Json messages = Json::array({{{"role", "user"}, {"content", "ASKED"}},
-                                       {{"role", "assistant"}, {"content", ""}, {"tool_calls", {call}}}});
-    const auto pieces = chat->render(messages, tools(), {});
-    ASSERT_TRUE(pieces.ok()) << name << ": " << pieces.error().message;
-    std::string text = join(*pieces);
-    text.erase(0, text.find("ASKED") + 5);
-    if (form == kPlain) text = text.substr(text.find('{'), text.rfind('}') + 1 - text.find('{'));
-    const ParsedOutput parsed = parse_output(text, {format, std::make_shared<const Json>(tools()), false});
-    ASSERT_EQ(parsed.calls.size(), 1u) << name << ": " << text;
-    EXPECT_EQ(parsed.calls[0].name, "weather") << name;
-    EXPECT_EQ(Json::parse(parsed.calls[0].arguments), arguments) << name << ": " << parsed.calls[0].arguments;
-  }
-}
-
-// What stands between tags is typed by what a reference says, too.
-TEST(ToolSchema, ReferencesSayTypes) {
-  const Json tools = parse_json(R"([{"type":"function","function":{"name":"f","parameters":{
-      "$defs":{"text":{"type":"string"},"deep":{"$ref":"#/$defs/text"},"endless":{"$ref":"#/$defs/endless"}},
-      "properties":{"a":{"$ref":"#/$defs/text"},"b":{"anyOf":[{"$ref":"#/$defs/deep"},{"type":"null"}]},
-                    "c":{"$ref":"#/$defs/endless"},"d":{"$ref":"#/none"}}}}}])")
-                         .value();
-  EXPECT_EQ(typed_argument(tools, "f", "a", "12345"), "\"12345\"");
-  EXPECT_EQ(typed_argument(tools, "f", "b", "12345"), "\"12345\"");
-  EXPECT_EQ(typed_argument(tools, "f", "b", "null"), "null");
-  EXPECT_EQ(typed_argument(tools, "f", "c", "12345"), "12345");
-  EXPECT_EQ(typed_argument(tools, "f", "d", "12345"), "12345");
-}
-
-// As generators of schemas write them: the object itself behind a reference, types that hold together.
-TEST(ToolSchema, TypesOfWhatIsJoined) {
-  const Json tools = parse_json(R"([{"type":"function","function":{"name":"f","parameters":{
-      "$ref":"#/definitions/A","definitions":{"A":{"type":"object","properties":{"zip":{"type":"string"},
-        "b":{"allOf":[{"type":["string","integer"]},{"type":"string"}]},
-        "c":{"type":["string","number"],"enum":[1,2]}}}}}}}])")
-                         .value();
-  EXPECT_EQ(typed_argument(tools, "f", "zip", "12345"), "\"12345\"");
-  EXPECT_EQ(typed_argument(tools, "f", "b", "12"), "\"12\"");
-  EXPECT_EQ(typed_argument(tools, "f", "c", "1"), "1");
-}
-
-// A client's references may name each other as often as they like.
-TEST(ToolSchema, ReferencesInCirclesCostLittle) {
-  Json circle = Json::array();
-  for (int i = 0; i < 300; i++) circle.push_back({{"$ref", "#/$defs/a"}});
-  const Json both = {{"anyOf", circle}, {"oneOf", circle}, {"allOf", circle}};
-  const Json parameters = {{"$defs", {{"a", both}}}, {"properties", {{"p", {{"$ref", "#/$defs/a"}}}}}};
-  const Json tools =
-      Json::array({{{"type", "function"}, {"function", {{"name", "f"}, {"parameters", parameters}}}}});
-  EXPECT_EQ(typed_argument(tools, "f", "p", "1"), "1");
-}
-
-TEST(OutputFormat, FromTheVocabulary) {
-  const auto form = [](std::vector<std::string> tokens) {
-    return find_output_format(nullptr, *vocabulary(std::move(tokens)));
-  };
-  EXPECT_EQ(form({"a"}).tools, kNone);
-  EXPECT_FALSE(form({"<think>"}).reasoning);
-  EXPECT_EQ(form({"<tool_call>", "<think>", "</think>"}).tools, kTagged);
-  EXPECT_EQ(form({"<tool_call>", "<think>", "</think>"}).reasoning->close, "</think>");
-  const OutputFormat gemma = form({"<|tool_call>", "<|channel>", "<channel|>", "<start_of_turn>"});
-  EXPECT_EQ(gemma.tools, kGemma);
-  EXPECT_EQ(gemma.reasoning->open, "<|channel>thought");
-  EXPECT_EQ(form({"[TOOL_CALLS]", "[THINK]", "[/THINK]"}).reasoning->open, "[THINK]");
-  EXPECT_EQ(form({"<start_of_turn>"}).tools, kPlain);
-  // A template that knows no calls: the vocabulary decides.
-  EXPECT_EQ(find_output_format(chat_template("phi3.5").get(), *vocabulary({"<tool_call>"})).tools, kTagged);
-}
-
-TEST(Reasoning, PromptEndsInsideABlock) {
-  const ReasoningTags tags;
-  EXPECT_TRUE(ends_inside_reasoning("<|im_start|>assistant\n<think>\n", tags));
-  EXPECT_FALSE(ends_inside_reasoning("<|im_start|>assistant\n<think>\n\n</think>\n\n", tags));
-  EXPECT_FALSE(ends_inside_reasoning("<|im_start|>assistant\n", tags));
-  EXPECT_TRUE(ends_inside_reasoning("<think>a</think>b<think>", tags));
-  EXPECT_FALSE(ends_inside_reasoning("</think>", tags));
-  EXPECT_FALSE(ends_inside_reasoning("", tags));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "server/api/routes.h"
 #include "server/api/static_files.h"
 #include "server/http/api_keys.h"
 #include "server/server_fixture.h"
@@ -253,7 +254,13 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
   collect_references(api, references);
   for (const std::string& reference : references)
     EXPECT_TRUE(api.contains(Json::json_pointer(reference.substr(1)))) << reference;
-  // Every route there is here, and the other way round: what is described is answered.
+  std::set<std::string> described, expected;
+  for (const auto& [path, methods] : api["paths"].items())
+    for (const auto& [method, what] : methods.items()) described.insert(method + " " + path);
+  for (const Route& route : routes())
+    if (route.described)
+      expected.insert((route.method == "POST" ? "post " : "get ") + std::string(route.path));
+  EXPECT_EQ(described, expected);
   for (const auto& [path, methods] : api["paths"].items())
     for (const auto& [method, what] : methods.items()) {
       const std::string target = path == "/v1/models/{id}" ? "/v1/models/fake-1b" : path;

@@ -182,12 +182,12 @@ TEST_F(ThinkingApi, TheServersDefaultsHoldWhereNothingIsSaid) {
 }
 
 TEST_F(ThinkingApi, BudgetsReachTheEngine) {
-  EXPECT_EQ(request(kHard).thinking.budget, -1);
+  EXPECT_EQ(request(kHard).thinking.budget, std::nullopt);
   EXPECT_EQ(request(kHard, R"("thinking_budget_tokens":9,"max_tokens":4)").thinking.budget, 9);
   EXPECT_EQ(engine_.last_request().max_tokens, 4);
   EXPECT_EQ(request(kHard, R"("reasoning_effort":"minimal")").thinking.budget, 512);
   // Off: a model that thinks all the same may, unless the budget is 0.
-  EXPECT_EQ(request(kHard, R"("enable_thinking":false)").thinking.budget, -1);
+  EXPECT_EQ(request(kHard, R"("enable_thinking":false)").thinking.budget, std::nullopt);
   EXPECT_EQ(request(kHard, R"("thinking_budget":0)").thinking.budget, 0);
   const Answer raw = post("/v1/completions", R"({"prompt":"x","thinking_budget":5})");
   EXPECT_EQ(raw.status, 200) << raw.body;
@@ -198,9 +198,9 @@ TEST_F(ThinkingApi, BudgetsReachTheEngine) {
 TEST_F(ThinkingApi, WhatATemplateOpensByItselfIsClosedWhenThinkingIsOff) {
   engine_.mutable_template().knows_thinking = false;
   EXPECT_EQ(thinking("hi"), (Json{{"enabled", true}, {"reason", "the chat template leaves no choice"}}));
-  EXPECT_EQ(engine_.last_request().thinking.budget, -1);
+  EXPECT_EQ(engine_.last_request().thinking.budget, std::nullopt);
   // This template does obey, so that its prompt is closed.
-  EXPECT_EQ(request("hi", R"("think":false)").thinking.budget, -1);
+  EXPECT_EQ(request("hi", R"("think":false)").thinking.budget, std::nullopt);
   EXPECT_FALSE(engine_.last_request().output.thinking_open);
   const std::string opened = R"("think":false,"chat_template_kwargs":{"x":1})";
   EXPECT_EQ(thinking("hi", opened)["enabled"], false);

@@ -4,6 +4,9 @@
 #include <functional>
 
 #include "server/api/content_parts.h"
+#include "server/api/continuation_fields.h"
+#include "server/api/format_fields.h"
+#include "server/api/thinking_fields.h"
 
 namespace anabranch::server {
 namespace {
@@ -213,7 +216,7 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
     request.options.max_tokens = static_cast<int>(*max_tokens);
   else if (!counting)
     fields.fail("max_tokens", "missing_required_parameter", "'max_tokens' is missing");
-  request.options.form = read_answer_form(fields);
+  request.options.format = read_response_format(fields);
   read_stop(fields, "stop_sequences", request.options.stop);
   read_messages(fields, request.messages);
   read_tools(fields, request);

@@ -3,26 +3,14 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "server/api/speculation_json.h"
+#include "chat/speculation_json.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
 
 namespace anabranch::server {
 namespace {
 
-constexpr std::string_view kModels = "/v1/models";
-constexpr std::string_view kMessages = "/v1/messages";
-constexpr std::string_view kHealth = "/health", kMetrics = "/metrics";
-constexpr std::string_view kOpenApi = "/openapi.json", kDocs = "/docs";
-
-// What answers a POST to the path; nothing: it is no such route.
-std::optional<AnswerKind> answer_kind(std::string_view path) {
-  if (path == "/v1/chat/completions" || path == "/chat/completions") return AnswerKind::chat;
-  if (path == "/v1/completions") return AnswerKind::completion;
-  if (path == kMessages) return AnswerKind::message;
-  if (path == "/v1/messages/count_tokens") return AnswerKind::token_count;
-  return std::nullopt;
-}
+constexpr std::string_view kMessages = "/v1/messages";  // errors below it have Anthropic's form
 
 HttpResponse json_response(const Json& json) {
   HttpResponse response;
@@ -36,13 +24,6 @@ Json model_json(const ModelInfo& info, int64_t created) {
           {"created", created},
           {"owned_by", "anabranch"},
           {"context_length", info.context_length}};
-}
-
-// The routes that are read, beside /v1/models/ID.
-bool is_page(std::string_view path) {
-  for (const std::string_view page : {kModels, kHealth, kMetrics, kOpenApi, kDocs, std::string_view("/")})
-    if (path == page) return true;
-  return false;
 }
 
 // The same for every server of this version: no secret, and a browser cannot show a key.
@@ -100,12 +81,8 @@ bool is_encoded(const HttpRequest& request) {
   return encoding && lower_case(*encoding) != "identity";
 }
 
-std::optional<ApiError> check_method(const HttpRequest& request, std::string_view allowed) {
-  const bool reads = allowed == "GET, HEAD";
-  if (reads ? request.method == "GET" || request.method == "HEAD" : request.method == allowed)
-    return std::nullopt;
-  return ApiError{405, fmt::format("{} is not allowed here; use {}", request.method, allowed), "",
-                  "method_not_allowed"};
+bool has_method(const HttpRequest& request, const Route& route) {
+  return request.method == route.method || (request.method == "HEAD" && route.method == "GET");
 }
 
 // null: the engine keeps no states.
@@ -143,8 +120,7 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
 
 }  // namespace
 
-Api::Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys,
-         PrepareOptions options)
+Api::Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys, ApiOptions options)
     : engine_(engine),
       generations_(engine, workers, std::move(post), metrics_, std::move(options)),
       access_(std::move(access)),
@@ -152,37 +128,36 @@ Api::Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, Api
       started_(now_seconds()),
       created_(unix_seconds()) {}
 
-// What a request asks for, as far as its head tells.
-struct Api::Route {
+// What a request's head says.
+struct Api::Call {
   Target target;
-  std::optional<AnswerKind> kind;  // of what answers a POST there
-  bool names_model = false, admitted = false;
-  const std::string& path() const { return target.path; }
-  const char* method() const { return kind ? "POST" : "GET, HEAD"; }
+  RouteMatch match;
+  bool admitted = false;  // it shows a key, or none is needed
 };
 
-Result<Api::Route> Api::route_of(const HttpRequest& request) const {
-  Route route;
-  TRY(route.target, parse_target(request.target));
-  const std::string& path = route.path();
-  route.kind = answer_kind(path);
-  route.names_model = path.size() > kModels.size() + 1 && path.rfind("/v1/models/", 0) == 0;
-  route.admitted = keys_.admit(request);
-  return route;
+Result<Api::Call> Api::read_head(const HttpRequest& request) const {
+  Call call;
+  TRY(call.target, parse_target(request.target));
+  call.match = find_route(call.target.path);
+  call.admitted = keys_.admit(request);
+  return call;
 }
 
-std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route& route) const {
-  const bool open = route.path() == kHealth || route.path() == kOpenApi || route.path() == kDocs;
-  if (!route.admitted && !open)
+std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& call) const {
+  const Route* route = call.match.route;
+  if (!call.admitted && (!route || route->needs_key))
     return ApiError{401,
                     "This server asks for an API key, and the request shows none that it knows: send "
                     "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
                     "", "invalid_api_key"};
-  if (!route.kind && !route.names_model && !is_page(route.path()))
-    return ApiError{404, fmt::format("Unknown route: {} {}", request.method, route.path()), "",
+  if (!route)
+    return ApiError{404, fmt::format("Unknown route: {} {}", request.method, call.target.path), "",
                     "unknown_url"};
-  if (auto error = check_method(request, route.method())) return error;
-  if (!route.kind) return std::nullopt;
+  if (!has_method(request, *route))
+    return ApiError{405,
+                    fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(*route)),
+                    "", "method_not_allowed"};
+  if (route->method != "POST") return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
   if (engine_.device_lost())
     return ApiError{503, "The device failed, as the server's log tells; the server must be started again", "",
@@ -200,43 +175,57 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Route&
 }
 
 std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
-  return refusal(request, route_of(request));
+  return refusal(request, read_head(request));
 }
 
-std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Route>& route) const {
-  const bool message = route.ok() ? route->path().rfind(kMessages, 0) == 0 : false;
+std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Call>& call) const {
+  const bool message = call.ok() && call->target.path.starts_with(kMessages);
   const auto answer = [&](const ApiError& error) {
     return message ? message_error_response(error) : error_response(error);
   };
-  if (!route.ok()) return answer({400, route.error().message, "", "bad_request"});
-  if (auto error = check_access(request, route->target, access_)) return answer(*error);
+  if (!call.ok()) return answer({400, call.error().message, "", "bad_request"});
+  if (auto error = check_access(request, call->target, access_)) return answer(*error);
   if (auto response = preflight_response(request, access_)) return response;
-  const auto error = find_fault(request, *route);
+  const auto error = find_fault(request, *call);
   if (!error) return std::nullopt;
   HttpResponse response = answer(*error);
-  if (error->status == 405) response.headers.emplace_back("Allow", route->method());
+  if (error->status == 405) response.headers.emplace_back("Allow", allowed_methods(*call->match.route));
   if (error->status == 415) response.headers.emplace_back("Accept-Encoding", "identity");
   return response;
 }
 
 void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
-  const auto found = route_of(request);
-  if (auto response = refusal(request, found)) return out->respond(std::move(*response));
-  const Route& route = *found;
-  const std::string& path = route.path();
-  if (route.kind) return generations_.start(*route.kind, std::move(request), std::move(out));
-  if (path == kHealth) return out->respond(route.admitted ? health() : short_health());
-  if (path == kMetrics) return out->respond(metrics());
-  if (path == kOpenApi) return out->respond(file_response("application/json", kOpenApiJson));
-  if (path == kDocs) return out->respond(file_response("text/html; charset=utf-8", kDocsPage));
-  if (path == kModels) return out->respond(models());
-  if (route.names_model) return out->respond(model(path.substr(kModels.size() + 1)));
-  out->respond(welcome());
+  const auto call = read_head(request);
+  if (auto response = refusal(request, call)) return out->respond(std::move(*response));
+  const auto& handler = call->match.route->handler;
+  if (const auto* kind = std::get_if<AnswerKind>(&handler))
+    return generations_.start(*kind, std::move(request), std::move(out));
+  out->respond(page(std::get<Page>(handler), *call));
+}
+
+HttpResponse Api::page(Page page, const Call& call) const {
+  switch (page) {
+    case Page::models:
+      return models();
+    case Page::model:
+      return model(call.match.id);
+    case Page::health:
+      return call.admitted ? health() : short_health();
+    case Page::metrics:
+      return metrics();
+    case Page::openapi:
+      return file_response("application/json", kOpenApiJson);
+    case Page::docs:
+      return file_response("text/html; charset=utf-8", kDocsPage);
+    case Page::welcome:
+      break;
+  }
+  return welcome();
 }
 
 void Api::responded(const RequestName& request, int status) {
   const auto target = parse_target(request.target);
-  metrics_.responded(target.ok() ? target->path : "", status);
+  metrics_.responded(route_label(target.ok() ? find_route(target->path).route : nullptr), status);
 }
 
 HttpResponse Api::metrics() const {
@@ -296,13 +285,18 @@ HttpResponse Api::short_health() const {
 HttpResponse Api::welcome() const {
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
+  const auto list = [](Listed heading) {
+    std::string lines;
+    for (const Route& route : routes())
+      if (route.listed == heading)
+        lines += fmt::format("{:4} {}{}\n", route.method, route.path,
+                             route.handler == decltype(route.handler)(Page::docs) ? " (the whole API)" : "");
+    return lines;
+  };
   response.body = fmt::format(
-      "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n"
-      "POST /v1/chat/completions\nPOST /v1/completions\nGET  /v1/models\nGET  /health\nGET  /metrics\n"
-      "GET  /docs (the whole API)\n\n"
-      "For Anthropic clients: base URL http://<this host>\n\n"
-      "POST /v1/messages\nPOST /v1/messages/count_tokens\n",
-      ANABRANCH_VERSION, engine_.info().name);
+      "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n{}\n"
+      "For Anthropic clients: base URL http://<this host>\n\n{}",
+      ANABRANCH_VERSION, engine_.info().name, list(Listed::openai), list(Listed::anthropic));
   return response;
 }
 

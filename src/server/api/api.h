@@ -1,4 +1,4 @@
-// The routes. docs/api.md is their description.
+// Answers requests by the table of routes (routes.h). docs/api.md describes what they answer.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "server/api/generation.h"
 #include "server/api/metrics.h"
+#include "server/api/routes.h"
 #include "server/http/access.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
@@ -16,8 +17,7 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys,
-      PrepareOptions options);
+  Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys, ApiOptions options);
 
   // Why the request is not served, judged without its body; nothing when it is.
   std::optional<HttpResponse> refusal(const HttpRequest& request) const;
@@ -34,10 +34,11 @@ class Api {
   void cancel_all() { generations_.cancel_all(); }
 
  private:
-  struct Route;
-  Result<Route> route_of(const HttpRequest& request) const;
-  std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Route>& route) const;
-  std::optional<ApiError> find_fault(const HttpRequest& request, const Route& route) const;
+  struct Call;
+  Result<Call> read_head(const HttpRequest& request) const;
+  std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call) const;
+  std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
+  HttpResponse page(Page page, const Call& call) const;
   HttpResponse models() const;
   HttpResponse model(const std::string& id) const;
   // "ok" while new work is taken.

@@ -1,6 +1,8 @@
 #include "server/api/api_request.h"
 
 #include "server/api/content_parts.h"
+#include "server/api/continuation_fields.h"
+#include "server/api/format_fields.h"
 #include "server/api/thinking_fields.h"
 
 #include <algorithm>
@@ -193,7 +195,7 @@ void read_cache(JsonFields& fields, GenerationOptions& options) {
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
   GenerationOptions options = read_common_options(fields, defaults);
   refuse_what_is_not_built(fields);
-  options.form = read_answer_form(fields);
+  options.format = read_response_format(fields);
   check_what_is_ignored(fields);
   options.choices = read_choices(fields);
   options.logprobs = read_logprobs(fields, chat);
@@ -396,6 +398,18 @@ void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& pr
 }
 
 }  // namespace
+
+RequestDefaults request_defaults(const Engine& engine, const ThinkingWish& thinking,
+                                 bool strict_model_names) {
+  const ModelInfo& info = engine.info();
+  return {engine.default_sampling(),
+          {info.name, info.path, "default", "main", "default_model"},
+          info.draft_sources,
+          engine.tokenizer().vocab_size(),
+          thinking,
+          strict_model_names,
+          info.draft_model};
+}
 
 bool RequestDefaults::accepts_model(std::string_view name) const {
   return !strict_model_names || std::find(model_names.begin(), model_names.end(), name) != model_names.end();

@@ -8,13 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/json.h"
-#include "base/sampling_params.h"
-#include "chat/thinking.h"
-#include "engine/engine.h"
-#include "jinja/chat_template.h"
-#include "server/api/constraints.h"
-#include "server/api/continuation.h"
+#include "chat/chat_request.h"
 #include "server/api/json_fields.h"
 #include "server/http/api_error.h"
 
@@ -32,43 +26,7 @@ struct RequestDefaults {
 
   bool accepts_model(std::string_view name) const;
 };
-
-// The part that both routes share.
-struct GenerationOptions {
-  SamplingParams sampling;           // seed: see below
-  std::optional<uint64_t> seed;      // unset: the caller draws one
-  int max_tokens = -1;               // of answer; -1 = up to the context length
-  int choices = 1;                   // answers to each prompt
-  int logprobs = -1;                 // alternatives told beside each token; -1: no log probabilities
-  ThinkingWish thinking;             // where it says nothing, the server decides
-  LoopRule loops = LoopRule::exact;  // as of ThinkingOptions
-  std::vector<std::string> stop;
-  AnswerForm form;
-  std::optional<SpecMode> speculation;  // unset: as the engine was started
-  bool ignore_eos = false;
-  int priority = 0;  // lower ones go first
-  bool cache = true;
-  std::string cache_salt;
-  bool stream = false;
-  bool include_usage = false;  // a last chunk with the usage (streams only)
-};
-
-struct ChatRequest {
-  GenerationOptions options;
-  Json messages = Json::array();             // checked and normalised for the template
-  std::optional<Continuation> continuation;  // of a final message, which is not among the messages
-  Json tools;                                // array; null: none, or tool_choice "none"
-  ToolChoice tool_choice;
-  bool parallel_tool_calls = true;
-  text::ChatOptions chat;  // enable_thinking is not set yet: options.thinking
-};
-
-using TextOrTokens = std::variant<std::string, std::vector<int>>;  // token ids are >= 0
-
-struct CompletionRequest {
-  GenerationOptions options;
-  std::vector<TextOrTokens> prompts;  // one or more
-};
+RequestDefaults request_defaults(const Engine& engine, const ThinkingWish& thinking, bool strict_model_names);
 
 inline constexpr int kMaxChoices = 16;  // of one prompt
 inline constexpr int kMaxAnswers = 64;  // to all prompts of a request

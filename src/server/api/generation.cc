@@ -81,13 +81,13 @@ Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
 
 }  // namespace
 
-Generations::Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics,
-                         PrepareOptions options)
+Generations::Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, ApiOptions options)
     : engine_(engine),
       workers_(workers),
       post_(std::move(post)),
       metrics_(metrics),
-      preparer_(engine, std::move(options)) {
+      defaults_(request_defaults(engine, options.thinking, options.strict_model_names)),
+      preparer_(engine, std::move(options.prompts)) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -115,11 +115,12 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
                request = std::make_shared<HttpRequest>(std::move(request)), is_long]() mutable {
         const ReturnMemory after(is_long);
         if (client.expired()) return request.reset();
-        auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(
-            safely([&] { return preparer_.prepare(kind, request->body, [&] { return client.expired(); }); }));
+        auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(safely([&] {
+          return prepare(kind, request->body, defaults_, preparer_, [&] { return client.expired(); });
+        }));
         request.reset();
         const auto* made = std::get_if<Prepared>(prepared.get());
-        if (!made || !made->formed || kind == AnswerKind::token_count)
+        if (!made || !made->constrained || kind == AnswerKind::token_count)
           return taker(key)(std::move(*prepared));
         form_workers_.submit([this, key, client, prepared] {
           if (!client.expired()) compile(key, client, std::get<Prepared>(std::move(*prepared)));
@@ -131,7 +132,12 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
 void Generations::compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared) {
   const auto take = taker(key);
   try {
-    preparer_.compile(std::move(prepared), std::move(client), take);
+    preparer_.compile(std::move(prepared), std::move(client),
+                      [take](std::variant<Prepared, RequestError> made) {
+                        if (const auto* error = std::get_if<RequestError>(&made))
+                          return take(to_api_error(*error));
+                        take(std::get<Prepared>(std::move(made)));
+                      });
   } catch (const std::exception& e) {
     take(internal_error(e));
   }
@@ -186,7 +192,10 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   for (size_t i = 0; i < generation->choices.size(); ++i) {
     Choice& choice = generation->choices[i];
     choice.text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, prepared.rules);
-    if (options.logprobs >= 0) choice.logprobs.emplace(generation->head.kind, engine_.tokenizer());
+    if (options.logprobs >= 0)
+      choice.logprobs.emplace(
+          generation->head.kind == AnswerKind::chat ? LogprobsForm::chat : LogprobsForm::completion,
+          engine_.tokenizer());
     request.prompt = prepared.prompts[i / options.choices];
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
     request.sampling.seed = choice_seed(seed, i % options.choices);

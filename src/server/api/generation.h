@@ -11,10 +11,10 @@
 #include <string>
 #include <unordered_map>
 
+#include "chat/logprobs_json.h"
 #include "engine/engine.h"
 #include "output/output_text.h"
 #include "server/api/anthropic_format.h"
-#include "server/api/logprobs_json.h"
 #include "server/api/metrics.h"
 #include "server/api/openai_format.h"
 #include "server/api/prepare.h"
@@ -23,14 +23,20 @@
 
 namespace anabranch::server {
 
+struct ApiOptions {
+  PrepareOptions prompts;
+  ThinkingWish thinking;            // where requests say nothing
+  bool strict_model_names = false;  // refuse requests for another model than the loaded one
+};
+
 class Generations {
  public:
   // metrics must outlive it.
-  Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, PrepareOptions options);
+  Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, ApiOptions options);
 
   // Takes a request's body; its `held` is let go when the body has been read.
   void start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out);
-  const RequestDefaults& defaults() const { return preparer_.defaults(); }
+  const RequestDefaults& defaults() const { return defaults_; }
   // Ends every answer with an error.
   void cancel_all();
 
@@ -87,6 +93,7 @@ class Generations {
   WorkerPool& workers_;
   const Post post_;
   Metrics& metrics_;
+  const RequestDefaults defaults_;
   Preparer preparer_;       // used by workers
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;

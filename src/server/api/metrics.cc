@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "server/http/target.h"
-
 namespace anabranch::server {
 namespace {
 
@@ -32,14 +30,6 @@ const char* kind_name(AnswerKind kind) {
     default:
       return "token_count";
   }
-}
-
-// A label must not take whatever clients ask for.
-std::string route_of(std::string_view path) {
-  for (const char* route : {"/v1/chat/completions", "/v1/completions", "/v1/messages",
-                            "/v1/messages/count_tokens", "/v1/models", "/health", "/metrics", "/"})
-    if (path == route) return route;
-  return path.rfind("/v1/models/", 0) == 0 ? "/v1/models" : "other";
 }
 
 // The families that are made anew for each scrape, of numbers that are kept elsewhere.
@@ -160,8 +150,8 @@ struct Metrics::Series {
 Metrics::Metrics() : series_(std::make_unique<Series>()) {}
 Metrics::~Metrics() = default;
 
-void Metrics::responded(std::string_view path, int status) {
-  series_->responses.Add({{"route", route_of(path)}, {"status", std::to_string(status)}}).Increment();
+void Metrics::responded(std::string_view route, int status) {
+  series_->responses.Add({{"route", std::string(route)}, {"status", std::to_string(status)}}).Increment();
 }
 
 void Metrics::first_token(AnswerKind kind, double seconds) {

@@ -18,8 +18,8 @@ class Metrics {
   Metrics();
   ~Metrics();
 
-  // An HTTP answer began. path: of the target; one that is no route of ours counts as "other".
-  void responded(std::string_view path, int status);
+  // An HTTP answer began. route: as route_label() names it.
+  void responded(std::string_view route, int status);
   // Seconds from a request's arrival to the first tokens of one of its answers.
   void first_token(AnswerKind kind, double seconds);
   // Seconds between two deliveries of an answer's tokens.

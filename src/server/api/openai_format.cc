@@ -1,6 +1,6 @@
 #include "server/api/openai_format.h"
 
-#include "server/api/speculation_json.h"
+#include "chat/speculation_json.h"
 
 namespace anabranch::server {
 namespace {

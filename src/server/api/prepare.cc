@@ -1,214 +1,35 @@
 #include "server/api/prepare.h"
 
-#include <algorithm>
-#include <climits>
-
-#include "chat/tool_prompt.h"
 #include "server/api/anthropic_request.h"
 
 namespace anabranch::server {
-namespace {
 
-constexpr size_t kMostCounted =
-    1'000'000;  // tokens; more than a context, since clients ask how much to leave out
-
-ApiError form_error(const std::string& field, const Error& error) {
-  ApiError out = to_api_error(error);
-  out.param = field;
-  out.message = fmt::format("'{}': {}", field, error.message);
+ApiError to_api_error(const RequestError& error) {
+  ApiError out = to_api_error(error.error);
+  out.param = error.field;
+  if (!error.code.empty()) out.code = error.code;
   return out;
 }
 
-// For a template that does not know tools.
-std::unique_ptr<const text::ChatTemplate> tool_prompt(const text::ChatTemplate* chat) {
-  return chat && !text::shows_tools(*chat) ? text::with_tool_prompt(*chat) : nullptr;
-}
-
-}  // namespace
-
-Preparer::Preparer(const Engine& engine, PrepareOptions options)
-    : engine_(engine),
-      defaults_{engine.default_sampling(),
-                {engine.info().name, engine.info().path, "default", "main", "default_model"},
-                engine.info().draft_sources,
-                engine.tokenizer().vocab_size(),
-                options.thinking,
-                options.strict_model_names,
-                engine.info().draft_model},
-      tool_prompt_(tool_prompt(engine.chat_template())),
-      chat_(tool_prompt_ ? tool_prompt_.get() : engine.chat_template()),
-      format_(text::find_output_format(chat_, engine.tokenizer())),
-      volatile_text_(std::move(options.volatile_text)),
-      turns_(options.turns_path) {
-  if (chat_) compiler_.emplace(*chat_, engine.tokenizer());
-}
-
-size_t Preparer::most_tokens() const {
-  const int context = engine_.info().context_length;
-  return context > 0 ? static_cast<size_t>(context) : SIZE_MAX;
-}
-
-ApiError Preparer::too_long(const std::string& size, const std::string& param) const {
-  return {
-      400,
-      fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs room "
-                  "for at least one more. Shorten it",
-                  engine_.info().context_length, size),
-      param, "context_length_exceeded"};
-}
-
-// Why a prompt was not read to its end.
-ApiError Preparer::stop_error(const text::EncodeLimit& limit, const std::string& param) const {
-  if (limit.cancelled()) return {503, "The client has left", "", "cancelled"};
-  return too_long(fmt::format("more than {}", limit.most_tokens()), param);
-}
-
-std::variant<Prepared, ApiError> Preparer::prepare_chat(ChatRequest request, text::EncodeLimit limit) {
-  if (!compiler_)
-    return ApiError{400, "The loaded model brings no chat template; use /v1/completions", "messages",
-                    "unsupported_value"};
-  const std::string user = last_user_text(request.messages);
-  text::set_apart(request.messages, volatile_text_);
-  const text::ChatTemplate& chat = *chat_;
-  Prepared prepared;
-  const auto tools = std::make_shared<const Json>(std::move(request.tools));
-  prepared.rules = {
-      .format = format_, .tools = tools, .max_calls = request.parallel_tool_calls ? INT_MAX : 1};
-  const std::string& salt = request.options.cache_salt;
-  const auto turns = known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_);
-  const auto& continuation = request.continuation;
-  ThinkingWish wish = request.options.thinking;
-  if (continuation && continuation->content.empty()) wish.mode = ThinkMode::on;
-  if (!wish.effort.empty() && chat.mentions("reasoning_effort") &&
-      !request.chat.extra.contains("reasoning_effort"))
-    request.chat.extra["reasoning_effort"] = wish.effort;
-  const CompilePrompt compile = [&](std::optional<bool> enable) {
-    request.chat.enable_thinking = enable;
-    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit);
-  };
-  auto chosen = continuation
-                    ? continue_prompt(*continuation, format_.reasoning, engine_.tokenizer(), compile, limit)
-                    : choose_thinking(wish, chat, format_.reasoning, user, compile);
-  if (limit.stopped()) return stop_error(limit, "messages");
-  if (!chosen.ok())
-    return ApiError{400, "The model's chat template refused the messages: " + chosen.error().message,
-                    "messages", "template_error"};
-  using Choice = ToolChoice::Kind;
-  using Form = AnswerForm::Kind;
-  const Form form = request.options.form.kind;
-  const Choice choice = request.tool_choice.kind;
-  prepared.thinking = think_options(wish, *chosen,
-                                    {.user = user,
-                                     .tools = !tools->is_null(),
-                                     .must_call = choice == Choice::required || choice == Choice::named,
-                                     .json = form == Form::json || form == Form::schema,
-                                     .loops = request.options.loops,
-                                     .stop = request.options.stop});
-  prepared.think_report = std::move(chosen->thinking);
-  prepared.options = std::move(request.options);
-  prepared.prompts.push_back(std::move(chosen->prompt.tokens));
-  prepared.keep_at = std::move(chosen->prompt.stable_lengths);
-  prepared.begun = chosen->begun;
-  prepared.rules.thinking_open = chosen->open;
-  prepared.rules.goes_on = continuation.has_value();
-  prepared.rules.only_calls = choice == Choice::required || choice == Choice::named;
-  prepared.choice = request.tool_choice;
-  prepared.formed = wants_form(prepared.options.form, prepared.choice, *tools);
-  // A bias could have made tokens that say the same in an odd way, for others to read.
-  if (prepared.options.cache && prepared.options.sampling.logit_bias.empty())
-    prepared.remember = conversation_key(request.messages, prepared.options.cache_salt);
-  return prepared;
-}
-
-void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
-                       std::function<void(std::variant<Prepared, ApiError>)> done) const {
-  static const Json none;
-  const Json& tools = prepared.rules.tools ? *prepared.rules.tools : none;
-  std::string field;
-  const auto form = form_grammar(prepared.options.form, prepared.choice,
-                                 {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
-  if (!form.ok()) return done(form_error(field, form.error()));
-  if (form->text.empty()) return done(std::move(prepared));
-  const auto kept = std::make_shared<Prepared>(std::move(prepared));
-  engine_.compile_grammar(form->text, std::move(client),
-                          [this, kept, field = form->field, done](auto grammar) {
-                            if (!grammar.ok()) return done(form_error(field, grammar.error()));
-                            const std::span<const int> prompt = kept->prompts[0];
-                            const auto begun = engine_.check_beginning(*grammar, prompt.last(kept->begun));
-                            if (!begun.ok()) return done(form_error(field, begun.error()));
-                            kept->grammar = std::move(*grammar);
-                            done(std::move(*kept));
-                          });
-}
-
-std::variant<std::vector<int>, ApiError> Preparer::prompt_tokens(TextOrTokens prompt,
-                                                                 const std::string& param,
-                                                                 text::EncodeLimit limit) const {
-  const text::Tokenizer& tokenizer = engine_.tokenizer();
-  if (const auto* text = std::get_if<std::string>(&prompt)) {
-    std::vector<int> ids = tokenizer.encode(*text, true, &limit);
-    if (limit.stopped()) return stop_error(limit, param);
-    const auto bos = tokenizer.bos();
-    if (tokenizer.add_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
-    return ids;
-  }
-  auto& ids = std::get<std::vector<int>>(prompt);
-  for (size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] >= tokenizer.vocab_size())
-      return ApiError{400,
-                      fmt::format("'{}[{}]' is token {}, but the vocabulary has {}", param, i, ids[i],
-                                  tokenizer.vocab_size()),
-                      param, "invalid_value"};
-  return std::move(ids);
-}
-
-std::variant<Prepared, ApiError> Preparer::prepare_completion(CompletionRequest request,
-                                                              const std::function<bool()>& cancelled) const {
-  Prepared prepared;
-  prepared.options = std::move(request.options);
-  prepared.thinking.budget = prepared.options.thinking.budget.value_or(-1);
-  prepared.thinking.loops = prepared.options.loops;
-  for (size_t i = 0; i < request.prompts.size(); ++i) {
-    const std::string param = request.prompts.size() > 1 ? fmt::format("prompt[{}]", i) : "prompt";
-    auto ids = prompt_tokens(std::move(request.prompts[i]), param, {most_tokens(), cancelled});
-    if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
-    prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
-  }
-  prepared.formed = wants_form(prepared.options.form, {}, nullptr);
-  return prepared;
-}
-
-// The checks that both share; afterwards the engine has no reason to refuse a prompt.
-std::variant<Prepared, ApiError> Preparer::check(Prepared prepared, const char* param) const {
-  for (const auto& prompt : prepared.prompts) {
-    if (prompt.empty()) return ApiError{400, "The prompt is empty", param, "invalid_value"};
-    if (prompt.size() >= most_tokens()) return too_long(std::to_string(prompt.size()), param);
-  }
-  return prepared;
-}
-
-std::variant<Prepared, ApiError> Preparer::prepare(AnswerKind kind, std::string_view body,
-                                                   const std::function<bool()>& cancelled) {
-  std::variant<Prepared, ApiError> result;
-  if (kind != AnswerKind::completion) {
-    const bool counting = kind == AnswerKind::token_count;
-    auto request = kind == AnswerKind::chat ? parse_chat_request(body, defaults_)
-                                            : parse_messages_request(body, defaults_, counting);
+std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body,
+                                         const RequestDefaults& defaults, Preparer& preparer,
+                                         const std::function<bool()>& cancelled) {
+  std::variant<Prepared, RequestError> result;
+  if (kind == AnswerKind::completion) {
+    auto request = parse_completion_request(body, defaults);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    const size_t most =
-        counting && most_tokens() < SIZE_MAX ? std::max(kMostCounted, 4 * most_tokens()) : most_tokens();
-    result = prepare_chat(std::get<ChatRequest>(std::move(request)), {most, cancelled});
-    if (counting) return result;  // it need not fit
+    result = preparer.completion(std::get<CompletionRequest>(std::move(request)), cancelled);
   } else {
-    auto request = parse_completion_request(body, defaults_);
+    const bool counting = kind == AnswerKind::token_count;
+    auto request = kind == AnswerKind::chat ? parse_chat_request(body, defaults)
+                                            : parse_messages_request(body, defaults, counting);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    result = prepare_completion(std::get<CompletionRequest>(std::move(request)), cancelled);
+    auto chat = std::get<ChatRequest>(std::move(request));
+    result =
+        counting ? preparer.count(std::move(chat), cancelled) : preparer.chat(std::move(chat), cancelled);
   }
-  if (std::holds_alternative<ApiError>(result)) return result;
-  if (const auto& made = std::get<Prepared>(result); made.formed && made.options.ignore_eos)
-    return ApiError{400, "'ignore_eos' does not go with a form of the answer, which has an end", "ignore_eos",
-                    "invalid_value"};
-  return check(std::get<Prepared>(std::move(result)), kind == AnswerKind::completion ? "prompt" : "messages");
+  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
+  return std::get<Prepared>(std::move(result));
 }
 
 }  // namespace anabranch::server

@@ -1,87 +1,21 @@
-// From a request's body to what the engine takes: parse, render the template, tokenise. Slow for long
-// prompts, so it runs on a worker thread.
+// From a request's body to what the engine takes: parsed here, prepared by chat/preparer.h.
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
 
-#include "chat/prompt_compiler.h"
-#include "chat/replay.h"
-#include "chat/volatile_text.h"
-#include "engine/engine.h"
-#include "output/output_parser.h"
+#include "chat/preparer.h"
 #include "server/api/api_request.h"
 #include "server/api/openai_format.h"
 
 namespace anabranch::server {
 
-struct Prepared {
-  GenerationOptions options;
-  std::vector<std::vector<int>> prompts;  // one, but for text completions
-  std::vector<int> keep_at;               // as of Request
-  int begun = 0;                          // as of Request
-  text::OutputRules rules;                // how to take the answer apart (chat only)
-  ThinkingOptions thinking;
-  ToolChoice choice;                               // chat only
-  bool formed = false;                             // the answer has a form: compile() makes the grammar of it
-  std::shared_ptr<const CompiledGrammar> grammar;  // null: the answer is free
-  std::optional<ThinkReport> think_report;         // chat only
-  // The conversation that the answer goes on (conversation_key), for when its turn comes back; none: the turn
-  // is not to be remembered.
-  std::optional<uint64_t> remember;
-};
+ApiError to_api_error(const RequestError& error);
 
-struct PrepareOptions {
-  std::vector<text::VolatileRule> volatile_text;  // of system prompts
-  std::string turns_path;                         // where sampled turns are kept; empty: in memory
-  ThinkingWish thinking;                          // where requests say nothing
-  bool strict_model_names = false;                // refuse requests for another model than the loaded one
-};
-
-// Thread-safe. The engine must outlive it.
-class Preparer {
- public:
-  Preparer(const Engine& engine, PrepareOptions options);
-  // cancelled: whether nobody waits for it any more. Asked now and then; the result is then an error.
-  std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body,
-                                           const std::function<bool()>& cancelled);
-  // Gives `done` the same with the grammar of the answer's form, when and where the engine has compiled it,
-  // unless the client has gone.
-  void compile(Prepared prepared, std::weak_ptr<const void> client,
-               std::function<void(std::variant<Prepared, ApiError>)> done) const;
-  // What was sampled for a request: found when the turn comes back.
-  void remember(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
-                const text::OutputRules& rules) {
-    remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);
-  }
-  void write_turns() { turns_.write(); }
-  // What requests are checked against.
-  const RequestDefaults& defaults() const { return defaults_; }
-
- private:
-  std::variant<Prepared, ApiError> prepare_chat(ChatRequest request, text::EncodeLimit limit);
-  std::variant<Prepared, ApiError> prepare_completion(CompletionRequest request,
-                                                      const std::function<bool()>& cancelled) const;
-  std::variant<std::vector<int>, ApiError> prompt_tokens(TextOrTokens prompt, const std::string& param,
-                                                         text::EncodeLimit limit) const;
-  std::variant<Prepared, ApiError> check(Prepared prepared, const char* param) const;
-  ApiError too_long(const std::string& size, const std::string& param) const;
-  ApiError stop_error(const text::EncodeLimit& limit, const std::string& param) const;
-  size_t most_tokens() const;
-
-  const Engine& engine_;
-  const RequestDefaults defaults_;
-  const std::unique_ptr<const text::ChatTemplate> tool_prompt_;  // null: the template knows tools
-  const text::ChatTemplate* const chat_;                         // null: the model brings none
-  const text::OutputFormat format_;
-  const std::vector<text::VolatileRule> volatile_text_;
-  TurnMemory turns_;
-  std::optional<text::PromptCompiler> compiler_;  // none: the model brings no chat template
-};
+// cancelled: as of Preparer.
+std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body,
+                                         const RequestDefaults& defaults, Preparer& preparer,
+                                         const std::function<bool()>& cancelled);
 
 }  // namespace anabranch::server

@@ -1,8 +1,8 @@
-#include "server/api/speculation_json.h"
+#include "chat/speculation_json.h"
 
 #include <span>
 
-namespace anabranch::server {
+namespace anabranch {
 namespace {
 
 // Up to the last position that was reached.
@@ -37,4 +37,4 @@ Json speculation_json(const SpecCounters& counters) {
   return {{"rounds", rounds}, {"drafted", drafted}, {"accepted", accepted}, {"sources", std::move(sources)}};
 }
 
-}  // namespace anabranch::server
+}  // namespace anabranch

@@ -1,11 +1,11 @@
-#include "server/api/logprobs_json.h"
+#include "chat/logprobs_json.h"
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::server {
+namespace anabranch {
 namespace {
 
 // A token's text; "bytes:\xe4\xbd" when it is only a part of a character, as OpenAI writes them.
@@ -37,7 +37,7 @@ void LogprobsJson::push(std::span<const int> tokens, std::span<const TokenLogpro
 
 Json LogprobsJson::take() {
   if (tokens_.empty()) return nullptr;
-  Json out = kind_ == AnswerKind::chat ? chat() : completion();
+  Json out = form_ == LogprobsForm::chat ? chat() : completion();
   tokens_.clear();
   logprobs_.clear();
   return out;
@@ -75,4 +75,4 @@ Json LogprobsJson::completion() {
           {"text_offset", std::move(text_offset)}};
 }
 
-}  // namespace anabranch::server
+}  // namespace anabranch

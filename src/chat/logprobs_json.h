@@ -1,4 +1,4 @@
-// Log probabilities as the two routes write them.
+// Log probabilities as OpenAI's two routes write them.
 #pragma once
 
 #include <span>
@@ -6,15 +6,17 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
-#include "server/api/openai_format.h"
+#include "tokenizer/tokenizer.h"
 
-namespace anabranch::server {
+namespace anabranch {
+
+enum class LogprobsForm { chat, completion };
 
 class LogprobsJson {
  public:
   // The tokenizer outlives it.
-  LogprobsJson(AnswerKind kind, const text::Tokenizer& tokenizer)
-      : kind_(kind), tokenizer_(tokenizer), text_(tokenizer) {}
+  LogprobsJson(LogprobsForm form, const text::Tokenizer& tokenizer)
+      : form_(form), tokenizer_(tokenizer), text_(tokenizer) {}
 
   // One entry per token.
   void push(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
@@ -28,7 +30,7 @@ class LogprobsJson {
   Json chat() const;
   Json completion();
 
-  AnswerKind kind_;
+  LogprobsForm form_;
   const text::Tokenizer& tokenizer_;
   text::Detokenizer text_;  // of the answer so far
   size_t offset_ = 0;       // its code points
@@ -36,4 +38,4 @@ class LogprobsJson {
   std::vector<TokenLogprobs> logprobs_;
 };
 
-}  // namespace anabranch::server
+}  // namespace anabranch

@@ -1,21 +1,21 @@
-// The fields of requests that say what form the answer has, under the names that other servers gave them
-// (declared in constraints.h).
+#include "server/api/format_fields.h"
+
 #include <initializer_list>
 
-#include "server/api/constraints.h"
+#include "output/tool_schema.h"
 
 namespace anabranch::server {
 namespace {
 
-using Kind = AnswerForm::Kind;
+using Kind = ResponseFormat::Kind;
 
 constexpr size_t kMaxChoices = 5000;
 
-class FormReader {
+class FormatReader {
  public:
-  explicit FormReader(JsonFields& fields) : fields_(fields) {}
+  explicit FormatReader(JsonFields& fields) : fields_(fields) {}
 
-  AnswerForm read() {
+  ResponseFormat read() {
     response_format();
     text_format();
     output_format();
@@ -26,17 +26,17 @@ class FormReader {
     for (const char* name : {"grammar", "guided_grammar", "ebnf"}) text(fields_, name, name, Kind::grammar);
     structured_outputs();
     refuse_the_rest();
-    return std::move(form_);
+    return std::move(format_);
   }
 
  private:
-  AnswerForm& take(Kind kind, const std::string& field) {
-    if (form_.kind != Kind::text)
+  ResponseFormat& take(Kind kind, const std::string& field) {
+    if (format_.kind != Kind::text)
       fields_.fail(field, "invalid_value",
-                   fmt::format("'{}' and '{}' both say what form the answer has", form_.field, field));
-    form_.kind = kind;
-    form_.field = field;
-    return form_;
+                   fmt::format("'{}' and '{}' both say what form the answer has", format_.field, field));
+    format_.kind = kind;
+    format_.field = field;
+    return format_;
   }
 
   // A schema, or its JSON text.
@@ -172,13 +172,52 @@ class FormReader {
   }
 
   JsonFields& fields_;
-  AnswerForm form_;
+  ResponseFormat format_;
 };
 
 }  // namespace
 
-AnswerForm read_answer_form(JsonFields& fields) {
-  return FormReader(fields).read();
+ResponseFormat read_response_format(JsonFields& fields) {
+  return FormatReader(fields).read();
+}
+
+ToolChoice read_tool_choice(JsonFields& fields) {
+  const Json* value = fields.find("tool_choice");
+  ToolChoice choice;
+  if (!value) return choice;
+  if (value->is_string()) {
+    const auto& text = value->get_ref<const std::string&>();
+    if (text == "none")
+      choice.kind = ToolChoice::Kind::none;
+    else if (text == "required")
+      choice.kind = ToolChoice::Kind::required;
+    else if (text != "auto")
+      fields.fail(
+          "tool_choice", "invalid_value",
+          fmt::format("'tool_choice' is {}, but must be auto, none, required or a function", value->dump()));
+  } else if (value->is_object()) {
+    const Json* function = JsonFields(*value).find("function");
+    choice.kind = ToolChoice::Kind::named;
+    choice.name = string_at(function && function->is_object() ? *function : *value, "name");
+    if (string_at(*value, "type") != "function" || choice.name.empty())
+      fields.fail("tool_choice", "invalid_value",
+                  "'tool_choice' must be {\"type\": \"function\", \"function\": {\"name\": ...}}");
+  } else {
+    fields.fail("tool_choice", "invalid_type",
+                fmt::format("'tool_choice' must be a string or an object, not {}", json_type(*value)));
+  }
+  return choice;
+}
+
+void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools) {
+  const bool named = choice.kind == ToolChoice::Kind::named;
+  if (!named && choice.kind != ToolChoice::Kind::required) return;
+  if (!tools.is_array() || tools.empty())
+    fields.fail("tool_choice", "invalid_value", "'tool_choice' asks for a call, but there are no 'tools'");
+  else if (named && !text::has_tool(tools, choice.name))
+    fields.fail(
+        "tool_choice", "invalid_value",
+        fmt::format("'tool_choice' names {}, which is not among the 'tools'", Json(choice.name).dump()));
 }
 
 }  // namespace anabranch::server

@@ -1,4 +1,4 @@
-#include "server/api/constraints.h"
+#include "chat/constraints.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,9 +6,8 @@
 #include "grammar/automaton.h"
 #include "grammar/schema_grammar.h"
 #include "output/tool_grammar.h"
-#include "output/tool_schema.h"
 
-namespace anabranch::server {
+namespace anabranch {
 namespace {
 
 bool is_strict(const Json& tool) {
@@ -66,78 +65,39 @@ Result<std::string> add_regex(const std::string& pattern, text::GrammarRules& ru
 
 }  // namespace
 
-bool wants_form(const AnswerForm& form, const ToolChoice& choice, const Json& tools) {
-  return form.kind != AnswerForm::Kind::text || choice.kind == ToolChoice::Kind::required ||
+bool is_constrained(const ResponseFormat& format, const ToolChoice& choice, const Json& tools) {
+  return format.kind != ResponseFormat::Kind::text || choice.kind == ToolChoice::Kind::required ||
          choice.kind == ToolChoice::Kind::named ||
          (tools.is_array() && std::any_of(tools.begin(), tools.end(), is_strict));
 }
 
-ToolChoice read_tool_choice(JsonFields& fields) {
-  const Json* value = fields.find("tool_choice");
-  ToolChoice choice;
-  if (!value) return choice;
-  if (value->is_string()) {
-    const auto& text = value->get_ref<const std::string&>();
-    if (text == "none")
-      choice.kind = ToolChoice::Kind::none;
-    else if (text == "required")
-      choice.kind = ToolChoice::Kind::required;
-    else if (text != "auto")
-      fields.fail(
-          "tool_choice", "invalid_value",
-          fmt::format("'tool_choice' is {}, but must be auto, none, required or a function", value->dump()));
-  } else if (value->is_object()) {
-    const Json* function = JsonFields(*value).find("function");
-    choice.kind = ToolChoice::Kind::named;
-    choice.name = string_at(function && function->is_object() ? *function : *value, "name");
-    if (string_at(*value, "type") != "function" || choice.name.empty())
-      fields.fail("tool_choice", "invalid_value",
-                  "'tool_choice' must be {\"type\": \"function\", \"function\": {\"name\": ...}}");
-  } else {
-    fields.fail("tool_choice", "invalid_type",
-                fmt::format("'tool_choice' must be a string or an object, not {}", json_type(*value)));
-  }
-  return choice;
-}
-
-void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools) {
-  const bool named = choice.kind == ToolChoice::Kind::named;
-  if (!named && choice.kind != ToolChoice::Kind::required) return;
-  if (!tools.is_array() || tools.empty())
-    fields.fail("tool_choice", "invalid_value", "'tool_choice' asks for a call, but there are no 'tools'");
-  else if (named && !text::has_tool(tools, choice.name))
-    fields.fail(
-        "tool_choice", "invalid_value",
-        fmt::format("'tool_choice' names {}, which is not among the 'tools'", Json(choice.name).dump()));
-}
-
-Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choice, const FormContext& context,
-                                 std::string& field) {
+Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const ToolChoice& choice,
+                                             const ConstraintContext& context, std::string& field) {
   const bool offered = context.tools.is_array() && !context.tools.empty();
   const bool forced = choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named;
-  field = form.field;
-  if (form.kind == AnswerForm::Kind::grammar) {
-    if (has_pattern_macro(form.grammar))
+  field = format.field;
+  if (format.kind == ResponseFormat::Kind::grammar) {
+    if (has_pattern_macro(format.grammar))
       return make_error(ErrorKind::unsupported, "Regex and Substring are not supported in grammars");
-    if (!forced) return FormGrammar{form.grammar, form.field};
+    if (!forced) return ConstraintGrammar{format.grammar, format.field};
   }
   text::GrammarRules rules;
   std::string answer;
-  if (form.kind == AnswerForm::Kind::json) answer = text::add_any_object(rules);
-  if (form.kind == AnswerForm::Kind::schema) {
-    TRY(answer, text::add_schema(form.schema, rules));
+  if (format.kind == ResponseFormat::Kind::json) answer = text::add_any_object(rules);
+  if (format.kind == ResponseFormat::Kind::schema) {
+    TRY(answer, text::add_schema(format.schema, rules));
   }
-  if (form.kind == AnswerForm::Kind::choice) answer = add_choice(form.schema, rules);
-  if (form.kind == AnswerForm::Kind::regex) {
-    TRY(answer, add_regex(form.grammar, rules));
+  if (format.kind == ResponseFormat::Kind::choice) answer = add_choice(format.schema, rules);
+  if (format.kind == ResponseFormat::Kind::regex) {
+    TRY(answer, add_regex(format.grammar, rules));
   }
-  if (forced) {  // the form is right, but nothing is written in it
+  if (forced) {  // the format is checked, but nothing is written in it
     rules = text::GrammarRules(rules.work());
     answer.clear();
   }
   if (!offered ||
       (!forced && answer.empty() && std::none_of(context.tools.begin(), context.tools.end(), is_strict)))
-    return FormGrammar{answer.empty() ? "" : rules.text(answer), form.field};
+    return ConstraintGrammar{answer.empty() ? "" : rules.text(answer), format.field};
   field = forced ? "tool_choice" : "tools";
   std::string calls;
   if (forced || !answer.empty()) {
@@ -147,7 +107,7 @@ Result<FormGrammar> form_grammar(const AnswerForm& form, const ToolChoice& choic
   } else {
     TRY(calls, text::add_free_text_with_calls(context.format, context.tokenizer, context.tools, rules));
   }
-  return FormGrammar{rules.text(answer.empty() ? calls : answer + " | " + calls), field};
+  return ConstraintGrammar{rules.text(answer.empty() ? calls : answer + " | " + calls), field};
 }
 
-}  // namespace anabranch::server
+}  // namespace anabranch

@@ -1,0 +1,203 @@
+#include "chat/preparer.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "chat/tool_prompt.h"
+
+namespace anabranch {
+namespace {
+
+constexpr size_t kMostCounted =
+    1'000'000;  // tokens; more than a context, since clients ask how much to leave out
+
+// code: as of RequestError.
+RequestError fault(ErrorKind kind, std::string message, std::string field, std::string code = "") {
+  return {{kind, std::move(message)}, std::move(field), std::move(code)};
+}
+
+RequestError constraint_error(const std::string& field, const Error& error) {
+  return fault(error.kind, fmt::format("'{}': {}", field, error.message), field);
+}
+
+// For a template that does not know tools.
+std::unique_ptr<const text::ChatTemplate> tool_prompt(const text::ChatTemplate* chat) {
+  return chat && !text::shows_tools(*chat) ? text::with_tool_prompt(*chat) : nullptr;
+}
+
+}  // namespace
+
+Preparer::Preparer(const Engine& engine, PrepareOptions options)
+    : engine_(engine),
+      tool_prompt_(tool_prompt(engine.chat_template())),
+      chat_(tool_prompt_ ? tool_prompt_.get() : engine.chat_template()),
+      format_(text::find_output_format(chat_, engine.tokenizer())),
+      volatile_text_(std::move(options.volatile_text)),
+      turns_(options.turns_path) {
+  if (chat_) compiler_.emplace(*chat_, engine.tokenizer());
+}
+
+size_t Preparer::most_tokens() const {
+  const int context = engine_.info().context_length;
+  return context > 0 ? static_cast<size_t>(context) : SIZE_MAX;
+}
+
+RequestError Preparer::too_long(const std::string& size, const std::string& param) const {
+  return fault(
+      ErrorKind::exhausted,
+      fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs room "
+                  "for at least one more. Shorten it",
+                  engine_.info().context_length, size),
+      param, "context_length_exceeded");
+}
+
+// Why a prompt was not read to its end.
+RequestError Preparer::stop_error(const text::EncodeLimit& limit, const std::string& param) const {
+  if (limit.cancelled()) return fault(ErrorKind::busy, "The client has left", "", "cancelled");
+  return too_long(fmt::format("more than {}", limit.most_tokens()), param);
+}
+
+std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request, text::EncodeLimit limit) {
+  if (!compiler_)
+    return fault(ErrorKind::unsupported, "The loaded model brings no chat template; use /v1/completions",
+                 "messages");
+  const std::string user = last_user_text(request.messages);
+  text::set_apart(request.messages, volatile_text_);
+  const text::ChatTemplate& chat = *chat_;
+  Prepared prepared;
+  const auto tools = std::make_shared<const Json>(std::move(request.tools));
+  prepared.rules = {
+      .format = format_, .tools = tools, .max_calls = request.parallel_tool_calls ? INT_MAX : 1};
+  const std::string& salt = request.options.cache_salt;
+  const auto turns = known_turns(request.messages, salt, prepared.rules, engine_.tokenizer(), turns_);
+  const auto& continuation = request.continuation;
+  ThinkingWish wish = request.options.thinking;
+  if (continuation && continuation->content.empty()) wish.mode = ThinkMode::on;
+  if (!wish.effort.empty() && chat.mentions("reasoning_effort") &&
+      !request.chat.extra.contains("reasoning_effort"))
+    request.chat.extra["reasoning_effort"] = wish.effort;
+  const CompilePrompt compile = [&](std::optional<bool> enable) {
+    request.chat.enable_thinking = enable;
+    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit);
+  };
+  auto chosen = continuation
+                    ? continue_prompt(*continuation, format_.reasoning, engine_.tokenizer(), compile, limit)
+                    : choose_thinking(wish, chat, format_.reasoning, user, compile);
+  if (limit.stopped()) return stop_error(limit, "messages");
+  if (!chosen.ok())
+    return fault(ErrorKind::invalid,
+                 "The model's chat template refused the messages: " + chosen.error().message, "messages",
+                 "template_error");
+  using Choice = ToolChoice::Kind;
+  using Format = ResponseFormat::Kind;
+  const Format format = request.options.format.kind;
+  const Choice choice = request.tool_choice.kind;
+  prepared.thinking = think_options(wish, *chosen,
+                                    {.user = user,
+                                     .tools = !tools->is_null(),
+                                     .must_call = choice == Choice::required || choice == Choice::named,
+                                     .json = format == Format::json || format == Format::schema,
+                                     .loops = request.options.loops,
+                                     .stop = request.options.stop});
+  prepared.think_report = std::move(chosen->thinking);
+  prepared.options = std::move(request.options);
+  prepared.prompts.push_back(std::move(chosen->prompt.tokens));
+  prepared.keep_at = std::move(chosen->prompt.stable_lengths);
+  prepared.begun = chosen->begun;
+  prepared.rules.thinking_open = chosen->open;
+  prepared.rules.goes_on = continuation.has_value();
+  prepared.rules.only_calls = choice == Choice::required || choice == Choice::named;
+  prepared.choice = request.tool_choice;
+  prepared.constrained = is_constrained(prepared.options.format, prepared.choice, *tools);
+  // A bias could have made tokens that say the same in an odd way, for others to read.
+  if (prepared.options.cache && prepared.options.sampling.logit_bias.empty())
+    prepared.remember = conversation_key(request.messages, prepared.options.cache_salt);
+  return prepared;
+}
+
+void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
+                       std::function<void(std::variant<Prepared, RequestError>)> done) const {
+  static const Json none;
+  const Json& tools = prepared.rules.tools ? *prepared.rules.tools : none;
+  std::string field;
+  const auto constraint =
+      constraint_grammar(prepared.options.format, prepared.choice,
+                         {format_, engine_.tokenizer(), tools, prepared.rules.max_calls > 1}, field);
+  if (!constraint.ok()) return done(constraint_error(field, constraint.error()));
+  if (constraint->text.empty()) return done(std::move(prepared));
+  const auto kept = std::make_shared<Prepared>(std::move(prepared));
+  engine_.compile_grammar(constraint->text, std::move(client),
+                          [this, kept, field = constraint->field, done](auto grammar) {
+                            if (!grammar.ok()) return done(constraint_error(field, grammar.error()));
+                            const std::span<const int> prompt = kept->prompts[0];
+                            const auto begun = engine_.check_beginning(*grammar, prompt.last(kept->begun));
+                            if (!begun.ok()) return done(constraint_error(field, begun.error()));
+                            kept->grammar = std::move(*grammar);
+                            done(std::move(*kept));
+                          });
+}
+
+std::variant<std::vector<int>, RequestError> Preparer::prompt_tokens(TextOrTokens prompt,
+                                                                     const std::string& param,
+                                                                     text::EncodeLimit limit) const {
+  const text::Tokenizer& tokenizer = engine_.tokenizer();
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    std::vector<int> ids = tokenizer.encode(*text, true, &limit);
+    if (limit.stopped()) return stop_error(limit, param);
+    const auto bos = tokenizer.bos();
+    if (tokenizer.add_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+    return ids;
+  }
+  auto& ids = std::get<std::vector<int>>(prompt);
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] >= tokenizer.vocab_size())
+      return fault(ErrorKind::invalid,
+                   fmt::format("'{}[{}]' is token {}, but the vocabulary has {}", param, i, ids[i],
+                               tokenizer.vocab_size()),
+                   param);
+  return std::move(ids);
+}
+
+std::variant<Prepared, RequestError> Preparer::completion(CompletionRequest request,
+                                                          const std::function<bool()>& cancelled) const {
+  Prepared prepared;
+  prepared.options = std::move(request.options);
+  prepared.thinking.budget = prepared.options.thinking.budget;
+  prepared.thinking.loops = prepared.options.loops;
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    const std::string param = request.prompts.size() > 1 ? fmt::format("prompt[{}]", i) : "prompt";
+    auto ids = prompt_tokens(std::move(request.prompts[i]), param, {most_tokens(), cancelled});
+    if (auto* error = std::get_if<RequestError>(&ids)) return std::move(*error);
+    prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
+  }
+  prepared.constrained = is_constrained(prepared.options.format, {}, nullptr);
+  return check(std::move(prepared), "prompt");
+}
+
+// The checks that both share; afterwards the engine has no reason to refuse a prompt.
+std::variant<Prepared, RequestError> Preparer::check(Prepared prepared, const char* param) const {
+  if (prepared.constrained && prepared.options.ignore_eos)
+    return fault(ErrorKind::invalid, "'ignore_eos' does not go with a form of the answer, which has an end",
+                 "ignore_eos");
+  for (const auto& prompt : prepared.prompts) {
+    if (prompt.empty()) return fault(ErrorKind::invalid, "The prompt is empty", param);
+    if (prompt.size() >= most_tokens()) return too_long(std::to_string(prompt.size()), param);
+  }
+  return prepared;
+}
+
+std::variant<Prepared, RequestError> Preparer::chat(ChatRequest request,
+                                                    const std::function<bool()>& cancelled) {
+  auto result = prepare_chat(std::move(request), {most_tokens(), cancelled});
+  if (std::holds_alternative<RequestError>(result)) return result;
+  return check(std::get<Prepared>(std::move(result)), "messages");
+}
+
+std::variant<Prepared, RequestError> Preparer::count(ChatRequest request,
+                                                     const std::function<bool()>& cancelled) {
+  const size_t context = most_tokens();
+  return prepare_chat(std::move(request),
+                      {context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context, cancelled});
+}
+
+}  // namespace anabranch

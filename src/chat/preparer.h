@@ -1,0 +1,80 @@
+// From a client's request to what the engine takes: render the template, choose whether to think, tokenise.
+// Slow for long prompts, so servers run it on a worker thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "chat/chat_request.h"
+#include "chat/prompt_compiler.h"
+#include "chat/replay.h"
+#include "chat/volatile_text.h"
+
+namespace anabranch {
+
+struct Prepared {
+  GenerationOptions options;
+  std::vector<std::vector<int>> prompts;  // one, but for text completions
+  std::vector<int> keep_at;               // as of Request
+  int begun = 0;                          // as of Request
+  text::OutputRules rules;                // how to take the answer apart (chat only)
+  ThinkingOptions thinking;
+  ToolChoice choice;                               // chat only
+  bool constrained = false;                        // compile() makes a grammar of what restricts the answer
+  std::shared_ptr<const CompiledGrammar> grammar;  // null: the answer is free
+  std::optional<ThinkReport> think_report;         // chat only
+  // The conversation that the answer goes on (conversation_key), for when its turn comes back; none: the turn
+  // is not to be remembered.
+  std::optional<uint64_t> remember;
+};
+
+struct PrepareOptions {
+  std::vector<text::VolatileRule> volatile_text;  // of system prompts
+  std::string turns_path;                         // where sampled turns are kept; empty: in memory
+};
+
+// Thread-safe. The engine must outlive it.
+class Preparer {
+ public:
+  Preparer(const Engine& engine, PrepareOptions options);
+  // cancelled, here and below: whether nobody waits for it any more. Asked now and then; the result is then
+  // an error.
+  std::variant<Prepared, RequestError> chat(ChatRequest request, const std::function<bool()>& cancelled);
+  // For its length only: the prompt need not fit into the context.
+  std::variant<Prepared, RequestError> count(ChatRequest request, const std::function<bool()>& cancelled);
+  std::variant<Prepared, RequestError> completion(CompletionRequest request,
+                                                  const std::function<bool()>& cancelled) const;
+  // Gives `done` the same with its grammar, when and where the engine has compiled it, unless the client has
+  // gone.
+  void compile(Prepared prepared, std::weak_ptr<const void> client,
+               std::function<void(std::variant<Prepared, RequestError>)> done) const;
+  // What was sampled for a request: found when the turn comes back.
+  void remember(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
+                const text::OutputRules& rules) {
+    remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);
+  }
+  void write_turns() { turns_.write(); }
+
+ private:
+  std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, text::EncodeLimit limit);
+  std::variant<std::vector<int>, RequestError> prompt_tokens(TextOrTokens prompt, const std::string& param,
+                                                             text::EncodeLimit limit) const;
+  std::variant<Prepared, RequestError> check(Prepared prepared, const char* param) const;
+  RequestError too_long(const std::string& size, const std::string& param) const;
+  RequestError stop_error(const text::EncodeLimit& limit, const std::string& param) const;
+  size_t most_tokens() const;
+
+  const Engine& engine_;
+  const std::unique_ptr<const text::ChatTemplate> tool_prompt_;  // null: the template knows tools
+  const text::ChatTemplate* const chat_;                         // null: the model brings none
+  const text::OutputFormat format_;
+  const std::vector<text::VolatileRule> volatile_text_;
+  TurnMemory turns_;
+  std::optional<text::PromptCompiler> compiler_;  // none: the model brings no chat template
+};
+
+}  // namespace anabranch
