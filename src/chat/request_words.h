@@ -1,4 +1,4 @@
-// How the words of word_table.h are found in a sentence. Rules built on it: answer_form.h, when_to_think.h.
+// Finds the words of think_words.txt in a sentence. Used by when_to_think.h and typed_escape.h.
 #pragma once
 
 #include <cstddef>
@@ -8,57 +8,47 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/word_table.h"
-
 namespace anabranch::text {
 
-struct Hit {
-  size_t begin, end;  // bytes of the sentence
-};
-
-// A sentence as the rules see it: folded words (small letters, no accents on Latin ones) with one space
-// before, between and after them. A run of Chinese or Japanese characters is one word.
+// Folded words (small letters, Latin ones without accents), with one space before, between and after them. A
+// run of Chinese or Japanese characters is one word.
 using Sentence = std::string;
+Sentence fold(std::string_view text);
 
-// capitals: for each word, whether it was written with a capital.
-Sentence fold(std::string_view text, std::vector<bool>* capitals = nullptr);
-// Stands for the letters of words that are not asked for: no word has it.
-constexpr char kMasked = '-';
-
-// The first word of the set at or after `from`, of equal places the longest.
-std::optional<Hit> find(const Sentence& sentence, Words words, size_t from = 0);
-std::vector<Hit> find_all(const Sentence& sentence, Words words);
-// One that begins right there, behind a space or not.
-std::optional<Hit> starts_at(const Sentence& sentence, size_t place, Words words);
-// Whether the sentence begins with one; "please", "just" and masked words aside.
-bool opens_with(const Sentence& sentence, Words words);
-// Whether one is among the `count` words before or after that place.
-bool before(const Sentence& sentence, size_t place, int count, Words words);
-bool after(const Sentence& sentence, size_t place, int count, Words words);
-
-// The place behind so many words.
-size_t skip_words(const Sentence& sentence, size_t place, int count);
-// Words; of Chinese and Japanese two characters count as one.
-int count_words(const Sentence& sentence);
-// Whether nothing is left when the phrases of these sets are taken away.
-bool consists_of(const Sentence& sentence, std::initializer_list<Words> sets, bool numbers);
-
-// A number from 2 on, as digits or as a word, that stands in front of what it counts.
-struct Count {
-  int number = 0;
-  Hit hit;
+struct Hit {
+  size_t begin, end;  // bytes of the sentence, with the space before the words and without the one after
 };
-std::optional<Count> find_count(const Sentence& sentence, size_t from, int within_words);
-std::vector<int> numbers_in(const Sentence& sentence);  // those in digits
 
-// Names of programming languages (as a code fence wants them) and of natural ones (in English).
-struct Language {
+// The first phrase of the group at or after `from`; of several there, the longest.
+std::optional<Hit> find(const Sentence& sentence, std::string_view group, size_t from = 0);
+// Whether a phrase of the group is among the `count` words before or after that place.
+bool before(const Sentence& sentence, size_t place, int count, std::string_view group);
+bool after(const Sentence& sentence, size_t place, int count, std::string_view group);
+// Where the sentence's opening phrase ends, if it is one of the group. Polite and masked words before it are
+// passed over.
+std::optional<size_t> opens_with(const Sentence& sentence, std::string_view group);
+// Whether the sentence is made of phrases of these groups.
+bool consists_of(const Sentence& sentence, std::initializer_list<std::string_view> groups);
+// Each Chinese or Japanese character counts as one.
+int count_words(const Sentence& sentence);
+
+// A programming language, by the name that a code fence has for it.
+struct CodeName {
   std::string_view name;
   Hit hit;
-  bool plain_word = false;  // also a word or a letter of its own: c, go, r
+  bool is_word;  // also a word or a letter of its own: go, c, r
 };
-// In the order of their places.
-std::vector<Language> programming_languages(const Sentence& sentence);
-std::vector<Language> natural_languages(const Sentence& sentence);
+std::vector<CodeName> code_names(const Sentence& sentence);
+
+// Stands for the letters of negated words. No word contains it.
+constexpr char kMasked = '-';
+
+struct Message {
+  std::vector<Sentence> sentences;  // all that may ask for something; negated words are masked
+  std::vector<Sentence>
+      question;  // those of the paragraph that asks: the last one, or the first if only that is short
+};
+// Leaves out quoted text, fenced code and the middle of a long message.
+Message read_message(std::string_view message);
 
 }  // namespace anabranch::text

@@ -1,7 +1,6 @@
 #include "chat/thinking.h"
 
-#include "base/log.h"
-#include "chat/think_escapes.h"
+#include "chat/typed_escape.h"
 #include "chat/when_to_think.h"
 
 namespace anabranch {
@@ -29,7 +28,7 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const text::ChatT
     TRY(chosen.prompt, compile(std::nullopt));
   } else {
     TRY(chosen.prompt, compile(true));
-    const auto choice = text::when_to_think({user, static_cast<int>(chosen.prompt.tokens.size())});
+    const auto choice = text::when_to_think(user, static_cast<int>(chosen.prompt.tokens.size()));
     chosen.thinking = {choice.think, choice.reason};
     if (!choice.think) {
       TRY(chosen.prompt, compile(false));
@@ -56,17 +55,16 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
   if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
   options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
   options.loops = context.loops;
-  const auto asked = text::asked_form({.user = context.user,
-                                       .json_format = context.json,
-                                       .tools = context.tools,
-                                       .tool_required = context.must_call});
-  log_debug("a thought that is cut goes over into {}: {}", text::name_of(asked.form), asked.reason);
-  ThinkEscape escape = think_escape(asked);
+  text::TypedEscape escape = text::typed_escape({.user = context.user,
+                                                 .json_format = context.json,
+                                                 .tools = context.tools,
+                                                 .tool_required = context.must_call});
   options.closing = std::move(escape.closing);
   if (chosen.begun > 0) return options;
   // A start that holds a stop string would end the answer.
   for (const std::string& stop : context.stop)
-    if (escape.answer_start.find(stop) != std::string::npos) return options;
+    if ((escape.answer_start + escape.answer_fence + "\n").find(stop) != std::string::npos) return options;
+  options.answer_fence = std::move(escape.answer_fence);
   options.answer_start = std::move(escape.answer_start);
   return options;
 }

@@ -3,113 +3,67 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <vector>
 
-#include "chat/request_text.h"
+#include "chat/request_words.h"
+#include "tokenizer/regex.h"
 
 namespace anabranch::text {
 namespace {
 
 constexpr int kLongPrompt = 1500;  // tokens; more than a system prompt and a few turns of chat
-constexpr int kLookUpWords = 40;   // of a question that looks one thing up
-constexpr int kChatWords = 10;     // of a greeting or a plain question
-constexpr size_t kFactBytes = 200;
-constexpr int kHeadArithmetic = 12;  // the times table
+constexpr int kNeedleWords = 40;   // of a question that looks one thing up
+constexpr int kChatWords = 12;     // of a plain question
+constexpr int kNameWords = 4;      // behind "the capital of", "who wrote"
 
-int words_of(const std::vector<Sentence>& sentences) {
+bool is_needle(const std::vector<Sentence>& question) {
   int words = 0;
-  for (const Sentence& sentence : sentences) words += count_words(sentence);
-  return words;
+  bool looks_up = false;
+  for (const Sentence& sentence : question) {
+    words += count_words(sentence);
+    looks_up |= find(sentence, "retrieve") && !opens_with(sentence, "whole_text");
+  }
+  return looks_up && words <= kNeedleWords;
 }
 
-bool looks_up(const std::vector<Sentence>& question) {
-  return std::any_of(question.begin(), question.end(), [](const Sentence& s) {
-    return find(s, Words::retrieve) && !opens_with(s, Words::whole_text);
+bool is_greeting(const std::vector<Sentence>& sentences) {
+  return !sentences.empty() && std::all_of(sentences.begin(), sentences.end(), [](const Sentence& sentence) {
+    return consists_of(sentence, {"greeting", "polite"});
   });
 }
 
-bool is_greeting(const Request& request) {
-  return words_of(request.sentences) <= kChatWords &&
-         std::all_of(request.sentences.begin(), request.sentences.end(), [](const Sentence& s) {
-           return consists_of(s, {Words::greeting, Words::polite}, false);
-         });
+// "What is 7 * 8?": two numbers up to twelve and one operation.
+bool is_times_table(std::string_view message, Sentence sentence) {
+  static const Regex number = *Regex::compile(" (?:[0-9]|1[012])(?= )");
+  Regex::Match match;
+  int numbers = 0;
+  for (; number.find(sentence, 0, match); numbers++) sentence.erase(match.begin, match.end - match.begin);
+  const bool operation = find(sentence, "operator") || message.find_first_of("+-*/") != message.npos ||
+                         message.find("×") != message.npos || message.find("÷") != message.npos;
+  return operation && numbers == 2 && consists_of(sentence, {"calculate", "operator", "polite"});
 }
 
-// "What is 7 * 8?": two small numbers and one operation.
-bool is_head_arithmetic(std::string_view message, const Request& request) {
-  if (request.sentences.size() != 1) return false;
-  const Sentence& sentence = request.sentences[0];
-  const auto numbers = numbers_in(sentence);
-  const bool operation = find(sentence, Words::operators) ||
-                         message.find_first_of("+-*/") != std::string_view::npos ||
-                         message.find("\xC3\x97") != std::string_view::npos ||
-                         message.find("\xC3\xB7") != std::string_view::npos;
-  return operation && numbers.size() == 2 &&
-         *std::max_element(numbers.begin(), numbers.end()) <= kHeadArithmetic &&
-         consists_of(sentence, {Words::calculate, Words::operators, Words::polite}, true);
-}
-
-// Whether the words from there on are a proper noun, by their capitals, and so many participles.
-bool is_name(const Sentence& s, size_t place, const std::vector<bool>& capitals, int participles) {
-  constexpr int kNameWords = 5;
-  int names = 0, words = 0, done = 0;
-  auto word = static_cast<size_t>(std::count(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(place), ' '));
-  for (; place + 1 < s.size() && word < capitals.size(); word++, words++) {
-    const size_t end = skip_words(s, place, 1);
-    if (capitals[word] && end - place > 2)  // one letter is a variable
-      names++;
-    else if (starts_at(s, place, Words::fact_done))
-      done++;
-    else if (!starts_at(s, place, Words::name_part))
-      return false;
-    place = end;
-  }
-  return names > 0 && words <= kNameWords + participles && done == participles;
-}
-
-// Where the question's own words have capitals, those of others say nothing.
-bool is_title_case(const Sentence& s, size_t place, const std::vector<bool>& capitals) {
-  const auto words = std::count(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(place), ' ');
-  return std::find(capitals.begin() + 1, capitals.begin() + words, true) != capitals.begin() + words;
-}
-
-// A few kinds of questions only: most that begin alike ("what is", "where is") want a thought.
-bool is_plain_fact(std::string_view message, const Request& request) {
-  if (request.sentences.size() != 1 || request.has_code || message.size() > kFactBytes) return false;
-  std::vector<bool> capitals;
-  const Sentence s = fold(message, &capitals);  // with what is quoted: titles
-  if (count_words(s) > kChatWords || !numbers_in(s).empty()) return false;
-  const auto is_easy = [](const Sentence& rest) {
-    return count_words(rest) > 0 && !find(rest, Words::hard) && !find(rest, Words::given);
-  };
-  if (find(s, Words::fact_cjk)) return is_easy(s);
-  if (const auto who = starts_at(s, 0, Words::fact_who)) return is_easy(s.substr(who->end));
-  if (const auto of = starts_at(s, 0, Words::fact_of)) {
-    const Sentence rest = s.substr(of->end);
-    if (find(rest, Words::hard)) return false;
-    return is_name(s, of->end, capitals, 0) ||
-           (count_words(rest) <= 2 && is_easy(rest) && !find(rest, Words::article));
-  }
-  const auto when = starts_at(s, 0, Words::fact_when);
-  const auto opening = when ? when : starts_at(s, 0, Words::fact_name);
-  return opening && !is_title_case(s, opening->end, capitals) && !find(s, Words::hard, opening->end) &&
-         is_name(s, opening->end, capitals, when ? 1 : 0);
+bool is_plain_fact(std::string_view message) {
+  const Sentence sentence = fold(message);  // with what is quoted: titles
+  if (count_words(sentence) > kChatWords) return false;
+  if (find(sentence, "fact_inside")) return !find(sentence, "hard");
+  const auto opening = opens_with(sentence, "fact");
+  const int words = opening ? count_words(sentence.substr(*opening)) : 0;
+  return words > 0 && words <= kNameWords && !find(sentence, "hard", *opening) &&
+         !find(sentence, "given", *opening);
 }
 
 }  // namespace
 
-ThinkChoice when_to_think(const ThinkQuestion& question) {
-  const Request request = read_request(question.user);
-  const bool long_prompt = question.prompt_tokens >= kLongPrompt;
-  if (long_prompt && words_of(request.question) <= kLookUpWords && looks_up(request.question))
-    return {true,
-            fmt::format("a short question that looks something up in {} tokens", question.prompt_tokens)};
-  if (request.sentences.empty()) return {true, "nothing in the message says otherwise"};
-  if (is_greeting(request)) return {false, "a greeting or thanks"};
-  if (is_head_arithmetic(question.user, request)) return {false, "arithmetic done in the head"};
-  if (!long_prompt && is_plain_fact(question.user, request))
-    return {false, "a short question for a plain fact"};
+ThinkChoice when_to_think(std::string_view user, int prompt_tokens) {
+  const Message message = read_message(user);
+  const bool long_prompt = prompt_tokens >= kLongPrompt;
+  if (long_prompt && is_needle(message.question))
+    return {true, fmt::format("a short question that looks something up in {} tokens", prompt_tokens)};
+  if (is_greeting(message.sentences)) return {false, "a greeting or thanks"};
+  if (message.sentences.size() == 1) {
+    if (is_times_table(user, message.sentences[0])) return {false, "arithmetic done in the head"};
+    if (!long_prompt && is_plain_fact(user)) return {false, "a short question for a plain fact"};
+  }
   return {true, "nothing in the message says otherwise"};
 }
 

@@ -77,6 +77,29 @@ int LoopDetector::Runs::words(int period) const {
   return words_[head_] - words_[head_ + period];
 }
 
+LoopDetector::Recurrence::Gram LoopDetector::Recurrence::gram(size_t first) const {
+  Gram gram;
+  std::copy_n(tokens_.begin() + static_cast<std::ptrdiff_t>(first), kGram, gram.begin());
+  return gram;
+}
+
+int LoopDetector::Recurrence::push(int token) {
+  tokens_.push_back(token);
+  const bool recurs = tokens_.size() >= kGram && ++counts_[gram(tokens_.size() - kGram)] >= kTimes;
+  if (tokens_.size() > kWindow) {
+    const auto oldest = counts_.find(gram(0));
+    if (--oldest->second == 0) counts_.erase(oldest);
+    tokens_.pop_front();
+  }
+  recurs_.push_back(recurs);
+  recurring_ += recurs;
+  if (recurs_.size() > kSpan) {
+    recurring_ -= recurs_.front();
+    recurs_.pop_front();
+  }
+  return recurring_;
+}
+
 LoopDetector::LoopDetector(const LoopPolicy& policy, std::span<const uint8_t> traits)
     : policy_(policy),
       traits_(traits),
@@ -88,6 +111,7 @@ LoopDetector::LoopDetector(const LoopPolicy& policy, std::span<const uint8_t> tr
 void LoopDetector::reset() {
   exact_.reset();
   near_.reset();
+  recurrence_.reset();
   after_number_ = false;
   near_now_ = {};
 }
@@ -95,7 +119,9 @@ void LoopDetector::reset() {
 Repetition LoopDetector::push(int token) {
   const Repetition near = policy_.near_tokens ? this->near(token) : Repetition{};
   const Repetition exact = this->exact(token);
-  return exact.kind == Repetition::Kind::exact ? exact : near;
+  const bool recurs = policy_.recurring > 0 && recurrence_.push(token) >= policy_.recurring;
+  if (exact.kind == Repetition::Kind::exact) return exact;
+  return recurs ? Repetition{Repetition::Kind::recurring, 0, Recurrence::kSpan} : near;
 }
 
 Repetition LoopDetector::exact(int token) {

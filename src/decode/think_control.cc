@@ -25,6 +25,8 @@ const char* name_of(ThinkCut cut) {
       return "end_of_turn_in_thought";
     case ThinkCut::tool_call:
       return "tool_call_in_thought";
+    case ThinkCut::answer_fence:
+      return "answer_in_thought";
     case ThinkCut::answer_loop:
       return "answer_loop";
   }
@@ -75,6 +77,15 @@ int ThinkControl::decide(int sampled) {
   return forced().empty() ? sampled : forced().front();
 }
 
+bool ThinkControl::ends_with_fence(int token) {
+  if (rules_.fence.empty() || answer_begun()) return false;
+  if (rules_.fence[fence_tokens_] != token) fence_tokens_ = 0;
+  if (rules_.fence[fence_tokens_] == token) fence_tokens_++;
+  if (fence_tokens_ < rules_.fence.size()) return false;
+  fence_tokens_ = 0;
+  return true;
+}
+
 void ThinkControl::accept(int token) {
   const bool was_forced = !forced().empty();
   if (was_forced) next_forced_++;
@@ -83,6 +94,7 @@ void ThinkControl::accept(int token) {
   if (thinking() && !was_thinking) {
     chosen_++;
     thought_loops_.reset();
+    fence_tokens_ = 0;
   }
   if (!rules_.watch || was_forced || was_thinking != thinking()) return;
   const bool loop = rules_.loops != LoopRule::none &&
@@ -92,7 +104,13 @@ void ThinkControl::accept(int token) {
     return;
   }
   chosen_++;
-  if (loop || chosen_ >= rules_.budget) close(loop ? ThinkCut::loop : ThinkCut::budget);
+  if (ends_with_fence(token)) {
+    rules_.escape = rules_.fence;
+    rules_.escape.insert(rules_.escape.end(), rules_.fence_end.begin(), rules_.fence_end.end());
+    close(ThinkCut::answer_fence);
+  } else if (loop || chosen_ >= rules_.budget) {
+    close(loop ? ThinkCut::loop : ThinkCut::budget);
+  }
 }
 
 }  // namespace anabranch

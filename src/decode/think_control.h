@@ -34,10 +34,13 @@ struct ThinkRules {
   bool may_call = true;      // false: they are never taken
   std::vector<int> closing;  // ends a thought that is cut: what is said, the closing tag, white space
   std::vector<int> escape;   // then the answer's first tokens, unless it has begun before
+  // Within a thought these tokens begin the answer: the thought ends there, and the answer starts with them
+  // and fence_end. Empty: nothing does.
+  std::vector<int> fence, fence_end;
 };
 
 // Why a thought did not end by itself, or an answer was stopped.
-enum class ThinkCut { none, budget, loop, end_of_turn, tool_call, answer_loop };
+enum class ThinkCut { none, budget, loop, end_of_turn, tool_call, answer_fence, answer_loop };
 const char* name_of(ThinkCut cut);
 
 class ThinkControl {
@@ -67,12 +70,14 @@ class ThinkControl {
 
  private:
   void close(ThinkCut why);
+  bool ends_with_fence(int token);
 
   const ThinkTokens& tokens_;
   ThinkRules rules_;
   LoopDetector thought_loops_, answer_loops_;
   std::vector<int> forced_;
   size_t next_forced_ = 0;
+  size_t fence_tokens_ = 0;  // of the fence, at the thought's end
   text::ThoughtTracker thought_;
   int chosen_ = 0;  // tokens of thought so far that the model chose, opening tags included
   int thinking_tokens_ = 0, answer_tokens_ = 0;

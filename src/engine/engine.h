@@ -41,7 +41,8 @@ struct ThinkingOptions {
   LoopRule loops = LoopRule::exact;  // which thoughts and answers that repeat themselves are ended
   CallPolicy calls = CallPolicy::text;
   std::string closing;       // what a thought that is cut ends with; empty: a short sentence
-  std::string answer_start;  // what the answer then begins with: a fence, a bracket
+  std::string answer_start;  // what the answer then begins with: a fence
+  std::string answer_fence;  // text within a thought that begins the answer, such as "```json"; empty: none
 };
 inline constexpr int kDefaultThinkingBudget = 32768;
 

@@ -77,7 +77,11 @@ ThinkRules EngineImpl::think_rules(const Request& request) const {
   rules.closing = tokenizer.encode(wanted.closing.empty() ? kClosing : wanted.closing, false);
   rules.closing.push_back(*think_tokens_.close);
   for (const int token : tokenizer.encode("\n\n", false)) rules.closing.push_back(token);
-  if (!request.grammar) rules.escape = tokenizer.encode(wanted.answer_start, false);
+  if (!request.grammar) {
+    rules.escape = tokenizer.encode(wanted.answer_start, false);
+    rules.fence = tokenizer.encode(wanted.answer_fence, false);
+    if (!rules.fence.empty()) rules.fence_end = tokenizer.encode("\n", false);
+  }
   // What the context has left is the answer's first: as much as it may take, up to a quarter.
   const int room = info().context_length - static_cast<int>(request.prompt.size());
   const int answer = std::min(request.max_tokens, room / 4);

@@ -6,7 +6,7 @@ namespace anabranch::text {
 namespace {
 
 bool thinks(const char* message, int prompt_tokens = 100) {
-  const ThinkChoice choice = when_to_think({.user = message, .prompt_tokens = prompt_tokens});
+  const ThinkChoice choice = when_to_think(message, prompt_tokens);
   EXPECT_FALSE(choice.reason.empty());
   return choice.think;
 }
@@ -57,36 +57,17 @@ TEST(WhenToThink, NotForTheTimesTable) {
 }
 
 TEST(WhenToThink, NotForAPlainFact) {
-  for (const char* message : {"What is the capital of France?",
-                              "Who wrote Romeo and Juliet?",
-                              "Who is Ada Lovelace?",
-                              "Was ist die Hauptstadt von Frankreich?",
-                              "Wer war Goethe?",
-                              "Quelle est la capitale du Japon ?",
-                              "¿Cuál es la capital de Perú?",
-                              "Qual è la capitale d'Italia?",
-                              "Quem foi Camões?",
-                              "Кто написал «Войну и мир»?",
-                              "法国的首都是哪里?",
-                              "日本の首都はどこですか?",
-                              "what's the capital of south korea",
-                              "Who invented the telephone?",
-                              "Where is Lisbon?",
-                              "Where is the Eiffel Tower?",
-                              "When was Mozart born?",
-                              "When was the Berlin Wall built?",
-                              "How old is Angela Merkel?",
-                              "Wie alt ist Angela Merkel?",
-                              "Wo liegt Rom?",
-                              "Wann wurde Mozart geboren?",
-                              "Où se trouve Lyon ?",
-                              "¿Dónde está Lima?",
-                              "Quando è nato Verdi?",
-                              "Onde fica Lisboa?",
-                              "Где находится Москва?",
-                              "谁写了红楼梦?"})
+  for (const char* message :
+       {"What is the capital of France?", "Who wrote Romeo and Juliet?",
+        "Was ist die Hauptstadt von Frankreich?", "Quelle est la capitale du Japon ?",
+        "¿Cuál es la capital de Perú?", "Qual è la capitale d'Italia?", "Кто написал «Войну и мир»?",
+        "法国的首都是哪里?", "日本の首都はどこですか?", "what's the capital of south korea",
+        "Who invented the telephone?", "谁写了红楼梦?"})
     EXPECT_FALSE(thinks(message)) << message;
-  for (const char* message : {"Who is the tallest if Anna is taller than Ben?",
+  for (const char* message : {"Who is Ada Lovelace?",
+                              "Where is Lisbon?",
+                              "Who wrote the failing test?",
+                              "Who is the tallest if Anna is taller than Ben?",
                               "What is the best way to compare two proofs?",
                               "Why is the sky blue?",
                               "What is the next number in 2, 4, 8?",
@@ -126,7 +107,7 @@ TEST(WhenToThink, NotForAPlainFact) {
 
 TEST(WhenToThink, ForANeedleInALongPrompt) {
   const auto reason = [](const std::string& message, int tokens) {
-    return when_to_think({.user = message, .prompt_tokens = tokens}).reason;
+    return when_to_think(message, tokens).reason;
   };
   const std::string needle = "looks something up";
   std::string document;
@@ -140,7 +121,7 @@ TEST(WhenToThink, ForANeedleInALongPrompt) {
     EXPECT_NE(reason(document + "\n" + question, 4000).find(needle), std::string::npos) << question;
     EXPECT_NE(reason(std::string(question) + "\n\n" + document, 4000).find(needle), std::string::npos)
         << question;
-    EXPECT_TRUE(when_to_think({.user = question, .prompt_tokens = 4000}).think);
+    EXPECT_TRUE(when_to_think(question, 4000).think);
   }
   EXPECT_EQ(reason("Who is the owner of the mill?", 60).find(needle), std::string::npos) << "a short prompt";
   for (const char* other : {"Whatever you want", "Summarize what happened.", "Nothing more.", "Wherever"})

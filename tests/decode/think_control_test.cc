@@ -45,6 +45,25 @@ TEST_F(Control, TheAnswersBeginningIsForcedOnce) {
   EXPECT_EQ(take_forced(second), (std::vector<int>{kSo, kClose, kBlank})) << "an answer has begun before";
 }
 
+TEST_F(Control, AFenceInAThoughtBeginsTheAnswer) {
+  const int kFence = kWord + 7, kJson = kWord + 8, kLine = kWord + 9;
+  const ThinkRules rules{.open = true, .fence = {kFence, kJson}, .fence_end = {kLine}};
+  auto control = make(rules);
+  for (const int token : {kWord, kJson, kFence, kWord, kFence, kFence, kJson}) {
+    EXPECT_TRUE(control.forced().empty());
+    take(control, token);
+  }
+  EXPECT_EQ(take_forced(control), (std::vector<int>{kSo, kClose, kBlank, kFence, kJson, kLine}));
+  EXPECT_EQ(control.cut(), ThinkCut::answer_fence);
+  EXPECT_STREQ(name_of(control.cut()), "answer_in_thought");
+  // In an answer, and in a thought behind its beginning, it is text.
+  auto answer = make(rules);
+  for (const int token : {kClose, kFence, kJson, kWord, kOpen, kFence, kJson})
+    EXPECT_EQ(take(answer, token), token);
+  EXPECT_TRUE(answer.forced().empty());
+  EXPECT_EQ(answer.cut(), ThinkCut::none);
+}
+
 TEST_F(Control, NoCallWithoutTools) {
   auto control = make({.open = true, .calls = {kWord}, .may_call = false});
   EXPECT_FALSE(control.allows(kWord)) << "in a thought";

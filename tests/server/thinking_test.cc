@@ -5,7 +5,6 @@
 
 #include <climits>
 
-#include "chat/think_escapes.h"
 #include "server/api/api_request.h"
 #include "server/server_fixture.h"
 
@@ -93,37 +92,6 @@ TEST(Thinking, TheMostSpecificFieldWins) {
     EXPECT_EQ(wish.mode, c.mode) << c.fields;
     EXPECT_EQ(wish.budget, c.budget) << c.fields;
   }
-}
-
-text::AskedForm form(text::AnswerForm form, const char* language = "", int items = 0) {
-  return {form, language, items, ""};
-}
-
-TEST(ThinkEscape, LeadsIntoTheForm) {
-  using text::AnswerForm;
-  EXPECT_EQ(think_escape(form(AnswerForm::plain)).closing, "");
-  EXPECT_EQ(think_escape(form(AnswerForm::code, "python")).answer_start, "```python\n");
-  EXPECT_EQ(think_escape(form(AnswerForm::code)).answer_start, "");
-  EXPECT_EQ(think_escape(form(AnswerForm::sql)).answer_start, "```sql\n");
-  EXPECT_EQ(think_escape(form(AnswerForm::table)).answer_start, "|");
-  EXPECT_EQ(think_escape(form(AnswerForm::list, "", 5)).answer_start, "1.");
-  EXPECT_EQ(think_escape(form(AnswerForm::list, "", 1)).answer_start, "");
-  for (const auto quiet :
-       {AnswerForm::plain, AnswerForm::json, AnswerForm::translation, AnswerForm::tool_call})
-    EXPECT_EQ(think_escape(form(quiet)).answer_start, "") << text::name_of(quiet);
-  EXPECT_NE(think_escape(form(AnswerForm::list, "", 5)).closing.find("a list of 5."), std::string::npos);
-  EXPECT_NE(think_escape(form(AnswerForm::translation, "German")).closing.find("into German."),
-            std::string::npos);
-  for (const auto any : {AnswerForm::json, AnswerForm::code, AnswerForm::sql, AnswerForm::translation,
-                         AnswerForm::table, AnswerForm::list, AnswerForm::tool_call})
-    for (const char* detail : {"", "german"}) {
-      const ThinkEscape escape = think_escape(form(any, detail, 3));
-      EXPECT_EQ((escape.closing + escape.answer_start).find_first_of("{}<>"), std::string::npos);
-      EXPECT_NE(escape.closing, "");
-      if (!escape.answer_start.empty()) {
-        EXPECT_NE(escape.answer_start.back(), ' ') << escape.answer_start;
-      }
-    }
 }
 
 class ThinkingApi : public ServerTest {
@@ -247,6 +215,10 @@ TEST_F(ThinkingApi, EscapesFollowTheRequest) {
   EXPECT_EQ(request(kHard).thinking.closing, "");
   const char* kJson = R"("response_format":{"type":"json_object"})";
   EXPECT_NE(request(kCode, kJson).thinking.closing.find("JSON"), std::string::npos) << "before what it says";
+  EXPECT_EQ(engine_.last_request().thinking.answer_fence, "");
+  const char* kAskJson = "Return the name as JSON.";
+  EXPECT_EQ(request(kAskJson).thinking.answer_fence, "```json");
+  EXPECT_EQ(request(kAskJson, R"("stop":"```")").thinking.answer_fence, "");
   const std::string must = std::string(kTools) + R"(,"tool_choice":"required")";
   EXPECT_NE(request(kCode, must).thinking.closing.find("tool"), std::string::npos);
 }
