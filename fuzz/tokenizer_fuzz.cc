@@ -46,8 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Tokenizer& tokenizer = **parsed;
   const auto ids = tokenizer.encode(text, true);
   check_ids(tokenizer, ids);
-  if (tokenizer.encode(std::vector<Piece>{{text, true}}) != ids) std::abort();
-  const auto untrusted = tokenizer.encode(std::vector<Piece>{{text, false}});
+  if (tokenizer.encode(std::vector<PromptPiece>{{text, true}}) != ids) std::abort();
+  const auto untrusted = tokenizer.encode(std::vector<PromptPiece>{{text, false}});
   check_ids(tokenizer, untrusted);
   if (!has_fallback(json))
     for (const int id : untrusted)

@@ -6,7 +6,7 @@
 namespace anabranch::text {
 
 // Text of which only `trusted` pieces (what the chat template itself wrote) may become special tokens.
-struct Piece {
+struct PromptPiece {
   std::string text;
   bool trusted = false;
 };

@@ -16,7 +16,7 @@
 
 namespace anabranch {
 
-// What requests of both kinds have.
+// Options of chat requests and of text completions.
 struct GenerationOptions {
   SamplingParams sampling;           // seed: see below
   std::optional<uint64_t> seed;      // unset: the caller draws one

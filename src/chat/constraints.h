@@ -34,8 +34,8 @@ struct ConstraintContext {
   bool several_calls = true;
 };
 struct ConstraintGrammar {
-  std::string text;   // empty: the answer is free
-  std::string field;  // that asked for it
+  std::string text;   // empty: nothing restricts the answer
+  std::string field;  // the request's field that asked for it
 };
 // Errors: as of text::add_schema and add_calls; `field` is then the request's field at fault.
 Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const ToolChoice& choice,

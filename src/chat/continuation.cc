@@ -13,7 +13,7 @@ Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
   ChosenPrompt chosen;
   TRY(chosen.prompt, compile(thought));
   chosen.open = tags && text::opens_reasoning(chosen.prompt.pieces, *tags);
-  std::vector<text::Piece> before;
+  std::vector<text::PromptPiece> before;
   if (thought) {
     if (!chosen.open) before.push_back({tags->open + "\n", true});
     before.push_back({continuation.reasoning, false});
@@ -21,7 +21,7 @@ Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
   if (answer && (thought || chosen.open))
     before.push_back({(thought ? "\n" : "") + tags->close + "\n\n", true});
   auto& tokens = chosen.prompt.tokens;
-  const auto append = [&](std::span<const text::Piece> pieces) {
+  const auto append = [&](std::span<const text::PromptPiece> pieces) {
     if (limit.stopped()) return 0;
     limit.go_on_after(tokens.size());
     const auto more = tokenizer.encode(pieces, nullptr, {}, &limit);
@@ -29,7 +29,7 @@ Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
     return static_cast<int>(more.size());
   };
   append(before);
-  const text::Piece text{continuation.content, false};
+  const text::PromptPiece text{continuation.content, false};
   if (answer) chosen.begun = append({&text, 1});
   chosen.open = !answer;
   chosen.thinking = {chosen.open, answer ? "the final message's answer is continued"

@@ -1,4 +1,4 @@
-// A final message of the assistant's that the answer goes on, instead of following it as another turn.
+// A final message of the assistant's that the answer continues, instead of following it as another turn.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,14 @@
 
 namespace anabranch {
 
-// At least one is there. Without content it is the thought that goes on; with it, the thought is over.
+// At least one of the two is not empty. Without content the answer continues the thought; with content it
+// continues the content, and the thought is over.
 struct Continuation {
   std::string content, reasoning;
 };
 
-// The prompt as the template opens an answer, with the message's text behind. limit: may end it early.
-// Errors: those of `compile`; unsupported (a thought is to go on, but the model's are not known).
+// The prompt up to where the template opens an answer, followed by the message's text. limit: may end it
+// early. Errors: those of `compile`; unsupported (a thought is to go on, but the model's are not known).
 Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
                                      const std::optional<text::ReasoningTags>& tags,
                                      const text::Tokenizer& tokenizer, const CompilePrompt& compile,

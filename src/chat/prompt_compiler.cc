@@ -36,14 +36,14 @@ std::string random_name() {
 }
 
 // Templates of SentencePiece's kind write the space that a turn's first token brings.
-void drop_last_space(std::vector<Piece>& run) {
+void drop_last_space(std::vector<PromptPiece>& run) {
   while (!run.empty() && run.back().text.empty()) run.pop_back();
   if (!run.empty() && run.back().text.back() == ' ') run.back().text.pop_back();
 }
 
 }  // namespace
 
-int PromptCompiler::Known::match(std::string_view kind, std::span<const int> prompt) {
+int PromptCompiler::SeenTokens::match(std::string_view kind, std::span<const int> prompt) {
   std::lock_guard lock(mutex_);
   auto best = entries_.end();
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -58,7 +58,7 @@ int PromptCompiler::Known::match(std::string_view kind, std::span<const int> pro
   return static_cast<int>(best->tokens.size());
 }
 
-void PromptCompiler::Known::put(std::string kind, std::span<const int> tokens) {
+void PromptCompiler::SeenTokens::put(std::string kind, std::span<const int> tokens) {
   if (tokens.size() > kMaxKnownTokens || kind.size() > kMaxKind) return;
   std::lock_guard lock(mutex_);
   entries_.push_front({std::move(kind), {tokens.begin(), tokens.end()}});
@@ -119,20 +119,20 @@ std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
   return CompiledPrompt{std::move(*pieces), std::move(*tokens), {}};
 }
 
-std::optional<std::vector<int>> PromptCompiler::splice(std::span<const Piece> pieces, const Chat& chat,
+std::optional<std::vector<int>> PromptCompiler::splice(std::span<const PromptPiece> pieces, const Chat& chat,
                                                        const Marks& marks) {
   std::vector<int> tokens;
-  std::vector<Piece> run;  // since the last mark
+  std::vector<PromptPiece> run;  // since the last mark
   size_t next = 0;
   const auto flush = [&] {
     if (chat.limit) chat.limit->go_on_after(tokens.size());
-    const auto part = tokenizer_.encode(std::span<const Piece>(run), &memo_, chat.salt, chat.limit);
+    const auto part = tokenizer_.encode(std::span<const PromptPiece>(run), &memo_, chat.salt, chat.limit);
     run.clear();
     const bool marked_off = next == 0 || (!part.empty() && tokenizer_.is_special(part.front()));
     tokens.insert(tokens.end(), part.begin(), part.end());
     return marked_off;
   };
-  for (const Piece& piece : pieces) {
+  for (const PromptPiece& piece : pieces) {
     std::string_view rest = piece.text;
     for (size_t at; (at = rest.find(marks.name)) != std::string_view::npos;) {
       const std::string mark = next < marks.turns.size() ? marks.text(next) : "";
@@ -162,7 +162,8 @@ Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
   CompiledPrompt prompt;
   TRY(prompt.pieces, template_.render(chat.messages, chat.tools, chat.options));
   if (chat.limit) chat.limit->go_on_after(0);
-  prompt.tokens = tokenizer_.encode(std::span<const Piece>(prompt.pieces), &memo_, chat.salt, chat.limit);
+  prompt.tokens =
+      tokenizer_.encode(std::span<const PromptPiece>(prompt.pieces), &memo_, chat.salt, chat.limit);
   if (stopped()) return ended();
   return prompt;
 }

@@ -16,7 +16,7 @@
 namespace anabranch::text {
 
 struct CompiledPrompt {
-  std::vector<Piece> pieces;  // as the template rendered them
+  std::vector<PromptPiece> pieces;  // as the template rendered them
   std::vector<int> tokens;
   // Lengths of the prompt's beginnings that are worth keeping a state of, ascending: up to the first message
   // that is not the system's (other conversations share that much), up to the last message (which may come
@@ -50,9 +50,9 @@ class PromptCompiler {
 
  private:
   // Token sequences that prompts of a kind were seen to begin, or to end, with.
-  class Known {
+  class SeenTokens {
    public:
-    explicit Known(bool at_end) : at_end_(at_end) {}
+    explicit SeenTokens(bool at_end) : at_end_(at_end) {}
     // The longest of this kind that the prompt begins (ends) with; 0: none.
     int match(std::string_view kind, std::span<const int> prompt);
     void put(std::string kind, std::span<const int> tokens);
@@ -84,7 +84,8 @@ class PromptCompiler {
   };
   bool calls_can_be_text();
   std::optional<CompiledPrompt> tokens_around(const Chat& chat);
-  std::optional<std::vector<int>> splice(std::span<const Piece> pieces, const Chat& chat, const Marks& marks);
+  std::optional<std::vector<int>> splice(std::span<const PromptPiece> pieces, const Chat& chat,
+                                         const Marks& marks);
   std::optional<int> common_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> instruction_length(const Chat& chat, std::span<const int> prompt);
   std::optional<int> earlier_length(const Chat& chat, std::span<const int> prompt);
@@ -93,7 +94,7 @@ class PromptCompiler {
   const ChatTemplate& template_;
   const Tokenizer& tokenizer_;
   SegmentMemo memo_{size_t{32} << 20};
-  Known beginnings_{false}, openings_{true};
+  SeenTokens beginnings_{false}, openings_{true};
   std::once_flag probed_;
   bool calls_can_be_text_ = false;
 };

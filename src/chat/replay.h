@@ -1,6 +1,6 @@
-// Assistant turns that come back: what was sampled takes the place of what the template would write, so that
-// the prompt goes on matching the kept states. Only where both say the same: the client's content and tool
-// calls must be those that the sampled tokens give, and the conversation before it must be the same.
+// When a client sends an earlier assistant turn back, the tokens sampled then replace the template's
+// rendering of it, so that the prompt still matches cached states. This needs the same conversation before
+// the turn, and the client's content and tool calls must equal those parsed from the sampled tokens.
 #pragma once
 
 #include <span>
@@ -14,20 +14,20 @@
 
 namespace anabranch {
 
-// A conversation by what is said in it. How calls are written, their ids and reasoning do not count.
+// A hash of a conversation's contents. Spelling and ids of calls, and reasoning, are left out.
 uint64_t conversation_key(const Json& messages, std::string_view salt);
 
-// The assistant's turns among `messages` of which the tokens are known. rules: how this request's output is
-// read.
+// The assistant's turns among `messages` whose sampled tokens are known. rules: how this request's output is
+// parsed.
 std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view salt,
                                          const text::OutputRules& rules, const text::Tokenizer& tokenizer,
                                          TurnMemory& memory);
 
-// What the turn's tokens end with when it is whole.
+// How a complete turn ended.
 enum class TurnEnd { end_of_turn, last_allowed_call };
 
-// Remembers the turn that follows a conversation (conversation_key), if it is whole and a template could
-// write it in another way.
+// Remembers the turn after a conversation (conversation_key), if it is complete and a template could render
+// it differently.
 void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
                    const text::OutputRules& rules, const text::Tokenizer& tokenizer, TurnMemory& memory);
 

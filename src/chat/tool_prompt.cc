@@ -73,8 +73,8 @@ class ToolPrompt final : public ChatTemplate {
  public:
   explicit ToolPrompt(const ChatTemplate& chat) : chat_(chat), takes_system_(takes_system(chat)) {}
 
-  Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
-                                    const ChatOptions& options) const override {
+  Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
+                                          const ChatOptions& options) const override {
     if (!messages.is_array()) return chat_.render(messages, nullptr, options);
     Json out = as_text(messages);
     if (tools.is_array() && !tools.empty()) add_instructions(out, instructions(tools));

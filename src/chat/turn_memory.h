@@ -1,9 +1,10 @@
-// What the model really sampled in earlier assistant turns, by what clients were told of them. A template
-// writes a turn that comes back in its own way (another spacing of a tool call's JSON, other token borders),
-// and the prompt would part from the kept states there.
+// The tokens that the model sampled in earlier assistant turns, found by a hash of the conversation. When a
+// client sends such a turn back, a template may render it differently (other spacing in a tool call's JSON,
+// other token borders), and the cached states of the sampled tokens would not match the prompt.
 //
-// A small SQLite database, so that it survives restarts and may be shared by processes. What it says is never
-// believed unchecked (replay.h): damaged, foreign or lost entries cost time, not right answers. Thread-safe.
+// A small SQLite database, so that it survives restarts and may be shared by processes. Every
+// entry is checked against the request (replay.h): damaged, foreign or lost entries cost time, but never
+// change an answer. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -25,15 +26,15 @@ inline constexpr size_t kMostTurnTokens = 1 << 16;  // longer turns are not kept
 
 class TurnMemory {
  public:
-  // path: made if it is not there, for its owner only; empty: kept in memory. What cannot be opened, or is
-  // another user's, is logged, and memory serves instead.
+  // path: created for its owner only if missing; empty: in memory. If the file cannot be opened or belongs to
+  // another user, that is logged and turns are kept in memory.
   explicit TurnMemory(const std::string& path);
   ~TurnMemory();
 
   std::optional<std::vector<int>> find(uint64_t key);
-  // Of two turns with the same key the shorter stays, of two as long the one whose tokens compare less:
-  // which came first must not matter. Returns at once: write() puts it into the database. The oldest go when
-  // there are too many.
+  // Of two turns with the same key the shorter stays; of two with the same length, the one whose tokens
+  // compare less. So the order of calls does not matter. Returns at once; write() stores it in the database.
+  // When there are too many turns, the oldest are removed.
   void put(uint64_t key, std::span<const int> tokens);
   void write();
 

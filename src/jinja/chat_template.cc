@@ -123,8 +123,8 @@ class Template final : public ChatTemplate {
     takes_parts_ = probe_parts();
   }
 
-  Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
-                                    const ChatOptions& options) const override {
+  Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
+                                          const ChatOptions& options) const override {
     if (!messages.is_array()) return make_error(ErrorKind::invalid, "messages must be an array");
     if (!tools.is_null() && !tools.is_array())
       return make_error(ErrorKind::invalid, "tools must be an array");
@@ -132,11 +132,11 @@ class Template final : public ChatTemplate {
       return make_error(ErrorKind::invalid, "chat_template_kwargs must be an object");
     MessageForm form{takes_parts_, true};
     bool parsed_any = false;
-    Result<std::vector<Piece>> first = attempt(messages, tools, options, form, parsed_any);
+    Result<std::vector<PromptPiece>> first = attempt(messages, tools, options, form, parsed_any);
     if (first.ok() || !parsed_any || first.error().kind != ErrorKind::invalid) return first;
     // Some templates (DeepSeek's) add the arguments to a string as they are.
     form.parsed_arguments = false;
-    Result<std::vector<Piece>> second = attempt(messages, tools, options, form, parsed_any);
+    Result<std::vector<PromptPiece>> second = attempt(messages, tools, options, form, parsed_any);
     return second.ok() ? std::move(second) : std::move(first);
   }
 
@@ -145,8 +145,9 @@ class Template final : public ChatTemplate {
   }
 
  private:
-  Result<std::vector<Piece>> attempt(const Json& messages, const Json& tools, const ChatOptions& options,
-                                     const MessageForm& form, bool& parsed_any) const {
+  Result<std::vector<PromptPiece>> attempt(const Json& messages, const Json& tools,
+                                           const ChatOptions& options, const MessageForm& form,
+                                           bool& parsed_any) const {
     try {
       Variables variables;
       for (const auto& [key, item] : options.extra.items())
@@ -166,8 +167,8 @@ class Template final : public ChatTemplate {
     }
   }
 
-  static std::vector<Piece> pieces(const Text& text) {
-    std::vector<Piece> out;
+  static std::vector<PromptPiece> pieces(const Text& text) {
+    std::vector<PromptPiece> out;
     size_t begin = 0;
     for (const Text::Run& run : text.runs()) {
       out.push_back({text.bytes().substr(begin, run.end - begin), run.trusted});
@@ -212,9 +213,9 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view
   }
 }
 
-std::string join(const std::vector<Piece>& pieces) {
+std::string join(const std::vector<PromptPiece>& pieces) {
   std::string out;
-  for (const Piece& piece : pieces) out += piece.text;
+  for (const PromptPiece& piece : pieces) out += piece.text;
   return out;
 }
 

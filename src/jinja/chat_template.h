@@ -35,13 +35,13 @@ class ChatTemplate {
   // filled from `reasoning` or `thinking`. Trusted are the template's own text, bos, eos and the usual role
   // names; nothing else. Errors: invalid (raise_exception's message as it is; a type error with line and
   // column), exhausted (output or work beyond the limits in jinja/limits.h).
-  virtual Result<std::vector<Piece>> render(const Json& messages, const Json& tools,
-                                            const ChatOptions& options) const = 0;
+  virtual Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
+                                                  const ChatOptions& options) const = 0;
   // Whether the template's source mentions a variable ("enable_thinking", "tools").
   virtual bool mentions(std::string_view variable) const = 0;
 };
 
 // The pieces' text, joined.
-std::string join(const std::vector<Piece>& pieces);
+std::string join(const std::vector<PromptPiece>& pieces);
 
 }  // namespace anabranch::text

@@ -109,13 +109,13 @@ std::optional<Scan> CallScanner::opener() {
 std::optional<Scan> CallScanner::body() {
   if (!next()) return Scan::more;
   const bool list = form_ == ToolForm::mistral || form_ == ToolForm::plain;
-  if (here() == '{' || (list && here() == '[')) {
+  if (text_[at_] == '{' || (list && text_[at_] == '[')) {
     begin_ = at_;
     json_.emplace();
     step_ = Step::json;
   } else if (form_ == ToolForm::tagged) {
     step_ = Step::function;
-  } else if (form_ == ToolForm::plain && here() == '`' && calls_.empty() && !fenced_) {
+  } else if (form_ == ToolForm::plain && text_[at_] == '`' && calls_.empty() && !fenced_) {
     step_ = Step::fence;
   } else if (form_ == ToolForm::mistral) {
     begin_ = at_;
@@ -133,9 +133,9 @@ std::optional<Scan> CallScanner::fence() {
     fenced_ = true;
     begin_ = at_;
   }
-  while (at_ < text_.size() && is_name_byte(here()) && at_ - begin_ < kMaxLanguageBytes) ++at_;
+  while (at_ < text_.size() && is_name_byte(text_[at_]) && at_ - begin_ < kMaxLanguageBytes) ++at_;
   if (at_ == text_.size()) return Scan::more;
-  if (here() != '\n' && here() != '{') return Scan::broken;
+  if (text_[at_] != '\n' && text_[at_] != '{') return Scan::broken;
   step_ = Step::body;
   return std::nullopt;
 }
@@ -175,20 +175,20 @@ std::optional<Scan> CallScanner::after_json() {
   if (form_ == ToolForm::tagged) {
     const Match close = match("</tool_call>");
     if (close == Match::yes) return Scan::complete;
-    if (close == Match::no && here() == '{') {
+    if (close == Match::no && text_[at_] == '{') {
       step_ = Step::body;
       return std::nullopt;
     }
     at_ = call_end;
     return close == Match::more ? Scan::more : Scan::complete;  // complete: a whole call all the same
   }
-  if (here() == ';') {
+  if (text_[at_] == ';') {
     ++at_;
-  } else if (fenced_ && here() == '`') {
+  } else if (fenced_ && text_[at_] == '`') {
     if (const Match found = match("```"); found != Match::yes)
       return found == Match::no ? Scan::broken : Scan::more;
     return std::nullopt;
-  } else if (here() != '{') {
+  } else if (text_[at_] != '{') {
     return Scan::broken;
   }
   step_ = Step::body;
@@ -206,8 +206,8 @@ std::optional<Scan> CallScanner::xml() {
 }
 
 std::optional<Scan> CallScanner::name_until(char stop, Step next_step) {
-  for (; at_ < text_.size() && here() != stop; ++at_)
-    if (here() == '<' || here() == '\n' || at_ - begin_ >= kMaxNameBytes) return Scan::broken;
+  for (; at_ < text_.size() && text_[at_] != stop; ++at_)
+    if (text_[at_] == '<' || text_[at_] == '\n' || at_ - begin_ >= kMaxNameBytes) return Scan::broken;
   if (at_ == text_.size()) return Scan::more;
   const std::string name(trimmed(text_.substr(begin_, at_ - begin_)));
   if (name.empty()) return Scan::broken;
@@ -305,7 +305,7 @@ std::optional<Scan> CallScanner::after_function() {
 }
 
 std::optional<Scan> CallScanner::mistral_name() {
-  while (at_ < text_.size() && is_name_byte(here()) && at_ - begin_ < kMaxNameBytes) ++at_;
+  while (at_ < text_.size() && is_name_byte(text_[at_]) && at_ - begin_ < kMaxNameBytes) ++at_;
   if (at_ == text_.size()) return Scan::more;
   if (at_ == begin_) return Scan::broken;
   name_ = text_.substr(begin_, at_ - begin_);
@@ -340,7 +340,7 @@ std::optional<Scan> CallScanner::arguments() {
     const bool something = next();
     begin_ = at_;
     if (!something) return Scan::more;
-    if (here() != '{') return Scan::broken;
+    if (text_[at_] != '{') return Scan::broken;
   }
   const Scan scan = json_->advance(text_, at_);
   if (scan != Scan::complete) return scan;
@@ -365,9 +365,9 @@ std::optional<Scan> CallScanner::gemma() {
     begin_ = at_;
     name_ = " ";  // being read
   }
-  while (at_ < text_.size() && is_name_byte(here()) && at_ - begin_ < kMaxNameBytes) ++at_;
+  while (at_ < text_.size() && is_name_byte(text_[at_]) && at_ - begin_ < kMaxNameBytes) ++at_;
   if (at_ == text_.size()) return Scan::more;
-  if (at_ == begin_ || here() != '{') return Scan::broken;
+  if (at_ == begin_ || text_[at_] != '{') return Scan::broken;
   name_ = text_.substr(begin_, at_ - begin_);
   begin_ = at_;
   gemma_.emplace(four ? "<|\"|>" : "<escape>");

@@ -72,7 +72,6 @@ class CallScanner {
   Match match(std::string_view literal);
   // Passes white space; false: the text ends before anything else.
   bool next();
-  char here() const { return text_[at_]; }
 
   ToolForm form_;
   const Json* tools_;

@@ -48,19 +48,19 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
     format.function_tags = call.find("<function=probe_f>") != std::string::npos;
   }
   if (format.tools != ToolForm::none) return format;
-  struct Known {
+  struct TokenForm {
     const char* token;
     ToolForm form;
   };
   // <start_of_turn> alone: Gemma 2 and 3, which call as the prompt taught them to.
-  for (const Known& known : {Known{"<|tool_call>", ToolForm::gemma4},
-                             {"<start_function_call>", ToolForm::function_gemma},
-                             {"[TOOL_CALLS]", ToolForm::mistral},
-                             {"<tool_call>", ToolForm::tagged},
-                             {"<|python_tag|>", ToolForm::plain},
-                             {"<start_of_turn>", ToolForm::plain}})
-    if (tokenizer.find(known.token)) {
-      format.tools = known.form;
+  for (const TokenForm& one : {TokenForm{"<|tool_call>", ToolForm::gemma4},
+                               {"<start_function_call>", ToolForm::function_gemma},
+                               {"[TOOL_CALLS]", ToolForm::mistral},
+                               {"<tool_call>", ToolForm::tagged},
+                               {"<|python_tag|>", ToolForm::plain},
+                               {"<start_of_turn>", ToolForm::plain}})
+    if (tokenizer.find(one.token)) {
+      format.tools = one.form;
       break;
     }
   return format;

@@ -1,4 +1,4 @@
-// How a model marks reasoning and tool calls in what it writes.
+// How a model marks reasoning and tool calls in its output.
 #pragma once
 
 #include <optional>
@@ -30,10 +30,10 @@ struct OutputFormat {
 // From how the template renders a call, else from the vocabulary. chat: may be null.
 OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer);
 
-// What opens a call wherever it stands (plain calls without a mark need an empty answer before them).
+// The marks that open a call anywhere in the output. (Plain calls without a mark must begin the answer.)
 std::vector<std::string_view> call_openers(ToolForm form);
 
-// Tokens that mark thoughts, calls and their results: a grammar does not take them for text.
+// Tokens that mark thoughts, calls and their results. A grammar's text never contains them.
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer);
 
 }  // namespace anabranch::text

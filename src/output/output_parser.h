@@ -1,4 +1,4 @@
-// Takes what a model writes apart while it streams: reasoning, tool calls, content.
+// Splits a model's output into reasoning, tool calls and content while it streams.
 #pragma once
 
 #include <climits>
@@ -24,30 +24,30 @@ struct OutputEvent {
 
 struct OutputRules {
   OutputFormat format;
-  // OpenAI's array; none, or empty: what looks like a call is content.
+  // OpenAI's array. Without tools, text that looks like a call is content.
   std::shared_ptr<const Json> tools;
   bool thinking_open = false;  // the prompt ends inside a block
   int max_calls = INT_MAX;     // nothing after this many
-  // Markers that the vocabulary has as tokens: they count only where mark() says that such a token stands.
-  // What is merely spelled like one (by a model that quotes it, since messages cannot forge tokens) is text.
+  // Markers that are tokens of the vocabulary. They count only where mark() reports such a token; the same
+  // characters spelled with other tokens are text.
   std::vector<std::string> tokens = {};
-  bool goes_on = false;     // the prompt ends in the middle of a thought or an answer, which goes on
+  bool goes_on = false;     // the output continues a thought or an answer at the end of the prompt
   bool only_calls = false;  // the answer is nothing but calls
   bool reads_calls() const { return tools && tools->is_array() && !tools->empty(); }
 };
 
-// All markers that may be tokens of their own: as text they must reach the parser.
+// All markers that may be tokens. The detokenizer must not drop their text: the parser needs it.
 std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 
 // However the text is cut into pushes, the joined events are the same.
 //
 // - Reasoning tags appear in neither text; white space at the borders of a block (after either tag, and
 //   before the closing one) is dropped, as is white space around calls.
-// - A call is told when it is complete, so that half a call never is one: what turns out to be broken or too
-//   long stays text, to the last byte. A whole call whose closing mark is missing counts. What is certain to
-//   be a call, and was cut in the middle by something else than the model, is dropped.
-// - A call inside a reasoning block counts if the block is never closed: else the model only thought of it.
-//   Until that is known, what follows it is held back.
+// - A call is reported when it is complete. A call that is malformed or too long stays text, byte for byte. A
+//   complete call without its closing mark counts. An incomplete call that something else than the model cut
+//   is dropped, if it is certain to be a call.
+// - A call inside a reasoning block counts only if the block is never closed. Until that is known, the text
+//   after it is held back.
 class OutputParser {
  public:
   explicit OutputParser(OutputRules rules);

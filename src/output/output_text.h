@@ -1,4 +1,5 @@
-// From a request's tokens to what people read: detokenised, cut at stop strings, reasoning and calls apart.
+// Turns a request's tokens into text for people: detokenised, cut at stop strings, split into reasoning,
+// content and tool calls.
 #pragma once
 
 #include <span>
@@ -14,11 +15,11 @@ namespace anabranch::text {
 class OutputText {
  public:
   OutputText(const Tokenizer& tokenizer, std::vector<std::string> stop, const OutputRules& rules);
-  // What became certain with these tokens; text that may yet turn out to be (part of) a stop string, a tag or
-  // a call is held back.
+  // Returns the events that these tokens made certain. Text that may still become part of a stop string, a
+  // tag or a call is held back.
   std::vector<OutputEvent> push(std::span<const int> tokens);
-  // What was held back, when no token follows. cut: it was neither the model nor a stop string that ended the
-  // text here.
+  // Returns what was held back; no token follows. cut: the text was ended by something else than the model or
+  // a stop string.
   std::vector<OutputEvent> finish(bool cut = false);
   // A stop string was found, or the last allowed call: everything from it on is dropped.
   bool stopped() const { return stops_.stopped() || parser_.done(); }

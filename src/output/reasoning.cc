@@ -28,9 +28,9 @@ bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags)
   return open != std::string_view::npos && (close == std::string_view::npos || close < open);
 }
 
-bool opens_reasoning(const std::vector<Piece>& pieces, const ReasoningTags& tags) {
+bool opens_reasoning(const std::vector<PromptPiece>& pieces, const ReasoningTags& tags) {
   std::string own;
-  for (const Piece& piece : pieces)
+  for (const PromptPiece& piece : pieces)
     if (piece.trusted) own += piece.text;
   return ends_inside_reasoning(own, tags);
 }

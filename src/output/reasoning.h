@@ -41,6 +41,6 @@ std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer);
 bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags);
 
 // Whether the template itself left a block open. Tags that a message brings do not count.
-bool opens_reasoning(const std::vector<Piece>& pieces, const ReasoningTags& tags);
+bool opens_reasoning(const std::vector<PromptPiece>& pieces, const ReasoningTags& tags);
 
 }  // namespace anabranch::text

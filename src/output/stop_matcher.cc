@@ -9,8 +9,8 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
   std::erase(stops_, "");
 }
 
-StopMatcher::Place StopMatcher::find_first(std::string_view text) const {
-  Place first;
+StopMatcher::StopMatch StopMatcher::find_first(std::string_view text) const {
+  StopMatch first;
   for (const auto& stop : stops_) {
     const size_t at = text.find(stop);
     if (at < first.at) first = {at, &stop};
@@ -19,17 +19,17 @@ StopMatcher::Place StopMatcher::find_first(std::string_view text) const {
 }
 
 // The text before the stop string, which is the end.
-std::string StopMatcher::end_at(const Place& place) {
+std::string StopMatcher::end_at(const StopMatch& match) {
   stopped_ = true;
-  found_ = *place.stop;
-  return std::exchange(held_, "").substr(0, place.at);
+  found_ = *match.stop;
+  return std::exchange(held_, "").substr(0, match.at);
 }
 
 StopMatcher::Step StopMatcher::push(std::string_view text) {
   if (stopped_) return {"", true};
   held_ += text;
   // The earliest place where a stop string stands, or begins and may still be completed.
-  const Place complete = find_first(held_);
+  const StopMatch complete = find_first(held_);
   size_t possible = held_.size();
   for (const auto& stop : stops_) {
     const size_t longest = std::min(stop.size() - 1, held_.size());
@@ -47,7 +47,7 @@ StopMatcher::Step StopMatcher::push(std::string_view text) {
 }
 
 std::string StopMatcher::flush() {
-  const Place complete = find_first(held_);
+  const StopMatch complete = find_first(held_);
   return complete.stop ? end_at(complete) : std::exchange(held_, "");
 }
 

@@ -27,12 +27,12 @@ class StopMatcher {
   const std::string& found() const { return found_; }
 
  private:
-  struct Place {
+  struct StopMatch {
     size_t at = std::string::npos;
     const std::string* stop = nullptr;
   };
-  Place find_first(std::string_view text) const;
-  std::string end_at(const Place& place);
+  StopMatch find_first(std::string_view text) const;
+  std::string end_at(const StopMatch& match);
 
   std::vector<std::string> stops_;
   std::string found_;

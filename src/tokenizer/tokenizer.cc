@@ -41,7 +41,7 @@ class TokenizerImpl final : public Tokenizer {
     });
   }
 
-  std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo, std::string_view salt,
+  std::vector<int> encode(std::span<const PromptPiece> pieces, SegmentMemo* memo, std::string_view salt,
                           EncodeLimit* limit) const override {
     return limited(limit, [&] { return encode_pieces(pieces, memo, salt, limit); });
   }
@@ -125,10 +125,10 @@ class TokenizerImpl final : public Tokenizer {
     }
   }
 
-  std::vector<int> encode_pieces(std::span<const Piece> pieces, SegmentMemo* memo, std::string_view salt,
-                                 EncodeLimit* limit) const {
+  std::vector<int> encode_pieces(std::span<const PromptPiece> pieces, SegmentMemo* memo,
+                                 std::string_view salt, EncodeLimit* limit) const {
     MarkedText all;
-    for (const Piece& piece : pieces) {
+    for (const PromptPiece& piece : pieces) {
       all.text += piece.text;
       all.trust.append(piece.text.size(), static_cast<char>(piece.trusted));
     }

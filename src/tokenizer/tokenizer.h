@@ -52,7 +52,7 @@ class Tokenizer {
   //
   // memo: remembers the tokens of long stretches between added tokens; what is kept under another salt is not
   // used. The result is the same without.
-  virtual std::vector<int> encode(std::span<const Piece> pieces, SegmentMemo* memo = nullptr,
+  virtual std::vector<int> encode(std::span<const PromptPiece> pieces, SegmentMemo* memo = nullptr,
                                   std::string_view salt = {}, EncodeLimit* limit = nullptr) const = 0;
 
   // The bytes a token stands for in the output; may be part of a code point. Special tokens give their

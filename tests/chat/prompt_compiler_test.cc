@@ -86,7 +86,7 @@ TEST(PromptCompiler, RemembersNothingThatChangesAPrompt) {
         ASSERT_EQ(pieces.ok(), got.ok());
         if (!got.ok()) continue;
         compiled++;
-        EXPECT_EQ(got->tokens, tokenizer().encode(std::span<const Piece>(*pieces)));
+        EXPECT_EQ(got->tokens, tokenizer().encode(std::span<const PromptPiece>(*pieces)));
         const auto alone = PromptCompiler(*chat, tokenizer()).compile(c.messages, c.tools, options);
         EXPECT_EQ(got->stable_lengths, alone->stable_lengths);
       }
@@ -271,13 +271,13 @@ TEST(SegmentMemo, ForgetsWhatWasNotUsedForLongest) {
 TEST(PromptCompiler, ALongTextIsRememberedOncePerSalt) {
   SegmentMemo memo(1 << 20);
   const std::string text = lengthy("schema", 2000);
-  const std::vector<Piece> pieces = {{"<|im_start|>", true}, {text, false}, {"<|im_end|>", true}};
-  const auto first = tokenizer().encode(std::span<const Piece>(pieces), &memo, "x");
+  const std::vector<PromptPiece> pieces = {{"<|im_start|>", true}, {text, false}, {"<|im_end|>", true}};
+  const auto first = tokenizer().encode(std::span<const PromptPiece>(pieces), &memo, "x");
   EXPECT_GT(memo.bytes(), text.size());
   const size_t after_first = memo.bytes();
-  EXPECT_EQ(tokenizer().encode(std::span<const Piece>(pieces), &memo, "x"), first);
+  EXPECT_EQ(tokenizer().encode(std::span<const PromptPiece>(pieces), &memo, "x"), first);
   EXPECT_EQ(memo.bytes(), after_first);
-  EXPECT_EQ(tokenizer().encode(std::span<const Piece>(pieces), &memo, "y"), first);
+  EXPECT_EQ(tokenizer().encode(std::span<const PromptPiece>(pieces), &memo, "y"), first);
   EXPECT_GT(memo.bytes(), after_first);  // another salt shares nothing
 }
 

@@ -40,9 +40,9 @@ ChatOptions options_of(const Json& conversation) {
 }
 
 // Where `what` occurs in the text, no byte of it may be trusted; returns how often it occurs.
-int count_untrusted(const std::vector<Piece>& pieces, const std::string& what) {
+int count_untrusted(const std::vector<PromptPiece>& pieces, const std::string& what) {
   std::string text = join(pieces), trust;
-  for (const Piece& piece : pieces) trust += std::string(piece.text.size(), piece.trusted ? '#' : '.');
+  for (const PromptPiece& piece : pieces) trust += std::string(piece.text.size(), piece.trusted ? '#' : '.');
   int count = 0;
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1), ++count)
     EXPECT_EQ(trust.substr(at, what.size()), std::string(what.size(), '.')) << text;
@@ -71,7 +71,7 @@ class TemplateGoldens : public testing::Test {
     return *slot;
   }
 
-  Result<std::vector<Piece>> render(const Json& golden) {
+  Result<std::vector<PromptPiece>> render(const Json& golden) {
     const Json& conversation = goldens_["conversations"][golden["conversation"].get<std::string>()];
     ChatOptions options = options_of(conversation);
     options.now = goldens_["now"].get<int64_t>();

@@ -31,7 +31,7 @@ class MarkTokenizer final : public text::Tokenizer {
     }
     return ids;
   }
-  std::vector<int> encode(std::span<const text::Piece>, text::SegmentMemo*, std::string_view,
+  std::vector<int> encode(std::span<const text::PromptPiece>, text::SegmentMemo*, std::string_view,
                           text::EncodeLimit* = nullptr) const override {
     return {};
   }

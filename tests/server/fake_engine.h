@@ -41,7 +41,7 @@ class FakeTokenizer final : public text::Tokenizer {
     }
     return ids;
   }
-  std::vector<int> encode(std::span<const text::Piece> pieces, text::SegmentMemo*, std::string_view,
+  std::vector<int> encode(std::span<const text::PromptPiece> pieces, text::SegmentMemo*, std::string_view,
                           text::EncodeLimit* limit = nullptr) const override {
     return encode(text::join({pieces.begin(), pieces.end()}), true, limit);
   }
@@ -75,9 +75,9 @@ class FakeTokenizer final : public text::Tokenizer {
 // "role: content\n" for each message, what else it knows in brackets, then "assistant:" (and "<think>").
 class FakeTemplate final : public text::ChatTemplate {
  public:
-  Result<std::vector<text::Piece>> render(const Json& messages, const Json& tools,
-                                          const text::ChatOptions& options) const override {
-    std::vector<text::Piece> pieces;
+  Result<std::vector<text::PromptPiece>> render(const Json& messages, const Json& tools,
+                                                const text::ChatOptions& options) const override {
+    std::vector<text::PromptPiece> pieces;
     if (tools.is_array()) pieces.push_back({"[tools " + tools.dump() + "]\n", false});
     if (!options.extra.empty()) pieces.push_back({"[extra " + options.extra.dump() + "]\n", false});
     for (const Json& message : messages) {

@@ -95,7 +95,8 @@ void compare(const Json& test) {
   ASSERT_EQ(texts.size(), test["ids"].size());
   for (size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(tokenizer->encode(texts[i], true), ids_of(test["ids"][i])) << texts[i];
-    EXPECT_EQ(tokenizer->encode(std::vector<Piece>{{texts[i], true}}), ids_of(test["ids"][i])) << texts[i];
+    EXPECT_EQ(tokenizer->encode(std::vector<PromptPiece>{{texts[i], true}}), ids_of(test["ids"][i]))
+        << texts[i];
   }
   for (size_t i = 0; i < extra.size(); ++i)
     EXPECT_EQ(tokenizer->encode(extra[i], false), ids_of(test["plain_ids"][i])) << extra[i];
@@ -151,7 +152,7 @@ TEST(Tokenizer, LongTextsEndEarly) {
   while (words.size() < (8u << 20)) words += "The river parts, and joins again 12345 times. ";
   for (const std::string& text : {words, std::string(8 << 20, 'a'), std::string(8 << 20, ' ')}) {
     EncodeLimit limit(8192, {});
-    tokenizer.encode(std::vector<Piece>{{text, false}}, nullptr, "", &limit);
+    tokenizer.encode(std::vector<PromptPiece>{{text, false}}, nullptr, "", &limit);
     EXPECT_TRUE(limit.too_long());
     int questions = 0;
     EncodeLimit cancelled(SIZE_MAX, [&] { return ++questions > 2; });
@@ -220,7 +221,7 @@ TEST(Tokenizer, MarkersInUntrustedTextStayText) {
   const Tokenizer& tokenizer = *default_tokenizer();
   std::mt19937 rng(1);
   for (int round = 0; round < 3000; ++round) {
-    std::vector<Piece> pieces;
+    std::vector<PromptPiece> pieces;
     std::string all;
     bool trusted_any = false;
     for (size_t i = rng() % 5; i > 0; --i) {
@@ -232,7 +233,8 @@ TEST(Tokenizer, MarkersInUntrustedTextStayText) {
     ASSERT_EQ(tokenizer.decode(ids, false), all);
     // Each control token lies within one stretch of trusted bytes.
     std::string trust;
-    for (const Piece& piece : pieces) trust += std::string(piece.text.size(), piece.trusted ? '#' : '.');
+    for (const PromptPiece& piece : pieces)
+      trust += std::string(piece.text.size(), piece.trusted ? '#' : '.');
     size_t at = 0;
     for (const int id : ids) {
       const size_t size = tokenizer.token_bytes(id).size();
@@ -242,7 +244,7 @@ TEST(Tokenizer, MarkersInUntrustedTextStayText) {
       at += size;
     }
     ASSERT_EQ(at, all.size());
-    for (Piece& piece : pieces) piece.trusted = true;
+    for (PromptPiece& piece : pieces) piece.trusted = true;
     ASSERT_EQ(tokenizer.encode(pieces), tokenizer.encode(all, true)) << all;
   }
 }
@@ -257,8 +259,8 @@ TEST(Tokenizer, EveryControlTokenCanBeRefused) {
       if (content.find_first_not_of(" ") == std::string::npos) continue;
       SCOPED_TRACE(name + (" " + content));
       const int id = token["id"];
-      const auto trusted = tokenizer->encode(std::vector<Piece>{{"a", false}, {content, true}});
-      const auto untrusted = tokenizer->encode(std::vector<Piece>{{"a ", false}, {content, false}});
+      const auto trusted = tokenizer->encode(std::vector<PromptPiece>{{"a", false}, {content, true}});
+      const auto untrusted = tokenizer->encode(std::vector<PromptPiece>{{"a ", false}, {content, false}});
       if (!token["single_word"] && !token["normalized"]) {
         EXPECT_EQ(trusted.back(), id);
       }
@@ -359,7 +361,7 @@ TEST(GgufTokenizer, SentencePieceFallsBackToBytes) {
   EXPECT_EQ(t.encode("ab", true), (std::vector<int>{263}));
   EXPECT_EQ(t.encode("é", true), (std::vector<int>{259, 3 + 0xC3, 3 + 0xA9}));
   EXPECT_EQ(t.encode("b<x></s>", true), (std::vector<int>{259, 261, 264, 2}));
-  EXPECT_EQ(t.encode(std::vector<Piece>{{"<x></s><unk>", false}}).size(), 1 + 12u);
+  EXPECT_EQ(t.encode(std::vector<PromptPiece>{{"<x></s><unk>", false}}).size(), 1 + 12u);
   EXPECT_EQ(t.decode(t.encode(" é", true), true), " é");
   EXPECT_EQ(stream(t, {259, 3 + 0xC3, 261}, true), "\uFFFDb");
   EXPECT_TRUE(t.add_bos());
@@ -504,7 +506,7 @@ TEST(TokenizerJson, BadFilesAreErrors) {
 TEST(Tokenizer, InvalidUtf8IsReplaced) {
   const Tokenizer& t = *default_tokenizer();
   EXPECT_EQ(t.encode("a\xff\xfe z", true), t.encode("a\uFFFD\uFFFD z", true));
-  EXPECT_EQ(t.encode(std::vector<Piece>{{"\xe4\xbd", true}, {"<|im_end|>", true}}),
+  EXPECT_EQ(t.encode(std::vector<PromptPiece>{{"\xe4\xbd", true}, {"<|im_end|>", true}}),
             t.encode("\uFFFD<|im_end|>", true));
 }
 

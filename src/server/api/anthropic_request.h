@@ -1,6 +1,6 @@
-// The JSON bodies of /v1/messages and /v1/messages/count_tokens, as what /v1/chat/completions takes: the
-// messages, tools and thinking of Anthropic's API become those of a chat. What is not built is refused by
-// name; fields that we do not know are ignored.
+// Reads the JSON bodies of /v1/messages and /v1/messages/count_tokens into a ChatRequest: Anthropic's
+// messages, tools and thinking become those of a chat. Features that are not supported are refused by name;
+// unknown fields are ignored.
 #pragma once
 
 #include "server/api/api_request.h"

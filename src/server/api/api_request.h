@@ -1,5 +1,5 @@
-// The JSON bodies of /v1/chat/completions and /v1/completions as plain values, every field checked. What is
-// not built is refused by name; fields that we do not know are ignored, as OpenAI ignores them.
+// Reads the JSON bodies of /v1/chat/completions and /v1/completions and checks every field. Features that are
+// not supported are refused by name; unknown fields are ignored, as OpenAI ignores them.
 #pragma once
 
 #include <optional>
@@ -40,7 +40,7 @@ std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_v
 
 // Shared with the other API (anthropic_request.h). The body as an object.
 std::variant<Json, ApiError> parse_body(std::string_view body);
-// What is named alike everywhere: the model, sampling, penalties, speculation, the cache, "stream".
+// Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
 // A string or an array of strings.
 void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop);

@@ -1,4 +1,4 @@
-// Parts of messages that are not plain text, as a model that reads text can be shown them. Of either API.
+// Shows message parts that are not plain text to a model that reads only text. For both APIs.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@ namespace anabranch::server {
 // Puts a text behind another, on lines of its own.
 void add_line(std::string& text, const std::string& line);
 
-// The text in a document or a search result; nothing: there is none to be read in this part.
+// The text of a document or a search result; nullopt: the part has no text.
 std::optional<std::string> readable_text(const Json& part);
 
-// That, or for everything else a few words in brackets that name what is not shown. For the results of tools:
-// agents send these again with every later turn, so refusing one would end the conversation.
+// The text, or for other parts a few words in brackets that name the part. For tool results: agents send them
+// again with every later turn, so refusing one would end the conversation.
 std::string shown_text(const Json& part);
 
 }  // namespace anabranch::server

@@ -14,7 +14,7 @@ bool is_assistant(const Json& message) {
 }
 
 // What a request says of its final message.
-struct Wish {
+struct ContinueWish {
   std::optional<bool> said;  // whether to continue it
   std::string field;         // that says so
 };
@@ -41,8 +41,8 @@ bool read_prefix(JsonFields& fields) {
   return last;
 }
 
-Wish read_wish(JsonFields& fields) {
-  Wish wish{fields.boolean("continue_final_message"), "continue_final_message"};
+ContinueWish read_wish(JsonFields& fields) {
+  ContinueWish wish{fields.boolean("continue_final_message"), "continue_final_message"};
   const auto fail = [&](const std::string& field, const std::string& other) {
     fields.fail(field, "invalid_value",
                 fmt::format("{} contradicts {}: leave one of them out", field, other));
@@ -83,7 +83,7 @@ std::optional<Continuation> take(JsonFields& fields, const std::string& field, J
 }  // namespace
 
 std::optional<Continuation> read_continuation(JsonFields& fields, Json& messages, const ToolChoice& choice) {
-  const Wish wish = read_wish(fields);
+  const ContinueWish wish = read_wish(fields);
   if (fields.error() || wish.said == false) return std::nullopt;
   if (!wish.said) {
     const Json& last = messages.back();

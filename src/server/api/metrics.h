@@ -1,5 +1,5 @@
-// What /metrics tells, in Prometheus' text form: what was seen here (answers, times), and beside it, read
-// when somebody asks, the engine's own counters.
+// The content of /metrics in Prometheus' text format: counts and times observed here, and the engine's
+// counters, which are read when /metrics is requested.
 //
 // Ownership: owned by the Api. The observing members are called on the I/O thread.
 #pragma once

@@ -1,4 +1,4 @@
-// What /v1/chat/completions and /v1/completions answer, as JSON text.
+// Writes the answers of /v1/chat/completions and /v1/completions as JSON.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace anabranch::server {
 // message and token_count are of Anthropic's API: anthropic_format.h.
 enum class AnswerKind { chat, completion, message, token_count };
 
-// What the objects of one answer repeat, and what the last of them tells.
+// Fields that every JSON object of an answer repeats.
 struct AnswerHead {
   AnswerKind kind = AnswerKind::chat;
   std::string id;       // "chatcmpl-...", "cmpl-..."
@@ -27,7 +27,8 @@ struct AnswerHead {
   bool usage_field = false;  // stream chunks carry "usage" (null before the last): the client asked for it
 };
 
-// What neither API has a field for: the field "anabranch" of an answer, or of a stream's last object.
+// The field "anabranch", for values that neither API has a field for: in an answer, or in a stream's last
+// object.
 Json extension(const AnswerHead& head, const Usage& usage);
 
 // "stop", "length", or "tool_calls": the model stopped after `calls` calls.

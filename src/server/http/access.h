@@ -1,5 +1,5 @@
-// Which requests may be served, judged by where they claim to go and which web page sends them. A page in the
-// user's browser can reach a server that listens on this machine only; these rules keep it out.
+// Decides by Host and Origin whether a request may be served. A web page in the user's browser can reach a
+// server that listens only on this machine; these rules keep such pages out.
 #pragma once
 
 #include <optional>

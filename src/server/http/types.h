@@ -1,4 +1,4 @@
-// HTTP as the API sees it: plain values, no library types.
+// HTTP requests and answers as plain values, without library types.
 //
 // Ownership: a ResponseStream belongs jointly to its connection and to whoever answers. Every member of it is
 // called on the I/O thread only; calls after the client has left do nothing.
