@@ -13,8 +13,14 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   k.device().ops().kv_append(kv, k, v);
 }
 
+KvBlockShapes kv_block_shapes(const Device& device, int kv_heads, int head_dim) {
+  return device.ops().kv_block_shapes(kv_heads, head_dim);
+}
+
 void kv_add_block(Device& device, PagedKv& kv) {
-  device.ops().kv_add_block(device, kv);
+  const KvBlockShapes shapes = kv_block_shapes(device, kv.kv_heads, kv.head_dim);
+  kv.k.push_back(device.zeros(shapes.k, device.kv_dtype()));
+  kv.v.push_back(device.zeros(shapes.v, device.kv_dtype()));
 }
 
 void kv_truncate(PagedKv& kv, int length) {

@@ -26,8 +26,14 @@ struct PagedKv {
 // storage is referenced elsewhere) is copied first.
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
 
-// Adds a block of zeros to k and v, as kv_append() does when the last one is full; length stays. What a full
-// block's tensors hold may be copied from another block's of the same kind of device, dtype and shape.
+// The shapes of a block's keys and values. A block's tensors may be copied from those of another block of the
+// same kind of device, dtype and shape.
+struct KvBlockShapes {
+  Shape k, v;
+};
+KvBlockShapes kv_block_shapes(const Device& device, int kv_heads, int head_dim);
+
+// Adds a block of zeros to k and v, as kv_append() does when the last one is full; length stays.
 void kv_add_block(Device& device, PagedKv& kv);
 
 // Drops positions from `length` on. Whole blocks past the end are released.

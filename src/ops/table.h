@@ -50,7 +50,7 @@ struct OpTable {
                  float attention_factor);
 
   // attention.h
-  void (*kv_add_block)(Device& device, PagedKv& kv);
+  KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);
   void (*kv_append)(PagedKv& kv, const Tensor& k, const Tensor& v);
   Tensor (*attention)(const Tensor& q, const PagedKv& kv, float scale, int window);
   // null: made of the ops above

@@ -198,10 +198,9 @@ void run_blocks(const Job& job) {
 
 }  // namespace
 
-void kv_add_block(Device& device, PagedKv& kv) {
-  const int tile = static_cast<int>(kTile), tiles = static_cast<int>(padded(kv.head_dim) / kTile);
-  kv.k.push_back(device.zeros({kv.kv_heads, kKvBlock / tile, kv.head_dim, tile}, device.kv_dtype()));
-  kv.v.push_back(device.zeros({kv.kv_heads, tiles, kKvBlock, tile}, device.kv_dtype()));
+KvBlockShapes kv_block_shapes(int kv_heads, int head_dim) {
+  const int tile = static_cast<int>(kTile), tiles = static_cast<int>(padded(head_dim) / kTile);
+  return {{kv_heads, kKvBlock / tile, head_dim, tile}, {kv_heads, tiles, kKvBlock, tile}};
 }
 
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
@@ -211,7 +210,7 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   Append a{device.kernels(), k.data<float>(), v.data<float>(), kv.kv_heads, d, nullptr, nullptr, 0, 0, 0};
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
-    if (block == kv.k.size()) cpu::kv_add_block(device, kv);
+    if (block == kv.k.size()) kv_add_block(device, kv);
     a.k_block = writable(kv.k[block]).data<char>();
     a.v_block = writable(kv.v[block]).data<char>();
     a.column = kv.length % kKvBlock;

@@ -32,7 +32,7 @@ const OpTable& cpu_ops() {
       .concat_rows = cpu::concat_rows,
       .best_of_rows = nullptr,
       .rope = cpu::rope,
-      .kv_add_block = cpu::kv_add_block,
+      .kv_block_shapes = cpu::kv_block_shapes,
       .kv_append = cpu::kv_append,
       .attention = cpu::attention,
       .attend = nullptr,

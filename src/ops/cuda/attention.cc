@@ -31,7 +31,7 @@ void make_room(CudaDevice& on, PagedKv& kv, int count) {
     own(kv.k[static_cast<size_t>(kv.length / kKvBlock)]);
     own(kv.v[static_cast<size_t>(kv.length / kKvBlock)]);
   }
-  while (static_cast<int>(kv.k.size()) * kKvBlock < kv.length + count) cuda::kv_add_block(on, kv);
+  while (static_cast<int>(kv.k.size()) * kKvBlock < kv.length + count) kv_add_block(on, kv);
 }
 
 // A launch's spans, and where the blocks of each lie.
@@ -103,9 +103,8 @@ void launch_attend(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, i
 
 }  // namespace
 
-void kv_add_block(Device& device, PagedKv& kv) {
-  kv.k.push_back(device.zeros({kv.kv_heads, kKvBlock, kv.head_dim}, Dtype::f16));
-  kv.v.push_back(device.zeros({kv.kv_heads, kv.head_dim, kKvBlock}, Dtype::f16));
+KvBlockShapes kv_block_shapes(int kv_heads, int head_dim) {
+  return {{kv_heads, kKvBlock, head_dim}, {kv_heads, head_dim, kKvBlock}};
 }
 
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {

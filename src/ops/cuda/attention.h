@@ -6,7 +6,7 @@
 
 namespace anabranch::ops::cuda {
 
-void kv_add_block(Device& device, PagedKv& kv);
+KvBlockShapes kv_block_shapes(int kv_heads, int head_dim);
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
 Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window);
 // The result is packed. Rows must stand at the positions that follow those in the cache.

@@ -30,7 +30,7 @@ const OpTable& cuda_ops() {
                                 .concat_rows = cuda::concat_rows,
                                 .best_of_rows = cuda::best_of_rows,
                                 .rope = cuda::rope,
-                                .kv_add_block = cuda::kv_add_block,
+                                .kv_block_shapes = cuda::kv_block_shapes,
                                 .kv_append = cuda::kv_append,
                                 .attention = cuda::attention,
                                 .attend = cuda::attend,

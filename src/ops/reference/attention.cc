@@ -28,9 +28,8 @@ std::vector<mx::array> as_mlx_all(const std::vector<Tensor>& blocks) {
 
 }  // namespace
 
-void kv_add_block(Device& device, PagedKv& kv) {
-  kv.k.push_back(device.zeros({kv.kv_heads, kv.head_dim, kKvBlock}, Dtype::f32));
-  kv.v.push_back(device.zeros({kv.kv_heads, kKvBlock, kv.head_dim}, Dtype::f32));
+KvBlockShapes kv_block_shapes(int kv_heads, int head_dim) {
+  return {{kv_heads, head_dim, kKvBlock}, {kv_heads, kKvBlock, head_dim}};
 }
 
 void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
@@ -39,7 +38,7 @@ void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
   std::vector<mx::array> changed;
   for (int t = 0; t < tokens;) {
     const size_t block = static_cast<size_t>(kv.length / kKvBlock);
-    if (block == kv.k.size()) reference::kv_add_block(k_rows.device(), kv);
+    if (block == kv.k.size()) kv_add_block(k_rows.device(), kv);
     const int column = kv.length % kKvBlock, count = std::min(tokens - t, kKvBlock - column);
     const auto rows = [&](const mx::array& x) { return mx::slice(x, {t, 0, 0}, {t + count, heads, d}); };
     kv.k[block] = updated(kv.k[block], mx::transpose(rows(k), {1, 2, 0}), {0, 0, column});

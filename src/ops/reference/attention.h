@@ -5,7 +5,7 @@
 
 namespace anabranch::ops::reference {
 
-void kv_add_block(Device& device, PagedKv& kv);
+KvBlockShapes kv_block_shapes(int kv_heads, int head_dim);
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
 Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window);
 

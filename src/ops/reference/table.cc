@@ -32,7 +32,7 @@ const OpTable& reference_ops() {
     t.concat_rows = reference::concat_rows;
     t.best_of_rows = nullptr;
     t.rope = reference::rope;
-    t.kv_add_block = reference::kv_add_block;
+    t.kv_block_shapes = reference::kv_block_shapes;
     t.kv_append = reference::kv_append;
     t.attention = reference::attention;
     t.attend = nullptr;
