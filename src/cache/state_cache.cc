@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "cache/kv_codec.h"
+#include "state/kv_codec.h"
 
 namespace anabranch {
 namespace {

@@ -1,5 +1,5 @@
 // Keys and values in 8 bits: the error's bound, what comes back exactly, the bytes.
-#include "cache/kv_codec.h"
+#include "state/kv_codec.h"
 
 #include <gtest/gtest.h>
 

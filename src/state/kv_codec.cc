@@ -1,4 +1,4 @@
-#include "cache/kv_codec.h"
+#include "state/kv_codec.h"
 
 #include <algorithm>
 #include <array>
