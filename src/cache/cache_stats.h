@@ -4,14 +4,9 @@
 #include <cstdint>
 #include <string>
 
-namespace anabranch {
+#include "state/kv_form.h"
 
-// How keys and values are kept: as they are, or in 8 bits (cache/kv_codec.h), in half the space or less; what
-// follows a kept state then only resembles what a cold run would say.
-enum class KvForm { exact, q8 };
-inline const char* to_string(KvForm form) {
-  return form == KvForm::q8 ? "q8" : "exact";
-}
+namespace anabranch {
 
 // Lookups that did not find all of a prompt, each under what cost it the most tokens.
 struct CacheMisses {

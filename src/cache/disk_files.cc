@@ -20,8 +20,9 @@ namespace anabranch {
 
 namespace {
 
-constexpr std::string_view kFolderPrefix = "v1-", kTemporaryPrefix = "tmp-";
-static_assert(kRecordVersion == 1, "folders carry the format's version");
+constexpr std::string_view kFolderPrefix = "v2-", kOldFolderPrefix = "v1-", kTemporaryPrefix = "tmp-",
+                           kAboutName = "about.txt";
+static_assert(kRecordVersion == 2, "folders carry the format's version");
 
 class FileDescriptor {
  public:
@@ -111,12 +112,20 @@ int make_private_directory(const std::string& path) {
   return ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
 }
 
+namespace {
+
+// The fingerprint of a folder with this name; none when it is another.
+std::optional<Fingerprint> parse_folder_name(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  return key_from_hex(name.substr(prefix.size()));
+}
+
+}  // namespace
+
 Result<std::vector<Fingerprint>> list_folders(const std::string& directory) {
   std::vector<Fingerprint> found;
   const int error = for_each_entry(directory, [&](int, std::string_view name) {
-    if (!name.starts_with(kFolderPrefix)) return;
-    if (const auto fingerprint = key_from_hex(name.substr(kFolderPrefix.size())))
-      found.push_back(*fingerprint);
+    if (const auto fingerprint = parse_folder_name(name, kFolderPrefix)) found.push_back(*fingerprint);
   });
   if (error && error != ENOENT)
     return make_error(ErrorKind::io, "cannot list {}: {}", directory, std::strerror(error));
@@ -154,14 +163,45 @@ Result<std::vector<DiskRecord>> list_files(const std::string& directory) {
   return all;
 }
 
+namespace {
+
+// Unlinks a temporary file unless its writer still lives: the lock goes with the process that held it.
+bool remove_dead_temporary(int directory, const char* name) {
+  const FileDescriptor file(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return file.ok() && ::flock(*file, LOCK_EX | LOCK_NB) == 0 && ::unlinkat(directory, name, 0) == 0;
+}
+
+}  // namespace
+
 int remove_dead_temporaries(const std::string& folder) {
   int removed = 0;
   for_each_entry(folder, [&](int at, std::string_view name) {
-    if (!name.starts_with(kTemporaryPrefix)) return;
-    const FileDescriptor file(::openat(at, name.data(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    // The lock goes with the process that held it.
-    if (file.ok() && ::flock(*file, LOCK_EX | LOCK_NB) == 0 && ::unlinkat(at, name.data(), 0) == 0) removed++;
+    if (name.starts_with(kTemporaryPrefix) && remove_dead_temporary(at, name.data())) removed++;
   });
+  return removed;
+}
+
+RemovedFiles remove_old_formats(const std::string& directory) {
+  std::vector<std::string> folders;
+  for_each_entry(directory, [&](int at, const char* name) {
+    struct stat info {};
+    if (parse_folder_name(name, kOldFolderPrefix) && ::fstatat(at, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISDIR(info.st_mode))
+      folders.push_back(fmt::format("{}/{}", directory, name));
+  });
+  RemovedFiles removed;
+  for (const std::string& folder : folders) {
+    for_each_entry(folder, [&](int at, std::string_view name) {
+      const bool temporary = name.starts_with(kTemporaryPrefix);
+      struct stat info {};
+      if (!temporary && name != kAboutName && !parse_file_name(name)) return;
+      if (::fstatat(at, name.data(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
+      if (temporary ? !remove_dead_temporary(at, name.data()) : ::unlinkat(at, name.data(), 0) != 0) return;
+      removed.files++;
+      removed.bytes += static_cast<uint64_t>(info.st_size);
+    });
+    ::rmdir(folder.c_str());  // fails when something else is in it, which then stays
+  }
   return removed;
 }
 
@@ -271,7 +311,7 @@ namespace {
 constexpr size_t kMaxAbout = 4096;
 
 std::string about_path(const std::string& folder) {
-  return folder + "/about.txt";
+  return fmt::format("{}/{}", folder, kAboutName);
 }
 
 // Control characters would be commands to a terminal.

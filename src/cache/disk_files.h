@@ -1,5 +1,5 @@
 // The files under the disk tier (disk_store.h): their names, listing them, writing one so that it appears
-// whole or not at all, mapping one. A directory holds one folder per format and fingerprint, v1-<hex>/, and
+// whole or not at all, mapping one. A directory holds one folder per format and fingerprint, v2-<hex>/, and
 // in it
 //   <key>-<parent>-<length>.block, .checkpoint    a record; what eviction must know is in the name
 //   tmp-<...>                                     a record being written; its writer holds a lock (flock)
@@ -57,6 +57,14 @@ Result<std::vector<DiskRecord>> list_folder(const std::string& directory, const 
 Result<std::vector<DiskRecord>> list_files(const std::string& directory);
 // Removes what writers that no longer live left. Returns how many.
 int remove_dead_temporaries(const std::string& folder);
+
+// Removes the folders of older formats, v1-<hex>/, and in them the files whose names are the cache's. Other
+// files stay, and so does a folder that still holds one. Older programs that use the directory now take what
+// went as a miss.
+struct RemovedFiles {
+  uint64_t files = 0, bytes = 0;
+};
+RemovedFiles remove_old_formats(const std::string& directory);
 
 // Those to remove, in this order, so that at least `bytes` become free: the least recently used first, but
 // never a block before what stands on it, and never `keep`. Fewer when there are no more.

@@ -43,19 +43,19 @@ struct DiskStats {
   uint64_t queued_bytes = 0, queued_records = 0;    // being written included
   uint64_t written_bytes = 0, written_records = 0;  // from here on: since open()
   uint64_t read_bytes = 0, read_records = 0;
-  uint64_t dropped = 0;    // not written: queue full, disk refusing, parent absent
-  uint64_t failed = 0;     // the system refused a read or a write
-  uint64_t corrupt = 0;    // damaged, and removed
-  uint64_t set_aside = 0;  // not ours (another version, no record), and left alone
+  uint64_t dropped = 0;   // not written: queue full, disk refusing, parent absent
+  uint64_t failed = 0;    // the system refused a read or a write
+  uint64_t corrupt = 0;   // damaged, and removed
+  uint64_t unusable = 0;  // of another version or content, or no record: left alone
   uint64_t evicted = 0, evicted_bytes = 0;
   std::string last_reason;  // of the latest drop, failure or damage
 };
 
 class DiskStore {
  public:
-  // Makes the directory (0700), removes what dead writers left, and learns what is there (names only).
-  // A directory that cannot be written gives a store that only reads. Errors: invalid (not a directory, or
-  // others may write to it), io (cannot be read).
+  // Makes the directory (0700), removes what dead writers and older formats left, and learns what is there
+  // (names only). A directory that cannot be written gives a store that only reads. Errors: invalid (not a
+  // directory, or others may write to it), io (cannot be read).
   static Result<std::unique_ptr<DiskStore>> open(DiskOptions options);
   // Gives what is queued `close_seconds`, then drops it.
   ~DiskStore();
@@ -83,9 +83,12 @@ class DiskStore {
   // waited for.
   void prefetch(std::span<const RecordHead> heads) const;
   // Reads the record by mapping it, on the caller's thread; every checksum is verified before it returns.
-  // Errors: not_found (not there, or no longer), invalid (damaged: removed), unsupported (not ours: set
-  // aside), io.
+  // Errors: not_found (not there, or no longer), invalid (damaged: removed), unsupported (of
+  // another version, or no record: left alone), io.
   Result<StoredRecord> get(const RecordHead& head);
+  // The record that get() returned holds nothing that the caller can use. The file stays until the record is
+  // written again; put() does that although the file is there.
+  void mark_unusable(const RecordHead& head, const std::string& reason);
   // These were used just now: a prefix's records, the longest prefix first. Kept in the times of the files.
   void used(std::span<const PrefixKey> from_leaf_to_root);
 

@@ -35,7 +35,7 @@ bool verify_one(const std::string& path, const DiskRecord& file, bool remove_bad
     return true;
   }
   const bool damaged = record.ok() || record.error().kind == ErrorKind::invalid;
-  (damaged ? check->damaged : check->set_aside)++;
+  (damaged ? check->damaged : check->unusable)++;
   problem(check, path + ": " + (record ? "damaged: its name is of another record" : record.error().message));
   if (remove_bad && unlink_same(path, mapped->info)) check->removed++;
   return false;
@@ -234,6 +234,11 @@ Result<DiskCleared> clear_records(const std::string& directory, const RecordFilt
     if (files.size() < folder.records.size()) continue;
     remove_about(path);
     ::rmdir(path.c_str());  // fails when something else is in it, which then stays
+  }
+  if (filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns) {
+    const RemovedFiles old = remove_old_formats(directory);
+    cleared.files += old.files;
+    cleared.bytes += old.bytes;
   }
   return cleared;
 }

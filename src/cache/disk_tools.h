@@ -39,14 +39,14 @@ std::vector<CacheBranch> branches_of(const CacheFolder& folder);
 struct DiskCheck {
   uint64_t good = 0, good_bytes = 0;
   uint64_t damaged = 0;     // what was written is not what is there
-  uint64_t set_aside = 0;   // no record, or of another version or fingerprint
+  uint64_t unusable = 0;    // no record, or of another version or fingerprint
   uint64_t unreadable = 0;  // files, and folders
   uint64_t removed = 0;
   uint64_t orphans = 0;               // good, but their parent block is missing
   std::vector<std::string> problems;  // a line for each file or folder that is not good, at most 100
-  uint64_t bad() const { return damaged + set_aside + unreadable; }
+  uint64_t bad() const { return damaged + unusable + unreadable; }
 };
-// Reads everything. remove_bad: unlinks the files that are damaged or set aside.
+// Reads everything. remove_bad: unlinks the files that are damaged or unusable.
 Result<DiskCheck> verify_records(const std::string& directory, bool remove_bad);
 
 // Records of fingerprints whose hexadecimal digits begin so, last used before then.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kMagic[8] = {'a', 'n', 'a', 'b', '-', 'k', 'v', '\n'};
 
-// The fixed part of a head, as it lies in the file. Behind it: a SizeAndSum for each section, the tokens, the
+// The fixed part of a head, as it lies in the file. Behind it: a TableEntry for each section, the tokens, the
 // checksum of all that, and zeros up to kSectionAlignment.
 struct FixedHead {
   char magic[8];
@@ -29,11 +29,12 @@ struct FixedHead {
 };
 static_assert(sizeof(FixedHead) == kFixedHeadBytes);
 
-struct SizeAndSum {
+struct TableEntry {
+  RecordTag tag;
   uint64_t bytes;
   PrefixKey checksum;
 };
-static_assert(sizeof(SizeAndSum) == 24);
+static_assert(sizeof(TableEntry) == 40);
 
 constexpr uint64_t aligned(uint64_t n) {
   return (n + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
@@ -41,7 +42,7 @@ constexpr uint64_t aligned(uint64_t n) {
 
 // Of the part that the head's checksum covers.
 constexpr uint64_t summed_bytes(uint64_t sections, uint64_t tokens) {
-  return sizeof(FixedHead) + sections * sizeof(SizeAndSum) + tokens * sizeof(int32_t);
+  return sizeof(FixedHead) + sections * sizeof(TableEntry) + tokens * sizeof(int32_t);
 }
 constexpr uint64_t head_bytes(uint64_t sections, uint64_t tokens) {
   return aligned(summed_bytes(sections, tokens) + sizeof(PrefixKey));
@@ -87,6 +88,12 @@ uint64_t place(uint64_t from, std::span<SectionPlace> sections) {
   return end;
 }
 
+bool ascending(std::span<const SectionPlace> sections) {
+  for (size_t i = 1; i < sections.size(); i++)
+    if (sections[i - 1].tag >= sections[i].tag) return false;
+  return true;
+}
+
 Error truncated(uint64_t have, uint64_t needed) {
   return make_error(ErrorKind::invalid, "cut off: {} bytes of at least {}", have, needed);
 }
@@ -120,7 +127,8 @@ EncodedHead encode_head(const Fingerprint& fingerprint, const RecordHead& head,
   CHECK(sections.size() <= kMaxSections, "{} sections", sections.size());
   EncodedHead encoded;
   for (const Section& section : sections)
-    encoded.sections.push_back({0, section.bytes, checksum(section.data, section.bytes)});
+    encoded.sections.push_back({section.tag, 0, section.bytes, checksum(section.data, section.bytes)});
+  CHECK(ascending(encoded.sections), "sections whose tags do not ascend");
   const uint64_t size = head_bytes(sections.size(), head.tokens.size());
   encoded.file_bytes = place(size, encoded.sections);
   CHECK(encoded.file_bytes > 0, "a record of more than {} bytes", kMaxRecordBytes);
@@ -141,7 +149,7 @@ EncodedHead encode_head(const Fingerprint& fingerprint, const RecordHead& head,
   };
   append(&fixed, sizeof(fixed));
   for (const SectionPlace& section : encoded.sections) {
-    const SizeAndSum entry{section.bytes, section.checksum};
+    const TableEntry entry{section.tag, section.bytes, section.checksum};
     append(&entry, sizeof(entry));
   }
   if (!head.tokens.empty()) append(head.tokens.data(), head.tokens.size() * sizeof(int32_t));
@@ -168,12 +176,15 @@ Result<ParsedHead> parse_head(std::span<const std::byte> bytes) {
   const std::byte* at = bytes.data() + sizeof(FixedHead);
   parsed.sections.resize(fixed.sections);
   for (SectionPlace& section : parsed.sections) {
-    SizeAndSum entry;
+    TableEntry entry;
     std::memcpy(&entry, at, sizeof(entry));
+    section.tag = entry.tag;
     section.bytes = entry.bytes;
     section.checksum = entry.checksum;
     at += sizeof(entry);
   }
+  if (!ascending(parsed.sections))
+    return make_error(ErrorKind::invalid, "damaged: the tags of its sections do not ascend");
   parsed.fingerprint = fixed.fingerprint;
   parsed.head = {static_cast<RecordKind>(fixed.kind), fixed.key, fixed.parent, fixed.length, {}};
   parsed.head.tokens.resize(fixed.tokens);
@@ -205,7 +216,7 @@ Result<StoredRecord> parse_record(std::span<const std::byte> bytes, const Finger
       return make_error(ErrorKind::invalid, "damaged: the padding before section {} is not zero", i);
     if (checksum(bytes.data() + section.offset, section.bytes) != section.checksum)
       return make_error(ErrorKind::invalid, "damaged: the checksum of section {} is wrong", i);
-    record.sections.push_back(bytes.subspan(section.offset, section.bytes));
+    record.sections.push_back({section.tag, bytes.subspan(section.offset, section.bytes)});
     end = section.offset + section.bytes;
   }
   record.head = std::move(parsed.head);

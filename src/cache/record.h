@@ -1,10 +1,11 @@
-// One record of the state cache as bytes: a head that says which prefix it belongs to, and sections that this
-// layer does not look into. docs/cache-format.md has the layout to the byte.
+// One record of the state cache as bytes: a head that says which prefix it belongs to, and tagged sections,
+// whose tags and bytes mean nothing to this file. docs/cache-format.md has the layout to the byte.
 //
 // Parsing is total: any bytes give a record or a reason, nothing is allocated beyond the limits below, and a
 // record that parses is whole (every byte is covered by a checksum or must be zero).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,31 +33,43 @@ struct RecordHead {
   uint32_t parent_length() const { return length - static_cast<uint32_t>(tokens.size()); }
 };
 
+// What a section holds (state/sections.h). A record has its sections in ascending order of tags, each tag
+// once.
+using RecordTag = std::array<uint32_t, 4>;
+
 // Bytes to be stored; `owner` keeps them alive and unchanged.
 struct Section {
+  RecordTag tag{};
   const void* data = nullptr;
   uint64_t bytes = 0;
   std::shared_ptr<const void> owner;
 };
 
-// A verified record. The sections start at multiples of kSectionAlignment in memory, in the order stored, and
-// live as long as `owner`.
+struct StoredSection {
+  RecordTag tag{};
+  std::span<const std::byte> bytes;
+};
+
+// A verified record. The sections start at multiples of kSectionAlignment in memory, and live as long as
+// `owner`.
 struct StoredRecord {
   RecordHead head;
-  std::vector<std::span<const std::byte>> sections;
+  std::vector<StoredSection> sections;
   std::shared_ptr<const void> owner;
 };
 
-constexpr uint32_t kRecordVersion = 1;
+constexpr uint32_t kRecordVersion = 2;
 constexpr size_t kSectionAlignment = 64;
 constexpr uint32_t kMaxSections = 1024;
 constexpr uint32_t kMaxLength = 1u << 30;  // tokens
 constexpr uint64_t kMaxRecordBytes = 1ull << 40;
 constexpr size_t kFixedHeadBytes = 80;
 // Of the head with its tables, checksum and padding.
-constexpr size_t kMaxHeadBytes = 25728;
+constexpr size_t kMaxHeadBytes = 42112;
 
+// An entry of the section table, and where it says that the section lies.
 struct SectionPlace {
+  RecordTag tag{};
   uint64_t offset = 0, bytes = 0;  // in the file
   PrefixKey checksum;              // XXH3-128
 };

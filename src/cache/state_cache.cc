@@ -1,12 +1,11 @@
 #include "cache/state_cache.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "state/kv_codec.h"
 
 namespace anabranch {
 namespace {
@@ -15,8 +14,8 @@ int whole_blocks(int tokens) {
   return tokens / kBlockTokens;
 }
 
-// The MTP head's first block that a point holds itself: the pairs of a block are complete one token later
-// than the block, so each block's node holds those of the block before it.
+// The head's pairs of a block are complete one token later than the block. So the node of block b holds the
+// MTP head's block b - 1, and a checkpoint holds those from here on.
 int first_own_mtp_block(int length) {
   return std::max(0, whole_blocks(length) - 1);
 }
@@ -24,104 +23,45 @@ int mtp_blocks(int length) {
   return (length - 1 + kBlockTokens - 1) / kBlockTokens;
 }
 
-ops::PagedKv empty_kv(const KvLayout& layout) {
-  ops::PagedKv kv;
-  kv.kv_heads = layout.kv_heads;
-  kv.head_dim = layout.head_dim;
-  return kv;
+bool has_deltas(const StateLayout& layout) {
+  return std::any_of(layout.begin(), layout.end(),
+                     [](const auto& layer) { return std::holds_alternative<ops::GatedDeltaShape>(layer); });
 }
 
-// Takes arrays one after the other, in the order they were put.
-class Reader {
- public:
-  Reader(Device& device, const std::vector<Tensor>& arrays, KvForm form)
-      : device_(device), arrays_(arrays), form_(form) {}
-  const Tensor& next() { return arrays_.at(at_++); }
-  bool more() const { return at_ < arrays_.size(); }
-  void block(ops::PagedKv& kv) {
-    if (form_ == KvForm::q8) {
-      ops::kv_add_block(device_, kv);
-      kv.k.back() = decoded(KvPart::keys, kv.k.back());
-      kv.v.back() = decoded(KvPart::values, kv.v.back());
-    } else {
-      kv.k.push_back(device_.to_device(next()));
-      kv.v.push_back(device_.to_device(next()));
-    }
-  }
-
- private:
-  // The next array, decoded to the form of `block`.
-  Tensor decoded(KvPart part, const Tensor& block) {
-    Tensor host = device_.empty_host(block.shape(), block.dtype());
-    from_q8(next(), part, host, device_.threads());
-    return device_.to_device(host);
-  }
-
-  Device& device_;
-  const std::vector<Tensor>& arrays_;
-  KvForm form_;
-  size_t at_ = 0;
-};
-
-void put_block(std::vector<Tensor>& out, const ops::PagedKv& kv, int block, KvForm form) {
-  const auto k = to_host(kv.k.at(block)), v = to_host(kv.v.at(block));
-  ThreadPool& threads = kv.k.at(block).device().threads();
-  out.push_back(form == KvForm::q8 ? to_q8(k, KvPart::keys, threads) : k);
-  out.push_back(form == KvForm::q8 ? to_q8(v, KvPart::values, threads) : v);
+const StateSections& sections_in(const PrefixTree::Data& data) {
+  return *static_cast<const StateSections*>(data.get());
 }
 
-void put_new_blocks(Device& device, std::vector<Tensor>& out, const std::vector<KvLayout>& layers, int count,
-                    KvForm form) {
-  for (const KvLayout& layer : layers) {
-    ops::PagedKv kv = empty_kv(layer);
-    for (int i = 0; i < count; i++) {
-      ops::kv_add_block(device, kv);
-      put_block(out, kv, i, form);
-    }
-  }
+RecordHead head_of(const PrefixTree::Node& node) {
+  return {RecordKind::block, node.key, node.parent->key, static_cast<uint32_t>(node.length), node.tokens};
+}
+RecordHead head_of(const PrefixTree::Checkpoint& checkpoint) {
+  return {RecordKind::checkpoint, next_key(checkpoint.node->key, checkpoint.tail), checkpoint.node->key,
+          static_cast<uint32_t>(checkpoint.length()), checkpoint.tail};
 }
 
 }  // namespace
 
-// The arrays of a node's block, k and v in options_.kv's form, in this order: k and v of each attention
-// layer, then of each MTP layer for the block before (none in the first block, nor when the MTP head did not
-// follow). Of a checkpoint: S and conv of each gated-delta layer; k and v of the started block, if there is
-// one, of each attention layer; if the MTP head followed, its hidden state and, of each of its layers, k and
-// v of every block from first_own_mtp_block() on. docs/cache-format.md says the same.
-struct StateCache::Piece {
-  std::vector<Tensor> arrays;
-  uint64_t bytes() const {
-    uint64_t sum = 0;
-    for (const auto& array : arrays) sum += array.nbytes();
-    return sum;
-  }
-};
-
-// What a hit is made of.
+// The entries that a state is made of.
 struct StateCache::Plan {
   int length = 0;
-  std::vector<PrefixTree::Node*> blocks;           // whole ones
-  PrefixTree::Checkpoint* point = nullptr;         // null: the model needs none
-  PrefixTree::Node* part_of = nullptr;             // what the rest of the last block is taken from, ...
-  PrefixTree::Checkpoint* part_of_tail = nullptr;  // ... or this
+  std::vector<PrefixTree::Node*> blocks;        // whole ones
+  PrefixTree::Checkpoint* point = nullptr;      // null: the model needs none
+  PrefixTree::Node* rest_block = nullptr;       // without a point, has the rest of the last block, ...
+  PrefixTree::Checkpoint* rest_tail = nullptr;  // ... or this has
 };
 
-// What a lookup found in the tree: of at most `most` tokens of a prompt, `shared` begin something that is
-// kept (at_end: and end it there), and there is a state of `length`.
-struct StateCache::Known {
+// How a prompt matches the tree. Of at most `most` of its tokens, `shared` begin a kept sequence (at_end: and
+// end at a checkpoint of it), and there is a state of `length`.
+struct StateCache::Match {
   int most = 0, shared = 0, length = 0;
   bool at_end = false;
 };
 
-StateCache::StateCache(StateCacheOptions options) : options_(std::move(options)) {
-  for (const auto& layer : options_.model) {
-    if (const auto* kv = std::get_if<KvLayout>(&layer))
-      attention_.push_back(*kv);
-    else
-      deltas_.push_back(std::get<ops::GatedDeltaShape>(layer));
-  }
-  for (const auto& layer : options_.mtp) mtp_attention_.push_back(std::get<KvLayout>(layer));
-  any_token_ = deltas_.empty() && mtp_attention_.empty();
+StateCache::StateCache(StateCacheOptions options)
+    : options_(std::move(options)),
+      format_{options_.device, options_.model, options_.mtp, options_.mtp_hidden, options_.kv},
+      any_token_(!has_deltas(format_.model) && format_.mtp.empty()) {
   stats_.kv = options_.kv;
   if (disk()) index(disk()->scan());
 }
@@ -140,8 +80,8 @@ void StateCache::index(const std::vector<RecordHead>& heads) {
   }
 }
 
-// Without this the tree would grow by what every prompt leaves, long after the disk has evicted it. Not
-// before a lookup, which counts what was lost.
+// Takes what the disk has evicted out of the tree, which would grow without end otherwise. Not called before
+// a lookup: that counts what was lost.
 void StateCache::forget_missing() {
   if (!disk()) return;
   for (const DiskRecord& record : disk()->take_missing()) {
@@ -152,125 +92,127 @@ void StateCache::forget_missing() {
   }
 }
 
-// ---- arrays
+// ---- states as sections
 
-std::vector<Tensor> StateCache::new_block(bool with_mtp) const {
-  std::vector<Tensor> out;
-  put_new_blocks(*options_.device, out, attention_, 1, options_.kv);
-  if (with_mtp) put_new_blocks(*options_.device, out, mtp_attention_, 1, options_.kv);
-  return out;
+StateSections StateCache::write_block(const SavedState& state, int block) const {
+  StateSections sections;
+  const auto write = [&](Stack stack, const Snapshot& layers, int number) {
+    for (size_t i = 0; i < layers.layers.size(); i++)
+      if (const auto* kv = std::get_if<ops::PagedKv>(&layers.layers[i]))
+        write_kv_block(format_, stack, static_cast<int>(i), number, *kv, sections);
+  };
+  write(Stack::model, state.model, block);
+  if (state.mtp && block > 0) write(Stack::mtp, state.mtp->state, block - 1);
+  return sections;
 }
 
-std::vector<Tensor> StateCache::new_point(int length, bool with_mtp) const {
-  std::vector<Tensor> out;
-  for (const auto& shape : deltas_) {
-    auto state = ops::make_gated_delta_state(*options_.device, shape);
-    out.push_back(to_host(state.s));
-    out.push_back(to_host(state.conv));
+StateSections StateCache::write_checkpoint(const SavedState& state) const {
+  StateSections sections;
+  const int length = state.model.length;
+  for (size_t i = 0; i < state.model.layers.size(); i++) {
+    const int layer = static_cast<int>(i);
+    if (const auto* delta = std::get_if<ops::GatedDeltaState>(&state.model.layers[i]))
+      write_delta(layer, *delta, sections);
+    else if (length % kBlockTokens > 0)
+      write_kv_block(format_, Stack::model, layer, whole_blocks(length),
+                     std::get<ops::PagedKv>(state.model.layers[i]), sections);
   }
-  if (length % kBlockTokens > 0) put_new_blocks(*options_.device, out, attention_, 1, options_.kv);
-  if (!with_mtp) return out;
-  out.push_back(host_device().empty({1, options_.mtp_hidden}, Dtype::f32));
-  put_new_blocks(*options_.device, out, mtp_attention_, mtp_blocks(length) - first_own_mtp_block(length),
-                 options_.kv);
-  return out;
-}
-
-StateCache::PiecePtr StateCache::block_piece(const SavedState& state, int block) const {
-  auto piece = std::make_shared<Piece>();
-  for (const auto& layer : state.model.layers)
-    if (const auto* kv = std::get_if<ops::PagedKv>(&layer)) put_block(piece->arrays, *kv, block, options_.kv);
-  if (state.mtp && block > 0)
-    for (const auto& layer : state.mtp->state.layers)
-      put_block(piece->arrays, std::get<ops::PagedKv>(layer), block - 1, options_.kv);
-  return piece;
-}
-
-StateCache::PiecePtr StateCache::point_piece(const SavedState& state) const {
-  auto piece = std::make_shared<Piece>();
-  const int length = state.model.length, blocks = whole_blocks(length);
-  for (const auto& layer : state.model.layers)
-    if (const auto* delta = std::get_if<ops::GatedDeltaState>(&layer)) {
-      piece->arrays.push_back(to_host(delta->s));
-      piece->arrays.push_back(to_host(delta->conv));
-    }
-  for (const auto& layer : state.model.layers) {
-    const auto* kv = std::get_if<ops::PagedKv>(&layer);
-    if (kv && length % kBlockTokens > 0) put_block(piece->arrays, *kv, blocks, options_.kv);
-  }
-  if (!state.mtp) return piece;
-  piece->arrays.push_back(to_host(state.mtp->hidden));
-  for (const auto& layer : state.mtp->state.layers)
+  if (!state.mtp) return sections;
+  write_hidden(state.mtp->hidden, sections);
+  for (size_t i = 0; i < state.mtp->state.layers.size(); i++)
     for (int b = first_own_mtp_block(length); b < mtp_blocks(length); b++)
-      put_block(piece->arrays, std::get<ops::PagedKv>(layer), b, options_.kv);
-  return piece;
+      write_kv_block(format_, Stack::mtp, static_cast<int>(i), b,
+                     std::get<ops::PagedKv>(state.mtp->state.layers[i]), sections);
+  return sections;
+}
+
+// A state whose layers are to be read: the attention layers have their length, but no blocks yet.
+SavedState StateCache::empty_state(int length, bool with_mtp) const {
+  const auto empty = [](const StateLayout& layout, int tokens) {
+    Snapshot snapshot{tokens, {}};
+    for (const auto& layer : layout) {
+      if (const auto* kv = std::get_if<KvLayout>(&layer))
+        snapshot.layers.emplace_back(ops::PagedKv{kv->kv_heads, kv->head_dim, tokens, {}, {}});
+      else
+        snapshot.layers.emplace_back(ops::GatedDeltaState{});
+    }
+    return snapshot;
+  };
+  SavedState state{empty(format_.model, length), {}};
+  if (with_mtp) state.mtp = MtpSnapshot{empty(format_.mtp, length - 1), {}};
+  return state;
+}
+
+// Adds a block to each attention layer. False when a section is missing or of another form.
+bool StateCache::read_blocks(Stack stack, int block, const StateSections& sections, Snapshot& state) const {
+  for (size_t i = 0; i < state.layers.size(); i++) {
+    auto* kv = std::get_if<ops::PagedKv>(&state.layers[i]);
+    if (kv && !read_kv_block(format_, stack, static_cast<int>(i), block, sections, *kv)) return false;
+  }
+  return true;
+}
+
+// Adds what a checkpoint holds to a state that has all blocks before it. False as read_blocks().
+bool StateCache::read_checkpoint(const StateSections& sections, SavedState& state) const {
+  const int length = state.model.length;
+  for (size_t i = 0; i < state.model.layers.size(); i++) {
+    auto* delta = std::get_if<ops::GatedDeltaState>(&state.model.layers[i]);
+    if (delta && !read_delta(format_, static_cast<int>(i), sections, *delta)) return false;
+  }
+  if (length % kBlockTokens > 0 && !read_blocks(Stack::model, whole_blocks(length), sections, state.model))
+    return false;
+  if (!state.mtp) return true;
+  if (!read_hidden(format_, sections, state.mtp->hidden)) return false;
+  for (int b = first_own_mtp_block(length); b < mtp_blocks(length); b++)
+    if (!read_blocks(Stack::mtp, b, sections, state.mtp->state)) return false;
+  return true;
 }
 
 // ---- disk
 
-void StateCache::store(RecordHead head, const Piece& piece) {
-  std::vector<Section> sections;
-  for (const auto& array : piece.arrays) {
-    auto owner = std::make_shared<Tensor>(array);
-    sections.push_back({std::as_const(*owner).data<char>(), owner->nbytes(), owner});
+void StateCache::store(RecordHead head, const StateSections& sections) {
+  std::vector<Section> out;
+  for (const auto& [tag, data] : sections) {
+    auto owner = std::make_shared<const Tensor>(data);
+    out.push_back({std::bit_cast<RecordTag>(tag), owner->data<char>(), owner->nbytes(), owner});
   }
-  disk()->put(std::move(head), std::move(sections));
+  disk()->put(std::move(head), std::move(out));
 }
 
-RecordHead head_of(const PrefixTree::Node& node) {
-  return {RecordKind::block, node.key, node.parent->key, static_cast<uint32_t>(node.length), node.tokens};
-}
-RecordHead head_of(const PrefixTree::Checkpoint& checkpoint) {
-  return {RecordKind::checkpoint, next_key(checkpoint.node->key, checkpoint.tail), checkpoint.node->key,
-          static_cast<uint32_t>(checkpoint.length()), checkpoint.tail};
-}
-
-// Fills `arrays` (of a record with the MTP head's part); null if it cannot be read.
-StateCache::PiecePtr StateCache::read(const RecordHead& head, std::vector<Tensor> arrays) {
+// The sections of a record. Null when it cannot be read.
+StateCache::SectionsPtr StateCache::load(const RecordHead& head) {
   const auto record = disk()->get(head);
   if (!record.ok()) {
     log_info("state cache: a record of {} tokens is lost: {}", head.length, record.error().message);
     return nullptr;
   }
-  const auto& sections = record->sections;
-  if (sections.size() > arrays.size()) return nullptr;
-  auto piece = std::make_shared<Piece>();
-  for (size_t i = 0; i < sections.size(); i++) {
-    if (arrays[i].nbytes() != sections[i].size()) return nullptr;
-    std::memcpy(arrays[i].data<char>(), sections[i].data(), sections[i].size());
-    piece->arrays.push_back(std::move(arrays[i]));
+  auto sections = std::make_shared<StateSections>();
+  for (const StoredSection& stored : record->sections) {
+    const auto added = add_section(format_, std::bit_cast<SectionTag>(stored.tag), stored.bytes, *sections);
+    if (added.ok()) continue;
+    disk()->mark_unusable(head, added.error().message);
+    return nullptr;
   }
-  return piece;
+  return sections;
 }
 
-StateCache::PiecePtr StateCache::piece_of(PrefixTree::Node& node, Hit& hit) {
-  if (node.data) return std::static_pointer_cast<const Piece>(node.data);
+template <class Entry>
+StateCache::SectionsPtr StateCache::sections_of(Entry& entry, Hit& hit) {
+  if (entry.data) return std::static_pointer_cast<const StateSections>(entry.data);
   hit.from_disk = true;
-  auto piece = disk() ? read(head_of(node), new_block(node.length > kBlockTokens)) : nullptr;
-  const size_t least = 2 * attention_.size();
-  if (piece && piece->arrays.size() != least && piece->arrays.size() != least + 2 * mtp_attention_.size())
-    piece = nullptr;
-  if (piece)
-    tree_.set_data(node, piece, piece->bytes());
+  auto sections = disk() ? load(head_of(entry)) : nullptr;
+  if (sections)
+    tree_.set_data(entry, sections, bytes_of(*sections));
   else
-    tree_.remove(node);
-  return piece;
+    tree_.remove(entry);
+  return sections;
 }
 
-StateCache::PiecePtr StateCache::piece_of(PrefixTree::Checkpoint& checkpoint, Hit& hit) {
-  if (checkpoint.data) return std::static_pointer_cast<const Piece>(checkpoint.data);
-  hit.from_disk = true;
-  const int length = checkpoint.length();
-  const bool mtp = !mtp_attention_.empty();
-  auto piece = disk() ? read(head_of(checkpoint), new_point(length, mtp)) : nullptr;
-  if (piece && piece->arrays.size() != new_point(length, false).size() &&
-      piece->arrays.size() != new_point(length, mtp).size())
-    piece = nullptr;
-  if (piece)
-    tree_.set_data(checkpoint, piece, piece->bytes());
-  else
-    tree_.remove(checkpoint);
-  return piece;
+// An entry whose sections are not those that a state needs.
+template <class Entry>
+void StateCache::forget_unusable(Entry& entry) {
+  if (disk()) disk()->mark_unusable(head_of(entry), "a section is missing");
+  tree_.remove(entry);
 }
 
 // ---- finding
@@ -287,11 +229,11 @@ StateCache::Plan StateCache::plan(const PrefixTree::Found& found, int most) cons
     return plan;
   }
   plan.length = std::min(found.shared, most);
-  plan.part_of = found.next;
-  plan.part_of_tail = found.overhang;
+  plan.rest_block = found.next;
+  plan.rest_tail = found.overhang;
   const size_t blocks = static_cast<size_t>(whole_blocks(plan.length));
   if (blocks < plan.blocks.size()) {  // all but the last token of a prompt that is known as a whole
-    plan.part_of = plan.blocks[blocks];
+    plan.rest_block = plan.blocks[blocks];
     plan.blocks.resize(blocks);
   }
   return plan;
@@ -306,65 +248,53 @@ void StateCache::prefetch(const Plan& plan) const {
   if (heads.size() > 1) disk()->prefetch(heads);
 }
 
-// Reads what is not in memory. False when something cannot be read: it is forgotten then.
+// Reads what is not in memory. False when something cannot be read; the tree no longer has it then.
 bool StateCache::assemble(const Plan& plan, Hit& hit) {
-  std::vector<PiecePtr> blocks;
-  bool mtp = !mtp_attention_.empty();
   hit.from_disk = false;
   hit.disk_tokens = 0;
   prefetch(plan);
-  for (size_t i = 0; i < plan.blocks.size(); i++) {
-    if (!plan.blocks[i]->data) hit.disk_tokens += kBlockTokens;
-    blocks.push_back(piece_of(*plan.blocks[i], hit));
+  bool mtp = plan.point && !format_.mtp.empty();
+  std::vector<SectionsPtr> blocks;
+  for (PrefixTree::Node* node : plan.blocks) {
+    if (!node->data) hit.disk_tokens += kBlockTokens;
+    blocks.push_back(sections_of(*node, hit));
     if (!blocks.back()) return false;
-    mtp = mtp && (i == 0 || blocks.back()->arrays.size() > 2 * attention_.size());
+    mtp = mtp && (blocks.size() == 1 || holds(*blocks.back(), Stack::mtp));
   }
-  PiecePtr rest;
-  const auto read_rest = [&](auto& owner) {
-    if (!owner.data) hit.disk_tokens += plan.length % kBlockTokens;
-    rest = piece_of(owner, hit);
+  const int rest_tokens = plan.length % kBlockTokens;
+  SectionsPtr rest;
+  const auto load_rest = [&](auto& entry) {
+    if (!entry.data) hit.disk_tokens += rest_tokens;
+    rest = sections_of(entry, hit);
+    return rest != nullptr;
   };
-  if (plan.point)
-    read_rest(*plan.point);
-  else if (plan.length % kBlockTokens > 0)
-    plan.part_of ? read_rest(*plan.part_of) : read_rest(*plan.part_of_tail);
-  if (!rest && (plan.point || plan.length % kBlockTokens > 0)) return false;
+  if (plan.point
+          ? !load_rest(*plan.point)
+          : rest_tokens > 0 && !(plan.rest_block ? load_rest(*plan.rest_block) : load_rest(*plan.rest_tail)))
+    return false;
+  mtp = mtp && holds(*rest, Stack::mtp);
 
-  Snapshot& model = hit.state.model;
-  model = {};
-  model.length = plan.length;
-  std::vector<Reader> readers;
-  for (const auto& block : blocks) readers.emplace_back(*options_.device, block->arrays, options_.kv);
-  static const std::vector<Tensor> nothing;
-  Reader last(*options_.device, rest ? rest->arrays : nothing, options_.kv);
-  std::vector<ops::GatedDeltaState> deltas;
-  for (size_t i = 0; plan.point && i < deltas_.size(); i++) {
-    const auto s = options_.device->to_device(last.next()), conv = options_.device->to_device(last.next());
-    deltas.push_back({s, conv, {}});
-  }
-  size_t delta = 0;
-  for (const auto& layer : options_.model) {
-    if (!std::holds_alternative<KvLayout>(layer)) {
-      model.layers.emplace_back(std::move(deltas.at(delta++)));
-      continue;
+  SavedState state = empty_state(plan.length, mtp);
+  for (size_t i = 0; i < blocks.size(); i++) {
+    const int block = static_cast<int>(i);
+    if (!read_blocks(Stack::model, block, *blocks[i], state.model) ||
+        (mtp && i > 0 && !read_blocks(Stack::mtp, block - 1, *blocks[i], state.mtp->state))) {
+      forget_unusable(*plan.blocks[i]);
+      return false;
     }
-    ops::PagedKv kv = empty_kv(std::get<KvLayout>(layer));
-    for (Reader& reader : readers) reader.block(kv);
-    if (plan.length % kBlockTokens > 0) last.block(kv);
-    kv.length = plan.length;
-    model.layers.emplace_back(std::move(kv));
+  }
+  if (plan.point) {
+    if (!read_checkpoint(*rest, state)) {
+      forget_unusable(*plan.point);
+      return false;
+    }
+  } else if (rest_tokens > 0 &&
+             !read_blocks(Stack::model, static_cast<int>(blocks.size()), *rest, state.model)) {
+    plan.rest_block ? forget_unusable(*plan.rest_block) : forget_unusable(*plan.rest_tail);
+    return false;
   }
   hit.length = plan.length;
-  if (!mtp || !plan.point || !last.more()) return true;
-  MtpSnapshot head{{plan.length - 1, {}}, options_.device->to_device(last.next())};
-  for (const KvLayout& layer : mtp_attention_) {
-    ops::PagedKv kv = empty_kv(layer);
-    for (size_t i = 1; i < readers.size(); i++) readers[i].block(kv);
-    for (int b = first_own_mtp_block(plan.length); b < mtp_blocks(plan.length); b++) last.block(kv);
-    kv.length = plan.length - 1;
-    head.state.layers.emplace_back(std::move(kv));
-  }
-  hit.state.mtp = std::move(head);
+  hit.state = std::move(state);
   return true;
 }
 
@@ -373,44 +303,44 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
   const PrefixKey root = root_key(options_.fingerprint, salt);
   const int most = static_cast<int>(prompt.size()) - 1;
   Hit hit;
-  std::optional<Known> known;  // before anything turned out to be lost
+  std::optional<Match> match;  // the first, before a record turned out to be lost
   for (;;) {
     const auto found = tree_.find(root, prompt, most);
     const Plan chosen = plan(found, most);
     hit.shared = std::min(found.shared, most);
-    if (!known)
-      known = {most, hit.shared, chosen.length, found.checkpoint && found.checkpoint->length() == hit.shared};
+    if (!match)
+      match = {most, hit.shared, chosen.length, found.checkpoint && found.checkpoint->length() == hit.shared};
     if (chosen.length == 0) break;
-    if (!assemble(chosen, hit)) continue;  // less is known now
+    if (!assemble(chosen, hit)) continue;  // the tree has less now
     used(chosen);
     break;
   }
-  note(*known, hit);
+  count(*match, hit);
   tree_.evict(options_.ram_bytes);
   return hit;
 }
 
-// So that it is not the next to go, in memory and on disk.
+// Marks the plan's entries as just used, in memory and on disk, so that they are evicted late.
 void StateCache::used(const Plan& plan) {
   if (plan.point) tree_.use(*plan.point);
-  if (plan.part_of_tail) tree_.use(*plan.part_of_tail);
+  if (plan.rest_tail) tree_.use(*plan.rest_tail);
   if (any_token_ && !plan.blocks.empty()) tree_.use(*plan.blocks.back());
-  if (plan.part_of) tree_.use(*plan.part_of);
+  if (plan.rest_block) tree_.use(*plan.rest_block);
   if (!disk()) return;
   std::vector<PrefixKey> keys;
   if (plan.point) keys.push_back(head_of(*plan.point).key);
-  if (plan.part_of_tail) keys.push_back(head_of(*plan.part_of_tail).key);
-  if (plan.part_of) keys.push_back(plan.part_of->key);
+  if (plan.rest_tail) keys.push_back(head_of(*plan.rest_tail).key);
+  if (plan.rest_block) keys.push_back(plan.rest_block->key);
   for (auto it = plan.blocks.rbegin(); it != plan.blocks.rend(); ++it) keys.push_back((*it)->key);
   disk()->used(keys);
 }
 
-void StateCache::note(const Known& known, Hit& hit) {
-  const int fresh = known.most - known.shared, no_state = known.shared - known.length,
-            lost = known.length - hit.length;
+void StateCache::count(const Match& match, Hit& hit) {
+  const int fresh = match.most - match.shared, no_state = match.shared - match.length,
+            lost = match.length - hit.length;
   hit.lost = lost > 0;
   stats_.lookups++;
-  stats_.prompt_tokens += static_cast<uint64_t>(known.most) + 1;
+  stats_.prompt_tokens += static_cast<uint64_t>(match.most) + 1;
   stats_.cached_tokens += static_cast<uint64_t>(hit.length);
   stats_.disk_tokens += static_cast<uint64_t>(hit.disk_tokens);
   stats_.ram_tokens += static_cast<uint64_t>(hit.length - hit.disk_tokens);
@@ -418,25 +348,25 @@ void StateCache::note(const Known& known, Hit& hit) {
   stats_.lost_tokens += static_cast<uint64_t>(lost);
   if (hit.length > 0) (hit.from_disk ? stats_.disk_hits : stats_.ram_hits)++;
   CacheMisses& misses = stats_.misses;
-  if (hit.length == known.most) {
+  if (hit.length == match.most) {
     hit.miss.clear();
   } else if (lost > 0 && lost >= std::max(fresh, no_state)) {
     misses.lost++;
-    hit.miss = fmt::format("a state of {} tokens was known, but cannot be read any more", known.length);
-  } else if (known.shared == 0) {
+    hit.miss = fmt::format("a state of {} tokens was known, but cannot be read any more", match.length);
+  } else if (match.shared == 0) {
     misses.nothing_alike++;
     hit.miss = "nothing that is kept begins like it";
   } else if (no_state > fresh) {
     misses.no_state++;
     hit.miss = fmt::format("its first {} tokens are known, but the last state among them is of {}",
-                           known.shared, known.length);
-  } else if (known.at_end) {
+                           match.shared, match.length);
+  } else if (match.at_end) {
     misses.new_text++;
-    hit.miss = fmt::format("what is kept ends at token {}", known.shared);
+    hit.miss = fmt::format("what is kept ends at token {}", match.shared);
   } else {
     misses.differs++;
     hit.miss = fmt::format("it differs from what is kept at token {}; the last state before that is of {}",
-                           known.shared, known.length);
+                           match.shared, match.length);
   }
   stats_.last_miss = hit.miss;
 }
@@ -453,19 +383,21 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
     at = &tree_.add_block(*at, tokens.subspan(static_cast<size_t>(b) * kBlockTokens, kBlockTokens), nullptr,
                           0);
     if (at->data && at->stored) continue;
-    const auto piece = at->data ? std::static_pointer_cast<const Piece>(at->data) : block_piece(state, b);
-    if (!at->data) tree_.set_data(*at, piece, piece->bytes());
+    if (!at->data) {
+      auto sections = std::make_shared<const StateSections>(write_block(state, b));
+      tree_.set_data(*at, sections, bytes_of(*sections));
+    }
     if (!disk() || at->stored) continue;
-    store(head_of(*at), *piece);
-    at->stored = true;  // or lost on the way, which is found out when it is read
+    store(head_of(*at), sections_in(at->data));
+    at->stored = true;  // if writing fails, reading it will find out
   }
   const auto tail = tokens.subspan(static_cast<size_t>(whole_blocks(length)) * kBlockTokens);
   auto& checkpoint = tree_.add_checkpoint(*at, tail, nullptr, 0);
   if (!checkpoint.data) {
-    const auto piece = point_piece(state);
-    tree_.set_data(checkpoint, piece, piece->bytes());
+    auto sections = std::make_shared<const StateSections>(write_checkpoint(state));
+    tree_.set_data(checkpoint, sections, bytes_of(*sections));
     if (disk() && !checkpoint.stored) {
-      store(head_of(checkpoint), *piece);
+      store(head_of(checkpoint), *sections);
       checkpoint.stored = true;
     }
   }

@@ -1,11 +1,11 @@
-// What sequences left behind, found again by the beginning of a prompt: in memory, and on disk between runs.
-// A state that comes from here has the bits that applying the tokens would have made, unless keys and values
-// are kept in 8 bits.
+// Saved states of sequences, found by the beginning of a prompt: in memory, and on disk between runs. A state
+// from here has the same bits as one that is computed from the tokens, unless keys and values are kept in 8
+// bits.
 //
-// Keys and values are kept once for each block of kBlockTokens tokens, whoever shares it (prefix_tree.h); the
-// rest of a state (recurrent state, conv rows, the started block, what the MTP head needs) once for each
-// point that a sequence was kept at. A model without recurrent state can go on from any token of what is
-// kept, another one from these points only.
+// Keys and values are kept once for each block of kBlockTokens tokens, and sequences share them
+// (prefix_tree.h). The rest of a state (recurrent state, conv rows, the started block, the MTP head's part)
+// is kept once for each checkpoint: a point at which a sequence was kept. A model with recurrent state can
+// continue from checkpoints only, another one from any token of what is kept.
 //
 // Engine thread only; disk_store.h writes on a thread of its own.
 #pragma once
@@ -20,6 +20,7 @@
 #include "cache/cache_stats.h"
 #include "cache/disk_store.h"
 #include "cache/prefix_tree.h"
+#include "state/sections.h"
 #include "state/sequence_state.h"
 
 namespace anabranch {
@@ -34,7 +35,7 @@ struct StateCacheOptions {
   Device* device = nullptr;  // of the states
   StateLayout model, mtp;    // mtp: empty when there is no head
   int mtp_hidden = 0;        // width of its hidden states
-  Fingerprint fingerprint;   // states of others are never found; each KvForm needs another
+  Fingerprint fingerprint;   // states of other fingerprints are never found; each KvForm needs its own
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
@@ -48,55 +49,58 @@ class StateCache {
   struct Hit {
     int length = 0;          // tokens of the prompt that the state covers; 0: a miss
     int shared = 0;          // tokens that the prompt shares with what is kept, >= length
-    bool from_disk = false;  // something was read
-    int disk_tokens = 0;     // of `length`: those whose keys and values were read
-    bool lost = false;       // a longer one was known, but could not be read
-    std::string miss;        // why not all of the prompt; empty: all of it
+    bool from_disk = false;  // something was read from disk
+    int disk_tokens = 0;     // of `length`: those whose keys and values were read from disk
+    bool lost = false;       // a longer state was known, but could not be read
+    std::string miss;        // why the state does not cover all of the prompt; empty: it does
     SavedState state;
   };
-  // The longest state of a beginning of the prompt, the last token left out (its logits are needed). What was
-  // kept under another salt is not found.
+  // The longest state of a beginning of the prompt, without the prompt's last token (its logits are needed).
+  // States that were kept under another salt are not found.
   Hit find(std::span<const int> prompt, std::string_view salt);
 
-  // Keeps the state after `tokens`, which are as many as state.model.length. Shares storage (in 8 bits: of
-  // all but keys and values).
+  // Keeps the state after `tokens`; state.model.length is their number. Shares the state's storage, except
+  // for keys and values in 8 bits.
   void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state);
 
-  // From now on; what is beyond goes, least used first (what is on disk stays there).
+  // Evicts from memory, least used first, what exceeds the budget; what is on disk stays there.
   void set_ram_budget(uint64_t bytes);
 
-  // The model has no recurrent state and no head that speaks of one.
+  // A sequence can continue from any token of what is kept: the model has neither recurrent state nor an MTP
+  // head.
   bool any_token() const { return any_token_; }
   StateCacheStats stats() const;
   DiskStore* disk() const { return options_.disk.get(); }
 
  private:
-  struct Piece;  // what a node or a checkpoint holds
-  using PiecePtr = std::shared_ptr<const Piece>;
+  using SectionsPtr = std::shared_ptr<const StateSections>;
   struct Plan;
-  struct Known;
+  struct Match;
 
   void index(const std::vector<RecordHead>& heads);
   void forget_missing();
   Plan plan(const PrefixTree::Found& found, int most) const;
   void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);
-  PiecePtr piece_of(PrefixTree::Node& node, Hit& hit);
-  PiecePtr piece_of(PrefixTree::Checkpoint& checkpoint, Hit& hit);
-  PiecePtr read(const RecordHead& head, std::vector<Tensor> arrays);
-  void store(RecordHead head, const Piece& piece);
+  SectionsPtr load(const RecordHead& head);
+  // Of a node or a checkpoint of the tree.
+  template <class Entry>
+  SectionsPtr sections_of(Entry& entry, Hit& hit);
+  template <class Entry>
+  void forget_unusable(Entry& entry);
+  void store(RecordHead head, const StateSections& sections);
   void used(const Plan& plan);
-  void note(const Known& known, Hit& hit);
+  void count(const Match& match, Hit& hit);
 
-  std::vector<Tensor> new_block(bool with_mtp) const;
-  std::vector<Tensor> new_point(int length, bool with_mtp) const;
-  PiecePtr block_piece(const SavedState& state, int block) const;
-  PiecePtr point_piece(const SavedState& state) const;
+  StateSections write_block(const SavedState& state, int block) const;
+  StateSections write_checkpoint(const SavedState& state) const;
+  bool read_blocks(Stack stack, int block, const StateSections& sections, Snapshot& state) const;
+  bool read_checkpoint(const StateSections& sections, SavedState& state) const;
+  SavedState empty_state(int length, bool with_mtp) const;
 
   StateCacheOptions options_;
-  std::vector<KvLayout> attention_, mtp_attention_;
-  std::vector<ops::GatedDeltaShape> deltas_;
-  bool any_token_;  // the model can go on from any token
+  SectionFormat format_;
+  bool any_token_;
   PrefixTree tree_;
   StateCacheStats stats_;
 };

@@ -235,7 +235,7 @@ Result<int> verify(const StatesOptions& options, const std::string& directory) {
                 {"good", check.good},
                 {"good_bytes", check.good_bytes},
                 {"damaged", check.damaged},
-                {"not_ours", check.set_aside},
+                {"not_ours", check.unusable},
                 {"unreadable", check.unreadable},
                 {"removed", check.removed},
                 {"cut_off", check.orphans},
@@ -244,7 +244,7 @@ Result<int> verify(const StatesOptions& options, const std::string& directory) {
   }
   for (const std::string& problem : check.problems) fmt::print("{}\n", problem);
   fmt::print("{} good ({}), {} damaged, {} not ours, {} unreadable, {} removed\n", check.good,
-             size_text(check.good_bytes), check.damaged, check.set_aside, check.unreadable, check.removed);
+             size_text(check.good_bytes), check.damaged, check.unusable, check.unreadable, check.removed);
   if (check.orphans > 0)
     fmt::print("{} of the good cannot be used until a block before them is kept again\n", check.orphans);
   return status;

@@ -30,19 +30,19 @@ struct Rows {
 };
 
 // Positions are the last axis of keys, and the last but one of values; on the CPU, both are cut into tiles.
-Rows rows_of(const Tensor& block, KvPart part) {
-  const int axes = static_cast<int>(block.dims());
+Rows rows_of(const Shape& shape, KvPart part) {
+  const int axes = static_cast<int>(shape.size());
   CHECK(axes == 3 || axes == 4, "a block of keys or values with {} axes", axes);
-  const size_t last = block.dims() - 1;
-  Rows r{block.shape(0), 1, block.shape(last - 1), block.shape(last)};
+  const size_t last = shape.size() - 1;
+  Rows r{shape[0], 1, shape[last - 1], shape[last]};
   if (part == KvPart::values) {
-    if (axes == 4) r.chunks = block.shape(1);
+    if (axes == 4) r.chunks = shape[1];
   } else {
-    if (axes == 4) r.groups *= block.shape(1);
-    r = {r.groups, block.shape(last - 1), block.shape(last), 1};
+    if (axes == 4) r.groups *= shape[1];
+    r = {r.groups, shape[last - 1], shape[last], 1};
   }
-  CHECK(r.rows <= ops::kKvBlock && r.scales() == int64_t{block.shape(0)} * ops::kKvBlock,
-        "a block of {} heads with {} rows", block.shape(0), r.scales());
+  CHECK(r.rows <= ops::kKvBlock && r.scales() == int64_t{shape[0]} * ops::kKvBlock,
+        "a block of {} heads with {} rows", shape[0], r.scales());
   return r;
 }
 
@@ -122,15 +122,16 @@ void check_type(const Tensor& block) {
 
 }  // namespace
 
-size_t q8_bytes(const Tensor& block, KvPart part) {
-  const Rows r = rows_of(block, part);
-  return static_cast<size_t>(r.values()) + static_cast<size_t>(r.scales()) * bytes_of(block.dtype());
+size_t q8_bytes(const Shape& shape, Dtype dtype, KvPart part) {
+  const Rows r = rows_of(shape, part);
+  return static_cast<size_t>(r.values()) + static_cast<size_t>(r.scales()) * bytes_of(dtype);
 }
 
 Tensor to_q8(const Tensor& block, KvPart part, ThreadPool& threads) {
   check_type(block);
-  const Rows r = rows_of(block, part);
-  Tensor packed = block.device().empty({static_cast<int>(q8_bytes(block, part))}, Dtype::u8);
+  const Rows r = rows_of(block.shape(), part);
+  Tensor packed =
+      block.device().empty({static_cast<int>(q8_bytes(block.shape(), block.dtype(), part))}, Dtype::u8);
   block.dtype() == Dtype::f16 ? encode_block<Half>(r, block, packed, threads)
                               : encode_block<float>(r, block, packed, threads);
   return packed;
@@ -138,9 +139,9 @@ Tensor to_q8(const Tensor& block, KvPart part, ThreadPool& threads) {
 
 void from_q8(const Tensor& packed, KvPart part, Tensor& block, ThreadPool& threads) {
   check_type(block);
-  const Rows r = rows_of(block, part);
-  CHECK(packed.nbytes() == q8_bytes(block, part), "{} bytes for a block of {}", packed.nbytes(),
-        q8_bytes(block, part));
+  const Rows r = rows_of(block.shape(), part);
+  CHECK(packed.nbytes() == q8_bytes(block.shape(), block.dtype(), part), "{} bytes for a block of {}",
+        packed.nbytes(), q8_bytes(block.shape(), block.dtype(), part));
   block.dtype() == Dtype::f16 ? decode_block<Half>(r, packed, block, threads)
                               : decode_block<float>(r, packed, block, threads);
 }

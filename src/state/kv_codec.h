@@ -19,9 +19,9 @@ namespace anabranch {
 // A block's tensor of keys, or of values (ops/attention.h).
 enum class KvPart { keys, values };
 
-// How many bytes a block's tensor takes: codes (int8, in the tensor's order), then scales (T, [Hkv,
-// kKvBlock]).
-size_t q8_bytes(const Tensor& block, KvPart part);
+// How many bytes a block's tensor of this shape and type takes: codes (int8, in the tensor's order), then
+// scales (T, [Hkv, kKvBlock]).
+size_t q8_bytes(const Shape& shape, Dtype dtype, KvPart part);
 // block: f16 or f32, on the host -> u8 [q8_bytes] on the host.
 Tensor to_q8(const Tensor& block, KvPart part, ThreadPool& threads);
 // Overwrites `block`, which nothing else refers to. Any bytes give some values.

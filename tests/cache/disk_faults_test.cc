@@ -97,7 +97,7 @@ TEST(DiskFaultsTest, DamagedFilesAreNeverRead) {
         << what << ": cannot be written again";
   }
   const auto check = *verify_records(directory.path(), false);
-  EXPECT_EQ(check.damaged + check.set_aside + check.orphans, 0u);
+  EXPECT_EQ(check.damaged + check.unusable + check.orphans, 0u);
   std::printf("%d files damaged: %d refused, %d were as before, %d read wrongly, %d other records lost\n",
               rounds, refused, unchanged, wrong, lost);
   EXPECT_EQ(wrong, 0);
@@ -121,7 +121,7 @@ TEST(DiskFaultsTest, DamageIsRemovedAndStrangersAreLeftAlone) {
   EXPECT_NE(store->stats().last_reason.find("cut off"), std::string::npos) << store->stats().last_reason;
 
   std::string future = good;
-  future[8] = 2;
+  future[8] = 3;
   write_bytes(path, future);
   for (int i = 0; i < 3; i++) {
     EXPECT_TRUE(store->scan().empty());
@@ -129,8 +129,8 @@ TEST(DiskFaultsTest, DamageIsRemovedAndStrangersAreLeftAlone) {
     EXPECT_FALSE(store->has(heads[0]));
   }
   EXPECT_EQ(read_bytes(path), future);
-  EXPECT_EQ(store->stats().set_aside, 1u);
-  EXPECT_NE(store->stats().last_reason.find("format 2"), std::string::npos);
+  EXPECT_EQ(store->stats().unusable, 1u);
+  EXPECT_NE(store->stats().last_reason.find("format 3"), std::string::npos);
 
   // A record of another fingerprint, copied here under the right name.
   write_bytes(path, record_bytes({1, 2}, heads[0], sections_of(heads[0])));
@@ -401,7 +401,7 @@ int live_beside_others(const std::string& directory, int process, int rounds) {
   }
   store->drain();
   const auto stats = store->stats();
-  EXPECT_EQ(stats.corrupt + stats.failed + stats.set_aside, 0u) << stats.last_reason;
+  EXPECT_EQ(stats.corrupt + stats.failed + stats.unusable, 0u) << stats.last_reason;
   EXPECT_GT(stats.evicted, 0u);
   EXPECT_GT(hits, 0u);
   return 0;
@@ -421,7 +421,7 @@ TEST(DiskFaultsTest, TwoProcessesOnOneDirectory) {
             }),
             0);
   const auto check = *verify_records(directory.path(), false);
-  EXPECT_EQ(check.damaged + check.unreadable + check.set_aside, 0u);
+  EXPECT_EQ(check.damaged + check.unreadable + check.unusable, 0u);
   EXPECT_EQ(count_files(directory.path(), "tmp-"), 0);
   EXPECT_GT(check.good, 0u);
   uint64_t bytes = 0;

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "base/log.h"
 #include "cache/records.h"
 #include "slow.h"
 
@@ -330,20 +331,22 @@ TEST(DiskStoreTest, AFullQueueDropsTheOldestCheckpointFirst) {
   gate.open = false;
   gate.calls = 0;
 
-  // One goes to the writer, which waits; then a checkpoint, nine blocks and another checkpoint of 100 kB.
+  // One goes to the writer, which waits; then a checkpoint, nine blocks and another checkpoint, each of
+  // 93,700 bytes in the queue.
+  constexpr size_t kBytes = 93700 - kMaxHeadBytes;
   put_all(*store, chain(3, 0), 1000);
   gate.await_call();
   const auto blocks = chain(4, 9);
   const auto older = chain(5, 0), newer = chain(6, 0);
-  put_all(*store, older, 68000);
-  for (int i = 0; i < 9; i++) store->put(blocks[i], sections_of(blocks[i], 68000));
-  put_all(*store, newer, 68000);
+  put_all(*store, older, kBytes);
+  for (int i = 0; i < 9; i++) store->put(blocks[i], sections_of(blocks[i], kBytes));
+  put_all(*store, newer, kBytes);
   EXPECT_EQ(store->stats().dropped, 2u) << store->stats().queued_bytes;
   EXPECT_FALSE(store->has(older[0]));
   EXPECT_TRUE(store->has(newer[0]));
   // Then blocks, until nothing may give way.
   const auto more = chain(7, 9);
-  for (int i = 0; i < 9; i++) store->put(more[i], sections_of(more[i], 68000));
+  for (int i = 0; i < 9; i++) store->put(more[i], sections_of(more[i], kBytes));
   EXPECT_FALSE(store->has(newer[0]));
   EXPECT_FALSE(store->has(more[8]));
   EXPECT_LE(store->stats().queued_bytes, 1u << 20);
@@ -377,6 +380,41 @@ TEST(DiskStoreTest, ClosingWritesWhatIsQueued) {
   TemporaryDirectory directory;
   put_all(*open_store(directory.path()), chain(1, 100));
   EXPECT_EQ(verify_records(directory.path(), false)->good, 101u);
+}
+
+TEST(DiskStoreTest, FoldersOfTheOldFormatAreRemovedOnce) {
+  TemporaryDirectory directory;
+  const std::string old = directory.path() + "/v1-", empty = old + std::string(32, '0'),
+                    mixed = old + std::string(32, '1'),
+                    record = "/" + std::string(32, 'a') + "-" + std::string(32, 'b') + "-00000100.block";
+  for (const std::string& folder : {empty, mixed, directory.path() + "/v1-notes"}) {
+    std::filesystem::create_directory(folder);
+    write_bytes(folder + record, std::string(100, 'x'));
+    write_bytes(folder + "/tmp-1-0123456789abcdef", "12345");
+    write_bytes(folder + "/about.txt", "a model");
+  }
+  write_bytes(mixed + "/mine.txt", "stays");
+  std::filesystem::create_directory(mixed + record + "x");
+  std::filesystem::create_symlink(directory.path() + "/v1-notes", old + std::string(32, '2'));
+
+  set_log_level(LogLevel::info);
+  ::testing::internal::CaptureStderr();
+  auto store = open_store(directory.path());
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("removed 6 files (224 bytes) of an older format"), std::string::npos) << log;
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_FALSE(std::filesystem::exists(empty));
+  EXPECT_EQ(read_bytes(mixed + "/mine.txt"), "stays");
+  EXPECT_TRUE(std::filesystem::exists(mixed + record + "x"));
+  EXPECT_EQ(count_files(mixed, ""), 1);
+  EXPECT_EQ(count_files(directory.path() + "/v1-notes", ""), 3) << "not a name of ours, even behind a link";
+  EXPECT_EQ(store->stats().files, 0u);
+  EXPECT_TRUE(store->scan().empty());
+
+  ::testing::internal::CaptureStderr();
+  store = open_store(directory.path());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "there is nothing left to remove";
+  set_log_level(LogLevel::warning);
 }
 
 TEST(DiskStoreTest, ScansThousandsQuickly) {

@@ -31,7 +31,7 @@ RecordHead small_head() {
   return head_after(RecordKind::checkpoint, root_key(kFingerprint, "salt"), 0, {1, -2});
 }
 std::string small_file() {
-  const std::vector<Section> sections = {section_of("abc"), section_of("de")};
+  const std::vector<Section> sections = {section_of(0, "abc"), section_of(1, "de")};
   return record_bytes(kFingerprint, small_head(), sections);
 }
 
@@ -66,7 +66,7 @@ TEST(RecordTest, FormatIsPinned) {
   ASSERT_EQ(bytes.size(), 258u);
   EXPECT_EQ(hex(bytes.substr(0, 16)),
             "616e61622d6b760a"
-            "01000000"
+            "02000000"
             "02000000");
   const auto key_at = [&](size_t at) {
     PrefixKey key;
@@ -81,15 +81,17 @@ TEST(RecordTest, FormatIsPinned) {
             "02000000"
             "02000000"
             "00000000");
-  EXPECT_EQ(hex(bytes.substr(80, 24)),
+  EXPECT_EQ(hex(bytes.substr(80, 40)),
+            "01000000000000000000000000000000"
             "0300000000000000"
             "85613a73b65ab00650392f89945faf78");
-  EXPECT_EQ(hex(bytes.substr(104, 24)),
+  EXPECT_EQ(hex(bytes.substr(120, 40)),
+            "01000000000000000100000000000000"
             "0200000000000000"
             "13de474bbdd7a90556333c5fe487be1a");
-  EXPECT_EQ(hex(bytes.substr(128, 8)), "01000000feffffff");
-  EXPECT_EQ(hex(bytes.substr(136, 16)), "433cbb4d1e8e6fda5cefeb43808b8509");
-  EXPECT_EQ(bytes.substr(152, 40), std::string(40, '\0'));
+  EXPECT_EQ(hex(bytes.substr(160, 8)), "01000000feffffff");
+  EXPECT_EQ(hex(bytes.substr(168, 16)), "2ca4af477f168fdbbd18baedc4ac4a8b");
+  EXPECT_EQ(bytes.substr(184, 8), std::string(8, '\0'));
   EXPECT_EQ(bytes.substr(192), "abc" + std::string(61, '\0') + "de");
 }
 
@@ -108,7 +110,8 @@ TEST(RecordTest, RoundTrips) {
     EXPECT_EQ(bare->head, head);
     EXPECT_TRUE(bare->sections.empty());
   }
-  const std::vector<Section> most(kMaxSections, section_of("x"));
+  std::vector<Section> most;
+  for (uint32_t i = 0; i < kMaxSections; i++) most.push_back(section_of(i, "x"));
   const std::string bytes = record_bytes(kFingerprint, heads[0], most);
   EXPECT_EQ(encode_head(kFingerprint, heads[0], most).head.size(), kMaxHeadBytes);
   ASSERT_TRUE(parse(bytes).ok());
@@ -144,8 +147,9 @@ TEST(RecordTest, SaysWhatIsWrong) {
     return parse(changed).error();
   };
   EXPECT_EQ(with(0, "GGUF").kind, ErrorKind::unsupported);
-  EXPECT_EQ(with(8, "\x02").kind, ErrorKind::unsupported);
-  EXPECT_NE(with(8, "\x02").message.find("format 2"), std::string::npos);
+  EXPECT_EQ(with(8, "\x03").kind, ErrorKind::unsupported);
+  EXPECT_NE(with(8, "\x03").message.find("format 3"), std::string::npos);
+  EXPECT_NE(with(8, "\x01").message.find("format 1"), std::string::npos);
   EXPECT_NE(with(68, "\xff\xff\xff\xff").message.find("4294967295 tokens"), std::string::npos);
   EXPECT_NE(with(72, "\xff\xff\xff\x7f").message.find("2147483647 sections"), std::string::npos);
   EXPECT_NE(with(200, "x").message.find("padding before section 1"), std::string::npos);
@@ -170,14 +174,17 @@ TEST(RecordTest, AHeadThatContradictsItselfIsRefused) {
   EXPECT_NE(with(12, "\x01").find("a block of 2 tokens"), std::string::npos);
   EXPECT_NE(with(32, "x").find("does not belong"), std::string::npos);
   EXPECT_NE(with(48, "x").find("does not belong"), std::string::npos);
-  EXPECT_NE(with(128, "x").find("does not belong"), std::string::npos);
+  EXPECT_NE(with(160, "x").find("does not belong"), std::string::npos);
   EXPECT_NE(with(64, std::string(4, '\0')).find("a prefix of 0 tokens"), std::string::npos);
   EXPECT_NE(with(64, "\x03").find("at token 3"), std::string::npos);
   EXPECT_NE(with(64, "\xff\xff\xff\xff").find("a prefix of 4294967295"), std::string::npos);
   EXPECT_NE(with(76, "x").find("padding"), std::string::npos);
-  EXPECT_NE(with(80, "\xff\xff\xff\xff\xff\xff\xff\xff").find("more than"), std::string::npos);
-  EXPECT_NE(with(104, std::string("\0\0\0\0\0\1\0\0", 8)).find("more than"), std::string::npos);
-  EXPECT_NE(with(104, std::string("\0\0\0\0\1\0\0\0", 8)).find("cut off"), std::string::npos);
+  EXPECT_NE(with(88, "\x01").find("do not ascend"), std::string::npos);  // both sections with the same tag
+  EXPECT_NE(with(80, "\x02").find("do not ascend"), std::string::npos);
+  EXPECT_EQ(with(124, "\xff\xff\xff\xff"), "");  // any tags that ascend
+  EXPECT_NE(with(96, "\xff\xff\xff\xff\xff\xff\xff\xff").find("more than"), std::string::npos);
+  EXPECT_NE(with(136, std::string("\0\0\0\0\0\1\0\0", 8)).find("more than"), std::string::npos);
+  EXPECT_NE(with(136, std::string("\0\0\0\0\1\0\0\0", 8)).find("cut off"), std::string::npos);
 }
 
 TEST(RecordDeathTest, WrongHeadsAreNotWritten) {
@@ -187,12 +194,14 @@ TEST(RecordDeathTest, WrongHeadsAreNotWritten) {
   head = small_head();
   head.tokens[0] = 5;
   EXPECT_DEATH(encode_head(kFingerprint, head, {}), "does not belong");
+  const std::vector<Section> twice = {section_of(3, "a"), section_of(3, "b")};
+  EXPECT_DEATH(encode_head(kFingerprint, small_head(), twice), "do not ascend");
 }
 
 std::string resealed(std::string bytes, size_t sections, size_t tokens) {
-  const size_t summed = kFixedHeadBytes + 24 * sections + 4 * tokens;
+  const size_t summed = kFixedHeadBytes + 40 * sections + 4 * tokens;
   // encode_head() gives the checksum of any bytes: as those of a section.
-  const Section head{bytes.data(), summed, nullptr};
+  const Section head{{}, bytes.data(), summed, nullptr};
   const PrefixKey sum = encode_head(kFingerprint, small_head(), {&head, 1}).sections[0].checksum;
   std::memcpy(bytes.data() + summed, &sum, sizeof(sum));
   return bytes;

@@ -53,27 +53,28 @@ inline std::string contents(const PrefixKey& key, uint64_t section, size_t bytes
   return text;
 }
 
-inline Section section_of(std::string text) {
+inline Section section_of(uint32_t number, std::string text) {
   auto owner = std::make_shared<const std::string>(std::move(text));
-  return {owner->data(), owner->size(), owner};
+  return {{1, 0, number, 0}, owner->data(), owner->size(), owner};
 }
 
 // Three sections; the middle one is empty. bytes: about, of all.
 inline std::vector<Section> sections_of(const RecordHead& head, size_t bytes = 3000) {
   const size_t first = bytes / 3 + head.key.high % 7;
-  return {section_of(contents(head.key, 0, first)), section_of(""),
-          section_of(contents(head.key, 2, bytes - first))};
+  return {section_of(0, contents(head.key, 0, first)), section_of(1, ""),
+          section_of(2, contents(head.key, 2, bytes - first))};
 }
 
 inline bool is_right(const StoredRecord& record, const RecordHead& head) {
   if (record.head != head || record.sections.size() != 3) return false;
   for (size_t i = 0; i < 3; i++) {
-    const auto& section = record.sections[i];
+    if (record.sections[i].tag != RecordTag{1, 0, static_cast<uint32_t>(i), 0}) return false;
+    const auto& section = record.sections[i].bytes;
     if (reinterpret_cast<uintptr_t>(section.data()) % kSectionAlignment != 0) return false;
     const std::string expected = contents(head.key, i, section.size());
     if (!expected.empty() && std::memcmp(section.data(), expected.data(), expected.size()) != 0) return false;
   }
-  return record.sections[0].size() + record.sections[2].size() > 0;
+  return record.sections[0].bytes.size() + record.sections[2].bytes.size() > 0;
 }
 
 // The whole file in memory.

@@ -129,7 +129,7 @@ TEST(KvCodec, TheErrorIsBoundedAndNothingIsLostTwice) {
         Block x(layout, type);
         fill(x, layout, random);
         const auto packed = x.packed();
-        ASSERT_EQ(packed.nbytes(), q8_bytes(x.tensor(), layout.part));
+        ASSERT_EQ(packed.nbytes(), q8_bytes(x.tensor().shape(), x.tensor().dtype(), layout.part));
         ASSERT_EQ(packed.nbytes(), static_cast<size_t>(x.tensor().size()) +
                                        layout.heads * ops::kKvBlock * bytes_of(x.tensor().dtype()));
         const Block y = x.decoded(packed);

@@ -1,0 +1,287 @@
+// The writing half of DiskStore: the queue, the writer's thread, and eviction.
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "cache/disk_store_impl.h"
+
+namespace anabranch {
+
+namespace {
+
+uint64_t pages(uint64_t bytes) {
+  return (bytes + 4095) / 4096 * 4096;
+}
+
+}  // namespace
+
+// --- Writing
+
+void DiskStore::Impl::dropped(const RecordHead& head, const std::string& reason) {
+  if (!known_files.contains(head.key)) missing.emplace(head.key, record_of(head));
+  stats.dropped++;
+  stats.last_reason = fmt::format("not written, {} tokens: {}", head.length, reason);
+  const auto now = Steady::now();
+  if (now < quiet_until) return;
+  quiet_until = now + std::chrono::seconds(60);
+  log_info("state cache: {} ({} records dropped so far)", stats.last_reason, stats.dropped);
+}
+
+// Has the oldest checkpoints in the queue give way, if that is enough for `bytes` more.
+bool DiskStore::Impl::make_queue_room(uint64_t bytes, std::vector<WriteJob>* given_up) {
+  if (stats.queued_records == 0) return true;
+  uint64_t reachable = stats.queued_bytes;
+  for (const WriteJob& job : queue)
+    if (job.head.kind == RecordKind::checkpoint) reachable -= job.bytes;
+  if (reachable + bytes > options.queue_bytes) return false;
+  for (auto job = queue.begin(); job != queue.end() && stats.queued_bytes + bytes > options.queue_bytes;) {
+    if (job->head.kind != RecordKind::checkpoint) {
+      ++job;
+      continue;
+    }
+    dropped(job->head, "the queue is full, and a newer record came");
+    stats.queued_bytes -= job->bytes;
+    stats.queued_records--;
+    queued.erase(job->head.key);
+    given_up->push_back(std::move(*job));
+    job = queue.erase(job);
+  }
+  return true;
+}
+
+void DiskStore::put(RecordHead head, std::vector<Section> sections) {
+  CHECK(head.key == next_key(head.parent, head.tokens), "the key does not belong to the tokens");
+  WriteJob job{std::move(head), std::move(sections), kMaxHeadBytes};
+  for (const Section& section : job.sections) job.bytes += section.bytes;
+  std::vector<WriteJob> given_up;  // destroyed without the lock
+  const std::lock_guard lock(impl_->mutex);
+  DiskStats& stats = impl_->stats;
+  if (!stats.writable) return impl_->dropped(job.head, "the directory cannot be written");
+  if (impl_->queued.contains(job.head.key)) return;
+  if (!impl_->make_queue_room(job.bytes, &given_up)) return impl_->dropped(job.head, "the queue is full");
+  stats.queued_bytes += job.bytes;
+  stats.queued_records++;
+  impl_->queued.insert(job.head.key);
+  impl_->queue.push_back(std::move(job));
+  impl_->work.notify_one();
+}
+
+void DiskStore::drain() {
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->idle.wait(lock, [&] { return impl_->is_idle(); });
+    if (!impl_->stats.writable) return;
+  }
+  // The names too.
+  const int fd = ::open(impl_->folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+// The thread takes no signals of the process's. SIGXFSZ (a limit on the size of files) is then an error of
+// write(), no death.
+void DiskStore::Impl::start() {
+  sigset_t most, before;
+  sigfillset(&most);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&most, fault);
+  ::pthread_sigmask(SIG_SETMASK, &most, &before);
+  writer = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void DiskStore::Impl::run() {
+  make_room(0, {});
+  std::unique_lock lock(mutex);
+  while (true) {
+    if (is_idle()) idle.notify_all();
+    work.wait(lock, [&] { return stop || !is_idle(); });
+    if (stop && is_idle()) break;
+    busy = true;
+    std::unordered_map<PrefixKey, int64_t> times;
+    times.swap(touched);
+    std::optional<WriteJob> job;
+    if (!queue.empty()) {
+      job = std::move(queue.front());
+      queue.pop_front();
+    }
+    lock.unlock();
+    touch(times);
+    if (job) write(*job);
+    if (job) job->sections.clear();
+    lock.lock();
+    if (job) {
+      stats.queued_bytes -= job->bytes;
+      stats.queued_records--;
+      queued.erase(job->head.key);
+    }
+    busy = false;
+  }
+}
+
+void DiskStore::Impl::touch(const std::unordered_map<PrefixKey, int64_t>& times) {
+  for (const auto& [key, time] : times) {
+    std::string path;
+    {
+      const std::lock_guard lock(mutex);
+      const auto entry = known_files.find(key);
+      if (entry == known_files.end()) continue;
+      path = path_of(entry->second.record);
+    }
+    const timespec when{static_cast<time_t>(time / 1'000'000'000), static_cast<long>(time % 1'000'000'000)};
+    const timespec both[2] = {when, when};
+    // Evicted by another process is no failure; otherwise only its place in the order is lost.
+    ::utimensat(AT_FDCWD, path.c_str(), both, AT_SYMLINK_NOFOLLOW);
+  }
+}
+
+// Without its parent block a record would never be found.
+bool DiskStore::Impl::parent_present(const RecordHead& head) {
+  if (head.parent_length() == 0) return true;
+  const auto path = [&]() -> std::string {
+    const std::lock_guard lock(mutex);
+    const auto parent = known_files.find(head.parent);
+    return parent == known_files.end() || unusable.contains(head.parent) ? std::string()
+                                                                         : path_of(parent->second.record);
+  };
+  const std::string known_path = path();
+  if (!known_path.empty()) return ::access(known_path.c_str(), F_OK) == 0;
+  const uint64_t listing = begin_listing();  // another process may have written it
+  const auto files = list_folder(options.directory, options.fingerprint, false);
+  if (!files) return false;
+  {
+    const std::lock_guard lock(mutex);
+    merge(*files, listing);
+  }
+  return !path().empty();
+}
+
+void DiskStore::Impl::write(const WriteJob& job) {
+  const auto drop = [&](const std::string& reason) {
+    const std::lock_guard lock(mutex);
+    dropped(job.head, reason);
+  };
+  DiskRecord record = record_of(job.head);
+  const std::string path = path_of(record);
+  if (Steady::now() < refused_until) return drop("the disk refused shortly before: " + refusal);
+  if (!parent_present(job.head)) return drop("its parent block is not on disk");
+  {
+    const std::lock_guard lock(mutex);
+    if (!unusable.contains(record.key) && ::access(path.c_str(), F_OK) == 0) {
+      known_files.try_emplace(record.key, KnownFile{record, true, listings}).first->second.reported = true;
+      return;
+    }
+  }
+  const EncodedHead encoded = encode_head(options.fingerprint, job.head, job.sections);
+  record.bytes = pages(encoded.file_bytes);
+  if (!make_room(record.bytes, job.head.parent_length() > 0 ? job.head.parent : PrefixKey{}))
+    return drop("the budget has no room for it");
+  const int error = write_whole(path, encoded, job.sections, options.write, abandon);
+  if (error == ECANCELED) return drop("the store was closed before it was written");
+  if (error) return write_failed(path, record, error);
+  written_since_listing += record.bytes;
+  write_about_once();
+  const std::lock_guard lock(mutex);
+  changed_it = true;
+  unusable.erase(record.key);
+  known_files[record.key] = KnownFile{record, true, listings};
+  missing.erase(record.key);
+  stats.written_records++;
+  stats.written_bytes += encoded.file_bytes;
+  stats.files++;
+  stats.bytes += record.bytes;
+}
+
+// Beside the first record, and again when someone removed it; a failure does no harm.
+void DiskStore::Impl::write_about_once() {
+  if (options.about.empty()) return;
+  if (about_written && ::access((folder + "/about.txt").c_str(), F_OK) == 0) return;
+  write_about(folder, options.about);
+  about_written = true;
+}
+
+void DiskStore::Impl::write_failed(const std::string& path, const DiskRecord& record, int error) {
+  refusal = std::strerror(error);
+  // A file too large says nothing about the next one.
+  if (error != EFBIG)
+    refused_until =
+        Steady::now() + std::chrono::duration_cast<Steady::duration>(Seconds(options.retry_seconds));
+  const std::lock_guard lock(mutex);
+  missing.emplace(record.key, record);
+  stats.failed++;
+  stats.last_reason = fmt::format("cannot write {}: {}", path, refusal);
+  log_warning(
+      "state cache: {}{}", stats.last_reason,
+      error == EFBIG ? "" : fmt::format("; nothing more is written for {:g} seconds", options.retry_seconds));
+}
+
+// --- Eviction
+
+// Has the budget take `bytes` more: evicts when that needs it, never `keep`. Lists the files when the budget
+// seems to be reached, and now and then, since other processes write too.
+bool DiskStore::Impl::make_room(uint64_t bytes, const PrefixKey& keep) {
+  const uint64_t budget = options.budget_bytes;
+  if (bytes > budget) return false;
+  {
+    const std::lock_guard lock(mutex);
+    if (stats.bytes + bytes <= budget && written_since_listing <= budget / 32) return true;
+  }
+  const uint64_t listing = begin_listing();
+  const auto files = list_files(options.directory);
+  uint64_t total = 0;
+  {
+    const std::lock_guard lock(mutex);
+    if (!files) {
+      stats.last_reason = files.error().message;
+      return false;
+    }
+    for (const DiskRecord& file : *files) total += file.bytes;
+    merge(*files, listing);
+    stats.bytes = total;
+    stats.files = files->size();
+    written_since_listing = 0;
+  }
+  if (total + bytes <= budget) return true;
+  // A sixteenth more than needed, so that this does not happen for every record.
+  const uint64_t goal = total + bytes - std::max(budget / 16 * 15, bytes);
+  const auto order = eviction_order(*files, goal, keep);
+  uint64_t freed = 0;
+  for (const size_t i : order) freed += (*files)[i].bytes;
+  if (total - freed + bytes > budget) return false;
+  evict(*files, order);
+  return true;
+}
+
+void DiskStore::Impl::evict(std::span<const DiskRecord> files, std::span<const size_t> order) {
+  for (const size_t i : order) {
+    const DiskRecord& file = files[i];
+    const int error = ::unlink(path_of(file).c_str()) == 0 ? 0 : errno;
+    const std::lock_guard lock(mutex);
+    if (error && error != ENOENT) {
+      stats.failed++;
+      stats.last_reason = fmt::format("cannot remove {}: {}", path_of(file), std::strerror(error));
+      continue;
+    }
+    stats.bytes -= std::min(stats.bytes, file.bytes);
+    stats.files -= std::min<uint64_t>(stats.files, 1);
+    if (file.fingerprint == options.fingerprint) {
+      changed_it = true;
+      known_files.erase(file.key);
+      missing.emplace(file.key, file);
+      unusable.erase(file.key);
+    }
+    if (error) continue;  // another process was faster
+    stats.evicted++;
+    stats.evicted_bytes += file.bytes;
+  }
+}
+
+}  // namespace anabranch

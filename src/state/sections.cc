@@ -1,0 +1,163 @@
+#include "state/sections.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "state/kv_codec.h"
+
+namespace anabranch {
+namespace {
+
+KvPart part_of(SectionKind kind) {
+  return kind == SectionKind::keys ? KvPart::keys : KvPart::values;
+}
+
+const LayerLayout* layer_of(const SectionFormat& format, const SectionTag& tag) {
+  if (tag.stack != Stack::model && tag.stack != Stack::mtp) return nullptr;
+  const StateLayout& layers = tag.stack == Stack::model ? format.model : format.mtp;
+  return tag.layer < layers.size() ? &layers[tag.layer] : nullptr;
+}
+
+// A block's keys or values as they are on the device.
+ArrayForm exact_block(const SectionFormat& format, SectionKind kind, const KvLayout& layout) {
+  const auto shapes = ops::kv_block_shapes(*format.device, layout.kv_heads, layout.head_dim);
+  return {kind == SectionKind::keys ? shapes.k : shapes.v, format.device->kv_dtype()};
+}
+
+std::optional<ArrayForm> kv_form(const SectionFormat& format, const SectionTag& tag) {
+  const LayerLayout* layer = layer_of(format, tag);
+  const auto* layout = layer ? std::get_if<KvLayout>(layer) : nullptr;
+  if (!layout) return std::nullopt;
+  const ArrayForm exact = exact_block(format, tag.kind, *layout);
+  if (format.kv == KvForm::exact) return exact;
+  return ArrayForm{{static_cast<int>(q8_bytes(exact.shape, exact.dtype, part_of(tag.kind)))}, Dtype::u8};
+}
+
+std::optional<ArrayForm> delta_form(const SectionFormat& format, const SectionTag& tag) {
+  const LayerLayout* layer = layer_of(format, tag);
+  const auto* shape = layer ? std::get_if<ops::GatedDeltaShape>(layer) : nullptr;
+  if (!shape || tag.stack != Stack::model || tag.block != 0) return std::nullopt;
+  if (tag.kind == SectionKind::delta_state)
+    return ArrayForm{{shape->value_heads, shape->key_dim, shape->value_dim}, Dtype::f32};
+  return ArrayForm{{shape->conv_kernel - 1, shape->conv_channels()}, Dtype::f32};
+}
+
+constexpr SectionTag kHidden{SectionKind::hidden, Stack::mtp, 0, 0};
+
+SectionTag tag_of(SectionKind kind, Stack stack, int layer, int block = 0) {
+  return {kind, stack, static_cast<uint32_t>(layer), static_cast<uint32_t>(block)};
+}
+
+// The section's array; null when it is missing or not as the format says.
+const Tensor* find_section(const SectionFormat& format, const StateSections& sections,
+                           const SectionTag& tag) {
+  const auto found = sections.find(tag);
+  const auto form = section_form(format, tag);
+  if (found == sections.end() || !form) return nullptr;
+  const Tensor& data = found->second;
+  return data.shape() == form->shape && data.dtype() == form->dtype ? &data : nullptr;
+}
+
+// A section's keys or values on the device.
+Tensor block_on_device(const SectionFormat& format, SectionKind kind, const KvLayout& layout,
+                       const Tensor& stored) {
+  if (format.kv == KvForm::exact) return format.device->to_device(stored);
+  const ArrayForm exact = exact_block(format, kind, layout);
+  Tensor host = format.device->empty_host(exact.shape, exact.dtype);
+  from_q8(stored, part_of(kind), host, format.device->threads());
+  return format.device->to_device(host);
+}
+
+}  // namespace
+
+uint64_t bytes_of(const StateSections& sections) {
+  uint64_t sum = 0;
+  for (const auto& [tag, data] : sections) sum += data.nbytes();
+  return sum;
+}
+
+bool holds(const StateSections& sections, Stack stack) {
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const auto& section) { return section.first.stack == stack; });
+}
+
+std::optional<ArrayForm> section_form(const SectionFormat& format, const SectionTag& tag) {
+  switch (tag.kind) {
+    case SectionKind::keys:
+    case SectionKind::values:
+      return kv_form(format, tag);
+    case SectionKind::delta_state:
+    case SectionKind::conv_rows:
+      return delta_form(format, tag);
+    case SectionKind::hidden:
+      if (tag != kHidden || format.mtp.empty()) return std::nullopt;
+      return ArrayForm{{1, format.mtp_hidden}, Dtype::f32};
+  }
+  return std::nullopt;  // a kind that this program does not know
+}
+
+Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std::span<const std::byte> bytes,
+                         StateSections& out) {
+  const auto form = section_form(format, tag);
+  const auto failed = [&](const auto& reason) {
+    return make_error(ErrorKind::unsupported, "section (kind {}, stack {}, layer {}, block {}): {}",
+                      static_cast<uint32_t>(tag.kind), static_cast<uint32_t>(tag.stack), tag.layer, tag.block,
+                      reason);
+  };
+  if (!form) return failed("this model's states have no such section");
+  if (bytes.size() != form->bytes())
+    return failed(fmt::format("{} bytes instead of {}", bytes.size(), form->bytes()));
+  Tensor data = format.device->empty_host(form->shape, form->dtype);
+  if (!bytes.empty()) std::memcpy(data.data<char>(), bytes.data(), bytes.size());
+  out.insert_or_assign(tag, std::move(data));
+  return {};
+}
+
+void write_kv_block(const SectionFormat& format, Stack stack, int layer, int block, const ops::PagedKv& kv,
+                    StateSections& out) {
+  const auto write = [&](SectionKind kind, const Tensor& data) {
+    const Tensor host = to_host(data);
+    out.emplace(tag_of(kind, stack, layer, block),
+                format.kv == KvForm::q8 ? to_q8(host, part_of(kind), format.device->threads()) : host);
+  };
+  write(SectionKind::keys, kv.k.at(static_cast<size_t>(block)));
+  write(SectionKind::values, kv.v.at(static_cast<size_t>(block)));
+}
+
+bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,
+                   const StateSections& sections, ops::PagedKv& kv) {
+  const Tensor* k = find_section(format, sections, tag_of(SectionKind::keys, stack, layer, block));
+  const Tensor* v = find_section(format, sections, tag_of(SectionKind::values, stack, layer, block));
+  if (!k || !v) return false;
+  const KvLayout layout{kv.kv_heads, kv.head_dim};
+  kv.k.push_back(block_on_device(format, SectionKind::keys, layout, *k));
+  kv.v.push_back(block_on_device(format, SectionKind::values, layout, *v));
+  return true;
+}
+
+void write_delta(int layer, const ops::GatedDeltaState& delta, StateSections& out) {
+  out.emplace(tag_of(SectionKind::delta_state, Stack::model, layer), to_host(delta.s));
+  out.emplace(tag_of(SectionKind::conv_rows, Stack::model, layer), to_host(delta.conv));
+}
+
+bool read_delta(const SectionFormat& format, int layer, const StateSections& sections,
+                ops::GatedDeltaState& delta) {
+  const Tensor* s = find_section(format, sections, tag_of(SectionKind::delta_state, Stack::model, layer));
+  const Tensor* conv = find_section(format, sections, tag_of(SectionKind::conv_rows, Stack::model, layer));
+  if (!s || !conv) return false;
+  delta = {format.device->to_device(*s), format.device->to_device(*conv), {}};
+  return true;
+}
+
+void write_hidden(const Tensor& hidden, StateSections& out) {
+  out.emplace(kHidden, to_host(hidden));
+}
+
+bool read_hidden(const SectionFormat& format, const StateSections& sections, Tensor& hidden) {
+  const Tensor* stored = find_section(format, sections, kHidden);
+  if (!stored) return false;
+  hidden = format.device->to_device(*stored);
+  return true;
+}
+
+}  // namespace anabranch

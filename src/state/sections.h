@@ -1,0 +1,76 @@
+// A saved state as sections: arrays on the host, each under a tag that says what it holds. Each kind of layer
+// state writes its own sections and reads them back by tag, so their order means nothing.
+// docs/cache-format.md has the tags and the arrays to the byte.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "base/result.h"
+#include "state/kv_form.h"
+#include "state/sequence_state.h"
+
+namespace anabranch {
+
+// Stored in files: a number never changes its meaning.
+enum class SectionKind : uint32_t { keys = 1, values = 2, delta_state = 3, conv_rows = 4, hidden = 5 };
+enum class Stack : uint32_t { model = 0, mtp = 1 };
+
+struct SectionTag {
+  SectionKind kind = SectionKind::keys;
+  Stack stack = Stack::model;
+  uint32_t layer = 0;  // index in the stack; 0 for the hidden state
+  uint32_t block = 0;  // of keys and values: position / ops::kKvBlock; otherwise 0
+  auto operator<=>(const SectionTag&) const = default;
+};
+static_assert(sizeof(SectionTag) == 16);
+
+using StateSections = std::map<SectionTag, Tensor>;  // tensors of the host
+uint64_t bytes_of(const StateSections& sections);
+// Whether any section is of this stack.
+bool holds(const StateSections& sections, Stack stack);
+
+// All that the sections of a model's states depend on.
+struct SectionFormat {
+  Device* device = nullptr;  // of the states
+  StateLayout model, mtp;    // mtp: empty when there is no head
+  int mtp_hidden = 0;        // width of its hidden states
+  KvForm kv = KvForm::exact;
+};
+
+// The shape and type of a section's array; none when such states have no section with this tag.
+struct ArrayForm {
+  Shape shape;
+  Dtype dtype = Dtype::f32;
+  size_t bytes() const { return static_cast<size_t>(shape.count()) * anabranch::bytes_of(dtype); }
+};
+std::optional<ArrayForm> section_form(const SectionFormat& format, const SectionTag& tag);
+
+// Adds a section with a copy of `bytes`. Errors: unsupported (no such section, or it has another size).
+Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std::span<const std::byte> bytes,
+                         StateSections& out);
+
+// The functions below write a part of a state to `out`, and read it back. Reading returns false when a
+// section is missing or is not of the shape and type that the format says; what was read by then is
+// undefined.
+
+// Keys and values of one block of an attention layer. Reading adds the block to `kv`; length stays.
+void write_kv_block(const SectionFormat& format, Stack stack, int layer, int block, const ops::PagedKv& kv,
+                    StateSections& out);
+bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,
+                   const StateSections& sections, ops::PagedKv& kv);
+
+// The recurrent state and the conv rows of a gated-delta layer of the model, which has no window.
+void write_delta(int layer, const ops::GatedDeltaState& delta, StateSections& out);
+bool read_delta(const SectionFormat& format, int layer, const StateSections& sections,
+                ops::GatedDeltaState& delta);
+
+// The hidden state that waits for its token in the MTP head.
+void write_hidden(const Tensor& hidden, StateSections& out);
+bool read_hidden(const SectionFormat& format, const StateSections& sections, Tensor& hidden);
+
+}  // namespace anabranch

@@ -1,0 +1,97 @@
+// Sections of a state: tags, and what of them is refused.
+#include "state/sections.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/testing.h"
+
+namespace anabranch {
+namespace {
+
+const ops::GatedDeltaShape kDelta{
+    .key_heads = 1, .value_heads = 2, .key_dim = 8, .value_dim = 4, .conv_kernel = 4};
+
+SectionFormat format_on(Device& device, KvForm kv = KvForm::exact) {
+  return {&device, {kDelta, KvLayout{2, 24}}, {KvLayout{1, 16}}, 10, kv};
+}
+
+TEST(SectionsTest, TagsArePinned) {
+  EXPECT_EQ(static_cast<int>(SectionKind::keys), 1);
+  EXPECT_EQ(static_cast<int>(SectionKind::values), 2);
+  EXPECT_EQ(static_cast<int>(SectionKind::delta_state), 3);
+  EXPECT_EQ(static_cast<int>(SectionKind::conv_rows), 4);
+  EXPECT_EQ(static_cast<int>(SectionKind::hidden), 5);
+  EXPECT_EQ(static_cast<int>(Stack::model), 0);
+  EXPECT_EQ(static_cast<int>(Stack::mtp), 1);
+}
+
+// The layouts alone must say what arrays the states really have.
+TEST(SectionsTest, FormsAreThoseOfRealStates) {
+  for (Device* device : {&ops::cpu_device(1), &ops::cpu_device(1, true), &ops::reference_device()}) {
+    const SectionFormat format = format_on(*device);
+    StateSections sections;
+    ops::PagedKv kv{2, 24, 0, {}, {}};
+    ops::Random random(1);
+    const auto rows = [&] {
+      return device->to_device(ops::to_tensor(random.vector(3 * 2 * 24), {3, 2, 24}));
+    };
+    ops::kv_append(kv, rows(), rows());
+    write_kv_block(format, Stack::model, 1, 0, kv, sections);
+    write_delta(0, ops::make_gated_delta_state(*device, kDelta), sections);
+    EXPECT_EQ(sections.size(), 4u);
+    for (const auto& [tag, data] : sections) {
+      const auto form = section_form(format, tag);
+      ASSERT_TRUE(form.has_value());
+      EXPECT_EQ(form->shape, data.shape());
+      EXPECT_EQ(form->dtype, data.dtype());
+    }
+    ops::PagedKv again{2, 24, 3, {}, {}};
+    EXPECT_TRUE(read_kv_block(format, Stack::model, 1, 0, sections, again));
+    const Tensor a = to_host(kv.k[0]), b = to_host(again.k.at(0));
+    EXPECT_EQ(std::memcmp(a.data<char>(), b.data<char>(), a.nbytes()), 0);
+  }
+}
+
+TEST(SectionsTest, ReadingFailsWithoutTheSection) {
+  const SectionFormat format = format_on(ops::cpu_device(1));
+  StateSections sections;
+  ops::PagedKv kv{2, 24, 0, {}, {}};
+  ops::kv_add_block(*format.device, kv);
+  write_kv_block(format, Stack::model, 1, 0, kv, sections);
+  ops::PagedKv out{2, 24, 0, {}, {}};
+  EXPECT_FALSE(read_kv_block(format, Stack::model, 1, 1, sections, out)) << "another block";
+  EXPECT_FALSE(read_kv_block(format, Stack::mtp, 0, 0, sections, out)) << "another stack";
+  EXPECT_FALSE(read_kv_block(format, Stack::model, 0, 0, sections, out)) << "a recurrent layer";
+  EXPECT_FALSE(read_kv_block(format_on(ops::cpu_device(1), KvForm::q8), Stack::model, 1, 0, sections, out));
+  EXPECT_FALSE(read_kv_block(format_on(ops::cpu_device(1, true)), Stack::model, 1, 0, sections, out));
+  EXPECT_TRUE(out.k.empty() && out.v.empty());
+  EXPECT_TRUE(read_kv_block(format, Stack::model, 1, 0, sections, out));
+  ops::GatedDeltaState delta;
+  EXPECT_FALSE(read_delta(format, 0, sections, delta));
+  Tensor hidden;
+  EXPECT_FALSE(read_hidden(format, sections, hidden));
+  write_hidden(format.device->zeros({1, 9}, Dtype::f32), sections);
+  EXPECT_FALSE(read_hidden(format, sections, hidden)) << "of another width";
+}
+
+TEST(SectionsTest, SaysWhyASectionIsNotAdded) {
+  const SectionFormat format = format_on(ops::cpu_device(1));
+  StateSections sections;
+  const std::vector<std::byte> bytes(44);
+  const auto reason = [&](SectionTag tag, size_t size) {
+    const auto added = add_section(format, tag, std::span(bytes).first(size), sections);
+    return added.ok() ? std::string() : added.error().message;
+  };
+  EXPECT_EQ(reason({SectionKind{7}, Stack::model, 3, 2}, 40),
+            "section (kind 7, stack 0, layer 3, block 2): this model's states have no such section");
+  EXPECT_EQ(reason({SectionKind::hidden, Stack::mtp, 0, 0}, 44),
+            "section (kind 5, stack 1, layer 0, block 0): 44 bytes instead of 40");
+  EXPECT_TRUE(sections.empty());
+  EXPECT_EQ(reason({SectionKind::hidden, Stack::mtp, 0, 0}, 40), "");
+  EXPECT_EQ(bytes_of(sections), 40u);
+  EXPECT_TRUE(holds(sections, Stack::mtp));
+  EXPECT_FALSE(holds(sections, Stack::model));
+}
+
+}  // namespace
+}  // namespace anabranch
