@@ -1,4 +1,4 @@
-// What the state cache did, as plain numbers.
+// Statistics of the state cache as plain numbers.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace anabranch {
 
-// Lookups that did not find all of a prompt, each under what cost it the most tokens.
+// Lookups that did not find all of a prompt, each under the reason that cost the most tokens.
 struct CacheMisses {
-  uint64_t nothing_alike = 0;  // nothing that is kept begins like the prompt
-  uint64_t new_text = 0;       // the prompt goes on where something that is kept ends
-  uint64_t differs = 0;        // the prompt parts from what is kept
-  uint64_t no_state = 0;       // more of the prompt is known, but no state was kept there, or it is gone
-  uint64_t lost = 0;           // a record that was known could not be read any more
+  uint64_t nothing_alike = 0;  // no kept sequence begins like the prompt
+  uint64_t new_text = 0;       // the prompt continues behind the end of a kept sequence
+  uint64_t differs = 0;        // the prompt differs from the kept sequences
+  uint64_t no_state = 0;       // more of the prompt is kept, but without a state, or its state is gone
+  uint64_t lost = 0;           // a record could not be read any more
 };
 
 struct StateCacheStats {
@@ -24,7 +24,7 @@ struct StateCacheStats {
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // of the lookups
   uint64_t ram_tokens = 0, disk_tokens = 0;       // the cached ones, by where their keys and values were
   CacheMisses misses;
-  uint64_t no_state_tokens = 0, lost_tokens = 0;  // known, but applied again for want of a state, of a record
+  uint64_t no_state_tokens = 0, lost_tokens = 0;  // kept, but computed again: no state there, a lost record
   uint64_t ram_bytes = 0, blocks = 0, points = 0;
   std::string last_miss;  // why the last lookup found no more; empty: it found all
   // Of the disk tier, if there is one (DiskStats).

@@ -3,7 +3,7 @@
 // in it
 //   <key>-<parent>-<length>.block, .checkpoint    a record; what eviction must know is in the name
 //   tmp-<...>                                     a record being written; its writer holds a lock (flock)
-//   about.txt                                     for people: what the fingerprint is of
+//   about.txt                                     for people: what the fingerprint stands for
 #pragma once
 
 #include <sys/stat.h>
@@ -55,7 +55,7 @@ Result<std::vector<DiskRecord>> list_folder(const std::string& directory, const 
                                             bool with_stat);
 // Of all fingerprints, with bytes and used_at_ns; folders that cannot be read are skipped.
 Result<std::vector<DiskRecord>> list_files(const std::string& directory);
-// Removes what writers that no longer live left. Returns how many.
+// Removes the temporary files of writers that no longer live. Returns how many.
 int remove_dead_temporaries(const std::string& folder);
 
 // Removes the folders of older formats, v1-<hex>/, and in them the files whose names are the cache's. Other
@@ -66,8 +66,8 @@ struct RemovedFiles {
 };
 RemovedFiles remove_old_formats(const std::string& directory);
 
-// Those to remove, in this order, so that at least `bytes` become free: the least recently used first, but
-// never a block before what stands on it, and never `keep`. Fewer when there are no more.
+// The files to remove, in this order, so that at least `bytes` become free: the least recently used first,
+// but never a block before the records that stand on it, and never `keep`. Fewer when there are no more.
 std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t bytes, const PrefixKey& keep);
 
 // write(2), or what stands for it.
@@ -84,7 +84,7 @@ int write_about(const std::string& folder, const std::string& text);
 std::string read_about(const std::string& folder);
 void remove_about(const std::string& folder);
 
-// What a store takes when it is not told: a tenth of what is free or already the cache's, at most 32 GiB.
+// The default budget: a tenth of the space that is free or already the cache's, at most 32 GiB.
 uint64_t default_budget(const std::string& directory, uint64_t used);
 // Bytes that this user can still write there, if that can be told.
 std::optional<uint64_t> free_space(const std::string& directory);

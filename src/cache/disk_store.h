@@ -1,10 +1,10 @@
 // The disk tier of the state cache: records as files, one directory per fingerprint, read by mapping and
 // written by a thread of its own, within a budget.
 //
-// A file appears under its name only when it is whole; what is read is verified first. So a process may be
-// killed at any moment, and several may use one directory (of one user) at once: each finds what the others
-// wrote and takes what they evicted as a miss. Trouble with the disk is counted, logged with its reason, and
-// never stops the caller.
+// A file gets its name only when it is complete, and every file is verified when it is read. So a process may
+// be killed at any moment, and several processes (of one user) may use one directory at once: each finds what
+// the others wrote, and takes what they evicted as a miss. Disk errors are counted and logged with their
+// reason; they never stop the caller.
 //
 // Threads: every function may be called from any thread. Those that touch files on the caller's thread say
 // so.
@@ -33,8 +33,8 @@ struct DiskOptions {
   uint64_t queue_bytes = 512ull << 20;
   double retry_seconds = 30;  // without writing, after the disk refused
   double close_seconds = 10;  // that the destructor gives to what is queued
-  std::string about;          // kept beside the records, for people to read: what the fingerprint is of
-  WriteCall write;            // write(2), unless a test puts another in its place
+  std::string about;          // about.txt beside the records, for people: what the fingerprint stands for
+  WriteCall write;            // write(2); tests replace it
 };
 
 struct DiskStats {
@@ -69,8 +69,8 @@ class DiskStore {
   // nothing changed; once this store changed something, others' changes are looked for at most once a second.
   std::vector<RecordHead> refresh();
 
-  // Of what scan(), refresh() or put() made the caller believe to be on disk: what is not, or no longer
-  // (evicted here or by another process, dropped, refused by the disk, damaged). Each is told once.
+  // Records that scan(), refresh() or put() reported as being on disk, and that are not there, or no longer
+  // (evicted here or by another process, dropped, refused by the disk, damaged). Each is returned once.
   std::vector<DiskRecord> take_missing();
 
   // Takes a record to be written. Never blocks: when the queue is full, the oldest queued checkpoint gives

@@ -1,6 +1,6 @@
-// The disk tier's files seen from the command line, over all fingerprints: list, verify, clear. All of it may
-// run beside processes that use the directory: what they remove meanwhile is skipped, and what is removed
-// here is a miss to them. A directory that does not exist has no records.
+// List, verify and clear the disk tier's files of all fingerprints, for the command line. All of it may run
+// beside processes that use the directory: files that they remove meanwhile are skipped, and files that are
+// removed here are a miss to them. A directory that does not exist has no records.
 #pragma once
 
 #include <cstdint>
@@ -54,14 +54,14 @@ struct RecordFilter {
   std::string fingerprint;
   int64_t used_before_ns = std::numeric_limits<int64_t>::max();
 };
-// Those to clear, children before parents; never a block that one to stay stands on.
+// The records to clear, children before parents; never a block on which a record stands that stays.
 std::vector<DiskRecord> records_to_clear(const CacheFolder& folder, const RecordFilter& filter);
 
 struct DiskCleared {
   uint64_t files = 0, bytes = 0;
 };
-// Removes these records, what dead writers left, and what is empty then; leaves files that are not the
-// cache's.
+// Removes these records, what dead writers left, and folders that are empty then; without a filter, also the
+// folders of older formats. Leaves files that are not the cache's.
 Result<DiskCleared> clear_records(const std::string& directory, const RecordFilter& filter = {});
 
 }  // namespace anabranch

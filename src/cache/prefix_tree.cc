@@ -27,7 +27,8 @@ bool in_use(const PrefixTree::Node& node) {
                      [&](const auto& checkpoint) { return resident(checkpoint.get()); });
 }
 
-// Of a block by itself. One that nothing in memory needs and nobody used so is worth nothing.
+// The worth of a block without checkpoints: nothing, if it was never used without one and nothing in memory
+// needs it.
 double block_worth(const PrefixTree::Node& node) {
   return node.clock < 0 ? -1 : node.clock + kBlockTokens / static_cast<double>(node.bytes + 1);
 }
@@ -185,11 +186,11 @@ PrefixTree::Node* PrefixTree::release(Node& node) {
   if (node.stored)
     set_data(node, nullptr, 0);
   else
-    remove(node);  // and what lies on disk beyond it, which can no longer be reached
+    remove(node);  // with the records on disk behind it, which can no longer be reached
   return parent;
 }
 
-// Blocks that nothing in memory needs. A root stays as long as anything stands on it.
+// Releases blocks that nothing in memory needs. A root stays as long as anything stands on it.
 void PrefixTree::release_up(Node* node) {
   while (node->parent && !in_use(*node) && node->clock < 0) node = release(*node);
   remove_if_empty_root(*node);

@@ -1,9 +1,9 @@
-// What the cache knows of token prefixes, and what of it to keep in memory: pure policy, no arrays, no files.
+// The token prefixes that the cache has, and which of them stay in memory. Pure policy: no arrays, no files.
 //
-// A tree of blocks of kBlockTokens tokens; the path from a root (one for each salt) to a node spells a
-// prefix. A node owns its block's keys and values, a checkpoint all else that it takes to go on from a point:
-// at its node's end or up to a block further, after `tail`. The owner's data are opaque, and are in memory,
-// on disk (stored), or both; an entry that is neither is gone.
+// A tree of blocks of kBlockTokens tokens. The path from a root (one for each salt) to a node spells a
+// prefix. A node owns its block's keys and values. A checkpoint owns everything else that is needed to
+// continue from a point: the end of its node, or less than a block behind it, after `tail`. Their data are
+// opaque here, and are in memory, on disk (stored), or both. The tree has no entry without either.
 //
 // Not thread-safe. Pointers hold until the next call that is not const or find().
 #pragma once
@@ -24,7 +24,7 @@ class PrefixTree {
   struct Node;
 
   struct Checkpoint {
-    Node* node = nullptr;   // whose prefix comes before the tail
+    Node* node = nullptr;   // the prefix before the tail
     std::vector<int> tail;  // less than a block
     Data data;
     uint64_t bytes = 0;  // of data
@@ -40,24 +40,24 @@ class PrefixTree {
     Data data;
     uint64_t bytes = 0;
     bool stored = false;
-    double clock = -1;  // of its last use without a checkpoint; less than 0: it serves only with one
+    double clock = -1;  // of its last use without a checkpoint; less than 0: it was never used without one
     std::vector<Node*> children;
     std::vector<std::unique_ptr<Checkpoint>> checkpoints;
   };
 
-  // What is known of a prompt.
+  // How far a prompt matches the tree.
   struct Found {
     Node* node = nullptr;              // the longest path of whole blocks; null: not even a root
     Checkpoint* checkpoint = nullptr;  // the last one of at most `most` tokens, on that path
-    // Tokens that some known sequence begins with: those of the path, and of one more block or tail.
+    // Tokens of the prompt that some sequence begins with: those of the path, and of one more block or tail.
     int shared = 0;
     Node* next = nullptr;            // that block, if it is one: a child of `node`
     Checkpoint* overhang = nullptr;  // that tail, if it is one
   };
   Found find(const PrefixKey& root, std::span<const int> tokens, int most) const;
 
-  // Each returns what is there already, given data if it had none. tokens: a block. Data may be null for what
-  // is stored.
+  // Each returns the existing entry if there is one, and gives it the data if it had none. tokens: a block.
+  // Data may be null for an entry that is stored.
   Node& add_root(const PrefixKey& root);
   Node& add_block(Node& parent, std::span<const int> tokens, Data data, uint64_t bytes);
   Checkpoint& add_checkpoint(Node& node, std::span<const int> tail, Data data, uint64_t bytes);
@@ -66,21 +66,22 @@ class PrefixTree {
 
   Node* node(const PrefixKey& key) const;
   void use(Checkpoint& checkpoint) { checkpoint.clock = clock_; }
-  // The blocks up to here were used without a checkpoint: from now on they are worth something by themselves.
+  // The blocks up to here were used without a checkpoint: from now on they have a worth of their own.
   void use(Node& node);
 
-  // A record is no longer on disk: the block after `parent` with this key, or the checkpoint of so many
-  // tokens with this key. It stays known while it is in memory.
+  // A record is no longer on disk: the block with this key, or the checkpoint with this key and length behind
+  // the block `parent`. Its entry stays while its data are in memory.
   void not_stored(const PrefixKey& block);
   void not_stored(const PrefixKey& parent, const PrefixKey& checkpoint, int length);
-  // Forgets what cannot be read any more, and all that needs it.
+  // Removes an entry that cannot be read any more, and all entries that need it.
   void remove(Node& node);
   void remove(Checkpoint& checkpoint);
 
-  // Takes data out of memory until at most `budget` bytes are there: the least worth first, by use and by
-  // tokens to compute again for each byte (GreedyDual-Size, Cao & Irani 1997: worth = clock of the last use +
-  // cost / bytes; the clock is the worth of what went last). A block goes after all that stands on it; one
-  // that was never used by itself goes with the last of these. What is not stored is forgotten with it.
+  // Takes data out of memory until at most `budget` bytes are left, those of the least worth first
+  // (GreedyDual- Size, Cao & Irani 1997): worth = clock of the last use + tokens to compute again / bytes,
+  // and the clock is the worth of the entry that went last. A block goes after everything that stands on it;
+  // a block that was never used without a checkpoint goes with the last of these. An entry that is not stored
+  // is removed.
   void evict(uint64_t budget);
 
   uint64_t bytes() const { return bytes_; }  // in memory

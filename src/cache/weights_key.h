@@ -1,4 +1,4 @@
-// What tells one model's files from another's.
+// A key for the contents of a model's files.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace anabranch {
 
-// Of every byte of config.json and the weights of a model directory, or of the one file that a model is.
+// Hashes every byte of config.json and the weights of a model directory, or of a model that is one file.
 // Reads them all (10 GB/s from the page cache). Errors: io.
 Result<Fingerprint> weights_key(const std::string& model_path);
 
