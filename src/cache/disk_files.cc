@@ -16,6 +16,8 @@
 #include <random>
 #include <unordered_map>
 
+#include "base/log.h"
+
 namespace anabranch {
 
 namespace {
@@ -181,7 +183,7 @@ int remove_dead_temporaries(const std::string& folder) {
   return removed;
 }
 
-RemovedFiles remove_old_formats(const std::string& directory) {
+void remove_old_formats(const std::string& directory) {
   std::vector<std::string> folders;
   for_each_entry(directory, [&](int at, const char* name) {
     struct stat info {};
@@ -189,7 +191,7 @@ RemovedFiles remove_old_formats(const std::string& directory) {
         S_ISDIR(info.st_mode))
       folders.push_back(fmt::format("{}/{}", directory, name));
   });
-  RemovedFiles removed;
+  uint64_t files = 0, bytes = 0;
   for (const std::string& folder : folders) {
     for_each_entry(folder, [&](int at, std::string_view name) {
       const bool temporary = name.starts_with(kTemporaryPrefix);
@@ -197,12 +199,13 @@ RemovedFiles remove_old_formats(const std::string& directory) {
       if (!temporary && name != kAboutName && !parse_file_name(name)) return;
       if (::fstatat(at, name.data(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
       if (temporary ? !remove_dead_temporary(at, name.data()) : ::unlinkat(at, name.data(), 0) != 0) return;
-      removed.files++;
-      removed.bytes += static_cast<uint64_t>(info.st_size);
+      files++;
+      bytes += static_cast<uint64_t>(info.st_size);
     });
     ::rmdir(folder.c_str());  // fails when something else is in it, which then stays
   }
-  return removed;
+  if (files > 0)
+    log_info("state cache: removed {} files ({} bytes) of an older format from {}", files, bytes, directory);
 }
 
 std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t bytes, const PrefixKey& keep) {

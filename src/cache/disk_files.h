@@ -60,11 +60,8 @@ int remove_dead_temporaries(const std::string& folder);
 
 // Removes the folders of older formats, v1-<hex>/, and in them the files whose names are the cache's. Other
 // files stay, and so does a folder that still holds one. Older programs that use the directory now take what
-// went as a miss.
-struct RemovedFiles {
-  uint64_t files = 0, bytes = 0;
-};
-RemovedFiles remove_old_formats(const std::string& directory);
+// went as a miss. Logs one line when something was removed.
+void remove_old_formats(const std::string& directory);
 
 // The files to remove, in this order, so that at least `bytes` become free: the least recently used first,
 // but never a block before the records that stand on it, and never `keep`. Fewer when there are no more.

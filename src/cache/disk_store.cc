@@ -57,10 +57,7 @@ Result<void> check_private(const std::string& path, bool ours_alone) {
 Result<void> clean_up(const std::string& directory) {
   TRY(const auto folders, list_folders(directory));
   for (const Fingerprint& fingerprint : folders) remove_dead_temporaries(folder_path(directory, fingerprint));
-  const RemovedFiles old = remove_old_formats(directory);
-  if (old.files > 0)
-    log_info("state cache: removed {} files ({} bytes) of an older format from {}", old.files, old.bytes,
-             directory);
+  remove_old_formats(directory);
   return {};
 }
 

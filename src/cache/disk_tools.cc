@@ -235,11 +235,8 @@ Result<DiskCleared> clear_records(const std::string& directory, const RecordFilt
     remove_about(path);
     ::rmdir(path.c_str());  // fails when something else is in it, which then stays
   }
-  if (filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns) {
-    const RemovedFiles old = remove_old_formats(directory);
-    cleared.files += old.files;
-    cleared.bytes += old.bytes;
-  }
+  if (filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns)
+    remove_old_formats(directory);
   return cleared;
 }
 

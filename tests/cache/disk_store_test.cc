@@ -415,6 +415,12 @@ TEST(DiskStoreTest, FoldersOfTheOldFormatAreRemovedOnce) {
   store = open_store(directory.path());
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "there is nothing left to remove";
   set_log_level(LogLevel::warning);
+  std::filesystem::create_directory(empty);
+  write_bytes(empty + record, "x");
+  EXPECT_EQ(clear_records(directory.path(), {"0", 1})->files, 0u);
+  EXPECT_TRUE(std::filesystem::exists(empty + record)) << "a filter leaves it alone";
+  EXPECT_EQ(clear_records(directory.path())->files, 0u);
+  EXPECT_FALSE(std::filesystem::exists(empty));
 }
 
 TEST(DiskStoreTest, ScansThousandsQuickly) {
