@@ -11,9 +11,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/limits.h"
+
 namespace anabranch {
 
-constexpr int kBlockTokens = 256;
+constexpr int kBlockTokens = kKvBlock;
 
 struct PrefixKey {
   uint64_t high = 0, low = 0;

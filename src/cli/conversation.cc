@@ -54,7 +54,6 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   engine.precise = options.precise;
   engine.reference = options.reference;
   engine.device = options.device;
-  if (engine.device == "cuda") engine.prefill_chunk = 2048;  // as many rows as its matrix products need
   engine.context_length = options.context;
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;

@@ -16,8 +16,9 @@ constexpr double kOnce = 1, kForMask = 0.002;  // seconds
 
 }  // namespace
 
-AnswerGrammar::AnswerGrammar(std::shared_ptr<const CompiledGrammar> grammar, const ThinkTokens& tokens)
-    : matcher_(std::move(grammar)), tokens_(tokens) {}
+AnswerGrammar::AnswerGrammar(std::shared_ptr<const CompiledGrammar> grammar, const ThinkTokens& tokens,
+                             const ThinkControl& control)
+    : matcher_(std::move(grammar)), tokens_(tokens), control_(control) {}
 
 template <class Work>
 auto AnswerGrammar::timed(Work work) {
@@ -34,8 +35,8 @@ bool AnswerGrammar::may_begin(int token) {
   return timed([&] { return matcher_.allows(token); });
 }
 
-void AnswerGrammar::mask(std::span<float> logits, const ThinkControl& control) {
-  if (control.thinking()) return;
+void AnswerGrammar::mask(std::span<float> logits) {
+  if (control_.thinking()) return;
   masks_++;
   const auto words = timed([&] { return matcher_.mask(); });
   // What may come beside the grammar's own, where no answer has begun.
@@ -44,8 +45,8 @@ void AnswerGrammar::mask(std::span<float> logits, const ThinkControl& control) {
     if (static_cast<size_t>(token) < logits.size())
       others.emplace_back(token, logits[static_cast<size_t>(token)]);
   };
-  if (!control.answer_begun() && tokens_.open) keep(*tokens_.open);
-  if (!control.answering())
+  if (!control_.answer_begun() && tokens_.open) keep(*tokens_.open);
+  if (!control_.answering())
     for (const int token : tokens_.blanks) keep(token);
   bool any = false;
   for (size_t i = 0; i < logits.size(); i++) {
@@ -57,13 +58,21 @@ void AnswerGrammar::mask(std::span<float> logits, const ThinkControl& control) {
   for (const auto& [token, logit] : others) logits[static_cast<size_t>(token)] = logit;
 }
 
-void AnswerGrammar::accept(int token) {
+Ending AnswerGrammar::accept(int token, Ending before) {
+  if (control_.answer_tokens() > answered_) {
+    answered_ = control_.answer_tokens();
+    follow(token);
+  }
+  return before == Ending::stop && !complete() ? Ending::length : before;
+}
+
+void AnswerGrammar::follow(int token) {
   if (!timed([&] { return matcher_.accept(token); }))
     throw std::runtime_error("a token does not continue the grammar");
 }
 
-size_t AnswerGrammar::fitting(std::span<const int> draft, const ThinkControl& control) {
-  if (!control.answering()) return draft.size();  // where the answer begins is not known yet
+size_t AnswerGrammar::fitting(std::span<const int> draft) {
+  if (!control_.answering()) return draft.size();  // where the answer begins is not known yet
   return timed([&] { return matcher_.count_accepted(draft); });
 }
 

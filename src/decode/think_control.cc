@@ -64,17 +64,17 @@ void ThinkControl::close(ThinkCut why) {
   if (!answer_begun()) forced_.insert(forced_.end(), rules_.escape.begin(), rules_.escape.end());
 }
 
-int ThinkControl::decide(int sampled) {
+int ThinkControl::decide(int drawn) {
   if (!forced().empty()) return forced().front();
-  if (!thinking() || !rules_.watch) return sampled;
-  if (contains(tokens_.ends, sampled)) {
+  if (!thinking() || !rules_.watch) return drawn;
+  if (contains(tokens_.ends, drawn)) {
     if (!answer_begun()) close(ThinkCut::end_of_turn);
-  } else if (contains(rules_.calls, sampled)) {
+  } else if (contains(rules_.calls, drawn)) {
     close(ThinkCut::tool_call);
     forced_ = rules_.closing;
-    forced_.push_back(sampled);
+    forced_.push_back(drawn);
   }
-  return forced().empty() ? sampled : forced().front();
+  return forced().empty() ? drawn : forced().front();
 }
 
 bool ThinkControl::ends_with_fence(int token) {
@@ -86,7 +86,12 @@ bool ThinkControl::ends_with_fence(int token) {
   return true;
 }
 
-void ThinkControl::accept(int token) {
+Ending ThinkControl::accept(int token, Ending before) {
+  follow(token);
+  return cut_ == ThinkCut::answer_loop ? Ending::stop : before;
+}
+
+void ThinkControl::follow(int token) {
   const bool was_forced = !forced().empty();
   if (was_forced) next_forced_++;
   const bool was_thinking = thinking();

@@ -2,14 +2,15 @@
 // turn or a tool call in the middle of a thought. Where a thought must end, it is closed with a short text,
 // the closing tag and, if the request has a form, the first words of an answer in it. Answers that repeat
 // themselves without end are stopped.
-//
-// It sees each token once, in order, before the next one is drawn: drafts and batches change nothing.
+// It is the first of a sequence's constraints (decode/constraint.h): those after it know from it where the
+// answer begins.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "decode/constraint.h"
 #include "decode/loop_detector.h"
 #include "output/reasoning.h"
 
@@ -43,25 +44,22 @@ struct ThinkRules {
 enum class ThinkCut { none, budget, loop, end_of_turn, tool_call, answer_fence, answer_loop };
 const char* name_of(ThinkCut cut);
 
-class ThinkControl {
+class ThinkControl final : public Constraint {
  public:
   ThinkControl(const ThinkTokens& tokens, ThinkRules rules);
 
-  // Tokens that come next whatever the model says.
-  std::span<const int> forced() const;
+  std::span<const int> forced() const override;
   // Whether the model may take this token next: no call where there are no tools, no other thought when the
   // budget is spent, and no end of the turn before an answer that a cut thought leads to.
-  bool allows(int token) const;
-  // The token to take where `sampled` was drawn: itself, or the first of what closes the thought.
-  int decide(int sampled);
-  // The sequence's next token, as decide() or forced() gave it.
-  void accept(int token);
+  bool allows(int token) const override;
+  // The token itself, or the first of what closes the thought.
+  int decide(int drawn) override;
+  // The token must be one that decide() or forced() gave. An answer that repeats itself ends.
+  Ending accept(int token, Ending before = Ending::none) override;
 
   bool thinking() const { return thought_.inside(); }
   // Neither in a thought nor in the white space behind one.
   bool answering() const { return thought_.answering(); }
-  // The answer repeats itself: it should end here.
-  bool stop() const { return cut_ == ThinkCut::answer_loop; }
   // Tags, closing text and the white space behind it included.
   int thinking_tokens() const { return thinking_tokens_; }
   int answer_tokens() const { return answer_tokens_; }
@@ -69,6 +67,7 @@ class ThinkControl {
   ThinkCut cut() const { return cut_; }  // the last one
 
  private:
+  void follow(int token);
   void close(ThinkCut why);
   bool ends_with_fence(int token);
 

@@ -1,15 +1,15 @@
+// The engine behind engine.h: loads on a thread of its own, where the loop then runs, and passes requests to it.
 #include "engine/engine.h"
 
-#include <chrono>
 #include <cmath>
 #include <future>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory_info.h"
-#include "engine/engine_impl.h"
+#include "engine/engine_loop.h"
 
 namespace anabranch {
 namespace {
@@ -29,9 +29,61 @@ Result<void> check_sampling(const Request& request, int vocab) {
   return {};
 }
 
-}  // namespace
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(const EngineOptions& options, LoadFunction load) : options_(options), load_(std::move(load)) {}
+  ~EngineImpl() override {
+    {
+      std::lock_guard lock(inbox_.mutex);
+      inbox_.stopping = true;
+    }
+    inbox_.wake.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+  Result<void> start();
 
-Result<void> EngineImpl::load_safely() {
+  Result<RequestId> submit(Request request, Sink sink) override;
+  void compile_grammar(std::string text, std::weak_ptr<const void> client, GrammarDone done) const override {
+    model_.grammars().compile(std::move(text), std::move(client), std::move(done));
+  }
+  Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const override {
+    return model_.grammars().compile(text);
+  }
+  Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
+                               std::span<const int> tokens) const override {
+    return model_.check_beginning(std::move(grammar), tokens);
+  }
+  void cancel(RequestId id) override;
+  const ModelInfo& info() const override { return model_.info(); }
+  EngineStats stats() const override;
+  bool device_lost() const override { return model_.device().lost(); }
+  const text::Tokenizer& tokenizer() const override { return model_.tokenizer(); }
+  const text::ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
+  const SamplingParams& default_sampling() const override { return model_.loaded().sampling; }
+
+ private:
+  Result<std::unique_ptr<EngineLoop>> load();
+  Result<std::unique_ptr<EngineLoop>> load_safely();
+  Result<void> check(const Request& request) const;
+
+  EngineOptions options_;
+  LoadFunction load_;
+  EngineModel model_;
+  std::string context_note_;  // why the context is shorter than the model's; for messages
+  Inbox inbox_;
+  std::thread thread_;
+};
+
+Result<std::unique_ptr<EngineLoop>> EngineImpl::load() {
+  TRY_VOID(model_.load(options_, load_));
+  TRY(const MemoryPlan memory, plan_memory(options_, model_.info(), model_.device()));
+  model_.info().context_length = memory.context_length;
+  context_note_ = memory.context_note;
+  TRY(auto keeper, SnapshotKeeper::open(options_, model_, memory.budgets.cache));
+  return std::make_unique<EngineLoop>(options_, model_, memory, std::move(keeper), inbox_);
+}
+
+Result<std::unique_ptr<EngineLoop>> EngineImpl::load_safely() {
   try {
     return load();
   } catch (const std::exception& e) {
@@ -45,16 +97,19 @@ Result<void> EngineImpl::start() {
   std::promise<Result<void>> ready;
   auto loaded = ready.get_future();
   thread_ = std::thread([this, &ready] {
-    auto result = load_safely();
-    const bool ok = result.ok();
-    ready.set_value(std::move(result));
-    if (ok) run();
+    auto loop = load_safely();
+    if (!loop) return ready.set_value(loop.error());
+    ready.set_value({});
+    (*loop)->run();
+    loop->reset();  // the cache writes what waits
+    model_.save_statistics();
   });
   return loaded.get();
 }
 
-Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
+Result<void> EngineImpl::check(const Request& request) const {
   const int length = static_cast<int>(request.prompt.size()), context = info().context_length;
+  const ModelSpec& spec = model_.model().spec();
   if (length == 0) return make_error(ErrorKind::invalid, "the prompt is empty");
   if (length >= context)
     return make_error(
@@ -62,214 +117,51 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
         "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too{}", length,
         context, context_note_);
   for (const int id : request.prompt)
-    if (id < 0 || id >= loaded_.model->spec().vocab)
-      return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id,
-                        loaded_.model->spec().vocab);
-  TRY_VOID(check_sampling(request, loaded_.model->spec().vocab));
-  if (request.speculation && !request.speculation->automatic && !spec_.has(request.speculation->source))
-    return cannot_draft(request.speculation->source, info(), loaded_.model->spec());
+    if (id < 0 || id >= spec.vocab)
+      return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
+  TRY_VOID(check_sampling(request, spec.vocab));
+  const auto& speculation = request.speculation;
+  if (speculation && !speculation->automatic && !model_.speculation().has(speculation->source))
+    return cannot_draft(speculation->source, info(), spec);
   if (request.begun < 0 || request.begun > length)
     return make_error(ErrorKind::invalid, "{} of the prompt's {} tokens cannot begin the answer",
                       request.begun, length);
-  const int room = context - length;  // 1 or more
-  request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
+  return {};
+}
 
-  auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink), *loaded_.tokenizer);
-  std::lock_guard lock(mutex_);
-  if (stopping_) return make_error(ErrorKind::busy, "the engine is stopping");
-  if (waiting_ >= options_.max_running + options_.max_queue)
+Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
+  TRY_VOID(check(request));
+  const int room = info().context_length - static_cast<int>(request.prompt.size());  // 1 or more
+  request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
+  auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
+  std::lock_guard lock(inbox_.mutex);
+  if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");
+  if (inbox_.waiting >= options_.max_running + options_.max_queue)
     return make_error(ErrorKind::busy, "{} requests are waiting already; try again later",
                       options_.max_queue);
-  const RequestId id = sequence->id = next_id_++;
-  arrivals_.push_back(std::move(sequence));
-  waiting_++;
-  stats_.requests++;
-  wake_.notify_one();
+  const RequestId id = sequence->id = inbox_.next_id++;
+  inbox_.arrivals.push_back(std::move(sequence));
+  inbox_.waiting++;
+  inbox_.stats.requests++;
+  inbox_.wake.notify_one();
   return id;
 }
 
 void EngineImpl::cancel(RequestId id) {
-  std::lock_guard lock(mutex_);
-  cancels_.push_back(id);
-  wake_.notify_one();
+  std::lock_guard lock(inbox_.mutex);
+  inbox_.cancels.push_back(id);
+  inbox_.wake.notify_one();
 }
 
 EngineStats EngineImpl::stats() const {
-  std::lock_guard lock(mutex_);
-  EngineStats stats = stats_;
-  stats.queued += static_cast<int>(arrivals_.size());
-  stats.grammars = grammars_->stats();
+  std::lock_guard lock(inbox_.mutex);
+  EngineStats stats = inbox_.stats;
+  stats.queued += static_cast<int>(inbox_.arrivals.size());
+  stats.grammars = model_.grammars().stats();
   return stats;
 }
 
-// Takes new requests and cancellations; waits for them, but not for ever (guard_memory), when there is
-// nothing to do. False when stopping.
-bool EngineImpl::drain_inbox() {
-  std::deque<std::unique_ptr<Sequence>> arrivals;
-  std::vector<RequestId> cancels;
-  bool stopping;
-  {
-    std::unique_lock lock(mutex_);
-    if (sequences_.empty())
-      wake_.wait_for(lock, std::chrono::seconds(1),
-                     [&] { return stopping_ || !arrivals_.empty() || !cancels_.empty(); });
-    arrivals.swap(arrivals_);
-    cancels.swap(cancels_);
-    stopping = stopping_;
-  }
-  for (auto& sequence : arrivals) {
-    const RequestId id = sequence->id;
-    const bool added =
-        scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority);
-    const bool nothing_to_do = sequence->request.max_tokens == 0;
-    sequences_.emplace(id, std::move(sequence));
-    if (!added)
-      end(id, FinishReason::error, {}, "the queue is full; try again later");
-    else if (nothing_to_do)
-      end(id, FinishReason::length, {});
-  }
-  for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
-  return !stopping;
-}
-
-void EngineImpl::run() {
-  {
-    std::lock_guard lock(mutex_);
-    note_running();
-  }
-  while (drain_inbox()) {
-    schedule();
-    step(scheduler_.plan(now_seconds() - tokens_out_));
-  }
-  while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
-  cache_.reset();  // writes what waits
-  save_statistics();
-}
-
-// Others need memory, too: looked at now and then, before the system begins to swap.
-void EngineImpl::guard_memory() {
-  constexpr double kEvery = 0.5;
-  const double now = now_seconds();
-  if (now - memory_checked_ < kEvery) return;
-  memory_checked_ = now;
-  const bool was_short = memory_->short_of_memory();
-  const uint64_t kept = cache_ ? cache_->stats().ram_bytes : 0;
-  const MemoryBudgets& budgets = memory_->update(available_memory(), {scheduler_.bytes(), kept});
-  if (!device_->has_own_memory()) scheduler_.set_budget(budgets.states);
-  if (cache_) cache_->set_ram_budget(budgets.cache);
-  if (memory_->short_of_memory() == was_short) return;
-  if (was_short)
-    log_info("the machine has memory again: kept states and running requests may take what they did");
-  else
-    log_warning(
-        "the machine is short of memory: kept states may take {:.1f} GB now, those of running requests "
-        "{:.1f} GB; free some memory, or start with smaller --cache-ram and --memory",
-        budgets.cache / 1e9, budgets.states / 1e9);
-}
-
-// Who runs in the next step.
-void EngineImpl::schedule() {
-  guard_memory();
-  for (const RequestId id : scheduler_.preempt()) {
-    Sequence& sequence = *sequences_.at(id);
-    log_info(
-        "request {} waits again after {} tokens: states of running requests need more memory than there is",
-        id, sequence.tokens.size());
-    keep_safely(sequence);
-    drop_state(sequence);
-    std::lock_guard lock(mutex_);
-    stats_.preempted++;
-  }
-  admit();
-  std::lock_guard lock(mutex_);
-  note_running();
-}
-
-// Beside decoding sequences one by one, as long as there is time.
-void EngineImpl::admit() {
-  for (int begun = 0; begun < kMostAdmissions; begun++) {
-    const auto ids = scheduler_.admit(begun, now_seconds() - tokens_out_);
-    if (ids.empty()) return;
-    for (const RequestId id : ids) {
-      const double start = now_seconds();
-      guard(id, [&] { begin(*sequences_.at(id)); });
-      scheduler_.began(now_seconds() - start);
-    }
-  }
-}
-
-void EngineImpl::note_running() {
-  stats_.running = scheduler_.running();
-  stats_.queued = scheduler_.queued();
-  stats_.state_bytes = scheduler_.bytes();
-  stats_.state_budget_bytes = memory_->budgets().states;
-}
-
-// With an empty state, or one that was kept; again after a sequence had to give its state up.
-void EngineImpl::begin(Sequence& sequence) {
-  if (wait_for_alike(sequence)) return;
-  sequence.state.emplace(loaded_.model->make_state());
-  sequence.speculator.emplace(spec_, sequence.request.speculation.value_or(options_.speculation));
-  const bool first = !sequence.control;
-  if (first) {
-    sequence.control.emplace(think_tokens_, think_rules(sequence.request));
-    if (sequence.request.grammar) {
-      sequence.grammar.emplace(sequence.request.grammar, think_tokens_);
-      for (const int token : std::span(sequence.request.prompt).last(sequence.request.begun))
-        sequence.grammar->accept(token);
-    }
-    sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
-    sequence.started = now_seconds();
-    sequence.usage.queue_s = sequence.started - sequence.submitted;
-  }
-  resume(sequence, first);
-  if (!first) return;
-  Event event;
-  event.started = true;
-  event.usage = sequence.usage;
-  sequence.sink(event);
-}
-
-void EngineImpl::drop_state(Sequence& sequence) {
-  if (sequence.speculator) sequence.usage.speculation += sequence.speculator->counters();
-  sequence.speculator.reset();
-  sequence.state.reset();
-}
-
-void EngineImpl::end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error) {
-  const auto it = sequences_.find(id);
-  if (it == sequences_.end()) return;
-  const auto sequence = std::move(it->second);
-  sequences_.erase(it);
-  scheduler_.remove(id);
-  if (sequence->state && reason != FinishReason::error) keep_safely(*sequence);
-  drop_state(*sequence);
-  if (sequence->grammar) {
-    sequence->usage.grammar_tokens = sequence->grammar->masks();
-    sequence->usage.grammar_s = sequence->grammar->seconds();
-  }
-  {
-    std::lock_guard lock(mutex_);
-    waiting_--;
-    if (reason == FinishReason::cancelled)
-      stats_.cancelled++;
-    else if (reason == FinishReason::error)
-      stats_.failed++;
-    else
-      stats_.finished++;
-    stats_.prompt_tokens += sequence->usage.prompt_tokens;
-    stats_.completion_tokens += sequence->usage.completion_tokens;
-    stats_.speculation += sequence->usage.speculation;
-    note_running();
-  }
-  if (last_tokens.empty()) sequence->logprobs.clear();  // of a step that failed half way
-  try {
-    sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
-                         sequence->usage});
-  } catch (const std::exception& e) {
-    log_error("request {}: its last event was lost: {}", id, e.what());
-  }
-}
+}  // namespace
 
 Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options, LoadFunction load) {
   auto engine = std::make_unique<EngineImpl>(options, std::move(load));

@@ -117,7 +117,7 @@ struct EngineOptions {
   bool reference = false;      // run ops/reference instead of our kernels
   std::string device = "cpu";  // or "cuda", "metal"
   int context_length = 0;      // 0 = the model's own, bounded by memory
-  int prefill_chunk = 256;     // tokens per prefill step
+  int prefill_chunk = 0;       // tokens per prefill step; 0 = the device's own
   int max_running = 8;         // requests that run at a time, in one pass per step
   int max_queue = 64;          // requests waiting; more are refused
   // The gap between two tokens of a stream that prefill of other prompts may cause (engine/scheduler.h).

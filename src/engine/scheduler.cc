@@ -12,7 +12,7 @@ constexpr double kAdmissionGain = 0.3;
 constexpr double kAim = 0.9;
 
 uint64_t SequenceBytes::of(int tokens) const {
-  return fixed + per_token * static_cast<uint64_t>((tokens + kMemoryBlock - 1) / kMemoryBlock * kMemoryBlock);
+  return fixed + per_token * static_cast<uint64_t>((tokens + kKvBlock - 1) / kKvBlock * kKvBlock);
 }
 
 bool Scheduler::add(uint64_t id, int tokens, int priority) {
@@ -34,7 +34,7 @@ int Scheduler::running() const {
 }
 
 uint64_t Scheduler::bytes_of(const Entry& entry) const {
-  return bytes_.of(entry.known + kRoundRows);
+  return bytes_.of(entry.known + kMaxTrial);
 }
 
 uint64_t Scheduler::bytes() const {
@@ -82,7 +82,7 @@ std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
   for (Entry& e : entries_) {
     if (e.running) continue;
     const bool waits = waits_for_other(e);
-    const uint64_t more = bytes_.of(e.known + kRoundRows + kMemoryBlock);
+    const uint64_t more = bytes_.of(e.known + kMaxTrial + kKvBlock);
     const bool fits = budget_ == 0 || used + more <= budget_;
     if (count >= options_.max_running || (count > 0 && !fits)) break;
     used += bytes_of(e);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/limits.h"
 #include "engine/step_costs.h"
 
 namespace anabranch {
@@ -20,9 +21,6 @@ constexpr double kStall = 2.2;
 constexpr int kPieceGrid = 4;
 // Sequences that may be admitted in a step beside decoding ones.
 constexpr int kMostAdmissions = 16;
-// KV memory grows in blocks of kMemoryBlock tokens; a step verifies at most kRoundRows tokens of a sequence.
-// The same as ops::kKvBlock and kMaxTrial.
-constexpr int kMemoryBlock = 256, kRoundRows = 16;
 
 struct SchedulerOptions {
   int prefill_chunk = 256;
@@ -31,7 +29,7 @@ struct SchedulerOptions {
   double max_gap_s = 0.05;
 };
 
-// Memory of one sequence: a fixed part, and a part for each token, in blocks of kMemoryBlock tokens.
+// Memory of one sequence: a fixed part, and a part for each token, in blocks of kKvBlock tokens.
 struct SequenceBytes {
   uint64_t fixed = 0, per_token = 0;
   uint64_t of(int tokens) const;

@@ -7,12 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "base/limits.h"
 #include "ops/linear.h"
 #include "tensor/tensor.h"
 
 namespace anabranch::ops {
 
-constexpr int kKvBlock = 256;
+using anabranch::kKvBlock;
 
 // One layer's keys and values, in blocks of Device::kv_dtype() whose layout only the backend knows (the
 // attention.h of each).

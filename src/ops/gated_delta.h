@@ -7,15 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "base/limits.h"
 #include "ops/matmul_input.h"
 #include "tensor/device.h"
 
 namespace anabranch::ops {
 
-// Tokens that can be on trial at a time.
-constexpr int kMaxTrial = 16;
-
-constexpr int kMaxConvKernel = 16;
+using anabranch::kMaxConvKernel;
+using anabranch::kMaxTrial;
 
 struct GatedDeltaShape {
   int key_heads = 0, value_heads = 0;  // value_heads is a multiple of key_heads

@@ -29,9 +29,6 @@ struct KvLayout {
 using LayerLayout = std::variant<KvLayout, ops::GatedDeltaShape>;
 using StateLayout = std::vector<LayerLayout>;
 
-// Tokens on trial at most: a draft and the token before it.
-constexpr int kMaxTrial = ops::kMaxTrial;
-
 // Bytes that one more token of context costs, that a sequence costs whatever its length, and that its window
 // adds once tokens were on trial.
 uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device);

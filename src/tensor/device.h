@@ -69,6 +69,9 @@ class Device {
   // fitted to what passes need.
   virtual void synchronize() {}
   virtual void begin_pass() {}
+  // Tokens of a prompt that a pass should read at a time when nothing else runs: as many rows as the matrix
+  // products need to be fast.
+  virtual int prefill_chunk() const { return 256; }
   // Of the device's memory; free: 0 = not known.
   virtual uint64_t memory_bytes() const = 0;
   virtual uint64_t free_bytes() const = 0;

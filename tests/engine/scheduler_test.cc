@@ -349,8 +349,8 @@ TEST(Scheduler, ShortPromptsPassLongOnesButNotForEver) {
 TEST(Scheduler, MemoryBoundsWhoRuns) {
   Scheduler s = make(256);
   s.set_bytes({.fixed = 1000, .per_token = 1});
-  const uint64_t one = 1000 + kMemoryBlock;
-  s.set_budget(3 * one + kMemoryBlock);  // the last one that comes needs room to grow
+  const uint64_t one = 1000 + kKvBlock;
+  s.set_budget(3 * one + kKvBlock);  // the last one that comes needs room to grow
   for (uint64_t id = 1; id <= 5; id++) s.add(id, 100);
   EXPECT_EQ(s.admit(), (Ids{1, 2, 3}));
   EXPECT_EQ(s.bytes(), 3 * one);
@@ -369,7 +369,7 @@ TEST(Scheduler, MemoryBoundsWhoRuns) {
 TEST(Scheduler, TheYoungestGivesItsMemoryBack) {
   Scheduler s = make(256);
   s.set_bytes({.fixed = 0, .per_token = 1});
-  s.set_budget(4 * kMemoryBlock);
+  s.set_budget(4 * kKvBlock);
   s.add(1, 100);
   s.add(2, 100, 1);  // matters less
   s.add(3, 100);

@@ -10,8 +10,6 @@
 namespace anabranch::ops::cpu {
 namespace {
 
-static_assert(kMaxTrial == kMaxTrialRows && kMaxConvKernel == kMaxConvTaps);
-
 void run_heads(CpuDevice& device, const GatedDeltaArgs& args) {
   const CpuKernels& kernel = device.kernels();
   const auto body = [&](int64_t begin, int64_t end) {

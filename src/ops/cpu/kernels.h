@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "base/limits.h"
+
 namespace anabranch::ops::cpu {
 
 constexpr int kPanelRows = 16;
@@ -88,8 +90,6 @@ struct AttentionPartial {
   float* acc;  // [rows, padded head_dim]
 };
 
-constexpr int kMaxConvTaps = 16;
-constexpr int kMaxTrialRows = 16;
 
 // Entries of tokens on trial, f32: k [n, Hk, Dk] (normalised), delta [n, Hv, Dv], decay [n, Hv], rows [n, C].
 struct DeltaWindow {

@@ -14,7 +14,7 @@ struct DeltaBlock {
   float* v;             // [kDeltaTokens, ratio * Dv]
   float *decay, *beta;  // [ratio, kDeltaTokens]
   float* s;             // [Dk, 16 * kColumnVectors]
-  float* saved;         // trees only: [1 + kMaxTrialRows] copies of s; number 1 + t is s after token t
+  float* saved;         // trees only: [1 + kMaxTrial] copies of s; number 1 + t is s after token t
 };
 
 FN int64_t delta_ratio(const GatedDeltaArgs& a) {
@@ -26,7 +26,7 @@ FN int64_t delta_tile(const GatedDeltaArgs& a) {
 }
 
 static int64_t delta_scratch_floats(const GatedDeltaArgs& a) {
-  const int64_t ratio = delta_ratio(a), saved = a.parents ? 1 + kMaxTrialRows : 0;
+  const int64_t ratio = delta_ratio(a), saved = a.parents ? 1 + kMaxTrial : 0;
   return kDeltaTokens * (2 * a.key_dim + ratio * a.value_dim + 2 * ratio + kLanes) +
          (1 + saved) * delta_tile(a);
 }
@@ -38,7 +38,7 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   b.t0 = b.count = 0;
   b.s = scratch;
   b.saved = b.s + delta_tile(a);
-  b.decay = b.saved + (a.parents ? (1 + kMaxTrialRows) * delta_tile(a) : 0);
+  b.decay = b.saved + (a.parents ? (1 + kMaxTrial) * delta_tile(a) : 0);
   b.beta = b.decay + ratio * kDeltaTokens;
   b.q = b.beta + ratio * kDeltaTokens;
   b.k = b.q + kDeltaTokens * a.key_dim;
@@ -107,7 +107,7 @@ static void delta_prepare(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t 
   const float q_factor = 1.0f / __builtin_sqrtf(static_cast<float>(a.key_dim));
   for (int64_t i = 0; i < b.count; i++) {
     float *q = b.q + i * a.key_dim, *k = b.k + i * a.key_dim;
-    const float* taps[kMaxConvTaps];
+    const float* taps[kMaxConvKernel];
     conv_taps(a, b.t0 + i, taps);
     conv_channels(a, taps, key_head * a.key_dim, a.key_dim, q);
     conv_channels(a, taps, keys + key_head * a.key_dim, a.key_dim, k);
@@ -211,7 +211,7 @@ struct Replay {
     F decay;
     Columns<NC> delta;
   };
-  Entry entries[kMaxTrialRows];
+  Entry entries[kMaxTrial];
   int64_t count;
 };
 template <int NC>

@@ -40,6 +40,7 @@ class CudaDevice final : public Device {
   void synchronize() override { context_->synchronize(); }
   uint64_t memory_bytes() const override { return context_->info().memory_bytes; }
   uint64_t free_bytes() const override { return context_->free_memory(); }
+  int prefill_chunk() const override { return 2048; }
   bool lost() const override { return context_->lost(); }
 
   Context& context() { return *context_; }

@@ -1,0 +1,294 @@
+#include "engine/engine_loop.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory_info.h"
+
+namespace anabranch {
+namespace {
+
+FinishReason reason_of(Ending ending) {
+  return ending == Ending::stop     ? FinishReason::stop
+         : ending == Ending::length ? FinishReason::length
+                                    : FinishReason::none;
+}
+
+}  // namespace
+
+EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const MemoryPlan& memory,
+                       SnapshotKeeper keeper, Inbox& inbox)
+    : options_(options),
+      model_(model),
+      inbox_(inbox),
+      scheduler_({options.prefill_chunk > 0 ? options.prefill_chunk : model.device().prefill_chunk(),
+                  options.max_running, options.max_queue, options.max_gap_s}),
+      memory_(memory.budgets, memory.reserve),
+      keeper_(std::move(keeper)),
+      runner_(model) {
+  scheduler_.set_bytes(memory.sequence);
+  scheduler_.set_budget(memory.budgets.states);
+  note_cache();
+  const std::lock_guard lock(inbox_.mutex);
+  note_running();
+}
+
+void EngineLoop::run() {
+  while (take_inbox()) {
+    schedule();
+    step(scheduler_.plan(now_seconds() - tokens_out_));
+  }
+  while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
+}
+
+// Takes new requests and cancellations; waits for them, but not for ever (guard_memory), when there is
+// nothing to do. False when stopping.
+bool EngineLoop::take_inbox() {
+  std::deque<std::unique_ptr<Sequence>> arrivals;
+  std::vector<RequestId> cancels;
+  bool stopping;
+  {
+    std::unique_lock lock(inbox_.mutex);
+    if (sequences_.empty())
+      inbox_.wake.wait_for(lock, std::chrono::seconds(1), [&] {
+        return inbox_.stopping || !inbox_.arrivals.empty() || !inbox_.cancels.empty();
+      });
+    arrivals.swap(inbox_.arrivals);
+    cancels.swap(inbox_.cancels);
+    stopping = inbox_.stopping;
+  }
+  for (auto& sequence : arrivals) {
+    const RequestId id = sequence->id;
+    const bool added =
+        scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority);
+    const bool nothing_to_do = sequence->request.max_tokens == 0;
+    sequences_.emplace(id, std::move(sequence));
+    if (!added)
+      end(id, FinishReason::error, {}, "the queue is full; try again later");
+    else if (nothing_to_do)
+      end(id, FinishReason::length, {});
+  }
+  for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
+  return !stopping;
+}
+
+// Others need memory, too: looked at now and then, before the system begins to swap.
+void EngineLoop::guard_memory() {
+  constexpr double kEvery = 0.5;
+  const double now = now_seconds();
+  if (now - memory_checked_ < kEvery) return;
+  memory_checked_ = now;
+  const bool was_short = memory_.short_of_memory();
+  const auto cache = keeper_.stats();
+  const MemoryBudgets& budgets =
+      memory_.update(available_memory(), {scheduler_.bytes(), cache ? cache->ram_bytes : 0});
+  if (!model_.device().has_own_memory()) scheduler_.set_budget(budgets.states);
+  keeper_.set_ram_budget(budgets.cache);
+  if (memory_.short_of_memory() == was_short) return;
+  if (was_short)
+    log_info("the machine has memory again: kept states and running requests may take what they did");
+  else
+    log_warning(
+        "the machine is short of memory: kept states may take {:.1f} GB now, those of running requests "
+        "{:.1f} GB; free some memory, or start with smaller --cache-ram and --memory",
+        budgets.cache / 1e9, budgets.states / 1e9);
+}
+
+// Who runs in the next step.
+void EngineLoop::schedule() {
+  guard_memory();
+  for (const RequestId id : scheduler_.preempt()) {
+    Sequence& sequence = *sequences_.at(id);
+    log_info(
+        "request {} waits again after {} tokens: states of running requests need more memory than there is",
+        id, sequence.tokens.size());
+    keeper_.keep(sequence);
+    note_cache();
+    drop_state(sequence);
+    std::lock_guard lock(inbox_.mutex);
+    inbox_.stats.preempted++;
+  }
+  admit();
+  std::lock_guard lock(inbox_.mutex);
+  note_running();
+}
+
+// Beside decoding sequences one by one, as long as there is time.
+void EngineLoop::admit() {
+  for (int begun = 0; begun < kMostAdmissions; begun++) {
+    const auto ids = scheduler_.admit(begun, now_seconds() - tokens_out_);
+    if (ids.empty()) return;
+    for (const RequestId id : ids) {
+      const double start = now_seconds();
+      guard(id, [&] { begin(*sequences_.at(id)); });
+      scheduler_.began(now_seconds() - start);
+    }
+  }
+}
+
+// With an empty state, or one that was kept; again after a sequence had to give its state up.
+void EngineLoop::begin(Sequence& sequence) {
+  if (const auto promise = keeper_.promise_of(sequence, sequences_)) {
+    scheduler_.wait_for(sequence.id, promise->id, promise->length);
+    return;
+  }
+  sequence.state.emplace(model_.model().make_state());
+  sequence.speculator.emplace(model_.speculation(),
+                              sequence.request.speculation.value_or(options_.speculation));
+  const bool first = sequence.constraints.empty();
+  if (first) {
+    model_.constrain(sequence);
+    sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
+    sequence.started = now_seconds();
+    sequence.usage.queue_s = sequence.started - sequence.submitted;
+  }
+  const int found = keeper_.resume(sequence);
+  note_cache();
+  if (found > 0) scheduler_.advanced(sequence.id, found, 0);
+  if (!first) return;
+  sequence.usage.cached_tokens = found;
+  Event event;
+  event.started = true;
+  event.usage = sequence.usage;
+  sequence.sink(event);
+}
+
+void EngineLoop::drop_state(Sequence& sequence) {
+  if (sequence.speculator) sequence.usage.speculation += sequence.speculator->counters();
+  sequence.speculator.reset();
+  sequence.state.reset();
+}
+
+// Deliver tokens first; store snapshots taken during the pass afterwards.
+void EngineLoop::step(StepPlan plan) {
+  Step step{.plan = std::move(plan)};
+  for (const Piece& piece : step.plan.pieces)
+    guard(piece.id, [&] { step.parts.push_back(StepRunner::part_of(piece, *sequences_.at(piece.id))); });
+  if (step.parts.empty() || !run_pass(step)) return;
+  if (step.fetched) {
+    std::lock_guard lock(inbox_.mutex);
+    inbox_.stats.logit_passes++;
+  }
+  for (StepPart& part : step.parts) guard(part.piece.id, [&] { deliver(part); });
+  tokens_out_ = now_seconds();
+  scheduler_.took(step.plan, tokens_out_ - step.started);
+  const double delivered = tokens_out_;
+  for (StepPart& part : step.parts)
+    if (sequences_.count(part.piece.id))
+      guard(part.piece.id, [&] { conclude(step, part, delivered); });
+  runner_.observe(step);
+}
+
+// False when the pass failed. If it carried several sequences, nobody knows which one is to blame: each begins
+// again, on its own until it has a token; one that fails alone ends.
+bool EngineLoop::run_pass(Step& step) {
+  try {
+    runner_.submit(step);
+    runner_.collect(step);
+    return true;
+  } catch (const std::exception& e) {
+    log_error("a step of {} requests failed: {}", step.parts.size(), e.what());
+    if (step.parts.size() == 1) {
+      end(step.parts[0].piece.id, FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
+      return false;
+    }
+    for (StepPart& part : step.parts) {
+      drop_state(*part.sequence);
+      scheduler_.isolate(part.piece.id);
+    }
+    return false;
+  }
+}
+
+void EngineLoop::deliver(StepPart& part) {
+  if (part.failure) std::rethrow_exception(part.failure);
+  Sequence& sequence = *part.sequence;
+  scheduler_.advanced(sequence.id, part.applied(), static_cast<int>(part.sampled.size()));
+  if (part.ending != Ending::none || part.sampled.empty()) return;
+  Event event;
+  event.tokens = part.sampled;
+  event.logprobs = std::exchange(sequence.logprobs, {});
+  sequence.sink(event);
+}
+
+// Drafters learn of the tokens, states among them are kept, and what has ended ends.
+void EngineLoop::conclude(Step& step, StepPart& part, double delivered) {
+  const bool busy = sequences_.size() > 1;
+  int row = part.row;
+  for (const Snapshot& snapshot : part.kept) {
+    runner_.learn(step, part, row, part.row + snapshot.length - part.begin, busy);
+    keeper_.keep(*part.sequence, snapshot);
+    note_cache();
+  }
+  runner_.learn(step, part, row, part.row + part.applied(), busy);
+  runner_.observe(step, part, delivered);
+  if (part.ending != Ending::none)
+    end(part.piece.id, reason_of(part.ending), std::move(part.sampled));
+}
+
+// Ends the one sequence whose work throws; its state may be half advanced.
+void EngineLoop::guard(RequestId id, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    log_error("request {} failed: {}", id, e.what());
+    end(id, FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
+  }
+}
+
+void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error) {
+  const auto it = sequences_.find(id);
+  if (it == sequences_.end()) return;
+  const auto sequence = std::move(it->second);
+  sequences_.erase(it);
+  scheduler_.remove(id);
+  if (sequence->state && reason != FinishReason::error) {
+    keeper_.keep(*sequence);
+    note_cache();
+  }
+  drop_state(*sequence);
+  if (sequence->grammar) {
+    sequence->usage.grammar_tokens = sequence->grammar->masked();
+    sequence->usage.grammar_s = sequence->grammar->seconds();
+  }
+  {
+    std::lock_guard lock(inbox_.mutex);
+    EngineStats& stats = inbox_.stats;
+    inbox_.waiting--;
+    if (reason == FinishReason::cancelled)
+      stats.cancelled++;
+    else if (reason == FinishReason::error)
+      stats.failed++;
+    else
+      stats.finished++;
+    stats.prompt_tokens += sequence->usage.prompt_tokens;
+    stats.completion_tokens += sequence->usage.completion_tokens;
+    stats.speculation += sequence->usage.speculation;
+    note_running();
+  }
+  if (last_tokens.empty()) sequence->logprobs.clear();  // of a step that failed half way
+  try {
+    sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
+                         sequence->usage});
+  } catch (const std::exception& e) {
+    log_error("request {}: its last event was lost: {}", id, e.what());
+  }
+}
+
+void EngineLoop::note_running() {
+  EngineStats& stats = inbox_.stats;
+  stats.running = scheduler_.running();
+  stats.queued = scheduler_.queued();
+  stats.state_bytes = scheduler_.bytes();
+  stats.state_budget_bytes = memory_.budgets().states;
+}
+
+void EngineLoop::note_cache() {
+  auto stats = keeper_.stats();
+  std::lock_guard lock(inbox_.mutex);
+  inbox_.stats.cache = std::move(stats);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,68 @@
+// What the engine's thread does: takes requests in, asks the scheduler what to compute, runs steps, and hands out
+// events. Everything here belongs to that thread; Inbox is what other threads reach.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/memory_plan.h"
+#include "engine/scheduler.h"
+#include "engine/snapshot_keeper.h"
+#include "engine/step.h"
+
+namespace anabranch {
+
+// Between the engine's thread and all others.
+struct Inbox {
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable wake;
+  std::deque<std::unique_ptr<Sequence>> arrivals;
+  std::vector<RequestId> cancels;
+  EngineStats stats;
+  RequestId next_id = 1;
+  int waiting = 0;  // arrivals and queued sequences
+  bool stopping = false;
+};
+
+class EngineLoop {
+ public:
+  EngineLoop(const EngineOptions& options, EngineModel& model, const MemoryPlan& memory, SnapshotKeeper keeper,
+             Inbox& inbox);
+
+  // Until the inbox says stopping; every request gets its last event.
+  void run();
+
+ private:
+  bool take_inbox();
+  void guard_memory();
+  void schedule();
+  void admit();
+  void begin(Sequence& sequence);
+  void drop_state(Sequence& sequence);
+  void step(StepPlan plan);
+  bool run_pass(Step& step);
+  void deliver(StepPart& part);
+  void conclude(Step& step, StepPart& part, double delivered);
+  void guard(RequestId id, const std::function<void()>& work);
+  void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
+  void note_running();  // inbox_.mutex held
+  void note_cache();
+
+  const EngineOptions& options_;
+  EngineModel& model_;
+  Inbox& inbox_;
+  Scheduler scheduler_;
+  MemoryGuard memory_;
+  SnapshotKeeper keeper_;
+  StepRunner runner_;
+  Sequences sequences_;
+  double memory_checked_ = 0;
+  double tokens_out_ = 0;  // when the last step's tokens went out
+};
+
+}  // namespace anabranch

@@ -1,0 +1,216 @@
+#include "engine/engine_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/white_space.h"
+#include "decode/spec_stats.h"
+#include "decode/text_constraints.h"
+#include "ops/open.h"
+#include "ops/table.h"
+#include "output/output_format.h"
+
+namespace anabranch {
+
+Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction& load) {
+  TRY(device_, ops::open_device({options.device, options.reference, options.precise, options.threads}));
+  TRY(loaded_, load(device_));
+  if (options.lossy_skip) TRY_VOID(drop_layers());
+  if (!options.draft_path.empty()) TRY_VOID(load_draft_model(options.draft_path));
+  auto& info = loaded_.info;
+  if (options.context_length > 0) info.context_length = std::min(info.context_length, options.context_length);
+  describe_tokens();
+  make_grammar_compiler();
+  speculation_.model = loaded_.model.get();
+  speculation_.draft_model = draft_.model.get();
+  use_calibration();
+  for (int i = 1; i < kDraftSources; i++)
+    if (speculation_.has(static_cast<DraftSource>(i)))
+      info.draft_sources.push_back(static_cast<DraftSource>(i));
+  const SpecMode& mode = options.speculation;
+  if (!mode.automatic && !speculation_.has(mode.source))
+    return cannot_draft(mode.source, info, loaded_.model->spec());
+  load_statistics(options);
+  return {};
+}
+
+// What calibration says of layers is not of the model that is left.
+Result<void> EngineModel::drop_layers() {
+  const Calibration c = std::exchange(loaded_.calibration, {});
+  auto& info = loaded_.info;
+  if (c.skip_layers.empty())
+    return make_error(ErrorKind::invalid,
+                      "--lossy-skip: calibration has not found layers of {} to leave out: run `anabranch "
+                      "calibrate -m {}` first",
+                      info.name, info.path);
+  log_warning("{}", lossy_note(c, info.layers));
+  loaded_.model->drop_layers(c.skip_layers);
+  describe(*loaded_.model, info);
+  info.lossy = true;
+  return {};
+}
+
+Result<void> EngineModel::load_draft_model(const std::string& path) {
+  TRY(draft_, load_model(path, device_, LoadedFor::drafts));
+  const auto &ours = *loaded_.tokenizer, &theirs = *draft_.tokenizer;
+  bool same = ours.vocab_size() == theirs.vocab_size();
+  for (int id = 0; same && id < ours.vocab_size(); id++)
+    same = ours.token_bytes(id) == theirs.token_bytes(id);
+  if (!same || draft_.model->spec().vocab < loaded_.model->spec().vocab)
+    return make_error(ErrorKind::invalid,
+                      "{} cannot draft for {}: their tokens differ; a draft model needs the same tokenizer",
+                      draft_.info.name, loaded_.info.name);
+  auto& info = loaded_.info;
+  info.draft_model = draft_.info.name;
+  info.draft_model_bytes = draft_.info.weight_bytes;
+  info.draft_kv_bytes_per_token += draft_.info.kv_bytes_per_token;
+  info.draft_state_bytes += draft_.info.state_bytes + draft_.info.draft_state_bytes;
+  return {};
+}
+
+void EngineModel::use_calibration() {
+  // Rates are estimates, and the best of many; 0: not known.
+  const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
+  const Calibration& c = loaded_.calibration;
+  speculation_.exit_runs = c.exit_layers;
+  for (int i = 0; i < loaded_.info.layers && !c.skip_layers.empty(); i++)
+    if (!std::binary_search(c.skip_layers.begin(), c.skip_layers.end(), i))
+      speculation_.skip_runs.push_back(i);
+  speculation_.only_on_request[static_cast<size_t>(DraftSource::exit)] = hopeless(c.exit_rate);
+  speculation_.only_on_request[static_cast<size_t>(DraftSource::skip)] = hopeless(c.skip_rate);
+}
+
+// What rounds cost and how often drafts are right depends on model, machine and settings.
+void EngineModel::load_statistics(const EngineOptions& options) {
+  if (!options.keep_statistics) return;
+  const auto& info = loaded_.info;
+  const std::string about = fmt::format(
+      "{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token, draft_.info.name,
+      draft_.info.bytes_per_token, device_->threads().size(),
+      device_->is_host() ? device_->ops().kernels_name(*device_) : device_->name(),
+      options.precise + 2 * options.reference);
+  Fnv1a hash;
+  for (const char c : about) hash.add(static_cast<uint8_t>(c));
+  statistics_path_ = spec_stats_path(fmt::format("{:016x}", hash.value()));
+  speculation_.costs = SpecCosts(load_spec_stats(statistics_path_));
+}
+
+void EngineModel::save_statistics() const {
+  if (!statistics_path_.empty()) save_spec_stats(statistics_path_, speculation_.costs.stats());
+}
+
+// What constraints need to know of the vocabulary.
+void EngineModel::describe_tokens() {
+  const auto& tokenizer = *loaded_.tokenizer;
+  const auto format = text::find_output_format(loaded_.chat_template.get(), tokenizer);
+  for (int id = 0; id < tokenizer.vocab_size(); id++) {
+    const auto bytes = tokenizer.token_bytes(id);
+    token_traits_.push_back(token_traits(bytes));
+    if (!bytes.empty() && text::is_blank(bytes)) think_tokens_.blanks.push_back(id);
+  }
+  think_tokens_.ends = loaded_.eos;
+  think_tokens_.traits = token_traits_;
+  for (const auto opener : text::call_openers(format.tools))
+    if (const auto id = tokenizer.find(opener)) call_tokens_.push_back(*id);
+  std::sort(call_tokens_.begin(), call_tokens_.end());
+  if (!format.reasoning) return;
+  const auto& tags = *format.reasoning;
+  const auto open = tokenizer.find(tags.open_token.empty() ? tags.open : tags.open_token);
+  const auto close = tokenizer.find(tags.close);
+  if (!open || !close) return;
+  think_tokens_.open = open;
+  think_tokens_.close = close;
+}
+
+void EngineModel::make_grammar_compiler() {
+  const auto& tokenizer = *loaded_.tokenizer;
+  GrammarVocab vocab{std::vector<std::string>(static_cast<size_t>(loaded_.model->spec().vocab)), loaded_.eos};
+  const int known = std::min(tokenizer.vocab_size(), loaded_.model->spec().vocab);
+  for (int id = 0; id < known; id++)
+    if (!tokenizer.is_special(id)) vocab.tokens[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+  // A byte that no text has: only Token(id) in a grammar means these.
+  for (const int mark :
+       text::mark_tokens(text::find_output_format(loaded_.chat_template.get(), tokenizer), tokenizer))
+    if (mark < known)
+      vocab.tokens[static_cast<size_t>(mark)] = "\xff" + std::string(tokenizer.token_bytes(mark));
+  grammars_ = std::make_unique<GrammarCompiler>(std::move(vocab), GrammarLimits{.seconds = 10});
+}
+
+namespace {
+
+// For a model without thoughts every token is answer.
+struct AllAnswer {
+  ThinkTokens tokens;
+  ThinkControl control{tokens, {}};
+};
+
+}  // namespace
+
+Result<void> EngineModel::check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
+                                          std::span<const int> tokens) const {
+  const AllAnswer all;
+  AnswerGrammar answer(std::move(grammar), think_tokens_, all.control);
+  size_t fits = 0;
+  try {
+    for (; fits < tokens.size(); fits++) answer.follow(tokens[fits]);
+  } catch (const std::exception& e) {
+    return make_error(ErrorKind::invalid, "no answer can begin like the text so far: after \"{}\", {}",
+                      tokenizer().decode(tokens.first(fits), false), e.what());
+  }
+  return {};
+}
+
+// What a thought that is cut ends with, where the request does not say.
+constexpr const char* kClosing = "\n\nThat is enough thought. I will give the answer now.\n";
+
+ThinkRules EngineModel::think_rules(const Request& request) const {
+  const ThinkingOptions& wanted = request.thinking;
+  ThinkRules rules;
+  rules.open = request.output.thinking_open && think_tokens_.close;
+  rules.answer_begun = request.begun > 0;
+  rules.watch = !request.ignore_eos;
+  rules.loops = wanted.loops;
+  if (wanted.calls != CallPolicy::text) rules.calls = call_tokens_;
+  rules.may_call = wanted.calls != CallPolicy::none;
+  if (request.grammar) {  // it says whether a call may begin the answer
+    const AllAnswer all;
+    AnswerGrammar grammar(request.grammar, think_tokens_, all.control);
+    std::erase_if(rules.calls, [&](int token) { return !grammar.may_begin(token); });
+  }
+  if (!think_tokens_.close) return rules;
+  rules.closing = tokenizer().encode(wanted.closing.empty() ? kClosing : wanted.closing, false);
+  rules.closing.push_back(*think_tokens_.close);
+  for (const int token : tokenizer().encode("\n\n", false)) rules.closing.push_back(token);
+  if (!request.grammar) {
+    rules.escape = tokenizer().encode(wanted.answer_start, false);
+    rules.fence = tokenizer().encode(wanted.answer_fence, false);
+    if (!rules.fence.empty()) rules.fence_end = tokenizer().encode("\n", false);
+  }
+  // What the context has left is the answer's first: as much as it may take, up to a quarter.
+  const int room = info().context_length - static_cast<int>(request.prompt.size());
+  const int answer = std::min(request.max_tokens, room / 4);
+  const int left = room - answer - static_cast<int>(rules.closing.size() + rules.escape.size());
+  rules.budget = std::clamp(left, 0, std::max(0, wanted.budget.value_or(kDefaultThinkingBudget)));
+  return rules;
+}
+
+void EngineModel::constrain(Sequence& sequence) const {
+  const Request& request = sequence.request;
+  auto control = std::make_unique<ThinkControl>(think_tokens_, think_rules(request));
+  sequence.thinking = control.get();
+  sequence.constraints.add(std::move(control));
+  if (request.grammar) {
+    auto grammar = std::make_unique<AnswerGrammar>(request.grammar, think_tokens_, *sequence.thinking);
+    sequence.grammar = grammar.get();
+    for (const int token : std::span(request.prompt).last(static_cast<size_t>(request.begun)))
+      grammar->follow(token);
+    sequence.constraints.add(std::move(grammar));
+  }
+  if (!request.ignore_eos) sequence.constraints.add(std::make_unique<TurnEnd>(loaded_.eos));
+  if (!request.stop.empty() || request.output.max_calls < INT_MAX)
+    sequence.constraints.add(std::make_unique<StopText>(tokenizer(), request.stop, request.output));
+}
+
+}  // namespace anabranch

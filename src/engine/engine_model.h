@@ -1,0 +1,58 @@
+// Everything that is loaded once and shared by all requests: the device, the model, what it drafts with, and what
+// constraints need to know of its vocabulary. Immutable after load(), but for what speculation learns.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode/answer_grammar.h"
+#include "engine/loader.h"
+#include "engine/sequence.h"
+
+namespace anabranch {
+
+class EngineModel {
+ public:
+  // On the engine thread. Errors: of the files, the device, or options that do not fit the model.
+  Result<void> load(const EngineOptions& options, const LoadFunction& load);
+  // Remembers what speculation cost and brought, if the options ask for it.
+  void save_statistics() const;
+
+  Device& device() const { return *device_; }
+  const Model& model() const { return *loaded_.model; }
+  const LoadedModel& loaded() const { return loaded_; }
+  ModelInfo& info() { return loaded_.info; }
+  const ModelInfo& info() const { return loaded_.info; }
+  const text::Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
+  SpecResources& speculation() { return speculation_; }
+  const SpecResources& speculation() const { return speculation_; }
+  GrammarCompiler& grammars() const { return *grammars_; }
+
+  // The sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. The grammar has
+  // seen the tokens of the answer that the prompt brought.
+  void constrain(Sequence& sequence) const;
+  // Whether an answer with this grammar may begin with these tokens. Errors: invalid.
+  Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar, std::span<const int> tokens) const;
+
+ private:
+  Result<void> drop_layers();
+  Result<void> load_draft_model(const std::string& path);
+  void use_calibration();
+  void load_statistics(const EngineOptions& options);
+  void describe_tokens();
+  void make_grammar_compiler();
+  ThinkRules think_rules(const Request& request) const;
+
+  std::shared_ptr<Device> device_;  // outlives everything below
+  LoadedModel loaded_, draft_;
+  SpecResources speculation_;
+  std::string statistics_path_;        // empty: not kept
+  std::vector<uint8_t> token_traits_;  // by token
+  ThinkTokens think_tokens_;
+  std::vector<int> call_tokens_;  // that open a tool call, sorted
+  std::unique_ptr<GrammarCompiler> grammars_;
+};
+
+}  // namespace anabranch

@@ -1,0 +1,151 @@
+#include "engine/snapshot_keeper.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/log.h"
+#include "cache/weights_key.h"
+
+namespace anabranch {
+namespace {
+
+// Bumped when the same tokens would leave other bits: states kept before are not found then.
+constexpr int kStateVersion = 1;
+
+// States are kept where the request says, and else: at lengths that double, so that a prompt that parts from
+// this one somewhere finds at least half of it; where others have parted from what is kept; and before the last
+// token, so that the same prompt is found again.
+constexpr int kFirstKept = 1024, kLeastKept = 32, kLeastBranch = 64;
+
+std::vector<int> places_to_keep(const Request& request, const StateCache& cache, int length, int shared) {
+  const int end = static_cast<int>(request.prompt.size());
+  std::vector<int> at = request.keep_at;
+  if (at.empty()) at.push_back(end - 1);
+  if (cache.any_token()) at = {at.back()};  // all between come with it
+  for (int64_t n = kFirstKept; n < end && !cache.any_token(); n *= 2) at.push_back(static_cast<int>(n));
+  if (shared - length >= kLeastBranch) at.push_back(shared);
+  std::erase_if(at, [&](int n) { return n <= length || n >= end || n < kLeastKept; });
+  std::sort(at.begin(), at.end());
+  at.erase(std::unique(at.begin(), at.end()), at.end());
+  return at;
+}
+
+std::unique_ptr<DiskStore> open_disk(const CacheOptions& wanted, const StateCacheOptions& options,
+                                     const std::string& setting, const ModelInfo& info) {
+  DiskOptions disk;
+  disk.directory = wanted.directory;
+  disk.fingerprint = options.fingerprint;
+  disk.budget_bytes = wanted.disk_bytes;
+  // What waits for a slow disk takes memory, too.
+  disk.queue_bytes = std::clamp(options.ram_bytes / 4, uint64_t{32} << 20, disk.queue_bytes);
+  std::error_code ignored;
+  const auto path = std::filesystem::absolute(info.path, ignored).lexically_normal();
+  disk.about = fmt::format("model {}\nsetting {}\npath {}\n", info.name, setting, path.string());
+  auto store = DiskStore::open(std::move(disk));
+  if (store.ok()) return std::move(*store);
+  log_warning("states are kept in memory only: {}", store.error().message);
+  return nullptr;
+}
+
+}  // namespace
+
+Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const EngineModel& model,
+                                            uint64_t ram_bytes) {
+  SnapshotKeeper keeper;
+  const CacheOptions& wanted = engine.cache;
+  if (!wanted.enabled) return keeper;
+  if (engine.device != "cpu" && wanted.kv == KvForm::q8)
+    return make_error(ErrorKind::unsupported,
+                      "--cache-kv q8 is for the CPU only: leave it out with --device {}", engine.device);
+  TRY(const Fingerprint weights, weights_key(engine.model_path));
+  StateCacheOptions options;
+  options.device = &model.device();
+  options.model = model.model().state_layout();
+  if (model.model().has_mtp()) options.mtp = model.model().mtp_layout();
+  options.mtp_hidden = model.model().spec().hidden;
+  const auto setting = fmt::format("{} {}{}", engine.reference ? "reference" : engine.device,
+                                   engine.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "");
+  options.fingerprint =
+      fingerprint_of(fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, engine.lossy_skip));
+  options.kv = wanted.kv;
+  if (wanted.kv == KvForm::q8)
+    log_warning(
+        "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
+        "what a cold run would say");
+  options.ram_bytes = ram_bytes;
+  // Which layers are left out may change with the next calibration, and no fingerprint would tell.
+  if (!wanted.directory.empty() && !engine.lossy_skip)
+    options.disk = open_disk(wanted, options, setting, model.info());
+  keeper.cache_ = std::make_unique<StateCache>(std::move(options));
+  return keeper;
+}
+
+// If a running request is about to cache the same prefix (for example with n > 1), wait and reuse it.
+std::optional<SnapshotKeeper::Promise> SnapshotKeeper::promise_of(const Sequence& sequence,
+                                                                  const Sequences& others) const {
+  const Request& request = sequence.request;
+  std::optional<Promise> best;
+  if (!cache_ || !request.cache) return best;
+  int longest = kLeastBranch - 1;
+  for (const auto& [id, other] : others) {
+    const Request& theirs = other->request;
+    if (!other->state || other->keep_at.empty() || other->keep_at.back() <= longest ||
+        theirs.priority > request.priority || theirs.cache_salt != request.cache_salt)
+      continue;
+    const auto common = std::mismatch(sequence.tokens.begin(), sequence.tokens.end() - 1,
+                                      other->tokens.begin(), other->tokens.end());
+    const int shared = static_cast<int>(common.first - sequence.tokens.begin());
+    const auto place = std::upper_bound(other->keep_at.begin(), other->keep_at.end(), shared);
+    if (place == other->keep_at.begin() || *(place - 1) <= longest) continue;
+    longest = *(place - 1);
+    best = Promise{other->id, longest};
+  }
+  return best;
+}
+
+int SnapshotKeeper::resume(Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (!cache_ || !request.cache) return 0;
+  auto hit = cache_->find(sequence.tokens, request.cache_salt);
+  sequence.keep_at = places_to_keep(request, *cache_, hit.length, hit.shared);
+  const auto line =
+      fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
+                  hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
+  // New prompts, which share a template's first words at most, are no news.
+  const bool tells = hit.length > 0 || hit.shared >= kLeastBranch || hit.lost;
+  const auto why = hit.miss.empty() ? "" : ": " + hit.miss;
+  tells ? log_info("{}{}", line, why) : log_debug("{}{}", line, why);
+  if (hit.length == 0) return 0;
+  sequence.state->restore(hit.state.model);
+  sequence.speculator->resume(hit.length, hit.state.mtp ? &*hit.state.mtp : nullptr);
+  return hit.length;
+}
+
+template <class Take>
+void SnapshotKeeper::keep_safely(Sequence& sequence, const Take& take) {
+  if (!cache_ || !sequence.request.cache || sequence.state->length() < kLeastKept) return;
+  try {
+    const Snapshot& snapshot = take();
+    const auto tokens = std::span<const int>(sequence.tokens).first(static_cast<size_t>(snapshot.length));
+    cache_->keep(tokens, sequence.request.cache_salt, {snapshot, sequence.speculator->save(tokens)});
+  } catch (const std::exception& e) {
+    log_warning("a state was not kept: {}", e.what());
+  }
+}
+
+void SnapshotKeeper::keep(Sequence& sequence) {
+  keep_safely(sequence, [&] { return sequence.state->snapshot(); });
+}
+void SnapshotKeeper::keep(Sequence& sequence, const Snapshot& snapshot) {
+  keep_safely(sequence, [&]() -> const Snapshot& { return snapshot; });
+}
+
+void SnapshotKeeper::set_ram_budget(uint64_t bytes) {
+  if (cache_) cache_->set_ram_budget(bytes);
+}
+
+std::optional<StateCacheStats> SnapshotKeeper::stats() const {
+  return cache_ ? std::optional(cache_->stats()) : std::nullopt;
+}
+
+}  // namespace anabranch

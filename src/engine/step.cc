@@ -1,0 +1,218 @@
+#include "engine/step.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/clock.h"
+#include "decode/sampler.h"
+
+namespace anabranch {
+namespace {
+
+// Whether the part needs nothing of its rows of logits but the best token of each.
+bool takes_best(const StepPart& part) {
+  const Request& request = part.sequence->request;
+  return !part.piece.last || (request.sampling.greedy() && !request.sampling.changes_logits() &&
+                              request.logprobs < 0 && !part.sequence->constraints.masks());
+}
+
+// The token to take by these logits, of those that the sequence allows.
+int sample_allowed(Sequence& sequence, std::span<const float> logits) {
+  ConstraintList& constraints = sequence.constraints;
+  const auto sampled = [&](std::span<const float> row) {
+    return sample(row, sequence.request.sampling, sequence.history, sequence.tokens.size());
+  };
+  std::vector<float> masked;
+  if (constraints.masks()) {
+    masked.assign(logits.begin(), logits.end());
+    constraints.mask(masked);
+  }
+  const std::span<const float> row = masked.empty() ? logits : masked;
+  int token = sampled(row);
+  if (!constraints.allows(token)) {
+    std::vector<float> others(row.begin(), row.end());
+    for (; !constraints.allows(token); token = sampled(others))
+      others[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+  }
+  return token;
+}
+
+}  // namespace
+
+int StepPart::applied() const {
+  return draft.tokens.empty() ? piece.tokens : static_cast<int>(sampled.size());
+}
+
+StepPart StepRunner::part_of(const Piece& piece, Sequence& sequence) {
+  StepPart part{.piece = piece, .sequence = &sequence};
+  part.begin = sequence.state->length();
+  part.decodes = sequence.usage.completion_tokens > 0 && piece.tokens == 1 && piece.last;
+  part.forced = part.decodes && !sequence.constraints.forced().empty();
+  auto& keep_at = sequence.keep_at;
+  const auto later = std::upper_bound(keep_at.begin(), keep_at.end(), part.begin + piece.tokens);
+  part.kept.resize(static_cast<size_t>(later - keep_at.begin()));
+  for (size_t i = 0; i < part.kept.size(); i++) part.kept[i].length = keep_at[i];
+  keep_at.erase(keep_at.begin(), later);
+  return part;
+}
+
+void StepRunner::submit(Step& step) {
+  step.started = now_seconds();
+  step.drafting = draft(step);
+  step.drafted = now_seconds();
+  Batch batch;
+  for (StepPart& part : step.parts) add_rows(batch, part);
+  step.submitted = now_seconds();
+  auto out = model_.model().forward(batch);
+  step.hidden = std::move(out.hidden);
+  step.logits = std::move(out.logits);
+}
+
+void StepRunner::collect(Step& step) {
+  Logits logits(std::move(step.logits), std::all_of(step.parts.begin(), step.parts.end(), takes_best));
+  const auto parts = static_cast<int64_t>(step.parts.size());
+  model_.device().threads().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);
+  });
+  step.fetched = logits.fetched();
+  for (StepPart& part : step.parts)
+    if (SequenceState& state = *part.sequence->state; !part.failure && state.on_trial())
+      state.commit(part.applied());
+}
+
+// What comes next in the parts that decode: as far as it is known, or else a guess.
+DraftTimes StepRunner::draft(Step& step) {
+  std::vector<SpecSeat> seats;
+  std::vector<StepPart*> seated;
+  for (StepPart& part : step.parts) {
+    if (!part.decodes) continue;
+    Sequence& sequence = *part.sequence;
+    const int most = std::max(0, std::min(tokens_left(sequence) - 1, kMaxDraft));
+    if (part.forced) {
+      const auto forced = sequence.constraints.forced();
+      const auto known = forced.first(std::min(forced.size(), static_cast<size_t>(most)));
+      part.draft.tokens.assign(known.begin(), known.end());
+      continue;
+    }
+    seats.push_back({&*sequence.speculator,
+                     {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state}});
+    seated.push_back(&part);
+  }
+  const auto times = Speculator::draft_together(model_.speculation(), seats, step.plan.decoding,
+                                                step.plan.prompt_tokens == 0);
+  for (size_t i = 0; i < seats.size(); i++) {
+    StepPart& part = *seated[i];
+    part.draft = std::move(seats[i].draft);
+    part.draft.tokens.resize(part.sequence->constraints.fitting(part.draft.tokens));
+  }
+  return times;
+}
+
+void StepRunner::add_rows(Batch& batch, StepPart& part) {
+  Sequence& sequence = *part.sequence;
+  part.row = static_cast<int>(batch.ids.size());
+  part.logit = batch.logit_rows.size();
+  const auto last = part.piece.last ? Batch::Logits::last : Batch::Logits::none;
+  const std::span<const int> known = sequence.tokens;
+  if (!part.draft.tokens.empty()) {
+    std::vector<int> tokens = {known.back()};
+    tokens.insert(tokens.end(), part.draft.tokens.begin(), part.draft.tokens.end());
+    sequence.state->open();
+    batch.add(*sequence.state, tokens, Batch::Logits::all);
+    return;
+  }
+  int at = part.begin;
+  const int end = part.begin + part.piece.tokens;
+  for (Snapshot& kept : part.kept) {
+    const bool ends = kept.length == end;
+    batch.add(*sequence.state, known.subspan(at, kept.length - at), ends ? last : Batch::Logits::none, &kept);
+    at = kept.length;
+  }
+  if (at < end) batch.add(*sequence.state, known.subspan(at, end - at), last);
+}
+
+// The tokens that the part's rows decide. A token is sampled from the row that follows exactly the tokens
+// before it, so drafts never show in the result. Touches nothing but its sequence: parts run side by side.
+void StepRunner::take_tokens(StepPart& part, Logits& logits) {
+  try {
+    part.right = true;
+    while (part.piece.last && part.right && part.ending == Ending::none) {
+      const size_t row = part.sampled.size();
+      part.sampled.push_back(draw(*part.sequence, logits, part.logit + row));
+      part.right = row < part.draft.tokens.size() && part.sampled.back() == part.draft.tokens[row];
+      part.ending = accept(*part.sequence, part.sampled.back());
+    }
+  } catch (...) {
+    part.failure = std::current_exception();
+  }
+}
+
+// The token after the sequence's last, by this row of logits.
+int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
+  ConstraintList& constraints = sequence.constraints;
+  int token;
+  if (const auto forced = constraints.forced(); !forced.empty()) {
+    token = forced.front();
+  } else {
+    token = logits.best(row);
+    if (token < 0 || !constraints.allows(token)) token = sample_allowed(sequence, logits.row(row));
+    token = constraints.decide(token);
+  }
+  if (const int top = sequence.request.logprobs; top >= 0)
+    sequence.logprobs.push_back(logprobs_of(logits.row(row), token, top));
+  return token;
+}
+
+// Tokens that the sequence may still take: what its context and, once it answers, its request allow.
+int StepRunner::tokens_left(const Sequence& sequence) const {
+  const int room = model_.info().context_length - static_cast<int>(sequence.tokens.size());
+  const ThinkControl& control = *sequence.thinking;
+  if (sequence.request.ignore_eos)
+    return std::min(room, sequence.request.max_tokens - sequence.usage.completion_tokens);
+  return control.thinking() ? room : std::min(room, sequence.request.max_tokens - control.answer_tokens());
+}
+
+// Takes one more token into the sequence; says whether it was the last.
+Ending StepRunner::accept(Sequence& sequence, int token) {
+  const double now = now_seconds();
+  auto& usage = sequence.usage;
+  if (usage.completion_tokens++ == 0) {
+    sequence.first_token = now;
+    usage.ttft_s = now - sequence.submitted;
+    usage.prefill_s = now - sequence.started;
+  }
+  usage.decode_s = now - sequence.first_token;
+  sequence.tokens.push_back(token);
+  sequence.history.push(token);
+  const Ending ending = sequence.constraints.accept(token);
+  const ThinkControl& control = *sequence.thinking;
+  usage.thinking_tokens = control.thinking_tokens();
+  if (control.cut() != ThinkCut::none) usage.cut = name_of(control.cut());
+  if (ending != Ending::none || tokens_left(sequence) > 0) return ending;
+  return sequence.constraints.out_of_room();
+}
+
+void StepRunner::learn(const Step& step, StepPart& part, int& row, int until, bool busy) {
+  if (row < until)
+    part.sequence->speculator->applied({step.hidden, row, until - row}, part.sequence->tokens, busy);
+  row = until;
+}
+
+void StepRunner::observe(const Step& step, StepPart& part, double delivered) {
+  if (!part.decodes || part.forced) return;
+  const bool alone = step.plan.decoding == 1 && step.plan.prompt_tokens == 0;
+  const int accepted = static_cast<int>(part.sampled.size()) - (part.right ? 0 : 1);
+  part.sequence->speculator->observe(part.draft, accepted, alone ? delivered - step.submitted : 0,
+                                     part.right && part.ending != Ending::none, step.plan.decoding > 1);
+}
+
+void StepRunner::observe(const Step& step) {
+  const DraftTimes& drafting = step.drafting;
+  BatchStep done{step.plan.decoding, 0, drafting.source, drafting.chains, drafting.levels, drafting.seconds};
+  for (const StepPart& part : step.parts) done.drafted += static_cast<int>(part.draft.tokens.size());
+  if (step.plan.prompt_tokens == 0) done.rest_s = now_seconds() - step.drafted;
+  model_.speculation().planner.observe(done);
+}
+
+}  // namespace anabranch
