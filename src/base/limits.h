@@ -3,8 +3,8 @@
 
 namespace anabranch {
 
-// Positions in a block of keys and values: what attention reads at a time, memory grows by, and the state cache
-// shares between sequences.
+// Positions in a block of keys and values: what attention reads at a time, memory grows by, and the state
+// cache shares between sequences.
 constexpr int kKvBlock = 256;
 // Tokens that can be on trial at a time: a draft and the token before it.
 constexpr int kMaxTrial = 16;

@@ -1,5 +1,5 @@
-// A grammar for a sequence's answer: thoughts are free, and so is the white space behind one. ThinkControl, which
-// says where the answer begins, comes before it among the constraints.
+// A grammar for a sequence's answer: thoughts are free, and so is the white space behind one. ThinkControl,
+// which says where the answer begins, comes before it among the constraints.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@ class AnswerGrammar final : public Constraint {
   bool masks() const override { return true; }
   void mask(std::span<float> logits) override;
   size_t fitting(std::span<const int> draft) override;
-  // Tokens of the answer must follow the grammar. What ends the sequence in the middle of it cuts the text off.
+  // Tokens of the answer must follow the grammar. What ends the sequence in the middle of it cuts the text
+  // off.
   Ending accept(int token, Ending before) override;
   // A token of the answer that the prompt brought. Throws std::runtime_error if it may not come next.
   void follow(int token);
@@ -29,7 +30,7 @@ class AnswerGrammar final : public Constraint {
   bool may_begin(int token);
 
   bool complete() const { return matcher_.complete(); }
-  int masked() const { return masks_; }  // how often mask() was asked for an answer
+  int masked() const { return masks_; }        // how often mask() was asked for an answer
   double seconds() const { return seconds_; }  // of a processor that matching took in all
 
  private:

@@ -1,6 +1,6 @@
-// What limits the tokens of one sequence beside sampling: thinking control, a grammar, the end of a turn, stop
-// strings. A step walks the constraints of a sequence in order, each of which sees every token once, in order,
-// before the next one is drawn; so drafts and batches change nothing.
+// What limits the tokens of one sequence beside sampling: thinking control, a grammar, the end of a turn,
+// stop strings. A step walks the constraints of a sequence in order, each of which sees every token once, in
+// order, before the next one is drawn; so drafts and batches change nothing.
 #pragma once
 
 #include <cstdint>

@@ -24,11 +24,14 @@ struct ThinkTokens {
   std::span<const uint8_t> traits;  // by token (token_traits)
 };
 
+// Tokens of thought where nothing else is said.
+inline constexpr int kDefaultThinkingBudget = 32768;
+
 // Of one request.
 struct ThinkRules {
-  bool open = false;          // the prompt ends inside a thought
-  bool answer_begun = false;  // the prompt ends inside an answer
-  int budget = 32768;         // tokens of thought, closing text not counted; 0: none at all
+  bool open = false;                    // the prompt ends inside a thought
+  bool answer_begun = false;            // the prompt ends inside an answer
+  int budget = kDefaultThinkingBudget;  // tokens of thought, closing text not counted; 0: none at all
   LoopRule loops = LoopRule::exact;
   bool watch = true;         // false: only counts
   std::vector<int> calls;    // tokens that open a tool call, sorted; empty: they are like any other

@@ -1,4 +1,5 @@
-// The engine behind engine.h: loads on a thread of its own, where the loop then runs, and passes requests to it.
+// The engine behind engine.h: loads on a thread of its own, where the loop then runs, and passes requests to
+// it.
 #include "engine/engine.h"
 
 #include <cmath>

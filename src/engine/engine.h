@@ -19,6 +19,7 @@
 #include "decode/logprobs.h"
 #include "decode/loop_detector.h"
 #include "decode/speculation.h"
+#include "decode/think_control.h"
 #include "grammar/grammar.h"
 #include "jinja/chat_template.h"
 #include "output/output_parser.h"
@@ -44,7 +45,6 @@ struct ThinkingOptions {
   std::string answer_start;  // what the answer then begins with: a fence
   std::string answer_fence;  // text within a thought that begins the answer, such as "```json"; empty: none
 };
-inline constexpr int kDefaultThinkingBudget = 32768;
 
 struct Request {
   std::vector<int> prompt;  // token ids, at least one

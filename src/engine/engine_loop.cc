@@ -176,13 +176,12 @@ void EngineLoop::step(StepPlan plan) {
   scheduler_.took(step.plan, tokens_out_ - step.started);
   const double delivered = tokens_out_;
   for (StepPart& part : step.parts)
-    if (sequences_.count(part.piece.id))
-      guard(part.piece.id, [&] { conclude(step, part, delivered); });
+    if (sequences_.count(part.piece.id)) guard(part.piece.id, [&] { conclude(step, part, delivered); });
   runner_.observe(step);
 }
 
-// False when the pass failed. If it carried several sequences, nobody knows which one is to blame: each begins
-// again, on its own until it has a token; one that fails alone ends.
+// False when the pass failed. If it carried several sequences, nobody knows which one is to blame: each
+// begins again, on its own until it has a token; one that fails alone ends.
 bool EngineLoop::run_pass(Step& step) {
   try {
     runner_.submit(step);
@@ -224,8 +223,7 @@ void EngineLoop::conclude(Step& step, StepPart& part, double delivered) {
   }
   runner_.learn(step, part, row, part.row + part.applied(), busy);
   runner_.observe(step, part, delivered);
-  if (part.ending != Ending::none)
-    end(part.piece.id, reason_of(part.ending), std::move(part.sampled));
+  if (part.ending != Ending::none) end(part.piece.id, reason_of(part.ending), std::move(part.sampled));
 }
 
 // Ends the one sequence whose work throws; its state may be half advanced.

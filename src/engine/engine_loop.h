@@ -1,5 +1,5 @@
-// What the engine's thread does: takes requests in, asks the scheduler what to compute, runs steps, and hands out
-// events. Everything here belongs to that thread; Inbox is what other threads reach.
+// What the engine's thread does: takes requests in, asks the scheduler what to compute, runs steps, and hands
+// out events. Everything here belongs to that thread; Inbox is what other threads reach.
 #pragma once
 
 #include <condition_variable>
@@ -31,8 +31,8 @@ struct Inbox {
 
 class EngineLoop {
  public:
-  EngineLoop(const EngineOptions& options, EngineModel& model, const MemoryPlan& memory, SnapshotKeeper keeper,
-             Inbox& inbox);
+  EngineLoop(const EngineOptions& options, EngineModel& model, const MemoryPlan& memory,
+             SnapshotKeeper keeper, Inbox& inbox);
 
   // Until the inbox says stopping; every request gets its last event.
   void run();

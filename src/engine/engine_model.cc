@@ -86,11 +86,11 @@ void EngineModel::use_calibration() {
 void EngineModel::load_statistics(const EngineOptions& options) {
   if (!options.keep_statistics) return;
   const auto& info = loaded_.info;
-  const std::string about = fmt::format(
-      "{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token, draft_.info.name,
-      draft_.info.bytes_per_token, device_->threads().size(),
-      device_->is_host() ? device_->ops().kernels_name(*device_) : device_->name(),
-      options.precise + 2 * options.reference);
+  const std::string about =
+      fmt::format("{} {} {} {} {} {} {} {}", info.name, info.parameters, info.bytes_per_token,
+                  draft_.info.name, draft_.info.bytes_per_token, device_->threads().size(),
+                  device_->is_host() ? device_->ops().kernels_name(*device_) : device_->name(),
+                  options.precise + 2 * options.reference);
   Fnv1a hash;
   for (const char c : about) hash.add(static_cast<uint8_t>(c));
   statistics_path_ = spec_stats_path(fmt::format("{:016x}", hash.value()));

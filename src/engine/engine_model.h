@@ -1,5 +1,5 @@
-// Everything that is loaded once and shared by all requests: the device, the model, what it drafts with, and what
-// constraints need to know of its vocabulary. Immutable after load(), but for what speculation learns.
+// Everything that is loaded once and shared by all requests: the device, the model, what it drafts with, and
+// what constraints need to know of its vocabulary. Immutable after load(), but for what speculation learns.
 #pragma once
 
 #include <memory>
@@ -30,11 +30,12 @@ class EngineModel {
   const SpecResources& speculation() const { return speculation_; }
   GrammarCompiler& grammars() const { return *grammars_; }
 
-  // The sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. The grammar has
-  // seen the tokens of the answer that the prompt brought.
+  // The sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. The grammar
+  // has seen the tokens of the answer that the prompt brought.
   void constrain(Sequence& sequence) const;
   // Whether an answer with this grammar may begin with these tokens. Errors: invalid.
-  Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar, std::span<const int> tokens) const;
+  Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
+                               std::span<const int> tokens) const;
 
  private:
   Result<void> drop_layers();

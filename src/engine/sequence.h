@@ -23,10 +23,10 @@ struct Sequence {
   std::vector<int> tokens;             // prompt, then what was sampled
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
-  ConstraintList constraints;        // made when the sequence first runs (EngineModel::constrain)
-  ThinkControl* thinking = nullptr;  // the first of them
-  AnswerGrammar* grammar = nullptr;  // one of them, or null
-  TokenHistory history;              // of `tokens`, for penalties
+  ConstraintList constraints;           // made when the sequence first runs (EngineModel::constrain)
+  ThinkControl* thinking = nullptr;     // the first of them
+  AnswerGrammar* grammar = nullptr;     // one of them, or null
+  TokenHistory history;                 // of `tokens`, for penalties
   std::vector<TokenLogprobs> logprobs;  // of tokens not delivered yet
   std::vector<int> keep_at;             // lengths still to come at which the state is kept, ascending
   Usage usage;

@@ -13,8 +13,8 @@ namespace {
 constexpr int kStateVersion = 1;
 
 // States are kept where the request says, and else: at lengths that double, so that a prompt that parts from
-// this one somewhere finds at least half of it; where others have parted from what is kept; and before the last
-// token, so that the same prompt is found again.
+// this one somewhere finds at least half of it; where others have parted from what is kept; and before the
+// last token, so that the same prompt is found again.
 constexpr int kFirstKept = 1024, kLeastKept = 32, kLeastBranch = 64;
 
 std::vector<int> places_to_keep(const Request& request, const StateCache& cache, int length, int shared) {

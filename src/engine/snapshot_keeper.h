@@ -33,8 +33,8 @@ class SnapshotKeeper {
   };
   std::optional<Promise> promise_of(const Sequence& sequence, const Sequences& others) const;
 
-  // Keeps the sequence's state, or this snapshot of it. The speculator knows the hidden states up to there, and
-  // no further ones. A failure is logged: the request must go on, or end, whatever becomes of the state.
+  // Keeps the sequence's state, or this snapshot of it. The speculator knows the hidden states up to there,
+  // and no further ones. A failure is logged: the request must go on, or end, whatever becomes of the state.
   void keep(Sequence& sequence);
   void keep(Sequence& sequence, const Snapshot& snapshot);
 

@@ -1,6 +1,6 @@
-// A step of the engine: one pass of the model over pieces of several sequences, and the tokens that it decides.
-// submit() enqueues the pass, collect() waits for its tokens. Backends whose ops are done when they return do
-// the work inside submit().
+// A step of the engine: one pass of the model over pieces of several sequences, and the tokens that it
+// decides. submit() enqueues the pass, collect() waits for its tokens. Backends whose ops are done when they
+// return do the work inside submit().
 #pragma once
 
 #include <exception>

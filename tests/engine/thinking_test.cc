@@ -117,7 +117,8 @@ std::vector<Scenario> scenarios() {
       s.thought = joined({prose(before, 1), piece(period)});
       s.loop = period;
       s.cut = "thinking_loop";
-      s.thought_at_least = before + 3 * period;
+      // Three whole copies, or 120 recurring tokens of the third (decode/loop_detector.h).
+      s.thought_at_least = before + std::min(3 * period, 2 * period + 120);
       s.thought_at_most = before + std::max(4 * period, 18) + 80;
     }
   for (const int rows : {60, 200}) {

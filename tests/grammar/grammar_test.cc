@@ -212,19 +212,19 @@ TEST(Grammar, ASlowAnswerFails) {
   ASSERT_TRUE(compiled.ok()) << compiled.error().message;
   const ThinkTokens none;
   const ThinkControl control(none, {});
-  AnswerGrammar answer(*compiled, none);
+  AnswerGrammar answer(*compiled, none, control);
   const double start = now_seconds();
   std::vector<float> logits(tokens.size() + 1);
   std::string error;
   for (int i = 0; i < 200 && error.empty(); i++) try {
-      answer.mask(logits, control);
-      answer.accept(1 + i % 2);
+      answer.mask(logits);
+      answer.follow(1 + i % 2);
     } catch (const std::runtime_error& e) {
       error = e.what();
     }
   EXPECT_NE(error.find("too long"), std::string::npos) << error;
   EXPECT_LT(now_seconds() - start, 10 * kSlowdown);
-  EXPECT_GT(answer.masks(), 1);
+  EXPECT_GT(answer.masked(), 1);
 }
 
 // In a process of its own, which ends while the compilation goes on.

@@ -90,7 +90,6 @@ struct AttentionPartial {
   float* acc;  // [rows, padded head_dim]
 };
 
-
 // Entries of tokens on trial, f32: k [n, Hk, Dk] (normalised), delta [n, Hv, Dv], decay [n, Hv], rows [n, C].
 struct DeltaWindow {
   float *k = nullptr, *delta = nullptr, *decay = nullptr, *rows = nullptr;
