@@ -34,7 +34,6 @@ using FeedForwardSpec = std::variant<MlpSpec>;
 struct NormsSpec {
   float eps = 1e-6f;
   bool offset = false;  // the family applies (1 + w)
-  bool post = false;    // also norms of what mixer and mlp add to the residual stream
 };
 
 struct LayerSpec {
