@@ -1,0 +1,161 @@
+// What of the CUDA backend can be tested without a device: the packing of weights, what is told where there
+// is no device, and, where NVRTC is installed, that every kernel compiles.
+#include <cmath>
+#include <cstring>
+
+#include "base/float16.h"
+#include "ops/cuda/compiler.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/shapes.h"
+#include "ops/cuda/weight.h"
+#include "ops/cuda_cases.h"
+#include "ops/open.h"
+#include "ops/table.h"
+
+namespace anabranch::ops {
+namespace {
+
+// Reads a packed matrix as kernels/embed.cu does.
+double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
+  const auto [dense, planes, groups, type] = p.format;
+  const int code_bytes = dense ? planes * 2048 : planes * 512;
+  const int record_bytes = code_bytes + (dense ? 0 : groups * 16 * (type == 2 ? 8 : 4));
+  const uint8_t* record =
+      p.bytes.data() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
+  const int at = k % 64, j = at / 16, c = at % 16 / 8, lane = row % 8 * 4 + at % 8 / 2, odd = at % 2,
+            high = row % 16 / 8;
+  if (dense) {
+    double sum = 0;
+    for (int plane = 0; plane < planes; plane++) {
+      uint16_t half;
+      std::memcpy(&half, record + plane * 2048 + j * 512 + lane * 16 + ((c * 2 + high) * 2 + odd) * 2, 2);
+      sum += bf16_to_float(half);
+    }
+    return sum;
+  }
+  int code = 0;
+  for (int plane = 0; plane < planes; plane++) {
+    uint32_t word;
+    std::memcpy(&word, record + plane * 512 + lane * 16 + (high * 2 + j / 2) * 4, 4);
+    code += static_cast<int>(word >> ((j % 2 * 2 + c) * 4 + odd * 16) & 15) << (4 * plane);
+  }
+  EXPECT_EQ(code, m.codes[static_cast<size_t>(row * m.cols + k)]);
+  const int pair = ((at * groups / 64 * 8 + row % 8) * 2 + high) * 2;
+  float both[2];
+  for (int i = 0; i < 2; i++) {
+    const uint8_t* from = record + code_bytes + (pair + i) * (type == 2 ? 4 : 2);
+    uint16_t half;
+    std::memcpy(&half, from, 2);
+    std::memcpy(&both[i], from, type == 2 ? 4 : 0);
+    if (type != 2) both[i] = type == 1 ? bf16_to_float(half) : f16_to_float(half);
+  }
+  return static_cast<double>(both[0]) * code + both[1];
+}
+
+TEST(CudaWithoutDevice, PackedMatrices) {
+  for (const auto& [matrix, name] : formats(37, 192)) {
+    const auto packed = cuda::pack(matrix.source(), shared_threads());
+    for (int row = 0; row < 37; row++)
+      for (int k = 0; k < 192; k++)
+        ASSERT_NEAR(unpacked(packed, matrix, row, k), matrix.value(row, k),
+                    matrix.kind == WeightKind::f32 ? kBf16 * kBf16 * matrix.magnitude(row, k) : 0)
+            << name << " row " << row << " input " << k;
+  }
+}
+
+TEST(CudaWithoutDevice, OpensADevice) {
+  EXPECT_EQ(open_device({.device = "cuda", .reference = true}).error().kind, ErrorKind::invalid);
+  EXPECT_EQ(open_device({.device = "cuda", .precise = true}).error().kind, ErrorKind::invalid);
+  const auto device = open_device({.device = "cuda"});
+  ASSERT_EQ(device.ok(), cuda_unsupported().empty());
+  if (!device) {
+    EXPECT_EQ(device.error().kind, ErrorKind::unsupported);
+    return;
+  }
+  EXPECT_EQ((*device)->kind(), DeviceKind::cuda);
+  EXPECT_EQ((*device)->kv_dtype(), Dtype::f16);
+}
+
+TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
+  cuda::DriverErrors errors, others;
+  errors.check(0, "nothing");
+  for (const int passing : {1, 2, 701}) EXPECT_THROW(errors.check(passing, "a call"), std::runtime_error);
+  EXPECT_FALSE(errors.lost());
+  EXPECT_THROW(errors.check(700, "a kernel"), std::runtime_error);  // CUDA_ERROR_ILLEGAL_ADDRESS
+  EXPECT_TRUE(errors.lost());
+  EXPECT_THROW(errors.check(2, "a call"), std::runtime_error);
+  EXPECT_TRUE(errors.lost());
+  EXPECT_FALSE(others.lost());
+}
+
+TEST(CudaWithoutDevice, ShapesWithoutKernels) {
+  for (const int dim : {32, 64, 96, 128, 256}) EXPECT_EQ(cuda::attention_unsupported(dim), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 512}) EXPECT_NE(cuda::attention_unsupported(dim), "") << dim;
+  for (const auto& shape : kDeltaShapes) EXPECT_EQ(cuda::gated_delta_unsupported(shape), "");
+  EXPECT_EQ(cuda::gated_delta_unsupported({1, 1, 16, 256, 2}), "");
+  for (const auto& [keys, values, taps] :
+       {std::tuple{0, 32, 4}, {24, 32, 4}, {144, 32, 4}, {64, 0, 4}, {64, 48, 4}, {64, 64, 1}})
+    EXPECT_NE(cuda::gated_delta_unsupported({1, 1, keys, values, taps}), "")
+        << keys << " " << values << " " << taps;
+  EXPECT_EQ(cpu_device().ops().attention_unsupported(80), "");  // the CPU takes any
+  EXPECT_EQ(cpu_device().ops().gated_delta_unsupported({1, 1, 24, 24, 1}), "");
+}
+
+void expect_compiles(const std::vector<cuda::Variant>& variants, const char* architecture) {
+  for (const auto& variant : variants) {
+    const auto code = cuda::compile(variant, architecture);
+    EXPECT_TRUE(code.ok()) << code.error().message;
+  }
+}
+
+TEST(CudaWithoutDevice, EveryKernelCompiles) {
+  if (const auto reason = cuda::compiler_unsupported(90, 1000); !reason.empty()) GTEST_SKIP() << reason;
+  EXPECT_NE(cuda::compiler_unsupported(90, 11).find("driver is for CUDA 11"), std::string::npos);
+  EXPECT_NE(cuda::compiler_unsupported(30, 1000).find("compute capability 3.0"), std::string::npos);
+  using cuda::Source;
+  std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
+                                           {Source::gated_delta, {128, 128, 4, 32, 16, 288}},
+                                           {Source::gated_delta, {64, 64, 4, 64, 4, 0}},
+                                           {Source::gated_delta, {128, 32, 4, 32, 4, 0}}};
+  for (const int dim : {64, 256}) everywhere.push_back({Source::attention, {dim}});
+  std::vector<cuda::Variant> variants = everywhere;
+  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
+    variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
+    for (const int swiglu : {0, 1}) {
+      for (const auto& [rows, tiles, steps, stages] : {std::tuple{1, f[0] ? 1 : 3, 2, 2}, {2, 1, 2, 3}})
+        variants.push_back({Source::gemv, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, steps, stages}});
+      for (const auto& [rows, tiles, stages] : {std::tuple{4, f[0] ? 1 : 4, 2}, {3, 1, 6}})
+        variants.push_back({Source::gemv_cluster, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, stages}});
+      for (const int tokens : {64, 128})  // wide tiles of two bf16 matrices have no room
+        if (tokens == 64 || !swiglu || !f[0])
+          variants.push_back({Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}});
+    }
+  }
+  expect_compiles(variants, "sm_90a");
+
+  // Products that ops/cuda/linear.cc chooses for 163 KB of shared memory (8.0) and for 99 (8.6, 8.9).
+  std::vector<cuda::Variant> older = everywhere;
+  for (const auto& [f, rows, swiglu, tiles, steps, stages] :
+       std::initializer_list<std::tuple<std::array<int, 4>, int, int, int, int, int>>{
+           {{0, 1, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits
+           {{0, 1, 1, 1}, 4, 0, 3, 1, 2},
+           {{0, 1, 2, 1}, 1, 0, 1, 4, 2},
+           {{0, 1, 2, 0}, 2, 1, 2, 1, 2},
+           {{0, 1, 4, 1}, 4, 0, 2, 1, 2},
+           {{0, 1, 4, 2}, 1, 1, 1, 1, 3},
+           {{0, 2, 1, 1}, 1, 0, 3, 1, 2},  // more bits
+           {{0, 2, 1, 1}, 4, 1, 2, 1, 2},
+           {{0, 2, 2, 0}, 2, 0, 2, 1, 2},
+           {{0, 2, 4, 2}, 1, 1, 1, 2, 2},
+           {{1, 1, 1, 0}, 4, 0, 1, 1, 2},  // bf16
+           {{1, 1, 1, 0}, 1, 1, 1, 1, 1},
+           {{1, 2, 1, 0}, 1, 0, 1, 1, 2},  // f16 and f32
+           {{1, 2, 1, 0}, 1, 1, 1, 1, 1}})
+    older.push_back({Source::gemv, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, steps, stages}});
+  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 2, 1, 0}})
+    older.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
+  expect_compiles(older, "sm_80");
+}
+
+}  // namespace
+}  // namespace anabranch::ops
