@@ -5,6 +5,23 @@
 #include "base/check.h"
 
 namespace anabranch {
+namespace {
+
+// Half a chunk to one and a half: a pass over few tokens costs nearly as much as one over many.
+int chunk(int size, const ScheduledSequence& e) {
+  const int half = size / 2;
+  const int line = (e.applied + std::max(half, 1) + size - 1) / size * size;
+  return e.left() <= size + half ? e.left() : line - e.applied;
+}
+
+void add_piece(StepPlan& plan, const ScheduledSequence& e, int tokens) {
+  plan.pieces.push_back({e.id, tokens, tokens == e.left()});
+  plan.prompt_tokens += tokens;
+  plan.positions += e.positions(tokens);
+}
+
+}  // namespace
+
 // What starting a sequence is expected to take rises at once (one that reads its state from disk may be
 // followed by others) and falls slowly.
 constexpr double kAdmissionGain = 0.3;
@@ -18,8 +35,8 @@ uint64_t SequenceBytes::of(int tokens) const {
 bool Scheduler::add(uint64_t id, int tokens, int priority) {
   CHECK(tokens > 0);
   if (static_cast<int>(entries_.size()) >= options_.max_running + options_.max_queue) return false;
-  const auto later = [&](const Entry& e) { return e.priority > priority; };
-  Entry entry;
+  const auto later = [&](const ScheduledSequence& e) { return e.priority > priority; };
+  ScheduledSequence entry;
   entry.id = id;
   entry.priority = priority;
   entry.known = tokens;
@@ -30,16 +47,16 @@ bool Scheduler::add(uint64_t id, int tokens, int priority) {
 
 int Scheduler::running() const {
   return static_cast<int>(
-      std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.running; }));
+      std::count_if(entries_.begin(), entries_.end(), [](const ScheduledSequence& e) { return e.running; }));
 }
 
-uint64_t Scheduler::bytes_of(const Entry& entry) const {
+uint64_t Scheduler::bytes_of(const ScheduledSequence& entry) const {
   return bytes_.of(entry.known + kMaxTrial);
 }
 
 uint64_t Scheduler::bytes() const {
   uint64_t sum = 0;
-  for (const Entry& e : entries_) sum += e.running ? bytes_of(e) : 0;
+  for (const ScheduledSequence& e : entries_) sum += e.running ? bytes_of(e) : 0;
   return sum;
 }
 
@@ -61,7 +78,7 @@ std::vector<uint64_t> Scheduler::preempt() {
 
 int Scheduler::decoding() const {
   return static_cast<int>(std::count_if(entries_.begin(), entries_.end(),
-                                        [](const Entry& e) { return e.running && e.decodes(); }));
+                                        [](const ScheduledSequence& e) { return e.running && e.decodes(); }));
 }
 
 // Seconds that prefill and admissions may add to a step; 0 or less: none.
@@ -79,7 +96,7 @@ std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
   const bool one_by_one = decoding() > 0;
   if (one_by_one && begun > 0 && (begun >= kMostAdmissions || gap_left(decoding(), spent) < admission_s_))
     return out;
-  for (Entry& e : entries_) {
+  for (ScheduledSequence& e : entries_) {
     if (e.running) continue;
     const bool waits = waits_for_other(e);
     const uint64_t more = bytes_.of(e.known + kMaxTrial + kKvBlock);
@@ -100,39 +117,32 @@ void Scheduler::began(double seconds) {
 }
 
 void Scheduler::wait_for(uint64_t id, uint64_t other, int tokens) {
-  Entry& e = at(id);
+  ScheduledSequence& e = at(id);
   e.running = false;
   e.after = other;
   e.after_tokens = tokens;
 }
 
-bool Scheduler::waits_for_other(const Entry& entry) const {
-  return entry.after != 0 && std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+bool Scheduler::waits_for_other(const ScheduledSequence& entry) const {
+  return entry.after != 0 && std::any_of(entries_.begin(), entries_.end(), [&](const ScheduledSequence& e) {
            return e.id == entry.after && e.running && e.applied < entry.after_tokens;
          });
-}
-
-// Half a chunk to one and a half: a pass over few tokens costs nearly as much as one over many.
-int Scheduler::chunk(const Entry& e) const {
-  const int size = options_.prefill_chunk, half = size / 2;
-  const int line = (e.applied + std::max(half, 1) + size - 1) / size * size;
-  return e.left() <= size + half ? e.left() : line - e.applied;
 }
 
 // The prompt with the fewest tokens left goes first; but every token of other prompts that was read since a
 // prompt came counts as one token less of it, so that a long one's turn comes. Where others wait for a
 // prompt's first tokens, only these count.
-std::vector<const Scheduler::Entry*> Scheduler::prompts_in_order() const {
+std::vector<const ScheduledSequence*> Scheduler::prompts_in_order() const {
   struct Rank {
     int priority;
     int64_t tokens;
-    const Entry* entry;
+    const ScheduledSequence* entry;
   };
   std::vector<Rank> ranks;
-  for (const Entry& e : entries_) {
+  for (const ScheduledSequence& e : entries_) {
     if (!e.running || e.decodes()) continue;
     int left = e.left();
-    for (const Entry& w : entries_)
+    for (const ScheduledSequence& w : entries_)
       if (!w.running && w.after == e.id && e.applied < w.after_tokens)
         left = std::min(left, w.after_tokens - e.applied);
     ranks.push_back({e.priority, e.since + e.read + left, &e});
@@ -140,22 +150,23 @@ std::vector<const Scheduler::Entry*> Scheduler::prompts_in_order() const {
   std::stable_sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
     return std::pair(a.priority, a.tokens) < std::pair(b.priority, b.tokens);
   });
-  std::vector<const Entry*> out;
+  std::vector<const ScheduledSequence*> out;
   for (const Rank& rank : ranks) out.push_back(rank.entry);
   return out;
 }
 
 StepPlan Scheduler::plan(double spent) const {
   StepPlan plan;
-  const auto alone =
-      std::find_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.running && e.alone; });
-  for (const Entry& e : entries_) {
+  const auto alone = std::find_if(entries_.begin(), entries_.end(),
+                                  [](const ScheduledSequence& e) { return e.running && e.alone; });
+  for (const ScheduledSequence& e : entries_) {
     if (!e.running || !e.decodes() || (alone != entries_.end() && &e != &*alone)) continue;
     plan.pieces.push_back({e.id, 1, true});
     plan.decoding++;
   }
   auto prompts = prompts_in_order();
-  if (alone != entries_.end()) std::erase_if(prompts, [&](const Entry* e) { return e != &*alone; });
+  if (alone != entries_.end())
+    std::erase_if(prompts, [&](const ScheduledSequence* e) { return e != &*alone; });
   if (plan.decoding == 0)
     add_chunks(prompts, plan);
   else if (!costs_.should_measure(plan.decoding))
@@ -163,23 +174,17 @@ StepPlan Scheduler::plan(double spent) const {
   return plan;
 }
 
-void Scheduler::add_piece(StepPlan& plan, const Entry& e, int tokens) {
-  plan.pieces.push_back({e.id, tokens, tokens == e.left()});
-  plan.prompt_tokens += tokens;
-  plan.positions += e.positions(tokens);
-}
-
 // No sequence decodes: a chunk of the first prompt, and what fits beside it as a whole.
-void Scheduler::add_chunks(const std::vector<const Entry*>& prompts, StepPlan& plan) const {
-  for (const Entry* e : prompts) {
+void Scheduler::add_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const {
+  for (const ScheduledSequence* e : prompts) {
     const bool first = plan.pieces.empty();
     if (first || plan.prompt_tokens + e->left() <= options_.prefill_chunk)
-      add_piece(plan, *e, first ? chunk(*e) : e->left());
+      add_piece(plan, *e, first ? chunk(options_.prefill_chunk, *e) : e->left());
   }
 }
 
 // The most tokens of the prompt, beside what the step has already, that take no longer than the seconds left.
-int Scheduler::tokens_that_fit(const Entry& e, const StepLoad& load, double seconds) const {
+int Scheduler::tokens_that_fit(const ScheduledSequence& e, const StepLoad& load, double seconds) const {
   int fit = 0, most = std::min(costs_.most_tokens(), options_.prefill_chunk) - load.prompt_tokens;
   most = std::min(most, e.left());
   while (fit < most) {
@@ -192,9 +197,10 @@ int Scheduler::tokens_that_fit(const Entry& e, const StepLoad& load, double seco
   return fit;
 }
 
-void Scheduler::add_pieces(const std::vector<const Entry*>& prompts, double spent, StepPlan& plan) const {
+void Scheduler::add_pieces(const std::vector<const ScheduledSequence*>& prompts, double spent,
+                           StepPlan& plan) const {
   const double seconds = gap_left(plan.decoding, spent);
-  for (const Entry* e : prompts) {
+  for (const ScheduledSequence* e : prompts) {
     const int fit = tokens_that_fit(*e, plan, seconds);
     const int to_grid = std::min(kPieceGrid - e->applied % kPieceGrid, e->left());
     if (fit < to_grid && plan.prompt_tokens > 0) return;
@@ -208,18 +214,19 @@ void Scheduler::took(const StepPlan& plan, double seconds) {
   costs_.observe(plan, seconds);
   prompt_tokens_ += plan.prompt_tokens;
   for (size_t i = static_cast<size_t>(plan.decoding); i < plan.pieces.size(); i++)
-    for (Entry& e : entries_)
+    for (ScheduledSequence& e : entries_)
       if (e.id == plan.pieces[i].id) e.read += plan.pieces[i].tokens;
 }
 
-Scheduler::Entry& Scheduler::at(uint64_t id) {
-  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.id == id; });
+ScheduledSequence& Scheduler::at(uint64_t id) {
+  const auto it =
+      std::find_if(entries_.begin(), entries_.end(), [&](const ScheduledSequence& e) { return e.id == id; });
   CHECK(it != entries_.end(), "no sequence {}", id);
   return *it;
 }
 
 void Scheduler::advanced(uint64_t id, int applied, int sampled) {
-  Entry& e = at(id);
+  ScheduledSequence& e = at(id);
   e.known += sampled;
   e.applied += applied;
   e.alone = std::max(0, e.alone - sampled);
@@ -227,7 +234,7 @@ void Scheduler::advanced(uint64_t id, int applied, int sampled) {
 }
 
 void Scheduler::isolate(uint64_t id) {
-  Entry& e = at(id);
+  ScheduledSequence& e = at(id);
   e.applied = 0;
   e.running = false;
   e.alone = e.alone_next;
@@ -235,7 +242,7 @@ void Scheduler::isolate(uint64_t id) {
 }
 
 void Scheduler::remove(uint64_t id) {
-  std::erase_if(entries_, [&](const Entry& e) { return e.id == id; });
+  std::erase_if(entries_, [&](const ScheduledSequence& e) { return e.id == id; });
 }
 
 }  // namespace anabranch

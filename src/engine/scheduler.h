@@ -46,6 +46,24 @@ struct StepPlan : StepLoad {
   std::vector<Piece> pieces;  // of different sequences; the first `decoding` of them are one token each
 };
 
+// A sequence as the scheduler knows it.
+struct ScheduledSequence {
+  uint64_t id;
+  int priority;
+  int known;         // tokens of prompt and answer so far
+  int applied = 0;   // tokens that its state has seen
+  int64_t since;     // prompt tokens that the scheduler had seen read when it arrived
+  int64_t read = 0;  // prompt tokens of its own that were read since
+  bool running = false;
+  int alone = 0, alone_next = 1;  // tokens for which it runs alone, now and after the next failure
+  uint64_t after = 0;             // the sequence that it waits for (wait_for); 0: none
+  int after_tokens = 0;
+  int left() const { return known - applied; }
+  bool decodes() const { return left() == 1; }
+  // The sum of the positions of its next tokens.
+  double positions(int tokens) const { return (applied + 0.5 * tokens) * tokens; }
+};
+
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options) : options_(options) {}
@@ -87,39 +105,21 @@ class Scheduler {
   uint64_t bytes() const;  // of running sequences, with room for the next step's tokens
 
  private:
-  struct Entry {
-    uint64_t id;
-    int priority;
-    int known;         // tokens of prompt and answer so far
-    int applied = 0;   // tokens that its state has seen
-    int64_t since;     // prompt_tokens_ when it arrived
-    int64_t read = 0;  // prompt tokens of its own that were read since
-    bool running = false;
-    int alone = 0, alone_next = 1;  // tokens for which it runs alone, now and after the next failure
-    uint64_t after = 0;             // the sequence that it waits for (wait_for); 0: none
-    int after_tokens = 0;
-    int left() const { return known - applied; }
-    bool decodes() const { return left() == 1; }
-    // The sum of the positions of its next tokens.
-    double positions(int tokens) const { return (applied + 0.5 * tokens) * tokens; }
-  };
-  Entry& at(uint64_t id);
-  bool waits_for_other(const Entry& entry) const;
-  uint64_t bytes_of(const Entry& entry) const;
-  std::vector<const Entry*> prompts_in_order() const;
+  ScheduledSequence& at(uint64_t id);
+  bool waits_for_other(const ScheduledSequence& entry) const;
+  uint64_t bytes_of(const ScheduledSequence& entry) const;
+  std::vector<const ScheduledSequence*> prompts_in_order() const;
   int decoding() const;
-  static void add_piece(StepPlan& plan, const Entry& entry, int tokens);
   double gap_left(int decoding, double spent) const;
-  int chunk(const Entry& entry) const;
-  int tokens_that_fit(const Entry& entry, const StepLoad& load, double seconds) const;
-  void add_chunks(const std::vector<const Entry*>& prompts, StepPlan& plan) const;
-  void add_pieces(const std::vector<const Entry*>& prompts, double spent, StepPlan& plan) const;
+  int tokens_that_fit(const ScheduledSequence& entry, const StepLoad& load, double seconds) const;
+  void add_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const;
+  void add_pieces(const std::vector<const ScheduledSequence*>& prompts, double spent, StepPlan& plan) const;
 
   SchedulerOptions options_;
   SequenceBytes bytes_;
   uint64_t budget_ = 0;
-  std::vector<Entry> entries_;  // by priority, then by arrival
-  int64_t prompt_tokens_ = 0;   // read so far, of all prompts
+  std::vector<ScheduledSequence> entries_;  // by priority, then by arrival
+  int64_t prompt_tokens_ = 0;               // read so far, of all prompts
   StepCosts costs_;
   double admission_s_ = 0;  // what starting a sequence took lately
 };
