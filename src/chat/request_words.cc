@@ -217,8 +217,9 @@ std::vector<CodeName> code_names(const Sentence& sentence) {
   for (const auto& [group, regex] : groups()) {
     const bool is_word = group.starts_with("code_word ");
     if (!is_word && !group.starts_with("code_name ")) continue;
+    const auto name = std::string_view(group).substr(group.find(' ') + 1);
     for_each_match(regex, sentence, [&](size_t begin, size_t end) {
-      names.push_back({std::string_view(group).substr(group.find(' ') + 1), {begin, end}, is_word});
+      names.push_back({name, {begin, end}, is_word});
     });
   }
   return names;
