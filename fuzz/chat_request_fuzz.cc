@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                     : parse_chat_request(body, defaults);
     error = std::get_if<ApiError>(&result);
     if (error && error_response(*error).body.empty()) std::abort();
-    if (const auto* request = std::get_if<ChatRequest>(&result)) {
+    if (const auto* request = std::get_if<anabranch::ChatRequest>(&result)) {
       // What the template relies on.
       if (request->messages.empty()) std::abort();
       for (const auto& message : request->messages)

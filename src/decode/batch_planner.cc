@@ -99,7 +99,7 @@ BatchPlanner::Load& BatchPlanner::load_of(int sequences) {
   if (loads_[at].sequences > 0) return loads_[at];
   const Load* nearest = nullptr;
   for (const Load& load : loads_)
-    if (load.sequences > 0 && !load.inherited &&
+    if (load.sequences > 0 && !load.inherited && !load.line.empty() &&
         (!nearest || std::abs(load.sequences - sequences) < std::abs(nearest->sequences - sequences)))
       nearest = &load;
   Load load;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <stdexcept>
 
 #include "base/check.h"
@@ -44,14 +45,19 @@ void draw(std::span<DraftWork* const> works, const Model& model, const Tensor& l
   }
   const Tensor host = to_host(logits);
   const auto width = static_cast<size_t>(host.shape(1));
+  std::vector<std::exception_ptr> failures(works.size());  // sample() throws on logits that are not numbers
   model.device().threads().parallel_for(
       static_cast<int64_t>(works.size()), 1, [&](int64_t begin, int64_t end) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); i++) {
-          const DraftRequest& request = works[i]->request;
-          take(*works[i], sample({host.data<float>() + i * width, width}, request.sampling, request.history,
-                                 request.tokens.size() + works[i]->tokens.size(), ids));
-        }
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); i++) try {
+            const DraftRequest& request = works[i]->request;
+            take(*works[i], sample({host.data<float>() + i * width, width}, request.sampling, request.history,
+                                   request.tokens.size() + works[i]->tokens.size(), ids));
+          } catch (...) {
+            failures[i] = std::current_exception();
+          }
       });
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
 }
 
 // The last row of each span.

@@ -104,7 +104,12 @@ DraftTimes StepRunner::draft(Step& step) {
   for (size_t i = 0; i < seats.size(); i++) {
     StepPart& part = *seated[i];
     part.draft = std::move(seats[i].draft);
-    part.draft.tokens.resize(part.sequence->constraints.fitting(part.draft.tokens));
+    try {
+      part.draft.tokens.resize(part.sequence->constraints.fitting(part.draft.tokens));
+    } catch (...) {  // a grammar that takes too long ends its own request only
+      part.draft.tokens.clear();
+      part.failure = std::current_exception();
+    }
   }
   return times;
 }
@@ -135,6 +140,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
 // The tokens that the part's rows decide. A token is sampled from the row that follows exactly the tokens
 // before it, so drafts never show in the result. Touches nothing but its sequence: parts run side by side.
 void StepRunner::take_tokens(StepPart& part, Logits& logits) {
+  if (part.failure) return;
   try {
     part.right = true;
     while (part.piece.last && part.right && part.ending == Ending::none) {

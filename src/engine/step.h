@@ -27,7 +27,7 @@ struct StepPart {
   std::vector<int> sampled;
   bool right = false;  // all of the draft, and what was sampled ends inside it
   Ending ending = Ending::none;
-  std::exception_ptr failure;  // of this part alone
+  std::exception_ptr failure;  // of this part alone, in drafting or sampling
   int applied() const;         // rows whose tokens are part of the sequence
 };
 

@@ -269,5 +269,22 @@ TEST(BatchPlanner, TimesThatAreNoTimesAreNotLearnt) {
   }
 }
 
+// What failed before it was measured is no load to learn from.
+TEST(BatchPlanner, AStepThatWasNeverObservedTeachesNothing) {
+  SpecCosts costs;
+  BatchPlanner planner(costs);
+  SpecController controller(costs, {});
+  RoundLimits limits;
+  limits.max_drafts = 8;
+  limits.available.fill(true);
+  limits.ngram_length = 5;
+  limits.ngram_match = 9;
+  const std::vector<BatchSeat> seats(8, {&controller, limits});
+  planner.choose(8, seats, true);
+  for (int i = 0; i < 20; i++)
+    for (const RoundChoice& choice : planner.choose(7, std::span(seats).first(7), true))
+      EXPECT_EQ(choice.depth, 0);
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -122,6 +122,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
         const auto* made = std::get_if<Prepared>(prepared.get());
         if (!made || !made->constrained || kind == AnswerKind::token_count)
           return taker(key)(std::move(*prepared));
+        if (client.expired()) return;
         form_workers_.submit([this, key, client, prepared] {
           if (!client.expired()) compile(key, client, std::get<Prepared>(std::move(*prepared)));
         });

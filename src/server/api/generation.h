@@ -98,10 +98,11 @@ class Generations {
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
+  // A form may take a second to write as a grammar; others want their prompts only. The other pools submit to
+  // this one, so it goes last.
+  WorkerPool form_workers_{2};
   // Requests of many bytes have a thread of their own, so that short ones never wait for them.
   WorkerPool long_workers_{1, true};
-  WorkerPool form_workers_{
-      2};  // a form may take a second to write as a grammar; others want their prompts only
 };
 
 }  // namespace anabranch::server

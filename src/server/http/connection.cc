@@ -204,6 +204,7 @@ void Connection::read_failed() {
 
 asio::awaitable<bool> Connection::read_first_byte() {
   if (!input_.empty()) co_return true;
+  if (context_.stopping) co_return false;
   idle_ = true;
   arm(context_.limits.idle_s);
   const error_code error = co_await read_some();
@@ -222,8 +223,8 @@ asio::awaitable<bool> Connection::read_past(RequestParser::State state) {
     if (parser_->state() != state) co_return true;
     if (!account_for_body()) co_return false;
     const error_code error = co_await read_some();
-    if (error) read_failed();
-    if (error || lost_) co_return false;
+    if (error || expired_) read_failed();
+    if (error || expired_ || lost_) co_return false;
   }
 }
 
@@ -315,7 +316,9 @@ bool Connection::account_for_body() {
     arrived_ = bytes;
     arriving_since_ = now_seconds();
   }
-  if (body_->grow_to(bytes, context_.limits.all_body_bytes)) return true;
+  // A few large bodies do not keep small ones out; the number of connections bounds these.
+  const size_t small = context_.limits.all_body_bytes / 1024;  // 256 KiB by default
+  if (bytes <= small || body_->grow_to(bytes, context_.limits.all_body_bytes)) return true;
   send_error(
       {503, "The bodies of other requests take all the room there is; try again later", "", "overloaded"});
   return false;

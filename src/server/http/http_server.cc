@@ -98,7 +98,11 @@ asio::awaitable<void> ServerImpl::accept() {
     auto [error, socket] = co_await acceptor_.async_accept(kAwait);
     if (context_.stopping) break;
     if (!error) {
-      take(std::move(socket));
+      try {
+        take(std::move(socket));
+      } catch (const std::exception& e) {  // no memory for it; others are still served
+        log_warning("a connection was dropped: {}", e.what());
+      }
       continue;
     }
     if (error == asio::error::connection_aborted) continue;
