@@ -9,7 +9,6 @@
 #include "tokenizer/utf8.h"
 
 using namespace anabranch;
-using namespace anabranch::text;
 
 namespace {
 

@@ -10,7 +10,6 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch;
-  using namespace anabranch::text;
   static const auto tools = std::make_shared<const Json>(Json::parse(
       R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}}])"));
   if (size == 0) return 0;

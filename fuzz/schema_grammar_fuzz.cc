@@ -8,16 +8,16 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  text::WorkBudget work;
-  if (const auto automaton = text::compile_regex(text, work); automaton.ok()) {
-    text::GrammarRules rules;
-    text::add_automaton(*automaton, text::StringForm::quoted, "x", rules);
+  WorkBudget work;
+  if (const auto automaton = compile_regex(text, work); automaton.ok()) {
+    GrammarRules rules;
+    add_automaton(*automaton, StringForm::quoted, "x", rules);
   }
   const auto schema = parse_json(text);
   if (!schema.ok()) return 0;
   for (const bool call : {false, true}) {
-    text::GrammarRules rules;
-    const auto element = call ? text::add_parameters(*schema, rules) : text::add_schema(*schema, rules);
+    GrammarRules rules;
+    const auto element = call ? add_parameters(*schema, rules) : add_schema(*schema, rules);
     CHECK(!element.ok() || !element->empty());
     if (element.ok()) rules.text(*element);
   }

@@ -8,7 +8,6 @@
 #include "tokenizer/utf8.h"
 
 using namespace anabranch;
-using namespace anabranch::text;
 
 namespace {
 

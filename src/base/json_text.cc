@@ -4,7 +4,7 @@
 
 #include "base/white_space.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 // After the opening quote: the index behind the closing one.
@@ -92,4 +92,4 @@ std::optional<std::string> literal_json(std::string_view text) {
   return std::nullopt;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

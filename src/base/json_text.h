@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 enum class Scan { more, complete, broken };
 
@@ -56,4 +56,4 @@ std::string json_string(std::string_view text);
 // What a model wrote without quotes: JSON as it is, Python's True, False and None; nullopt: none of them.
 std::optional<std::string> literal_json(std::string_view text);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Text of which only `trusted` pieces (what the chat template itself wrote) may become special tokens.
 struct PromptPiece {
@@ -11,4 +11,4 @@ struct PromptPiece {
   bool trusted = false;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

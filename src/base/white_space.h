@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace anabranch::text {
+namespace anabranch {
 
 inline constexpr const char* kSpace = " \t\r\n";
 
@@ -23,4 +23,4 @@ inline bool is_blank(std::string_view text) {
   return text.find_first_not_of(kSpace) == std::string_view::npos;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -43,7 +43,7 @@ struct ChatRequest {
   Json tools;                                // array; null: none, or tool_choice "none"
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
-  text::ChatOptions chat;  // enable_thinking is not set yet: options.thinking
+  TemplateOptions chat;  // enable_thinking is not set yet: options.thinking
 };
 
 using TextOrTokens = std::variant<std::string, std::vector<int>>;  // token ids are >= 0

@@ -48,17 +48,17 @@ bool has_pattern_macro(std::string_view grammar) {
   return false;
 }
 
-std::string add_choice(const Json& choices, text::GrammarRules& rules) {
+std::string add_choice(const Json& choices, GrammarRules& rules) {
   std::string any;
   for (const Json& choice : choices)
-    any += (any.empty() ? "" : " | ") + text::literal(choice.get_ref<const std::string&>());
+    any += (any.empty() ? "" : " | ") + literal(choice.get_ref<const std::string&>());
   return rules.add("choice", any);
 }
 
 // The whole answer matches the pattern.
-Result<std::string> add_regex(const std::string& pattern, text::GrammarRules& rules) {
-  TRY(const text::Automaton automaton, text::compile_regex(pattern, rules.work(), true));
-  std::string element = text::add_automaton(automaton, text::StringForm::plain, "regex", rules);
+Result<std::string> add_regex(const std::string& pattern, GrammarRules& rules) {
+  TRY(const Automaton automaton, compile_regex(pattern, rules.work(), true));
+  std::string element = add_automaton(automaton, StringForm::plain, "regex", rules);
   if (element.empty()) return make_error(ErrorKind::invalid, "no text matches the pattern");
   return element;
 }
@@ -81,18 +81,18 @@ Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const
       return make_error(ErrorKind::unsupported, "Regex and Substring are not supported in grammars");
     if (!forced) return ConstraintGrammar{format.grammar, format.field};
   }
-  text::GrammarRules rules;
+  GrammarRules rules;
   std::string answer;
-  if (format.kind == ResponseFormat::Kind::json) answer = text::add_any_object(rules);
+  if (format.kind == ResponseFormat::Kind::json) answer = add_any_object(rules);
   if (format.kind == ResponseFormat::Kind::schema) {
-    TRY(answer, text::add_schema(format.schema, rules));
+    TRY(answer, add_schema(format.schema, rules));
   }
   if (format.kind == ResponseFormat::Kind::choice) answer = add_choice(format.schema, rules);
   if (format.kind == ResponseFormat::Kind::regex) {
     TRY(answer, add_regex(format.grammar, rules));
   }
   if (forced) {  // the format is checked, but nothing is written in it
-    rules = text::GrammarRules(rules.work());
+    rules = GrammarRules(rules.work());
     answer.clear();
   }
   if (!offered ||
@@ -102,10 +102,10 @@ Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const
   std::string calls;
   if (forced || !answer.empty()) {
     const bool several = context.several_calls && choice.kind != ToolChoice::Kind::named;
-    TRY(calls, text::add_calls(context.format, context.tokenizer, context.tools,
-                               {choice.name, several, forced}, rules));
+    TRY(calls,
+        add_calls(context.format, context.tokenizer, context.tools, {choice.name, several, forced}, rules));
   } else {
-    TRY(calls, text::add_free_text_with_calls(context.format, context.tokenizer, context.tools, rules));
+    TRY(calls, add_free_text_with_calls(context.format, context.tokenizer, context.tools, rules));
   }
   return ConstraintGrammar{rules.text(answer.empty() ? calls : answer + " | " + calls), field};
 }

@@ -28,8 +28,8 @@ struct ToolChoice {
 bool is_constrained(const ResponseFormat& format, const ToolChoice& choice, const Json& tools);
 
 struct ConstraintContext {
-  const text::OutputFormat& format;
-  const text::Tokenizer& tokenizer;
+  const OutputFormat& format;
+  const Tokenizer& tokenizer;
   const Json& tools;  // array, or null
   bool several_calls = true;
 };
@@ -37,7 +37,7 @@ struct ConstraintGrammar {
   std::string text;   // empty: nothing restricts the answer
   std::string field;  // the request's field that asked for it
 };
-// Errors: as of text::add_schema and add_calls; `field` is then the request's field at fault.
+// Errors: as of add_schema and add_calls; `field` is then the request's field at fault.
 Result<ConstraintGrammar> constraint_grammar(const ResponseFormat& format, const ToolChoice& choice,
                                              const ConstraintContext& context, std::string& field);
 

@@ -3,17 +3,16 @@
 namespace anabranch {
 
 Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
-                                     const std::optional<text::ReasoningTags>& tags,
-                                     const text::Tokenizer& tokenizer, const CompilePrompt& compile,
-                                     text::EncodeLimit& limit) {
+                                     const std::optional<ReasoningTags>& tags, const Tokenizer& tokenizer,
+                                     const CompilePrompt& compile, EncodeLimit& limit) {
   const bool thought = tags && !continuation.reasoning.empty(), answer = !continuation.content.empty();
   if (!thought && !answer)
     return make_error(ErrorKind::unsupported,
                       "the final message is a thought, but how this model marks its thoughts is not known");
   ChosenPrompt chosen;
   TRY(chosen.prompt, compile(thought));
-  chosen.open = tags && text::opens_reasoning(chosen.prompt.pieces, *tags);
-  std::vector<text::PromptPiece> before;
+  chosen.open = tags && opens_reasoning(chosen.prompt.pieces, *tags);
+  std::vector<PromptPiece> before;
   if (thought) {
     if (!chosen.open) before.push_back({tags->open + "\n", true});
     before.push_back({continuation.reasoning, false});
@@ -21,7 +20,7 @@ Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
   if (answer && (thought || chosen.open))
     before.push_back({(thought ? "\n" : "") + tags->close + "\n\n", true});
   auto& tokens = chosen.prompt.tokens;
-  const auto append = [&](std::span<const text::PromptPiece> pieces) {
+  const auto append = [&](std::span<const PromptPiece> pieces) {
     if (limit.stopped()) return 0;
     limit.go_on_after(tokens.size());
     const auto more = tokenizer.encode(pieces, nullptr, {}, &limit);
@@ -29,7 +28,7 @@ Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
     return static_cast<int>(more.size());
   };
   append(before);
-  const text::PromptPiece text{continuation.content, false};
+  const PromptPiece text{continuation.content, false};
   if (answer) chosen.begun = append({&text, 1});
   chosen.open = !answer;
   chosen.thinking = {chosen.open, answer ? "the final message's answer is continued"

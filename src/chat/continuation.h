@@ -18,8 +18,7 @@ struct Continuation {
 // The prompt up to where the template opens an answer, followed by the message's text. limit: may end it
 // early. Errors: those of `compile`; unsupported (a thought is to go on, but the model's are not known).
 Result<ChosenPrompt> continue_prompt(const Continuation& continuation,
-                                     const std::optional<text::ReasoningTags>& tags,
-                                     const text::Tokenizer& tokenizer, const CompilePrompt& compile,
-                                     text::EncodeLimit& limit);
+                                     const std::optional<ReasoningTags>& tags, const Tokenizer& tokenizer,
+                                     const CompilePrompt& compile, EncodeLimit& limit);
 
 }  // namespace anabranch

@@ -9,15 +9,15 @@ namespace anabranch {
 namespace {
 
 // A token's text; "bytes:\xe4\xbd" when it is only a part of a character, as OpenAI writes them.
-std::string token_text(const text::Tokenizer& tokenizer, int token) {
+std::string token_text(const Tokenizer& tokenizer, int token) {
   const std::string_view bytes = tokenizer.token_bytes(token);
-  if (text::is_valid_utf8(bytes)) return std::string(bytes);
+  if (is_valid_utf8(bytes)) return std::string(bytes);
   std::string out = "bytes:";
   for (const char c : bytes) out += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
   return out;
 }
 
-Json token_json(const text::Tokenizer& tokenizer, int token, float logprob) {
+Json token_json(const Tokenizer& tokenizer, int token, float logprob) {
   Json bytes = Json::array();
   for (const char c : tokenizer.token_bytes(token)) bytes.push_back(static_cast<uint8_t>(c));
   return {{"token", token_text(tokenizer, token)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};

@@ -15,7 +15,7 @@ enum class LogprobsForm { chat, completion };
 class LogprobsJson {
  public:
   // The tokenizer outlives it.
-  LogprobsJson(LogprobsForm form, const text::Tokenizer& tokenizer)
+  LogprobsJson(LogprobsForm form, const Tokenizer& tokenizer)
       : form_(form), tokenizer_(tokenizer), text_(tokenizer) {}
 
   // One entry per token.
@@ -31,9 +31,9 @@ class LogprobsJson {
   Json completion();
 
   LogprobsForm form_;
-  const text::Tokenizer& tokenizer_;
-  text::Detokenizer text_;  // of the answer so far
-  size_t offset_ = 0;       // its code points
+  const Tokenizer& tokenizer_;
+  Detokenizer text_;   // of the answer so far
+  size_t offset_ = 0;  // its code points
   std::vector<int> tokens_;
   std::vector<TokenLogprobs> logprobs_;
 };

@@ -21,8 +21,8 @@ RequestError constraint_error(const std::string& field, const Error& error) {
 }
 
 // For a template that does not know tools.
-std::unique_ptr<const text::ChatTemplate> tool_prompt(const text::ChatTemplate* chat) {
-  return chat && !text::shows_tools(*chat) ? text::with_tool_prompt(*chat) : nullptr;
+std::unique_ptr<const ChatTemplate> tool_prompt(const ChatTemplate* chat) {
+  return chat && !shows_tools(*chat) ? with_tool_prompt(*chat) : nullptr;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
     : engine_(engine),
       tool_prompt_(tool_prompt(engine.chat_template())),
       chat_(tool_prompt_ ? tool_prompt_.get() : engine.chat_template()),
-      format_(text::find_output_format(chat_, engine.tokenizer())),
+      format_(find_output_format(chat_, engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
       turns_(options.turns_path) {
   if (chat_) compiler_.emplace(*chat_, engine.tokenizer());
@@ -52,18 +52,18 @@ RequestError Preparer::too_long(const std::string& size, const std::string& para
 }
 
 // Why a prompt was not read to its end.
-RequestError Preparer::stop_error(const text::EncodeLimit& limit, const std::string& param) const {
+RequestError Preparer::stop_error(const EncodeLimit& limit, const std::string& param) const {
   if (limit.cancelled()) return fault(ErrorKind::busy, "The client has left", "", "cancelled");
   return too_long(fmt::format("more than {}", limit.most_tokens()), param);
 }
 
-std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request, text::EncodeLimit limit) {
+std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request, EncodeLimit limit) {
   if (!compiler_)
     return fault(ErrorKind::unsupported, "The loaded model brings no chat template; use /v1/completions",
                  "messages");
   const std::string user = last_user_text(request.messages);
-  text::set_apart(request.messages, volatile_text_);
-  const text::ChatTemplate& chat = *chat_;
+  set_apart(request.messages, volatile_text_);
+  const ChatTemplate& chat = *chat_;
   Prepared prepared;
   const auto tools = std::make_shared<const Json>(std::move(request.tools));
   prepared.rules = {
@@ -139,8 +139,8 @@ void Preparer::compile(Prepared prepared, std::weak_ptr<const void> client,
 
 std::variant<std::vector<int>, RequestError> Preparer::prompt_tokens(TextOrTokens prompt,
                                                                      const std::string& param,
-                                                                     text::EncodeLimit limit) const {
-  const text::Tokenizer& tokenizer = engine_.tokenizer();
+                                                                     EncodeLimit limit) const {
+  const Tokenizer& tokenizer = engine_.tokenizer();
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     std::vector<int> ids = tokenizer.encode(*text, true, &limit);
     if (limit.stopped()) return stop_error(limit, param);

@@ -21,7 +21,7 @@ struct Prepared {
   std::vector<std::vector<int>> prompts;  // one, but for text completions
   std::vector<int> keep_at;               // as of Request
   int begun = 0;                          // as of Request
-  text::OutputRules rules;                // how to take the answer apart (chat only)
+  OutputRules rules;                      // how to take the answer apart (chat only)
   ThinkingOptions thinking;
   ToolChoice choice;                               // chat only
   bool constrained = false;                        // compile() makes a grammar of what restricts the answer
@@ -33,8 +33,8 @@ struct Prepared {
 };
 
 struct PrepareOptions {
-  std::vector<text::VolatileRule> volatile_text;  // of system prompts
-  std::string turns_path;                         // where sampled turns are kept; empty: in memory
+  std::vector<VolatileRule> volatile_text;  // of system prompts
+  std::string turns_path;                   // where sampled turns are kept; empty: in memory
 };
 
 // Thread-safe. The engine must outlive it.
@@ -53,28 +53,27 @@ class Preparer {
   void compile(Prepared prepared, std::weak_ptr<const void> client,
                std::function<void(std::variant<Prepared, RequestError>)> done) const;
   // What was sampled for a request: found when the turn comes back.
-  void remember(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
-                const text::OutputRules& rules) {
+  void remember(std::span<const int> sampled, TurnEnd end, uint64_t conversation, const OutputRules& rules) {
     remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);
   }
   void write_turns() { turns_.write(); }
 
  private:
-  std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, text::EncodeLimit limit);
+  std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, EncodeLimit limit);
   std::variant<std::vector<int>, RequestError> prompt_tokens(TextOrTokens prompt, const std::string& param,
-                                                             text::EncodeLimit limit) const;
+                                                             EncodeLimit limit) const;
   std::variant<Prepared, RequestError> check(Prepared prepared, const char* param) const;
   RequestError too_long(const std::string& size, const std::string& param) const;
-  RequestError stop_error(const text::EncodeLimit& limit, const std::string& param) const;
+  RequestError stop_error(const EncodeLimit& limit, const std::string& param) const;
   size_t most_tokens() const;
 
   const Engine& engine_;
-  const std::unique_ptr<const text::ChatTemplate> tool_prompt_;  // null: the template knows tools
-  const text::ChatTemplate* const chat_;                         // null: the model brings none
-  const text::OutputFormat format_;
-  const std::vector<text::VolatileRule> volatile_text_;
+  const std::unique_ptr<const ChatTemplate> tool_prompt_;  // null: the template knows tools
+  const ChatTemplate* const chat_;                         // null: the model brings none
+  const OutputFormat format_;
+  const std::vector<VolatileRule> volatile_text_;
   TurnMemory turns_;
-  std::optional<text::PromptCompiler> compiler_;  // none: the model brings no chat template
+  std::optional<PromptCompiler> compiler_;  // none: the model brings no chat template
 };
 
 }  // namespace anabranch

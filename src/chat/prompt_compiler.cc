@@ -5,7 +5,7 @@
 
 #include "base/white_space.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr size_t kMaxKnown = 32, kMaxKnownTokens = 1 << 18, kMaxKind = 4096;  // the last two: of one entry
@@ -24,7 +24,7 @@ Json instructions_of(const Json& messages) {
   return out;
 }
 
-std::string kind_of(const ChatOptions& options, std::string_view salt) {
+std::string kind_of(const TemplateOptions& options, std::string_view salt) {
   const char thinking = !options.enable_thinking ? '?' : *options.enable_thinking ? '+' : '-';
   return fmt::format("{} {}{}{}", salt.size(), salt, thinking, dump_json(options.extra));
 }
@@ -81,7 +81,7 @@ bool PromptCompiler::calls_can_be_text() {
                        {"type", "function"},
                        {"function", {{"name", "probe_f"}, {"arguments", {{"key", "value"}}}}}};
     const std::string mark = random_name();
-    ChatOptions options;
+    TemplateOptions options;
     options.now = 0;
     const auto calls =
         template_.render(probe({{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}}),
@@ -221,7 +221,7 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
   std::string kind = kind_of(chat.options, chat.salt);
   const int size = static_cast<int>(prompt.size());
   if (const int known = openings_.match(kind, prompt)) return size - known;
-  ChatOptions closed = chat.options;
+  TemplateOptions closed = chat.options;
   closed.add_generation_prompt = false;
   const auto length = common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns}, prompt);
   if (!length || *length == size) return std::nullopt;
@@ -230,7 +230,7 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
 }
 
 Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
-                                               const ChatOptions& options, std::string_view salt,
+                                               const TemplateOptions& options, std::string_view salt,
                                                std::span<const KnownTurn> turns, EncodeLimit* limit) {
   TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, limit}));
   const Chat chat{messages, tools, options, salt, turns};  // other renderings are about as long
@@ -243,4 +243,4 @@ Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json&
   return prompt;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -13,7 +13,7 @@
 #include "tokenizer/segment_memo.h"
 #include "tokenizer/tokenizer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct CompiledPrompt {
   std::vector<PromptPiece> pieces;  // as the template rendered them
@@ -44,7 +44,7 @@ class PromptCompiler {
   // calls. It has none of them where the template cannot be rendered with other text there, and none with
   // calls where text in their place would change what is around. limit: may end it early (an error, then).
   // Errors: as ChatTemplate::render.
-  Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const ChatOptions& options,
+  Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const TemplateOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {},
                                  EncodeLimit* limit = nullptr);
 
@@ -70,7 +70,7 @@ class PromptCompiler {
   struct Chat {
     const Json& messages;
     const Json& tools;
-    const ChatOptions& options;
+    const TemplateOptions& options;
     std::string_view salt;
     std::span<const KnownTurn> turns;
     EncodeLimit* limit = nullptr;
@@ -99,4 +99,4 @@ class PromptCompiler {
   bool calls_can_be_text_ = false;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

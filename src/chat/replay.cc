@@ -35,8 +35,8 @@ Json sorted(const Json& json) {
 }
 
 // What a turn says, as one text: content, then each call's name and arguments.
-std::string described(std::string_view content, const std::vector<text::ToolCall>& calls) {
-  Json all = Json::array({text::trimmed(content)});
+std::string described(std::string_view content, const std::vector<ToolCall>& calls) {
+  Json all = Json::array({trimmed(content)});
   for (const auto& call : calls) {
     const auto arguments = parse_json(call.arguments.empty() ? "{}" : call.arguments);
     all.push_back({call.name, arguments.ok() ? dump_json(sorted(*arguments)) : call.arguments});
@@ -57,14 +57,14 @@ std::optional<std::string> content_of(const Json& message) {
   return text;
 }
 
-std::optional<text::ToolCall> call_of(const Json& call) {
+std::optional<ToolCall> call_of(const Json& call) {
   if (!call.is_object()) return std::nullopt;
   const auto function = call.find("function");
   if (function == call.end() || !function->is_object()) return std::nullopt;
   const auto name = function->find("name"), arguments = function->find("arguments");
   if (name == function->end() || !name->is_string() || arguments == function->end()) return std::nullopt;
-  return text::ToolCall{name->get<std::string>(),
-                        arguments->is_string() ? arguments->get<std::string>() : dump_json(*arguments)};
+  return ToolCall{name->get<std::string>(),
+                  arguments->is_string() ? arguments->get<std::string>() : dump_json(*arguments)};
 }
 
 // Of an assistant's message; nothing for others, and for those that say something we do not know.
@@ -72,7 +72,7 @@ std::optional<std::string> described(const Json& message) {
   if (string_at(message, "role") != "assistant") return std::nullopt;
   const auto content = content_of(message);
   if (!content) return std::nullopt;
-  std::vector<text::ToolCall> calls;
+  std::vector<ToolCall> calls;
   if (const auto list = message.find("tool_calls"); list != message.end() && list->is_array())
     for (const Json& item : *list) {
       auto call = call_of(item);
@@ -84,9 +84,8 @@ std::optional<std::string> described(const Json& message) {
 
 // Of tokens that clients are not told of: reasoning, its tags, and special tokens that mean nothing to the
 // parser.
-bool hides_something(std::span<const int> tokens, const text::OutputRules& rules,
-                     const text::Tokenizer& tokenizer) {
-  const auto markers = text::marker_tokens(rules);
+bool hides_something(std::span<const int> tokens, const OutputRules& rules, const Tokenizer& tokenizer) {
+  const auto markers = marker_tokens(rules);
   for (const int token : tokens)
     if (tokenizer.is_special(token) &&
         std::find(markers.begin(), markers.end(), tokenizer.token_bytes(token)) == markers.end())
@@ -98,13 +97,12 @@ bool hides_something(std::span<const int> tokens, const text::OutputRules& rules
 }
 
 // The tokens' content and calls, all of them; nothing if there is more in them.
-std::optional<text::ParsedOutput> read(std::span<const int> tokens, text::OutputRules rules,
-                                       const text::Tokenizer& tokenizer) {
+std::optional<ParsedOutput> read(std::span<const int> tokens, OutputRules rules, const Tokenizer& tokenizer) {
   if (hides_something(tokens, rules, tokenizer)) return std::nullopt;
   rules.thinking_open = false;
   rules.max_calls = INT_MAX;
-  text::OutputText output(tokenizer, {}, std::move(rules));
-  text::ParsedOutput parsed;
+  OutputText output(tokenizer, {}, std::move(rules));
+  ParsedOutput parsed;
   for (const auto& event : output.push(tokens)) parsed.add(event);
   for (const auto& event : output.finish()) parsed.add(event);
   if (!parsed.reasoning.empty()) return std::nullopt;
@@ -129,15 +127,14 @@ uint64_t key_with(uint64_t before, const Json& message) {
 }
 
 // What comes after reasoning and the white space that ends it, without the end of the turn.
-std::span<const int> after_reasoning(std::span<const int> sampled, const text::OutputRules& rules,
-                                     const text::Tokenizer& tokenizer) {
+std::span<const int> after_reasoning(std::span<const int> sampled, const OutputRules& rules,
+                                     const Tokenizer& tokenizer) {
   const auto close =
       rules.format.reasoning ? tokenizer.find(rules.format.reasoning->close) : std::optional<int>();
   const auto last = close ? std::find(sampled.rbegin(), sampled.rend(), *close) : sampled.rend();
   if (last == sampled.rend()) return sampled;
   sampled = sampled.last(static_cast<size_t>(last - sampled.rbegin()));
-  while (!sampled.empty() && text::is_blank(tokenizer.token_bytes(sampled.front())))
-    sampled = sampled.subspan(1);
+  while (!sampled.empty() && is_blank(tokenizer.token_bytes(sampled.front()))) sampled = sampled.subspan(1);
   return sampled;
 }
 
@@ -149,10 +146,9 @@ uint64_t conversation_key(const Json& messages, std::string_view salt) {
   return key;
 }
 
-std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view salt,
-                                         const text::OutputRules& rules, const text::Tokenizer& tokenizer,
-                                         TurnMemory& memory) {
-  std::vector<text::KnownTurn> turns;
+std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, const OutputRules& rules,
+                                   const Tokenizer& tokenizer, TurnMemory& memory) {
+  std::vector<KnownTurn> turns;
   if (!messages.is_array()) return turns;
   std::vector<uint64_t> before = {key_of(0, salt)};  // conversations before each message
   for (const Json& message : messages) before.push_back(key_with(before.back(), message));
@@ -173,8 +169,8 @@ std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view 
   return turns;
 }
 
-void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
-                   const text::OutputRules& rules, const text::Tokenizer& tokenizer, TurnMemory& memory) {
+void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation, const OutputRules& rules,
+                   const Tokenizer& tokenizer, TurnMemory& memory) {
   if (end == TurnEnd::end_of_turn) {
     if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
     sampled = sampled.first(sampled.size() - 1);

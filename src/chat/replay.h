@@ -19,16 +19,15 @@ uint64_t conversation_key(const Json& messages, std::string_view salt);
 
 // The assistant's turns among `messages` whose sampled tokens are known. rules: how this request's output is
 // parsed.
-std::vector<text::KnownTurn> known_turns(const Json& messages, std::string_view salt,
-                                         const text::OutputRules& rules, const text::Tokenizer& tokenizer,
-                                         TurnMemory& memory);
+std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, const OutputRules& rules,
+                                   const Tokenizer& tokenizer, TurnMemory& memory);
 
 // How a complete turn ended.
 enum class TurnEnd { end_of_turn, last_allowed_call };
 
 // Remembers the turn after a conversation (conversation_key), if it is complete and a template could render
 // it differently.
-void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation,
-                   const text::OutputRules& rules, const text::Tokenizer& tokenizer, TurnMemory& memory);
+void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation, const OutputRules& rules,
+                   const Tokenizer& tokenizer, TurnMemory& memory);
 
 }  // namespace anabranch

@@ -11,7 +11,7 @@
 #include "tokenizer/regex.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 extern const char* const kThinkWords;  // think_words.txt
 
@@ -239,4 +239,4 @@ Message read_message(std::string_view message) {
   return read;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

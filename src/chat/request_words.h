@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Folded words (small letters, Latin ones without accents), with one space before, between and after them. A
 // run of Chinese or Japanese characters is one word.
@@ -51,4 +51,4 @@ struct Message {
 // Leaves out quoted text, fenced code and the middle of a long message.
 Message read_message(std::string_view message);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -15,8 +15,8 @@ ThinkingWish complete(ThinkingWish wish, const ThinkingWish& defaults) {
   return wish;
 }
 
-Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const text::ChatTemplate& chat,
-                                     const std::optional<text::ReasoningTags>& tags, std::string_view user,
+Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplate& chat,
+                                     const std::optional<ReasoningTags>& tags, std::string_view user,
                                      const CompilePrompt& compile) {
   const ThinkMode mode = wish.mode.value_or(ThinkMode::automatic);
   const bool choosable = chat.mentions("enable_thinking");
@@ -28,13 +28,13 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const text::ChatT
     TRY(chosen.prompt, compile(std::nullopt));
   } else {
     TRY(chosen.prompt, compile(true));
-    const auto choice = text::when_to_think(user, static_cast<int>(chosen.prompt.tokens.size()));
+    const auto choice = when_to_think(user, static_cast<int>(chosen.prompt.tokens.size()));
     chosen.thinking = {choice.think, choice.reason};
     if (!choice.think) {
       TRY(chosen.prompt, compile(false));
     }
   }
-  chosen.open = tags && text::opens_reasoning(chosen.prompt.pieces, *tags);
+  chosen.open = tags && opens_reasoning(chosen.prompt.pieces, *tags);
   if (!choosable && mode != ThinkMode::off)
     chosen.thinking = {chosen.open, "the chat template leaves no choice"};
   return chosen;
@@ -55,10 +55,10 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
   if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
   options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
   options.loops = context.loops;
-  text::TypedEscape escape = text::typed_escape({.user = context.user,
-                                                 .json_format = context.json,
-                                                 .tools = context.tools,
-                                                 .tool_required = context.must_call});
+  TypedEscape escape = typed_escape({.user = context.user,
+                                     .json_format = context.json,
+                                     .tools = context.tools,
+                                     .tool_required = context.must_call});
   options.closing = std::move(escape.closing);
   if (chosen.begun > 0) return options;
   // A start that holds a stop string would end the answer.

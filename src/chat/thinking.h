@@ -35,20 +35,20 @@ struct ThinkReport {
 };
 
 struct ChosenPrompt {
-  text::CompiledPrompt prompt;
+  CompiledPrompt prompt;
   bool open = false;  // it ends inside a thought
   int begun = 0;      // its last tokens that begin the answer
   ThinkReport thinking;
 };
 
 // Renders the prompt with the template's variable enable_thinking, or without it.
-using CompilePrompt = std::function<Result<text::CompiledPrompt>(std::optional<bool> enable_thinking)>;
+using CompilePrompt = std::function<Result<CompiledPrompt>(std::optional<bool> enable_thinking)>;
 
 // Chooses by the wish, else by what the last user message asks for and the prompt's length. A template that
 // does not know the variable chooses for itself, and what it opens all the same is closed at once if thinking
 // is off (the budget of think_options). Errors: those of `compile`.
-Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const text::ChatTemplate& chat,
-                                     const std::optional<text::ReasoningTags>& tags, std::string_view user,
+Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplate& chat,
+                                     const std::optional<ReasoningTags>& tags, std::string_view user,
                                      const CompilePrompt& compile);
 
 // The last user message's text; empty: there is none.

@@ -2,7 +2,7 @@
 
 #include "output/tool_json.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr std::string_view kMark = "probe-7c1d";  // what no template writes by itself
@@ -13,7 +13,7 @@ Json message_of(const char* role, std::string_view content) {
 
 // What the template makes of messages; "" where it refuses them.
 std::string rendered(const ChatTemplate& chat, const Json& messages, const Json& tools = nullptr) {
-  ChatOptions options;
+  TemplateOptions options;
   options.now = 0;
   const auto pieces = chat.render(messages, tools, options);
   return pieces.ok() ? join(*pieces) : "";
@@ -74,7 +74,7 @@ class ToolPrompt final : public ChatTemplate {
   explicit ToolPrompt(const ChatTemplate& chat) : chat_(chat), takes_system_(takes_system(chat)) {}
 
   Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
-                                          const ChatOptions& options) const override {
+                                          const TemplateOptions& options) const override {
     if (!messages.is_array()) return chat_.render(messages, nullptr, options);
     Json out = as_text(messages);
     if (tools.is_array() && !tools.empty()) add_instructions(out, instructions(tools));
@@ -159,4 +159,4 @@ std::unique_ptr<const ChatTemplate> with_tool_prompt(const ChatTemplate& chat) {
   return std::make_unique<ToolPrompt>(chat);
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

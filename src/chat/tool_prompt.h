@@ -6,7 +6,7 @@
 
 #include "jinja/chat_template.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Whether the template shows the model its tools.
 bool shows_tools(const ChatTemplate& chat);
@@ -21,4 +21,4 @@ bool shows_tools(const ChatTemplate& chat);
 // it.
 std::unique_ptr<const ChatTemplate> with_tool_prompt(const ChatTemplate& chat);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -6,7 +6,7 @@
 
 #include "chat/request_words.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 TypedEscape escape(EscapeForm form, std::string_view sentence, std::string answer_start = "") {
@@ -75,4 +75,4 @@ TypedEscape typed_escape(const EscapeRequest& request) {
                 fmt::format("```{}\n", *code));
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct EscapeRequest {
   std::string_view user;       // the last user message
@@ -28,4 +28,4 @@ struct TypedEscape {
 // quoted words ask for nothing. When in doubt the form is plain: a wrong form spoils the answer.
 TypedEscape typed_escape(const EscapeRequest& request);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

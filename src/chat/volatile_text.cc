@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 // The strings that make up a message's text.
@@ -77,4 +77,4 @@ void set_apart(Json& messages, std::span<const VolatileRule> rules) {
   if (!moved.empty()) append(*user, std::move(moved));
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

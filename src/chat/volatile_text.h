@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "tokenizer/regex.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct VolatileRule {
   Regex pattern;
@@ -23,4 +23,4 @@ std::vector<VolatileRule> known_volatile_text();
 // them, any JSON. Without a user message, text that would move stays where it is.
 void set_apart(Json& messages, std::span<const VolatileRule> rules);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

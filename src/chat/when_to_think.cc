@@ -7,7 +7,7 @@
 #include "chat/request_words.h"
 #include "tokenizer/regex.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr int kLongPrompt = 1500;  // tokens; more than a system prompt and a few turns of chat
@@ -67,4 +67,4 @@ ThinkChoice when_to_think(std::string_view user, int prompt_tokens) {
   return {true, "nothing in the message says otherwise"};
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

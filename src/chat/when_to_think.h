@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct ThinkChoice {
   bool think = true;
@@ -23,4 +23,4 @@ struct ThinkChoice {
 // turns.
 ThinkChoice when_to_think(std::string_view user, int prompt_tokens);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

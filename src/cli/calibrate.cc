@@ -107,7 +107,7 @@ Result<Text> read_windows(const std::string& path, const LoadedModel& loaded) {
   return out;
 }
 
-std::vector<int> special_ids(const text::Tokenizer& tokenizer, int vocab) {
+std::vector<int> special_ids(const Tokenizer& tokenizer, int vocab) {
   constexpr size_t kMost = 512;  // some vocabularies reserve thousands
   std::vector<int> ids;
   for (int id = 0; id < std::min(vocab, tokenizer.vocab_size()) && ids.size() < kMost; id++)

@@ -111,20 +111,20 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
   if (thinking.mode == "on" && !chat->mentions("enable_thinking"))
     return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",
                       engine.info().name);
-  text::PromptCompiler compiler(*chat, engine.tokenizer());
+  PromptCompiler compiler(*chat, engine.tokenizer());
   const auto compile = [&](std::optional<bool> enable) {
-    text::ChatOptions options;
+    TemplateOptions options;
     options.enable_thinking = enable;
     return compiler.compile(messages, nullptr, options);
   };
   Prompt prompt;
-  const auto& tags = prompt.rules.format.reasoning = text::find_reasoning_tags(engine.tokenizer());
+  const auto& tags = prompt.rules.format.reasoning = find_reasoning_tags(engine.tokenizer());
   const auto wish = thinking_wish(thinking);
   const std::string user = last_user_text(messages);
   ChosenPrompt chosen;
   if (thinking.mode.empty()) {
     TRY(chosen.prompt, compile(std::nullopt));
-    chosen.open = tags && text::opens_reasoning(chosen.prompt.pieces, *tags);
+    chosen.open = tags && opens_reasoning(chosen.prompt.pieces, *tags);
   } else {
     TRY(chosen, choose_thinking(wish, *chat, tags, user, compile));
     log_debug("thinking {}: {}", chosen.thinking.enabled ? "on" : "off", chosen.thinking.reason);
@@ -227,12 +227,12 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
   request.keep_at = std::move(prompt.keep_at);
   request.output = prompt.rules;
   request.thinking = std::move(prompt.thinking);
-  text::OutputText output(engine.tokenizer(), request.stop, prompt.rules);
+  OutputText output(engine.tokenizer(), request.stop, prompt.rules);
   Printer printer(silent);
   Answer answer;
-  const auto emit = [&](const std::vector<text::OutputEvent>& events) {
-    for (const text::OutputEvent& event : events) {
-      const bool reasoning = event.kind == text::OutputEvent::Kind::reasoning;
+  const auto emit = [&](const std::vector<OutputEvent>& events) {
+    for (const OutputEvent& event : events) {
+      const bool reasoning = event.kind == OutputEvent::Kind::reasoning;
       if (reasoning)
         printer.reasoning(event.text);
       else

@@ -69,13 +69,13 @@ Result<std::string> grammar_text(const GenerateOptions& options) {
     TRY(schema, read_file(options.json_schema, kMostBytes));
   }
   TRY(const Json json, parse_json(schema));
-  text::GrammarRules rules;
-  TRY(const std::string element, text::add_schema(json, rules));
+  GrammarRules rules;
+  TRY(const std::string element, add_schema(json, rules));
   return rules.text(element);
 }
 
 // As in /v1/chat/completions.
-Json logprobs_json(const Answer& answer, const text::Tokenizer& tokenizer) {
+Json logprobs_json(const Answer& answer, const Tokenizer& tokenizer) {
   LogprobsJson json(LogprobsForm::chat, tokenizer);
   json.push(answer.tokens, answer.logprobs);
   return answer.tokens.empty() ? Json::array() : json.take()["content"];

@@ -89,12 +89,12 @@ class SignalThread {
   std::thread thread_;
 };
 
-Result<std::vector<text::VolatileRule>> volatile_rules(const ServeOptions& options) {
-  std::vector<text::VolatileRule> rules;
-  if (!options.keep_volatile) rules = text::known_volatile_text();
+Result<std::vector<VolatileRule>> volatile_rules(const ServeOptions& options) {
+  std::vector<VolatileRule> rules;
+  if (!options.keep_volatile) rules = known_volatile_text();
   for (const bool drop : {true, false})
     for (const std::string& pattern : drop ? options.volatile_drop : options.volatile_move) {
-      auto regex = text::Regex::compile(pattern);
+      auto regex = Regex::compile(pattern);
       if (!regex.ok())
         return make_error(ErrorKind::invalid, "--volatile-{} '{}': {}", drop ? "drop" : "move", pattern,
                           regex.error().message);

@@ -17,12 +17,12 @@ constexpr int kNumberSymbol = -1;  // stands for any number; tokens are not nega
 uint8_t token_traits(std::string_view text) {
   bool letters = false, digits = false;
   for (size_t i = 0; i < text.size();) {
-    const auto c = text::decode_utf8(text, i);
+    const auto c = decode_utf8(text, i);
     i += c.length;
     // Parts of a character, as byte tokens are, belong to words of scripts outside ASCII.
-    if (text::is_number(c.value))
+    if (is_number(c.value))
       digits = true;
-    else if (!c.valid || (text::is_word(c.value) && c.value != '_'))
+    else if (!c.valid || (is_word(c.value) && c.value != '_'))
       letters = true;
   }
   return letters ? kWordToken : digits ? kNumberToken : 0;

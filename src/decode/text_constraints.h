@@ -27,7 +27,7 @@ class TurnEnd final : public Constraint {
 // Ends the sequence at a stop string in its answer, or after the last tool call that is allowed.
 class StopText final : public Constraint {
  public:
-  StopText(const text::Tokenizer& tokenizer, std::vector<std::string> stop, const text::OutputRules& rules)
+  StopText(const Tokenizer& tokenizer, std::vector<std::string> stop, const OutputRules& rules)
       : text_(tokenizer, std::move(stop), rules) {}
   Ending accept(int token, Ending before) override {
     text_.push({&token, 1});
@@ -40,7 +40,7 @@ class StopText final : public Constraint {
   }
 
  private:
-  text::OutputText text_;
+  OutputText text_;
 };
 
 }  // namespace anabranch

@@ -80,7 +80,7 @@ class ThinkControl final : public Constraint {
   std::vector<int> forced_;
   size_t next_forced_ = 0;
   size_t fence_tokens_ = 0;  // of the fence, at the thought's end
-  text::ThoughtTracker thought_;
+  ThoughtTracker thought_;
   int chosen_ = 0;  // tokens of thought so far that the model chose, opening tags included
   int thinking_tokens_ = 0, answer_tokens_ = 0;
   ThinkCut cut_ = ThinkCut::none;

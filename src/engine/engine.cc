@@ -58,8 +58,8 @@ class EngineImpl final : public Engine {
   const ModelInfo& info() const override { return model_.info(); }
   EngineStats stats() const override;
   bool device_lost() const override { return model_.device().lost(); }
-  const text::Tokenizer& tokenizer() const override { return model_.tokenizer(); }
-  const text::ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
+  const Tokenizer& tokenizer() const override { return model_.tokenizer(); }
+  const ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
   const SamplingParams& default_sampling() const override { return model_.loaded().sampling; }
 
  private:

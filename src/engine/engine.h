@@ -52,9 +52,9 @@ struct Request {
   int logprobs = -1;    // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
   int max_tokens = -1;  // tokens of answer at most, thoughts not counted; -1 = up to the context; 0 = none
   std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
-  // How a text::OutputText takes the answer apart. Generation ends with the token at which that object says
+  // How a OutputText takes the answer apart. Generation ends with the token at which that object says
   // stopped(): nobody has to cancel a request because of what it wrote.
-  text::OutputRules output;
+  OutputRules output;
   bool ignore_eos = false;  // benchmarks only: max_tokens counts all, nothing ends a thought
   ThinkingOptions thinking;
   std::shared_ptr<const CompiledGrammar> grammar;  // that the answer follows (compile_grammar); null: none
@@ -194,9 +194,9 @@ class Engine {
   virtual EngineStats stats() const = 0;
   // Whether all that is asked of this process fails from now on.
   virtual bool device_lost() const = 0;
-  virtual const text::Tokenizer& tokenizer() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
   // Null when the model brings no chat template.
-  virtual const text::ChatTemplate* chat_template() const = 0;
+  virtual const ChatTemplate* chat_template() const = 0;
   // The model's own recommendation (generation_config.json), or greedy.
   virtual const SamplingParams& default_sampling() const = 0;
 };

@@ -104,15 +104,15 @@ void EngineModel::save_statistics() const {
 // What constraints need to know of the vocabulary.
 void EngineModel::describe_tokens() {
   const auto& tokenizer = *loaded_.tokenizer;
-  const auto format = text::find_output_format(loaded_.chat_template.get(), tokenizer);
+  const auto format = find_output_format(loaded_.chat_template.get(), tokenizer);
   for (int id = 0; id < tokenizer.vocab_size(); id++) {
     const auto bytes = tokenizer.token_bytes(id);
     token_traits_.push_back(token_traits(bytes));
-    if (!bytes.empty() && text::is_blank(bytes)) think_tokens_.blanks.push_back(id);
+    if (!bytes.empty() && is_blank(bytes)) think_tokens_.blanks.push_back(id);
   }
   think_tokens_.ends = loaded_.eos;
   think_tokens_.traits = token_traits_;
-  for (const auto opener : text::call_openers(format.tools))
+  for (const auto opener : call_openers(format.tools))
     if (const auto id = tokenizer.find(opener)) call_tokens_.push_back(*id);
   std::sort(call_tokens_.begin(), call_tokens_.end());
   if (!format.reasoning) return;
@@ -131,8 +131,7 @@ void EngineModel::make_grammar_compiler() {
   for (int id = 0; id < known; id++)
     if (!tokenizer.is_special(id)) vocab.tokens[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
   // A byte that no text has: only Token(id) in a grammar means these.
-  for (const int mark :
-       text::mark_tokens(text::find_output_format(loaded_.chat_template.get(), tokenizer), tokenizer))
+  for (const int mark : mark_tokens(find_output_format(loaded_.chat_template.get(), tokenizer), tokenizer))
     if (mark < known)
       vocab.tokens[static_cast<size_t>(mark)] = "\xff" + std::string(tokenizer.token_bytes(mark));
   grammars_ = std::make_unique<GrammarCompiler>(std::move(vocab), GrammarLimits{.seconds = 10});

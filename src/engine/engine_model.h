@@ -25,7 +25,7 @@ class EngineModel {
   const LoadedModel& loaded() const { return loaded_; }
   ModelInfo& info() { return loaded_.info; }
   const ModelInfo& info() const { return loaded_.info; }
-  const text::Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
+  const Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
   SpecResources& speculation() { return speculation_; }
   const SpecResources& speculation() const { return speculation_; }
   GrammarCompiler& grammars() const { return *grammars_; }

@@ -24,13 +24,13 @@ bool is_gguf(const Checkpoint& checkpoint) {
   return checkpoint.gguf_metadata().is_object();
 }
 
-Result<text::GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
+Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
   const Json& meta = checkpoint.gguf_metadata();
   const auto at = [&](const char* key) -> const Json* {
     const auto it = meta.find(std::string("tokenizer.ggml.") + key);
     return it == meta.end() ? nullptr : &*it;
   };
-  text::GgufVocab vocab;
+  GgufVocab vocab;
   try {
     if (const Json* v = at("model")) vocab.model = v->get<std::string>();
     if (const Json* v = at("pre")) vocab.pre = v->get<std::string>();
@@ -106,7 +106,7 @@ GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
 }
 
 // Ids that end a turn: what the files say, and the markers that chat templates close a turn with.
-std::vector<int> turn_ends(const Model& model, const text::Tokenizer& tokenizer, std::vector<int> eos) {
+std::vector<int> turn_ends(const Model& model, const Tokenizer& tokenizer, std::vector<int> eos) {
   eos.insert(eos.end(), model.spec().eos.begin(), model.spec().eos.end());
   if (const auto id = tokenizer.eos()) eos.push_back(*id);
   for (const char* marker : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|endoftext|>"})
@@ -118,7 +118,7 @@ std::vector<int> turn_ends(const Model& model, const text::Tokenizer& tokenizer,
 
 // What drafts are chosen from when nothing was calibrated: tokens are numbered by how early their merge was
 // learnt, so the first ones are the frequent ones; and those that mark turns, thinking and tools.
-std::vector<int> default_draft_vocab(const text::Tokenizer& tokenizer) {
+std::vector<int> default_draft_vocab(const Tokenizer& tokenizer) {
   constexpr int kSmall = 16384, kLeast = 8192, kMost = 32768;
   const int vocab = tokenizer.vocab_size();
   if (vocab <= kSmall) return {};
@@ -142,11 +142,11 @@ Calibration load_calibration(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
+Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
   if (!is_gguf(checkpoint))
-    return text::Tokenizer::from_file((directory_of(checkpoint) / "tokenizer.json").string());
+    return Tokenizer::from_file((directory_of(checkpoint) / "tokenizer.json").string());
   TRY(const auto vocab, read_gguf_vocab(checkpoint));
-  return text::Tokenizer::from_gguf(vocab);
+  return Tokenizer::from_gguf(vocab);
 }
 
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device, LoadedFor purpose) {
@@ -160,8 +160,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
     const auto text_of = [&](std::optional<int> id) {
       return id ? std::string(out.tokenizer->token_bytes(*id)) : "";
     };
-    auto parsed =
-        text::ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos()));
+    auto parsed = ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos()));
     if (parsed)
       out.chat_template = *parsed;
     else  // plain text can still be continued

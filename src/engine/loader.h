@@ -16,11 +16,11 @@ namespace anabranch {
 struct LoadedModel {
   std::shared_ptr<Device> device;  // outlives the model
   std::unique_ptr<Model> model;
-  std::shared_ptr<const text::Tokenizer> tokenizer;
-  std::shared_ptr<const text::ChatTemplate> chat_template;  // null when the model brings none
-  SamplingParams sampling;                                  // generation_config.json, or greedy
-  std::vector<int> eos;                                     // ids that end a turn, sorted
-  Calibration calibration;                                  // speculation.json beside the model, or nothing
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null when the model brings none
+  SamplingParams sampling;                            // generation_config.json, or greedy
+  std::vector<int> eos;                               // ids that end a turn, sorted
+  Calibration calibration;                            // speculation.json beside the model, or nothing
   ModelInfo info;
 };
 
@@ -45,6 +45,6 @@ Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& s
 std::string lossy_note(const Calibration& calibration, int layers);
 
 // The parts that need no weights.
-Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
+Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
 
 }  // namespace anabranch

@@ -10,7 +10,7 @@
 #include "grammar/regex_parser.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
@@ -519,4 +519,4 @@ std::string add_automaton(const Automaton& in, StringForm form, std::string_view
   return element;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -15,7 +15,7 @@
 #include "grammar/grammar_rules.h"
 #include "grammar/work_budget.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Code points, as ranges.
 class CharSet {
@@ -80,4 +80,4 @@ enum class StringForm {
 std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,
                           GrammarRules& rules);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

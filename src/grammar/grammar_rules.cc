@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 bool is_plain(char32_t c) {
@@ -61,4 +61,4 @@ std::string GrammarRules::text(const std::string& root) const {
   return out;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -10,7 +10,7 @@
 
 #include "grammar/work_budget.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Exactly this text, which must be UTF-8, as an element of a rule.
 std::string literal(std::string_view text);
@@ -45,4 +45,4 @@ class GrammarRules {
   WorkBudget work_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

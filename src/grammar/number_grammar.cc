@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr int kMostDigits = 18, kDoubleDigits = 15;
@@ -204,4 +204,4 @@ Result<std::string> number_regex(const NumberBounds& bounds) {
   return joined(out);
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

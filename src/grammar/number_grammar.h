@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Integers that fit 64 bits whoever reads them: at most 18 digits, no exponent. Both bounds belong to it.
 struct IntegerBounds {
@@ -24,4 +24,4 @@ struct NumberBounds {
 // Errors: unsupported (a bound has too many digits for that, or there is no number between them).
 Result<std::string> number_regex(const NumberBounds& bounds);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

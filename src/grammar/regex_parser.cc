@@ -5,7 +5,7 @@
 
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
@@ -266,4 +266,4 @@ Result<RegexNode> parse_regex(std::string_view pattern, bool whole) {
   return Parser(pattern, whole).parse();
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "grammar/automaton.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct RegexNode {
   enum class Kind { chars, sequence, choice, repeat };
@@ -20,4 +20,4 @@ struct RegexNode {
 // Errors and `whole` as of compile_regex.
 Result<RegexNode> parse_regex(std::string_view pattern, bool whole);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -12,7 +12,7 @@
 #include "grammar/schema_writer.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr int kMaxDepth = 64, kMaxNodes = 20000;
@@ -455,4 +455,4 @@ Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, cons
   return SchemaWriter(schema, rules, where).parameters();
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "grammar/grammar_rules.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Adds what a value of the schema is written as; gives the element that stands for it in other rules. Errors:
 // invalid (no schema; nothing satisfies it), unsupported (a keyword that cannot be kept), exhausted (too
@@ -25,4 +25,4 @@ Result<std::string> text_to_tag(GrammarRules& rules);
 // An object as Qwen's calls have it: <parameter=NAME>\n...\n</parameter>\n for each property, strings bare.
 Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where = "#");
 
-}  // namespace anabranch::text
+}  // namespace anabranch

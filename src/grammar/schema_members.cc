@@ -5,7 +5,7 @@
 #include "grammar/schema_merge.h"
 #include "grammar/schema_writer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr int64_t kMaxProperties = 64;  // that are counted
@@ -289,4 +289,4 @@ Result<std::string> SchemaWriter::parameters() {
   return rules_.add("parameters", out);
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

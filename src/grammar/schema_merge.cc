@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <set>
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr size_t kMaxComparisons = 250'000;  // of enumerations with one another
@@ -220,4 +220,4 @@ bool apart(const Json& a, const Json& b, WorkBudget& work, int depth) {
   return false;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "grammar/work_budget.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // The steps that copying it costs.
 size_t copying_steps(const Json& json);
@@ -32,4 +32,4 @@ const Json& part_of(const Json& schema, const char* key);
 // The values that enum and const leave; nullptr: neither is there.
 Json enumerated(const Json& schema);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -5,7 +5,7 @@
 
 #include "grammar/schema_writer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr int64_t kCounted = 24;  // the longest string that states count; a budget counts longer ones
@@ -264,4 +264,4 @@ Result<std::string> SchemaWriter::array(const Json& flat, const std::string& whe
   return rules_.add("array", fmt::format("\"[\" {} {}", s, tail));
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -17,7 +17,7 @@
 #include "grammar/grammar_rules.h"
 #include "grammar/number_grammar.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 constexpr int64_t kMaxRepeat = 100000, kMaxLeast = 1000;  // counts in schemas
 constexpr int kMaxFlattening = 16;                        // references and allOf in one another
@@ -166,4 +166,4 @@ struct Deeper {
   int& n;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace anabranch::text {
+namespace anabranch {
 
 class WorkBudget {
  public:
@@ -23,4 +23,4 @@ class WorkBudget {
   int64_t left_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

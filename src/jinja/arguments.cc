@@ -2,7 +2,7 @@
 
 #include "jinja/run.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 Parameters::Parameters(std::string_view function, const Arguments& arguments,
                        std::initializer_list<std::string_view> names, size_t required)
@@ -38,4 +38,4 @@ Text Parameters::text(size_t i, std::string_view otherwise, Budget& budget) cons
   return to_text(*values_[i], budget);
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -8,7 +8,7 @@
 
 #include "jinja/value.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 using Filter = Value (*)(Run&, const Value&, const Arguments&);
 using Test = bool (*)(Run&, const Value&, const Arguments&);
@@ -108,4 +108,4 @@ struct Ast {
   std::unordered_map<std::string, int> symbol_of;
 };
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -7,7 +7,7 @@
 #include "jinja/run.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 using jinja::None;
@@ -124,7 +124,7 @@ class Template final : public ChatTemplate {
   }
 
   Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
-                                          const ChatOptions& options) const override {
+                                          const TemplateOptions& options) const override {
     if (!messages.is_array()) return make_error(ErrorKind::invalid, "messages must be an array");
     if (!tools.is_null() && !tools.is_array())
       return make_error(ErrorKind::invalid, "tools must be an array");
@@ -146,7 +146,7 @@ class Template final : public ChatTemplate {
 
  private:
   Result<std::vector<PromptPiece>> attempt(const Json& messages, const Json& tools,
-                                           const ChatOptions& options, const MessageForm& form,
+                                           const TemplateOptions& options, const MessageForm& form,
                                            bool& parsed_any) const {
     try {
       Variables variables;
@@ -219,4 +219,4 @@ std::string join(const std::vector<PromptPiece>& pieces) {
   return out;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -12,9 +12,9 @@
 #include "base/prompt_piece.h"
 #include "base/result.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
-struct ChatOptions {
+struct TemplateOptions {
   bool add_generation_prompt = true;
   std::optional<bool> enable_thinking;  // unset: the variable is undefined in the template
   Json extra = Json::object();          // chat_template_kwargs: further variables
@@ -36,7 +36,7 @@ class ChatTemplate {
   // names; nothing else. Errors: invalid (raise_exception's message as it is; a type error with line and
   // column), exhausted (output or work beyond the limits in jinja/limits.h).
   virtual Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
-                                                  const ChatOptions& options) const = 0;
+                                                  const TemplateOptions& options) const = 0;
   // Whether the template's source mentions a variable ("enable_thinking", "tools").
   virtual bool mentions(std::string_view variable) const = 0;
 };
@@ -44,4 +44,4 @@ class ChatTemplate {
 // The pieces' text, joined.
 std::string join(const std::vector<PromptPiece>& pieces);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

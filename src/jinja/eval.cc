@@ -6,7 +6,7 @@
 #include "jinja/ops.h"
 #include "jinja/run.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 // Variables of a loop iteration, a macro call, ... Owned by the stack of evaluation; a macro keeps its
@@ -472,4 +472,4 @@ Text evaluate(const Ast& ast, const std::vector<std::pair<std::string, Value>>& 
   return Evaluator(ast, variables, now, steps).render();
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

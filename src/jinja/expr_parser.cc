@@ -6,7 +6,7 @@
 
 #include "jinja/library.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 std::optional<Op> comparison(const Token& token) {
@@ -472,4 +472,4 @@ const Expr* ExprParser::parse_test(const Expr* subject) {
   return negated ? &add(ExprKind::logical_not, {&test}) : &test;
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

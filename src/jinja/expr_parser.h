@@ -9,7 +9,7 @@
 #include "jinja/ast.h"
 #include "jinja/lexer.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 class ExprParser {
  protected:
@@ -89,4 +89,4 @@ class ExprParser {
   int depth_ = 0;
 };
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

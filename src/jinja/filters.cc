@@ -11,7 +11,7 @@
 #include "jinja/strings.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 Value do_trim(Run& run, const Value& v, const Arguments& arguments) {
@@ -295,4 +295,4 @@ Filter find_filter(std::string_view name) {
   return find_sequence_filter(name);
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -6,7 +6,7 @@
 #include "jinja/run.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 Value make_range(Run& run, const Arguments& arguments) {
@@ -195,4 +195,4 @@ std::optional<Value> find_method(const Value& object, std::string_view name) {
   return std::nullopt;
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -5,7 +5,7 @@
 
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 class Writer {
@@ -145,4 +145,4 @@ std::string to_json(const Value& v, const JsonStyle& style, Budget& budget) {
   return writer.take();
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

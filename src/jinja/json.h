@@ -5,7 +5,7 @@
 
 #include "jinja/value.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 struct JsonStyle {
   bool ensure_ascii = false, sort_keys = false, pretty = false;
@@ -15,4 +15,4 @@ struct JsonStyle {
 
 std::string to_json(const Value& v, const JsonStyle& style, Budget& budget);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -4,7 +4,7 @@
 
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 bool ascii_digit(char c) {
@@ -330,4 +330,4 @@ std::string describe_position(std::string_view source, size_t at) {
                      1 + count_code_points(before.substr(line_start)));
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

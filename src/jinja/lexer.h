@@ -9,7 +9,7 @@
 
 #include "jinja/limits.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 enum class TokenKind {
   data,  // template text
@@ -48,4 +48,4 @@ template <class... Args>
                 true};
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

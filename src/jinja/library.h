@@ -6,7 +6,7 @@
 
 #include "jinja/ast.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 Filter find_filter(std::string_view name);  // nullptr: there is none
 Test find_test(std::string_view name);
@@ -19,4 +19,4 @@ std::optional<Value> find_global(std::string_view name);
 std::optional<Value> find_method(const Value& object, std::string_view name);
 std::optional<Value> find_text_method(const Value& object, std::string_view name);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

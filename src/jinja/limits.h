@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 constexpr size_t kMaxTemplateBytes = 1u << 20;
 constexpr size_t kMaxTextBytes = 64u << 20;  // of the output, and of any one string on the way
@@ -55,4 +55,4 @@ class Budget {
   size_t left_;
 };
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

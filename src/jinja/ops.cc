@@ -6,7 +6,7 @@
 #include "jinja/library.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 void check_defined(const Value& a, const Value& b) {
@@ -377,4 +377,4 @@ Value format_percent(const Text& format, const std::vector<Value>& values, Budge
   return text_value(std::move(out), budget);
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

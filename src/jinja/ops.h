@@ -5,7 +5,7 @@
 
 #include "jinja/ast.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 Value binary(Op op, const Value& a, const Value& b, Budget& budget);
 bool compare(Op op, const Value& a, const Value& b, Budget& budget);
@@ -22,4 +22,4 @@ Value get_slice(const Value& object, const Value& start, const Value& stop, cons
 // "%s and %d" % values, for %s %r %d %i %f %.2f %%.
 Value format_percent(const Text& format, const std::vector<Value>& values, Budget& budget);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

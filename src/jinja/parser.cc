@@ -7,7 +7,7 @@
 #include "jinja/expr_parser.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 class Parser : private ExprParser {
@@ -242,4 +242,4 @@ std::unique_ptr<const Ast> parse(std::string_view source) {
   return ast;
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

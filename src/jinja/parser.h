@@ -7,9 +7,9 @@
 
 #include "jinja/ast.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 // Throws Failure.
 std::unique_ptr<const Ast> parse(std::string_view source);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

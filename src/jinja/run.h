@@ -9,7 +9,7 @@
 
 #include "jinja/ast.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 class Run {
  public:
@@ -56,4 +56,4 @@ class Parameters {
 Text evaluate(const Ast& ast, const std::vector<std::pair<std::string, Value>>& variables,
               std::optional<int64_t> now, size_t steps = kMaxSteps);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -8,7 +8,7 @@
 #include "jinja/strings.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 // "a.b.0" or 3, as the filters' attribute parameter has it. `otherwise`, if there is one, stands for each
@@ -290,4 +290,4 @@ Filter find_sequence_filter(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

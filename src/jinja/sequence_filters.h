@@ -3,8 +3,8 @@
 
 #include "jinja/ast.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 Filter find_sequence_filter(std::string_view name);  // nullptr: there is none
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -4,7 +4,7 @@
 
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 constexpr size_t kNone = std::string_view::npos;
@@ -194,4 +194,4 @@ Text padding(Int count, std::string_view fill) {
   return Text(std::move(out), true);
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -6,7 +6,7 @@
 
 #include "jinja/value.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 enum class Side { left, right, both };
 // chars: the characters to strip; nullopt: whitespace.
@@ -28,4 +28,4 @@ Text join(const Text& separator, const std::vector<Value>& values, Budget& budge
 // `count` spaces (or other characters).
 Text padding(Int count, std::string_view fill = " ");
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

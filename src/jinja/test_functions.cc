@@ -6,7 +6,7 @@
 #include "jinja/run.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 bool is_sequence(const Value& v) {
@@ -110,4 +110,4 @@ Test find_test(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 std::vector<Text::Run>::const_iterator Text::run_at(size_t at) const {
   return std::upper_bound(runs_.begin(), runs_.end(), at,
@@ -47,4 +47,4 @@ size_t find_bytes(std::string_view hay, std::string_view needle, size_t from) {
                           : static_cast<size_t>(static_cast<const char*>(found) - hay.data());
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 class Text {
  public:
@@ -45,4 +45,4 @@ class Text {
 // Offset of `needle` in `hay` at or after `from`, or npos. Linear time, whatever the two are.
 size_t find_bytes(std::string_view hay, std::string_view needle, size_t from = 0);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

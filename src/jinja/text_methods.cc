@@ -7,7 +7,7 @@
 #include "jinja/strings.h"
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 constexpr size_t kNone = std::string_view::npos;
@@ -277,4 +277,4 @@ std::optional<Value> find_text_method(const Value& object, std::string_view name
   return std::nullopt;
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 constexpr char32_t kReplacement = 0xFFFD;
@@ -166,4 +166,4 @@ void append_title(std::string& out, char32_t c) {
     append_code_point(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 // The code point at `at`, which is advanced past it. Requires at < s.size(). Never reads past the end; a byte
 // that is not UTF-8 counts as U+FFFD of one byte.
@@ -35,4 +35,4 @@ void append_upper(std::string& out, char32_t c);
 void append_lower(std::string& out, char32_t c);
 void append_title(std::string& out, char32_t c);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

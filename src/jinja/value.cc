@@ -5,7 +5,7 @@
 
 #include "jinja/unicode.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 constexpr size_t kLinearSearch = 8;  // dicts up to this size have no index
@@ -395,4 +395,4 @@ Value text_value(Text text, Budget& budget) {
   return Value(std::move(text));
 }
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

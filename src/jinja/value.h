@@ -17,7 +17,7 @@
 #include "jinja/limits.h"
 #include "jinja/text.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 
 __extension__ typedef __int128 Int;  // holds every 64-bit integer of JSON; overflow is an error
 
@@ -146,4 +146,4 @@ std::shared_ptr<const List> iterate(const Value& v, Budget& budget);
 // A new text value, charged to the budget.
 Value text_value(Text text, Budget& budget);
 
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

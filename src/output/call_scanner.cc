@@ -5,7 +5,7 @@
 #include "base/white_space.h"
 #include "output/tool_schema.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr size_t kMaxParameters = 1024;
@@ -386,4 +386,4 @@ std::optional<Scan> CallScanner::gemma_object() {
   return std::nullopt;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -10,7 +10,7 @@
 #include "output/tool_gemma.h"
 #include "output/tool_json.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 class CallScanner {
  public:
@@ -88,4 +88,4 @@ class CallScanner {
   std::vector<ToolCall> calls_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -1,6 +1,6 @@
 #include "output/output_format.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 // How the template writes down a call of its own; "" when it cannot.
@@ -17,7 +17,7 @@ std::string rendered_call(const ChatTemplate& chat) {
                    {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}},
                    {{"role", "tool"}, {"tool_call_id", "probe0001"}, {"name", "probe_f"}, {"content", "B"}}});
   for (const bool listed : {true, false}) {
-    ChatOptions options;
+    TemplateOptions options;
     options.add_generation_prompt = false;
     options.now = 0;
     const auto pieces = chat.render(messages, listed ? tools : Json(), options);
@@ -99,4 +99,4 @@ std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokeni
   return tokens;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

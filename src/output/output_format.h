@@ -9,7 +9,7 @@
 #include "output/reasoning.h"
 #include "tokenizer/tokenizer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 enum class ToolForm {
   none,
@@ -36,4 +36,4 @@ std::vector<std::string_view> call_openers(ToolForm form);
 // Tokens that mark thoughts, calls and their results. A grammar's text never contains them.
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

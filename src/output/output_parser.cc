@@ -5,7 +5,7 @@
 
 #include "base/white_space.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 using Kind = OutputEvent::Kind;
@@ -263,4 +263,4 @@ ParsedOutput parse_output(std::string_view text, const OutputRules& rules) {
   return parsed;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -12,7 +12,7 @@
 #include "output/output_format.h"
 #include "output/tool_call.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct OutputEvent {
   enum class Kind { reasoning, content, call_begin, call_arguments, call_end };
@@ -116,4 +116,4 @@ struct ParsedOutput {
 };
 ParsedOutput parse_output(std::string_view text, const OutputRules& rules);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

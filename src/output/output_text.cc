@@ -4,7 +4,7 @@
 
 #include "base/white_space.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 namespace {
 
@@ -79,4 +79,4 @@ std::vector<OutputEvent> OutputText::finish(bool cut) {
   return events;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

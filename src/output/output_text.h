@@ -10,7 +10,7 @@
 #include "output/stop_matcher.h"
 #include "tokenizer/tokenizer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 class OutputText {
  public:
@@ -38,4 +38,4 @@ class OutputText {
   OutputParser parser_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

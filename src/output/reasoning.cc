@@ -1,6 +1,6 @@
 #include "output/reasoning.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 std::optional<ReasoningTags> find_reasoning_tags(const Tokenizer& tokenizer) {
   for (const ReasoningTags& tags : {ReasoningTags{"<think>", "</think>", ""},
@@ -35,4 +35,4 @@ bool opens_reasoning(const std::vector<PromptPiece>& pieces, const ReasoningTags
   return ends_inside_reasoning(own, tags);
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

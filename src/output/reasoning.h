@@ -7,7 +7,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct ReasoningTags {
   std::string open = "<think>";
@@ -43,4 +43,4 @@ bool ends_inside_reasoning(std::string_view rendered, const ReasoningTags& tags)
 // Whether the template itself left a block open. Tags that a message brings do not count.
 bool opens_reasoning(const std::vector<PromptPiece>& pieces, const ReasoningTags& tags);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace anabranch::text {
+namespace anabranch {
 
 StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
   std::erase(stops_, "");
@@ -51,4 +51,4 @@ std::string StopMatcher::flush() {
   return complete.stop ? end_at(complete) : std::exchange(held_, "");
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace anabranch::text {
+namespace anabranch {
 
 class StopMatcher {
  public:
@@ -40,4 +40,4 @@ class StopMatcher {
   bool stopped_ = false;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

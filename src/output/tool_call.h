@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct ToolCall {
   std::string name;
@@ -16,4 +16,4 @@ inline constexpr size_t kMaxCallBytes = 1 << 20;
 inline constexpr size_t kMaxNameBytes = 256;
 inline constexpr int kMaxCalls = 256;
 
-}  // namespace anabranch::text
+}  // namespace anabranch

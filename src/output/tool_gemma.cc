@@ -1,6 +1,6 @@
 #include "output/tool_gemma.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr int kMaxDepth = 64;
@@ -156,4 +156,4 @@ std::optional<std::string> gemma_to_json(std::string_view text, std::string_view
   return json;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -7,7 +7,7 @@
 
 #include "output/tool_json.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // As JsonScan, for an object in this notation. quote: the mark around strings.
 class GemmaScan {
@@ -26,4 +26,4 @@ class GemmaScan {
 // The object as JSON text; nullopt: it is none.
 std::optional<std::string> gemma_to_json(std::string_view text, std::string_view quote);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -4,7 +4,7 @@
 
 #include "grammar/schema_grammar.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 const Json kAnyArguments = {{"type", "object"}};
@@ -136,4 +136,4 @@ Result<std::string> add_free_text_with_calls(const OutputFormat& format, const T
   return CallWriter(format, tokenizer, rules).free_text(tools);
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

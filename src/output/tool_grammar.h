@@ -10,7 +10,7 @@
 #include "output/output_format.h"
 #include "tokenizer/tokenizer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct CallWishes {
   std::string only;      // the one tool that may be called; empty: any
@@ -29,4 +29,4 @@ Result<std::string> add_calls(const OutputFormat& format, const Tokenizer& token
 Result<std::string> add_free_text_with_calls(const OutputFormat& format, const Tokenizer& tokenizer,
                                              const Json& tools, GrammarRules& rules);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

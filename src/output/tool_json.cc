@@ -2,7 +2,7 @@
 
 #include "base/json_text.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 // The arguments as the text of an object; nullopt: they are something else.
@@ -45,4 +45,4 @@ std::optional<ToolCall> call_from_json(std::string_view text, bool need_argument
   return call_from(*json, text, need_arguments, false);
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -8,10 +8,10 @@
 #include "base/white_space.h"
 #include "output/tool_call.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // {"name": ..., "arguments" or "parameters": {...}}, also as {"function": {...}} or with the arguments in a
 // string, as OpenAI writes them. need_arguments: a name alone is no call.
 std::optional<ToolCall> call_from_json(std::string_view text, bool need_arguments);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -7,7 +7,7 @@
 #include "grammar/schema_merge.h"
 #include "output/tool_json.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 // The member, or null.
@@ -131,4 +131,4 @@ std::string typed_argument(const Json& tools, std::string_view tool, const std::
   return named && type != "string" ? *literal : json_string(text);
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

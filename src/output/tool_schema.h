@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // tools: OpenAI's array, or null.
 bool has_tool(const Json& tools, std::string_view name);
@@ -16,4 +16,4 @@ bool has_tool(const Json& tools, std::string_view name);
 std::string typed_argument(const Json& tools, std::string_view tool, const std::string& parameter,
                            std::string_view text);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -21,15 +21,15 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 11436;  // 0 = a free one
   HttpLimits limits;
-  TlsFiles tls;                                   // none: plain HTTP
-  std::vector<std::string> allowed_hosts;         // further names of this server (access.h)
-  std::vector<std::string> cors_origins;          // whose pages may ask
-  std::vector<std::string> api_keys;              // requests must show one of these; none: everybody may ask
-  std::vector<text::VolatileRule> volatile_text;  // of system prompts
-  std::string turns_path;           // a database of sampled turns (turn_memory.h); empty: in memory
-  ThinkingWish thinking;            // where requests say nothing
-  bool strict_model_names = false;  // refuse requests for another model than the loaded one
-  double stop_grace_s = 30;         // for answers under way when stop() is called; then they are cut off
+  TlsFiles tls;                             // none: plain HTTP
+  std::vector<std::string> allowed_hosts;   // further names of this server (access.h)
+  std::vector<std::string> cors_origins;    // whose pages may ask
+  std::vector<std::string> api_keys;        // requests must show one of these; none: everybody may ask
+  std::vector<VolatileRule> volatile_text;  // of system prompts
+  std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
+  ThinkingWish thinking;                    // where requests say nothing
+  bool strict_model_names = false;          // refuse requests for another model than the loaded one
+  double stop_grace_s = 30;  // for answers under way when stop() is called; then they are cut off
 };
 
 class Server {

@@ -4,7 +4,7 @@
 
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁
@@ -109,4 +109,4 @@ std::vector<AddedTokens::Part> AddedTokens::split(const MarkedText& marked, bool
   return parts;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

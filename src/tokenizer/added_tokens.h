@@ -8,7 +8,7 @@
 #include "tokenizer/normalizer.h"
 #include "tokenizer/trie.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct AddedToken {
   int id = 0;
@@ -45,4 +45,4 @@ class AddedTokens {
   Trie raw_, normalized_;  // values: index in tokens_
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

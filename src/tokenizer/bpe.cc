@@ -6,7 +6,7 @@
 #include "tokenizer/bpe_bytes.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr size_t kShortWord = 48;  // symbols; up to here looking at every pair beats a heap
@@ -230,4 +230,4 @@ void Bpe::encode(std::string_view word, std::vector<int>& ids, EncodeLimit* limi
   }
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -10,7 +10,7 @@
 #include "tokenizer/encode_limit.h"
 #include "tokenizer/vocab.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 class Bpe {
  public:
@@ -78,4 +78,4 @@ class Bpe {
   std::vector<uint32_t> score_rank_;  // by id: 0 = the best score; empty unless merge_by_score
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

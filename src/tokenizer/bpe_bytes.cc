@@ -4,7 +4,7 @@
 
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 struct Alphabet {
@@ -51,4 +51,4 @@ std::optional<std::string> chars_to_bytes(std::string_view text) {
   return out;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

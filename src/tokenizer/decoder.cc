@@ -6,7 +6,7 @@
 #include "tokenizer/bpe_bytes.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 using Kind = DecoderStep::Kind;
@@ -165,4 +165,4 @@ int Decoder::leading_spaces_dropped() const {
   return 0;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

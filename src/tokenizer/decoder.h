@@ -7,7 +7,7 @@
 
 #include "tokenizer/regex.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct DecoderStep {
   enum class Kind { byte_level, replace, byte_fallback, fuse, strip, metaspace };
@@ -35,4 +35,4 @@ class Decoder {
   std::vector<DecoderStep> steps_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace anabranch::text {
+namespace anabranch {
 
 // For one text, perhaps in several parts; used by one thread at a time.
 class EncodeLimit {
@@ -42,4 +42,4 @@ class EncodeLimit {
   bool too_long_ = false, was_cancelled_ = false;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -6,7 +6,7 @@
 
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 using Kind = NormalizerStep::Kind;
@@ -209,4 +209,4 @@ MarkedText Normalizer::apply(MarkedText text) const {
   return text;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

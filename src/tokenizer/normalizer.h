@@ -8,7 +8,7 @@
 
 #include "tokenizer/regex.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Text with a mark per byte: 1 when it came from a trusted source. An empty `trust` means all of it.
 struct MarkedText {
@@ -37,4 +37,4 @@ class Normalizer {
   std::vector<NormalizerStep> steps_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

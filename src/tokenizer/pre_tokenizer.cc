@@ -5,7 +5,7 @@
 #include "tokenizer/bpe_bytes.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 namespace {
 
@@ -262,4 +262,4 @@ Words PreTokenizer::apply(std::string text, bool at_start, EncodeLimit* limit, b
   return words;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -8,7 +8,7 @@
 #include "tokenizer/encode_limit.h"
 #include "tokenizer/regex.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // What becomes of the separators found.
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
@@ -57,4 +57,4 @@ class PreTokenizer {
 inline constexpr std::string_view kGpt2Pattern =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-}  // namespace anabranch::text
+}  // namespace anabranch

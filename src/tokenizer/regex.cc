@@ -7,7 +7,7 @@
 #include <cctype>
 #include <vector>
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr size_t kMaxPattern = 64 << 10;
@@ -286,4 +286,4 @@ bool Regex::find(std::string_view text, size_t from, Match& match) const {
   return range[0] <= range[1];
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Immutable; safe to share between threads.
 class Regex {
@@ -52,4 +52,4 @@ void for_each_match(const Regex& regex, std::string_view text, Visit visit) {
 // The pattern rewritten from Oniguruma's dialect to PCRE2's; exposed for tests.
 Result<std::string> translate_regex(std::string_view pattern);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

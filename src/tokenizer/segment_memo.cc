@@ -1,6 +1,6 @@
 #include "tokenizer/segment_memo.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 bool SegmentMemo::append(std::string_view key, std::vector<int>& tokens) {
   std::lock_guard lock(mutex_);
@@ -31,4 +31,4 @@ size_t SegmentMemo::bytes() const {
   return bytes_;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace anabranch::text {
+namespace anabranch {
 
 class SegmentMemo {
  public:
@@ -36,4 +36,4 @@ class SegmentMemo {
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;  // keys lie in the entries
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -9,7 +9,7 @@
 #include "tokenizer/tokenizer_impl.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr size_t kMemoBytes = 256;  // shorter stretches are tokenised anew
@@ -275,4 +275,4 @@ std::string Detokenizer::flush() {
   return out;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -15,7 +15,7 @@
 #include "base/prompt_piece.h"
 #include "base/result.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 class EncodeLimit;
 class SegmentMemo;
@@ -90,4 +90,4 @@ class Detokenizer {
   std::string held_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -5,7 +5,7 @@
 
 #include "tokenizer/tokenizer_impl.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁
@@ -232,4 +232,4 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
   return make_tokenizer(std::move(parts));
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -16,7 +16,7 @@
 #include "tokenizer/unigram.h"
 #include "tokenizer/vocab.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 // Of one token in a file.
 constexpr size_t kMaxTokenBytes = 4096;
@@ -38,4 +38,4 @@ std::vector<bool> control_ids(const std::vector<AddedToken>& added);
 Result<std::shared_ptr<const Tokenizer>> parse_tokenizer_json(std::string_view json, std::string_view config);
 std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerParts parts);
 
-}  // namespace anabranch::text
+}  // namespace anabranch

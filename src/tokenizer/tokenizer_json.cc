@@ -8,7 +8,7 @@
 #include "base/mapped_file.h"
 #include "tokenizer/tokenizer_impl.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 using simdjson::dom::array;
@@ -557,4 +557,4 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_file(const std::string&
   return make_tokenizer(std::move(*parts));
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace anabranch::text {
+namespace anabranch {
 
 Trie::Trie(std::vector<std::pair<std::string_view, int>> entries) {
   root_.fill(-1);
@@ -51,4 +51,4 @@ int Trie::child(int node, char byte) const {
   return it != end && it->byte == want ? static_cast<int>(it - nodes_.begin()) : -1;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

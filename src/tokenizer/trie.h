@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace anabranch::text {
+namespace anabranch {
 
 class Trie {
  public:
@@ -41,4 +41,4 @@ class Trie {
   std::vector<Node> nodes_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

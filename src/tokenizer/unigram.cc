@@ -7,7 +7,7 @@
 
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 Unigram::Unigram(const Vocab* vocab, std::vector<double> scores, int unk, bool byte_fallback,
                  const std::vector<bool>& blocked)
@@ -79,4 +79,4 @@ void Unigram::push_unknown(std::string_view text, std::vector<int>& ids) const {
   }
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -9,7 +9,7 @@
 #include "tokenizer/trie.h"
 #include "tokenizer/vocab.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 class Unigram {
  public:
@@ -34,4 +34,4 @@ class Unigram {
   Trie trie_;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 bool is_continuation(uint8_t byte) {
@@ -150,4 +150,4 @@ bool is_word(char32_t c) {
   }
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace anabranch::text {
+namespace anabranch {
 
 struct CodePoint {
   char32_t value = 0xFFFD;
@@ -32,4 +32,4 @@ bool is_punctuation(char32_t c);  // ASCII punctuation and P*
 bool is_word(char32_t c);         // letters, marks, digits, connectors
 bool is_mark(char32_t c);         // Mn, Mc, Me
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 uint64_t hash_of(std::string_view text) {
   return std::hash<std::string_view>{}(text);
@@ -63,4 +63,4 @@ void Vocab::grow() {
   }
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace anabranch::text {
+namespace anabranch {
 
 class Vocab {
  public:
@@ -54,4 +54,4 @@ class Vocab {
   size_t count_ = 0;
 };
 
-}  // namespace anabranch::text
+}  // namespace anabranch

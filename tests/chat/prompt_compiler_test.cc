@@ -6,7 +6,7 @@
 
 #include "base/mapped_file.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 std::string file_text(const std::string& path) {
@@ -46,7 +46,7 @@ Json tools(const std::string& word) {
 
 struct Case {
   Json messages, tools;
-  ChatOptions options;
+  TemplateOptions options;
 };
 
 std::vector<Case> cases() {
@@ -55,7 +55,7 @@ std::vector<Case> cases() {
   };
   const Json system = say("system", lengthy("rule", 60)), first = say("user", lengthy("why", 50));
   const Json answer = say("assistant", lengthy("because", 50)), second = say("user", "And then?");
-  ChatOptions plain, thinking, closed;
+  TemplateOptions plain, thinking, closed;
   thinking.enable_thinking = true;
   closed.add_generation_prompt = false;
   return {{{first}, nullptr, plain},
@@ -79,7 +79,7 @@ TEST(PromptCompiler, RemembersNothingThatChangesAPrompt) {
     PromptCompiler all(*chat, tokenizer());
     for (int round = 0; round < 2; round++)
       for (const Case& c : cases()) {
-        ChatOptions options = c.options;
+        TemplateOptions options = c.options;
         options.now = 1'000'000;
         const auto pieces = chat->render(c.messages, c.tools, options);
         const auto got = all.compile(c.messages, c.tools, options);
@@ -282,4 +282,4 @@ TEST(PromptCompiler, ALongTextIsRememberedOncePerSalt) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -4,7 +4,7 @@
 
 #include "output/output_format.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 // Every message with its role; as SmolLM2's.
@@ -89,4 +89,4 @@ TEST(ToolPrompt, TemplatesWithoutASystemMessageGetItInTheFirstQuestion) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

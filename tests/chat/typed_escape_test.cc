@@ -7,7 +7,7 @@
 
 #include "chat/request_words.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 struct Case {
@@ -258,4 +258,4 @@ TEST(Fold, SmallWordsWithoutAccentsBetweenSpaces) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 VolatileRule rule(const std::string& pattern, bool drop) {
@@ -77,4 +77,4 @@ TEST(VolatileText, TakesAnyJson) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

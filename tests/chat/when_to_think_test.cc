@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 bool thinks(const char* message, int prompt_tokens = 100) {
@@ -134,4 +134,4 @@ TEST(WhenToThink, OtherwiseThinks) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

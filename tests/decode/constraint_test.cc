@@ -15,9 +15,9 @@
 namespace anabranch {
 namespace {
 
-const text::Tokenizer& tokenizer() {
+const Tokenizer& tokenizer() {
   static const auto made =
-      text::Tokenizer::from_file(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/tokenizer.json").value();
+      Tokenizer::from_file(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/tokenizer.json").value();
   return *made;
 }
 

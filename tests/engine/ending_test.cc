@@ -1,4 +1,4 @@
-// Where a request ends because of what it wrote: at the token with which text::OutputText stops, however its
+// Where a request ends because of what it wrote: at the token with which OutputText stops, however its
 // tokens were decoded, and without anybody cancelling it.
 #include <gtest/gtest.h>
 
@@ -69,8 +69,8 @@ TEST(Ending, IsTheEnginesAloneHoweverItDecodes) {
     });
   }
   const auto engine = scripted_engine(scripts);
-  text::OutputRules rules;
-  rules.format = text::find_output_format(nullptr, engine->tokenizer());
+  OutputRules rules;
+  rules.format = find_output_format(nullptr, engine->tokenizer());
   rules.tools = std::make_shared<const Json>(
       *parse_json(R"([{"type":"function","function":{"name":"now","parameters":{"type":"object"}}}])"));
   for (size_t i = 0; i < all.size(); i++) {
@@ -96,7 +96,7 @@ TEST(Ending, IsTheEnginesAloneHoweverItDecodes) {
       EXPECT_EQ(got.tokens, expected) << "drafts of " << depth;
       EXPECT_EQ(got.last.finish, c.finish);
       EXPECT_EQ(got.last.usage.completion_tokens, static_cast<int>(expected.size()));
-      text::OutputText text(engine->tokenizer(), c.stop, request.output);
+      OutputText text(engine->tokenizer(), c.stop, request.output);
       text.push(got.tokens);
       text.finish();
       EXPECT_EQ(text.stopped(), c.finish == FinishReason::stop && !c.keeps.empty());

@@ -13,8 +13,8 @@ namespace {
 using Tokens = std::vector<int>;
 
 std::string schema_grammar(const char* schema) {
-  text::GrammarRules rules;
-  const auto element = text::add_schema(parse_json(schema).value(), rules);
+  GrammarRules rules;
+  const auto element = add_schema(parse_json(schema).value(), rules);
   EXPECT_TRUE(element.ok()) << element.error().message;
   return rules.text(*element);
 }
@@ -51,7 +51,7 @@ Request request_for(Engine& engine, const std::string& grammar, bool thinks, uin
   return request;
 }
 
-std::string answer_of(const Tokens& tokens, const text::Tokenizer& tokenizer) {
+std::string answer_of(const Tokens& tokens, const Tokenizer& tokenizer) {
   const auto close = std::find(tokens.rbegin(), tokens.rend(), kThinkEnd);
   const std::string text =
       tokenizer.decode(Tokens(close == tokens.rend() ? tokens.begin() : close.base(), tokens.end()), true);

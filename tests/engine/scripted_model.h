@@ -90,7 +90,7 @@ inline std::unique_ptr<Engine> scripted_engine(std::vector<Script> scripts, Engi
         LoadedModel loaded;
         loaded.device = device;
         loaded.model = std::make_unique<ScriptedModel>(*device, scripts);
-        TRY(loaded.tokenizer, text::Tokenizer::from_file(folder.file("tokenizer.json")));
+        TRY(loaded.tokenizer, Tokenizer::from_file(folder.file("tokenizer.json")));
         loaded.eos = {kEos};
         loaded.info.name = "scripted";
         describe(*loaded.model, loaded.info);

@@ -18,7 +18,7 @@ Tokens bytes(const std::string& text) {
   static const auto tokenizer = [] {
     const TempDir folder;
     folder.write("tokenizer.json", scripted_tokenizer());
-    return *text::Tokenizer::from_file(folder.file("tokenizer.json"));
+    return *Tokenizer::from_file(folder.file("tokenizer.json"));
   }();
   return tokenizer->encode(text, true);
 }
@@ -266,21 +266,21 @@ std::vector<Scenario> scenarios() {
 Request request_for(const Scenario& s, int script) {
   Request request;
   request.prompt = {script, 1, 2, 3, s.open ? kThink : 4};
-  request.output.format.reasoning = text::ReasoningTags{"<think>", "</think>"};
+  request.output.format.reasoning = ReasoningTags{"<think>", "</think>"};
   request.output.thinking_open = s.open;
   request.thinking = s.thinking;
   request.max_tokens = s.max_tokens;
   return request;
 }
 
-std::string text_after_thought(const Tokens& tokens, const text::Tokenizer& tokenizer) {
+std::string text_after_thought(const Tokens& tokens, const Tokenizer& tokenizer) {
   const auto close = std::find(tokens.rbegin(), tokens.rend(), kThinkEnd);
   const Tokens rest(close.base(), tokens.end());
   std::string text = tokenizer.decode(close == tokens.rend() ? tokens : rest, true);
   return text.substr(std::min(text.size(), text.find_first_not_of("\n")));
 }
 
-void check(const Scenario& s, const Collector::Record& got, const text::Tokenizer& tokenizer) {
+void check(const Scenario& s, const Collector::Record& got, const Tokenizer& tokenizer) {
   const Usage& usage = got.last.usage;
   EXPECT_EQ(got.terminal, 1);
   EXPECT_EQ(usage.cut, s.cut);

@@ -6,7 +6,7 @@
 
 #include "grammar/automaton.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 inline Result<Automaton> compiled(std::string_view pattern, bool whole = false) {
   WorkBudget work;
@@ -27,4 +27,4 @@ inline bool accepts(const Automaton& automaton, std::string_view ascii) {
   return automaton.states[state].accepts;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -10,7 +10,7 @@
 #include "slow.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 std::vector<std::string> texts(size_t longest, const std::string& letters) {
@@ -127,4 +127,4 @@ TEST(Automaton, PatternsShareABudget) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

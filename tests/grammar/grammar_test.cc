@@ -26,8 +26,8 @@ GrammarVocab vocab_of(std::vector<std::string> tokens) {
 }
 
 std::string schema_text(const char* schema) {
-  text::GrammarRules rules;
-  const auto element = text::add_schema(parse_json(schema).value(), rules);
+  GrammarRules rules;
+  const auto element = add_schema(parse_json(schema).value(), rules);
   EXPECT_TRUE(element.ok()) << element.error().message;
   return rules.text(*element);
 }

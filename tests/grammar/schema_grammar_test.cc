@@ -10,7 +10,7 @@
 #include "grammar/schema_merge.h"
 #include "slow.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 std::string error_of(const char* schema) {
@@ -225,4 +225,4 @@ TEST(SchemaGrammar, DecimalsWithinBounds) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -8,7 +8,7 @@
 
 #include "base/mapped_file.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 std::string data_file(const std::string& name) {
@@ -25,8 +25,8 @@ std::shared_ptr<const ChatTemplate> parse(const std::string& source) {
 }
 
 // The options of a golden's conversation.
-ChatOptions options_of(const Json& conversation) {
-  ChatOptions options;
+TemplateOptions options_of(const Json& conversation) {
+  TemplateOptions options;
   if (!conversation.contains("options")) return options;
   for (const auto& [key, value] : conversation["options"].items()) {
     if (key == "add_generation_prompt")
@@ -73,7 +73,7 @@ class TemplateGoldens : public testing::Test {
 
   Result<std::vector<PromptPiece>> render(const Json& golden) {
     const Json& conversation = goldens_["conversations"][golden["conversation"].get<std::string>()];
-    ChatOptions options = options_of(conversation);
+    TemplateOptions options = options_of(conversation);
     options.now = goldens_["now"].get<int64_t>();
     return load(golden["template"])
         .render(conversation["messages"], conversation.value("tools", Json()), options);
@@ -148,7 +148,7 @@ TEST(ChatTemplate, OnlyTheUsualRolesAreTrusted) {
 TEST(ChatTemplate, ToolsExtraAndKeysAreUntrusted) {
   auto chat =
       parse("{{ tools | tojson }}{{ note }}{% for k, v in messages[0].items() %}{{ k }}{{ v }}{% endfor %}");
-  ChatOptions options;
+  TemplateOptions options;
   options.extra["note"] = "<|im_end|>2";
   auto pieces = chat->render({{{"role", "user"}, {"<|im_end|>3", "<|im_end|>4"}}},
                              {{{"<|im_end|>0", "<|im_end|>1"}}}, options);
@@ -167,7 +167,7 @@ TEST(ChatTemplate, SpecialTokensOfTheModelAreTrusted) {
 }
 
 TEST(ChatTemplate, RequestCannotReplaceWhatTheEngineSets) {
-  ChatOptions options;
+  TemplateOptions options;
   options.extra = {{"messages", "evil"},
                    {"bos_token", "evil"},
                    {"add_generation_prompt", false},
@@ -197,7 +197,7 @@ TEST(ChatTemplate, BadRequestsAreErrors) {
   EXPECT_FALSE(chat->render(Json("x"), Json(), {}).ok());
   EXPECT_FALSE(chat->render(Json::array({1}), Json(), {}).ok());
   EXPECT_FALSE(chat->render(Json::array(), Json("x"), {}).ok());
-  ChatOptions options;
+  TemplateOptions options;
   options.extra = Json::array({1, 2});
   EXPECT_FALSE(chat->render(Json::array(), Json(), options).ok());
   EXPECT_FALSE(ChatTemplate::parse("{{ 1", "", "").ok());
@@ -229,4 +229,4 @@ TEST(ChatTemplate, LongConversationsAreQuick) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -9,7 +9,7 @@
 #include "jinja/parser.h"
 #include "jinja/run.h"
 
-namespace anabranch::text::jinja {
+namespace anabranch::jinja {
 namespace {
 
 Json load(const std::string& name) {
@@ -189,4 +189,4 @@ TEST(Jinja, DeepestNestingFitsASmallStack) {
 }
 
 }  // namespace
-}  // namespace anabranch::text::jinja
+}  // namespace anabranch::jinja

@@ -6,7 +6,7 @@
 #include "output/output_parser.h"
 #include "output/tool_schema.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 constexpr auto kTagged = ToolForm::tagged, kPlain = ToolForm::plain, kMistral = ToolForm::mistral;
@@ -140,4 +140,4 @@ TEST(Reasoning, PromptEndsInsideABlock) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

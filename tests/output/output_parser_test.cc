@@ -6,7 +6,7 @@
 
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 std::ostream& operator<<(std::ostream& out, const ToolCall& call) {
   return out << call.name << testing::PrintToString(call.arguments);
@@ -501,4 +501,4 @@ TEST(OutputParser, CutsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

@@ -6,7 +6,7 @@
 
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 struct Outcome {
@@ -173,4 +173,4 @@ TEST(StopMatcher, LongStreamsAreLinear) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

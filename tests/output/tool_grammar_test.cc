@@ -7,18 +7,15 @@
 namespace anabranch {
 namespace {
 
-using text::OutputFormat;
-using text::ToolForm;
-
 constexpr int kEnd = 256;
 
 // Tokens are bytes, but for the end of a turn and marks from 257 on.
-class MarkTokenizer final : public text::Tokenizer {
+class MarkTokenizer final : public Tokenizer {
  public:
   explicit MarkTokenizer(std::vector<std::string> marks) : marks_(std::move(marks)) {
     for (int i = 0; i < 256; i++) bytes_[i] = static_cast<char>(i);
   }
-  std::vector<int> encode(std::string_view text, bool, text::EncodeLimit* = nullptr) const override {
+  std::vector<int> encode(std::string_view text, bool, EncodeLimit* = nullptr) const override {
     std::vector<int> ids;
     while (!text.empty()) {
       size_t size = 1;
@@ -31,8 +28,8 @@ class MarkTokenizer final : public text::Tokenizer {
     }
     return ids;
   }
-  std::vector<int> encode(std::span<const text::PromptPiece>, text::SegmentMemo*, std::string_view,
-                          text::EncodeLimit* = nullptr) const override {
+  std::vector<int> encode(std::span<const PromptPiece>, SegmentMemo*, std::string_view,
+                          EncodeLimit* = nullptr) const override {
     return {};
   }
   std::string_view token_bytes(int id) const override {
@@ -69,17 +66,17 @@ class Calls {
   Calls(OutputFormat format, std::vector<std::string> marks) : format_(format), tokenizer_(std::move(marks)) {
     std::vector<std::string> tokens(static_cast<size_t>(tokenizer_.vocab_size()));
     for (int id = 0; id < kEnd; id++) tokens[static_cast<size_t>(id)] = tokenizer_.token_bytes(id);
-    for (const int id : text::mark_tokens(format_, tokenizer_))
+    for (const int id : mark_tokens(format_, tokenizer_))
       tokens[static_cast<size_t>(id)] = "\xff" + std::string(tokenizer_.token_bytes(id));
     compiler_ = std::make_unique<GrammarCompiler>(GrammarVocab{tokens, {kEnd}});
   }
-  void force(const text::CallWishes& wishes) {
-    text::GrammarRules rules;
-    compile(rules, text::add_calls(format_, tokenizer_, kTools, wishes, rules));
+  void force(const CallWishes& wishes) {
+    GrammarRules rules;
+    compile(rules, add_calls(format_, tokenizer_, kTools, wishes, rules));
   }
   void offer() {
-    text::GrammarRules rules;
-    compile(rules, text::add_free_text_with_calls(format_, tokenizer_, kTools, rules));
+    GrammarRules rules;
+    compile(rules, add_free_text_with_calls(format_, tokenizer_, kTools, rules));
   }
   // Whether the turn may be exactly this.
   bool take(std::string_view answer) const {
@@ -90,7 +87,7 @@ class Calls {
   }
 
  private:
-  void compile(const text::GrammarRules& rules, const Result<std::string>& calls) {
+  void compile(const GrammarRules& rules, const Result<std::string>& calls) {
     ASSERT_TRUE(calls.ok()) << calls.error().message;
     const auto compiled = compiler_->compile(rules.text(*calls));
     ASSERT_TRUE(compiled.ok()) << compiled.error().message << rules.text(*calls);
@@ -213,14 +210,14 @@ TEST(ToolGrammar, MistralArguments) {
 }
 
 TEST(ToolGrammar, WhatIsNotBuiltIsRefused) {
-  text::GrammarRules rules;
+  GrammarRules rules;
   const MarkTokenizer tokenizer({"<|tool_call>"});
   for (const ToolForm form : {ToolForm::gemma4, ToolForm::function_gemma, ToolForm::none}) {
-    const auto calls = text::add_calls({.tools = form}, tokenizer, kTools, {.forced = true}, rules);
+    const auto calls = add_calls({.tools = form}, tokenizer, kTools, {.forced = true}, rules);
     ASSERT_FALSE(calls.ok());
     EXPECT_EQ(calls.error().kind, ErrorKind::unsupported);
   }
-  EXPECT_FALSE(text::add_free_text_with_calls({.tools = ToolForm::plain}, tokenizer, kTools, rules).ok());
+  EXPECT_FALSE(add_free_text_with_calls({.tools = ToolForm::plain}, tokenizer, kTools, rules).ok());
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST_F(Api, PassesWhatWasAskedToTheEngine) {
 
 TEST_F(Api, DeclaredVolatileTextDoesNotSpoilThePrefix) {
   ServerOptions options;
-  auto pattern = text::Regex::compile("It is \\d+ o'clock\\.");
+  auto pattern = Regex::compile("It is \\d+ o'clock\\.");
   ASSERT_TRUE(pattern.ok());
   options.volatile_text.push_back({std::move(*pattern), false});
   start(std::move(options));

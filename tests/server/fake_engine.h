@@ -25,25 +25,25 @@ inline constexpr int kEndToken = 256, kBosToken = 257, kFakeVocab = 300;
 inline constexpr std::pair<int, std::string_view> kFakeTags[] = {
     {258, "<think>"}, {259, "</think>"}, {260, "<tool_call>"}};
 
-class FakeTokenizer final : public text::Tokenizer {
+class FakeTokenizer final : public Tokenizer {
  public:
   FakeTokenizer() {
     for (int i = 0; i < 256; ++i) bytes_[i] = static_cast<char>(i);
   }
-  std::vector<int> encode(std::string_view text, bool, text::EncodeLimit* limit = nullptr) const override {
+  std::vector<int> encode(std::string_view text, bool, EncodeLimit* limit = nullptr) const override {
     std::vector<int> ids;
     try {
       for (unsigned char c : text) {
         ids.push_back(c);
         if (limit) limit->check(ids.size());
       }
-    } catch (const text::EncodeLimit::Stopped&) {
+    } catch (const EncodeLimit::Stopped&) {
     }
     return ids;
   }
-  std::vector<int> encode(std::span<const text::PromptPiece> pieces, text::SegmentMemo*, std::string_view,
-                          text::EncodeLimit* limit = nullptr) const override {
-    return encode(text::join({pieces.begin(), pieces.end()}), true, limit);
+  std::vector<int> encode(std::span<const PromptPiece> pieces, SegmentMemo*, std::string_view,
+                          EncodeLimit* limit = nullptr) const override {
+    return encode(join({pieces.begin(), pieces.end()}), true, limit);
   }
   std::string_view token_bytes(int id) const override {
     if (id == kEndToken) return "<|end|>";
@@ -73,11 +73,11 @@ class FakeTokenizer final : public text::Tokenizer {
 };
 
 // "role: content\n" for each message, what else it knows in brackets, then "assistant:" (and "<think>").
-class FakeTemplate final : public text::ChatTemplate {
+class FakeTemplate final : public ChatTemplate {
  public:
-  Result<std::vector<text::PromptPiece>> render(const Json& messages, const Json& tools,
-                                                const text::ChatOptions& options) const override {
-    std::vector<text::PromptPiece> pieces;
+  Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
+                                          const TemplateOptions& options) const override {
+    std::vector<PromptPiece> pieces;
     if (tools.is_array()) pieces.push_back({"[tools " + tools.dump() + "]\n", false});
     if (!options.extra.empty()) pieces.push_back({"[extra " + options.extra.dump() + "]\n", false});
     for (const Json& message : messages) {
@@ -143,7 +143,7 @@ class FakeEngine final : public Engine {
       return make_error(ErrorKind::busy, "{} requests are waiting; try again later", running_.size());
     const RequestId id = next_++;
     running_[id] = Sequence{request, std::move(sink), script(request)};
-    running_[id].text = std::make_shared<text::OutputText>(tokenizer_, request.stop, request.output);
+    running_[id].text = std::make_shared<OutputText>(tokenizer_, request.stop, request.output);
     requests_.push_back(std::move(request));
     ++stats_.requests;
     wake_.notify_all();
@@ -180,8 +180,8 @@ class FakeEngine final : public Engine {
     return stats;
   }
   bool device_lost() const override { return lost; }
-  const text::Tokenizer& tokenizer() const override { return tokenizer_; }
-  const text::ChatTemplate* chat_template() const override { return has_template ? &template_ : nullptr; }
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  const ChatTemplate* chat_template() const override { return has_template ? &template_ : nullptr; }
   const SamplingParams& default_sampling() const override { return sampling_; }
 
   Request last_request() const {
@@ -213,7 +213,7 @@ class FakeEngine final : public Engine {
     size_t next = 0;
     int tokens = 0;
     bool started = false;
-    std::shared_ptr<text::OutputText> text;
+    std::shared_ptr<OutputText> text;
     bool cancelled = false;
     std::chrono::steady_clock::time_point due{};
   };

@@ -12,23 +12,22 @@
 namespace anabranch::server {
 namespace {
 
-const text::Tokenizer& tokenizer() {
-  static const auto made =
-      text::Tokenizer::from_file(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/tokenizer.json");
+const Tokenizer& tokenizer() {
+  static const auto made = Tokenizer::from_file(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/tokenizer.json");
   CHECK(made.ok(), "{}", made.error().message);
   return **made;
 }
 
-const text::ChatTemplate& chat() {
-  static const auto made = text::ChatTemplate::parse(
+const ChatTemplate& chat() {
+  static const auto made = ChatTemplate::parse(
       *read_file(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/chat_template.jinja", 1 << 20), "", "<|im_end|>");
   CHECK(made.ok(), "{}", made.error().message);
   return **made;
 }
 
-text::OutputRules rules() {
-  text::OutputRules rules;
-  rules.format = text::find_output_format(&chat(), tokenizer());
+OutputRules rules() {
+  OutputRules rules;
+  rules.format = find_output_format(&chat(), tokenizer());
   rules.tools =
       std::make_shared<const Json>(*parse_json(R"([{"type":"function","function":{"name":"read","parameters":
       {"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer"}}}}}])"));
@@ -67,8 +66,8 @@ size_t known(TurnMemory& memory, const Json& messages, const std::string& salt =
 
 TEST(Replay, TheNextPromptBeginsWithWhatWasSampled) {
   TurnMemory memory("");
-  text::PromptCompiler compiler(chat(), tokenizer());
-  text::ChatOptions options;
+  PromptCompiler compiler(chat(), tokenizer());
+  TemplateOptions options;
   options.enable_thinking = false;
   Json messages = conversation("Let me look.", R"({"lines": 2, "path": "a.txt"})");
   const auto first = compiler.compile(Json::array({messages[0]}), *rules().tools, options);
@@ -149,7 +148,7 @@ TEST(Replay, ATurnIsWholeAfterItsLastAllowedCall) {
   remember(kCall, memory);
   EXPECT_EQ(known(memory, told), 0u);
   remember(kCall, memory, TurnEnd::last_allowed_call);
-  text::OutputRules one_call = rules();
+  OutputRules one_call = rules();
   one_call.max_calls = 1;
   const auto turns = known_turns(told, "", one_call, tokenizer(), memory);
   ASSERT_EQ(turns.size(), 1u);

@@ -13,7 +13,7 @@
 #include "tokenizer/tokenizer.h"
 
 using namespace anabranch;
-using namespace anabranch::text;
+using namespace anabranch;
 
 namespace {
 

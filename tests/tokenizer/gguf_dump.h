@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "tokenizer/tokenizer.h"
 
-namespace anabranch::text {
+namespace anabranch {
 
 class DumpReader {
  public:
@@ -66,4 +66,4 @@ inline Result<GgufVocab> read_gguf_dump(std::string_view bytes) {
   return v;
 }
 
-}  // namespace anabranch::text
+}  // namespace anabranch

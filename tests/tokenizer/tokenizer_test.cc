@@ -15,7 +15,7 @@
 #include "tokenizer/tokenizer_impl.h"
 #include "tokenizer/utf8.h"
 
-namespace anabranch::text {
+namespace anabranch {
 namespace {
 
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
@@ -524,4 +524,4 @@ TEST(Tokenizer, LongTextsTakeLinearTime) {
 }
 
 }  // namespace
-}  // namespace anabranch::text
+}  // namespace anabranch

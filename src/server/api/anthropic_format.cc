@@ -3,7 +3,7 @@
 namespace anabranch::server {
 namespace {
 
-using Kind = text::OutputEvent::Kind;
+using Kind = OutputEvent::Kind;
 
 // An event is named twice: on its own line and in its data.
 std::string event_text(const Json& json) {
@@ -75,8 +75,7 @@ int status_of(const ApiError& error) {
 
 }  // namespace
 
-void add_event(std::vector<MessageBlock>& blocks, const text::OutputEvent& event,
-               const std::string& call_id) {
+void add_event(std::vector<MessageBlock>& blocks, const OutputEvent& event, const std::string& call_id) {
   if (event.kind == Kind::call_begin) return blocks.push_back({event.kind, "", call_id, event.text});
   if (event.call < 0 && (blocks.empty() || blocks.back().kind != event.kind))
     blocks.push_back({event.kind, "", "", ""});
@@ -105,7 +104,7 @@ std::string MessageStream::start(const AnswerHead& head, const Usage& usage) con
   return event_text({{"type", "message_start"}, {"message", std::move(message)}});
 }
 
-std::string MessageStream::open(const text::OutputEvent& event, const std::string& call_id) {
+std::string MessageStream::open(const OutputEvent& event, const std::string& call_id) {
   std::string out = close();
   inside_ = event.kind;
   out += event_text({{"type", "content_block_start"},
@@ -126,7 +125,7 @@ std::string MessageStream::close() {
   return out + event_text({{"type", "content_block_stop"}, {"index", index_}});
 }
 
-std::string MessageStream::event(const text::OutputEvent& event, const std::string& call_id) {
+std::string MessageStream::event(const OutputEvent& event, const std::string& call_id) {
   switch (event.kind) {
     case Kind::call_begin:
       return open(event, call_id);

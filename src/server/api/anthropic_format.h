@@ -20,12 +20,12 @@ struct MessageEnd {
 
 // A content block of a message that is sent whole: reasoning, content, or a call (call_begin).
 struct MessageBlock {
-  text::OutputEvent::Kind kind;
+  OutputEvent::Kind kind;
   std::string text;           // of a call: its arguments, a JSON object
   std::string call_id, name;  // of calls
 };
 // Puts an event's text where it belongs, in the order in which the model wrote. call_id: as of event_chunk.
-void add_event(std::vector<MessageBlock>& blocks, const text::OutputEvent& event, const std::string& call_id);
+void add_event(std::vector<MessageBlock>& blocks, const OutputEvent& event, const std::string& call_id);
 std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock>& blocks,
                           const MessageEnd& end);
 
@@ -34,16 +34,16 @@ class MessageStream {
  public:
   // usage: of the prompt.
   std::string start(const AnswerHead& head, const Usage& usage) const;
-  std::string event(const text::OutputEvent& event, const std::string& call_id);
+  std::string event(const OutputEvent& event, const std::string& call_id);
   std::string finish(const AnswerHead& head, const MessageEnd& end);
 
  private:
-  std::string open(const text::OutputEvent& event, const std::string& call_id);
+  std::string open(const OutputEvent& event, const std::string& call_id);
   std::string delta(Json delta) const;
   std::string close();
 
-  int index_ = -1;                                 // the last block's
-  std::optional<text::OutputEvent::Kind> inside_;  // the kind of the block that is open
+  int index_ = -1;                           // the last block's
+  std::optional<OutputEvent::Kind> inside_;  // the kind of the block that is open
 };
 inline constexpr const char* kPingEvent = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 

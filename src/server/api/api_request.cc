@@ -350,7 +350,7 @@ void read_tools(JsonFields& fields, ChatRequest& request) {
   if (request.tool_choice.kind != ToolChoice::Kind::none) request.tools = *list;
 }
 
-void read_template_options(JsonFields& fields, text::ChatOptions& chat) {
+void read_template_options(JsonFields& fields, TemplateOptions& chat) {
   if (const Json* extra = fields.object("chat_template_kwargs")) {
     for (const auto& [key, value] : extra->items()) {
       if (key == "messages" || key == "tools" || key == "bos_token" || key == "eos_token")

@@ -214,7 +214,7 @@ void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json&
   if (!named && choice.kind != ToolChoice::Kind::required) return;
   if (!tools.is_array() || tools.empty())
     fields.fail("tool_choice", "invalid_value", "'tool_choice' asks for a call, but there are no 'tools'");
-  else if (named && !text::has_tool(tools, choice.name))
+  else if (named && !has_tool(tools, choice.name))
     fields.fail(
         "tool_choice", "invalid_value",
         fmt::format("'tool_choice' names {}, which is not among the 'tools'", Json(choice.name).dump()));

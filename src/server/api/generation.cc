@@ -192,7 +192,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   generation->choices.resize(prepared.prompts.size() * options.choices);
   for (size_t i = 0; i < generation->choices.size(); ++i) {
     Choice& choice = generation->choices[i];
-    choice.text = std::make_unique<text::OutputText>(engine_.tokenizer(), options.stop, prepared.rules);
+    choice.text = std::make_unique<OutputText>(engine_.tokenizer(), options.stop, prepared.rules);
     if (options.logprobs >= 0)
       choice.logprobs.emplace(
           generation->head.kind == AnswerKind::chat ? LogprobsForm::chat : LogprobsForm::completion,
@@ -264,12 +264,11 @@ void Generations::observe(const Generation& generation, Choice& choice, const Ev
   choice.last_event = now;
 }
 
-void Generations::deliver(Generation& generation, size_t index,
-                          const std::vector<text::OutputEvent>& events) {
-  using Kind = text::OutputEvent::Kind;
+void Generations::deliver(Generation& generation, size_t index, const std::vector<OutputEvent>& events) {
+  using Kind = OutputEvent::Kind;
   Choice& choice = generation.choices[index];
   const bool message = generation.head.kind == AnswerKind::message;
-  for (const text::OutputEvent& event : events) {
+  for (const OutputEvent& event : events) {
     const bool begins = event.kind == Kind::call_begin;
     if (begins) choice.call_ids.push_back(new_call_id(generation.head.kind));
     const std::string call_id = begins ? choice.call_ids.back() : "";

@@ -46,10 +46,10 @@ class Generations {
     RequestId request = 0;
     bool submitted = false;  // to the engine, and not ended yet
     double last_event = 0;   // when tokens came last, in monotonic seconds; 0: none did yet
-    std::unique_ptr<text::OutputText> text;
+    std::unique_ptr<OutputText> text;
     std::optional<LogprobsJson> logprobs;  // if asked for
     std::vector<int> sampled;              // if it is to be remembered
-    text::ParsedOutput answer;             // whole answers only
+    ParsedOutput answer;                   // whole answers only
     std::vector<std::string> call_ids;     // of the answer's calls so far
     FinishReason finish = FinishReason::none;
     Usage usage;
@@ -65,7 +65,7 @@ class Generations {
     std::vector<Choice> choices;
     size_t running = 0;        // of these
     size_t logprobs_held = 0;  // alternatives kept for the end of a whole answer
-    text::OutputRules rules;
+    OutputRules rules;
     std::optional<uint64_t> remember;  // as of Prepared
     bool streaming = false;            // the stream has started
     std::vector<MessageBlock> blocks;  // of a whole message
@@ -77,7 +77,7 @@ class Generations {
   void submit(uint64_t key, Prepared prepared);
   void begin_stream(Generation& generation);
   void receive(uint64_t key, size_t index, const Event& event);
-  void deliver(Generation& generation, size_t index, const std::vector<text::OutputEvent>& events);
+  void deliver(Generation& generation, size_t index, const std::vector<OutputEvent>& events);
   std::string new_call_id(AnswerKind kind);
   void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
   void finish(Generation& generation);

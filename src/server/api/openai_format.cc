@@ -19,7 +19,7 @@ Json envelope(const AnswerHead& head, const char* chat_object) {
           {"system_fingerprint", kFingerprint}};
 }
 
-Json whole_calls(const std::vector<text::ToolCall>& calls, const std::vector<std::string>& ids) {
+Json whole_calls(const std::vector<ToolCall>& calls, const std::vector<std::string>& ids) {
   Json list = Json::array();
   for (size_t i = 0; i < calls.size(); ++i)
     list.push_back({{"id", ids[i]},
@@ -61,7 +61,7 @@ Json cut_json(const std::string& cut) {
 }
 
 Json choice_json(const AnswerHead& head, int index, WholeChoice& whole) {
-  const text::ParsedOutput& output = whole.output;
+  const ParsedOutput& output = whole.output;
   Json choice = {{"index", index}};
   if (head.kind == AnswerKind::chat) {
     Json message = {{"role", "assistant"}, {"content", output.content}, {"refusal", nullptr}};
@@ -112,11 +112,11 @@ std::string first_chunk(const AnswerHead& head, int choice) {
   return chunk(head, choice, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr);
 }
 
-std::string event_chunk(const AnswerHead& head, int choice, const text::OutputEvent& event,
+std::string event_chunk(const AnswerHead& head, int choice, const OutputEvent& event,
                         const std::string& call_id, Json logprobs) {
   if (head.kind == AnswerKind::completion)
     return chunk(head, choice, {{"text", event.text}}, std::move(logprobs), nullptr);
-  using Kind = text::OutputEvent::Kind;
+  using Kind = OutputEvent::Kind;
   Json delta = Json::object();
   Json call = {{"index", event.call}};
   switch (event.kind) {

@@ -37,7 +37,7 @@ std::string_view finish_name(FinishReason finish, int calls);
 // One of the answers of a request that does not stream. logprobs, here and below: as LogprobsJson writes
 // them, or null.
 struct WholeChoice {
-  const text::ParsedOutput& output;
+  const ParsedOutput& output;
   const std::vector<std::string>& call_ids;  // one for each call
   Json logprobs;
   FinishReason finish = FinishReason::stop;
@@ -49,7 +49,7 @@ std::string whole_answer(const AnswerHead& head, std::vector<WholeChoice> choice
 // One server-sent event each; choice: its index. first: the chunk that names the role (chat only).
 std::string first_chunk(const AnswerHead& head, int choice);
 // call_id: of an event that begins a call. Not for call_end, which has nothing to say.
-std::string event_chunk(const AnswerHead& head, int choice, const text::OutputEvent& event,
+std::string event_chunk(const AnswerHead& head, int choice, const OutputEvent& event,
                         const std::string& call_id, Json logprobs);
 std::string finish_chunk(const AnswerHead& head, int choice, Json logprobs, FinishReason finish, int calls,
                          const Usage& usage);
