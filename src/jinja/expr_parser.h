@@ -1,92 +1,35 @@
-// The expression half of the parser (parser.cc has the statements).
+// The grammar of expressions; parser.cc has the statements. All functions throw Failure.
 #pragma once
 
-#include <algorithm>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "jinja/ast.h"
-#include "jinja/lexer.h"
+#include "jinja/token_cursor.h"
 
 namespace anabranch::jinja {
 
-class ExprParser {
- protected:
-  explicit ExprParser(Ast& ast);
+// One template while it is parsed: its tokens, and the tree so far.
+struct ParseState : TokenCursor {
+  // ast.source must be set.
+  explicit ParseState(Ast& ast);
 
-  // Counts one level of recursion while it lives.
-  struct Nesting {
-    explicit Nesting(ExprParser& p) : parser(p) {
-      if (++p.depth_ > kMaxSyntaxDepth) p.fail_here("nested deeper than {} levels", kMaxSyntaxDepth);
-    }
-    ~Nesting() { --parser.depth_; }
-    ExprParser& parser;
-  };
-
-  const Token& current() const { return tokens_[position_]; }
-  const Token& ahead(size_t n) const { return tokens_[std::min(position_ + n, tokens_.size() - 1)]; }
-  bool at_end() const { return current().kind == TokenKind::end; }
-  const Token& take() { return tokens_[at_end() ? position_ : position_++]; }
-  bool is_op(std::string_view op) const { return current().kind == TokenKind::op && current().text == op; }
-  bool is_name(std::string_view name) const {
-    return current().kind == TokenKind::name && current().text == name;
-  }
-  bool skip_op(std::string_view op);
-  bool skip_name(std::string_view name);
-  void expect_op(std::string_view op);
-  void expect(TokenKind kind, std::string_view what);
-  // A name that may be assigned to, as a symbol.
-  int take_new_name();
-  template <class... Args>
-  [[noreturn]] void fail_here(fmt::format_string<Args...> format, Args&&... args) const {
-    fail_at(ast_.source, current().at, format, std::forward<Args>(args)...);
-  }
-
-  const Expr* parse_expression() { return parse_conditional(); }
-  // An expression, or several with commas between them as a tuple. Without `conditional`, "if" ends it.
-  const Expr* parse_tuple(bool conditional);
-  // What "set" and "for" assign to.
-  const Expr* parse_target();
-  const Expr* parse_single_target();
-  // "|f(x)|g" after `input`; returns input when there is none.
-  const Expr* parse_filters(const Expr* input);
-  // "f(x)" after a "|".
-  const Expr* parse_filter(const Expr* input);
-
-  Ast& ast_;
-  int caller_uses_ = 0;  // of the name `caller` so far
-  int branches_ = 0;     // of {% if %} around this point
-
- private:
-  int intern(const std::string& name);
-  Expr& add(ExprKind kind, std::vector<const Expr*> operands = {});
-  const Expr* constant(Value value);
-
-  const Expr* parse_conditional();
-  const Expr* parse_or();
-  const Expr* parse_and();
-  const Expr* parse_not();
-  const Expr* parse_compare();
-  const Expr* parse_sum();
-  const Expr* parse_concat();
-  const Expr* parse_product();
-  const Expr* parse_power();
-  const Expr* parse_unary(bool with_filters);
-  const Expr* parse_primary();
-  const Expr* parse_postfix(const Expr* node);
-  const Expr* parse_subscript(const Expr* object);
-  const Expr* parse_call(const Expr* function);
-  const Expr* parse_test(const Expr* subject);
-  const Expr* parse_list();
-  const Expr* parse_dict();
-  const Expr* parse_number();
-  void parse_arguments(Expr& call);
-  void raise_height(Expr& expr);
-
-  std::vector<Token> tokens_;
-  size_t position_ = 0;
-  int depth_ = 0;
+  Ast& ast;
+  int caller_uses = 0;  // how often the name `caller` was read so far
+  int branches = 0;     // how many {% if %} blocks enclose the current token
 };
+
+const Expr* parse_expression(ParseState& p);
+// One expression, or a tuple of several separated by commas. If `conditional` is false, an "if" ends the
+// expression instead of making it conditional.
+const Expr* parse_tuple(ParseState& p, bool conditional);
+// The target of an assignment by "set" or "for": a name, a namespace's attribute, or a tuple of targets.
+const Expr* parse_target(ParseState& p);
+// The same without a tuple, unless it is in parentheses.
+const Expr* parse_single_target(ParseState& p);
+// The symbol of a name that may be assigned to.
+int take_new_name(ParseState& p);
+// A chain of filters and tests after `input`, such as "|f(x)|g"; returns `input` if there is none. `input`
+// may be null: a filter block has no operand.
+const Expr* parse_filters(ParseState& p, const Expr* input);
+// One filter, such as "f(x)"; its "|" is already read.
+const Expr* parse_filter(ParseState& p, const Expr* input);
 
 }  // namespace anabranch::jinja

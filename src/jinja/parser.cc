@@ -10,53 +10,53 @@
 namespace anabranch::jinja {
 namespace {
 
-class Parser : private ExprParser {
+class Parser {
  public:
-  explicit Parser(Ast& ast) : ExprParser(ast) {}
+  explicit Parser(Ast& ast) : p_(ast) {}
 
   void run() {
-    ast_.body = parse_body({});
-    if (!at_end()) fail_here("unexpected '{}'", current().text);
+    p_.ast.body = parse_body({});
+    if (!p_.at_end()) p_.fail_here("unexpected '{}'", p_.current().text);
   }
 
  private:
   using Names = std::initializer_list<std::string_view>;
 
   Stmt& add_stmt(StmtKind kind) {
-    ast_.stmts.emplace_back();
-    ast_.stmts.back().kind = kind;
-    ast_.stmts.back().at = current().at;
-    return ast_.stmts.back();
+    p_.ast.stmts.emplace_back();
+    p_.ast.stmts.back().kind = kind;
+    p_.ast.stmts.back().at = p_.current().at;
+    return p_.ast.stmts.back();
   }
 
   // Statements up to one of the tags `ends`, of which "{%" is consumed; or to the end of the source.
   Body parse_body(Names ends) {
-    Nesting nesting(*this);
+    TokenCursor::Nesting nesting(p_);
     Body body;
-    while (!at_end()) {
-      if (current().kind == TokenKind::data) {
+    while (!p_.at_end()) {
+      if (p_.is(TokenKind::data)) {
         Stmt& stmt = add_stmt(StmtKind::text);
-        stmt.text = Text(take().text, true);
+        stmt.text = Text(p_.take().text, true);
         body.push_back(&stmt);
-      } else if (current().kind == TokenKind::variable_begin) {
+      } else if (p_.is(TokenKind::variable_begin)) {
         Stmt& stmt = add_stmt(StmtKind::output);
-        take();
-        stmt.expr = parse_tuple(true);
-        expect(TokenKind::variable_end, "}}");
+        p_.take();
+        stmt.expr = parse_tuple(p_, true);
+        p_.expect(TokenKind::variable_end, "}}");
         body.push_back(&stmt);
       } else {
-        take();  // {%
-        if (current().kind != TokenKind::name) fail_here("a tag's name is missing");
-        if (std::find(ends.begin(), ends.end(), current().text) != ends.end()) return body;
+        p_.take();  // {%
+        if (!p_.is(TokenKind::name)) p_.fail_here("a tag's name is missing");
+        if (std::find(ends.begin(), ends.end(), p_.current().text) != ends.end()) return body;
         body.push_back(&parse_statement());
       }
     }
-    if (ends.size() > 0) fail_here("the template ends, but {{% {} %}} is missing", *(ends.end() - 1));
+    if (ends.size() > 0) p_.fail_here("the template ends, but {{% {} %}} is missing", *(ends.end() - 1));
     return body;
   }
 
   Stmt& parse_statement() {
-    const std::string tag = current().text;
+    const std::string tag = p_.current().text;
     if (tag == "if") return parse_if();
     if (tag == "for") return parse_for();
     if (tag == "set") return parse_set();
@@ -67,50 +67,50 @@ class Parser : private ExprParser {
     if (tag == "generation") return parse_generation();
     if (tag == "break" || tag == "continue") return parse_loop_control();
     if (tag.substr(0, 3) == "end" || tag == "else" || tag == "elif")
-      fail_here("unexpected tag '{}': there is nothing for it to end or continue", tag);
-    fail_here("the tag '{}' is not supported", tag);
+      p_.fail_here("unexpected tag '{}': there is nothing for it to end or continue", tag);
+    p_.fail_here("the tag '{}' is not supported", tag);
   }
 
-  void expect_block_end() { expect(TokenKind::block_end, "%}"); }
+  void expect_block_end() { p_.expect(TokenKind::block_end, "%}"); }
 
   // At the name of an end tag.
   void end_block() {
-    take();
+    p_.take();
     expect_block_end();
   }
 
   Stmt& parse_if() {
     Stmt& stmt = add_stmt(StmtKind::branch);
-    ++branches_;
+    ++p_.branches;
     do {
-      take();  // if, elif
-      const Expr* test = parse_tuple(false);
+      p_.take();  // if, elif
+      const Expr* test = parse_tuple(p_, false);
       expect_block_end();
       Body body = parse_body({"elif", "else", "endif"});
       stmt.branches.push_back({test, std::move(body)});
-    } while (current().text == "elif");
-    if (current().text == "else") {
+    } while (p_.current().text == "elif");
+    if (p_.current().text == "else") {
       end_block();
       stmt.otherwise = parse_body({"endif"});
     }
-    --branches_;
+    --p_.branches;
     end_block();
     return stmt;
   }
 
   Stmt& parse_for() {
     Stmt& stmt = add_stmt(StmtKind::loop);
-    take();
-    stmt.target = parse_target();
-    if (!skip_name("in")) fail_here("'in' is missing after the loop variable");
-    stmt.expr = parse_tuple(false);
-    if (skip_name("if")) stmt.filter = parse_expression();
-    if (is_name("recursive")) fail_here("recursive loops are not supported");
+    p_.take();
+    stmt.target = parse_target(p_);
+    if (!p_.skip_name("in")) p_.fail_here("'in' is missing after the loop variable");
+    stmt.expr = parse_tuple(p_, false);
+    if (p_.skip_name("if")) stmt.filter = parse_expression(p_);
+    if (p_.is_name("recursive")) p_.fail_here("recursive loops are not supported");
     expect_block_end();
     ++loops_;
     stmt.body = parse_body({"else", "endfor"});
     --loops_;
-    if (current().text == "else") {
+    if (p_.current().text == "else") {
       end_block();
       stmt.otherwise = parse_body({"endfor"});
     }
@@ -120,15 +120,15 @@ class Parser : private ExprParser {
 
   Stmt& parse_set() {
     Stmt& stmt = add_stmt(StmtKind::set);
-    take();
-    stmt.target = parse_target();
-    if (skip_op("=")) {
-      stmt.expr = parse_tuple(true);
+    p_.take();
+    stmt.target = parse_target(p_);
+    if (p_.skip_op("=")) {
+      stmt.expr = parse_tuple(p_, true);
       expect_block_end();
       return stmt;
     }
     stmt.kind = StmtKind::set_block;
-    stmt.expr = parse_filters(nullptr);
+    stmt.expr = parse_filters(p_, nullptr);
     expect_block_end();
     stmt.body = parse_body({"endset"});
     end_block();
@@ -138,19 +138,19 @@ class Parser : private ExprParser {
   // "(a, b=1)"; nothing at all for {% call %}.
   std::vector<Parameter> parse_parameters() {
     std::vector<Parameter> parameters;
-    expect_op("(");
-    while (!is_op(")")) {
-      if (!parameters.empty()) expect_op(",");
-      if (is_op(")")) break;
-      int symbol = take_new_name();
+    p_.expect_op("(");
+    while (!p_.is_op(")")) {
+      if (!parameters.empty()) p_.expect_op(",");
+      if (p_.is_op(")")) break;
+      int symbol = take_new_name(p_);
       const Expr* default_value = nullptr;
-      if (skip_op("="))
-        default_value = parse_expression();
+      if (p_.skip_op("="))
+        default_value = parse_expression(p_);
       else if (!parameters.empty() && parameters.back().default_value != nullptr)
-        fail_here("a parameter without a default follows one with a default");
+        p_.fail_here("a parameter without a default follows one with a default");
       parameters.push_back({symbol, default_value});
     }
-    expect_op(")");
+    p_.expect_op(")");
     return parameters;
   }
 
@@ -164,22 +164,22 @@ class Parser : private ExprParser {
 
   Stmt& parse_macro() {
     Stmt& stmt = add_stmt(StmtKind::macro);
-    take();
-    stmt.symbol = take_new_name();
+    p_.take();
+    stmt.symbol = take_new_name(p_);
     stmt.parameters = parse_parameters();
     expect_block_end();
-    int caller_uses = caller_uses_;
+    int caller_uses = p_.caller_uses;
     stmt.body = parse_function_body("endmacro");
-    stmt.uses_caller = caller_uses_ > caller_uses;
+    stmt.uses_caller = p_.caller_uses > caller_uses;
     return stmt;
   }
 
   Stmt& parse_call_block() {
     Stmt& stmt = add_stmt(StmtKind::call);
-    take();
-    if (is_op("(")) stmt.parameters = parse_parameters();
-    stmt.expr = parse_expression();
-    if (stmt.expr->kind != ExprKind::call) fail_here("{{% call %}} needs a call");
+    p_.take();
+    if (p_.is_op("(")) stmt.parameters = parse_parameters();
+    stmt.expr = parse_expression(p_);
+    if (stmt.expr->kind != ExprKind::call) p_.fail_here("{{% call %}} needs a call");
     expect_block_end();
     stmt.body = parse_function_body("endcall");
     return stmt;
@@ -187,8 +187,8 @@ class Parser : private ExprParser {
 
   Stmt& parse_filter_block() {
     Stmt& stmt = add_stmt(StmtKind::filter_block);
-    take();
-    stmt.expr = parse_filters(parse_filter(nullptr));
+    p_.take();
+    stmt.expr = parse_filters(p_, parse_filter(p_, nullptr));
     expect_block_end();
     stmt.body = parse_body({"endfilter"});
     end_block();
@@ -197,12 +197,12 @@ class Parser : private ExprParser {
 
   Stmt& parse_with() {
     Stmt& stmt = add_stmt(StmtKind::with);
-    take();
-    while (current().kind != TokenKind::block_end) {
-      if (!stmt.assignments.empty()) expect_op(",");
-      const Expr* target = parse_single_target();
-      expect_op("=");
-      const Expr* value = parse_expression();
+    p_.take();
+    while (!p_.is(TokenKind::block_end)) {
+      if (!stmt.assignments.empty()) p_.expect_op(",");
+      const Expr* target = parse_single_target(p_);
+      p_.expect_op("=");
+      const Expr* value = parse_expression(p_);
       stmt.assignments.emplace_back(target, value);
     }
     expect_block_end();
@@ -214,20 +214,21 @@ class Parser : private ExprParser {
   // Transformers uses it to find the assistant's tokens in training: a scope and nothing more.
   Stmt& parse_generation() {
     Stmt& stmt = add_stmt(StmtKind::with);
-    take();
+    p_.take();
     expect_block_end();
     stmt.body = parse_function_body("endgeneration");
     return stmt;
   }
 
   Stmt& parse_loop_control() {
-    if (loops_ == 0) fail_here("'{}' outside a loop", current().text);
-    Stmt& stmt = add_stmt(current().text == "break" ? StmtKind::break_loop : StmtKind::continue_loop);
+    if (loops_ == 0) p_.fail_here("'{}' outside a loop", p_.current().text);
+    Stmt& stmt = add_stmt(p_.current().text == "break" ? StmtKind::break_loop : StmtKind::continue_loop);
     end_block();
     return stmt;
   }
 
-  int loops_ = 0;  // around this point, within the macro
+  ParseState p_;
+  int loops_ = 0;  // how many loops of the same macro enclose the current token
 };
 
 }  // namespace
