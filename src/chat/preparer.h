@@ -53,7 +53,8 @@ class Preparer {
   void compile(Prepared prepared, std::weak_ptr<const void> client,
                std::function<void(std::variant<Prepared, RequestError>)> done) const;
   // What was sampled for a request: found when the turn comes back.
-  void remember(std::span<const int> sampled, TurnEnd end, uint64_t conversation, const OutputRules& rules) {
+  void remember(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
+                const OutputRules& rules) {
     remember_turn(sampled, end, conversation, rules, engine_.tokenizer(), turns_);
   }
   void write_turns() { turns_.write(); }

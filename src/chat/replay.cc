@@ -169,9 +169,9 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
   return turns;
 }
 
-void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation, const OutputRules& rules,
-                   const Tokenizer& tokenizer, TurnMemory& memory) {
-  if (end == TurnEnd::end_of_turn) {
+void remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
+                   const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory) {
+  if (end == TurnEndReason::end_of_turn) {
     if (sampled.empty() || !tokenizer.is_special(sampled.back())) return;
     sampled = sampled.first(sampled.size() - 1);
   }

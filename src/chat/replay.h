@@ -23,11 +23,11 @@ std::vector<KnownTurn> known_turns(const Json& messages, std::string_view salt, 
                                    const Tokenizer& tokenizer, TurnMemory& memory);
 
 // How a complete turn ended.
-enum class TurnEnd { end_of_turn, last_allowed_call };
+enum class TurnEndReason { end_of_turn, last_allowed_call };
 
 // Remembers the turn after a conversation (conversation_key), if it is complete and a template could render
 // it differently.
-void remember_turn(std::span<const int> sampled, TurnEnd end, uint64_t conversation, const OutputRules& rules,
-                   const Tokenizer& tokenizer, TurnMemory& memory);
+void remember_turn(std::span<const int> sampled, TurnEndReason end, uint64_t conversation,
+                   const OutputRules& rules, const Tokenizer& tokenizer, TurnMemory& memory);
 
 }  // namespace anabranch

@@ -164,19 +164,21 @@ void EngineLoop::drop_state(Sequence& sequence) {
 // Deliver tokens first; store snapshots taken during the pass afterwards.
 void EngineLoop::step(StepPlan plan) {
   Step step{.plan = std::move(plan)};
-  for (const Piece& piece : step.plan.pieces)
-    guard(piece.id, [&] { step.parts.push_back(StepRunner::part_of(piece, *sequences_.at(piece.id))); });
+  for (const ScheduledTokens& scheduled : step.plan.scheduled)
+    guard(scheduled.id,
+          [&] { step.parts.push_back(StepRunner::part_of(scheduled, *sequences_.at(scheduled.id))); });
   if (step.parts.empty() || !run_pass(step)) return;
   if (step.fetched) {
     std::lock_guard lock(inbox_.mutex);
     inbox_.stats.logit_passes++;
   }
-  for (StepPart& part : step.parts) guard(part.piece.id, [&] { deliver(part); });
+  for (StepPart& part : step.parts) guard(part.scheduled.id, [&] { deliver(part); });
   tokens_out_ = now_seconds();
   scheduler_.took(step.plan, tokens_out_ - step.started);
   const double delivered = tokens_out_;
   for (StepPart& part : step.parts)
-    if (sequences_.count(part.piece.id)) guard(part.piece.id, [&] { conclude(step, part, delivered); });
+    if (sequences_.count(part.scheduled.id))
+      guard(part.scheduled.id, [&] { conclude(step, part, delivered); });
   runner_.observe(step);
 }
 
@@ -190,12 +192,13 @@ bool EngineLoop::run_pass(Step& step) {
   } catch (const std::exception& e) {
     log_error("a step of {} requests failed: {}", step.parts.size(), e.what());
     if (step.parts.size() == 1) {
-      end(step.parts[0].piece.id, FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
+      end(step.parts[0].scheduled.id, FinishReason::error, {},
+          fmt::format("the engine failed: {}", e.what()));
       return false;
     }
     for (StepPart& part : step.parts) {
       drop_state(*part.sequence);
-      scheduler_.isolate(part.piece.id);
+      scheduler_.isolate(part.scheduled.id);
     }
     return false;
   }
@@ -223,7 +226,7 @@ void EngineLoop::conclude(Step& step, StepPart& part, double delivered) {
   }
   runner_.learn(step, part, row, part.row + part.applied(), busy);
   runner_.observe(step, part, delivered);
-  if (part.ending != Ending::none) end(part.piece.id, reason_of(part.ending), std::move(part.sampled));
+  if (part.ending != Ending::none) end(part.scheduled.id, reason_of(part.ending), std::move(part.sampled));
 }
 
 // Ends the one sequence whose work throws; its state may be half advanced.

@@ -7,15 +7,16 @@
 namespace anabranch {
 namespace {
 
-// Half a chunk to one and a half: a pass over few tokens costs nearly as much as one over many.
-int chunk(int size, const ScheduledSequence& e) {
+// The tokens of the next chunk: half of `size` to one and a half, because a pass over few tokens costs nearly
+// as much as a pass over many.
+int full_chunk(int size, const ScheduledSequence& e) {
   const int half = size / 2;
   const int line = (e.applied + std::max(half, 1) + size - 1) / size * size;
   return e.left() <= size + half ? e.left() : line - e.applied;
 }
 
-void add_piece(StepPlan& plan, const ScheduledSequence& e, int tokens) {
-  plan.pieces.push_back({e.id, tokens, tokens == e.left()});
+void add_chunk(StepPlan& plan, const ScheduledSequence& e, int tokens) {
+  plan.scheduled.push_back({e.id, tokens, tokens == e.left()});
   plan.prompt_tokens += tokens;
   plan.positions += e.positions(tokens);
 }
@@ -161,25 +162,25 @@ StepPlan Scheduler::plan(double spent) const {
                                   [](const ScheduledSequence& e) { return e.running && e.alone; });
   for (const ScheduledSequence& e : entries_) {
     if (!e.running || !e.decodes() || (alone != entries_.end() && &e != &*alone)) continue;
-    plan.pieces.push_back({e.id, 1, true});
+    plan.scheduled.push_back({e.id, 1, true});
     plan.decoding++;
   }
   auto prompts = prompts_in_order();
   if (alone != entries_.end())
     std::erase_if(prompts, [&](const ScheduledSequence* e) { return e != &*alone; });
   if (plan.decoding == 0)
-    add_chunks(prompts, plan);
+    add_full_chunks(prompts, plan);
   else if (!costs_.should_measure(plan.decoding))
-    add_pieces(prompts, spent, plan);
+    add_partial_chunks(prompts, spent, plan);
   return plan;
 }
 
 // No sequence decodes: a chunk of the first prompt, and what fits beside it as a whole.
-void Scheduler::add_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const {
+void Scheduler::add_full_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const {
   for (const ScheduledSequence* e : prompts) {
-    const bool first = plan.pieces.empty();
+    const bool first = plan.scheduled.empty();
     if (first || plan.prompt_tokens + e->left() <= options_.prefill_chunk)
-      add_piece(plan, *e, first ? chunk(options_.prefill_chunk, *e) : e->left());
+      add_chunk(plan, *e, first ? full_chunk(options_.prefill_chunk, *e) : e->left());
   }
 }
 
@@ -197,15 +198,15 @@ int Scheduler::tokens_that_fit(const ScheduledSequence& e, const StepLoad& load,
   return fit;
 }
 
-void Scheduler::add_pieces(const std::vector<const ScheduledSequence*>& prompts, double spent,
-                           StepPlan& plan) const {
+void Scheduler::add_partial_chunks(const std::vector<const ScheduledSequence*>& prompts, double spent,
+                                   StepPlan& plan) const {
   const double seconds = gap_left(plan.decoding, spent);
   for (const ScheduledSequence* e : prompts) {
     const int fit = tokens_that_fit(*e, plan, seconds);
-    const int to_grid = std::min(kPieceGrid - e->applied % kPieceGrid, e->left());
+    const int to_grid = std::min(kChunkGrid - e->applied % kChunkGrid, e->left());
     if (fit < to_grid && plan.prompt_tokens > 0) return;
-    const int on_grid = (e->applied + fit) / kPieceGrid * kPieceGrid - e->applied;
-    add_piece(plan, *e, fit == e->left() ? fit : std::max(on_grid, to_grid));
+    const int on_grid = (e->applied + fit) / kChunkGrid * kChunkGrid - e->applied;
+    add_chunk(plan, *e, fit == e->left() ? fit : std::max(on_grid, to_grid));
     if (fit < e->left()) return;
   }
 }
@@ -213,9 +214,9 @@ void Scheduler::add_pieces(const std::vector<const ScheduledSequence*>& prompts,
 void Scheduler::took(const StepPlan& plan, double seconds) {
   costs_.observe(plan, seconds);
   prompt_tokens_ += plan.prompt_tokens;
-  for (size_t i = static_cast<size_t>(plan.decoding); i < plan.pieces.size(); i++)
+  for (size_t i = static_cast<size_t>(plan.decoding); i < plan.scheduled.size(); i++)
     for (ScheduledSequence& e : entries_)
-      if (e.id == plan.pieces[i].id) e.read += plan.pieces[i].tokens;
+      if (e.id == plan.scheduled[i].id) e.read += plan.scheduled[i].tokens;
 }
 
 ScheduledSequence& Scheduler::at(uint64_t id) {

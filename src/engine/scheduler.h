@@ -1,6 +1,6 @@
 // Decides what each step computes: pure policy, no arrays and no clock. docs/scheduling.md explains it.
 //
-// A sequence waits until it is admitted, then runs until it ends. Its known tokens are applied piece by piece
+// A sequence waits until it is admitted, then runs until it ends. Its known tokens are applied in chunks
 // (prefill); once a single token is left, it decodes. Every step decodes a token of each decoding sequence,
 // and fills up with prefill as long as the gap between two tokens of a stream stays within a bound. None of
 // this changes which tokens a sequence gets.
@@ -15,10 +15,10 @@
 namespace anabranch {
 
 // The gap between two tokens of a decoding sequence may be at most kStall times a decode-only step, or
-// SchedulerOptions::max_gap_s if that is longer. A piece has at least kPieceGrid tokens, though, and ends on
+// SchedulerOptions::max_gap_s if that is longer. A chunk has at least kChunkGrid tokens, though, and ends on
 // that grid of positions.
 constexpr double kStall = 2.2;
-constexpr int kPieceGrid = 4;
+constexpr int kChunkGrid = 4;
 // Sequences that may be admitted in a step beside decoding ones.
 constexpr int kMostAdmissions = 16;
 
@@ -36,14 +36,15 @@ struct SequenceBytes {
 };
 
 // The next `tokens` tokens of a sequence, from the first not yet applied.
-struct Piece {
+struct ScheduledTokens {
   uint64_t id = 0;
   int tokens = 0;
   bool last = false;  // no known token remains after them: sample the next one
 };
 
 struct StepPlan : StepLoad {
-  std::vector<Piece> pieces;  // of different sequences; the first `decoding` of them are one token each
+  // Of different sequences. The first `decoding` entries are one token each.
+  std::vector<ScheduledTokens> scheduled;
 };
 
 // A sequence as the scheduler knows it.
@@ -87,12 +88,12 @@ class Scheduler {
   // Sends a sequence that was just admitted back to wait until the running sequence `other` has applied so
   // many tokens, or has ended: both prompts begin with them, and a snapshot will be stored there.
   void wait_for(uint64_t id, uint64_t other, int tokens);
-  // The next step; no pieces if nothing runs. spent: as for admit().
+  // The next step; empty if nothing runs. spent: as for admit().
   StepPlan plan(double spent = 0) const;
   // The step took so long, from its plan to the delivery of its tokens.
   void took(const StepPlan& plan, double seconds);
-  // A step applied so many of the sequence's known tokens and sampled so many new ones: a piece's tokens and
-  // at most one new, or the accepted drafts and the token after them.
+  // A step applied so many of the sequence's known tokens and sampled so many new ones: the scheduled tokens
+  // and at most one new, or the accepted drafts and the token after them.
   void advanced(uint64_t id, int applied, int sampled);
   // A step that the running sequence shared with others failed. It waits with an empty state, and then has
   // its steps to itself until it has one more token. After each further failure it stays alone for twice as
@@ -112,8 +113,9 @@ class Scheduler {
   int decoding() const;
   double gap_left(int decoding, double spent) const;
   int tokens_that_fit(const ScheduledSequence& entry, const StepLoad& load, double seconds) const;
-  void add_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const;
-  void add_pieces(const std::vector<const ScheduledSequence*>& prompts, double spent, StepPlan& plan) const;
+  void add_full_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const;
+  void add_partial_chunks(const std::vector<const ScheduledSequence*>& prompts, double spent,
+                          StepPlan& plan) const;
 
   SchedulerOptions options_;
   SequenceBytes bytes_;

@@ -13,8 +13,8 @@ namespace {
 // Whether the part needs nothing of its rows of logits but the best token of each.
 bool takes_best(const StepPart& part) {
   const Request& request = part.sequence->request;
-  return !part.piece.last || (request.sampling.greedy() && !request.sampling.changes_logits() &&
-                              request.logprobs < 0 && !part.sequence->constraints.masks());
+  return !part.scheduled.last || (request.sampling.greedy() && !request.sampling.changes_logits() &&
+                                  request.logprobs < 0 && !part.sequence->constraints.masks());
 }
 
 // The token to take by these logits, of those that the sequence allows.
@@ -41,16 +41,16 @@ int sample_allowed(Sequence& sequence, std::span<const float> logits) {
 }  // namespace
 
 int StepPart::applied() const {
-  return draft.tokens.empty() ? piece.tokens : static_cast<int>(sampled.size());
+  return draft.tokens.empty() ? scheduled.tokens : static_cast<int>(sampled.size());
 }
 
-StepPart StepRunner::part_of(const Piece& piece, Sequence& sequence) {
-  StepPart part{.piece = piece, .sequence = &sequence};
+StepPart StepRunner::part_of(const ScheduledTokens& scheduled, Sequence& sequence) {
+  StepPart part{.scheduled = scheduled, .sequence = &sequence};
   part.begin = sequence.state->length();
-  part.decodes = sequence.usage.completion_tokens > 0 && piece.tokens == 1 && piece.last;
+  part.decodes = sequence.usage.completion_tokens > 0 && scheduled.tokens == 1 && scheduled.last;
   part.forced = part.decodes && !sequence.constraints.forced().empty();
   auto& keep_at = sequence.keep_at;
-  const auto later = std::upper_bound(keep_at.begin(), keep_at.end(), part.begin + piece.tokens);
+  const auto later = std::upper_bound(keep_at.begin(), keep_at.end(), part.begin + scheduled.tokens);
   part.kept.resize(static_cast<size_t>(later - keep_at.begin()));
   for (size_t i = 0; i < part.kept.size(); i++) part.kept[i].length = keep_at[i];
   keep_at.erase(keep_at.begin(), later);
@@ -118,7 +118,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
   Sequence& sequence = *part.sequence;
   part.row = static_cast<int>(batch.ids.size());
   part.logit = batch.logit_rows.size();
-  const auto last = part.piece.last ? Batch::Logits::last : Batch::Logits::none;
+  const auto last = part.scheduled.last ? Batch::Logits::last : Batch::Logits::none;
   const std::span<const int> known = sequence.tokens;
   if (!part.draft.tokens.empty()) {
     std::vector<int> tokens = {known.back()};
@@ -128,7 +128,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
     return;
   }
   int at = part.begin;
-  const int end = part.begin + part.piece.tokens;
+  const int end = part.begin + part.scheduled.tokens;
   for (Snapshot& kept : part.kept) {
     const bool ends = kept.length == end;
     batch.add(*sequence.state, known.subspan(at, kept.length - at), ends ? last : Batch::Logits::none, &kept);
@@ -143,7 +143,7 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
   if (part.failure) return;
   try {
     part.right = true;
-    while (part.piece.last && part.right && part.ending == Ending::none) {
+    while (part.scheduled.last && part.right && part.ending == Ending::none) {
       const size_t row = part.sampled.size();
       part.sampled.push_back(draw(*part.sequence, logits, part.logit + row));
       part.right = row < part.draft.tokens.size() && part.sampled.back() == part.draft.tokens[row];

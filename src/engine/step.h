@@ -1,4 +1,4 @@
-// A step of the engine: one pass of the model over pieces of several sequences, and the tokens that it
+// A step of the engine: one pass of the model over tokens of several sequences, and the tokens that it
 // decides. submit() enqueues the pass, collect() waits for its tokens. Backends whose ops are done when they
 // return do the work inside submit().
 #pragma once
@@ -15,12 +15,12 @@ namespace anabranch {
 
 // One sequence's part of a step.
 struct StepPart {
-  Piece piece;
+  ScheduledTokens scheduled;
   Sequence* sequence;
   bool decodes = false;        // one token, and perhaps a draft after it
   bool forced = false;         // the draft is what must come
   Draft draft;                 // on trial in the pass
-  std::vector<Snapshot> kept;  // states within the piece's tokens; lengths first
+  std::vector<Snapshot> kept;  // states within the scheduled tokens; lengths first
   int begin = 0;               // tokens that the state had seen
   int row = 0;                 // of the batch
   size_t logit = 0;            // its first row of logits
@@ -45,7 +45,7 @@ class StepRunner {
   explicit StepRunner(EngineModel& model) : model_(model) {}
 
   // A sequence's part. Its state and constraints exist.
-  static StepPart part_of(const Piece& piece, Sequence& sequence);
+  static StepPart part_of(const ScheduledTokens& scheduled, Sequence& sequence);
   // Drafts after the parts that decode, and enqueues the pass over all parts. Throws when it cannot be done;
   // the states of all parts may be half advanced then.
   void submit(Step& step);

@@ -144,7 +144,7 @@ class Simulation {
   void step(Seen& seen, bool counts) {
     admit();
     const StepPlan plan = scheduler_.plan(now_ - out_);
-    ASSERT_FALSE(plan.pieces.empty());
+    ASSERT_FALSE(plan.scheduled.empty());
     double seconds = device_.step_s(plan) * slower_;
     if (noise_ > 0) {
       seconds *= std::exp(noise_ * normal_(random_));
@@ -153,9 +153,9 @@ class Simulation {
     now_ += seconds;
     scheduler_.took(plan, seconds);
     out_ = now_;
-    for (const Piece& piece : plan.pieces) {
-      scheduler_.advanced(piece.id, piece.tokens, piece.last);
-      if (piece.last) token(piece.id, seen, counts);
+    for (const ScheduledTokens& scheduled : plan.scheduled) {
+      scheduler_.advanced(scheduled.id, scheduled.tokens, scheduled.last);
+      if (scheduled.last) token(scheduled.id, seen, counts);
     }
     now_ += device_.host;
   }

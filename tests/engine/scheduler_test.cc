@@ -19,12 +19,13 @@ Scheduler make(int chunk, int max_running = 8, int max_queue = 64, double max_ga
 
 // Applies a plan as the engine does; a sequence whose tokens were all known gets one more.
 void apply(Scheduler& s, const StepPlan& plan) {
-  for (const Piece& piece : plan.pieces) s.advanced(piece.id, piece.tokens, piece.last ? 1 : 0);
+  for (const ScheduledTokens& scheduled : plan.scheduled)
+    s.advanced(scheduled.id, scheduled.tokens, scheduled.last ? 1 : 0);
 }
 
 std::map<uint64_t, int> tokens_of(const StepPlan& plan) {
   std::map<uint64_t, int> out;
-  for (const Piece& piece : plan.pieces) out[piece.id] = piece.tokens;
+  for (const ScheduledTokens& scheduled : plan.scheduled) out[scheduled.id] = scheduled.tokens;
   return out;
 }
 
@@ -36,10 +37,10 @@ std::vector<int> passes(Scheduler& s, int tokens, int applied) {
   std::vector<int> sizes;
   for (;;) {
     const auto plan = s.plan();
-    EXPECT_EQ(plan.pieces.size(), 1u);
-    sizes.push_back(plan.pieces[0].tokens);
+    EXPECT_EQ(plan.scheduled.size(), 1u);
+    sizes.push_back(plan.scheduled[0].tokens);
     s.advanced(1, sizes.back(), 0);
-    if (plan.pieces[0].last) return sizes;
+    if (plan.scheduled[0].last) return sizes;
   }
 }
 
@@ -61,9 +62,9 @@ TEST(Scheduler, PromptsRunInChunksOnAnAbsoluteGrid) {
   passes(s, 19, 0);
   s.advanced(1, 0, 1);
   EXPECT_EQ(s.plan().decoding, 1);
-  EXPECT_TRUE(s.plan().pieces[0].last);
+  EXPECT_TRUE(s.plan().scheduled[0].last);
   s.advanced(1, 4, 4);  // three drafts were right
-  EXPECT_EQ(s.plan().pieces[0].tokens, 1);
+  EXPECT_EQ(s.plan().scheduled[0].tokens, 1);
 }
 
 TEST(Scheduler, AllThatDecodeShareAStep) {
@@ -85,7 +86,7 @@ TEST(Scheduler, AllThatDecodeShareAStep) {
   s.remove(4);
   EXPECT_EQ(s.admit(), Ids{5});
   s.remove(5);
-  EXPECT_TRUE(s.plan().pieces.empty());
+  EXPECT_TRUE(s.plan().scheduled.empty());
   EXPECT_EQ(s.running() + s.queued(), 0);
 }
 
@@ -125,7 +126,7 @@ TEST(Scheduler, PrefillTakesWhatIsLeftOfTheGap) {
   };
   EXPECT_EQ(tokens_after(0.02), 148);  // of 45 ms, 15 are left
   EXPECT_EQ(tokens_after(0.03), 48);
-  EXPECT_EQ(tokens_after(0.2), kPieceGrid);
+  EXPECT_EQ(tokens_after(0.2), kChunkGrid);
 }
 
 // Estimates for more tokens than were ever in a step assume no economy of scale, and grow fourfold at most.
@@ -248,7 +249,7 @@ struct Machine {
 };
 
 // Whatever the machine: once a step without prompts was measured, none with a prompt takes longer than
-// promised, unless it carries the least piece that there is.
+// promised, unless it carries the smallest chunk that there is.
 TEST(Scheduler, NoStreamStallsWhileALongPromptIsRead) {
   for (const Machine machine : {Machine{0.004, 0.0005, 0.0002}, Machine{0.05, 0.002, 0.001},
                                 Machine{0.001, 0.0001, 0.01}, Machine{0.03, 0.01, 0.00001}}) {
@@ -263,26 +264,26 @@ TEST(Scheduler, NoStreamStallsWhileALongPromptIsRead) {
     s.add(9, 4000);
     EXPECT_EQ(s.admit(), Ids{9});
     const double plain = machine.base + 4 * machine.row;
-    int steps = 0, least_pieces = 0, position = 0;
+    int steps = 0, least_chunks = 0, position = 0;
     for (; s.plan().decoding == 4; steps++) {
       const auto plan = s.plan();
       ASSERT_LT(steps, 2000);
-      if (plan.prompt_tokens > kPieceGrid)
+      if (plan.prompt_tokens > kChunkGrid)
         EXPECT_LE(machine.step(plan), kStall * plain * 1.001) << plan.prompt_tokens;
       else
-        least_pieces += plan.prompt_tokens > 0;
+        least_chunks += plan.prompt_tokens > 0;
       position += plan.prompt_tokens;
-      EXPECT_TRUE(position % kPieceGrid == 0 || position == 4000);
+      EXPECT_TRUE(position % kChunkGrid == 0 || position == 4000);
       s.took(plan, machine.step(plan));
       apply(s, plan);
     }
     EXPECT_EQ(position, 4000);
     // Of what the bound leaves for prompts, most is used.
     const double best =
-        std::min(256.0, std::max<double>(kPieceGrid, (kStall - 1) * plain / machine.prompt_token));
-    EXPECT_LT(steps, 1.3 * 4000 / (std::floor(best / kPieceGrid) * kPieceGrid) + 8);
-    if (best >= 2 * kPieceGrid) {
-      EXPECT_LT(least_pieces, 5);
+        std::min(256.0, std::max<double>(kChunkGrid, (kStall - 1) * plain / machine.prompt_token));
+    EXPECT_LT(steps, 1.3 * 4000 / (std::floor(best / kChunkGrid) * kChunkGrid) + 8);
+    if (best >= 2 * kChunkGrid) {
+      EXPECT_LT(least_chunks, 5);
     }
   }
 }
@@ -306,7 +307,7 @@ TEST(Scheduler, DisturbedStepsDoNotLoosenTheBound) {
       s.admit();
     }
     const auto plan = s.plan();
-    if (plan.prompt_tokens > kPieceGrid) worst = std::max(worst, machine.step(plan) / plain);
+    if (plan.prompt_tokens > kChunkGrid) worst = std::max(worst, machine.step(plan) / plain);
     prompt_tokens += plan.prompt_tokens;
     random = random * 1664525 + 1013904223;
     s.took(plan, machine.step(plan) * (random >> 24 < 26 ? 3 : 1));
@@ -320,7 +321,7 @@ TEST(Scheduler, ShortPromptsPassLongOnesButNotForEver) {
   Scheduler s = make(64);
   s.add(1, 5);
   s.admit();
-  apply(s, s.plan());  // decodes from now on: others come in pieces
+  apply(s, s.plan());  // decodes from now on: others come in small chunks
   s.took(s.plan(), 1);
   s.add(2, 400);
   EXPECT_EQ(s.admit(), Ids{2});
@@ -333,12 +334,12 @@ TEST(Scheduler, ShortPromptsPassLongOnesButNotForEver) {
     next++;
     const auto plan = s.plan();
     s.took(plan, 1.0 + 0.05 * plan.prompt_tokens);
-    for (const Piece& piece : plan.pieces) {
-      s.advanced(piece.id, piece.tokens, piece.last);
-      if (piece.id == 2) done |= piece.last;
-      if (piece.id < 10 || !piece.last) continue;
+    for (const ScheduledTokens& scheduled : plan.scheduled) {
+      s.advanced(scheduled.id, scheduled.tokens, scheduled.last);
+      if (scheduled.id == 2) done |= scheduled.last;
+      if (scheduled.id < 10 || !scheduled.last) continue;
       shorts++;
-      s.remove(piece.id);
+      s.remove(scheduled.id);
     }
   }
   EXPECT_TRUE(done);
@@ -425,7 +426,7 @@ TEST(Scheduler, WhoWaitsForAnotherKeepsItsPlaceAndHastensIt) {
   t.add(3, 1000);
   EXPECT_EQ(t.admit(), (Ids{1, 2, 3}));
   t.wait_for(2, 1, 512);
-  EXPECT_EQ(t.plan().pieces.front().id, 1u) << "2 needs 512 of its tokens, which are fewer than 3's";
+  EXPECT_EQ(t.plan().scheduled.front().id, 1u) << "2 needs 512 of its tokens, which are fewer than 3's";
 }
 
 TEST(Scheduler, WhatFailsInCompanyOnlyIsAloneForLongerEachTime) {
@@ -440,12 +441,12 @@ TEST(Scheduler, WhatFailsInCompanyOnlyIsAloneForLongerEachTime) {
       for (int i = 0; i < tokens; i++) {
         s.admit();
         const auto plan = s.plan();
-        ASSERT_EQ(plan.pieces.size(), 1u) << tokens << " " << i;
-        EXPECT_EQ(plan.pieces[0].id, id);
+        ASSERT_EQ(plan.scheduled.size(), 1u) << tokens << " " << i;
+        EXPECT_EQ(plan.scheduled[0].id, id);
         apply(s, plan);
       }
     }
-    EXPECT_EQ(s.plan().pieces.size(), 2u);
+    EXPECT_EQ(s.plan().scheduled.size(), 2u);
   }
 }
 

@@ -55,7 +55,8 @@ Json conversation(const std::string& content, const std::string& arguments) {
 }
 
 // After the first message of such a conversation, or of one that begins with the turn.
-void remember(const std::string& sampled, TurnMemory& memory, TurnEnd end = TurnEnd::end_of_turn) {
+void remember(const std::string& sampled, TurnMemory& memory,
+              TurnEndReason end = TurnEndReason::end_of_turn) {
   const auto before = conversation_key(Json::array({conversation("", "{}")[0]}), "");
   remember_turn(tokens_of(sampled), end, before, rules(), tokenizer(), memory);
 }
@@ -121,7 +122,7 @@ TEST(Replay, TurnsThatWereCutOrHaveOneFormOnlyAreNotKept) {
   for (const char c : std::string("It says text.")) letters.push_back(tokens_of(std::string(1, c)).at(0));
   letters.push_back(tokens_of(kEnd).at(0));
   const auto before = conversation_key(Json::array({plain[0]}), "");
-  remember_turn(letters, TurnEnd::end_of_turn, before, rules(), tokenizer(), memory);
+  remember_turn(letters, TurnEndReason::end_of_turn, before, rules(), tokenizer(), memory);
   EXPECT_EQ(known(memory, plain), 1u);
 }
 
@@ -137,7 +138,7 @@ TEST(Replay, TurnsThatHideSomethingAreNotKept) {
   std::vector<int> lines(500, tokens_of("\n").at(0));
   for (const int token : tokens_of("Yes." + kEnd)) lines.push_back(token);
   const auto before = conversation_key(Json::array({plain[0]}), "");
-  remember_turn(lines, TurnEnd::end_of_turn, before, rules(), tokenizer(), memory);
+  remember_turn(lines, TurnEndReason::end_of_turn, before, rules(), tokenizer(), memory);
   EXPECT_EQ(known(memory, plain), 0u);
 }
 
@@ -147,7 +148,7 @@ TEST(Replay, ATurnIsWholeAfterItsLastAllowedCall) {
   const Json told = conversation("Let me look.", R"({"path": "a.txt", "lines": 2})");
   remember(kCall, memory);
   EXPECT_EQ(known(memory, told), 0u);
-  remember(kCall, memory, TurnEnd::last_allowed_call);
+  remember(kCall, memory, TurnEndReason::last_allowed_call);
   OutputRules one_call = rules();
   one_call.max_calls = 1;
   const auto turns = known_turns(told, "", one_call, tokenizer(), memory);

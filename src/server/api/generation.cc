@@ -361,7 +361,8 @@ void Generations::finish(Generation& generation) {
 void Generations::remember(const Generation& generation, const Choice& choice) {
   if (!generation.remember || choice.finish != FinishReason::stop || !choice.text->stop_found().empty())
     return;
-  const TurnEnd end = choice.text->stopped() ? TurnEnd::last_allowed_call : TurnEnd::end_of_turn;
+  const TurnEndReason end =
+      choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
   preparer_.remember(choice.sampled, end, *generation.remember, generation.rules);
   workers_.submit([this] { preparer_.write_turns(); });
 }
