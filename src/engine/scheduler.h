@@ -22,11 +22,12 @@ constexpr int kChunkGrid = 4;
 // Sequences that may be admitted in a step beside decoding ones.
 constexpr int kMostAdmissions = 16;
 
+// As in EngineOptions, which has the defaults; prefill_chunk is never 0 here.
 struct SchedulerOptions {
-  int prefill_chunk = 256;
-  int max_running = 8;
-  int max_queue = 64;
-  double max_gap_s = 0.05;
+  int prefill_chunk;
+  int max_running;
+  int max_queue;
+  double max_gap_s;
 };
 
 // Memory of one sequence: a fixed part, and a part for each token, in blocks of kKvBlock tokens.
