@@ -1,5 +1,4 @@
-// What one render carries along: its budget, its clock, its namespaces; and how functions read their
-// arguments.
+// The state of one run of a template (budget, clock, namespaces), and how functions read their arguments.
 #pragma once
 
 #include <initializer_list>
@@ -15,7 +14,7 @@ class Run {
  public:
   explicit Run(size_t steps) : budget(steps) {}
 
-  // One level of recursion while it lives, of whatever a template can make recurse.
+  // Counts one level of recursion while it lives; fails beyond kMaxRunDepth levels.
   struct Level {
     explicit Level(Run& r) : run(r) {
       if (++r.depth_ > kMaxRunDepth) fail_limit("nested deeper than {} levels", kMaxRunDepth);
@@ -32,10 +31,10 @@ class Run {
   int depth_ = 0;
 };
 
-// Arguments matched to parameter names, as Python matches them.
+// Matches arguments to parameter names by Python's rules.
 class Parameters {
  public:
-  // Fails when a name is unknown or given twice, or when one of the first `required` is missing.
+  // Fails if a name is unknown or given twice, or if one of the first `required` parameters is missing.
   Parameters(std::string_view function, const Arguments& arguments,
              std::initializer_list<std::string_view> names, size_t required = 0);
 
@@ -44,7 +43,7 @@ class Parameters {
   // The default when absent or None; fails on another type.
   Int integer(size_t i, Int otherwise) const;
   bool flag(size_t i, bool otherwise) const;
-  // As str(); the default when absent.
+  // The argument as by str(); the default when absent.
   Text text(size_t i, std::string_view otherwise, Budget& budget) const;
 
  private:
@@ -52,7 +51,7 @@ class Parameters {
   std::vector<const Value*> values_;
 };
 
-// The whole template. Throws Failure.
+// The output of the whole template. Throws Failure.
 Text evaluate(const Ast& ast, const std::vector<std::pair<std::string, Value>>& variables,
               std::optional<int64_t> now, size_t steps = kMaxSteps);
 
