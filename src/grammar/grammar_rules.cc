@@ -30,7 +30,7 @@ std::string GrammarRules::reserve(std::string_view hint) {
   for (const char c : hint.substr(0, 32)) name += is_plain(static_cast<unsigned char>(c)) ? c : '_';
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) name = "r" + name;
   const int used = taken_[name]++;
-  // No hint ends in "-" and a number, so that no numbered name is another hint's.
+  // Names made from hints have no "-", so a numbered name never equals another hint.
   return used == 0 && name != "root" ? name : fmt::format("{}-{}", name, used);
 }
 

@@ -1,5 +1,5 @@
-// Grammars as text, in the EBNF of grammar/grammar.h: rules with names of their own, in the order they were
-// asked for.
+// Collects the rules of a grammar under unique names and writes them as text, in the EBNF of
+// grammar/grammar.h.
 #pragma once
 
 #include <string>
@@ -12,28 +12,29 @@
 
 namespace anabranch {
 
-// Exactly this text, which must be UTF-8, as an element of a rule.
+// The element that matches exactly this text, which must be UTF-8.
 std::string literal(std::string_view text);
 
 class GrammarRules {
  public:
   explicit GrammarRules(WorkBudget work = WorkBudget()) : work_(work) {}
 
-  // A name that is not taken, beginning as `hint` does; define() must follow. "root" is given out to nobody.
+  // A new name that begins with `hint`; define() must follow. The name is never "root".
   std::string reserve(std::string_view hint);
   void define(const std::string& name, std::string body);
-  // Both; a body that there is already keeps its name. options: as the grammar has them, "max_chars=7".
+  // Reserves a name and defines it; returns the earlier name if a rule with this body exists. options:
+  // options of the rule in xgrammar's syntax, such as "max_chars=7".
   std::string add(std::string_view hint, const std::string& body, const std::string& options = "");
   bool has(const std::string& name) const { return names_.count(name) > 0; }
-  // What was remembered under a key; null: nothing.
+  // The element that was remembered under a key; null if there is none.
   const std::string* find(const std::string& key) const;
   void remember(const std::string& key, const std::string& element) { by_body_[key] = element; }
   size_t count() const { return rules_.size(); }
   size_t bytes() const { return bytes_; }
-  // Of everything that goes into this grammar.
+  // The budget for all the work that this grammar takes.
   WorkBudget& work() { return work_; }
 
-  // The whole grammar, which matches `root`.
+  // The text of the grammar; its first rule is the element `root`.
   std::string text(const std::string& root) const;
 
  private:

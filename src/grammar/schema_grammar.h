@@ -1,9 +1,9 @@
-// JSON schemas as grammars: what is written always satisfies the schema. Keywords that a grammar cannot hold
-// the model to are refused by name and place, never left out.
+// JSON schemas as grammars. Every text of the grammar satisfies the schema. A keyword that a grammar cannot
+// enforce is an error with its name and place; it is never ignored.
 //
-// Of what satisfies the schema, this is written: properties in the schema's order, others only where
-// additionalProperties says so; numbers of at most 18 digits; a space or a new line with at most 16 spaces
-// between parts.
+// The grammar does not have all texts that satisfy the schema: properties come in the schema's order, others
+// only if additionalProperties allows them by name; numbers have at most 18 digits; between parts stands
+// nothing, one space, or a new line and at most 16 spaces.
 #pragma once
 
 #include <string>
@@ -14,15 +14,16 @@
 
 namespace anabranch {
 
-// Adds what a value of the schema is written as; gives the element that stands for it in other rules. Errors:
-// invalid (no schema; nothing satisfies it), unsupported (a keyword that cannot be kept), exhausted (too
-// large). Each names the place as a JSON pointer, with `where` before it.
+// Adds rules for the values of the schema; returns the element that stands for them in other rules. Errors:
+// invalid (it is no schema, or nothing satisfies it), unsupported (a keyword cannot be enforced), exhausted
+// (it is too large). The message names the place as a JSON pointer that begins with `where`.
 Result<std::string> add_schema(const Json& schema, GrammarRules& rules, const std::string& where = "#");
 // Any JSON object.
 std::string add_any_object(GrammarRules& rules);
-// What may stand between tags: any text without a closing one.
+// The text of a parameter between its tags: any text without a closing tag.
 Result<std::string> text_to_tag(GrammarRules& rules);
-// An object as Qwen's calls have it: <parameter=NAME>\n...\n</parameter>\n for each property, strings bare.
+// The parameters of a call in Qwen's format: <parameter=NAME>\n...\n</parameter>\n for each property. Strings
+// have no quotes.
 Result<std::string> add_parameters(const Json& schema, GrammarRules& rules, const std::string& where = "#");
 
 }  // namespace anabranch

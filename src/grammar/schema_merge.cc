@@ -7,7 +7,7 @@
 namespace anabranch {
 namespace {
 
-constexpr size_t kMaxComparisons = 250'000;  // of enumerations with one another
+constexpr size_t kMaxComparisons = 250'000;  // between the values of two enumerations
 
 bool has(const Json& list, const Json& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -24,7 +24,7 @@ Json both(const Json& a, const Json& b) {
   return {{"allOf", Json::array({a, b})}};
 }
 
-// The types that both lists have; an integer is a number, too.
+// The types in both lists. An integer is also a number.
 Json common_types(const Json& a, const Json& b) {
   Json out = Json::array();
   const Json others = as_list(b);
@@ -47,7 +47,7 @@ bool in(const std::string& key, std::initializer_list<const char*> list) {
   return std::find(list.begin(), list.end(), key) != list.end();
 }
 
-// `additional` of one schema holds for properties that only the other names.
+// Applies additionalProperties of `from` to the properties that only `other` names.
 void restrict_additional(const Json& from, Json& other) {
   const auto additional = from.find("additionalProperties");
   if (additional == from.end() || *additional == true || !part_of(other, "properties").is_object()) return;
@@ -56,7 +56,7 @@ void restrict_additional(const Json& from, Json& other) {
     if (!known.contains(name)) schema = both(schema, *additional);
 }
 
-// Members are looked up one by one, and so is what two lists have in common.
+// Members and values of lists are compared one by one.
 size_t merging_steps(const Json& a, const Json& b) {
   size_t steps = copying_steps(a) + copying_steps(b);
   for (const char* key : {"properties", "required"})
@@ -65,7 +65,8 @@ size_t merging_steps(const Json& a, const Json& b) {
   return steps;
 }
 
-// What additionalProperties says holds beside its own schema's patternProperties only.
+// additionalProperties excludes the properties that patternProperties of its own schema matches, not those
+// that the other schema matches; one schema cannot express both.
 bool patterns_clash(const Json& a, const Json& b) {
   const auto additional = b.find("additionalProperties");
   return a.contains("patternProperties") && additional != b.end() && *additional != true &&

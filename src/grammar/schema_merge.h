@@ -1,4 +1,4 @@
-// What two JSON schemas ask together, as one schema.
+// Merges two JSON schemas into one that demands both, and tells whether two schemas exclude each other.
 #pragma once
 
 #include <string>
@@ -10,26 +10,27 @@
 
 namespace anabranch {
 
-// The steps that copying it costs.
+// The steps of work that copying costs.
 size_t copying_steps(const Json& json);
 
-// Both are booleans, or objects with known keywords only, without $ref and allOf (properties and items may
-// have them); `false`: nothing satisfies both. Errors: unsupported, for keywords that no single schema can
-// join; exhausted.
+// The schema that demands both. `a` and `b` are flat (SchemaDocument::flatten; their properties and items
+// need not be). The result is `false` if no value satisfies both. Errors: unsupported (keywords that one
+// schema cannot express together), exhausted.
 Result<Json> merge_schemas(Json a, Json b, const std::string& where, WorkBudget& work);
 
-// Whether no value written for `a` (properties that it does not name are not written, unless it says
-// additionalProperties or names none) satisfies `b`, as far as types, constants and properties tell. False
-// once the budget is used up.
+// Whether no value that the grammar writes for `a` satisfies `b`. The grammar writes properties that `a` does
+// not name only if `a` has additionalProperties or names none. Only types, constants and properties are
+// compared: true is certain, false is not. False as well once the budget is used up.
 bool apart(const Json& a, const Json& b, WorkBudget& work, int depth = 0);
 
-// What "#" or "#/..." refers to within a schema; null: nothing, or another kind of reference.
+// The schema that the reference "#" or "#/..." points to; null if there is none, or for other kinds of
+// references.
 const Json* find_reference(const Json& root, std::string_view ref);
 
-// A member that is an array or an object; else null.
+// The member of that name if it is an array or an object; otherwise a JSON null.
 const Json& part_of(const Json& schema, const char* key);
 
-// The values that enum and const leave; nullptr: neither is there.
+// The values that enum and const allow; a JSON null if the schema has neither.
 Json enumerated(const Json& schema);
 
 }  // namespace anabranch

@@ -1,165 +1,80 @@
-// The machinery of schema_grammar.h, in three files: schema_grammar.cc (references, alternatives, constants),
-// schema_values.cc (numbers, strings, arrays) and schema_members.cc (objects, and parameters of calls).
+// Writes one JSON schema as rules of a grammar: schema_writer.cc has references and alternatives,
+// schema_arrays.cc, schema_objects.cc and schema_parameters.cc (parameters of calls) the rest. Each method
+// returns the element that stands for a schema's values in other rules; it is "" if no value satisfies the
+// schema.
 #pragma once
 
-#include <array>
+#include <functional>
 #include <map>
-#include <memory>
-#include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
-#include "grammar/automaton.h"
 #include "grammar/grammar_rules.h"
-#include "grammar/number_grammar.h"
+#include "grammar/schema_document.h"
+#include "grammar/schema_finite.h"
+#include "grammar/schema_keywords.h"
+#include "grammar/schema_members.h"
 
 namespace anabranch {
 
-constexpr int64_t kMaxRepeat = 100000, kMaxLeast = 1000;  // counts in schemas
-constexpr int kMaxFlattening = 16;                        // references and allOf in one another
-
-enum SchemaType { kNull, kBoolean, kInteger, kNumber, kString, kArray, kObject, kTypes };
-inline constexpr const char* kTypeNames[] = {"null",   "boolean", "integer", "number",
-                                             "string", "array",   "object"};
-using TypeSet = std::array<bool, kTypes>;
-
-struct KeywordOf {
-  const char* keyword;
-  SchemaType type;
-};
-// What says something about values of one type.
-inline constexpr KeywordOf kKeywords[] = {{"minimum", kNumber},
-                                          {"maximum", kNumber},
-                                          {"exclusiveMinimum", kNumber},
-                                          {"exclusiveMaximum", kNumber},
-                                          {"multipleOf", kNumber},
-                                          {"minLength", kString},
-                                          {"maxLength", kString},
-                                          {"pattern", kString},
-                                          {"format", kString},
-                                          {"items", kArray},
-                                          {"prefixItems", kArray},
-                                          {"minItems", kArray},
-                                          {"maxItems", kArray},
-                                          {"uniqueItems", kArray},
-                                          {"properties", kObject},
-                                          {"required", kObject},
-                                          {"additionalProperties", kObject},
-                                          {"patternProperties", kObject},
-                                          {"propertyNames", kObject},
-                                          {"minProperties", kObject},
-                                          {"maxProperties", kObject}};
-
-inline std::string step_of(const std::string& where, std::string_view key) {
-  std::string out = where + "/";
-  for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  return out;
-}
-inline std::string step_of(const std::string& where, const char* key, size_t index) {
-  return fmt::format("{}/{}/{}", where, key, index);
-}
-
-// One schema on its way into rules.
 class SchemaWriter {
  public:
+  // `root` and `rules` must outlive this; `where` is the place of the root in error messages.
   SchemaWriter(const Json& root, GrammarRules& rules, const std::string& where)
-      : root_(root), rules_(rules), where_(where) {}
+      : rules_(rules), where_(where), document_(root, rules.work()), finite_(document_) {}
 
-  Result<std::string> whole() {
-    TRY_VOID(find_finite());
-    TRY(const std::string element, value(root_, where_));
-    if (element.empty()) return nothing();
-    return element;
-  }
+  // Values of the whole schema. An error if there are none.
+  Result<std::string> whole();
+  // The whole schema as the parameters of a call (add_parameters). An error if no call satisfies it.
   Result<std::string> parameters();
-  std::string any_object() { return any("object"); }
 
  private:
-  using Element = Result<std::string>;  // "": no value satisfies it
-
-  Error nothing() const {
-    return make_error(ErrorKind::invalid, "no value satisfies the schema at {}", where_);
-  }
-  Error too_large(const std::string& where) const {
-    return make_error(ErrorKind::exhausted, "the schema is too large or too deep at {}", where);
-  }
-  Error invalid(const std::string& where, const char* keyword, std::string_view what) const {
-    return make_error(ErrorKind::invalid, "'{}' at {} {}", keyword, where, what);
-  }
-  Error unsupported(const std::string& where, const char* keyword, std::string_view what) const {
-    return make_error(ErrorKind::unsupported, "'{}' at {} {}", keyword, where, what);
-  }
-
-  // Says where an automaton was asked for, if it could not be made.
-  static Result<Automaton> placed(Result<Automaton> made, const char* keyword, const std::string& where) {
-    if (made.ok()) return made;
-    return make_error(made.error().kind, "'{}' at {}: {}", keyword, where, made.error().message);
-  }
-
-  Result<const Json*> target(const Json& ref, const std::string& where) const;
-  Result<Json> flatten(const Json& schema, const std::string& where, int depth = 0);
-  Result<void> find_finite();
-  bool finite(const Json& schema, int depth = 0) const;
-  bool members_finite(const Json& schema, int depth) const;
-  bool items_finite(const Json& schema, int depth) const;
+  using Element = Result<std::string>;
 
   Element value(const Json& schema, const std::string& where);
   Element reference(const Json& ref, const std::string& where);
-  Result<void> check_apart(const std::vector<Json>& others, const Json& schema, const std::string& where);
-  Element options(Json flat, const char* keyword, const std::string& where, bool bare, const TypeSet& named);
-  static bool misread(std::string_view text, const TypeSet& types);
-  Element constants(const Json& flat, const Json& values, const std::string& where, const TypeSet* bare);
-  Result<bool> admits(const Json& flat, const Json& value, const std::string& where) const;
-  Result<TypeSet> types(const Json& flat, const std::string& where) const;
-  Result<void> check_keywords(const Json& flat, const std::string& where) const;
+  // anyOf or oneOf, together with the keywords beside it. named: see bare_flat.
+  Element options(Json flat, const char* keyword, const std::string& where, bool is_bare,
+                  const TypeSet& named);
   Element of_type(SchemaType type, const Json& flat, const std::string& where);
-  Element integer(const Json& flat, const std::string& where);
-  Element number(const Json& flat, const std::string& where);
-  Element string(const Json& flat, const std::string& where, StringForm form, const std::string& plain);
-  Element long_string(int64_t least, int64_t most, const std::string& where, StringForm form);
   Element array(const Json& flat, const std::string& where);
+
   Element object(const Json& flat, const std::string& where);
-  struct Members;
-  struct Member {
-    std::string text;  // its name and its value, as elements
-    bool required = false;
-  };
-  template <class Write>
-  Result<bool> named_members(const Json& flat, const std::string& where, const Write& write,
+  // Adds the members of `properties` and `required`. `write` returns the text of one: calls write members in
+  // another way than JSON. False: a required member has no value, and so the object has none.
+  using WriteMember =
+      std::function<Element(const std::string& name, const Json& schema, const std::string& place)>;
+  Result<bool> named_members(const Json& flat, const std::string& where, const WriteMember& write,
                              std::vector<Member>& out, std::vector<std::string>& names);
-  Element other_members(const Json& flat, const std::vector<std::string>& names, const std::string& where);
-  using MemberRules = std::shared_ptr<std::map<std::pair<size_t, int64_t>, std::string>>;
-  std::string members_from(const Members& members, size_t i, int64_t count, MemberRules known);
-  Result<TypeSet> all_types(const Json& flat, const std::string& where, int depth = 0);
+  // A member with a name that is none of `names`.
+  Element other_member(const Json& flat, const std::vector<std::string>& names, const std::string& where);
+
+  // A value between tags: strings are written without quotes.
   Element bare(const Json& schema, const std::string& where);
+  // The same for a flat schema. named: the types that the whole schema of the value names.
   Element bare_flat(const Json& flat, const std::string& where, const TypeSet& named);
 
-  Result<std::optional<double>> bound(const Json& flat, const char* keyword, const std::string& where) const;
-  Result<std::optional<int64_t>> count(const Json& flat, const char* keyword, const std::string& where,
-                                       int64_t most) const;
-  std::string any(const std::string& name);
-  std::string space() { return rules_.add("space", "\"\" | \" \" | \"\\n\" [ ]{0,16}"); }
-  std::string any_string() { return add_automaton(any_text(), StringForm::quoted, "string", rules_); }
-  Element digits(const std::string& regex, const char* hint, const std::string& where);
-
+  // The rule that a reference stands for.
   struct Rule {
     std::string name;
-    int level = 0;
-    bool done = false, empty = false;
+    int level = 0;      // the level_ at which it was begun
+    bool done = false;  // false while it is written
+    bool empty = false;
   };
-  const Json& root_;
   GrammarRules& rules_;
   const std::string where_;
-  std::map<std::string, Rule> refs_;    // by pointer
-  std::map<std::string, bool> finite_;  // by pointer: some value of it ends
+  const SchemaDocument document_;
+  FiniteSchemas finite_;
+  std::map<std::string, Rule> refs_;  // by pointer
   int nodes_ = 0, depth_ = 0;
-  int level_ = 0;  // objects and arrays around: something was written before what they hold
+  // How many objects and arrays enclose the current schema. A schema may refer to itself only at a deeper
+  // level: there the opening bracket is already written.
+  int level_ = 0;
 };
 
+// Adds one to a count while it lives.
 struct Deeper {
   explicit Deeper(int& n) : n(n) { ++n; }
   ~Deeper() { --n; }

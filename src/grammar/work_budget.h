@@ -1,4 +1,4 @@
-// What the making of one request's grammar may cost, whatever it consists of.
+// Limits the work of making one request's grammar, over all its schemas and patterns.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@ namespace anabranch {
 
 class WorkBudget {
  public:
-  // A step takes 3 to 10 ns, and so all of them less than a second.
+  // A step takes 3 to 10 ns, so all of them together take about a second at most.
   explicit WorkBudget(int64_t steps = 100'000'000) : left_(steps) {}
-  // False once more was asked for than there was.
+  // False from the first time on that more steps were asked for than were left.
   bool spend(size_t steps) {
     left_ -= static_cast<int64_t>(steps < kMost ? steps : kMost);
     if (left_ < -1) left_ = -1;

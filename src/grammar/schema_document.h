@@ -1,0 +1,41 @@
+// A JSON schema with its references and its allOf.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "grammar/schema_keywords.h"
+#include "grammar/work_budget.h"
+
+namespace anabranch {
+
+constexpr size_t kMemberSteps = 10;  // the work of looking at one member of a schema
+
+class SchemaDocument {
+ public:
+  // Both must outlive this.
+  SchemaDocument(const Json& root, WorkBudget& work) : root_(root), work_(work) {}
+
+  const Json& root() const { return root_; }
+  WorkBudget& work() const { return work_; }
+  // The schema that the value of a "$ref" refers to.
+  Result<const Json*> target(const Json& ref, const std::string& where) const;
+  // The same schema without $ref and allOf, and without annotations: a boolean, or an object.
+  Result<Json> flatten(const Json& schema, const std::string& where) const {
+    return flatten(schema, where, 0);
+  }
+  // The types that a flat schema and its alternatives in anyOf and oneOf name.
+  Result<TypeSet> named_types(const Json& flat, const std::string& where) const {
+    return named_types(flat, where, 0);
+  }
+
+ private:
+  Result<Json> flatten(const Json& schema, const std::string& where, int depth) const;
+  Result<TypeSet> named_types(const Json& flat, const std::string& where, int depth) const;
+
+  const Json& root_;
+  WorkBudget& work_;
+};
+
+}  // namespace anabranch

@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "grammar/schema_grammar.h"
+#include "grammar/schema_merge.h"
+#include "grammar/schema_scalars.h"
+#include "grammar/schema_writer.h"
+
+namespace anabranch {
+
+// Readers take the text of a parameter for a string if the schema allows nothing but strings (tool_schema.h).
+Result<std::string> SchemaWriter::bare(const Json& schema, const std::string& where) {
+  if (!finite_.has_finite_value(schema)) return std::string();
+  TRY(const Json flat, document_.flatten(schema, where));
+  if (flat == false) return std::string();
+  TRY(const TypeSet named, document_.named_types(flat == true ? Json::object() : flat, where));
+  return bare_flat(flat == true ? Json::object() : flat, where, named);
+}
+
+Result<std::string> SchemaWriter::bare_flat(const Json& flat, const std::string& where,
+                                            const TypeSet& named) {
+  for (const char* keyword : {"anyOf", "oneOf"})
+    if (flat.contains(keyword)) return options(flat, keyword, where, true, named);
+  TRY_VOID(check_keywords(flat, where));
+  if (const Json values = enumerated(flat); !values.is_null())
+    return add_constants(flat, values, where, &named, rules_);
+  TRY(const TypeSet wanted, types_of(flat, where));
+  const bool anything = std::all_of(wanted.begin(), wanted.end(), [](bool b) { return b; });
+  if (!wanted[kString]) return value(flat, where);
+  // A string must not begin like a value of another named type: a reader would take it for that type.
+  std::string others;
+  if (!anything) {
+    if (named[kNumber] || named[kInteger]) others += "0-9\\-";
+    if (named[kArray]) others += "\\[";
+    if (named[kObject]) others += "{";
+    if (!others.empty()) others += " \\n\\t\"";
+  }
+  TRY(const std::string free, text_to_tag(rules_));
+  const std::string plain =
+      others.empty() ? free : rules_.add("text", fmt::format("\"\" | [^<{}] {}", others, free));
+  if (!others.empty())
+    for (const KeywordOf& known : kKeywords)
+      if (known.type == kString && flat.contains(known.keyword))
+        return unsupported_keyword(where, known.keyword,
+                                   "is not supported where a bare value may be of another type, too");
+  TRY(const std::string text, add_string(flat, where, StringForm::bare, plain, rules_));
+  Json rest = flat;
+  Json types = Json::array();
+  for (int type = 0; type < kTypes; type++)
+    if (wanted[type] && type != kString) types.push_back(kTypeNames[type]);
+  if (types.empty() || anything) return text;
+  rest["type"] = types;
+  TRY(const std::string element, value(rest, where));
+  if (text.empty() || element.empty()) return text + element;
+  return rules_.add("value", fmt::format("{} | {}", text, element));
+}
+
+Result<std::string> SchemaWriter::parameters() {
+  TRY_VOID(finite_.find(where_));
+  TRY(const Json flat, document_.flatten(document_.root(), where_));
+  if (flat == false) return unsatisfiable(where_);
+  const Json schema = flat == true ? Json::object() : flat;
+  TRY_VOID(check_keywords(schema, where_));
+  TRY(const TypeSet wanted, types_of(schema, where_));
+  if (!wanted[kObject])
+    return invalid_keyword(where_, "type", "must be object: these are a function's parameters");
+  for (const char* keyword : {"anyOf", "oneOf", "enum", "const", "patternProperties", "propertyNames",
+                              "minProperties", "maxProperties"})
+    if (schema.contains(keyword))
+      return unsupported_keyword(where_, keyword,
+                                 "is not supported for the parameters of a call as this model writes it");
+  std::vector<Member> members;
+  std::vector<std::string> names;
+  const auto write = [&](const std::string& name, const Json& one, const std::string& place) -> Element {
+    if (name.find_first_of("<>\n") != name.npos)
+      return unsupported_keyword(place, "properties", "has a name with <, > or a line end");
+    TRY(const std::string element, bare(one, place));
+    if (element.empty()) return element;
+    return fmt::format("{} {} \"\\n</parameter>\\n\"", literal(fmt::format("<parameter={}>\n", name)),
+                       element);
+  };
+  TRY(const bool possible, named_members(schema, where_, write, members, names));
+  if (!possible) return unsatisfiable(where_);
+  std::string out = "\"\"";
+  for (const Member& member : members)
+    out += member.required ? " " + member.text : fmt::format(" ({})?", member.text);
+  return rules_.add("parameters", out);
+}
+
+}  // namespace anabranch

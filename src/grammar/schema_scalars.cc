@@ -1,0 +1,266 @@
+#include "grammar/schema_scalars.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json_text.h"
+#include "base/white_space.h"
+#include "grammar/number_grammar.h"
+#include "grammar/schema_merge.h"
+#include "tokenizer/utf8.h"
+
+namespace anabranch {
+namespace {
+
+constexpr size_t kMaxEnum = 5000;
+constexpr int64_t kCounted =
+    24;  // states of an automaton count the characters up to this maxLength, a budget above it
+
+// The formats that are enforced. All others are annotations, as in JSON Schema.
+struct Format {
+  const char *name, *pattern;
+};
+#define DATE                                                                                        \
+  "[1-2][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(" \
+  "0[1-9]|1[0-9]|2[0-8]))"
+#define TIME "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+#define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,14}[A-Za-z0-9])?"
+#define BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define URI_CHAR "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+constexpr Format kFormats[] = {
+    {"date", "^" DATE "$"},
+    {"time", "^" TIME "$"},
+    {"date-time", "^" DATE "T" TIME "$"},
+    {"duration",
+     "^P([0-9]{1,4}W|[0-9]{1,4}D(T[0-9]{1,4}H)?|[0-9]{1,4}Y([0-9]{1,2}M([0-9]{1,2}D)?)?|T([0-9]{1,4}H([0-9]{"
+     "1,2}M("
+     "[0-9]{1,2}S)?)?|[0-9]{1,4}M([0-9]{1,2}S)?|[0-9]{1,4}S))$"},
+    {"email", "^[A-Za-z0-9_+-]{1,16}(\\.[A-Za-z0-9_+-]{1,16})?@" LABEL "(\\." LABEL "){1,2}$"},
+    {"hostname", "^" LABEL "(\\." LABEL "){0,2}$"},
+    {"ipv4", "^(" BYTE "\\.){3}" BYTE "$"},
+    {"ipv6", "^([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}$"},
+    {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"},
+    {"uri", "^[a-z][a-z0-9+.-]{0,15}://" LABEL "(\\." LABEL "){0,2}(:[1-9][0-9]{0,3})?(/" URI_CHAR
+            "*)*(\\?(" URI_CHAR "|[/?])*)?(#(" URI_CHAR "|[/?])*)?$"},
+};
+#undef DATE
+#undef TIME
+#undef LABEL
+#undef BYTE
+#undef URI_CHAR
+
+const char* format_pattern(const std::string& name) {
+  for (const Format& format : kFormats)
+    if (name == format.name) return format.pattern;
+  return nullptr;
+}
+
+size_t length_of(std::string_view text) {  // in code points
+  size_t count = 0;
+  for (size_t i = 0; i < text.size(); count++) i += static_cast<size_t>(decode_utf8(text, i).length);
+  return count;
+}
+
+// Numbers that match `regex`, one of our own expressions.
+Result<std::string> digits(const std::string& regex, const char* hint, const std::string& where,
+                           GrammarRules& rules) {
+  const std::string key = "digits " + regex;
+  if (const std::string* known = rules.find(key)) return *known;
+  TRY(const Automaton automaton, placed(compile_regex(regex, rules.work(), true), hint, where));
+  const std::string element = add_automaton(automaton, StringForm::bare, hint, rules);
+  rules.remember(key, element);
+  return element;
+}
+
+// A string without a pattern, whose length a budget limits. The budget counts characters as they are written.
+// An escape is at least as long as the character it stands for, so the limit is kept.
+Result<std::string> long_string(int64_t least, int64_t most, const std::string& where, StringForm form,
+                                GrammarRules& rules) {
+  const auto low = static_cast<size_t>(least);
+  TRY(const Automaton begin, placed(with_length(any_text(), low, low, rules.work()), "minLength", where));
+  const std::string quote = form == StringForm::quoted ? "\"\\\"\"" : "\"\"";
+  const StringForm part = form == StringForm::quoted ? StringForm::inside : form;
+  const std::string some = least == 0 ? "\"\"" : add_automaton(begin, part, "begin", rules);
+  const std::string rest = rules.add("rest", add_automaton(any_text(), part, "any_text", rules),
+                                     fmt::format("max_chars={}", most - least));
+  return rules.add("string", fmt::format("{0} {1} {2} {0}", quote, some, rest));
+}
+
+// Whether a constant satisfies the other keywords of its schema.
+Result<bool> admits(const Json& flat, const Json& value, const std::string& where) {
+  TRY(const TypeSet wanted, types_of(flat, where));
+  const bool whole =
+      value.is_number_integer() || (value.is_number() && value == std::floor(value.get<double>()));
+  const SchemaType type = value.is_null()      ? kNull
+                          : value.is_boolean() ? kBoolean
+                          : whole              ? kInteger
+                          : value.is_number()  ? kNumber
+                          : value.is_string()  ? kString
+                          : value.is_array()   ? kArray
+                                               : kObject;
+  const SchemaType wide = type == kInteger ? kNumber : type;
+  if (flat.contains("type") && !wanted[type] && !wanted[wide]) return false;
+  for (const KeywordOf& known : kKeywords) {
+    if (known.type != wide || !flat.contains(known.keyword)) continue;
+    const std::string_view keyword = known.keyword;
+    const Json& limit = flat[known.keyword];
+    if (!limit.is_number() || wide > kString || keyword == "multipleOf")
+      return unsupported_keyword(where, known.keyword, "is not supported beside 'enum' or 'const'");
+    const double n = wide == kString ? static_cast<double>(length_of(value.get_ref<const std::string&>()))
+                                     : value.get<double>();
+    const double m = limit.get<double>();
+    if (keyword == "minimum" || keyword == "minLength"   ? n < m
+        : keyword == "maximum" || keyword == "maxLength" ? n > m
+        : keyword == "exclusiveMinimum"                  ? n <= m
+                                                         : n >= m)
+      return false;
+  }
+  return true;
+}
+
+// Whether a reader takes the text of a string for a value of another type, one of `types`.
+bool misread(std::string_view text, const TypeSet& types) {
+  const auto spelled = literal_json(text);
+  if (!spelled) return false;
+  const Json value = parse_json(*spelled).value();
+  return value.is_number()    ? types[kNumber] || types[kInteger]
+         : value.is_boolean() ? types[kBoolean]
+         : value.is_null()    ? types[kNull]
+         : value.is_array()   ? types[kArray]
+                              : value.is_object() && types[kObject];
+}
+
+}  // namespace
+
+Result<std::string> add_integer(const Json& flat, const std::string& where, GrammarRules& rules) {
+  constexpr double kFar = 1e18;
+  TRY(const auto minimum, number_keyword(flat, "minimum", where));
+  TRY(const auto above, number_keyword(flat, "exclusiveMinimum", where));
+  TRY(const auto maximum, number_keyword(flat, "maximum", where));
+  TRY(const auto below, number_keyword(flat, "exclusiveMaximum", where));
+  IntegerBounds bounds;
+  const auto raise = [&](double n) {
+    const auto whole = static_cast<int64_t>(std::clamp(n, -kFar, kFar));
+    bounds.least = std::max(bounds.least.value_or(whole), whole);
+  };
+  const auto lower = [&](double n) {
+    const auto whole = static_cast<int64_t>(std::clamp(n, -kFar, kFar));
+    bounds.most = std::min(bounds.most.value_or(whole), whole);
+  };
+  if (minimum) raise(std::ceil(*minimum));
+  if (above) raise(std::floor(*above) + 1);
+  if (maximum) lower(std::floor(*maximum));
+  if (below) lower(std::ceil(*below) - 1);
+  TRY(const auto step, number_keyword(flat, "multipleOf", where));
+  if (step && *step != 1) {
+    constexpr int64_t kMostMultiples = 2000;
+    if (!(*step >= 1) || *step != std::floor(*step) || *step > 1e15)
+      return unsupported_keyword(where, "multipleOf", "is supported for whole numbers only");
+    const auto n = static_cast<int64_t>(*step);
+    if (bounds.least && bounds.most && (*bounds.most - *bounds.least) / n <= kMostMultiples) {
+      constexpr size_t kWriting = 50;  // steps of work for each number
+      if (*bounds.most < *bounds.least) return std::string();
+      if (!rules.work().spend(kWriting * static_cast<size_t>((*bounds.most - *bounds.least) / n + 1)))
+        return schema_too_large(where);
+      std::string out;
+      int64_t at = *bounds.least / n * n;
+      if (at < *bounds.least) at += n;
+      for (; at <= *bounds.most; at += n) out += (out.empty() ? "" : " | ") + literal(fmt::format("{}", at));
+      return out.empty() ? out : rules.add("integer", out);
+    }
+    if (bounds.least || bounds.most || (n != 2 && n != 5 && n != 10 && n != 100 && n != 1000))
+      return unsupported_keyword(where, "multipleOf",
+                                 fmt::format("is supported for 2, 5, 10, 100, 1000, or with 'minimum' "
+                                             "and 'maximum' at most {} multiples apart",
+                                             kMostMultiples));
+    const std::string ending = n == 2 ? "[02468]" : n == 5 ? "[05]" : fmt::format("{}", n).substr(1);
+    return digits(fmt::format("0|-?({}[1-9][0-9]{{0,14}}{})",
+                              n == 2   ? "[2468]|"
+                              : n == 5 ? "5|"
+                                       : "",
+                              ending),
+                  "integer", where, rules);
+  }
+  const std::string regex = integer_regex(bounds);
+  return regex.empty() ? regex : digits(regex, "integer", where, rules);
+}
+
+Result<std::string> add_number(const Json& flat, const std::string& where, GrammarRules& rules) {
+  if (const auto it = flat.find("multipleOf"); it != flat.end()) {
+    if (*it == 1) return add_integer(flat, where, rules);
+    return unsupported_keyword(where, "multipleOf", "is supported for type integer only");
+  }
+  TRY(const auto minimum, number_keyword(flat, "minimum", where));
+  TRY(const auto above, number_keyword(flat, "exclusiveMinimum", where));
+  TRY(const auto maximum, number_keyword(flat, "maximum", where));
+  TRY(const auto below, number_keyword(flat, "exclusiveMaximum", where));
+  NumberBounds bounds{minimum, maximum};
+  if (above && (!minimum || *above >= *minimum)) bounds.least = above, bounds.above = true;
+  if (below && (!maximum || *below <= *maximum)) bounds.most = below, bounds.below = true;
+  const auto regex = number_regex(bounds);
+  if (!regex.ok()) return unsupported_keyword(where, "minimum", "or its like: " + regex.error().message);
+  return digits(*regex, "number", where, rules);
+}
+
+Result<std::string> add_string(const Json& flat, const std::string& where, StringForm form,
+                               const std::string& plain, GrammarRules& rules) {
+  TRY(const auto shortest, count_keyword(flat, "minLength", where, kMaxLeast));
+  TRY(const auto longest, count_keyword(flat, "maxLength", where, kMaxRepeat));
+  const int64_t least = shortest.value_or(0);
+  if (longest && *longest < least) return std::string();
+  const auto format = flat.find("format"), pattern = flat.find("pattern");
+  const char* kept =
+      format != flat.end() && format->is_string() ? format_pattern(format->get<std::string>()) : nullptr;
+  if (pattern != flat.end() && kept)
+    return unsupported_keyword(where, "pattern",
+                               fmt::format("beside format {} is not supported", dump_json(*format)));
+  if (pattern != flat.end() && !pattern->is_string())
+    return invalid_keyword(where, "pattern", "is no string");
+  const bool free = pattern == flat.end() && !kept;
+  if (free && least == 0 && !longest) return plain;
+  const std::string regex = free ? "" : kept ? kept : pattern->get<std::string>();
+  const std::string key =
+      fmt::format("string {} {} {} {} {}", static_cast<int>(form), least, longest.value_or(-1), free, regex);
+  if (const std::string* known = rules.find(key)) return *known;
+  std::string element;
+  if (free && longest && *longest > kCounted) {
+    TRY(element, long_string(least, *longest, where, form, rules));
+  } else {
+    Automaton automaton = any_text();
+    if (!free) {
+      TRY(automaton, placed(compile_regex(regex, rules.work()), "pattern", where));
+    }
+    if (least > 0 || longest) {
+      const auto most = longest ? std::optional<size_t>(*longest) : std::nullopt;
+      TRY(automaton, placed(with_length(automaton, static_cast<size_t>(least), most, rules.work()),
+                            longest ? "maxLength" : "minLength", where));
+    }
+    element = add_automaton(automaton, form, "string", rules);
+  }
+  rules.remember(key, element);
+  return element;
+}
+
+Result<std::string> add_constants(const Json& flat, const Json& values, const std::string& where,
+                                  const TypeSet* bare, GrammarRules& rules) {
+  if (!values.is_array()) return invalid_keyword(where, "enum", "is no array");
+  if (values.size() > kMaxEnum)
+    return unsupported_keyword(where, "enum", fmt::format("has more than {} values", kMaxEnum));
+  std::string out;
+  for (const Json& one : values) {
+    TRY(const bool good, admits(flat, one, where));
+    if (!good) continue;
+    std::string text = dump_json(one);
+    if (bare && one.is_string()) {
+      text = one.get<std::string>();
+      if (text.find("</parameter") != text.npos || text != trimmed(text) || misread(text, *bare))
+        return unsupported_keyword(where, "enum", "has a value that cannot be written between tags");
+    }
+    out += (out.empty() ? "" : " | ") + literal(text);
+  }
+  return out.empty() ? out : rules.add("constant", out);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,26 @@
+// Numbers, strings and constants of JSON schemas as rules of a grammar. Each function returns the element
+// that stands for the values in other rules; it is "" if no value satisfies the schema. `flat` comes from
+// SchemaDocument::flatten, `where` is its JSON pointer.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "grammar/automaton.h"
+#include "grammar/grammar_rules.h"
+#include "grammar/schema_keywords.h"
+
+namespace anabranch {
+
+Result<std::string> add_integer(const Json& flat, const std::string& where, GrammarRules& rules);
+Result<std::string> add_number(const Json& flat, const std::string& where, GrammarRules& rules);
+// plain: the element for a string without any limits.
+Result<std::string> add_string(const Json& flat, const std::string& where, StringForm form,
+                               const std::string& plain, GrammarRules& rules);
+// Those of the values of enum and const that satisfy the other keywords. bare: null for JSON; otherwise
+// strings are written without quotes, and these are the types that a reader may take such text for.
+Result<std::string> add_constants(const Json& flat, const Json& values, const std::string& where,
+                                  const TypeSet* bare, GrammarRules& rules);
+
+}  // namespace anabranch
