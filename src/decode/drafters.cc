@@ -25,7 +25,8 @@ Tensor gather(std::span<const HiddenRows> wanted) {
   return ops::concat_rows(parts);
 }
 
-// Draws the next token of each draft: logits [works, draft vocabulary].
+// Draws the next token of each draft: logits [works, draft vocabulary]. A row that is not numbers fails its
+// own draft only.
 void draw(std::span<DraftWork* const> works, const Model& model, const Tensor& logits) {
   const auto& ids = model.draft_vocab();
   const auto take = [](DraftWork& work, int token) {
@@ -38,26 +39,30 @@ void draw(std::span<DraftWork* const> works, const Model& model, const Tensor& l
   if (best_only) {
     const std::vector<int> best = ops::best_of_rows(logits);
     for (size_t i = 0; i < works.size(); i++) {
-      if (best[i] < 0) throw std::runtime_error("the drafter produced logits that are not numbers");
-      take(*works[i], ids.empty() ? best[i] : ids[static_cast<size_t>(best[i])]);
+      if (best[i] >= 0)
+        take(*works[i], ids.empty() ? best[i] : ids[static_cast<size_t>(best[i])]);
+      else
+        works[i]->failure =
+            std::make_exception_ptr(std::runtime_error("the drafter produced logits that are not numbers"));
     }
     return;
   }
   const Tensor host = to_host(logits);
   const auto width = static_cast<size_t>(host.shape(1));
-  std::vector<std::exception_ptr> failures(works.size());  // sample() throws on logits that are not numbers
-  model.device().threads().parallel_for(
-      static_cast<int64_t>(works.size()), 1, [&](int64_t begin, int64_t end) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); i++) try {
-            const DraftRequest& request = works[i]->request;
-            take(*works[i], sample({host.data<float>() + i * width, width}, request.sampling, request.history,
-                                   request.tokens.size() + works[i]->tokens.size(), ids));
-          } catch (...) {
-            failures[i] = std::current_exception();
-          }
-      });
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  const auto draw_one = [&](size_t i) {
+    DraftWork& work = *works[i];
+    try {
+      take(work, sample({host.data<float>() + i * width, width}, work.request.sampling, work.request.history,
+                        work.request.tokens.size() + work.tokens.size(), ids));
+    } catch (...) {
+      work.failure = std::current_exception();
+    }
+  };
+  model.device().threads().parallel_for(static_cast<int64_t>(works.size()), 1,
+                                        [&](int64_t begin, int64_t end) {
+                                          for (int64_t i = begin; i < end; i++)
+                                            draw_one(static_cast<size_t>(i));
+                                        });
 }
 
 // The last row of each span.
@@ -136,14 +141,26 @@ class MtpDrafter final : public Drafter {
 
  private:
   static constexpr int kCapacity = 256, kParkedCapacity = 32;  // rows that wait at most
+  static constexpr int kLargerStep =
+      4;  // rows of a step that has more than this many times as many are copied
 
   // The position whose hidden state waits first.
   int next_pair() const { return skipped_ + state_.length(); }
 
-  // The many rows of a prompt are not kept alive for the sake of a few.
+  static HiddenRows copy_of(const HiddenRows& rows) {
+    return {ops::copy_rows(rows.rows, rows.begin, rows.begin + rows.count), 0, rows.count};
+  }
+
+  // Waiting rows keep the tensor of their whole step alive. Rows of a long prompt are copied at once; rows of
+  // a smaller step are copied when they wait for a second round, so that drafting in every round copies
+  // nothing.
   void wait(HiddenRows rows) {
-    if (rows.rows.shape(0) > kCapacity)
-      rows = {ops::copy_rows(rows.rows, rows.begin, rows.begin + rows.count), 0, rows.count};
+    if (!waiting_.empty()) {
+      HiddenRows& last = waiting_.back();
+      if (!last.rows.is_same(rows.rows) && last.rows.shape(0) > kLargerStep * last.count)
+        last = copy_of(last);
+    }
+    if (rows.rows.shape(0) > kCapacity) rows = copy_of(rows);
     waiting_count_ += rows.count;
     waiting_.push_back(std::move(rows));
   }
@@ -323,7 +340,7 @@ void propose_together(std::span<DraftWork> works) {
     std::vector<DraftWork*> further;
     for (size_t i = 0; i < open.size(); i++) {
       DraftWork& work = *open[i];
-      if (static_cast<int>(work.tokens.size()) == work.request.count) continue;
+      if (work.failure || static_cast<int>(work.tokens.size()) == work.request.count) continue;
       work.drafter->extend(work.tokens.back(), {hidden, static_cast<int>(i), 1}, pass);
       further.push_back(&work);
     }

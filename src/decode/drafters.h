@@ -8,6 +8,7 @@
 // Ownership: one of each per sequence, on the engine thread; models outlive them.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -90,7 +91,8 @@ class Drafter {
 struct DraftWork {
   Drafter* drafter;
   DraftRequest request;
-  std::vector<int> tokens = {};  // the result: at most request.count tokens that may follow
+  std::vector<int> tokens = {};     // the result: at most request.count tokens that may follow
+  std::exception_ptr failure = {};  // of this draft alone: its logits are not numbers
 };
 
 // Makes the drafts of several sequences by drafters of one kind, of one model, in shared passes: one pass for

@@ -150,8 +150,13 @@ void Speculator::run(Group& group, DraftSource source, DraftTimes& times) {
   const double seconds = now_seconds() - start;
   for (size_t i = 0; i < group.seats.size(); i++) {
     times.levels = std::max(times.levels, group.works[i].request.count);
-    group.seats[i]->draft.tokens = std::move(group.works[i].tokens);
-    group.seats[i]->draft.seconds = seconds / static_cast<double>(group.seats.size());
+    SpecSeat& seat = *group.seats[i];
+    DraftWork& work = group.works[i];
+    seat.speculator->guarded(source, [&] {
+      if (work.failure) std::rethrow_exception(work.failure);
+      seat.draft.tokens = std::move(work.tokens);
+    });
+    seat.draft.seconds = seconds / static_cast<double>(group.seats.size());
   }
   times.source = times.chains > 0 ? DraftSource::none : source;
   times.chains += static_cast<int>(group.seats.size());

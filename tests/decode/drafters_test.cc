@@ -131,6 +131,31 @@ TEST(MtpDrafter, DraftsAtEveryLength) {
   }
 }
 
+// Rows that wait for a draft do not keep the tensors of many large steps alive.
+TEST(MtpDrafter, AFewWaitingRowsDoNotKeepTheirStepsAlive) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  Random random(14);
+  const auto tokens = random_tokens(random, 41);
+  const std::span<const int> known(tokens);
+  auto trunk = model->make_state();
+  const auto hidden = forward(*model, trunk, known.first(40));
+  // The hidden states of each step of 100 sequences: the row of ours is row 7.
+  std::vector<Tensor> steps;
+  const auto drafter = make_mtp_drafter(*model);
+  for (int at = 0; at < 40; at++) {
+    Tensor& step = steps.emplace_back(model->device().zeros({100, hidden.shape(1)}, Dtype::f32));
+    const float* row = hidden.data<float>() + at * hidden.shape(1);
+    std::copy(row, row + hidden.shape(1), step.data<float>() + 7 * hidden.shape(1));
+    drafter->applied({step, 7, 1}, known.first(static_cast<size_t>(at) + 2), false);
+  }
+  const auto kept =
+      std::count_if(steps.begin(), steps.end(), [](const Tensor& step) { return !step.is_unshared(); });
+  EXPECT_LE(kept, 1) << "only the last step may be shared";
+  TokenHistory history;
+  EXPECT_EQ(propose(*drafter, {tokens, kSamplings[0], history, 3, trunk}),
+            mtp_drafts(*model, hidden, tokens, kSamplings[0], 3));
+}
+
 // Plain decoding by the model itself.
 std::vector<int> continuation(const Model& model, std::span<const int> tokens, const SamplingParams& sampling,
                               int count) {
