@@ -82,20 +82,24 @@ class ScriptedModel final : public Model {
   mutable std::map<const SequenceState*, std::vector<int>> tokens_;  // engine thread only
 };
 
+// Loads a ScriptedModel with its tokenizer.
+inline LoadFunction scripted_model(std::vector<Script> scripts) {
+  return [scripts = std::move(scripts)](std::shared_ptr<Device> device) -> Result<LoadedModel> {
+    const TempDir folder;
+    folder.write("tokenizer.json", scripted_tokenizer());
+    LoadedModel loaded;
+    loaded.device = device;
+    loaded.model = std::make_unique<ScriptedModel>(*device, scripts);
+    TRY(loaded.tokenizer, Tokenizer::from_file(folder.file("tokenizer.json")));
+    loaded.eos = {kEos};
+    loaded.info.name = "scripted";
+    describe(*loaded.model, loaded.info);
+    return loaded;
+  };
+}
+
 inline std::unique_ptr<Engine> scripted_engine(std::vector<Script> scripts, EngineOptions options = {}) {
-  auto engine = create_engine(
-      options, [scripts = std::move(scripts)](std::shared_ptr<Device> device) -> Result<LoadedModel> {
-        const TempDir folder;
-        folder.write("tokenizer.json", scripted_tokenizer());
-        LoadedModel loaded;
-        loaded.device = device;
-        loaded.model = std::make_unique<ScriptedModel>(*device, scripts);
-        TRY(loaded.tokenizer, Tokenizer::from_file(folder.file("tokenizer.json")));
-        loaded.eos = {kEos};
-        loaded.info.name = "scripted";
-        describe(*loaded.model, loaded.info);
-        return loaded;
-      });
+  auto engine = create_engine(options, scripted_model(std::move(scripts)));
   EXPECT_TRUE(engine.ok()) << engine.error().message;
   return std::move(*engine);
 }
