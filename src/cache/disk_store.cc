@@ -140,6 +140,13 @@ void DiskStore::Impl::merge(std::span<const DiskRecord> files, uint64_t listing)
   });
 }
 
+// The file is there and the caller knows it. It may have been missing before, if another process wrote it
+// again.
+void DiskStore::Impl::set_reported(const DiskRecord& record) {
+  known_files.try_emplace(record.key, KnownFile{record, true, listings}).first->second.reported = true;
+  missing.erase(record.key);
+}
+
 std::vector<RecordHead> DiskStore::scan() {
   {
     const std::lock_guard lock(impl_->mutex);
@@ -232,7 +239,7 @@ std::vector<RecordHead> DiskStore::Impl::report_new() {
   const std::lock_guard lock(mutex);
   for (const RecordHead& head : heads)
     if (const auto entry = known_files.find(head.key); entry != known_files.end())
-      entry->second.reported = true;
+      set_reported(entry->second.record);
   return heads;
 }
 
@@ -309,7 +316,7 @@ Result<StoredRecord> DiskStore::get(const RecordHead& head) {
   if (stored->head.tokens != head.tokens)
     return make_error(ErrorKind::not_found, "{} holds other tokens with the same key", path);
   const std::lock_guard lock(impl_->mutex);
-  impl_->known_files.try_emplace(head.key, KnownFile{record, true, impl_->listings});
+  impl_->set_reported(record);
   impl_->stats.read_records++;
   impl_->stats.read_bytes += mapped->bytes.size();
   return stored;

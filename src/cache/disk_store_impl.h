@@ -74,6 +74,7 @@ struct DiskStore::Impl {
   bool make_queue_room(uint64_t bytes, std::vector<WriteJob>* given_up);
   void dropped(const RecordHead& head, const std::string& reason);
   void merge(std::span<const DiskRecord> files, uint64_t listing);
+  void set_reported(const DiskRecord& record);
   bool is_idle() const { return queue.empty() && touched.empty() && !busy; }
 
   struct ReadHead {

@@ -176,7 +176,7 @@ void DiskStore::Impl::write(const WriteJob& job) {
   {
     const std::lock_guard lock(mutex);
     if (!unusable.contains(record.key) && ::access(path.c_str(), F_OK) == 0) {
-      known_files.try_emplace(record.key, KnownFile{record, true, listings}).first->second.reported = true;
+      set_reported(record);
       return;
     }
   }

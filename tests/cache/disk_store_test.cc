@@ -154,6 +154,37 @@ TEST(DiskStoreTest, RefreshTellsWhatOthersAdded) {
   EXPECT_EQ(mine->scan().size(), 7u);
 }
 
+// A record that was lost counts again once another process has written it, whoever notices first: a listing,
+// a lookup, or a put() that finds the file.
+TEST(DiskStoreTest, ARecordThatAnotherProcessWroteAgainIsNotMissing) {
+  const auto heads = chain(1, 0);
+  const std::function<void(DiskStore&)> noticing[] = {
+      [&](DiskStore& store) { EXPECT_EQ(store.refresh(), heads); },
+      [&](DiskStore& store) { EXPECT_TRUE(store.get(heads[0]).ok()); },
+      [&](DiskStore& store) {
+        put_all(store, heads);
+        store.drain();
+      }};
+  for (const auto& notice : noticing) {
+    TemporaryDirectory directory;
+    auto mine = open_store(directory.path()), other = open_store(directory.path());
+    put_all(*other, heads);
+    other->drain();
+    EXPECT_EQ(mine->scan(), heads);
+    ASSERT_TRUE(std::filesystem::remove(record_path(directory.path(), disk_record(kFingerprint, heads[0]))));
+    EXPECT_EQ(mine->get(heads[0]).error().kind, ErrorKind::not_found);
+    put_all(*other, heads);
+    other->drain();
+    notice(*mine);
+    EXPECT_TRUE(mine->take_missing().empty());
+    EXPECT_EQ(count_right(*mine, heads), 1);
+    // It can be lost again, and is reported again.
+    ASSERT_TRUE(std::filesystem::remove(record_path(directory.path(), disk_record(kFingerprint, heads[0]))));
+    EXPECT_EQ(mine->get(heads[0]).error().kind, ErrorKind::not_found);
+    EXPECT_EQ(mine->take_missing().size(), 1u);
+  }
+}
+
 TEST(DiskStoreTest, TheLeastRecentlyUsedGoesFirstOverARestart) {
   TemporaryDirectory directory;
   const auto old = chain(1, 2), fresh = chain(2, 2), next = chain(3, 0, 9);
