@@ -5,50 +5,82 @@
 
 namespace anabranch {
 
-StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
-  std::erase(stops_, "");
+StopMatcher::Pattern::Pattern(std::string stop) : text(std::move(stop)), border(text.size(), 0) {
+  for (size_t i = 1, n = 0; i < text.size(); i++) {
+    while (n > 0 && text[i] != text[n]) n = border[n - 1];
+    if (text[i] == text[n]) n++;
+    border[i] = n;
+  }
 }
 
-StopMatcher::StopMatch StopMatcher::find_first(std::string_view text) const {
-  StopMatch first;
-  for (const auto& stop : stops_) {
-    const size_t at = text.find(stop);
-    if (at < first.at) first = {at, &stop};
+// at: where `more` begins in the whole text.
+void StopMatcher::Pattern::push(std::string_view more, size_t at) {
+  for (const char c : more) {
+    at++;
+    while (matched > 0 && text[matched] != c) matched = border[matched - 1];
+    if (text[matched] == c) matched++;
+    if (matched < text.size()) continue;
+    if (first == kNowhere) first = at - text.size();
+    matched = border[matched - 1];
   }
+}
+
+StopMatcher::StopMatcher(std::vector<std::string> stops) {
+  for (std::string& stop : stops)
+    if (!stop.empty()) patterns_.emplace_back(std::move(stop));
+}
+
+// The pattern whose match begins first; null: none has matched.
+const StopMatcher::Pattern* StopMatcher::first_match() const {
+  const Pattern* first = nullptr;
+  for (const Pattern& pattern : patterns_)
+    if (pattern.first != kNowhere && (!first || pattern.first < first->first)) first = &pattern;
   return first;
 }
 
+// The text that was held back, up to position `end` of the whole text.
+std::string StopMatcher::take(size_t end) {
+  std::string out = text_.substr(shown_, end - before_ - shown_);
+  shown_ += out.size();
+  // Removing half of the bytes at a time moves each byte a constant number of times.
+  if (shown_ > text_.size() / 2) {
+    text_.erase(0, shown_);
+    before_ += std::exchange(shown_, 0);
+  }
+  return out;
+}
+
 // The text before the stop string, which is the end.
-std::string StopMatcher::end_at(const StopMatch& match) {
+std::string StopMatcher::end_at(const Pattern& match) {
   stopped_ = true;
-  found_ = *match.stop;
-  return std::exchange(held_, "").substr(0, match.at);
+  found_ = match.text;
+  std::string out = take(match.first);
+  text_.clear();
+  shown_ = 0;
+  return out;
 }
 
 StopMatcher::Step StopMatcher::push(std::string_view text) {
   if (stopped_) return {"", true};
-  held_ += text;
-  // The earliest place where a stop string stands, or begins and may still be completed.
-  const StopMatch complete = find_first(held_);
-  size_t possible = held_.size();
-  for (const auto& stop : stops_) {
-    const size_t longest = std::min(stop.size() - 1, held_.size());
-    for (size_t n = longest; n > 0; n--) {
-      if (held_.compare(held_.size() - n, n, stop, 0, n) != 0) continue;
-      possible = std::min(possible, held_.size() - n);
-      break;
-    }
+  const size_t begin = before_ + text_.size(), end = begin + text.size();
+  text_ += text;
+  // Where a stop string begins that may still be completed.
+  size_t possible = end;
+  for (Pattern& pattern : patterns_) {
+    pattern.push(text, begin);
+    possible = std::min(possible, end - pattern.matched);
   }
   // A longer stop string may have begun before the complete one: then wait, it would win.
-  if (complete.stop && complete.at <= possible) return {end_at(complete), true};
-  Step step{held_.substr(0, possible), false};
-  held_.erase(0, possible);
-  return step;
+  const Pattern* complete = first_match();
+  if (complete && complete->first <= possible) return {end_at(*complete), true};
+  return {take(possible), false};
 }
 
 std::string StopMatcher::flush() {
-  const StopMatch complete = find_first(held_);
-  return complete.stop ? end_at(complete) : std::exchange(held_, "");
+  if (stopped_) return "";
+  if (const Pattern* complete = first_match()) return end_at(*complete);
+  for (Pattern& pattern : patterns_) pattern.matched = 0;
+  return take(before_ + text_.size());
 }
 
 }  // namespace anabranch

@@ -27,16 +27,26 @@ class StopMatcher {
   const std::string& found() const { return found_; }
 
  private:
-  struct StopMatch {
-    size_t at = std::string::npos;
-    const std::string* stop = nullptr;
-  };
-  StopMatch find_first(std::string_view text) const;
-  std::string end_at(const StopMatch& match);
+  static constexpr size_t kNowhere = std::string::npos;
 
-  std::vector<std::string> stops_;
+  // A stop string, and how far the text matches it (Knuth-Morris-Pratt: each byte of the text is read once).
+  struct Pattern {
+    std::string text;
+    std::vector<size_t> border;  // by length - 1: the longest proper beginning that is also the end
+    size_t matched = 0;          // bytes of `text` that the pushed text ends with; less than all
+    size_t first = kNowhere;     // where the first match begins
+    explicit Pattern(std::string stop);
+    void push(std::string_view more, size_t at);
+  };
+  const Pattern* first_match() const;
+  std::string take(size_t end);
+  std::string end_at(const Pattern& match);
+
+  std::vector<Pattern> patterns_;
   std::string found_;
-  std::string held_;
+  std::string text_;   // what is held back, from `shown_` on
+  size_t shown_ = 0;   // bytes of text_ that were returned
+  size_t before_ = 0;  // bytes of the whole text before text_
   bool stopped_ = false;
 };
 

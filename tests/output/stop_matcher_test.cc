@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "base/clock.h"
+#include "slow.h"
 #include "tokenizer/utf8.h"
 
 namespace anabranch {
@@ -170,6 +172,42 @@ TEST(StopMatcher, LongStreamsAreLinear) {
   for (int i = 0; i < 20000; ++i) shown += matcher.push("aaaa").text.size();
   EXPECT_EQ(shown, 80000u - 1000u);
   EXPECT_EQ(matcher.flush().size(), 1000u);
+}
+
+// Each byte of the text is examined once, however long the stop string is and however much of it has matched.
+TEST(StopMatcher, LongStopStringsAreLinear) {
+  constexpr size_t kLength = 1 << 19;
+  std::string stop(2 * kLength + 2, 'a');
+  stop[kLength] = 'b';
+  stop.back() = 'c';
+  StopMatcher matcher({stop});
+  const double start = thread_seconds();
+  size_t shown = 0;
+  const auto push = [&](size_t count, const char* text) {
+    for (size_t i = 0; i < count; i++) shown += matcher.push(text).text.size();
+  };
+  push(kLength + 1000, "a");
+  EXPECT_EQ(shown, 1000u) << "all else may begin the stop string";
+  push(1, "b");
+  push(kLength, "a");
+  EXPECT_EQ(shown, 1000u);
+  push(1, "b");  // only the second half may still begin it
+  EXPECT_EQ(shown, 1000u + kLength + 1);
+  EXPECT_FALSE(matcher.stopped());
+  push(kLength, "a");
+  EXPECT_TRUE(matcher.push("c").stopped);
+  EXPECT_EQ(shown, 1000u + kLength + 1);
+  EXPECT_LT(thread_seconds() - start, 2 * kSlowdown);
+}
+
+// Text after a flush() is another text: a stop string does not span both.
+TEST(StopMatcher, AFlushEndsAMatch) {
+  StopMatcher matcher({"END"});
+  EXPECT_EQ(matcher.push("one EN").text, "one ");
+  EXPECT_EQ(matcher.flush(), "EN");
+  EXPECT_EQ(matcher.push("D two").text, "D two");
+  EXPECT_EQ(matcher.push(" END").text, " ");
+  EXPECT_TRUE(matcher.stopped());
 }
 
 }  // namespace
