@@ -15,9 +15,9 @@ namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
 constexpr size_t kMaxNfaStates = 20000;
-// On all edges together: whatever has more is written as a grammar that is too long to be compiled.
+// Character ranges on all edges together. With more of them, the grammar would be too long to compile.
 constexpr size_t kMaxRanges = 200'000;
-constexpr size_t kWriting = 30;  // steps that a range costs when it is written
+constexpr size_t kWriting = 30;  // steps of work for writing one range
 
 Error too_large() {
   return make_error(
@@ -31,7 +31,8 @@ Error too_much_work() {
                     "the pattern or length takes too much work, with the others of this request");
 }
 
-// Thompson's construction: each part from one state to another, with edges that take nothing.
+// A nondeterministic automaton by Thompson's construction: each part of the expression leads from one state
+// to another, and some edges consume no character.
 class Nfa {
  public:
   struct State {
@@ -46,7 +47,7 @@ class Nfa {
   }
   bool full() const { return states.size() > kMaxNfaStates; }
 
-  // Adds `node` behind the state `from`; gives the state behind it.
+  // Adds the states of `node`, starting at the state `from`; returns its last state.
   int build(const RegexNode& node, int from) {
     if (full()) return from;
     switch (node.kind) {
@@ -74,8 +75,8 @@ class Nfa {
     return from;
   }
 
-  // Adds what is reached for nothing; leaves out what matters no more, all but `end` and the beginnings of
-  // edges. False: the budget is used up.
+  // Adds the states that are reached without a character. Keeps only `end` and the states with edges, since
+  // no others matter. False if the budget is used up.
   bool close(std::vector<int>& set, int end, WorkBudget& work) const {
     std::vector<int> todo = std::move(set);
     std::vector<char> seen(states.size());
@@ -95,7 +96,7 @@ class Nfa {
     return work.spend(steps + 4 * set.size());
   }
 
-  // Between two neighbours all code points are alike.
+  // The points at which ranges begin or end: no edge distinguishes code points between two neighbours.
   std::vector<char32_t> cuts() const {
     std::set<const CharSet*> sets;
     for (const State& state : states)
@@ -127,7 +128,7 @@ class Nfa {
   }
 };
 
-// How far the nearest end is from each state; -1: none is reached.
+// The distance from each state to the nearest accepting state; -1 if none can be reached.
 std::vector<int> distances(const Automaton& in) {
   std::vector<std::vector<size_t>> from(in.states.size());
   std::vector<int> out(in.states.size(), -1);
@@ -142,7 +143,7 @@ std::vector<int> distances(const Automaton& in) {
   return out;
 }
 
-// Without states from which no end is reached.
+// Removes the states from which no accepting state can be reached.
 Automaton trimmed_states(const Automaton& in) {
   const std::vector<int> distance = distances(in);
   Automaton out;
@@ -165,7 +166,7 @@ struct Step {
   int to;
 };
 
-// Each state's steps, in the order of their characters.
+// The steps of each state, sorted by their characters.
 std::vector<std::vector<Step>> steps_of(const Automaton& in) {
   std::vector<std::vector<Step>> out(in.states.size());
   for (size_t i = 0; i < out.size(); i++) {
@@ -176,7 +177,7 @@ std::vector<std::vector<Step>> steps_of(const Automaton& in) {
   return out;
 }
 
-// What a state does by the groups that it leads to: itself the group, then ranges and where they lead.
+// A state's behaviour in terms of groups: its own group, then (first, last, target group) for each range.
 using Signature = std::vector<uint32_t>;
 struct SignatureHash {
   size_t operator()(const Signature& signature) const {
@@ -197,7 +198,7 @@ Signature signature_of(int own, const std::vector<Step>& steps, const std::vecto
   return out;
 }
 
-// States that accept the same texts become one (Moore's refinement of the partition).
+// Merges the states that accept the same texts (Moore's algorithm: refines a partition of the states).
 Result<Automaton> minimal(const Automaton& in, WorkBudget& work) {
   const auto steps = steps_of(in);
   std::vector<int> group = distances(in);
@@ -213,7 +214,7 @@ Result<Automaton> minimal(const Automaton& in, WorkBudget& work) {
     if (numbers.size() == groups) break;
     groups = numbers.size();
   }
-  // The first state is its group's first, and so group 0.
+  // Groups are numbered in the order of their first states, so state 0 is in group 0.
   Automaton out;
   for (size_t i = 0; i < group.size(); i++) {
     if (group[i] < static_cast<int>(out.states.size())) continue;
@@ -227,7 +228,7 @@ Result<Automaton> minimal(const Automaton& in, WorkBudget& work) {
   return out;
 }
 
-// The subset construction.
+// Makes a nondeterministic automaton deterministic by the subset construction.
 class Subsets {
  public:
   Subsets(const Nfa& nfa, int end, WorkBudget& work)
@@ -249,7 +250,7 @@ class Subsets {
   }
 
  private:
-  // What is reached from a set, and by which characters.
+  // The sets of states that are reached from `set`, each with the characters that lead to it.
   Result<void> step(const std::vector<int>& set, std::map<std::vector<int>, CharSet>& targets) {
     std::vector<int> reached;
     for (size_t p = 0; p + 1 < points_.size(); p++) {
@@ -286,7 +287,8 @@ class Subsets {
   Automaton out_;
 };
 
-std::string escaped(char32_t c) {  // within a class
+// One character inside a character class of the grammar.
+std::string escaped(char32_t c) {
   const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   return plain ? std::string(1, static_cast<char>(c)) : fmt::format("\\U{:08x}", static_cast<uint32_t>(c));
 }
@@ -300,7 +302,7 @@ std::string class_of(const CharSet& set) {
   return out + "]";
 }
 
-// How one character of the set may be written.
+// The ways in which one character of the set may be written, as elements of a rule.
 std::vector<std::string> written(const CharSet& set, StringForm form) {
   const CharSet surrogates{{0xD800, 0xDFFF}};
   std::vector<std::string> out;
@@ -322,7 +324,7 @@ std::vector<std::string> written(const CharSet& set, StringForm form) {
                                 {U'\t', 't'}})
     if (set.has(c)) names.add(static_cast<char32_t>(name), static_cast<char32_t>(name));
   if (!names.empty()) out.push_back("\"\\\\\" " + class_of(names));
-  // By number where it does not matter which; halves of pairs only together.
+  // \uXXXX escapes only if the set has all characters, since they are not checked one by one; no surrogates.
   if (set.complement().empty())
     out.push_back("\"\\\\u\" ([0-9A-Ca-cEFef] [0-9A-Fa-f] | [Dd] [0-7]) [0-9A-Fa-f] [0-9A-Fa-f]");
   return out;
@@ -384,7 +386,7 @@ bool CharSet::has(char32_t c) const {
 }
 
 Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole) {
-  constexpr size_t kParsing = 20;  // steps for a byte
+  constexpr size_t kParsing = 20;  // steps of work for each byte
   if (!work.spend(kParsing * (pattern.size() + 1))) return too_much_work();
   TRY(const RegexNode node, parse_regex(pattern, whole));
   Nfa nfa;
@@ -406,9 +408,9 @@ Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget&
   for (const auto& name : names) total += name.size();
   Automaton out;
   out.states.resize(2);
-  out.states[1] = {{{CharSet::all(), 1}}, true};  // no longer any of them
+  out.states[1] = {{{CharSet::all(), 1}}, true};  // the text differs from all names
   std::vector<std::map<char32_t, int>> next(2);
-  std::set<int> ends, blocked;  // blocked: nothing that begins so
+  std::set<int> ends, blocked;  // where a name ends; where every continuation is excluded
   for (const auto& name : names) {
     int at = 0;
     size_t length = 0;
@@ -437,7 +439,8 @@ Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget&
   return minimal(trimmed_states(out), work);
 }
 
-// The automaton of Knuth, Morris and Pratt: a state says how much of `part` the text ends with.
+// The automaton of Knuth, Morris and Pratt: in state i, the text ends with the first i bytes of
+// `part` and with no more of them.
 Result<Automaton> text_without(std::string_view part, WorkBudget& work) {
   Automaton out;
   const std::set<char> known(part.begin(), part.end());
@@ -460,7 +463,7 @@ Result<Automaton> text_without(std::string_view part, WorkBudget& work) {
 
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
                               WorkBudget& work) {
-  constexpr size_t kCopying = 10;  // steps for an edge
+  constexpr size_t kCopying = 10;  // steps of work for each edge
   const size_t cap = most.value_or(least);
   std::map<std::pair<int, size_t>, int> numbers;
   std::vector<std::pair<int, size_t>> all;
@@ -490,13 +493,13 @@ Result<Automaton> with_length(const Automaton& automaton, size_t least, std::opt
 }
 
 std::string add_automaton(const Automaton& in, StringForm form, std::string_view hint, GrammarRules& rules) {
-  // What cannot be written is gone, and whatever led only there.
+  // Remove the characters that cannot be written, and the states that lead to nothing without them.
   Automaton automaton = in;
   for (auto& state : automaton.states)
     std::erase_if(state.edges, [&](const auto& edge) { return written(edge.set, form).empty(); });
   automaton = trimmed_states(automaton);
   if (automaton.states.empty()) return "";
-  // One grammar has it once.
+  // The same automaton is written only once per grammar.
   std::string all;
   for (const auto& state : automaton.states) {
     all += state.accepts ? "!" : "?";

@@ -1,7 +1,7 @@
-// Regular languages over code points: from a regular expression to a deterministic automaton, and on to rules
-// of a grammar in which every state is a rule whose alternatives end in the next state. Nothing ends within a
-// text so, and a token's mask costs microseconds where nested repetitions cost milliseconds. (The library's
-// own Regex("...") was not right in version 0.2.8: (a|a(|b)) took "abb".)
+// Regular languages over code points: regular expressions become deterministic automata, and automata become
+// rules of a grammar. Every state is a rule whose alternatives end with the rule of the next state. With such
+// rules a token mask takes microseconds; with nested repetitions it takes milliseconds. (Regex("...") of
+// xgrammar 0.2.8 is wrong: (a|a(|b)) accepts "abb".)
 #pragma once
 
 #include <climits>
@@ -17,7 +17,7 @@
 
 namespace anabranch {
 
-// Code points, as ranges.
+// A set of code points.
 class CharSet {
  public:
   using Range = std::pair<char32_t, char32_t>;
@@ -32,7 +32,7 @@ class CharSet {
   CharSet without(const CharSet& other) const;
   bool has(char32_t c) const;
   bool empty() const { return ranges_.empty(); }
-  // In order; they neither touch nor overlap.
+  // Sorted; no two ranges touch or overlap.
   const std::vector<Range>& ranges() const { return ranges_; }
 
  private:
@@ -46,37 +46,40 @@ struct Automaton {
     int to;
   };
   struct State {
-    std::vector<Edge> edges;  // of sets that have nothing in common
+    std::vector<Edge> edges;  // their sets are disjoint
     bool accepts = false;
   };
-  std::vector<State>
-      states;  // begins in the first; none: nothing is accepted. From each, some end is reached
+  // The first one is the initial state; without states, no text is accepted. An accepting state can be
+  // reached from every state.
+  std::vector<State> states;
 };
 
 inline constexpr size_t kMaxStates = 2000;
 
-// pattern: an ECMA 262 regular expression. whole: it matches whole texts; otherwise it may match anywhere in
-// one unless it is anchored with ^ and $. Of classes that readers disagree on (\W beyond ASCII, say), only
-// what all agree on. Errors: invalid (no regular expression), unsupported (assertions inside, back
-// references, Unicode properties, flags), exhausted (more than kMaxStates, or more work than is left).
+// pattern: an ECMA 262 regular expression. whole: it must match the whole text; otherwise it may match
+// anywhere in the text unless it is anchored with ^ and $. Regex engines disagree on some classes (such as \W
+// beyond ASCII); of these, only the characters that all engines agree on are accepted. Errors: invalid (no
+// regular expression), unsupported (assertions inside, back references, Unicode properties, flags), exhausted
+// (more than kMaxStates states, or more work than the budget has left).
 Result<Automaton> compile_regex(std::string_view pattern, WorkBudget& work, bool whole = false);
 // Any text.
 Automaton any_text();
-// Texts that are none of these; where they are long, none that begin as one of them. Errors: exhausted.
+// Texts that are none of `names`. If the names are long, it excludes all texts with the same first characters
+// as one of them. Errors: exhausted.
 Result<Automaton> text_except(const std::vector<std::string>& names, WorkBudget& work);
-// Texts without `part`, of ASCII characters. Errors: exhausted.
+// Texts that do not contain `part`, which must be ASCII. Errors: exhausted.
 Result<Automaton> text_without(std::string_view part, WorkBudget& work);
-// Those of its texts that have so many code points. Errors: exhausted.
+// The accepted texts that have at least `least` and at most `most` code points. Errors: exhausted.
 Result<Automaton> with_length(const Automaton& automaton, size_t least, std::optional<size_t> most,
                               WorkBudget& work);
 
 enum class StringForm {
   quoted,  // a JSON string
-  inside,  // of one, between the quotes
-  bare,    // as it is, without "<", which could begin a closing tag
-  plain,   // as it is
+  inside,  // a part of a JSON string, without the quotes
+  bare,    // unescaped, but without "<", which could begin a closing tag
+  plain,   // unescaped
 };
-// The element that stands for its texts; "" when none can be written.
+// The element that stands for the accepted texts; "" if none of them can be written in this form.
 std::string add_automaton(const Automaton& automaton, StringForm form, std::string_view hint,
                           GrammarRules& rules);
 

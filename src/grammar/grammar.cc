@@ -33,7 +33,7 @@ std::atomic<bool> left_behind{false};
 
 using Compiled = Result<std::shared_ptr<const CompiledGrammar>>;
 
-// The library's messages begin with time, source file and line.
+// The message without the time, source file and line with which the library's messages begin.
 std::string message_of(const std::exception& e) {
   static const std::regex place(
       R"(^(\[[^\]]*\]\s*)?([^\s:]*\.(cc|h):\d+:?\s*)?(Check failed: [^\n]*\) is false: )?)");
@@ -63,7 +63,7 @@ struct GrammarMatcher::Impl {
         matcher(grammar->grammar),
         words(xgrammar::GetBitmaskSize(grammar->grammar.GetTokenizerInfo().GetVocabSize())) {}
 
-  // The library warns of tokens without text.
+  // Otherwise the library logs a warning for tokens without text.
   bool take(int token) {
     const auto& tokens = grammar->grammar.GetTokenizerInfo().GetDecodedVocab();
     const auto& ends = matcher.GetStopTokenIds();
@@ -124,26 +124,26 @@ bool GrammarMatcher::complete() const {
   return impl_->matcher.IsCompleted() || impl_->matcher.IsTerminated();
 }
 
-// What the compiler and its threads share. One thread compiles; the other tells those that wait when their
-// time is over, since a compilation cannot be ended.
+// The state that the compiler shares with its two threads. One thread compiles. A compilation cannot be
+// stopped, so the other thread answers the clients whose time is over.
 struct GrammarCompiler::Shared {
   struct Waiter {
     std::weak_ptr<const void> client;
     GrammarDone done;
-    double until = 0;  // it waits in the queue
+    double until = 0;  // the latest time at which its job may leave the queue
   };
   struct Job {
     std::string text;
     std::optional<Compiled> result;
     std::vector<Waiter> waiters;
-    double started = 0;      // of its compilation; 0: it is queued
-    bool timed_out = false;  // everybody gave up on it
+    double started = 0;      // when its compilation began; 0 while it is queued
+    bool timed_out = false;  // its clients have been told that it takes too long
   };
   struct Entry {
     std::shared_ptr<Job> job;
     size_t bytes = 0;
   };
-  // To be told outside the lock.
+  // Answers to deliver once the lock is released.
   using Answers = std::vector<std::pair<Waiter, Compiled>>;
 
   explicit Shared(GrammarVocab v, GrammarLimits l) : vocab(std::move(v)), limits(l) {}
@@ -175,13 +175,13 @@ struct GrammarCompiler::Shared {
 
   GrammarVocab vocab;
   const GrammarLimits limits;
-  std::optional<xgrammar::GrammarCompiler> compiler;  // the worker's; made for the first grammar
+  std::optional<xgrammar::GrammarCompiler> compiler;  // used by the worker only; made for the first grammar
 
-  mutable std::mutex mutex;  // guards what follows
+  mutable std::mutex mutex;  // guards the members below
   std::condition_variable wake_worker, wake_watch, idle;
   std::deque<std::shared_ptr<Job>> queue;
-  std::shared_ptr<Job> current;  // being compiled
-  std::list<Entry> entries;      // the most recently used first
+  std::shared_ptr<Job> current;  // the job that is being compiled
+  std::list<Entry> entries;      // most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_text;
   size_t bytes = 0;
   GrammarStats stats;
@@ -210,12 +210,12 @@ Compiled GrammarCompiler::Shared::build(const std::string& text) {
   }
 }
 
-// Forgets what was used longest ago.
+// Removes the least recently used results until the cache is within its limits.
 void GrammarCompiler::Shared::make_room() {
   for (auto it = entries.end(); it != entries.begin() && entries.size() > 1;) {
     --it;
     if (bytes <= limits.cache_bytes && entries.size() <= limits.cache_entries) return;
-    if (!it->job->result) continue;  // still to be compiled
+    if (!it->job->result) continue;  // not yet compiled
     bytes -= it->bytes;
     by_text.erase(it->job->text);
     it = entries.erase(it);
@@ -228,7 +228,7 @@ void GrammarCompiler::Shared::forget(const std::shared_ptr<Job>& job) {
   by_text.erase(it);
 }
 
-// Queued jobs for which nobody waits any more.
+// Removes the queued jobs whose clients have all expired.
 void GrammarCompiler::Shared::drop_unwanted() {
   std::erase_if(queue, [&](const std::shared_ptr<Job>& job) {
     std::erase_if(job->waiters, [](const Waiter& waiter) { return waiter.client.expired(); });
@@ -273,7 +273,7 @@ void GrammarCompiler::Shared::work() {
   }
 }
 
-// Answers whose time is over.
+// Collects the answers for clients whose time is over.
 void GrammarCompiler::Shared::expire(Answers& answers) {
   const double now = now_seconds();
   if (current && !current->timed_out && now >= current->started + limits.seconds) {

@@ -1,8 +1,8 @@
-// Output that follows a grammar: which tokens may come next, by a matcher per sequence over a grammar that
-// was compiled once for the model's vocabulary. The work is xgrammar's (docs/dependencies.md).
+// Constrains output to a grammar. A grammar is compiled once for the model's vocabulary; each sequence has a
+// matcher that tells which tokens may come next. xgrammar does the work (docs/dependencies.md).
 //
-// Grammars are text in xgrammar's EBNF, of which GBNF is nearly a part; grammar/schema_grammar.h and
-// output/tool_grammar.h write such. The first rule of a match is `root`.
+// Grammars are text in xgrammar's EBNF, which includes nearly all of GBNF; grammar/schema_grammar.h and
+// output/tool_grammar.h write such text. A match begins with the rule `root`.
 #pragma once
 
 #include <cstdint>
@@ -17,47 +17,49 @@
 
 namespace anabranch {
 
-// What a grammar is compiled for.
+// The vocabulary for which grammars are compiled.
 struct GrammarVocab {
-  // Bytes by token; empty: never allowed. One that is not UTF-8 by any continuation (FF first) is no text:
-  // only Token(id) in a grammar means it.
+  // The bytes of each token. A token without bytes is never allowed. A token whose bytes can never become
+  // valid UTF-8 (they begin with FF) is not text: a grammar allows it only by Token(id).
   std::vector<std::string> tokens;
-  std::vector<int> ends;  // of a turn: allowed exactly where the grammar may end
+  std::vector<int> ends;  // tokens that end a turn: allowed exactly where the grammar may end
 };
 
-// Immutable, for any number of matchers at a time.
+// Immutable; any number of matchers may share it.
 class CompiledGrammar;
 
 struct GrammarLimits {
   size_t text_bytes = 1u << 20;
-  size_t cache_bytes = 64u << 20;  // of compiled grammars
+  size_t cache_bytes = 64u << 20;  // for compiled grammars
   size_t cache_entries = 256;
-  double seconds = 5;  // to compile one; what takes longer is refused, then and later
+  double seconds = 5;  // for compiling one grammar; one that takes longer is refused, and stays refused
 };
 
 struct GrammarStats {
   uint64_t compiled = 0, cached = 0, refused = 0;
-  double compile_s = 0;  // of all compiled
+  double compile_s = 0;  // total time of compilation
 };
 
 using GrammarDone = std::function<void(Result<std::shared_ptr<const CompiledGrammar>>)>;
 
-// Compiles on a thread of its own, and remembers results by text. Thread-safe.
+// Compiles grammars on its own thread and caches the results by text. Thread-safe.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(GrammarVocab vocab, GrammarLimits limits = {});
-  // Nobody is told anything any more. A compilation under way cannot be ended: it gets a moment, then its
-  // thread is left behind with all that it uses.
+  // Clients get no answers after this. A running compilation cannot be stopped: the destructor waits a
+  // moment, then detaches the thread, which keeps everything that it uses.
   ~GrammarCompiler();
-  // Whether that has happened in this process: then static objects must outlive it (std::_Exit).
+  // Whether any thread was detached in this process. If so, leave by std::_Exit: the thread still uses static
+  // objects.
   static bool left_one_behind();
 
-  // Calls `done` at once if the answer is known, else soon from another thread: after limits.seconds in the
-  // queue and as many of compilation at the latest. Not at all if `client` has gone; what nobody waits for
-  // is not compiled. Errors: invalid (the grammar is wrong: with line and column; or it allows nothing at
-  // all), exhausted (too long, or takes too long), busy (others are being compiled).
+  // Calls `done` at once if the result is cached; otherwise later from another thread, at the latest after
+  // limits.seconds in the queue and limits.seconds of compilation. Does not call it if `client` has expired;
+  // a grammar without waiting clients is not compiled. Errors: invalid (a mistake in the grammar, with line
+  // and column; or no text matches it), exhausted (too long, or takes too long), busy (other grammars are
+  // being compiled).
   void compile(std::string text, std::weak_ptr<const void> client, GrammarDone done);
-  // The same, for those that can wait.
+  // The same, but waits for the result.
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& text);
   GrammarStats stats() const;
 
@@ -67,7 +69,7 @@ class GrammarCompiler {
   std::thread worker_, watch_;
 };
 
-// Where a sequence is in its grammar.
+// The position of one sequence within its grammar.
 class GrammarMatcher {
  public:
   explicit GrammarMatcher(std::shared_ptr<const CompiledGrammar> grammar);
@@ -75,15 +77,16 @@ class GrammarMatcher {
   GrammarMatcher& operator=(GrammarMatcher&&) noexcept;
   ~GrammarMatcher();
 
-  // The tokens that may come next, a bit each (the lowest of the first word is token 0); until the next call
-  // of accept(). All zero: a dead end, which no grammar that compiles should have.
+  // The tokens that may come next, one bit for each (the lowest bit of the first word is token 0). Valid
+  // until the next call of accept(). If all bits are zero, the grammar is at a dead end; no grammar that
+  // compiles should have one.
   std::span<const uint32_t> mask();
   bool allows(int token);
-  // False, and nothing changes, if the token may not come next. After an end of turn nothing may.
+  // Returns false and changes nothing if the token may not come next. No token may follow the end of a turn.
   bool accept(int token);
-  // How many of `tokens`, from the first on, may follow one another from here. Changes nothing.
+  // The number of leading `tokens` that may come next, one after another. Changes nothing.
   size_t count_accepted(std::span<const int> tokens);
-  // Whether the text so far is whole: the turn may end here.
+  // Whether the text so far matches the whole grammar, so that the turn may end here.
   bool complete() const;
 
  private:

@@ -27,7 +27,7 @@ std::string digits(size_t count) {
   return count == 0 ? "" : fmt::format("[0-9]{{{}}}", count);
 }
 
-// Digit strings of one length from `low` to `high`.
+// The digit strings from `low` to `high`, which have the same length.
 std::string same_length(const std::string& low, const std::string& high) {
   if (low.empty()) return "";
   const std::string low_rest = low.substr(1), high_rest = high.substr(1);
@@ -45,7 +45,7 @@ std::string same_length(const std::string& low, const std::string& high) {
   return joined(out);
 }
 
-// Integers from low >= 0 to high, without sign; "" when there is none.
+// The integers from low >= 0 to high, without a sign; "" if there are none.
 std::string unsigned_range(int64_t low, int64_t high) {
   std::vector<std::string> out;
   for (int64_t first = 0, last = 9; low <= high && first <= high; first = last + 1, last = last * 10 + 9) {
@@ -56,29 +56,30 @@ std::string unsigned_range(int64_t low, int64_t high) {
   return joined(out);
 }
 
-// What follows a whole number's point, digit by digit: at least one and at most `places`. A bound below 1 is
-// its digits, without trailing zeros. Each function: the digits from place i on.
+// The digits after a decimal point: at least one and at most `places`. A bound is given by its own digits
+// after the point, without trailing zeros. Each function returns an expression for the digits from place i
+// on.
 class Fractions {
  public:
   explicit Fractions(int places) : places_(places) {}
 
-  // At least `low` (above: more).
+  // Fractions of at least `low`; if `above`, of more than that.
   std::string from(const std::string& low, size_t i, bool above) const {
     if (i >= low.size()) return above ? some_not_zero(i) : any(i, "[0-9]");
     std::vector<std::string> out = {low[i] + from(low, i + 1, above)};
     if (low[i] < '9') out.push_back(digit(low[i] + 1, '9') + any(i + 1, "[0-9]"));
     return joined(out);
   }
-  // At most `high` (below: less); nullopt: nothing.
+  // Fractions of at most `high`; if `below`, of less than that. nullopt: there are none.
   std::optional<std::string> to(const std::string& high, size_t i, bool below) const {
     if (i >= high.size()) return below ? std::nullopt : std::optional(any(i, "0"));
     std::vector<std::string> out;
-    if (i > 0) out.push_back("");  // shorter is less
+    if (i > 0) out.push_back("");  // a prefix of `high` is less than `high`
     if (const auto rest = to(high, i + 1, below)) out.push_back(high[i] + *rest);
     if (high[i] > '0') out.push_back(digit('0', high[i] - 1) + any(i + 1, "[0-9]"));
     return out.empty() ? std::nullopt : std::optional(joined(out));
   }
-  // Between them; low < high.
+  // Fractions between the two; requires low < high.
   std::string between(const std::string& low, const std::string& high, size_t i, bool above,
                       bool below) const {
     const char a = i < low.size() ? low[i] : '0', b = i < high.size() ? high[i] : '0';
@@ -108,7 +109,7 @@ class Fractions {
   int places_;
 };
 
-// A bound >= 0 in decimal digits.
+// A bound, at least 0, in decimal digits.
 struct Decimal {
   int64_t whole = 0;
   std::string fraction;  // without trailing zeros
@@ -116,7 +117,7 @@ struct Decimal {
 
 std::optional<Decimal> decimal(double value) {
   if (!(value < 1e15)) return std::nullopt;
-  // The shortest digits that read as this double, as the schema has them.
+  // The shortest digits that are read as this double; the schema most likely has these.
   std::string text = fmt::format("{}", value);
   if (text.find('e') != std::string::npos) text = fmt::format("{:.15f}", value);
   Decimal out;
@@ -128,8 +129,8 @@ std::optional<Decimal> decimal(double value) {
   return out;
 }
 
-// Decimals from `low` to `high` (none: no limit), without sign; "" when there is none, nullopt when a bound
-// has too many digits.
+// The decimals from `low` to `high` (nullopt: no limit), without a sign. "" if there are none; nullopt if a
+// bound has too many digits.
 std::optional<std::string> unsigned_decimals(double low, std::optional<double> high, bool above, bool below) {
   if (high && (*high < low || (*high == low && (above || below)))) return "";
   const auto from = decimal(low);
@@ -141,7 +142,8 @@ std::optional<std::string> unsigned_decimals(double low, std::optional<double> h
   if (places < needed + 1) return std::nullopt;
   const Fractions fractions(places);
   const std::string any = fmt::format("(\\.[0-9]{{1,{}}})?", places);
-  // Behind the whole part: "." and at least one digit, or nothing where the alternatives have "".
+  // The whole part followed by "." and `digits`; if `alone`, the whole part may also stand without a
+  // fraction.
   const auto behind = [&](int64_t whole, const std::string& digits, bool alone) {
     return fmt::format("{}({}\\.{})", whole, alone ? "|" : "", digits);
   };

@@ -1,4 +1,4 @@
-// Numbers within bounds, as regular expressions over their decimal digits.
+// Regular expressions for numbers within bounds, in decimal digits.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,21 @@
 
 namespace anabranch {
 
-// Integers that fit 64 bits whoever reads them: at most 18 digits, no exponent. Both bounds belong to it.
+// Integers have at most 18 digits, so that they fit 64 bits in every reader, and no exponent. The bounds are
+// inclusive.
 struct IntegerBounds {
   std::optional<int64_t> least, most;
 };
-// "" when there is none.
+// "" if there is no such integer.
 std::string integer_regex(const IntegerBounds& bounds);
 
 struct NumberBounds {
   std::optional<double> least, most;
-  bool above = false, below = false;  // the bound itself does not belong to it
+  bool above = false, below = false;  // the bound `least`, or `most`, is exclusive
 };
-// With bounds: without exponent, at most 15 digits, so that reading one as a double moves it across no bound.
-// Errors: unsupported (a bound has too many digits for that, or there is no number between them).
+// Within bounds, numbers have no exponent and at most 15 digits, so that rounding to a double never moves one
+// across a bound. Errors: unsupported (a bound has too many digits for that, or there is no number between
+// the bounds).
 Result<std::string> number_regex(const NumberBounds& bounds);
 
 }  // namespace anabranch

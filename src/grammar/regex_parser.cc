@@ -12,8 +12,8 @@ constexpr char32_t kLast = 0x10FFFF;
 constexpr int kMaxNesting = 32;
 constexpr size_t kMaxRepeat = 1000, kMaxPattern = 4096;
 
-// What \d, \w and \s, or their complements, surely mean to every reader: some take Unicode's digits, letters
-// and spaces, too.
+// The characters that \d, \w, \s or their complements have in every regex engine. Some engines add the
+// digits, letters and spaces of Unicode.
 CharSet shorthand(char32_t letter) {
   switch (letter) {
     case 'd':
@@ -31,11 +31,11 @@ CharSet shorthand(char32_t letter) {
   }
 }
 
-// Of a class, or what a backslash begins.
+// A member of a character class, or an escape.
 struct Member {
-  CharSet set;                     // surely means these
-  CharSet most;                    // means none but these
-  std::optional<char32_t> single;  // none: \d and its like
+  CharSet set;                     // the characters that it matches in every engine
+  CharSet most;                    // the characters that it matches in some engine
+  std::optional<char32_t> single;  // the character, if it is a single one (not \d and the like)
 };
 
 Member single(char32_t c) {
@@ -44,7 +44,7 @@ Member single(char32_t c) {
 }
 
 Member short_member(char32_t letter) {
-  constexpr char32_t kOtherCase = 0x20;  // \D for \d, and so on
+  constexpr char32_t kOtherCase = 0x20;  // turns d into D: \D is the complement of \d
   return {shorthand(letter), shorthand(letter ^ kOtherCase).complement(), std::nullopt};
 }
 
@@ -92,7 +92,8 @@ class Parser {
     return all;
   }
 
-  // Anchors stand at the ends of the alternatives of the whole; an end without one is open.
+  // Anchors are allowed only at the ends of top-level alternatives. At an end without an anchor, any text may
+  // follow or precede.
   Result<RegexNode> sequence(int depth) {
     RegexNode all{RegexNode::Kind::sequence, {}, {}};
     const RegexNode any{RegexNode::Kind::chars, CharSet::all(), {}};
@@ -127,7 +128,7 @@ class Parser {
     } else {
       return node;
     }
-    take("?");  // lazy or not, the same texts match
+    take("?");  // lazy repetitions match the same texts as greedy ones
     if (!ended() && (here() == '*' || here() == '+' || here() == '?' || here() == '{'))
       return refuse("a repetition of a repetition");
     return RegexNode{RegexNode::Kind::repeat, {}, {std::move(node)}, least, most};

@@ -1,4 +1,4 @@
-// The syntax of regular expressions as JSON schemas have them.
+// Parses the regular expressions of JSON schemas.
 #pragma once
 
 #include <string_view>
@@ -12,12 +12,12 @@ namespace anabranch {
 struct RegexNode {
   enum class Kind { chars, sequence, choice, repeat };
   Kind kind = Kind::sequence;
-  CharSet set;                      // chars: one of these
-  std::vector<RegexNode> children;  // repeat: one
+  CharSet set;                      // chars: matches one of these
+  std::vector<RegexNode> children;  // repeat: exactly one
   size_t least = 1, most = 1;       // repeat; most: SIZE_MAX for no limit
 };
 
-// Errors and `whole` as of compile_regex.
+// `whole` and the errors are those of compile_regex.
 Result<RegexNode> parse_regex(std::string_view pattern, bool whole);
 
 }  // namespace anabranch

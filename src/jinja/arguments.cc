@@ -25,7 +25,7 @@ Int Parameters::integer(size_t i, Int otherwise) const {
   if (values_[i] == nullptr || values_[i]->is(Kind::none)) return otherwise;
   if (values_[i]->is(Kind::undefined)) fail("{}", values_[i]->why());
   if (!values_[i]->integral()) fail("{} needs an integer, not a {}", function_, type_name(*values_[i]));
-  constexpr Int kFar = Int{1} << 62;  // further than any width or count that the limits allow
+  constexpr Int kFar = Int{1} << 62;  // above every width and count that the limits allow
   return std::clamp(values_[i]->integer(), -kFar, kFar);
 }
 

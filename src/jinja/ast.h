@@ -41,7 +41,7 @@ enum class ExprKind {
 struct Expr {
   ExprKind kind;
   uint32_t at = 0;  // byte offset in the source
-  int height = 1;   // levels of the tree below, this one included
+  int height = 1;   // levels of the tree from this node down
   Value value;
   int symbol = -1;
   std::string name;
@@ -56,13 +56,13 @@ enum class StmtKind {
   text,          // text
   output,        // expr
   branch,        // if branches[0].test then branches[0].body elif ... else otherwise
-  loop,          // for target in expr if filter: body; otherwise when nothing was looped over
+  loop,          // for target in expr if filter: body; `otherwise` if there are no items
   set,           // target = expr
-  set_block,     // target = output of body, through expr (a chain of filters) if there is one
+  set_block,     // target = output of body, filtered by expr (a chain of filters) unless it is null
   macro,         // symbol, parameters, body
   call,          // the macro call expr with `caller` = parameters and body
-  filter_block,  // output of body through expr
-  with,          // targets and values in a scope of their own; also {% generation %}
+  filter_block,  // output of body, filtered by expr
+  with,          // body with assignments in a new scope; also {% generation %}
   break_loop,
   continue_loop,
 };
@@ -77,7 +77,7 @@ struct Branch {
 
 struct Parameter {
   int symbol;
-  const Expr* default_value;  // null: none
+  const Expr* default_value;  // null if there is none
 };
 
 struct Stmt {
@@ -95,12 +95,12 @@ struct Stmt {
   Body body, otherwise;
 };
 
-// Symbols with a fixed number.
+// The symbols whose number is fixed.
 constexpr int kLoopSymbol = 0;
 constexpr int kCallerSymbol = 1;
 
 struct Ast {
-  std::string source;  // normalised
+  std::string source;  // with normalised newlines
   std::deque<Expr> exprs;
   std::deque<Stmt> stmts;
   Body body;

@@ -18,7 +18,7 @@ using Variables = std::vector<std::pair<std::string, Value>>;
 
 constexpr size_t kProbeSteps = 100'000;
 
-// How messages are handed to the template.
+// The form of messages that the template takes.
 struct MessageForm {
   bool parts = true;             // content may be a list of parts
   bool parsed_arguments = true;  // a tool call's arguments are an object
@@ -28,8 +28,8 @@ Text own(std::string_view text) {
   return Text(std::string(text), true);
 }
 
-// Templates build markers from them ('<|' + role + '|>'); being of a fixed set, they carry nothing of a
-// message.
+// Usual role names are trusted: templates build markers from them ('<|' + role + '|>'), and a name from a
+// fixed set cannot carry the text of a message.
 Value role_value(const Json& role) {
   static constexpr std::array kRoles{"system",    "user",        "assistant",    "tool",
                                      "developer", "function",    "ipython",      "model",
@@ -134,7 +134,7 @@ class Template final : public ChatTemplate {
     bool parsed_any = false;
     Result<std::vector<PromptPiece>> first = attempt(messages, tools, options, form, parsed_any);
     if (first.ok() || !parsed_any || first.error().kind != ErrorKind::invalid) return first;
-    // Some templates (DeepSeek's) add the arguments to a string as they are.
+    // Some templates (such as DeepSeek's) append the arguments to a string, so they take no object.
     form.parsed_arguments = false;
     Result<std::vector<PromptPiece>> second = attempt(messages, tools, options, form, parsed_any);
     return second.ok() ? std::move(second) : std::move(first);
@@ -177,7 +177,7 @@ class Template final : public ChatTemplate {
     return out;
   }
 
-  // Whether a list of parts is rendered as its text, and not as Python prints a list.
+  // Whether the template renders a list of parts as the parts' text, not as Python prints a list.
   bool probe_parts() const {
     constexpr const char* kProbe = "a7f3 probe";
     Value part = jinja::make_dict({{own("type"), own("text")}, {own("text"), own(kProbe)}});

@@ -1,5 +1,6 @@
-// Chat templates: the Jinja subset that models ship, evaluated to text pieces that remember whether the
-// template or a message wrote them. Immutable after parsing; safe to share between threads.
+// Chat templates in the Jinja subset that models use. A rendered prompt consists of pieces that record
+// whether the template or a message wrote them. A template is immutable after parsing and safe to share
+// between threads.
 #pragma once
 
 #include <memory>
@@ -29,11 +30,11 @@ class ChatTemplate {
                                                            std::string eos);
   virtual ~ChatTemplate() = default;
 
-  // messages: array of OpenAI messages; tools: array, or null. As templates expect it, and clients often do
-  // not send it: a tool call's `arguments` string is parsed into an object (unless the template only takes
-  // strings), parts of type text become one string for templates that know no parts, and reasoning_content is
-  // filled from `reasoning` or `thinking`. Trusted are the template's own text, bos, eos and the usual role
-  // names; nothing else. Errors: invalid (raise_exception's message as it is; a type error with line and
+  // messages: array of OpenAI messages; tools: array, or null. Messages are adapted to what templates expect:
+  // the `arguments` string of a tool call is parsed into an object (unless the template takes only strings),
+  // text parts are joined to one string for templates that do not support parts, and reasoning_content is
+  // filled from `reasoning` or `thinking`. Only the template's own text, bos, eos and the usual role names
+  // are trusted. Errors: invalid (the message of raise_exception, unchanged; or a type error with line and
   // column), exhausted (output or work beyond the limits in jinja/limits.h).
   virtual Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
                                                   const TemplateOptions& options) const = 0;
@@ -41,7 +42,7 @@ class ChatTemplate {
   virtual bool mentions(std::string_view variable) const = 0;
 };
 
-// The pieces' text, joined.
+// The text of all pieces.
 std::string join(const std::vector<PromptPiece>& pieces);
 
 }  // namespace anabranch

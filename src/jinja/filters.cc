@@ -28,8 +28,8 @@ Value do_case(Run& run, const Value& v, const Arguments&) {
   return change_case(to_text(v, run.budget), casing, run.budget);
 }
 
-// Jinja's own title: a word begins after white space, a hyphen or an opening bracket, not after an
-// apostrophe.
+// The filter `title` differs from str.title(): a word begins after white space, a hyphen or an opening
+// bracket, but not after an apostrophe.
 Value do_title(Run& run, const Value& v, const Arguments&) {
   Text text = to_text(v, run.budget), out;
   run.budget.spend_text(4 * text.size());
@@ -101,7 +101,7 @@ Value do_indent(Run& run, const Value& v, const Arguments& arguments) {
   Parameters p("indent", arguments, {"width", "first", "blank"});
   Text indent = p.has(0) && p[0].is(Kind::text) ? p[0].text() : padding(p.integer(0, 4));
   Text text = to_text(v, run.budget);
-  text.append("\n", true);  // so that a last line without its newline counts as one
+  text.append("\n", true);  // a last line without a newline counts as a line
   Text out;
   if (p.flag(1, false)) out.append(indent);
   std::vector<Text> lines = split_lines(text, false, run.budget);
@@ -173,7 +173,7 @@ Value do_to_json(Run& run, const Value& v, const Arguments& arguments) {
 
 // --- numbers ---
 
-// int(s, base) as Python reads it: spaces around, a sign, underscores between digits.
+// Python's int(s, base) with a sign, a prefix of the base and underscores between digits.
 std::optional<Int> parse_integer(std::string_view s, Int base) {
   bool negative = !s.empty() && s[0] == '-';
   if (!s.empty() && (s[0] == '-' || s[0] == '+')) s.remove_prefix(1);
@@ -244,7 +244,7 @@ Value do_round(Run& run, const Value& v, const Arguments& arguments) {
   if (!v.numeric()) fail("round needs a number, not a {}", type_name(v));
   if (method == "common") {
     if (v.integral() && precision >= 0) return v.integer();
-    if (precision >= 0)  // decimal rounding of the exact binary value, as Python's
+    if (precision >= 0)  // rounds the exact binary value in decimal, as Python does
       return std::strtod(fmt::format("{:.{}f}", v.real(), static_cast<int>(precision)).c_str(), nullptr);
   } else if (method != "ceil" && method != "floor") {
     fail("round: method must be common, ceil or floor");

@@ -1,4 +1,4 @@
-// The functions a template finds without being given them.
+// The functions that every template can call, and the methods of dicts and lists.
 #include <ctime>
 
 #include "jinja/library.h"
@@ -28,7 +28,7 @@ Value make_range(Run& run, const Arguments& arguments) {
   return make_list(std::move(items));
 }
 
-// dict(mapping, a=1) and namespace(mapping, a=1): the pairs.
+// The pairs of key and value that dict(mapping, a=1) or namespace(mapping, a=1) has.
 std::vector<std::pair<Value, Value>> pairs_of(Run& run, const Arguments& arguments) {
   if (arguments.positional.size() > 1) fail("at most one positional argument is expected");
   std::vector<std::pair<Value, Value>> pairs;
@@ -58,7 +58,7 @@ Value make_namespace(Run& run, const Arguments& arguments) {
       fail("a namespace cannot hold '{}': its name begins with an underscore", name);
     space->attributes.emplace_back(name, value);
   }
-  run.budget.spend(64);  // they live until the end of the run
+  run.budget.spend(64);  // a namespace lives until the end of the run
   run.namespaces.push_back(std::move(space));
   return run.namespaces.back().get();
 }
@@ -68,7 +68,7 @@ Value raise_exception(Run& run, const Arguments& arguments) {
   throw Failure{{ErrorKind::invalid, to_text(p[0], run.budget).bytes()}, true};
 }
 
-// strftime one conversion at a time: libc gets no hostile widths, and each result has a bound.
+// Calls strftime for one conversion at a time, without widths, so that the size of every result is limited.
 Value strftime_now(Run& run, const Arguments& arguments) {
   Parameters p("strftime_now", arguments, {"format"}, 1);
   Text format = p.text(0, "", run.budget);
@@ -154,7 +154,7 @@ Value list_count(Run& run, const Value& self, const Arguments& arguments) {
 
 struct Entry {
   std::string_view name;
-  Method method;  // nullptr: it would change the object
+  Method method;  // nullptr if it would change the object
 };
 constexpr Entry kDictMethods[] = {{"items", dict_items},  {"keys", dict_keys},  {"values", dict_values},
                                   {"get", dict_get},      {"copy", copy},       {"clear", nullptr},

@@ -66,7 +66,7 @@ class Writer {
 
   void write_string(const std::string& s) {
     put("\"");
-    size_t plain = 0;  // start of the characters that need no escape
+    size_t plain = 0;  // start of the characters since the last escape
     for (size_t at = 0; at < s.size();) {
       size_t begin = at;
       char32_t c = next_code_point(s, at);

@@ -1,4 +1,4 @@
-// json.dumps as Transformers gives it to templates.
+// The filter `tojson`: json.dumps with the settings of Transformers.
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ class Lexer {
     }
   }
 
-  // Text from at_ to the tag at `tag` (or the end), less the whitespace that the tag strips.
+  // Adds the text from `begin` to the tag at `tag`, without the white space that the tag strips.
   void add_data(size_t begin, size_t tag, char sign, bool lstrip) {
     std::string_view text = source_.substr(begin, tag - begin);
     if (sign == '-') {
@@ -82,7 +82,8 @@ class Lexer {
     line_starts_ = source_[at_ - 1] == '\n';
   }
 
-  // Past a tag's closing brackets: '-' takes all whitespace, nothing takes one newline (trim_blocks).
+  // Skips white space after a tag's closing brackets: all of it after '-'; without a sign, one newline
+  // (trim_blocks).
   void finish_tag(char sign, bool trim_newline) {
     if (sign == '-')
       skip_space(at_);
@@ -98,7 +99,7 @@ class Lexer {
     finish_tag(sign, true);
   }
 
-  // At "raw %}" after "{%": moves past it.
+  // If "raw %}" follows, moves past it and returns true.
   bool enter_raw() {
     size_t at = at_;
     skip_space(at);
@@ -135,7 +136,7 @@ class Lexer {
     }
   }
 
-  // Whether the tag ends here; if so, moves past it.
+  // If the tag ends here, moves past its end and returns true.
   bool end_of_tag(bool block) {
     std::string_view close = block ? "%}" : "}}";
     char sign = ' ';
@@ -154,7 +155,7 @@ class Lexer {
   }
 
   void lex_expression(bool block, size_t tag) {
-    std::string brackets;  // the closing ones still awaited
+    std::string brackets;  // the closing brackets that are still expected
     for (;;) {
       skip_space(at_);
       if (at_ >= source_.size()) fail_at(source_, tag, "the tag is not closed by {}", block ? "%}" : "}}");
@@ -254,7 +255,7 @@ class Lexer {
     add(TokenKind::string, std::move(out), begin);
   }
 
-  // Python's escapes; an unknown one stands for itself.
+  // Python's escapes; an unknown escape stays as it is.
   void lex_escape(std::string& out) {
     size_t begin = at_++;
     if (at_ >= source_.size()) return;
@@ -265,7 +266,7 @@ class Lexer {
       out += kValues[simple];
       ++at_;
     } else if (c == '\n') {
-      ++at_;  // a joined line
+      ++at_;  // an escaped newline is dropped
     } else if (c == 'x' || c == 'u' || c == 'U') {
       ++at_;
       append_checked(out, escape_digits(c == 'x' ? 2 : c == 'u' ? 4 : 8, 16, begin), begin);
@@ -300,7 +301,7 @@ class Lexer {
 
   std::string_view source_;
   size_t at_ = 0;
-  bool line_starts_ = true;  // the text at at_ begins a line
+  bool line_starts_ = true;  // whether the text at at_ begins a line
   std::vector<Token> tokens_;
 };
 

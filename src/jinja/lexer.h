@@ -1,5 +1,5 @@
-// Cuts a template's source into tokens, with Jinja's whitespace rules as Transformers sets them: trim_blocks
-// and lstrip_blocks on, no newline kept at the end.
+// Splits a template's source into tokens. White space is handled as in Transformers' settings of Jinja:
+// trim_blocks and lstrip_blocks are on, and the newline at the end is dropped.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class TokenKind {
   block_end,
   name,
   string,   // escapes resolved
-  integer,  // as decimal, hexadecimal, ... without underscores
+  integer,  // decimal, or with the prefix 0x, 0o or 0b; without underscores
   real,
   op,  // operators and brackets
   end,
@@ -31,13 +31,13 @@ struct Token {
   uint32_t at;  // byte offset in the source
 };
 
-// Newlines as "\n", the last one dropped.
+// The source with "\n" for every newline, without the last one.
 std::string normalize_newlines(std::string_view source);
 
-// source: normalised, valid UTF-8. Throws Failure with line and column.
+// source: valid UTF-8 with normalised newlines. Throws Failure with line and column.
 std::vector<Token> lex(std::string_view source);
 
-// "line 3, column 7" of byte `at`.
+// The position of byte `at` as "line 3, column 7".
 std::string describe_position(std::string_view source, size_t at);
 
 template <class... Args>

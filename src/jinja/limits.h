@@ -1,5 +1,5 @@
-// What one template may cost, and how the engine stops: templates come from model files, values from
-// requests.
+// The limits on one template, and how they end it. Templates come from model files and values from requests,
+// so neither is trusted.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,18 +13,18 @@
 namespace anabranch::jinja {
 
 constexpr size_t kMaxTemplateBytes = 1u << 20;
-constexpr size_t kMaxTextBytes = 64u << 20;  // of the output, and of any one string on the way
+constexpr size_t kMaxTextBytes = 64u << 20;  // of the output, and of every string that is made
 constexpr int kMaxSyntaxDepth = 100;         // nested statements, brackets and prefix operators
 constexpr int kMaxExprHeight = 200;          // levels of an expression's tree; "a + b + c" has three
-constexpr int kMaxRunDepth = 400;            // syntax levels at once, macro calls included
-constexpr int kMaxValueDepth = 150;          // lists in lists
-constexpr size_t kMaxRange = 100'000;        // as Jinja's sandbox has it
+constexpr int kMaxRunDepth = 400;            // levels of nested syntax that run at once, macro calls included
+constexpr int kMaxValueDepth = 150;          // lists and dicts inside one another
+constexpr size_t kMaxRange = 100'000;        // items of a range(), as in Jinja's sandbox
 constexpr size_t kMaxSteps = 20'000'000;     // evaluated nodes, list items touched, 64 bytes of text copied
 
-// Thrown inside the engine only; parse and render turn it into an Error with line and column.
+// Thrown inside src/jinja only; ChatTemplate turns it into an Error.
 struct Failure {
   Error error;
-  bool located = false;  // the message needs no line and column, or has them
+  bool located = false;  // whether the message has its line and column, or needs none
 };
 
 template <class... Args>
@@ -37,7 +37,7 @@ template <class... Args>
   throw Failure{make_error(ErrorKind::exhausted, format, std::forward<Args>(args)...)};
 }
 
-// Work left to one render.
+// The steps that one run of a template has left.
 class Budget {
  public:
   explicit Budget(size_t steps) : left_(steps) {}
@@ -45,7 +45,7 @@ class Budget {
     if (steps > left_) fail_limit("the template takes too many steps");
     left_ -= steps;
   }
-  // For a text of `bytes` about to be made.
+  // Call it before making a text of `bytes` bytes.
   void spend_text(size_t bytes) {
     if (bytes > kMaxTextBytes) fail_limit("a text of more than {} bytes", kMaxTextBytes);
     spend(1 + bytes / 64);

@@ -68,8 +68,8 @@ Value integer_binary(Op op, Int a, Int b) {
     default:
       if (b == 0) fail("division by zero");
       if (op == Op::div) return static_cast<double>(a) / static_cast<double>(b);
-      if (b == -1)
-        return op == Op::mod ? Value(Int{0}) : integer_binary(Op::sub, 0, a);  // no trap on INT_MIN
+      // A division by -1 could overflow.
+      if (b == -1) return op == Op::mod ? Value(Int{0}) : integer_binary(Op::sub, 0, a);
       result = floor_divide(a, b);
       if (op == Op::mod) result = a - result * b;
   }
@@ -130,7 +130,7 @@ Value join_lists(const List& a, const List& b, Budget& budget) {
   return make_list(std::move(items), a.tuple);
 }
 
-// Bounds of a slice over `size` items, as Python's slice.indices() gives them.
+// The bounds of a slice over `size` items, as computed by Python's slice.indices().
 struct Slice {
   Int start, stop, step;
 };
@@ -189,7 +189,8 @@ std::optional<Value> loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "first") return Value(loop.index == 0);
   if (name == "last") return Value(loop.index + 1 == items.size());
   if (name == "length") return Value::of_size(items.size());
-  if (name == "depth") return Value(Int{1});  // recursive loops alone go deeper
+  // Only recursive loops, which are not supported, have other depths.
+  if (name == "depth") return Value(Int{1});
   if (name == "depth0") return Value(Int{0});
   if (name == "previtem")
     return loop.index > 0 ? items[loop.index - 1] : Value::undefined("there is no previous item");

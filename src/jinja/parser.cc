@@ -29,7 +29,8 @@ class Parser {
     return p_.ast.stmts.back();
   }
 
-  // Statements up to one of the tags `ends`, of which "{%" is consumed; or to the end of the source.
+  // The statements up to one of the tags `ends`, whose "{%" is consumed; without `ends`, up to the end of the
+  // source.
   Body parse_body(Names ends) {
     TokenCursor::Nesting nesting(p_);
     Body body;
@@ -73,7 +74,7 @@ class Parser {
 
   void expect_block_end() { p_.expect(TokenKind::block_end, "%}"); }
 
-  // At the name of an end tag.
+  // Reads the rest of an end tag, from its name on.
   void end_block() {
     p_.take();
     expect_block_end();
@@ -135,7 +136,7 @@ class Parser {
     return stmt;
   }
 
-  // "(a, b=1)"; nothing at all for {% call %}.
+  // The parameters of a macro or a {% call %} block, such as "(a, b=1)".
   std::vector<Parameter> parse_parameters() {
     std::vector<Parameter> parameters;
     p_.expect_op("(");
@@ -211,7 +212,8 @@ class Parser {
     return stmt;
   }
 
-  // Transformers uses it to find the assistant's tokens in training: a scope and nothing more.
+  // Transformers uses {% generation %} to find the assistant's tokens in training. Here it is only a new
+  // scope.
   Stmt& parse_generation() {
     Stmt& stmt = add_stmt(StmtKind::with);
     p_.take();

@@ -1,5 +1,6 @@
-// Source -> syntax tree. Unknown tags, filters and tests are errors here, with line and column; but a filter
-// or test inside {% if %} only when it is reached, as in Jinja (templates use it to probe for features).
+// Parses a template's source to a syntax tree. Unknown tags, filters and tests are errors with line and
+// column. As in Jinja, an unknown filter or test inside {% if %} is an error only when it is evaluated:
+// templates use this to probe for features.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ class Run {
   };
 
   Budget budget;
-  std::optional<int64_t> now;  // seconds since 1970 for strftime_now; unset: the system's clock
+  std::optional<int64_t> now;  // seconds since 1970 for strftime_now; if unset, the system's clock
   std::vector<std::unique_ptr<Namespace>> namespaces;
 
  private:
@@ -40,10 +40,10 @@ class Parameters {
 
   bool has(size_t i) const { return values_[i] != nullptr; }
   const Value& operator[](size_t i) const { return *values_[i]; }
-  // The default when absent or None; fails on another type.
+  // The default if the argument is absent or None; fails on other types.
   Int integer(size_t i, Int otherwise) const;
   bool flag(size_t i, bool otherwise) const;
-  // The argument as by str(); the default when absent.
+  // The argument converted by str(); the default if it is absent.
   Text text(size_t i, std::string_view otherwise, Budget& budget) const;
 
  private:

@@ -11,8 +11,8 @@
 namespace anabranch::jinja {
 namespace {
 
-// "a.b.0" or 3, as the filters' attribute parameter has it. `otherwise`, if there is one, stands for each
-// step that leads nowhere.
+// The value at `path` within `item`: a key or an index, or several in a string, such as "a.b.0". Unless
+// `otherwise` is null, it replaces every step that is undefined.
 Value attribute_of(const Value& item, const Value& path, Budget& budget, const Value* otherwise = nullptr) {
   auto step = [&](const Value& from, const Value& key) {
     Value next = get_item(from, key, budget);
@@ -33,7 +33,7 @@ Value attribute_of(const Value& item, const Value& path, Budget& budget, const V
   return value;
 }
 
-// What to order or compare an item by.
+// The value by which an item is sorted or compared.
 Value sort_key(const Value& item, const Value* attribute, bool case_sensitive, Budget& budget) {
   Value key = attribute != nullptr ? attribute_of(item, *attribute, budget) : item;
   if (case_sensitive || !key.is(Kind::text)) return key;
@@ -44,7 +44,7 @@ const Value* given(const Parameters& p, size_t i) {
   return p.has(i) && !p[i].is(Kind::none) ? &p[i] : nullptr;
 }
 
-// Items in the order of their keys; stable.
+// The items, sorted by their keys. The sort is stable.
 std::vector<Value> sorted(const std::vector<std::pair<Value, Value>>& keyed, bool reverse, Budget& budget) {
   std::vector<const std::pair<Value, Value>*> order;
   for (const auto& item : keyed) order.push_back(&item);
@@ -203,8 +203,8 @@ Arguments rest_of(const Arguments& arguments, size_t first) {
   return rest;
 }
 
-// map(attribute="name", default=x) or map("filter", arguments of the filter...). As in Jinja, none and
-// whatever else is false gives nothing, here and in select.
+// map(attribute="name", default=x) or map("filter", arguments of the filter...). As in Jinja, this and select
+// return an empty list for every false value, such as none.
 Value do_map(Run& run, const Value& v, const Arguments& arguments) {
   if (!truthy(v)) return make_list({});
   std::shared_ptr<const List> items = iterate(v, run.budget);
@@ -215,7 +215,7 @@ Value do_map(Run& run, const Value& v, const Arguments& arguments) {
       out.push_back(attribute_of(item, p[0], run.budget, p.has(1) ? &p[1] : nullptr));
     return make_list(std::move(out));
   }
-  Run::Level level(run);  // map("map", "map", ...)
+  Run::Level level(run);  // map("map", "map", ...) recurses
   run.budget.spend(arguments.positional.size());
   std::string name = name_argument(arguments, 0, "map", run.budget);
   Filter filter = find_filter(name);
@@ -228,7 +228,7 @@ Value do_map(Run& run, const Value& v, const Arguments& arguments) {
   return make_list(std::move(out));
 }
 
-// select, reject and their ...attr forms: a test by name, or truth without one.
+// select, reject, selectattr and rejectattr. Without the name of a test, items are selected by their truth.
 template <bool by_attribute, bool keep>
 Value do_select(Run& run, const Value& v, const Arguments& arguments) {
   if (!truthy(v)) return make_list({});

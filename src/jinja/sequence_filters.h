@@ -5,6 +5,6 @@
 
 namespace anabranch::jinja {
 
-Filter find_sequence_filter(std::string_view name);  // nullptr: there is none
+Filter find_sequence_filter(std::string_view name);  // nullptr if there is none
 
 }  // namespace anabranch::jinja

@@ -12,7 +12,7 @@ constexpr size_t kNone = std::string_view::npos;
 bool is_stripped(std::string_view one, const std::optional<std::string>& chars) {
   size_t at = 0;
   if (!chars) return is_space(next_code_point(one, at));
-  return chars->find(one) != kNone;  // whole code points: UTF-8 matches only at their borders
+  return chars->find(one) != kNone;  // compares whole code points, since UTF-8 matches only at their borders
 }
 
 std::vector<Value> split_at_spaces(const Text& text, Int limit, Budget& budget) {
@@ -81,7 +81,7 @@ Text change_case(const Text& text, Casing casing, Budget& budget) {
   const std::string& s = text.bytes();
   budget.spend_text(4 * s.size());
   Text out;
-  bool inside = false;  // a letter came just before (title), or anything did (capitalize)
+  bool inside = false;  // whether a letter precedes (title), or any character does (capitalize)
   for (size_t at = 0; at < s.size();) {
     size_t begin = at;
     char32_t c = next_code_point(s, at);
@@ -115,7 +115,7 @@ Text replace(const Text& text, const Text& from, const Text& to, Int limit, Budg
     out.append(to);
     at = found + from.size();
     if (!from.empty()) continue;
-    // An empty `from` stands before every character and at the end.
+    // An empty `from` is found before every character and at the end.
     if (at >= s.size()) return out;
     next_code_point(s, at);
     out.append_slice(text, found, at);

@@ -1,4 +1,4 @@
-// What may stand after "is".
+// The tests, which stand after "is".
 #include <algorithm>
 
 #include "jinja/library.h"
@@ -36,7 +36,7 @@ bool is_same(Run& run, const Value& v, const Arguments& arguments) {
   return v.kind() == p[0].kind() && equal(v, p[0], run.budget);
 }
 
-// Has cased letters and all of them are of this case.
+// True if there are cased letters and all of them have the wanted case.
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
 bool is_cased(Run& run, const Value& v, const Arguments&) {
   Text text = to_text(v, run.budget);

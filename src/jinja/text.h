@@ -1,6 +1,5 @@
-// A string that remembers, byte for byte, who wrote it: the template (trusted) or a message, a tool or
-// another variable (untrusted). Every string operation of the template language is built from append and
-// slice.
+// A string that records for every byte who wrote it: the template (trusted), or a message, a tool or another
+// variable (untrusted). All string operations of the template language are built from append and slice.
 #pragma once
 
 #include <string>
@@ -24,7 +23,7 @@ class Text {
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  // Cover all bytes in order; neighbours differ in trust.
+  // The runs cover all bytes in order; of two neighbours, one is trusted and the other is not.
   const std::vector<Run>& runs() const { return runs_; }
   // Whether the byte at `at` is trusted.
   bool trusted_at(size_t at) const;
@@ -42,7 +41,7 @@ class Text {
   std::vector<Run> runs_;
 };
 
-// Offset of `needle` in `hay` at or after `from`, or npos. Linear time, whatever the two are.
+// The offset of `needle` in `hay` at or after `from`, or npos. Takes linear time for all inputs.
 size_t find_bytes(std::string_view hay, std::string_view needle, size_t from = 0);
 
 }  // namespace anabranch::jinja

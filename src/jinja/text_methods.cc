@@ -42,7 +42,7 @@ Value do_split_lines(Run& run, const Text& self, const Arguments& arguments) {
   return make_list(std::move(lines));
 }
 
-// The bytes that [start:end] selects, for the methods that take them.
+// The range of bytes that the arguments `start` and `end` of a method select.
 std::pair<size_t, size_t> byte_range(const Text& self, const Parameters& p, size_t first) {
   Int size = static_cast<Int>(count_code_points(self.bytes()));
   auto bound = [&](Int i) { return std::clamp<Int>(i < 0 ? i + size : i, 0, size); };
@@ -92,7 +92,8 @@ Value do_case(Run& run, const Text& self, const Arguments&) {
   return change_case(self, casing, run.budget);
 }
 
-// find, rfind, index, rindex: a code point's number; -1 or an error when there is none.
+// find, rfind, index and rindex return the index of a code point; without a match, -1 or (if `must`) an
+// error.
 template <bool from_right, bool must>
 Value do_find(Run& run, const Text& self, const Arguments& arguments) {
   Parameters p("find", arguments, {"sub", "start", "end"}, 1);
@@ -137,7 +138,7 @@ Value do_partition(Run& run, const Text& self, const Arguments& arguments) {
   return make_list({self, Text(), Text()}, true);
 }
 
-// Non-empty and every code point is of the kind.
+// True if the text is not empty and `accepts` every code point.
 template <bool (*accepts)(char32_t)>
 Value do_all(Run& run, const Text& self, const Arguments&) {
   run.budget.spend_text(4 * self.size());
@@ -158,14 +159,14 @@ Value do_cased(Run& run, const Text& self, const Arguments&) {
   return any;
 }
 
-template <int left_share>  // of the padding, in halves: 0 ljust, 1 center, 2 rjust
+template <int left_share>  // how many halves of the padding come first: 0 ljust, 1 center, 2 rjust
 Value do_justify(Run& run, const Text& self, const Arguments& arguments) {
   Parameters p("center", arguments, {"width", "fillchar"}, 1);
   Text fill = p.text(1, " ", run.budget);
   if (count_code_points(fill.bytes()) != 1) fail("the fill character must be exactly one character long");
   Int width = p.integer(0, 0), size = static_cast<Int>(count_code_points(self.bytes()));
   Int missing = std::max<Int>(width - size, 0);
-  // Python's str.center puts the odd one left when the width is odd.
+  // If the padding cannot be halved, Python's str.center puts the extra character left if the width is odd.
   Int left = left_share == 1 ? missing / 2 + (missing & width & 1) : left_share == 0 ? 0 : missing;
   Text out;
   bool trusted = fill.trusted_at(0);
@@ -185,7 +186,7 @@ Value do_zfill(Run& run, const Text& self, const Arguments& arguments) {
   return text_value(std::move(out), run.budget);
 }
 
-// str.format with {}, {0} and {name}; no conversions, attributes or format specifications.
+// str.format with {}, {0} and {name}. Conversions, attributes and format specifications are not supported.
 Value do_format(Run& run, const Text& self, const Arguments& arguments) {
   const std::string& s = self.bytes();
   Text out;
@@ -195,7 +196,7 @@ Value do_format(Run& run, const Text& self, const Arguments& arguments) {
     out.append_slice(self, at, brace);
     if (brace == s.size()) break;
     at = brace + 1;
-    if (at < s.size() && s[at] == s[brace]) {  // a doubled brace is itself
+    if (at < s.size() && s[at] == s[brace]) {  // a doubled brace is written as a single one
       out.append_slice(self, at, at + 1);
       ++at;
       continue;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr char32_t kReplacement = 0xFFFD;
 
-// Length of the valid sequence at `at`, or 0.
+// The length of the valid sequence at `at`; 0 if there is none.
 size_t sequence_length(std::string_view s, size_t at) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   unsigned char b = byte(at);
@@ -28,7 +28,7 @@ utf8proc_category_t category(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-// Ligatures and the like whose upper case is several letters (Unicode SpecialCasing, the common ones).
+// The common characters whose upper case has several letters, such as ligatures (from Unicode SpecialCasing).
 struct SpecialCase {
   char32_t c;
   const char* upper;

@@ -1,4 +1,5 @@
-// Code points and their classes, as Python's str methods see them. Input is valid UTF-8.
+// Code points and their classes, as defined by Python's str methods. Input must be valid UTF-8 unless a
+// comment says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +8,19 @@
 
 namespace anabranch::jinja {
 
-// The code point at `at`, which is advanced past it. Requires at < s.size(). Never reads past the end; a byte
+// Returns the code point at `at` and advances `at` past it. Requires at < s.size(). Any input is safe: a byte
 // that is not UTF-8 counts as U+FFFD of one byte.
 char32_t next_code_point(std::string_view s, size_t& at);
 void append_code_point(std::string& out, char32_t c);
-// Start of the code point that ends at byte `at` > 0.
+// The start of the code point that ends at byte `at` > 0.
 size_t previous_code_point(std::string_view s, size_t at);
 
 size_t count_code_points(std::string_view s);
-// Byte offset of code point `index`, or s.size() when there are fewer.
+// The byte offset of code point `index`, or s.size() if there are fewer.
 size_t byte_offset(std::string_view s, size_t index);
 
 bool valid_utf8(std::string_view s);
-// Each maximal run of bad bytes becomes U+FFFD.
+// Any bytes, with U+FFFD for each maximal run of bytes that are not UTF-8.
 std::string sanitize_utf8(std::string_view s);
 
 bool is_space(char32_t c);
@@ -30,7 +31,7 @@ bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_printable(char32_t c);
 
-// Full upper, lower and title case where they differ from one code point to one ("ß" -> "SS").
+// Append the full case mapping, which may have several code points ("ß" -> "SS").
 void append_upper(std::string& out, char32_t c);
 void append_lower(std::string& out, char32_t c);
 void append_title(std::string& out, char32_t c);

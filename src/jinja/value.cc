@@ -8,7 +8,7 @@
 namespace anabranch::jinja {
 namespace {
 
-constexpr size_t kLinearSearch = 8;  // dicts up to this size have no index
+constexpr size_t kLinearSearch = 8;  // dicts up to this size are searched without an index
 
 int depth_of(const Value& v) {
   if (v.is(Kind::list)) return v.list().depth;
@@ -21,7 +21,7 @@ int checked_depth(int inner) {
   return inner + 1;
 }
 
-// Equal keys have equal strings: True, 1 and 1.0 are one key in Python.
+// A string that is equal for equal keys: True, 1 and 1.0 are the same key in Python.
 std::string hash_key(const Value& v) {
   switch (v.kind()) {
     case Kind::none:

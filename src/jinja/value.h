@@ -1,7 +1,7 @@
 // Values of the template language, with Python's meaning: truth, equality, order, str() and repr().
 //
-// Lists, dicts and texts are immutable and shared (Jinja's sandbox forbids changing them); so values form no
-// cycles. A namespace is the one mutable thing: the run owns it and values point to it.
+// Lists, dicts and texts are immutable and shared (Jinja's sandbox forbids changing them), so they form no
+// cycles. Only namespaces are mutable: the run owns them, and values point to them.
 #pragma once
 
 #include <functional>
@@ -28,11 +28,11 @@ struct Function;
 struct Loop;
 
 struct Undefined {
-  std::shared_ptr<const std::string> why;  // "'x' is undefined"
+  std::shared_ptr<const std::string> why;  // the reason, such as "'x' is undefined"
 };
 struct None {};
 
-// In the order of Value's alternatives.
+// In the order of the alternatives in Value.
 enum class Kind { undefined, none, boolean, integer, real, text, list, dict, name_space, function, loop };
 
 class Value {
@@ -57,7 +57,7 @@ class Value {
 
   Kind kind() const { return static_cast<Kind>(v_.index()); }
   bool is(Kind k) const { return kind() == k; }
-  // True, False and integers: what Python lets stand for an int.
+  // True, False and integers: the values that Python accepts as an int.
   bool integral() const { return is(Kind::integer) || is(Kind::boolean); }
   bool numeric() const { return integral() || is(Kind::real); }
 
@@ -84,12 +84,12 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool tuple = false;
-  int depth = 1;  // levels of containers, itself included
+  int depth = 1;  // levels of nested containers, including this one
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;     // in order of insertion
-  std::unordered_map<std::string, size_t> index;  // hash_key -> position; only for larger ones
+  std::vector<std::pair<Value, Value>> items;     // in the order of insertion
+  std::unordered_map<std::string, size_t> index;  // positions in items, by hash_key; empty in small dicts
   int depth = 1;
 
   const Value* find(const Value& key) const;
@@ -102,7 +102,7 @@ struct Namespace {
   void set(std::string_view name, Value value);
 };
 
-// `loop` inside {% for %}.
+// The variable `loop` inside {% for %}.
 struct Loop {
   std::shared_ptr<const List> items;
   size_t index = 0;
@@ -126,24 +126,26 @@ Value make_dict(std::vector<std::pair<Value, Value>> items);
 inline Value untrusted(std::string bytes) {
   return Value(Text(std::move(bytes), false));
 }
-// Every string of `json` with the given trust; bad UTF-8 is replaced. depth: of `json` in its whole.
+// All strings of `json` get the given trust; bad UTF-8 is replaced. depth: how deep `json` is nested in its
+// document.
 Value from_json(const Json& json, bool trusted = false, int depth = 0);
 
 bool truthy(const Value& v);
 bool equal(const Value& a, const Value& b, Budget& budget);
-// a < b as Python orders them; fails on values that have no order.
+// a < b in Python's order; fails on values that have no order.
 bool less(const Value& a, const Value& b, Budget& budget);
-// str(v), repr(v). Only strings keep their trust; what is printed for other values is untrusted.
+// str(v) and repr(v). Strings keep their trust; the text of other values is untrusted.
 Text to_text(const Value& v, Budget& budget);
 Text to_repr(const Value& v, Budget& budget);
 // Python's name of the type: "str", "int", "NoneType".
 std::string type_name(const Value& v);
-std::string format_real(double v);  // as Python prints it: 1.0, 1e+16, nan
+std::string format_real(double v);  // in Python's format: 1.0, 1e+16, nan
 std::string format_integer(Int v);
 
-// The items that iteration gives: list items, dict keys, characters; nothing for undefined. Fails otherwise.
+// The items that a loop over `v` visits: list items, dict keys, characters; none for undefined. Fails for
+// other values.
 std::shared_ptr<const List> iterate(const Value& v, Budget& budget);
-// A new text value, charged to the budget.
+// A text as a value; charges its size to the budget.
 Value text_value(Text text, Budget& budget);
 
 }  // namespace anabranch::jinja
