@@ -1,9 +1,10 @@
 // JSON schemas as grammars. Every text of the grammar satisfies the schema. A keyword that a grammar cannot
 // enforce is an error with its name and place; it is never ignored.
 //
-// The grammar does not have all texts that satisfy the schema: properties come in the schema's order, others
-// only if additionalProperties allows them by name; numbers have at most 18 digits; between parts stands
-// nothing, one space, or a new line and at most 16 spaces.
+// The grammar leaves out some texts that satisfy the schema: properties come in the schema's order; others
+// are written only if the schema mentions them (additionalProperties, patternProperties) or names no
+// properties; numbers have at most 18 digits; two parts are separated by nothing, by one space, or by a new
+// line and at most 16 spaces.
 #pragma once
 
 #include <string>

@@ -15,8 +15,8 @@ namespace anabranch {
 namespace {
 
 constexpr size_t kMaxEnum = 5000;
-constexpr int64_t kCounted =
-    24;  // states of an automaton count the characters up to this maxLength, a budget above it
+// The states of an automaton count the characters up to this maxLength; above it, a budget does.
+constexpr int64_t kCounted = 24;
 
 // The formats that are enforced. All others are annotations, as in JSON Schema.
 struct Format {
