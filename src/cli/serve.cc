@@ -18,7 +18,7 @@
 #include "cli/conversation.h"
 #include "server/http/api_keys.h"
 #include "server/http/target.h"
-#include "server/server.h"
+#include "server/api/server.h"
 
 namespace anabranch::cli {
 namespace {

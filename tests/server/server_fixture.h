@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "server/fake_engine.h"
-#include "server/server.h"
+#include "server/api/server.h"
 #include "server/test_client.h"
 
 namespace anabranch::server {

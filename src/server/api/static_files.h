@@ -1,4 +1,4 @@
-// Files that are served as they are: part of the program, made by server/deps.cmake.
+// Files that are served as they are: part of the program, made by server/api/deps.cmake.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "server/server.h"
+#include "server/api/server.h"
 
 #include <thread>
 

@@ -1,0 +1,13 @@
+# metrics.cc
+find_library(PROMETHEUS_LIBRARY prometheus-cpp-core REQUIRED)
+target_link_libraries(anabranch_server_api PRIVATE ${PROMETHEUS_LIBRARY})
+# openapi.json and the page that shows it become text in the program.
+set(openapi_json ${CMAKE_CURRENT_SOURCE_DIR}/server/api/openapi.json)
+set(docs_html ${CMAKE_CURRENT_SOURCE_DIR}/server/api/docs.html)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${openapi_json} ${docs_html})
+file(READ ${openapi_json} OPENAPI_JSON)
+file(READ ${docs_html} DOCS_HTML)
+string(CONFIGURE "${OPENAPI_JSON}" OPENAPI_JSON @ONLY)  # @PROJECT_VERSION@
+configure_file(${CMAKE_CURRENT_SOURCE_DIR}/server/api/static_files.cc.in ${CMAKE_BINARY_DIR}/server/static_files.cc @ONLY)
+target_sources(anabranch_server_api PRIVATE ${CMAKE_BINARY_DIR}/server/static_files.cc)
+target_compile_definitions(anabranch_server_api PRIVATE ANABRANCH_VERSION="${PROJECT_VERSION}")
