@@ -154,6 +154,8 @@ std::optional<std::vector<int>> PromptCompiler::splice(std::span<const PromptPie
 Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
   const auto stopped = [&] { return chat.limit && chat.limit->stopped(); };
   const auto ended = [] { return make_error(ErrorKind::invalid, "the prompt was not read to its end"); };
+  if (chat.limit) chat.limit->ask();  // now, because a rendering cannot be ended early
+  if (stopped()) return ended();
   if (!chat.turns.empty()) {
     auto prompt = tokens_around(chat);
     if (stopped()) return ended();
@@ -190,7 +192,8 @@ std::optional<int> PromptCompiler::instruction_length(const Chat& chat, std::spa
   for (const char* question : {"A", "9"}) {
     Json asked = instructions;
     asked.push_back({{"role", "user"}, {"content", question}});
-    const auto length = common_length({asked, chat.tools, chat.options, chat.salt, {}}, prompt);
+    const auto length = common_length({asked, chat.tools, chat.options, chat.salt, {}, chat.limit}, prompt);
+    if (chat.limit && chat.limit->stopped()) return std::nullopt;  // keep no length of half the renderings
     if (length) shared = std::min(shared.value_or(*length), *length);
   }
   if (shared && *shared > 0) beginnings_.put(std::move(kind), prompt.first(static_cast<size_t>(*shared)));
@@ -213,7 +216,7 @@ std::optional<int> PromptCompiler::earlier_length(const Chat& chat, std::span<co
       std::lower_bound(chat.turns.begin(), chat.turns.end(), last,
                        [](const KnownTurn& turn, size_t place) { return turn.message < place; }) -
       chat.turns.begin()));
-  return common_length({messages, chat.tools, chat.options, chat.salt, turns}, prompt);
+  return common_length({messages, chat.tools, chat.options, chat.salt, turns, chat.limit}, prompt);
 }
 
 // Of the prompt without the answer's opening.
@@ -223,7 +226,8 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
   if (const int known = openings_.match(kind, prompt)) return size - known;
   TemplateOptions closed = chat.options;
   closed.add_generation_prompt = false;
-  const auto length = common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns}, prompt);
+  const auto length =
+      common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns, chat.limit}, prompt);
   if (!length || *length == size) return std::nullopt;
   openings_.put(std::move(kind), prompt.subspan(static_cast<size_t>(*length)));
   return length;
@@ -233,11 +237,17 @@ Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json&
                                                const TemplateOptions& options, std::string_view salt,
                                                std::span<const KnownTurn> turns, EncodeLimit* limit) {
   TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, limit}));
-  const Chat chat{messages, tools, options, salt, turns};  // other renderings are about as long
+  // The other renderings may be a little longer than the prompt, so only cancelling ends them.
+  EncodeLimit cancelling(SIZE_MAX, [limit] {
+    if (limit) limit->ask();
+    return limit && limit->cancelled();
+  });
+  const Chat chat{messages, tools, options, salt, turns, &cancelling};
   auto& lengths = prompt.stable_lengths;
   for (const auto& length : {instruction_length(chat, prompt.tokens), earlier_length(chat, prompt.tokens),
                              closed_length(chat, prompt.tokens)})
     if (length && *length > 0) lengths.push_back(*length);
+  if (cancelling.stopped()) return make_error(ErrorKind::invalid, "the prompt was cancelled");
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   return prompt;

@@ -111,6 +111,47 @@ TEST(PromptCompiler, FindsWherePromptsPart) {
       0u);
 }
 
+class CountingTemplate final : public ChatTemplate {
+ public:
+  explicit CountingTemplate(std::shared_ptr<const ChatTemplate> counted) : counted_(std::move(counted)) {}
+  Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
+                                          const TemplateOptions& options) const override {
+    renderings++;
+    return counted_->render(messages, tools, options);
+  }
+  bool mentions(std::string_view variable) const override { return counted_->mentions(variable); }
+  mutable int renderings = 0;
+
+ private:
+  std::shared_ptr<const ChatTemplate> counted_;
+};
+
+TEST(PromptCompiler, NothingMoreIsRenderedForARequestThatWasCancelled) {
+  CountingTemplate chat(parse(file_text(ANABRANCH_SOURCE_DIR "/models/hybrid-146m/chat_template.jinja")));
+  const Case c = cases()[4];
+  const auto whole = PromptCompiler(chat, tokenizer()).compile(c.messages, c.tools, c.options);
+  ASSERT_TRUE(whole.ok());
+  const int all = chat.renderings;
+  ASSERT_EQ(all, 5);  // the prompt, two for the instructions, one without the last message, one not opened
+  PromptCompiler compiler(chat, tokenizer());
+  for (int last = 0; last < all; last++) {
+    chat.renderings = 0;
+    EncodeLimit limit(1 << 20, [&] { return chat.renderings >= last; });
+    EXPECT_FALSE(compiler.compile(c.messages, c.tools, c.options, {}, {}, &limit).ok());
+    EXPECT_TRUE(limit.cancelled());
+    EXPECT_EQ(chat.renderings, last);
+    if (last == 2) {  // nothing was learned of half the renderings
+      const auto again = compiler.compile(c.messages, c.tools, c.options);
+      ASSERT_TRUE(again.ok());
+      EXPECT_EQ(again->stable_lengths, whole->stable_lengths);
+      break;
+    }
+  }
+  // The other renderings may be longer than the limit for the prompt.
+  EncodeLimit exact(whole->tokens.size(), {});
+  EXPECT_TRUE(PromptCompiler(chat, tokenizer()).compile(c.messages, c.tools, c.options, {}, {}, &exact).ok());
+}
+
 Json conversation_with_call() {
   return *parse_json(R"([{"role":"system","content":"Help."},{"role":"user","content":"Read a.txt"},
       {"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function",
