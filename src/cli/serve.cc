@@ -16,9 +16,9 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "cli/conversation.h"
+#include "server/api/server.h"
 #include "server/http/api_keys.h"
 #include "server/http/target.h"
-#include "server/api/server.h"
 
 namespace anabranch::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "server/fake_engine.h"
 #include "server/api/server.h"
+#include "server/fake_engine.h"
 #include "server/test_client.h"
 
 namespace anabranch::server {
