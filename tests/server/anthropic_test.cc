@@ -406,8 +406,36 @@ TEST_F(Messages, ErrorsHaveAnthropicsShape) {
   expect(post(conversation(R"({"role":"user","content":"raise"})")), 400, "invalid_request_error");
   engine_.max_queue = 0;
   const Answer full = post(body());
-  expect(full, 429, "rate_limit_error");
+  expect(full, 529, "overloaded_error");
   EXPECT_EQ(full.headers.count("retry-after"), 1u);
+}
+
+// Errors of the HTTP layer, which the API never sees, have the same form.
+TEST_F(Messages, UnreadableRequestsGetAnthropicsErrors) {
+  ServerOptions options;
+  options.port = 0;
+  options.limits.body_bytes = 20000;
+  options.limits.all_body_bytes = 10000;
+  options.limits.body_s = 0.2;
+  auto server = Server::start(engine_, options);
+  ASSERT_TRUE(server.ok());
+  const auto expect = [&](const std::string& rest, int status, const std::string& type) {
+    TestClient client((*server)->port());
+    client.send("POST /v1/messages?beta=true HTTP/1.1\r\nHost: localhost\r\n" + rest);
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, status) << rest;
+    EXPECT_EQ(answer.json()["type"], "error") << answer.body;
+    EXPECT_EQ(answer.json()["error"]["type"], type) << answer.body;
+    EXPECT_EQ(answer.json()["error"].size(), 2u) << answer.body;
+    return answer;
+  };
+  expect("Content-Length: 20001\r\n\r\n", 413, "request_too_large");
+  expect("Content-Length: 10\r\n\r\n{", 408, "invalid_request_error");
+  expect("Content-Length: x\r\n\r\n", 400, "invalid_request_error");
+  expect("X: " + std::string(40000, 'x'), 431, "invalid_request_error");
+  const Answer full =
+      expect("Content-Length: 15000\r\n\r\n" + std::string(15000, ' '), 529, "overloaded_error");
+  EXPECT_EQ(full.headers.at("retry-after"), "5");
 }
 
 TEST_F(Messages, AFailingEngineEndsTheStreamWithAnErrorEvent) {

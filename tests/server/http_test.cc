@@ -88,6 +88,21 @@ TEST_F(Http, TakesChunkedBodies) {
   EXPECT_EQ(client.read_answer().status, 200);
 }
 
+// Some old clients send one after a body, which Content-Length does not count.
+TEST_F(Http, IgnoresAnEmptyLineBetweenRequests) {
+  ServerOptions options;
+  options.limits.header_s = 0.1;
+  start(options);
+  for (const std::string line : {"\r\n", "\r"}) {
+    TestClient client(port_);
+    client.send(http_request("POST", "/v1/chat/completions", kHi) + line);
+    EXPECT_EQ(client.read_answer().status, 200);
+    std::this_thread::sleep_for(milliseconds(250));
+    client.send(("\r\n" + http_request("GET", "/health")).substr(line.size()));
+    EXPECT_EQ(client.read_answer().status, 200);
+  }
+}
+
 TEST_F(Http, SaysContinueWhenExpected) {
   TestClient client(port_);
   client.send(

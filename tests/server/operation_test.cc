@@ -298,6 +298,37 @@ TEST_F(Operation, AllBodiesTogetherAreLimited) {
   EXPECT_EQ(second.status, 400) << "the room of a client that left was not given back";
 }
 
+// A client that was refused in the midst of its body may keep its connection open for a while.
+TEST_F(Operation, ARefusedBodyLeavesTheLimitAtOnce) {
+  ServerOptions options;
+  options.limits.all_body_bytes = 10000;
+  start(std::move(options));
+  const std::string half(6000, ' ');
+  TestClient first(port_);
+  first.send(
+      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                  "{:x}\r\n{}\r\nno size\r\n",
+                  half.size(), half));
+  ASSERT_EQ(first.read_answer().error_code(), "bad_request");
+  EXPECT_EQ(ask(port_, "POST", "/v1/completions", half).error_code(), "invalid_json");
+}
+
+TEST_F(Operation, LargeBodiesDoNotKeepSmallOnesOut) {
+  ServerOptions options;
+  options.limits.all_body_bytes = 1u << 20;
+  start(std::move(options));
+  TestClient first(port_);
+  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\n" +
+             std::string(1048000, ' '));
+  Answer large;
+  for (int i = 0; i < 100 && large.status != 503; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    large = ask(port_, "POST", "/v1/completions", std::string(3000, ' '));
+  }
+  EXPECT_EQ(large.status, 503);
+  EXPECT_EQ(chat().status, 200);
+}
+
 TEST_F(Operation, WhatArrivesWhileItDrainsIsRefused) {
   for (const std::string path : {"/v1/chat/completions", "/v1/messages"}) {
     start({});

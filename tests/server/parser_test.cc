@@ -56,6 +56,7 @@ TEST(RequestParser, TakesWhatARequestIs) {
   };
   done("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / host=a []");
   done("\r\nGET / HTTP/1.1\r\nHost:a\r\n\r\n", "GET / host=a []");
+  done("\r\nP / HTTP/1.1\r\nHost:a\r\nContent-Length: 1\r\n\r\na", "P / host=a content-length=1 [a]");
   done("GET / HTTP/1.0\r\n\r\n", "GET / [] close");
   done("GET / HTTP/1.0\r\nConnection: x, Keep-Alive\r\n\r\n", "GET / connection=x, Keep-Alive []");
   done("GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n", "GET / host=a connection=Close [] close");
@@ -84,8 +85,18 @@ TEST(RequestParser, LimitsWhatItTakes) {
   EXPECT_EQ(parse(chunked + "64\r\n" + std::string(100, 'x') + "\r\n0\r\n\r\n").state, State::done);
 }
 
+TEST(RequestParser, AnEmptyLineDoesNotBeginARequest) {
+  RequestParser parser(2000, 100);
+  EXPECT_EQ(parser.skip_empty_line(""), 0u);
+  EXPECT_EQ(parser.skip_empty_line("\r"), 1u);
+  EXPECT_EQ(parser.skip_empty_line("\nGET"), 1u);
+  EXPECT_EQ(parser.skip_empty_line("\r\nGET"), 0u);  // one only
+  EXPECT_EQ(parser.state(), State::head);
+}
+
 TEST(RequestParser, SeesFaultsAtOnce) {
-  for (const char* bad : {"\x16\x03\x01", "\n", " GET", "GET / HTTP/1.1\n", "{"}) {
+  for (const char* bad :
+       {"\x16\x03\x01", "\n", " GET", "\rG", "\r\n\r\n", "\r\n\n", "GET / HTTP/1.1\n", "{"}) {
     RequestParser parser(2000, 100);
     parser.take(bad);
     EXPECT_EQ(parser.state(), State::failed) << bad;

@@ -61,7 +61,6 @@ Json error_json_of(const ApiError& error, int status) {
   if (status == 403) type = "permission_error";
   if (status == 404) type = "not_found_error";
   if (status == 413) type = "request_too_large";
-  if (status == 429) type = "rate_limit_error";
   if (status == 529) type = "overloaded_error";
   // These words make clients shorten the conversation.
   const bool too_long = error.code == "context_length_exceeded";
@@ -69,8 +68,9 @@ Json error_json_of(const ApiError& error, int status) {
           {"error", {{"type", type}, {"message", (too_long ? "prompt is too long: " : "") + error.message}}}};
 }
 
+// Our 429 means that the server's queue is full. Anthropic's means that one client sends too many requests.
 int status_of(const ApiError& error) {
-  return error.status == 503 ? 529 : error.status;
+  return error.status == 429 || error.status == 503 ? 529 : error.status;
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class MessageStream {
 inline constexpr const char* kPingEvent = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
 std::string message_error_event(const ApiError& error);
-// With Anthropic's own status: 529 where we are too busy or about to stop.
+// With Anthropic's own status: 529 when the server is overloaded or stopping.
 HttpResponse message_error_response(const ApiError& error);
 
 }  // namespace anabranch::server

@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::string_view kMessages = "/v1/messages";  // errors below it have Anthropic's form
 
+HttpResponse error_response_for(std::string_view path, const ApiError& error) {
+  return path.starts_with(kMessages) ? message_error_response(error) : error_response(error);
+}
+
 HttpResponse json_response(const Json& json) {
   HttpResponse response;
   response.body = dump_json(json);
@@ -179,11 +183,8 @@ std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
 }
 
 std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Call>& call) const {
-  const bool message = call.ok() && call->target.path.starts_with(kMessages);
-  const auto answer = [&](const ApiError& error) {
-    return message ? message_error_response(error) : error_response(error);
-  };
-  if (!call.ok()) return answer({400, call.error().message, "", "bad_request"});
+  if (!call.ok()) return error_response({400, call.error().message, "", "bad_request"});
+  const auto answer = [&](const ApiError& error) { return error_response_for(call->target.path, error); };
   if (auto error = check_access(request, call->target, access_)) return answer(*error);
   if (auto response = preflight_response(request, access_)) return response;
   const auto error = find_fault(request, *call);
@@ -192,6 +193,11 @@ std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Resul
   if (error->status == 405) response.headers.emplace_back("Allow", allowed_methods(*call->match.route));
   if (error->status == 415) response.headers.emplace_back("Accept-Encoding", "identity");
   return response;
+}
+
+HttpResponse Api::error(const RequestName& request, const ApiError& error) const {
+  const auto target = parse_target(request.target);
+  return error_response_for(target.ok() ? target->path : "", error);
 }
 
 void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {

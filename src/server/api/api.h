@@ -22,6 +22,9 @@ class Api {
   // Why the request is not served, judged without its body; nothing when it is.
   std::optional<HttpResponse> refusal(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
+  // The answer that tells a client of an error that the HTTP layer found, in the form of the API that it
+  // asked.
+  HttpResponse error(const RequestName& request, const ApiError& error) const;
   // What every answer to the request carries.
   Headers headers(const HttpRequest& request) const { return cors_headers(request, access_); }
   // As HttpServer tells it.

@@ -54,6 +54,9 @@ class ServerImpl final : public Server {
       api_.handle(std::move(request), std::move(out));
     };
     handlers.refuse = [this](const HttpRequest& head) { return api_.refusal(head); };
+    handlers.error = [this](const RequestName& request, const ApiError& error) {
+      return api_.error(request, error);
+    };
     handlers.headers = [this](const HttpRequest& head) { return api_.headers(head); };
     handlers.responded = [this](const RequestName& request, int status) { api_.responded(request, status); };
     http_->serve(std::move(handlers));

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "server/http/api_error.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
@@ -44,6 +45,9 @@ struct HttpHandlers {
   Handler handle;
   // Before a request's body is read (`head` has none): what to answer instead of reading it, if anything.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
+  // The answer that tells a client of an error that the HTTP layer found. The request is empty where it could
+  // not be read.
+  std::function<HttpResponse(const RequestName& request, const ApiError& error)> error;
   // What every answer to the request carries in its head, whoever gives it.
   std::function<Headers(const HttpRequest& head)> headers;
   // An answer begins.

@@ -87,13 +87,24 @@ bool RequestParser::take_line(std::string_view input, size_t& used) {
   return true;
 }
 
+size_t RequestParser::skip_empty_line(std::string_view input) {
+  constexpr std::string_view kEmptyLine = "\r\n";
+  size_t skipped = 0;
+  while (head_bytes_ == 0 && empty_line_ < kEmptyLine.size() && skipped < input.size() &&
+         input[skipped] == kEmptyLine[empty_line_])
+    ++empty_line_, ++skipped;
+  return skipped;
+}
+
 size_t RequestParser::take(std::string_view input) {
   size_t used = 0;
   if (state_ == State::head) {
-    if (!started() && !input.empty() && input[0] != '\r' && !is_token_char(input[0])) {
-      fail(400, input[0] == '\x16' ? "This port speaks plain HTTP, and what came looks like TLS"
-                                   : "Malformed HTTP request: it begins with no method");
-      return 0;
+    used = skip_empty_line(input);
+    const bool begins = head_bytes_ == 0 && used < input.size();
+    if (begins && (empty_line_ == 1 || !is_token_char(input[used]))) {
+      fail(400, input[used] == '\x16' ? "This port speaks plain HTTP, and what came looks like TLS"
+                                      : "Malformed HTTP request: it begins with no method");
+      return used;
     }
     while (state_ == State::head && take_line(input, used)) {
       take_head_line(line_);
@@ -107,8 +118,7 @@ size_t RequestParser::take(std::string_view input) {
 
 void RequestParser::take_head_line(std::string_view line) {
   if (request_.method.empty()) {
-    // One empty line before a request is let pass (RFC 9112, 2.2).
-    if (!line.empty() || head_bytes_ > 2) take_request_line(line);
+    take_request_line(line);
   } else if (line.empty()) {
     end_head();
   } else {

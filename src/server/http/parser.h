@@ -25,6 +25,9 @@ class RequestParser {
   // Takes this request's bytes from the front of `input` and returns how many they were. Stops at the end of
   // the head (call again for the body), at the end of the request, and at a fault.
   size_t take(std::string_view input);
+  // Skips an empty line before the request (RFC 9112, 2.2), or the part of it that `input` begins with, and
+  // returns how many bytes these are. take() does so, too.
+  size_t skip_empty_line(std::string_view input);
   State state() const { return state_; }
   // Why the request is refused; the connection must end, as nobody knows where a next request would begin.
   const ApiError& fault() const { return fault_; }
@@ -37,8 +40,6 @@ class RequestParser {
   bool http10() const { return http10_; }
   bool keep_alive() const { return keep_alive_; }
   bool expects_continue() const { return expects_continue_; }
-  // Whether any byte of the request has come.
-  bool started() const { return head_bytes_ > 0; }
 
  private:
   // Where in the body the next byte is.
@@ -62,6 +63,7 @@ class RequestParser {
   ApiError fault_;
   HttpRequest request_;
   std::string line_;       // the part of a line that has come
+  size_t empty_line_ = 0;  // bytes of the empty line before the request
   size_t head_bytes_ = 0;  // of request line, fields and trailers so far
   uint64_t left_ = 0;      // bytes of the body, or of the chunk, that are still to come
   bool http10_ = false, keep_alive_ = false, expects_continue_ = false;
