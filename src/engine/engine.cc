@@ -102,7 +102,7 @@ Result<void> EngineImpl::start() {
     if (!loop) return ready.set_value(loop.error());
     ready.set_value({});
     (*loop)->run();
-    loop->reset();  // the cache writes what waits
+    loop->reset();  // the cache writes its queued records
     model_.save_statistics();
   });
   return loaded.get();

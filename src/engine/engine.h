@@ -29,43 +29,44 @@ namespace anabranch {
 
 // What opening a tool call means in a request.
 enum class CallPolicy {
-  text,     // nothing: it is text like any other
-  offered,  // tools are offered: a call inside a thought ends it
-  none      // a chat that offers none: the tokens that open a call are not taken
+  text,     // nothing special: the call is plain text
+  offered,  // tools are offered: a call inside a thought ends the thought
+  none      // a chat without tools: the tokens that open a call are never sampled
 };
 
-// How a request's thoughts are kept within bounds (decode/think_control.h). For models whose reasoning tags
-// are tokens; for others only `loops` counts.
+// Limits on a request's thoughts (decode/think_control.h). Applies to models whose reasoning tags are tokens;
+// other models use only `loops`.
 struct ThinkingOptions {
-  // Tokens of thought at most; unset: kDefaultThinkingBudget. The context left is a limit, too.
+  // The most tokens of thought; unset: kDefaultThinkingBudget. The remaining context limits it, too.
   std::optional<int> budget;
-  LoopRule loops = LoopRule::exact;  // which thoughts and answers that repeat themselves are ended
+  LoopRule loops = LoopRule::exact;  // which kinds of repetition end a thought or an answer
   CallPolicy calls = CallPolicy::text;
-  std::string closing;       // what a thought that is cut ends with; empty: a short sentence
-  std::string answer_start;  // what the answer then begins with: a fence
-  std::string answer_fence;  // text within a thought that begins the answer, such as "```json"; empty: none
+  std::string closing;       // appended to a thought that is cut; empty: a short default sentence
+  std::string answer_start;  // the first text of the answer after a cut thought, such as a code fence
+  std::string answer_fence;  // text inside a thought that begins the answer, such as "```json"; empty: none
 };
 
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
   SamplingParams sampling;
-  int logprobs = -1;    // alternatives to tell beside each token, at most kMaxLogprobs; -1: none
-  int max_tokens = -1;  // tokens of answer at most, thoughts not counted; -1 = up to the context; 0 = none
+  int logprobs =
+      -1;  // alternatives to report with each token, at most kMaxLogprobs; -1: no log probabilities
+  int max_tokens = -1;            // the most answer tokens, without thoughts; -1: up to the context; 0: none
   std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
-  // How a OutputText takes the answer apart. Generation ends with the token at which that object says
-  // stopped(): nobody has to cancel a request because of what it wrote.
+  // How an OutputText parses the answer. Generation ends at the token for which OutputText::stopped() becomes
+  // true, so callers never have to cancel a request because of its text.
   OutputRules output;
-  bool ignore_eos = false;  // benchmarks only: max_tokens counts all, nothing ends a thought
+  bool ignore_eos = false;  // for benchmarks: max_tokens counts all tokens, and nothing ends a thought
   ThinkingOptions thinking;
-  std::shared_ptr<const CompiledGrammar> grammar;  // that the answer follows (compile_grammar); null: none
-  int begun = 0;  // the prompt's last so many tokens begin the answer: its grammar follows them, too
-  std::optional<SpecMode> speculation;  // unset: as the engine was started
-  int priority = 0;                     // lower ones go first; equal ones as they came
+  std::shared_ptr<const CompiledGrammar> grammar;  // constrains the answer (compile_grammar); null: none
+  int begun = 0;  // number of tokens at the prompt's end that already belong to the answer and its grammar
+  std::optional<SpecMode> speculation;  // unset: the engine's default
+  int priority = 0;                     // lower values run first; equal values in order of arrival
 
-  bool cache = true;       // look for, and leave, states in the cache, if the engine has one
-  std::string cache_salt;  // what is kept under another one is not found
-  // Lengths of the prompt's beginnings that other prompts are likely to share (the end of tools and system
-  // prompt, the end before the answer's opening), ascending: states are kept there.
+  bool cache = true;       // read and write the state cache, if the engine has one
+  std::string cache_salt;  // states that were kept under another salt are not found
+  // Lengths of prefixes that other prompts are likely to share (the end of the tools and the system prompt,
+  // the end before the answer's opening), ascending. States are kept at these lengths.
   std::vector<int> keep_at;
 };
 
@@ -74,40 +75,40 @@ enum class FinishReason { none, stop, length, cancelled, error };
 struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;
-  int completion_tokens = 0;  // every sampled token, a final end-of-turn token included
-  int thinking_tokens = 0;    // of these, inside think blocks, tags included
-  // Why a thought did not end by itself, or the answer was stopped (name_of(ThinkCut)); empty: nothing was
-  // cut.
+  int completion_tokens = 0;  // every sampled token, including a final end-of-turn token
+  int thinking_tokens = 0;    // those inside think blocks, including the tags
+  // Why a thought or the answer was cut (name_of(ThinkCut)); empty: nothing was cut.
   std::string cut;
   double queue_s = 0;  // from submit to the first prefill step
   double prefill_s = 0;
   double ttft_s = 0;    // from submit to the first token
   double decode_s = 0;  // from the first token to the last
   SpecCounters speculation;
-  int grammar_tokens = 0;  // that a grammar had a say in
-  double grammar_s = 0;    // that it took, of decode_s and prefill_s
+  int grammar_tokens = 0;  // tokens that were sampled under a grammar
+  double grammar_s = 0;    // time spent in the grammar, part of decode_s and prefill_s
 };
 
-// Tokens in the order sampled. Exactly one event per accepted request has finish != none: its last.
+// New tokens, in the order sampled. Each accepted request gets exactly one event with finish != none, its
+// last.
 struct Event {
   std::vector<int> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token, if the request asked for them
   FinishReason finish = FinishReason::none;
   std::string error;     // when finish == error
-  Usage usage;           // whole in the last event
-  bool started = false;  // the first event: the request begins to run, and usage tells of its prompt
+  Usage usage;           // complete in the last event
+  bool started = false;  // the first event: the request begins to run; usage describes its prompt
 };
 
 using RequestId = uint64_t;
 using Sink = std::function<void(const Event&)>;
 
-// Where states of sequences are kept for later prompts (cache/state_cache.h).
+// The cache of sequence states for later prompts (cache/state_cache.h).
 struct CacheOptions {
   bool enabled = false;
   uint64_t ram_bytes = 0;     // 0: an eighth of the machine's memory, at most 8 GiB
-  std::string directory;      // empty: nothing on disk
-  uint64_t disk_bytes = 0;    // 0: a tenth of what is free there, at most 32 GiB
-  KvForm kv = KvForm::exact;  // states of one form are never found by an engine of another
+  std::string directory;      // empty: no disk tier
+  uint64_t disk_bytes = 0;    // 0: a tenth of the free space there, at most 32 GiB
+  KvForm kv = KvForm::exact;  // an engine finds only states that were kept in its own form
 };
 
 struct EngineOptions {
@@ -116,23 +117,24 @@ struct EngineOptions {
   bool precise = false;        // fp32 activations and KV
   bool reference = false;      // run ops/reference instead of our kernels
   std::string device = "cpu";  // or "cuda", "metal"
-  int context_length = 0;      // 0 = the model's own, bounded by memory
-  int prefill_chunk = 0;       // tokens per prefill step; 0 = the device's own
-  int max_running = 8;         // requests that run at a time, in one pass per step
-  int max_queue = 64;          // requests waiting; more are refused
-  // The gap between two tokens of a stream that prefill of other prompts may cause (engine/scheduler.h).
+  int context_length = 0;      // 0: the model's own, bounded by memory
+  int prefill_chunk = 0;       // tokens per prefill step; 0: the device's default
+  int max_running = 8;         // requests that run at the same time, in one pass per step
+  int max_queue = 64;          // requests that may wait; more are refused
+  // The longest gap between two tokens of a stream while other prompts are read (engine/scheduler.h).
   double max_gap_s = 0.05;
-  // Bytes that the states of running requests may take together; 0: half of the machine's memory, or what of
-  // it is free. The context is bounded so that one request fits.
+  // Memory for the states of all running requests; 0: half of the machine's memory, or the free memory if
+  // that is less. The context is bounded so that one request fits.
   uint64_t memory_bytes = 0;
-  SpecMode speculation;    // what requests that say nothing get
+  SpecMode speculation;    // for requests that do not choose one
   std::string draft_path;  // a draft model, or empty
   CacheOptions cache;
   bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
-  bool lossy_skip = false;  // leave the layers out that calibration found least needed: another, faster model
+  bool lossy_skip =
+      false;  // leave out the layers that calibration found least needed: a different, faster model
 };
 
-// What a user may want to know about what was loaded.
+// A description of the loaded model for users.
 struct ModelInfo {
   std::string name;    // last part of the path
   std::string family;  // "qwen3_5", "llama", ...
@@ -140,19 +142,19 @@ struct ModelInfo {
   int context_length = 0;
   int layers = 0;
   uint64_t parameters = 0;         // without the MTP head
-  uint64_t weight_bytes = 0;       // resident, with the next two
+  uint64_t weight_bytes = 0;       // resident, including the next two
   uint64_t mtp_bytes = 0;          // the MTP head
-  uint64_t draft_head_bytes = 0;   // rows of the head, kept once more to draft with
-  uint64_t draft_model_bytes = 0;  // all weights of the draft model, besides
+  uint64_t draft_head_bytes = 0;   // the copy of some rows of the head that drafts use
+  uint64_t draft_model_bytes = 0;  // all weights of the draft model, not part of weight_bytes
   uint64_t bytes_per_token = 0;    // weights read by one decode step
-  // Of one sequence, and what drafts add: keys and values by token, and what does not grow (recurrent states,
-  // windows of tokens on trial).
+  // Memory of one sequence, and what drafts add to it: keys and values per token, and the fixed part
+  // (recurrent states, windows of tokens on trial).
   uint64_t kv_bytes_per_token = 0, draft_kv_bytes_per_token = 0;
   uint64_t state_bytes = 0, draft_state_bytes = 0;
   bool has_mtp = false;
-  bool lossy = false;  // layers were left out: `layers` and what follows from it is of the others
-  std::vector<DraftSource> draft_sources;  // that requests may ask for
-  std::string draft_model;                 // its name, or empty
+  bool lossy = false;  // layers were left out: `layers` and all sizes count the remaining ones
+  std::vector<DraftSource> draft_sources;  // those that requests may choose
+  std::string draft_model;                 // name of the draft model, or empty
   double load_s = 0;
 };
 
@@ -160,10 +162,9 @@ struct EngineStats {
   uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0;
   uint64_t prompt_tokens = 0, completion_tokens = 0;
   int running = 0, queued = 0;
-  uint64_t preempted = 0;     // times that a running request had to wait again for want of memory
-  uint64_t logit_passes = 0;  // that brought logits to the host: for greedy tokens alone none has to
-  // States of running requests, and what they may take now: less than at first while the machine is short of
-  // memory.
+  uint64_t preempted = 0;     // how often a running request had to wait again because memory ran out
+  uint64_t logit_passes = 0;  // passes that copied logits to the host; greedy sampling does not need that
+  // Memory of running requests, and its present limit, which is lower while the machine is short of memory.
   uint64_t state_bytes = 0, state_budget_bytes = 0;
   SpecCounters speculation;  // of ended requests
   GrammarStats grammars;
@@ -176,28 +177,28 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
   virtual ~Engine() = default;
 
-  // Errors: invalid (empty prompt, id or parameter out of range, a draft source that the model does not
-  // offer), exhausted (prompt longer than the context), busy (queue full, engine stopping).
+  // Errors: invalid (empty prompt, token id or parameter out of range, a draft source that the model does not
+  // have), exhausted (prompt longer than the context), busy (queue full, engine stopping).
   virtual Result<RequestId> submit(Request request, Sink sink) = 0;
-  // For Request::grammar, from text as grammar/grammar.h has it: as GrammarCompiler::compile, with a client
-  // that may leave, or for those that can wait.
+  // Compiles a grammar for Request::grammar from text (syntax: grammar/grammar.h). The first form answers
+  // through `done`, unless the client has gone by then; the second waits. See GrammarCompiler::compile.
   virtual void compile_grammar(std::string text, std::weak_ptr<const void> client,
                                GrammarDone done) const = 0;
   virtual Result<std::shared_ptr<const CompiledGrammar>> compile_grammar(const std::string& text) const = 0;
-  // Whether such an answer may begin with these tokens. Errors: invalid.
+  // Checks that an answer with this grammar may begin with these tokens. Errors: invalid.
   virtual Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
                                        std::span<const int> tokens) const = 0;
-  // The request's last event follows within one step; unknown or finished ids are ignored.
+  // The request gets its last event within one step. Unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
 
   virtual const ModelInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
-  // Whether all that is asked of this process fails from now on.
+  // True once the GPU has failed for good; every later request fails.
   virtual bool device_lost() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
-  // Null when the model brings no chat template.
+  // Null when the model has no chat template.
   virtual const ChatTemplate* chat_template() const = 0;
-  // The model's own recommendation (generation_config.json), or greedy.
+  // The model's recommended parameters (generation_config.json), or greedy.
   virtual const SamplingParams& default_sampling() const = 0;
 };
 

@@ -43,8 +43,8 @@ void EngineLoop::run() {
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
 }
 
-// Takes new requests and cancellations; waits for them, but not for ever (guard_memory), when there is
-// nothing to do. False when stopping.
+// Takes new requests and cancellations. With nothing to do it waits for them, for at most a second, because
+// guard_memory() must run now and then. Returns false when stopping.
 bool EngineLoop::take_inbox() {
   std::deque<std::unique_ptr<Sequence>> arrivals;
   std::vector<RequestId> cancels;
@@ -74,7 +74,7 @@ bool EngineLoop::take_inbox() {
   return !stopping;
 }
 
-// Others need memory, too: looked at now and then, before the system begins to swap.
+// Twice a second: adapts the memory budgets to what other programs need, before the system begins to swap.
 void EngineLoop::guard_memory() {
   constexpr double kEvery = 0.5;
   const double now = now_seconds();
@@ -96,7 +96,7 @@ void EngineLoop::guard_memory() {
         budgets.cache / 1e9, budgets.states / 1e9);
 }
 
-// Who runs in the next step.
+// Decides which sequences run in the next step: preempts and admits.
 void EngineLoop::schedule() {
   guard_memory();
   for (const RequestId id : scheduler_.preempt()) {
@@ -115,7 +115,7 @@ void EngineLoop::schedule() {
   note_running();
 }
 
-// Beside decoding sequences one by one, as long as there is time.
+// While other sequences decode, admits one sequence at a time as long as the step has time left.
 void EngineLoop::admit() {
   for (int begun = 0; begun < kMostAdmissions; begun++) {
     const auto ids = scheduler_.admit(begun, now_seconds() - tokens_out_);
@@ -128,7 +128,7 @@ void EngineLoop::admit() {
   }
 }
 
-// With an empty state, or one that was kept; again after a sequence had to give its state up.
+// Starts an admitted sequence with an empty or a cached state. Called again after a preemption.
 void EngineLoop::begin(Sequence& sequence) {
   if (const auto promise = keeper_.promise_of(sequence, sequences_)) {
     scheduler_.wait_for(sequence.id, promise->id, promise->length);
@@ -178,12 +178,12 @@ void EngineLoop::step(StepPlan plan) {
   const double delivered = tokens_out_;
   for (StepPart& part : step.parts)
     if (sequences_.count(part.scheduled.id))
-      guard(part.scheduled.id, [&] { conclude(step, part, delivered); });
+      guard(part.scheduled.id, [&] { finish_part(step, part, delivered); });
   runner_.observe(step);
 }
 
-// False when the pass failed. If it carried several sequences, nobody knows which one is to blame: each
-// begins again, on its own until it has a token; one that fails alone ends.
+// Returns false when the pass failed. If it had several sequences, the faulty one is unknown: each of them
+// starts again and runs alone until it has a token. A sequence whose pass fails alone ends with an error.
 bool EngineLoop::run_pass(Step& step) {
   try {
     runner_.submit(step);
@@ -215,8 +215,8 @@ void EngineLoop::deliver(StepPart& part) {
   sequence.sink(event);
 }
 
-// Drafters learn of the tokens, states among them are kept, and what has ended ends.
-void EngineLoop::conclude(Step& step, StepPart& part, double delivered) {
+// After delivery: shows the tokens to the drafters, keeps snapshots, and ends the sequence if it is complete.
+void EngineLoop::finish_part(Step& step, StepPart& part, double delivered) {
   const bool busy = sequences_.size() > 1;
   int row = part.row;
   for (const Snapshot& snapshot : part.kept) {
@@ -229,7 +229,7 @@ void EngineLoop::conclude(Step& step, StepPart& part, double delivered) {
   if (part.ending != Ending::none) end(part.scheduled.id, reason_of(part.ending), std::move(part.sampled));
 }
 
-// Ends the one sequence whose work throws; its state may be half advanced.
+// Runs work of one sequence. If it throws, only that sequence ends; its state may be half advanced.
 void EngineLoop::guard(RequestId id, const std::function<void()>& work) {
   try {
     work();
@@ -269,7 +269,8 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
     stats.speculation += sequence->usage.speculation;
     note_running();
   }
-  if (last_tokens.empty()) sequence->logprobs.clear();  // of a step that failed half way
+  if (last_tokens.empty())
+    sequence->logprobs.clear();  // from a step that failed before its tokens were delivered
   try {
     sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
                          sequence->usage});

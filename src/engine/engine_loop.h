@@ -1,5 +1,5 @@
-// What the engine's thread does: takes requests in, asks the scheduler what to compute, runs steps, and hands
-// out events. Everything here belongs to that thread; Inbox is what other threads reach.
+// The engine's thread: takes requests from the inbox, asks the scheduler what to compute, runs steps, and
+// delivers events. Only this thread uses EngineLoop; other threads use the Inbox.
 #pragma once
 
 #include <condition_variable>
@@ -17,9 +17,9 @@
 
 namespace anabranch {
 
-// Between the engine's thread and all others.
+// Shared between the engine's thread and all others.
 struct Inbox {
-  mutable std::mutex mutex;  // guards what follows
+  mutable std::mutex mutex;  // guards all members below
   std::condition_variable wake;
   std::deque<std::unique_ptr<Sequence>> arrivals;
   std::vector<RequestId> cancels;
@@ -34,7 +34,7 @@ class EngineLoop {
   EngineLoop(const EngineOptions& options, EngineModel& model, const MemoryPlan& memory,
              SnapshotKeeper keeper, Inbox& inbox);
 
-  // Until the inbox says stopping; every request gets its last event.
+  // Runs until inbox.stopping is set, then gives every request its last event.
   void run();
 
  private:
@@ -47,7 +47,7 @@ class EngineLoop {
   void step(StepPlan plan);
   bool run_pass(Step& step);
   void deliver(StepPart& part);
-  void conclude(Step& step, StepPart& part, double delivered);
+  void finish_part(Step& step, StepPart& part, double delivered);
   void guard(RequestId id, const std::function<void()>& work);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
   void note_running();  // inbox_.mutex held
@@ -62,7 +62,7 @@ class EngineLoop {
   StepRunner runner_;
   Sequences sequences_;
   double memory_checked_ = 0;
-  double tokens_out_ = 0;  // when the last step's tokens went out
+  double tokens_out_ = 0;  // when the last step's tokens were delivered
 };
 
 }  // namespace anabranch

@@ -36,7 +36,7 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   return {};
 }
 
-// What calibration says of layers is not of the model that is left.
+// Drops the calibration as well: its layer numbers do not apply to the remaining layers.
 Result<void> EngineModel::drop_layers() {
   const Calibration c = std::exchange(loaded_.calibration, {});
   auto& info = loaded_.info;
@@ -71,7 +71,7 @@ Result<void> EngineModel::load_draft_model(const std::string& path) {
 }
 
 void EngineModel::use_calibration() {
-  // Rates are estimates, and the best of many; 0: not known.
+  // Rates are estimates, and each is the maximum of many, so a value near 1 is no gain. 0: not known.
   const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
   const Calibration& c = loaded_.calibration;
   speculation_.exit_runs = c.exit_layers;
@@ -82,7 +82,7 @@ void EngineModel::use_calibration() {
   speculation_.only_on_request[static_cast<size_t>(DraftSource::skip)] = hopeless(c.skip_rate);
 }
 
-// What rounds cost and how often drafts are right depends on model, machine and settings.
+// Costs and acceptance rates depend on the model, the machine and the settings, so the file's name does, too.
 void EngineModel::load_statistics(const EngineOptions& options) {
   if (!options.keep_statistics) return;
   const auto& info = loaded_.info;
@@ -101,7 +101,7 @@ void EngineModel::save_statistics() const {
   if (!statistics_path_.empty()) save_spec_stats(statistics_path_, speculation_.costs.stats());
 }
 
-// What constraints need to know of the vocabulary.
+// Fills the tables about the vocabulary that constraints use.
 void EngineModel::describe_tokens() {
   const auto& tokenizer = *loaded_.tokenizer;
   const auto format = find_output_format(loaded_.chat_template.get(), tokenizer);
@@ -130,7 +130,8 @@ void EngineModel::make_grammar_compiler() {
   const int known = std::min(tokenizer.vocab_size(), loaded_.model->spec().vocab);
   for (int id = 0; id < known; id++)
     if (!tokenizer.is_special(id)) vocab.tokens[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
-  // A byte that no text has: only Token(id) in a grammar means these.
+  // A byte that never occurs in UTF-8 keeps marker tokens out of text: only Token(id) in a grammar allows
+  // them.
   for (const int mark : mark_tokens(find_output_format(loaded_.chat_template.get(), tokenizer), tokenizer))
     if (mark < known)
       vocab.tokens[static_cast<size_t>(mark)] = "\xff" + std::string(tokenizer.token_bytes(mark));
@@ -139,7 +140,7 @@ void EngineModel::make_grammar_compiler() {
 
 namespace {
 
-// For a model without thoughts every token is answer.
+// Thinking control for a model without thoughts: every token belongs to the answer.
 struct AllAnswer {
   ThinkTokens tokens;
   ThinkControl control{tokens, {}};
@@ -161,7 +162,7 @@ Result<void> EngineModel::check_beginning(std::shared_ptr<const CompiledGrammar>
   return {};
 }
 
-// What a thought that is cut ends with, where the request does not say.
+// The default text that closes a cut thought.
 constexpr const char* kClosing = "\n\nThat is enough thought. I will give the answer now.\n";
 
 ThinkRules EngineModel::think_rules(const Request& request) const {
@@ -173,7 +174,7 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
   rules.loops = wanted.loops;
   if (wanted.calls != CallPolicy::text) rules.calls = call_tokens_;
   rules.may_call = wanted.calls != CallPolicy::none;
-  if (request.grammar) {  // it says whether a call may begin the answer
+  if (request.grammar) {  // keep only the call tokens with which an answer may begin
     const AllAnswer all;
     AnswerGrammar grammar(request.grammar, think_tokens_, all.control);
     std::erase_if(rules.calls, [&](int token) { return !grammar.may_begin(token); });
@@ -187,7 +188,8 @@ ThinkRules EngineModel::think_rules(const Request& request) const {
     rules.fence = tokenizer().encode(wanted.answer_fence, false);
     if (!rules.fence.empty()) rules.fence_end = tokenizer().encode("\n", false);
   }
-  // What the context has left is the answer's first: as much as it may take, up to a quarter.
+  // Reserve room for the answer first: as much as it may need, but at most a quarter of the remaining
+  // context.
   const int room = info().context_length - static_cast<int>(request.prompt.size());
   const int answer = std::min(request.max_tokens, room / 4);
   const int left = room - answer - static_cast<int>(rules.closing.size() + rules.escape.size());

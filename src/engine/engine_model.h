@@ -1,5 +1,5 @@
-// Everything that is loaded once and shared by all requests: the device, the model, what it drafts with, and
-// what constraints need to know of its vocabulary. Immutable after load(), but for what speculation learns.
+// Everything that is loaded once and shared by all requests: the device, the model, its draft sources, and
+// tables about its vocabulary for the constraints. Immutable after load(), except for speculation statistics.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ namespace anabranch {
 
 class EngineModel {
  public:
-  // On the engine thread. Errors: of the files, the device, or options that do not fit the model.
+  // Call on the engine thread. Errors: unusable files or device, options that do not fit the model.
   Result<void> load(const EngineOptions& options, const LoadFunction& load);
-  // Remembers what speculation cost and brought, if the options ask for it.
+  // Saves the costs and acceptance rates of speculation, if the options ask for it.
   void save_statistics() const;
 
   Device& device() const { return *device_; }
@@ -30,10 +30,10 @@ class EngineModel {
   const SpecResources& speculation() const { return speculation_; }
   GrammarCompiler& grammars() const { return *grammars_; }
 
-  // The sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. The grammar
-  // has seen the tokens of the answer that the prompt brought.
+  // Adds the sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. Answer
+  // tokens at the end of the prompt are applied to the grammar.
   void constrain(Sequence& sequence) const;
-  // Whether an answer with this grammar may begin with these tokens. Errors: invalid.
+  // Checks that an answer with this grammar may begin with these tokens. Errors: invalid.
   Result<void> check_beginning(std::shared_ptr<const CompiledGrammar> grammar,
                                std::span<const int> tokens) const;
 
@@ -49,10 +49,10 @@ class EngineModel {
   std::shared_ptr<Device> device_;  // outlives everything below
   LoadedModel loaded_, draft_;
   SpecResources speculation_;
-  std::string statistics_path_;        // empty: not kept
+  std::string statistics_path_;        // empty: statistics are not saved
   std::vector<uint8_t> token_traits_;  // by token
   ThinkTokens think_tokens_;
-  std::vector<int> call_tokens_;  // that open a tool call, sorted
+  std::vector<int> call_tokens_;  // tokens that open a tool call, sorted
   std::unique_ptr<GrammarCompiler> grammars_;
 };
 

@@ -73,7 +73,8 @@ struct GenerationConfig {
   std::vector<int> eos;
 };
 
-// generation_config.json; whatever is absent or odd keeps its default, since it only recommends.
+// Reads generation_config.json. Missing or invalid values keep their defaults, since the file only
+// recommends.
 GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
   GenerationConfig out;
   const auto source = checkpoint.side_file("generation_config.json");
@@ -95,7 +96,7 @@ GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
     out.sampling.top_p = static_cast<float>(number("top_p", 1.0, 0, 1));
     out.sampling.min_p = static_cast<float>(number("min_p", 0.0, 0, 1));
   }
-  // Transformers applies it whether it samples or not.
+  // Transformers applies the penalty to greedy decoding as well.
   const double penalty = number("repetition_penalty", 1.0, 0, 100);
   if (penalty >= 0.01) out.sampling.repetition_penalty = static_cast<float>(penalty);
   if (const auto eos = config.find("eos_token_id"); eos != config.end()) {
@@ -105,7 +106,7 @@ GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
   return out;
 }
 
-// Ids that end a turn: what the files say, and the markers that chat templates close a turn with.
+// Ids that end a turn: those that the files name, and the markers with which chat templates close a turn.
 std::vector<int> turn_ends(const Model& model, const Tokenizer& tokenizer, std::vector<int> eos) {
   eos.insert(eos.end(), model.spec().eos.begin(), model.spec().eos.end());
   if (const auto id = tokenizer.eos()) eos.push_back(*id);
@@ -116,8 +117,8 @@ std::vector<int> turn_ends(const Model& model, const Tokenizer& tokenizer, std::
   return eos;
 }
 
-// What drafts are chosen from when nothing was calibrated: tokens are numbered by how early their merge was
-// learnt, so the first ones are the frequent ones; and those that mark turns, thinking and tools.
+// The draft vocabulary of a model without calibration: the first ids, which are the frequent tokens because
+// BPE numbers merges in the order learnt, and the special tokens that mark turns, thinking and tools.
 std::vector<int> default_draft_vocab(const Tokenizer& tokenizer) {
   constexpr int kSmall = 16384, kLeast = 8192, kMost = 32768;
   const int vocab = tokenizer.vocab_size();
@@ -129,7 +130,7 @@ std::vector<int> default_draft_vocab(const Tokenizer& tokenizer) {
   return ids;
 }
 
-// Only advice: a file that is odd is as good as none.
+// The file is optional: an invalid one is ignored.
 Calibration load_calibration(const Checkpoint& checkpoint) {
   constexpr size_t kMaxBytes = 32 << 20;
   const std::string path = calibration_path(checkpoint.path());
@@ -163,14 +164,14 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
     auto parsed = ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos()));
     if (parsed)
       out.chat_template = *parsed;
-    else  // plain text can still be continued
+    else  // the model can still continue plain text
       log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), parsed.error().message);
   }
   auto generation = read_generation_config(*checkpoint);
   out.sampling = generation.sampling;
   out.calibration = load_calibration(*checkpoint);
   ModelLoadOptions options;
-  // The rows for drafts are kept only where something can draft with them.
+  // The head's rows for drafts are loaded only if some draft source uses them.
   const auto draft_vocab = [&]() -> std::vector<int> {
     const Calibration& c = out.calibration;
     const bool drafts = purpose == LoadedFor::drafts || checkpoint->has("mtp.fc.weight") ||
@@ -197,7 +198,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   out.info.path = checkpoint->path();
   describe(*out.model, out.info);
   checkpoint.reset();
-  return_free_memory();  // a GGUF's metadata are a million small pieces
+  return_free_memory();  // GGUF metadata are about a million small allocations
   out.info.load_s = now_seconds() - start;
   return out;
 }

@@ -1,5 +1,5 @@
-// From a path to everything a conversation needs: model, tokenizer, chat template and the model's
-// recommendations.
+// Loads everything that a conversation needs from a path: model, tokenizer, chat template and recommended
+// sampling parameters.
 #pragma once
 
 #include <functional>
@@ -17,34 +17,34 @@ struct LoadedModel {
   std::shared_ptr<Device> device;  // outlives the model
   std::unique_ptr<Model> model;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template;  // null when the model brings none
+  std::shared_ptr<const ChatTemplate> chat_template;  // null when the model has none
   SamplingParams sampling;                            // generation_config.json, or greedy
   std::vector<int> eos;                               // ids that end a turn, sorted
-  Calibration calibration;                            // speculation.json beside the model, or nothing
+  Calibration calibration;                            // speculation.json beside the model, or empty
   ModelInfo info;
 };
 
-enum class LoadedFor { answers, drafts };  // drafts: for another model
+enum class LoadedFor { answers, drafts };  // drafts: as the draft model of another model
 
-// Everything, on the calling thread. Errors name the file.
+// Loads on the calling thread. Errors name the file.
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device,
                                LoadedFor purpose = LoadedFor::answers);
 
-// An engine over what `load` returns on its thread, on the device that the options ask for: Engine::create
-// with another source than a path.
+// Engine::create with a load function instead of a path. `load` runs on the engine's thread and gets the
+// device that the options name.
 using LoadFunction = std::function<Result<LoadedModel>(std::shared_ptr<Device>)>;
 Result<std::unique_ptr<Engine>> create_engine(const EngineOptions& options, LoadFunction load);
 
-// What can be said of a model itself.
+// Fills the fields that follow from the model alone.
 void describe(const Model& model, ModelInfo& info);
 
-// Why speculation from this source is not possible, and what to do.
+// An error that says why this draft source is not available, and what to do.
 Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& spec);
 
-// What leaving out a calibration's skip_layers, of a model of `layers`, is known to do.
+// A note on the measured effect of leaving out the calibration's skip_layers of a model with `layers` layers.
 std::string lossy_note(const Calibration& calibration, int layers);
 
-// The parts that need no weights.
+// Needs no weights.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
 
 }  // namespace anabranch

@@ -1,5 +1,5 @@
-// The logits of a pass. Greedy requests need no more of a row than its best token, which a GPU finds in less
-// time than it takes to copy the row to the host.
+// The logits of a pass. Greedy requests need only the best token of each row, which a GPU finds in less time
+// than it takes to copy the row to the host.
 #pragma once
 
 #include <mutex>
@@ -14,7 +14,7 @@ namespace anabranch {
 
 class Logits {
  public:
-  // rows [n, vocab]. best_only: nobody is likely to ask for a row.
+  // rows [n, vocab]. best_only: row() will probably not be called.
   Logits(Tensor rows, bool best_only) : rows_(std::move(rows)) {
     if (best_only)
       best_ = ops::best_of_rows(rows_);
@@ -22,9 +22,9 @@ class Logits {
       fetch();
   }
 
-  // The token that sampling greedily takes by row i; -1: ask row(i).
+  // The greedy token of row i; -1: not known, use row(i).
   int best(size_t i) const { return best_.empty() ? -1 : best_[i]; }
-  // The first call brings all rows to the host, and throws if that fails. Any thread.
+  // The first call copies all rows to the host, and throws if that fails. May be called from any thread.
   std::span<const float> row(size_t i) {
     std::lock_guard lock(mutex_);
     fetch();

@@ -11,7 +11,7 @@ const MemoryBudgets& MemoryGuard::update(uint64_t free, const MemoryBudgets& use
     now_.cache = used.cache - from_cache;
     if (missing > from_cache) now_.states = std::clamp<uint64_t>(used.states, 1, now_.states);
   } else {
-    // Half of what is to spare, so that both together stay above the reserve.
+    // Each may grow by half of the spare memory, so that both together stay above the reserve.
     const uint64_t more = (free - reserve_) / 2;
     const auto grow = [&](uint64_t& budget, uint64_t taken, uint64_t most) {
       budget = std::min(most, std::max(budget, taken + more));

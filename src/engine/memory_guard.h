@@ -1,8 +1,8 @@
-// How much memory the engine may use while others on the machine use it too: pure policy, no clock.
+// Adapts the engine's memory budgets to what other programs use: pure policy, no clock.
 //
-// When less is free than the reserve, the cache of states gives back what is missing; when that is not
-// enough, no request begins, and those that run may grow only by what others of them give back (the scheduler
-// preempts). As soon as more than the reserve is free, both grow back into it.
+// When less memory is free than the reserve, the state cache shrinks by the missing amount. If that is not
+// enough, the budget of running requests is frozen: no request is admitted, and one may grow only as another
+// gives memory back (the scheduler preempts). Once more than the reserve is free, both budgets grow again.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct MemoryBudgets {
 
 class MemoryGuard {
  public:
-  // full: budgets while there is memory enough.
+  // full: the budgets while there is enough memory.
   MemoryGuard(const MemoryBudgets& full, uint64_t reserve) : full_(full), now_(full), reserve_(reserve) {}
 
-  // free: bytes that the machine has left, 0 = not known; used: what states and cache take of their budgets.
+  // free: free bytes of the machine, 0: not known. used: memory that states and cache take now.
   const MemoryBudgets& update(uint64_t free, const MemoryBudgets& used);
   const MemoryBudgets& budgets() const { return now_; }
   bool short_of_memory() const { return now_ != full_; }

@@ -9,14 +9,15 @@
 namespace anabranch {
 namespace {
 
-// A context that is promised even where memory seems short: what is free changes.
+// The least context for which the default budget always has room: free memory varies, so a low reading at
+// start must not limit the context further.
 constexpr int kLeastContext = 2048;
-// With less room for one request there is nothing to serve.
+// An explicit budget with less room than this for one request is refused.
 constexpr int kSmallestContext = 64;
 
 MemoryBudgets choose_budgets(const EngineOptions& options, const SequenceBytes& sequence, uint64_t machine,
                              const Device& device) {
-  // States lie on the device; what the cache keeps is in the machine's memory.
+  // States are in the device's memory, cached states in the machine's.
   const bool same = !device.has_own_memory();
   const uint64_t memory = same ? machine : device.memory_bytes(), free = device.free_bytes();
   MemoryBudgets budgets;

@@ -1,5 +1,5 @@
-// What running requests and the cache of states may take, and so how long a context may be: planned once,
-// when the model is loaded. memory_guard.h follows what happens then.
+// Memory budgets for running requests and the state cache, and the context length that follows from them.
+// Planned once, when the model is loaded; memory_guard.h adapts the budgets later.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ namespace anabranch {
 
 struct MemoryPlan {
   SequenceBytes sequence;    // of one sequence
-  MemoryBudgets budgets;     // while there is memory enough
-  uint64_t reserve = 0;      // what the machine should have left
-  int context_length = 0;    // that one request can have
-  std::string context_note;  // why it is shorter than the model's, for messages; empty: it is not
+  MemoryBudgets budgets;     // while there is enough memory
+  uint64_t reserve = 0;      // memory that should stay free on the machine
+  int context_length = 0;    // the longest that fits for one request
+  std::string context_note;  // for messages: why it is shorter than the model's; empty: it is not
 };
 
-// Error: invalid (the budget does not hold one short request).
+// Errors: invalid (the budget is too small for one short request).
 Result<MemoryPlan> plan_memory(const EngineOptions& options, const ModelInfo& info, const Device& device);
 
 }  // namespace anabranch

@@ -23,10 +23,10 @@ void add_chunk(StepPlan& plan, const ScheduledSequence& e, int tokens) {
 
 }  // namespace
 
-// What starting a sequence is expected to take rises at once (one that reads its state from disk may be
-// followed by others) and falls slowly.
+// The estimated time to start a sequence rises at once, because one that reads its state from disk may be
+// followed by others, and falls slowly.
 constexpr double kAdmissionGain = 0.3;
-// Steps are planned for this share of max_gap_s, since some take longer than estimated.
+// Steps are planned for this share of max_gap_s, because some take longer than estimated.
 constexpr double kAim = 0.9;
 
 uint64_t SequenceBytes::of(int tokens) const {
@@ -61,7 +61,7 @@ uint64_t Scheduler::bytes() const {
   return sum;
 }
 
-// The last in order first: what has waited longest, or matters more, goes on.
+// Preempts from the end of the order, so that the oldest and most important sequences go on.
 std::vector<uint64_t> Scheduler::preempt() {
   std::vector<uint64_t> out;
   uint64_t used = bytes();
@@ -82,14 +82,14 @@ int Scheduler::decoding() const {
                                         [](const ScheduledSequence& e) { return e.running && e.decodes(); }));
 }
 
-// Seconds that prefill and admissions may add to a step; 0 or less: none.
+// Seconds that prefill and admissions may still add to the step; none if not positive.
 double Scheduler::gap_left(int decoding, double spent) const {
   const double decode = costs_.decode_s(decoding);
   return std::max(kStall * decode, kAim * options_.max_gap_s) - decode - spent;
 }
 
-// First come, first served: a small request never overtakes a larger one that waits for memory. A sequence
-// needs a block of memory to grow, so that it is not preempted at once.
+// First come, first served: a small request never overtakes a larger one that waits for memory. A sequence is
+// admitted only if there is also memory for one more block, so that it is not preempted at once.
 std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
   std::vector<uint64_t> out;
   uint64_t used = bytes();
@@ -105,7 +105,7 @@ std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
     if (count >= options_.max_running || (count > 0 && !fits)) break;
     used += bytes_of(e);
     count++;
-    if (waits) continue;  // its place is kept
+    if (waits) continue;  // its memory and its slot stay reserved
     e.running = true;
     out.push_back(e.id);
     if (one_by_one) break;
@@ -130,9 +130,9 @@ bool Scheduler::waits_for_other(const ScheduledSequence& entry) const {
          });
 }
 
-// The prompt with the fewest tokens left goes first; but every token of other prompts that was read since a
-// prompt came counts as one token less of it, so that a long one's turn comes. Where others wait for a
-// prompt's first tokens, only these count.
+// The prompt with the fewest tokens left goes first. Every token of other prompts that was read since a
+// prompt arrived counts as one token less of its own, so a long prompt is not starved by short ones. If
+// others wait for a prefix of a prompt (wait_for), only the tokens of that prefix count.
 std::vector<const ScheduledSequence*> Scheduler::prompts_in_order() const {
   struct Rank {
     int priority;
@@ -175,7 +175,8 @@ StepPlan Scheduler::plan(double spent) const {
   return plan;
 }
 
-// No sequence decodes: a chunk of the first prompt, and what fits beside it as a whole.
+// When no sequence decodes: a chunk of the first prompt, and other prompts that fit the chunk size
+// completely.
 void Scheduler::add_full_chunks(const std::vector<const ScheduledSequence*>& prompts, StepPlan& plan) const {
   for (const ScheduledSequence* e : prompts) {
     const bool first = plan.scheduled.empty();
@@ -184,7 +185,7 @@ void Scheduler::add_full_chunks(const std::vector<const ScheduledSequence*>& pro
   }
 }
 
-// The most tokens of the prompt, beside what the step has already, that take no longer than the seconds left.
+// The most tokens of the prompt that the step can add within `seconds`, given its load so far.
 int Scheduler::tokens_that_fit(const ScheduledSequence& e, const StepLoad& load, double seconds) const {
   int fit = 0, most = std::min(costs_.most_tokens(), options_.prefill_chunk) - load.prompt_tokens;
   most = std::min(most, e.left());

@@ -1,9 +1,9 @@
 // Decides what each step computes: pure policy, no arrays and no clock. docs/scheduling.md explains it.
 //
 // A sequence waits until it is admitted, then runs until it ends. Its known tokens are applied in chunks
-// (prefill); once a single token is left, it decodes. Every step decodes a token of each decoding sequence,
-// and fills up with prefill as long as the gap between two tokens of a stream stays within a bound. None of
-// this changes which tokens a sequence gets.
+// (prefill); once a single token is left, it decodes. Every step decodes a token of each decoding sequence.
+// The rest of the step is filled with prefill, as long as the gap between two tokens of a stream stays within
+// a bound. None of this changes the tokens that a sequence gets.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 namespace anabranch {
 
 // The gap between two tokens of a decoding sequence may be at most kStall times a decode-only step, or
-// SchedulerOptions::max_gap_s if that is longer. A chunk has at least kChunkGrid tokens, though, and ends on
-// that grid of positions.
+// SchedulerOptions::max_gap_s if that is longer. Chunks end at multiples of kChunkGrid and have at least that
+// many tokens, even where this exceeds the bound.
 constexpr double kStall = 2.2;
 constexpr int kChunkGrid = 4;
-// Sequences that may be admitted in a step beside decoding ones.
+// The most sequences that may be admitted in a step while others decode.
 constexpr int kMostAdmissions = 16;
 
-// As in EngineOptions, which has the defaults; prefill_chunk is never 0 here.
+// The same options as in EngineOptions, which defines the defaults. prefill_chunk is never 0 here.
 struct SchedulerOptions {
   int prefill_chunk;
   int max_running;
@@ -30,7 +30,7 @@ struct SchedulerOptions {
   double max_gap_s;
 };
 
-// Memory of one sequence: a fixed part, and a part for each token, in blocks of kKvBlock tokens.
+// Memory of one sequence: a fixed part, and a part per token, which grows in blocks of kKvBlock tokens.
 struct SequenceBytes {
   uint64_t fixed = 0, per_token = 0;
   uint64_t of(int tokens) const;
@@ -40,7 +40,7 @@ struct SequenceBytes {
 struct ScheduledTokens {
   uint64_t id = 0;
   int tokens = 0;
-  bool last = false;  // no known token remains after them: sample the next one
+  bool last = false;  // no known token follows: sample the next one
 };
 
 struct StepPlan : StepLoad {
@@ -48,18 +48,18 @@ struct StepPlan : StepLoad {
   std::vector<ScheduledTokens> scheduled;
 };
 
-// A sequence as the scheduler knows it.
+// The scheduler's data about a sequence.
 struct ScheduledSequence {
   uint64_t id;
   int priority;
   int known;         // tokens of prompt and answer so far
   int applied = 0;   // tokens that its state has seen
-  int64_t since;     // prompt tokens that the scheduler had seen read when it arrived
-  int64_t read = 0;  // prompt tokens of its own that were read since
+  int64_t since;     // total of prompt tokens read, of all sequences, when it arrived
+  int64_t read = 0;  // its own prompt tokens read since then
   bool running = false;
-  int alone = 0, alone_next = 1;  // tokens for which it runs alone, now and after the next failure
+  int alone = 0, alone_next = 1;  // tokens for which it runs alone: now, and after the next failure
   uint64_t after = 0;             // the sequence that it waits for (wait_for); 0: none
-  int after_tokens = 0;
+  int after_tokens = 0;           // tokens that `after` must have applied
   int left() const { return known - applied; }
   bool decodes() const { return left() == 1; }
   // The sum of the positions of its next tokens.
@@ -70,35 +70,35 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options) : options_(options) {}
 
-  // Memory of a sequence, and the budget of all that run; 0: no limit. A single sequence runs even over
-  // budget.
+  // Memory of one sequence, and the budget for all that run (0: no limit). One sequence may always run, even
+  // over budget.
   void set_bytes(const SequenceBytes& bytes) { bytes_ = bytes; }
   void set_budget(uint64_t bytes) { budget_ = bytes; }
 
-  // False when the queue is full. Lower priorities go first.
+  // Returns false when the queue is full. Lower priorities run first.
   bool add(uint64_t id, int tokens, int priority = 0);
-  // Before each step: takes running sequences off, as many as are over the memory budget. They wait again,
-  // and start with an empty state when they are admitted again.
+  // Call before each step. Returns the running sequences that must give their memory back because the budget
+  // is exceeded. They wait again, and start with an empty state when they are admitted again.
   std::vector<uint64_t> preempt();
-  // Then: waiting sequences that run from now on. While others decode it admits one at a time: call it until
-  // it returns none. `begun` were admitted for this step already, and `spent` seconds have passed since the
+  // Call next. Returns waiting sequences that run from now on. While others decode it admits one at a time:
+  // call it until it returns none. begun: sequences already admitted for this step. spent: seconds since the
   // decoding sequences got their last tokens.
   std::vector<uint64_t> admit(int begun = 0, double spent = 0);
-  // Starting an admitted sequence took so long, reading its kept state included.
+  // Reports how long it took to start an admitted sequence, including reading its cached state.
   void began(double seconds);
-  // Sends a sequence that was just admitted back to wait until the running sequence `other` has applied so
-  // many tokens, or has ended: both prompts begin with them, and a snapshot will be stored there.
+  // Makes a sequence that was just admitted wait until the running sequence `other` has applied `tokens`
+  // tokens, or has ended. Both prompts begin with these tokens, and a snapshot will be stored there.
   void wait_for(uint64_t id, uint64_t other, int tokens);
-  // The next step; empty if nothing runs. spent: as for admit().
+  // Plans the next step; empty if nothing runs. spent: as for admit().
   StepPlan plan(double spent = 0) const;
-  // The step took so long, from its plan to the delivery of its tokens.
+  // Reports the time of a step, from its plan to the delivery of its tokens.
   void took(const StepPlan& plan, double seconds);
-  // A step applied so many of the sequence's known tokens and sampled so many new ones: the scheduled tokens
-  // and at most one new, or the accepted drafts and the token after them.
+  // Reports that a step applied `applied` known tokens of the sequence and sampled `sampled` new ones: the
+  // scheduled tokens and at most one new token, or the accepted drafts and the token after them.
   void advanced(uint64_t id, int applied, int sampled);
-  // A step that the running sequence shared with others failed. It waits with an empty state, and then has
-  // its steps to itself until it has one more token. After each further failure it stays alone for twice as
-  // many tokens, because the fault may show only in company.
+  // Reports that a step of this and other sequences failed. The sequence waits with an empty state, and then
+  // runs alone until it has one more token. After each further failure it runs alone for twice as many
+  // tokens, because the fault may occur only when it shares a step.
   void isolate(uint64_t id);
   void remove(uint64_t id);
 
@@ -122,9 +122,9 @@ class Scheduler {
   SequenceBytes bytes_;
   uint64_t budget_ = 0;
   std::vector<ScheduledSequence> entries_;  // by priority, then by arrival
-  int64_t prompt_tokens_ = 0;               // read so far, of all prompts
+  int64_t prompt_tokens_ = 0;               // prompt tokens read so far, of all sequences
   StepCosts costs_;
-  double admission_s_ = 0;  // what starting a sequence took lately
+  double admission_s_ = 0;  // recent time to start a sequence
 };
 
 }  // namespace anabranch

@@ -1,4 +1,4 @@
-// One request on its way through the engine.
+// A request while the engine processes it.
 #pragma once
 
 #include <optional>
@@ -14,21 +14,21 @@
 
 namespace anabranch {
 
-// Touched only by the engine thread once it was submitted.
+// Used only by the engine thread after it was submitted.
 struct Sequence {
   RequestId id;
   Request request;
   Sink sink;
   double submitted = 0, started = 0, first_token = 0;
-  std::vector<int> tokens;             // prompt, then what was sampled
+  std::vector<int> tokens;             // the prompt, then the sampled tokens
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
   ConstraintList constraints;           // made when the sequence first runs (EngineModel::constrain)
   ThinkControl* thinking = nullptr;     // the first of them
   AnswerGrammar* grammar = nullptr;     // one of them, or null
   TokenHistory history;                 // of `tokens`, for penalties
-  std::vector<TokenLogprobs> logprobs;  // of tokens not delivered yet
-  std::vector<int> keep_at;             // lengths still to come at which the state is kept, ascending
+  std::vector<TokenLogprobs> logprobs;  // of tokens that are not delivered yet
+  std::vector<int> keep_at;             // lengths ahead at which to keep the state, ascending
   Usage usage;
 
   Sequence(RequestId id, Request r, Sink sink)

@@ -9,19 +9,19 @@
 namespace anabranch {
 namespace {
 
-// Bumped when the same tokens would leave other bits: states kept before are not found then.
+// Incremented when a change makes the same tokens produce different bits. Older states are not found then.
 constexpr int kStateVersion = 1;
 
-// States are kept where the request says, and else: at lengths that double, so that a prompt that parts from
-// this one somewhere finds at least half of it; where others have parted from what is kept; and before the
-// last token, so that the same prompt is found again.
+// States are kept at the lengths that the request names (by default before the last token, so that the same
+// prompt is found again), at lengths that double, so that a prompt that differs somewhere finds at least half
+// of the common prefix, and where the prompt differs from the cached ones.
 constexpr int kFirstKept = 1024, kLeastKept = 32, kLeastBranch = 64;
 
-std::vector<int> places_to_keep(const Request& request, const StateCache& cache, int length, int shared) {
+std::vector<int> lengths_to_keep(const Request& request, const StateCache& cache, int length, int shared) {
   const int end = static_cast<int>(request.prompt.size());
   std::vector<int> at = request.keep_at;
   if (at.empty()) at.push_back(end - 1);
-  if (cache.any_token()) at = {at.back()};  // all between come with it
+  if (cache.any_token()) at = {at.back()};  // such a state can be resumed at any token before it
   for (int64_t n = kFirstKept; n < end && !cache.any_token(); n *= 2) at.push_back(static_cast<int>(n));
   if (shared - length >= kLeastBranch) at.push_back(shared);
   std::erase_if(at, [&](int n) { return n <= length || n >= end || n < kLeastKept; });
@@ -36,7 +36,7 @@ std::unique_ptr<DiskStore> open_disk(const CacheOptions& wanted, const StateCach
   disk.directory = wanted.directory;
   disk.fingerprint = options.fingerprint;
   disk.budget_bytes = wanted.disk_bytes;
-  // What waits for a slow disk takes memory, too.
+  // The queue of records for a slow disk takes memory, too.
   disk.queue_bytes = std::clamp(options.ram_bytes / 4, uint64_t{32} << 20, disk.queue_bytes);
   std::error_code ignored;
   const auto path = std::filesystem::absolute(info.path, ignored).lexically_normal();
@@ -73,7 +73,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
         "states are kept with keys and values in 8 bits (--cache-kv q8): what follows one may differ from "
         "what a cold run would say");
   options.ram_bytes = ram_bytes;
-  // Which layers are left out may change with the next calibration, and no fingerprint would tell.
+  // The fingerprint does not cover which layers are left out, and the next calibration may change them.
   if (!wanted.directory.empty() && !engine.lossy_skip)
     options.disk = open_disk(wanted, options, setting, model.info());
   keeper.cache_ = std::make_unique<StateCache>(std::move(options));
@@ -95,9 +95,9 @@ std::optional<SnapshotKeeper::Promise> SnapshotKeeper::promise_of(const Sequence
     const auto common = std::mismatch(sequence.tokens.begin(), sequence.tokens.end() - 1,
                                       other->tokens.begin(), other->tokens.end());
     const int shared = static_cast<int>(common.first - sequence.tokens.begin());
-    const auto place = std::upper_bound(other->keep_at.begin(), other->keep_at.end(), shared);
-    if (place == other->keep_at.begin() || *(place - 1) <= longest) continue;
-    longest = *(place - 1);
+    const auto kept = std::upper_bound(other->keep_at.begin(), other->keep_at.end(), shared);
+    if (kept == other->keep_at.begin() || *(kept - 1) <= longest) continue;
+    longest = *(kept - 1);
     best = Promise{other->id, longest};
   }
   return best;
@@ -107,11 +107,11 @@ int SnapshotKeeper::resume(Sequence& sequence) {
   const Request& request = sequence.request;
   if (!cache_ || !request.cache) return 0;
   auto hit = cache_->find(sequence.tokens, request.cache_salt);
-  sequence.keep_at = places_to_keep(request, *cache_, hit.length, hit.shared);
+  sequence.keep_at = lengths_to_keep(request, *cache_, hit.length, hit.shared);
   const auto line =
       fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
                   hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");
-  // New prompts, which share a template's first words at most, are no news.
+  // Entirely new prompts, which share at most a template's first words, are logged at debug level only.
   const bool tells = hit.length > 0 || hit.shared >= kLeastBranch || hit.lost;
   const auto why = hit.miss.empty() ? "" : ": " + hit.miss;
   tells ? log_info("{}{}", line, why) : log_debug("{}{}", line, why);

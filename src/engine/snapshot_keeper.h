@@ -1,5 +1,5 @@
-// Keeps states of sequences for later prompts, and lets new sequences go on from them: which states are worth
-// keeping, where to look, and which running request to wait for because it is about to keep the same prefix.
+// Keeps states of sequences for later prompts, and resumes new sequences from them. Decides which states are
+// worth keeping, and which running request to wait for because it is about to keep the same prefix.
 #pragma once
 
 #include <map>
@@ -16,25 +16,25 @@ using Sequences = std::map<RequestId, std::unique_ptr<Sequence>>;
 
 class SnapshotKeeper {
  public:
-  // Without a cache (options.cache.enabled is false) nothing is kept or found. Errors: unsupported (a form of
-  // keys and values that the device lacks), and of weights_key().
+  // Without a cache (options.cache.enabled is false) nothing is kept or found. Errors: unsupported (the
+  // device does not support this form of keys and values), and those of weights_key().
   static Result<SnapshotKeeper> open(const EngineOptions& options, const EngineModel& model,
                                      uint64_t ram_bytes);
 
-  // Goes on from the longest state that is kept; returns its tokens, 0: none. Also notes where the sequence's
-  // own states are to be kept.
+  // Restores the longest cached state of the prompt; returns its length in tokens, 0: none. Also sets
+  // keep_at, the lengths at which the sequence's own states are to be kept.
   int resume(Sequence& sequence);
 
-  // Another request that will keep a longer part of the sequence's prompt than any other that is running, and
-  // how many tokens that will be.
+  // The running request that will keep the longest prefix of the sequence's prompt, and that prefix's length.
   struct Promise {
     RequestId id;
     int length;
   };
   std::optional<Promise> promise_of(const Sequence& sequence, const Sequences& others) const;
 
-  // Keeps the sequence's state, or this snapshot of it. The speculator knows the hidden states up to there,
-  // and no further ones. A failure is logged: the request must go on, or end, whatever becomes of the state.
+  // Keeps the sequence's present state, or the given snapshot of it. The speculator must have been given the
+  // hidden states up to that point and none beyond it. A failure is only logged, because the request must go
+  // on.
   void keep(Sequence& sequence);
   void keep(Sequence& sequence, const Snapshot& snapshot);
 

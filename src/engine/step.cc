@@ -10,14 +10,14 @@
 namespace anabranch {
 namespace {
 
-// Whether the part needs nothing of its rows of logits but the best token of each.
+// Whether the part needs only the best token of each of its rows of logits.
 bool takes_best(const StepPart& part) {
   const Request& request = part.sequence->request;
   return !part.scheduled.last || (request.sampling.greedy() && !request.sampling.changes_logits() &&
                                   request.logprobs < 0 && !part.sequence->constraints.masks());
 }
 
-// The token to take by these logits, of those that the sequence allows.
+// Samples a token that the sequence's constraints allow.
 int sample_allowed(Sequence& sequence, std::span<const float> logits) {
   ConstraintList& constraints = sequence.constraints;
   const auto sampled = [&](std::span<const float> row) {
@@ -81,7 +81,7 @@ void StepRunner::collect(Step& step) {
       state.commit(part.applied());
 }
 
-// What comes next in the parts that decode: as far as it is known, or else a guess.
+// Makes the drafts of the decoding parts: forced tokens if there are any, else guesses of a drafter.
 DraftTimes StepRunner::draft(Step& step) {
   std::vector<SpecSeat> seats;
   std::vector<StepPart*> seated;
@@ -137,8 +137,8 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
   if (at < end) batch.add(*sequence.state, known.subspan(at, end - at), last);
 }
 
-// The tokens that the part's rows decide. A token is sampled from the row that follows exactly the tokens
-// before it, so drafts never show in the result. Touches nothing but its sequence: parts run side by side.
+// Samples the part's tokens. Each token is sampled from a row whose prefix is exactly the sequence before it,
+// so drafts never change the result. Uses only its own sequence, because parts run in parallel.
 void StepRunner::take_tokens(StepPart& part, Logits& logits) {
   if (part.failure) return;
   try {
@@ -154,7 +154,7 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
   }
 }
 
-// The token after the sequence's last, by this row of logits.
+// Chooses the sequence's next token from this row of logits.
 int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
   ConstraintList& constraints = sequence.constraints;
   int token;
@@ -170,7 +170,7 @@ int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
   return token;
 }
 
-// Tokens that the sequence may still take: what its context and, once it answers, its request allow.
+// The number of tokens that may still follow, by the context and, outside a thought, by the request.
 int StepRunner::tokens_left(const Sequence& sequence) const {
   const int room = model_.info().context_length - static_cast<int>(sequence.tokens.size());
   const ThinkControl& control = *sequence.thinking;
@@ -179,7 +179,7 @@ int StepRunner::tokens_left(const Sequence& sequence) const {
   return control.thinking() ? room : std::min(room, sequence.request.max_tokens - control.answer_tokens());
 }
 
-// Takes one more token into the sequence; says whether it was the last.
+// Appends a token to the sequence. Returns how the sequence ends with it.
 Ending StepRunner::accept(Sequence& sequence, int token) {
   const double now = now_seconds();
   auto& usage = sequence.usage;

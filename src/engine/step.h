@@ -1,6 +1,6 @@
-// A step of the engine: one pass of the model over tokens of several sequences, and the tokens that it
-// decides. submit() enqueues the pass, collect() waits for its tokens. Backends whose ops are done when they
-// return do the work inside submit().
+// A step of the engine: one pass of the model over tokens of several sequences, and the selection of their
+// next tokens. submit() enqueues the pass, collect() waits for it and samples. Synchronous backends do the
+// work inside submit().
 #pragma once
 
 #include <exception>
@@ -18,24 +18,24 @@ struct StepPart {
   ScheduledTokens scheduled;
   Sequence* sequence;
   bool decodes = false;        // one token, and perhaps a draft after it
-  bool forced = false;         // the draft is what must come
+  bool forced = false;         // the draft consists of forced tokens (Constraint::forced)
   Draft draft;                 // on trial in the pass
-  std::vector<Snapshot> kept;  // states within the scheduled tokens; lengths first
-  int begin = 0;               // tokens that the state had seen
-  int row = 0;                 // of the batch
-  size_t logit = 0;            // its first row of logits
+  std::vector<Snapshot> kept;  // snapshots to take within the scheduled tokens; their lengths are set first
+  int begin = 0;               // length of the state before the step
+  int row = 0;                 // the part's first row in the batch
+  size_t logit = 0;            // the part's first row of logits
   std::vector<int> sampled;
-  bool right = false;  // all of the draft, and what was sampled ends inside it
+  bool right = false;  // the last sampled token equals the draft's token at that position
   Ending ending = Ending::none;
   std::exception_ptr failure;  // of this part alone, in drafting or sampling
-  int applied() const;         // rows whose tokens are part of the sequence
+  int applied() const;         // rows whose tokens become part of the sequence
 };
 
 struct Step {
   StepPlan plan;
   std::vector<StepPart> parts;
   Tensor hidden, logits;  // of the pass
-  bool fetched = false;   // the logits came to the host
+  bool fetched = false;   // the logits were copied to the host
   DraftTimes drafting;
   double started = 0, drafted = 0, submitted = 0;  // times
 };
@@ -44,17 +44,19 @@ class StepRunner {
  public:
   explicit StepRunner(EngineModel& model) : model_(model) {}
 
-  // A sequence's part. Its state and constraints exist.
+  // Makes a sequence's part. The sequence must have a state and constraints.
   static StepPart part_of(const ScheduledTokens& scheduled, Sequence& sequence);
-  // Drafts after the parts that decode, and enqueues the pass over all parts. Throws when it cannot be done;
-  // the states of all parts may be half advanced then.
+  // Makes the drafts of the decoding parts, and enqueues the pass over all parts. If it throws, the states of
+  // all parts may be half advanced.
   void submit(Step& step);
-  // Waits for the pass, samples, walks the constraints, and commits the states. Throws as submit().
+  // Waits for the pass, samples, applies the constraints, and commits the states. Throws as submit().
   void collect(Step& step);
-  // The part's drafters learn the hidden states of its tokens up to row `until` of the batch, from `row` on.
+  // Gives the part's drafters the hidden states of rows [row, until) of the batch, then sets row to until.
   void learn(const Step& step, StepPart& part, int& row, int until, bool busy);
-  // What the step cost and its drafts brought. delivered: when its tokens went out.
+  // Records what the part's draft cost and how much of it was accepted. delivered: when the tokens were
+  // delivered.
   void observe(const Step& step, StepPart& part, double delivered);
+  // Records what the whole step cost.
   void observe(const Step& step);
 
  private:

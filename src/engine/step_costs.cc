@@ -6,24 +6,26 @@
 namespace anabranch {
 namespace {
 
-// The weight of the newest step with prefill; and of one that took less than half of what was expected, which
-// never happens by accident.
+// The weight of the newest step with prefill, and of a step that took less than half of the expected time,
+// which is never a measurement error.
 constexpr double kGain = 0.3, kMuchFasterGain = 0.7;
-// Steps without prefill are slow by accident more often than fast, and what they take when nothing disturbs
-// them is wanted; one below half the estimate shows that the estimate was an accident.
+// Weights of the newest decode-only step. The estimate should be the undisturbed time, and disturbances only
+// slow a step down, so a slower sample counts less. A sample below half the estimate replaces it.
 constexpr double kSlowerGain = 0.1, kFasterGain = 0.5;
-// A step counts as at most so many times as slow as expected: it may have been slow by accident.
+// A sample counts as at most this multiple of the expected time, because something else may have slowed it
+// down.
 constexpr double kSlowest = 2;
-// The least share of a step's time that its prefill is taken to have cost.
+// At least this share of a step's time is attributed to its prefill.
 constexpr double kLeastShare = 0.05;
-// After so many steps with prefill, one without is measured again.
+// After this many steps with prefill, a decode-only step is measured again.
 constexpr int kMeasureAfter = 32;
-// A step has at most so many times the prompt tokens of recent ones, which are forgotten by and by.
+// A step may have at most kGrowth times the prompt tokens of recent steps. The sizes of older steps are
+// forgotten by these factors per step.
 constexpr double kGrowth = 4, kForget = 0.9, kForgetLargest = 0.99;
-// Where an error of the estimate is put: down to about this many tokens it is the fixed cost's, and from
-// about this position on it is attention's.
+// How an error of the estimate is distributed: below about kFewTokens tokens mostly to the fixed cost, and
+// above about kFarPosition mostly to attention.
 constexpr double kFewTokens = 64, kFarPosition = 4096;
-// Steps of so many tokens are large.
+// A step with this many prompt tokens is large.
 constexpr double kMuch = 512;
 
 using Terms = StepCosts::Terms;
@@ -38,10 +40,10 @@ double dot(const Terms& a, const Terms& b) {
 
 }  // namespace
 
-// Counts that were not seen take what their neighbours do, if one within a quarter is known.
+// A count that was never measured is interpolated from the nearest known counts within a quarter.
 double StepCosts::decode_s(int decoding) const {
-  // More sequences never take less: where they seem to, the estimate for fewer was an accident, such as a
-  // kernel's compilation.
+  // More sequences never take less time. If they seem to, the estimate for fewer is too high, for instance
+  // because a kernel was compiled in that step.
   const auto known = [&](int n) {
     if (n <= 0 || n >= static_cast<int>(decode_s_.size())) return 0.0;
     double least = decode_s_[static_cast<size_t>(n)];
@@ -90,9 +92,9 @@ void StepCosts::observe_decode(int decoding, double seconds) {
   steps_beside_ = 0;
 }
 
-// Until prefill was seen beside decoding sequences, a step of prefill alone tells what it costs at most.
-// Later the costs move towards the newest step (normalised least mean squares): each takes a share of the
-// error by the square of its weight, and none falls below 0.
+// Steps of prefill alone give an upper bound, and count until the first step with both prefill and decoding.
+// The costs follow the newest step by normalised least mean squares: each takes a share of the error in
+// proportion to the square of its weight, and none falls below 0.
 void StepCosts::observe_prefill(const StepLoad& load, double seconds) {
   if (load.decoding == 0 && beside_) return;
   if (load.decoding > 0) {
@@ -109,8 +111,8 @@ void StepCosts::observe_prefill(const StepLoad& load, double seconds) {
     const double error = gain * (std::min(added, kSlowest * expected) - expected);
     Terms share{};
     for (size_t i = 0; i < share.size(); i++) share[i] = error < 0 && costs_[i] <= 0 ? 0 : step[i];
-    // Beside much larger steps, one of few tokens says little of what a token costs: its error is not blown
-    // up.
+    // After much larger steps, a step of few tokens says little about the cost of a token, so its error is
+    // not scaled up.
     const double experience = std::min(1.0, largest_ / kMuch);
     const double sum = std::max(experience * experience, dot(share, share));
     for (size_t i = 0; i < share.size() && sum > 0; i++)
