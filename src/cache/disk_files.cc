@@ -116,7 +116,7 @@ int make_private_directory(const std::string& path) {
 
 namespace {
 
-// The fingerprint of a folder with this name; none when it is another.
+// The fingerprint in a folder's name; none when the name has another form.
 std::optional<Fingerprint> parse_folder_name(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   return key_from_hex(name.substr(prefix.size()));
@@ -167,7 +167,7 @@ Result<std::vector<DiskRecord>> list_files(const std::string& directory) {
 
 namespace {
 
-// Unlinks a temporary file unless its writer still lives: the lock goes with the process that held it.
+// Removes a temporary file unless its writer still runs: the lock ends with the process that holds it.
 bool remove_dead_temporary(int directory, const char* name) {
   const FileDescriptor file(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   return file.ok() && ::flock(*file, LOCK_EX | LOCK_NB) == 0 && ::unlinkat(directory, name, 0) == 0;
@@ -209,12 +209,12 @@ void remove_old_formats(const std::string& directory) {
 }
 
 std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t bytes, const PrefixKey& keep) {
-  std::unordered_map<PrefixKey, size_t> place;
-  for (size_t i = 0; i < files.size(); i++) place[files[i].key] = i;
+  std::unordered_map<PrefixKey, size_t> index;
+  for (size_t i = 0; i < files.size(); i++) index[files[i].key] = i;
   std::vector<int> children(files.size());
   const auto parent_of = [&](size_t i) {
-    const auto found = files[i].parent_length() > 0 ? place.find(files[i].parent) : place.end();
-    return found == place.end() ? files.size() : found->second;
+    const auto found = files[i].parent_length() > 0 ? index.find(files[i].parent) : index.end();
+    return found == index.end() ? files.size() : found->second;
   };
   for (size_t i = 0; i < files.size(); i++)
     if (const size_t parent = parent_of(i); parent < files.size()) children[parent]++;
@@ -239,7 +239,7 @@ namespace {
 
 int write_all(int fd, const char* data, uint64_t bytes, const WriteCall& write,
               const std::atomic<bool>& abandon) {
-  constexpr uint64_t kPiece = 4 << 20;  // between looks at `abandon`
+  constexpr uint64_t kPiece = 4 << 20;  // bytes between checks of `abandon`
   while (bytes > 0) {
     if (abandon) return ECANCELED;
     const ssize_t n = write(fd, data, std::min(bytes, kPiece));
@@ -257,11 +257,11 @@ int write_contents(int fd, const EncodedHead& encoded, std::span<const Section> 
   if (const int error = write_all(fd, encoded.head.data(), encoded.head.size(), write, abandon)) return error;
   uint64_t end = encoded.head.size();
   for (size_t i = 0; i < sections.size(); i++) {
-    const SectionPlace& place = encoded.sections[i];
-    if (const int error = write_all(fd, kZeros, place.offset - end, write, abandon)) return error;
+    const SectionEntry& entry = encoded.sections[i];
+    if (const int error = write_all(fd, kZeros, entry.offset - end, write, abandon)) return error;
     const char* data = static_cast<const char*>(sections[i].data);
-    if (const int error = write_all(fd, data, place.bytes, write, abandon)) return error;
-    end = place.offset + place.bytes;
+    if (const int error = write_all(fd, data, entry.bytes, write, abandon)) return error;
+    end = entry.offset + entry.bytes;
   }
 #ifdef __APPLE__
   return ::fsync(fd) == 0 ? 0 : errno;
@@ -275,8 +275,8 @@ std::string temporary_name() {
   return fmt::format("{}{}-{:016x}", kTemporaryPrefix, ::getpid(), random());
 }
 
-// A new file that no one takes for a dead writer's; its path goes to *path. Returns the descriptor, or
-// -errno.
+// Creates and locks a temporary file, so that no other process takes it for a dead writer's, and sets *path.
+// Returns the descriptor, or -errno.
 int open_temporary(const std::string& folder, std::string* path) {
   for (int attempt = 0; attempt < 3; attempt++) {
     *path = folder + "/" + temporary_name();
@@ -286,7 +286,7 @@ int open_temporary(const std::string& folder, std::string* path) {
       continue;
     }
     if (fd < 0) return -errno;
-    // Between open() and flock() a cleaner may have come.
+    // Another process may have removed the file between open() and flock().
     struct stat info {};
     const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (locked && ::fstat(fd, &info) == 0 && info.st_nlink > 0) return fd;
@@ -317,7 +317,7 @@ std::string about_path(const std::string& folder) {
   return fmt::format("{}/{}", folder, kAboutName);
 }
 
-// Control characters would be commands to a terminal.
+// Removes control characters, which a terminal would execute.
 std::string printable(std::string text) {
   std::erase_if(text, [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -354,8 +354,8 @@ Error cannot_read(const std::string& path, int error) {
                     std::strerror(error));
 }
 
-// Brings the pages in. A page that the disk cannot deliver is an error here, and would be a signal later.
-// Returns errno, or 0.
+// Reads all pages into memory. A read error is reported here; on a later access it would be a signal. Returns
+// errno, or 0.
 int populate(void* data, size_t bytes) {
   ::madvise(data, bytes, MADV_WILLNEED);
 #ifdef MADV_POPULATE_READ

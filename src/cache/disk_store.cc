@@ -19,7 +19,7 @@ namespace anabranch {
 
 namespace {
 
-// The folder's change as stat() tells it; 0 when it does not exist.
+// The folder's modification time; 0 when it does not exist.
 int64_t changed_ns(const std::string& folder) {
   struct stat info {};
   if (::stat(folder.c_str(), &info) != 0) return 0;
@@ -31,7 +31,7 @@ int64_t changed_ns(const std::string& folder) {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// A record planted by another user would be a wrong state that verifies.
+// Refuses a directory to which other users can write: a record that they plant would pass verification.
 Result<void> check_private(const std::string& path, bool ours_alone) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
@@ -53,7 +53,7 @@ Result<void> check_private(const std::string& path, bool ours_alone) {
   return {};
 }
 
-// Removes what dead writers and older formats left.
+// Removes files of dead writers and older formats.
 Result<void> clean_up(const std::string& directory) {
   TRY(const auto folders, list_folders(directory));
   for (const Fingerprint& fingerprint : folders) remove_dead_temporaries(folder_path(directory, fingerprint));
@@ -126,7 +126,7 @@ uint64_t DiskStore::Impl::begin_listing() {
   return ++listings;
 }
 
-// `files`: all of our folder, listed since begin_listing() returned `listing`.
+// Updates known_files. files: a listing of our folder that began after begin_listing() returned `listing`.
 void DiskStore::Impl::merge(std::span<const DiskRecord> files, uint64_t listing) {
   for (const DiskRecord& file : files) {
     if (file.fingerprint != options.fingerprint) continue;
@@ -165,7 +165,7 @@ std::vector<RecordHead> DiskStore::refresh() {
   return impl_->report_new();
 }
 
-// Of each file, several at a time: on a disk that has to be waited for, that is several times faster.
+// Reads the heads with several threads, which is several times faster on a slow disk.
 std::vector<DiskStore::Impl::ReadHead> DiskStore::Impl::read_heads(
     std::span<const DiskRecord> records) const {
   std::vector<ReadHead> read(records.size());
@@ -188,14 +188,14 @@ std::vector<DiskStore::Impl::ReadHead> DiskStore::Impl::read_heads(
   return read;
 }
 
-// The heads of the records that the caller does not know yet.
+// Returns the heads of the records that the caller does not know yet.
 std::vector<RecordHead> DiskStore::Impl::report_new() {
   const int64_t now = unix_nanoseconds();
   const int64_t changed = changed_ns(folder);
   const uint64_t listing = begin_listing();
   const auto files = list_folder(options.directory, options.fingerprint, false);
   std::vector<DiskRecord> unreported;
-  std::unordered_map<PrefixKey, uint32_t> blocks;  // that the caller knows, and their lengths
+  std::unordered_map<PrefixKey, uint32_t> blocks;  // blocks that the caller knows, with their lengths
   {
     const std::lock_guard lock(mutex);
     if (!files) {
@@ -207,7 +207,8 @@ std::vector<RecordHead> DiskStore::Impl::report_new() {
     merge(*files, listing);
     seen_at = Steady::now();
     changed_it = false;
-    // A change within the clock's grain of the last one would not be seen.
+    // A later change within the clock's resolution would not be seen, so a very recent time is not
+    // remembered.
     seen_change = now - changed > 20'000'000 ? changed : -1;
     for (const auto& [key, entry] : known_files) {
       if (!entry.reported && !unusable.contains(key))
@@ -243,7 +244,7 @@ std::vector<RecordHead> DiskStore::Impl::report_new() {
   return heads;
 }
 
-// Counts and logs what is wrong with a file; removes it when it is damaged.
+// Counts and logs a problem with a file, and removes the file when it is damaged.
 void DiskStore::Impl::bad_file(const DiskRecord& record, const struct stat& info, const Error& error) {
   const std::string path = path_of(record);
   bool removed = error.kind == ErrorKind::not_found;
@@ -329,7 +330,7 @@ void DiskStore::mark_unusable(const RecordHead& head, const std::string& reason)
 void DiskStore::used(std::span<const PrefixKey> from_leaf_to_root) {
   if (!impl_->writer.joinable()) return;
   const std::lock_guard lock(impl_->mutex);
-  // Each is a little newer than what stands on it.
+  // Each record gets a slightly newer time than its children.
   int64_t time = std::max(unix_nanoseconds(), impl_->last_touch + 1);
   for (const PrefixKey& key : from_leaf_to_root)
     if (impl_->known_files.contains(key)) impl_->touched[key] = time++;

@@ -1,4 +1,4 @@
-// The state of a DiskStore. disk_store.cc opens, lists and reads; disk_writer.cc has the queue, the writer's
+// The state of a DiskStore. disk_store.cc opens, lists and reads; disk_writer.cc has the queue, the writer
 // thread, and eviction.
 #pragma once
 
@@ -32,33 +32,34 @@ struct WriteJob {
 // A file of this store's fingerprint.
 struct KnownFile {
   DiskRecord record;
-  bool reported = false;  // the caller knows it, from scan(), refresh() or its own put()
+  bool reported = false;  // the caller knows the record, from scan(), refresh(), get() or its own put()
   uint64_t listing = 0;   // number of the last listing that found it, or during which it was written
 };
 
 struct DiskStore::Impl {
   DiskOptions options;
   std::string folder;
-  std::atomic<bool> abandon{false};  // set: the writer stops within the record that it is writing
+  std::atomic<bool> abandon{false};  // set: the writer stops in the middle of a record
 
-  mutable std::mutex mutex;  // guards all members up to those of the writer
+  mutable std::mutex mutex;  // guards the members up to those of the writer thread
   std::condition_variable work, idle;
   std::deque<WriteJob> queue;
-  std::unordered_set<PrefixKey> queued;  // with the one that is being written
+  std::unordered_set<PrefixKey> queued;  // including the record that is being written
   std::unordered_map<PrefixKey, int64_t> touched;
   int64_t last_touch = 0;
   bool busy = false, stop = false;
   std::unordered_map<PrefixKey, KnownFile> known_files;
-  std::unordered_set<PrefixKey> unusable;  // files that are left alone until their record is written again
+  std::unordered_set<PrefixKey> unusable;  // files that are ignored until their record is written again
   std::unordered_map<PrefixKey, DiskRecord> missing;  // for take_missing()
   uint64_t listings = 0;
-  int64_t seen_change = 0;  // of the folder, at the last scan() or refresh(), which was at seen_at
-  Steady::time_point seen_at;
-  bool changed_it = false;  // by this store, since then
+  int64_t seen_change = 0;     // the folder's modification time at the last scan() or refresh()
+  Steady::time_point seen_at;  // when that scan() or refresh() was
+  bool changed_it = false;     // this store has changed the folder since then
   DiskStats stats;
-  Steady::time_point quiet_until;  // for the log
+  Steady::time_point quiet_until;  // limits log messages about dropped records
 
-  Steady::time_point refused_until;  // this and what follows: the writer's thread only
+  // The members below are used on the writer thread only.
+  Steady::time_point refused_until;
   std::string refusal;
   uint64_t written_since_listing = 0;
   bool about_written = false;
@@ -86,7 +87,7 @@ struct DiskStore::Impl {
   std::vector<RecordHead> report_new();
   void bad_file(const DiskRecord& record, const struct stat& info, const Error& error);
 
-  // On the writer's thread.
+  // On the writer thread.
   void run();
   void write(const WriteJob& job);
   void touch(const std::unordered_map<PrefixKey, int64_t>& times);

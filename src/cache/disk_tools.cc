@@ -98,12 +98,12 @@ Result<std::vector<CacheFolder>> list_cache(const std::string& directory) {
 
 namespace {
 
-// The blocks of a folder as a tree. Parents are shorter than what stands on them, so there are no circles.
+// The blocks of a folder as a tree. Parents are shorter than their children, so there are no cycles.
 struct BlockTree {
   std::unordered_map<PrefixKey, const DiskRecord*> blocks;
-  std::unordered_map<PrefixKey, std::vector<const DiskRecord*>> on;  // what stands on a block, or on a root
+  std::unordered_map<PrefixKey, std::vector<const DiskRecord*>> on;  // children of a block or a root
   std::vector<const DiskRecord*> starts;                             // blocks on roots
-  std::unordered_map<PrefixKey, int64_t> used;                       // with all that stands on a block
+  std::unordered_map<PrefixKey, int64_t> used;                       // last use of a block or its descendants
 };
 
 BlockTree tree_of(const CacheFolder& folder, CacheBranch* orphans) {

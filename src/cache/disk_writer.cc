@@ -1,4 +1,4 @@
-// The writing half of DiskStore: the queue, the writer's thread, and eviction.
+// The writing part of DiskStore: the queue, the writer thread, and eviction.
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ void DiskStore::Impl::dropped(const RecordHead& head, const std::string& reason)
   log_info("state cache: {} ({} records dropped so far)", stats.last_reason, stats.dropped);
 }
 
-// Has the oldest checkpoints in the queue give way, if that is enough for `bytes` more.
+// Drops the oldest queued checkpoints, if that makes room for `bytes` more.
 bool DiskStore::Impl::make_queue_room(uint64_t bytes, std::vector<WriteJob>* given_up) {
   if (stats.queued_records == 0) return true;
   uint64_t reachable = stats.queued_bytes;
@@ -80,15 +80,15 @@ void DiskStore::drain() {
     impl_->idle.wait(lock, [&] { return impl_->is_idle(); });
     if (!impl_->stats.writable) return;
   }
-  // The names too.
+  // Sync the folder, so that the file names are on disk as well.
   const int fd = ::open(impl_->folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
   ::fsync(fd);
   ::close(fd);
 }
 
-// The thread takes no signals of the process's. SIGXFSZ (a limit on the size of files) is then an error of
-// write(), no death.
+// Blocks the process's signals on the thread. SIGXFSZ (file size limit) then becomes an error of write()
+// instead of ending the process.
 void DiskStore::Impl::start() {
   sigset_t most, before;
   sigfillset(&most);
@@ -138,12 +138,13 @@ void DiskStore::Impl::touch(const std::unordered_map<PrefixKey, int64_t>& times)
     }
     const timespec when{static_cast<time_t>(time / 1'000'000'000), static_cast<long>(time % 1'000'000'000)};
     const timespec both[2] = {when, when};
-    // Evicted by another process is no failure; otherwise only its place in the order is lost.
+    // Errors are ignored: the file may have been evicted by another process, or else is only evicted too
+    // early.
     ::utimensat(AT_FDCWD, path.c_str(), both, AT_SYMLINK_NOFOLLOW);
   }
 }
 
-// Without its parent block a record would never be found.
+// A record without its parent block would never be found.
 bool DiskStore::Impl::parent_present(const RecordHead& head) {
   if (head.parent_length() == 0) return true;
   const auto path = [&]() -> std::string {
@@ -200,7 +201,7 @@ void DiskStore::Impl::write(const WriteJob& job) {
   stats.bytes += record.bytes;
 }
 
-// Beside the first record, and again when someone removed it; a failure does no harm.
+// Writes about.txt with the first record, and again after someone removed it. Failures are ignored.
 void DiskStore::Impl::write_about_once() {
   if (options.about.empty()) return;
   if (about_written && ::access((folder + "/about.txt").c_str(), F_OK) == 0) return;
@@ -210,7 +211,7 @@ void DiskStore::Impl::write_about_once() {
 
 void DiskStore::Impl::write_failed(const std::string& path, const DiskRecord& record, int error) {
   refusal = std::strerror(error);
-  // A file too large says nothing about the next one.
+  // A file that is too large does not mean that the next write fails.
   if (error != EFBIG)
     refused_until =
         Steady::now() + std::chrono::duration_cast<Steady::duration>(Seconds(options.retry_seconds));
@@ -225,8 +226,8 @@ void DiskStore::Impl::write_failed(const std::string& path, const DiskRecord& re
 
 // --- Eviction
 
-// Has the budget take `bytes` more: evicts when that needs it, never `keep`. Lists the files when the budget
-// seems to be reached, and now and then, since other processes write too.
+// Makes room for `bytes` more within the budget by eviction, but never evicts `keep`. Lists the files when
+// the budget seems to be reached, and now and then, because other processes write, too.
 bool DiskStore::Impl::make_room(uint64_t bytes, const PrefixKey& keep) {
   const uint64_t budget = options.budget_bytes;
   if (bytes > budget) return false;
@@ -250,7 +251,7 @@ bool DiskStore::Impl::make_room(uint64_t bytes, const PrefixKey& keep) {
     written_since_listing = 0;
   }
   if (total + bytes <= budget) return true;
-  // A sixteenth more than needed, so that this does not happen for every record.
+  // Free down to 15/16 of the budget, so that not every record causes an eviction.
   const uint64_t goal = total + bytes - std::max(budget / 16 * 15, bytes);
   const auto order = eviction_order(*files, goal, keep);
   uint64_t freed = 0;

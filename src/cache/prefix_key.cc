@@ -16,8 +16,8 @@ static_assert(std::endian::native == std::endian::little, "keys and records are 
 
 namespace {
 
-// Stands in a root where a block has its parent. (A seed would not do: short inputs absorb it, so that the
-// root of one fingerprint was the child of another.)
+// Takes the position of the parent's key in the hash of a root. A hash seed is no substitute: XXH3 absorbs it
+// for short inputs, so a root of one fingerprint could equal a child of another.
 constexpr std::string_view kRootTag = "anabranch's root";
 static_assert(kRootTag.size() == sizeof(PrefixKey));
 

@@ -1,6 +1,6 @@
-// The name of a token prefix: a chain of hashes over blocks of its tokens, which starts from a fingerprint of
-// all that makes a state valid and from a salt that keeps tenants apart. Equal prefixes have equal keys.
-// XXH3-128 is not made against attackers: whoever matches a key also compares the tokens (records hold them).
+// The key of a token prefix: a chain of hashes over blocks of its tokens. It starts from a fingerprint of
+// everything that makes a state valid, and from a salt that separates tenants. Equal prefixes have equal
+// keys. XXH3-128 does not resist attackers, so the tokens, which records contain, are compared as well.
 #pragma once
 
 #include <compare>
@@ -22,14 +22,15 @@ struct PrefixKey {
   auto operator<=>(const PrefixKey&) const = default;
 };
 
-// What makes a state valid: weights, quantisation, numerics, format version. States of one fingerprint only
-// are ever exchanged.
+// A hash of everything that makes a state valid: weights, quantisation, numerics, format version. States are
+// shared only under the same fingerprint.
 using Fingerprint = PrefixKey;
 Fingerprint fingerprint_of(std::string_view text);
 
-// The empty prefix. The same salt is needed to find a state again.
+// The key of the empty prefix. A state is found only under the salt it was kept with.
 PrefixKey root_key(const Fingerprint& fingerprint, std::string_view salt);
-// `parent` and up to kBlockTokens more tokens; fewer than that (even none) make the key of a checkpoint.
+// The key of `parent` followed by up to kBlockTokens tokens. Fewer than kBlockTokens (even none) make the key
+// of a checkpoint.
 PrefixKey next_key(PrefixKey parent, std::span<const int> block_tokens);
 
 // 32 hexadecimal digits, lower case, the high half first.

@@ -27,8 +27,8 @@ bool in_use(const PrefixTree::Node& node) {
                      [&](const auto& checkpoint) { return resident(checkpoint.get()); });
 }
 
-// The worth of a block without checkpoints: nothing, if it was never used without one and nothing in memory
-// needs it.
+// The worth of a block without checkpoints: 0 if it was never used without one and nothing in memory needs
+// it.
 double block_worth(const PrefixTree::Node& node) {
   return node.clock < 0 ? -1 : node.clock + kBlockTokens / static_cast<double>(node.bytes + 1);
 }
@@ -147,8 +147,8 @@ void PrefixTree::remove(Node& node) {
   nodes_.erase(PrefixKey(node.key));
 }
 
-// Tokens to apply again without it, from the checkpoint (or the block that serves by itself) before it, for
-// each byte that it alone keeps.
+// The tokens that would have to be computed again without the checkpoint, starting from the previous
+// checkpoint or usable block, per byte that only it keeps in memory.
 double PrefixTree::worth(const Checkpoint& checkpoint) const {
   uint64_t bytes = checkpoint.bytes + 1;
   bool alone = true;
@@ -186,11 +186,11 @@ PrefixTree::Node* PrefixTree::release(Node& node) {
   if (node.stored)
     set_data(node, nullptr, 0);
   else
-    remove(node);  // with the records on disk behind it, which can no longer be reached
+    remove(node);  // together with its descendants on disk, which can no longer be reached
   return parent;
 }
 
-// Releases blocks that nothing in memory needs. A root stays as long as anything stands on it.
+// Releases blocks that nothing in memory needs. A root stays as long as it has descendants.
 void PrefixTree::release_up(Node* node) {
   while (node->parent && !in_use(*node) && node->clock < 0) node = release(*node);
   remove_if_empty_root(*node);

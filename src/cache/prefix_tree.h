@@ -1,11 +1,11 @@
-// The token prefixes that the cache has, and which of them stay in memory. Pure policy: no arrays, no files.
+// The tree of cached token prefixes, and the policy which of them stay in memory. No arrays, no files.
 //
-// A tree of blocks of kBlockTokens tokens. The path from a root (one for each salt) to a node spells a
-// prefix. A node owns its block's keys and values. A checkpoint owns everything else that is needed to
-// continue from a point: the end of its node, or less than a block behind it, after `tail`. Their data are
-// opaque here, and are in memory, on disk (stored), or both. The tree has no entry without either.
+// A node is a block of kBlockTokens tokens. The path from a root (one for each salt) to a node is a prefix. A
+// node owns its block's keys and values. A checkpoint owns everything else that is needed to continue from a
+// point: the end of its node, or less than a block after it, after `tail`. The data are opaque here. They are
+// in memory, on disk (stored), or both; an entry that is neither is removed.
 //
-// Not thread-safe. Pointers hold until the next call that is not const or find().
+// Not thread-safe. Pointers are valid until the next call of a non-const function.
 #pragma once
 
 #include <cstdint>
@@ -40,24 +40,25 @@ class PrefixTree {
     Data data;
     uint64_t bytes = 0;
     bool stored = false;
-    double clock = -1;  // of its last use without a checkpoint; less than 0: it was never used without one
+    double clock = -1;  // of the last use without a checkpoint; below 0: there was none
     std::vector<Node*> children;
     std::vector<std::unique_ptr<Checkpoint>> checkpoints;
   };
 
   // How far a prompt matches the tree.
   struct Found {
-    Node* node = nullptr;              // the longest path of whole blocks; null: not even a root
-    Checkpoint* checkpoint = nullptr;  // the last one of at most `most` tokens, on that path
-    // Tokens of the prompt that some sequence begins with: those of the path, and of one more block or tail.
+    Node* node = nullptr;              // the end of the longest path of whole blocks; null: no root exists
+    Checkpoint* checkpoint = nullptr;  // the longest one of at most `most` tokens on that path
+    // Tokens that the prompt shares with a kept sequence: those of the path, and part of one more block or
+    // tail.
     int shared = 0;
-    Node* next = nullptr;            // that block, if it is one: a child of `node`
-    Checkpoint* overhang = nullptr;  // that tail, if it is one
+    Node* next = nullptr;            // that block, a child of `node`; or null
+    Checkpoint* overhang = nullptr;  // the checkpoint with that tail, or null
   };
   Found find(const PrefixKey& root, std::span<const int> tokens, int most) const;
 
-  // Each returns the existing entry if there is one, and gives it the data if it had none. tokens: a block.
-  // Data may be null for an entry that is stored.
+  // Each returns the existing entry if there is one, and sets its data if it had none. tokens: a whole block.
+  // data may be null for an entry that is stored.
   Node& add_root(const PrefixKey& root);
   Node& add_block(Node& parent, std::span<const int> tokens, Data data, uint64_t bytes);
   Checkpoint& add_checkpoint(Node& node, std::span<const int> tail, Data data, uint64_t bytes);
@@ -66,22 +67,23 @@ class PrefixTree {
 
   Node* node(const PrefixKey& key) const;
   void use(Checkpoint& checkpoint) { checkpoint.clock = clock_; }
-  // The blocks up to here were used without a checkpoint: from now on they have a worth of their own.
+  // Reports that the blocks up to this one were used without a checkpoint. From now on they have their own
+  // worth.
   void use(Node& node);
 
-  // A record is no longer on disk: the block with this key, or the checkpoint with this key and length behind
-  // the block `parent`. Its entry stays while its data are in memory.
+  // Reports that a record is no longer on disk: the block with this key, or the checkpoint with this key and
+  // length after the block `parent`. The entry stays while its data are in memory.
   void not_stored(const PrefixKey& block);
   void not_stored(const PrefixKey& parent, const PrefixKey& checkpoint, int length);
-  // Removes an entry that cannot be read any more, and all entries that need it.
+  // Removes an entry that can no longer be read, and all entries that depend on it.
   void remove(Node& node);
   void remove(Checkpoint& checkpoint);
 
-  // Takes data out of memory until at most `budget` bytes are left, those of the least worth first
-  // (GreedyDual- Size, Cao & Irani 1997): worth = clock of the last use + tokens to compute again / bytes,
-  // and the clock is the worth of the entry that went last. A block goes after everything that stands on it;
-  // a block that was never used without a checkpoint goes with the last of these. An entry that is not stored
-  // is removed.
+  // Drops data from memory until at most `budget` bytes are left, in ascending order of worth
+  // (GreedyDual-Size, Cao & Irani 1997): worth = clock of the last use + tokens to compute again / bytes,
+  // where the clock is the worth of the last entry dropped. A block is dropped after its descendants; a block
+  // that was never used without a checkpoint is dropped together with the last of them. An entry that is not
+  // stored is removed.
   void evict(uint64_t budget);
 
   uint64_t bytes() const { return bytes_; }  // in memory

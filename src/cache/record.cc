@@ -18,8 +18,8 @@ namespace {
 
 constexpr char kMagic[8] = {'a', 'n', 'a', 'b', '-', 'k', 'v', '\n'};
 
-// The fixed part of a head, as it lies in the file. Behind it: a TableEntry for each section, the tokens, the
-// checksum of all that, and zeros up to kSectionAlignment.
+// The fixed part of a head, as in the file. After it follow a TableEntry for each section, the tokens, the
+// checksum of all before it, and zeros up to a multiple of kSectionAlignment.
 struct FixedHead {
   char magic[8];
   uint32_t version;
@@ -40,7 +40,7 @@ constexpr uint64_t aligned(uint64_t n) {
   return (n + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
 }
 
-// Of the part that the head's checksum covers.
+// The size of the part that the head's checksum covers.
 constexpr uint64_t summed_bytes(uint64_t sections, uint64_t tokens) {
   return sizeof(FixedHead) + sections * sizeof(TableEntry) + tokens * sizeof(int32_t);
 }
@@ -58,7 +58,7 @@ bool all_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// What is wrong with the values of a head, or nothing.
+// Checks the values of a head. Returns what is wrong, or nothing.
 std::string contradiction(const RecordHead& head) {
   const size_t tokens = head.tokens.size();
   if (head.length == 0 || head.length > kMaxLength)
@@ -77,10 +77,11 @@ std::string contradiction(const RecordHead& head) {
   return {};
 }
 
-// Gives each section its place, from its size. Returns the size of the file; 0 when that exceeds the limit.
-uint64_t place(uint64_t from, std::span<SectionPlace> sections) {
+// Computes the offset of each section from the sizes. Returns the size of the file; 0 when it exceeds the
+// limit.
+uint64_t lay_out(uint64_t from, std::span<SectionEntry> sections) {
   uint64_t end = from;
-  for (SectionPlace& section : sections) {
+  for (SectionEntry& section : sections) {
     section.offset = aligned(end);
     if (section.bytes > kMaxRecordBytes || section.offset + section.bytes > kMaxRecordBytes) return 0;
     end = section.offset + section.bytes;
@@ -88,7 +89,7 @@ uint64_t place(uint64_t from, std::span<SectionPlace> sections) {
   return end;
 }
 
-bool ascending(std::span<const SectionPlace> sections) {
+bool ascending(std::span<const SectionEntry> sections) {
   for (size_t i = 1; i < sections.size(); i++)
     if (sections[i - 1].tag >= sections[i].tag) return false;
   return true;
@@ -98,7 +99,7 @@ Error truncated(uint64_t have, uint64_t needed) {
   return make_error(ErrorKind::invalid, "cut off: {} bytes of at least {}", have, needed);
 }
 
-// The fixed head of a record of this version, with counts within the limits.
+// Reads the fixed head, and checks the version and the limits of the counts.
 Result<FixedHead> fixed_head(std::span<const std::byte> bytes) {
   FixedHead fixed;
   const size_t compared = std::min(bytes.size(), sizeof(kMagic));
@@ -130,7 +131,7 @@ EncodedHead encode_head(const Fingerprint& fingerprint, const RecordHead& head,
     encoded.sections.push_back({section.tag, 0, section.bytes, checksum(section.data, section.bytes)});
   CHECK(ascending(encoded.sections), "sections whose tags do not ascend");
   const uint64_t size = head_bytes(sections.size(), head.tokens.size());
-  encoded.file_bytes = place(size, encoded.sections);
+  encoded.file_bytes = lay_out(size, encoded.sections);
   CHECK(encoded.file_bytes > 0, "a record of more than {} bytes", kMaxRecordBytes);
 
   FixedHead fixed{};
@@ -148,7 +149,7 @@ EncodedHead encode_head(const Fingerprint& fingerprint, const RecordHead& head,
     encoded.head.append(static_cast<const char*>(data), bytes);
   };
   append(&fixed, sizeof(fixed));
-  for (const SectionPlace& section : encoded.sections) {
+  for (const SectionEntry& section : encoded.sections) {
     const TableEntry entry{section.tag, section.bytes, section.checksum};
     append(&entry, sizeof(entry));
   }
@@ -175,7 +176,7 @@ Result<ParsedHead> parse_head(std::span<const std::byte> bytes) {
 
   const std::byte* at = bytes.data() + sizeof(FixedHead);
   parsed.sections.resize(fixed.sections);
-  for (SectionPlace& section : parsed.sections) {
+  for (SectionEntry& section : parsed.sections) {
     TableEntry entry;
     std::memcpy(&entry, at, sizeof(entry));
     section.tag = entry.tag;
@@ -191,7 +192,7 @@ Result<ParsedHead> parse_head(std::span<const std::byte> bytes) {
   if (fixed.tokens > 0) std::memcpy(parsed.head.tokens.data(), at, fixed.tokens * sizeof(int32_t));
   const std::string wrong = contradiction(parsed.head);
   if (!wrong.empty()) return make_error(ErrorKind::invalid, "damaged: {}", wrong);
-  parsed.file_bytes = place(parsed.head_bytes, parsed.sections);
+  parsed.file_bytes = lay_out(parsed.head_bytes, parsed.sections);
   if (parsed.file_bytes == 0)
     return make_error(ErrorKind::invalid, "damaged: sections of more than {} bytes", kMaxRecordBytes);
   return parsed;
@@ -211,7 +212,7 @@ Result<StoredRecord> parse_record(std::span<const std::byte> bytes, const Finger
   record.sections.reserve(parsed.sections.size());
   uint64_t end = parsed.head_bytes;
   for (size_t i = 0; i < parsed.sections.size(); i++) {
-    const SectionPlace& section = parsed.sections[i];
+    const SectionEntry& section = parsed.sections[i];
     if (!all_zero(bytes.subspan(end, section.offset - end)))
       return make_error(ErrorKind::invalid, "damaged: the padding before section {} is not zero", i);
     if (checksum(bytes.data() + section.offset, section.bytes) != section.checksum)

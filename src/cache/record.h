@@ -1,8 +1,8 @@
-// One record of the state cache as bytes: a head that says which prefix it belongs to, and tagged sections,
-// whose tags and bytes mean nothing to this file. docs/cache-format.md has the layout to the byte.
+// The binary format of a state cache record: a head that names the prefix, and tagged sections. This file
+// does not interpret the tags and contents of sections. docs/cache-format.md specifies every byte.
 //
-// Parsing is total: any bytes give a record or a reason, nothing is allocated beyond the limits below, and a
-// record that parses is whole (every byte is covered by a checksum or must be zero).
+// Parsing accepts any bytes and returns a record or an error. It allocates nothing beyond the limits below. A
+// record that parses is complete: every byte is covered by a checksum or must be zero.
 #pragma once
 
 #include <array>
@@ -24,12 +24,12 @@ enum class RecordKind : uint32_t { block = 1, checkpoint = 2 };
 struct RecordHead {
   RecordKind kind = RecordKind::block;
   PrefixKey key;
-  PrefixKey parent;             // the whole block before, or the root
+  PrefixKey parent;             // the last whole block before these tokens, or the root
   uint32_t length = 0;          // tokens of the whole prefix, at least 1
   std::vector<int32_t> tokens;  // block: its 256; checkpoint: those after the last whole block, 0 to 255
 
   bool operator==(const RecordHead&) const = default;
-  // The prefix that `parent` names; with none, the parent is a root and no record.
+  // Tokens of the prefix that `parent` names; 0: the parent is a root, which has no record.
   uint32_t parent_length() const { return length - static_cast<uint32_t>(tokens.size()); }
 };
 
@@ -37,7 +37,7 @@ struct RecordHead {
 // once.
 using RecordTag = std::array<uint32_t, 4>;
 
-// Bytes to be stored; `owner` keeps them alive and unchanged.
+// Bytes to store; `owner` keeps them alive and unchanged.
 struct Section {
   RecordTag tag{};
   const void* data = nullptr;
@@ -64,11 +64,11 @@ constexpr uint32_t kMaxSections = 1024;
 constexpr uint32_t kMaxLength = 1u << 30;  // tokens
 constexpr uint64_t kMaxRecordBytes = 1ull << 40;
 constexpr size_t kFixedHeadBytes = 80;
-// Of the head with its tables, checksum and padding.
+// The largest head with its tables, checksum and padding.
 constexpr size_t kMaxHeadBytes = 42112;
 
-// An entry of the section table, and where it says that the section lies.
-struct SectionPlace {
+// An entry of the section table, with the offset and size of the section.
+struct SectionEntry {
   RecordTag tag{};
   uint64_t offset = 0, bytes = 0;  // in the file
   PrefixKey checksum;              // XXH3-128
@@ -77,14 +77,14 @@ struct SectionPlace {
 struct ParsedHead {
   Fingerprint fingerprint;
   RecordHead head;
-  std::vector<SectionPlace> sections;
+  std::vector<SectionEntry> sections;
   uint64_t head_bytes = 0, file_bytes = 0;
 };
 
-// A record's bytes are `head`, then each section at its place, with zeros between.
+// A record's bytes are `head`, then each section at its offset, with zeros between.
 struct EncodedHead {
   std::string head;
-  std::vector<SectionPlace> sections;
+  std::vector<SectionEntry> sections;
   uint64_t file_bytes = 0;
 };
 
@@ -92,11 +92,11 @@ struct EncodedHead {
 EncodedHead encode_head(const Fingerprint& fingerprint, const RecordHead& head,
                         std::span<const Section> sections);
 
-// `bytes`: the start of a file, kMaxHeadBytes of it or all. Errors: unsupported (no record at all, or of
-// another version: not ours to delete), invalid (damaged: cut off, a wrong checksum, values that contradict).
+// bytes: the first kMaxHeadBytes of a file, or all of it. Errors: unsupported (not a record, or of another
+// version; must not be deleted), invalid (damaged: truncated, a wrong checksum, contradicting values).
 Result<ParsedHead> parse_head(std::span<const std::byte> bytes);
-// A whole file, checksums of sections included. Errors as parse_head's, and not_found (another fingerprint).
-// `owner` keeps `bytes` alive.
+// Parses a whole file and verifies the checksums of all sections. Errors: those of parse_head, and not_found
+// (another fingerprint). `owner` keeps `bytes` alive.
 Result<StoredRecord> parse_record(std::span<const std::byte> bytes, const Fingerprint& fingerprint,
                                   std::shared_ptr<const void> owner);
 

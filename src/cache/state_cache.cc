@@ -14,8 +14,8 @@ int whole_blocks(int tokens) {
   return tokens / kBlockTokens;
 }
 
-// The head's pairs of a block are complete one token later than the block. So the node of block b holds the
-// MTP head's block b - 1, and a checkpoint holds those from here on.
+// The MTP head's pairs of a block are complete one token after the block. So the node of block b holds the
+// head's block b - 1, and a checkpoint holds the head's blocks from the returned one on.
 int first_own_mtp_block(int length) {
   return std::max(0, whole_blocks(length) - 1);
 }
@@ -42,17 +42,17 @@ RecordHead head_of(const PrefixTree::Checkpoint& checkpoint) {
 
 }  // namespace
 
-// The entries that a state is made of.
+// The entries from which a state is assembled.
 struct StateCache::Plan {
   int length = 0;
   std::vector<PrefixTree::Node*> blocks;        // whole ones
   PrefixTree::Checkpoint* point = nullptr;      // null: the model needs none
-  PrefixTree::Node* rest_block = nullptr;       // without a point, has the rest of the last block, ...
-  PrefixTree::Checkpoint* rest_tail = nullptr;  // ... or this has
+  PrefixTree::Node* rest_block = nullptr;       // without a point: the entry with the last partial block, ...
+  PrefixTree::Checkpoint* rest_tail = nullptr;  // ... which is either a block or a checkpoint's tail
 };
 
-// How a prompt matches the tree. Of at most `most` of its tokens, `shared` begin a kept sequence (at_end: and
-// end at a checkpoint of it), and there is a state of `length`.
+// How a prompt matches the tree: `most` tokens are looked up, the first `shared` of them begin a kept
+// sequence (at_end: and end at a checkpoint of it), and a state of the first `length` tokens exists.
 struct StateCache::Match {
   int most = 0, shared = 0, length = 0;
   bool at_end = false;
@@ -80,8 +80,8 @@ void StateCache::index(const std::vector<RecordHead>& heads) {
   }
 }
 
-// Takes what the disk has evicted out of the tree, which would grow without end otherwise. Not called before
-// a lookup: that counts what was lost.
+// Removes records that the disk has lost from the tree, which would grow without end otherwise. Not called
+// before a lookup, because lookups count lost records.
 void StateCache::forget_missing() {
   if (!disk()) return;
   for (const DiskRecord& record : disk()->take_missing()) {
@@ -126,7 +126,7 @@ StateSections StateCache::write_checkpoint(const SavedState& state) const {
   return sections;
 }
 
-// A state whose layers are to be read: the attention layers have their length, but no blocks yet.
+// An empty state to read layers into: the attention layers have their length, but no blocks yet.
 SavedState StateCache::empty_state(int length, bool with_mtp) const {
   const auto empty = [](const StateLayout& layout, int tokens) {
     Snapshot snapshot{tokens, {}};
@@ -152,7 +152,7 @@ bool StateCache::read_blocks(Stack stack, int block, const StateSections& sectio
   return true;
 }
 
-// Adds what a checkpoint holds to a state that has all blocks before it. False as read_blocks().
+// Adds a checkpoint's sections to a state that has all earlier blocks. Returns false as read_blocks() does.
 bool StateCache::read_checkpoint(const StateSections& sections, SavedState& state) const {
   const int length = state.model.length;
   for (size_t i = 0; i < state.model.layers.size(); i++) {
@@ -179,7 +179,7 @@ void StateCache::store(RecordHead head, const StateSections& sections) {
   disk()->put(std::move(head), std::move(out));
 }
 
-// The sections of a record. Null when it cannot be read.
+// Reads the sections of a record. Returns null when it cannot be read.
 StateCache::SectionsPtr StateCache::load(const RecordHead& head) {
   const auto record = disk()->get(head);
   if (!record.ok()) {
@@ -208,7 +208,7 @@ StateCache::SectionsPtr StateCache::sections_of(Entry& entry, Hit& hit) {
   return sections;
 }
 
-// An entry whose sections are not those that a state needs.
+// Removes an entry that lacks sections that a state needs.
 template <class Entry>
 void StateCache::forget_unusable(Entry& entry) {
   if (disk()) disk()->mark_unusable(head_of(entry), "a section is missing");
@@ -232,7 +232,7 @@ StateCache::Plan StateCache::plan(const PrefixTree::Found& found, int most) cons
   plan.rest_block = found.next;
   plan.rest_tail = found.overhang;
   const size_t blocks = static_cast<size_t>(whole_blocks(plan.length));
-  if (blocks < plan.blocks.size()) {  // all but the last token of a prompt that is known as a whole
+  if (blocks < plan.blocks.size()) {  // the whole prompt is kept, and its last token is not used
     plan.rest_block = plan.blocks[blocks];
     plan.blocks.resize(blocks);
   }
@@ -248,7 +248,8 @@ void StateCache::prefetch(const Plan& plan) const {
   if (heads.size() > 1) disk()->prefetch(heads);
 }
 
-// Reads what is not in memory. False when something cannot be read; the tree no longer has it then.
+// Assembles the state, reading records that are not in memory. Returns false when one cannot be read; it is
+// then removed from the tree.
 bool StateCache::assemble(const Plan& plan, Hit& hit) {
   hit.from_disk = false;
   hit.disk_tokens = 0;

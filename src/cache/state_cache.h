@@ -1,11 +1,10 @@
-// Saved states of sequences, found by the beginning of a prompt: in memory, and on disk between runs. A state
-// from here has the same bits as one that is computed from the tokens, unless keys and values are kept in 8
-// bits.
+// Saved states of sequences, found by the prefix of a prompt; in memory, and on disk between runs. A cached
+// state has the same bits as one that is computed from the tokens, unless keys and values are kept in 8 bits.
 //
 // Keys and values are kept once for each block of kBlockTokens tokens, and sequences share them
 // (prefix_tree.h). The rest of a state (recurrent state, conv rows, the started block, the MTP head's part)
 // is kept once for each checkpoint: a point at which a sequence was kept. A model with recurrent state can
-// continue from checkpoints only, another one from any token of what is kept.
+// continue only from checkpoints; other models can continue from any kept token.
 //
 // Engine thread only; disk_store.h writes on a thread of its own.
 #pragma once
@@ -25,17 +24,17 @@
 
 namespace anabranch {
 
-// All that a sequence needs to go on.
+// Everything that a sequence needs to continue.
 struct SavedState {
   Snapshot model;
-  std::optional<MtpSnapshot> mtp;  // the model has a head, and it followed the sequence
+  std::optional<MtpSnapshot> mtp;  // present if the model has an MTP head and the head saw all tokens
 };
 
 struct StateCacheOptions {
   Device* device = nullptr;  // of the states
   StateLayout model, mtp;    // mtp: empty when there is no head
   int mtp_hidden = 0;        // width of its hidden states
-  Fingerprint fingerprint;   // states of other fingerprints are never found; each KvForm needs its own
+  Fingerprint fingerprint;   // states of other fingerprints are never found; must differ for each KvForm
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null
@@ -48,25 +47,25 @@ class StateCache {
 
   struct Hit {
     int length = 0;          // tokens of the prompt that the state covers; 0: a miss
-    int shared = 0;          // tokens that the prompt shares with what is kept, >= length
-    bool from_disk = false;  // something was read from disk
-    int disk_tokens = 0;     // of `length`: those whose keys and values were read from disk
+    int shared = 0;          // tokens that the prompt shares with kept sequences, >= length
+    bool from_disk = false;  // at least one record was read from disk
+    int disk_tokens = 0;     // the part of `length` whose keys and values were read from disk
     bool lost = false;       // a longer state was known, but could not be read
-    std::string miss;        // why the state does not cover all of the prompt; empty: it does
+    std::string miss;        // why the state does not cover the whole prompt; empty: it does
     SavedState state;
   };
-  // The longest state of a beginning of the prompt, without the prompt's last token (its logits are needed).
-  // States that were kept under another salt are not found.
+  // Finds the longest state of a prefix of the prompt, at most up to the token before its last, whose logits
+  // are needed. States that were kept under another salt are not found.
   Hit find(std::span<const int> prompt, std::string_view salt);
 
-  // Keeps the state after `tokens`; state.model.length is their number. Shares the state's storage, except
-  // for keys and values in 8 bits.
+  // Keeps the state after `tokens`; state.model.length must be their number. Shares the state's storage,
+  // except for keys and values in 8 bits.
   void keep(std::span<const int> tokens, std::string_view salt, const SavedState& state);
 
-  // Evicts from memory, least used first, what exceeds the budget; what is on disk stays there.
+  // Sets the memory budget and evicts entries of the least worth that exceed it. Records on disk stay.
   void set_ram_budget(uint64_t bytes);
 
-  // A sequence can continue from any token of what is kept: the model has neither recurrent state nor an MTP
+  // Whether a sequence can continue from any kept token: the model has neither recurrent state nor an MTP
   // head.
   bool any_token() const { return any_token_; }
   StateCacheStats stats() const;
@@ -83,7 +82,7 @@ class StateCache {
   void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);
   SectionsPtr load(const RecordHead& head);
-  // Of a node or a checkpoint of the tree.
+  // Entry: a node or a checkpoint of the tree.
   template <class Entry>
   SectionsPtr sections_of(Entry& entry, Hit& hit);
   template <class Entry>

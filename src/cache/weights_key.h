@@ -8,8 +8,8 @@
 
 namespace anabranch {
 
-// Hashes every byte of config.json and the weights of a model directory, or of a model that is one file.
-// Reads them all (10 GB/s from the page cache). Errors: io.
+// Hashes every byte of config.json and the weights of a model directory, or of a single-file model. Reads all
+// of them (10 GB/s from the page cache). Errors: io.
 Result<Fingerprint> weights_key(const std::string& model_path);
 
 }  // namespace anabranch

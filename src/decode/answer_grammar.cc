@@ -11,7 +11,8 @@
 namespace anabranch {
 namespace {
 
-// What a request may take in all: the usual mask takes microseconds, and all streams wait for it.
+// The processor time that a request may use in its grammar: kOnce, plus kForMask per mask. A usual mask takes
+// microseconds. The limit exists because all streams of the step wait for it.
 constexpr double kOnce = 1, kForMask = 0.002;  // seconds
 
 }  // namespace
@@ -39,7 +40,7 @@ void AnswerGrammar::mask(std::span<float> logits) {
   if (control_.thinking()) return;
   masks_++;
   const auto words = timed([&] { return matcher_.mask(); });
-  // What may come beside the grammar's own, where no answer has begun.
+  // Tokens that are allowed in addition to the grammar's, before the answer begins.
   std::vector<std::pair<int, float>> others;
   const auto keep = [&](int token) {
     if (static_cast<size_t>(token) < logits.size())

@@ -1,5 +1,5 @@
-// A grammar for a sequence's answer: thoughts are free, and so is the white space behind one. ThinkControl,
-// which says where the answer begins, comes before it among the constraints.
+// Applies a grammar to a sequence's answer. Thoughts and the white space after them are not constrained.
+// ThinkControl, which knows where the answer begins, must come before it in the list of constraints.
 #pragma once
 
 #include <memory>
@@ -10,28 +10,28 @@
 
 namespace anabranch {
 
-// Each call that asks the grammar throws std::runtime_error, too, once these have taken seconds in all: the
-// request cannot go on.
+// Time in the grammar is limited per request: once the calls have taken seconds in total, each further call
+// throws std::runtime_error and the request ends.
 class AnswerGrammar final : public Constraint {
  public:
-  // tokens: as of the control, which outlives the grammar.
+  // tokens: the same as the control's. Both must outlive this object.
   AnswerGrammar(std::shared_ptr<const CompiledGrammar> grammar, const ThinkTokens& tokens,
                 const ThinkControl& control);
 
   bool masks() const override { return true; }
   void mask(std::span<float> logits) override;
   size_t fitting(std::span<const int> draft) override;
-  // Tokens of the answer must follow the grammar. What ends the sequence in the middle of it cuts the text
-  // off.
+  // Applies tokens of the answer to the grammar. An end in the middle of the grammar becomes Ending::length.
   Ending accept(int token, Ending before) override;
-  // A token of the answer that the prompt brought. Throws std::runtime_error if it may not come next.
+  // Applies a token of the answer that is part of the prompt. Throws std::runtime_error if it may not come
+  // next.
   void follow(int token);
   // Whether a token may begin the answer.
   bool may_begin(int token);
 
   bool complete() const { return matcher_.complete(); }
-  int masked() const { return masks_; }        // how often mask() was asked for an answer
-  double seconds() const { return seconds_; }  // of a processor that matching took in all
+  int masked() const { return masks_; }        // how often mask() was called within the answer
+  double seconds() const { return seconds_; }  // processor time of all matching
 
  private:
   template <class Work>

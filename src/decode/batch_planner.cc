@@ -8,23 +8,26 @@
 namespace anabranch {
 namespace {
 
-// Rows of drafts are known by class: these, and up to them.
+// Costs are learnt by class of the number of draft rows. Each entry is the upper end of a class.
 constexpr std::array<int, 20> kClassRows = {0,  1,  2,  3,  4,   6,   8,   12,  16,   24,
                                             32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096};
-// What is assumed before anything was measured: a row's share of a sequence's; and rows that it counts for.
+// Assumptions before any measurement: the cost of a draft row as a share of a sequence's cost, and the number
+// of rows for which this assumption counts.
 constexpr double kRowShare = 0.5, kRowPrior = 4;
-constexpr double kMoreChains = 0.1;  // that one more sequence adds to drafting for one
+constexpr double kMoreChains = 0.1;  // the share by which each further sequence makes drafting slower
 
-constexpr double kMemory = 12;                // samples; older ones are forgotten
-constexpr double kShared = 0.8, kMature = 8;  // of a surprising time: the share that all rows share
-constexpr double kSlowest = 2;                // a slow sample counts for at most so many times the estimate
-constexpr double kKnown = 3;                  // samples that say what a number of rows takes
-constexpr int kFirstPlain = 2;                // steps without drafts that are measured first
-// A change must promise that much more.
+constexpr double kMemory = 12;  // number of samples that an average remembers
+// A change in time changes all row classes by this share of it, once its own class has kMature samples.
+constexpr double kShared = 0.8, kMature = 8;
+constexpr double kSlowest = 2;  // a slow sample counts as at most this multiple of the estimate
+constexpr double kKnown = 3;    // samples after which the time of a row class is known
+constexpr int kFirstPlain = 2;  // steps without drafts that are measured first
+// A change of plan must promise a gain by this factor.
 constexpr double kEnter = 1.03, kHeld = 1.02;
-constexpr double kAsked = 0.3;  // a draft that was asked for goes on while it is so likely
+constexpr double kAsked = 0.3;  // a fixed source drafts on while the chance is at least this
 constexpr double kWorthless = 0.03;
-// Trying what seems worse: seconds lost at most, of the time, and at once in steps; how soon again.
+// Limits on trials of plans that seem worse: the share of time that they may lose, their account in plain
+// steps (most, at first), and the steps until the next trial.
 constexpr double kTryShare = 0.006, kTryMost = 2, kTryStart = 1.5, kCheap = 0.1;
 constexpr int kTryAfter = 16, kTryFirst = 4, kTryAtMost = 512;
 constexpr long kParkedAfter = 64;
@@ -34,7 +37,7 @@ int class_of_rows(int rows) {
   return static_cast<int>(std::min<std::ptrdiff_t>(at - kClassRows.begin(), kClassRows.size() - 1));
 }
 
-// Up to 16 sequences each number is a class, then 4 are, then 16.
+// Classes of sequence counts: 1 wide up to 16, then 4 wide up to 64, then 16 wide.
 size_t class_of_load(int sequences) {
   if (sequences <= 16) return static_cast<size_t>(sequences);
   return static_cast<size_t>(sequences <= 64 ? 16 + (sequences - 13) / 4 : 28 + (sequences - 49) / 16);
@@ -48,8 +51,8 @@ bool runs_model(int source) {
   return source > index_of(DraftSource::ngram);
 }
 
-// One step of an average of logarithms, as in spec_controller.cc: a sample below half the estimate shows that
-// the estimate was an accident. Returns the step.
+// Adds a sample to an average of logarithms, as in spec_controller.cc: a sample below half the estimate
+// replaces it. Returns the change of the logarithm.
 double learn(double& estimate, double& weight, double sample) {
   const double surprise = std::log(sample / estimate), gain = 1 / std::min(weight + 1, kMemory);
   const double step = surprise < -std::log(2) ? surprise : gain * std::min(surprise, std::log(kSlowest));
@@ -60,7 +63,7 @@ double learn(double& estimate, double& weight, double sample) {
 
 }  // namespace
 
-// Neighbours that would fall are pooled.
+// Pools adjacent points that would make the line fall (monotone regression).
 void BatchPlanner::Load::fit() {
   line.clear();
   for (const Point& point : points) {
@@ -77,7 +80,8 @@ void BatchPlanner::Load::fit() {
   }
 }
 
-// Straight between the points; beyond them with the mean slope, into which some assumed rows are mixed.
+// Linear between the points. Beyond them it continues with the mean slope, mixed with the assumed cost of a
+// row.
 double BatchPlanner::Load::pass_s(double rows) const {
   const Point &first = line.front(), &last = line.back();
   if (rows <= first.rows) return first.seconds;
@@ -92,7 +96,7 @@ double BatchPlanner::Load::pass_s(double rows) const {
   return last.seconds + (rows - last.rows) * slope;
 }
 
-// A load that was never seen begins with what is known of the nearest.
+// A load that was never measured starts with the costs of the nearest one.
 BatchPlanner::Load& BatchPlanner::load_of(int sequences) {
   const size_t at = class_of_load(sequences);
   if (at >= loads_.size()) loads_.resize(at + 1);
@@ -124,7 +128,7 @@ double BatchPlanner::chain_s(const Load& load, DraftSource source, int levels, i
   return costs_.draft_costs(source)[levels] * unit * (1 + kMoreChains * (chains - 1));
 }
 
-// What the sequence may draft. Chances of sources that are not considered are not worked out.
+// The drafts that the sequence may make. Chances are computed only for the sources under consideration.
 BatchPlanner::Seat BatchPlanner::seat_of(const BatchSeat& in,
                                          const std::array<bool, kDraftSources>& considered) const {
   Seat seat;
@@ -172,8 +176,8 @@ bool BatchPlanner::takes_chain(const Seat& seat, const Plan& plan) const {
   return tokens > seat.ngram_tokens;
 }
 
-// The best cut: rows in order of their chances, as long as they raise the rate. Chances fall along a draft,
-// so what is cut off is always its end.
+// Finds the best cut: adds rows in descending order of their chances as long as they raise the rate. Chances
+// fall along a draft, so only the end of a draft is ever cut off.
 BatchPlanner::Plan BatchPlanner::plan(const Load& load, const Base& base, DraftSource source,
                                       int levels) const {
   Plan out;
@@ -200,7 +204,7 @@ BatchPlanner::Plan BatchPlanner::plan(const Load& load, const Base& base, DraftS
   const double drafting = base.seconds + (out.chains > 0 ? chain_s(load, source, levels, out.chains) : 0);
   Cut at{2, base.rows, base.tokens, load.pass_s(base.rows) + drafting};
   out.best = at;
-  bool any = levels == 0;  // chains are for drafts
+  bool any = levels == 0;  // a plan with chains must draft at least one row
   for (int bucket = kBuckets - 1; bucket >= 0; bucket--) {
     if (rows[bucket] == 0) continue;
     at.chance = static_cast<double>(bucket) / kBuckets;
@@ -232,7 +236,7 @@ RoundChoice BatchPlanner::choice(const Seat& seat, const Plan& plan) const {
   return depth > 0 ? RoundChoice{DraftSource::ngram, depth} : RoundChoice{};
 }
 
-// The plan of the best rate, or another that is to be tried.
+// Returns the plan with the best rate, or an alternative that is due for a trial.
 BatchPlanner::Plan BatchPlanner::choose_plan(Load& load, const std::array<Plan, kDraftSources>& plans,
                                              bool measured) {
   const int plain_rows = plans[0].best.rows;
@@ -282,7 +286,7 @@ BatchPlanner::Base BatchPlanner::base_of(const Load& load, int sequences) const 
   return base;
 }
 
-// By kind: without drafts, with n-grams only, with chains of each source.
+// The best plan of each kind: without drafts, with n-grams only, with chains of each source.
 std::array<BatchPlanner::Plan, kDraftSources> BatchPlanner::plans_of(const Load& load,
                                                                      const Base& base) const {
   std::array<Plan, kDraftSources> best;
@@ -314,7 +318,7 @@ std::vector<RoundChoice> BatchPlanner::choose(int sequences, std::span<const Bat
   for (const BatchSeat& seat : seats) seats_.push_back(seat_of(seat, considered));
   std::vector<RoundChoice> out;
   Plan chosen;                                                   // without drafts
-  if (load.points[0].weight >= kFirstPlain || load.inherited) {  // what drafts must beat is measured first
+  if (load.points[0].weight >= kFirstPlain || load.inherited) {  // plain steps are measured first
     chosen = choose_plan(load, plans_of(load, base_of(load, sequences)), measured);
   }
   expected_tokens_ = chosen.best.tokens;
@@ -329,7 +333,7 @@ bool BatchPlanner::parked(DraftSource source) const {
 }
 
 void BatchPlanner::observe_pass(Load& load, const BatchStep& step) {
-  if (load.inherited && step.drafted == 0) {  // the whole load is that much slower or faster
+  if (load.inherited && step.drafted == 0) {  // scale all inherited costs by the first measurement
     const double ratio = step.rest_s / load.plain_s();
     for (Point& point : load.points) point.seconds *= ratio;
     for (ChainCost& chain : load.chains) {
@@ -364,7 +368,7 @@ void BatchPlanner::observe_chains(Load& load, const BatchStep& step) const {
     chain.weight = 1;
     scale = step.draft_s / expected;
   } else {
-    const double more = (1.0 + step.chains) / (1 + chain.chains);  // the same for this many
+    const double more = (1.0 + step.chains) / (1 + chain.chains);  // scale the costs to this number of chains
     chain.first_s *= more;
     chain.next_s *= more;
     learn(scale, chain.weight, step.draft_s / expected);
@@ -374,7 +378,7 @@ void BatchPlanner::observe_chains(Load& load, const BatchStep& step) const {
   if (step.levels > 1) chain.next_s *= scale;
 }
 
-void BatchPlanner::settle_try(Load& load, double seconds) {
+void BatchPlanner::observe_trial(Load& load, double seconds) {
   if (trying_ < 0) return;
   const double loss = seconds - expected_tokens_ / best_rate_;
   Probe& probe = load.probes[trying_];
@@ -395,7 +399,7 @@ void BatchPlanner::observe(const BatchStep& step) {
     observe_pass(load, step);
     observe_chains(load, step);
     load.allowance += kTryShare * seconds;
-    settle_try(load, seconds);
+    observe_trial(load, seconds);
     const double most = kTryMost * load.plain_s();
     load.allowance = std::clamp(load.allowance, -most, most);
   }

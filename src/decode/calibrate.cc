@@ -56,7 +56,7 @@ long same_tokens(std::span<const int> a, std::span<const int> b) {
   return same;
 }
 
-int places_asked(const Passage& p) {
+int measured_positions(const Passage& p) {
   return static_cast<int>(p.tokens.size()) - p.first;
 }
 
@@ -101,7 +101,7 @@ std::vector<VocabSize> cover(std::span<const Passage> passages, int vocab, const
           entry.coverage += in[passages[i].tokens[at]];
     }
   }
-  for (const auto& p : passages) total += places_asked(p);
+  for (const auto& p : passages) total += measured_positions(p);
   for (auto& entry : out) entry.coverage /= std::max(total, 1L);
   return out;
 }
@@ -212,7 +212,7 @@ SkipSearch search_skip(const DraftCosts& costs, double head_cost,
 TextMeasure measure_text(const Model& model, std::span<const Passage> passages, bool exits) {
   TextMeasure out;
   std::vector<long> right(exits ? model.spec().layers.size() : 0);
-  double log_sum = 0, judged = 0;  // judged: places at which exits were compared
+  double log_sum = 0, judged = 0;  // judged: positions at which exits were compared
   for (size_t number = 0; number < passages.size(); number++) {
     const auto& passage = passages[number];
     const bool look = exits && number % 2 == 0;  // a head for each layer costs as much as the pass itself
@@ -241,8 +241,8 @@ TextMeasure measure_text(const Model& model, std::span<const Passage> passages, 
 }
 
 double agreement_of(const TextMeasure& a, const TextMeasure& b) {
-  const auto places = std::max<double>(1, static_cast<double>(a.best.size()));
-  return static_cast<double>(same_tokens(a.best, b.best)) / places;
+  const auto count = std::max<double>(1, static_cast<double>(a.best.size()));
+  return static_cast<double>(same_tokens(a.best, b.best)) / count;
 }
 
 DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, const TextMeasure& full)
@@ -255,11 +255,11 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
 
   // Each passage's stretches of that length; every so many of them are taken.
   int stretches = 0, number = 0, offset = 0;
-  for (const auto& p : passages) stretches += std::max(0, places_asked(p)) / length;
+  for (const auto& p : passages) stretches += std::max(0, measured_positions(p)) / length;
   for (const auto& passage : passages) {
     auto state = model.make_state();
     int done = 0;
-    for (int i = 0; i < places_asked(passage) / length; i++, number++) {
+    for (int i = 0; i < measured_positions(passage) / length; i++, number++) {
       const bool taken = (number + 1L) * wanted / stretches > static_cast<long>(number) * wanted / stretches;
       if (!taken) continue;
       const int at = passage.first - 1 + i * length;
@@ -270,23 +270,23 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
         to_host(model.forward(batch).hidden);
         done += n;
       }
-      places_.push_back({state, {passage.tokens.begin() + at, passage.tokens.begin() + at + length}});
+      points_.push_back({state, {passage.tokens.begin() + at, passage.tokens.begin() + at + length}});
       const auto expected = full.best.begin() + offset + i * length;
       expected_.insert(expected_.end(), expected, expected + length);
     }
-    offset += std::max(0, places_asked(passage));
+    offset += std::max(0, measured_positions(passage));
   }
 }
 
 double DraftTrials::agreement(std::span<const int> layers) {
-  if (places_.empty()) return 0;
+  if (points_.empty()) return 0;
   Batch batch;
-  for (auto& place : places_) {
-    place.state.open();
-    batch.add(place.state, place.tokens, Batch::Logits::none);
+  for (auto& point : points_) {
+    point.state.open();
+    batch.add(point.state, point.tokens, Batch::Logits::none);
   }
   const auto said = draft_tokens(model_, model_.forward_some(batch, layers));
-  for (auto& place : places_) place.state.commit(0);
+  for (auto& point : points_) point.state.commit(0);
   return static_cast<double>(same_tokens(said, expected_)) / static_cast<double>(said.size());
 }
 

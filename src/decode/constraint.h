@@ -1,6 +1,6 @@
-// What limits the tokens of one sequence beside sampling: thinking control, a grammar, the end of a turn,
-// stop strings. A step walks the constraints of a sequence in order, each of which sees every token once, in
-// order, before the next one is drawn; so drafts and batches change nothing.
+// Constraints on the tokens of one sequence: thinking control, a grammar, the end of a turn, stop strings. A
+// step asks the constraints of a sequence in order. Each sees every token once, in order, before the next one
+// is drawn, so drafts and batches change nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@ namespace anabranch {
 // How a sequence ends: not yet, by itself, or cut off.
 enum class Ending : uint8_t { none, stop, length };
 
-// Any function may throw std::runtime_error: the request cannot go on.
+// Any function may throw std::runtime_error; the request then ends with that error.
 class Constraint {
  public:
   virtual ~Constraint() = default;
 
-  // Tokens that come next whatever the model says; empty: the model is asked.
+  // Tokens that must come next regardless of the model; empty: the model decides.
   virtual std::span<const int> forced() const { return {}; }
-  // Whether mask() has something to say at all.
+  // Whether mask() may change any logits.
   virtual bool masks() const { return false; }
-  // Makes the logits [vocab] of tokens that may not come next -inf. Throws when no token may.
+  // Sets the logits [vocab] of tokens that may not come next to -inf. Throws when no token is allowed.
   virtual void mask(std::span<float>) {}
   // Whether the token may come next.
   virtual bool allows(int) const { return true; }
-  // The token to take where `drawn` was drawn.
+  // Returns the token to use when the sampler drew `drawn`.
   virtual int decide(int drawn) { return drawn; }
-  // How many of the tokens, from the first on, are worth verifying as a draft. Changes nothing.
+  // How many tokens from the start of a draft are worth verifying. Changes nothing.
   virtual size_t fitting(std::span<const int> draft) { return draft.size(); }
-  // The sequence's next token. Returns how the sequence ends with it, where the constraints before this one
-  // said `before`.
+  // Reports the sequence's next token. Returns how the sequence ends with it; `before` is the result of the
+  // constraints before this one.
   virtual Ending accept(int token, Ending before) = 0;
-  // No other token can follow, for want of room. Returns how the sequence ends, as accept().
+  // Reports that no token can follow because there is no room. Returns how the sequence ends, as accept().
   virtual Ending out_of_room(Ending before) { return before; }
 };
 
@@ -43,17 +43,17 @@ class ConstraintList {
   void add(std::unique_ptr<Constraint> constraint) { list_.push_back(std::move(constraint)); }
   bool empty() const { return list_.empty(); }
 
-  // Of the first that forces something.
+  // The tokens of the first constraint that forces any.
   std::span<const int> forced() const;
   bool masks() const;
   void mask(std::span<float> logits);
-  // What all of them allow.
+  // Whether all of them allow the token.
   bool allows(int token) const;
-  // Each may replace what the one before decided.
+  // Each may replace the token that the one before decided on.
   int decide(int drawn);
-  // What all of them find worth verifying.
+  // The least of their results.
   size_t fitting(std::span<const int> draft);
-  // Each hears of the token, and may overrule how the one before would end the sequence.
+  // Each sees the token, and may overrule how the one before would end the sequence.
   Ending accept(int token);
   Ending out_of_room();
 

@@ -12,7 +12,7 @@
 namespace anabranch {
 namespace {
 
-// The rows one after the other, [sum of counts, hidden]. Neighbours of one tensor are taken by one op.
+// Concatenates the rows, [sum of counts, hidden]. Consecutive rows of the same tensor are taken by one op.
 Tensor gather(std::span<const HiddenRows> wanted) {
   std::vector<Tensor> parts;
   for (size_t i = 0; i < wanted.size();) {
@@ -87,7 +87,7 @@ class MtpDrafter final : public Drafter {
       const int n = std::min(hidden.count - done, kCapacity - waiting_count_);
       wait({hidden.rows, hidden.begin + done, n});
       done += n;
-      if (waiting_count_ == kCapacity) catch_up(tokens, 1);  // the last one's output begins a draft
+      if (waiting_count_ == kCapacity) catch_up(tokens, 1);  // the next draft starts with the last pair
     }
     last_ = waiting_count_ > 0 ? waiting_.back() : hidden;
     last_.begin += last_.count - 1;
@@ -112,7 +112,7 @@ class MtpDrafter final : public Drafter {
     if (skipped_ > 0 || next_pair() + waiting_count_ < length || length == 0) return std::nullopt;
     catch_up(tokens);
     Snapshot snapshot = state_.snapshot();
-    // A pair with the token after these, sampled already, is not theirs.
+    // A pair with the next token, which is sampled already, does not belong to `tokens`.
     for (auto& layer : snapshot.layers) ops::kv_truncate(std::get<ops::PagedKv>(layer), length - 1);
     snapshot.length = length - 1;
     return MtpSnapshot{std::move(snapshot), gather({&last_, 1})};
@@ -125,7 +125,7 @@ class MtpDrafter final : public Drafter {
     return true;
   }
 
-  // Pairs with hidden states of its own making are on trial.
+  // Pairs with the head's own hidden states are on trial.
   void extend(int token, const HiddenRows& hidden, DraftPass& pass) override {
     if (!state_.on_trial()) state_.open();
     pass.batch.add(state_, {&token, 1}, Batch::Logits::none);
@@ -165,8 +165,8 @@ class MtpDrafter final : public Drafter {
     waiting_.push_back(std::move(rows));
   }
 
-  // Leaves out the next `positions` pairs and all before them: drafts lack that context. Returns how many of
-  // these positions do not wait yet.
+  // Skips the next `positions` pairs and forgets all earlier ones; drafts lack that context. Returns how many
+  // of these positions were not waiting.
   int forget(int positions) {
     skipped_ = next_pair() + positions;
     if (state_.length() > 0) state_ = SequenceState(model_.device(), model_.mtp_layout());
@@ -175,7 +175,7 @@ class MtpDrafter final : public Drafter {
     return positions - waiting;
   }
 
-  // The first `count` waiting rows, which wait no more.
+  // Removes the first `count` waiting rows and returns them.
   std::vector<HiddenRows> take_waiting(int count) {
     std::vector<HiddenRows> out;
     waiting_count_ -= count;
@@ -191,14 +191,14 @@ class MtpDrafter final : public Drafter {
     return out;
   }
 
-  // The first `pairs` waiting rows, with the tokens after them.
+  // Moves the first `pairs` waiting rows into the pass, with the tokens after them.
   void add_waiting(std::span<const int> tokens, int pairs, DraftPass& pass) {
     const auto next = tokens.subspan(static_cast<size_t>(next_pair()) + 1, static_cast<size_t>(pairs));
     pass.batch.add(state_, next, Batch::Logits::none);
     for (HiddenRows& rows : take_waiting(pairs)) pass.hidden.push_back(std::move(rows));
   }
 
-  // Applies the waiting pairs whose second token is known, but for the last `keep`.
+  // Applies the waiting pairs whose second token is known, except the last `keep`.
   void catch_up(std::span<const int> tokens, int keep = 0) {
     const int known = std::min<int>(waiting_count_ - keep, static_cast<int>(tokens.size()) - 1 - next_pair());
     if (known <= 0) return;
@@ -212,7 +212,7 @@ class MtpDrafter final : public Drafter {
   std::deque<HiddenRows> waiting_;  // of the positions from next_pair() on
   HiddenRows last_;                 // of the last position applied
   int waiting_count_ = 0;           // rows of waiting_
-  int skipped_ = 0;  // positions before the first pair, of which nothing is known: drafts lack that context
+  int skipped_ = 0;                 // positions before the first pair; drafts lack that context
 };
 
 class ModelDrafter final : public Drafter {
@@ -223,7 +223,7 @@ class ModelDrafter final : public Drafter {
     return tokens + kMaxDraft <= static_cast<size_t>(model_.spec().context_length);
   }
 
-  // Reads the last part only of what the full model need not read.
+  // Reads only the last part of the tokens whose state came from the cache.
   void resume(int length, const MtpSnapshot*) override {
     applied_ = length;
     skip_to(length);
@@ -258,7 +258,7 @@ class ModelDrafter final : public Drafter {
   Tensor run(const DraftPass& pass) const override { return model_.forward(pass.batch).hidden; }
   const Model& model() const override { return model_; }
 
-  // Keeps up with long prompts and long stretches without drafts, so that no draft has to read it all.
+  // Keeps up during long prompts and long stretches without drafts, so that no draft has to read all of it.
   void applied(const HiddenRows& hidden, std::span<const int> tokens, bool parked) override {
     applied_ += hidden.count;
     if (state_.on_trial() || !can_draft(static_cast<size_t>(applied_))) return;
@@ -278,7 +278,7 @@ class ModelDrafter final : public Drafter {
 
   int next() const { return skipped_ + state_.length(); }  // the first token not applied
 
-  // Forgets all but the last part of the tokens before `length`: drafts lack that context.
+  // Forgets the tokens before `length` except the last part; drafts lack that context.
   void skip_to(int length) {
     skipped_ = std::max(0, length / kChunk - 1) * kChunk;
     if (state_.length() > 0) state_ = model_.make_state();
@@ -287,7 +287,7 @@ class ModelDrafter final : public Drafter {
   const Model& model_;
   SequenceState state_;
   int applied_ = 0;  // tokens that the full model has seen
-  int skipped_ = 0;  // that this model never sees
+  int skipped_ = 0;  // tokens at the start that this model never sees
 };
 
 class LayersDrafter final : public Drafter {
@@ -319,7 +319,7 @@ class LayersDrafter final : public Drafter {
 
 void propose_together(std::span<DraftWork> works) {
   std::vector<DraftWork*> begun, open;
-  // What was begun is finished, whatever happens.
+  // Finishes every draft that was begun, also after an exception.
   struct Finish {
     std::vector<DraftWork*>& works;
     ~Finish() {

@@ -1,11 +1,11 @@
-// Drafters that run a model: each guesses the tokens after a sequence's last one, with the sampling (and the
-// noise) that the full model will use, so that a guess is right exactly when both would have said the same.
-// Whatever they propose is verified; being wrong costs time only.
+// Drafters that run a model. Each guesses the tokens after a sequence's last one, with the same sampling
+// parameters and noise as the full model, so a guess is right exactly when both models sample the same token.
+// All proposals are verified; a wrong one costs time only.
 //
-// Each sequence has drafters of its own, but those of one kind run their passes together (propose_together):
-// a pass over the rows of many sequences costs little more than a pass over one row.
+// Each sequence has its own drafters, but drafters of one kind share their passes (propose_together): a pass
+// over the rows of many sequences costs little more than a pass over one row.
 //
-// Ownership: one of each per sequence, on the engine thread; models outlive them.
+// Ownership: at most one of each kind per sequence, used on the engine thread. The models outlive them.
 #pragma once
 
 #include <exception>
@@ -23,9 +23,9 @@ namespace anabranch {
 struct DraftRequest {
   std::span<const int> tokens;  // the sequence, the last token sampled but not applied
   const SamplingParams& sampling;
-  TokenHistory& history;  // of the sequence; left as it was
+  TokenHistory& history;  // of the sequence; restored afterwards
   int count = 0;          // drafts wanted
-  SequenceState& state;   // of the full model, before the last token; left as it was
+  SequenceState& state;   // of the full model, before the last token; restored afterwards
 };
 
 // Rows [begin, begin + count) of hidden states [n, hidden] f32.
@@ -34,52 +34,52 @@ struct HiddenRows {
   int begin = 0, count = 0;
 };
 
-// A pass of a drafter's model: rows of several sequences.
+// One pass of a drafter's model over rows of several sequences.
 struct DraftPass {
   Batch batch;
-  std::vector<HiddenRows> hidden;  // for the MTP head: what it pairs with the batch's tokens, in their order
+  std::vector<HiddenRows> hidden;  // for the MTP head: a hidden state for each token of the batch, in order
 };
 
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // Whether it can draft after so many tokens.
+  // Whether it can draft after this many tokens.
   virtual bool can_draft(size_t tokens) const {
     static_cast<void>(tokens);
     return true;
   }
-  // Catches up after a long time without drafts; not charged to the next draft's cost.
+  // Catches up on unseen tokens; not charged to the next draft's cost.
   virtual void prepare(std::span<const int> tokens) { static_cast<void>(tokens); }
 
-  // A draft, driven by propose_together(). begin() adds the rows of the first pass: what the drafter has not
-  // seen of the sequence. False: it cannot draft now, and added nothing.
+  // propose_together() makes a draft with these calls. begin() adds the rows of the first pass: the tokens
+  // that the drafter has not seen yet. Returns false, and adds nothing, when it cannot draft now.
   virtual bool begin(const DraftRequest& request, DraftPass& pass) = 0;
-  // Adds the row of one more drafted token; hidden: the row that the token was drawn from.
+  // Adds the row of one more drafted token. hidden: the hidden state from which the token was drawn.
   virtual void extend(int token, const HiddenRows& hidden, DraftPass& pass) = 0;
   // The draft is complete, or failed.
   virtual void finish() {}
-  // Runs a pass, of this drafter or others of its kind -> hidden states of its rows, [n, hidden].
+  // Runs a pass for this drafter and others of its kind. Returns the hidden states of its rows, [n, hidden].
   virtual Tensor run(const DraftPass& pass) const = 0;
-  // Whose head the drafts are drawn from.
+  // The model whose head the drafts are drawn from.
   virtual const Model& model() const = 0;
 
   // The first `accepted` tokens of the last proposal became part of the sequence.
   virtual void observe(int accepted) { static_cast<void>(accepted); }
-  // The sequence begins with `length` tokens that the full model need not apply, its state having been kept;
-  // saved: the MTP head's from save(), or null.
+  // The full model's state for the first `length` tokens comes from the cache. saved: the MTP head's state,
+  // from save(), or null.
   virtual void resume(int length, const MtpSnapshot* saved) {
     static_cast<void>(length);
     static_cast<void>(saved);
   }
-  // The MTP head's state after `tokens`, which are all that the full model applied; nothing for other
-  // drafters or when it has not seen them all.
+  // The MTP head's state after `tokens`, which must be all tokens that the full model applied. Returns
+  // nothing for other drafters, or if the head has not seen all of them.
   virtual std::optional<MtpSnapshot> save(std::span<const int> tokens) {
     static_cast<void>(tokens);
     return std::nullopt;
   }
-  // The full model applied tokens for good: their hidden states, in the order of the sequence. tokens: the
-  // sequence as far as it is known. parked: drafts of this kind do not pay at present, so the drafter should
-  // not spend time on keeping up; it may forget what lies far back.
+  // Reports the hidden states of tokens that the full model has committed, in the order of the sequence.
+  // tokens: all known tokens of the sequence. parked: drafts of this kind do not pay at present, so the
+  // drafter should not spend time to keep up, and may forget older tokens.
   virtual void applied(const HiddenRows& hidden, std::span<const int> tokens, bool parked) {
     static_cast<void>(hidden);
     static_cast<void>(tokens);
@@ -87,7 +87,7 @@ class Drafter {
   }
 };
 
-// One sequence's draft among others that are made together.
+// One sequence's draft in propose_together().
 struct DraftWork {
   Drafter* drafter;
   DraftRequest request;
@@ -95,17 +95,17 @@ struct DraftWork {
   std::exception_ptr failure = {};  // of this draft alone: its logits are not numbers
 };
 
-// Makes the drafts of several sequences by drafters of one kind, of one model, in shared passes: one pass for
-// each position of the longest draft. An exception leaves every request.state as it was.
+// Makes the drafts of several sequences in shared passes, one for each position of the longest draft. All
+// drafters must be of one kind and one model. An exception leaves every request.state unchanged.
 void propose_together(std::span<DraftWork> works);
 
 // The checkpoint's MTP head, chained: its first draft comes from the trunk's hidden state, each further one
-// from its own output. Its keys and values cover every pair (hidden state, next token) of the sequence,
-// unless it was parked: then those of the tokens since then, and of a few before. Pairs wait until a draft
-// needs them, or a batch of them is full.
+// from its own output. Its keys and values cover every pair (hidden state, next token) of the sequence; after
+// parking, only the last few pairs before it resumed and all later ones. Pairs wait until a draft needs them,
+// or until a batch of them is full.
 std::unique_ptr<Drafter> make_mtp_drafter(const Model& model);
 
-// Another, smaller model with the same tokens, with a state of its own.
+// A separate, smaller model with the same tokens and its own state.
 std::unique_ptr<Drafter> make_model_drafter(const Model& draft);
 
 // Some of the model's own layers (the first few, or all but some), then its final norm and head.

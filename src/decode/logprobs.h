@@ -1,5 +1,5 @@
-// Log probabilities of tokens as the model itself sees them: log softmax(logits), before penalties, bias,
-// temperature and filters (as OpenAI tells them).
+// Log probabilities of the model itself: log softmax(logits), before penalties, bias, temperature and
+// filters, as in OpenAI's API.
 #pragma once
 
 #include <span>
@@ -12,15 +12,15 @@ struct TokenProbability {
   float logprob = 0;  // natural logarithm, at least kLeastLogprob
 };
 
-// Of one sampled token.
+// The log probabilities at one sampled token.
 struct TokenLogprobs {
   float logprob = 0;
-  std::vector<TokenProbability> top;  // the likeliest tokens, likeliest first; of equals the lower id
+  std::vector<TokenProbability> top;  // the most likely tokens in descending order; ties by lower id
 };
 
-constexpr float kLeastLogprob = -9999.0f;  // JSON knows no infinity; OpenAI's value
+constexpr float kLeastLogprob = -9999.0f;  // OpenAI's value for minus infinity, which JSON cannot express
 
-// logits [vocab], none NaN; top: how many alternatives, >= 0.
+// logits [vocab], without NaN. top: number of alternatives, >= 0.
 TokenLogprobs logprobs_of(std::span<const float> logits, int token, int top);
 
 }  // namespace anabranch

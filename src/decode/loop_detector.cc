@@ -47,7 +47,7 @@ void LoopDetector::Runs::reset() {
 bool LoopDetector::Runs::push(int symbol, int words) {
   const int total = words + (seen_ ? words_[head_] : 0);
   const int periods = std::min(seen_, max_period_);
-  if (head_ == 0) {  // to the end with what is still of use
+  if (head_ == 0) {  // move the symbols that are still needed to the end
     head_ = static_cast<int>(recent_.size()) - periods;
     std::copy_n(recent_.begin(), periods, recent_.begin() + head_);
     std::copy_n(words_.begin(), periods, words_.begin() + head_);
@@ -126,7 +126,8 @@ Repetition LoopDetector::push(int token) {
 
 Repetition LoopDetector::exact(int token) {
   if (!exact_.push(token, (traits(token) & kWordToken) ? 1 : 0)) return {};
-  // Copies of copies reach back as far as the copies do, and no other period does: they are not judged again.
+  // Multiples of a period reach back as far as the period itself, and no other period does, so they are
+  // skipped.
   int judged = 0;
   for (int period = exact_.next(0); period; period = exact_.next(period)) {
     const int tokens = exact_.length(period);
@@ -137,7 +138,7 @@ Repetition LoopDetector::exact(int token) {
   return {};
 }
 
-// Numbers of any value and any number of tokens are one symbol, so that 9 and 10 are alike.
+// A number is one symbol, whatever its value and number of tokens, so that 9 and 10 count as equal.
 Repetition LoopDetector::near(int token) {
   const bool number = traits(token) & kNumberToken;
   const bool same_number = number && after_number_;

@@ -6,8 +6,9 @@
 namespace anabranch {
 namespace {
 
-// Places compared, and tokens compared at each: more would find little that is better.
-constexpr int kMaxPlaces = 64, kMaxLength = 64;
+// The most earlier positions to compare, and the most tokens to compare at each. More would find little
+// better.
+constexpr int kMaxPositions = 64, kMaxLength = 64;
 
 uint64_t key_at(std::span<const int> tokens, int end) {
   return static_cast<uint64_t>(static_cast<uint32_t>(tokens[end - 1])) << 32 |
@@ -32,10 +33,10 @@ NgramIndex::Match NgramIndex::match(std::span<const int> tokens) {
   }
   Match best;
   if (tokens.empty()) return best;
-  int place = before_.back();
-  for (int i = 0; i < kMaxPlaces && place >= 0; i++, place = before_[place]) {
-    const int length = equal_length(tokens, place);
-    if (length > best.length) best = {place, length};
+  int position = before_.back();
+  for (int i = 0; i < kMaxPositions && position >= 0; i++, position = before_[position]) {
+    const int length = equal_length(tokens, position);
+    if (length > best.length) best = {position, length};
     if (length == kMaxLength) break;
   }
   return best;

@@ -1,5 +1,5 @@
-// Prompt lookup: what followed the last tokens when they were there before (Saxena 2023, "Prompt lookup
-// decoding"), by the longest match, the latest of equals.
+// Prompt lookup (Saxena 2023, "Prompt lookup decoding"): finds an earlier occurrence of the last tokens and
+// proposes the tokens that followed it. The longest match wins; of equally long ones the latest.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@ namespace anabranch {
 
 class NgramIndex {
  public:
-  // A place whose tokens equal the last `length` ones; it ends at `end` (the token after is its follower).
+  // An earlier stretch that equals the last `length` tokens; the token at `end` follows it.
   struct Match {
     int end = 0, length = 0;  // 0: nothing matches
   };
 
-  // `tokens` is what it was at the last call and more after it. Two equal tokens in a row are the least that
-  // counts. O(1) a token, but for a bounded search.
+  // Finds the best match. `tokens` must extend the tokens of the last call. At least two tokens must match.
+  // Costs O(1) per new token, plus a bounded search.
   Match match(std::span<const int> tokens);
 
-  // What followed, at most `count` tokens; a match that reaches the end goes on from its own copy.
+  // The tokens that followed the match, at most `count`; at the end of `tokens` it continues with the
+  // proposal itself.
   static std::vector<int> follow(std::span<const int> tokens, const Match& match, int count);
 
  private:
-  std::unordered_map<uint64_t, int> last_;  // two tokens -> where they were last, indexed so far
-  std::vector<int> before_;                 // where the two tokens that end here were before, -1 = nowhere
+  std::unordered_map<uint64_t, int> last_;  // pair of tokens -> its last position in the indexed tokens
+  std::vector<int> before_;                 // previous position of the pair that ends here; -1: none
 };
 
 }  // namespace anabranch

@@ -35,7 +35,7 @@ bool ahead(const Candidate& a, const Candidate& b) {
   return a.score != b.score ? a.score > b.score : a.token < b.token;
 }
 
-// Sorts what must be sorted and cuts the list by top_k, top_p and min_p.
+// Sorts the list as far as needed and cuts it by top_k, top_p and min_p.
 void filter(std::vector<Candidate>& list, const SamplingParams& params) {
   if (params.top_k > 0 && params.top_k < static_cast<int>(list.size())) {
     std::nth_element(list.begin(), list.begin() + params.top_k, list.end(), ahead);
@@ -57,7 +57,7 @@ void filter(std::vector<Candidate>& list, const SamplingParams& params) {
   }
 }
 
-// One number per position decides, whatever the tokens are.
+// Whether XTC applies is decided by one random number per position, independent of the tokens.
 void exclude_top_choices(std::vector<Candidate>& list, const SamplingParams& params, uint64_t position) {
   constexpr uint32_t kNoToken = UINT32_MAX;
   if (params.xtc_probability <= 0 ||
@@ -82,7 +82,7 @@ void change_logit(std::vector<float>& logits, std::span<const int> ids, int toke
     if (it == ids.end() || *it != token) return;
     at = it - ids.begin();
   }
-  if (at < logits.size()) change(logits[at]);  // a draft model may know more tokens
+  if (at < logits.size()) change(logits[at]);  // a draft model may have a larger vocabulary
 }
 
 std::vector<float> changed_logits(std::span<const float> logits, const SamplingParams& params,

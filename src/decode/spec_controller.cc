@@ -8,7 +8,7 @@
 namespace anabranch {
 namespace {
 
-// What is assumed before anything was measured. Costs in plain rounds, by DraftSource; acceptance by class.
+// Assumptions before any measurement: costs in plain rounds, by DraftSource; acceptance by class.
 constexpr double kRowCost = 0.15;
 constexpr std::array<double, kDraftSources> kDraftCost = {0, 0, 0.1, 0.3, 0.3, 0.5};
 constexpr std::array<double, kDraftClasses> kAcceptance = {0.3, 0.45, 0.6, 0.8, 0.6, 0.6, 0.5, 0.5};
@@ -16,24 +16,26 @@ constexpr std::array<double, kDraftClasses> kAcceptance = {0.3, 0.45, 0.6, 0.8, 
 // Learning. A memory of m samples forgets by a factor 1 - 1 / m for each new one.
 constexpr double kCostMemory = 12, kModelMemory = 300, kSequenceMemory = 16;
 constexpr double kCostPrior = 0.5, kModelPrior = 2, kSequencePrior = 5;  // samples the assumption counts for
-// A slow sample counts for at most so many times the estimate.
+// A slow sample counts as at most this multiple of the estimate.
 constexpr double kSlowest = 2;
-// The share of a surprising time that all counts share, once its own has that many samples.
+// A change in time changes the costs of all counts by this share of it, once its own count has kMature
+// samples.
 constexpr double kShared = 0.8, kMature = 8;
-// The share of a surprising acceptance that is carried from a position to the next.
+// The share of an unexpected acceptance rate that is carried from a position to the next.
 constexpr double kCarry = 0.8;
 constexpr long kRecent = 32;  // rounds of other sequences until recent_acceptance() looks again
 
-// Choosing. A change must promise that much more.
+// Choosing. A change must promise a gain by this factor.
 constexpr double kEnter = 1.03, kOtherSource = 1.03, kOtherDepth = 1.02;
 constexpr int kFirstPlain = 3;  // rounds, for a model whose plain round was never measured
-// The accounts, in plain rounds: what they begin with, earn of the time, and hold. Below zero, the credit
-// allows drafts of one token; short of that by kCreditShort, none.
+// Two accounts, in plain rounds: start value, share of the time that is added, and maximum. When the credit
+// is below zero, drafts have at most one token; when it is below -kCreditShort, there are none.
 constexpr double kExplorationStart = 1.5, kExplorationShare = 0.008, kExplorationMost = 3;
 constexpr double kCreditStart = 2, kCreditShare = 0.01, kCreditMost = 4, kCreditShort = 1;
-// Probing, in rounds: how soon, at first and for what was tried less than kKnown times; and a probe's drafts.
+// Trials, in rounds: the first and the longest interval, the interval of an arm with fewer than kKnown
+// trials; and the number of drafts in a trial.
 constexpr int kProbeAfter = 16, kProbeAtMost = 256, kProbeUnknownAfter = 4, kKnown = 4, kProbeDepth = 2;
-// A plain round that loses less than this is no loss.
+// A trial of a plain round that loses less than this does not lengthen its interval.
 constexpr double kCheap = 0.1;
 
 int index_of(DraftSource source) {
@@ -50,8 +52,8 @@ double clamp_probability(double p) {
   return std::clamp(p, 0.005, 0.995);
 }
 
-// One step of an average of logarithms; returns the step. A slow sample may be an accident of a shared
-// machine and counts for little; one below half the estimate shows that the estimate was such an accident.
+// Adds a sample to an average of logarithms; returns the change of the logarithm. A slow sample may be caused
+// by other programs and counts little. A sample below half the estimate replaces it.
 double learn(CostCurve& curve, int count, double sample) {
   double &estimate = curve.seconds[count], &weight = curve.weight[count];
   const double surprise = std::log(sample / estimate),
@@ -62,9 +64,9 @@ double learn(CostCurve& curve, int count, double sample) {
   return step;
 }
 
-// The curve that never falls and is nearest to the known points from `start` on, by weight (pooling adjacent
-// violators); through (start, first) if that is not known; straight between points, and beyond the last one
-// with the mean slope so far, into which one step of the assumed slope is mixed.
+// Weighted monotone regression (pool adjacent violators) through the known points from `start` on, beginning
+// at (start, first) if that point is not known. Linear between points. Beyond the last one it continues with
+// the mean slope, mixed with one step of the assumed slope.
 SpecCosts::Curve fit(const CostCurve& known, int start, double first, double slope) {
   struct Pool {
     double sum, weight;
@@ -152,7 +154,7 @@ SpecCosts::SpecCosts(const SpecStats& stats)
 }
 
 void SpecCosts::fit_verify() {
-  int rows = 1;  // the fewest known
+  int rows = 1;  // the smallest number of rows that was measured
   while (rows < kMaxDraft + 1 && stats_.verify.weight[rows] <= 0) rows++;
   const bool known = stats_.verify.weight[rows] > 0;
   const double first = known ? stats_.verify.seconds[rows] / (1 + kRowCost * (rows - 1)) : 1;
@@ -173,15 +175,15 @@ Chances SpecCosts::acceptance(int draft_class) const {
   const AcceptanceCounts& counts = stats_.acceptance[draft_class];
   Chances chances;
   double p = kAcceptance[draft_class];
-  // A position is assumed to be like the one before it.
+  // Each position starts from the estimate of the one before it.
   for (int i = 0; i < kMaxDraft; i++)
     chances[i] = p =
         clamp_probability((counts.accepted[i] + kModelPrior * p) / (counts.tried[i] + kModelPrior));
   return chances;
 }
 
-// What a pass took says something of its number of rows, and something of the machine and the context, which
-// all costs share: once the rows are known well, mostly the second.
+// A pass's time depends on its number of rows, and on the machine and the context, which affect all costs.
+// Once the cost of the rows is well known, a change is mostly attributed to the latter.
 void SpecCosts::observe_verify(int rows, double seconds) {
   CostCurve& verify = stats_.verify;
   if (verify.weight[rows] == 0)
@@ -201,7 +203,7 @@ void SpecCosts::observe_verify(int rows, double seconds) {
 void SpecCosts::observe_times(const RoundResult& result) {
   if (is_time(result.verify_s)) observe_verify(result.drafted + 1, result.verify_s);
   if (result.drafted == 0) return;
-  // An n-gram proposal is there before the choice is made: it costs nothing.
+  // An n-gram proposal exists before the choice is made, so it costs nothing.
   if (result.source == DraftSource::ngram || !is_time(result.draft_s) || round_s_ == 0) return;
   CostCurve& curve = stats_.draft[index_of(result.source)];
   if (curve.weight[result.drafted] == 0)
@@ -217,8 +219,8 @@ SpecController::SpecController(SpecCosts& costs, SpecMode mode) : costs_(costs),
     if (costs.stats_.acceptance[c].tried[0] >= kKnown) arms_[kFirstClassArm + c] = {kProbeAfter, kProbeAfter};
 }
 
-// The sequence's own counts on top of the model's; what is surprising at a position, compared with other
-// sequences, is expected to hold in part at the next.
+// The sequence's own counts, with the model's as a prior. A deviation from other sequences at one position is
+// expected to hold in part at the next.
 Chances SpecController::acceptance(int draft_class) const {
   const AcceptanceCounts& counts = acceptance_[draft_class];
   Chances chances = costs_.acceptance(draft_class);
@@ -266,8 +268,8 @@ int SpecController::arm_of(DraftSource source, int ngram_match) {
   return source == DraftSource::none ? kPlainArm : kFirstClassArm + draft_class(source, ngram_match);
 }
 
-// The best of all; a change from what is held must promise a little more. Never plain when a source was asked
-// for and can draft.
+// The option with the best rate; a change from the held choice must promise a little more. If the request
+// fixes a source and it can draft, the result is never plain decoding.
 SpecController::Option SpecController::best_option(const AllOptions& all) const {
   Option best;
   double best_value = 0;
@@ -284,7 +286,7 @@ SpecController::Option SpecController::best_option(const AllOptions& all) const 
   return mode_.automatic && best.rate() < enter ? Option{} : best;
 }
 
-// What trying the arm would be now; plain if there is nothing to try.
+// The option that a trial of the arm would use now; plain if there is none.
 SpecController::Option SpecController::arm_option(int arm, const AllOptions& all, const Option& best,
                                                   int ngram_match) const {
   if (arm == kDeeperArm) {
@@ -304,17 +306,17 @@ SpecController::Option SpecController::arm_option(int arm, const AllOptions& all
   return {};
 }
 
-// Notes what is used for being the best: it needs no trying for a while.
+// Records the best choice; it needs no trial for a while.
 void SpecController::hold(const RoundChoice& choice, int ngram_match) {
   arms_[arm_of(choice.source, ngram_match)] = {round_ + kProbeAfter, kProbeAfter};
-  // Proposals of n-grams come and go: what to do without them stays held.
+  // N-gram proposals come and go, so the choice without them stays held.
   if (choice.source != DraftSource::ngram) held_ = choice;
 }
 
-// Automatic mode promises three things. It makes the choice with the best rate, unless that is hardly better
-// than the one held. Behind plain decoding it never falls by more than a few rounds and a small share of the
-// time (credit_). To try other things it gives up no more than that either (exploration_): a source that
-// loses is parked, and probed again after 16, 32, ... 256 rounds.
+// Automatic mode guarantees three things. It makes the choice with the best rate, unless that is hardly
+// better than the held one. It loses at most a few rounds plus a small share of the time against plain
+// decoding (credit_). Trials lose at most as much again (exploration_): a source that loses is parked, and
+// tried again after 16, 32, ... 256 rounds.
 RoundChoice SpecController::choose(const RoundLimits& limits) {
   trying_ = -1;
   best_rate_ = 1;
@@ -342,7 +344,7 @@ RoundChoice SpecController::choose(const RoundLimits& limits) {
     const bool different =
         option.choice.source != best.choice.source || option.choice.depth != best.choice.depth;
     if (!different || (option.choice.depth == 0 && arm != kPlainArm)) continue;
-    // All costs are compared with a plain round's: where that is cheap, it is measured often.
+    // All costs are relative to a plain round, so where that is cheap it is measured often.
     const double allowed = arm == kPlainArm ? std::max(kCheap, costs_.exploration_) : costs_.exploration_;
     if (option.cost - option.tokens / best_rate_ > allowed) continue;
 
@@ -372,7 +374,7 @@ void SpecController::observe(const RoundResult& result) {
   const double tokens = 1 + result.accepted;
   const double cost =
       costs_.verify_costs()[result.drafted + 1] + costs_.draft_costs(result.source)[result.drafted];
-  if (mode_.automatic)  // what was asked for is not its loss
+  if (mode_.automatic)  // losses of a source that the request fixed do not count
     costs_.credit_ =
         std::clamp(costs_.credit_ + tokens - (1 - kCreditShare) * cost, -2 * kCreditShort, kCreditMost);
   double& exploration = costs_.exploration_;

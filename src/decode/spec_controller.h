@@ -1,13 +1,13 @@
-// Which drafter, and how many drafts, each round: pure policy. No arrays, no clock, no random numbers, so the
-// same results observed give the same choices.
+// Chooses the drafter and the number of drafts for each round. Pure policy: no arrays, no clock, no random
+// numbers, so the same observations give the same choices.
 //
 // The controller maximises, over sources and depths n (0 is one), expected tokens per cost
 //     rate = (1 + sum_{i<=n} prod_{j<=i} p_j) / (verify(n + 1) + draft(source, n))
-// where p_j is the chance that draft j is accepted given that those before it were. All costs are in units of
-// one plain round, so that the rate is the speed-up over plain decoding, and a machine that slows down as a
-// whole changes no choice. This is for a sequence that decodes alone; batch_planner.h chooses for several
-// that share a pass. One SpecCosts belongs to a model (an engine's), one SpecController to a sequence. Not
-// thread-safe; a SpecCosts outlives its controllers.
+// where p_j is the chance that draft j is accepted if all before it were. Costs are in units of one plain
+// round, so the rate is the speed-up over plain decoding, and a machine that slows down as a whole changes no
+// choice. This is for a sequence that decodes alone; batch_planner.h chooses for several that share a pass.
+// An engine has one SpecCosts, and a sequence one SpecController. Not thread-safe; a SpecCosts outlives its
+// controllers.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@
 
 namespace anabranch {
 
-// Seconds by count (rows of a pass, or drafts made). weight: samples behind it, capped; 0 = never tried.
+// Seconds by count (rows of a pass, or drafts made). weight: number of samples, capped; 0 = never measured.
 struct CostCurve {
   std::array<double, kMaxDraft + 2> seconds{}, weight{};  // [count]
   bool operator==(const CostCurve&) const = default;
 };
 
-// Decayed counts by position: draft i + 1 was judged (all before it were accepted), and accepted.
+// Decayed counts by position: how often draft i + 1 was tried (all before it were accepted), and accepted.
 struct AcceptanceCounts {
   std::array<double, kMaxDraft> tried{}, accepted{};
   bool operator==(const AcceptanceCounts&) const = default;
@@ -33,10 +33,10 @@ constexpr int kNgramClasses = 4;  // matches of at most 2, 4, 8 tokens, and more
 constexpr int kDraftClasses = kNgramClasses + kDraftSources - 2;
 int draft_class(DraftSource source, int ngram_match);  // source is not none
 
-// [i]: the chance that draft i + 1 is accepted, those before it being accepted.
+// [i]: the chance that draft i + 1 is accepted if all before it were.
 using Chances = std::array<double, kMaxDraft>;
 
-// What is known of a model; spec_stats.h keeps it between runs.
+// The statistics of a model; spec_stats.h keeps them between runs.
 struct SpecStats {
   CostCurve verify;                            // [rows], from 1 on
   std::array<CostCurve, kDraftSources> draft;  // [source][drafts], from 1 on; mtp and later ones
@@ -53,7 +53,7 @@ class SpecCosts {
   double round_s() const { return round_s_; }                  // of a plain round; 0: nothing measured yet
   const Curve& verify_costs() const { return verify_costs_; }  // [rows], from 1 on; [1] is 1
   Curve draft_costs(DraftSource source) const;                 // [drafts], from 0 on
-  Chances acceptance(int draft_class) const;                   // over all sequences
+  Chances acceptance(int draft_class) const;                   // of all sequences
   const SpecStats& stats() const { return stats_; }
 
  private:
@@ -74,18 +74,19 @@ class SpecController {
   SpecController(SpecCosts& costs, SpecMode mode);
 
   RoundChoice choose(const RoundLimits& limits);
-  // Once after each round, plain ones too.
+  // Call once after each round, including plain ones.
   void observe(const RoundResult& result);
-  // Instead, after a round whose pass other sequences shared: its acceptance counts, its times say nothing.
+  // Call instead after a round whose pass was shared with other sequences: acceptance is counted, times are
+  // not.
   void observe_shared(const RoundResult& result);
   const SpecMode& mode() const { return mode_; }
   const SpecCounters& counters() const { return counters_; }
   Chances acceptance(int draft_class) const;  // in this sequence
-  // The same as it was not long ago, for who asks every step.
+  // The same, recomputed only now and then, for use in every step.
   const Chances& recent_acceptance(int draft_class) const;
 
  private:
-  // A choice and what is expected of it; plain decoding by default.
+  // A choice and its expected result; plain decoding by default.
   struct Option {
     RoundChoice choice;
     double tokens = 1, cost = 1;  // cost in plain rounds
@@ -98,11 +99,11 @@ class SpecController {
     Option best;
   };
   using AllOptions = std::array<Options, kDraftSources>;
-  // What is tried now and then although something else seems best: each class of drafts, plain decoding, and
-  // one draft more than seems best.
+  // An alternative that is tried now and then: each class of drafts, plain decoding, and one draft more than
+  // the best choice.
   struct Arm {
-    long due;      // the round from which on it may be tried
-    int interval;  // rounds to wait after a try that does not pay
+    long due;      // the first round in which it may be tried
+    int interval;  // rounds to wait after a trial that does not pay
   };
   static constexpr int kPlainArm = 0, kFirstClassArm = 1, kDeeperArm = kFirstClassArm + kDraftClasses,
                        kArms = kDeeperArm + 1;
@@ -117,16 +118,16 @@ class SpecController {
   SpecMode mode_;
   SpecCounters counters_;
   std::array<AcceptanceCounts, kDraftClasses> acceptance_;
-  // acceptance() when the class had been counted so often, in all sequences; -1: to be worked out again.
+  // A cached result of acceptance(), and the rounds of the class counted by then; -1: must be computed again.
   struct Recent {
     long counted = -1;
     Chances chances;
   };
   mutable std::array<Recent, kDraftClasses> recent_;
   std::array<Arm, kArms> arms_;
-  RoundChoice held_;      // the last choice that was thought best, n-gram aside
-  int trying_ = -1;       // the arm tried in this round
-  double best_rate_ = 1;  // of what was thought best in this round
+  RoundChoice held_;      // the last best choice, not counting n-gram drafts
+  int trying_ = -1;       // the arm that this round tries; -1: none
+  double best_rate_ = 1;  // expected rate of the best choice in this round
 
   long round_ = 0;
 };

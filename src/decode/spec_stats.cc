@@ -19,7 +19,7 @@ namespace anabranch {
 namespace {
 
 constexpr const char* kHeader = "anabranch-speculation 1";
-constexpr size_t kMaxBytes = 64 << 10;  // far more than every line there can be
+constexpr size_t kMaxBytes = 64 << 10;  // far more than all possible lines together
 
 // Sources whose cost of drafting is measured.
 bool is_timed(int source) {
@@ -85,7 +85,8 @@ std::optional<SpecStats> parse_spec_stats(std::string_view text) {
     }
     if (!good) return std::nullopt;
   }
-  // Written again it must be the same text: no line twice, out of order or after the end.
+  // Formatting the result must give the same text: this rejects lines that are repeated, out of order or
+  // extra.
   if (spec_stats_text(stats) != text) return std::nullopt;
   return stats;
 }

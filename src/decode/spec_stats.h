@@ -1,5 +1,5 @@
-// What the speculation controller learnt of a model, kept between runs as a small text file. A file is only
-// ever a hint: one that is missing, damaged or of another version is ignored as a whole.
+// The statistics that the speculation controller learnt about a model, kept between runs in a small text
+// file. A file that is missing, damaged or of another version is ignored as a whole.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@
 
 namespace anabranch {
 
-// Versioned lines of "name numbers..."; reading gives back the same bits.
+// Versioned lines of "name numbers..."; parsing restores the same bits.
 std::string spec_stats_text(const SpecStats& stats);
-// Nothing if any line is not exactly as written above, or any number out of its range.
+// Returns nothing if a line is not exactly as spec_stats_text() writes it, or a number is out of its range.
 std::optional<SpecStats> parse_spec_stats(std::string_view text);
 
 // $XDG_CACHE_HOME/anabranch/speculation/<key>.txt, or under ~/.cache; empty if neither variable holds an
 // absolute path, or if the key is not 1 to 128 of [A-Za-z0-9_-].
 std::string spec_stats_path(std::string_view key);
 
-// Never fail: defaults if there is nothing to read; nothing is written where that is not possible. Written
-// beside the file and renamed, readable by the owner only.
+// These never fail: loading falls back to defaults, and saving does nothing where it is not possible. The
+// file is written under a temporary name and renamed, and only its owner can read it.
 SpecStats load_spec_stats(const std::string& path);
 bool save_spec_stats(const std::string& path, const SpecStats& stats);  // false: not written
 

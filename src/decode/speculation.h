@@ -1,4 +1,4 @@
-// The words speculation is spoken about in, shared by drafters, controller and engine: plain data.
+// Plain data types of speculation, shared by drafters, controller and engine.
 //
 // A round: a drafter proposes n >= 0 tokens; the full model verifies them in one pass of n + 1 rows (the last
 // sampled token, then the drafts); the first `accepted` of them equal the model's own samples, and
@@ -15,7 +15,7 @@ namespace anabranch {
 
 enum class DraftSource { none, ngram, mtp, draft, exit, skip };
 
-constexpr int kDraftSources = 6;  // `none` counts
+constexpr int kDraftSources = 6;  // including `none`
 constexpr int kMaxDraft = 15;     // a window of 16 rows
 
 constexpr std::array<const char*, kDraftSources> kDraftSourceNames = {"none",  "ngram", "mtp",
@@ -31,22 +31,22 @@ constexpr std::optional<DraftSource> source_named(std::string_view name) {
   return std::nullopt;
 }
 
-// What was asked for (--spec, --spec-depth).
+// The mode that the user chose (--spec, --spec-depth).
 struct SpecMode {
-  bool automatic = true;                   // the controller chooses source and depth; `source` is not read
+  bool automatic = true;                   // the controller chooses source and depth; `source` is ignored
   DraftSource source = DraftSource::none;  // when not automatic; none = no speculation
   int depth = 0;                           // drafts a round, 0 = chosen; with automatic: at most this many
 };
 
-// "auto", "off" or a draft source, and a depth (0: not given). Errors: invalid (another name; a depth when
-// nothing is drafted).
+// name: "auto", "off" or a draft source. depth: 0 if not given. Errors: invalid (another name; a depth
+// without drafts).
 Result<SpecMode> parse_spec_mode(std::string_view name, int depth);
 
-// What this round allows; from the caller, every round.
+// Limits of one round; the caller gives them for every round.
 struct RoundLimits {
-  int max_drafts = 0;  // by token budget, window and context; <= 0: plain decoding
+  int max_drafts = 0;  // from token budget, window and context; <= 0: plain decoding
   std::array<bool, kDraftSources> available{};
-  int ngram_length = 0;  // tokens of the n-gram proposal at hand, 0 = none
+  int ngram_length = 0;  // tokens of the available n-gram proposal, 0 = none
   int ngram_match = 0;   // tokens of context that matched to make it
 };
 
@@ -61,11 +61,11 @@ struct RoundResult {
   int drafted = 0, accepted = 0;  // accepted <= drafted <= kMaxDraft; drafted may be less than was chosen
   int ngram_match = 0;            // of the proposal, for DraftSource::ngram
   double draft_s = 0;             // seconds spent drafting
-  double verify_s = 0;  // seconds of all the rest of the round: pass, sampling, commit; 0 = not known
-  bool counts = true;   // false: the round ended by eos or stop, so the draft after `accepted` was not judged
+  double verify_s = 0;            // seconds of the rest of the round: pass, sampling, commit; 0 = not known
+  bool counts = true;  // false: the request ended, so the draft token after `accepted` was not judged
 };
 
-// Telemetry: of one sequence, or summed over many.
+// Statistics of one sequence, or summed over many.
 struct SpecCounters {
   struct Source {
     long rounds = 0, drafted = 0, accepted = 0;
@@ -73,7 +73,7 @@ struct SpecCounters {
     std::array<long, kMaxDraft> drafted_at{}, accepted_at{};
     double draft_s = 0, verify_s = 0;
   };
-  // By DraftSource; under `none` the plain rounds and their time.
+  // By DraftSource; `none` has the plain rounds and their time.
   std::array<Source, kDraftSources> sources;
 
   void add(const RoundResult& result);

@@ -51,7 +51,7 @@ Drafter& Speculator::drafter(DraftSource source) {
   return *slot;
 }
 
-// A drafter that fails (a damaged draft model, say) costs its sequence nothing but drafts.
+// A drafter that fails (for example because the draft model is damaged) costs its sequence only the drafts.
 void Speculator::guarded(DraftSource source, const std::function<void()>& work) {
   try {
     work();
@@ -113,7 +113,7 @@ void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool
   shared ? controller_.observe_shared(result) : controller_.observe(result);
 }
 
-// Sequences whose drafts are made by one kind of drafter.
+// The sequences that draft with one kind of drafter.
 struct Speculator::Group {
   std::vector<SpecSeat*> seats;
   std::vector<DraftWork> works;
@@ -179,7 +179,7 @@ DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSe
   DraftTimes times;
   for (size_t k = 0; k < groups.size(); k++)
     if (!groups[k].works.empty()) run(groups[k], static_cast<DraftSource>(k), times);
-  // A draft model's table may be padded further than the model's.
+  // A draft model's vocabulary may be padded to more tokens than the model has.
   const auto unknown = [&](int id) { return id >= resources.model->spec().vocab; };
   for (SpecSeat& seat : seats) {
     auto& tokens = seat.draft.tokens;

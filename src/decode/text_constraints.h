@@ -33,7 +33,7 @@ class StopText final : public Constraint {
     text_.push({&token, 1});
     return text_.stopped() ? Ending::stop : before;
   }
-  // A stop string that waited for a longer one may end the answer after all.
+  // A complete stop string may have been waiting for a longer one; it ends the answer now.
   Ending out_of_room(Ending before) override {
     text_.finish(true);
     return text_.stopped() ? Ending::stop : before;

@@ -24,7 +24,7 @@ TokenHistory::Count& TokenHistory::count(int token) {
 }
 
 void TokenHistory::add(int token, int sign) {
-  // A window moves: one token leaves it, or comes back. `first`: where what may be in it begins.
+  // The window moves: one token leaves it, or enters it again. first: the first position that may be in it.
   const auto change = [&](int Count::*member, size_t window, size_t first) {
     count(token).*member += sign;
     if (window > 0 && tokens_.size() > first + window)

@@ -1,4 +1,4 @@
-// How often each token is in a sequence: what its penalties are made of.
+// Counts of the tokens in a sequence, from which penalties are computed.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace anabranch {
 
-// Stays empty, and costs nothing, when the parameters penalise nothing.
+// Stays empty and costs nothing when the parameters contain no penalty.
 class TokenHistory {
  public:
   struct Count {
@@ -22,11 +22,11 @@ class TokenHistory {
   TokenHistory() = default;
   TokenHistory(const SamplingParams& params, std::span<const int> prompt);
 
-  // One more token was generated, or the last one was not after all. O(1).
+  // Appends a generated token, or removes the last one. O(1).
   void push(int token);
   void pop();
 
-  const std::vector<Count>& counts() const { return counts_; }  // one per token that ever was there
+  const std::vector<Count>& counts() const { return counts_; }  // one per token that ever occurred
 
  private:
   Count& count(int token);
@@ -35,9 +35,9 @@ class TokenHistory {
   bool active_ = false;
   size_t window_ = 0, frequency_window_ = 0, presence_window_ = 0;  // 0 = everything
   std::vector<int> tokens_;
-  size_t prompt_ = 0;  // of tokens_
+  size_t prompt_ = 0;  // number of prompt tokens in tokens_
   std::vector<Count> counts_;
-  std::unordered_map<int, size_t> index_;  // token -> place in counts_
+  std::unordered_map<int, size_t> index_;  // token -> index in counts_
 };
 
 }  // namespace anabranch
