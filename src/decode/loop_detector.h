@@ -11,8 +11,7 @@
 //
 // The policies differ because mistakes have different costs:
 //  - In a thought, a mistake only ends the thought early. A loop is three copies over 18 tokens, or
-//  recurrence. The
-//    limit of 18 tokens lets short repeats pass, such as an ellipsis or a line of dashes.
+//    recurrence. The limit of 18 tokens lets short repeats pass, such as an ellipsis or a line of dashes.
 //  - In an answer, a mistake cuts wanted text, and exact repetition can be wanted: refrains ("write it fifty
 //    times"), and rows of a table, array or drawing with equal cells ("| 0 | 0 |", "[0, 0, ...]", "-----").
 //    So a loop is four copies, over `min_tokens` if the unit is prose and `min_row_tokens` otherwise. A unit
