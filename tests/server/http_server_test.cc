@@ -69,11 +69,11 @@ TEST_F(HttpLayer, ADeadlineThatPassesWhenDataArrivesIsKept) {
   limits.body_s = 0.4;
   start(limits, milliseconds(800));
   TestClient slow(server_->port()), busy(server_->port());
-  slow.send(post_head("/", 10) + "{");
+  slow.send(post_head("/", 100000) + "{");
   ASSERT_EQ(get("/"), 200);  // came later, so the other one's bytes have been read
   busy.send(http_request("GET", "/busy"));
   wait_until_busy();
-  slow.send("x");  // is read when the deadline has passed, too
+  slow.send(std::string(40000, ' '));  // more than one read, so the deadline passes between two of them
   EXPECT_EQ(slow.read_answer().status, 408);
 }
 
@@ -82,7 +82,7 @@ TEST_F(HttpLayer, ADeadlineThatPassesBeforeReadingBeginsIsKept) {
   limits.body_s = 0;
   start(limits, {});
   TestClient slow(server_->port());
-  slow.send(post_head("/", 10) + "{");
+  slow.send(post_head("/", 100000) + std::string(40000, ' '));
   EXPECT_EQ(slow.read_answer().status, 408);
 }
 
