@@ -5,12 +5,12 @@ namespace {
 
 using Kind = OutputEvent::Kind;
 
-// An event is named twice: on its own line and in its data.
+// The event's name is written twice: on its own line and in its data.
 std::string event_text(const Json& json) {
   return fmt::format("event: {}\ndata: {}\n\n", json["type"].get_ref<const std::string&>(), dump_json(json));
 }
 
-// Cached tokens are not among the input tokens here.
+// In Anthropic's API input_tokens does not include cached tokens.
 Json usage_json(const Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
           {"cache_creation_input_tokens", 0},
@@ -34,15 +34,14 @@ Json message_json(const AnswerHead& head) {
   return {{"id", head.id}, {"type", "message"}, {"role", "assistant"}, {"model", head.model}};
 }
 
-// A block as it is before any text of it. Signatures prove to Anthropic that a thought is its own: we have
-// none.
+// A content block before its first text. The signature is empty: only Anthropic can sign its thoughts.
 Json empty_block(Kind kind, const std::string& call_id, const std::string& name) {
   if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
   if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
   return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
 }
 
-// The input stays as the model wrote it: read as JSON, its numbers might change.
+// Copies the input as the model wrote it, because parsing it as JSON might change its numbers.
 std::string block_text(const MessageBlock& block) {
   Json json = empty_block(block.kind, block.call_id, block.name);
   if (block.kind != Kind::call_begin) {
@@ -62,7 +61,7 @@ Json error_json_of(const ApiError& error, int status) {
   if (status == 404) type = "not_found_error";
   if (status == 413) type = "request_too_large";
   if (status == 529) type = "overloaded_error";
-  // These words make clients shorten the conversation.
+  // Clients recognise these words and shorten the conversation.
   const bool too_long = error.code == "context_length_exceeded";
   return {{"type", "error"},
           {"error", {{"type", type}, {"message", (too_long ? "prompt is too long: " : "") + error.message}}}};

@@ -1,4 +1,4 @@
-// What /v1/messages answers, as JSON text: Anthropic's messages, their event streams, and its errors.
+// Writes the answers of /v1/messages as JSON text: Anthropic's messages, their event streams, and its errors.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct MessageBlock {
   std::string text;           // of a call: its arguments, a JSON object
   std::string call_id, name;  // of calls
 };
-// Puts an event's text where it belongs, in the order in which the model wrote. call_id: as of event_chunk.
+// Appends an event's text to its block, or begins a new block. call_id: as in event_chunk().
 void add_event(std::vector<MessageBlock>& blocks, const OutputEvent& event, const std::string& call_id);
 std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock>& blocks,
                           const MessageEnd& end);
@@ -32,7 +32,7 @@ std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock
 // The server-sent events of one message.
 class MessageStream {
  public:
-  // usage: of the prompt.
+  // usage: that of the prompt.
   std::string start(const AnswerHead& head, const Usage& usage) const;
   std::string event(const OutputEvent& event, const std::string& call_id);
   std::string finish(const AnswerHead& head, const MessageEnd& end);

@@ -16,7 +16,7 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("container", {}, "containers are not built");
 }
 
-// Takes a content block of this type; false: there are none such here.
+// Reads a content block of this type. Returns false if the type is not allowed here.
 using TakeBlock = std::function<bool(const std::string& type, JsonFields& fields, const Json& block)>;
 
 void read_block(JsonFields& owner, const Json& block, const std::string& where, const TakeBlock& take) {
@@ -33,7 +33,7 @@ void read_block(JsonFields& owner, const Json& block, const std::string& where, 
   if (fields.error()) owner.fail(*fields.error());
 }
 
-// A string is one block of text. name: content's place in the request.
+// Reads content; a string is one text block. name: the field's path, for messages.
 void read_blocks(JsonFields& owner, const Json& content, const std::string& name, const TakeBlock& take) {
   if (content.is_string()) return read_block(owner, {{"type", "text"}, {"text", content}}, name, take);
   if (!content.is_array())
@@ -44,7 +44,7 @@ void read_blocks(JsonFields& owner, const Json& content, const std::string& name
     read_block(owner, content[i], fmt::format("{}[{}]", name, i), take);
 }
 
-// Of content that can be nothing but text.
+// The text of content that may only contain text.
 std::string read_text(JsonFields& owner, const Json& content, const std::string& name) {
   std::string text;
   read_blocks(owner, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
@@ -54,7 +54,7 @@ std::string read_text(JsonFields& owner, const Json& content, const std::string&
   return text;
 }
 
-// A tool's result may hold anything: what is no text is named.
+// The text of a tool's result. Blocks that are not text become placeholders.
 std::string read_result(JsonFields& owner, const Json& content, const std::string& name) {
   std::string text;
   read_blocks(owner, content, name, [&](const std::string& type, JsonFields& fields, const Json& block) {
@@ -64,8 +64,8 @@ std::string read_result(JsonFields& owner, const Json& content, const std::strin
   return text;
 }
 
-// A user's turn holds the results of calls, each a message of its own in a chat, and text. Turns that follow
-// each other are one.
+// Splits a user turn into chat messages: one per tool result, and one for the text. Consecutive user turns
+// are joined.
 void read_user(JsonFields& fields, const Json& content, const std::string& name, Json& messages) {
   read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json& json) {
     if (type == "tool_result") {
@@ -170,7 +170,7 @@ Json read_tool(JsonFields& request, const Json& tool, const std::string& where) 
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
-// With tool_choice "none" the model must not know of the tools.
+// With tool_choice "none" the prompt must not contain the tools.
 void read_tools(JsonFields& fields, ChatRequest& request) {
   std::string choice = "auto";
   if (const Json* object = fields.object("tool_choice")) {
@@ -203,7 +203,7 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
   ChatRequest request;
-  // Here clients expect thoughts only where they asked for them: content[0] is the text.
+  // Clients of this API expect thoughts only if they asked for them; otherwise content[0] must be the text.
   RequestDefaults ours = defaults;
   if (ours.thinking.mode.value_or(ThinkMode::automatic) == ThinkMode::automatic) {
     ours.thinking.mode = ThinkMode::off;

@@ -30,7 +30,8 @@ Json model_json(const ModelInfo& info, int64_t created) {
           {"context_length", info.context_length}};
 }
 
-// The same for every server of this version: no secret, and a browser cannot show a key.
+// Served without a key: the files are the same on every server of this version, and a browser page cannot
+// send a key.
 HttpResponse file_response(std::string_view content_type, std::string_view body) {
   HttpResponse response;
   response.content_type = content_type;
@@ -41,7 +42,7 @@ HttpResponse file_response(std::string_view content_type, std::string_view body)
   return response;
 }
 
-// What is loaded, for /health.
+// The loaded model, for /health.
 Json loaded_json(const ModelInfo& info) {
   Json sources = Json::array();
   for (const DraftSource source : info.draft_sources) sources.push_back(name_of(source));
@@ -67,8 +68,8 @@ Json loaded_json(const ModelInfo& info) {
             {"drafts_fixed", info.draft_state_bytes}}}};
 }
 
-// JSON. Programs may also say nothing, or form encoding, which is what curl -d claims for JSON. Pages may
-// not: forms and requests without a type are what a browser sends for any page without asking first.
+// Whether the content type is acceptable. Programs may also send no type, or the form type, which curl -d
+// uses for JSON. Web pages may not, because browsers send both without a preflight.
 bool is_json_type(const HttpRequest& request) {
   const std::string* header = request.header("content-type");
   const bool program = !is_from_page(request);
@@ -79,7 +80,7 @@ bool is_json_type(const HttpRequest& request) {
          (program && type == "application/x-www-form-urlencoded");
 }
 
-// The body as such is read, and nothing decodes it.
+// Whether the body is compressed, which is not supported.
 bool is_encoded(const HttpRequest& request) {
   const std::string* encoding = request.header("content-encoding");
   return encoding && lower_case(*encoding) != "identity";
@@ -89,7 +90,7 @@ bool has_method(const HttpRequest& request, const Route& route) {
   return request.method == route.method || (request.method == "HEAD" && route.method == "GET");
 }
 
-// null: the engine keeps no states.
+// null if the engine has no state cache.
 Json cache_json(const std::optional<StateCacheStats>& stats) {
   if (!stats) return nullptr;
   Json disk = nullptr;
@@ -132,11 +133,11 @@ Api::Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, Api
       started_(now_seconds()),
       created_(unix_seconds()) {}
 
-// What a request's head says.
+// The parsed head of a request.
 struct Api::Call {
   Target target;
   RouteMatch match;
-  bool admitted = false;  // it shows a key, or none is needed
+  bool admitted = false;  // the request has a valid key, or none is required
 };
 
 Result<Api::Call> Api::read_head(const HttpRequest& request) const {

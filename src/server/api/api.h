@@ -19,17 +19,17 @@ class Api {
  public:
   Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys, ApiOptions options);
 
-  // Why the request is not served, judged without its body; nothing when it is.
+  // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   std::optional<HttpResponse> refusal(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
   // The answer that tells a client of an error that the HTTP layer found, in the form of the API that it
   // asked.
   HttpResponse error(const RequestName& request, const ApiError& error) const;
-  // What every answer to the request carries.
+  // Headers that every answer to the request carries.
   Headers headers(const HttpRequest& request) const { return cors_headers(request, access_); }
-  // As HttpServer tells it.
+  // Counts an answer; called by HttpServer when it begins.
   void responded(const RequestName& request, int status);
-  // From now on these are asked for.
+  // Later requests must have one of these keys.
   void set_keys(ApiKeys keys) { keys_ = std::move(keys); }
   // From now on new work is refused with 503.
   void begin_stop() { stopping_ = true; }
@@ -47,7 +47,7 @@ class Api {
   // "ok" while new work is taken.
   std::string_view status() const;
   HttpResponse health() const;
-  // For those without a key: only whether it is up.
+  // For clients without a key: only the status.
   HttpResponse short_health() const;
   HttpResponse welcome() const;
   HttpResponse metrics() const;

@@ -17,7 +17,7 @@ constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 4096;
 constexpr double kLeastPenalty = 0.01;  // logits stay far from overflow
 
-// Everything that would change the answer and that we cannot do yet: refused, never half obeyed.
+// Refuses fields that would change the answer and are not supported.
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("adapters", {}, "adapters are not built");
   fields.only("role_mapping", {}, "roles are written as the model's chat template has them");
@@ -32,14 +32,14 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("suffix", {""}, "suffix (filling in the middle) is not built");
 }
 
-// What changes nothing here must still be of the right type.
+// Checks the types of fields that have no effect.
 void check_what_is_ignored(JsonFields& fields) {
   for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) fields.string(name);
   for (const char* name : {"metadata", "prediction"}) fields.object(name);
   fields.boolean("store");
 }
 
-// How many answers. best_of (more of them made than are told) would need the rest thrown away.
+// The number of answers. best_of above n is not supported.
 int read_choices(JsonFields& fields) {
   const int64_t n = fields.integer("n", 1, kMaxChoices).value_or(1);
   if (fields.integer("best_of", 1, INT_MAX).value_or(n) != n)
@@ -65,7 +65,7 @@ void read_sampling(JsonFields& fields, GenerationOptions& options) {
   if (auto v = fields.integer("top_k", -1, INT_MAX)) sampling.top_k = std::max(0, static_cast<int>(*v));
   if (auto v = fields.number("xtc_probability", 0, 1)) sampling.xtc_probability = static_cast<float>(*v);
   if (auto v = fields.number("xtc_threshold", 0, 1)) sampling.xtc_threshold = static_cast<float>(*v);
-  if (sampling.top_p <= 0) {  // no token fits into no probability: the most likely one
+  if (sampling.top_p <= 0) {  // keep the most likely token only
     sampling.top_p = 1;
     sampling.top_k = 1;
   }
@@ -159,7 +159,7 @@ void read_speculation(JsonFields& fields, const std::vector<DraftSource>& source
     fail(fmt::format("the model was not loaded with what \"{}\" needs", *name));
 }
 
-// mlx_lm.server's names: the draft model, of which there is one or none, and how far it drafts.
+// mlx_lm.server's fields "draft_model" and "num_draft_tokens". At most one draft model is loaded.
 void read_draft_model(JsonFields& fields, const std::string& loaded, std::optional<SpecMode>& mode) {
   const std::string* name = fields.string("draft_model");
   if (name && *name != "default_model" && (loaded.empty() || *name != loaded))
@@ -207,8 +207,8 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   return options;
 }
 
-// String content, or the text parts of an array joined; null and absent give an empty string. An assistant's
-// refusal counts as text; a tool's result may have other parts, which are named.
+// The content as one string; text parts of an array are joined, and null or no content is an empty string. An
+// assistant's refusal counts as text. Other parts of a tool's result become placeholders.
 std::string read_content(JsonFields& message, const Json* content, const std::string& where,
                          const std::string& role) {
   if (!content) return "";
@@ -331,7 +331,7 @@ void read_messages(JsonFields& fields, Json& messages) {
     messages.push_back(read_message(fields, (*list)[i], i));
 }
 
-// With tool_choice "none" the model must not know of the tools.
+// With tool_choice "none" the prompt must not contain the tools.
 void read_tools(JsonFields& fields, ChatRequest& request) {
   const Json* list = fields.array("tools");
   request.tool_choice = read_tool_choice(fields);
@@ -366,7 +366,7 @@ void read_template_options(JsonFields& fields, TemplateOptions& chat) {
   if (const auto opening = fields.boolean("add_generation_prompt")) chat.add_generation_prompt = *opening;
 }
 
-// A text, or a list of token ids; nothing: neither.
+// A string or a list of token ids; nothing for any other value.
 std::optional<TextOrTokens> text_or_tokens(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return std::nullopt;

@@ -14,7 +14,7 @@
 
 namespace anabranch::server {
 
-// What a request is checked against and completed from.
+// The values that requests are checked against, and the defaults for absent fields.
 struct RequestDefaults {
   SamplingParams sampling;                 // where the request says nothing
   std::vector<std::string> model_names;    // of the loaded model
@@ -38,7 +38,7 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
 std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
                                                                    const RequestDefaults& defaults);
 
-// Shared with the other API (anthropic_request.h). The body as an object.
+// The following are shared with anthropic_request.h. Parses the body as a JSON object.
 std::variant<Json, ApiError> parse_body(std::string_view body);
 // Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);

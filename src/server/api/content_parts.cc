@@ -13,7 +13,7 @@ const Json* member(const Json& object, const char* key) {
   return it == object.end() ? nullptr : &*it;
 }
 
-// A string, or the text blocks of a list; other blocks are named.
+// A string, or the joined blocks of a list; blocks that are not text become placeholders.
 std::string content_text(const Json& content) {
   if (content.is_string()) return content.get<std::string>();
   std::string text;
@@ -35,7 +35,8 @@ std::optional<std::string> document_text(const Json& document) {
   return std::nullopt;
 }
 
-// What a part is called in a placeholder. The type is the client's: only a plain word is repeated.
+// A part's name in its placeholder. The type comes from the client, so it is copied only if it is a plain
+// word.
 std::string name_of_type(const std::string& type) {
   if (type == "image_url" || type == "input_image") return "image";
   if (type == "input_audio") return "audio";

@@ -1,4 +1,4 @@
-// Shows message parts that are not plain text to a model that reads only text. For both APIs.
+// Converts message parts that are not plain text to text, for models that read only text. For both APIs.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace anabranch::server {
 
-// Puts a text behind another, on lines of its own.
+// Appends a text on a new line.
 void add_line(std::string& text, const std::string& line);
 
 // The text of a document or a search result; nullopt: the part has no text.

@@ -13,10 +13,10 @@ bool is_assistant(const Json& message) {
   return string_at(message, "role") == "assistant";
 }
 
-// What a request says of its final message.
+// Whether the request asks to continue its final message.
 struct ContinueWish {
-  std::optional<bool> said;  // whether to continue it
-  std::string field;         // that says so
+  std::optional<bool> said;  // nothing if no field decides
+  std::string field;         // the field that decides
 };
 
 std::optional<bool> opening_wish(JsonFields& fields) {

@@ -153,7 +153,7 @@ class FormatReader {
     if (inner.error()) fields_.fail(*inner.error());
   }
 
-  // What would bind the answer, and cannot be kept.
+  // Constraints that are not supported.
   void refuse_the_rest() {
     fields_.only("structural_tag", {}, "structural tags are not built");
     fields_.only("guided_whitespace_pattern", {}, "white space in JSON cannot be chosen");

@@ -1,4 +1,4 @@
-// The fields of requests that restrict the answer, under the names that other servers gave them.
+// The request fields that restrict the answer, including the names that other servers use.
 #pragma once
 
 #include "chat/constraints.h"
@@ -6,12 +6,12 @@
 
 namespace anabranch::server {
 
-// "response_format", Anthropic's "output_config.format" and "output_format", and what other servers call it:
-// at most one of them. Constraints that cannot be kept are refused by name.
+// Reads "response_format", Anthropic's "output_config.format" and "output_format", and the names of other
+// servers. At most one may be present. Unsupported constraints are refused by name.
 ResponseFormat read_response_format(JsonFields& fields);
 // OpenAI's.
 ToolChoice read_tool_choice(JsonFields& fields);
-// Fails where a choice needs a tool that is not offered. tools: OpenAI's array, or null.
+// Fails if the choice needs a tool that the request does not offer. tools: OpenAI's array, or null.
 void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools);
 
 }  // namespace anabranch::server

@@ -15,7 +15,7 @@ constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients
 
 constexpr size_t kShortBody = 256u << 10;
 
-// What was made of a long body is freed before this is, and given back to the system then.
+// Returns freed memory to the system when it is destroyed, after the objects made from a long body.
 struct ReturnMemory {
   explicit ReturnMemory(bool wanted) : wanted(wanted) {}
   ~ReturnMemory() {
@@ -44,7 +44,7 @@ ApiError internal_error(const std::exception& e) {
   return {500, "Internal error while preparing the request", "", "internal_error"};
 }
 
-// On a worker nothing may escape.
+// Turns exceptions into an error, because jobs of a worker must not throw.
 template <class Work>
 std::variant<Prepared, ApiError> safely(Work work) {
   try {
@@ -54,8 +54,8 @@ std::variant<Prepared, ApiError> safely(Work work) {
   }
 }
 
-// The first answer has the request's own seed, so it is what a request for one answer gets; the others have
-// seeds far from it and from each other (SplitMix64: Steele et al. 2014, "Fast splittable pseudorandom number
+// The first answer uses the request's seed, so it equals the answer with n = 1. The others use seeds that are
+// far from it and from each other (SplitMix64: Steele et al. 2014, "Fast splittable pseudorandom number
 // generators").
 uint64_t choice_seed(uint64_t seed, uint64_t choice) {
   if (choice == 0) return seed;
@@ -65,7 +65,7 @@ uint64_t choice_seed(uint64_t seed, uint64_t choice) {
   return z ^ (z >> 31);
 }
 
-// Of all answers; a prompt counts once, however many answers it gets.
+// Sums the usage of all answers; each prompt counts once.
 Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
   if (first_of_prompt) {
     total.prompt_tokens += usage.prompt_tokens;
@@ -109,7 +109,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
   const bool is_long = request.body.size() > kShortBody;
-  // Workers may hold these for longer than anybody waits for them.
+  // The client may leave before the worker begins, so the job holds it weakly.
   (is_long ? long_workers_ : workers_)
       .submit([this, key, kind, client = std::weak_ptr<const void>(generation.client),
                request = std::make_shared<HttpRequest>(std::move(request)), is_long]() mutable {
@@ -129,7 +129,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
       });
 }
 
-// On a worker; what takes long then goes on elsewhere.
+// Runs on a worker. The grammar may be compiled on another thread afterwards.
 void Generations::compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared) {
   const auto take = taker(key);
   try {
@@ -144,7 +144,7 @@ void Generations::compile(uint64_t key, std::weak_ptr<const void> client, Prepar
   }
 }
 
-// Callable anywhere, even when this is gone.
+// Returns a function that any thread may call, even after this object is destroyed.
 std::function<void(std::variant<Prepared, ApiError>)> Generations::taker(uint64_t key) {
   return [this, key, post = post_](std::variant<Prepared, ApiError> prepared) {
     auto shared = std::make_shared<std::variant<Prepared, ApiError>>(std::move(prepared));
@@ -211,7 +211,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   if (options.stream) begin_stream(*generation);
 }
 
-// A message's first event tells how much of the prompt was cached, so it waits until that is known.
+// An Anthropic stream's first event has the number of cached tokens, so receive() sends it later.
 void Generations::begin_stream(Generation& generation) {
   generation.streaming = true;
   generation.head.usage_field = generation.options.include_usage;
@@ -247,7 +247,7 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
   if (event.finish != FinishReason::none) finish_choice(key, *generation, index, event);
 }
 
-// Only whole answers wait for their end.
+// Only answers that do not stream keep log probabilities until the end.
 bool Generations::holds_too_much(Generation& generation, const Event& event) const {
   if (generation.streaming || generation.options.logprobs < 0) return false;
   generation.logprobs_held += event.tokens.size() * (generation.options.logprobs + 1);
@@ -356,8 +356,8 @@ void Generations::finish(Generation& generation) {
   out.respond(std::move(response));
 }
 
-// Before the client is told the end of the turn, so that it is known when it comes back. Turns that a stop
-// string or max_tokens cut are not whole.
+// Called before the client receives the end of the turn, so that the turn is known when the client sends it
+// back. Turns that a stop string or max_tokens cut are not remembered.
 void Generations::remember(const Generation& generation, const Choice& choice) {
   if (!generation.remember || choice.finish != FinishReason::stop || !choice.text->stop_found().empty())
     return;

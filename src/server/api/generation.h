@@ -1,4 +1,5 @@
-// Every answer under way: from a request's body through worker and engine to its stream.
+// Runs all answers: parses and prepares the request on a worker, submits it to the engine, and sends the
+// events.
 //
 // Ownership: owns the answers; used on the I/O thread only. The engine's sinks hold a key, not an answer, so
 // an answer can be forgotten at any time.
@@ -34,7 +35,7 @@ class Generations {
   // metrics must outlive it.
   Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, ApiOptions options);
 
-  // Takes a request's body; its `held` is let go when the body has been read.
+  // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out);
   const RequestDefaults& defaults() const { return defaults_; }
   // Ends every answer with an error.
@@ -45,10 +46,10 @@ class Generations {
   struct Choice {
     RequestId request = 0;
     bool submitted = false;  // to the engine, and not ended yet
-    double last_event = 0;   // when tokens came last, in monotonic seconds; 0: none did yet
+    double last_event = 0;   // the time of the last tokens, in monotonic seconds; 0 before the first
     std::unique_ptr<OutputText> text;
     std::optional<LogprobsJson> logprobs;  // if asked for
-    std::vector<int> sampled;              // if it is to be remembered
+    std::vector<int> sampled;              // if the turn is to be remembered
     ParsedOutput answer;                   // whole answers only
     std::vector<std::string> call_ids;     // of the answer's calls so far
     FinishReason finish = FinishReason::none;
@@ -98,10 +99,10 @@ class Generations {
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
-  // A form may take a second to write as a grammar; others want their prompts only. The other pools submit to
-  // this one, so it goes last.
+  // Compiling a grammar may take a second, so it has threads of its own. The jobs of workers_ and
+  // long_workers_ submit to this pool.
   WorkerPool form_workers_{2};
-  // Requests of many bytes have a thread of their own, so that short ones never wait for them.
+  // Long requests have a thread of their own, so that short ones never wait for them.
   WorkerPool long_workers_{1, true};
 };
 

@@ -32,7 +32,7 @@ const char* kind_name(AnswerKind kind) {
   }
 }
 
-// The families that are made anew for each scrape, of numbers that are kept elsewhere.
+// Metric families that are built for each scrape from counters that are kept elsewhere.
 class Snapshot {
  public:
   explicit Snapshot(std::vector<MetricFamily>& families) : families_(families) {}
@@ -47,7 +47,7 @@ class Snapshot {
   void family(const std::string& name, const std::string& help, MetricType type) {
     families_.push_back({name, help, type, {}});
   }
-  // To the last family.
+  // Adds to the last family.
   void add(const std::vector<std::pair<std::string, std::string>>& labels, double value) {
     prometheus::ClientMetric metric;
     for (const auto& [label, text] : labels) metric.label.push_back({label, text});
@@ -62,7 +62,7 @@ class Snapshot {
   std::vector<MetricFamily>& families_;
 };
 
-// Resident memory of this process; negative: the system does not say (Linux does).
+// Resident memory of this process; negative if unknown (it is known on Linux).
 double resident_bytes() {
   double bytes = -1;
   if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {

@@ -48,7 +48,7 @@ std::string whole_answer(const AnswerHead& head, std::vector<WholeChoice> choice
 
 // One server-sent event each; choice: its index. first: the chunk that names the role (chat only).
 std::string first_chunk(const AnswerHead& head, int choice);
-// call_id: of an event that begins a call. Not for call_end, which has nothing to say.
+// call_id: for an event that begins a call. Not to be called for call_end.
 std::string event_chunk(const AnswerHead& head, int choice, const OutputEvent& event,
                         const std::string& call_id, Json logprobs);
 std::string finish_chunk(const AnswerHead& head, int choice, Json logprobs, FinishReason finish, int calls,

@@ -1,4 +1,4 @@
-// From a request's body to what the engine takes: parsed here, prepared by chat/preparer.h.
+// Parses a request's body and has it prepared for the engine by chat/preparer.h.
 #pragma once
 
 #include <functional>

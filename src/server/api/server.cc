@@ -9,7 +9,7 @@ namespace anabranch::server {
 namespace {
 
 constexpr int kWorkers = 2;
-constexpr double kLastWordsSeconds = 1;  // for errors to reach clients that are cut off
+constexpr double kLastWordsSeconds = 1;  // time for errors to reach clients whose requests are cancelled
 
 class ServerImpl final : public Server {
  public:

@@ -36,7 +36,7 @@ class Server {
  public:
   // Listens and serves from now on. Errors: io (the port is in use), invalid (the host, TLS files or keys).
   static Result<std::unique_ptr<Server>> start(Engine& engine, const ServerOptions& options);
-  // Cuts off what is under way.
+  // Cancels running requests.
   virtual ~Server() = default;
 
   virtual uint16_t port() const = 0;

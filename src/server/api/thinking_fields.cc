@@ -5,7 +5,7 @@
 namespace anabranch::server {
 namespace {
 
-// "high" is the budget that there is without a word about it.
+// "high" equals the default budget.
 struct Effort {
   const char* name;
   int budget;
@@ -55,7 +55,7 @@ const Effort* read_effort(JsonFields& fields, const std::string& prefix, const c
   return nullptr;
 }
 
-// Fields of an object that is there: its first error becomes the request's.
+// Reads the fields of a nested object, if present; its first error becomes the request's.
 template <class Read>
 void read_inside(JsonFields& fields, const char* name, const Read& read) {
   const Json* object = fields.object(name);

@@ -1,4 +1,4 @@
-// The fields of requests that say whether and how much to think, under the names that clients have for them.
+// The request fields that decide whether and how much to think, including the names of other servers.
 #pragma once
 
 #include "chat/thinking.h"
@@ -6,7 +6,7 @@
 
 namespace anabranch::server {
 
-// Of fields that contradict each other the most specific wins: docs/api.md has the order.
+// If fields contradict each other, the most specific one wins; docs/api.md has the order.
 ThinkingWish read_thinking(JsonFields& fields);
 
 }  // namespace anabranch::server

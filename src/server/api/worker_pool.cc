@@ -44,7 +44,7 @@ void WorkerPool::work(bool background) {
     jobs_.pop_front();
     lock.unlock();
     job();
-    job = nullptr;  // what it holds is freed outside the lock
+    job = nullptr;  // frees its captures outside the lock
     lock.lock();
   }
 }

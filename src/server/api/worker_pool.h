@@ -1,4 +1,4 @@
-// A few threads for work that would hold up the I/O thread: parsing, templates, tokenising.
+// A few threads for work that would block the I/O thread: parsing, templates, tokenising.
 #pragma once
 
 #include <condition_variable>
@@ -12,9 +12,9 @@ namespace anabranch::server {
 
 class WorkerPool {
  public:
-  // background: its threads give way to others of the process.
+  // background: its threads have a lower priority than the others of the process.
   explicit WorkerPool(int threads, bool background = false);
-  // Finishes the jobs that run and drops those that wait.
+  // Finishes running jobs and drops waiting ones.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

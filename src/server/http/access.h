@@ -15,9 +15,9 @@
 namespace anabranch::server {
 
 struct AccessRules {
-  std::string bound_host;                  // listened on
+  std::string bound_host;                  // the address that the server listens on
   std::vector<std::string> allowed_hosts;  // further names of this server, as host_name() gives them
-  std::vector<std::string> cors_origins;   // whose pages may ask, in lower case; "*": all
+  std::vector<std::string> cors_origins;   // origins whose pages may send requests, in lower case; "*" is all
 };
 
 // Errors: invalid (a name or an origin that cannot be one).
@@ -34,8 +34,7 @@ bool is_from_page(const HttpRequest& request);
 // The headers by which a browser lets a page of an allowed origin read the answer.
 Headers cors_headers(const HttpRequest& request, const AccessRules& rules);
 
-// The answer to a browser that asks whether a page may send a request; nothing if this is no such question,
-// or the page may not.
+// The answer to a CORS preflight; nothing if the request is not a preflight or the page is not allowed.
 std::optional<HttpResponse> preflight_response(const HttpRequest& request, const AccessRules& rules);
 
 }  // namespace anabranch::server

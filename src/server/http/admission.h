@@ -8,31 +8,32 @@
 
 namespace anabranch::server {
 
-// A connection, as far as its place is concerned.
+// What admit() must know about an open connection.
 struct Seat {
   enum class Phase {
-    arriving,  // a handshake or a request comes in, or has not begun since the client connected
-    kept,      // open for a next request
-    busy,      // a request is answered
+    arriving,  // in a handshake, or its request is incomplete, or its first request has not begun
+    kept,      // idle between requests
+    busy,      // its request is being answered
   };
   std::string network;  // as network_of() gives it
   Phase phase = Phase::arriving;
-  double since = 0;  // monotonic seconds: since when, or since when a request's bytes came too slowly
+  double since =
+      0;  // monotonic seconds: when the phase began, or since when a request has arrived too slowly
 };
 
 struct Admission {
   bool admitted = false;
-  std::optional<size_t> leaves;  // the seat that has to be cleared for it
+  std::optional<size_t> leaves;  // index of the connection that must be closed to make room
 };
 
-// A new connection from `network`. Where a limit (of all, or of one network's) is reached, a connection whose
-// request has been arriving for more than give_way_s leaves, the oldest first; then the one kept longest
-// without a request. If there is neither, the new one is not admitted.
+// Decides about a new connection from `network`. If the limit for all connections or for one network is
+// reached, the oldest connection whose request has been arriving for more than give_way_s is closed, or else
+// the one that has been idle for longest. If there is neither, the new connection is not admitted.
 Admission admit(const std::vector<Seat>& seats, const std::string& network, int connections,
                 int connections_per_address, double give_way_s, double now);
 
-// What counts as one client: an IPv4 address, or the first 64 bits of an IPv6 one. Empty for loopback
-// addresses: a proxy on this machine stands for many clients, so they are not counted by address.
+// The network that counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address. Empty for
+// loopback addresses, which are not limited, because a proxy on this machine serves many clients.
 std::string network_of(const std::string& address);
 
 }  // namespace anabranch::server

@@ -18,8 +18,8 @@ struct ApiError {
 std::string error_json(const ApiError& error);
 // 429 and 503 carry Retry-After, 401 WWW-Authenticate.
 HttpResponse error_response(const ApiError& error);
-// What a failed call of ours means to a client: invalid, unsupported and exhausted 400, busy 429, the rest
-// 500.
+// Maps a failed internal call to a status: invalid, unsupported and exhausted to 400, busy to 429, all others
+// to 500.
 ApiError to_api_error(const Error& error);
 
 }  // namespace anabranch::server

@@ -17,7 +17,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// What follows "Bearer " (in any case, RFC 9110, 11.1); empty: another scheme.
+// The token after "Bearer " (case-insensitive, RFC 9110, 11.1); empty for another scheme.
 std::string_view bearer(std::string_view header) {
   constexpr std::string_view kScheme = "bearer ";
   if (header.size() < kScheme.size()) return "";
@@ -48,7 +48,8 @@ Result<ApiKeys> ApiKeys::make(const std::vector<std::string>& keys) {
   return result;
 }
 
-// Digests are of one length and no early end tells how much of one was right.
+// Compares digests, which all have the same length, without an early exit, so that the time reveals nothing
+// about the key.
 bool ApiKeys::admit(const HttpRequest& request) const {
   if (empty()) return true;
   bool found = false;

@@ -18,7 +18,7 @@ class ApiKeys {
   // Errors: invalid (a key that is empty or that a header cannot hold: only visible ASCII can).
   static Result<ApiKeys> make(const std::vector<std::string>& keys);
 
-  // None were given: everybody may ask.
+  // True if no keys are set, so that every request is allowed.
   bool empty() const { return digests_.empty(); }
   // Whether the request shows one, as "Authorization: Bearer KEY" or "x-api-key: KEY". Takes the same time
   // for every wrong key of a length.
@@ -30,7 +30,7 @@ class ApiKeys {
   std::vector<Digest> digests_;
 };
 
-// The keys of a file: one a line; empty lines and those that begin with # are left out. It must be a
+// Reads keys from a file, one per line; empty lines and lines that begin with # are ignored. It must be a
 // regular file of at most 1 MiB. Errors: those of read_file(), invalid (there is none in it).
 Result<std::vector<std::string>> read_key_file(const std::string& path);
 

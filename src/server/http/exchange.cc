@@ -7,7 +7,7 @@
 namespace anabranch::server {
 namespace {
 
-// Of those statuses that are sent; clients ignore the phrase (RFC 9112, 4).
+// The reason phrases of the statuses that the server sends; clients ignore them (RFC 9112, 4).
 std::string_view reason(int status) {
   switch (status) {
     case 200:
@@ -45,7 +45,7 @@ std::string_view reason(int status) {
   }
 }
 
-// IMF-fixdate of RFC 9110, 5.6.7. The C locale's names: the process sets no other.
+// The date as IMF-fixdate (RFC 9110, 5.6.7). The names are English, because the process sets no locale.
 std::string http_date() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};

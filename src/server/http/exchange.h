@@ -10,22 +10,22 @@
 
 namespace anabranch::server {
 
-// Where an exchange's bytes go: a connection.
+// The connection that an exchange writes to.
 class Outlet {
  public:
   virtual ~Outlet() = default;
-  // Queues bytes to send; limited: drops the client when too many pile up.
+  // Queues bytes to send. With `limited`, drops the client when too many bytes are queued.
   virtual void send(std::string_view data, bool limited) = 0;
   virtual void wake() = 0;
-  // No further request will be read.
+  // True if the server is stopping, so that no further request will be read.
   virtual bool stopping() const = 0;
   virtual void responded(int status) = 0;
 };
 
-// Outlives its connection when the answer does: then it drops what it is told.
+// May outlive its connection; then it ignores everything that is written to it.
 class Exchange final : public ResponseStream {
  public:
-  // headers: of every answer, beside those of its own.
+  // headers: added to those of the response.
   Exchange(Outlet* outlet, bool http10, bool head, bool keep_alive, Headers headers)
       : outlet_(outlet),
         http10_(http10),
@@ -43,7 +43,7 @@ class Exchange final : public ResponseStream {
   bool streaming() const { return started_ && !done_; }
   bool keep_alive() const { return keep_alive_; }
   const std::string& heartbeat() const { return heartbeat_; }
-  // The connection is gone or no longer interested.
+  // Disconnects the exchange from its connection and returns the callback of on_client_left().
   std::function<void()> detach() {
     outlet_ = nullptr;
     return std::exchange(left_, nullptr);

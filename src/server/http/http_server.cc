@@ -15,8 +15,9 @@
 namespace anabranch::server {
 namespace {
 
-constexpr int kRefusals = 64;           // connections beyond the limit that are told so; more are just closed
-constexpr double kWarningSeconds = 10;  // between two lines in the log on the same trouble
+constexpr int kRefusals =
+    64;  // connections beyond the limit that get an error; further ones are closed without one
+constexpr double kWarningSeconds = 10;  // between two lines in the log about the same problem
 
 class ServerImpl final : public HttpServer {
  public:
@@ -106,7 +107,7 @@ asio::awaitable<void> ServerImpl::accept() {
       continue;
     }
     if (error == asio::error::connection_aborted) continue;
-    // Out of descriptors, most likely: wait for some to come back.
+    // Most likely the process has no free file descriptors: wait until some are closed.
     if (warned < 0 || now_seconds() - warned > kWarningSeconds) {
       warned = now_seconds();
       log_warning("cannot accept connections: {}", error.message());

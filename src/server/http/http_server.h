@@ -1,5 +1,5 @@
 // An HTTP/1.1 server on one I/O thread: connections, limits, timeouts, keep-alive, streaming. It knows
-// nothing of what it serves; the handler runs on the I/O thread and must not block it.
+// nothing of the content; the handler runs on the I/O thread and must not block it.
 //
 // Ownership: the server owns its sockets; a connection lives until its client leaves or the server closes it.
 #pragma once
@@ -19,20 +19,20 @@
 namespace anabranch::server {
 
 struct HttpLimits {
-  size_t header_bytes = 32u << 10;     // request line and headers; more is answered 431
-  size_t body_bytes = 32u << 20;       // more is answered 413
-  size_t all_body_bytes = 256u << 20;  // of all requests that are being read or prepared; beyond it: 503
-  size_t output_queue_bytes =
-      8u << 20;                      // a stream's unsent bytes; a client that lets more pile up is dropped
-  int connections = 256;             // at once; more are answered 503 (admission.h)
-  int connections_per_address = 64;  // of them; loopback addresses are exempt
-  double give_way_s = 1;  // when there are too many: a request may take so long to arrive and keep its place
+  size_t header_bytes = 32u << 10;  // request line and headers; more is answered 431
+  size_t body_bytes = 32u << 20;    // more is answered 413
+  size_t all_body_bytes =
+      256u << 20;  // of all requests being read or prepared together; more is answered 503
+  size_t output_queue_bytes = 8u << 20;  // a stream's unsent bytes; a client with more is dropped
+  int connections = 256;                 // at once; more are answered 503 (admission.h)
+  int connections_per_address = 64;      // maximum from one address; loopback addresses are exempt
+  double give_way_s = 1;  // at the limit, a connection is closed if its request takes longer to arrive
   double header_s = 10;   // from the first byte of a request to the end of its headers
   double body_s = 60;     // for a request's body
-  double idle_s = 75;     // a connection without a request
-  double stall_s = 20;    // a client that takes less than the next in this time is dropped, if as much waits
+  double idle_s = 75;     // the longest time that a connection stays open without a request
+  double stall_s = 20;  // a client is dropped if it takes fewer than stall_bytes in this time while more wait
   size_t stall_bytes = 16u << 10;
-  double heartbeat_s = 15;  // a stream's longest silence
+  double heartbeat_s = 15;  // a stream sends a heartbeat after this time of silence
 };
 
 // Files in PEM form; both or none. The certificate's may hold the chain up to the root.
@@ -40,17 +40,17 @@ struct TlsFiles {
   std::string certificate, key;
 };
 
-// What a server asks of its user, always on the I/O thread.
+// The callbacks of a server. All are called on the I/O thread.
 struct HttpHandlers {
   Handler handle;
-  // Before a request's body is read (`head` has none): what to answer instead of reading it, if anything.
+  // Called before a request's body is read: the answer to send instead of reading it, if any.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
   // The answer that tells a client of an error that the HTTP layer found. The request is empty where it could
   // not be read.
   std::function<HttpResponse(const RequestName& request, const ApiError& error)> error;
-  // What every answer to the request carries in its head, whoever gives it.
+  // Headers to add to every answer to the request, including those of the HTTP layer itself.
   std::function<Headers(const HttpRequest& head)> headers;
-  // An answer begins.
+  // Called when an answer begins.
   std::function<void(const RequestName& request, int status)> responded;
 };
 
@@ -71,7 +71,7 @@ class HttpServer {
   virtual Result<void> reload_tls() = 0;
 
   // On the I/O thread only:
-  // Takes no new connections, closes idle ones, and the others after the answer they are at.
+  // Accepts no new connections, closes idle ones now and busy ones after their current answer.
   virtual void begin_stop() = 0;
   // Drops every connection at once.
   virtual void close_all() = 0;

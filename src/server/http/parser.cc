@@ -148,7 +148,7 @@ void RequestParser::take_request_line(std::string_view line) {
   http10_ = version == "HTTP/1.0";
 }
 
-// keep: false for trailers, which are checked and forgotten.
+// keep: false for trailers, which are checked and then discarded.
 bool RequestParser::take_field(std::string_view line, bool keep) {
   const auto bad = [&](const char* why) {
     fail(400, fmt::format("Malformed HTTP request: {}", why));
@@ -187,7 +187,7 @@ void RequestParser::note_connection() {
   keep_alive_ = keep && !close;
 }
 
-// RFC 9112, 6.3, without its concessions.
+// RFC 9112, 6.3, without the cases in which it lets servers repair a request.
 void RequestParser::find_body_length() {
   const auto codings = request_.count("transfer-encoding"), lengths = request_.count("content-length");
   if (codings > 0) {
@@ -212,7 +212,7 @@ void RequestParser::find_body_length() {
          "request_too_large");
 }
 
-// What of `bytes` belongs to the body's, or the chunk's, rest.
+// Appends the bytes that belong to the rest of the body or chunk, and returns how many they are.
 size_t RequestParser::append(std::string_view bytes) {
   const size_t n = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
   request_.body.append(bytes, 0, n);
@@ -244,7 +244,7 @@ void RequestParser::take_body(std::string_view input, size_t& used) {
   body_ = Body::chunk_size;  // after the two bytes that end a chunk
 }
 
-// chunk-size [ chunk-ext ]; extensions are not looked into.
+// chunk-size [ chunk-ext ]; extensions are ignored.
 void RequestParser::take_chunk_line(std::string_view line) {
   constexpr size_t kDigits = 16;  // of 64 bits
   size_t digits = 0;

@@ -1,5 +1,5 @@
-// HTTP/1.1 requests from bytes (RFC 9112). Strict: where proxies and servers are known to disagree about the
-// end of a request, the request is refused, never guessed at.
+// Parses HTTP/1.1 requests (RFC 9112). Strict: a request is refused where proxies and servers are known to
+// disagree about its end.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +29,12 @@ class RequestParser {
   // returns how many bytes these are. take() does so, too.
   size_t skip_empty_line(std::string_view input);
   State state() const { return state_; }
-  // Why the request is refused; the connection must end, as nobody knows where a next request would begin.
+  // Why the request is refused. The connection must end, because the start of the next request is unknown.
   const ApiError& fault() const { return fault_; }
 
-  // Method, target and headers are there from the end of the head on; the body is not looked at.
+  // Method, target and headers are complete after the head. The parser does not interpret the body.
   const HttpRequest& request() const { return request_; }
-  // When done: the whole request, which the parser no longer has.
+  // Moves the whole request out of the parser; call it when the state is done.
   HttpRequest take_request() { return std::move(request_); }
   size_t body_size() const { return request_.body.size(); }
   bool http10() const { return http10_; }
@@ -42,7 +42,7 @@ class RequestParser {
   bool expects_continue() const { return expects_continue_; }
 
  private:
-  // Where in the body the next byte is.
+  // The part of the body that the next byte belongs to.
   enum class Body { counted, chunk_size, chunk, chunk_end, trailers };
 
   bool take_line(std::string_view input, size_t& used);
@@ -62,10 +62,10 @@ class RequestParser {
   Body body_ = Body::counted;
   ApiError fault_;
   HttpRequest request_;
-  std::string line_;       // the part of a line that has come
+  std::string line_;       // the part of the current line that has arrived
   size_t empty_line_ = 0;  // bytes of the empty line before the request
   size_t head_bytes_ = 0;  // of request line, fields and trailers so far
-  uint64_t left_ = 0;      // bytes of the body, or of the chunk, that are still to come
+  uint64_t left_ = 0;      // bytes of the body or of the chunk that have not arrived yet
   bool http10_ = false, keep_alive_ = false, expects_continue_ = false;
 };
 

@@ -1,5 +1,5 @@
-// When a client that takes too little of what is sent to it is dropped. The rule does not depend on how fast
-// answers are produced: a client that keeps up has next to nothing waiting, however slow its connection.
+// Detects clients that read too slowly. The rule does not depend on how fast answers are produced: a client
+// that keeps up has almost no bytes waiting, however slow its connection.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,10 @@ class StallWatch {
  public:
   StallWatch(double seconds, size_t bytes) : seconds_(seconds), bytes_(bytes) {}
 
-  // Called every now and then. waiting: bytes that the client has not taken; stuck: some of them do not even
-  // fit into the system's send buffer; taken: bytes that it has taken since it connected. True: for `seconds`
-  // more than `bytes` waited (or some were stuck) at every call, and it took fewer than `bytes`.
+  // To be called regularly. waiting: bytes that the client has not acknowledged; stuck: some of them do not
+  // even fit into the system's send buffer; taken: bytes acknowledged since it connected. Returns true if,
+  // for `seconds`, every call saw more than `bytes` waiting (or some stuck) and the client took fewer than
+  // `bytes`.
   bool stalled(double now, size_t waiting, bool stuck, uint64_t taken) {
     const bool pressed = waiting > bytes_ || stuck;
     if (!pressed || !pressed_ || taken >= taken_ + bytes_) {

@@ -1,4 +1,4 @@
-// A connection's bytes, through TLS or not: what Asio asks of a stream.
+// A byte stream over TCP, with or without TLS, in the form that Asio's functions expect.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -48,7 +48,8 @@ class Stream {
   }
 
  private:
-  std::shared_ptr<asio::ssl::context> context_;  // a server may take another one for later connections
+  std::shared_ptr<asio::ssl::context>
+      context_;  // kept alive, because the server may replace its own on reload
   tcp::socket tcp_;
   std::optional<asio::ssl::stream<tcp::socket&>> tls_;
 };

@@ -13,10 +13,10 @@ namespace anabranch::server {
 struct Target {
   std::optional<std::string>
       authority;     // of the absolute form "http://authority/path", which proxies are sent
-  std::string path;  // decoded, without a slash at the end ("/" aside) and with single ones only
+  std::string path;  // decoded; a final slash (except in "/") and doubled slashes are removed
 };
 
-// "//v1/models/a%20b/?x=1" -> "/v1/models/a b". Escaped slashes stay as they are meant. Errors: invalid (no
+// "//v1/models/a%20b/?x=1" -> "/v1/models/a b". An escaped slash is no separator. Errors: invalid (no
 // path, a bad escape, a NUL byte).
 Result<Target> parse_target(std::string_view target);
 
@@ -30,8 +30,8 @@ std::optional<std::string> host_name(std::string_view authority);
 // malformed.
 std::string listening_name(const std::string& host);
 
-// Whether an origin ("scheme://authority") is that of pages which are served under this authority, whatever
-// the scheme; both may leave the scheme's own port out.
+// Whether pages of this origin ("scheme://authority") are served under this authority, whatever the scheme.
+// Both may omit the scheme's default port.
 bool is_origin_of(std::string_view origin, std::string_view authority);
 
 // Whether a host name always means this machine: localhost, *.localhost, 127.x.y.z, [::1].

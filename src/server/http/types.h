@@ -16,11 +16,11 @@ namespace anabranch::server {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
-// A request, for logs and counts. The texts are empty where it could not be read that far.
+// Identifies a request in logs and metrics. Fields that could not be read are empty.
 struct RequestName {
   std::string method;
   std::string target;  // as sent, still percent-encoded
-  std::string id;      // of x-request-id: the client's own, or a new one
+  std::string id;      // the value of x-request-id: the client's own or a new one
 };
 
 struct HttpRequest {
@@ -29,7 +29,7 @@ struct HttpRequest {
       target;       // as sent: path and query, still percent-encoded; perhaps with scheme and host before it
   Headers headers;  // names in lower case
   std::string body;
-  std::shared_ptr<void> held;  // its bytes count against the server's limit as long as this lives
+  std::shared_ptr<void> held;  // the body counts against the memory limit until this is released
 
   // The first header of this (lower-case) name, or nullptr.
   const std::string* header(std::string_view name) const {
@@ -55,8 +55,8 @@ class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
   virtual void respond(HttpResponse response) = 0;
-  // Begins a 200 answer of unknown length. `heartbeat` is written whenever the stream has been silent for a
-  // while.
+  // Begins a 200 answer of unknown length. `heartbeat` is written whenever the stream has been silent for
+  // HttpLimits::heartbeat_s.
   virtual void start(std::string content_type, std::string heartbeat) = 0;
   virtual void write(std::string_view data) = 0;
   // Ends the answer; with close_connection the connection is not used again.
