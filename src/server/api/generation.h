@@ -100,7 +100,7 @@ class Generations {
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
   // Compiling a grammar may take a second, so it has threads of its own. The jobs of workers_ and
-  // long_workers_ submit to this pool.
+  // long_workers_ submit to this pool, so it must be destroyed after them.
   WorkerPool form_workers_{2};
   // Long requests have a thread of their own, so that short ones never wait for them.
   WorkerPool long_workers_{1, true};
