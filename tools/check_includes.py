@@ -119,6 +119,9 @@ def check(root):
     good = bad = 0
     for folder, _, names in sorted(os.walk(source)):
         for name in sorted(names):
+            if name.endswith((".orig", ".rej")):
+                print(f"{os.path.relpath(os.path.join(folder, name), root)}: left over from a merge; delete it")
+                bad += 1
             if not name.endswith((".h", ".cc", ".inl", ".cu", ".mm")):
                 continue
             full = os.path.join(folder, name)

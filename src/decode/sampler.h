@@ -18,7 +18,7 @@ double counter_uniform(uint64_t seed, uint64_t position, uint32_t token);
 //  1. Penalties and then the bias change the logits (see SamplingParams).
 //  2. Filters choose the candidates, in this order: the top_k largest; of these the smallest set whose
 //     probability reaches top_p; of these the tokens with at least min_p times the largest probability; XTC
-//     then removes the most likely ones.
+//     then, with its probability, removes all tokens above its threshold except the least likely of them.
 //  3. The result is the candidate with the largest logit / temperature + Gumbel noise. This draws from the
 //     softmax over the candidates (the Gumbel-max trick). Temperature 0 is argmax. Ties go to the lower id.
 // logits [vocab], or only those of the tokens `ids` (ascending): a draft from part of the vocabulary gets the

@@ -1,6 +1,6 @@
-// The engine as the server and the command line see it: plain data in, events out. No arrays, no MLX.
+// The engine as the server and the command line see it: plain data in, events out. No tensors.
 //
-// Ownership: an Engine owns one thread, and that thread owns the model, every sequence and all of MLX.
+// Ownership: an Engine owns one thread, and that thread owns the device, the model and every sequence.
 // submit() and cancel() may be called from any thread; sinks are called on the engine thread and must not
 // block.
 #pragma once

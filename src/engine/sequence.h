@@ -14,7 +14,8 @@
 
 namespace anabranch {
 
-// Used only by the engine thread after it was submitted.
+// Used by the engine thread after it was submitted, and while StepRunner::collect() runs by one thread of the
+// device's pool at a time.
 struct Sequence {
   RequestId id;
   Request request;

@@ -77,7 +77,7 @@ class SequenceState {
   // The same while a pass runs, layer by layer in their order, as each has applied its tokens; the length is
   // set by advance()'s caller. later: tokens that an attention layer has applied beyond the point.
   void snapshot_layer(int layer, Snapshot& out, int later = 0);
-  // A gated-delta layer's place in such a snapshot, for ops::gated_delta_rows() to fill.
+  // A gated-delta layer's place in such a snapshot, for ops::gated_delta() to fill.
   ops::GatedDeltaState& snapshot_delta(int layer, Snapshot& out);
   void restore(const Snapshot& snapshot);
 

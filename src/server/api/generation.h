@@ -95,7 +95,7 @@ class Generations {
   const Post post_;
   Metrics& metrics_;
   const RequestDefaults defaults_;
-  Preparer preparer_;       // used by workers
+  Preparer preparer_;       // used by workers; remember() by the I/O thread
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;

@@ -1,7 +1,8 @@
-// The HTTP server that `anabranch serve` runs: OpenAI's API over an Engine. docs/api.md describes what it
-// answers.
+// The HTTP server that `anabranch serve` runs: OpenAI's and Anthropic's APIs over an Engine. docs/api.md
+// describes what it answers.
 //
-// Ownership: a Server owns one I/O thread and two worker threads. The engine must outlive it.
+// Ownership: a Server owns one I/O thread and the pools of workers (docs/READING.md lists all threads). The
+// engine must outlive it.
 #pragma once
 
 #include <cstdint>

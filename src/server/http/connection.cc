@@ -229,8 +229,8 @@ asio::awaitable<void> Connection::answer() {
     }
     if (exchange_->done()) break;
     wake_.expires_after(seconds(context_.limits.heartbeat_s));
-    auto [error] = co_await wake_.async_wait(kAwait);
-    if (!error && exchange_->streaming()) exchange_->write(exchange_->heartbeat());
+    auto [cancelled] = co_await wake_.async_wait(kAwait);  // by wake(): there is something to send
+    if (!cancelled && exchange_->streaming()) exchange_->write(exchange_->heartbeat());
   }
   record_.log(lost());
   close_ = !exchange_->keep_alive() || stopping();
