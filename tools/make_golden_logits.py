@@ -34,7 +34,8 @@ VOCAB = 263  # odd on purpose: not a multiple of any vector width
 
 # ---------------------------------------------------------------- configurations
 def llama_like(model_type, **over):
-    arch = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}[model_type]
+    arch = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe",
+            "mixtral": "Mixtral"}[model_type]
     config = {
         "architectures": [arch + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 64,
         "intermediate_size": 72, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -68,6 +69,22 @@ def qwen35_text(**over):
     return config
 
 
+def qwen35_moe_text(**over):
+    config = qwen35_text(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
+                         shared_expert_intermediate_size=40, **over)
+    del config["intermediate_size"]
+    return config | {"architectures": ["Qwen3_5MoeForCausalLM"], "model_type": "qwen3_5_moe_text"}
+
+
+def qwen3_next(**over):
+    config = qwen35_text(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                         shared_expert_intermediate_size=32, decoder_sparse_step=1, mlp_only_layers=[1],
+                         linear_num_key_heads=2, linear_num_value_heads=4, **over)
+    return config | {"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
+                     "rope_theta": 100000.0, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0,
+                                                                 "partial_rotary_factor": 0.25}}
+
+
 # `world` says how the directory is written: hf = flat names as the text-only class has them; nested = released
 # multimodal naming; mlx = mlx-lm's conversion; mlxq = the same, quantised. `long` adds a 300-token prompt, which
 # crosses a 256-position block of the KV cache.
@@ -83,6 +100,32 @@ CASES = {
     "qwen2_bias": dict(config=llama_like("qwen2", use_sliding_window=False, rms_norm_eps=1e-6)),
     "qwen3_qk_norm": dict(config=llama_like("qwen3", hidden_size=32, head_dim=32, tie_word_embeddings=False,
                                             attention_bias=False, use_sliding_window=False, sliding_window=None)),
+    "mixtral": dict(config=llama_like("mixtral", hidden_size=32, head_dim=32, intermediate_size=48,
+                                      num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2,
+                                      sliding_window=None, tie_word_embeddings=False)),
+    "qwen3_moe": dict(config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_experts=8,
+                                        num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
+                                        decoder_sparse_step=1, mlp_only_layers=[2], tie_word_embeddings=False,
+                                        attention_bias=False, use_sliding_window=False, sliding_window=None)),
+    "qwen3_moe_not_normalised": dict(
+        config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_hidden_layers=2, num_experts=8,
+                          num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=False,
+                          decoder_sparse_step=2, mlp_only_layers=[], attention_bias=False,
+                          use_sliding_window=False, sliding_window=None), dtype="f32"),
+    "qwen3_next": dict(config=qwen3_next()),
+    "qwen35_moe_fused": dict(config=qwen35_moe_text(), long=True),
+    "qwen35_moe_nested_mtp": dict(
+        config=qwen35_moe_text(linear_num_key_heads=1, linear_num_value_heads=2, tie_word_embeddings=False,
+                               mtp_num_hidden_layers=1), world="nested", mtp=True, shards=2),
+    "qwen35_moe_mlx_quantised": dict(
+        config=qwen35_moe_text(hidden_size=64, head_dim=64, num_hidden_layers=4) | {
+            "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64},
+        world="mlxq",
+        quant={"group_size": 32, "bits": 4, "mode": "affine",
+               "model.layers.0.mlp.gate": {"group_size": 64, "bits": 8},
+               "model.layers.0.mlp.shared_expert_gate": {"group_size": 64, "bits": 8},
+               "model.layers.1.mlp.switch_mlp.down_proj": {"group_size": 64, "bits": 6},
+               "model.layers.2.mlp.switch_mlp.up_proj": {"group_size": 64, "bits": 3}}),
     "qwen35_flat_tied": dict(config=qwen35_text(), long=True),
     "qwen35_nested_untied_grouped": dict(
         config=qwen35_text(linear_num_key_heads=1, linear_num_value_heads=2, num_attention_heads=4,
@@ -115,7 +158,15 @@ CASES = {
 
 # ---------------------------------------------------------------- weights
 def is_qwen35(config):
-    return config["model_type"] == "qwen3_5_text"
+    """A hybrid: Gated DeltaNet layers, gated attention, norms stored as w for 1 + w."""
+    return config["model_type"] in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+
+
+def is_sparse(config, layer):
+    if "num_local_experts" in config:
+        return True
+    return "num_experts" in config and layer not in config.get("mlp_only_layers", []) \
+        and (layer + 1) % config.get("decoder_sparse_step", 1) == 0
 
 
 def is_offset_norm(name):
@@ -126,7 +177,7 @@ def is_offset_norm(name):
 def random_weights(config, rng):
     """name -> float32 array, flat Hugging Face names. Scales keep every sub-layer's output comparable with the
     residual stream, attention neither flat nor one-hot, and logits at a standard deviation of about 2."""
-    h, f, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    h, f, vocab = config["hidden_size"], config.get("intermediate_size"), config["vocab_size"]
     heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
     dim = config.get("head_dim", h // heads)
     qwen35 = is_qwen35(config)
@@ -147,7 +198,7 @@ def random_weights(config, rng):
         if config["model_type"] == "qwen2":
             for name, n in (("q_proj", heads * dim), ("k_proj", kv * dim), ("v_proj", kv * dim)):
                 out[p + name + ".bias"] = rng.standard_normal(n) * 0.5
-        if qwen35 or config["model_type"] == "qwen3":
+        if qwen35 or config["model_type"] in ("qwen3", "qwen3_moe"):
             norm(p + "q_norm", dim)
             norm(p + "k_norm", dim)
 
@@ -155,10 +206,14 @@ def random_weights(config, rng):
         hk, hv = config["linear_num_key_heads"], config["linear_num_value_heads"]
         dk, dv = config["linear_key_head_dim"], config["linear_value_head_dim"]
         channels = 2 * hk * dk + hv * dv
-        matrix(p + "in_proj_qkv", channels, h, 1.5)
-        matrix(p + "in_proj_z", hv * dv, h, 1.5)
-        matrix(p + "in_proj_b", hv, h, 1.5)
-        matrix(p + "in_proj_a", hv, h, 1.5)
+        if config["model_type"] == "qwen3_next":
+            matrix(p + "in_proj_qkvz", channels + hv * dv, h, 1.5)
+            matrix(p + "in_proj_ba", 2 * hv, h, 1.5)
+        else:
+            matrix(p + "in_proj_qkv", channels, h, 1.5)
+            matrix(p + "in_proj_z", hv * dv, h, 1.5)
+            matrix(p + "in_proj_b", hv, h, 1.5)
+            matrix(p + "in_proj_a", hv, h, 1.5)
         out[p + "conv1d.weight"] = rng.standard_normal((channels, 1, config["linear_conv_kernel_dim"])) * 0.6
         out[p + "A_log"] = np.log(rng.uniform(0.3, 8, hv))
         step = np.exp(rng.uniform(math.log(1e-3), math.log(1e-1), hv))
@@ -166,20 +221,43 @@ def random_weights(config, rng):
         norm(p + "norm", dv, 1.0)
         matrix(p + "out_proj", h, hv * dv, 1.5)
 
-    def block(p, mixer):
+    def experts(p):
+        mixtral = config["model_type"] == "mixtral"
+        count = config.get("num_experts", config.get("num_local_experts"))
+        size = f if mixtral else config["moe_intermediate_size"]
+        p += "block_sparse_moe." if mixtral else "mlp."
+        matrix(p + "gate", count, h, 3)
+        if config["model_type"] == "qwen3_5_moe_text":  # fused
+            out[p + "experts.gate_up_proj"] = rng.standard_normal((count, 2 * size, h)) * 1.5 / math.sqrt(h)
+            out[p + "experts.down_proj"] = rng.standard_normal((count, h, size)) * 1.5 / math.sqrt(size)
+        else:
+            names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+            for e in range(count):
+                for name, rows, cols in zip(names, (size, size, h), (h, h, size)):
+                    matrix(f"{p}experts.{e}.{name}", rows, cols, 1.5)
+        if shared := config.get("shared_expert_intermediate_size"):
+            matrix(p + "shared_expert.gate_proj", shared, h, 1.5)
+            matrix(p + "shared_expert.up_proj", shared, h, 1.5)
+            matrix(p + "shared_expert.down_proj", h, shared, 1.5)
+            matrix(p + "shared_expert_gate", 1, h, 1.5)
+
+    def block(p, mixer, sparse):
         if mixer == "linear_attention":
             gated_delta(p + "linear_attn.")
         else:
             attention(p + "self_attn.")
-        matrix(p + "mlp.gate_proj", f, h, 1.5)
-        matrix(p + "mlp.up_proj", f, h, 1.5)
-        matrix(p + "mlp.down_proj", h, f, 1.5)
+        if sparse:
+            experts(p)
+        else:
+            matrix(p + "mlp.gate_proj", f, h, 1.5)
+            matrix(p + "mlp.up_proj", f, h, 1.5)
+            matrix(p + "mlp.down_proj", h, f, 1.5)
         norm(p + "input_layernorm", h)
         norm(p + "post_attention_layernorm", h)
 
     out["model.embed_tokens.weight"] = rng.standard_normal((vocab, h)) * 2 / math.sqrt(h)
     for i in range(config["num_hidden_layers"]):
-        block(f"model.layers.{i}.", config.get("layer_types", ["full_attention"] * (i + 1))[i])
+        block(f"model.layers.{i}.", config.get("layer_types", ["full_attention"] * (i + 1))[i], is_sparse(config, i))
     norm("model.norm", h)
     if not config["tie_word_embeddings"]:
         matrix("lm_head", vocab, h, 2.0)
@@ -187,7 +265,7 @@ def random_weights(config, rng):
         matrix("mtp.fc", h, 2 * h)
         for name in ("mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.norm"):
             norm(name, h)
-        block("mtp.layers.0.", "full_attention")
+        block("mtp.layers.0.", "full_attention", is_sparse(config, 0))
     return {k: v.astype(np.float32) for k, v in out.items()}
 
 
@@ -216,15 +294,30 @@ def quantise(w, bits, group):
 def quantise_all(weights, quant):
     """Splits matrices into weight / scales / biases; returns (tensors to store, dequantised weights for the oracle)."""
     tensors, exact = {}, {}
-    for name, w in weights.items():
-        module = name.removesuffix(".weight")
+
+    def add(module, name, w):
+        """Stores one module; returns its exact values."""
         rule = quant.get(module, quant)
-        matrix = w.ndim == 2 and not module.endswith(("in_proj_a", "in_proj_b"))
+        matrix = name.endswith("weight") and w.ndim >= 2 and not module.endswith(("in_proj_a", "in_proj_b", "conv1d"))
         if not matrix or rule is False:
-            tensors[name], exact[name] = w, w
-            continue
-        packed, scales, biases, exact[name] = quantise(w.astype(np.float32), rule["bits"], rule["group_size"])
-        tensors |= {name: packed, module + ".scales": scales, module + ".biases": biases}
+            tensors[name] = w
+            return w
+        flat = w.astype(np.float32).reshape(-1, w.shape[-1])
+        packed, scales, biases, values = quantise(flat, rule["bits"], rule["group_size"])
+        parts = {name: packed, module + ".scales": scales, module + ".biases": biases}
+        tensors.update({k: v.reshape(*w.shape[:-1], -1) for k, v in parts.items()})
+        return values.reshape(w.shape)
+
+    for name, w in weights.items():
+        if name.endswith("experts.gate_up_proj"):  # MLX keeps them apart
+            p, half = name.replace("experts.gate_up_proj", "switch_mlp."), w.shape[1] // 2
+            exact[name] = np.concatenate([add(p + m, p + m + ".weight", part) for m, part in
+                                          (("gate_proj", w[:, :half]), ("up_proj", w[:, half:]))], axis=1)
+        elif name.endswith("experts.down_proj"):
+            p = name.replace("experts.down_proj", "switch_mlp.down_proj")
+            exact[name] = add(p, p + ".weight", w)
+        else:
+            exact[name] = add(name.removesuffix(".weight"), name, w)
     return tensors, exact
 
 
@@ -241,7 +334,9 @@ def to_mlx_names(tensors, config):
 
 
 def nested_config(text, **more):
-    return {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
+    moe = "Moe" if "num_experts" in text else ""
+    return {"architectures": [f"Qwen3_5{moe}ForConditionalGeneration"],
+            "model_type": "qwen3_5_moe" if moe else "qwen3_5",
             "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text} | more
 
 

@@ -1,5 +1,6 @@
 #include "base/weight_source.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -44,6 +45,54 @@ WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
       for_runs(first, count, [&](int64_t row, int64_t n, int64_t at) { read(row, n, values + at * cols); });
     };
   }
+  return out;
+}
+
+WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded) {
+  CHECK(rows > 0 && padded >= rows && source.rows % rows == 0, "blocks of {} of {} rows", rows, source.rows);
+  if (padded == rows) return source;
+  WeightSource out = source;
+  out.rows = source.rows / rows * padded;
+  // Calls read(row of the source, or -1 for a zero row; index of the row in the call).
+  const auto for_rows = [rows, padded](int64_t first, int64_t count, auto&& read) {
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t block = (first + i) / padded, row = (first + i) % padded;
+      read(row < rows ? block * rows + row : -1, i);
+    }
+  };
+  const int64_t cols = source.cols, groups = source.group > 0 ? cols / source.group : 0;
+  if (source.read_affine)
+    out.read_affine = [for_rows, cols, groups, symmetric = source.symmetric, read = source.read_affine](
+                          int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+      for_rows(first, count, [&](int64_t row, int64_t i) {
+        if (row >= 0) return read(row, 1, codes + i * cols, scales + i * groups, biases + i * groups);
+        std::fill_n(codes + i * cols, cols, uint8_t{0});
+        std::fill_n(scales + i * groups, groups, 0.0f);
+        if (!symmetric) std::fill_n(biases + i * groups, groups, 0.0f);
+      });
+    };
+  if (source.read_block_scales)
+    out.read_block_scales = [for_rows, groups, blocks = cols / kScaleBlock, symmetric = source.symmetric,
+                             read = source.read_block_scales](int64_t first, int64_t count,
+                                                              const BlockScales& to) {
+      for_rows(first, count, [&](int64_t row, int64_t i) {
+        const BlockScales at{to.d + i * blocks, to.dmin + i * blocks, to.scales + i * groups,
+                             to.mins + i * groups};
+        if (row >= 0) return read(row, 1, at);
+        std::fill_n(at.d, blocks, uint16_t{0});
+        std::fill_n(at.scales, groups, int8_t{0});
+        if (symmetric) return;
+        std::fill_n(at.dmin, blocks, uint16_t{0});
+        std::fill_n(at.mins, groups, uint8_t{0});
+      });
+    };
+  if (source.read_dense)
+    out.read_dense = [for_rows, cols, read = source.read_dense](int64_t first, int64_t count, float* values) {
+      for_rows(first, count, [&](int64_t row, int64_t i) {
+        if (row >= 0) return read(row, 1, values + i * cols);
+        std::fill_n(values + i * cols, cols, 0.0f);
+      });
+    };
   return out;
 }
 

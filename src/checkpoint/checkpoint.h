@@ -65,6 +65,9 @@ class Checkpoint {
   virtual Result<Tensor> take(std::string_view name, const std::vector<int64_t>& shape) = 0;
   // The matrix "<name>" = "....weight" [rows, cols], dense or quantised. The source keeps the map alive.
   virtual Result<WeightSource> take_matrix(std::string_view name, int64_t rows, int64_t cols) = 0;
+  // The same of a tensor [count, rows, cols]: one matrix below the other.
+  virtual Result<WeightSource> take_matrices(std::string_view name, int64_t count, int64_t rows,
+                                             int64_t cols) = 0;
   // Tensors with this prefix need not be taken. Returns how many there are.
   virtual int ignore(std::string_view prefix) = 0;
   // Error (invalid) naming tensors that were neither taken nor ignored.

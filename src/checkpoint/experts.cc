@@ -18,8 +18,11 @@ constexpr std::string_view kExperts = ".mlp.experts.";
 constexpr std::string_view kStacked = ".mlp.switch_mlp.";
 constexpr int64_t kMaxExperts = 1 << 16;
 
-bool is_projection(std::string_view name) {
-  return name == "gate_proj" || name == "up_proj" || name == "down_proj";
+// The name of a projection, also where Mixtral calls it w1, w3 or w2; empty for others.
+std::string_view projection(std::string_view name) {
+  for (const auto& [mixtral, common] : {std::pair{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}})
+    if (name == mixtral || name == common) return common;
+  return {};
 }
 
 struct ExpertName {
@@ -39,8 +42,11 @@ std::optional<ExpertName> split_name(std::string_view name) {
   const std::string_view digits = rest.substr(0, dot), module = rest.substr(dot + 1);
   if (end.ec != std::errc() || std::to_string(expert) != digits || expert < 0 || expert >= kMaxExperts)
     return std::nullopt;
-  if (!is_projection(module.substr(0, module.rfind('.')))) return std::nullopt;
-  return ExpertName{expert, std::string(name.substr(0, at)).append(kStacked).append(module)};
+  const size_t suffix = module.rfind('.');
+  const std::string_view common = projection(module.substr(0, suffix));
+  if (common.empty()) return std::nullopt;
+  return ExpertName{
+      expert, std::string(name.substr(0, at)).append(kStacked).append(common).append(module.substr(suffix))};
 }
 
 // Sources of the same format below one another.

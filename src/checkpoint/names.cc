@@ -10,6 +10,14 @@ bool strip(std::string_view& name, std::string_view prefix) {
   return true;
 }
 
+// Mixtral's module of experts has the other families' name here.
+std::string common_moe_name(std::string name) {
+  constexpr std::string_view kMixtral = ".block_sparse_moe.";
+  if (const size_t at = name.find(kMixtral); at != std::string::npos)
+    name.replace(at, kMixtral.size(), ".mlp.");
+  return name;
+}
+
 }  // namespace
 
 std::optional<std::string> fold_name(std::string_view name) {
@@ -21,7 +29,7 @@ std::optional<std::string> fold_name(std::string_view name) {
     if (rest.starts_with(vision)) return std::nullopt;
   // The head and the MTP module stand beside the model, wherever a conversion nested them.
   if (in_model && !rest.starts_with("mtp.") && !rest.starts_with("lm_head."))
-    return "model." + std::string(rest);
+    return common_moe_name("model." + std::string(rest));
   return std::string(rest);
 }
 

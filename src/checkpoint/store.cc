@@ -67,6 +67,12 @@ class Store : public Checkpoint {
     return entry->source;
   }
 
+  Result<WeightSource> take_matrices(std::string_view name, int64_t count, int64_t rows,
+                                     int64_t cols) override {
+    TRY(const Entry* entry, claim(name, {count, rows, cols}));
+    return entry->source;
+  }
+
   int ignore(std::string_view prefix) override {
     int count = 0;
     for (size_t i = 0; i < state_.size(); i++) {

@@ -1,5 +1,7 @@
 #include "models/config.h"
 
+#include <algorithm>
+#include <climits>
 #include <cmath>
 
 namespace anabranch {
@@ -69,6 +71,21 @@ std::string ConfigReader::string_or(const char* key, std::string fallback) {
     return fallback;
   }
   return value.get<std::string>();
+}
+
+std::vector<int> ConfigReader::integers(const char* key) {
+  std::vector<int> out;
+  if (!has(key)) return out;
+  const Json& list = (*config_)[key];
+  const bool good = list.is_array() && std::ranges::all_of(list, [](const Json& v) {
+                      return v.is_number_integer() && v >= INT_MIN && v <= INT_MAX;
+                    });
+  if (!good) {
+    fail(ErrorKind::invalid, fmt::format("{}: \"{}\" must be a list of integers", file_, key));
+    return out;
+  }
+  for (const Json& value : list) out.push_back(value.get<int>());
+  return out;
 }
 
 std::vector<std::string> ConfigReader::strings(const char* key) {

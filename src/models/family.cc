@@ -1,5 +1,6 @@
 #include "models/family.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -67,6 +68,62 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   TRY(auto up, take_linear(builder, prefix + "up_proj", mlp.intermediate, hidden));
   TRY(auto down, take_linear(builder, prefix + "down_proj", hidden, mlp.intermediate));
   return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down)};
+}
+
+MoeSpec read_moe(ConfigReader& c, const char* experts_key, const char* intermediate_key) {
+  MoeSpec spec;
+  spec.experts = c.integer(experts_key, 1, 1 << 16);
+  spec.routing.top_k = c.integer("num_experts_per_tok", 1, 1 << 16);
+  spec.intermediate = c.integer(intermediate_key, 1, 1 << 20);
+  if (spec.routing.top_k > spec.experts)
+    c.invalid(fmt::format("num_experts_per_tok is above {}", experts_key));
+  return spec;
+}
+
+std::vector<int> sparse_layers(ConfigReader& c, int layers) {
+  const int step = c.integer_or("decoder_sparse_step", 1, 1024, 1);
+  const std::vector<int> dense = c.integers("mlp_only_layers");
+  std::vector<int> out;
+  for (int i = 0; i < layers; i++)
+    if ((i + 1) % step == 0 && std::ranges::find(dense, i) == dense.end()) out.push_back(i);
+  return out;
+}
+
+namespace {
+
+Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
+                                         const MoeSpec& moe, int rows, int cols) {
+  TRY(const auto source, builder.checkpoint.take_matrices(name + ".weight", moe.experts, rows, cols));
+  return ops::ExpertMatrices::make(builder.device, source, moe.experts);
+}
+
+Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, const MoeSpec& spec) {
+  const int hidden = builder.spec.hidden, inner = spec.intermediate, shared = spec.shared_intermediate;
+  nn::Moe moe;
+  moe.routing = spec.routing;
+  TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden));
+  moe.router = std::move(router.weight);
+  TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, hidden));
+  TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, hidden));
+  TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, hidden, inner));
+  if (shared == 0) return moe;
+  TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared}));
+  TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
+  moe.shared = nn::Moe::Shared{std::move(mlp.gate), std::move(mlp.up), std::move(mlp.down.weight),
+                               std::move(output_gate.weight)};
+  return moe;
+}
+
+}  // namespace
+
+Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std::string& prefix,
+                                          const FeedForwardSpec& spec) {
+  if (const auto* moe = std::get_if<MoeSpec>(&spec)) {
+    TRY(nn::FeedForward out, take_moe(builder, prefix, *moe));
+    return out;
+  }
+  TRY(nn::FeedForward out, take_mlp(builder, prefix, std::get<MlpSpec>(spec)));
+  return out;
 }
 
 namespace {

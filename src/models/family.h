@@ -38,6 +38,15 @@ Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& na
 // gate, q_proj holds [query | gate] per head.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
+// Reads the sizes and the routing of a mixture of experts. The checkpoints name the number of experts
+// differently: `experts_key`.
+MoeSpec read_moe(ConfigReader& config, const char* experts_key, const char* intermediate_key);
+// Which of `layers` layers are mixtures: every "decoder_sparse_step"-th, without "mlp_only_layers".
+std::vector<int> sparse_layers(ConfigReader& config, int layers);
+// The matrices of a feed-forward layer under `prefix`: gate_proj, up_proj and down_proj; or, of a mixture,
+// gate (the router), switch_mlp.* (checkpoint/experts.h), shared_expert.* and shared_expert_gate.
+Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std::string& prefix,
+                                          const FeedForwardSpec& spec);
 Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp);
 
 // Rotary frequencies from "rope_parameters" or "rope_scaling" + "rope_theta": plain, linear and llama3

@@ -5,11 +5,24 @@
 namespace anabranch {
 namespace {
 
+// Mixtral's layers are all mixtures; Qwen3-MoE says which are not.
+void read_experts(ConfigReader& c, ModelSpec& spec) {
+  if (spec.family == "mixtral") {
+    const MoeSpec experts = read_moe(c, "num_local_experts", "intermediate_size");
+    for (LayerSpec& layer : spec.layers) layer.mlp = experts;
+  } else if (spec.family == "qwen3_moe") {
+    MoeSpec experts = read_moe(c, "num_experts", "moe_intermediate_size");
+    experts.routing.normalise = c.boolean_or("norm_topk_prob", false);
+    for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))
+      spec.layers[static_cast<size_t>(i)].mlp = experts;
+  }
+}
+
 Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   ConfigReader c(json, file);
   ModelSpec spec;
   spec.family = c.string_or("model_type", "");
-  const bool qwen2 = spec.family == "qwen2", qwen3 = spec.family == "qwen3";
+  const bool qwen2 = spec.family == "qwen2", qwen3 = spec.family == "qwen3" || spec.family == "qwen3_moe";
 
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
   const MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
@@ -52,6 +65,7 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
     if (windowed) layer.window = c.integer("sliding_window", 1, 1 << 27);
     spec.layers.push_back({layer, mlp, spec.norms});
   }
+  read_experts(c, spec);
   spec.ropes = {read_rope(c, attention.head_dim, 10000)};
   TRY_VOID(c.check());
   return spec;
@@ -63,7 +77,7 @@ Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::str
   TRY(auto norm1, take_norm(builder, p + "input_layernorm", hidden, layer.norms));
   TRY(auto attention, take_attention(builder, p + "self_attn.", layer));
   TRY(auto norm2, take_norm(builder, p + "post_attention_layernorm", hidden, layer.norms));
-  TRY(nn::FeedForward mlp, take_mlp(builder, p + "mlp.", std::get<MlpSpec>(layer.mlp)));
+  TRY(auto mlp, take_feed_forward(builder, p + "mlp.", layer.mlp));
   return nn::DecoderLayer{norm1, std::move(attention), norm2, std::move(mlp)};
 }
 

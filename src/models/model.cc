@@ -16,9 +16,9 @@ namespace {
 constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
 const Family* find_family(const std::string& model_type) {
-  for (const char* name : {"llama", "mistral", "qwen2", "qwen3"})
+  for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral"})
     if (model_type == name) return &llama_family();
-  for (const char* name : {"qwen3_5", "qwen3_5_text"})
+  for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
   return nullptr;
 }
@@ -51,6 +51,12 @@ Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
 // What the device has no kernels for is told before anything is put there.
 Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std::string& path) {
   for (size_t i = 0; i < spec.layers.size(); i++) {
+    if (std::holds_alternative<MoeSpec>(spec.layers[i].mlp) && !device.ops().mix_experts)
+      return make_error(
+          ErrorKind::unsupported,
+          "{}: layer {}: there are no kernels for mixtures of experts on {}; run this model with "
+          "--device cpu",
+          path, i, device.name());
     const auto* attention = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
     const std::string why =
         attention
@@ -99,7 +105,8 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   const Family* family = find_family(type);
   if (!family)
     return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; llama, mistral, qwen2, qwen3 and qwen3_5 are",
+                      "{}: model_type \"{}\" is not supported; llama, mistral, mixtral, qwen2, qwen3, "
+                      "qwen3_moe, qwen3_5, qwen3_5_moe and qwen3_next are",
                       checkpoint.path(), type);
   TRY(ModelSpec spec, family->read_config(config, checkpoint.path()));
   TRY_VOID(check_shapes(spec, device, checkpoint.path()));
@@ -268,7 +275,10 @@ Model::PartBytes Model::part_bytes() const {
 
 uint64_t Model::bytes_per_token() const {
   uint64_t sum = head_.bytes();
-  for (const auto& layer : layers_) sum += sum_weights(layer, stored_bytes);
+  for (const auto& layer : layers_) {
+    sum += sum_weights(layer, stored_bytes);
+    if (const auto* moe = std::get_if<nn::Moe>(&layer.mlp)) sum -= moe->idle_bytes();
+  }
   return sum;
 }
 

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "ops/experts.h"
 #include "ops/gated_delta.h"
 #include "state/sequence_state.h"
 
@@ -29,7 +30,14 @@ using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
 struct MlpSpec {
   int intermediate = 0;
 };
-using FeedForwardSpec = std::variant<MlpSpec>;
+
+struct MoeSpec {
+  ops::RouterSpec routing;
+  int experts = 0, intermediate = 0;
+  int shared_intermediate = 0;  // of the expert that every row uses; 0 = there is none
+};
+
+using FeedForwardSpec = std::variant<MlpSpec, MoeSpec>;
 
 struct NormsSpec {
   float eps = 1e-6f;

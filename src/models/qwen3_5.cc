@@ -1,5 +1,6 @@
-// Qwen3.5 / 3.6 dense hybrids: three Gated DeltaNet layers to one layer of gated attention, all with SwiGLU.
-// Reference: Transformers' modeling_qwen3_5.py. Every RMSNorm but the gated one applies (1 + w).
+// Qwen3.5 / 3.6 (dense and MoE) and Qwen3-Next: three Gated DeltaNet layers to one layer of gated attention.
+// Reference: Transformers' modeling_qwen3_5.py, modeling_qwen3_5_moe.py, modeling_qwen3_next.py. Every
+// RMSNorm but the gated one applies (1 + w).
 #include <algorithm>
 
 #include "models/family.h"
@@ -18,13 +19,28 @@ void read_mtp(ConfigReader& c, ModelSpec& spec) {
         "it has an embedding of its own (mtp_use_dedicated_embeddings), which is not supported";
 }
 
+// SwiGLU or, in models with experts, a mixture with a shared expert; in Qwen3-Next not in every layer.
+void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
+  const bool moe = c.has("num_experts") && c.integer("num_experts", 0, 1 << 16) > 0;
+  const int dense =
+      moe ? c.integer_or("intermediate_size", 1, 1 << 20, 0) : c.integer("intermediate_size", 1, 1 << 20);
+  for (LayerSpec& layer : spec.layers) layer.mlp = MlpSpec{dense};
+  if (!moe) return;
+  MoeSpec experts = read_moe(c, "num_experts", "moe_intermediate_size");
+  experts.shared_intermediate = c.integer("shared_expert_intermediate_size", 1, 1 << 20);
+  experts.routing.normalise = c.boolean_or("norm_topk_prob", true);
+  for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))
+    spec.layers[static_cast<size_t>(i)].mlp = experts;
+}
+
 Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   const bool nested = json.contains("text_config") && json["text_config"].is_object();
   ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
   ModelSpec spec;
-  spec.family = "qwen3_5";
+  const std::string type = c.string_or("model_type", "");
+  const bool next = type == "qwen3_next";
+  spec.family = next ? type : "qwen3_5";
   spec.hidden = c.integer("hidden_size", 1, 1 << 17);
-  const MlpSpec mlp{c.integer("intermediate_size", 1, 1 << 20)};
   spec.vocab = c.integer("vocab_size", 1, 1 << 24);
   spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, 32768);
   spec.norms.offset = true;
@@ -53,8 +69,6 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   if (const auto act = c.string_or("hidden_act", "silu"); act != "silu")
     c.unsupported("hidden_act", act, "silu is");
   if (c.boolean_or("attention_bias", false)) c.unsupported("attention_bias", "true", "false is");
-  if (c.has("num_experts") && c.integer("num_experts", 0, 1 << 20) > 0)
-    c.unsupported("num_experts", "set", "only dense Qwen3.5 models are, so far");
 
   read_mtp(c, spec);
   const int layers = c.integer("num_hidden_layers", 1, 1024);
@@ -67,8 +81,9 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
         static_cast<int>(types.size()) == layers ? types[i] == "full_attention" : (i + 1) % interval == 0;
     if (static_cast<int>(types.size()) == layers && !full && types[i] != "linear_attention")
       c.unsupported("layer_types", types[i], "linear_attention and full_attention are");
-    spec.layers.push_back({full ? MixerSpec(attention) : MixerSpec(delta), mlp, spec.norms});
+    spec.layers.push_back({full ? MixerSpec(attention) : MixerSpec(delta), MlpSpec(), spec.norms});
   }
+  read_feed_forward(c, spec);
 
   double rotary = c.number_or("partial_rotary_factor", 0, 1, 0.25);
   ConfigReader rope(c.object("rope_parameters"), file + " (rope_parameters)");
@@ -102,6 +117,47 @@ Result<Tensor> take_conv(Checkpoint& checkpoint, const std::string& name, int ch
   return taps;
 }
 
+// The projections of a Gated DeltaNet layer's input.
+struct InputProjections {
+  nn::Linear qkv, z, b, a;
+};
+
+Result<InputProjections> take_inputs(const ModelBuilder& builder, const std::string& p,
+                                     const ops::GatedDeltaShape& shape) {
+  const int hidden = builder.spec.hidden, hv = shape.value_heads;
+  InputProjections out;
+  TRY(out.qkv, take_linear(builder, p + "in_proj_qkv", shape.conv_channels(), hidden));
+  TRY(out.z, take_linear(builder, p + "in_proj_z", hv * shape.value_dim, hidden));
+  TRY(out.b, take_linear(builder, p + "in_proj_b", hv, hidden));
+  TRY(out.a, take_linear(builder, p + "in_proj_a", hv, hidden));
+  return out;
+}
+
+// Qwen3-Next stores two matrices whose rows go by key head: [q, k, v of its value heads, z of them] in
+// in_proj_qkvz, [b of its value heads, a of them] in in_proj_ba. Rows of all heads' q come first here, then
+// k, then v. Reference: Transformers' fix_query_key_value_ordering.
+Result<InputProjections> take_fused_inputs(const ModelBuilder& builder, const std::string& p,
+                                           const ops::GatedDeltaShape& shape) {
+  const int heads = shape.key_heads, key = shape.key_dim, each = shape.value_heads / heads,
+            value = each * shape.value_dim, block = 2 * key + 2 * value;
+  TRY(const auto qkvz,
+      builder.checkpoint.take_matrix(p + "in_proj_qkvz.weight", int64_t{heads} * block, builder.spec.hidden));
+  TRY(const auto ba,
+      builder.checkpoint.take_matrix(p + "in_proj_ba.weight", 2ll * shape.value_heads, builder.spec.hidden));
+  const auto append = [heads](std::vector<int64_t>& rows, int head_rows, int begin, int count) {
+    for (int head = 0; head < heads; head++)
+      for (int i = 0; i < count; i++) rows.push_back(int64_t{head} * head_rows + begin + i);
+  };
+  std::vector<int64_t> qkv, z, b, a;
+  append(qkv, block, 0, key), append(qkv, block, key, key), append(qkv, block, 2 * key, value);
+  append(z, block, 2 * key + value, value);
+  append(b, 2 * each, 0, each), append(a, 2 * each, each, each);
+  const auto linear = [&](const WeightSource& source, std::vector<int64_t>& rows) {
+    return nn::Linear{ops::Weight::make(builder.device, select_rows(source, std::move(rows))), {}};
+  };
+  return InputProjections{linear(qkvz, qkv), linear(qkvz, z), linear(ba, b), linear(ba, a)};
+}
+
 Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::string& p,
                                         const LayerSpec& layer) {
   const auto& shape = std::get<ops::GatedDeltaShape>(layer.mixer);
@@ -114,18 +170,16 @@ Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::
   NormsSpec gated = layer.norms;
   gated.offset = false;
   TRY(auto norm, take_norm(builder, p + "norm", shape.value_dim, gated));
-  TRY(auto qkv, take_linear(builder, p + "in_proj_qkv", shape.conv_channels(), hidden));
-  TRY(auto z, take_linear(builder, p + "in_proj_z", values, hidden));
-  TRY(auto b, take_linear(builder, p + "in_proj_b", hv, hidden));
-  TRY(auto a, take_linear(builder, p + "in_proj_a", hv, hidden));
+  TRY(auto in, checkpoint.has(p + "in_proj_qkvz.weight") ? take_fused_inputs(builder, p, shape)
+                                                         : take_inputs(builder, p, shape));
   TRY(auto out, take_linear(builder, p + "out_proj", hidden, values));
   return nn::GatedDelta{
       shape,
       {device.to_device(conv), device.to_device(a_log), device.to_device(dt_bias), norm.weight, norm.eps},
-      std::move(qkv),
-      std::move(z),
-      std::move(b),
-      std::move(a),
+      std::move(in.qkv),
+      std::move(in.z),
+      std::move(in.b),
+      std::move(in.a),
       std::move(out)};
 }
 
@@ -143,7 +197,7 @@ Result<nn::DecoderLayer> build_layer(const ModelBuilder& builder, const std::str
   const int hidden = builder.spec.hidden;
   TRY(auto norm1, take_norm(builder, p + "input_layernorm", hidden, layer.norms));
   TRY(auto norm2, take_norm(builder, p + "post_attention_layernorm", hidden, layer.norms));
-  TRY(auto mlp, take_mlp(builder, p + "mlp.", std::get<MlpSpec>(layer.mlp)));
+  TRY(auto mlp, take_feed_forward(builder, p + "mlp.", layer.mlp));
   TRY(auto mixer, take_mixer(builder, p, layer));
   return nn::DecoderLayer{norm1, std::move(mixer), norm2, std::move(mlp)};
 }

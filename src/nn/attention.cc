@@ -25,7 +25,7 @@ LayerOutput Attention::operator()(const Normed& x, const Batch& batch, int layer
     return gate ? project(x, {&q, &k, &v, &*gate}) : project(x, {&q, &k, &v});
   }();
   const ops::Stage stage(device, "attention: rope, append, attend");
-  return {batch.has_trees() ? attend_trees(in, batch, layer) : attend(in, batch, layer), o,
+  return {batch.has_trees() ? attend_trees(in, batch, layer) : attend(in, batch, layer), &o,
           "attention: out-projection, add"};
 }
 

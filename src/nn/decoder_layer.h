@@ -8,11 +8,12 @@
 #include "nn/attention.h"
 #include "nn/gated_delta.h"
 #include "nn/mlp.h"
+#include "nn/moe.h"
 
 namespace anabranch::nn {
 
 using Mixer = std::variant<Attention, GatedDelta>;
-using FeedForward = std::variant<Mlp>;
+using FeedForward = std::variant<Mlp, Moe>;
 
 struct DecoderLayer {
   RmsNorm norm1;

@@ -18,7 +18,8 @@ std::vector<Tensor> project(const Normed& input, std::initializer_list<const Lin
 
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output) {
   const ops::Stage stage(x.device(), output.stage);
-  const auto& [weight, bias] = output.linear;
+  if (!output.linear) return ops::add(x, post ? (*post)(output.y.values) : output.y.values);
+  const auto& [weight, bias] = *output.linear;
   if (post) {
     const auto y = ops::linear(output.y, weight);
     return ops::add(x, (*post)(bias ? ops::add_bias(y, *bias) : y));

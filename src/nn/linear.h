@@ -27,17 +27,18 @@ struct Normed {
   const RmsNorm& norm;
 };
 
-// linear(y), the output of a layer. It is computed together with the addition to the residual stream.
+// The output of a layer: linear(y), which is computed together with the addition to the residual stream, or y
+// itself when there is no linear.
 struct LayerOutput {
   ops::MatmulInput y;
-  const Linear& linear;
+  const Linear* linear;
   const char* stage;  // its name in profiles
 };
 
 // The products of one input with several matrices.
 std::vector<Tensor> project(const Normed& input, std::initializer_list<const Linear*> layers);
 
-// x + post(output). Without a norm: (x + W y) + bias, in this order.
+// x + post(output). With a linear and without a norm: (x + W y) + bias, in this order.
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output);
 
 }  // namespace anabranch::nn

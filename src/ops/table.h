@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/attention.h"
+#include "ops/experts.h"
 #include "ops/gated_delta.h"
 #include "ops/linear.h"
 #include "ops/probe.h"
@@ -36,6 +37,11 @@ struct OpTable {
   Tensor (*linear_add)(const MatmulInput& x, const Weight& weight, const Tensor& residual);
   MatmulInput (*linear_swiglu)(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
   Tensor (*embed)(std::span<const int> ids, const Weight& table);
+
+  // experts.h; null: the backend has no kernels for mixtures of experts
+  Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) = nullptr;
+  Tensor (*mix_experts)(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+                        const SharedExpert* shared) = nullptr;
 
   // elementwise.h
   Tensor (*rms_norm)(const Tensor& x, const Tensor& w, float eps);

@@ -130,6 +130,8 @@ struct CpuKernels {
 
   void (*rms_norm)(const float* x, const float* w, float eps, float* y, int64_t rows, int64_t k);
   void (*add)(const float* a, const float* b, float* y, int64_t count);
+  // y += scale * x
+  void (*add_scaled)(const float* x, float scale, float* y, int64_t count);
   void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
   void (*rope)(const RopeTask& task);

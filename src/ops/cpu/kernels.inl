@@ -39,6 +39,7 @@ static const CpuKernels kTable = {
     .embed_row = embed_row,
     .rms_norm = rms_norm,
     .add = add_arrays,
+    .add_scaled = add_scaled,
     .swiglu = swiglu,
     .sigmoid_gate = sigmoid_gate,
     .rope = rope,

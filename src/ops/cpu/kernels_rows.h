@@ -26,6 +26,12 @@ static void add_arrays(const float* a, const float* b, float* y, int64_t count) 
     store_upto(y + i, add(load_upto(a + i, count - i), load_upto(b + i, count - i)), count - i);
 }
 
+static void add_scaled(const float* x, float scale, float* y, int64_t count) {
+  const F factor = splat(scale);
+  for (int64_t i = 0; i < count; i += kLanes)
+    store_upto(y + i, fma(factor, load_upto(x + i, count - i), load_upto(y + i, count - i)), count - i);
+}
+
 static void swiglu(const float* gate, const float* up, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, mul(silu(load_upto(gate + i, count - i)), load_upto(up + i, count - i)), count - i);

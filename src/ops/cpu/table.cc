@@ -3,6 +3,7 @@
 #include "ops/cpu/attention.h"
 #include "ops/cpu/device.h"
 #include "ops/cpu/elementwise.h"
+#include "ops/cpu/experts.h"
 #include "ops/cpu/gated_delta.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/packed.h"
@@ -23,6 +24,8 @@ const OpTable& cpu_ops() {
       .linear_add = cpu::linear_add,
       .linear_swiglu = cpu::linear_swiglu,
       .embed = cpu::embed,
+      .route = cpu::route,
+      .mix_experts = cpu::mix_experts,
       .rms_norm = cpu::rms_norm,
       .add = cpu::add,
       .add_bias = cpu::add_bias,

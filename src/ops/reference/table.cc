@@ -3,6 +3,7 @@
 #include "ops/reference/attention.h"
 #include "ops/reference/device.h"
 #include "ops/reference/elementwise.h"
+#include "ops/reference/experts.h"
 #include "ops/reference/gated_delta.h"
 #include "ops/reference/linear.h"
 #include "ops/reference/weight.h"
@@ -23,6 +24,8 @@ const OpTable& reference_ops() {
     t.linear_add = reference::linear_add;
     t.linear_swiglu = reference::linear_swiglu;
     t.embed = reference::embed;
+    t.route = reference::route;
+    t.mix_experts = reference::mix_experts;
     t.rms_norm = reference::rms_norm;
     t.add = reference::add;
     t.add_bias = reference::add_bias;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+
+#include "nn/linear.h"
+#include "ops/experts.h"
+
+namespace anabranch::nn {
+
+// A mixture of experts instead of one SwiGLU (Shazeer et al. 2017): each row goes through top_k of the
+// experts, and, where there is one, through the shared expert.
+struct Moe {
+  // The expert that every row uses, times the sigmoid of x . output_gate.
+  struct Shared {
+    ops::Weight gate, up, down;                   // [intermediate, H], [intermediate, H], [H, intermediate]
+    std::optional<ops::Weight> output_gate = {};  // [1, H]
+  };
+
+  ops::RouterSpec routing;
+  ops::Weight router;  // [experts, H]
+  ops::ExpertMatrices gate, up, down;
+  std::optional<Shared> shared = {};
+
+  LayerOutput operator()(const Normed& x) const;
+  template <class Visit>
+  void visit_weights(const Visit& visit) const {
+    visit(router), visit(gate.weight), visit(up.weight), visit(down.weight);
+    if (!shared) return;
+    visit(shared->gate), visit(shared->up), visit(shared->down);
+    if (shared->output_gate) visit(*shared->output_gate);
+  }
+  // Bytes of the experts that one row does not use.
+  uint64_t idle_bytes() const;
+};
+
+}  // namespace anabranch::nn

@@ -1,0 +1,137 @@
+#include "ops/cpu/linear_parts.h"
+
+#include <algorithm>
+
+namespace anabranch::ops::cpu {
+namespace {
+
+constexpr int64_t kUnitBytes = 16 << 10;
+// From this many full tiles on, unpacking a panel first pays; sooner where a code's bits lie in two places.
+constexpr int64_t kUnpackTiles = 4, kUnpackSplitTiles = 2;
+// Activations that meet one panel after another: they should stay in half an L2 cache.
+constexpr int64_t kTileBlockBytes = 192 << 10;
+
+size_t aligned(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+bool pays_to_unpack(const CpuKernels& kernels, const Prepared& form, const PackedMatrix& m) {
+  const int64_t height = kernels.tile_rows;
+  const bool split = form.int8 && (m.bits == 3 || m.bits == 5 || m.bits == 6);
+  return form.a.tile == height && form.a.rows / height >= (split ? kUnpackSplitTiles : kUnpackTiles);
+}
+
+// About 16 units a thread, so that a thread that is held up does not hold up the others for long; but none so
+// small that handing it out takes longer than doing it.
+int64_t panel_step(int threads, const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
+  const int64_t units = std::max<int64_t>(1, threads * 16 / tile_blocks);
+  const int64_t least = task.unpack ? 2 : (kUnitBytes + m.panel_bytes - 1) / m.panel_bytes;
+  const int64_t step = std::max(least, std::min<int64_t>(m.panels() / units, 64));
+  return task.unpack ? (step + 1) / 2 * 2 : step;  // unpacked panels may go in pairs
+}
+
+}  // namespace
+
+bool uses_int8(const CpuDevice& device, const PackedMatrix& m) {
+  return m.kind == PackedMatrix::affine && !device.precise();
+}
+
+int64_t tiles_of(int64_t rows, int64_t tile_rows) {
+  return (rows + tile_rows - 1) / tile_rows;
+}
+
+// Tall tiles where they save one: decoding the weights for a last tile of one row costs as much as for four.
+int64_t choose_tile_rows(const CpuKernels& k, int64_t rows, bool int8) {
+  const bool few = rows < kUnpackTiles * k.tile_rows,
+             fewer = tiles_of(rows, k.tall_rows) < tiles_of(rows, k.tile_rows);
+  return int8 && few && fewer ? k.tall_rows : k.tile_rows;
+}
+
+Prepared make_prepared(const CpuDevice& device, const PackedMatrix& m, int64_t rows, int64_t tile_rows) {
+  Prepared p;
+  p.int8 = uses_int8(device, m);
+  p.a.rows = rows;
+  p.a.cols = m.cols;
+  p.a.padded_cols = m.padded_cols;
+  p.a.tile = tile_rows;
+  p.a.group = m.group;
+  p.a.x_group = std::max(m.group, 32);
+  return p;
+}
+
+size_t lay_out(Prepared& p, uint8_t* base) {
+  Activations& a = p.a;
+  size_t at = 0;
+  const auto take = [&](int64_t bytes) {
+    uint8_t* start = base + at;
+    at += aligned(static_cast<size_t>(bytes));
+    return start;
+  };
+  const int64_t sums = a.group > 0 ? a.rows * (a.padded_cols / a.group) : 0;
+  a.sum = reinterpret_cast<float*>(take(sums * 4));
+  if (p.int8) {
+    a.q = reinterpret_cast<int8_t*>(take(a.rows * a.padded_cols));
+    a.scale = reinterpret_cast<float*>(take(a.rows * (a.padded_cols / a.x_group) * 4));
+    a.int_sum = reinterpret_cast<int32_t*>(take(sums * 4));
+  } else {
+    a.x = reinterpret_cast<float*>(take(a.rows * a.padded_cols * 4));
+  }
+  return at;
+}
+
+LinearTask ProductPart::unit(int64_t local) const {
+  LinearTask out = task;
+  out.panel_begin = local % panel_blocks * panel_step;
+  out.panel_end = std::min(task.panel_end, out.panel_begin + panel_step);
+  out.tile_begin = task.tile_begin + local / panel_blocks * tile_step;
+  out.tile_end = std::min(task.tile_end, out.tile_begin + tile_step);
+  return out;
+}
+
+ProductPart make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& form, float* y) {
+  const int64_t tile_rows = form.a.tile, tiles = tiles_of(form.a.rows, tile_rows);
+  ProductPart part;
+  part.int8 = form.int8;
+  part.task = {};
+  part.task.weight = &m;
+  part.task.input = &form.a;
+  part.task.y = y;
+  part.task.y_stride = m.rows;
+  part.task.panel_end = m.panels();
+  part.task.tile_end = tiles;
+  part.task.unpack = pays_to_unpack(device.kernels(), form, m);
+  const int64_t tile_bytes = tile_rows * m.padded_cols * (form.int8 ? 1 : 4);
+  const int64_t block = std::max(kTileBlockBytes / tile_bytes, kUnpackTiles);
+  part.tile_step = part.task.unpack ? std::min(block, tiles) : tiles;
+  part.tile_blocks = (tiles + part.tile_step - 1) / part.tile_step;
+  part.panel_step = panel_step(device.threads().size(), m, part.task, part.tile_blocks);
+  part.panel_blocks = (m.panels() + part.panel_step - 1) / part.panel_step;
+  return part;
+}
+
+void run_task(const CpuKernels& k, LinearTask& task, bool int8) {
+  if (task.unpack)
+    task.scratch = thread_scratch(
+        1, static_cast<size_t>(k.linear_scratch_bytes(*task.weight, task.tile_end - task.tile_begin)));
+  (int8 ? k.linear_int8 : k.linear_f32)(task);
+}
+
+void apply_up(const CpuKernels& k, const LinearTask& gate, const PackedMatrix& up_weight,
+              const Prepared& form, int64_t row_begin, int64_t row_end) {
+  const int64_t first = gate.panel_begin * kPanelRows,
+                count = std::min(gate.panel_end * kPanelRows, gate.weight->rows) - first;
+  auto* block = static_cast<float*>(
+      thread_scratch(2, static_cast<size_t>((row_end - row_begin) * count) * sizeof(float)));
+  LinearTask up = gate;
+  up.weight = &up_weight;
+  up.input = &form.a;
+  up.y = block - (row_begin * count + first);
+  up.y_stride = count;
+  run_task(k, up, form.int8);
+  for (int64_t r = row_begin; r < row_end; r++) {
+    float* y = gate.y + r * gate.y_stride + first;
+    k.swiglu(y, block + (r - row_begin) * count, y, count);
+  }
+}
+
+}  // namespace anabranch::ops::cpu

@@ -1,0 +1,60 @@
+// A mixture of experts: which experts a row uses, and the weighted sum of their outputs.
+#pragma once
+
+#include <optional>
+
+#include "ops/linear.h"
+
+namespace anabranch::ops {
+
+// The same matrix of every expert, below one another in one weight. Each expert begins at a multiple of
+// kExpertAlign rows, so that backends find it by its index; the rows between are zero.
+constexpr int kExpertAlign = 16;
+struct ExpertMatrices {
+  Weight weight;  // [experts * padded rows, in]
+  int experts = 0;
+  int rows = 0;  // of one expert, without padding
+
+  int padded_rows() const { return (rows + kExpertAlign - 1) / kExpertAlign * kExpertAlign; }
+  // source: [experts * rows, in], without padding.
+  static ExpertMatrices make(Device& device, const WeightSource& source, int experts);
+};
+
+struct RouterSpec {
+  enum class Scores { softmax, sigmoid };
+  int top_k = 0;
+  Scores scores = Scores::softmax;
+  bool normalise = true;  // the weights of a row's experts are divided by their sum
+  float scale = 1;        // then multiplied by this
+};
+
+// The experts of each row in ascending order, and their weights.
+struct Routing {
+  Tensor experts;  // [M, top_k] i32
+  Tensor weights;  // [M, top_k] f32
+};
+
+// The top_k largest scores of each row of logits [M, E] f32; of equal ones the lower index. expert_scale [E]:
+// multiplies the weights of each expert; may be null. A row with a NaN takes experts 0 to top_k - 1 with
+// weights of NaN. Reference: Transformers' Qwen3MoeTopKRouter.
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale = nullptr);
+
+struct Experts {
+  const ExpertMatrices *gate, *up, *down;  // [intermediate, H], [intermediate, H], [H, intermediate]
+};
+
+// An expert that every row uses.
+struct SharedExpert {
+  const Weight *gate, *up, *down;
+  const Tensor* gate_logits = nullptr;  // [M, 1]: its output is multiplied by their sigmoid; may be null
+};
+
+// y[m] = sum of weight * expert(norm(x[m])) over the row's experts in ascending order, then +
+// shared(norm(x[m]))
+// -> [M, H] f32; expert(n) = down (silu(gate n) * up n). An expert's output has the same bits as
+// linear_swiglu() and linear() of its matrices; the sums are of f32, each step one fused multiply-add. Throws
+// std::invalid_argument on shapes that do not fit.
+Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+                   const SharedExpert* shared = nullptr);
+
+}  // namespace anabranch::ops

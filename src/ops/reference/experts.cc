@@ -1,0 +1,92 @@
+#include "ops/reference/experts.h"
+
+#include <mlx/ops.h>
+
+#include "ops/choose_experts.h"
+#include "ops/reference/device.h"
+#include "ops/reference/elementwise.h"
+#include "ops/reference/linear.h"
+#include "ops/reference/weight.h"
+
+namespace anabranch::ops::reference {
+namespace {
+
+// x W^T for rows [begin, begin + count) of W.
+mx::array product_with_rows(const mx::array& x, const ReferenceWeight& w, int begin, int count) {
+  const auto rows = [&](const mx::array& all) {
+    return mx::slice(all, {begin, 0}, {begin + count, all.shape(1)});
+  };
+  if (w.values) return mx::matmul(x, mx::transpose(rows(*w.values)));
+  return mx::quantized_matmul(x, rows(*w.codes), rows(*w.scales), rows(*w.biases), true, w.group, w.bits);
+}
+
+mx::array product(const mx::array& x, const ExpertMatrices& m, int expert) {
+  return product_with_rows(x, stored(m.weight), expert * m.padded_rows(), m.rows);
+}
+
+mx::array silu_times(const mx::array& gate, const mx::array& up) {
+  return mx::multiply(mx::multiply(gate, mx::sigmoid(gate)), up);
+}
+
+struct ExpertRows {
+  std::vector<int> rows;
+  std::vector<float> weights;
+};
+
+// The rows that each expert computes.
+std::vector<ExpertRows> rows_of_experts(const Routing& routing, int experts) {
+  const Tensor chosen = to_host(routing.experts), weights = to_host(routing.weights);
+  const int top_k = chosen.shape(1);
+  std::vector<ExpertRows> out(static_cast<size_t>(experts));
+  for (int i = 0; i < chosen.size(); i++) {
+    ExpertRows& of = out[static_cast<size_t>(chosen.data<int32_t>()[i])];
+    of.rows.push_back(i / top_k);
+    of.weights.push_back(weights.data<float>()[i]);
+  }
+  return out;
+}
+
+mx::array column(const std::vector<float>& values) {
+  return mx::array(values.begin(), {static_cast<int>(values.size()), 1}, mx::float32);
+}
+
+}  // namespace
+
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
+  const Tensor host = to_host(logits);
+  const Tensor scale = expert_scale ? to_host(*expert_scale) : Tensor();
+  const int rows = host.shape(0), experts = host.shape(1);
+  Tensor chosen = host_device().empty({rows, spec.top_k}, Dtype::i32),
+         weights = host_device().empty({rows, spec.top_k}, Dtype::f32);
+  for (int r = 0; r < rows; r++)
+    choose_experts({host.data<float>() + r * experts, static_cast<size_t>(experts)}, spec,
+                   expert_scale ? scale.data<float>() : nullptr, chosen.data<int32_t>() + r * spec.top_k,
+                   weights.data<float>() + r * spec.top_k);
+  return {logits.device().to_device(chosen), logits.device().to_device(weights)};
+}
+
+Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+                   const SharedExpert* shared) {
+  Device& device = x.device();
+  const mx::array normed = as_mlx(rms_norm(x, norm.weight, norm.eps));
+  mx::array y = mx::zeros({x.shape(0), x.shape(1)}, mx::float32);
+  const auto rows = rows_of_experts(routing, experts.gate->experts);
+  for (int e = 0; e < experts.gate->experts; e++) {
+    const ExpertRows& of = rows[static_cast<size_t>(e)];
+    if (of.rows.empty()) continue;
+    const mx::array in = copy_rows(normed, of.rows);
+    const mx::array inner = silu_times(product(in, *experts.gate, e), product(in, *experts.up, e));
+    const mx::array out = mx::multiply(product(inner, *experts.down, e), column(of.weights));
+    const mx::array at(of.rows.begin(), {static_cast<int>(of.rows.size())}, mx::int32);
+    y = mx::scatter_add(y, at, mx::expand_dims(out, 1), 0);
+  }
+  if (!shared) return from_mlx(device, y);
+  const Weight* both[] = {shared->gate, shared->up};
+  const auto in = reference::linear(from_mlx(device, normed), both, nullptr);
+  const Weight* down = shared->down;
+  mx::array out = as_mlx(reference::linear(reference::swiglu(in[0], in[1]), {&down, 1}, nullptr).front());
+  if (shared->gate_logits) out = mx::multiply(out, mx::sigmoid(as_mlx(*shared->gate_logits)));
+  return from_mlx(device, mx::add(y, out));
+}
+
+}  // namespace anabranch::ops::reference

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "ops/experts.h"
+
+namespace anabranch::ops::reference {
+
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale);
+// One expert after another.
+Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+                   const SharedExpert* shared);
+
+}  // namespace anabranch::ops::reference
