@@ -117,7 +117,8 @@ void run_together(Engine& engine, const std::vector<Request>& requests,
 }
 
 TEST(Batch, EachOf32MixedRequestsEqualsItsRunAlone) {
-  for (const char* name : {"qwen35_nested_untied_grouped", "qwen35_flat_tied", "llama_tied"}) {
+  for (const char* name :
+       {"qwen35_nested_untied_grouped", "qwen35_flat_tied", "llama_tied", "qwen35_moe_nested_mtp"}) {
     const TinyModel model(name), draft("qwen35_flat_tied");
     const bool hybrid = std::string(name) != "llama_tied";
     if (hybrid)

@@ -88,7 +88,7 @@ TEST(Config, ErrorsNameFileKeyAndRemedy) {
   EXPECT_TRUE(has(error_of(llama_family(), llama(), "num_key_value_heads", 3), "multiple"));
   EXPECT_TRUE(has(error_of(llama_family(), llama(), "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}),
                   "yarn"));
-  EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "num_experts", 8), "dense"));
+  EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "num_experts", 8), "num_experts_per_tok"));
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "layer_types", {"full_attention"}), "layer_types"));
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -17,7 +18,7 @@ namespace {
 
 using ops::Rng;
 
-constexpr int kHidden = 64, kHeads = 4, kKvHeads = 2, kDim = 32, kIntermediate = 96, kRows = 5;
+constexpr int kHidden = 64, kHeads = 4, kKvHeads = 2, kDim = 32, kIntermediate = 96, kRows = 5, kExperts = 4;
 const ops::GatedDeltaShape kShape{
     .key_heads = 2, .value_heads = 4, .key_dim = 16, .value_dim = 32, .conv_kernel = 4};
 
@@ -47,6 +48,27 @@ class Maker {
   Mlp mlp() {
     auto gate = weight(kIntermediate, kHidden), up = weight(kIntermediate, kHidden);
     return {gate, up, linear(kHidden, kIntermediate)};
+  }
+  ops::ExpertMatrices experts(int rows, int cols) {
+    const Tensor values = ops::random_tensor({kExperts * rows, cols}, rng_, 0.2f);
+    WeightSource source;
+    source.rows = kExperts * rows;
+    source.cols = cols;
+    source.read_dense = [values, cols](int64_t first, int64_t count, float* to) {
+      std::copy_n(values.data<float>() + first * cols, count * cols, to);
+    };
+    return ops::ExpertMatrices::make(device_, source, kExperts);
+  }
+  Moe moe(bool shared) {
+    Moe moe{{.top_k = 2},
+            weight(kExperts, kHidden),
+            experts(24, kHidden),
+            experts(24, kHidden),
+            experts(kHidden, 24)};
+    if (shared)
+      moe.shared = Moe::Shared{weight(kIntermediate, kHidden), weight(kIntermediate, kHidden),
+                               weight(kHidden, kIntermediate), weight(1, kHidden)};
+    return moe;
   }
   Attention attention(bool biases) {
     Attention a;
@@ -131,11 +153,36 @@ Last plain(const GatedDelta& g, const Tensor& x) {
   return {ops::gated_delta_plain({qkv, z, b, a}, g.shape, g.weights, {&span, 1}), g.out};
 }
 
+// h + post(mlp(norm(h))).
+Tensor fed(const DecoderLayer& layer, const Mlp& mlp, const Tensor& h) {
+  const Last last = plain(mlp, layer.norm2(h));
+  return added(h, layer.post2, last.linear, last.y);
+}
+
+Tensor fed(const DecoderLayer& layer, const Moe& moe, const Tensor& h) {
+  const Tensor normed = layer.norm2(h);
+  const ops::Routing routing = ops::route(ops::linear(normed, moe.router), moe.routing);
+  Tensor y = ops::mix_experts(h, layer.norm2, routing, {&moe.gate, &moe.up, &moe.down});
+  if (moe.shared) {  // the last of the sum: y + sigmoid(gate) * output
+    const Tensor out =
+        ops::linear(ops::swiglu(ops::linear(normed, moe.shared->gate), ops::linear(normed, moe.shared->up)),
+                    moe.shared->down);
+    const auto gates = ops::to_vector(ops::linear(normed, *moe.shared->output_gate));
+    auto sum = ops::to_vector(y);
+    const auto values = ops::to_vector(out);
+    for (size_t i = 0; i < sum.size(); i++) {
+      const double gate = gates[i / kHidden];
+      sum[i] = std::fma(static_cast<float>(1 / (1 + std::exp(-gate))), values[i], sum[i]);
+    }
+    y = h.device().to_device(ops::to_tensor(sum, h.shape()));
+  }
+  return ops::add(h, layer.post2 ? (*layer.post2)(y) : y);
+}
+
 Tensor by_definition(const DecoderLayer& layer, const Tensor& x) {
   const auto mixed = std::visit([&](const auto& mixer) { return plain(mixer, layer.norm1(x)); }, layer.mixer);
   const Tensor h = added(x, layer.post1, mixed.linear, mixed.y);
-  const auto fed = std::visit([&](const auto& mlp) { return plain(mlp, layer.norm2(h)); }, layer.mlp);
-  return added(h, layer.post2, fed.linear, fed.y);
+  return std::visit([&](const auto& mlp) { return fed(layer, mlp, h); }, layer.mlp);
 }
 
 Tensor run(const DecoderLayer& layer, const Tensor& x) {
@@ -146,7 +193,7 @@ Tensor run(const DecoderLayer& layer, const Tensor& x) {
   return layer(x, batch, 0);
 }
 
-// Attention without and with extras, gated delta; each with and without post-norms.
+// Attention without and with extras, gated delta, each with and without post-norms; mixtures of experts.
 std::vector<DecoderLayer> layers(Maker& maker) {
   std::vector<DecoderLayer> out;
   for (const bool post : {false, true})
@@ -156,6 +203,12 @@ std::vector<DecoderLayer> layers(Maker& maker) {
       if (post) layer.post1 = maker.norm(kHidden), layer.post2 = maker.norm(kHidden);
       out.push_back(std::move(layer));
     }
+  for (const bool shared : {false, true}) {
+    Mixer mixer = maker.attention(false);
+    DecoderLayer layer{maker.norm(kHidden), std::move(mixer), maker.norm(kHidden), maker.moe(shared)};
+    if (shared) layer.post2 = maker.norm(kHidden);
+    out.push_back(std::move(layer));
+  }
   return out;
 }
 
