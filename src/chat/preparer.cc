@@ -62,7 +62,7 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
     return fault(ErrorKind::unsupported, "The loaded model brings no chat template; use /v1/completions",
                  "messages");
   const std::string user = last_user_text(request.messages);
-  set_apart(request.messages, volatile_text_);
+  split_volatile_text(request.messages, volatile_text_);
   const ChatTemplate& chat = *chat_;
   Prepared prepared;
   const auto tools = std::make_shared<const Json>(std::move(request.tools));

@@ -55,7 +55,7 @@ std::vector<VolatileRule> known_volatile_text() {
   return rules;
 }
 
-void set_apart(Json& messages, std::span<const VolatileRule> rules) {
+void split_volatile_text(Json& messages, std::span<const VolatileRule> rules) {
   if (rules.empty() || !messages.is_array()) return;
   Json* user = nullptr;
   for (Json& message : messages)

@@ -21,6 +21,6 @@ std::vector<VolatileRule> known_volatile_text();
 
 // Applies the rules, in their order, to the text of system and developer messages. messages: as clients send
 // them, any JSON. Without a user message, text that would move stays where it is.
-void set_apart(Json& messages, std::span<const VolatileRule> rules);
+void split_volatile_text(Json& messages, std::span<const VolatileRule> rules);
 
 }  // namespace anabranch

@@ -125,7 +125,7 @@ class Bench {
   enum class Feed { prefill, decode, trial };
 
   // Applies `count` made-up tokens, `chunk` at a time: with logits for the last of all, for each, or for each
-  // on trial, where all are then accepted.
+  // as draft tokens, which are then all accepted.
   void feed(SequenceState& state, int count, int chunk, Feed how) const {
     for (int done = 0; done < count;) {
       const int n = std::min(chunk, count - done);

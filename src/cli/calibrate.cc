@@ -53,7 +53,7 @@ struct Text {
 // The model's own answers, as its drafts will meet them.
 Result<Text> answer_prompts(const ModelOptions& model) {
   static const std::atomic<bool> never{false};  // Ctrl-C ends the program: nothing is written before the end
-  TRY(const auto engine, make_engine(model, {}, kNotKept));
+  TRY(const auto engine, make_engine(model, {}, kNoCache));
   if (!engine->chat_template())
     return make_error(ErrorKind::unsupported,
                       "{} brings no chat template to answer prompts with: name a text with --text",

@@ -35,7 +35,7 @@ std::string state_directory(const std::string& wanted) {
   return own.empty() ? own : own + "/states";
 }
 
-CacheOptions cache_options(const KeepOptions& keep) {
+CacheOptions cache_options(const CacheFlags& keep) {
   CacheOptions cache;
   cache.enabled = !keep.off;
   cache.ram_bytes = keep.ram_bytes;
@@ -47,7 +47,7 @@ CacheOptions cache_options(const KeepOptions& keep) {
 }
 
 Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
-                                     const KeepOptions& keep) {
+                                     const CacheFlags& keep) {
   EngineOptions engine;
   engine.model_path = options.model;
   engine.threads = options.threads;
@@ -72,7 +72,7 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) {
 }
 
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
-                                            const KeepOptions& keep) {
+                                            const CacheFlags& keep) {
   TRY(const auto to_create, engine_options(options, spec, keep));
   return make_engine(to_create);
 }

@@ -27,12 +27,12 @@ std::string state_directory(const std::string& wanted);
 // Loads the model. On a terminal a progress line stands on stderr meanwhile.
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 Result<std::unique_ptr<Engine>> make_engine(const ModelOptions& options, const SpecOptions& spec,
-                                            const KeepOptions& keep);
-CacheOptions cache_options(const KeepOptions& keep);
+                                            const CacheFlags& keep);
+CacheOptions cache_options(const CacheFlags& keep);
 ThinkingWish thinking_wish(const ThinkFlags& flags);
 // Flags to what the engine takes. Error: invalid (flags of speculation that contradict each other).
 Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOptions& spec,
-                                     const KeepOptions& keep);
+                                     const CacheFlags& keep);
 
 // Flags over the model's recommendation.
 SamplingParams sampling_params(const SamplingOptions& options, const Engine& engine, uint64_t default_seed);

@@ -84,7 +84,7 @@ void add_spec_flags(CLI::App& app, SpecOptions& o) {
                "Leave out the layers that `calibrate` found least needed, unverified: faster and worse");
 }
 
-void add_cache_flags(CLI::App& app, KeepOptions& o) {
+void add_cache_flags(CLI::App& app, CacheFlags& o) {
   auto* off = app.add_flag("--no-cache", o.off, "Keep no states of prompts and answers for later prompts");
   app.add_option("--cache-dir", o.directory,
                  "Where states are kept on disk (default: ~/.cache/anabranch/states)")

@@ -24,7 +24,7 @@ struct SpecOptions {
   bool lossy_skip = false;
 };
 
-struct KeepOptions {
+struct CacheFlags {
   bool off = false;
   std::string directory;               // "": anabranch/states in the user's cache directory
   uint64_t ram_bytes = 0;              // 0: chosen
@@ -32,7 +32,7 @@ struct KeepOptions {
   std::string kv = "exact";            // or "q8"
 };
 
-inline const KeepOptions kNotKept{.off = true};
+inline const CacheFlags kNoCache{.off = true};
 
 struct SamplingOptions {
   std::optional<float> temperature, top_p, min_p;
@@ -52,7 +52,7 @@ struct GenerateOptions {
   ModelOptions model;
   SamplingOptions sampling;
   SpecOptions spec;
-  KeepOptions cache;
+  CacheFlags cache;
   ThinkFlags thinking;
   std::string prompt, prompt_file, system;
   bool raw = false, json = false;
@@ -66,7 +66,7 @@ struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
   SpecOptions spec;
-  KeepOptions cache;
+  CacheFlags cache;
   ThinkFlags thinking;
   std::string system;
 };
@@ -110,7 +110,7 @@ struct CalibrateOptions {
 struct ServeOptions {
   ModelOptions model;
   SpecOptions spec;
-  KeepOptions cache;
+  CacheFlags cache;
   ThinkFlags thinking;  // where requests say nothing
   std::string host = "127.0.0.1";
   int port = 11436;
@@ -136,7 +136,7 @@ struct DoctorOptions {
 struct StatesOptions {
   enum class Action { list, stats, verify, clear };
   Action action = Action::list;
-  std::string directory;  // as of KeepOptions
+  std::string directory;  // as of CacheFlags
   bool json = false;
   bool all = false;         // list: without a limit
   bool remove_bad = false;  // verify

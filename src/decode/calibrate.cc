@@ -251,7 +251,7 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
   constexpr int kTokens = 256, kLeast = 4, kMostPlaces = 48, kFewest = 8;
   const uint64_t each = fixed_bytes(model.state_layout()) + window_bytes(model.state_layout()) + 1;
   const int wanted = static_cast<int>(std::clamp<uint64_t>(kMemory / each, kFewest, kMostPlaces));
-  const int length = std::clamp(kTokens / wanted, kLeast, kMaxTrial);
+  const int length = std::clamp(kTokens / wanted, kLeast, kMaxDraftTokens);
 
   // Each passage's stretches of that length; every so many of them are taken.
   int stretches = 0, number = 0, offset = 0;

@@ -82,7 +82,7 @@ TextMeasure measure_text(const Model& model, std::span<const Passage> passages, 
 // The share of positions at which two measurements of the same passages have the same most likely token.
 double agreement_of(const TextMeasure& a, const TextMeasure& b);
 
-// Drafts by some of the layers, as LayersDrafter makes them: on trial, after text that all layers have seen.
+// Drafts by some of the layers, as LayersDrafter makes them, after text that all layers have seen.
 class DraftTrials {
  public:
   // full: measure_text() of the same passages. Keeps states at positions spread over the passages.
@@ -93,7 +93,7 @@ class DraftTrials {
  private:
   struct TestPoint {
     SequenceState state;
-    std::vector<int> tokens;  // the following tokens, to be run on trial
+    std::vector<int> tokens;  // the following tokens, to be run as draft tokens
   };
   const Model& model_;
   std::vector<TestPoint> points_;

@@ -125,15 +125,15 @@ class MtpDrafter final : public Drafter {
     return true;
   }
 
-  // Pairs with the head's own hidden states are on trial.
+  // Pairs with the head's own hidden states are draft tokens.
   void extend(int token, const HiddenRows& hidden, DraftPass& pass) override {
-    if (!state_.on_trial()) state_.open();
+    if (!state_.has_draft_tokens()) state_.open();
     pass.batch.add(state_, {&token, 1}, Batch::Logits::none);
     pass.hidden.push_back(hidden);
   }
 
   void finish() override {
-    if (state_.on_trial()) state_.commit(0);
+    if (state_.has_draft_tokens()) state_.commit(0);
   }
 
   Tensor run(const DraftPass& pass) const override { return model_.mtp(gather(pass.hidden), pass.batch); }
@@ -232,7 +232,7 @@ class ModelDrafter final : public Drafter {
   void prepare(std::span<const int> tokens) override {
     observe(0);
     const int last = static_cast<int>(tokens.size()) - 1;
-    while (last - next() >= kMaxTrial) {
+    while (last - next() >= kMaxDraftTokens) {
       const int n = std::min(last - next(), kChunk - next() % kChunk);
       DraftPass pass;
       pass.batch.add(state_, tokens.subspan(static_cast<size_t>(next()), static_cast<size_t>(n)),
@@ -251,7 +251,7 @@ class ModelDrafter final : public Drafter {
   }
 
   void extend(int token, const HiddenRows&, DraftPass& pass) override {
-    if (!state_.on_trial()) state_.open();
+    if (!state_.has_draft_tokens()) state_.open();
     pass.batch.add(state_, {&token, 1}, Batch::Logits::none);
   }
 
@@ -261,7 +261,7 @@ class ModelDrafter final : public Drafter {
   // Keeps up during long prompts and long stretches without drafts, so that no draft has to read all of it.
   void applied(const HiddenRows& hidden, std::span<const int> tokens, bool parked) override {
     applied_ += hidden.count;
-    if (state_.on_trial() || !can_draft(static_cast<size_t>(applied_))) return;
+    if (state_.has_draft_tokens() || !can_draft(static_cast<size_t>(applied_))) return;
     if (parked) {
       if (applied_ - next() >= 2 * kChunk) skip_to(applied_);
     } else if (applied_ - next() >= kChunk) {
@@ -270,7 +270,7 @@ class ModelDrafter final : public Drafter {
   }
 
   void observe(int accepted) override {
-    if (state_.on_trial()) state_.commit(std::min(accepted, state_.applied() - state_.length()));
+    if (state_.has_draft_tokens()) state_.commit(std::min(accepted, state_.applied() - state_.length()));
   }
 
  private:

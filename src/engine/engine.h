@@ -148,7 +148,7 @@ struct ModelInfo {
   uint64_t draft_model_bytes = 0;  // all weights of the draft model, not part of weight_bytes
   uint64_t bytes_per_token = 0;    // weights read by one decode step
   // Memory of one sequence, and what drafts add to it: keys and values per token, and the fixed part
-  // (recurrent states, windows of tokens on trial).
+  // (recurrent states, windows of draft tokens).
   uint64_t kv_bytes_per_token = 0, draft_kv_bytes_per_token = 0;
   uint64_t state_bytes = 0, draft_state_bytes = 0;
   bool has_mtp = false;

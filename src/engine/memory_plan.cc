@@ -44,7 +44,7 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, const ModelInfo& in
   plan.budgets = choose_budgets(options, plan.sequence, machine, device);
   plan.context_length = info.context_length;
   const SequenceBytes& bytes = plan.sequence;
-  const uint64_t budget = plan.budgets.states, room = budget - std::min(budget, bytes.of(kMaxTrial));
+  const uint64_t budget = plan.budgets.states, room = budget - std::min(budget, bytes.of(kMaxDraftTokens));
   const int fits = bytes.per_token == 0
                        ? info.context_length
                        : static_cast<int>(std::min<uint64_t>(room / bytes.per_token, info.context_length));
@@ -53,8 +53,8 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, const ModelInfo& in
         ErrorKind::invalid,
         "{} bytes of memory for running requests (--memory) hold a context of {} tokens; give at least {} "
         "bytes, for {} tokens ({} for the model's {})",
-        budget, fits, bytes.of(kMaxTrial + least), least, bytes.of(kMaxTrial + info.context_length),
-        info.context_length);
+        budget, fits, bytes.of(kMaxDraftTokens + least), least,
+        bytes.of(kMaxDraftTokens + info.context_length), info.context_length);
   if (fits == info.context_length) return plan;
   plan.context_note = fmt::format(
       "; a context of {} tokens takes {:.1f} GB of memory for one request, and {:.1f} GB are there for "

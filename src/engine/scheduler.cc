@@ -52,7 +52,7 @@ int Scheduler::running() const {
 }
 
 uint64_t Scheduler::bytes_of(const ScheduledSequence& entry) const {
-  return bytes_.of(entry.known + kMaxTrial);
+  return bytes_.of(entry.known + kMaxDraftTokens);
 }
 
 uint64_t Scheduler::bytes() const {
@@ -100,7 +100,7 @@ std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
   for (ScheduledSequence& e : entries_) {
     if (e.running) continue;
     const bool waits = waits_for_other(e);
-    const uint64_t more = bytes_.of(e.known + kMaxTrial + kKvBlock);
+    const uint64_t more = bytes_.of(e.known + kMaxDraftTokens + kKvBlock);
     const bool fits = budget_ == 0 || used + more <= budget_;
     if (count >= options_.max_running || (count > 0 && !fits)) break;
     used += bytes_of(e);

@@ -77,7 +77,7 @@ void StepRunner::collect(Step& step) {
   });
   step.fetched = logits.fetched();
   for (StepPart& part : step.parts)
-    if (SequenceState& state = *part.sequence->state; !part.failure && state.on_trial())
+    if (SequenceState& state = *part.sequence->state; !part.failure && state.has_draft_tokens())
       state.commit(part.applied());
 }
 

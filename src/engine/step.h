@@ -19,7 +19,7 @@ struct StepPart {
   Sequence* sequence;
   bool decodes = false;        // one token, and perhaps a draft after it
   bool forced = false;         // the draft consists of forced tokens (Constraint::forced)
-  Draft draft;                 // on trial in the pass
+  Draft draft;                 // verified in the pass
   std::vector<Snapshot> kept;  // snapshots to take within the scheduled tokens; their lengths are set first
   int begin = 0;               // length of the state before the step
   int row = 0;                 // the part's first row in the batch

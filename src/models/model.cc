@@ -209,7 +209,8 @@ Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_laye
 }
 
 Tensor Model::forward_some(const Batch& batch, std::span<const int> layers) const {
-  for (const auto& span : batch.spans) CHECK(span.state->on_trial(), "a draft's tokens are applied for good");
+  for (const auto& span : batch.spans)
+    CHECK(span.state->has_draft_tokens(), "a draft's tokens are applied for good");
   auto x = ops::embed(batch.ids, embedding_);
   for (const int i : layers) x = layers_.at(i)(x, batch, i);
   for (const auto& span : batch.spans) span.state->advance(span.count);

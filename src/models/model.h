@@ -36,7 +36,7 @@ class Model {
     Tensor hidden;  // [rows of the batch, hidden], after the final norm
     Tensor logits;  // [logit_rows, vocab] f32; [0, vocab] when none were asked for
   };
-  // Applies each span's tokens to its state (for good, or on trial) and returns hidden states and logits.
+  // Applies each span's tokens to its state (committed, or as drafts) and returns hidden states and logits.
   // Throws on ids out of range. after_layer: also [rows, hidden] after each layer and the final norm, of
   // which draft_logits() makes an early exit's; the last one is `hidden`.
   virtual Output forward(const Batch& batch, std::vector<Tensor>* after_layer = nullptr) const;

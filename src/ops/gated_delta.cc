@@ -10,7 +10,7 @@ namespace anabranch::ops {
 namespace {
 
 GatedDeltaWindow make_window(Device& device, const GatedDeltaShape& s) {
-  const auto zeros = [&](int width) { return device.zeros({kMaxTrial, width}, Dtype::f32); };
+  const auto zeros = [&](int width) { return device.zeros({kMaxDraftTokens, width}, Dtype::f32); };
   return {zeros(s.key_heads * s.key_dim), zeros(s.value_heads * s.value_dim), zeros(s.value_heads),
           zeros(s.conv_channels())};
 }
@@ -45,15 +45,16 @@ void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& 
   Device& device = state.s.device();
   if (!state.window) state.window = make_window(device, shape);
   const GatedDeltaWindow& window = *state.window;
-  require(window.open + tokens <= kMaxTrial, op, "{} tokens and {} more are over the limit of {}.",
-          window.open, tokens, kMaxTrial);
-  require(!window.tree, op, "a tree is on trial already.");
+  require(window.open + tokens <= kMaxDraftTokens, op, "{} tokens and {} more are over the limit of {}.",
+          window.open, tokens, kMaxDraftTokens);
+  require(!window.tree, op, "there is a tree of draft tokens already.");
   require(parents.empty() || (parents.size() == static_cast<size_t>(tokens) && is_preorder(parents)), op,
           "the {} parents of {} rows are not in preorder.", parents.size(), tokens);
-  require(parents.empty() || device.ops().trees, op, "trees cannot be on trial on {}.", device.name());
+  require(parents.empty() || device.ops().trees, op, "trees of draft tokens cannot run on {}.",
+          device.name());
 }
 
-// What is applied to S before a span's rows: accepted entries for good, or those that are on trial.
+// What is applied to S before a span's rows: accepted entries, or those of draft tokens.
 void plan_replay(const GatedDeltaWindow& window, DeltaRun& run) {
   run.fold = !window.accepted.empty();
   run.replay_count = run.fold ? static_cast<int>(window.accepted.size()) : window.open;
@@ -67,7 +68,7 @@ void check_span(const char* op, const GatedDeltaShape& shape, const GatedDeltaSp
   GatedDeltaState& state = *span.state;
   check_state(op, shape, state);
   if (span.trial) check_trial(op, shape, state, span.count, span.parents);
-  require(span.trial || !state.window || state.window->open == 0, op, "tokens are on trial.");
+  require(span.trial || !state.window || state.window->open == 0, op, "there are draft tokens.");
 }
 
 // Advances the books of the span's window past it.
@@ -95,7 +96,7 @@ MatmulInput run_spans(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
   int covered = 0;
   for (const GatedDeltaSpan& span : spans) {
     require(span.begin == covered && span.count > 0 && !(span.keep && span.trial), op,
-            "a span begins at row {}, not {}, or is to be kept while on trial.", span.begin, covered);
+            "a span begins at row {}, not {}, or is to be kept with draft tokens.", span.begin, covered);
     covered += span.count;
   }
   require(!spans.empty() && covered == in.qkv.shape(0), op, "the spans cover {} of {} rows.", covered,
@@ -129,7 +130,7 @@ Tensor gated_delta_plain(const GatedDeltaInputs& in, const GatedDeltaShape& shap
 
 void gated_delta_commit(GatedDeltaState& state, std::span<const int> path) {
   if (!state.window || state.window->open == 0) {  // nothing was applied: what was accepted before stays
-    require(path.empty(), "gated_delta_commit", "no tokens are on trial.");
+    require(path.empty(), "gated_delta_commit", "there are no draft tokens.");
     return;
   }
   GatedDeltaWindow& window = *state.window;
@@ -141,10 +142,10 @@ void gated_delta_commit(GatedDeltaState& state, std::span<const int> path) {
   window.tree = false;
 }
 
-void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state) {
-  check_state("gated_delta_settle", shape, state);
+void gated_delta_fold(const GatedDeltaShape& shape, GatedDeltaState& state) {
+  check_state("gated_delta_fold", shape, state);
   if (!state.window) return;
-  require(state.window->open == 0, "gated_delta_settle", "tokens are on trial.");
+  require(state.window->open == 0, "gated_delta_fold", "there are draft tokens.");
   if (state.window->accepted.empty()) return;
   DeltaRun run{&state};
   plan_replay(*state.window, run);

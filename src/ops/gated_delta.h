@@ -14,7 +14,7 @@
 namespace anabranch::ops {
 
 using anabranch::kMaxConvKernel;
-using anabranch::kMaxTrial;
+using anabranch::kMaxDraftTokens;
 
 struct GatedDeltaShape {
   int key_heads = 0, value_heads = 0;  // value_heads is a multiple of key_heads
@@ -30,12 +30,12 @@ struct GatedDeltaWeights {
   float eps = 1e-6f;
 };
 
-// Tokens on trial: instead of advancing S, each leaves an entry from which its update can be made again. All
-// f32: normalised keys k [kMaxTrial, Hk * Dk], delta [kMaxTrial, Hv * Dv] and decay g [kMaxTrial, Hv] of the
-// formula below, and rows, the tokens' qkv [kMaxTrial, C].
+// Draft tokens: instead of advancing S, each leaves an entry from which its update can be made again. All
+// f32: normalised keys k [kMaxDraftTokens, Hk * Dk], delta [kMaxDraftTokens, Hv * Dv] and decay g
+// [kMaxDraftTokens, Hv] of the formula below, and rows, the tokens' qkv [kMaxDraftTokens, C].
 struct GatedDeltaWindow {
   Tensor k, delta, decay, rows;
-  int open = 0;               // entries on trial
+  int open = 0;               // entries of draft tokens, not committed yet
   bool tree = false;          // they do not form one chain
   std::vector<int> accepted;  // entries that turned out real, in order, and are not in S yet
 };
@@ -53,7 +53,7 @@ GatedDeltaState make_gated_delta_state(Device& device, const GatedDeltaShape& sh
 struct GatedDeltaInputs {
   const Tensor &qkv, &z, &b, &a;
 };
-// Rows [begin, begin + count): the next tokens of a sequence, for good or on trial.
+// Rows [begin, begin + count): the next tokens of a sequence, committed or drafts.
 struct GatedDeltaSpan {
   GatedDeltaState* state = nullptr;
   int begin = 0, count = 0;
@@ -61,7 +61,8 @@ struct GatedDeltaSpan {
   // On trial: the row (of the span) before each row, -1 = after the entries already open, or the state.
   // Empty: a chain. A tree's rows are in preorder (is_preorder).
   std::span<const int> parents = {};
-  GatedDeltaState* keep = nullptr;  // where the whole state after these rows is left (not on trial); or null
+  GatedDeltaState* keep =
+      nullptr;  // where the whole state after these rows is left (not with draft tokens); or null
 };
 
 // The mixer for each span, in order -> [M, Hv * Dv], for linear_add(). The spans cover every row in order; a
@@ -73,9 +74,9 @@ struct GatedDeltaSpan {
 // Tokens are applied one by one in one order of operations, so any chunking gives the same bits.
 //
 // For good: the state advances by the tokens; accepted entries of the window are applied first. Throws while
-// tokens are on trial. On trial: S is read once, accepted entries are folded into it while it is there (one
-// write), and the tokens become entries of the window. Throws when more than kMaxTrial would be open, after a
-// tree, and on a tree where the backend knows none (OpTable::trees).
+// tokens are drafts. With drafts: S is read once, accepted entries are folded into it while it is there (one
+// write), and the tokens become entries of the window. Throws when more than kMaxDraftTokens would be open,
+// after a tree, and on a tree where the backend knows none (OpTable::trees).
 MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
                         const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
 // The same as a plain tensor: what tests compare.
@@ -87,7 +88,7 @@ Tensor gated_delta_plain(const GatedDeltaInputs& in, const GatedDeltaShape& shap
 struct DeltaRun {
   GatedDeltaState* state = nullptr;
   int begin = 0, count = 0;
-  std::array<int, kMaxTrial> replay{};  // entries that are applied to S before the rows, in order
+  std::array<int, kMaxDraftTokens> replay{};  // entries that are applied to S before the rows, in order
   int replay_count = 0;
   bool fold = false;   // the replayed entries are real: they go into s and conv for good
   bool trial = false;  // the rows become entries [entry, entry + count), and leave s and conv alone
@@ -101,7 +102,7 @@ struct DeltaRun {
 void gated_delta_commit(GatedDeltaState& state, std::span<const int> path);
 
 // Applies accepted entries to s and conv now, so that these are the whole state. Throws during a trial.
-void gated_delta_settle(const GatedDeltaShape& shape, GatedDeltaState& state);
+void gated_delta_fold(const GatedDeltaShape& shape, GatedDeltaState& state);
 
 // Each row's parent is -1, the row before it, or an ancestor of that row.
 bool is_preorder(std::span<const int> parents);

@@ -25,7 +25,7 @@ struct OpTable {
   // Why the backend has no kernels for attention with such heads, or for a gated-delta layer; or empty.
   std::string (*attention_unsupported)(int head_dim);
   std::string (*gated_delta_unsupported)(const GatedDeltaShape& shape);
-  // Whether a tree of drafts can be on trial (otherwise only chains).
+  // Whether drafts can be trees (otherwise only chains).
   bool trees = true;
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);

@@ -44,7 +44,7 @@ uint64_t fixed_bytes(const StateLayout& layout) {
 
 uint64_t window_bytes(const StateLayout& layout) {
   return sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
-    return 4ull * kMaxTrial *
+    return 4ull * kMaxDraftTokens *
            (d.key_heads * d.key_dim + d.value_heads * d.value_dim + d.value_heads + d.conv_channels());
   });
 }
@@ -97,8 +97,8 @@ void SequenceState::commit(std::span<const int> path) {
 }
 
 void SequenceState::commit(int tokens) {
-  std::array<int, kMaxTrial> path;
-  CHECK(tokens >= 0 && tokens <= kMaxTrial, "{} tokens", tokens);
+  std::array<int, kMaxDraftTokens> path;
+  CHECK(tokens >= 0 && tokens <= kMaxDraftTokens, "{} tokens", tokens);
   std::iota(path.begin(), path.end(), 0);
   commit(std::span<const int>(path.data(), static_cast<size_t>(tokens)));
 }
@@ -116,7 +116,7 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
   CHECK(out.layers.size() == static_cast<size_t>(layer), "layer {} of a snapshot of {}", layer,
         out.layers.size());
   if (auto* delta = std::get_if<Delta>(&from)) {
-    ops::gated_delta_settle(delta->shape, delta->state);
+    ops::gated_delta_fold(delta->shape, delta->state);
     out.layers.emplace_back(ops::GatedDeltaState{delta->state.s, delta->state.conv, {}});
   } else {
     ops::PagedKv kv = std::get<AttentionState>(from).kv;

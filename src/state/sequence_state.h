@@ -1,10 +1,10 @@
 // All mutable memory of one sequence: keys and values of its attention layers, recurrent state and conv rows
 // of its gated-delta layers.
 //
-// Tokens are applied for good, or on trial between open() and commit(). A trial changes nothing that the
-// committed tokens left: gated-delta layers keep window entries (ops/gated_delta.h), attention layers write
-// beyond the committed length. After commit(path) the state is, to the bit, what applying the path's tokens
-// alone would have made; the work that this takes is done by the next pass.
+// Tokens are committed at once, or, between open() and commit(), are draft tokens. These change nothing that
+// the committed tokens left: gated-delta layers keep window entries (ops/gated_delta.h), attention layers
+// write beyond the committed length. After commit(path) the state is, to the bit, what applying the path's
+// tokens alone would have made; the work that this takes is done by the next pass.
 //
 // Ownership: one SequenceState belongs to one Sequence and is touched only by the engine thread. Layers reach
 // their own part by index. A copy shares what neither changes.
@@ -30,12 +30,12 @@ using LayerLayout = std::variant<KvLayout, ops::GatedDeltaShape>;
 using StateLayout = std::vector<LayerLayout>;
 
 // Bytes that one more token of context costs, that a sequence costs whatever its length, and that its window
-// adds once tokens were on trial.
+// adds once there were draft tokens.
 uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device);
 uint64_t fixed_bytes(const StateLayout& layout);
 uint64_t window_bytes(const StateLayout& layout);
 
-// One attention layer's memory; rows on trial are kept when they branch, since siblings share a place.
+// One attention layer's memory; rows of draft tokens are kept when they branch, since siblings share a slot.
 struct AttentionState {
   ops::PagedKv kv;
   std::optional<Tensor> k, v;  // [T, Hkv, D] f32
@@ -48,9 +48,9 @@ struct Snapshot {
   std::vector<std::variant<ops::PagedKv, ops::GatedDeltaState>> layers;
 };
 
-// The same of the MTP head beside a model's snapshot: its keys and values cover every pair (hidden state,
-// next token) of the prefix, so its length is one less, and the last position's hidden state [1, H] f32 waits
-// for its token.
+// The snapshot of the MTP head that goes with a model's snapshot. Its KV cache covers the pairs (hidden
+// state, next token) of the prefix, one fewer than there are tokens; `hidden` [1, H] f32 is the last
+// position's hidden state, whose next token is not known yet.
 struct MtpSnapshot {
   Snapshot state;
   Tensor hidden;
@@ -60,12 +60,12 @@ class SequenceState {
  public:
   SequenceState(Device& device, const StateLayout& layout);
 
-  // Tokens applied for good, and with those on trial: the position of the next one of a chain.
+  // Committed tokens; and all tokens with the drafts, which is the position of the next one of a chain.
   int length() const { return length_; }
   int applied() const { return length_ + open_; }
-  bool on_trial() const { return on_trial_; }
+  bool has_draft_tokens() const { return on_trial_; }
 
-  // From here to commit(), tokens are on trial; at most kMaxTrial. Aborts during a trial.
+  // From here to commit(), applied tokens are drafts, at most kMaxDraftTokens. Aborts if it is open already.
   void open();
   // The tokens of `path` (numbers in the order applied, each the parent of the next) stay, others never were.
   void commit(std::span<const int> path);

@@ -13,7 +13,7 @@ VolatileRule rule(const std::string& pattern, bool drop) {
 
 Json applied(const std::string& messages, const std::vector<VolatileRule>& rules) {
   Json json = *parse_json(messages);
-  set_apart(json, rules);
+  split_volatile_text(json, rules);
   return json;
 }
 
@@ -29,7 +29,7 @@ TEST(VolatileText, KnowsWhatClaudeCodeAdds) {
   const auto known = known_volatile_text();
   const auto rest = [&](const std::string& system) {
     Json messages = {{{"role", "system"}, {"content", system}}};
-    set_apart(messages, known);
+    split_volatile_text(messages, known);
     return messages[0]["content"].get<std::string>();
   };
   const std::string header =

@@ -214,7 +214,7 @@ TEST(LayersDrafter, LeavesTheStateAsItWas) {
         TokenHistory history;
         const auto got = propose(*drafter, {tokens, kSamplings[1], history, count, state});
         EXPECT_EQ(static_cast<int>(got.size()), count);
-        EXPECT_FALSE(state.on_trial());
+        EXPECT_FALSE(state.has_draft_tokens());
         if (layers.size() == 4) {
           EXPECT_EQ(got, continuation(*model, tokens, kSamplings[1], count));
         }
@@ -268,7 +268,7 @@ TEST(Drafters, TogetherTheyProposeWhatEachProposesAlone) {
     for (size_t i = 0; i < seats.size(); i++) {
       EXPECT_EQ(works[i].tokens, alone[i]) << i;
       EXPECT_EQ(static_cast<int>(alone[i].size()), counts[i]);
-      EXPECT_FALSE(seats[i].state.on_trial());
+      EXPECT_FALSE(seats[i].state.has_draft_tokens());
       for (const auto& c : histories[i].counts()) EXPECT_TRUE(c.frequent == 0 && c.present == 0);
     }
   }

@@ -139,7 +139,7 @@ class Trial : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
 // The draft crosses into a new block of keys and values.
 TEST_P(Trial, EveryChainAndCommitEqualsPlainDecoding) {
   const SequenceState start = started(ops::kKvBlock - 6);
-  const auto tokens = random_tokens(random_, kMaxTrial, vocab_);
+  const auto tokens = random_tokens(random_, kMaxDraftTokens, vocab_);
   set_thread_count(1);
   SequenceState plain = start;
   std::vector<SequenceState> after = {plain};
@@ -152,7 +152,7 @@ TEST_P(Trial, EveryChainAndCommitEqualsPlainDecoding) {
   }
   for (const int threads : {1, 2}) {
     set_thread_count(threads);
-    for (int n = 1; n <= kMaxTrial; n++) {
+    for (int n = 1; n <= kMaxDraftTokens; n++) {
       SequenceState tried = start;
       tried.open();
       const int first = n % 3 == 0 ? n / 3 : 0;  // some in two passes
@@ -177,7 +177,7 @@ TEST_P(Trial, EveryChainAndCommitEqualsPlainDecoding) {
 
 TEST_P(Trial, EveryPathOfATreeEqualsPlainDecoding) {
   for (int round = 0; round < 4; round++) {
-    const int rows = round == 0 ? kMaxTrial : 2 + random_.below(kMaxTrial - 1);
+    const int rows = round == 0 ? kMaxDraftTokens : 2 + random_.below(kMaxDraftTokens - 1);
     const SequenceState start = started(round < 2 ? ops::kKvBlock - 3 : 1 + random_.below(40));
     const auto tokens = random_tokens(random_, rows, vocab_), parents = random_tree(random_, rows);
     set_thread_count(1 + round % 2);
@@ -211,7 +211,7 @@ TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
     set_thread_count(1 + round % 2);
     const auto what = fmt::format("round {} at {}", round, plain.length());
     std::vector<Row> got, want;
-    const int kind = random_.below(8), n = 1 + random_.below(kMaxTrial);
+    const int kind = random_.below(8), n = 1 + random_.below(kMaxDraftTokens);
     const auto tokens = random_tokens(random_, n, vocab_);
     if (kind == 0) {  // a chunk, in one go
       got = apply(*model_, tried, tokens);

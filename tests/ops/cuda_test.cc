@@ -448,7 +448,7 @@ TEST_F(Cuda, TrialsOfGatedDelta) {
     const std::vector<int> path = {0, 1, 2};
     gated_delta_commit(tried, path);
     at += 3;
-    gated_delta_settle(shape, tried);
+    gated_delta_fold(shape, tried);
     auto again = make_gated_delta_state(card(), shape);
     delta_rows(d, 0, at, again);
     expect_same_bits(to_host(tried.s), to_host(again.s), "state");
@@ -515,7 +515,7 @@ TEST_F(Cuda, GatedDeltaOfManySequences) {
   for (Sequence& s : all) {
     for (GatedDeltaState* state : {&s.together, &s.alone}) {
       gated_delta_commit(*state, {});
-      gated_delta_settle(shape, *state);
+      gated_delta_fold(shape, *state);
     }
     expect_same_bits(to_host(s.together.s), to_host(s.alone.s), "state");
     expect_same_bits(to_host(s.together.conv), to_host(s.alone.conv), "conv rows");

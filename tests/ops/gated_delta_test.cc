@@ -202,7 +202,7 @@ TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
       if (r.keep > 0) step(s, in, at, at + r.keep, plain);
       at += r.keep;
       auto settled = tried;  // the trial goes on from the unsettled one
-      gated_delta_settle(s, settled);
+      gated_delta_fold(s, settled);
       expect_same_state(settled, plain, what);
     }
     expect_same_bits(step(s, in, at, at + 3, tried), step(s, in, at, at + 3, plain), name(s) + " after");
@@ -215,7 +215,7 @@ TEST(GatedDelta, ATreeSeesOnlyAncestors) {
   Device& cpu = cpu_device();
   for (const auto& s : kShapes) {
     for (int round = 0; round < 12; round++) {
-      const int rows = 1 + round % kMaxTrial;
+      const int rows = 1 + round % kMaxDraftTokens;
       const Inputs in = on(cpu, make_inputs(s, 4 + rows, rng));
       auto base = make_gated_delta_state(cpu, s);
       step(s, in, 0, 4, base);
@@ -235,7 +235,7 @@ TEST(GatedDelta, ATreeSeesOnlyAncestors) {
                          what);
         auto kept = tried;
         gated_delta_commit(kept, path);
-        gated_delta_settle(s, kept);
+        gated_delta_fold(s, kept);
         expect_same_state(kept, plain, what);
       }
     }
@@ -307,7 +307,7 @@ TEST(GatedDelta, SpansEqualCallsOfTheirOwn) {
       parts.push_back(try_rows(s, in, 13, 20, alone[1]));
       for (auto* states : {&together, &alone}) {
         gated_delta_commit((*states)[1], first_rows(9));
-        gated_delta_settle(s, (*states)[1]);
+        gated_delta_fold(s, (*states)[1]);
       }
       expect_same_bits(out, concat_rows(parts), what);
       expect_same_state(kept, between, what + " kept");
@@ -327,9 +327,9 @@ TEST(GatedDelta, TrialsLeaveSharedStatesAlone) {
   auto copy = state, again = state;  // the same window, S and conv rows
   const Tensor out = try_rows(s, in, 5, 8, state);
   expect_same_bits(try_rows(s, in, 5, 8, copy), out, "from a copy");
-  gated_delta_settle(s, again);
+  gated_delta_fold(s, again);
   gated_delta_commit(copy, {});
-  gated_delta_settle(s, copy);
+  gated_delta_fold(s, copy);
   expect_same_state(copy, again, "nothing kept");
 }
 
@@ -346,7 +346,7 @@ TEST(GatedDelta, RefusesTrialsThatCannotBe) {
   EXPECT_THROW(gated_delta_commit(state, first_rows(1)), std::invalid_argument);
   try_rows(s, in, 0, 3, state);
   EXPECT_THROW(step(s, in, 3, 4, state), std::invalid_argument) << "tokens are on trial";
-  EXPECT_THROW(gated_delta_settle(s, state), std::invalid_argument);
+  EXPECT_THROW(gated_delta_fold(s, state), std::invalid_argument);
   EXPECT_THROW(gated_delta_commit(state, first_rows(4)), std::invalid_argument);
   EXPECT_THROW(gated_delta_commit(state, std::vector<int>{1, 0}), std::invalid_argument);
   gated_delta_commit(state, first_rows(3));

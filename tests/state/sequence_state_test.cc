@@ -84,7 +84,7 @@ std::vector<float> apply(SequenceState& state, const Tokens& in, std::vector<int
   for (const int layer : which) {
     const auto result = [&] {
       if (layer % 2 == 0) {
-        return mix(state.delta(layer), in, state.on_trial());
+        return mix(state.delta(layer), in, state.has_draft_tokens());
       }
       auto& kv = state.attention(layer).kv;
       const Shape shape = {in.count(), kv.kv_heads, kv.head_dim};
@@ -130,7 +130,7 @@ TEST_F(SequenceStateTest, CountsItsBytes) {
 TEST_F(SequenceStateTest, StartsEmptyAndGivesEachLayerItsPart) {
   SequenceState state(device(), kLayout);
   EXPECT_EQ(state.length(), 0);
-  EXPECT_FALSE(state.on_trial());
+  EXPECT_FALSE(state.has_draft_tokens());
   EXPECT_EQ(state.attention(1).kv.kv_heads, 2);
   EXPECT_EQ(state.attention(3).kv.head_dim, 64);
   EXPECT_EQ(state.attention(1).kv.length, 0);
@@ -148,15 +148,15 @@ TEST_F(SequenceStateTest, AfterACommitTheRestNeverWas) {
   for (const bool fp32 : {false, true}) {
     precise = fp32;
     const SequenceState start = started(ops::kKvBlock - 5);
-    const Tokens draft(kMaxTrial, 3), after(4, 4);
+    const Tokens draft(kMaxDraftTokens, 3), after(4, 4);
     SequenceState ahead = start;
     const auto all = apply(ahead, draft.slice(0, 7));
-    for (int k = 0; k <= kMaxTrial; k++) {
+    for (int k = 0; k <= kMaxDraftTokens; k++) {
       SequenceState plain = start, tried = start;
       tried.open();
       EXPECT_TRUE(ops::bits_agree(apply(tried, draft.slice(0, 7)), all)) << "on trial";
-      apply(tried, draft.slice(7, kMaxTrial));
-      EXPECT_EQ(tried.applied(), start.length() + kMaxTrial);
+      apply(tried, draft.slice(7, kMaxDraftTokens));
+      EXPECT_EQ(tried.applied(), start.length() + kMaxDraftTokens);
       tried.commit(k);
       EXPECT_EQ(tried.length(), start.length() + k);
       if (k > 0) apply(plain, draft.slice(0, k));
@@ -255,7 +255,7 @@ TEST_F(SequenceStateTest, ManyRounds) {
   SequenceState plain = started(3), tried = started(3);
   Rng rng(9);
   for (int round = 0; round < 200; round++) {
-    const int n = 1 + static_cast<int>(rng() % kMaxTrial), k = static_cast<int>(rng() % (n + 1));
+    const int n = 1 + static_cast<int>(rng() % kMaxDraftTokens), k = static_cast<int>(rng() % (n + 1));
     const Tokens draft(n, 100 + round);
     if (round % 5 == 4) {
       EXPECT_TRUE(ops::bits_agree(apply(tried, draft), apply(plain, draft)));
@@ -360,7 +360,7 @@ TEST_F(SequenceStateTest, LayersLeftOutOfATrialStayAsTheyAre) {
 TEST_F(SequenceStateTest, ATrialHoldsSixteenTokensAtMost) {
   SequenceState state = started(4);
   state.open();
-  apply(state, Tokens(kMaxTrial, 3), {0});
+  apply(state, Tokens(kMaxDraftTokens, 3), {0});
   EXPECT_THROW(apply(state, Tokens(1, 4), {0}), std::invalid_argument);
 }
 
@@ -385,7 +385,7 @@ TEST_F(SequenceStateDeathTest, VerbsOutOfTurnAbort) {
   EXPECT_DEATH(state.commit(1), "1 of 0 tokens cannot stay");
   apply(state, Tokens(3, 3));
   EXPECT_DEATH(state.commit(4), "4 of 3 tokens cannot stay");
-  EXPECT_DEATH(state.commit(kMaxTrial + 1), "17 tokens");
+  EXPECT_DEATH(state.commit(kMaxDraftTokens + 1), "17 tokens");
   EXPECT_DEATH(state.commit(-1), "-1 tokens");
   state.commit(3);
   SequenceState other(device(), StateLayout{kShape});

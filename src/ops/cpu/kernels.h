@@ -90,7 +90,7 @@ struct AttentionPartial {
   float* acc;  // [rows, padded head_dim]
 };
 
-// Entries of tokens on trial, f32: k [n, Hk, Dk] (normalised), delta [n, Hv, Dv], decay [n, Hv], rows [n, C].
+// Entries of draft tokens, f32: k [n, Hk, Dk] (normalised), delta [n, Hv, Dv], decay [n, Hv], rows [n, C].
 struct DeltaWindow {
   float *k = nullptr, *delta = nullptr, *decay = nullptr, *rows = nullptr;
 };
@@ -109,7 +109,7 @@ struct GatedDeltaArgs {
   DeltaWindow window;
   const int* replay = nullptr;  // entries applied to S before the tokens, in order
   int64_t replay_count = 0;
-  bool fold = false;   // they go to s_out (conv_state has their rows), else they are on trial too
+  bool fold = false;   // they go to s_out (conv_state has their rows), else they are drafts too
   bool trial = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
   const int* parents = nullptr;  // trial: the token before token t, -1 = none of these; null: t - 1

@@ -14,7 +14,7 @@ struct DeltaBlock {
   float* v;             // [kDeltaTokens, ratio * Dv]
   float *decay, *beta;  // [ratio, kDeltaTokens]
   float* s;             // [Dk, 16 * kColumnVectors]
-  float* saved;         // trees only: [1 + kMaxTrial] copies of s; number 1 + t is s after token t
+  float* saved;         // trees only: [1 + kMaxDraftTokens] copies of s; number 1 + t is s after token t
 };
 
 FN int64_t delta_ratio(const GatedDeltaArgs& a) {
@@ -26,7 +26,7 @@ FN int64_t delta_tile(const GatedDeltaArgs& a) {
 }
 
 static int64_t delta_scratch_floats(const GatedDeltaArgs& a) {
-  const int64_t ratio = delta_ratio(a), saved = a.parents ? 1 + kMaxTrial : 0;
+  const int64_t ratio = delta_ratio(a), saved = a.parents ? 1 + kMaxDraftTokens : 0;
   return kDeltaTokens * (2 * a.key_dim + ratio * a.value_dim + 2 * ratio + kLanes) +
          (1 + saved) * delta_tile(a);
 }
@@ -38,7 +38,7 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   b.t0 = b.count = 0;
   b.s = scratch;
   b.saved = b.s + delta_tile(a);
-  b.decay = b.saved + (a.parents ? (1 + kMaxTrial) * delta_tile(a) : 0);
+  b.decay = b.saved + (a.parents ? (1 + kMaxDraftTokens) * delta_tile(a) : 0);
   b.beta = b.decay + ratio * kDeltaTokens;
   b.q = b.beta + ratio * kDeltaTokens;
   b.k = b.q + kDeltaTokens * a.key_dim;
@@ -46,7 +46,8 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   return b;
 }
 
-// The convolution's input row of token t. Negative: before this call, in the window while it is on trial.
+// The convolution's input row of token t. Negative: before this call: in the window
+// for a draft token that is not folded yet, else in conv_state.
 FN const float* conv_row(const GatedDeltaArgs& a, int64_t t) {
   if (t >= 0) return a.qkv + t * a.channels;
   const int64_t open = a.fold ? 0 : a.replay_count;
@@ -211,7 +212,7 @@ struct Replay {
     F decay;
     Columns<NC> delta;
   };
-  Entry entries[kMaxTrial];
+  Entry entries[kMaxDraftTokens];
   int64_t count;
 };
 template <int NC>
