@@ -11,6 +11,7 @@
 #include "checkpoint/affine.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
+#include "checkpoint/experts.h"
 #include "checkpoint/file_bytes.h"
 #include "checkpoint/mlx_layout.h"
 #include "checkpoint/mtp_head.h"
@@ -30,8 +31,8 @@ constexpr const char* kSideFiles[] = {
     "special_tokens_map.json", "tokenizer.model",
 };
 
-// What becomes of one tensor, or quantised triple.
-struct Job {
+// How one tensor, or quantised triple, is converted.
+struct TensorConversion {
   TensorInfo info;
   std::string module;       // "model.layers.0.mlp.up_proj"; a tensor without ".weight" has its whole name
   std::string out_name;     // in the MLX directory, with ".weight"
@@ -43,6 +44,12 @@ struct Job {
   std::optional<WeightSource> matrix;
 };
 
+// Routers decide which experts run, and are small: without a rule they get 8 bits, as mlx-lm gives them.
+constexpr AffineFormat kRouterFormat{8, 64};
+bool is_router(std::string_view module) {
+  return module.ends_with(".mlp.gate") || module.ends_with(".shared_expert_gate");
+}
+
 WeightKind stored_kind(TargetKind kind) {
   if (kind == TargetKind::keep) return WeightKind::f32;
   return kind == TargetKind::f16 ? WeightKind::f16 : WeightKind::bf16;
@@ -53,24 +60,27 @@ int64_t element_count(const std::vector<int64_t>& shape) {
   return rows * cols;
 }
 
-std::string sibling(const Job& job, std::string_view suffix) {
+std::string sibling(const TensorConversion& job, std::string_view suffix) {
   return job.out_name.substr(0, job.out_name.size() - std::string_view(".weight").size()) +
          std::string(suffix);
 }
 
-std::vector<Piece> pieces_of(const Job& job) {
+std::vector<Piece> pieces_of(const TensorConversion& job) {
   if (job.kind != TargetKind::affine) {
     const auto kind = stored_kind(job.kind);
     return {{job.out_name, dtype_name(kind), job.shape,
              static_cast<uint64_t>(element_count(job.shape) * dense_size(kind))}};
   }
-  const int64_t rows = job.shape[0], words = job.shape[1] * job.format.bits / 32;
-  const int64_t groups = job.shape[1] / job.format.group;
+  const auto [rows, cols] = rows_and_cols(job.shape);
+  const int64_t words = cols * job.format.bits / 32, groups = cols / job.format.group;
+  std::vector<int64_t> code_shape = job.shape, scale_shape = job.shape;
+  code_shape.back() = words;
+  scale_shape.back() = groups;
   const auto scale_bytes = static_cast<uint64_t>(rows * groups * dense_size(job.scale_kind));
   const char* scale_type = dtype_name(job.scale_kind);
-  return {{job.out_name, "U32", {rows, words}, static_cast<uint64_t>(rows * words * 4)},
-          {sibling(job, ".scales"), scale_type, {rows, groups}, scale_bytes},
-          {sibling(job, ".biases"), scale_type, {rows, groups}, scale_bytes}};
+  return {{job.out_name, "U32", code_shape, static_cast<uint64_t>(rows * words * 4)},
+          {sibling(job, ".scales"), scale_type, scale_shape, scale_bytes},
+          {sibling(job, ".biases"), scale_type, scale_shape, scale_bytes}};
 }
 
 // "layers.2" before "layers.10".
@@ -112,23 +122,25 @@ class Converter {
       if (!rule_used_[i])
         return make_error(ErrorKind::invalid, "the rule for \"{}\" decides about no matrix of {}",
                           shown(options_.rules[i].pattern), source_.path());
-    std::sort(jobs_.begin(), jobs_.end(),
-              [](const Job& a, const Job& b) { return natural_less(a.out_name, b.out_name); });
+    std::sort(jobs_.begin(), jobs_.end(), [](const TensorConversion& a, const TensorConversion& b) {
+      return natural_less(a.out_name, b.out_name);
+    });
     report_.tensors = static_cast<int>(jobs_.size());
     if (auto note = missing_mtp_note(source_, options_.output); !note.empty())
       report_.warnings.push_back(std::move(note));
-    for (const Job& job : jobs_) report_.quantised += job.kind == TargetKind::affine;
+    for (const TensorConversion& job : jobs_) report_.quantised += job.kind == TargetKind::affine;
     return {};
   }
 
   Result<ConvertReport> write(const std::string& directory) {
     ShardWriter writer(directory);
     std::vector<std::vector<Piece>> model, mtp;
-    for (const Job& job : jobs_) (job.module.starts_with("mtp.") ? mtp : model).push_back(pieces_of(job));
+    for (const TensorConversion& job : jobs_)
+      (job.module.starts_with("mtp.") ? mtp : model).push_back(pieces_of(job));
     TRY_VOID(writer.add_files("model", model, options_.max_shard_bytes));
     TRY_VOID(writer.add_files("mtp", mtp, options_.max_shard_bytes));
     uint64_t done = 0;
-    for (Job& job : jobs_) {
+    for (TensorConversion& job : jobs_) {
       if (options_.progress) options_.progress(job.module, double(done) / double(report_.parameters));
       TRY_VOID(job.kind == TargetKind::affine ? write_affine(job, writer) : write_dense(job, writer));
       job.matrix.reset();
@@ -146,19 +158,22 @@ class Converter {
   }
 
  private:
-  Error fail(const Job& job, ErrorKind kind, const std::string& why) const {
+  Error fail(const TensorConversion& job, ErrorKind kind, const std::string& why) const {
     return make_error(kind, "{}: tensor \"{}\" {}", job.info.file, shown(job.info.name), why);
   }
 
-  Result<Job> plan_tensor(const TensorInfo& info) {
-    Job job{info, info.name, "", options_.dense};
+  Result<TensorConversion> plan_tensor(const TensorInfo& info) {
+    TensorConversion job{info, info.name, "", options_.dense};
     const bool weight = info.name.ends_with(".weight");
     if (weight) job.module.resize(info.name.size() - std::string_view(".weight").size());
     TRY(job.out_name, layout_.name(info.name));
     job.shape = layout_.shape(info.name, info.shape);
     if (layout_.stays_f32(info.name)) job.kind = TargetKind::keep;
-    if (!weight || info.shape.size() != 2) return job;
-    TRY(job.matrix, source_.take_matrix(info.name, info.shape[0], info.shape[1]));
+    const auto& shape = info.shape;
+    const bool experts = shape.size() == 3 && is_expert_module(job.module);
+    if (!weight || (shape.size() != 2 && !experts)) return job;
+    TRY(job.matrix, experts ? source_.take_matrices(info.name, shape[0], shape[1], shape[2])
+                            : source_.take_matrix(info.name, shape[0], shape[1]));
 
     const QuantRule* rule = nullptr;
     for (size_t i = 0; i < options_.rules.size() && !rule; i++)
@@ -167,24 +182,25 @@ class Converter {
         rule_used_[i] = true;
       }
     Target target = rule ? rule->target : options_.fallback.value_or(Target{});
+    if (!rule && target.kind == TargetKind::affine && is_router(job.module)) target.format = kRouterFormat;
     if (!rule && job.module.starts_with("mtp.")) target = Target{options_.dense, {}};
     if (target.kind == TargetKind::keep) return keep(std::move(job));
     job.kind = target.kind;
     if (target.kind != TargetKind::affine) return job;
     job.format = target.format;
     job.scale_kind = stored_kind(options_.dense);
-    if (element_count(info.shape) > 0 && info.shape[1] % target.format.group == 0) return job;
+    if (element_count(shape) > 0 && shape.back() % target.format.group == 0) return job;
     if (rule)
-      return fail(job, ErrorKind::invalid,
-                  fmt::format("has {} columns, which groups of {} do not divide", info.shape[1],
-                              target.format.group));
+      return fail(
+          job, ErrorKind::invalid,
+          fmt::format("has {} columns, which groups of {} do not divide", shape.back(), target.format.group));
     job.kind = options_.dense;
     report_.warnings.push_back(fmt::format("{} stays dense: groups of {} do not divide its {} columns",
-                                           job.module, target.format.group, info.shape[1]));
+                                           job.module, target.format.group, shape.back()));
     return job;
   }
 
-  Result<Job> keep(Job job) const {
+  Result<TensorConversion> keep(TensorConversion job) const {
     const WeightSource& source = *job.matrix;
     if (source.kind != WeightKind::affine) {
       job.kind = source.kind == WeightKind::f32   ? TargetKind::keep
@@ -207,12 +223,12 @@ class Converter {
 
   std::map<std::string, AffineFormat> formats() const {
     std::map<std::string, AffineFormat> out;
-    for (const Job& job : jobs_)
+    for (const TensorConversion& job : jobs_)
       if (job.kind == TargetKind::affine) out[sibling(job, "")] = job.format;
     return out;
   }
 
-  Result<void> write_dense(Job& job, ShardWriter& writer) {
+  Result<void> write_dense(TensorConversion& job, ShardWriter& writer) {
     std::vector<float> values(static_cast<size_t>(element_count(job.info.shape)));
     if (job.matrix) {
       const WeightSource& m = *job.matrix;
@@ -232,7 +248,7 @@ class Converter {
     return writer.write(job.out_name, bytes.data(), bytes.size());
   }
 
-  Result<void> write_affine(Job& job, ShardWriter& writer) {
+  Result<void> write_affine(TensorConversion& job, ShardWriter& writer) {
     const WeightSource& m = *job.matrix;
     const int64_t groups = m.cols / job.format.group, scale_size = dense_size(job.scale_kind);
     const int64_t row_bytes = m.cols * job.format.bits / 8;
@@ -261,7 +277,7 @@ class Converter {
     return writer.write(sibling(job, ".biases"), biases.data(), biases.size());
   }
 
-  static void quantise_row(const WeightSource& m, int64_t r, const Job& job, uint8_t* codes,
+  static void quantise_row(const WeightSource& m, int64_t r, const TensorConversion& job, uint8_t* codes,
                            std::byte* scales, std::byte* biases, QuantizeStats& stats) {
     const int64_t groups = m.cols / job.format.group;
     std::vector<float> values(m.cols);
@@ -298,7 +314,7 @@ class Converter {
   Checkpoint& source_;
   const ConvertOptions& options_;
   const MlxLayout& layout_;
-  std::vector<Job> jobs_;
+  std::vector<TensorConversion> jobs_;
   std::vector<bool> rule_used_;
   QuantizeStats stats_;
   ConvertReport report_;

@@ -140,6 +140,10 @@ Entry half_of(const Entry& fused, std::string name, int64_t part) {
 
 }  // namespace
 
+bool is_expert_module(std::string_view module) {
+  return module.find(kStacked) != std::string_view::npos;
+}
+
 std::vector<Entry> stack_experts(std::vector<Entry> entries) {
   constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj", kDown = ".mlp.experts.down_proj";
   std::vector<Entry> out;

@@ -1,6 +1,7 @@
 // Mixtures of experts: one name and shape for the matrices of all experts, however a checkpoint holds them.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/store.h"
@@ -13,5 +14,8 @@ namespace anabranch {
 // "<p>.mlp.switch_mlp.{gate,up,down}_proj.weight" [E, rows, cols]. Nothing is copied. Experts that do not go
 // together, or are not all there, give an entry that cannot be read.
 std::vector<Entry> stack_experts(std::vector<Entry> entries);
+
+// Whether a name without ".weight" is such a stack of matrices.
+bool is_expert_module(std::string_view module);
 
 }  // namespace anabranch

@@ -12,6 +12,10 @@ Json format_json(const AffineFormat& format) {
   return Json{{"group_size", format.group}, {"bits", format.bits}, {"mode", "affine"}};
 }
 
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 }  // namespace
 
 bool is_shifted_norm(std::string_view hf_name) {
@@ -25,12 +29,14 @@ Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, T
   layout.path_ = path;
   layout.dense_ = dense;
   const std::string family = string_at(config, "model_type");
-  layout.hybrid_ = family == "qwen3_5" || family == "qwen3_5_text";
-  if (!layout.hybrid_ && family != "llama" && family != "mistral" && family != "qwen2" && family != "qwen3")
-    return make_error(
-        ErrorKind::unsupported,
-        "{}: models of type \"{}\" cannot be converted; llama, mistral, qwen2, qwen3 and qwen3_5 can", path,
-        shown(family));
+  layout.nested_ = is_one_of(family, {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"});
+  layout.hybrid_ = layout.nested_ || family == "qwen3_next";
+  layout.mixtral_ = family == "mixtral";
+  if (!layout.hybrid_ && !is_one_of(family, {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"}))
+    return make_error(ErrorKind::unsupported,
+                      "{}: models of type \"{}\" cannot be converted; llama, mistral, mixtral, qwen2, qwen3, "
+                      "qwen3_moe, qwen3_5, qwen3_5_moe and qwen3_next can",
+                      path, shown(family));
   if (const auto text = config.find("text_config"); text != config.end() && !text->is_object())
     return make_error(ErrorKind::invalid, "{}: \"text_config\" is not an object", path);
   return layout;
@@ -43,7 +49,12 @@ Result<std::string> MlxLayout::name(const std::string& hf_name) const {
     return make_error(ErrorKind::unsupported,
                       "{}: tensor \"{}\" has no place in an MLX directory; convert from the original weights",
                       path_, shown(hf_name));
-  return hybrid_ && !mtp ? "language_model." + hf_name : hf_name;
+  if (nested_ && !mtp) return "language_model." + hf_name;
+  constexpr std::string_view kMlp = ".mlp.", kMixtral = ".block_sparse_moe.";
+  std::string name = hf_name;
+  if (const size_t at = name.find(kMlp); mixtral_ && at != std::string::npos)
+    name.replace(at, kMlp.size(), kMixtral);
+  return name;
 }
 
 std::vector<int64_t> MlxLayout::shape(std::string_view hf_name, const std::vector<int64_t>& shape) const {
@@ -59,10 +70,12 @@ bool MlxLayout::stays_f32(std::string_view hf_name) const {
 
 Json MlxLayout::config(const std::map<std::string, AffineFormat>& formats) const {
   Json out = config_;
-  if (hybrid_ && !out.contains("text_config")) {
+  if (nested_ && !out.contains("text_config")) {
     Json text = std::move(out);
-    text["model_type"] = "qwen3_5_text";
-    out = Json{{"architectures", {"Qwen3_5ForConditionalGeneration"}}, {"model_type", "qwen3_5"}};
+    const bool moe = string_at(text, "model_type").starts_with("qwen3_5_moe");
+    text["model_type"] = moe ? "qwen3_5_moe_text" : "qwen3_5_text";
+    const char* architecture = moe ? "Qwen3_5MoeForConditionalGeneration" : "Qwen3_5ForConditionalGeneration";
+    out = Json{{"architectures", {architecture}}, {"model_type", moe ? "qwen3_5_moe" : "qwen3_5"}};
     for (const char* key : {"eos_token_id", "tie_word_embeddings"})
       if (text.contains(key)) out[key] = text[key];
     out["text_config"] = std::move(text);
@@ -76,7 +89,7 @@ Json MlxLayout::config(const std::map<std::string, AffineFormat>& formats) const
     part["dtype"] = dtype;
   };
   clean(out);
-  if (hybrid_) clean(out["text_config"]);
+  if (nested_) clean(out["text_config"]);
   if (formats.empty()) return out;
 
   std::map<std::pair<int, int>, int> uses;

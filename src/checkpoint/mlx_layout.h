@@ -32,7 +32,9 @@ class MlxLayout {
  private:
   Json config_;
   std::string path_;
-  bool hybrid_ = false;  // Qwen3.5: nested under language_model
+  bool hybrid_ = false;   // Qwen3.5 and Qwen3-Next: shifted norms, convolutions
+  bool nested_ = false;   // Qwen3.5: under language_model
+  bool mixtral_ = false;  // experts under block_sparse_moe
   TargetKind dense_ = TargetKind::bf16;
 };
 
