@@ -126,6 +126,16 @@ CASES = {
                "model.layers.0.mlp.shared_expert_gate": {"group_size": 64, "bits": 8},
                "model.layers.1.mlp.switch_mlp.down_proj": {"group_size": 64, "bits": 6},
                "model.layers.2.mlp.switch_mlp.up_proj": {"group_size": 64, "bits": 3}}),
+    "mixtral_gguf": dict(
+        config=llama_like("mixtral", hidden_size=32, head_dim=32, intermediate_size=48, num_hidden_layers=2,
+                          num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
+                          tie_word_embeddings=False), world="gguf", dtype="f16"),
+    "qwen3_moe_gguf": dict(
+        config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_hidden_layers=2, num_experts=8,
+                          num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True,
+                          decoder_sparse_step=1, mlp_only_layers=[], attention_bias=False,
+                          use_sliding_window=False, sliding_window=None), world="gguf", dtype="f16"),
+    "qwen35_moe_gguf": dict(config=qwen35_moe_text(), world="gguf", dtype="f16"),
     "qwen35_flat_tied": dict(config=qwen35_text(), long=True),
     "qwen35_nested_untied_grouped": dict(
         config=qwen35_text(linear_num_key_heads=1, linear_num_value_heads=2, num_attention_heads=4,
@@ -340,7 +350,100 @@ def nested_config(text, **more):
             "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text} | more
 
 
+GGUF_NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.down_proj": "ffn_down_exps", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "input_layernorm": "attn_norm",
+    "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out", "block_sparse_moe.gate": "ffn_gate_inp",
+}
+
+
+def gguf_tensors(tensors, config):
+    """(name, values) as llama.cpp's converter writes them: experts stacked, Mixtral's rotary rows permuted, 1 + w."""
+    yield from ((to, tensors[name]) for to, name in
+                (("token_embd.weight", "model.embed_tokens.weight"), ("output.weight", "lm_head.weight")) if name in tensors)
+    offset = 1 if is_qwen35(config) else 0
+    yield "output_norm.weight", tensors["model.norm.weight"].astype(np.float32) + offset
+    per_expert = {}
+    for name, v in tensors.items():
+        if not (m := re.fullmatch(r"model\.layers\.(\d+)\.(.*?)(\.weight)?", name)):
+            continue
+        layer, stem = f"blk.{m[1]}.", m[2]
+        if e := re.fullmatch(r"(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)", stem):
+            kind = {"gate_proj": "gate", "w1": "gate", "up_proj": "up", "w3": "up", "down_proj": "down", "w2": "down"}[e[2]]
+            per_expert.setdefault(f"{layer}ffn_{kind}_exps.weight", {})[int(e[1])] = v
+        elif stem == "mlp.experts.gate_up_proj":
+            half = v.shape[1] // 2
+            yield layer + "ffn_gate_exps.weight", v[:, :half]
+            yield layer + "ffn_up_exps.weight", v[:, half:]
+        elif stem == "linear_attn.A_log":
+            yield layer + "ssm_a", -np.exp(v.astype(np.float32))
+        elif stem == "linear_attn.dt_bias":
+            yield layer + "ssm_dt.bias", v.astype(np.float32)
+        elif stem == "post_attention_layernorm":
+            yield layer + ("post_attention_norm" if offset else "ffn_norm") + ".weight", v.astype(np.float32) + offset
+        else:
+            if is_offset_norm(name):
+                v = v.astype(np.float32) + offset
+            if stem.endswith("conv1d"):
+                v = v[:, 0].astype(np.float32)
+            if stem == "mlp.shared_expert_gate":
+                v = v[0]
+            if config["model_type"] == "mixtral" and stem.endswith(("q_proj", "k_proj")):
+                heads = v.shape[0] // config["head_dim"]
+                v = v.reshape(heads, 2, -1, v.shape[1]).swapaxes(1, 2).reshape(v.shape)
+            yield layer + GGUF_NAMES[stem] + ".weight", v
+    for name, experts in per_expert.items():
+        yield name, np.stack([experts[i] for i in range(len(experts))])
+
+
+def write_gguf(file, config, tensors):
+    """Vectors as F32, matrices as F16 (the caller rounds the weights to f16)."""
+    import gguf
+    arch = {"qwen3_5_moe_text": "qwen35moe", "qwen3_moe": "qwen3moe", "mixtral": "llama"}[config["model_type"]]
+    w = gguf.GGUFWriter(file, arch)
+    w.add_block_count(config["num_hidden_layers"])
+    w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"])
+    if "intermediate_size" in config:
+        w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(config["num_attention_heads"])
+    w.add_head_count_kv(config["num_key_value_heads"])
+    w.add_key_length(config["head_dim"])
+    w.add_value_length(config["head_dim"])
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    w.add_rope_freq_base(config.get("rope_parameters", config)["rope_theta"])
+    w.add_expert_count(config.get("num_experts", config.get("num_local_experts")))
+    w.add_expert_used_count(config["num_experts_per_tok"])
+    if arch != "llama":
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if arch == "qwen35moe":
+        w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+        w.add_rope_dimension_count(int(config["head_dim"] * 0.25))
+        w.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        w.add_ssm_state_size(config["linear_key_head_dim"])
+        w.add_ssm_group_count(config["linear_num_key_heads"])
+        w.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        w.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
+        w.add_uint32(f"{arch}.full_attention_interval", 4)
+    w.add_eos_token_id(2)
+    for name, v in gguf_tensors(tensors, config):
+        w.add_tensor(name, np.ascontiguousarray(v.astype(np.float16 if v.ndim > 1 and "conv1d" not in name else np.float32)))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
 def write_model(path, case, tensors):
+    if case.get("world") == "gguf":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_gguf(path.with_suffix(".gguf"), case["config"], tensors)
     path.mkdir(parents=True)
     config, world = case["config"], case.get("world", "hf")
     metadata = {"format": "pt"}
@@ -453,7 +556,7 @@ def write_case(root, name, case):
         data += rows.astype("<f4").tobytes()
         offset = len(data)
     (path / "golden.bin").write_bytes(data)
-    index = {"model": "model", "vocab": case["config"]["vocab_size"], "data": "golden.bin",
+    index = {"model": "model.gguf" if case.get("world") == "gguf" else "model", "vocab": case["config"]["vocab_size"], "data": "golden.bin",
              "oracle": f"transformers {transformers.__version__}, torch {torch.__version__}, fp32", "seed": seed,
              "runs": entries}
     text = json.dumps(index, indent=1)

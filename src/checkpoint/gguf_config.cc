@@ -22,6 +22,8 @@ constexpr ArchName kArchs[] = {
     {"llama", GgufArch::llama, "llama", "LlamaForCausalLM"},
     {"qwen2", GgufArch::qwen2, "qwen2", "Qwen2ForCausalLM"},
     {"qwen3", GgufArch::qwen3, "qwen3", "Qwen3ForCausalLM"},
+    {"qwen3moe", GgufArch::qwen3, "qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"qwen35moe", GgufArch::qwen35, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
     {"qwen35", GgufArch::qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"},
     {"gemma3", GgufArch::gemma3, "gemma3_text", "Gemma3ForCausalLM"},
 };
@@ -38,6 +40,7 @@ class Builder {
     c["architectures"] = Json::array({arch->architecture});
     c["model_type"] = arch->model_type;
     TRY_VOID(add_shapes());
+    TRY_VOID(add_experts());
     TRY_VOID(add_rope());
     add_tokens();
     if (out_.arch == GgufArch::qwen35) TRY_VOID(add_qwen35());
@@ -58,7 +61,8 @@ class Builder {
     for (const ArchName& arch : kArchs)
       if (*name == arch.gguf) return &arch;
     return make_error(ErrorKind::unsupported,
-                      "{}: architecture \"{}\" cannot be read; llama, qwen2, qwen3, qwen35 and gemma3 can",
+                      "{}: architecture \"{}\" cannot be read; llama, qwen2, qwen3, qwen3moe, qwen35, "
+                      "qwen35moe and gemma3 can",
                       path_, shown(name->get_ref<const std::string&>()));
   }
 
@@ -99,16 +103,17 @@ class Builder {
       return make_error(ErrorKind::invalid, "{}: {} layers, {} of them for prediction, make no sense", path_,
                         blocks, extra);
     TRY(const int64_t hidden, integer("embedding_length", 1));
-    TRY(const int64_t ffn, integer("feed_forward_length", 1));
+    TRY(const int64_t ffn, integer("feed_forward_length", 0, 0));
     TRY(out_.heads, integer("attention.head_count", 1));
     TRY(out_.kv_heads, integer("attention.head_count_kv", 1, out_.heads));
     TRY(head_dim_, integer("attention.key_length", 1, std::max<int64_t>(1, hidden / out_.heads)));
     TRY(const int64_t value_dim, integer("attention.value_length", 1, head_dim_));
     TRY(const int64_t context, integer("context_length", 1));
-    TRY(const int64_t experts, integer("expert_count", 0, 0));
+    TRY(out_.experts, integer("expert_count", 0, 0));
     TRY(const double eps, real("attention.layer_norm_rms_epsilon", 1e-5));
-    if (experts > 0)
-      return make_error(ErrorKind::unsupported, "{}: mixtures of experts cannot be read", path_);
+    if (ffn == 0 && out_.experts == 0)
+      return make_error(ErrorKind::invalid, "{}: metadata \"{}feed_forward_length\" is missing", path_,
+                        prefix_);
     if (value_dim != head_dim_)
       return make_error(ErrorKind::unsupported, "{}: keys of {} but values of {}", path_, head_dim_,
                         value_dim);
@@ -120,7 +125,7 @@ class Builder {
     Json& c = out_.config;
     c["hidden_size"] = hidden;
     c["num_hidden_layers"] = out_.layers;
-    c["intermediate_size"] = ffn;
+    if (ffn > 0) c["intermediate_size"] = ffn;
     c["num_attention_heads"] = out_.heads;
     c["num_key_value_heads"] = out_.kv_heads;
     c["head_dim"] = head_dim_;
@@ -130,6 +135,27 @@ class Builder {
     c["tie_word_embeddings"] = tensor("output.weight") == nullptr;
     c["attention_bias"] = tensor("blk.0.attn_q.bias") != nullptr;
     if (out_.arch != GgufArch::gemma3) c["hidden_act"] = "silu";
+    return {};
+  }
+
+  // A llama with experts is Mixtral. Its experts have the width of feed_forward_length.
+  Result<void> add_experts() {
+    if (out_.experts == 0) return {};
+    Json& c = out_.config;
+    TRY(const int64_t used, integer("expert_used_count", 1));
+    c["num_experts_per_tok"] = used;
+    if (out_.arch == GgufArch::llama) {
+      c["model_type"] = "mixtral";
+      c["architectures"] = Json::array({"MixtralForCausalLM"});
+      c["num_local_experts"] = out_.experts;
+      return {};
+    }
+    TRY(const int64_t width, integer("expert_feed_forward_length", 1));
+    TRY(const int64_t shared, integer("expert_shared_feed_forward_length", 0, 0));
+    c["num_experts"] = out_.experts;
+    c["moe_intermediate_size"] = width;
+    c["norm_topk_prob"] = true;  // llama.cpp divides by the sum in all of these architectures
+    if (shared > 0) c["shared_expert_intermediate_size"] = shared;
     return {};
   }
 

@@ -16,6 +16,7 @@ struct GgufConfig {
   GgufArch arch = GgufArch::llama;
   int64_t layers = 0;  // without those of the MTP module
   int64_t heads = 0, kv_heads = 0;
+  int64_t experts = 0;  // 0: not a mixture
   // qwen35's recurrent layers
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
   Json config;

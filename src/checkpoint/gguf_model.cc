@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "checkpoint/dense.h"
+#include "checkpoint/experts.h"
 
 namespace anabranch {
 
@@ -17,11 +18,25 @@ using NamePair = std::pair<std::string_view, std::string_view>;
 
 // Within a layer; matched with what precedes ".weight" or ".bias".
 constexpr NamePair kCommon[] = {
-    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},       {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+    {"attn_norm", "input_layernorm"},
+    // Mixtures of experts: the router, stacked matrices, the shared expert.
+    {"ffn_gate_inp", "mlp.gate"},
+    {"ffn_gate_exps", "mlp.switch_mlp.gate_proj"},
+    {"ffn_up_exps", "mlp.switch_mlp.up_proj"},
+    {"ffn_down_exps", "mlp.switch_mlp.down_proj"},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
 constexpr NamePair kLlama[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr NamePair kGemma3[] = {
@@ -143,6 +158,8 @@ class Translator {
     const auto layer = split_layer(tensor.name);
     if (!layer) return entry;
     const std::string_view part = layer->second;
+    if (part == "ffn_gate_inp_shexp.weight" && tensor.shape.size() == 1)
+      entry.info.shape = {1, tensor.shape[0]};
     if (config_.arch == GgufArch::llama && (part.starts_with("attn_q.") || part.starts_with("attn_k.")))
       return undo_rotary(tensor, part.starts_with("attn_q.") ? config_.heads : config_.kv_heads,
                          std::move(entry));
@@ -250,6 +267,11 @@ std::string hf_name(const GgufConfig& config, const std::string& gguf_name) {
   const std::string_view stem = part.substr(0, dot), suffix = part.substr(dot);
   if (const auto name = mtp ? lookup(kMtp, stem) : std::string_view(); !name.empty())
     return std::string(name) + std::string(suffix);
+  if (const size_t expert = stem.find('.'); expert != std::string_view::npos) {  // older files: "ffn_up.3"
+    const auto matrix = lookup(kCommon, stem.substr(0, expert));
+    if (!matrix.starts_with("mlp.")) return gguf_name;
+    return fmt::format("{}mlp.experts.{}.{}{}", module, stem.substr(expert + 1), matrix.substr(4), suffix);
+  }
   auto name = lookup(kCommon, stem);
   if (name.empty()) name = lookup(arch_names(config.arch), stem);
   return name.empty() ? gguf_name : module + std::string(name) + std::string(suffix);
@@ -269,7 +291,7 @@ Result<StoreParts> read_gguf(const FileBytes& file) {
                     "",
                     std::move(config.config),
                     std::move(parsed.metadata),
-                    std::move(entries),
+                    stack_experts(std::move(entries)),
                     file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{}};
 }
 

@@ -291,7 +291,7 @@ INSTANTIATE_TEST_SUITE_P(
                    .u32("llama.attention.head_count", 0)
                    .bytes(),
                "head_count\" is not a sensible number"},
-        Defect{"experts", with([](GgufWriter& w) { w.u32("llama.expert_count", 8); }), "experts"},
+        Defect{"experts", with([](GgufWriter& w) { w.u32("llama.expert_count", 8); }), "expert_used_count"},
         Defect{"rope_scaling", with([](GgufWriter& w) { w.text("llama.rope.scaling.type", "longrope"); }),
                "longrope"},
         Defect{"query_rows", with([](GgufWriter& w) {
