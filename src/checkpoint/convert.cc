@@ -148,7 +148,7 @@ class Converter {
     }
     TRY_VOID(writer.write_index(report_.parameters));
     TRY_VOID(write_file(directory + "/config.json", layout_.config(formats()).dump(4) + "\n"));
-    TRY_VOID(copy_side_files(directory));
+    TRY_VOID(write_side_files(directory));
     if (options_.progress) options_.progress("", 1);
     report_.files = writer.files();
     report_.bytes = writer.bytes();
@@ -171,7 +171,7 @@ class Converter {
     if (layout_.stays_f32(info.name)) job.kind = TargetKind::keep;
     const auto& shape = info.shape;
     const bool experts = shape.size() == 3 && is_expert_module(job.module);
-    if (!weight || (shape.size() != 2 && !experts)) return job;
+    if (!weight || (job.shape.size() != 2 && !experts)) return job;  // a convolution has three dimensions
     TRY(job.matrix, experts ? source_.take_matrices(info.name, shape[0], shape[1], shape[2])
                             : source_.take_matrix(info.name, shape[0], shape[1]));
 
@@ -302,12 +302,15 @@ class Converter {
                     float_to_dense(scale_kind, b.data(), groups, biases);
   }
 
-  Result<void> copy_side_files(const std::string& directory) {
+  Result<void> write_side_files(const std::string& directory) {
+    std::map<std::string, std::string> files = options_.side_files;
     for (const char* name : kSideFiles)
-      if (const auto text = source_.side_file(name)) TRY_VOID(write_file(directory + "/" + name, *text));
-    if (!source_.side_file("tokenizer.json") && !source_.side_file("tokenizer.model"))
-      report_.warnings.push_back(source_.path() +
-                                 " has no tokenizer.json to copy: put one into the new directory before use");
+      if (auto text = source_.side_file(name)) files[name] = std::move(*text);
+    for (const auto& [name, text] : files) TRY_VOID(write_file(directory + "/" + name, text));
+    if (!files.contains("tokenizer.json") && !files.contains("tokenizer.model"))
+      report_.warnings.push_back(
+          fmt::format("{} has no tokenizer.json: put the original model's into the new directory before use",
+                      source_.path()));
     return {};
   }
 

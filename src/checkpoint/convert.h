@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ struct ConvertOptions {
   TargetKind dense = TargetKind::bf16;  // bf16 or f16: scales, vectors, matrices that cannot be quantised,
                                         // and mtp.* without a rule
   uint64_t max_shard_bytes = 48'000'000;
+  // Text of further files by name ("tokenizer.json"), where the source directory has none of that name.
+  std::map<std::string, std::string> side_files;
   // (module being written, share of all weights done); from the calling thread.
   std::function<void(std::string_view module, double done)> progress;
 };

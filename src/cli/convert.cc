@@ -7,9 +7,22 @@
 #include "base/mapped_file.h"
 #include "checkpoint/mtp_head.h"
 #include "cli/conversation.h"
+#include "engine/loader_gguf.h"
 
 namespace anabranch::cli {
 namespace {
+
+// The tokenizer of a GGUF file, for which a directory has files. A model without one is still worth
+// converting.
+Result<std::map<std::string, std::string>> side_files(const std::string& source) {
+  TRY(const auto checkpoint, Checkpoint::open(source));
+  if (!is_gguf(*checkpoint)) return std::map<std::string, std::string>{};
+  auto files = gguf_side_files(*checkpoint);
+  if (files.ok()) return files;
+  fmt::print(stderr, "warning: the tokenizer of {} cannot be written as tokenizer.json: {}\n", source,
+             files.error().message);
+  return std::map<std::string, std::string>{};
+}
 
 Result<int> convert_model(const ConvertOptions& options) {
   anabranch::ConvertOptions to;
@@ -29,6 +42,7 @@ Result<int> convert_model(const ConvertOptions& options) {
     TRY(to.fallback, parse_target(fmt::format("{}/{}", options.bits.value_or(base.bits),
                                               options.group.value_or(base.group))));
   }
+  TRY(to.side_files, side_files(options.source));
   const bool terminal = isatty(STDERR_FILENO);
   int shown = -1;
   to.progress = [&](std::string_view module, double done) {

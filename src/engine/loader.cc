@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "engine/loader_gguf.h"
 
 namespace anabranch {
 namespace {
@@ -18,37 +19,6 @@ namespace fs = std::filesystem;
 fs::path directory_of(const Checkpoint& checkpoint) {
   const fs::path path = checkpoint.path();
   return fs::is_directory(path) ? path : path.parent_path();
-}
-
-bool is_gguf(const Checkpoint& checkpoint) {
-  return checkpoint.gguf_metadata().is_object();
-}
-
-Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
-  const Json& meta = checkpoint.gguf_metadata();
-  const auto at = [&](const char* key) -> const Json* {
-    const auto it = meta.find(std::string("tokenizer.ggml.") + key);
-    return it == meta.end() ? nullptr : &*it;
-  };
-  GgufVocab vocab;
-  try {
-    if (const Json* v = at("model")) vocab.model = v->get<std::string>();
-    if (const Json* v = at("pre")) vocab.pre = v->get<std::string>();
-    if (const Json* v = at("tokens")) vocab.tokens = v->get<std::vector<std::string>>();
-    if (const Json* v = at("scores")) vocab.scores = v->get<std::vector<float>>();
-    if (const Json* v = at("token_type")) vocab.types = v->get<std::vector<int32_t>>();
-    if (const Json* v = at("merges")) vocab.merges = v->get<std::vector<std::string>>();
-    if (const Json* v = at("bos_token_id")) vocab.bos = v->get<int>();
-    if (const Json* v = at("eos_token_id")) vocab.eos = v->get<int>();
-    if (const Json* v = at("unknown_token_id")) vocab.unk = v->get<int>();
-    if (const Json* v = at("padding_token_id")) vocab.pad = v->get<int>();
-    if (const Json* v = at("add_bos_token")) vocab.add_bos = v->get<bool>();
-    if (const Json* v = at("add_space_prefix")) vocab.add_space_prefix = v->get<bool>();
-  } catch (const Json::exception& e) {
-    return make_error(ErrorKind::invalid, "{}: tokenizer metadata of the wrong type: {}", checkpoint.path(),
-                      e.what());
-  }
-  return vocab;
 }
 
 // The template's source: a file of its own, tokenizer_config.json's "chat_template" (a string, or a list of

@@ -1,15 +1,12 @@
 // Tokenizers from GGUF metadata: llama.cpp names the pre-tokenizer instead of storing it.
-#include <array>
 #include <cmath>
 #include <utility>
 
+#include "tokenizer/gguf_vocab.h"
 #include "tokenizer/tokenizer_impl.h"
 
 namespace anabranch {
 namespace {
-
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁
-enum TokenType { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 // The patterns are those of the models' tokenizer.json files.
 constexpr std::string_view kLlama3 =
@@ -25,15 +22,7 @@ constexpr std::string_view kGpt4o =
 constexpr std::string_view kDeepSeek3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-struct PreEntry {
-  std::string_view name;
-  std::array<std::string_view, 3> patterns;  // applied one after another, all isolated; empty: unused
-  bool nfc = false;
-  bool ignore_merges = false;
-  bool add_bos = false;  // when the file does not say
-};
-
-constexpr PreEntry kPre[] = {
+constexpr GgufPreTokenizer kPre[] = {
     {"gpt-2", {kGpt2Pattern}},
     {"gpt2", {kGpt2Pattern}},
     {"smollm", {R"(\p{N})", kGpt2Pattern}},
@@ -70,21 +59,11 @@ Result<void> check(const GgufVocab& v) {
   return {};
 }
 
-// Converters write the runs of "▁" that SentencePiece vocabularies define as runs of spaces.
-std::string token_text(const GgufVocab& v, size_t id) {
-  const std::string& text = v.tokens[id];
-  const bool user_defined = !v.types.empty() && v.types[id] == kUserDefined;
-  if (v.model != "llama" || !user_defined || text.find_first_not_of(' ') != std::string::npos) return text;
-  std::string runs;
-  for (size_t i = 0; i < text.size(); ++i) runs += kMetaspace;
-  return runs;
-}
-
 // The vocabulary, with control and user-defined tokens as added tokens.
 Result<void> fill_vocab(const GgufVocab& v, TokenizerParts& parts) {
   parts.vocab->reserve(v.tokens.size());
   for (size_t id = 0; id < v.tokens.size(); ++id) {
-    std::string text = token_text(v, id);
+    std::string text = gguf_token_text(v, id);
     if (text.size() > kMaxTokenBytes)
       return make_error(ErrorKind::exhausted, "token {} has {} bytes; the limit is {}", id, text.size(),
                         kMaxTokenBytes);
@@ -102,28 +81,8 @@ Result<void> fill_vocab(const GgufVocab& v, TokenizerParts& parts) {
   return {};
 }
 
-Result<std::pair<std::string_view, std::string_view>> split_merge(std::string_view merge, size_t rank) {
-  // The left part is never empty, so the space is looked for behind its first character.
-  const size_t space = merge.find(' ', 1);
-  if (space == std::string_view::npos || space + 1 >= merge.size())
-    return make_error(ErrorKind::invalid, "tokenizer.ggml.merges: entry {} is not two tokens: '{}'", rank,
-                      merge);
-  return std::pair{merge.substr(0, space), merge.substr(space + 1)};
-}
-
 Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
-  const PreEntry* pre = nullptr;
-  for (const PreEntry& entry : kPre) {
-    if (entry.name == v.pre) pre = &entry;
-  }
-  if (!pre) {
-    std::string known;
-    for (const PreEntry& entry : kPre) known += fmt::format("{}{}", known.empty() ? "" : " ", entry.name);
-    return make_error(
-        ErrorKind::unsupported,
-        "tokenizer.ggml.pre '{}' is not known (known: {}); use the model's tokenizer.json instead", v.pre,
-        known);
-  }
+  TRY(const auto pre, find_gguf_pre_tokenizer(v.pre));
   if (v.merges.empty()) return make_error(ErrorKind::invalid, "tokenizer.ggml.merges is missing");
   Bpe::Options options;
   options.ignore_merges = pre->ignore_merges;
@@ -131,7 +90,7 @@ Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
   bpe.set_blocked(control_ids(parts.added));
   bpe.reserve_merges(v.merges.size());
   for (size_t rank = 0; rank < v.merges.size(); ++rank) {
-    TRY(const auto pair, split_merge(v.merges[rank], rank));
+    TRY(const auto pair, split_gguf_merge(v.merges[rank], rank));
     TRY_VOID(bpe.add_merge(pair.first, pair.second, static_cast<uint32_t>(rank)));
   }
   parts.model = std::move(bpe);
@@ -216,6 +175,37 @@ Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
 }
 
 }  // namespace
+
+Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name) {
+  std::string known;
+  for (const GgufPreTokenizer& entry : kPre) {
+    if (entry.name == name) return &entry;
+    known += fmt::format("{}{}", known.empty() ? "" : " ", entry.name);
+  }
+  return make_error(
+      ErrorKind::unsupported,
+      "tokenizer.ggml.pre '{}' is not known (known: {}); use the model's tokenizer.json instead", name,
+      known);
+}
+
+// Converters write the runs of "▁" that SentencePiece vocabularies define as runs of spaces.
+std::string gguf_token_text(const GgufVocab& v, size_t id) {
+  const std::string& text = v.tokens[id];
+  const bool user_defined = !v.types.empty() && v.types[id] == kUserDefined;
+  if (v.model != "llama" || !user_defined || text.find_first_not_of(' ') != std::string::npos) return text;
+  std::string runs;
+  for (size_t i = 0; i < text.size(); ++i) runs += kMetaspace;
+  return runs;
+}
+
+Result<std::pair<std::string_view, std::string_view>> split_gguf_merge(std::string_view merge, size_t rank) {
+  // The left part is never empty, so the space is looked for behind its first character.
+  const size_t space = merge.find(' ', 1);
+  if (space == std::string_view::npos || space + 1 >= merge.size())
+    return make_error(ErrorKind::invalid, "tokenizer.ggml.merges: entry {} is not two tokens: '{}'", rank,
+                      merge);
+  return std::pair{merge.substr(0, space), merge.substr(space + 1)};
+}
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& vocab) {
   TRY_VOID(check(vocab));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,18 @@ inline std::string gguf_string(const std::string& text) {
   return le<uint64_t>(text.size()) + text;
 }
 
+// A GGUF file with further metadata, whose text GgufWriter::keys() gives.
+inline std::string with_metadata(std::string file, std::string keys, uint64_t count) {
+  constexpr size_t kCountAt = 16, kKeysAt = 24, kAlignment = 32;
+  const size_t head = gguf_string("padding").size() + sizeof(uint32_t) + sizeof(uint64_t);
+  const size_t fill = (2 * kAlignment - (keys.size() + head) % kAlignment) % kAlignment;
+  keys += gguf_string("padding") + le<uint32_t>(8) + gguf_string(std::string(fill, ' '));
+  uint64_t before = 0;
+  std::memcpy(&before, file.data() + kCountAt, sizeof(before));
+  file.replace(kCountAt, sizeof(before), le(before + count + 1));
+  return file.insert(kKeysAt, keys);  // a multiple of the alignment: the tensors' offsets stay true
+}
+
 class GgufWriter {
  public:
   GgufWriter& key(const std::string& name, uint32_t type, const std::string& value) {
@@ -27,6 +40,19 @@ class GgufWriter {
   GgufWriter& text(const std::string& name, const std::string& value) {
     return key(name, 8, gguf_string(value));
   }
+
+  GgufWriter& texts(const std::string& name, const std::vector<std::string>& values) {
+    std::string list = le<uint32_t>(8) + le<uint64_t>(values.size());
+    for (const auto& value : values) list += gguf_string(value);
+    return key(name, 9, list);
+  }
+  GgufWriter& numbers(const std::string& name, const std::vector<int32_t>& values) {
+    std::string list = le<uint32_t>(5) + le<uint64_t>(values.size());
+    for (const int32_t value : values) list += le(value);
+    return key(name, 9, list);
+  }
+  const std::string& keys() const { return keys_; }
+  uint64_t key_count() const { return key_count_; }
 
   // dims: fastest first, as in the file. `offset`: where the data is said to lie (default: where it does).
   GgufWriter& tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type,

@@ -1,6 +1,9 @@
 // What is loaded for drafts, what is said of it, and why something cannot be used.
 #include "engine/loader.h"
 
+#include "checkpoint/convert.h"
+#include "checkpoint/gguf_writer.h"
+#include "engine/loader_gguf.h"
 #include "engine/tiny_model.h"
 #include "ops/open.h"
 
@@ -114,6 +117,58 @@ TEST(Loader, RowsForDraftsAreKeptOnlyWhereSomethingDraftsWithThem) {
   // Of another model: neither its layers nor its ids are used.
   plain.write("speculation.json", R"({"version": 1, "draft_vocab": [1, 5, 7], "exit_layers": [0, 9]})");
   EXPECT_TRUE(loaded(plain).model->draft_vocab().empty());
+}
+
+// A tiny GGUF model with a tokenizer of letters.
+std::string gguf_with_tokenizer(const char* pre) {
+  std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  for (char c = 'a'; c <= 'z'; c++) tokens.push_back({c});
+  for (const char* more : {"\u0120", "\u010A", "th", "the"}) tokens.push_back(more);
+  std::vector<int32_t> types(tokens.size(), 1);
+  types[0] = types[1] = types[2] = 3;
+  testing::GgufWriter keys;
+  keys.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", pre);
+  keys.texts("tokenizer.ggml.tokens", tokens).texts("tokenizer.ggml.merges", {"t h", "th e"});
+  keys.numbers("tokenizer.ggml.token_type", types);
+  keys.u32("tokenizer.ggml.bos_token_id", 0).u32("tokenizer.ggml.eot_token_id", 2);
+  keys.text("tokenizer.chat_template", "{{ messages[0].content }}<|im_end|>");
+  const std::string file =
+      read_file(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_moe_gguf/model.gguf", 64 << 20).value();
+  return testing::with_metadata(file, keys.keys(), keys.key_count());
+}
+
+TEST(Loader, ConvertedGgufFilesLoadWithTheirTokenizer) {
+  const testing::TempDir dir;
+  dir.write("model.gguf", gguf_with_tokenizer("qwen35"));
+  const auto files = gguf_side_files(*Checkpoint::open(dir.file("model.gguf")).value());
+  ASSERT_TRUE(files.ok()) << files.error().message;
+  ConvertOptions options;
+  options.output = dir.file("converted");
+  options.side_files = *files;
+  const auto report = convert(dir.file("model.gguf"), options);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_TRUE(std::ranges::none_of(
+      report->warnings, [](const std::string& w) { return w.find("tokenizer") != std::string::npos; }));
+  const auto load = [](const std::string& path) {
+    auto loaded = load_model(path, ops::open_device({}).value());
+    EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+    return std::move(*loaded);
+  };
+  const auto source = load(dir.file("model.gguf")), result = load(options.output);
+  EXPECT_EQ(result.eos, source.eos);
+  ASSERT_TRUE(result.chat_template && source.chat_template);
+  EXPECT_EQ(result.tokenizer->bos(), source.tokenizer->bos());
+  EXPECT_EQ(result.tokenizer->add_bos(), source.tokenizer->add_bos());
+  for (const char* text : {"the other thing", "<|im_start|>at\n\nthen<|im_end|>", "th e"})
+    EXPECT_EQ(result.tokenizer->encode(text, true), source.tokenizer->encode(text, true)) << text;
+}
+
+TEST(Loader, TokenizersThatCannotBeWrittenAreNamed) {
+  const testing::TempDir dir;
+  dir.write("model.gguf", gguf_with_tokenizer("unheard-of"));
+  const auto files = gguf_side_files(*Checkpoint::open(dir.file("model.gguf")).value());
+  ASSERT_FALSE(files.ok());
+  EXPECT_HAS(files.error().message, "tokenizer.ggml.pre 'unheard-of' is not known");
 }
 
 // In the tiny checkpoints every matrix is bf16, and rows are padded to 16 and inputs to 32.

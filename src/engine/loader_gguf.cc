@@ -1,0 +1,55 @@
+#include "engine/loader_gguf.h"
+
+#include "base/json.h"
+#include "tokenizer/gguf_files.h"
+
+namespace anabranch {
+
+bool is_gguf(const Checkpoint& checkpoint) {
+  return checkpoint.gguf_metadata().is_object();
+}
+
+Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
+  const Json& meta = checkpoint.gguf_metadata();
+  const auto at = [&](const char* key) -> const Json* {
+    const auto it = meta.find(std::string("tokenizer.ggml.") + key);
+    return it == meta.end() ? nullptr : &*it;
+  };
+  GgufVocab vocab;
+  try {
+    if (const Json* v = at("model")) vocab.model = v->get<std::string>();
+    if (const Json* v = at("pre")) vocab.pre = v->get<std::string>();
+    if (const Json* v = at("tokens")) vocab.tokens = v->get<std::vector<std::string>>();
+    if (const Json* v = at("scores")) vocab.scores = v->get<std::vector<float>>();
+    if (const Json* v = at("token_type")) vocab.types = v->get<std::vector<int32_t>>();
+    if (const Json* v = at("merges")) vocab.merges = v->get<std::vector<std::string>>();
+    if (const Json* v = at("bos_token_id")) vocab.bos = v->get<int>();
+    if (const Json* v = at("eos_token_id")) vocab.eos = v->get<int>();
+    if (const Json* v = at("unknown_token_id")) vocab.unk = v->get<int>();
+    if (const Json* v = at("padding_token_id")) vocab.pad = v->get<int>();
+    if (const Json* v = at("add_bos_token")) vocab.add_bos = v->get<bool>();
+    if (const Json* v = at("add_space_prefix")) vocab.add_space_prefix = v->get<bool>();
+  } catch (const Json::exception& e) {
+    return make_error(ErrorKind::invalid, "{}: tokenizer metadata of the wrong type: {}", checkpoint.path(),
+                      e.what());
+  }
+  return vocab;
+}
+
+Result<std::map<std::string, std::string>> gguf_side_files(const Checkpoint& checkpoint) {
+  TRY(const auto vocab, read_gguf_vocab(checkpoint));
+  TRY(auto files, tokenizer_files(vocab));
+  std::map<std::string, std::string> out;
+  out["tokenizer.json"] = std::move(files.tokenizer);
+  out["tokenizer_config.json"] = std::move(files.config);
+  Json generation = Json::object();
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (const auto id = checkpoint.config().find(key); id != checkpoint.config().end() && !id->is_null())
+      generation[key] = *id;
+  out["generation_config.json"] = dump_json(generation, 2) + "\n";
+  if (auto text = string_at(checkpoint.gguf_metadata(), "tokenizer.chat_template"); !text.empty())
+    out["chat_template.jinja"] = std::move(text);
+  return out;
+}
+
+}  // namespace anabranch

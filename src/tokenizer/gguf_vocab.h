@@ -1,0 +1,34 @@
+// What both readers of a GgufVocab need: Tokenizer::from_gguf and the writer of tokenizer.json.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+
+namespace anabranch {
+
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // ▁
+enum GgufTokenType { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+// What a name in tokenizer.ggml.pre stands for.
+struct GgufPreTokenizer {
+  std::string_view name;
+  std::array<std::string_view, 3> patterns;  // applied one after another, all isolated; empty: unused
+  bool nfc = false;
+  bool ignore_merges = false;
+  bool add_bos = false;  // when the file does not say
+};
+
+// Error (unsupported): lists the names that are known.
+Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name);
+
+std::string gguf_token_text(const GgufVocab& vocab, size_t id);
+
+// "a b" -> "a", "b". Error (invalid): not two tokens.
+Result<std::pair<std::string_view, std::string_view>> split_gguf_merge(std::string_view merge, size_t rank);
+
+}  // namespace anabranch
