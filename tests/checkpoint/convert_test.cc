@@ -257,6 +257,30 @@ TEST(Convert, what_cannot_be_done_is_said) {
   EXPECT_FALSE(fs::exists(dir.file("out")));
 }
 
+// Larger than the block of rows that is converted at a time.
+TEST(Convert, large_matrices_and_experts_are_whole) {
+  constexpr int64_t kRows = 2500, kCols = 512, kExperts = 2;
+  std::mt19937 random(11);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(kRows * kCols);
+  for (float& v : values) v = uniform(random);
+  TempDir dir;
+  dir.write("config.json", R"({"model_type":"qwen3_moe"})");
+  SafetensorsWriter file;
+  file.f32("model.a.weight", {kRows, kCols}, values);
+  file.f32("model.layers.0.mlp.switch_mlp.up_proj.weight", {kExperts, kRows / kExperts, kCols}, values);
+  dir.write("model.safetensors", file.bytes());
+  for (const char* target : {"bf16", "8/64"}) {
+    ConvertOptions options = to(dir.file("out"), target);
+    options.output = dir.file(target[0] == 'b' ? "dense" : "quantised");
+    ASSERT_EQ(error_of(dir.path(), options), "");
+    for (const auto& [key, result] : read_all(options.output))
+      for (size_t i = 0; i < values.size(); i++)
+        ASSERT_NEAR(result.values[i], values[i], 0.01f)
+            << key << " " << i;  // half a step of 2 / 255, and the rounding of the bias
+  }
+}
+
 TEST(Convert, empty_matrices_stay_dense) {
   TempDir dir;
   dir.write("config.json", R"({"model_type":"llama"})");
