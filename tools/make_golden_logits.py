@@ -27,149 +27,20 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from golden_cases import CASES
+
 BF16 = ml_dtypes.bfloat16
 GREEDY = 20
-VOCAB = 263  # odd on purpose: not a multiple of any vector width
-
-
-# ---------------------------------------------------------------- configurations
-def llama_like(model_type, **over):
-    arch = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe",
-            "mixtral": "Mixtral"}[model_type]
-    config = {
-        "architectures": [arch + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 64,
-        "intermediate_size": 72, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 1024,
-        "tie_word_embeddings": True, "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
-        "torch_dtype": "bfloat16",
-    }
-    return config | over
-
-
-def qwen35_text(**over):
-    layers = over.get("num_hidden_layers", 4)
-    config = {
-        "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "vocab_size": VOCAB,
-        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": layers, "num_attention_heads": 2,
-        "num_key_value_heads": 1, "head_dim": 64, "hidden_act": "silu", "rms_norm_eps": 1e-6,
-        "attention_bias": False, "attn_output_gate": True, "full_attention_interval": 4,
-        "layer_types": ["linear_attention" if (i + 1) % 4 else "full_attention" for i in range(layers)],
-        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 32,
-        "linear_num_key_heads": 2, "linear_num_value_heads": 2, "mamba_ssm_dtype": "float32",
-        "max_position_embeddings": 4096, "mtp_num_hidden_layers": 0, "mtp_use_dedicated_embeddings": False,
-        "partial_rotary_factor": 0.25, "tie_word_embeddings": True, "use_cache": True, "dtype": "bfloat16",
-        "eos_token_id": 2, "pad_token_id": 0,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0, "partial_rotary_factor": 0.25,
-                            "mrope_interleaved": True, "mrope_section": [3, 3, 2]},
-    }
-    config |= over
-    rotary = int(config["head_dim"] * 0.25)
-    third = rotary // 2 // 3
-    config["rope_parameters"]["mrope_section"] = [rotary // 2 - 2 * third, third, third]
-    return config
-
-
-def qwen35_moe_text(**over):
-    config = qwen35_text(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
-                         shared_expert_intermediate_size=40, **over)
-    del config["intermediate_size"]
-    return config | {"architectures": ["Qwen3_5MoeForCausalLM"], "model_type": "qwen3_5_moe_text"}
-
-
-def qwen3_next(**over):
-    config = qwen35_text(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
-                         shared_expert_intermediate_size=32, decoder_sparse_step=1, mlp_only_layers=[1],
-                         linear_num_key_heads=2, linear_num_value_heads=4, **over)
-    return config | {"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
-                     "rope_theta": 100000.0, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0,
-                                                                 "partial_rotary_factor": 0.25}}
-
-
-# `world` says how the directory is written: hf = flat names as the text-only class has them; nested = released
-# multimodal naming; mlx = mlx-lm's conversion; mlxq = the same, quantised. `long` adds a 300-token prompt, which
-# crosses a 256-position block of the KV cache.
-CASES = {
-    "llama_tied": dict(config=llama_like("llama"), long=True),
-    "llama3_rope_untied": dict(
-        config=llama_like("llama", hidden_size=32, head_dim=16, tie_word_embeddings=False, rope_theta=50000.0,
-                          rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-                                        "high_freq_factor": 4.0, "original_max_position_embeddings": 32}),
-        dtype="f32"),
-    "mistral_f16": dict(config=llama_like("mistral", hidden_size=32, head_dim=32, num_key_value_heads=1,
-                                          tie_word_embeddings=False, sliding_window=None), dtype="f16"),
-    "qwen2_bias": dict(config=llama_like("qwen2", use_sliding_window=False, rms_norm_eps=1e-6)),
-    "qwen3_qk_norm": dict(config=llama_like("qwen3", hidden_size=32, head_dim=32, tie_word_embeddings=False,
-                                            attention_bias=False, use_sliding_window=False, sliding_window=None)),
-    "mixtral": dict(config=llama_like("mixtral", hidden_size=32, head_dim=32, intermediate_size=48,
-                                      num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2,
-                                      sliding_window=None, tie_word_embeddings=False)),
-    "qwen3_moe": dict(config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_experts=8,
-                                        num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
-                                        decoder_sparse_step=1, mlp_only_layers=[2], tie_word_embeddings=False,
-                                        attention_bias=False, use_sliding_window=False, sliding_window=None)),
-    "qwen3_moe_not_normalised": dict(
-        config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_hidden_layers=2, num_experts=8,
-                          num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=False,
-                          decoder_sparse_step=2, mlp_only_layers=[], attention_bias=False,
-                          use_sliding_window=False, sliding_window=None), dtype="f32"),
-    "qwen3_next": dict(config=qwen3_next()),
-    "qwen35_moe_fused": dict(config=qwen35_moe_text(), long=True),
-    "qwen35_moe_nested_mtp": dict(
-        config=qwen35_moe_text(linear_num_key_heads=1, linear_num_value_heads=2, tie_word_embeddings=False,
-                               mtp_num_hidden_layers=1), world="nested", mtp=True, shards=2),
-    "qwen35_moe_mlx_quantised": dict(
-        config=qwen35_moe_text(hidden_size=64, head_dim=64, num_hidden_layers=4) | {
-            "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64},
-        world="mlxq",
-        quant={"group_size": 32, "bits": 4, "mode": "affine",
-               "model.layers.0.mlp.gate": {"group_size": 64, "bits": 8},
-               "model.layers.0.mlp.shared_expert_gate": {"group_size": 64, "bits": 8},
-               "model.layers.1.mlp.switch_mlp.down_proj": {"group_size": 64, "bits": 6},
-               "model.layers.2.mlp.switch_mlp.up_proj": {"group_size": 64, "bits": 3}}),
-    "mixtral_gguf": dict(
-        config=llama_like("mixtral", hidden_size=32, head_dim=32, intermediate_size=48, num_hidden_layers=2,
-                          num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
-                          tie_word_embeddings=False), world="gguf", dtype="f16"),
-    "qwen3_moe_gguf": dict(
-        config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_hidden_layers=2, num_experts=8,
-                          num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True,
-                          decoder_sparse_step=1, mlp_only_layers=[], attention_bias=False,
-                          use_sliding_window=False, sliding_window=None), world="gguf", dtype="f16"),
-    "qwen35_moe_gguf": dict(config=qwen35_moe_text(), world="gguf", dtype="f16"),
-    "qwen35_flat_tied": dict(config=qwen35_text(), long=True),
-    "qwen35_nested_untied_grouped": dict(
-        config=qwen35_text(linear_num_key_heads=1, linear_num_value_heads=2, num_attention_heads=4,
-                           num_key_value_heads=2, head_dim=32, tie_word_embeddings=False, mtp_num_hidden_layers=1),
-        world="nested", mtp=True, shards=2),
-    "qwen35_true_heads": dict(
-        config=qwen35_text(num_hidden_layers=3, num_attention_heads=2, head_dim=256, linear_key_head_dim=128,
-                           linear_value_head_dim=128, linear_num_key_heads=1, linear_num_value_heads=2,
-                           layer_types=["linear_attention", "full_attention", "linear_attention"],
-                           intermediate_size=72)),
-    "qwen35_wide_values_f32": dict(
-        config=qwen35_text(num_hidden_layers=3, linear_key_head_dim=32, linear_value_head_dim=64,
-                           linear_num_key_heads=1, linear_num_value_heads=3, head_dim=32,
-                           layer_types=["full_attention", "linear_attention", "linear_attention"]),
-        dtype="f32"),
-    "qwen35_mlx": dict(config=qwen35_text(linear_num_key_heads=1, linear_num_value_heads=2, head_dim=32,
-                                          tie_word_embeddings=False), world="mlx"),
-    "qwen35_mlx_quantised": dict(
-        config=qwen35_text(hidden_size=64, intermediate_size=128, num_attention_heads=2, head_dim=64),
-        world="mlxq",
-        quant={"group_size": 32, "bits": 4, "mode": "affine",
-               "model.embed_tokens": {"group_size": 64, "bits": 6},
-               "model.layers.0.mlp.down_proj": {"group_size": 128, "bits": 8},
-               "model.layers.1.mlp.gate_proj": {"group_size": 64, "bits": 3},
-               "model.layers.1.mlp.up_proj": {"group_size": 64, "bits": 5},
-               "model.layers.2.linear_attn.in_proj_z": {"group_size": 32, "bits": 2},
-               "model.layers.3.self_attn.o_proj": False}),
-}
 
 
 # ---------------------------------------------------------------- weights
 def is_qwen35(config):
     """A hybrid: Gated DeltaNet layers, gated attention, norms stored as w for 1 + w."""
     return config["model_type"] in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+
+
+def is_gemma(config):
+    return config["model_type"].startswith("gemma")
 
 
 def is_sparse(config, layer):
@@ -191,7 +62,7 @@ def random_weights(config, rng):
     heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
     dim = config.get("head_dim", h // heads)
     qwen35 = is_qwen35(config)
-    centre = 0.0 if qwen35 else 1.0
+    centre = 0.0 if qwen35 or config["model_type"] in ("gemma2", "gemma3_text") else 1.0
     out = {}
 
     def matrix(name, rows, cols, gain=1.0):
@@ -265,7 +136,59 @@ def random_weights(config, rng):
         norm(p + "input_layernorm", h)
         norm(p + "post_attention_layernorm", h)
 
+    def gemma_block(i):
+        p, four, kinds = f"model.layers.{i}.", config["model_type"] == "gemma4_text", config.get("layer_types")
+        full = four and kinds[i] == "full_attention"
+        d, shared = config["global_head_dim"] if full else dim, i >= layers - config.get("num_kv_shared_layers", 0)
+        gain = 0.6 if four else 1.5  # Gemma 4's scores are not scaled, norms bound them
+        matrix(p + "self_attn.q_proj", heads * d, h, gain)
+        matrix(p + "self_attn.o_proj", h, heads * d, 1.5)
+        if config["model_type"] != "gemma2":
+            norm(p + "self_attn.q_norm", d, 0.4 if four else centre)
+        if not shared:
+            count = config.get("num_global_key_value_heads", kv) if full else kv
+            matrix(p + "self_attn.k_proj", count * d, h, gain)
+            if not (full and config.get("attention_k_eq_v")):
+                matrix(p + "self_attn.v_proj", count * d, h, 1.5)
+            if config["model_type"] != "gemma2":
+                norm(p + "self_attn.k_norm", d, 0.4 if four else centre)
+        width = f * (2 if shared and config.get("use_double_wide_mlp") else 1)
+        matrix(p + "mlp.gate_proj", width, h, 1.5)
+        matrix(p + "mlp.up_proj", width, h, 1.5)
+        matrix(p + "mlp.down_proj", h, width, 1.5)
+        for name in ("input", "post_attention", "pre_feedforward", "post_feedforward"):
+            norm(f"{p}{name}_layernorm", h)
+        if not four:
+            return
+        out[p + "layer_scalar"] = rng.uniform(0.5, 1.2, 1)
+        if size := config["hidden_size_per_layer_input"]:
+            matrix(p + "per_layer_input_gate", size, h, 1.5)
+            matrix(p + "per_layer_projection", h, size, 1.5)
+            norm(p + "post_per_layer_input_norm", h)
+        if config.get("enable_moe_block"):
+            count, size = config["num_experts"], config["moe_intermediate_size"]
+            matrix(p + "router.proj", count, h, 3 * math.sqrt(h))
+            out[p + "router.scale"] = rng.uniform(0.5, 1.5, h)
+            out[p + "router.per_expert_scale"] = rng.uniform(0.5, 1.5, count)
+            out[p + "experts.gate_up_proj"] = rng.standard_normal((count, 2 * size, h)) * 1.5 / math.sqrt(h)
+            out[p + "experts.down_proj"] = rng.standard_normal((count, h, size)) * 1.5 / math.sqrt(size)
+            for name in ("post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"):
+                norm(p + name, h)
+
+    layers = config["num_hidden_layers"]
     out["model.embed_tokens.weight"] = rng.standard_normal((vocab, h)) * 2 / math.sqrt(h)
+    if size := config.get("hidden_size_per_layer_input"):
+        matrix("model.embed_tokens_per_layer", config["vocab_size_per_layer_input"], layers * size, math.sqrt(layers))
+        matrix("model.per_layer_model_projection", layers * size, h, math.sqrt(h))
+        norm("model.per_layer_projection_norm", size)
+    if is_gemma(config):  # embeddings are scaled: small ones, or a token would only ask for itself
+        out["model.embed_tokens.weight"] *= 0.1
+        for i in range(layers):
+            gemma_block(i)
+        norm("model.norm", h, centre + (9 if config["tie_word_embeddings"] else 0))
+        if not config["tie_word_embeddings"]:
+            matrix("lm_head", vocab, h, 2.0)
+        return {k: v.astype(np.float32) for k, v in out.items()}
     for i in range(config["num_hidden_layers"]):
         block(f"model.layers.{i}.", config.get("layer_types", ["full_attention"] * (i + 1))[i], is_sparse(config, i))
     norm("model.norm", h)
@@ -344,6 +267,10 @@ def to_mlx_names(tensors, config):
 
 
 def nested_config(text, **more):
+    if is_gemma(text):
+        kind = text["model_type"].removesuffix("_text")
+        return {"architectures": [kind.capitalize() + "ForConditionalGeneration"], "model_type": kind,
+                "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text} | more
     moe = "Moe" if "num_experts" in text else ""
     return {"architectures": [f"Qwen3_5{moe}ForConditionalGeneration"],
             "model_type": "qwen3_5_moe" if moe else "qwen3_5",
@@ -476,7 +403,8 @@ def write_model(path, case, tensors):
 def load(path):
     model, info = transformers.AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
-    bad = [k for k in info["unexpected_keys"] if not k.startswith("mtp.")] + list(info["missing_keys"])
+    missing = [k for k in info["missing_keys"] if ".vision_tower." not in k and ".multi_modal_projector." not in k]
+    bad = [k for k in info["unexpected_keys"] if not k.startswith("mtp.")] + missing
     bad += list(info["mismatched_keys"])
     if bad:
         raise SystemExit(f"{path}: Transformers did not load {bad}")

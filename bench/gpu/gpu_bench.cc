@@ -114,7 +114,7 @@ class RandomModel final : public Model {
       mixer.heads = s.heads;
       mixer.kv_heads = s.kv_heads;
       mixer.head_dim = s.head_dim;
-      mixer.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+      mixer.scores.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
       mixer.rope = {rope.inv_freq, 1.0f};
       const int width = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
       mixer.q = linear(width, s.hidden);
@@ -313,7 +313,7 @@ void attention_kernels(double bandwidth) {
       const auto q = random_tensor({rows, 16, 256}, 0, 1);
       const auto k = random_tensor({rows, 4, 256}, 0, 1);
       for (auto& cache : caches) ops::kv_append(cache, k, k);
-      const double t = timed([&](int i) { ops::attention(q, caches[i % 4], 0.0625f); });
+      const double t = timed([&](int i) { ops::attention(q, caches[i % 4], {0.0625f}); });
       const double bytes = 2.0 * length * 4 * 256 * 2;
       fmt::print("  attention of 9B, {} rows at {}: {:.1f} us, {:.0f} GB/s {:.0f} %, {:.1f} TFLOP/s\n", rows,
                  length, t * 1e6, bytes / t / 1e9, 100 * bytes / t / bandwidth,

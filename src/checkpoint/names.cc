@@ -10,11 +10,21 @@ bool strip(std::string_view& name, std::string_view prefix) {
   return true;
 }
 
-// Mixtral's module of experts has the other families' name here.
+// The modules of experts of Mixtral and Gemma 4 have the other families' names here. Gemma 4's stand beside
+// its MLP; MLX calls them switch_glu.
 std::string common_moe_name(std::string name) {
-  constexpr std::string_view kMixtral = ".block_sparse_moe.";
-  if (const size_t at = name.find(kMixtral); at != std::string::npos)
-    name.replace(at, kMixtral.size(), ".mlp.");
+  struct Names {
+    std::string_view own, common;
+  };
+  for (const auto& [own, common] : {Names{".block_sparse_moe.", ".mlp."},
+                                    {".mlp.experts.", ".mlp.experts."},
+                                    {".experts.switch_glu.", ".mlp.switch_mlp."},
+                                    {".experts.", ".mlp.experts."}}) {
+    const size_t at = name.find(own);
+    if (at == std::string::npos) continue;
+    name.replace(at, own.size(), common);
+    break;
+  }
   return name;
 }
 
@@ -25,7 +35,8 @@ std::optional<std::string> fold_name(std::string_view name) {
   strip(rest, "language_model.");
   const bool in_model = strip(rest, "model.");
   if (in_model) strip(rest, "language_model.");
-  for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector."})
+  for (std::string_view vision : {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
+                                  "embed_vision.", "audio_tower.", "embed_audio."})
     if (rest.starts_with(vision)) return std::nullopt;
   // The head and the MTP module stand beside the model, wherever a conversion nested them.
   if (in_model && !rest.starts_with("mtp.") && !rest.starts_with("lm_head."))

@@ -302,9 +302,12 @@ Result<std::vector<Entry>> read_parsed(const Json& config, const std::string& co
   TRY(const auto quantization, parse_quantization(config, config_path));
   RawMap raw;
   const NormConvention norms = convention_of_all(files).value_or(NormConvention::offset);
+  // MLX's conversions of Gemma keep w, other than those of the hybrids.
+  const bool gemma = string_at(config, "model_type").starts_with("gemma");
   for (auto& file : files) {
     complete_mtp_names(file.content);
-    TRY_VOID(add_raw(file, norm_evidence(file.content).value_or(norms), raw));
+    const NormConvention own = norm_evidence(file.content).value_or(norms);
+    TRY_VOID(add_raw(file, gemma ? NormConvention::offset : own, raw));
   }
   TRY(auto entries, join(raw, quantization, config_path));
   return stack_experts(std::move(entries));

@@ -152,6 +152,7 @@ void choose_layers(LoadedModel& loaded, const Text& text, const DraftCosts& cost
     kept.exit_rate = found.exits.rates[found.exits.best];
   }
 
+  if (!loaded.model->can_skip_layers()) return;
   DraftTrials trials(*loaded.model, text.passages, full);
   found.skip_tokens = trials.tokens();
   int tried = 0;

@@ -45,6 +45,8 @@ Result<void> EngineModel::drop_layers() {
                       "--lossy-skip: calibration has not found layers of {} to leave out: run `anabranch "
                       "calibrate -m {}` first",
                       info.name, info.path);
+  if (!loaded_.model->can_skip_layers())
+    return make_error(ErrorKind::unsupported, "--lossy-skip: layers of {} need each other", info.name);
   log_warning("{}", lossy_note(c, info.layers));
   loaded_.model->drop_layers(c.skip_layers);
   describe(*loaded_.model, info);
@@ -75,7 +77,8 @@ void EngineModel::use_calibration() {
   const auto hopeless = [](double rate) { return rate > 0 && rate < 1.1; };
   const Calibration& c = loaded_.calibration;
   speculation_.exit_runs = c.exit_layers;
-  for (int i = 0; i < loaded_.info.layers && !c.skip_layers.empty(); i++)
+  const bool skips = !c.skip_layers.empty() && loaded_.model->can_skip_layers();
+  for (int i = 0; i < loaded_.info.layers && skips; i++)
     if (!std::binary_search(c.skip_layers.begin(), c.skip_layers.end(), i))
       speculation_.skip_runs.push_back(i);
   speculation_.only_on_request[static_cast<size_t>(DraftSource::exit)] = hopeless(c.exit_rate);

@@ -26,6 +26,16 @@ Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& na
   return nn::RmsNorm{builder.device.to_device(weight), norms.eps};
 }
 
+namespace {
+
+Tensor ones(int size) {
+  Tensor out = host_device().empty({size}, Dtype::f32);
+  std::fill_n(out.data<float>(), size, 1.0f);
+  return out;
+}
+
+}  // namespace
+
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer) {
   const auto& a = std::get<AttentionSpec>(layer.mixer);
@@ -35,8 +45,8 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   out.heads = a.heads;
   out.kv_heads = a.kv_heads;
   out.head_dim = a.head_dim;
-  out.scale = 1.0f / std::sqrt(static_cast<float>(a.head_dim));
-  out.window = a.window;
+  const float scale = a.scale != 0 ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
+  out.scores = {scale, a.window, a.soft_cap};
   out.rope = {rope.inv_freq, rope.attention_factor};
   if (a.output_gate) {
     TRY(auto both, builder.checkpoint.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
@@ -52,13 +62,23 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   } else {
     TRY(out.q, take_linear(builder, prefix + "q_proj", width, hidden, a.qkv_bias));
   }
-  TRY(out.k, take_linear(builder, prefix + "k_proj", kv_width, hidden, a.qkv_bias));
-  TRY(out.v, take_linear(builder, prefix + "v_proj", kv_width, hidden, a.qkv_bias));
   TRY(out.o, take_linear(builder, prefix + "o_proj", hidden, width, a.out_bias));
   if (a.qk_norm) {
     TRY(out.q_norm, take_norm(builder, prefix + "q_norm", a.head_dim, layer.norms));
+  }
+  if (a.kv_layer >= 0) {  // some files have matrices that are not used
+    for (const char* name : {"k_proj.", "v_proj.", "k_norm.", "v_norm."})
+      builder.checkpoint.ignore(prefix + name);
+    return out;
+  }
+  TRY(out.k, take_linear(builder, prefix + "k_proj", kv_width, hidden, a.qkv_bias));
+  if (!a.keys_are_values) {
+    TRY(out.v, take_linear(builder, prefix + "v_proj", kv_width, hidden, a.qkv_bias));
+  }
+  if (a.qk_norm) {
     TRY(out.k_norm, take_norm(builder, prefix + "k_norm", a.head_dim, layer.norms));
   }
+  if (a.v_norm) out.v_norm = nn::RmsNorm{builder.device.to_device(ones(a.head_dim)), layer.norms.eps};
   return out;
 }
 
@@ -67,7 +87,7 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   TRY(auto gate, take_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden));
   TRY(auto up, take_linear(builder, prefix + "up_proj", mlp.intermediate, hidden));
   TRY(auto down, take_linear(builder, prefix + "down_proj", hidden, mlp.intermediate));
-  return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down)};
+  return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down), mlp.activation};
 }
 
 MoeSpec read_moe(ConfigReader& c, const char* experts_key, const char* intermediate_key) {
@@ -89,25 +109,26 @@ std::vector<int> sparse_layers(ConfigReader& c, int layers) {
   return out;
 }
 
-namespace {
-
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
                                          const MoeSpec& moe, int rows, int cols) {
   TRY(const auto source, builder.checkpoint.take_matrices(name + ".weight", moe.experts, rows, cols));
   return ops::ExpertMatrices::make(builder.device, source, moe.experts);
 }
 
+namespace {
+
 Result<nn::Moe> take_moe(const ModelBuilder& builder, const std::string& p, const MoeSpec& spec) {
   const int hidden = builder.spec.hidden, inner = spec.intermediate, shared = spec.shared_intermediate;
   nn::Moe moe;
   moe.routing = spec.routing;
+  moe.activation = spec.activation;
   TRY(auto router, take_linear(builder, p + "gate", spec.experts, hidden));
   moe.router = std::move(router.weight);
   TRY(moe.gate, take_experts(builder, p + "switch_mlp.gate_proj", spec, inner, hidden));
   TRY(moe.up, take_experts(builder, p + "switch_mlp.up_proj", spec, inner, hidden));
   TRY(moe.down, take_experts(builder, p + "switch_mlp.down_proj", spec, hidden, inner));
   if (shared == 0) return moe;
-  TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared}));
+  TRY(auto mlp, take_mlp(builder, p + "shared_expert.", {shared, spec.activation}));
   TRY(auto output_gate, take_linear(builder, p + "shared_expert_gate", 1, hidden));
   moe.shared = nn::Moe::Shared{std::move(mlp.gate), std::move(mlp.up), std::move(mlp.down.weight),
                                std::move(output_gate.weight)};

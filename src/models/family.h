@@ -22,10 +22,13 @@ struct Family {
   Result<nn::DecoderLayer> (*build_layer)(const ModelBuilder& builder, const std::string& prefix,
                                           const LayerSpec& layer);
   Result<nn::Mtp> (*build_mtp)(const ModelBuilder& builder) = nullptr;
+  // For specs with a per_layer_width.
+  Result<nn::PerLayerInputs> (*build_per_layer_inputs)(const ModelBuilder& builder) = nullptr;
 };
 
 const Family& llama_family();    // llama, mistral, qwen2, qwen3 (llama.cc)
 const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
+const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
 
 // A projection "<name>.weight" [out, in], with "<name>.bias" when `bias`.
 Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
@@ -35,7 +38,8 @@ Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& n
 Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
                               const NormsSpec& norms);
 // Attention's projections under `prefix` (q_proj, k_proj, v_proj, o_proj, q_norm, k_norm). With an output
-// gate, q_proj holds [query | gate] per head.
+// gate, q_proj holds [query | gate] per head. A layer that reads another's keys and values has none of k and
+// v.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
 // Reads the sizes and the routing of a mixture of experts. The checkpoints name the number of experts
@@ -43,10 +47,12 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
 MoeSpec read_moe(ConfigReader& config, const char* experts_key, const char* intermediate_key);
 // Which of `layers` layers are mixtures: every "decoder_sparse_step"-th, without "mlp_only_layers".
 std::vector<int> sparse_layers(ConfigReader& config, int layers);
-// The matrices of a feed-forward layer under `prefix`: gate_proj, up_proj and down_proj; or, of a mixture,
-// gate (the router), switch_mlp.* (checkpoint/experts.h), shared_expert.* and shared_expert_gate.
+// The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj and down_proj; or gate (the router),
+// switch_mlp.* (checkpoint/experts.h), shared_expert.* and shared_expert_gate.
 Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std::string& prefix,
                                           const FeedForwardSpec& spec);
+Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
+                                         const MoeSpec& moe, int rows, int cols);
 Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp);
 
 // Rotary frequencies from "rope_parameters" or "rope_scaling" + "rope_theta": plain, linear and llama3

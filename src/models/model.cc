@@ -20,6 +20,8 @@ const Family* find_family(const std::string& model_type) {
     if (model_type == name) return &llama_family();
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
+  for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text"})
+    if (model_type == name) return &gemma_family();
   return nullptr;
 }
 
@@ -51,7 +53,7 @@ Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
 // What the device has no kernels for is told before anything is put there.
 Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std::string& path) {
   for (size_t i = 0; i < spec.layers.size(); i++) {
-    if (std::holds_alternative<MoeSpec>(spec.layers[i].mlp) && !device.ops().mix_experts)
+    if (!std::holds_alternative<MlpSpec>(spec.layers[i].mlp) && !device.ops().mix_experts)
       return make_error(
           ErrorKind::unsupported,
           "{}: layer {}: there are no kernels for mixtures of experts on {}; run this model with "
@@ -88,12 +90,21 @@ uint64_t parameters_of(const ops::Weight& w) {
 StateLayout ModelSpec::state_layout() const {
   StateLayout layout;
   for (const auto& layer : layers) {
-    if (const auto* a = std::get_if<AttentionSpec>(&layer.mixer))
-      layout.emplace_back(KvLayout{a->kv_heads, a->head_dim});
-    else
-      layout.emplace_back(std::get<ops::GatedDeltaShape>(layer.mixer));
+    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    if (!a) layout.emplace_back(std::get<ops::GatedDeltaShape>(layer.mixer));
+    if (a && a->kv_layer < 0) layout.emplace_back(KvLayout{a->kv_heads, a->head_dim});
   }
   return layout;
+}
+
+std::vector<int> ModelSpec::state_parts() const {
+  std::vector<int> parts;
+  int next = 0;
+  for (const auto& layer : layers) {
+    const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
+    parts.push_back(a && a->kv_layer >= 0 ? parts.at(static_cast<size_t>(a->kv_layer)) : next++);
+  }
+  return parts;
 }
 
 Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& device,
@@ -106,7 +117,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   if (!family)
     return make_error(ErrorKind::unsupported,
                       "{}: model_type \"{}\" is not supported; llama, mistral, mixtral, qwen2, qwen3, "
-                      "qwen3_moe, qwen3_5, qwen3_5_moe and qwen3_next are",
+                      "qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
                       checkpoint.path(), type);
   TRY(ModelSpec spec, family->read_config(config, checkpoint.path()));
   TRY_VOID(check_shapes(spec, device, checkpoint.path()));
@@ -133,6 +144,10 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   } else {
     checkpoint.ignore("lm_head.");  // some files repeat the tied table
   }
+  std::optional<nn::PerLayerInputs> per_layer_inputs;
+  if (spec.per_layer_width > 0) {
+    TRY(per_layer_inputs, family->build_per_layer_inputs(builder));
+  }
   std::optional<nn::Mtp> mtp;
   if (family->build_mtp && checkpoint.has("mtp.fc.weight")) {
     if (spec.mtp_unsupported.empty()) {
@@ -143,6 +158,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   }
   std::unique_ptr<Model> model(new Model(device, std::move(spec), std::move(embedding), std::move(layers),
                                          std::move(norm), std::move(head)));
+  model->per_layer_inputs_ = std::move(per_layer_inputs);
   model->mtp_ = std::move(mtp);
   model->load_draft_head(head_rows, options.draft_vocab);
   // Not every file lists the rotary frequencies; those that do repeat what the config says.
@@ -165,6 +181,7 @@ Model::Model(Device& device, ModelSpec spec, ops::Weight embedding, std::vector<
       layout_(spec_.state_layout()),
       embedding_(std::move(embedding)),
       layers_(std::move(layers)),
+      parts_(spec_.state_parts()),
       norm_(std::move(norm)),
       head_(std::move(head)) {}
 
@@ -188,14 +205,33 @@ Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<in
   return {};
 }
 
+Tensor Model::embed(std::span<const int> ids) const {
+  const Tensor x = ops::embed(ids, embedding_);
+  return spec_.embedding_scale == 1 ? x : ops::scale(x, spec_.embedding_scale);
+}
+
+Tensor Model::run_layer(int layer, const Tensor& x, const Batch& batch, const Tensor& inputs) const {
+  const auto i = static_cast<size_t>(layer);
+  if (!per_layer_inputs_) return layers_.at(i)(x, batch, parts_[i]);
+  const int rows = x.shape(0);
+  const Tensor own = inputs.slice_rows(layer * rows, (layer + 1) * rows);
+  return layers_.at(i)(x, batch, parts_[i], &own);
+}
+
+Tensor Model::logits(const Tensor& hidden, const ops::Weight& head) const {
+  const Tensor y = ops::linear(hidden, head);
+  return spec_.logits_soft_cap > 0 ? ops::soft_cap(y, spec_.logits_soft_cap) : y;
+}
+
 Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_layer) const {
   device_->begin_pass();
   auto x = [&] {
     const ops::Stage stage(*device_, "embedding");
-    return ops::embed(batch.ids, embedding_);
+    return embed(batch.ids);
   }();
+  const Tensor inputs = per_layer_inputs_ ? (*per_layer_inputs_)(batch.ids, x) : Tensor();
   for (size_t i = 0; i < layers_.size(); i++) {
-    x = layers_[i](x, batch, static_cast<int>(i));
+    x = run_layer(static_cast<int>(i), x, batch, inputs);
     if (after_layer) after_layer->push_back(norm_(x));
   }
   for (const auto& span : batch.spans) {
@@ -205,25 +241,28 @@ Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_laye
   const ops::Stage stage(*device_, "norm, head");
   const auto hidden = norm_(x);
   if (batch.logit_rows.empty()) return {hidden, device_->empty({0, spec_.vocab}, Dtype::f32)};
-  return {hidden, ops::linear(ops::take_rows(hidden, batch.logit_rows), head_)};
+  return {hidden, logits(ops::take_rows(hidden, batch.logit_rows), head_)};
 }
 
 Tensor Model::forward_some(const Batch& batch, std::span<const int> layers) const {
   for (const auto& span : batch.spans)
     CHECK(span.state->has_draft_tokens(), "a draft's tokens are applied for good");
-  auto x = ops::embed(batch.ids, embedding_);
-  for (const int i : layers) x = layers_.at(i)(x, batch, i);
+  CHECK(can_skip_layers() || layers.empty() || layers.back() + 1 == static_cast<int>(layers.size()),
+        "layers need each other");
+  auto x = embed(batch.ids);
+  const Tensor inputs = per_layer_inputs_ ? (*per_layer_inputs_)(batch.ids, x) : Tensor();
+  for (const int i : layers) x = run_layer(i, x, batch, inputs);
   for (const auto& span : batch.spans) span.state->advance(span.count);
   return norm_(x);
 }
 
 Tensor Model::draft_logits(const Tensor& hidden) const {
-  return ops::linear(hidden, draft_head_ ? *draft_head_ : head_);
+  return logits(hidden, draft_head_ ? *draft_head_ : head_);
 }
 
 Tensor Model::mtp(const Tensor& hidden, const Batch& batch) const {
   CHECK(mtp_, "the model has no MTP head");
-  const auto out = (*mtp_)(ops::embed(batch.ids, embedding_), hidden, batch);
+  const auto out = (*mtp_)(embed(batch.ids), hidden, batch);
   for (const auto& span : batch.spans) span.state->advance(span.count);
   return out;
 }
@@ -239,7 +278,12 @@ StateLayout Model::mtp_layout() const {
   return layout;
 }
 
+bool Model::can_skip_layers() const {
+  return !per_layer_inputs_ && layout_.size() == layers_.size();
+}
+
 void Model::drop_layers(std::span<const int> layers) {
+  CHECK(can_skip_layers(), "layers need each other");
   std::vector<nn::DecoderLayer> kept;
   std::vector<LayerSpec> specs;
   for (size_t i = 0; i < layers_.size(); i++) {
@@ -250,6 +294,7 @@ void Model::drop_layers(std::span<const int> layers) {
   layers_ = std::move(kept);
   spec_.layers = std::move(specs);
   layout_ = spec_.state_layout();
+  parts_ = spec_.state_parts();
 }
 
 uint64_t Model::parameters() const {

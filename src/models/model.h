@@ -63,6 +63,8 @@ class Model {
   // Removes layers; those after them move up. Lossy: the model is another one then, and states made before
   // are not its own.
   void drop_layers(std::span<const int> layers);
+  // False where layers need others: they read their keys and values, or take inputs of their own.
+  bool can_skip_layers() const;
 
   SequenceState make_state() const { return SequenceState(*device_, layout_); }
   Device& device() const { return *device_; }
@@ -86,6 +88,9 @@ class Model {
         nn::RmsNorm norm, ops::Weight head);
 
  private:
+  Tensor embed(std::span<const int> ids) const;
+  Tensor run_layer(int layer, const Tensor& x, const Batch& batch, const Tensor& inputs) const;
+  Tensor logits(const Tensor& hidden, const ops::Weight& head) const;
   void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);
 
   Device* device_;
@@ -93,6 +98,8 @@ class Model {
   StateLayout layout_;
   ops::Weight embedding_;  // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;
+  std::vector<int> parts_;  // of each layer: which part of the states it uses
+  std::optional<nn::PerLayerInputs> per_layer_inputs_;
   nn::RmsNorm norm_;
   ops::Weight head_;  // [vocab, hidden]; the embedding itself when tied
   std::optional<nn::Mtp> mtp_;

@@ -22,22 +22,34 @@ struct AttentionSpec {
   bool qkv_bias = false, out_bias = false;
   bool qk_norm = false;
   bool output_gate = false;
+  float scale = 0;               // of the scores; 0 = 1 / sqrt(head_dim)
+  float soft_cap = 0;            // of the scores, 0 = none
+  bool v_norm = false;           // values are normalised, without a multiplier
+  bool keys_are_values = false;  // there is no v_proj
+  int kv_layer = -1;             // the layer whose keys and values it reads, -1 = its own
 };
 
 using MixerSpec = std::variant<AttentionSpec, ops::GatedDeltaShape>;
 
-// SwiGLU.
 struct MlpSpec {
   int intermediate = 0;
+  ops::Activation activation = ops::Activation::silu;
 };
 
 struct MoeSpec {
   ops::RouterSpec routing;
   int experts = 0, intermediate = 0;
   int shared_intermediate = 0;  // of the expert that every row uses; 0 = there is none
+  ops::Activation activation = ops::Activation::silu;
 };
 
-using FeedForwardSpec = std::variant<MlpSpec, MoeSpec>;
+// Both, beside each other, with norms of their own (nn/mlp_and_moe.h).
+struct MlpAndMoeSpec {
+  MlpSpec mlp;
+  MoeSpec moe;
+};
+
+using FeedForwardSpec = std::variant<MlpSpec, MoeSpec, MlpAndMoeSpec>;
 
 struct NormsSpec {
   float eps = 1e-6f;
@@ -59,11 +71,18 @@ struct ModelSpec {
   bool tied_embeddings = false;
   std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
+  float embedding_scale = 1;
+  float logits_soft_cap = 0;  // 0 = none
+  int per_layer_width = 0,
+      per_layer_vocab = 0;      // of the per-layer embeddings (nn/per_layer_input.h); 0 = none
   std::vector<int> eos;         // token ids that end a turn
   int mtp_layers = 0;           // that the config promises; the files may lack them
   std::string mtp_unsupported;  // why its MTP head cannot be run, or empty
 
+  // The parts of a sequence's state: one for each layer that has memory of its own.
   StateLayout state_layout() const;
+  // Of each layer, the part that it uses.
+  std::vector<int> state_parts() const;
 };
 
 }  // namespace anabranch

@@ -2,6 +2,7 @@
 
 #include "nn/batch.h"
 #include "nn/linear.h"
+#include "ops/attention.h"
 
 namespace anabranch::nn {
 
@@ -10,28 +11,39 @@ struct Rope {
   float attention_factor = 1.0f;
 };
 
-// Grouped-query attention with rotary positions; norms of queries and keys and the output gate are optional.
+// Grouped-query attention with rotary positions; norms of heads and the output gate are optional.
 struct Attention {
   int heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 0;  // of the scores
-  int window = 0;   // sliding window in positions, 0 = none
+  ops::ScoreSpec scores;
   Rope rope;
-  Linear q, k, v, o;                      // [heads * D, H], [kv_heads * D, H] x2, [H, heads * D]
-  std::optional<Linear> gate;             // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
-  std::optional<RmsNorm> q_norm, k_norm;  // over head_dim
+  Linear q, o;  // [heads * D, H], [H, heads * D]
+  // [kv_heads * D, H]. Without v, the values are the keys as projected. Without both, the layer reads the
+  // keys and values of the layer whose part of the states it is given, which has run before (Gemma 4).
+  std::optional<Linear> k, v;
+  std::optional<Linear> gate;                     // [heads * D, H]: output = o(attention * sigmoid(gate(x)))
+  std::optional<RmsNorm> q_norm, k_norm, v_norm;  // over head_dim
 
-  LayerOutput operator()(const Normed& x, const Batch& batch, int layer) const;
+  LayerOutput operator()(const Normed& x, const Batch& batch, int part) const;
   template <class Visit>
   void visit_weights(const Visit& visit) const {
-    for (const auto* linear : {&q, &k, &v, &o}) visit(linear->weight);
-    if (gate) visit(gate->weight);
+    visit(q.weight), visit(o.weight);
+    for (const auto* linear : {&k, &v, &gate})
+      if (*linear) visit((*linear)->weight);
   }
 
  private:
-  // in: queries, keys, values and, if there is one, the gate as projected -> [M, heads * D], for `o`.
-  ops::MatmulInput attend(const std::vector<Tensor>& in, const Batch& batch, int layer) const;
+  // The products of x; keys, values and gate where the layer has them, values normalised.
+  struct Projected {
+    Tensor q, k, v, gate;
+  };
+  Projected project_all(const Normed& x) const;
+  Tensor rotated(const Tensor& x, const std::optional<RmsNorm>& norm, int count, const Batch& batch) const;
+  // -> [M, heads * D], for `o`.
+  ops::MatmulInput attend(const Projected& in, const Batch& batch, int part) const;
+  // The same where keys and values are another layer's.
+  ops::MatmulInput attend_shared(const Projected& in, const Batch& batch, int part) const;
   // The same for a batch in which a span is a tree of drafts.
-  ops::MatmulInput attend_trees(const std::vector<Tensor>& in, const Batch& batch, int layer) const;
+  ops::MatmulInput attend_trees(const Projected& in, const Batch& batch, int part) const;
 };
 
 }  // namespace anabranch::nn

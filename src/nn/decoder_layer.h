@@ -7,13 +7,13 @@
 
 #include "nn/attention.h"
 #include "nn/gated_delta.h"
-#include "nn/mlp.h"
-#include "nn/moe.h"
+#include "nn/mlp_and_moe.h"
+#include "nn/per_layer_input.h"
 
 namespace anabranch::nn {
 
 using Mixer = std::variant<Attention, GatedDelta>;
-using FeedForward = std::variant<Mlp, Moe>;
+using FeedForward = std::variant<Mlp, Moe, MlpAndMoe>;
 
 struct DecoderLayer {
   RmsNorm norm1;
@@ -22,14 +22,18 @@ struct DecoderLayer {
   FeedForward mlp;
   std::optional<RmsNorm> post1 = {}, post2 = {};  // of what is added to the residual stream
 
-  // x [M, H] -> [M, H]. `layer`: which part of the states is this layer's.
-  Tensor operator()(const Tensor& x, const Batch& batch, int layer) const;
+  std::optional<PerLayerGate> per_layer = {};
+  float scale = 1;  // of the output
+
+  // x [M, H] -> [M, H]. part: which part of the states the layer uses. input [M, width]: for per_layer.
+  Tensor operator()(const Tensor& x, const Batch& batch, int part, const Tensor* input = nullptr) const;
 
   // Calls visit(const ops::Weight&) for every matrix.
   template <class Visit>
   void visit_weights(const Visit& visit) const {
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mixer);
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mlp);
+    if (per_layer) visit(per_layer->gate), visit(per_layer->projection);
   }
 };
 

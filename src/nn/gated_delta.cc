@@ -8,7 +8,8 @@ LayerOutput GatedDelta::operator()(const Normed& x, const Batch& batch, int laye
   Device& device = x.x.device();
   const auto in = [&] {
     const ops::Stage stage(device, "gated delta: norm, in-projections");
-    return project(x, {&qkv, &z, &b, &a});
+    const Linear* all[] = {&qkv, &z, &b, &a};
+    return project(x, all);
   }();
   const ops::Stage stage(device, "gated delta: conv, gates, recurrence, norm");
   std::vector<ops::GatedDeltaSpan> spans;

@@ -4,7 +4,7 @@
 
 namespace anabranch::nn {
 
-std::vector<Tensor> project(const Normed& input, std::initializer_list<const Linear*> layers) {
+std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers) {
   std::vector<const ops::Weight*> weights;
   for (const auto* layer : layers) weights.push_back(&layer->weight);
   auto out = ops::linear(input.x, weights, &input.norm);

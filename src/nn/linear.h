@@ -2,8 +2,8 @@
 // its last product. Activations are [M, hidden] f32, M rows of the batch.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ops/elementwise.h"
@@ -36,7 +36,7 @@ struct LayerOutput {
 };
 
 // The products of one input with several matrices.
-std::vector<Tensor> project(const Normed& input, std::initializer_list<const Linear*> layers);
+std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers);
 
 // x + post(output). With a linear and without a norm: (x + W y) + bias, in this order.
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output);

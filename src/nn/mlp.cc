@@ -5,8 +5,8 @@
 namespace anabranch::nn {
 
 LayerOutput Mlp::operator()(const Normed& x) const {
-  const ops::Stage stage(x.x.device(), "mlp: norm, gate, up, swiglu");
-  return {ops::linear_swiglu(x.x, gate, up, x.norm), &down, "mlp: down, add"};
+  const ops::Stage stage(x.x.device(), "mlp: norm, gate, up, activation");
+  return {ops::linear_swiglu(x.x, gate, up, x.norm, activation), &down, "mlp: down, add"};
 }
 
 }  // namespace anabranch::nn

@@ -4,10 +4,11 @@
 
 namespace anabranch::nn {
 
-// SwiGLU (Shazeer 2020): down(silu(gate(x)) * up(x)).
+// A gated linear unit (Shazeer 2020): down(activation(gate(x)) * up(x)).
 struct Mlp {
   ops::Weight gate, up;  // [intermediate, hidden]
   Linear down;           // [hidden, intermediate]
+  ops::Activation activation = ops::Activation::silu;
 
   LayerOutput operator()(const Normed& x) const;
   template <class Visit>

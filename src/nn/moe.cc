@@ -7,12 +7,13 @@
 namespace anabranch::nn {
 
 LayerOutput Moe::operator()(const Normed& x) const {
-  const ops::Stage stage(x.x.device(), "experts: norm, route, gate, up, swiglu, down");
+  const ops::Stage stage(x.x.device(), "experts: norm, route, gate, up, activation, down");
   const bool gated = shared && shared->output_gate;
   const std::array<const ops::Weight*, 2> weights = {&router, gated ? &*shared->output_gate : nullptr};
-  const auto logits = ops::linear(x.x, std::span(weights.data(), gated ? 2 : 1), &x.norm);
-  const ops::Routing chosen = ops::route(logits[0], routing);
-  const ops::Experts experts{&gate, &up, &down};
+  const auto logits =
+      ops::linear(x.x, std::span(weights.data(), gated ? 2 : 1), router_norm ? &*router_norm : &x.norm);
+  const ops::Routing chosen = ops::route(logits[0], routing, expert_scale ? &*expert_scale : nullptr);
+  const ops::Experts experts{&gate, &up, &down, activation};
   if (!shared) return {ops::mix_experts(x.x, x.norm, chosen, experts), nullptr, "experts: add"};
   const ops::SharedExpert always{&shared->gate, &shared->up, &shared->down, gated ? &logits[1] : nullptr};
   return {ops::mix_experts(x.x, x.norm, chosen, experts, &always), nullptr, "experts: add"};

@@ -20,6 +20,9 @@ struct Moe {
   ops::Weight router;  // [experts, H]
   ops::ExpertMatrices gate, up, down;
   std::optional<Shared> shared = {};
+  ops::Activation activation = ops::Activation::silu;  // of all experts
+  std::optional<RmsNorm> router_norm = {};             // of the router's input, when it is not the experts'
+  std::optional<Tensor> expert_scale = {};             // [experts]: multiplies the weights of each expert
 
   LayerOutput operator()(const Normed& x) const;
   template <class Visit>

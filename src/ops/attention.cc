@@ -32,13 +32,13 @@ void kv_truncate(PagedKv& kv, int length) {
   kv.v.erase(kv.v.begin() + blocks, kv.v.end());
 }
 
-Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window) {
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
   require_f32("attention", "q", q, 3);
   require(kv.kv_heads > 0 && q.shape(1) % kv.kv_heads == 0 && q.shape(2) == kv.head_dim, "attention",
           "q of shape {} does not fit {} kv heads of {}.", q.shape(), kv.kv_heads, kv.head_dim);
   require(q.shape(0) <= kv.length, "attention", "q has {} rows, the cache only {} positions.", q.shape(0),
           kv.length);
-  return q.device().ops().attention(q, kv, scale, window);
+  return q.device().ops().attention(q, kv, scores);
 }
 
 MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spans) {
@@ -72,7 +72,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spa
   for (const AttentionSpan& span : spans) {
     const int end = span.begin + span.count;
     kv_append(*span.kv, k.slice_rows(span.begin, end), v.slice_rows(span.begin, end));
-    parts.push_back(attention(q.slice_rows(span.begin, end), *span.kv, in.scale, in.window));
+    parts.push_back(attention(q.slice_rows(span.begin, end), *span.kv, in.scores));
   }
   const auto y = concat_rows(parts).reshape({rows, in.heads * head_dim});
   return in.gate ? sigmoid_gate(y, *in.gate) : y;

@@ -40,12 +40,20 @@ void kv_add_block(Device& device, PagedKv& kv);
 // Drops positions from `length` on. Whole blocks past the end are released.
 void kv_truncate(PagedKv& kv, int length);
 
+// How the scores of queries and keys are made: scale * q k^T, then cap * tanh(score / cap) if soft_cap > 0
+// (Gemma 2). window > 0 limits a query to the last `window` positions, itself included (sliding-window
+// attention).
+struct ScoreSpec {
+  float scale = 0;
+  int window = 0;
+  float soft_cap = 0;
+};
+
 // q [T, Hq, D] f32, whose row t stands at position kv.length - T + t (its own k, v already appended) ->
-// softmax(scale * q k^T) v over positions <= its own: [T, Hq, D] f32. Query head h reads kv head h / (Hq /
-// Hkv). `window` > 0 limits a query to the last `window` positions, itself included (sliding-window
-// attention). A row's result does not depend on T: blocks are visited in order with an online softmax
-// (Milakov & Gimelshein 2018; Dao 2022), the same for prefill and decode.
-Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window = 0);
+// softmax(scores) v over positions <= its own: [T, Hq, D] f32. Query head h reads kv head h / (Hq / Hkv). A
+// row's result does not depend on T: blocks are visited in order with an online softmax (Milakov & Gimelshein
+// 2018; Dao 2022), the same for prefill and decode.
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores);
 
 // Rows [begin, begin + count) of a batch: the next tokens of a sequence.
 struct AttentionSpan {
@@ -62,8 +70,7 @@ struct AttentionInputs {
   std::span<const float> inv_freq;                     // as rope()
   float attention_factor = 1.0f;
   int heads = 0;
-  float scale = 0;  // of the scores
-  int window = 0;
+  ScoreSpec scores;
 };
 
 // Norms and rotates queries and keys, appends keys and values to each span's cache, and attends: attention()

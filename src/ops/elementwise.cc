@@ -33,9 +33,20 @@ Tensor add_bias(const Tensor& x, const Tensor& b) {
   return x.device().ops().add_bias(x, b);
 }
 
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
+Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
   require_same_shape("swiglu", gate, up);
-  return gate.device().ops().swiglu(gate, up);
+  return gate.device().ops().swiglu(gate, up, activation);
+}
+
+Tensor scale(const Tensor& x, float factor) {
+  require_f32("scale", "x", x, x.dims());
+  return x.device().ops().scale(x, factor);
+}
+
+Tensor soft_cap(const Tensor& x, float cap) {
+  require_f32("soft_cap", "x", x, x.dims());
+  require(cap > 0, "soft_cap", "the cap is {}, but must be positive.", cap);
+  return x.device().ops().soft_cap(x, cap);
 }
 
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate) {

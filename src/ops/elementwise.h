@@ -15,8 +15,16 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
 
-// silu(gate) * up, same shape (Shazeer 2020, SwiGLU).
-Tensor swiglu(const Tensor& gate, const Tensor& up);
+// What a gated linear unit applies to its gate (Shazeer 2020): silu makes SwiGLU; gelu_tanh makes GeGLU, with
+// gelu(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks & Gimpel 2016).
+enum class Activation { silu, gelu_tanh };
+
+// activation(gate) * up, same shape.
+Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation = Activation::silu);
+
+// factor * x; cap * tanh(x / cap), with cap > 0. x of any shape.
+Tensor scale(const Tensor& x, float factor);
+Tensor soft_cap(const Tensor& x, float cap);
 
 // x * sigmoid(gate), same shape: the output gate of Qwen3.5's attention.
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);

@@ -40,7 +40,8 @@ struct Routing {
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale = nullptr);
 
 struct Experts {
-  const ExpertMatrices *gate, *up, *down;  // [intermediate, H], [intermediate, H], [H, intermediate]
+  const ExpertMatrices *gate, *up, *down;    // [intermediate, H], [intermediate, H], [H, intermediate]
+  Activation activation = Activation::silu;  // the shared expert's too
 };
 
 // An expert that every row uses.
@@ -51,7 +52,7 @@ struct SharedExpert {
 
 // y[m] = sum of weight * expert(norm(x[m])) over the row's experts in ascending order, then +
 // shared(norm(x[m]))
-// -> [M, H] f32; expert(n) = down (silu(gate n) * up n). An expert's output has the same bits as
+// -> [M, H] f32; expert(n) = down (activation(gate n) * up n). An expert's output has the same bits as
 // linear_swiglu() and linear() of its matrices; the sums are of f32, each step one fused multiply-add. Throws
 // std::invalid_argument on shapes that do not fit.
 Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,

@@ -42,12 +42,13 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
   return x.values.device().ops().linear_add(x, weight, residual);
 }
 
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation) {
   const Weight* both[] = {&gate, &up};
   require_input("linear_swiglu", x, both, &norm);
   require(gate.out_features() == up.out_features(), "linear_swiglu", "gate has {} outputs and up {}.",
           gate.out_features(), up.out_features());
-  return x.device().ops().linear_swiglu(x, gate, up, norm);
+  return x.device().ops().linear_swiglu(x, gate, up, norm, activation);
 }
 
 Tensor embed(std::span<const int> ids, const Weight& table) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/elementwise.h"
 #include "ops/matmul_input.h"
 #include "ops/weight.h"
 
@@ -27,8 +28,10 @@ Tensor linear(const MatmulInput& x, const Weight& weight);
 // residual + x W^T, residual [M, out]. The same bits as linear() and add().
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
 
-// silu(n gate^T) * (n up^T) with n = norm(x) -> [M, out]. The same bits as rms_norm(), linear() and swiglu().
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+// activation(n gate^T) * (n up^T) with n = norm(x) -> [M, out]. The same bits as rms_norm(), linear() and
+// swiglu().
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation = Activation::silu);
 
 // Rows `ids` of a table [vocab, K], dequantised -> [ids.size(), K] f32. Throws if an id is out of range.
 Tensor embed(std::span<const int> ids, const Weight& table);

@@ -35,7 +35,8 @@ struct OpTable {
   std::vector<Tensor> (*linear)(const MatmulInput& x, std::span<const Weight* const> weights,
                                 const RowNorm* norm);
   Tensor (*linear_add)(const MatmulInput& x, const Weight& weight, const Tensor& residual);
-  MatmulInput (*linear_swiglu)(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+  MatmulInput (*linear_swiglu)(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                               Activation activation);
   Tensor (*embed)(std::span<const int> ids, const Weight& table);
 
   // experts.h; null: the backend has no kernels for mixtures of experts
@@ -47,7 +48,9 @@ struct OpTable {
   Tensor (*rms_norm)(const Tensor& x, const Tensor& w, float eps);
   Tensor (*add)(const Tensor& a, const Tensor& b);
   Tensor (*add_bias)(const Tensor& x, const Tensor& b);
-  Tensor (*swiglu)(const Tensor& gate, const Tensor& up);
+  Tensor (*swiglu)(const Tensor& gate, const Tensor& up, Activation activation);
+  Tensor (*scale)(const Tensor& x, float factor);
+  Tensor (*soft_cap)(const Tensor& x, float cap);
   Tensor (*sigmoid_gate)(const Tensor& x, const Tensor& gate);
   Tensor (*take_rows)(const Tensor& x, std::span<const int> rows);
   Tensor (*concat_rows)(const std::vector<Tensor>& parts);  // always makes storage of its own
@@ -58,7 +61,7 @@ struct OpTable {
   // attention.h
   KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);
   void (*kv_append)(PagedKv& kv, const Tensor& k, const Tensor& v);
-  Tensor (*attention)(const Tensor& q, const PagedKv& kv, float scale, int window);
+  Tensor (*attention)(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores);
   // null: made of the ops above
   MatmulInput (*attend)(const AttentionInputs& in, std::span<const AttentionSpan> spans);
 

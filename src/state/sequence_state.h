@@ -39,6 +39,7 @@ uint64_t window_bytes(const StateLayout& layout);
 struct AttentionState {
   ops::PagedKv kv;
   std::optional<Tensor> k, v;  // [T, Hkv, D] f32
+  int tree_depth = 0;          // of the branch that kv's last positions hold
 };
 
 // An immutable point of a sequence that it can go back to, as can others of the same model. Shares storage

@@ -18,7 +18,8 @@ namespace {
 
 using ops::Rng;
 
-constexpr int kHidden = 64, kHeads = 4, kKvHeads = 2, kDim = 32, kIntermediate = 96, kRows = 5, kExperts = 4;
+constexpr int kHidden = 64, kHeads = 4, kKvHeads = 2, kDim = 32, kIntermediate = 96, kRows = 5, kExperts = 4,
+              kInput = 16;
 const ops::GatedDeltaShape kShape{
     .key_heads = 2, .value_heads = 4, .key_dim = 16, .value_dim = 32, .conv_kernel = 4};
 
@@ -75,7 +76,7 @@ class Maker {
     a.heads = kHeads;
     a.kv_heads = kKvHeads;
     a.head_dim = kDim;
-    a.scale = 0.2f;
+    a.scores.scale = 0.2f;
     for (int i = 0; i < kDim / 2; i++) a.rope.inv_freq.push_back(1.0f / static_cast<float>(1 + i));
     a.q = linear(kHeads * kDim, kHidden, biases);
     a.k = linear(kKvHeads * kDim, kHidden, biases);
@@ -98,6 +99,28 @@ class Maker {
                  linear(hv, kHidden),
                  linear(kHidden, values)};
     return g;
+  }
+
+  // What Gemma 4's layers have: values that are the keys, normalised; soft-capped scores (Gemma 2); a
+  // mixture beside the MLP, a per-layer input, a scale.
+  DecoderLayer gemma4() {
+    Attention a = attention(false);
+    a.gate.reset();
+    a.v.reset();
+    a.v_norm = norm(kDim);
+    a.scores.soft_cap = 2;
+    Mlp dense = mlp();
+    dense.activation = ops::Activation::gelu_tanh;
+    Moe mixture = moe(false);
+    mixture.activation = ops::Activation::gelu_tanh;
+    mixture.router_norm = norm(kHidden);
+    mixture.expert_scale = tensor({kExperts});
+    MlpAndMoe both{std::move(dense), norm(kHidden), norm(kHidden), std::move(mixture), norm(kHidden)};
+    DecoderLayer layer{norm(kHidden),   std::move(a),  norm(kHidden),
+                       std::move(both), norm(kHidden), norm(kHidden)};
+    layer.per_layer = PerLayerGate{weight(kInput, kHidden), weight(kHidden, kInput), norm(kHidden)};
+    layer.scale = 0.3f;
+    return layer;
   }
 
  private:
@@ -124,7 +147,7 @@ struct Last {
 };
 
 Last plain(const Mlp& mlp, const Tensor& x) {
-  return {ops::swiglu(ops::linear(x, mlp.gate), ops::linear(x, mlp.up)), mlp.down};
+  return {ops::swiglu(ops::linear(x, mlp.gate), ops::linear(x, mlp.up), mlp.activation), mlp.down};
 }
 
 // Of a new sequence.
@@ -139,9 +162,11 @@ Last plain(const Attention& a, const Tensor& x) {
   ops::PagedKv kv;
   kv.kv_heads = kKvHeads;
   kv.head_dim = kDim;
-  const Tensor q = rotated(a.q, a.q_norm, kHeads), k = rotated(a.k, a.k_norm, kKvHeads);
-  ops::kv_append(kv, k, plain_linear(x, a.v).reshape({rows, kKvHeads, kDim}));
-  const Tensor y = ops::attention(q, kv, a.scale).reshape({rows, kHeads * kDim});
+  const Tensor q = rotated(a.q, a.q_norm, kHeads), k = rotated(*a.k, a.k_norm, kKvHeads);
+  Tensor v = plain_linear(x, a.v ? *a.v : *a.k);
+  if (a.v_norm) v = (*a.v_norm)(v.reshape({rows * kKvHeads, kDim}));
+  ops::kv_append(kv, k, v.reshape({rows, kKvHeads, kDim}));
+  const Tensor y = ops::attention(q, kv, a.scores).reshape({rows, kHeads * kDim});
   return {a.gate ? ops::sigmoid_gate(y, plain_linear(x, *a.gate)) : y, a.o};
 }
 
@@ -179,18 +204,35 @@ Tensor fed(const DecoderLayer& layer, const Moe& moe, const Tensor& h) {
   return ops::add(h, layer.post2 ? (*layer.post2)(y) : y);
 }
 
-Tensor by_definition(const DecoderLayer& layer, const Tensor& x) {
-  const auto mixed = std::visit([&](const auto& mixer) { return plain(mixer, layer.norm1(x)); }, layer.mixer);
-  const Tensor h = added(x, layer.post1, mixed.linear, mixed.y);
-  return std::visit([&](const auto& mlp) { return fed(layer, mlp, h); }, layer.mlp);
+// h + post(post_mlp(mlp(norm(h))) + post_moe(moe(pre_moe(h)))).
+Tensor fed(const DecoderLayer& layer, const MlpAndMoe& both, const Tensor& h) {
+  const Last last = plain(both.mlp, layer.norm2(h));
+  const Moe& moe = both.moe;
+  const Tensor logits = ops::linear((*moe.router_norm)(h), moe.router);
+  const Tensor mixed = ops::mix_experts(h, both.pre_moe, ops::route(logits, moe.routing, &*moe.expert_scale),
+                                        {&moe.gate, &moe.up, &moe.down, moe.activation});
+  return ops::add(
+      h, (*layer.post2)(ops::add(both.post_mlp(plain_linear(last.y, last.linear)), both.post_moe(mixed))));
 }
 
-Tensor run(const DecoderLayer& layer, const Tensor& x) {
+Tensor by_definition(const DecoderLayer& layer, const Tensor& x, const Tensor& input) {
+  const auto mixed = std::visit([&](const auto& mixer) { return plain(mixer, layer.norm1(x)); }, layer.mixer);
+  const Tensor h = added(x, layer.post1, mixed.linear, mixed.y);
+  Tensor y = std::visit([&](const auto& mlp) { return fed(layer, mlp, h); }, layer.mlp);
+  if (layer.per_layer) {
+    const auto& own = *layer.per_layer;
+    const Tensor gated = ops::swiglu(ops::linear(y, own.gate), input, own.activation);
+    y = ops::add(y, own.norm(ops::linear(gated, own.projection)));
+  }
+  return layer.scale == 1 ? y : ops::scale(y, layer.scale);
+}
+
+Tensor run(const DecoderLayer& layer, const Tensor& x, const Tensor& input) {
   const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
   SequenceState state(x.device(), {delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})});
   Batch batch;
   batch.add(state, std::vector<int>(static_cast<size_t>(x.shape(0)), 1), Batch::Logits::none);
-  return layer(x, batch, 0);
+  return layer(x, batch, 0, &input);
 }
 
 // Attention without and with extras, gated delta, each with and without post-norms; mixtures of experts.
@@ -209,6 +251,7 @@ std::vector<DecoderLayer> layers(Maker& maker) {
     if (shared) layer.post2 = maker.norm(kHidden);
     out.push_back(std::move(layer));
   }
+  out.push_back(maker.gemma4());
   return out;
 }
 
@@ -216,11 +259,11 @@ TEST(DecoderLayer, EqualsItsDefinition) {
   for (const bool precise : {false, true}) {
     Device& device = ops::cpu_device(2, precise);
     Maker maker(device);
-    const Tensor x = maker.tensor({kRows, kHidden});
+    const Tensor x = maker.tensor({kRows, kHidden}), input = maker.tensor({kRows, kInput});
     int number = 0;
     for (const DecoderLayer& layer : layers(maker)) {
       const auto what = fmt::format("layer {}, precise {}", number++, precise);
-      ops::expect_same_bits(run(layer, x), by_definition(layer, x), what);
+      ops::expect_same_bits(run(layer, x, input), by_definition(layer, x, input), what);
     }
   }
 }
@@ -228,10 +271,11 @@ TEST(DecoderLayer, EqualsItsDefinition) {
 TEST(DecoderLayer, IsCloseToTheReference) {
   Maker ours(ops::cpu_device(0, true)), theirs(ops::reference_device());
   const Tensor x = ours.tensor({kRows, kHidden}), same = theirs.tensor({kRows, kHidden});
+  const Tensor input = ours.tensor({kRows, kInput}), same_input = theirs.tensor({kRows, kInput});
   const auto a = layers(ours), b = layers(theirs);  // of the same random numbers
   for (size_t i = 0; i < a.size(); i++)
     // Values of up to 30 through a dozen products of 64 to 128 fp32 roundings each.
-    ops::expect_close(run(a[i], x), run(b[i], same), 2e-3, fmt::format("layer {}", i));
+    ops::expect_close(run(a[i], x, input), run(b[i], same, same_input), 2e-3, fmt::format("layer {}", i));
 }
 
 // A norm that is there changes the result: what is optional is not just ignored.
@@ -239,11 +283,11 @@ TEST(DecoderLayer, PostNormsCount) {
   Maker maker(ops::cpu_device());
   const Tensor x = maker.tensor({kRows, kHidden});
   DecoderLayer layer{maker.norm(kHidden), maker.gated_delta(), maker.norm(kHidden), maker.mlp()};
-  const auto without = ops::to_vector(run(layer, x));
+  const auto without = ops::to_vector(run(layer, x, {}));
   layer.post1 = maker.norm(kHidden);
-  const auto first = ops::to_vector(run(layer, x));
+  const auto first = ops::to_vector(run(layer, x, {}));
   layer.post2 = maker.norm(kHidden);
-  const auto both = ops::to_vector(run(layer, x));
+  const auto both = ops::to_vector(run(layer, x, {}));
   EXPECT_FALSE(ops::same_bits(without, first));
   EXPECT_FALSE(ops::same_bits(first, both));
 }
@@ -279,16 +323,18 @@ TEST(DecoderLayer, NeighboursDoNotMatter) {
   Device& device = ops::cpu_device(2);
   Maker maker(device);
   for (const DecoderLayer& layer : layers(maker)) {
-    const Tensor x = maker.tensor({3, kHidden}), y = maker.tensor({kRows, kHidden});
+    const Tensor x = maker.tensor({3, kHidden}), y = maker.tensor({kRows, kHidden}),
+                 first_input = maker.tensor({3, kInput}), second_input = maker.tensor({kRows, kInput});
     const bool delta = std::holds_alternative<GatedDelta>(layer.mixer);
     const StateLayout layout{delta ? LayerLayout(kShape) : LayerLayout(KvLayout{kKvHeads, kDim})};
     SequenceState first(device, layout), second(device, layout);
     Batch batch;
     batch.add(first, std::vector<int>(3, 1), Batch::Logits::none);
     batch.add(second, std::vector<int>(kRows, 1), Batch::Logits::none);
-    const Tensor both = layer(ops::concat_rows({x, y}), batch, 0);
-    ops::expect_same_bits(both.slice_rows(0, 3), run(layer, x), "the first");
-    ops::expect_same_bits(both.slice_rows(3, 3 + kRows), run(layer, y), "the second");
+    const Tensor input = ops::concat_rows({first_input, second_input});
+    const Tensor both = layer(ops::concat_rows({x, y}), batch, 0, &input);
+    ops::expect_same_bits(both.slice_rows(0, 3), run(layer, x, first_input), "the first");
+    ops::expect_same_bits(both.slice_rows(3, 3 + kRows), run(layer, y, second_input), "the second");
   }
 }
 

@@ -10,16 +10,17 @@ namespace {
 
 struct Layout {
   int heads, kv_heads, dim, window;
+  float soft_cap = 0;
   std::string name() const {
-    return fmt::format("{} / {} heads of {}, window {}", heads, kv_heads, dim, window);
+    return fmt::format("{} / {} heads of {}, window {}, cap {}", heads, kv_heads, dim, window, soft_cap);
   }
 };
 // Dims that fill the tiles of 16 and dims that do not, every size of group from 1 to 8, with and without
 // windows.
-const Layout kLayouts[] = {{4, 4, 16, 0},    {6, 2, 64, 0},   {8, 1, 32, 0}, {3, 3, 24, 0},
-                           {8, 2, 128, 100}, {2, 1, 20, 300}, {5, 1, 80, 0}, {6, 1, 96, 40},
-                           {8, 2, 256, 0},   {7, 1, 64, 257}, {9, 3, 64, 1}, {1, 1, 256, 256},
-                           {2, 1, 33, 0},    {1, 1, 257, 0}};
+const Layout kLayouts[] = {{4, 4, 16, 0},    {6, 2, 64, 0},   {8, 1, 32, 0},    {3, 3, 24, 0},
+                           {8, 2, 128, 100}, {2, 1, 20, 300}, {5, 1, 80, 0},    {6, 1, 96, 40},
+                           {8, 2, 256, 0},   {7, 1, 64, 257}, {9, 3, 64, 1},    {1, 1, 256, 256},
+                           {2, 1, 33, 0},    {1, 1, 257, 0},  {4, 2, 64, 0, 3}, {8, 1, 512, 300, 1.5f}};
 
 struct Inputs {
   Tensor q, k, v;
@@ -50,7 +51,7 @@ Tensor run(Device& device, const Layout& l, const Inputs& inputs, const std::vec
   for (int t = 0; t < tokens;) {
     const int end = std::min(tokens, t + chunks[std::min(i++, chunks.size() - 1)]);
     kv_append(kv, in.k.slice_rows(t, end), in.v.slice_rows(t, end));
-    parts.push_back(attention(in.q.slice_rows(t, end), kv, 0.3f, l.window));
+    parts.push_back(attention(in.q.slice_rows(t, end), kv, {0.3f, l.window, l.soft_cap}));
     t = end;
   }
   return concat_rows(parts);
@@ -124,7 +125,7 @@ TEST(Attention, SameBitsForAnyNumberOfRows) {
     const Inputs in = make_inputs(l, 790, rng);
     for (const int end : {40, 255, 256, 257, 272, 511, 513, 790}) {
       const Tensor whole = attention(last_queries(cpu_device(1), in, end, 40),
-                                     filled_cache(cpu_device(1), l, in, end), 0.3f, l.window);
+                                     filled_cache(cpu_device(1), l, in, end), {0.3f, l.window, l.soft_cap});
       for (const auto& target : cpu::runnable_targets()) {
         for (const int threads : {1, 2}) {
           if (target == "portable" && (threads == 2 || end % 256 > 1)) continue;  // slow, and one path less
@@ -136,7 +137,7 @@ TEST(Attention, SameBitsForAnyNumberOfRows) {
               kv_truncate(shorter, t);
               const int begin = t - rows;
               expect_same_bits(
-                  attention(last_queries(cpu, in, t, rows), shorter, 0.3f, l.window),
+                  attention(last_queries(cpu, in, t, rows), shorter, {0.3f, l.window, l.soft_cap}),
                   whole.slice_rows(begin - (end - 40), t - (end - 40)),
                   fmt::format("{} {} threads {}: rows {} .. {}", l.name(), target, threads, begin, t));
             }
@@ -158,7 +159,7 @@ TEST(Attention, SameBitsInLongContexts) {
     const PagedKv kv = filled_cache(device, l, in, length);
     std::vector<Tensor> results;
     for (const int rows : row_counts)
-      results.push_back(attention(last_queries(device, in, length, rows), kv, 0.3f));
+      results.push_back(attention(last_queries(device, in, length, rows), kv, {0.3f}));
     return results;
   };
   const std::vector<Tensor> whole = play(cpu_device(1));
@@ -179,7 +180,7 @@ TEST(Attention, TruncationForgets) {
   kv_truncate(kv, 255);
   EXPECT_EQ(kv.k.size(), 1u);
   kv_append(kv, in.k.slice_rows(255, 300), in.v.slice_rows(255, 300));
-  expect_same_bits(attention(in.q.slice_rows(255, 300), kv, 0.3f),
+  expect_same_bits(attention(in.q.slice_rows(255, 300), kv, {0.3f}),
                    run(cpu, l, in, {300}).slice_rows(255, 300), "truncated");
   kv_truncate(kv, 0);
   EXPECT_TRUE(kv.k.empty() && kv.v.empty());
@@ -196,7 +197,7 @@ TEST(Attention, SharedBlocksAreNotWritten) {
     PagedKv branch = kv;
     kv_append(branch, other.k.slice_rows(10, 20), other.v.slice_rows(10, 20));
     kv_append(kv, in.k.slice_rows(10, 20), in.v.slice_rows(10, 20));
-    expect_same_bits(attention(in.q.slice_rows(10, 20), kv, 0.3f),
+    expect_same_bits(attention(in.q.slice_rows(10, 20), kv, {0.3f}),
                      run(*device, l, in, {10}).slice_rows(10, 20), "trunk");
     if (device->kind() == DeviceKind::reference) continue;
     const void* before = kv.k[0].data<char>();
@@ -210,17 +211,17 @@ TEST(Attention, HugeValuesSaturate) {
   PagedKv kv = make_cache({1, 1, 16, 0});
   const auto all = [&](float v) { return cpu.to_device(to_tensor(std::vector<float>(16, v), {1, 1, 16})); };
   kv_append(kv, all(1e6f), all(1e6f));
-  for (float y : to_vector(attention(all(1e-6f), kv, 1.0f))) EXPECT_EQ(y, 65504.0f);
+  for (float y : to_vector(attention(all(1e-6f), kv, {1.0f}))) EXPECT_EQ(y, 65504.0f);
 }
 
 TEST(Attention, RefusesWrongShapes) {
   PagedKv kv = make_cache({4, 2, 32, 0});
   const auto zeros = [](const Shape& shape) { return cpu_device().zeros(shape, Dtype::f32); };
   EXPECT_THROW(kv_append(kv, zeros({1, 4, 32}), zeros({1, 4, 32})), std::invalid_argument);
-  EXPECT_THROW(attention(zeros({1, 4, 32}), kv, 1), std::invalid_argument);
+  EXPECT_THROW(attention(zeros({1, 4, 32}), kv, {1}), std::invalid_argument);
   kv_append(kv, zeros({1, 2, 32}), zeros({1, 2, 32}));
-  EXPECT_THROW(attention(zeros({1, 3, 32}), kv, 1), std::invalid_argument);
-  EXPECT_THROW(attention(zeros({1, 4, 16}), kv, 1), std::invalid_argument);
+  EXPECT_THROW(attention(zeros({1, 3, 32}), kv, {1}), std::invalid_argument);
+  EXPECT_THROW(attention(zeros({1, 4, 16}), kv, {1}), std::invalid_argument);
   EXPECT_THROW(kv_truncate(kv, 2), std::invalid_argument);
 }
 

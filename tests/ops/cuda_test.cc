@@ -207,6 +207,9 @@ TEST_F(Cuda, ElementwiseOps) {
   check("add", 0, [](T x, T y, T) { return ops::add(x, y); });
   check("add_bias", 0, [](T x, T, T v) { return add_bias(x, v); });
   check("swiglu", 1e-5, [](T x, T y, T) { return swiglu(x, y); });
+  check("gelu", 1e-5, [](T x, T y, T) { return swiglu(x, y, Activation::gelu_tanh); });
+  check("scale", 0, [](T x, T, T) { return ops::scale(x, 1.7f); });
+  check("soft_cap", 1e-5, [](T x, T, T) { return soft_cap(x, 2.5f); });
   check("sigmoid_gate", 1e-5, [](T x, T y, T) { return sigmoid_gate(x, y); });
   check("take_rows", 0, [](T x, T, T) { return take_rows(x, std::vector<int>{4, 0, 0}); });
   check("concat_rows", 0, [](T x, T y, T) { return concat_rows({x, y.slice_rows(1, 3)}); });
@@ -261,7 +264,7 @@ TEST_F(Cuda, AttentionEqualsReference) {
         const auto op = [&, window = window](Device& d) {
           PagedKv kv = make_kv(heads, dim);
           kv_append(kv, d.to_device(k), d.to_device(v));
-          return attention(d.to_device(q), kv, 1.0f / std::sqrt(static_cast<float>(dim)), window);
+          return attention(d.to_device(q), kv, {1.0f / std::sqrt(static_cast<float>(dim)), window});
         };
         // f16 queries, keys, weights and values: each a rounding of 2^-11 of numbers of size up to 4.
         expect_like_reference(op, 2e-2,
@@ -282,9 +285,9 @@ TEST_F(Cuda, AttentionOverManyParts) {
     PagedKv kv = make_kv(heads, dim);
     kv_append(kv, on_card(k), on_card(v));
     for (const int window : {0, 5000}) {
-      const Tensor whole = to_host(attention(q, kv, 0.1f, window));
+      const Tensor whole = to_host(attention(q, kv, {0.1f, window}));
       for (const int last : {1, 3})
-        expect_same_bits(to_host(attention(q.slice_rows(rows - last, rows), kv, 0.1f, window)),
+        expect_same_bits(to_host(attention(q.slice_rows(rows - last, rows), kv, {0.1f, window})),
                          whole.slice_rows(rows - last, rows),
                          fmt::format("the last {} of {} positions, window {}", last, total, window));
     }

@@ -31,6 +31,10 @@ TEST(Elementwise, NormsAndGates) {
     check_everywhere([&](auto on) { return ops::add(on(x), on(y)); }, 0, "add " + what);
     check_everywhere([&](auto on) { return add_bias(on(x), on(w)); }, 0, "add_bias " + what);
     check_everywhere([&](auto on) { return swiglu(on(y), on(x)); }, 2e-5, "swiglu " + what);
+    constexpr auto kGelu = Activation::gelu_tanh;
+    check_everywhere([&](auto on) { return swiglu(on(y), on(x), kGelu); }, 2e-5, "gelu " + what);
+    check_everywhere([&](auto on) { return ops::scale(on(x), 1.7f); }, 0, "scale " + what);
+    check_everywhere([&](auto on) { return soft_cap(on(y), 2.5f); }, 2e-6, "soft_cap " + what);
     check_everywhere([&](auto on) { return sigmoid_gate(on(x), on(y)); }, 2e-6, "sigmoid_gate " + what);
   }
 }
@@ -144,19 +148,23 @@ TEST(Elementwise, FunctionsAreAccurate) {
   for (int i = -9000; i <= 9000; i++) x.push_back(static_cast<float>(i) * 0.00968f + 0.0003f);
   for (float v : {0.0f, -0.0f, 1e-20f, -1e-20f, 1e-5f, -1e-5f}) x.push_back(v);
   using Function = double (*)(double);
-  const Function exact[] = {[](double v) { return std::exp(v); },
-                            [](double v) { return 1 / (1 + std::exp(-v)); },
-                            [](double v) { return v / (1 + std::exp(-v)); },
-                            [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); },
-                            [](double v) { return std::exp2(v); }};
-  const double ulps[] = {1.5, 3, 3, 3, 1.5};
+  const Function exact[] = {
+      [](double v) { return std::exp(v); },
+      [](double v) { return 1 / (1 + std::exp(-v)); },
+      [](double v) { return v / (1 + std::exp(-v)); },
+      [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); },
+      [](double v) { return std::exp2(v); },
+      [](double v) { return std::tanh(v); },
+      [](double v) { return v / 2 * (1 + std::tanh(0.79788456080286536 * (v + 0.044715 * v * v * v))); }};
+  const double ulps[] = {1.5, 3, 3, 3, 1.5, 0, 0};
+  const auto absolute = [](int f, double v) { return f == 5 ? 3e-7 : f == 6 ? 4e-7 * std::abs(v) : 0; };
   std::vector<float> first(x.size()), y(x.size());
   const cpu::CpuKernels& kernels = *cpu::find_target("");
-  for (int f = 0; f < 5; f++) {
+  for (int f = 0; f < 7; f++) {
     kernels.math(f, x.data(), first.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); i++) {
       const double e = exact[f](x[i]);
-      ASSERT_NEAR(first[i], e, ulps[f] * std::abs(e) * 0x1p-23 + 1.2e-38)
+      ASSERT_NEAR(first[i], e, ulps[f] * std::abs(e) * 0x1p-23 + absolute(f, x[i]) + 1.2e-38)
           << "function " << f << " at " << x[i];
     }
     for (const auto& target : cpu::runnable_targets()) {

@@ -90,7 +90,7 @@ std::vector<float> apply(SequenceState& state, const Tokens& in, std::vector<int
       const Shape shape = {in.count(), kv.kv_heads, kv.head_dim};
       const auto k = in[layer == 1 ? 4 : 6].reshape(shape), v = in[layer == 1 ? 5 : 7].reshape(shape);
       ops::kv_append(kv, k, v);
-      return ops::attention(v.reshape(shape), kv, 0.2f);
+      return ops::attention(v.reshape(shape), kv, {0.2f});
     }();
     const auto values = to_vector(result);
     out.insert(out.end(), values.begin(), values.end());

@@ -228,7 +228,7 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   }
 }
 
-Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window) {
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
   CpuDevice& device = cpu_device(q);
   ThreadPool& threads = device.threads();
   Tensor out = device.make(q.shape());
@@ -250,8 +250,9 @@ Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window) {
   a.head_dim = kv.head_dim;
   a.tokens = tokens;
   a.first_position = kv.length - tokens;
-  a.window = window;
-  a.scale = scale;
+  a.window = scores.window;
+  a.scale = scores.scale;
+  a.soft_cap = scores.soft_cap;
   a.q = q.data<float>();
   a.out = out.data<float>();
   job.rows = tokens * job.group();

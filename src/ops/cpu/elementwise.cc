@@ -6,6 +6,7 @@
 
 #include "ops/cpu/device.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/linear_parts.h"
 
 namespace anabranch::ops::cpu {
 namespace {
@@ -33,6 +34,18 @@ Tensor binary(const Tensor& a, const Tensor& b, Binary kernel) {
       kernel(pa + begin, pb + begin, py + begin, end - begin);
     });
   }
+  return y;
+}
+
+using Unary = void (*)(const float*, float, float*, int64_t);
+
+Tensor unary(const Tensor& x, float parameter, Unary kernel) {
+  CpuDevice& device = cpu_device(x);
+  Tensor y = device.make(x.shape());
+  const float* px = x.data<float>();
+  float* py = y.data<float>();
+  over_rows(device, x.size(), 1,
+            [&](int64_t begin, int64_t end) { kernel(px + begin, parameter, py + begin, end - begin); });
   return y;
 }
 
@@ -89,8 +102,14 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, float eps) {
 Tensor add(const Tensor& a, const Tensor& b) {
   return binary(a, b, cpu_device(a).kernels().add);
 }
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  return binary(gate, up, cpu_device(gate).kernels().swiglu);
+Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
+  return binary(gate, up, glu_kernel(cpu_device(gate).kernels(), activation));
+}
+Tensor scale(const Tensor& x, float factor) {
+  return unary(x, factor, cpu_device(x).kernels().scale);
+}
+Tensor soft_cap(const Tensor& x, float cap) {
+  return unary(x, cap, cpu_device(x).kernels().soft_cap);
 }
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate) {
   return binary(x, gate, cpu_device(x).kernels().sigmoid_gate);

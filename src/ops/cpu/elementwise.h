@@ -3,14 +3,16 @@
 #include <span>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "ops/elementwise.h"
 
 namespace anabranch::ops::cpu {
 
 Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
-Tensor swiglu(const Tensor& gate, const Tensor& up);
+Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation);
+Tensor scale(const Tensor& x, float factor);
+Tensor soft_cap(const Tensor& x, float cap);
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
 Tensor take_rows(const Tensor& x, std::span<const int> rows);
 Tensor concat_rows(const std::vector<Tensor>& parts);

@@ -1,6 +1,7 @@
 #include "ops/cpu/experts.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "ops/choose_experts.h"
@@ -29,7 +30,7 @@ struct Product {
   const int* row_list = nullptr;
   int64_t rows = 0;
   float* y = nullptr;  // [rows, weight.rows]
-  bool swiglu = false;
+  std::optional<Activation> glu = {};
 
   // Filled by run():
   Prepared forms[2] = {};  // x for weight, and for up where that has another format
@@ -43,10 +44,10 @@ struct Product {
 };
 
 void choose_forms(const CpuDevice& device, Product& p) {
-  const bool int8 = uses_int8(device, p.weight) && (!p.swiglu || uses_int8(device, p.up));
+  const bool int8 = uses_int8(device, p.weight) && (!p.glu || uses_int8(device, p.up));
   const int64_t tile_rows = choose_tile_rows(device.kernels(), p.rows, int8);
   p.forms[p.form_count++] = make_prepared(device, p.weight, p.rows, tile_rows);
-  if (!p.swiglu) return;
+  if (!p.glu) return;
   const Prepared form = make_prepared(device, p.up, p.rows, tile_rows);
   if (form.int8 != p.forms[0].int8 || form.a.group != p.forms[0].a.group ||
       form.a.padded_cols != p.forms[0].a.padded_cols)
@@ -113,8 +114,8 @@ void run(CpuDevice& device, std::vector<Product>& products) {
       const Product& p = products[i];
       LinearTask task = p.part.unit(u - p.part.first_unit);
       run_task(device.kernels(), task, p.part.int8);
-      if (p.swiglu)
-        apply_up(device.kernels(), task, p.up, p.up_form(), task.tile_begin * p.tile_rows(),
+      if (p.glu)
+        apply_up(device.kernels(), task, p.up, p.up_form(), *p.glu, task.tile_begin * p.tile_rows(),
                  std::min(p.rows, task.tile_end * p.tile_rows()));
     }
   });
@@ -163,27 +164,17 @@ Outputs run_experts(CpuDevice& device, const Tensor& normed, const SortedPairs& 
     if (count == 0) continue;
     float* middle = inner.data<float>() + begin * intermediate;
     first.push_back({matrix_of(*experts.gate, e), matrix_of(*experts.up, e), normed.data<float>(),
-                     sorted.rows.data() + begin, count, middle, true});
-    second.push_back({matrix_of(*experts.down, e),
-                      {},
-                      middle,
-                      nullptr,
-                      count,
-                      out.pairs.data<float>() + begin * width,
-                      false});
+                     sorted.rows.data() + begin, count, middle, experts.activation});
+    second.push_back(
+        {matrix_of(*experts.down, e), {}, middle, nullptr, count, out.pairs.data<float>() + begin * width});
   }
   if (shared) {
     shared_inner = device.make({rows, static_cast<int>(shared->gate->out_features())});
     out.shared = device.make({rows, width});
     first.push_back({packed(*shared->gate), packed(*shared->up), normed.data<float>(), nullptr, rows,
-                     shared_inner.data<float>(), true});
-    second.push_back({packed(*shared->down),
-                      {},
-                      shared_inner.data<float>(),
-                      nullptr,
-                      rows,
-                      out.shared.data<float>(),
-                      false});
+                     shared_inner.data<float>(), experts.activation});
+    second.push_back(
+        {packed(*shared->down), {}, shared_inner.data<float>(), nullptr, rows, out.shared.data<float>()});
   }
   run(device, first);
   run(device, second);

@@ -77,9 +77,9 @@ struct AttentionArgs {
   int64_t kv_heads = 0, heads = 0, head_dim = 0;
   int64_t tokens = 0, first_position = 0;  // query row t stands at first_position + t
   int64_t window = 0;
-  float scale = 0;
-  const float* q = nullptr;  // [T, Hq, D]
-  float* out = nullptr;      // [T, Hq, D]
+  float scale = 0, soft_cap = 0;  // as ScoreSpec (ops/attention.h)
+  const float* q = nullptr;       // [T, Hq, D]
+  float* out = nullptr;           // [T, Hq, D]
 };
 
 // The softmax of some rows over the blocks seen so far: accumulators relative to the maximum. Before the
@@ -133,9 +133,12 @@ struct CpuKernels {
   // y += scale * x
   void (*add_scaled)(const float* x, float scale, float* y, int64_t count);
   void (*swiglu)(const float* gate, const float* up, float* y, int64_t count);
+  void (*geglu)(const float* gate, const float* up, float* y, int64_t count);  // with gelu_tanh
+  void (*scale)(const float* x, float factor, float* y, int64_t count);
+  void (*soft_cap)(const float* x, float cap, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
   void (*rope)(const RopeTask& task);
-  // exp, sigmoid, silu, softplus, exp2 (which = 0 .. 4), for tests of their accuracy.
+  // exp, sigmoid, silu, softplus, exp2, tanh, gelu_tanh (which = 0 .. 6), for tests of their accuracy.
   void (*math)(int which, const float* x, float* y, int64_t count);
 
   // f32 -> f16 with saturation at +-65504.

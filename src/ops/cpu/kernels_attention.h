@@ -144,6 +144,12 @@ FN RowTiles row_tiles(int64_t rows) {
   return {rows, (rows + kAttentionRows - 1) / kAttentionRows};
 }
 
+// s = cap tanh(s / cap) of vectors [n0, n1), where the scores are in units of 1 / log2 e.
+FN void cap_scores(float* scores, float soft_cap, int64_t n0, int64_t n1) {
+  const F cap = splat(soft_cap * 1.44269504f), inverse = splat(1.0f / (soft_cap * 1.44269504f));
+  for (int64_t n = n0; n < n1; n += kLanes) store(scores + n, mul(cap, tanh(mul(load(scores + n), inverse))));
+}
+
 // scores of one row -> p in place, vectors [n0, n1).
 FN void softmax_row(float* scores, Visible v, int64_t n0, int64_t n1, float* max_out, float* sum_out) {
   const F none = splat(kMinusInfinity);
@@ -269,10 +275,12 @@ FN void softmax_rows(const BlockTask& task, float* max, float* sum) {
   }
   for (int64_t t = 0; t < task.tiles.count; t++) {
     const Visible v = task.visible(t);
+    const int64_t n0 = v.lo / kLanes * kLanes, n1 = (v.hi + kLanes - 1) / kLanes * kLanes;
+    if (v.lo >= v.hi) continue;
     for (int64_t r = task.tiles.row_of(t); r < task.tiles.row_of(t + 1); r++) {
-      if (v.lo < v.hi)
-        softmax_row(task.p + r * kBlock, visible_in(task.a, task.begin + r, task.block),
-                    v.lo / kLanes * kLanes, (v.hi + kLanes - 1) / kLanes * kLanes, max + r, sum + r);
+      if (task.a.soft_cap > 0) cap_scores(task.p + r * kBlock, task.a.soft_cap, n0, n1);
+      softmax_row(task.p + r * kBlock, visible_in(task.a, task.begin + r, task.block), n0, n1, max + r,
+                  sum + r);
     }
   }
 }

@@ -36,6 +36,19 @@ static void swiglu(const float* gate, const float* up, float* y, int64_t count) 
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, mul(silu(load_upto(gate + i, count - i)), load_upto(up + i, count - i)), count - i);
 }
+static void geglu(const float* gate, const float* up, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    store_upto(y + i, mul(gelu_tanh(load_upto(gate + i, count - i)), load_upto(up + i, count - i)),
+               count - i);
+}
+static void scale_array(const float* x, float factor, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    store_upto(y + i, mul(load_upto(x + i, count - i), splat(factor)), count - i);
+}
+static void soft_cap(const float* x, float cap, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    store_upto(y + i, mul(splat(cap), tanh(mul(load_upto(x + i, count - i), splat(1.0f / cap)))), count - i);
+}
 
 static void sigmoid_gate(const float* x, const float* gate, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
@@ -69,7 +82,9 @@ static void math(int which, const float* x, float* y, int64_t count) {
                : which == 1 ? sigmoid(v)
                : which == 2 ? silu(v)
                : which == 3 ? softplus(v)
-                            : exp2(v),
+               : which == 4 ? exp2(v)
+               : which == 5 ? tanh(v)
+                            : gelu_tanh(v),
                count - i);
   }
 }

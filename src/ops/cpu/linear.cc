@@ -1,6 +1,7 @@
 #include "ops/cpu/linear.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "ops/cpu/device.h"
 #include "ops/cpu/linear_parts.h"
@@ -22,8 +23,8 @@ struct Job {
   float eps = 0;
   std::span<const Weight* const> weights;
   float* y[kMaxLinearWeights] = {};
-  const float* residual = nullptr;  // added to y[0]
-  bool swiglu = false;              // y[0] = silu(product 0) * product 1, which has no y
+  const float* residual = nullptr;     // added to y[0]
+  std::optional<Activation> glu = {};  // y[0] = activation(product 0) * product 1, which has no y
 };
 
 // Activations in each of the forms that the weights want: int8 or not, by group; all in tiles of one height.
@@ -91,7 +92,7 @@ struct Plan {
 
 Plan make_plan(const Job& job, const Inputs& in) {
   Plan plan;
-  plan.count = job.swiglu ? 1 : job.weights.size();
+  plan.count = job.glu ? 1 : job.weights.size();
   for (size_t i = 0; i < plan.count; i++) {
     const PackedMatrix& m = packed(*job.weights[i]);
     ProductPart& part = plan.parts[i];
@@ -122,8 +123,8 @@ void run_unit(const Job& job, const Inputs& in, const Plan& plan, int64_t unit) 
   run_task(job.device.kernels(), task, part.int8);
   const int64_t row_begin = task.tile_begin * height, row_end = std::min(job.rows, task.tile_end * height);
   if (job.residual) add_residual(job, task, row_begin, row_end);
-  if (job.swiglu)
-    apply_up(job.device.kernels(), task, packed(*job.weights[1]), *in.of[1], row_begin, row_end);
+  if (job.glu)
+    apply_up(job.device.kernels(), task, packed(*job.weights[1]), *in.of[1], *job.glu, row_begin, row_end);
 }
 
 void run(const Job& job) {
@@ -179,10 +180,11 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
   return y;
 }
 
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation) {
   const Weight* both[] = {&gate, &up};
   Job job = make_job(x, both, &norm);
-  job.swiglu = true;
+  job.glu = activation;
   Tensor y = make_output(job, gate);
   job.y[0] = y.data<float>();
   run(job);

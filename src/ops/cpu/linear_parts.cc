@@ -116,8 +116,12 @@ void run_task(const CpuKernels& k, LinearTask& task, bool int8) {
   (int8 ? k.linear_int8 : k.linear_f32)(task);
 }
 
+GluKernel glu_kernel(const CpuKernels& k, Activation activation) {
+  return activation == Activation::gelu_tanh ? k.geglu : k.swiglu;
+}
+
 void apply_up(const CpuKernels& k, const LinearTask& gate, const PackedMatrix& up_weight,
-              const Prepared& form, int64_t row_begin, int64_t row_end) {
+              const Prepared& form, Activation activation, int64_t row_begin, int64_t row_end) {
   const int64_t first = gate.panel_begin * kPanelRows,
                 count = std::min(gate.panel_end * kPanelRows, gate.weight->rows) - first;
   auto* block = static_cast<float*>(
@@ -130,7 +134,7 @@ void apply_up(const CpuKernels& k, const LinearTask& gate, const PackedMatrix& u
   run_task(k, up, form.int8);
   for (int64_t r = row_begin; r < row_end; r++) {
     float* y = gate.y + r * gate.y_stride + first;
-    k.swiglu(y, block + (r - row_begin) * count, y, count);
+    glu_kernel(k, activation)(y, block + (r - row_begin) * count, y, count);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "ops/cpu/device.h"
 #include "ops/cpu/kernels.h"
+#include "ops/elementwise.h"
 
 namespace anabranch::ops::cpu {
 
@@ -43,9 +44,13 @@ ProductPart make_part(CpuDevice& device, const PackedMatrix& m, const Prepared& 
 // Runs a task on the calling thread. Uses thread_scratch(1).
 void run_task(const CpuKernels& kernels, LinearTask& task, bool int8);
 
-// SwiGLU, after `gate` has been run: computes the same block of the product with `up`, whose input is `form`,
-// then y = silu(y) * it for rows [row_begin, row_end). Uses thread_scratch(1) and (2).
+// y = activation(gate) * up, element by element.
+using GluKernel = void (*)(const float* gate, const float* up, float* y, int64_t count);
+GluKernel glu_kernel(const CpuKernels& kernels, Activation activation);
+
+// After `gate` has been run: computes the same block of the product with `up`, whose input is `form`, then y
+// = activation(y) * it for rows [row_begin, row_end). Uses thread_scratch(1) and (2).
 void apply_up(const CpuKernels& kernels, const LinearTask& gate, const PackedMatrix& up, const Prepared& form,
-              int64_t row_begin, int64_t row_end);
+              Activation activation, int64_t row_begin, int64_t row_end);
 
 }  // namespace anabranch::ops::cpu

@@ -1,5 +1,5 @@
-// exp, exp2, sigmoid, silu, softplus on sixteen lanes, the same operations on every target. Included through
-// kernels.inl.
+// exp, exp2, sigmoid, silu, softplus, tanh, gelu_tanh on sixteen lanes, the same operations on every target.
+// Included through kernels.inl.
 
 // exp(x) by 2^n * p(r), r = x - n ln 2 in two steps (Cody & Waite 1980), p of degree 7 (Taylor; |r| <= 0.35,
 // so its remainder is below 1e-8). Relative error at most 1.5 ulp. 0 below -87.3; the value at 88.3
@@ -47,6 +47,16 @@ FN F sigmoid(F x) {
 }
 FN F silu(F x) {
   return div(x, add(splat(1.0f), exp(sub(zero(), x))));
+}
+
+// tanh(x) = 2 sigmoid(2 x) - 1. Absolute error at most 3e-7.
+FN F tanh(F x) {
+  return fma(splat(2.0f), sigmoid(add(x, x)), splat(-1.0f));
+}
+// x / 2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). Absolute error at most 4e-7 |x|.
+FN F gelu_tanh(F x) {
+  const F cubic = fma(mul(x, x), splat(0.044715f), splat(1.0f));
+  return mul(x, sigmoid(mul(mul(x, splat(1.5957691216f)), cubic)));
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(e), e = exp(-|x|) in (0, 1]; log1p(e) = 2 atanh(z), z = e / (2 + e) <=

@@ -30,6 +30,8 @@ const OpTable& cpu_ops() {
       .add = cpu::add,
       .add_bias = cpu::add_bias,
       .swiglu = cpu::swiglu,
+      .scale = cpu::scale,
+      .soft_cap = cpu::soft_cap,
       .sigmoid_gate = cpu::sigmoid_gate,
       .take_rows = cpu::take_rows,
       .concat_rows = cpu::concat_rows,

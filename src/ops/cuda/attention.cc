@@ -74,6 +74,12 @@ class LaunchSpans {
   Block table_;
 };
 
+void set_scores(AttendArgs& args, const ScoreSpec& scores) {
+  args.window = scores.window;
+  args.scale = scores.scale * kLog2E;
+  args.soft_cap = scores.soft_cap * kLog2E;
+}
+
 void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
   const int units = args.rows * ((args.q ? args.heads : 0) + (args.k ? 2 * args.kv_heads : 0));
   on.launch(variant(head_dim), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0, &args);
@@ -145,7 +151,7 @@ Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const flo
   return out;
 }
 
-Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window) {
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
   CudaDevice& on = cuda_device(q);
   Tensor out = on.empty(q.shape(), Dtype::f32);
   if (q.size() == 0) return out;
@@ -159,8 +165,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, float scale, int window) {
   args.out = on.data(out, kOp);
   args.heads = q.shape(1);
   args.kv_heads = kv.kv_heads;
-  args.window = window;
-  args.scale = scale * kLog2E;
+  set_scores(args, scores);
   launch_prepare(on, args, kv.head_dim);
   launch_attend(on, args, spans, kv.head_dim);
   return out;
@@ -188,8 +193,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
   common.tiles_rows = layout_rows(rows);
   common.heads = in.heads;
   common.kv_heads = any.kv_heads;
-  common.window = in.window;
-  common.scale = in.scale * kLog2E;
+  set_scores(common, in.scores);
   for (size_t i = 0; i < batch.size();) {
     LaunchSpans spans(on);
     for (; i < batch.size(); i++) {

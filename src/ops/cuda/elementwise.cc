@@ -10,7 +10,7 @@ namespace {
 
 const Variant kRows{Source::rows, {}};
 
-Tensor pairs(const Tensor& a, const Tensor& b, int op, const char* name) {
+Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, float parameter = 0) {
   CudaDevice& on = cuda_device(a);
   Tensor out = on.empty(a.shape(), Dtype::f32);
   if (a.size() == 0) return out;
@@ -19,7 +19,8 @@ Tensor pairs(const Tensor& a, const Tensor& b, int op, const char* name) {
                       on.data(out, name),
                       static_cast<long>(a.size()),
                       static_cast<long>(b.size()),
-                      op};
+                      op,
+                      parameter};
   on.launch(kRows, "pairs", {static_cast<unsigned>((a.size() + 255) / 256)}, 256, 0, &args);
   return out;
 }
@@ -55,16 +56,22 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, float eps) {
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  return pairs(a, b, 0, "add");
+  return pairs(a, b, kAdd, "add");
 }
 Tensor add_bias(const Tensor& x, const Tensor& b) {
-  return pairs(x, b, 0, "add_bias");
+  return pairs(x, b, kAdd, "add_bias");
 }
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  return pairs(gate, up, 1, "swiglu");
+Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
+  return pairs(gate, up, activation == Activation::silu ? kSwiGlu : kGeGlu, "swiglu");
+}
+Tensor scale(const Tensor& x, float factor) {
+  return pairs(x, x, kScale, "scale", factor);
+}
+Tensor soft_cap(const Tensor& x, float cap) {
+  return pairs(x, x, kSoftCap, "soft_cap", cap);
 }
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate) {
-  return pairs(x, gate, 2, "sigmoid_gate");
+  return pairs(x, gate, kSigmoidGate, "sigmoid_gate");
 }
 
 Tensor take_rows(const Tensor& x, std::span<const int> rows) {

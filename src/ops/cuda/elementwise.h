@@ -17,7 +17,9 @@ void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tenso
 Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
-Tensor swiglu(const Tensor& gate, const Tensor& up);
+Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation);
+Tensor scale(const Tensor& x, float factor);
+Tensor soft_cap(const Tensor& x, float cap);
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
 // Consecutive rows are a view of x.
 Tensor take_rows(const Tensor& x, std::span<const int> rows);

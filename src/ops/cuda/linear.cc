@@ -253,12 +253,14 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
   return out;
 }
 
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation) {
   const char* op = "linear_swiglu";
   const Weight* both[] = {&gate, &up};
-  if (stored(gate).format != stored(up).format) {
+  // The kernels that finish both products have SiLU only.
+  if (activation != Activation::silu || stored(gate).format != stored(up).format) {
     const auto y = cuda::linear(x, both, &norm);
-    return swiglu(y[0], y[1]);
+    return cuda::swiglu(y[0], y[1], activation);
   }
   CudaDevice& on = cuda_device(x);
   const int rows = x.shape(0), outputs = static_cast<int>(gate.out_features());

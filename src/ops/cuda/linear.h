@@ -21,7 +21,8 @@ int layout_rows(int rows);
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation);
 Tensor embed(std::span<const int> ids, const Weight& table);
 
 }  // namespace anabranch::ops::cuda

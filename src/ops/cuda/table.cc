@@ -25,6 +25,8 @@ const OpTable& cuda_ops() {
                                 .add = cuda::add,
                                 .add_bias = cuda::add_bias,
                                 .swiglu = cuda::swiglu,
+                                .scale = cuda::scale,
+                                .soft_cap = cuda::soft_cap,
                                 .sigmoid_gate = cuda::sigmoid_gate,
                                 .take_rows = cuda::take_rows,
                                 .concat_rows = cuda::concat_rows,

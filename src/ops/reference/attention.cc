@@ -51,18 +51,21 @@ void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
   mx::eval(changed);  // the graph must not grow with every token
 }
 
-Tensor attention(const Tensor& queries, const PagedKv& kv, float scale, int window) {
+Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec) {
   const mx::array q = as_mlx(queries);
   const int tokens = q.shape(0), heads = q.shape(1), d = q.shape(2), per_kv = heads / kv.kv_heads;
   const auto keys = mx::concatenate(as_mlx_all(kv.k), 2), values = mx::concatenate(as_mlx_all(kv.v), 1);
   const int columns = keys.shape(2), first = kv.length - tokens;
   // [Hkv, per_kv, T, D] x [Hkv, 1, D, L]
   const auto rows = mx::transpose(mx::reshape(q, {tokens, kv.kv_heads, per_kv, d}), {1, 2, 0, 3});
-  auto scores = mx::multiply(mx::matmul(rows, mx::expand_dims(keys, 1)), mx::array(scale));
+  auto scores = mx::multiply(mx::matmul(rows, mx::expand_dims(keys, 1)), mx::array(spec.scale));
+  if (spec.soft_cap > 0)
+    scores = mx::multiply(mx::array(spec.soft_cap), mx::tanh(mx::divide(scores, mx::array(spec.soft_cap))));
   const auto at = mx::reshape(mx::arange(0, columns), {1, columns});
   const auto own = mx::reshape(mx::arange(first, first + tokens), {tokens, 1});
   auto visible = mx::less_equal(at, own);
-  if (window > 0) visible = mx::logical_and(visible, mx::greater(at, mx::subtract(own, mx::array(window))));
+  if (spec.window > 0)
+    visible = mx::logical_and(visible, mx::greater(at, mx::subtract(own, mx::array(spec.window))));
   scores = mx::where(visible, scores, mx::array(-std::numeric_limits<float>::infinity()));
   const auto mixed = mx::matmul(mx::softmax(scores, -1, true), mx::expand_dims(values, 1));
   return from_mlx(queries.device(), mx::reshape(mx::transpose(mixed, {2, 0, 1, 3}), {tokens, heads, d}));

@@ -23,9 +23,23 @@ Tensor add_bias(const Tensor& x, const Tensor& b) {
   return add(x, b);  // MLX repeats b for each row
 }
 
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  const mx::array g = as_mlx(gate);
-  return from_mlx(gate.device(), mx::multiply(mx::multiply(g, mx::sigmoid(g)), as_mlx(up)));
+mx::array activated(const mx::array& x, Activation activation) {
+  if (activation == Activation::silu) return mx::multiply(x, mx::sigmoid(x));
+  const auto cubic = mx::add(x, mx::multiply(mx::array(0.044715f), mx::power(x, mx::array(3.0f))));
+  const auto wide = mx::add(mx::tanh(mx::multiply(mx::array(0.7978845608f), cubic)), mx::array(1.0f));
+  return mx::multiply(mx::multiply(mx::array(0.5f), x), wide);
+}
+
+Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
+  return from_mlx(gate.device(), mx::multiply(activated(as_mlx(gate), activation), as_mlx(up)));
+}
+
+Tensor scale(const Tensor& x, float factor) {
+  return from_mlx(x.device(), mx::multiply(as_mlx(x), mx::array(factor)));
+}
+
+Tensor soft_cap(const Tensor& x, float cap) {
+  return from_mlx(x.device(), mx::multiply(mx::array(cap), mx::tanh(mx::divide(as_mlx(x), mx::array(cap)))));
 }
 
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate) {

@@ -24,10 +24,6 @@ mx::array product(const mx::array& x, const ExpertMatrices& m, int expert) {
   return product_with_rows(x, stored(m.weight), expert * m.padded_rows(), m.rows);
 }
 
-mx::array silu_times(const mx::array& gate, const mx::array& up) {
-  return mx::multiply(mx::multiply(gate, mx::sigmoid(gate)), up);
-}
-
 struct ExpertRows {
   std::vector<int> rows;
   std::vector<float> weights;
@@ -75,7 +71,8 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
     const ExpertRows& of = rows[static_cast<size_t>(e)];
     if (of.rows.empty()) continue;
     const mx::array in = copy_rows(normed, of.rows);
-    const mx::array inner = silu_times(product(in, *experts.gate, e), product(in, *experts.up, e));
+    const mx::array inner = mx::multiply(activated(product(in, *experts.gate, e), experts.activation),
+                                         product(in, *experts.up, e));
     const mx::array out = mx::multiply(product(inner, *experts.down, e), column(of.weights));
     const mx::array at(of.rows.begin(), {static_cast<int>(of.rows.size())}, mx::int32);
     y = mx::scatter_add(y, at, mx::expand_dims(out, 1), 0);
@@ -84,7 +81,8 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
   const Weight* both[] = {shared->gate, shared->up};
   const auto in = reference::linear(from_mlx(device, normed), both, nullptr);
   const Weight* down = shared->down;
-  mx::array out = as_mlx(reference::linear(reference::swiglu(in[0], in[1]), {&down, 1}, nullptr).front());
+  mx::array out = as_mlx(
+      reference::linear(reference::swiglu(in[0], in[1], experts.activation), {&down, 1}, nullptr).front());
   if (shared->gate_logits) out = mx::multiply(out, mx::sigmoid(as_mlx(*shared->gate_logits)));
   return from_mlx(device, mx::add(y, out));
 }

@@ -34,10 +34,11 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
                         reference::linear(x, std::span<const Weight* const>(&one, 1), nullptr).front());
 }
 
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm) {
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation) {
   const Weight* both[] = {&gate, &up};
   const auto y = reference::linear(x, both, &norm);
-  return reference::swiglu(y[0], y[1]);
+  return reference::swiglu(y[0], y[1], activation);
 }
 
 Tensor embed(std::span<const int> ids, const Weight& table) {

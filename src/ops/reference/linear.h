@@ -10,7 +10,8 @@ namespace anabranch::ops::reference {
 // Inputs are plain: no op of this device packs its result.
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm);
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation);
 Tensor embed(std::span<const int> ids, const Weight& table);
 
 }  // namespace anabranch::ops::reference

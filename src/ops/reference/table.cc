@@ -30,6 +30,8 @@ const OpTable& reference_ops() {
     t.add = reference::add;
     t.add_bias = reference::add_bias;
     t.swiglu = reference::swiglu;
+    t.scale = reference::scale;
+    t.soft_cap = reference::soft_cap;
     t.sigmoid_gate = reference::sigmoid_gate;
     t.take_rows = reference::take_rows;
     t.concat_rows = reference::concat_rows;

@@ -45,12 +45,15 @@ struct NormArgs {
   float eps;
 };
 
-// f(a, b) element by element; b of `b_count` elements is repeated. 0: a + b, 1: silu(a) b, 2: a sigmoid(b).
+// f(a, b) element by element; b of `b_count` elements is repeated. With p the parameter: a + b, silu(a) b,
+// gelu_tanh(a) b, a sigmoid(b), p a, p tanh(a / p).
+enum PairOp { kAdd, kSwiGlu, kGeGlu, kSigmoidGate, kScale, kSoftCap };
 struct PairArgs {
   const float *a, *b;
   float* out;
   long count, b_count;
   int op;
+  float parameter;
 };
 
 struct TakeArgs {
@@ -82,7 +85,8 @@ struct AttendArgs {
   float *sums, *largest;                    // of parts [tile][part][kv head][16][D], [..][16][2]
   const unsigned long long* table;          // pairs of addresses of blocks: keys, values; null: `pairs`
   int first_row, rows, heads, kv_heads, pairs_turned, tiles_rows, spans, parts, window;
-  float q_eps, k_eps, attention_factor, scale;  // scale: of scores, times log2(e)
+  float q_eps, k_eps, attention_factor;
+  float scale, soft_cap;  // of scores (ScoreSpec in ops/attention.h), times log2(e)
   AttendSpan span[kAttendSpans];
   unsigned long long pairs[2 * kAttendPairs];
 };

@@ -187,7 +187,9 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
       for (int i = 0; i < 4; i++) {
         const int p = part * kPart + warp * 32 + n * 8 + 2 * q + i % 2, own = position[i / 2];
         const bool seen = p <= own && (a.window <= 0 || p > own - a.window);
-        scores[n][i] = seen ? scores[n][i] * a.scale : __uint_as_float(0xFF800000u);
+        float score = scores[n][i] * a.scale;
+        if (a.soft_cap > 0.0f) score = a.soft_cap * tanhf(score / a.soft_cap);
+        scores[n][i] = seen ? score : __uint_as_float(0xFF800000u);
         largest[i / 2] = fmaxf(largest[i / 2], scores[n][i]);
       }
 #pragma unroll

@@ -118,6 +118,7 @@ DEVICE float from_f16(u32 bits) {
 DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 // Where exp overflows, __fdividef is 0: so is silu there.
 DEVICE float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
+DEVICE float gelu_tanh(float x) { return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x))); }
 
 DEVICE float warp_sum(float x) {
 #pragma unroll

@@ -98,7 +98,12 @@ KERNEL pairs(const __grid_constant__ PairArgs p) {
   const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.count) return;
   const float a = p.a[i], b = p.b[i % p.b_count];
-  p.out[i] = p.op == 0 ? a + b : p.op == 1 ? silu(a) * b : a * sigmoid(b);
+  p.out[i] = p.op == kAdd           ? a + b
+             : p.op == kSwiGlu      ? silu(a) * b
+             : p.op == kGeGlu       ? gelu_tanh(a) * b
+             : p.op == kSigmoidGate ? a * sigmoid(b)
+             : p.op == kScale       ? p.parameter * a
+                                    : p.parameter * tanhf(a / p.parameter);
 }
 
 KERNEL take(const __grid_constant__ TakeArgs a) {

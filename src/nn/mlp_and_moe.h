@@ -1,0 +1,26 @@
+#pragma once
+
+#include "nn/mlp.h"
+#include "nn/moe.h"
+
+namespace anabranch::nn {
+
+// A dense MLP and a mixture of experts beside each other (Gemma 4): post_mlp(mlp(x)) + post_moe(moe(x)), each
+// of the two with norms of its own.
+struct MlpAndMoe {
+  Mlp mlp;
+  RmsNorm post_mlp;
+  RmsNorm pre_moe;
+  Moe moe;
+  RmsNorm post_moe;
+
+  // x: with the norm before the MLP.
+  LayerOutput operator()(const Normed& x) const;
+  template <class Visit>
+  void visit_weights(const Visit& visit) const {
+    mlp.visit_weights(visit);
+    moe.visit_weights(visit);
+  }
+};
+
+}  // namespace anabranch::nn

@@ -1,0 +1,181 @@
+"""The configurations of the golden cases: tiny models of every family (tools/make_golden_logits.py)."""
+VOCAB = 263  # odd on purpose: not a multiple of any vector width
+
+
+def llama_like(model_type, **over):
+    arch = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe",
+            "mixtral": "Mixtral"}[model_type]
+    config = {
+        "architectures": [arch + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 64,
+        "intermediate_size": 72, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 1024,
+        "tie_word_embeddings": True, "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+        "torch_dtype": "bfloat16",
+    }
+    return config | over
+
+
+def qwen35_text(**over):
+    layers = over.get("num_hidden_layers", 4)
+    config = {
+        "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "vocab_size": VOCAB,
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": layers, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 64, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+        "attention_bias": False, "attn_output_gate": True, "full_attention_interval": 4,
+        "layer_types": ["linear_attention" if (i + 1) % 4 else "full_attention" for i in range(layers)],
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 32,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 2, "mamba_ssm_dtype": "float32",
+        "max_position_embeddings": 4096, "mtp_num_hidden_layers": 0, "mtp_use_dedicated_embeddings": False,
+        "partial_rotary_factor": 0.25, "tie_word_embeddings": True, "use_cache": True, "dtype": "bfloat16",
+        "eos_token_id": 2, "pad_token_id": 0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0, "partial_rotary_factor": 0.25,
+                            "mrope_interleaved": True, "mrope_section": [3, 3, 2]},
+    }
+    config |= over
+    rotary = int(config["head_dim"] * 0.25)
+    third = rotary // 2 // 3
+    config["rope_parameters"]["mrope_section"] = [rotary // 2 - 2 * third, third, third]
+    return config
+
+
+def qwen35_moe_text(**over):
+    config = qwen35_text(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
+                         shared_expert_intermediate_size=40, **over)
+    del config["intermediate_size"]
+    return config | {"architectures": ["Qwen3_5MoeForCausalLM"], "model_type": "qwen3_5_moe_text"}
+
+
+def qwen3_next(**over):
+    config = qwen35_text(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                         shared_expert_intermediate_size=32, decoder_sparse_step=1, mlp_only_layers=[1],
+                         linear_num_key_heads=2, linear_num_value_heads=4, **over)
+    return config | {"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
+                     "rope_theta": 100000.0, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0,
+                                                                 "partial_rotary_factor": 0.25}}
+
+
+def gemma(generation, **over):
+    arch = {2: "Gemma2ForCausalLM", 3: "Gemma3ForCausalLM", 4: "Gemma4ForCausalLM"}[generation]
+    kind = {2: "gemma2", 3: "gemma3_text", 4: "gemma4_text"}[generation]
+    config = {
+        "architectures": [arch], "model_type": kind, "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 72,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+        "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6, "max_position_embeddings": 1024,
+        "sliding_window": 24, "tie_word_embeddings": True, "attention_bias": False, "bos_token_id": 1,
+        "eos_token_id": 2, "pad_token_id": 0, "dtype": "bfloat16",
+    }
+    if generation < 4:
+        config |= {"query_pre_attn_scalar": 40}
+    if generation == 2:
+        config |= {"rope_theta": 10000.0, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0}
+    if generation == 3:
+        config |= {"sliding_window_pattern": 3, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
+                   "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    if generation == 4:
+        config |= {"global_head_dim": 64, "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": VOCAB,
+                   "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+                   "num_hidden_layers": 6, "num_kv_shared_layers": 0,
+                   "rope_parameters": {
+                       "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                       "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+                                          "rope_theta": 1000000.0}}}
+    return config | over
+
+
+# `world` says how the directory is written: hf = flat names as the text-only class has them; nested = released
+# multimodal naming; mlx = mlx-lm's conversion; mlxq = the same, quantised. `long` adds a 300-token prompt, which
+# crosses a 256-position block of the KV cache.
+CASES = {
+    "llama_tied": dict(config=llama_like("llama"), long=True),
+    "llama3_rope_untied": dict(
+        config=llama_like("llama", hidden_size=32, head_dim=16, tie_word_embeddings=False, rope_theta=50000.0,
+                          rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                                        "high_freq_factor": 4.0, "original_max_position_embeddings": 32}),
+        dtype="f32"),
+    "mistral_f16": dict(config=llama_like("mistral", hidden_size=32, head_dim=32, num_key_value_heads=1,
+                                          tie_word_embeddings=False, sliding_window=None), dtype="f16"),
+    "qwen2_bias": dict(config=llama_like("qwen2", use_sliding_window=False, rms_norm_eps=1e-6)),
+    "qwen3_qk_norm": dict(config=llama_like("qwen3", hidden_size=32, head_dim=32, tie_word_embeddings=False,
+                                            attention_bias=False, use_sliding_window=False, sliding_window=None)),
+    "mixtral": dict(config=llama_like("mixtral", hidden_size=32, head_dim=32, intermediate_size=48,
+                                      num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2,
+                                      sliding_window=None, tie_word_embeddings=False)),
+    "qwen3_moe": dict(config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_experts=8,
+                                        num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
+                                        decoder_sparse_step=1, mlp_only_layers=[2], tie_word_embeddings=False,
+                                        attention_bias=False, use_sliding_window=False, sliding_window=None)),
+    "qwen3_moe_not_normalised": dict(
+        config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_hidden_layers=2, num_experts=8,
+                          num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=False,
+                          decoder_sparse_step=2, mlp_only_layers=[], attention_bias=False,
+                          use_sliding_window=False, sliding_window=None), dtype="f32"),
+    "qwen3_next": dict(config=qwen3_next()),
+    "qwen35_moe_fused": dict(config=qwen35_moe_text(), long=True),
+    "qwen35_moe_nested_mtp": dict(
+        config=qwen35_moe_text(linear_num_key_heads=1, linear_num_value_heads=2, tie_word_embeddings=False,
+                               mtp_num_hidden_layers=1), world="nested", mtp=True, shards=2),
+    "qwen35_moe_mlx_quantised": dict(
+        config=qwen35_moe_text(hidden_size=64, head_dim=64, num_hidden_layers=4) | {
+            "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64},
+        world="mlxq",
+        quant={"group_size": 32, "bits": 4, "mode": "affine",
+               "model.layers.0.mlp.gate": {"group_size": 64, "bits": 8},
+               "model.layers.0.mlp.shared_expert_gate": {"group_size": 64, "bits": 8},
+               "model.layers.1.mlp.switch_mlp.down_proj": {"group_size": 64, "bits": 6},
+               "model.layers.2.mlp.switch_mlp.up_proj": {"group_size": 64, "bits": 3}}),
+    "mixtral_gguf": dict(
+        config=llama_like("mixtral", hidden_size=32, head_dim=32, intermediate_size=48, num_hidden_layers=2,
+                          num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
+                          tie_word_embeddings=False), world="gguf", dtype="f16"),
+    "qwen3_moe_gguf": dict(
+        config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_hidden_layers=2, num_experts=8,
+                          num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True,
+                          decoder_sparse_step=1, mlp_only_layers=[], attention_bias=False,
+                          use_sliding_window=False, sliding_window=None), world="gguf", dtype="f16"),
+    "qwen35_moe_gguf": dict(config=qwen35_moe_text(), world="gguf", dtype="f16"),
+    "gemma2": dict(config=gemma(2), long=True),
+    "gemma3": dict(config=gemma(3), long=True),
+    "gemma3_nested_untied": dict(
+        config=gemma(3, tie_word_embeddings=False, hidden_size=48, num_key_value_heads=1, rope_scaling=None,
+                     layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"]),
+        world="nested", dtype="f32"),
+    # Shared keys and values, per-layer inputs and wide MLPs: the shape of E2B and E4B.
+    "gemma4_shared_kv": dict(
+        config=gemma(4, num_kv_shared_layers=3, hidden_size_per_layer_input=16, use_double_wide_mlp=True,
+                     final_logit_softcapping=8.0), long=True),
+    # Keys that are the values too: the shape of 31B.
+    "gemma4_keys_are_values_nested": dict(
+        config=gemma(4, attention_k_eq_v=True, num_global_key_value_heads=1, tie_word_embeddings=False),
+        world="nested"),
+    # A mixture of experts beside each MLP: the shape of 26B-A4B.
+    "gemma4_moe": dict(
+        config=gemma(4, enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=24,
+                     attention_k_eq_v=True, num_global_key_value_heads=1), long=True),
+    "qwen35_flat_tied": dict(config=qwen35_text(), long=True),
+    "qwen35_nested_untied_grouped": dict(
+        config=qwen35_text(linear_num_key_heads=1, linear_num_value_heads=2, num_attention_heads=4,
+                           num_key_value_heads=2, head_dim=32, tie_word_embeddings=False, mtp_num_hidden_layers=1),
+        world="nested", mtp=True, shards=2),
+    "qwen35_true_heads": dict(
+        config=qwen35_text(num_hidden_layers=3, num_attention_heads=2, head_dim=256, linear_key_head_dim=128,
+                           linear_value_head_dim=128, linear_num_key_heads=1, linear_num_value_heads=2,
+                           layer_types=["linear_attention", "full_attention", "linear_attention"],
+                           intermediate_size=72)),
+    "qwen35_wide_values_f32": dict(
+        config=qwen35_text(num_hidden_layers=3, linear_key_head_dim=32, linear_value_head_dim=64,
+                           linear_num_key_heads=1, linear_num_value_heads=3, head_dim=32,
+                           layer_types=["full_attention", "linear_attention", "linear_attention"]),
+        dtype="f32"),
+    "qwen35_mlx": dict(config=qwen35_text(linear_num_key_heads=1, linear_num_value_heads=2, head_dim=32,
+                                          tie_word_embeddings=False), world="mlx"),
+    "qwen35_mlx_quantised": dict(
+        config=qwen35_text(hidden_size=64, intermediate_size=128, num_attention_heads=2, head_dim=64),
+        world="mlxq",
+        quant={"group_size": 32, "bits": 4, "mode": "affine",
+               "model.embed_tokens": {"group_size": 64, "bits": 6},
+               "model.layers.0.mlp.down_proj": {"group_size": 128, "bits": 8},
+               "model.layers.1.mlp.gate_proj": {"group_size": 64, "bits": 3},
+               "model.layers.1.mlp.up_proj": {"group_size": 64, "bits": 5},
+               "model.layers.2.linear_attn.in_proj_z": {"group_size": 32, "bits": 2},
+               "model.layers.3.self_attn.o_proj": False}),
+}
