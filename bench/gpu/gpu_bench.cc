@@ -1,6 +1,7 @@
 // What the CUDA kernels do on this card: models of Qwen3.5's true shapes with random 4-bit weights (group 64)
 // in decode, verification, many streams and prefill, then each kernel alone beside the memory it must move or
-// the operations it must do. `gpu_bench [9b] [0.8b] [kernels] [profile]`; docs/gpu.md has its tables.
+// the operations it must do. `gpu_bench [9b] [0.8b] [35b] [kernels] [experts] [profile]`; docs/gpu.md has its
+// tables.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "base/clock.h"
 #include "models/model.h"
+#include "nn/moe.h"
 #include "ops/cuda/device.h"
 #include "ops/elementwise.h"
 #include "ops/open.h"
@@ -66,15 +68,43 @@ struct ModelShape {
   int hidden, layers, intermediate, heads, kv_heads, key_heads, value_heads;
   bool tied;
   int vocab = 248320, head_dim = 256, delta_dim = 128;
+  int experts = 0, top_k = 0;  // experts of `intermediate`, and one more that every row uses; 0: none
 };
 const ModelShape k9b{"9B", 4096, 32, 12288, 16, 4, 16, 32, false};
 const ModelShape k08b{"0.8B", 1024, 24, 3584, 8, 2, 16, 16, true};
+const ModelShape k35b{"35B-A3B", 2048, 40, 512, 16, 2, 16, 32, false, 248320, 256, 128, 256, 8};
 
 nn::Linear linear(int out, int in) {
   return {random_weight(out, in), {}};
 }
 nn::RmsNorm norm(int width) {
   return {{random_tensor({width}, 1.0f, 0.1f), 1e-6f}};
+}
+
+nn::Moe random_moe(const ModelShape& s) {
+  const auto stack = [&](int rows, int cols) {
+    return ops::ExpertMatrices{random_weight(int64_t{s.experts} * rows, cols), s.experts, rows};
+  };
+  nn::Moe moe;
+  moe.routing.top_k = s.top_k;
+  moe.router = random_weight(s.experts, s.hidden);
+  moe.gate = stack(s.intermediate, s.hidden);
+  moe.up = stack(s.intermediate, s.hidden);
+  moe.down = stack(s.hidden, s.intermediate);
+  moe.shared =
+      nn::Moe::Shared{random_weight(s.intermediate, s.hidden), random_weight(s.intermediate, s.hidden),
+                      random_weight(s.hidden, s.intermediate), random_weight(1, s.hidden)};
+  return moe;
+}
+// Every fourth layer has the same experts, which are then no longer in the cache.
+nn::FeedForward random_feed_forward(const ModelShape& s, std::vector<nn::Moe>& known) {
+  if (s.experts == 0)
+    return nn::Mlp{random_weight(s.intermediate, s.hidden), random_weight(s.intermediate, s.hidden),
+                   linear(s.hidden, s.intermediate)};
+  constexpr size_t kDifferent = 4;
+  if (known.size() < kDifferent) known.push_back(random_moe(s));
+  std::rotate(known.begin(), known.end() - 1, known.end());
+  return known.front();
 }
 
 class RandomModel final : public Model {
@@ -89,11 +119,14 @@ class RandomModel final : public Model {
     RopeSpec rope;
     for (int i = 0; i < 32; i++) rope.inv_freq.push_back(std::pow(1e7f, -static_cast<float>(i) / 32.0f));
     spec.ropes = {rope};
+    const FeedForwardSpec feed_forward =
+        s.experts > 0
+            ? FeedForwardSpec(MoeSpec{{.top_k = s.top_k}, s.experts, s.intermediate, s.intermediate})
+            : FeedForwardSpec(MlpSpec{s.intermediate});
     const ops::GatedDeltaShape delta{s.key_heads, s.value_heads, s.delta_dim, s.delta_dim, 4};
     std::vector<nn::DecoderLayer> layers;
+    std::vector<nn::Moe> mixtures;
     for (int i = 0; i < s.layers; i++) {
-      nn::Mlp mlp{random_weight(s.intermediate, s.hidden), random_weight(s.intermediate, s.hidden),
-                  linear(s.hidden, s.intermediate)};
       const auto norm1 = norm(s.hidden), norm2 = norm(s.hidden);
       if (i % 4 != 3) {
         const int values = s.value_heads * s.delta_dim;
@@ -106,8 +139,8 @@ class RandomModel final : public Model {
             linear(s.value_heads, s.hidden),
             linear(s.value_heads, s.hidden),
             linear(s.hidden, values)};
-        layers.push_back({norm1, std::move(mixer), norm2, std::move(mlp)});
-        spec.layers.push_back({delta, MlpSpec{s.intermediate}});
+        layers.push_back({norm1, std::move(mixer), norm2, random_feed_forward(s, mixtures)});
+        spec.layers.push_back({delta, feed_forward});
         continue;
       }
       nn::Attention mixer;
@@ -124,9 +157,9 @@ class RandomModel final : public Model {
       mixer.gate = linear(width, s.hidden);
       mixer.q_norm = norm(s.head_dim);
       mixer.k_norm = norm(s.head_dim);
-      layers.push_back({norm1, std::move(mixer), norm2, std::move(mlp)});
-      spec.layers.push_back({AttentionSpec{s.heads, s.kv_heads, s.head_dim, 0, false, false, true, true},
-                             MlpSpec{s.intermediate}});
+      layers.push_back({norm1, std::move(mixer), norm2, random_feed_forward(s, mixtures)});
+      spec.layers.push_back(
+          {AttentionSpec{s.heads, s.kv_heads, s.head_dim, 0, false, false, true, true}, feed_forward});
     }
     auto embedding = random_weight(s.vocab, s.hidden);
     auto head = s.tied ? embedding : random_weight(s.vocab, s.hidden);
@@ -330,6 +363,26 @@ void kernels(double bandwidth, double flops) {
   attention_kernels(bandwidth);
 }
 
+// A layer's mixture of experts, with its router, beside the bytes of the experts that its rows use.
+void expert_kernels(double bandwidth, double flops) {
+  const ModelShape& s = k35b;
+  std::vector<nn::Moe> layers;
+  for (int i = 0; i < 4; i++) layers.push_back(random_moe(s));
+  const auto norm = random_tensor({s.hidden}, 1, 0.1f);
+  const double all = static_cast<double>(layers[0].gate.weight.bytes() * 3);
+  for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048, 4096}) {
+    const auto x = random_tensor({rows, s.hidden}, 0, 1);
+    const double t = timed([&](int i) { layers[static_cast<size_t>(i % 4)]({x, {norm, 1e-6f}}); });
+    const double bytes =
+        all * (1 - std::pow(1 - static_cast<double>(s.top_k) / s.experts, rows)) + all / s.experts;
+    const double work = 6.0 * rows * (s.top_k + 1) * s.hidden * s.intermediate;
+    fmt::print("  experts of 35B-A3B, {} rows: {:.1f} us, {:.0f} GB/s {:.0f} %, {:.1f} TFLOP/s {:.1f} %\n",
+               rows, t * 1e6, bytes / t / 1e9, 100 * bytes / t / bandwidth, work / t / 1e12,
+               100 * work / t / flops);
+    std::fflush(stdout);
+  }
+}
+
 int run(int count, char** words) {
   const std::vector<std::string> wanted(words, words + count);
   const auto asked = [&](const char* word) {
@@ -344,8 +397,8 @@ int run(int count, char** words) {
   const double bandwidth = ops::cuda::copy_rate(card().context()), flops = card().info().tensor_flops;
   fmt::print("{}: a copy moves {:.0f} GB/s; bf16 {:.0f} TFLOP/s by the data sheet\n", card().name(),
              bandwidth / 1e9, flops / 1e12);
-  for (const ModelShape* shape : {&k9b, &k08b}) {
-    if (!asked(shape == &k9b ? "9b" : "0.8b")) continue;
+  for (const auto& [shape, name] : {std::pair{&k9b, "9b"}, {&k08b, "0.8b"}, {&k35b, "35b"}}) {
+    if (!asked(name)) continue;
     const double start = now_seconds();
     const auto model = RandomModel::make(*shape);
     fmt::print("{} made in {:.1f} s\n", shape->name, now_seconds() - start);
@@ -356,6 +409,7 @@ int run(int count, char** words) {
     bench.profile(4096, 0);
   }
   if (asked("kernels")) kernels(bandwidth, flops);
+  if (asked("experts")) expert_kernels(bandwidth, flops);
   opened.reset();
   return 0;
 }

@@ -13,6 +13,7 @@
 #include "ops/cuda/device.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/elementwise.h"
+#include "ops/experts.h"
 #include "ops/gated_delta.h"
 #include "ops/matrices.h"
 
@@ -152,6 +153,48 @@ TEST(CudaDispatch, ProductsBeforeHopper) {
         EXPECT_EQ(kernels_of([&] { linear(zeros(device, {rows, 128}), weight); }), wanted) << rows << " rows";
       }
     });
+}
+
+// The host learns nothing of the routing: launches depend on the numbers of rows and experts alone.
+TEST(CudaDispatch, MixturesOfExperts) {
+  on_card(kH200, [](Device& device) {
+    const int count = 6, width = 128, inner = 64, top_k = 2;
+    const auto stack = [&](int rows, int cols, int bits) {
+      return ExpertMatrices::make(
+          device, affine_matrix(count * rows, cols, bits, 64, ScaleType::bf16, false, 1).source(), count);
+    };
+    const ExpertMatrices gate = stack(inner, width, 4), up = stack(inner, width, 4),
+                         other_up = stack(inner, width, 8), down = stack(width, inner, 4);
+    const RowNorm norm{zeros(device, {width}), 1e-6f};
+    const auto launched = [&](int rows, const ExpertMatrices& second) {
+      return launches_of([&, rows] {
+        const Routing routing = route(zeros(device, {rows, count}), {.top_k = top_k});
+        mix_experts(zeros(device, {rows, width}), norm, routing, {&gate, &second, &down});
+      });
+    };
+    const auto names = [](const std::vector<FakeLaunch>& launches) {
+      std::vector<std::string> out;
+      for (const auto& launch : launches) out.push_back(launch.kernel);
+      return out;
+    };
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(names(launched(1, up)), (Names{"route", "norm_rows", "experts", "experts", "weighted_sum"}));
+    EXPECT_EQ(names(launched(1, other_up)), (Names{"route", "norm_rows", "experts", "experts", "pairs",
+                                                   "norm_rows", "experts", "weighted_sum"}));
+    for (const auto& [rows, slots, row_tiles] :
+         {std::tuple{2, 4, 1}, {5, 7, 1}, {24, 12, 1}, {48, 12, 2}, {600, 43, 4}}) {
+      const auto launches = launched(rows, up);
+      ASSERT_EQ(names(launches),
+                (Names{"route", "norm_rows", "sort_pairs", "experts", "experts", "weighted_sum"}));
+      EXPECT_EQ(launches[2].grid, static_cast<unsigned>(count));
+      for (const auto& [at, rows_of_a_block] : {std::pair{3, row_tiles == 1 ? 16 : 32}, {4, 64}}) {
+        const auto& products = launches[static_cast<size_t>(at)];
+        EXPECT_EQ(products.grid, static_cast<unsigned>(slots * (at == 3 ? inner : width) / rows_of_a_block))
+            << rows;
+        EXPECT_EQ(products.macro("NT"), row_tiles) << rows;
+      }
+    }
+  });
 }
 
 TEST(CudaDispatch, DeltaRuleOfManySequences) {

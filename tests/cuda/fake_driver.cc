@@ -117,6 +117,10 @@ size_t args_bytes(const std::string& kernel) {
   if (kernel == "pairs") return sizeof(PairArgs);
   if (kernel == "take") return sizeof(TakeArgs);
   if (kernel == "best") return sizeof(BestArgs);
+  if (kernel == "route") return sizeof(RouteArgs);
+  if (kernel == "sort_pairs") return sizeof(SortArgs);
+  if (kernel == "experts") return sizeof(ExpertArgs);
+  if (kernel == "weighted_sum") return sizeof(WeightedSumArgs);
   return sizeof(LinearArgs);  // gemv, gemv_cluster, gemm, sums
 }
 // That every address of a card among the kernel's arguments is allocated in the current context.

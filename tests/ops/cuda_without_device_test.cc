@@ -114,10 +114,15 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   EXPECT_NE(cuda::compiler_unsupported(30, 1000).find("compute capability 3.0"), std::string::npos);
   using cuda::Source;
   std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
+                                           {Source::routing, {}},
                                            {Source::gated_delta, {128, 128, 4, 32, 16, 288}},
                                            {Source::gated_delta, {64, 64, 4, 64, 4, 0}},
                                            {Source::gated_delta, {128, 32, 4, 32, 4, 0}}};
   for (const int dim : {64, 256}) everywhere.push_back({Source::attention, {dim}});
+  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}})
+    for (const auto& [rows, swiglu, tiles] :
+         {std::tuple{1, 1, 2}, {4, 1, f[0] ? 2 : 4}, {4, 0, f[0] ? 2 : 4}})
+      everywhere.push_back({Source::experts, {f[0], f[1], f[2], f[3], rows, swiglu, tiles}});
   std::vector<cuda::Variant> variants = everywhere;
   for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
     variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});

@@ -23,23 +23,6 @@ struct Stacked {
   std::vector<Weight> alone;
 };
 
-Matrix part_of(const Matrix& all, int expert, int rows) {
-  Matrix part = all;
-  part.rows = rows;
-  const auto cut = [&](auto& values, int per_row) {
-    using Values = std::remove_reference_t<decltype(values)>;
-    if (!values.empty())
-      values =
-          Values(values.begin() + expert * rows * per_row, values.begin() + (expert + 1) * rows * per_row);
-  };
-  cut(part.codes, all.cols);
-  cut(part.values, all.cols);
-  if (all.kind != WeightKind::affine) return part;
-  cut(part.scales, all.groups());
-  cut(part.biases, all.groups());
-  return part;
-}
-
 std::unique_ptr<Stacked> make_stacked(Device& device, Matrix all, int rows) {
   auto out = std::make_unique<Stacked>();
   out->all = std::move(all);

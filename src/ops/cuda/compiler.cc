@@ -95,6 +95,8 @@ const SourceFile& file_of(Source source) {
       {"rows.cu", false, {}},
       {"attention.cu", false, {"D"}},
       {"gated_delta.cu", false, {"DK", "DV", "TAPS", "COLUMNS", "TOKENS", "MAKERS"}},
+      {"experts.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES"}},
+      {"routing.cu", false, {}},
   };
   return files[static_cast<size_t>(source)];
 }

@@ -28,7 +28,7 @@ Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, floa
 }  // namespace
 
 void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tensor* out,
-               const MatmulInput* packed) {
+               const MatmulInput* packed, const MatmulInput* lanes) {
   const char* op = "rms_norm";
   NormArgs args{};
   args.x = on.data(x, op);
@@ -38,6 +38,7 @@ void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tenso
   }
   if (out) args.out = on.data(*out, op);
   if (packed) args.tiles = on.data<unsigned short>(packed->values, op);
+  if (lanes) args.lanes = on.data<unsigned short>(lanes->values, op);
   args.rows = x.shape(0);
   args.inputs = args.width = x.shape(1);
   args.tiles_rows = layout_rows(args.rows);

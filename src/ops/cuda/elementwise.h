@@ -10,9 +10,10 @@
 
 namespace anabranch::ops::cuda {
 
-// Rows of x [M, K], normalised if `norm`, to f32 [M, K] and to packed rows (linear.h); either may be null.
+// Rows of x [M, K], normalised if `norm`, to f32 [M, K], to packed rows (linear.h) and to rows packed by
+// lanes; each may be null.
 void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tensor* out,
-               const MatmulInput* packed);
+               const MatmulInput* packed, const MatmulInput* lanes = nullptr);
 
 Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
 Tensor add(const Tensor& a, const Tensor& b);

@@ -234,6 +234,13 @@ MatmulInput make_packed_cleared(CudaDevice& on, int rows, int inputs) {
   return packed;
 }
 
+MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared) {
+  const Tensor values = on.empty({input_tiles(inputs), rows * kTileRowBytes}, Dtype::u8);
+  if (cleared && inputs % kTileInputs != 0 && rows > 0)
+    on.context().clear(on.data<void>(values, "experts"), values.nbytes());
+  return {values, rows, inputs};
+}
+
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
                            const RowNorm* norm) {
   CudaDevice& on = cuda_device(x.values);
@@ -253,27 +260,31 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
   return out;
 }
 
-MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,
                           Activation activation) {
   const char* op = "linear_swiglu";
   const Weight* both[] = {&gate, &up};
   // The kernels that finish both products have SiLU only.
   if (activation != Activation::silu || stored(gate).format != stored(up).format) {
-    const auto y = cuda::linear(x, both, &norm);
+    const auto y = cuda::linear(packed, both, nullptr);
     return cuda::swiglu(y[0], y[1], activation);
   }
-  CudaDevice& on = cuda_device(x);
-  const int rows = x.shape(0), outputs = static_cast<int>(gate.out_features());
-  MatmulInput out = make_packed_cleared(on, rows, outputs);
-  if (rows == 0) return out;
-  const MatmulInput packed = prepared(on, x, &norm);
+  CudaDevice& on = cuda_device(packed.values);
+  const int outputs = static_cast<int>(gate.out_features());
+  MatmulInput out = make_packed_cleared(on, packed.rows, outputs);
+  if (packed.rows == 0) return out;
   Product product{stored(gate).format, args_of(on, packed, op)};
   for (const Weight* w : both)
     product.args.matrix[product.args.matrices++] = {stored(*w).memory.get(), nullptr, nullptr, outputs, 0};
   product.args.tiles = on.data<unsigned short>(out.values, op);
-  product.args.tiles_rows = layout_rows(rows);
+  product.args.tiles_rows = layout_rows(packed.rows);
   run(on, product, true);
   return out;
+}
+
+MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation) {
+  return linear_swiglu(prepared(cuda_device(x), x, &norm), gate, up, activation);
 }
 
 Tensor embed(std::span<const int> ids, const Weight& table) {

@@ -18,10 +18,16 @@ MatmulInput make_packed(CudaDevice& on, int rows, int inputs);
 MatmulInput make_packed_cleared(CudaDevice& on, int rows, int inputs);
 // Rows that packed rows are laid out for.
 int layout_rows(int rows);
+// The same layout for any number of rows as make_packed() has for the fewest: by lanes of a warp. Cleared
+// where `cleared` and the last tile has more than the inputs.
+MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared);
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
 MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
+                          Activation activation);
+// The same of packed rows, which are normalised.
+MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,
                           Activation activation);
 Tensor embed(std::span<const int> ids, const Weight& table);
 

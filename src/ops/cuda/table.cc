@@ -3,6 +3,7 @@
 #include "ops/cuda/attention.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/elementwise.h"
+#include "ops/cuda/experts.h"
 #include "ops/cuda/gated_delta.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/shapes.h"
@@ -21,6 +22,8 @@ const OpTable& cuda_ops() {
                                 .linear_add = cuda::linear_add,
                                 .linear_swiglu = cuda::linear_swiglu,
                                 .embed = cuda::embed,
+                                .route = cuda::route,
+                                .mix_experts = cuda::mix_experts,
                                 .rms_norm = cuda::rms_norm,
                                 .add = cuda::add,
                                 .add_bias = cuda::add_bias,

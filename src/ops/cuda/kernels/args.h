@@ -28,6 +28,46 @@ struct LinearArgs {
   int tiles_rows;  // that `tiles` is laid out for
 };
 
+// Rows of x that use one expert, in positions [first, first + count) of the sorted pairs.
+struct ExpertTile {
+  int expert, first, count;
+};
+struct RouteArgs {
+  const float* logits;        // [rows, experts]
+  const float* expert_scale;  // [experts], or null
+  int* chosen;                // [rows, top_k]
+  float* weights;
+  int rows, experts, top_k, sigmoid, normalise;
+  float scale;
+};
+// Sorts the pairs of row and expert by expert, pairs of one expert by row. Expert e's tiles of up to
+// `tile_rows` pairs begin at e + its first position / tile_rows, or (compact) at its first position.
+struct SortArgs {
+  const int* chosen;  // [pairs]
+  int* order;         // [pairs]: the pair of each position
+  ExpertTile* tiles;  // [slots]
+  int pairs, experts, tile_rows, slots, compact;
+};
+// y = x W^T of every tile, W its expert's matrix; with SWIGLU, silu(first) * second goes to `packed`.
+// Position p has row (order ? order[p] : p) / divide of x, and row out_order ? out_order[p] : p of the
+// result.
+struct ExpertArgs {
+  const unsigned char* weights[2];
+  const unsigned* x;        // packed by lanes (lane_index())
+  const ExpertTile* tiles;  // null: tile p is position p alone, of expert chosen[p]
+  const int *chosen, *order, *out_order;
+  float* out;                                           // [pairs, rows]
+  unsigned short* packed;                               // by lanes
+  int rows, input_tiles, x_rows, divide, pairs, units;  // units: of each tile, which blocks take
+};
+// y[m] = sum of weights[m][i] * outputs[m][i], then + sigmoid(gate_logits[m]) * shared[m].
+struct WeightedSumArgs {
+  const float *outputs, *weights;     // [rows * top_k, width], [rows, top_k]
+  const float *shared, *gate_logits;  // [rows, width], [rows]; may be null
+  float* out;
+  int top_k, width;
+};
+
 struct EmbedArgs {
   const unsigned char* weights;
   const int* ids;
@@ -41,6 +81,7 @@ struct NormArgs {
   const float* gate;                    // of x's shape
   float* out;                           // [rows, inputs], or null
   unsigned short* tiles;                // or null
+  unsigned short* lanes;                // the same packed by lanes whatever the rows, or null
   int rows, inputs, width, tiles_rows;  // width: of what is normalised, divides inputs
   float eps;
 };

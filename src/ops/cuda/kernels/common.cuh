@@ -129,11 +129,16 @@ DEVICE float warp_sum(float x) {
 // Activations as matrix products read them: bf16, [input tile][rows][kTileK] with the rows that layout_rows()
 // (ops/cuda/linear.h) says. The numbers of a row lie by lanes of a warp, 16 together; for wgmma (many rows) those of
 // 8 rows lie together as [8 chunks][8 rows][8 inputs]. -> the place of (row, input).
+DEVICE int lane_input(int k) { return k % 8 / 2 * 16 + k / 8 * 2 + k % 2; }
 DEVICE long tile_index(int row, int input, int rows) {
   const long tile = (long)(input / kTileK) * rows;
   const int k = input % kTileK;
 #if __CUDA_ARCH__ == 900
   if (rows > kMostLaneRows) return (tile + row / 8 * 8) * kTileK + k / 8 * 64 + row % 8 * 8 + k % 8;
 #endif
-  return (tile + row) * kTileK + k % 8 / 2 * 16 + k / 8 * 2 + k % 2;
+  return (tile + row) * kTileK + lane_input(k);
+}
+// The same for rows that lie by lanes, however many they are.
+DEVICE long lane_index(int row, int input, int rows) {
+  return ((long)(input / kTileK) * rows + row) * kTileK + lane_input(input % kTileK);
 }

@@ -48,6 +48,7 @@ KERNEL norm_rows(const __grid_constant__ NormArgs a) {
       if (at >= padded) break;
       const float y = at < a.inputs ? x[i] * (a.weight ? factor * weight[i] : 1.0f) : 0.0f;
       if (a.tiles) a.tiles[tile_index(row, at, a.tiles_rows)] = to_bf16(y);
+      if (a.lanes) a.lanes[lane_index(row, at, a.rows)] = to_bf16(y);
       if (a.out && at < a.inputs) a.out[row * a.inputs + at] = y;
     }
   }

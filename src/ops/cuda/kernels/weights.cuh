@@ -13,7 +13,8 @@ struct Record {
 };
 
 // 0x000F000F, which the compiler must not know: it would move it to a register for every use.
-DEVICE u32 low_nibbles(const LinearArgs& a) { return a.units > 0 ? 0x000F000Fu : 0u; }
+template <class Args>
+DEVICE u32 low_nibbles(const Args& a) { return a.units > 0 ? 0x000F000Fu : 0u; }
 
 // Fragments of step j (16 inputs) of a plane.
 DEVICE void fragment(const Record& record, int plane, int j, u32 nibbles, u32 a[4]) {

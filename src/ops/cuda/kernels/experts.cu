@@ -1,0 +1,149 @@
+// y = x W^T where each row of x has experts of its own: tiles of up to 8 * NT rows of one expert times its matrix. A
+// block takes TILES tiles of 16 weight rows (with SWIGLU half of them of each matrix), each of its warps one of the
+// kSegments parts of the inputs: the same sums in the same order as gemv.cu, so the same bits. Weights and activations
+// go from memory to registers, kAhead input tiles in advance.
+constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
+constexpr int kMatrixTiles = SWIGLU ? TILES / 2 : TILES, kUnitRows = kMatrixTiles * 16;
+constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
+constexpr int kGroups = DENSE ? 1 : GROUPS;
+constexpr int kHeldWords = TILES * (kCodeWords + (DENSE ? 0 : GROUPS * kScaleWords)) + NT * 8;
+constexpr int kSums = TILES * NT * 4;
+constexpr int kAhead = kHeldWords * 4 + kSums <= 160 ? 4 : kHeldWords * 2 + kSums <= 160 ? 2 : 1;
+
+// Records of TILES tiles and the rows of x, for one input tile.
+struct Step {
+  Record record[TILES];
+  u32 x[NT][8];
+};
+
+struct Operands {
+  const u8* weights[TILES];
+  const u8* x[NT];
+  long x_stride;
+
+  __device__ Operands(const ExpertArgs& a, const ExpertTile& tile, int unit) : x_stride((long)a.x_rows * 128) {
+    const int lane = threadIdx.x % 32, row_tiles = (a.rows + 15) / 16;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+      const int at = min(unit * kMatrixTiles + i % kMatrixTiles, row_tiles - 1);
+      weights[i] = a.weights[i / kMatrixTiles] + ((long)tile.expert * row_tiles + at) * a.input_tiles * kRecordBytes;
+    }
+#pragma unroll
+    for (int t = 0; t < NT; t++) {  // rows that the tile lacks are not stored
+      const int position = tile.first + min(t * 8 + lane / 4, tile.count - 1);
+      x[t] = (const u8*)a.x + (long)((a.order ? a.order[position] : position) / a.divide) * 128 + lane % 4 * 32;
+    }
+  }
+  __device__ void read(int k, Step& step) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+      const u8* at = weights[i] + (long)k * kRecordBytes;
+      read_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4, step.record[i]);
+    }
+#pragma unroll
+    for (int t = 0; t < NT; t++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) *(uint4*)&step.x[t][4 * i] = *(const uint4*)(x[t] + k * x_stride + i * 16);
+  }
+};
+
+DEVICE void multiply(const Step& step, u32 nibbles, float acc[TILES][NT][4]) {
+  const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
+  constexpr int kEach = 4 / kGroups;
+#pragma unroll
+  for (int g = 0; g < kGroups; g++) {
+    float sum[NT][4];
+#pragma unroll
+    for (int t = 0; t < NT && !DENSE; t++)
+#pragma unroll
+      for (int j = g * kEach; j < (g + 1) * kEach; j++)
+        mma_bf16_from(sum[t], ones, step.x[t][2 * j], step.x[t][2 * j + 1], j % kEach == 0);
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+      float part[PLANES][NT][4];
+#pragma unroll
+      for (int j = g * kEach; j < (g + 1) * kEach; j++)
+#pragma unroll
+        for (int p = 0; p < PLANES; p++) {
+          u32 f[4];
+          fragment(step.record[i], p, j, nibbles, f);
+#pragma unroll
+          for (int t = 0; t < NT; t++)
+            mma_bf16_from(part[p][t], f, step.x[t][2 * j], step.x[t][2 * j + 1], j % kEach == 0);
+        }
+      Scales s;
+      if (!DENSE) s = scales_of(step.record[i], g);
+#pragma unroll
+      for (int t = 0; t < NT; t++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          float& to = acc[i][t][e];
+#pragma unroll
+          for (int p = 0; p < PLANES; p++) to = add_plane(to, part[p][t][e], s.scale[e / 2], p);
+          if (!DENSE) to = __fmaf_rn(s.bias[e / 2], sum[t][e % 2], to);
+        }
+    }
+  }
+}
+
+// The segments of a dot product, added in order.
+DEVICE float total(const float* sums, int token, int row) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kSegments; w++) sum += sums[w * kWarpSums + token * kTokenStride + row];
+  return sum;
+}
+
+// Rows first to first + 8 of the tile.
+DEVICE void store(const ExpertArgs& a, const ExpertTile& tile, int unit, int first, const float* sums) {
+  for (int e = threadIdx.x; e < 8 * kUnitRows; e += kThreads) {
+    const int own = e % kUnitRows, token = e / kUnitRows, row = unit * kUnitRows + own;
+    if (first + token >= tile.count || row >= a.rows) continue;
+    const int position = tile.first + first + token;
+    const float y = total(sums, token, own);
+    if (SWIGLU)
+      a.packed[lane_index(position, row, a.pairs)] = to_bf16(silu(y) * total(sums, token, kUnitRows + own));
+    else
+      a.out[(long)(a.out_order ? a.out_order[position] : position) * a.rows + row] = y;
+  }
+}
+
+KERNEL __launch_bounds__(kThreads) experts(const __grid_constant__ ExpertArgs a) {
+  __shared__ float sums[kWarps * kWarpSums];
+  let_next_start();
+  const int slot = blockIdx.x / a.units, unit = blockIdx.x % a.units;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const u32 nibbles = low_nibbles(a);
+  wait_for_previous();
+  const ExpertTile tile = a.tiles ? a.tiles[slot] : ExpertTile{a.chosen[slot], slot, 1};
+  if (tile.count == 0) return;
+  const Operands from(a, tile, unit);
+  const int k0 = warp * a.input_tiles / kSegments, k1 = (warp + 1) * a.input_tiles / kSegments;
+  float acc[TILES][NT][4] = {};
+  Step steps[kAhead];
+#pragma unroll
+  for (int i = 0; i < kAhead; i++)
+    if (k0 + i < k1) from.read(k0 + i, steps[i]);
+  for (int k = k0; k < k1; k += kAhead)
+#pragma unroll
+    for (int i = 0; i < kAhead; i++) {
+      if (k + i >= k1) break;
+      multiply(steps[i], nibbles, acc);
+      if (k + i + kAhead < k1) from.read(k + i + kAhead, steps[i]);
+    }
+
+  const int r = lane / 4, q = lane % 4;
+#pragma unroll
+  for (int t = 0; t < NT; t++) {
+    if (t * 8 >= tile.count) break;
+    if (t > 0) __syncthreads();  // the sums before are used
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        sums[warp * kWarpSums + (2 * q + e % 2) * kTokenStride + i * 16 + r + e / 2 * 8] = acc[i][t][e];
+    __syncthreads();
+    store(a, tile, unit, t * 8, sums);
+  }
+}

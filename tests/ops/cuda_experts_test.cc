@@ -1,0 +1,222 @@
+// Mixtures of experts on CUDA against the reference, skipped where there is no device.
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "ops/cuda/device.h"
+#include "ops/cuda_cases.h"
+#include "ops/elementwise.h"
+#include "ops/experts.h"
+#include "ops/open.h"
+#include "ops/table.h"
+
+namespace anabranch::ops {
+namespace {
+
+class CudaExperts : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (cuda_unsupported().empty()) opened = open_device({.device = "cuda"}).value();
+  }
+  static void TearDownTestSuite() { opened.reset(); }
+  void SetUp() override {
+    if (!opened) GTEST_SKIP() << cuda_unsupported();
+  }
+  static Device& card() { return *opened; }
+  static Tensor on_card(const Tensor& x) { return opened->to_device(x); }
+
+ private:
+  static inline std::unique_ptr<Device> opened;
+};
+
+std::vector<int32_t> experts_of(const Routing& routing) {
+  const Tensor host = to_host(routing.experts);
+  return {host.data<int32_t>(), host.data<int32_t>() + host.size()};
+}
+
+// Few experts, more than lanes hold in registers, and all of them; ties, and rows that cannot be routed.
+TEST_F(CudaExperts, RoutesAsTheReferenceDoes) {
+  Rng rng(1);
+  for (const auto& [experts, top_k] :
+       {std::pair{8, 2}, {60, 4}, {256, 8}, {513, 40}, {2000, 3}, {33, 33}, {1, 1}}) {
+    Tensor logits = random_tensor({37, experts}, rng, 3.0f);
+    float* of = logits.data<float>();
+    for (int i = 0; i < experts; i++) {
+      of[experts + i] = std::round(of[experts + i]);  // ties
+      of[2 * experts + i] = 1.0f;
+      of[3 * experts + i] = i % 2 ? 0.0f : -0.0f;
+      of[4 * experts + i] -= 200.0f;
+    }
+    of[5 * experts + experts / 2] = std::numeric_limits<float>::quiet_NaN();
+    of[6 * experts + experts / 3] = -std::numeric_limits<float>::infinity();
+    const Tensor scale = random_tensor({experts}, rng);
+    for (const auto scores : {RouterSpec::Scores::softmax, RouterSpec::Scores::sigmoid})
+      for (const bool normalise : {true, false}) {
+        const RouterSpec spec{top_k, scores, normalise, 1.5f};
+        const auto on = [&](Device& device, bool scaled, int begin, int end) {
+          const Tensor there = device.to_device(scale),
+                       part = device.to_device(logits.slice_rows(begin, end));
+          return route(part, spec, scaled ? &there : nullptr);
+        };
+        for (const bool scaled : {false, true}) {
+          const Routing want = on(cpu_device(), scaled, 0, 37), got = on(card(), scaled, 0, 37);
+          const auto what = fmt::format("{} of {}", top_k, experts);
+          EXPECT_EQ(experts_of(got), experts_of(want)) << what;
+          const auto weights = to_vector(to_host(got.weights)), wanted = to_vector(want.weights);
+          for (size_t i = 0; i < weights.size(); i++)
+            if (std::isnan(wanted[i]))
+              EXPECT_TRUE(std::isnan(weights[i])) << what << " at " << i;
+            else
+              EXPECT_NEAR(weights[i], wanted[i], 2e-6 * std::abs(wanted[i]) + 1e-30) << what << " at " << i;
+          const Routing alone = on(card(), scaled, 8, 9);
+          expect_same_bits(to_host(alone.weights), to_host(got.weights).slice_rows(8, 9), what);
+        }
+      }
+  }
+}
+
+// Matrices of all experts, and each expert's as a weight of its own.
+struct Stacked {
+  ExpertMatrices all;
+  std::vector<Weight> alone;
+
+  Stacked(Device& device, const Matrix& matrix, int experts)
+      : all(ExpertMatrices::make(device, matrix.source(), experts)) {
+    for (int e = 0; e < experts; e++)
+      alone.push_back(Weight::make(device, part_of(matrix, e, matrix.rows / experts).source()));
+  }
+};
+
+using MakeMatrix = std::function<Matrix(int rows, int cols, uint64_t seed)>;
+MakeMatrix affine(int bits, int group, ScaleType type = ScaleType::bf16) {
+  return [=](int rows, int cols, uint64_t seed) {
+    return affine_matrix(rows, cols, bits, group, type, false, seed);
+  };
+}
+MakeMatrix dense(WeightKind kind) {
+  return [=](int rows, int cols, uint64_t seed) { return dense_matrix(rows, cols, kind, seed); };
+}
+
+struct Mixture {
+  int width, inner, count, top_k;
+  MakeMatrix gate, up, down;
+};
+
+// A mixture on a device, with a shared expert.
+struct Loaded {
+  Stacked gate, up, down;
+  Matrix shared_matrices[3];
+  Weight shared_gate, shared_up, shared_down;
+  RowNorm norm;
+
+  Loaded(Device& device, const Mixture& m)
+      : gate(device, m.gate(m.count * m.inner, m.width, 1), m.count),
+        up(device, m.up(m.count * m.inner, m.width, 2), m.count),
+        down(device, m.down(m.count * m.width, m.inner, 3), m.count),
+        shared_matrices{m.gate(96, m.width, 4), m.gate(96, m.width, 5), affine(4, 32)(m.width, 96, 6)},
+        shared_gate(Weight::make(device, shared_matrices[0].source())),
+        shared_up(Weight::make(device, shared_matrices[1].source())),
+        shared_down(Weight::make(device, shared_matrices[2].source())) {
+    norm.weight = device.to_device(to_tensor(Random(7).vector(m.width), {m.width}));
+  }
+  Tensor mix(const Tensor& x, const Routing& routing, const SharedExpert* shared = nullptr) const {
+    const Experts experts{&gate.all, &up.all, &down.all};
+    return mix_experts(x, norm, routing, experts, shared);
+  }
+  SharedExpert shared(const Tensor* gate_logits) const {
+    return {&shared_gate, &shared_up, &shared_down, gate_logits};
+  }
+};
+
+// Each expert computed for all rows with linear_swiglu() and linear(), and added with fused multiply-adds.
+std::vector<float> one_by_one(const Loaded& m, const Tensor& x, const Routing& routing, bool with_shared) {
+  const Tensor experts = to_host(routing.experts), weights = to_host(routing.weights);
+  const int rows = x.shape(0), width = x.shape(1), top_k = experts.shape(1);
+  std::vector<float> y(static_cast<size_t>(rows * width));
+  const auto add = [&](int row, const std::vector<float>& outputs, float scale) {
+    for (auto i = static_cast<size_t>(row * width); i < static_cast<size_t>((row + 1) * width); i++)
+      y[i] = std::fma(scale, outputs[i], y[i]);
+  };
+  for (size_t e = 0; e < m.gate.alone.size(); e++) {
+    const auto outputs =
+        to_vector(linear(linear_swiglu(x, m.gate.alone[e], m.up.alone[e], m.norm), m.down.alone[e]));
+    for (int i = 0; i < rows * top_k; i++)
+      if (experts.data<int32_t>()[i] == static_cast<int>(e))
+        add(i / top_k, outputs, weights.data<float>()[i]);
+  }
+  if (!with_shared) return y;
+  const auto outputs = to_vector(linear(linear_swiglu(x, m.shared_gate, m.shared_up, m.norm), m.shared_down));
+  for (int r = 0; r < rows; r++) add(r, outputs, 1.0f);
+  return y;
+}
+
+// Every format; gate and up of one and of two; inputs and outputs that are no multiples of 64 or 16; more
+// rows of an expert than a tile has.
+TEST_F(CudaExperts, SameBitsAsOneExpertAfterTheOther) {
+  Rng rng(2);
+  const auto four = affine(4, 64), bf16 = dense(WeightKind::bf16);
+  for (const Mixture& m : {Mixture{128, 64, 5, 2, four, four, affine(6, 32)},
+                           {576, 192, 12, 3, four, four, four},
+                           {160, 96, 7, 2, affine(3, 32, ScaleType::f16), affine(3, 32, ScaleType::f16),
+                            affine(6, 16, ScaleType::f32)},
+                           {100, 40, 6, 2, bf16, bf16, dense(WeightKind::f16)},
+                           {128, 20, 3, 3, four, four, dense(WeightKind::f32)},
+                           {192, 128, 9, 4, affine(4, 32), affine(8, 64), affine(5, 64)}}) {
+    const Loaded loaded(card(), m);
+    const auto name = fmt::format("{} inputs, {} inside, {} experts", m.width, m.inner, m.count);
+    const Tensor all = on_card(random_tensor({300, m.width}, rng)),
+                 logits = on_card(random_tensor({300, m.count}, rng, 3.0f));
+    const SharedExpert shared = loaded.shared(nullptr);
+    for (const int rows : {1, 2, 7, 16, 17, 40, 300}) {
+      const Tensor x = all.slice_rows(0, rows);
+      const Routing routing = route(logits.slice_rows(0, rows), {.top_k = m.top_k});
+      for (const SharedExpert* with : {static_cast<const SharedExpert*>(nullptr), &shared})
+        EXPECT_TRUE(bits_agree(to_vector(loaded.mix(x, routing, with)), one_by_one(loaded, x, routing, with)))
+            << name << ", " << rows << " rows, shared " << (with != nullptr);
+    }
+  }
+}
+
+// Of many experts few have rows, and rows of one chunk go through tiles of other sizes than those of another.
+TEST_F(CudaExperts, ARowDoesNotDependOnTheOthers) {
+  Rng rng(3);
+  const auto four = affine(4, 64);
+  const Mixture m{256, 64, 64, 4, four, four, four};
+  const Loaded loaded(card(), m);
+  const int rows = 3000;
+  const Tensor x = on_card(random_tensor({rows, m.width}, rng)),
+               logits = on_card(random_tensor({rows, m.count}, rng, 2.0f)),
+               gates = on_card(random_tensor({rows, 1}, rng));
+  const auto run = [&](int begin, int end) {
+    const Tensor gate = gates.slice_rows(begin, end);
+    const SharedExpert shared = loaded.shared(&gate);
+    return to_host(loaded.mix(x.slice_rows(begin, end),
+                              route(logits.slice_rows(begin, end), {.top_k = m.top_k}), &shared));
+  };
+  const Tensor whole = run(0, rows);
+  for (const auto& [begin, end] :
+       {std::pair{0, 1}, {7, 8}, {5, 9}, {60, 76}, {100, 133}, {10, 400}, {1000, 2500}, {2999, 3000}})
+    expect_same_bits(run(begin, end), whole.slice_rows(begin, end), fmt::format("rows {} to {}", begin, end));
+}
+
+TEST_F(CudaExperts, CloseToTheReference) {
+  Rng rng(4);
+  const auto four = affine(4, 64);
+  const Mixture m{256, 128, 8, 2, four, four, affine(8, 64)};
+  const Tensor x = random_tensor({20, m.width}, rng), logits = random_tensor({20, m.count}, rng, 3.0f),
+               gates = random_tensor({20, 1}, rng);
+  const auto run = [&](Device& device) {
+    const Loaded loaded(device, m);
+    const Tensor gate = device.to_device(gates);
+    const SharedExpert shared = loaded.shared(&gate);
+    return to_vector(
+        loaded.mix(device.to_device(x), route(device.to_device(logits), {.top_k = m.top_k}), &shared));
+  };
+  const auto got = run(card()), want = run(reference_device());
+  float largest = 0;
+  for (const float v : want) largest = std::max(largest, std::fabs(v));
+  for (size_t i = 0; i < got.size(); i++) ASSERT_NEAR(got[i], want[i], largest * 2e-2) << i;
+}
+
+}  // namespace
+}  // namespace anabranch::ops
