@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "models/model.h"
+#include "ops/open.h"
 #include "ops/testing.h"
 
 namespace anabranch {
@@ -181,6 +182,35 @@ INSTANTIATE_TEST_SUITE_P(Reference, GoldenReference,
                          testing::Combine(testing::ValuesIn(case_names()),
                                           testing::Values(DeviceKind::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
+
+// On the card, where there is one: activations are rounded to bf16, and attention's operands to f16. Shapes
+// without kernels are skipped.
+constexpr double kCudaTolerance = 0.1;
+class GoldenCuda : public testing::TestWithParam<std::string> {};
+TEST_P(GoldenCuda, CloseToTransformersAndTheSameBitsForAnyRows) {
+  if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
+  const auto golden = read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / GetParam());
+  const auto device = ops::open_device({.device = "cuda"}).value();
+  auto checkpoint = Checkpoint::open(golden.model);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  const auto model = Model::load(**checkpoint, *device);
+  if (!model && model.error().kind == ErrorKind::unsupported) GTEST_SKIP() << model.error().message;
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  for (const auto& run : golden.runs) {
+    auto whole_state = (*model)->make_state();
+    const auto whole = all_logits(**model, whole_state, run.prompt, 1 << 20);
+    EXPECT_LT(worst_log_prob_error(whole, run, golden.vocab), kCudaTolerance)
+        << run.prompt.size() << " tokens";
+    for (const int rows : {1, 3, 20, 64}) {
+      auto state = (*model)->make_state();
+      const auto chunked = all_logits(**model, state, run.prompt, rows);
+      ASSERT_EQ(whole.size(), chunked.size());
+      EXPECT_EQ(0, std::memcmp(whole.data(), chunked.data(), whole.size() * 4)) << rows << " rows at once";
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Cuda, GoldenCuda, testing::ValuesIn(case_names()),
+                         [](const auto& info) { return info.param; });
 
 // int8 activations, the CPU's default: two sequences in one batch give each the bits it gets alone.
 TEST(Model, NeighboursDoNotChangeASequence) {
