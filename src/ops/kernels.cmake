@@ -72,7 +72,8 @@ endif()
 
 # The CUDA kernels' sources travel in the program as text, for NVRTC (ops/cuda/compiler.h).
 set(_kernel_text ${CMAKE_BINARY_DIR}/cuda_kernel_text.cc)
-set(_cuda_kernels args.h common.cuh weights.cuh gemv.cu gemv_cluster.cu gemm.cu embed.cu rows.cu attention.cu gated_delta.cu)
+file(GLOB _cuda_kernels RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/kernels CONFIGURE_DEPENDS
+     ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/kernels/*)
 set(_entries "")
 foreach(_file ${_cuda_kernels})
   set(_path ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/kernels/${_file})

@@ -106,8 +106,7 @@ std::string text_of(const Variant& variant) {
   std::string text;
   for (size_t i = 0; i < variant.values.size() && file.macros[i]; i++)
     text += fmt::format("#define {} {}\n", file.macros[i], variant.values[i]);
-  text += kernel_text("args.h");
-  text += kernel_text("common.cuh");
+  for (const char* shared : {"args.h", "ptx.cuh", "common.cuh"}) text += kernel_text(shared);
   if (file.reads_weights) text += kernel_text("weights.cuh");
   text += kernel_text(file.name);
   return text;

@@ -23,7 +23,7 @@ DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
 }
 
 // Waits for the other warp of the pair.
-DEVICE void pair_barrier(int segment) { asm volatile("bar.sync %0, 64;" ::"r"(segment + 1) : "memory"); }
+DEVICE void pair_barrier(int segment) { barrier_sync(segment + 1, 64); }
 
 // Brings weights and activations from memory to the rings, in the order in which a warp uses them.
 struct Reader {

@@ -10,28 +10,45 @@ struct Key {
   __device__ bool before(const Key& b) const { return value != b.value ? value > b.value : index > b.index; }
 };
 
-// One warp for each row. The top_k-th key is found by as many rounds; what is not after it is chosen.
-constexpr int kHeldLogits = 16;  // of a lane; beyond, logits are read again in each round
+// A lane's logits of a row, and their experts.
+constexpr int kHeldLogits = 16;  // in registers; those beyond are read again for each use
+struct Logits {
+  const float* all;
+  int experts, lane;
+  float held[kHeldLogits];
+
+  __device__ Logits(const float* row, int count) : all(row), experts(count), lane(threadIdx.x % 32) {
+#pragma unroll
+    for (int i = 0; i < kHeldLogits; i++) held[i] = lane + i * 32 < experts ? all[lane + i * 32] : 0.0f;
+  }
+  template <class Use>
+  __device__ void each(const Use& use) const {
+#pragma unroll
+    for (int i = 0; i < kHeldLogits; i++)
+      if (lane + i * 32 < experts) use(held[i], lane + i * 32);
+    for (int e = lane + kHeldLogits * 32; e < experts; e += 32) use(all[e], e);
+  }
+  // All lanes call use() equally often, also with experts that there are not.
+  template <class Use>
+  __device__ void together(const Use& use) const {
+#pragma unroll
+    for (int i = 0; i < kHeldLogits; i++) use(held[i], lane + i * 32);
+    for (int e = lane + kHeldLogits * 32; e - lane < experts; e += 32) use(e < experts ? all[e] : 0.0f, e);
+  }
+};
+
+// One warp for each row. The top_k-th key is found by as many rounds; the keys up to it are chosen.
 KERNEL route(const __grid_constant__ RouteArgs a) {
   wait_for_previous();
   let_next_start();
   const int lane = threadIdx.x % 32, row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   if (row >= a.rows) return;
-  const float* logits = a.logits + (long)row * a.experts;
+  const Logits logits(a.logits + (long)row * a.experts, a.experts);
   int* chosen = a.chosen + (long)row * a.top_k;
   float* weights = a.weights + (long)row * a.top_k;
-  float held[kHeldLogits];
-#pragma unroll
-  for (int i = 0; i < kHeldLogits; i++) held[i] = lane + i * 32 < a.experts ? logits[lane + i * 32] : 0.0f;
-  const auto each = [&](auto use) {
-#pragma unroll
-    for (int i = 0; i < kHeldLogits; i++)
-      if (lane + i * 32 < a.experts) use(held[i], lane + i * 32);
-    for (int e = lane + kHeldLogits * 32; e < a.experts; e += 32) use(logits[e], e);
-  };
 
   bool nan = false;
-  each([&](float x, int) { nan |= x != x; });
+  logits.each([&](float x, int) { nan |= x != x; });
   if (__any_sync(~0u, nan)) {
     for (int i = lane; i < a.top_k; i += 32) chosen[i] = i, weights[i] = __uint_as_float(0x7FC00000u);
     return;
@@ -42,7 +59,7 @@ KERNEL route(const __grid_constant__ RouteArgs a) {
   for (int n = 0; n < a.top_k; n++) {
     u32 value = 0, index = 0;
     float logit = 0.0f;
-    each([&](float x, int e) {
+    logits.each([&](float x, int e) {
       const Key key(x, e);
       if ((n == 0 || last.before(key)) && (key.value > value || (key.value == value && key.index > index)))
         value = key.value, index = key.index, logit = x;
@@ -54,18 +71,23 @@ KERNEL route(const __grid_constant__ RouteArgs a) {
     best = __shfl_sync(~0u, logit, __ffs(owner) - 1);
   }
 
-  // Scores, and what they are divided by: the sum over all experts, or over those chosen.
-  const auto score = [&](float x) { return a.sigmoid ? 1.0f / (1.0f + expf(-x)) : expf(x - best); };
+  // Scores, and what they are divided by: the sum over all experts, or over those chosen. Where that makes no
+  // difference, each is multiplied by e^-shift: not all become 0.
+  const float shift = !a.sigmoid ? best : a.normalise ? fminf(best, 0.0f) : 0.0f;
+  const auto score = [&](float x) {
+    if (!a.sigmoid) return expf(x - shift);
+    return x < 0.0f ? expf(x - shift) / (1.0f + expf(x)) : 1.0f / (1.0f + expf(-x));
+  };
   const auto taken = [&](float x, int e) { return !last.before(Key(x, e)); };
   float sum = 0.0f;
   if (a.normalise || !a.sigmoid)
-    each([&](float x, int e) {
+    logits.each([&](float x, int e) {
       if (!a.normalise || taken(x, e)) sum += score(x);
     });
   sum = a.normalise || !a.sigmoid ? warp_sum(sum) : 1.0f;
 
   int count = 0;
-  const auto write = [&](float x, int e) {
+  logits.together([&](float x, int e) {
     const bool mine = e < a.experts && taken(x, e);
     const u32 all = __ballot_sync(~0u, mine);
     if (mine) {
@@ -74,10 +96,7 @@ KERNEL route(const __grid_constant__ RouteArgs a) {
       weights[at] = score(x) / sum * a.scale * (a.expert_scale ? a.expert_scale[e] : 1.0f);
     }
     count += __popc(all);
-  };
-#pragma unroll
-  for (int i = 0; i < kHeldLogits; i++) write(held[i], lane + i * 32);
-  for (int e = lane + kHeldLogits * 32; e - lane < a.experts; e += 32) write(e < a.experts ? logits[e] : 0.0f, e);
+  });
 }
 
 // One block for each expert: counts the pairs of the experts before it and its own, then places its own.

@@ -46,20 +46,12 @@ DEVICE void read_record(const u8* codes, const u8* scales, Record& record) {
 // The same from addresses in shared memory.
 DEVICE void read_record(u32 codes, u32 scales, Record& record) {
 #pragma unroll
-  for (int i = 0; i < kCodeWords / 4; i++) {
-    u32* c = record.codes + 4 * i;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-                 : "r"(codes + i * 512));
-  }
+  for (int i = 0; i < kCodeWords / 4; i++) load_shared(codes + i * 512, record.codes + 4 * i);
   if (DENSE) return;
 #pragma unroll
-  for (int i = 0; i < GROUPS * kScaleWords / 2; i++) {
-    const int at = (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(record.scales[2 * i]), "=r"(record.scales[2 * i + 1])
-                 : "r"(scales + at));
-  }
+  for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
+    load_shared_pair(scales + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8,
+                     record.scales + 2 * i);
 }
 
 struct Scales {
