@@ -23,7 +23,8 @@ struct FakeLaunch {
 
 struct FakeCard {
   int capability = 90, multiprocessors = 132, shared_bytes = 232448;
-  int clusters = 15;  // of 8 blocks, at a time
+  int clusters = 15;      // of 8 blocks, at a time
+  bool emulated = false;  // kernels run (emulator.h), and memory is full of NaN at first
 
   std::vector<FakeLaunch> launches;
   // What is open or allocated now.

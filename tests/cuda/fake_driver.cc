@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cuda/emulator.h"
 #include "cuda/fake_card.h"
 #include "ops/cuda/kernels/args.h"
 
@@ -29,7 +30,7 @@ bool FakeCard::is_closed() const {
 
 namespace {
 
-constexpr int kInvalidValue = 1, kInvalidContext = 201, kInvalidDevice = 101;
+constexpr int kInvalidValue = 1, kInvalidContext = 201, kInvalidDevice = 101, kLaunchFailed = 719;
 constexpr size_t kArenaBytes = size_t{2} << 30;
 using Address = unsigned long long;
 
@@ -210,6 +211,7 @@ int cuMemAlloc_v2(Address* p, size_t bytes) {
   *p = arena.begin + arena.used;
   arena.used += size;
   current->memory[*p] = bytes;
+  if (current->emulated) std::memset(reinterpret_cast<void*>(*p), 0xFF, bytes);  // NaN
   return 0;
 }
 int cuMemFree_v2(Address p) {
@@ -329,6 +331,8 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   const Lock lock(mutex);
   static std::vector<std::unique_ptr<Function>> all;
   const auto* from = static_cast<Module*>(module);
+  if (from->source.find(std::string(" ") + name + "(") == std::string::npos)
+    return fault(kInvalidValue, std::string(name) + " is not in its source");
   all.push_back(std::make_unique<Function>(Function{from->card, name, from->source}));
   *function = all.back().get();
   return check_card(from->card, "finding a kernel");
@@ -359,8 +363,12 @@ int cuLaunchKernelEx(const void* config, void* function, void** parameters, void
   int error = check_stream(c.stream, what);
   if (!error) error = check_card(f.card, what);
   if (!error) error = check_args(f.kernel, parameters[0]);
-  if (!error) f.card->launches.push_back({f.kernel, f.source, blocks});
-  return error;
+  if (error) return error;
+  f.card->launches.push_back({f.kernel, f.source, blocks});
+  if (!f.card->emulated) return 0;
+  const std::string failure =
+      emulator::run({f.kernel, f.source, f.card->capability, blocks, threads, c.shared_bytes, parameters[0]});
+  return failure.empty() ? 0 : fault(kLaunchFailed, failure);
 }
 int cuGetErrorName(int error, const char** name) {
   *name = error == kInvalidContext ? "CUDA_ERROR_INVALID_CONTEXT" : "CUDA_ERROR_INVALID_VALUE";

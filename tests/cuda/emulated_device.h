@@ -1,0 +1,170 @@
+// Goes before a kernel's text where it is compiled for the CPU (emulator.h): what NVRTC knows without
+// headers, and the functions of ops/cuda/kernels/ptx.cuh.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/float16.h"
+#include "cuda/emulator.h"
+
+#define EMULATED_DEVICE
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __shared__ static __attribute__((section("emulated_shared")))
+#define __align__(bytes) alignas(bytes)
+#define DEVICE static inline
+#define KERNEL extern "C" void
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+typedef unsigned char u8;
+// Aligned as their members: the kernels read them from local arrays of words too.
+struct uint2 {
+  u32 x, y;
+};
+struct uint4 {
+  u32 x, y, z, w;
+};
+struct float2 {
+  float x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+
+static const auto &threadIdx = anabranch::emulator::thread_index,
+                  &blockIdx = anabranch::emulator::block_index, &blockDim = anabranch::emulator::block_size,
+                  &gridDim = anabranch::emulator::grid_size;
+
+// Built-in functions of CUDA C++.
+DEVICE float __uint_as_float(u32 x) {
+  return std::bit_cast<float>(x);
+}
+DEVICE u32 __float_as_uint(float x) {
+  return std::bit_cast<u32>(x);
+}
+DEVICE float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+DEVICE float __fadd_rn(float a, float b) {
+  return a + b;
+}
+DEVICE float __fmul_rn(float a, float b) {
+  return a * b;
+}
+#define __expf expf  // glibc has that name
+// 0 where the divisor is above 2^126, as the CUDA programming guide says.
+DEVICE float __fdividef(float x, float y) {
+  return std::fabs(y) > 0x1p126f && !std::isinf(y) ? 0 * x : x / y;
+}
+DEVICE int __popc(u32 x) {
+  return __builtin_popcount(x);
+}
+DEVICE int __ffs(u32 x) {
+  return __builtin_ffs((int)x);
+}
+template <class T>
+DEVICE T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+DEVICE T max(T a, T b) {
+  return a < b ? b : a;
+}
+
+// Each lane's value. All lanes take part: the kernels have no other masks.
+template <class T>
+struct Lanes {
+  const char* from;
+  Lanes(const char* what, u32 mask, T x) {
+    if (mask != ~0u) anabranch::emulator::fail("a mask without some lanes");
+    from = anabranch::emulator::exchange(what, &x, sizeof(x));
+  }
+  T operator[](u32 lane) const {
+    T x;
+    std::memcpy(&x, from + lane % 32 * anabranch::emulator::kMostBytes, sizeof(x));
+    return x;
+  }
+};
+template <class T, class Join>
+DEVICE T reduce(const Lanes<T>& lanes, T start, const Join& join) {
+  for (u32 i = 0; i < 32; i++) start = join(start, lanes[i]);
+  return start;
+}
+DEVICE void __syncthreads() {
+  anabranch::emulator::barrier(0, 0);
+}
+DEVICE void __syncwarp() {
+  Lanes<int>("__syncwarp", ~0u, 0);
+}
+template <class T>
+DEVICE T __shfl_sync(u32 mask, T x, int from) {
+  return Lanes<T>("__shfl_sync", mask, x)[(u32)from];
+}
+template <class T>
+DEVICE T __shfl_xor_sync(u32 mask, T x, int by) {
+  return Lanes<T>("__shfl_xor_sync", mask, x)[threadIdx.x ^ (u32)by];
+}
+DEVICE u32 __ballot_sync(u32 mask, bool x) {
+  const Lanes<bool> lanes("__ballot_sync", mask, x);
+  u32 all = 0;
+  for (u32 i = 0; i < 32; i++) all |= (u32)lanes[i] << i;
+  return all;
+}
+DEVICE bool __any_sync(u32 mask, bool x) {
+  return __ballot_sync(mask, x) != 0;
+}
+DEVICE u32 __reduce_max_sync(u32 mask, u32 x) {
+  return reduce(Lanes<u32>("__reduce_max_sync", mask, x), 0u, max<u32>);
+}
+DEVICE int __reduce_add_sync(u32 mask, int x) {
+  return reduce(Lanes<int>("__reduce_add_sync", mask, x), 0, [](int a, int b) { return a + b; });
+}
+
+// ptx.cuh. Copies to shared memory happen at once. What only Hopper's own kernels use is missing.
+DEVICE void wait_for_previous() {}
+DEVICE void let_next_start() {}
+DEVICE void prefetch(const void*) {}
+DEVICE u32 shared_address(const void* p) {
+  return (u32)((const char*)p - anabranch::emulator::dynamic_shared());
+}
+DEVICE void copy16_async(u32 to, const void* from, bool wanted) {
+  if (wanted) std::memcpy(anabranch::emulator::dynamic_shared() + to, from, 16);
+}
+DEVICE void commit_copies() {}
+template <int N>
+DEVICE void wait_copies() {}
+DEVICE void barrier_sync(int id, int threads) {
+  anabranch::emulator::barrier(id, threads);
+}
+DEVICE void load_shared(u32 from, u32 to[4]) {
+  std::memcpy(to, anabranch::emulator::dynamic_shared() + from, 16);
+}
+DEVICE void load_shared_pair(u32 from, u32 to[2]) {
+  std::memcpy(to, anabranch::emulator::dynamic_shared() + from, 8);
+}
+DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
+  anabranch::emulator::mma(d, a, b0, b1, false);
+}
+DEVICE void mma_bf16_from(float d[4], const u32 a[4], u32 b0, u32 b1, bool first) {
+  for (int i = 0; i < 4 && first; i++) d[i] = 0.0f;
+  mma_bf16(d, a, b0, b1);
+}
+DEVICE void mma_f16(float d[4], const u32 a[4], u32 b0, u32 b1) {
+  anabranch::emulator::mma(d, a, b0, b1, true);
+}
+DEVICE u32 pack_bf16(float low, float high) {
+  return (u32)anabranch::float_to_bf16(high) << 16 | anabranch::float_to_bf16(low);
+}
+DEVICE u32 pack_f16(float low, float high) {
+  return (u32)anabranch::float_to_f16(high) << 16 | anabranch::float_to_f16(low);
+}
+DEVICE float from_f16(u32 bits) {
+  return anabranch::f16_to_float((u16)bits);
+}
