@@ -220,10 +220,13 @@ Numbers product(const Numbers& in, const Matrix& m) {
   }
   return out;
 }
-Numbers swiglu(const Numbers& gate, const Numbers& up) {
+Numbers swiglu(const Numbers& gate, const Numbers& up, Activation activation) {
   Numbers out;
   for (size_t i = 0; i < gate.x.size(); i++) {
-    const double act = gate.x[i] / (1 + std::exp(-gate.x[i])), error = 1.1 * gate.error[i];
+    const double x = gate.x[i], error = 1.13 * gate.error[i];
+    const double act = activation == Activation::silu
+                           ? x / (1 + std::exp(-x))
+                           : 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     out.x.push_back(act * up.x[i]);
     out.error.push_back(error * (std::fabs(up.x[i]) + up.error[i]) + std::fabs(act) * up.error[i] +
                         1e-5 * std::fabs(act * up.x[i]));
@@ -269,6 +272,7 @@ TEST_F(EmulatedExperts, ErrorsAreThoseOfBf16) {
       {{96, 32, 5, 1, affine(5, 16, ScaleType::f32), affine(5, 16, ScaleType::f32), affine(6, 32)},
        {one, few}},
       {{192, 64, 6, 2, affine(3, 64), affine(8, 64), affine(8, 64, ScaleType::f16)}, {one, many}},
+      {{128, 64, 6, 2, four, four, four, Activation::gelu_tanh}, {one, few}},
       {{100, 40, 6, 2, bf16, bf16, bf16}, {one, few, many}},
       {{72, 20, 5, 1, f16, f16, f32}, {few}}};
   for (const Case& c : cases) {
@@ -290,8 +294,8 @@ TEST_F(EmulatedExperts, ErrorsAreThoseOfBf16) {
         std::vector<double> y(norm.size()), error(norm.size());
         for (int i = r * c.m.top_k; i < (r + 1) * c.m.top_k; i++) {
           const int e = chosen[static_cast<size_t>(i)];
-          const Numbers inner =
-              swiglu(product(in, part_of(gate, e, c.m.inner)), product(in, part_of(up, e, c.m.inner)));
+          const Numbers inner = swiglu(product(in, part_of(gate, e, c.m.inner)),
+                                       product(in, part_of(up, e, c.m.inner)), c.m.activation);
           const Numbers out = product(inner, part_of(down, e, c.m.width));
           for (size_t h = 0; h < y.size(); h++) {
             const double weight = weights[static_cast<size_t>(i)];

@@ -83,7 +83,8 @@ TEST_F(CudaExperts, SameBitsAsOneExpertAfterTheOther) {
                             affine(6, 16, ScaleType::f32)},
                            {100, 40, 6, 2, bf16, bf16, dense(WeightKind::f16)},
                            {128, 20, 3, 3, four, four, dense(WeightKind::f32)},
-                           {192, 128, 9, 4, affine(4, 32), affine(8, 64), affine(5, 64)}}) {
+                           {192, 128, 9, 4, affine(4, 32), affine(8, 64), affine(5, 64)},
+                           {128, 64, 5, 2, four, four, four, Activation::gelu_tanh}}) {
     const Loaded loaded(card(), m);
     const auto name = fmt::format("{} inputs, {} inside, {} experts", m.width, m.inner, m.count);
     const Tensor all = on_card(random_tensor({300, m.width}, rng)),

@@ -33,6 +33,7 @@ inline MakeMatrix dense(WeightKind kind) {
 struct Mixture {
   int width, inner, count, top_k;
   MakeMatrix gate, up, down;
+  Activation activation = Activation::silu;
 };
 
 // A mixture on a device, with a shared expert.
@@ -41,6 +42,7 @@ struct Loaded {
   Matrix shared_matrices[3];
   Weight shared_gate, shared_up, shared_down;
   RowNorm norm;
+  Activation activation;
 
   Loaded(Device& device, const Mixture& m)
       : gate(device, m.gate(m.count * m.inner, m.width, 1), m.count),
@@ -49,11 +51,12 @@ struct Loaded {
         shared_matrices{m.gate(96, m.width, 4), m.gate(96, m.width, 5), affine(4, 32)(m.width, 96, 6)},
         shared_gate(Weight::make(device, shared_matrices[0].source())),
         shared_up(Weight::make(device, shared_matrices[1].source())),
-        shared_down(Weight::make(device, shared_matrices[2].source())) {
+        shared_down(Weight::make(device, shared_matrices[2].source())),
+        activation(m.activation) {
     norm.weight = device.to_device(to_tensor(Random(7).vector(m.width), {m.width}));
   }
   Tensor mix(const Tensor& x, const Routing& routing, const SharedExpert* shared = nullptr) const {
-    const Experts experts{&gate.all, &up.all, &down.all};
+    const Experts experts{&gate.all, &up.all, &down.all, activation};
     return mix_experts(x, norm, routing, experts, shared);
   }
   SharedExpert shared(const Tensor* gate_logits) const {
@@ -72,14 +75,15 @@ inline std::vector<float> one_by_one(const Loaded& m, const Tensor& x, const Rou
       y[i] = std::fma(scale, outputs[i], y[i]);
   };
   for (size_t e = 0; e < m.gate.alone.size(); e++) {
-    const auto outputs =
-        to_vector(linear(linear_swiglu(x, m.gate.alone[e], m.up.alone[e], m.norm), m.down.alone[e]));
+    const auto outputs = to_vector(
+        linear(linear_swiglu(x, m.gate.alone[e], m.up.alone[e], m.norm, m.activation), m.down.alone[e]));
     for (int i = 0; i < rows * top_k; i++)
       if (experts.data<int32_t>()[i] == static_cast<int>(e))
         add(i / top_k, outputs, weights.data<float>()[i]);
   }
   if (!with_shared) return y;
-  const auto outputs = to_vector(linear(linear_swiglu(x, m.shared_gate, m.shared_up, m.norm), m.shared_down));
+  const auto outputs =
+      to_vector(linear(linear_swiglu(x, m.shared_gate, m.shared_up, m.norm, m.activation), m.shared_down));
   for (int r = 0; r < rows; r++) add(r, outputs, 1.0f);
   return y;
 }

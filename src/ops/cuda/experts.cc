@@ -153,7 +153,8 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
   Tensor shared_output;
   if (shared) {
     const Weight* down = shared->down;
-    shared_output = cuda::linear(linear_swiglu(packed, *shared->gate, *shared->up, experts.activation), {&down, 1}, nullptr)[0];
+    shared_output = cuda::linear(linear_swiglu(packed, *shared->gate, *shared->up, experts.activation),
+                                 {&down, 1}, nullptr)[0];
     args.shared = on.data(shared_output, kOp);
     if (shared->gate_logits) args.gate_logits = on.data(*shared->gate_logits, kOp);
   }
