@@ -16,7 +16,7 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("emulated_shared")))
-#define __align__(bytes) alignas(bytes)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define DEVICE static inline
 #define KERNEL extern "C" void
 
@@ -37,6 +37,12 @@ struct float2 {
 struct float4 {
   float x, y, z, w;
 };
+DEVICE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) {
+  return {x, y, z, w};
+}
+DEVICE float2 make_float2(float x, float y) {
+  return {x, y};
+}
 
 static const auto &threadIdx = anabranch::emulator::thread_index,
                   &blockIdx = anabranch::emulator::block_index, &blockDim = anabranch::emulator::block_size,
@@ -59,6 +65,9 @@ DEVICE float __fmul_rn(float a, float b) {
   return a * b;
 }
 #define __expf expf  // glibc has that name
+DEVICE float rsqrtf(float x) {
+  return 1.0f / std::sqrt(x);
+}
 // 0 where the divisor is above 2^126, as the CUDA programming guide says.
 DEVICE float __fdividef(float x, float y) {
   return std::fabs(y) > 0x1p126f && !std::isinf(y) ? 0 * x : x / y;

@@ -13,6 +13,7 @@
 #include <map>
 #include <regex>
 #include <stdexcept>
+#include <utility>
 
 #include "base/float16.h"
 
@@ -115,9 +116,10 @@ bool can_run(const Fiber& fiber) {
 
 // Threads in order of their index, or in the opposite order in every second block: what depends on the order
 // differs between them.
-void run_block(unsigned threads, const Program& program) {
+void run_block(const Launch& launch, bool backwards, const Program& program) {
+  const unsigned threads = launch.threads;
   std::memset(program.shared, 0xFF, static_cast<size_t>(program.shared_end - program.shared));
-  std::memset(dynamic_shared(), 0xFF, kSharedBytes);
+  std::memset(dynamic_shared(), 0xFF, launch.shared_bytes);
   for (Meeting& barrier : barriers) barrier = {};
   for (unsigned w = 0; w * kLanes < threads; w++) static_cast<Meeting&>(warps[w]) = {};
   for (unsigned i = 0; i < threads; i++) fibers[i].ended = false, fibers[i].waits_for = nullptr;
@@ -125,7 +127,7 @@ void run_block(unsigned threads, const Program& program) {
   while (running > 0) {
     bool moved = false;
     for (unsigned i = 0; i < threads && error.empty(); i++) {
-      const unsigned index = block_index.x % 2 ? threads - 1 - i : i;
+      const unsigned index = backwards ? threads - 1 - i : i;
       if (!can_run(fibers[index])) continue;
       fibers[index].waits_for = nullptr;
       resume(index);
@@ -185,11 +187,10 @@ fs::path compile(const std::string& text) {
 }
 
 const Program& program_of(const Launch& launch) {
-  static std::map<std::string, Program> known;
-  const std::string text = as_cpp(launch.source, launch.capability);
-  Program& program = known[text];
+  static std::map<std::pair<int, std::string>, Program> known;
+  Program& program = known[{launch.capability, launch.source}];
   if (program.library) return program;
-  void* library = dlopen(compile(text).c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(compile(as_cpp(launch.source, launch.capability)).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw std::runtime_error(dlerror());
   const auto end_of = [&](const char* name) { return reinterpret_cast<char* (*)()>(dlsym(library, name))(); };
   program = {library, end_of("shared_begin"), end_of("shared_end")};
@@ -260,10 +261,10 @@ std::string run(const Launch& launch) {
     kernel = reinterpret_cast<void (*)(const void*)>(found);
     kernel_args = launch.args;
     block_size = {launch.threads, 1, 1};
-    grid_size = {launch.grid, 1, 1};
-    for (unsigned i = 0; i < launch.grid && error.empty(); i++) {
-      block_index = {i, 0, 0};
-      run_block(launch.threads, program);
+    const Index& grid = grid_size = launch.grid;
+    for (unsigned i = 0; i < grid.x * grid.y * grid.z && error.empty(); i++) {
+      block_index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
+      run_block(launch, i % 2 == 1, program);
     }
   } catch (const std::exception& e) {
     error = e.what();

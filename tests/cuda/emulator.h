@@ -36,7 +36,8 @@ char* dynamic_shared();
 struct Launch {
   std::string kernel, source;  // as NVRTC is given it
   int capability = 80;         // 80: __CUDA_ARCH__ is 800
-  unsigned grid = 0, threads = 0, shared_bytes = 0;
+  Index grid = {1, 1, 1};
+  unsigned threads = 0, shared_bytes = 0;
   const void* args = nullptr;
 };
 // Why nothing can be emulated here, or empty.

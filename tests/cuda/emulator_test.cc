@@ -20,7 +20,7 @@ constexpr const char* kHead = "struct Numbers { float *a, *b, *d; };\n";
 
 std::string run(const std::string& body, const Numbers& numbers, unsigned grid = 1, unsigned threads = 32) {
   const auto source = fmt::format("{}KERNEL test(const __grid_constant__ Numbers n) {{{}}}", kHead, body);
-  return emulator::run({"test", source, 80, grid, threads, 0, &numbers});
+  return emulator::run({"test", source, 80, {grid, 1, 1}, threads, 0, &numbers});
 }
 
 class Emulator : public testing::Test {

@@ -366,8 +366,13 @@ int cuLaunchKernelEx(const void* config, void* function, void** parameters, void
   if (error) return error;
   f.card->launches.push_back({f.kernel, f.source, blocks});
   if (!f.card->emulated) return 0;
-  const std::string failure =
-      emulator::run({f.kernel, f.source, f.card->capability, blocks, threads, c.shared_bytes, parameters[0]});
+  const std::string failure = emulator::run({f.kernel,
+                                             f.source,
+                                             f.card->capability,
+                                             {c.grid[0], c.grid[1], c.grid[2]},
+                                             threads,
+                                             c.shared_bytes,
+                                             parameters[0]});
   return failure.empty() ? 0 : fault(kLaunchFailed, failure);
 }
 int cuGetErrorName(int error, const char** name) {

@@ -1,0 +1,33 @@
+// Whole models on CUDA, by kernels that the emulator runs on the CPU, against Transformers.
+#include "cuda/emulator.h"
+#include "cuda/fake_card.h"
+#include "models/golden.h"
+#include "ops/cuda/device.h"
+
+namespace anabranch::golden {
+namespace {
+
+class EmulatedModels : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
+    fake_cards[0] = {
+        .capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .clusters = 0, .emulated = true};
+  }
+  void TearDown() override {
+    EXPECT_EQ(fake_faults, std::vector<std::string>());
+    fake_faults.clear();
+    fake_cards[0] = {};
+  }
+};
+
+TEST_P(EmulatedModels, CloseToTransformersAndTheSameBitsForAnyRows) {
+  const auto device = ops::cuda::open_cuda(0, 1).value();
+  expect_close_on_cuda(read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / GetParam()), *device,
+                       {3, 23}, 100);
+}
+INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedModels, testing::ValuesIn(case_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace anabranch::golden
