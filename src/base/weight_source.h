@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace anabranch {
@@ -45,6 +46,8 @@ struct WeightSource {
   std::function<void(int64_t first_row, int64_t count, const BlockScales& out)> read_block_scales;
   // values [count, cols], for the dense kinds.
   std::function<void(int64_t first_row, int64_t count, float* values)> read_dense;
+  // Of the tensor in its checkpoint; empty: it is of none.
+  std::string name = {};
 };
 
 // Rows of another source in a new order: row i of the result is row rows[i] of `source`.

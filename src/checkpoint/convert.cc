@@ -1,8 +1,10 @@
 #include "checkpoint/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/experts.h"
@@ -52,6 +54,23 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a.size() - i < b.size() - j;
 }
 
+// The mean squares of each expert's inputs over their mean, so that matrices count alike in the report. A
+// share of the mean is added: inputs that were small on the text of calibration may be larger on another one.
+std::vector<std::vector<float>> relative_importance(const Importance& importance, const TensorInfo& info) {
+  constexpr float kFloor = 0.1f;
+  const auto found = importance.find(info.name);
+  if (found == importance.end()) return {};
+  std::vector<std::vector<float>> out = found->second;
+  for (std::vector<float>& expert : out) {
+    if (static_cast<int64_t>(expert.size()) != info.shape.back()) expert.clear();
+    const double mean = std::accumulate(expert.begin(), expert.end(), 0.0) / double(info.shape.back());
+    if (!(mean > 0) || !std::isfinite(mean)) expert.clear();
+    for (float& v : expert) v = static_cast<float>(v / mean) + kFloor;
+  }
+  if (std::ranges::all_of(out, [](const auto& expert) { return expert.empty(); })) out.clear();
+  return out;
+}
+
 class Converter {
  public:
   Converter(Checkpoint& source, const ConvertOptions& options, const MlxLayout& layout)
@@ -77,6 +96,20 @@ class Converter {
       report_.warnings.push_back(std::move(note));
     for (const TensorConversion& job : jobs_) report_.quantised += job.kind == TargetKind::affine;
     return {};
+  }
+
+  void calibrate(const Importance& importance) {
+    if (!importance.empty() && std::ranges::any_of(jobs_, [](const auto& j) {
+          return j.matrix && j.matrix->kind == WeightKind::affine;
+        }))
+      report_.warnings.push_back(
+          source_.path() +
+          " is quantised already, where calibration may do harm: convert the original weights");
+    for (TensorConversion& job : jobs_) {
+      if (job.kind != TargetKind::affine || job.codes_kept) continue;
+      job.importance = relative_importance(importance, job.info);
+      report_.calibrated += !job.importance.empty();
+    }
   }
 
   Result<ConvertReport> write(const std::string& directory) {
@@ -203,6 +236,10 @@ Result<ConvertReport> convert(const std::string& source_path, const ConvertOptio
   Converter converter(*source, options, layout);
   TRY_VOID(converter.plan());
   TRY(const auto output, OutputDirectory::make(options.output, source_path, options.force));
+  if (options.calibrate) {
+    TRY(const Importance importance, options.calibrate());
+    converter.calibrate(importance);
+  }
   TRY(auto report, converter.write(output->path()));
   TRY_VOID(output->publish());
   report.output = options.output;

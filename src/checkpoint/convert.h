@@ -12,7 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
+#include "checkpoint/importance.h"
 #include "checkpoint/quantization.h"
 
 namespace anabranch {
@@ -45,6 +47,9 @@ struct ConvertOptions {
   uint64_t max_shard_bytes = 48'000'000;
   // Text of further files by name ("tokenizer.json"), where the source directory has none of that name.
   std::map<std::string, std::string> side_files;
+  // Of the inputs of matrices; those that it lacks are rounded without. Called once, when all that can be
+  // checked without it has been. Null: none.
+  std::function<Result<Importance>()> calibrate;
   // (module being written, share of all weights done); from the calling thread.
   std::function<void(std::string_view module, double done)> progress;
 };
@@ -59,6 +64,7 @@ struct ConvertReport {
   // is none.
   double error_ratio = 1;
   double relative_error = 0;  // squared error over squared weights
+  int calibrated = 0;         // of `quantised`: weighted by importance, as are their errors above
   std::vector<std::string> warnings;
 };
 
@@ -69,6 +75,9 @@ Result<Target> parse_target(std::string_view text);
 // "*.down_proj", "bits": 6, "group": 64}]} ("default" may be absent, "group" is 64 if so; dtypes are bf16,
 // f16 and keep) into `fallback` and `rules`. `path` is for messages.
 Result<void> parse_recipe(std::string_view text, const std::string& path, ConvertOptions& options);
+
+// The recipe that parse_recipe() reads as these options' `fallback` and `rules`.
+Json recipe_json(const ConvertOptions& options);
 
 // * any run of characters, ? any one.
 bool glob_matches(std::string_view pattern, std::string_view text);

@@ -14,31 +14,42 @@ namespace {
 constexpr int kLanes = 8;
 constexpr int kMaxGroup = 128;
 
+// A group of weights, and how much the square of each one's error counts; null: all by one.
+struct Group {
+  const float* w;
+  const float* importance;
+  int n;
+};
+
 // Sums over a group for codes q = clamp(round((w - bias) / scale)).
 struct Sums {
   float error, q, qq, qw;
 };
 
+float total_of(const float* x) {
+  return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
+
 // One fixed order of additions whatever the vector width: eight running sums, then their total.
-Sums evaluate(const float* w, int n, float scale, float bias, float top) {
+template <bool kWeighted>
+Sums evaluate(const Group& group, float scale, float bias, float top) {
+  const float *w = group.w, *h = group.importance;
   const float inverse = scale == 0 ? 0 : 1 / scale;
   float error[kLanes] = {}, q1[kLanes] = {}, q2[kLanes] = {}, qw[kLanes] = {};
-  for (int i = 0; i < n; i += kLanes)
+  for (int i = 0; i < group.n; i += kLanes)
     for (int j = 0; j < kLanes; j++) {
       float t = (w[i + j] - bias) * inverse + 0.5f;
       t = t > 0 ? t : 0;
       t = t < top + 0.5f ? t : top;
       const float q = static_cast<float>(static_cast<int>(t));
       const float e = w[i + j] - (q * scale + bias);
-      error[j] += e * e;
-      q1[j] += q;
-      q2[j] += q * q;
-      qw[j] += q * w[i + j];
+      const float he = kWeighted ? h[i + j] * e : e, hq = kWeighted ? h[i + j] * q : q;
+      error[j] += he * e;
+      q1[j] += hq;
+      q2[j] += hq * q;
+      qw[j] += hq * w[i + j];
     }
-  const auto total = [](const float* x) {
-    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
-  };
-  return {total(error), total(q1), total(q2), total(qw)};
+  return {total_of(error), total_of(q1), total_of(q2), total_of(qw)};
 }
 
 struct Fit {
@@ -48,11 +59,16 @@ struct Fit {
 
 class GroupFit {
  public:
-  GroupFit(const float* w, int n, int bits, bool half)
-      : w_(w), n_(n), bits_(bits), half_(half), top_(static_cast<float>((1 << bits) - 1)) {
-    low_ = *std::min_element(w, w + n);
-    high_ = *std::max_element(w, w + n);
-    for (int i = 0; i < n; i++) sum_ += w[i];
+  GroupFit(const Group& group, int bits, bool half)
+      : group_(group), bits_(bits), half_(half), top_(static_cast<float>((1 << bits) - 1)) {
+    low_ = *std::min_element(group.w, group.w + group.n);
+    high_ = *std::max_element(group.w, group.w + group.n);
+    count_ = group.importance ? 0 : static_cast<float>(group.n);
+    for (int i = 0; i < group.n; i++) {
+      const float h = group.importance ? group.importance[i] : 1;
+      sum_ += h * group.w[i];
+      if (group.importance) count_ += h;
+    }
   }
 
   // As mlx.quantize (mlx/backend/cpu/quantized.cpp): the end farther from zero is met exactly and zero is a
@@ -67,10 +83,10 @@ class GroupFit {
     if (zero != 0) scale = edge / zero;
     const float bias = zero == 0 ? 0 : edge;
     Fit fit{round(scale), round(bias), 0};
-    for (int i = 0; i < n_; i++) {  // MLX chooses codes before it rounds
-      const float q = std::clamp(std::rint((w_[i] - bias) / scale), 0.0f, top_);
-      const float e = w_[i] - (q * fit.scale + fit.bias);
-      fit.error += e * e;
+    for (int i = 0; i < group_.n; i++) {  // MLX chooses codes before it rounds
+      const float q = std::clamp(std::rint((group_.w[i] - bias) / scale), 0.0f, top_);
+      const float e = group_.w[i] - (q * fit.scale + fit.bias);
+      fit.error += (group_.importance ? group_.importance[i] : 1) * e * e;
     }
     return fit;
   }
@@ -95,6 +111,9 @@ class GroupFit {
     static constexpr float k4[] = {0, 0.04f, 0.08f};
     static constexpr float k5[] = {0, 0.03f};
     static constexpr float k8[] = {0};
+    // Where columns matter little, more may be cut off.
+    static constexpr float kWeighted[] = {0, 0.06f, 0.12f, 0.2f, 0.3f};
+    if (group_.importance) return bits_ <= 4 ? kWeighted : std::span<const float>(kWeighted).first(3);
     if (bits_ == 2) return k2;
     if (bits_ == 3) return k3;
     if (bits_ == 4) return k4;
@@ -110,15 +129,20 @@ class GroupFit {
     return half_ ? f16_to_float(float_to_f16(scale) + 1) : bf16_to_float(float_to_bf16(scale) + 1);
   }
 
+  Sums evaluate_codes(float scale, float bias) const {
+    return group_.importance ? evaluate<true>(group_, scale, bias, top_)
+                             : evaluate<false>(group_, scale, bias, top_);
+  }
+
   void search(float low, float high) {
     float scale = (high - low) / top_, bias = low;
     constexpr int kRefits = 2;
     for (int i = 0; i < kRefits; i++) {  // least squares for the codes at hand
-      const Sums s = evaluate(w_, n_, scale, bias, top_);
-      const float variance = s.qq - s.q * (s.q / n_);
+      const Sums s = evaluate_codes(scale, bias);
+      const float variance = s.qq - s.q * (s.q / count_);
       if (!(variance > 0)) break;
-      scale = (s.qw - s.q * (sum_ / n_)) / variance;
-      bias = (sum_ - scale * s.q) / n_;
+      scale = (s.qw - s.q * (sum_ / count_)) / variance;
+      bias = (sum_ - scale * s.q) / count_;
     }
     const float rounded = round(scale);
     refine(rounded, bias);
@@ -127,21 +151,22 @@ class GroupFit {
 
   // The best bias for a rounded scale.
   void refine(float scale, float bias) {
-    const Sums s = evaluate(w_, n_, scale, bias, top_);
-    consider(scale, (sum_ - scale * s.q) / n_);
+    const Sums s = evaluate_codes(scale, bias);
+    consider(scale, (sum_ - scale * s.q) / count_);
     consider(scale, bias);
   }
 
   void consider(float scale, float bias) {
     bias = round(bias);
-    const float error = evaluate(w_, n_, scale, bias, top_).error;
+    const float error = evaluate_codes(scale, bias).error;
     if (error < best_.error && std::isfinite(scale) && std::isfinite(bias)) best_ = {scale, bias, error};
   }
 
-  const float* w_;
-  int n_, bits_;
+  Group group_;
+  int bits_;
   bool half_;
-  float top_, low_ = 0, high_ = 0, sum_ = 0;
+  float top_, low_ = 0, high_ = 0;
+  float count_ = 0, sum_ = 0;  // of ones and of weights, by importance
   Fit best_;
 };
 
@@ -157,19 +182,20 @@ void choose_codes(const float* w, int n, const Fit& fit, float top, uint8_t* cod
 
 }  // namespace
 
-void quantize_row(const float* values, int64_t cols, const AffineFormat& format, bool half, uint8_t* codes,
-                  uint16_t* scales, uint16_t* biases, QuantizeStats& stats) {
+void quantize_row(const float* values, const float* importance, int64_t cols, const AffineFormat& format,
+                  bool half, uint8_t* codes, uint16_t* scales, uint16_t* biases, QuantizeStats& stats) {
   const int n = format.group;
   CHECK(n % kLanes == 0 && n <= kMaxGroup && cols % n == 0, "{} columns in groups of {}", cols, n);
   for (int64_t at = 0, g = 0; at < cols; at += n, g++) {
     const float* w = values + at;
     double energy = 0;
-    for (int i = 0; i < n; i++) energy += static_cast<double>(w[i]) * w[i];
+    const float* h = importance ? importance + at : nullptr;
+    for (int i = 0; i < n; i++) energy += (h ? h[i] : 1.0) * w[i] * w[i];
     if (!std::isfinite(energy)) {
       stats.finite = false;
       return;
     }
-    GroupFit group(w, n, format.bits, half);
+    GroupFit group({w, h, n}, format.bits, half);
     const Fit plain = group.minmax();
     const Fit fit = group.best(plain);
     if (!std::isfinite(fit.error)) {  // f16 has no scale that large

@@ -14,9 +14,10 @@ struct QuantizeStats {
   bool finite = true;       // a NaN or infinity among the weights makes the codes meaningless
 };
 
-// values [cols] -> codes [cols], scales and biases [cols / group] as bits of f16 (`half`) or bf16. Adds to
-// `stats`. The codes are chosen for the rounded scale and bias.
-void quantize_row(const float* values, int64_t cols, const AffineFormat& format, bool half, uint8_t* codes,
-                  uint16_t* scales, uint16_t* biases, QuantizeStats& stats);
+// importance [cols]: how much the square of each column's error counts, or null: all alike; `stats` counts so
+// too. values [cols] -> codes [cols], scales and biases [cols / group] as bits of f16 (`half`) or bf16. Adds
+// to `stats`. The codes are chosen for the rounded scale and bias.
+void quantize_row(const float* values, const float* importance, int64_t cols, const AffineFormat& format,
+                  bool half, uint8_t* codes, uint16_t* scales, uint16_t* biases, QuantizeStats& stats);
 
 }  // namespace anabranch

@@ -90,6 +90,26 @@ Result<void> parse_recipe(std::string_view text, const std::string& path, Conver
   return {};
 }
 
+Json recipe_json(const ConvertOptions& options) {
+  const auto write = [](const Target& target, Json& out) {
+    if (target.kind == TargetKind::affine) {
+      out["bits"] = target.format.bits;
+      out["group"] = target.format.group;
+    } else {
+      out["dtype"] = target.kind == TargetKind::bf16  ? "bf16"
+                     : target.kind == TargetKind::f16 ? "f16"
+                                                      : "keep";
+    }
+  };
+  Json out = {{"default", Json::object()}, {"rules", Json::array()}};
+  write(options.fallback.value_or(Target{}), out["default"]);
+  for (const QuantRule& rule : options.rules) {
+    Json& json = out["rules"].emplace_back(Json{{"match", rule.pattern}});
+    write(rule.target, json);
+  }
+  return out;
+}
+
 bool glob_matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {

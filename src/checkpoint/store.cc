@@ -64,13 +64,13 @@ class Store : public Checkpoint {
 
   Result<WeightSource> take_matrix(std::string_view name, int64_t rows, int64_t cols) override {
     TRY(const Entry* entry, claim(name, {rows, cols}));
-    return entry->source;
+    return named_source(*entry);
   }
 
   Result<WeightSource> take_matrices(std::string_view name, int64_t count, int64_t rows,
                                      int64_t cols) override {
     TRY(const Entry* entry, claim(name, {count, rows, cols}));
-    return entry->source;
+    return named_source(*entry);
   }
 
   int ignore(std::string_view prefix) override {
@@ -106,6 +106,12 @@ class Store : public Checkpoint {
 
  private:
   enum class State : uint8_t { open, taken, ignored };
+
+  static WeightSource named_source(const Entry& entry) {
+    WeightSource out = entry.source;
+    out.name = entry.info.name;
+    return out;
+  }
 
   std::optional<size_t> index_of(std::string_view name) const {
     const auto& entries = parts_.entries;

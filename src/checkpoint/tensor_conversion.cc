@@ -63,14 +63,23 @@ Result<void> write_dense(const TensorConversion& job, bool shift, Checkpoint& so
   });
 }
 
+// Of the columns of row r; null: all count alike.
+const float* importance_of(const TensorConversion& job, int64_t r) {
+  if (job.importance.empty()) return nullptr;
+  const int64_t experts = job.info.shape.size() == 3 ? job.info.shape[0] : 1;
+  const auto expert = static_cast<size_t>(r / (job.matrix->rows / experts));
+  const bool known = expert < job.importance.size() && !job.importance[expert].empty();
+  return known ? job.importance[expert].data() : nullptr;
+}
+
 void quantise_row(const WeightSource& m, int64_t r, const TensorConversion& job, uint8_t* codes,
                   std::byte* scales, std::byte* biases, QuantizeStats& stats) {
   const int64_t groups = m.cols / job.format.group;
   std::vector<float> values(m.cols);
   std::vector<uint16_t> s(groups), b(groups);
   read_values(m, r, 1, values.data());
-  quantize_row(values.data(), m.cols, job.format, job.scale_kind == WeightKind::f16, codes, s.data(),
-               b.data(), stats);
+  quantize_row(values.data(), importance_of(job, r), m.cols, job.format, job.scale_kind == WeightKind::f16,
+               codes, s.data(), b.data(), stats);
   std::memcpy(scales, s.data(), s.size() * 2);
   std::memcpy(biases, b.data(), b.size() * 2);
 }

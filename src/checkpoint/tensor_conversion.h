@@ -24,6 +24,8 @@ struct TensorConversion {
   WeightKind scale_kind = WeightKind::bf16;
   std::vector<int64_t> shape;
   std::optional<WeightSource> matrix;
+  // How much the columns count, by expert, or nothing (quantize_row).
+  std::vector<std::vector<float>> importance{};
 };
 
 WeightKind stored_kind(TargetKind kind);

@@ -6,7 +6,9 @@
 
 #include "base/mapped_file.h"
 #include "checkpoint/mtp_head.h"
+#include "checkpoint/shard_writer.h"
 #include "cli/conversation.h"
+#include "cli/convert_text.h"
 #include "engine/loader_gguf.h"
 
 namespace anabranch::cli {
@@ -22,6 +24,21 @@ Result<std::map<std::string, std::string>> side_files(const std::string& source)
   fmt::print(stderr, "warning: the tokenizer of {} cannot be written as tokenizer.json: {}\n", source,
              files.error().message);
   return std::map<std::string, std::string>{};
+}
+
+// Perplexity of the result, and recipe.json with what was measured.
+Result<int> finish(const anabranch::ConvertOptions& to, const ConvertTexts& texts,
+                   const SourceFindings& findings) {
+  Likelihood after;
+  if (!texts.perplexity.empty()) {
+    TRY(after, measure_result(to.output, findings));
+    fmt::print("perplexity {:.4f} before, {:.4f} after, over {} predicted tokens of {}\n",
+               findings.before.perplexity(), after.perplexity(), findings.before.predicted, texts.perplexity);
+  }
+  Json recipe = recipe_json(to);
+  recipe.update(findings_json(texts, findings, after));
+  TRY_VOID(write_file(to.output + "/recipe.json", dump_json(recipe, 2) + "\n"));
+  return 0;
 }
 
 Result<int> convert_model(const ConvertOptions& options) {
@@ -43,6 +60,14 @@ Result<int> convert_model(const ConvertOptions& options) {
                                               options.group.value_or(base.group))));
   }
   TRY(to.side_files, side_files(options.source));
+  const ConvertTexts texts{options.calibration, options.perplexity};
+  SourceFindings findings;
+  if (!texts.empty()) {
+    to.calibrate = [&]() -> Result<Importance> {
+      TRY(findings, measure_source(options.source, texts));
+      return std::move(findings.importance);
+    };
+  }
   const bool terminal = isatty(STDERR_FILENO);
   int shown = -1;
   to.progress = [&](std::string_view module, double done) {
@@ -62,7 +87,10 @@ Result<int> convert_model(const ConvertOptions& options) {
   if (report.quantised > 0)
     fmt::print("{} matrices quantised: relative squared error {:.2e}, {:.2f} times that of plain min-max\n",
                report.quantised, report.relative_error, report.error_ratio);
-  return 0;
+  if (!texts.calibration.empty())
+    fmt::print("{} of them, and their errors, weighted by their inputs on {} tokens of {}\n",
+               report.calibrated, findings.calibration_tokens, options.calibration);
+  return texts.empty() ? 0 : finish(to, texts, findings);
 }
 
 Result<int> add_head(const ConvertOptions& options) {

@@ -255,13 +255,22 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
   command->add_option("--group", o.group, "Weights per scale")->check(CLI::IsMember({32, 64, 128}));
   command->add_option("--dtype", o.dtype, "Type of what stays dense")->check(CLI::IsMember({"bf16", "f16"}));
   command->add_option("--recipe", o.recipe, "JSON file of rules, tensor by tensor (docs/convert.md)");
+  command->add_option(
+      "--calibration", o.calibration,
+      "Text, or JSON lines with \"text\" or \"messages\": the model reads it first, and rounding is "
+      "most exact where its inputs are large");
+  command->add_option(
+      "--perplexity", o.perplexity,
+      "Measure perplexity before and after on this text; if it is --calibration's, on its last "
+      "tenth, which then does not calibrate");
   command->add_option("--shard-mb", o.shard_mb, "Largest file in MB")->check(CLI::Range(1, 1 << 20));
   command->add_flag("--force", o.force,
                     "Replace the output directory (with --mtp-from: the head) if it exists");
   auto* mtp = command->add_option("--mtp-from", o.mtp_from,
                                   "Only add this checkpoint's prediction head (mtp.*) to the model directory "
                                   "given as source");
-  for (const char* other : {"--bits", "--group", "--dtype", "--recipe", "--shard-mb"})
+  for (const char* other :
+       {"--bits", "--group", "--dtype", "--recipe", "--shard-mb", "--calibration", "--perplexity"})
     mtp->excludes(command->get_option(other));
   return command;
 }

@@ -73,8 +73,9 @@ struct ChatOptions {
 
 struct ConvertOptions {
   std::string source, output, recipe, dtype = "bf16";
-  std::string mtp_from;            // add this checkpoint's prediction head to `source`; "": convert
-  std::optional<int> bits, group;  // unset: the recipe's default, or 4 and 64
+  std::string calibration, perplexity;  // text files; "": none
+  std::string mtp_from;                 // add this checkpoint's prediction head to `source`; "": convert
+  std::optional<int> bits, group;       // unset: the recipe's default, or 4 and 64
   uint64_t shard_mb = 48;
   bool force = false;
 };

@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include "ops/arguments.h"
+#include "ops/input_observer.h"
 #include "ops/table.h"
 
 namespace anabranch::ops {
@@ -22,11 +23,22 @@ void require_input(const char* op, const MatmulInput& x, std::span<const Weight*
   require_shape(op, "the norm's weight", norm->weight, {x.inputs});
 }
 
+void show_observer(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm) {
+  Device& device = x.values.device();
+  InputObserver* observer = device.input_observer();
+  if (!observer) return;
+  require(!x.packed, "linear", "packed rows cannot be observed: use the CPU.");
+  const Tensor rows =
+      device.to_host(norm ? device.ops().rms_norm(x.values, norm->weight, norm->eps) : x.values);
+  for (const Weight* w : weights) observer->observe(*w, 0, rows.data<float>(), x.rows);
+}
+
 }  // namespace
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
                            const RowNorm* norm) {
   require_input("linear", x, weights, norm);
+  show_observer(x, weights, norm);
   return x.values.device().ops().linear(x, weights, norm);
 }
 
@@ -39,6 +51,7 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
   const Weight* one = &weight;
   require_input("linear_add", x, std::span<const Weight* const>(&one, 1), nullptr);
   require_shape("linear_add", "residual", residual, {x.rows, static_cast<int>(weight.out_features())});
+  show_observer(x, std::span<const Weight* const>(&one, 1), nullptr);
   return x.values.device().ops().linear_add(x, weight, residual);
 }
 
@@ -48,6 +61,7 @@ MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up,
   require_input("linear_swiglu", x, both, &norm);
   require(gate.out_features() == up.out_features(), "linear_swiglu", "gate has {} outputs and up {}.",
           gate.out_features(), up.out_features());
+  show_observer(x, both, &norm);
   return x.device().ops().linear_swiglu(x, gate, up, norm, activation);
 }
 

@@ -28,6 +28,7 @@ Weight Weight::make(Device& device, const WeightSource& source) {
   w.rows_ = source.rows;
   w.cols_ = source.cols;
   w.kind_ = source.kind;
+  w.name_ = source.name;
   if (source.kind == WeightKind::affine) {
     w.bits_ = source.bits;
     w.group_ = source.group;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/weight_source.h"
 #include "tensor/device.h"
@@ -21,6 +22,7 @@ class Weight {
   WeightKind kind() const { return kind_; }
   int bits() const { return bits_; }
   int group() const { return group_; }
+  const std::string& name() const { return name_; }  // WeightSource::name
   // Bytes that one pass over the whole matrix reads.
   uint64_t bytes() const { return storage_->bytes; }
 
@@ -37,6 +39,7 @@ class Weight {
   int64_t rows_ = 0, cols_ = 0;
   WeightKind kind_ = WeightKind::f32;
   int bits_ = 0, group_ = 0;
+  std::string name_;
   std::shared_ptr<const Storage> storage_;
 };
 

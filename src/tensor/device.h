@@ -18,7 +18,8 @@ namespace anabranch {
 
 namespace ops {
 struct OpTable;
-}
+class InputObserver;
+}  // namespace ops
 
 // host: memory only, without ops, for tensors read from files. reference and metal: MLX.
 enum class DeviceKind : uint8_t { host, cpu, cuda, metal, reference };
@@ -53,6 +54,10 @@ class Device {
   // Host threads that work for this device: kernels of a CPU, and the host's part of the work of others.
   ThreadPool& threads() { return threads_; }
   Profile& profile() { return profile_; }
+  // Sees the inputs of matrix products while it is set (ops/input_observer.h); null: nobody does. It outlives
+  // the setting.
+  ops::InputObserver* input_observer() const { return input_observer_; }
+  void set_input_observer(ops::InputObserver* observer) { input_observer_ = observer; }
 
   // An uninitialised tensor on the device, and one of zeros. Throws std::bad_alloc or std::runtime_error when
   // there is no memory.
@@ -89,6 +94,7 @@ class Device {
   Dtype kv_dtype_;
   ThreadPool threads_;
   Profile profile_;
+  ops::InputObserver* input_observer_ = nullptr;
 };
 
 // The device of tensors that belong to none: rows read from files before they are put on a device.

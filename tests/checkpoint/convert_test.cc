@@ -281,6 +281,53 @@ TEST(Convert, large_matrices_and_experts_are_whole) {
   }
 }
 
+// Expert 0 is calibrated, expert 1 is not, and neither is a matrix of another width.
+TEST(Convert, importance_is_by_expert) {
+  constexpr int64_t kRows = 64, kCols = 64, kExperts = 2;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> values(kExperts * kRows * kCols);
+  for (float& v : values) v = normal(random);
+  TempDir dir;
+  dir.write("config.json", R"({"model_type":"qwen3_moe"})");
+  const std::string name = "model.layers.0.mlp.switch_mlp.up_proj.weight";
+  dir.write("model.safetensors", SafetensorsWriter()
+                                     .f32(name, {kExperts, kRows, kCols}, values)
+                                     .f32("model.a.weight", {kExperts * kRows, kCols}, values)
+                                     .bytes());
+  ConvertOptions plain = to(dir.file("plain"), "3/64"), calibrated = to(dir.file("calibrated"), "3/64");
+  std::vector<float> means(kCols, 0.1f);
+  for (int i = 0; i < 4; i++) means[i] = 10;
+  int calls = 0;
+  calibrated.calibrate = [&]() -> Result<Importance> {
+    if (calls++ == 0) return make_error(ErrorKind::invalid, "no text");
+    return Importance{{name, {means, {}}}, {"model.a.weight", {{1, 2, 3}}}};
+  };
+  EXPECT_HAS(error_of(dir.path(), calibrated), "no text");
+  EXPECT_FALSE(fs::exists(calibrated.output));
+  ConvertOptions wrong = calibrated;
+  wrong.output = dir.path();
+  EXPECT_HAS(error_of(dir.path(), wrong), "holds the source");
+  EXPECT_EQ(calls, 1);  // other errors come first
+  ASSERT_EQ(error_of(dir.path(), plain), "");
+  const auto report = convert(dir.path(), calibrated);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->quantised, 2);
+  EXPECT_EQ(report->calibrated, 1);
+  const auto without = read_all(plain.output), with = read_all(calibrated.output);
+  EXPECT_EQ(with.at("model.a.weight").values, without.at("model.a.weight").values);
+  const auto &a = without.at(name).values, &b = with.at(name).values;
+  EXPECT_TRUE(std::equal(a.begin() + kRows * kCols, a.end(), b.begin() + kRows * kCols));
+  double before = 0, after = 0;
+  for (int64_t r = 0; r < kRows; r++)
+    for (int64_t c = 0; c < 4; c++) {
+      const size_t at = static_cast<size_t>(r * kCols + c);
+      before += std::pow(a[at] - values[at], 2);
+      after += std::pow(b[at] - values[at], 2);
+    }
+  EXPECT_LT(after, 0.5 * before);
+}
+
 TEST(Convert, empty_matrices_stay_dense) {
   TempDir dir;
   dir.write("config.json", R"({"model_type":"llama"})");
@@ -303,6 +350,10 @@ TEST(Recipe, targets_rules_and_globs) {
   EXPECT_EQ(options.fallback->format, (AffineFormat{5, 64}));
   ASSERT_EQ(options.rules.size(), 2u);
   EXPECT_EQ(options.rules[1].target.format, (AffineFormat{6, 32}));
+  ConvertOptions again;
+  ASSERT_TRUE(parse_recipe(recipe_json(options).dump(), "again.json", again).ok());
+  EXPECT_EQ(recipe_json(again), recipe_json(options));
+  EXPECT_EQ(again.rules[0].target.kind, TargetKind::bf16);
   for (const char* bad :
        {"", "[]", "{}", R"({"rules":{}})", R"({"rules":[1]})", R"({"rules":[{"match":"a"}]})",
         R"({"rules":[{"bits":4}]})", R"({"rules":[{"match":"a","bits":4,"dtype":"bf16"}]})",
@@ -337,7 +388,7 @@ TEST(Quantize, beats_min_max_on_every_group) {
         std::vector<uint8_t> codes(group);
         uint16_t scale, bias;
         QuantizeStats stats;
-        quantize_row(w.data(), group, {bits, group}, false, codes.data(), &scale, &bias, stats);
+        quantize_row(w.data(), nullptr, group, {bits, group}, false, codes.data(), &scale, &bias, stats);
         EXPECT_LE(stats.error, 1.00001 * stats.minmax_error);  // sums in another order
         double error = 0;
         for (int i = 0; i < group; i++) {
@@ -353,6 +404,39 @@ TEST(Quantize, beats_min_max_on_every_group) {
     }
 }
 
+TEST(Quantize, importance_lowers_the_weighted_error) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 1);
+  for (int bits : {2, 3, 4, 6}) {
+    double plain = 0, weighted = 0;
+    for (int trial = 0; trial < 100; trial++) {
+      std::vector<float> w(64), h(64);
+      for (int i = 0; i < 64; i++) {
+        w[i] = normal(random);
+        h[i] = std::exp(2 * normal(random));
+      }
+      const auto error = [&](const float* importance) {
+        std::vector<uint8_t> codes(64);
+        uint16_t scale, bias;
+        QuantizeStats stats;
+        quantize_row(w.data(), importance, 64, {bits, 64}, false, codes.data(), &scale, &bias, stats);
+        double sum = 0;
+        for (int i = 0; i < 64; i++) {
+          const double e = w[i] - (codes[i] * bf16_to_float(scale) + bf16_to_float(bias));
+          sum += h[i] * e * e;
+        }
+        if (importance) {
+          EXPECT_NEAR(sum, stats.error, 1e-4 * sum);
+        }
+        return sum;
+      };
+      plain += error(nullptr);
+      weighted += error(h.data());
+    }
+    EXPECT_LT(weighted, 0.9 * plain) << bits;
+  }
+}
+
 TEST(Quantize, odd_groups) {
   const auto error = [](float fill, float first) {
     std::vector<float> w(32, fill);
@@ -360,7 +444,7 @@ TEST(Quantize, odd_groups) {
     std::vector<uint8_t> codes(32);
     uint16_t scale, bias;
     QuantizeStats stats;
-    quantize_row(w.data(), 32, {4, 32}, false, codes.data(), &scale, &bias, stats);
+    quantize_row(w.data(), nullptr, 32, {4, 32}, false, codes.data(), &scale, &bias, stats);
     EXPECT_TRUE(stats.finite);
     EXPECT_TRUE(std::isfinite(bf16_to_float(scale)) && std::isfinite(bf16_to_float(bias)));
     return stats.error / (stats.energy > 0 ? stats.energy : 1);

@@ -3,6 +3,8 @@
 import json, os, signal, subprocess, sys, tempfile, time, traceback, urllib.request
 
 BINARY, MODEL = sys.argv[1], sys.argv[2]
+SMALL = os.path.join(os.path.dirname(os.path.abspath(MODEL)), "hybrid-draft-19m")
+HELDOUT = os.path.join(os.path.dirname(__file__), "../models/data/heldout.txt")
 FIELDS = {"text", "token_ids", "prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens", "finish_reason",
           "ttft_s", "prefill_tok_s", "decode_tok_s", "cut", "thinking"}
 
@@ -405,6 +407,43 @@ def test_convert_makes_a_model_that_runs():
         assert "Paris" in answer, answer
         refused("exists", "convert", MODEL, out, "--bits", "4")
         refused("source itself", "convert", out, out, "--bits", "4", "--force")
+
+
+def test_convert_calibrates_and_measures():
+    with tempfile.TemporaryDirectory() as folder:
+        path = lambda name: os.path.join(folder, name)
+        with open(HELDOUT) as file:
+            text = file.read(6000)
+        with open(path("text.txt"), "w") as file:
+            file.write(text)
+        with open(path("lines.jsonl"), "w") as file:
+            file.write(json.dumps({"text": text[:4000]}) + "\n\n")
+            file.write(json.dumps({"messages": [{"role": "user", "content": text[:500]},
+                                                {"role": "assistant", "content": text[500:900]}]}) + "\n")
+        found = {}
+        for name, flags in (("plain", ()), ("same", ("--calibration", path("text.txt"))),
+                            ("lines", ("--calibration", path("lines.jsonl")))):
+            code, out, err = run("convert", SMALL, path(name), "--bits", "3", "--perplexity", path("text.txt"), *flags,
+                                 timeout=300)
+            assert code == 0, err
+            assert ("is quantised already" in err) == bool(flags), err
+            with open(os.path.join(path(name), "recipe.json")) as file:
+                recipe = json.load(file)
+            found[name] = recipe["perplexity"]
+            assert recipe["default"] == {"bits": 3, "group": 64} and recipe["rules"] == [], recipe
+            assert ("calibration" in recipe) == bool(flags), recipe
+            assert f"perplexity {found[name]['source']:.4f} before, {found[name]['result']:.4f} after" in out, out
+        assert found["plain"]["source"] == found["lines"]["source"]
+        assert found["lines"]["result"] != found["plain"]["result"], found
+        # The last tenth only, when one text does both.
+        assert found["same"]["predicted"] < 0.12 * found["plain"]["predicted"], found
+        code, _, err = run("convert", SMALL, path("again"), "--recipe", os.path.join(path("lines"), "recipe.json"))
+        assert code == 0, err
+        with open(path("bad.jsonl"), "w") as file:
+            file.write('{"text": "good enough"}\n{"txt": 1}\n')
+        refused("bad.jsonl: line 2", "convert", SMALL, path("no"), "--calibration", path("bad.jsonl"))
+        refused("nowhere.txt", "convert", SMALL, path("no"), "--perplexity", path("nowhere.txt"))
+        assert not os.path.exists(path("no"))
 
 
 def main():

@@ -90,6 +90,37 @@ TEST_F(Converted, CodesOfExpertsAreKept) {
   EXPECT_GT(quantised_, 30);
 }
 
+// Rules for experts and routers hold in every family that has them.
+TEST_F(Converted, RecipesNameExpertsAndRouters) {
+  for (const char* name :
+       {"mixtral", "qwen3_moe", "qwen35_moe_fused", "qwen35_moe_nested_mtp", "qwen3_next"}) {
+    SCOPED_TRACE(name);
+    ConvertOptions options;
+    options.output = directory_.string();
+    options.force = true;
+    const auto recipe = parse_recipe(R"({"default": {"dtype": "bf16"}, "rules": [
+        {"match": "model.layers.*.mlp.switch_mlp.gate_proj", "bits": 8, "group": 32},
+        {"match": "model.layers.*.mlp.switch_mlp.up_proj", "bits": 6, "group": 32},
+        {"match": "model.layers.*.mlp.gate", "bits": 5, "group": 32}]})",
+                                     "recipe", options);
+    ASSERT_TRUE(recipe.ok()) << recipe.error().message;
+    const auto report = convert(source_of(name), options);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    const auto checkpoint = Checkpoint::open(options.output).value();
+    const auto type_of = [&](const std::string& matrix) {
+      const std::string sparse_layer =
+          name == std::string("qwen3_next") ? "model.layers.2.mlp." : "model.layers.1.mlp.";
+      const auto info = checkpoint->find(sparse_layer + matrix + ".weight");
+      return info ? info->type : "missing";
+    };
+    EXPECT_EQ(type_of("switch_mlp.gate_proj"), "affine-8/32");
+    EXPECT_EQ(type_of("switch_mlp.up_proj"), "affine-6/32");
+    EXPECT_EQ(type_of("switch_mlp.down_proj"), "BF16");
+    EXPECT_EQ(type_of("gate"), "affine-5/32");
+    EXPECT_LT(typical_difference(logits_of(options.output), logits_of(source_of(name))), 1.5);
+  }
+}
+
 TEST_F(Converted, ExpertsAreQuantised) {
   const auto logits = convert_to("mixtral", {TargetKind::affine, {8, 32}});
   // Four of attention and two of the experts in each of three layers, the table and the head. The experts'

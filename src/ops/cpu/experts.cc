@@ -9,6 +9,7 @@
 #include "ops/cpu/elementwise.h"
 #include "ops/cpu/linear_parts.h"
 #include "ops/cpu/packed.h"
+#include "ops/input_observer.h"
 
 namespace anabranch::ops::cpu {
 namespace {
@@ -146,6 +147,30 @@ SortedPairs sort_pairs(const Routing& routing, int experts) {
   return out;
 }
 
+// The inputs of gate and up, and of down, of every expert that has rows, and of the shared expert.
+void show_observer(InputObserver& observer, const Tensor& normed, const Tensor& inner,
+                   const Tensor& shared_inner, const SortedPairs& sorted, const Experts& experts,
+                   const SharedExpert* shared) {
+  const int64_t width = normed.shape(1), intermediate = experts.gate->rows;
+  std::vector<float> gathered;
+  for (int e = 0; e < experts.gate->experts; e++) {
+    const int begin = sorted.begins[static_cast<size_t>(e)], end = sorted.begins[static_cast<size_t>(e) + 1];
+    if (begin == end) continue;
+    gathered.clear();
+    for (int i = begin; i < end; i++) {
+      const float* row = normed.data<float>() + sorted.rows[static_cast<size_t>(i)] * width;
+      gathered.insert(gathered.end(), row, row + width);
+    }
+    observer.observe(experts.gate->weight, e, gathered.data(), end - begin);
+    observer.observe(experts.up->weight, e, gathered.data(), end - begin);
+    observer.observe(experts.down->weight, e, inner.data<float>() + begin * intermediate, end - begin);
+  }
+  if (!shared) return;
+  observer.observe(*shared->gate, 0, normed.data<float>(), normed.shape(0));
+  observer.observe(*shared->up, 0, normed.data<float>(), normed.shape(0));
+  observer.observe(*shared->down, 0, shared_inner.data<float>(), normed.shape(0));
+}
+
 // The outputs of all pairs, and of the shared expert.
 struct Outputs {
   Tensor pairs, shared;  // [pairs, H], [M, H]
@@ -178,6 +203,8 @@ Outputs run_experts(CpuDevice& device, const Tensor& normed, const SortedPairs& 
   }
   run(device, first);
   run(device, second);
+  if (InputObserver* observer = device.input_observer())
+    show_observer(*observer, normed, inner, shared_inner, sorted, experts, shared);
   return out;
 }
 
