@@ -4,7 +4,7 @@ VOCAB = 263  # odd on purpose: not a multiple of any vector width
 
 def llama_like(model_type, **over):
     arch = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe",
-            "mixtral": "Mixtral"}[model_type]
+            "mixtral": "Mixtral", "ministral": "Ministral", "ministral3": "Ministral3"}[model_type]
     config = {
         "architectures": [arch + "ForCausalLM"], "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 64,
         "intermediate_size": 72, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -82,6 +82,10 @@ def gemma(generation, **over):
     return config | over
 
 
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128,
+        "beta_fast": 32.0, "beta_slow": 1.0}
+
+
 # `world` says how the directory is written: hf = flat names as the text-only class has them; nested = released
 # multimodal naming; mlx = mlx-lm's conversion; mlxq = the same, quantised. `long` adds a 300-token prompt, which
 # crosses a 256-position block of the KV cache.
@@ -94,6 +98,31 @@ CASES = {
         dtype="f32"),
     "mistral_f16": dict(config=llama_like("mistral", hidden_size=32, head_dim=32, num_key_value_heads=1,
                                           tie_word_embeddings=False, sliding_window=None), dtype="f16"),
+    "ministral_windows": dict(
+        config=llama_like("ministral", hidden_size=32, head_dim=32, sliding_window=20,
+                          layer_types=["sliding_attention", "full_attention"] * 2), dtype="f16"),
+    # Past its original context of 48 a query also grows with its position.
+    "ministral3": dict(config=llama_like("ministral3", hidden_size=32, head_dim=32, rope_parameters=YARN | {
+        "type": "yarn", "original_max_position_embeddings": 48, "mscale": 1.0, "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.1}), long=True),
+    "mistral3_nested": dict(
+        config=llama_like("ministral3", hidden_size=32, head_dim=32, num_hidden_layers=2, tie_word_embeddings=False,
+                          rope_parameters=YARN | {"mscale": 1.0, "mscale_all_dim": 0.5, "llama_4_scaling_beta": 0.2}),
+        world="nested"),
+    "llama_yarn": dict(config=llama_like("llama", hidden_size=32, head_dim=32, num_hidden_layers=2,
+                                         rope_scaling={k: v for k, v in YARN.items() if k != "rope_theta"}), long=True),
+    "qwen3_yarn": dict(config=llama_like("qwen3", hidden_size=32, head_dim=32, num_hidden_layers=2, rope_scaling={
+        "rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64, "beta_fast": 8.0, "beta_slow": 2.0,
+        "attention_factor": 1.3, "truncate": False})),
+    # What depends on the length of a sequence in Transformers is compared one token at a time: a position has the
+    # frequencies of a sequence that ends with it.
+    "llama_longrope": dict(config=llama_like("llama", hidden_size=32, head_dim=16, num_hidden_layers=2, rope_scaling={
+        "rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0],
+        "long_factor": [1.0, 1.3, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0], "original_max_position_embeddings": 32}),
+        stepwise=True),
+    "qwen2_dynamic": dict(config=llama_like("qwen2", hidden_size=32, head_dim=16, num_hidden_layers=2,
+                                            max_position_embeddings=40, use_sliding_window=False,
+                                            rope_scaling={"rope_type": "dynamic", "factor": 4.0}), stepwise=True),
     "qwen2_bias": dict(config=llama_like("qwen2", use_sliding_window=False, rms_norm_eps=1e-6)),
     "qwen3_qk_norm": dict(config=llama_like("qwen3", hidden_size=32, head_dim=32, tie_word_embeddings=False,
                                             attention_bias=False, use_sliding_window=False, sliding_window=None)),

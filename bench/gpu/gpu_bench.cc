@@ -116,7 +116,7 @@ class RandomModel final : public Model {
     spec.vocab = s.vocab;
     spec.context_length = 262144;
     spec.tied_embeddings = s.tied;
-    RopeSpec rope;
+    ops::Rope rope;
     for (int i = 0; i < 32; i++) rope.inv_freq.push_back(std::pow(1e7f, -static_cast<float>(i) / 32.0f));
     spec.ropes = {rope};
     const FeedForwardSpec feed_forward =
@@ -148,7 +148,7 @@ class RandomModel final : public Model {
       mixer.kv_heads = s.kv_heads;
       mixer.head_dim = s.head_dim;
       mixer.scores.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
-      mixer.rope = {rope.inv_freq, 1.0f};
+      mixer.rope = rope;
       const int width = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
       mixer.q = linear(width, s.hidden);
       mixer.k = linear(kv, s.hidden);

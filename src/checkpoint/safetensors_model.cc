@@ -186,8 +186,10 @@ Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<Quantizat
     for (const char* suffix : {".scales", ".biases"})
       if (const auto at = part(module_of(name), suffix); at != raw.end()) joined.insert(at->first);
   }
+  int left_out = 0;
   for (const auto& [name, weight] : raw) {
     auto folded = fold_name(name);
+    left_out += !folded;
     if (!folded || joined.contains(name)) continue;
     if (!is_quantised(weight)) {
       entries.push_back(dense_entry(weight, std::move(*folded)));
@@ -214,6 +216,8 @@ Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<Quantizat
     if (!entry.ok()) return entry.error();
     entries.push_back(std::move(*entry));
   }
+  if (left_out > 0)
+    log_info("{}: {} tensors for images or sound are left out: only text can be used", config_path, left_out);
   return entries;
 }
 

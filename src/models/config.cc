@@ -88,6 +88,22 @@ std::vector<int> ConfigReader::integers(const char* key) {
   return out;
 }
 
+std::vector<double> ConfigReader::numbers(const char* key, double low, double high) {
+  std::vector<double> out;
+  if (!has(key)) return out;
+  const Json& list = (*config_)[key];
+  const bool good = list.is_array() && std::ranges::all_of(list, [&](const Json& v) {
+                      return v.is_number() && v.get<double>() >= low && v.get<double>() <= high;
+                    });
+  if (!good) {
+    fail(ErrorKind::invalid,
+         fmt::format("{}: \"{}\" must be a list of numbers from {} to {}", file_, key, low, high));
+    return out;
+  }
+  for (const Json& value : list) out.push_back(value.get<double>());
+  return out;
+}
+
 std::vector<std::string> ConfigReader::strings(const char* key) {
   std::vector<std::string> out;
   if (!has(key)) return out;

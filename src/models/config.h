@@ -26,6 +26,7 @@ class ConfigReader {
   bool boolean_or(const char* key, bool fallback);
   std::string string_or(const char* key, std::string fallback);
   std::vector<int> integers(const char* key);
+  std::vector<double> numbers(const char* key, double low, double high);
   std::vector<std::string> strings(const char* key);  // empty when absent
   // The value under `key` when it is an object, else an empty object.
   const Json& object(const char* key);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 namespace anabranch {
 
@@ -40,14 +39,14 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
                                      const LayerSpec& layer) {
   const auto& a = std::get<AttentionSpec>(layer.mixer);
   const int hidden = builder.spec.hidden, width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
-  const RopeSpec& rope = builder.spec.ropes.at(static_cast<size_t>(layer.rope));
+  const ops::Rope& rope = builder.spec.ropes.at(static_cast<size_t>(layer.rope));
   nn::Attention out;
   out.heads = a.heads;
   out.kv_heads = a.kv_heads;
   out.head_dim = a.head_dim;
   const float scale = a.scale != 0 ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   out.scores = {scale, a.window, a.soft_cap};
-  out.rope = {rope.inv_freq, rope.attention_factor};
+  out.rope = rope;
   if (a.output_gate) {
     TRY(auto both, builder.checkpoint.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
     std::vector<int64_t> query_rows, gate_rows;
@@ -144,47 +143,6 @@ Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std
     return out;
   }
   TRY(nn::FeedForward out, take_mlp(builder, prefix, std::get<MlpSpec>(spec)));
-  return out;
-}
-
-namespace {
-
-// Llama 3.1's frequency scaling (Transformers' _compute_llama3_parameters).
-double llama3_scaled(double freq, double factor, double low, double high, double original_context) {
-  const double wavelength = 2 * std::numbers::pi / freq;
-  if (wavelength < original_context / high) return freq;
-  if (wavelength > original_context / low) return freq / factor;
-  const double smooth = (original_context / wavelength - low) / (high - low);
-  return (1 - smooth) * freq / factor + smooth * freq;
-}
-
-}  // namespace
-
-RopeSpec read_rope(ConfigReader& config, int rotated_dims, double default_theta) {
-  const bool merged = config.has("rope_parameters");
-  ConfigReader rope(config.object(merged ? "rope_parameters" : "rope_scaling"), "rope parameters");
-  const double theta = merged ? rope.number_or("rope_theta", 1, 1e12, default_theta)
-                              : config.number_or("rope_theta", 1, 1e12, default_theta);
-  const std::string type = rope.string_or("rope_type", rope.string_or("type", "default"));
-  const double factor = type == "default" ? 1.0 : rope.number("factor", 1e-3, 1e6);
-  double low = 1, high = 4, original = 8192;
-  if (type == "llama3") {
-    low = rope.number("low_freq_factor", 1e-3, 1e6);
-    high = rope.number("high_freq_factor", 1e-3, 1e6);
-    original = rope.number("original_max_position_embeddings", 1, 1e9);
-    if (high <= low) rope.invalid("high_freq_factor must be above low_freq_factor");
-  } else if (type != "default" && type != "linear") {
-    config.unsupported("rope_type", type, "default, linear and llama3 are");
-  }
-  if (auto checked = rope.check(); !checked) config.invalid(checked.error().message);
-
-  RopeSpec out;
-  for (int i = 0; i < rotated_dims / 2; i++) {
-    double freq = std::pow(theta, -2.0 * i / rotated_dims);
-    if (type == "linear") freq /= factor;
-    if (type == "llama3") freq = llama3_scaled(freq, factor, low, high, original);
-    out.inv_freq.push_back(static_cast<float>(freq));
-  }
   return out;
 }
 

@@ -26,7 +26,8 @@ struct Family {
   Result<nn::PerLayerInputs> (*build_per_layer_inputs)(const ModelBuilder& builder) = nullptr;
 };
 
-const Family& llama_family();    // llama, mistral, qwen2, qwen3 (llama.cc)
+// The Llama family's members (llama.cc), and mistral3, whose text model is one of them; null for others.
+const Family* find_llama_family(const std::string& model_type);
 const Family& qwen3_5_family();  // qwen3_5, qwen3_5_text (qwen3_5.cc)
 const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
 
@@ -54,9 +55,5 @@ Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
                                          const MoeSpec& moe, int rows, int cols);
 Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp);
-
-// Rotary frequencies from "rope_parameters" or "rope_scaling" + "rope_theta": plain, linear and llama3
-// scaling. rotated_dims is how many of a head's dimensions turn.
-RopeSpec read_rope(ConfigReader& config, int rotated_dims, double default_theta);
 
 }  // namespace anabranch

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "models/family.h"
+#include "models/rope.h"
 
 namespace anabranch {
 namespace {
@@ -52,12 +53,12 @@ void read_layer_types(GemmaReader& r, int layers) {
 }
 
 // Gemma 4's full layers turn the first part of a head's pairs; the others have frequency 0.
-RopeSpec proportional_rope(ConfigReader& rope, int head_dim, double default_theta) {
+ops::Rope proportional_rope(ConfigReader& rope, int head_dim, double default_theta) {
   const double theta = rope.number_or("rope_theta", 1, 1e12, default_theta);
   const double factor = rope.number_or("factor", 1e-3, 1e6, 1);
   const double part = rope.number_or("partial_rotary_factor", 0, 1, 1);
   const int turned = static_cast<int>(part * head_dim / 2);
-  RopeSpec out;
+  ops::Rope out;
   for (int i = 0; i < head_dim / 2; i++)
     out.inv_freq.push_back(i < turned ? static_cast<float>(std::pow(theta, -2.0 * i / head_dim) / factor)
                                       : 0.0f);
@@ -65,7 +66,7 @@ RopeSpec proportional_rope(ConfigReader& rope, int head_dim, double default_thet
 }
 
 // One kind of layer's rope, from "rope_parameters" by kind or from the keys of older files.
-RopeSpec read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
+ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
   const char* kind = windowed ? "sliding_attention" : "full_attention";
   const double default_theta = windowed || r.generation == Generation::gemma2 ? 10000 : 1e6;
   const Json& all = r.c.object("rope_parameters");
@@ -82,8 +83,8 @@ RopeSpec read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
   const Json holder = {{"rope_parameters", own}};
   ConfigReader rope(own, "rope parameters"), plain(holder, "rope parameters");
   const bool proportional = rope.string_or("rope_type", "default") == "proportional";
-  const RopeSpec out = proportional ? proportional_rope(rope, head_dim, default_theta)
-                                    : read_rope(plain, head_dim, default_theta);
+  const ops::Rope out = proportional ? proportional_rope(rope, head_dim, default_theta)
+                                     : read_rope(plain, head_dim, default_theta).rope;
   for (const auto& checked : {rope.check(), plain.check()})
     if (!checked) r.c.invalid(checked.error().message);
   return out;

@@ -16,13 +16,20 @@ namespace {
 constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
 const Family* find_family(const std::string& model_type) {
-  for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral"})
-    if (model_type == name) return &llama_family();
   for (const char* name : {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"})
     if (model_type == name) return &qwen3_5_family();
   for (const char* name : {"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text"})
     if (model_type == name) return &gemma_family();
-  return nullptr;
+  return find_llama_family(model_type);
+}
+
+// The flag stands at the top and in text_config, and one of the two may be a default: the files decide.
+bool has_tied_embeddings(const ModelSpec& spec, const Checkpoint& checkpoint) {
+  const Json& config = checkpoint.config();
+  if (!config.contains("text_config")) return spec.tied_embeddings;
+  const auto flag = config.find("tie_word_embeddings");
+  const bool either = spec.tied_embeddings || (flag != config.end() && *flag == true);
+  return either && !checkpoint.has(kHead);
 }
 
 // "eos_token_id" may be a number or a list, at the top or in text_config.
@@ -42,7 +49,7 @@ std::vector<int> read_eos(const Json& config) {
 }
 
 // Per-frequency divisors that GGUF conversions of Llama 3.1 carry instead of the scaling's parameters.
-Result<void> apply_rope_factors(Checkpoint& checkpoint, RopeSpec& rope) {
+Result<void> apply_rope_factors(Checkpoint& checkpoint, ops::Rope& rope) {
   if (!checkpoint.has("rope_freqs.weight")) return {};
   const auto n = static_cast<int64_t>(rope.inv_freq.size());
   TRY(const auto factors, checkpoint.take("rope_freqs.weight", {n}));
@@ -62,7 +69,8 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
     const auto* attention = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
     const std::string why =
         attention
-            ? device.ops().attention_unsupported(attention->head_dim)
+            ? device.ops().attention_unsupported(attention->head_dim,
+                                                 spec.ropes.at(static_cast<size_t>(spec.layers[i].rope)))
             : device.ops().gated_delta_unsupported(std::get<ops::GatedDeltaShape>(spec.layers[i].mixer));
     if (!why.empty())
       return make_error(ErrorKind::unsupported, "{}: layer {}: {}; run this model with --device cpu", path, i,
@@ -115,14 +123,16 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
                                : "";
   const Family* family = find_family(type);
   if (!family)
-    return make_error(ErrorKind::unsupported,
-                      "{}: model_type \"{}\" is not supported; llama, mistral, mixtral, qwen2, qwen3, "
-                      "qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
-                      checkpoint.path(), type);
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: model_type \"{}\" is not supported; llama, mistral, ministral, ministral3, mistral3, mixtral, "
+        "qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
+        checkpoint.path(), type);
   TRY(ModelSpec spec, family->read_config(config, checkpoint.path()));
   TRY_VOID(check_shapes(spec, device, checkpoint.path()));
   spec.eos = read_eos(config);
-  for (RopeSpec& rope : spec.ropes) TRY_VOID(apply_rope_factors(checkpoint, rope));
+  spec.tied_embeddings = has_tied_embeddings(spec, checkpoint);
+  for (ops::Rope& rope : spec.ropes) TRY_VOID(apply_rope_factors(checkpoint, rope));
   const ModelBuilder builder{checkpoint, spec, device};
 
   const int layer_count = static_cast<int>(spec.layers.size());
@@ -156,6 +166,9 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
       log_warning("{}: the MTP head is left aside: {}", checkpoint.path(), spec.mtp_unsupported);
     }
   }
+  if (family->build_mtp && spec.mtp_layers > 0 && !checkpoint.has("mtp.fc.weight"))
+    log_warning("{}: the files lack the MTP head that config.json promises (docs/convert.md, --mtp-from)",
+                checkpoint.path());
   std::unique_ptr<Model> model(new Model(device, std::move(spec), std::move(embedding), std::move(layers),
                                          std::move(norm), std::move(head)));
   model->per_layer_inputs_ = std::move(per_layer_inputs);

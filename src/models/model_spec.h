@@ -11,11 +11,6 @@
 
 namespace anabranch {
 
-struct RopeSpec {
-  std::vector<float> inv_freq;  // [rotated dims / 2], scaling applied
-  float attention_factor = 1.0f;
-};
-
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
   int window = 0;  // sliding window, 0 = none
@@ -69,7 +64,7 @@ struct ModelSpec {
   int context_length = 0;
   NormsSpec norms;  // of the final norm
   bool tied_embeddings = false;
-  std::vector<RopeSpec> ropes;
+  std::vector<ops::Rope> ropes;
   std::vector<LayerSpec> layers;
   float embedding_scale = 1;
   float logits_soft_cap = 0;  // 0 = none

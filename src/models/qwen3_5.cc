@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/family.h"
+#include "models/rope.h"
 
 namespace anabranch {
 namespace {
@@ -92,7 +93,9 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   // one.
   if (static_cast<int>(attention.head_dim * rotary) < 2)
     c.invalid("partial_rotary_factor leaves no dimension to rotate");
-  spec.ropes = {read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7)};
+  const RopeConfig turned = read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7);
+  spec.ropes = {turned.rope};
+  spec.context_length = std::max(spec.context_length, turned.context_length);
   TRY_VOID(rope.check());
   TRY_VOID(c.check());
   return spec;

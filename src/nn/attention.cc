@@ -58,10 +58,12 @@ Attention::Projected Attention::project_all(const Normed& x) const {
   return out;
 }
 
-Tensor Attention::rotated(const Tensor& x, const std::optional<RmsNorm>& norm, int count,
-                          const Batch& batch) const {
-  return ops::rope(norm_heads(x, norm, count, head_dim), batch.positions, rope.inv_freq,
-                   rope.attention_factor);
+Tensor Attention::rotated_queries(const Tensor& x, const Batch& batch) const {
+  return ops::rope(norm_heads(x, q_norm, heads, head_dim), batch.positions, rope, true);
+}
+
+Tensor Attention::rotated_keys(const Tensor& x, const Batch& batch) const {
+  return ops::rope(norm_heads(x, k_norm, kv_heads, head_dim), batch.positions, rope);
 }
 
 ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int part) const {
@@ -71,8 +73,7 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
   if (q_norm) inputs.q_norm = &*q_norm;
   if (k_norm) inputs.k_norm = &*k_norm;
   inputs.positions = batch.positions;
-  inputs.inv_freq = rope.inv_freq;
-  inputs.attention_factor = rope.attention_factor;
+  inputs.rope = &rope;
   inputs.heads = heads;
   inputs.scores = scores;
   const auto y = ops::attend(inputs, spans);
@@ -86,7 +87,7 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
 }
 
 ops::MatmulInput Attention::attend_shared(const Projected& in, const Batch& batch, int part) const {
-  const auto queries = rotated(in.q, q_norm, heads, batch);
+  const auto queries = rotated_queries(in.q, batch);
   std::vector<Tensor> parts;
   for (const auto& span : spans_of_sequences(batch, part))
     parts.push_back(
@@ -99,9 +100,9 @@ ops::MatmulInput Attention::attend_shared(const Projected& in, const Batch& batc
 // keys of its own path in the positions before it. A layer that shares another's keys and values writes them
 // again, as that layer's last branch has left its own there.
 ops::MatmulInput Attention::attend_trees(const Projected& in, const Batch& batch, int part) const {
-  const auto queries = rotated(in.q, q_norm, heads, batch);
+  const auto queries = rotated_queries(in.q, batch);
   Tensor keys, values;
-  if (k) keys = rotated(in.k, k_norm, kv_heads, batch), values = split_heads(in.v, kv_heads, head_dim);
+  if (k) keys = rotated_keys(in.k, batch), values = split_heads(in.v, kv_heads, head_dim);
   std::vector<Tensor> parts;
   for (const Span& span : batch.spans) {
     AttentionState& state = span.state->attention(part);

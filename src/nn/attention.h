@@ -6,16 +6,11 @@
 
 namespace anabranch::nn {
 
-struct Rope {
-  std::vector<float> inv_freq;  // [rotated dims / 2]
-  float attention_factor = 1.0f;
-};
-
 // Grouped-query attention with rotary positions; norms of heads and the output gate are optional.
 struct Attention {
   int heads = 0, kv_heads = 0, head_dim = 0;
   ops::ScoreSpec scores;
-  Rope rope;
+  ops::Rope rope;
   Linear q, o;  // [heads * D, H], [H, heads * D]
   // [kv_heads * D, H]. Without v, the values are the keys as projected. Without both, the layer reads the
   // keys and values of the layer whose part of the states it is given, which has run before (Gemma 4).
@@ -37,7 +32,8 @@ struct Attention {
     Tensor q, k, v, gate;
   };
   Projected project_all(const Normed& x) const;
-  Tensor rotated(const Tensor& x, const std::optional<RmsNorm>& norm, int count, const Batch& batch) const;
+  Tensor rotated_queries(const Tensor& x, const Batch& batch) const;
+  Tensor rotated_keys(const Tensor& x, const Batch& batch) const;
   // -> [M, heads * D], for `o`.
   ops::MatmulInput attend(const Projected& in, const Batch& batch, int part) const;
   // The same where keys and values are another layer's.

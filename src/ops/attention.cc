@@ -62,11 +62,11 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spa
   require(covered == rows, "attend", "the spans cover {} of {} rows.", covered, rows);
   if (in.q.device().ops().attend) return in.q.device().ops().attend(in, spans);
 
-  const auto rotated = [&](const Tensor& x, const RowNorm* norm, int heads) {
+  const auto rotated = [&](const Tensor& x, const RowNorm* norm, int heads, bool queries) {
     const auto normed = norm ? rms_norm(x.reshape({rows * heads, head_dim}), norm->weight, norm->eps) : x;
-    return rope(normed.reshape({rows, heads, head_dim}), in.positions, in.inv_freq, in.attention_factor);
+    return rope(normed.reshape({rows, heads, head_dim}), in.positions, *in.rope, queries);
   };
-  const auto q = rotated(in.q, in.q_norm, in.heads), k = rotated(in.k, in.k_norm, kv_heads);
+  const auto q = rotated(in.q, in.q_norm, in.heads, true), k = rotated(in.k, in.k_norm, kv_heads, false);
   const auto v = in.v.reshape({rows, kv_heads, head_dim});
   std::vector<Tensor> parts;
   for (const AttentionSpan& span : spans) {

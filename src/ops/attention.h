@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "ops/linear.h"
+#include "ops/rope.h"
 #include "tensor/tensor.h"
 
 namespace anabranch::ops {
@@ -67,8 +68,7 @@ struct AttentionInputs {
   const Tensor* gate = nullptr;                        // [M, heads * D], or null
   const RowNorm *q_norm = nullptr, *k_norm = nullptr;  // of each head [D], or null
   std::span<const int> positions;                      // of the rows
-  std::span<const float> inv_freq;                     // as rope()
-  float attention_factor = 1.0f;
+  const Rope* rope = nullptr;
   int heads = 0;
   ScoreSpec scores;
 };

@@ -113,14 +113,4 @@ int best_of_row(std::span<const float> row) {
   return nan || std::isinf(row[best]) ? -1 : static_cast<int>(best);
 }
 
-Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor) {
-  require_f32("rope", "x", x, 3);
-  require(positions.size() == static_cast<size_t>(x.shape(0)), "rope", "there are {} positions for {} rows.",
-          positions.size(), x.shape(0));
-  require(!inv_freq.empty() && 2 * inv_freq.size() <= static_cast<size_t>(x.shape(2)), "rope",
-          "{} frequencies do not fit a head of {}.", inv_freq.size(), x.shape(2));
-  return x.device().ops().rope(x, positions, inv_freq, attention_factor);
-}
-
 }  // namespace anabranch::ops

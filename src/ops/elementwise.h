@@ -43,11 +43,4 @@ std::vector<int> best_of_rows(const Tensor& x);
 // The same of one row, not empty, in the host's memory.
 int best_of_row(std::span<const float> row);
 
-// Rotary embedding, half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired
-// with dimension i + d and turned by positions[m] * inv_freq[i]; dimensions >= 2d pass through. x [M, heads,
-// D] -> same. The angle is computed in double precision. (Su et al. 2021; Transformers'
-// apply_rotary_pos_emb.)
-Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor = 1.0f);
-
 }  // namespace anabranch::ops

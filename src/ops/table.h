@@ -14,6 +14,7 @@
 #include "ops/gated_delta.h"
 #include "ops/linear.h"
 #include "ops/probe.h"
+#include "ops/rope.h"
 #include "tensor/device.h"
 
 namespace anabranch::ops {
@@ -22,8 +23,9 @@ struct OpTable {
   // What runs, for people: "avx512-vnni", "cuda", "reference".
   std::string (*kernels_name)(Device& device);
 
-  // Why the backend has no kernels for attention with such heads, or for a gated-delta layer; or empty.
-  std::string (*attention_unsupported)(int head_dim);
+  // Why the backend has no kernels for attention with such heads and positions, or for a gated-delta layer;
+  // or empty.
+  std::string (*attention_unsupported)(int head_dim, const Rope& rope);
   std::string (*gated_delta_unsupported)(const GatedDeltaShape& shape);
   // Whether drafts can be trees (otherwise only chains).
   bool trees = true;
@@ -55,8 +57,7 @@ struct OpTable {
   Tensor (*take_rows)(const Tensor& x, std::span<const int> rows);
   Tensor (*concat_rows)(const std::vector<Tensor>& parts);  // always makes storage of its own
   std::vector<int> (*best_of_rows)(const Tensor& x);        // null: done by the host
-  Tensor (*rope)(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-                 float attention_factor);
+  Tensor (*rope)(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
   // attention.h
   KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);

@@ -41,7 +41,7 @@ std::string error_of(const Family& family, Json config, const char* key, Json va
 }
 
 TEST(Config, LlamaDefaults) {
-  const auto spec = llama_family().read_config(llama(), "config.json");
+  const auto spec = find_llama_family("llama")->read_config(llama(), "config.json");
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   EXPECT_EQ(spec->layers.size(), 3u);
   const auto& a = std::get<AttentionSpec>(spec->layers[0].mixer);
@@ -54,7 +54,7 @@ TEST(Config, LlamaDefaults) {
 TEST(Config, Qwen2HasBiasesWithoutSayingSo) {
   auto config = llama();
   config["model_type"] = "qwen2";
-  const auto spec = llama_family().read_config(config, "config.json");
+  const auto spec = find_llama_family("llama")->read_config(config, "config.json");
   ASSERT_TRUE(spec.ok());
   const auto& a = std::get<AttentionSpec>(spec->layers[0].mixer);
   EXPECT_TRUE(a.qkv_bias);
@@ -80,14 +80,17 @@ TEST(Config, ErrorsNameFileKeyAndRemedy) {
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_size", absent),
+  EXPECT_TRUE(has(error_of(*find_llama_family("llama"), llama(), "hidden_size", absent),
                   "config.json: \"hidden_size\" is missing"));
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_size", "many"), "whole number"));
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_size", -1), "\"hidden_size\" is -1"));
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "hidden_act", "gelu"), "not supported; silu is"));
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "num_key_value_heads", 3), "multiple"));
-  EXPECT_TRUE(has(error_of(llama_family(), llama(), "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}),
-                  "yarn"));
+  EXPECT_TRUE(has(error_of(*find_llama_family("llama"), llama(), "hidden_size", "many"), "whole number"));
+  EXPECT_TRUE(
+      has(error_of(*find_llama_family("llama"), llama(), "hidden_size", -1), "\"hidden_size\" is -1"));
+  EXPECT_TRUE(
+      has(error_of(*find_llama_family("llama"), llama(), "hidden_act", "gelu"), "not supported; silu is"));
+  EXPECT_TRUE(has(error_of(*find_llama_family("llama"), llama(), "num_key_value_heads", 3), "multiple"));
+  EXPECT_TRUE(has(error_of(*find_llama_family("llama"), llama(), "rope_scaling",
+                           {{"rope_type", "spiral"}, {"factor", 2.0}}),
+                  "spiral"));
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "num_experts", 8), "num_experts_per_tok"));
   EXPECT_TRUE(has(error_of(qwen3_5_family(), qwen3_5(), "layer_types", {"full_attention"}), "layer_types"));
 }
@@ -120,13 +123,13 @@ TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {
   auto config = llama();
   config["head_dim"] = 128;
   config["rope_theta"] = 500000.0;
-  const auto plain = llama_family().read_config(config, "config.json");
+  const auto plain = find_llama_family("llama")->read_config(config, "config.json");
   config["rope_scaling"] = {{"rope_type", "llama3"},
                             {"factor", 8.0},
                             {"low_freq_factor", 1.0},
                             {"high_freq_factor", 4.0},
                             {"original_max_position_embeddings", 8192}};
-  const auto scaled = llama_family().read_config(config, "config.json");
+  const auto scaled = find_llama_family("llama")->read_config(config, "config.json");
   ASSERT_TRUE(plain.ok() && scaled.ok());
   EXPECT_EQ(plain->ropes[0].inv_freq.front(), scaled->ropes[0].inv_freq.front());
   EXPECT_FLOAT_EQ(plain->ropes[0].inv_freq.back() / 8, scaled->ropes[0].inv_freq.back());

@@ -157,7 +157,7 @@ Last plain(const Attention& a, const Tensor& x) {
   std::iota(positions.begin(), positions.end(), 0);
   const auto rotated = [&](const Linear& linear, const std::optional<RmsNorm>& norm, int heads) {
     const Tensor y = plain_linear(x, linear).reshape({rows * heads, kDim});
-    return ops::rope((norm ? (*norm)(y) : y).reshape({rows, heads, kDim}), positions, a.rope.inv_freq, 1.0f);
+    return ops::rope((norm ? (*norm)(y) : y).reshape({rows, heads, kDim}), positions, a.rope);
   };
   ops::PagedKv kv;
   kv.kv_heads = kKvHeads;

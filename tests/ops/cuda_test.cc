@@ -16,6 +16,7 @@
 #include "ops/elementwise.h"
 #include "ops/gated_delta.h"
 #include "ops/open.h"
+#include "ops/rope.h"
 #include "ops/table.h"
 
 namespace anabranch::ops {
@@ -217,8 +218,11 @@ TEST_F(Cuda, ElementwiseOps) {
   const Tensor heads = random_tensor({3, 2, 64}, rng);
   const std::vector<int> positions = {0, 5, 100000};
   const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
-  expect_like_reference([&](Device& d) { return rope(d.to_device(heads), positions, frequencies, 1.1f); },
-                        1e-5, "rope");
+  expect_like_reference(
+      [&](Device& d) {
+        return rope(d.to_device(heads), positions, Rope{frequencies, 1.1f});
+      },
+      1e-5, "rope");
 }
 
 TEST_F(Cuda, BestOfRows) {
@@ -303,7 +307,7 @@ TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
                v = on_card(random_tensor({rows, kv_heads * dim}, rng)),
                gate = on_card(random_tensor({rows, heads * dim}, rng));
   const RowNorm norm{on_card(random_tensor({dim}, rng)), 1e-6f};
-  const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
+  const Rope rope{{1.0f, 0.3f, 0.01f}};
   const Matrix square = affine_matrix(heads * dim, heads * dim, 8, 64, ScaleType::f16, false, 9);
   const Weight out = Weight::make(card(), square.source());
   const Tensor zero = card().zeros({rows, heads * dim}, Dtype::f32);
@@ -316,8 +320,7 @@ TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
       for (int i = begin; i < end; i++) positions.push_back(i);
       const auto cut = [&](const Tensor& x) { return x.slice_rows(begin, end); };
       const auto q_part = cut(q), k_part = cut(k), v_part = cut(v), gate_part = cut(gate);
-      AttentionInputs in{q_part,    k_part,      v_part, &gate_part, &norm, &norm,
-                         positions, frequencies, 1.0f,   heads,      0.125f};
+      AttentionInputs in{q_part, k_part, v_part, &gate_part, &norm, &norm, positions, &rope, heads, {0.125f}};
       const AttentionSpan span{&kv, 0, end - begin};
       parts.push_back(linear_add(attend(in, {&span, 1}), out, cut(zero)));
       begin = end;
@@ -332,7 +335,7 @@ TEST_F(Cuda, AttentionDoesNotDependOnChunksOrNeighbours) {
 TEST_F(Cuda, AttentionOfManySequences) {
   Rng rng(10);
   const int heads = 8, kv_heads = 2, dim = 64, sequences = 40;
-  const std::vector<float> frequencies = {1.0f, 0.3f, 0.01f};
+  const Rope rope{{1.0f, 0.3f, 0.01f}};
   const Matrix square = affine_matrix(heads * dim, heads * dim, 8, 64, ScaleType::f16, false, 9);
   const Weight out = Weight::make(card(), square.source());
   for (const int window : {0, 200}) {
@@ -364,10 +367,10 @@ TEST_F(Cuda, AttentionOfManySequences) {
     }
     const auto run = [&](const Tensor& q_part, const Tensor& k_part, const Tensor& v_part,
                          std::span<const int> at, std::span<const AttentionSpan> parts) {
-      return to_host(linear(attend({q_part, k_part, v_part, nullptr, nullptr, nullptr, at, frequencies, 1.0f,
-                                    heads, 0.125f, window},
-                                   parts),
-                            out));
+      return to_host(linear(
+          attend({q_part, k_part, v_part, nullptr, nullptr, nullptr, at, &rope, heads, {0.125f, window}},
+                 parts),
+          out));
     };
     const Tensor y = run(q, k, v, positions, spans);
     for (size_t i = 0; i < all.size(); i++) {

@@ -1,5 +1,7 @@
 #include "ops/elementwise.h"
 
+#include "ops/rope.h"
+
 #include <mlx/ops.h>
 
 #include <algorithm>
@@ -54,9 +56,9 @@ TEST(Elementwise, Rope) {
   for (int i = 0; i < 20; i++) inv_freq.push_back(std::pow(1e4f, -static_cast<float>(i) / 20));
   const std::vector<int> positions = {0, 1, 7, 100000, 5, 6};
   const auto x = random_tensor({6, 3, 50}, rng);  // 10 dimensions pass through
-  check_everywhere([&](auto on) { return rope(on(x), positions, inv_freq, 1.25f); }, 1e-6, "rope");
+  check_everywhere([&](auto on) { return rope(on(x), positions, Rope{inv_freq, 1.25f}); }, 1e-6, "rope");
   const auto on_cpu = cpu_device().to_device(x);
-  const auto y = to_vector(rope(on_cpu, positions, inv_freq));
+  const auto y = to_vector(rope(on_cpu, positions, Rope{inv_freq}));
   for (int i = 0; i < 50; i++)
     EXPECT_EQ(y[static_cast<size_t>(i)], x.data<float>()[i]) << "position 0 turns nothing";
   const double angle = 100000.0 * static_cast<double>(inv_freq[1]);
@@ -68,7 +70,7 @@ TEST(Elementwise, Rope) {
     EXPECT_EQ(y[at + static_cast<size_t>(i)], x.data<float>()[at + static_cast<size_t>(i)]);
   // Other arguments must not meet remembered angles.
   const std::vector<int> others = {0, 1, 8, 100000, 5, 6};
-  EXPECT_NE(to_vector(rope(on_cpu, others, inv_freq))[2 * 150], y[2 * 150]);
+  EXPECT_NE(to_vector(rope(on_cpu, others, Rope{inv_freq}))[2 * 150], y[2 * 150]);
 }
 
 TEST(Elementwise, RowsAreTakenSlicedStackedReshaped) {

@@ -1,7 +1,7 @@
 #include "ops/cpu/elementwise.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstring>
 
 #include "ops/cpu/device.h"
@@ -49,40 +49,35 @@ Tensor unary(const Tensor& x, float parameter, Unary kernel) {
   return y;
 }
 
-// Cosines and sines [positions, frequencies]. Every layer of a step asks for the same ones: the last are
-// kept.
+// Cosines and sines [positions, frequencies]. Every layer of a step with the same rope asks for the same
+// ones.
 struct Angles {
   std::vector<int> positions;
-  std::vector<float> inv_freq, cosines, sines;
-  float factor = 0;
+  Rope rope;
+  bool queries = false;
+  std::vector<float> cosines, sines;
 };
 
-const Angles& angles(CpuDevice& device, std::span<const int> positions, std::span<const float> inv_freq,
-                     float factor) {
-  static thread_local Angles last;
-  if (last.factor == factor &&
-      std::equal(positions.begin(), positions.end(), last.positions.begin(), last.positions.end()) &&
-      std::equal(inv_freq.begin(), inv_freq.end(), last.inv_freq.begin(), last.inv_freq.end()))
-    return last;
-  last.positions.assign(positions.begin(), positions.end());
-  last.inv_freq.assign(inv_freq.begin(), inv_freq.end());
-  last.factor = factor;
-  const size_t d = inv_freq.size();
-  last.cosines.resize(positions.size() * d);
-  last.sines.resize(positions.size() * d);
-  Angles& to = last;  // the workers' own `last` are other objects
+// The last few are kept: models have up to two ropes, and queries may have factors of their own.
+const Angles& angles(CpuDevice& device, std::span<const int> positions, const Rope& rope, bool queries) {
+  static thread_local std::array<Angles, 4> kept;
+  static thread_local size_t next = 0;
+  queries = queries && rope.query_beta != 0;
+  for (const Angles& a : kept)
+    if (a.queries == queries && std::ranges::equal(a.positions, positions) && a.rope == rope) return a;
+  Angles& to = kept[next++ % kept.size()];  // the workers' own are other objects
+  to.positions.assign(positions.begin(), positions.end());
+  to.rope = rope;
+  to.queries = queries;
+  const size_t d = rope.inv_freq.size();
+  to.cosines.resize(positions.size() * d);
+  to.sines.resize(positions.size() * d);
   over_rows(device, static_cast<int64_t>(positions.size()), static_cast<int64_t>(d) * 16,
             [&](int64_t begin, int64_t end) {
-              for (auto m = static_cast<size_t>(begin); m < static_cast<size_t>(end); m++) {
-                for (size_t i = 0; i < d; i++) {
-                  const double angle =
-                      static_cast<double>(to.positions[m]) * static_cast<double>(to.inv_freq[i]);
-                  to.cosines[m * d + i] = static_cast<float>(std::cos(angle)) * factor;
-                  to.sines[m * d + i] = static_cast<float>(std::sin(angle)) * factor;
-                }
-              }
+              for (auto m = static_cast<size_t>(begin); m < static_cast<size_t>(end); m++)
+                rope_angles(to.rope, to.positions[m], queries, &to.cosines[m * d], &to.sines[m * d]);
             });
-  return last;
+  return to;
 }
 
 }  // namespace
@@ -152,11 +147,10 @@ Tensor concat_rows(const std::vector<Tensor>& parts) {
   return y;
 }
 
-Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor) {
+Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries) {
   CpuDevice& device = cpu_device(x);
   Tensor y = device.make(x.shape());
-  const Angles& a = angles(device, positions, inv_freq, attention_factor);
+  const Angles& a = angles(device, positions, rope, queries);
   RopeTask task;
   task.x = x.data<float>();
   task.y = y.data<float>();
@@ -164,7 +158,7 @@ Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const flo
   task.sines = a.sines.data();
   task.heads = x.shape(1);
   task.head_dim = x.shape(2);
-  task.d = static_cast<int64_t>(inv_freq.size());
+  task.d = static_cast<int64_t>(rope.inv_freq.size());
   over_rows(device, x.shape(0), task.heads * task.head_dim, [&](int64_t begin, int64_t end) {
     RopeTask part = task;
     part.row_begin = begin;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/elementwise.h"
+#include "ops/rope.h"
 
 namespace anabranch::ops::cpu {
 
@@ -16,7 +17,6 @@ Tensor soft_cap(const Tensor& x, float cap);
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
 Tensor take_rows(const Tensor& x, std::span<const int> rows);
 Tensor concat_rows(const std::vector<Tensor>& parts);
-Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor);
+Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
 }  // namespace anabranch::ops::cpu

@@ -14,7 +14,7 @@ namespace anabranch::ops {
 const OpTable& cpu_ops() {
   static const OpTable table{
       .kernels_name = [](Device& device) -> std::string { return cpu::cpu_device(device).kernels().name; },
-      .attention_unsupported = [](int) { return std::string(); },
+      .attention_unsupported = [](int, const Rope&) { return std::string(); },
       .gated_delta_unsupported = [](const GatedDeltaShape&) { return std::string(); },
       .trees = true,
       .make_weight = [](Device& device, const WeightSource& source)

@@ -17,7 +17,7 @@ const char* const kOp = "attention";
 constexpr float kLog2E = 1.44269504088896340736f;
 
 Variant variant(int head_dim) {
-  const std::string reason = attention_unsupported(head_dim);
+  const std::string reason = attention_unsupported(head_dim, {});
   require(reason.empty(), kOp, "{}.", reason);
   return {Source::attention, {head_dim}};
 }
@@ -80,6 +80,17 @@ void set_scores(AttendArgs& args, const ScoreSpec& scores) {
   args.soft_cap = scores.soft_cap * kLog2E;
 }
 
+void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope) {
+  require(!rope.is_dynamic(), "rope", "there are no kernels for dynamic ropes on CUDA.");
+  args.inv_freq = on.frequencies(rope.inv_freq);
+  args.pairs_turned = static_cast<int>(rope.inv_freq.size());
+  args.attention_factor = rope.attention_factor;
+  args.far_from = rope.far_from;
+  if (rope.far_from > 0) args.far_inv_freq = on.frequencies(rope.far_inv_freq);
+  args.query_beta = rope.query_beta;
+  args.query_period = rope.query_period;
+}
+
 void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
   const int units = args.rows * ((args.q ? args.heads : 0) + (args.k ? 2 * args.kv_heads : 0));
   on.launch(variant(head_dim), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0, &args);
@@ -129,8 +140,7 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   launch_prepare(on, args, kv.head_dim);
 }
 
-Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor) {
+Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries) {
   CudaDevice& on = cuda_device(x);
   Tensor out = on.empty(x.shape(), Dtype::f32);
   if (x.size() == 0) return out;
@@ -142,9 +152,8 @@ Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const flo
   args.q = on.data(x, "rope");
   args.q_out = on.data(out, "rope");
   args.positions = uploaded.address<int>();
-  args.inv_freq = on.frequencies(inv_freq);
-  args.pairs_turned = static_cast<int>(inv_freq.size());
-  args.attention_factor = attention_factor;
+  set_rope(on, args, rope);
+  if (!queries) args.query_beta = 0;
   args.spans = 1;
   args.span[0] = {0, args.rows, args.rows, 0, 0};
   launch_prepare(on, args, x.shape(2));
@@ -186,9 +195,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
   if (in.q_norm) common.q_norm = on.data(in.q_norm->weight, kOp), common.q_eps = in.q_norm->eps;
   if (in.k_norm) common.k_norm = on.data(in.k_norm->weight, kOp), common.k_eps = in.k_norm->eps;
   if (in.gate) common.gate = on.data(*in.gate, kOp);
-  common.inv_freq = on.frequencies(in.inv_freq);
-  common.pairs_turned = static_cast<int>(in.inv_freq.size());
-  common.attention_factor = in.attention_factor;
+  set_rope(on, common, *in.rope);
   common.tiles = on.data<unsigned short>(out.values, kOp);
   common.tiles_rows = layout_rows(rows);
   common.heads = in.heads;

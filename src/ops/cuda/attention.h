@@ -1,4 +1,4 @@
-// Attention and rope() of ops/attention.h and ops/elementwise.h. Keys and values are f16: a block of keys
+// Attention and rope() of ops/attention.h and ops/rope.h. Keys and values are f16: a block of keys
 // [kv heads, kKvBlock, D], one of values [kv heads, D, kKvBlock].
 #pragma once
 
@@ -11,7 +11,6 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
 Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores);
 // The result is packed. Rows must stand at the positions that follow those in the cache.
 MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spans);
-Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor);
+Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
 }  // namespace anabranch::ops::cuda

@@ -1,4 +1,4 @@
-// The ops of ops/elementwise.h, but for rope() (attention.h).
+// The ops of ops/elementwise.h.
 #pragma once
 
 #include <span>

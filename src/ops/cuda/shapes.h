@@ -5,11 +5,12 @@
 #include <string>
 
 #include "ops/gated_delta.h"
+#include "ops/rope.h"
 
 namespace anabranch::ops::cuda {
 
 // As in OpTable: why there are no kernels for it, or empty.
-std::string attention_unsupported(int head_dim);
+std::string attention_unsupported(int head_dim, const Rope& rope);
 std::string gated_delta_unsupported(const GatedDeltaShape& shape);
 
 }  // namespace anabranch::ops::cuda

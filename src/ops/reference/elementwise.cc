@@ -2,8 +2,6 @@
 
 #include <mlx/ops.h>
 
-#include <cmath>
-
 #include "ops/reference/device.h"
 
 namespace anabranch::ops::reference {
@@ -61,19 +59,13 @@ Tensor concat_rows(const std::vector<Tensor>& parts) {
   return from_mlx(device, mx::concatenate(arrays, 0));
 }
 
-Tensor rope(const Tensor& rows, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor) {
+Tensor rope(const Tensor& rows, std::span<const int> positions, const Rope& rope, bool queries) {
   const mx::array x = as_mlx(rows);
-  const int m = static_cast<int>(positions.size()), d = static_cast<int>(inv_freq.size());
+  const int m = static_cast<int>(positions.size()), d = static_cast<int>(rope.inv_freq.size());
   mx::array cosines = make_array({m, 1, d}, mx::float32), sines = make_array({m, 1, d}, mx::float32);
-  float *c = cosines.data<float>(), *s = sines.data<float>();
-  for (const int position : positions) {
-    for (const float frequency : inv_freq) {
-      const double angle = static_cast<double>(position) * static_cast<double>(frequency);
-      *c++ = static_cast<float>(std::cos(angle)) * attention_factor;
-      *s++ = static_cast<float>(std::sin(angle)) * attention_factor;
-    }
-  }
+  for (int i = 0; i < m; i++)
+    rope_angles(rope, positions[static_cast<size_t>(i)], queries, cosines.data<float>() + i * d,
+                sines.data<float>() + i * d);
   const auto part = [&](int begin, int end) {
     return mx::slice(x, {0, 0, begin}, {x.shape(0), x.shape(1), end});
   };

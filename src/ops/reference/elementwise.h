@@ -6,6 +6,7 @@
 #include <mlx/array.h>
 
 #include "ops/elementwise.h"
+#include "ops/rope.h"
 
 namespace anabranch::ops::reference {
 
@@ -19,7 +20,6 @@ Tensor soft_cap(const Tensor& x, float cap);
 Tensor sigmoid_gate(const Tensor& x, const Tensor& gate);
 Tensor take_rows(const Tensor& x, std::span<const int> rows);
 Tensor concat_rows(const std::vector<Tensor>& parts);
-Tensor rope(const Tensor& x, std::span<const int> positions, std::span<const float> inv_freq,
-            float attention_factor);
+Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
 }  // namespace anabranch::ops::reference

@@ -16,7 +16,7 @@ const OpTable& reference_ops() {
     t.kernels_name = [](Device& device) -> std::string {
       return reference::device_of(device).launcher() ? "metal" : "reference";
     };
-    t.attention_unsupported = [](int) { return std::string(); };
+    t.attention_unsupported = [](int, const Rope&) { return std::string(); };
     t.gated_delta_unsupported = [](const GatedDeltaShape&) { return std::string(); };
     t.make_weight = reference::make_weight;
     t.measure_limits = [](Device&) { return MachineLimits(); };

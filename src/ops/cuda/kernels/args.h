@@ -117,14 +117,17 @@ struct AttendSpan {
 struct AttendArgs {
   const float *q, *k, *v;  // as projected [rows][heads][D], [rows][kv heads][D]; each may be null
   const float *q_norm, *k_norm, *inv_freq;  // may be null: no norms, no rotation
-  const int* positions;                     // null: as the spans say
-  float* q_out;                             // f32, or null
-  unsigned short* q16;                      // [rows][heads][D] f16, or null
-  const float* gate;                        // of q's shape, or null
-  float* out;                               // [rows][heads][D], or null
-  unsigned short* tiles;                    // the same as activations
-  float *sums, *largest;                    // of parts [tile][part][kv head][16][D], [..][16][2]
-  const unsigned long long* table;          // pairs of addresses of blocks: keys, values; null: `pairs`
+  const float* far_inv_freq;                // Rope (ops/rope.h)
+  int far_from, query_period;
+  float query_beta;
+  const int* positions;             // null: as the spans say
+  float* q_out;                     // f32, or null
+  unsigned short* q16;              // [rows][heads][D] f16, or null
+  const float* gate;                // of q's shape, or null
+  float* out;                       // [rows][heads][D], or null
+  unsigned short* tiles;            // the same as activations
+  float *sums, *largest;            // of parts [tile][part][kv head][16][D], [..][16][2]
+  const unsigned long long* table;  // pairs of addresses of blocks: keys, values; null: `pairs`
   int first_row, rows, heads, kv_heads, pairs_turned, tiles_rows, spans, parts, window;
   float q_eps, k_eps, attention_factor;
   float scale, soft_cap;  // of scores (ScoreSpec in ops/attention.h), times log2(e)

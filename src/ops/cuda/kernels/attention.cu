@@ -46,11 +46,15 @@ KERNEL prepare(const __grid_constant__ AttendArgs a) {
 #pragma unroll
     for (int i = 0; i < D / 32; i++) all[i * 32 + lane] = y[i];
     __syncwarp();
-    const double at = a.positions ? a.positions[row] : position;
+    const int own = a.positions ? a.positions[row] : position;
+    const double at = own;
+    const float* frequencies = a.far_from > 0 && own >= a.far_from ? a.far_inv_freq : a.inv_freq;
+    float factor = a.attention_factor;
+    if (is_q && a.query_beta != 0.0f) factor *= 1.0f + a.query_beta * logf(1.0f + (float)(own / a.query_period));
     for (int i = lane; i < a.pairs_turned; i += 32) {
       double sine, cosine;
-      sincos(at * (double)a.inv_freq[i], &sine, &cosine);
-      const float c = (float)cosine * a.attention_factor, sn = (float)sine * a.attention_factor;
+      sincos(at * (double)frequencies[i], &sine, &cosine);
+      const float c = (float)cosine * factor, sn = (float)sine * factor;
       const float x1 = all[i], x2 = all[i + a.pairs_turned];
       all[i] = x1 * c - x2 * sn;
       all[i + a.pairs_turned] = x2 * c + x1 * sn;

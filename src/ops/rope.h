@@ -1,0 +1,41 @@
+// Rotary positions (Su et al. 2021): what turns the queries and keys of a layer by their position. A
+// position's angles depend on nothing but the position, so a key is the same in whatever passes it is
+// computed.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace anabranch::ops {
+
+struct Rope {
+  std::vector<float> inv_freq;    // [rotated dims / 2], the angle of one position
+  float attention_factor = 1.0f;  // multiplies sines and cosines
+
+  // From position far_from on (0: nowhere) there are other frequencies: far_inv_freq (LongRoPE), or, if it is
+  // empty, those of the base  far_theta * (far_factor (p + 1) / far_from - far_factor + 1)^(d / (d - 2)) with
+  // d rotated dims (dynamic NTK).
+  int far_from = 0;
+  std::vector<float> far_inv_freq = {};
+  double far_theta = 0, far_factor = 0;
+
+  // Queries are also multiplied by 1 + query_beta * log(1 + floor(position / query_period)) (Llama 4,
+  // Ministral 3). Every dimension must turn then.
+  float query_beta = 0;
+  int query_period = 1;
+
+  bool is_dynamic() const { return far_from > 0 && far_inv_freq.empty(); }
+  bool operator==(const Rope&) const = default;
+};
+
+// cosines, sines [inv_freq.size()] of a position, times the factors.
+void rope_angles(const Rope& rope, int position, bool queries, float* cosines, float* sines);
+
+// Half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired with dimension i +
+// d and turned; dimensions >= 2d pass through. x [M, heads, D] -> same. Angles are computed in double
+// precision. Reference: Transformers' apply_rotary_pos_emb and modeling_rope_utils.py.
+Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries = false);
+
+}  // namespace anabranch::ops
