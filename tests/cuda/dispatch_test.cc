@@ -279,8 +279,8 @@ class SmallModel {
     const Tensor k = here(take_rows(q.reshape({rows * 2, 32}), second_heads));
     const PagedKv snapshot = kv_;  // its last block is copied before it changes
     const AttentionSpan span{&kv_, 0, rows};
-    const std::vector<float> frequencies = {1.0f, 0.1f};
-    const AttentionInputs in{q, k, k, nullptr, nullptr, nullptr, positions, frequencies, 1.0f, 2, 0.2f};
+    const Rope rope{{1.0f, 0.1f}};
+    const AttentionInputs in{q, k, k, nullptr, nullptr, nullptr, positions, &rope, 2, {0.2f}};
     here(attend(in, {&span, 1}).values);
     here(kv_.k.back());
   }
