@@ -25,6 +25,7 @@ struct Row {
   const char* unit = "";
   double seconds = 0;  // of all timed repetitions, as is the profile
   std::vector<ProfileRow> profile;
+  std::vector<std::vector<uint64_t>> expert_rows;  // of each mixture of experts
 
   double ms_per_pass() const { return 1e3 * tokens / rate.median / passes; }
 };
@@ -41,7 +42,7 @@ class Bench {
     std::vector<double> rates;
     for (int rep = -1; rep < options_.reps; rep++) {
       auto state = model_.make_state();
-      if (rep == 0) ops::set_profiling(model_.device(), options_.profile);
+      if (rep == 0) begin_profile();
       const double start = now_seconds();
       feed(state, tokens, options_.chunk, Feed::prefill);
       if (rep >= 0) rates.push_back(tokens / (now_seconds() - start));  // rep -1 warms up
@@ -85,10 +86,20 @@ class Bench {
 
   static std::string at_depth(int depth) { return depth > 0 ? fmt::format(" @ d{}", depth) : ""; }
 
+  void begin_profile() const {
+    ops::set_profiling(model_.device(), options_.profile);
+    if (options_.profile) expert_rows_before_ = model_.device().expert_rows();
+  }
   void finish(Row& row, const std::vector<double>& rates) const {
     row.rate = spread_of(rates);
     for (const double rate : rates) row.seconds += row.tokens / rate;
-    if (options_.profile) row.profile = model_.device().profile().rows;
+    if (options_.profile) {
+      row.profile = model_.device().profile().rows;
+      row.expert_rows = model_.device().expert_rows();
+      for (size_t i = 0; i < expert_rows_before_.size(); i++)  // the same mixtures ran before, to warm up
+        for (size_t e = 0; e < expert_rows_before_[i].size(); e++)
+          row.expert_rows[i][e] -= expert_rows_before_[i][e];
+    }
     ops::set_profiling(model_.device(), false);
   }
 
@@ -102,7 +113,7 @@ class Bench {
         if (depth > 0) feed(*deep, depth, options_.chunk, Feed::prefill);
       }
       SequenceState state = *deep;  // shares what is full, copies what it changes
-      if (rep == 0) ops::set_profiling(model_.device(), options_.profile);
+      if (rep == 0) begin_profile();
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
       feed(state, n, rows, rows > 1 ? Feed::trial : Feed::decode);
@@ -150,6 +161,7 @@ class Bench {
   const Model& model_;
   const ModelInfo& info_;
   ops::MachineLimits limits_;
+  mutable std::vector<std::vector<uint64_t>> expert_rows_before_;
 };
 
 std::string kernels_name(const LoadedModel& loaded) {
@@ -164,6 +176,7 @@ Json to_json(const Row& row) {
               {row.unit, row.physical},     {"share_of_limit", row.physical / row.limit}};
   for (const auto& stage : row.profile)
     out["profile"].push_back({{"stage", stage.stage}, {"calls", stage.calls}, {"seconds", stage.seconds}});
+  if (!row.expert_rows.empty()) out["expert_rows"] = row.expert_rows;
   return out;
 }
 
@@ -217,6 +230,24 @@ void print_header(const BenchOptions& options, const LoadedModel& loaded, const 
   print_columns();
 }
 
+// How evenly rows are spread over the experts of a mixture: means over the mixtures.
+void print_experts(const std::vector<std::vector<uint64_t>>& mixtures) {
+  if (mixtures.empty()) return;
+  double busiest = 0, even = 0, unused = 0;
+  for (const auto& rows : mixtures) {
+    const auto all = std::accumulate(rows.begin(), rows.end(), uint64_t{0});
+    const auto count = static_cast<double>(rows.size() * mixtures.size());
+    even += 1 / count;
+    unused += static_cast<double>(std::count(rows.begin(), rows.end(), uint64_t{0})) / count;
+    if (all > 0)
+      busiest += static_cast<double>(*std::max_element(rows.begin(), rows.end())) /
+                 static_cast<double>(all * mixtures.size());
+  }
+  fmt::print(
+      "    experts: the busiest has {:.1f} % of a mixture's rows (even: {:.1f} %), {:.0f} % have none\n",
+      100 * busiest, 100 * even, 100 * unused);
+}
+
 void print_row(const BenchOptions& options, const Row& row) {
   fmt::print("{:<16} {:>10.1f} {:>10.1f} -{:>9.1f} {:>12.2f} {:>10.1f} {:<5} {:>8.0f} %\n", row.work,
              row.rate.median, row.rate.low, row.rate.high, row.ms_per_pass(), row.physical, row.unit,
@@ -233,6 +264,7 @@ void print_row(const BenchOptions& options, const Row& row) {
     elsewhere -= stage.seconds;
   }
   line("elsewhere", elsewhere);
+  print_experts(row.expert_rows);
   std::fflush(stdout);
 }
 

@@ -57,6 +57,7 @@ class EngineImpl final : public Engine {
   void cancel(RequestId id) override;
   const ModelInfo& info() const override { return model_.info(); }
   EngineStats stats() const override;
+  std::vector<std::vector<uint64_t>> expert_rows() const override;
   bool device_lost() const override { return model_.device().lost(); }
   const Tokenizer& tokenizer() const override { return model_.tokenizer(); }
   const ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
@@ -160,6 +161,14 @@ EngineStats EngineImpl::stats() const {
   stats.queued += static_cast<int>(inbox_.arrivals.size());
   stats.grammars = model_.grammars().stats();
   return stats;
+}
+
+std::vector<std::vector<uint64_t>> EngineImpl::expert_rows() const {
+  try {
+    return model_.device().expert_rows();
+  } catch (const std::exception&) {  // the device failed; device_lost() says so
+    return {};
+  }
 }
 
 }  // namespace

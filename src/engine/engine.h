@@ -193,6 +193,8 @@ class Engine {
 
   virtual const ModelInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
+  // Device::expert_rows() of the model, then of the draft model. Waits for the device's work.
+  virtual std::vector<std::vector<uint64_t>> expert_rows() const = 0;
   // True once the GPU has failed for good; every later request fails.
   virtual bool device_lost() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;

@@ -80,6 +80,10 @@ class Device {
   // Of the device's memory; free: 0 = not known.
   virtual uint64_t memory_bytes() const = 0;
   virtual uint64_t free_bytes() const = 0;
+  // The rows that each expert of each mixture of experts was given since the device was opened, mixtures in
+  // the order in which they first ran. Empty where they are not counted. Any thread; waits for the device's
+  // work.
+  virtual std::vector<std::vector<uint64_t>> expert_rows() { return {}; }
   // The device has failed for good; every later call fails. Any thread.
   virtual bool lost() const { return false; }
 

@@ -312,6 +312,26 @@ TEST_F(EmulatedExperts, ErrorsAreThoseOfBf16) {
   }
 }
 
+// One row, and several; a mixture that runs again.
+TEST_F(EmulatedExperts, CountsTheirRows) {
+  const auto four = affine(4, 64);
+  const Mixture m{64, 64, 6, 2, four, four, four}, other{64, 64, 3, 1, four, four, four};
+  const Loaded first(card(), m), second(card(), other);
+  EXPECT_TRUE(card().expert_rows().empty());
+  const auto run = [&](const Loaded& loaded, const std::vector<int>& chosen, int top_k) {
+    const int rows = static_cast<int>(chosen.size()) / top_k;
+    const std::vector<float> weights(chosen.size(), 0.5f);
+    loaded.mix(there(Random(7).vector(rows * 64), {rows, 64}),
+               {there(chosen, {rows, top_k}), there(weights, {rows, top_k})});
+  };
+  run(first, {1, 4}, 2);
+  run(second, {2, 2, 0}, 1);
+  run(first, {1, 5, 0, 1, 1, 4}, 2);
+  run(first, {0, 5}, 2);
+  using Counts = std::vector<std::vector<uint64_t>>;
+  EXPECT_EQ(card().expert_rows(), (Counts{{2, 4, 0, 0, 2, 2}, {1, 0, 2}}));
+}
+
 // The same bits as one expert after the other: with gemv.cu, which has been run on a card.
 TEST_F(EmulatedExperts, SameBitsAsOneExpertAfterTheOther) {
   const auto four = affine(4, 64), bf16 = dense(WeightKind::bf16);

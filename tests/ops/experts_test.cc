@@ -110,6 +110,24 @@ TEST_P(MixExperts, SameBitsAsOneExpertAfterTheOther) {
   }
 }
 
+TEST_P(MixExperts, CountsTheRowsOfEachExpert) {
+  const auto device = cpu::open_cpu(1, false);
+  EXPECT_TRUE(device->expert_rows().empty());
+  const Mixture first(*device, GetParam(), 7), second(*device, GetParam(), 8);
+  Random random(3);
+  std::vector<std::vector<uint64_t>> wanted(2, std::vector<uint64_t>(kExperts));
+  for (const auto& [mixture, rows] : {std::pair{0, 1}, {1, 5}, {0, 9}}) {
+    const Tensor x = to_tensor(random.vector(rows * kWidth), {rows, kWidth}),
+                 logits = to_tensor(random.vector(rows * kExperts, 3), {rows, kExperts});
+    const Routing routing = route(device->to_device(logits), {.top_k = kTopK});
+    const Mixture& m = mixture == 0 ? first : second;
+    mix_experts(device->to_device(x), m.norm, routing, m.experts());
+    for (int i = 0; i < rows * kTopK; i++)
+      wanted[static_cast<size_t>(mixture)][static_cast<size_t>(routing.experts.data<int32_t>()[i])]++;
+  }
+  EXPECT_EQ(device->expert_rows(), wanted);
+}
+
 // Every target, with fp32 activations; the tolerance is that of three products in a row with values of
 // about 100.
 TEST_P(MixExperts, EveryTargetIsCloseToTheReference) {

@@ -172,6 +172,7 @@ class FakeEngine final : public Engine {
     if (it != running_.end()) it->second.cancelled = true;
     wake_.notify_all();
   }
+  std::vector<std::vector<uint64_t>> expert_rows() const override { return {{3, 0, 5, 0}, {1, 1, 1, 1}}; }
   const ModelInfo& info() const override { return info_; }
   EngineStats stats() const override {
     std::lock_guard lock(mutex_);

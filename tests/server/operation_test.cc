@@ -213,6 +213,10 @@ TEST_F(Operation, MetricsCountWhatHappened) {
   EXPECT_EQ(metric(R"(anabranch_answers_total{finish="stop",kind="completion"})"), 2);
   EXPECT_EQ(metric(R"(anabranch_time_to_first_token_seconds_count{kind="completion"})"), 2);
   EXPECT_EQ(metric("anabranch_queue_wait_seconds_count"), 3);
+  EXPECT_EQ(metric(R"(anabranch_expert_rows_total{mixture="0"})"), 8);
+  EXPECT_EQ(metric(R"(anabranch_busiest_expert_rows_total{mixture="0"})"), 5);
+  EXPECT_EQ(metric(R"(anabranch_experts_unused{mixture="0"})"), 2);
+  EXPECT_EQ(metric(R"(anabranch_expert_rows_total{mixture="1"})"), 4);
   // Three answers of three deliveries each, the last of which has the end of the turn, too.
   EXPECT_EQ(metric("anabranch_token_gap_seconds_count"), 6);
   EXPECT_GE(metric("anabranch_token_gap_seconds_sum"), 6 * 0.002);

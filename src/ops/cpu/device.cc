@@ -4,10 +4,9 @@
 #include <sys/mman.h>
 #endif
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <mutex>
 #include <new>
 
 #include "base/check.h"
@@ -61,6 +60,23 @@ Tensor CpuDevice::to_device(const Tensor& x) {
 uint64_t CpuDevice::memory_bytes() const {
   return cpu_info().memory_bytes;
 }
+std::vector<std::vector<uint64_t>> CpuDevice::expert_rows() {
+  const std::lock_guard lock(counts_mutex_);
+  std::vector<std::vector<uint64_t>> out;
+  for (const auto& [mixture, rows] : expert_rows_) out.push_back(rows);
+  return out;
+}
+
+void CpuDevice::count_experts(const void* mixture, std::span<const int> begins) {
+  const std::lock_guard lock(counts_mutex_);
+  auto at = std::find_if(expert_rows_.begin(), expert_rows_.end(),
+                         [&](const auto& known) { return known.first == mixture; });
+  if (at == expert_rows_.end()) at = expert_rows_.insert(at, {mixture, {}});
+  at->second.resize(begins.size() - 1);
+  for (size_t e = 0; e + 1 < begins.size(); e++)
+    at->second[e] += static_cast<uint64_t>(begins[e + 1] - begins[e]);
+}
+
 uint64_t CpuDevice::free_bytes() const {
   return available_memory();
 }

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ops/cpu/buffer_pool.h"
 #include "ops/cpu/kernels.h"
@@ -31,11 +35,17 @@ class CpuDevice final : public Device {
   void begin_pass() override { pool_.begin_pass(); }
   uint64_t memory_bytes() const override;
   uint64_t free_bytes() const override;
+  std::vector<std::vector<uint64_t>> expert_rows() override;
+  // Counts rows for expert_rows(): expert e has begins[e + 1] - begins[e]. mixture: the address of its
+  // weights.
+  void count_experts(const void* mixture, std::span<const int> begins);
 
  private:
   bool precise_;
   const CpuKernels& kernels_;
   BufferPool pool_;
+  std::mutex counts_mutex_;
+  std::vector<std::pair<const void*, std::vector<uint64_t>>> expert_rows_;  // by mixture
 };
 
 // Null if the machine or the build cannot run the target (names: ops/cpu/dispatch.h; empty: the best one).

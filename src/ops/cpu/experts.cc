@@ -233,6 +233,7 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
   Tensor y = device.make(x.shape());
   if (rows == 0) return y;
   const SortedPairs sorted = sort_pairs(routing, experts.gate->experts);
+  device.count_experts(packed(experts.gate->weight).data, sorted.begins);
   const Outputs out = run_experts(device, cpu::rms_norm(x, norm.weight, norm.eps), sorted, experts, shared);
   const float* weights = routing.weights.data<float>();
   const auto combine = [&](int64_t begin, int64_t end) {

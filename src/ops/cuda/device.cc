@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "ops/table.h"
 
@@ -97,6 +98,35 @@ const float* CudaDevice::frequencies(std::span<const float> inv_freq) {
   std::copy(inv_freq.begin(), inv_freq.end(), x.data<float>());
   frequencies_.push_back({{inv_freq.begin(), inv_freq.end()}, to_device(x)});
   return data(frequencies_.back().device, "rope");
+}
+
+unsigned long long* CudaDevice::expert_counters(const void* mixture, int experts) {
+  const std::lock_guard lock(counters_mutex_);
+  if (mixtures_.empty()) counters_ = zeros({kMostCounters, 8}, Dtype::u8);
+  auto at = std::find_if(mixtures_.begin(), mixtures_.end(), [&](const Mixture& known) {
+    return known.weights == mixture && known.experts == experts;
+  });
+  if (at == mixtures_.end()) {
+    const int first = mixtures_.empty() ? 0 : mixtures_.back().first + mixtures_.back().experts;
+    if (first + experts > kMostCounters) return nullptr;
+    at = mixtures_.insert(at, {mixture, first, experts});
+  }
+  return data<unsigned long long>(counters_, "experts") + at->first;
+}
+
+std::vector<std::vector<uint64_t>> CudaDevice::expert_rows() {
+  std::unique_lock lock(counters_mutex_);
+  const std::vector<Mixture> mixtures = mixtures_;
+  const Tensor counters = counters_;
+  lock.unlock();  // the copy waits for the device
+  std::vector<std::vector<uint64_t>> out;
+  if (mixtures.empty()) return out;
+  const Tensor host = to_host(counters.slice_rows(0, mixtures.back().first + mixtures.back().experts));
+  for (const Mixture& mixture : mixtures) {
+    out.emplace_back(static_cast<size_t>(mixture.experts));
+    std::memcpy(out.back().data(), host.data<uint8_t>() + int64_t{mixture.first} * 8, out.back().size() * 8);
+  }
+  return out;
 }
 
 void CudaDevice::refuse(const Tensor& x, const char* op) const {

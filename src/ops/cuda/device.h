@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -41,6 +42,7 @@ class CudaDevice final : public Device {
   uint64_t memory_bytes() const override { return context_->info().memory_bytes; }
   uint64_t free_bytes() const override { return context_->free_memory(); }
   int prefill_chunk() const override { return 2048; }
+  std::vector<std::vector<uint64_t>> expert_rows() override;
   bool lost() const override { return context_->lost(); }
 
   Context& context() { return *context_; }
@@ -71,12 +73,20 @@ class CudaDevice final : public Device {
   int clusters();
   // The frequencies of rope() in the device's memory. They are kept: a model has one or two sets.
   const float* frequencies(std::span<const float> inv_freq);
+  // Counters for expert_rows() of a mixture's experts, on the device. mixture: the address of its weights.
+  // Null beyond kMostCounters.
+  unsigned long long* expert_counters(const void* mixture, int experts);
 
  private:
   struct Frequencies {
     std::vector<float> host;
     Tensor device;
   };
+  struct Mixture {
+    const void* weights;
+    int first, experts;  // of the counters
+  };
+  static constexpr int kMostCounters = 1 << 16;
   [[noreturn]] void refuse(const Tensor& x, const char* op) const;
 
   // In this order: each needs those above it to the end.
@@ -86,6 +96,9 @@ class CudaDevice final : public Device {
   KernelCache kernels_;
   int clusters_ = -1;  // not known yet
   std::vector<Frequencies> frequencies_;
+  std::mutex counters_mutex_;
+  Tensor counters_;  // 8 bytes each
+  std::vector<Mixture> mixtures_;
 };
 
 constexpr unsigned kClusterBlocks = 8;  // kSegments of the kernels

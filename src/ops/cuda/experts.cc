@@ -19,15 +19,17 @@ const Variant kRouting{Source::routing, {}};
 struct SortedPairs {
   int pairs = 0, top_k = 0, slots = 0, row_tiles = 1;
   const int* chosen = nullptr;
+  unsigned long long* counts = nullptr;
   Block order = {}, tiles = {};  // empty for one row, whose experts ascend already
 };
 
-SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, int experts) {
+SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatrices& gate) {
   SortedPairs out;
-  const int rows = routing.experts.shape(0);
+  const int rows = routing.experts.shape(0), experts = gate.experts;
   out.top_k = routing.experts.shape(1);
   out.pairs = out.slots = rows * out.top_k;
   out.chosen = on.data<int>(routing.experts, kOp);
+  out.counts = on.expert_counters(stored(gate.weight).memory.get(), experts);
   if (rows == 1) return out;
   const int mean = out.pairs / experts;
   out.row_tiles = mean <= 8 ? 1 : mean <= 16 ? 2 : 4;
@@ -41,6 +43,7 @@ SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, int experts) {
   args.chosen = out.chosen;
   args.order = out.order.address<int>();
   args.tiles = out.tiles.address<ExpertTile>();
+  args.counts = out.counts;
   args.pairs = out.pairs;
   args.experts = experts;
   args.slots = out.slots;
@@ -147,7 +150,7 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
   if (shared && !same) packed = make_packed(on, rows, width);
   norm_rows(on, x, &norm, nullptr, shared && !same ? &packed : nullptr, &lanes);
 
-  const SortedPairs sorted = sort_pairs(on, routing, experts.gate->experts);
+  const SortedPairs sorted = sort_pairs(on, routing, *experts.gate);
   const Tensor outputs = run_down(on, sorted, run_gate_up(on, sorted, lanes, experts), experts);
   WeightedSumArgs args{};
   Tensor shared_output;
@@ -163,6 +166,10 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
   args.out = on.data(y, kOp);
   args.top_k = sorted.top_k;
   args.width = width;
+  if (rows == 1) {
+    args.counts = sorted.counts;
+    args.chosen = sorted.chosen;
+  }
   const int blocks = rows * ((width + 255) / 256);
   on.launch(kRouting, "weighted_sum", {static_cast<unsigned>(blocks)}, 256, 0, &args);
   return y;

@@ -238,7 +238,7 @@ void Api::responded(const RequestName& request, int status) {
 HttpResponse Api::metrics() const {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = metrics_.text(engine_.stats(), engine_.info());
+  response.body = metrics_.text(engine_.stats(), engine_.info(), engine_.expert_rows());
   return response;
 }
 

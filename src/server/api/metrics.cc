@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 namespace anabranch::server {
 namespace {
@@ -118,6 +119,23 @@ void add_cache(Snapshot& out, const StateCacheStats& cache) {
   out.add({{"tier", "disk"}}, static_cast<double>(cache.disk_bytes));
 }
 
+// Of each mixture of experts: all rows of its experts, those of the busiest one, and how many had none.
+void add_experts(Snapshot& out, const std::vector<std::vector<uint64_t>>& mixtures) {
+  if (mixtures.empty()) return;
+  const auto of_each = [&](const char* name, const char* help, MetricType type, const auto& value) {
+    out.family(name, help, type);
+    for (size_t i = 0; i < mixtures.size(); i++)
+      out.add({{"mixture", std::to_string(i)}}, static_cast<double>(value(mixtures[i])));
+  };
+  using Rows = std::vector<uint64_t>;
+  of_each("anabranch_expert_rows_total", "Rows that a mixture's experts were given", MetricType::Counter,
+          [](const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), uint64_t{0}); });
+  of_each("anabranch_busiest_expert_rows_total", "Those of the expert with the most", MetricType::Counter,
+          [](const Rows& rows) { return *std::max_element(rows.begin(), rows.end()); });
+  of_each("anabranch_experts_unused", "Experts that were given none", MetricType::Gauge,
+          [](const Rows& rows) { return std::count(rows.begin(), rows.end(), uint64_t{0}); });
+}
+
 }  // namespace
 
 struct Metrics::Series {
@@ -170,11 +188,13 @@ void Metrics::waited_in_queue(double seconds) {
   series_->queue_wait.Observe(seconds);
 }
 
-std::string Metrics::text(const EngineStats& stats, const ModelInfo& info) const {
+std::string Metrics::text(const EngineStats& stats, const ModelInfo& info,
+                          const std::vector<std::vector<uint64_t>>& expert_rows) const {
   std::vector<MetricFamily> families = series_->registry.Collect();
   Snapshot out(families);
   add_engine(out, stats);
   if (stats.cache) add_cache(out, *stats.cache);
+  add_experts(out, expert_rows);
   out.gauge("anabranch_weight_bytes", "Memory of the weights",
             static_cast<double>(info.weight_bytes + info.draft_model_bytes));
   const double resident = resident_bytes();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/engine.h"
 #include "server/api/openai_format.h"
@@ -28,7 +29,9 @@ class Metrics {
   void answered(AnswerKind kind, std::string_view how);
   void waited_in_queue(double seconds);
 
-  std::string text(const EngineStats& stats, const ModelInfo& info) const;
+  // expert_rows: of Engine::expert_rows().
+  std::string text(const EngineStats& stats, const ModelInfo& info,
+                   const std::vector<std::vector<uint64_t>>& expert_rows) const;
 
  private:
   struct Series;

@@ -43,9 +43,10 @@ struct RouteArgs {
 // Sorts the pairs of row and expert by expert, pairs of one expert by row. Expert e's tiles of up to
 // `tile_rows` pairs begin at e + its first position / tile_rows, or (compact) at its first position.
 struct SortArgs {
-  const int* chosen;  // [pairs]
-  int* order;         // [pairs]: the pair of each position
-  ExpertTile* tiles;  // [slots]
+  const int* chosen;           // [pairs]
+  int* order;                  // [pairs]: the pair of each position
+  ExpertTile* tiles;           // [slots]
+  unsigned long long* counts;  // [experts]: each expert's pairs are added; may be null
   int pairs, experts, tile_rows, slots, compact;
 };
 // y = x W^T of every tile, W its expert's matrix; with SWIGLU, silu(first) * second goes to `packed`.
@@ -66,6 +67,9 @@ struct WeightedSumArgs {
   const float *shared, *gate_logits;  // [rows, width], [rows]; may be null
   float* out;
   int top_k, width;
+  // One row, whose pairs nothing sorts: 1 is added for each of its experts; may be null.
+  unsigned long long* counts;
+  const int* chosen;
 };
 
 struct EmbedArgs {

@@ -116,6 +116,7 @@ KERNEL sort_pairs(const __grid_constant__ SortArgs a) {
     if (w == warp) at = count;
     first += before[w], count += own[w];
   }
+  if (threadIdx.x == 0 && a.counts) a.counts[expert] += count;
   at += first;
   for (int i = begin; i < end; i += 32) {
     const bool mine = i + lane < end && a.chosen[i + lane] == expert;
@@ -138,6 +139,8 @@ KERNEL weighted_sum(const __grid_constant__ WeightedSumArgs a) {
   let_next_start();
   const int blocks = (a.width + blockDim.x - 1) / blockDim.x, i = blockIdx.x % blocks * blockDim.x + threadIdx.x;
   const long row = blockIdx.x / blocks;
+  if (a.counts && blockIdx.x == 0)
+    for (int n = threadIdx.x; n < a.top_k; n += blockDim.x) a.counts[a.chosen[n]]++;
   if (i >= a.width) return;
   const float* from = a.outputs + row * a.top_k * a.width + i;
   const float* weights = a.weights + row * a.top_k;
