@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The command line as people use it: cli_test.py BINARY MODEL_DIR. The last line is "N passed, N failed"."""
-import json, os, signal, subprocess, sys, tempfile, time, traceback, urllib.request
+import json, os, shutil, signal, subprocess, sys, tempfile, time, traceback, urllib.request
 
 BINARY, MODEL = sys.argv[1], sys.argv[2]
 SMALL = os.path.join(os.path.dirname(os.path.abspath(MODEL)), "hybrid-draft-19m")
@@ -384,6 +384,16 @@ def test_doctor_and_bench_print_json():
     for row in rows:
         inside = sum(stage["seconds"] for stage in row["profile"])
         assert 0 < inside <= row["tokens"] / row["tok_s"] * 1.001, row
+
+
+def test_bench_counts_the_rows_of_experts():
+    with tempfile.TemporaryDirectory() as directory:
+        shutil.copytree(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/data/qwen3_moe/model"), directory, dirs_exist_ok=True)
+        shutil.copy(os.path.join(MODEL, "tokenizer.json"), directory)
+        code, out, err = run("bench", "-m", directory, "--pp", "16", "--tg", "0", "--reps", "1", "--profile", "--json")
+        assert code == 0, err
+        row = json.loads(out)["results"][0]
+        assert [sum(rows) for rows in row["expert_rows"]] == [16 * 3] * 3, row
 
 
 def test_bench_refuses_what_has_no_effect():
