@@ -16,8 +16,10 @@ namespace {
 
 constexpr uint64_t kHeaderShare = 120;  // of a tensor's entry, beside its name
 
-Result<void> write_at(const std::string& path, uint64_t offset, const void* data, uint64_t bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+// flags: further ones for open().
+Result<void> write_at(const std::string& path, uint64_t offset, const void* data, uint64_t bytes,
+                      int flags = 0) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
   if (fd < 0) return make_error(ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
   const char* from = static_cast<const char*>(data);
   uint64_t done = 0;
@@ -48,7 +50,7 @@ int width(const Piece& piece) {
 }  // namespace
 
 Result<void> write_file(const std::string& path, std::string_view text) {
-  return write_at(path, 0, text.data(), text.size());
+  return write_at(path, 0, text.data(), text.size(), O_TRUNC);
 }
 
 Result<void> ShardWriter::begin_file(const std::string& file, std::vector<Piece> pieces) {

@@ -52,7 +52,7 @@ class ShardWriter {
   uint64_t bytes_ = 0, data_bytes_ = 0;
 };
 
-// The whole of a small file. Errors: io.
+// Writes a small file; what it had before is replaced. Errors: io.
 Result<void> write_file(const std::string& path, std::string_view text);
 
 }  // namespace anabranch

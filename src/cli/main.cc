@@ -369,6 +369,14 @@ CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
   return command;
 }
 
+CLI::App* add_verify(CLI::App& app, VerifyOptions& o) {
+  auto* command = app.add_subcommand("verify", "Check a model on this machine and write a report");
+  add_model_flags(*command, o.model);
+  command->add_option("--report", o.report,
+                      "Markdown file to write (default: anabranch-verify-<model name>.md)");
+  return command;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine",
                "anabranch"};
@@ -389,6 +397,7 @@ int run(int argc, char** argv) {
   CalibrateOptions calibrate;
   DoctorOptions doctor;
   StatesOptions states;
+  VerifyOptions verify;
   const struct {
     CLI::App* command;
     std::function<int()> run;
@@ -403,6 +412,7 @@ int run(int argc, char** argv) {
       {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }},
       {add_cache(app, states), [&] { return run_cache(states); }},
       {add_doctor(app, doctor), [&] { return run_doctor(doctor); }},
+      {add_verify(app, verify), [&] { return run_verify(verify); }},
   };
 
   app.allow_config_extras(CLI::config_extras_mode::error);

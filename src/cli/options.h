@@ -146,6 +146,11 @@ struct StatesOptions {
   std::optional<double> older_than_days;
 };
 
+struct VerifyOptions {
+  ModelOptions model;
+  std::string report;  // file to write; "": anabranch-verify-<model name>.md in the working directory
+};
+
 // Exit codes: 0 done, 1 failed, 130 interrupted.
 int run_generate(const GenerateOptions& options);
 int run_chat(const ChatOptions& options);
@@ -157,5 +162,6 @@ int run_calibrate(const CalibrateOptions& options);
 int run_serve(const ServeOptions& options);
 int run_cache(const StatesOptions& options);
 int run_doctor(const DoctorOptions& options);
+int run_verify(const VerifyOptions& options);
 
 }  // namespace anabranch::cli

@@ -132,10 +132,12 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
       return id ? std::string(out.tokenizer->token_bytes(*id)) : "";
     };
     auto parsed = ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos()));
-    if (parsed)
+    if (parsed) {
       out.chat_template = *parsed;
-    else  // the model can still continue plain text
-      log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), parsed.error().message);
+    } else {  // the model can still continue plain text
+      out.template_problem = parsed.error().message;
+      log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), out.template_problem);
+    }
   }
   auto generation = read_generation_config(*checkpoint);
   out.sampling = generation.sampling;

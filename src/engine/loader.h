@@ -18,6 +18,7 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null when the model has none
+  std::string template_problem;                       // why the model's template cannot be used, or empty
   SamplingParams sampling;                            // generation_config.json, or greedy
   std::vector<int> eos;                               // ids that end a turn, sorted
   Calibration calibration;                            // speculation.json beside the model, or empty

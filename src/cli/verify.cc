@@ -1,0 +1,216 @@
+// `verify`: checks a model on this machine and writes a report that a bug report can contain.
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/clock.h"
+#include "base/cpu_info.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/shard_writer.h"
+#include "cli/verify_checks.h"
+#include "ops/table.h"
+
+namespace anabranch::cli {
+namespace {
+
+const char* name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::pass:
+      return "pass";
+    case Verdict::fail:
+      return "FAIL";
+    case Verdict::not_applicable:
+      return "not applicable";
+    case Verdict::info:
+      return "info";
+    case Verdict::not_run:
+      break;
+  }
+  return "not run";
+}
+
+// One cell of a Markdown table.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|')
+      out += "\\|";
+    else if (c == '<')
+      out += "&lt;";
+    else
+      out += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return out;
+}
+
+struct Row {
+  std::string check;
+  Finding finding;
+};
+
+struct Report {
+  std::string model, path;
+  std::vector<std::pair<std::string, std::string>> setting;
+  std::vector<Row> rows;
+
+  int count(Verdict verdict) const {
+    int n = 0;
+    for (const Row& row : rows) n += row.finding.verdict == verdict;
+    return n;
+  }
+  std::string summary() const {
+    return fmt::format("{} passed, {} failed, {} not applicable, {} not run", count(Verdict::pass),
+                       count(Verdict::fail), count(Verdict::not_applicable), count(Verdict::not_run));
+  }
+  Result<void> write() const {
+    std::string text = fmt::format("# anabranch verify: {}\n\n| | |\n|---|---|\n", model);
+    for (const auto& [name, value] : setting) text += fmt::format("| {} | {} |\n", name, cell(value));
+    text += fmt::format("\n{}.\n\n| Check | Result | Details |\n|---|---|---|\n", summary());
+    for (const auto& [check, finding] : rows)
+      text += fmt::format("| {} | {} | {} |\n", check, name_of(finding.verdict), cell(finding.details));
+    return write_file(path, text);
+  }
+};
+
+// What is read from the loaded model while the engine is being made.
+struct ModelFacts {
+  std::string layers, tensor_types, kernels, template_problem;
+  size_t threads = 0;
+};
+
+std::string kind_of(const MixerSpec& mixer) {
+  const auto* attention = std::get_if<AttentionSpec>(&mixer);
+  if (!attention) return "gated delta";
+  if (attention->window == 0) return "attention";
+  return fmt::format("attention with a window of {}", attention->window);
+}
+
+std::string kind_of(const FeedForwardSpec& feed_forward) {
+  if (std::holds_alternative<MlpSpec>(feed_forward)) return "MLP";
+  if (const auto* moe = std::get_if<MoeSpec>(&feed_forward))
+    return fmt::format("mixture of {} experts", moe->experts);
+  return fmt::format("MLP and mixture of {} experts", std::get<MlpAndMoeSpec>(feed_forward).moe.experts);
+}
+
+// "24 layers: 6 attention, 18 gated delta; 24 MLP"
+std::string layers_by_kind(const ModelSpec& spec) {
+  std::map<std::string, int> mixers, feed_forwards;
+  for (const LayerSpec& layer : spec.layers) {
+    mixers[kind_of(layer.mixer)]++;
+    feed_forwards[kind_of(layer.mlp)]++;
+  }
+  const auto list = [](const std::map<std::string, int>& counts) {
+    std::vector<std::string> out;
+    for (const auto& [kind, count] : counts) out.push_back(fmt::format("{} {}", count, kind));
+    return fmt::format("{}", fmt::join(out, ", "));
+  };
+  return fmt::format("{} layers: {}; {}", spec.layers.size(), list(mixers), list(feed_forwards));
+}
+
+// "BF16 12.1 MB, affine-4/64 80.0 MB"
+Result<std::string> tensor_types(const std::string& path) {
+  TRY(const auto checkpoint, Checkpoint::open(path));
+  std::map<std::string, uint64_t> bytes;
+  for (const auto& tensor : checkpoint->tensors()) bytes[tensor.type] += tensor.bytes;
+  std::vector<std::string> out;
+  for (const auto& [type, size] : bytes) out.push_back(fmt::format("{} {:.1f} MB", type, size / 1e6));
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+Result<std::unique_ptr<Engine>> load(const ModelOptions& options, ModelFacts& facts) {
+  TRY(EngineOptions to, engine_options(options, {"off", 0, "", false}, kNoCache));
+  to.cache = CacheOptions{.enabled = true};  // in memory only
+  to.keep_statistics = false;
+  return create_engine(to, [&](std::shared_ptr<Device> device) -> Result<LoadedModel> {
+    TRY(auto loaded, load_model(options.model, device));
+    TRY(facts.tensor_types, tensor_types(options.model));
+    facts.layers = layers_by_kind(loaded.model->spec());
+    facts.kernels = device->is_host() ? device->ops().kernels_name(*device) : device->name();
+    facts.threads = device->threads().size();
+    facts.template_problem = loaded.template_problem;
+    return loaded;
+  });
+}
+
+Finding describe_load(const ModelInfo& info, const ModelFacts& facts) {
+  const double bits = 8.0 * (info.weight_bytes - info.mtp_bytes - info.draft_head_bytes) / info.parameters;
+  return {Verdict::pass,
+          fmt::format("family {}; {}; {:.1f} million parameters, {:.2f} bits each in memory; files: {}; {}; "
+                      "context {}; {:.1f} s",
+                      info.family, facts.layers, info.parameters / 1e6, bits, facts.tensor_types,
+                      info.has_mtp ? "MTP head" : "no MTP head", info.context_length, info.load_s)};
+}
+
+// The last part of the path, as in the name of the default report.
+std::string model_name(const std::string& model) {
+  namespace fs = std::filesystem;
+  fs::path path = fs::absolute(model).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
+
+// Runs one check and writes the report before and after it: should the program crash, the report says where.
+template <class Check>
+Result<void> run_row(Report& report, Row& row, const Check& check) {
+  row.finding = {Verdict::fail, "did not finish: the program ended during this check"};
+  TRY_VOID(report.write());
+  fmt::print(stderr, "{:<16} ", row.check);
+  std::fflush(stderr);
+  const double start = now_seconds();
+  const Result<Finding> finding = check();
+  row.finding = finding ? *finding : Finding{Verdict::fail, finding.error().message};
+  fmt::print(stderr, "{} ({:.1f} s): {}\n", name_of(row.finding.verdict), now_seconds() - start,
+             row.finding.details);
+  return report.write();
+}
+
+constexpr struct {
+  const char* name;
+  Result<Finding> (*run)(VerifySubject&);
+} kChecks[] = {{"tokenizer", check_tokenizer},
+               {"chat template", check_template},
+               {"speculation", check_speculation},
+               {"cache", check_cache},
+               {"batch", check_batch},
+               {"speed", measure_speed},
+               {"needle", measure_needle}};
+
+Result<int> verify(const VerifyOptions& options) {
+  Report report;
+  report.model = model_name(options.model.model);
+  report.path = options.report.empty() ? "anabranch-verify-" + report.model + ".md" : options.report;
+  const CpuInfo& cpu = cpu_info();
+  report.setting = {{"Version", ANABRANCH_VERSION},
+                    {"Machine", fmt::format("{}, {:.1f} GB of memory", cpu.model, cpu.memory_bytes / 1e9)},
+                    {"Flags", fmt::format("--device {}{}{}", options.model.device,
+                                          options.model.precise ? " --precise" : "",
+                                          options.model.reference ? " --reference" : "")}};
+  report.rows.push_back({"load", {}});
+  for (const auto& check : kChecks) report.rows.push_back({check.name, {}});
+
+  std::unique_ptr<Engine> engine;
+  ModelFacts facts;
+  TRY_VOID(run_row(report, report.rows[0], [&]() -> Result<Finding> {
+    TRY(engine, load(options.model, facts));
+    report.setting.push_back({"Kernels", fmt::format("{}, {} threads", facts.kernels, facts.threads)});
+    return describe_load(engine->info(), facts);
+  }));
+  if (engine) {
+    VerifySubject subject{*engine, facts.template_problem, {}, {}};
+    for (size_t i = 0; i < std::size(kChecks); i++)
+      TRY_VOID(run_row(report, report.rows[i + 1], [&] { return kChecks[i].run(subject); }));
+  }
+  fmt::print("{}: {}\n", report.path, report.summary());
+  return report.count(Verdict::fail) == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int run_verify(const VerifyOptions& options) {
+  auto result = verify(options);
+  return result ? *result : fail(result.error());
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,350 @@
+#include "cli/verify_checks.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <future>
+
+namespace anabranch::cli {
+namespace {
+
+constexpr int kAnswerTokens = 64;
+constexpr int kFixedPromptTokens = 512;  // more than any of the fixed prompts has
+constexpr int kCachedTokens = 600;       // more than two KV blocks
+constexpr int kSpeedTokens = 512;
+constexpr int kNeedleTokens = 2000;
+constexpr int kNeedleThought = 512;
+
+constexpr std::array kFixedPrompts = {
+    "The river rises in the hills, where it is hardly wider than a ditch. Further down it",
+    "// Adds two numbers.\nint add(int a, int b) {\n\treturn a + b;\n}\n\n// Multiplies two numbers.\nint ",
+    "red green blue red green blue red green blue red green blue red green blue red green blue red green "
+    "blue red green blue red green blue red green blue red green blue red green blue red green",
+};
+
+struct NamedText {
+  const char *name, *text;
+};
+constexpr std::array kTexts = {
+    NamedText{"English", "The quick brown fox doesn't jump over 13 lazy dogs; it's resting (for now)."},
+    NamedText{"code with tabs",
+              "for (int i = 0; i < n; i++) {\n\tif (a[i] != 0)\n\t\tsum += a[i];  // +=\n}\n"},
+    NamedText{"emoji", "Fine 👍🏽, family 👨‍👩‍👧, flag 🇫🇷, heart ❤️."},
+    NamedText{"CJK", "河流从山上流下来。川は山から流れる。강은 산에서 흐른다."},
+    NamedText{"Arabic", "ينبع النهر من الجبال ثم يجري إلى البحر، وطوله ١٢٣ كيلومترا."},
+    NamedText{"accents", "Čeština, français, Ελληνικά, naïve, São Paulo, Übergrößenträger, Việt Nam."},
+    NamedText{"spaces at both ends", "  two spaces before, three after   "},
+    NamedText{"newlines", "\n\nfirst\n\n\n  second\r\nthird\n"},
+};
+
+Request greedy_request(int max_tokens) {
+  Request request;
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  request.cache = false;
+  request.speculation = SpecMode{.automatic = false};
+  return request;
+}
+
+Result<Answer> ask(Engine& engine, Prompt prompt, Request request) {
+  static const std::atomic<bool> never{false};
+  return run_prompt(engine, std::move(prompt), std::move(request), true, never);
+}
+
+// Set when the context has no room for so many tokens.
+std::optional<Finding> too_long(const VerifySubject& subject, int tokens) {
+  const int context = subject.engine.info().context_length;
+  if (tokens <= context) return std::nullopt;
+  return Finding{Verdict::not_applicable,
+                 fmt::format("needs a context of {} tokens, and the model has {}", tokens, context)};
+}
+
+// Where two answers part; empty: nowhere.
+std::string difference(const std::vector<int>& got, const std::vector<int>& wanted) {
+  if (got == wanted) return "";
+  const auto [g, w] = std::mismatch(got.begin(), got.end(), wanted.begin(), wanted.end());
+  if (g == got.end() || w == wanted.end())
+    return fmt::format("{} tokens instead of {}", got.size(), wanted.size());
+  return fmt::format("token {} is {} instead of {}", g - got.begin() + 1, *g, *w);
+}
+
+Finding pass_unless(const std::vector<std::string>& problems, std::string details) {
+  if (problems.empty()) return {Verdict::pass, std::move(details)};
+  return {Verdict::fail, fmt::format("{}", fmt::join(problems, "; "))};
+}
+
+// Fills subject.plain.
+Result<void> answer_plainly(VerifySubject& subject) {
+  for (size_t i = subject.plain.size(); i < kFixedPrompts.size(); i++) {
+    TRY(Answer answer, ask(subject.engine, make_raw_prompt(subject.engine, kFixedPrompts[i]),
+                           greedy_request(kAnswerTokens)));
+    subject.plain.push_back(std::move(answer.tokens));
+  }
+  return {};
+}
+
+// The text that comes back for `text`: decoded as a whole, and token by token.
+std::array<std::string, 2> round_trips(const Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<int> tokens = tokenizer.encode(text, false);
+  Detokenizer stream(tokenizer, false);
+  std::string streamed;
+  for (const int token : tokens) streamed += stream.push(token);
+  return {tokenizer.decode(tokens, false), streamed + stream.flush()};
+}
+
+// Dull sentences without any number, together at least `tokens` tokens; `hidden`, if given, is in the middle.
+std::string filler(const Tokenizer& tokenizer, int tokens, const std::string& hidden = "") {
+  constexpr std::array places = {"mill", "harbour", "bridge", "old school", "market hall"};
+  constexpr std::array events = {"was painted",       "was closed for the winter", "got a new roof",
+                                 "had few visitors",  "was lit by lanterns",       "was sold",
+                                 "was measured again"};
+  constexpr std::array ends = {"in spring", "after the rain", "as the letters tell"};
+  std::string text = "These are notes about a small town.";
+  bool hides = !hidden.empty();
+  for (size_t i = 0, have = 0; have < static_cast<size_t>(tokens); i++) {
+    const std::string sentence = fmt::format(" The {} {} {}.", places[i % places.size()],
+                                             events[i % events.size()], ends[i % ends.size()]);
+    have += tokenizer.encode(sentence, false).size();
+    text += sentence;
+    if (!hides || have < static_cast<size_t>(tokens) / 2) continue;
+    text += " " + hidden;
+    hides = false;
+  }
+  return text;
+}
+
+Json message(const char* role, std::string_view content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// The answers to all fixed prompts, which run at the same time.
+Result<std::vector<Answer>> answer_together(Engine& engine, const SpecMode& mode) {
+  std::vector<std::future<Result<Answer>>> running;
+  for (const char* prompt : kFixedPrompts)
+    running.push_back(std::async(std::launch::async, [&engine, &mode, prompt] {
+      Request request = greedy_request(kAnswerTokens);
+      request.speculation = mode;
+      return ask(engine, make_raw_prompt(engine, prompt), std::move(request));
+    }));
+  std::vector<Answer> answers;
+  for (auto& future : running) {
+    TRY(Answer answer, future.get());
+    answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+// "ngram 12 of 30 (40 %), mtp 55 of 90 (61 %)"
+std::string acceptance(const SpecCounters& drafts) {
+  std::vector<std::string> out;
+  for (int i = 1; i < kDraftSources; i++) {
+    const auto& s = drafts.sources[static_cast<size_t>(i)];
+    if (s.drafted > 0)
+      out.push_back(fmt::format("{} {} of {} ({:.0f} %)", name_of(static_cast<DraftSource>(i)), s.accepted,
+                                s.drafted, 100.0 * s.accepted / s.drafted));
+  }
+  return out.empty() ? "none drafted" : fmt::format("{}", fmt::join(out, ", "));
+}
+
+// A conversation of one turn, then the same with its answer and a second question. Without a chat template
+// the same as plain text.
+struct TwoTurns {
+  Engine& engine;
+  std::string question, second = "And what was said about the harbour?";
+
+  Result<Prompt> first() const { return compile(Json::array({message("user", question)}), question); }
+  Result<Prompt> extended(const std::string& answer) const {
+    return compile(
+        Json::array({message("user", question), message("assistant", answer), message("user", second)}),
+        question + answer + "\n" + second);
+  }
+
+ private:
+  Result<Prompt> compile(const Json& messages, const std::string& text) const {
+    if (!engine.chat_template()) return make_raw_prompt(engine, text);
+    return make_chat_prompt(engine, messages, ThinkFlags{"off"});
+  }
+};
+
+}  // namespace
+
+Result<Finding> check_tokenizer(VerifySubject& subject) {
+  const Tokenizer& tokenizer = subject.engine.tokenizer();
+  // Such tokenizers add a space before a text, and drop all spaces there when they decode.
+  const bool trims = tokenizer.leading_spaces_dropped() == INT_MAX;
+  const auto trimmed = [&](std::string text) {
+    return trims ? text.substr(std::min(text.find_first_not_of(' '), text.size())) : text;
+  };
+  std::vector<std::string> problems;
+  for (const auto& [name, text] : kTexts) {
+    const auto [whole, streamed] = round_trips(tokenizer, text);
+    if (trimmed(whole) != trimmed(text))
+      problems.push_back(fmt::format("{}: decodes to {}", name, dump_json(whole)));
+    else if (streamed != whole)
+      problems.push_back(fmt::format("{}: decodes to {} token by token", name, dump_json(streamed)));
+  }
+  return pass_unless(problems,
+                     fmt::format("{} texts come back as they were{}; vocabulary of {}", kTexts.size(),
+                                 trims ? " (leading spaces aside)" : "", tokenizer.vocab_size()));
+}
+
+Result<Finding> check_template(VerifySubject& subject) {
+  if (!subject.template_problem.empty())
+    return Finding{Verdict::fail, "it cannot be used: " + subject.template_problem};
+  const ChatTemplate* chat = subject.engine.chat_template();
+  if (!chat) return Finding{Verdict::not_applicable, "the model has no chat template"};
+  const Json system = message("system", "Answer in one word."), user = message("user", "Name a river."),
+             answer = message("assistant", "Loire"), again = message("user", "Another one?");
+  const struct {
+    const char* name;
+    Json messages;
+    bool may_refuse;  // some models have no system prompt, and their templates say so (raise_exception)
+  } cases[] = {{"user", Json::array({user}), false},
+               {"system + user", Json::array({system, user}), true},
+               {"user + assistant + user", Json::array({user, answer, again}), false}};
+  std::vector<std::string> problems, done;
+  for (const auto& [name, messages, may_refuse] : cases) {
+    const auto pieces = chat->render(messages, nullptr, {});
+    if (!pieces) {
+      const std::string& error = pieces.error().message;
+      // Faults of the template itself are named with their place.
+      const bool refused = may_refuse && error.find(", column ") == error.npos;
+      (refused ? done : problems)
+          .push_back(fmt::format("{}: {}: {}", name, refused ? "refused" : "failed", error));
+      continue;
+    }
+    const std::string text = join(*pieces);
+    bool complete = true;
+    for (const Json& m : messages) complete &= text.find(string_at(m, "content")) != text.npos;
+    if (complete)
+      done.push_back(fmt::format("{}: {} tokens", name, subject.engine.tokenizer().encode(*pieces).size()));
+    else
+      problems.push_back(fmt::format("{}: the text of a message is missing in {}", name, dump_json(text)));
+  }
+  return pass_unless(problems, fmt::format("{}", fmt::join(done, "; ")));
+}
+
+Result<Finding> check_speculation(VerifySubject& subject) {
+  if (const auto finding = too_long(subject, kFixedPromptTokens + kAnswerTokens)) return *finding;
+  TRY_VOID(answer_plainly(subject));
+  std::vector<SpecMode> modes = {SpecMode{}};
+  for (const DraftSource source : subject.engine.info().draft_sources)
+    modes.push_back({.automatic = false, .source = source});
+  std::vector<std::string> problems, names;
+  for (const SpecMode& mode : modes) {
+    names.push_back(mode.automatic ? "auto" : name_of(mode.source));
+    for (size_t i = 0; i < kFixedPrompts.size(); i++) {
+      Request request = greedy_request(kAnswerTokens);
+      request.speculation = mode;
+      TRY(const Answer answer,
+          ask(subject.engine, make_raw_prompt(subject.engine, kFixedPrompts[i]), std::move(request)));
+      if (!mode.automatic) subject.drafts += answer.usage.speculation;
+      if (const auto text = difference(answer.tokens, subject.plain[i]); !text.empty())
+        problems.push_back(fmt::format("{}, prompt {}: {}", names.back(), i + 1, text));
+    }
+    // An n-gram is drafted only where the text repeats itself.
+    if (!mode.automatic && mode.source != DraftSource::ngram && subject.drafts.of(mode.source).drafted == 0)
+      problems.push_back(fmt::format("{} drafted nothing", names.back()));
+  }
+  return pass_unless(problems, fmt::format("{}: the same {} tokens as without, for {} prompts",
+                                           fmt::join(names, ", "), kAnswerTokens, kFixedPrompts.size()));
+}
+
+Result<Finding> check_cache(VerifySubject& subject) {
+  if (const auto finding = too_long(subject, 2 * kCachedTokens)) return *finding;
+  Engine& engine = subject.engine;
+  const TwoTurns turns{engine, filler(engine.tokenizer(), kCachedTokens) + "\nWhat was painted?"};
+  const auto run = [&](Result<Prompt> prompt, bool cached) -> Result<Answer> {
+    if (!prompt) return prompt.error();
+    Request request = greedy_request(kAnswerTokens / 2);
+    request.ignore_eos = false;
+    request.cache = cached;
+    return ask(engine, std::move(*prompt), std::move(request));
+  };
+  TRY(const Answer cold, run(turns.first(), false));
+  TRY(const Answer kept, run(turns.first(), true));
+  TRY(const Answer again, run(turns.first(), true));
+  TRY(const Answer cold_extended, run(turns.extended(cold.text), false));
+  TRY(const Answer extended, run(turns.extended(cold.text), true));
+  std::vector<std::string> problems;
+  const auto compare = [&](const char* name, const Answer& got, const Answer& wanted) {
+    if (const auto text = difference(got.tokens, wanted.tokens); !text.empty())
+      problems.push_back(fmt::format("{}: {}", name, text));
+  };
+  compare("first time with the cache on", kept, cold);
+  compare("the same prompt again", again, cold);
+  compare("with a further turn", extended, cold_extended);
+  if (again.usage.cached_tokens == 0) problems.push_back("the same prompt again: nothing was cached");
+  return pass_unless(
+      problems,
+      fmt::format("the same tokens as without the cache; {} of {} prompt tokens cached the second time, {} "
+                  "of {} with a further turn",
+                  again.usage.cached_tokens, again.usage.prompt_tokens, extended.usage.cached_tokens,
+                  extended.usage.prompt_tokens));
+}
+
+Result<Finding> check_batch(VerifySubject& subject) {
+  if (const auto finding = too_long(subject, kFixedPromptTokens + kAnswerTokens)) return *finding;
+  TRY_VOID(answer_plainly(subject));
+  std::vector<std::string> problems;
+  for (const bool speculates : {false, true}) {
+    TRY(const auto answers, answer_together(subject.engine, SpecMode{.automatic = speculates}));
+    for (size_t i = 0; i < answers.size(); i++)
+      if (const auto text = difference(answers[i].tokens, subject.plain[i]); !text.empty())
+        problems.push_back(
+            fmt::format("speculation {}, prompt {}: {}", speculates ? "auto" : "off", i + 1, text));
+  }
+  return pass_unless(problems,
+                     fmt::format("{} prompts at once, speculation off and auto: the same {} tokens as alone",
+                                 kFixedPrompts.size(), kAnswerTokens));
+}
+
+Result<Finding> measure_speed(VerifySubject& subject) {
+  if (const auto finding = too_long(subject, kSpeedTokens + kAnswerTokens)) return *finding;
+  Engine& engine = subject.engine;
+  Prompt prompt = make_raw_prompt(engine, filler(engine.tokenizer(), kSpeedTokens));
+  prompt.tokens.resize(std::min<size_t>(prompt.tokens.size(), kSpeedTokens));
+  TRY(const Answer answer, ask(engine, std::move(prompt), greedy_request(kAnswerTokens)));
+  return Finding{
+      Verdict::info,
+      fmt::format(
+          "prefill of {} tokens: {:.0f} tok/s; decode of {} tokens: {:.1f} tok/s; drafts accepted: {}",
+          answer.usage.prompt_tokens, prefill_rate(answer.usage), answer.usage.completion_tokens,
+          decode_rate(answer.usage), acceptance(subject.drafts))};
+}
+
+Result<Finding> measure_needle(VerifySubject& subject) {
+  constexpr const char* kNumber = "48213";
+  if (const auto finding = too_long(subject, kNeedleTokens + 2 * kNeedleThought)) return *finding;
+  Engine& engine = subject.engine;
+  const std::string text =
+      filler(engine.tokenizer(), kNeedleTokens, fmt::format("The secret number is {}.", kNumber));
+  const auto look = [&](const std::string& name, Result<Prompt> prompt) -> Result<std::string> {
+    if (!prompt) return prompt.error();
+    Request request = greedy_request(24);
+    request.ignore_eos = false;
+    TRY(const Answer answer, ask(engine, std::move(*prompt), std::move(request)));
+    const bool found = answer.text.find(kNumber) != answer.text.npos;
+    return fmt::format("{}: {} among {} tokens, {} of thought{}", name, found ? "found" : "not found",
+                       answer.usage.prompt_tokens, answer.usage.thinking_tokens,
+                       found ? "" : ", answer " + dump_json(answer.text));
+  };
+  const ChatTemplate* chat = engine.chat_template();
+  if (!chat) {
+    TRY(const auto line, look("plain text", make_raw_prompt(engine, text + "\nThe secret number is")));
+    return Finding{Verdict::info, line};
+  }
+  const Json messages =
+      Json::array({message("user", text + "\n\nWhat is the secret number? Answer with the number.")});
+  TRY(std::string lines, look("thinking off", make_chat_prompt(engine, messages, ThinkFlags{"off"})));
+  if (chat->mentions("enable_thinking") && find_reasoning_tags(engine.tokenizer())) {
+    TRY(const auto line,
+        look("thinking on", make_chat_prompt(engine, messages, ThinkFlags{"on", kNeedleThought})));
+    lines += "; " + line;
+  }
+  return Finding{Verdict::info, lines};
+}
+
+}  // namespace anabranch::cli
