@@ -23,9 +23,22 @@ int mtp_blocks(int length) {
   return (length - 1 + kBlockTokens - 1) / kBlockTokens;
 }
 
-bool has_deltas(const StateLayout& layout) {
-  return std::any_of(layout.begin(), layout.end(),
-                     [](const auto& layer) { return std::holds_alternative<ops::GatedDeltaShape>(layer); });
+// Attention whose blocks are shared by all states that pass through them.
+bool has_shared_blocks(const LayerLayout& layer) {
+  const auto* kv = std::get_if<KvLayout>(&layer);
+  return kv && !is_windowed(*kv);
+}
+
+// The blocks of a layer that a checkpoint of so many tokens holds: those of a window, or the last partial
+// one.
+struct BlockRange {
+  int begin = 0, end = 0;
+};
+BlockRange own_blocks(const LayerLayout& layer, int length) {
+  const int end = (length + kBlockTokens - 1) / kBlockTokens;
+  const auto* kv = std::get_if<KvLayout>(&layer);
+  if (!kv) return {};
+  return {is_windowed(*kv) ? ops::first_block_seen(length, kv->window) : whole_blocks(length), end};
 }
 
 const StateSections& sections_in(const PrefixTree::Data& data) {
@@ -61,7 +74,7 @@ struct StateCache::Match {
 StateCache::StateCache(StateCacheOptions options)
     : options_(std::move(options)),
       format_{options_.device, options_.model, options_.mtp, options_.mtp_hidden, options_.kv},
-      any_token_(!has_deltas(format_.model) && format_.mtp.empty()) {
+      any_token_(std::ranges::all_of(format_.model, has_shared_blocks) && format_.mtp.empty()) {
   stats_.kv = options_.kv;
   if (disk()) index(disk()->scan());
 }
@@ -96,13 +109,14 @@ void StateCache::forget_missing() {
 
 StateSections StateCache::write_block(const SavedState& state, int block) const {
   StateSections sections;
-  const auto write = [&](Stack stack, const Snapshot& layers, int number) {
-    for (size_t i = 0; i < layers.layers.size(); i++)
-      if (const auto* kv = std::get_if<ops::PagedKv>(&layers.layers[i]))
-        write_kv_block(format_, stack, static_cast<int>(i), number, *kv, sections);
+  const auto write = [&](Stack stack, const StateLayout& layout, const Snapshot& layers, int number) {
+    for (size_t i = 0; i < layout.size(); i++)
+      if (has_shared_blocks(layout[i]))
+        write_kv_block(format_, stack, static_cast<int>(i), number, std::get<ops::PagedKv>(layers.layers[i]),
+                       sections);
   };
-  write(Stack::model, state.model, block);
-  if (state.mtp && block > 0) write(Stack::mtp, state.mtp->state, block - 1);
+  write(Stack::model, format_.model, state.model, block);
+  if (state.mtp && block > 0) write(Stack::mtp, format_.mtp, state.mtp->state, block - 1);
   return sections;
 }
 
@@ -113,9 +127,10 @@ StateSections StateCache::write_checkpoint(const SavedState& state) const {
     const int layer = static_cast<int>(i);
     if (const auto* delta = std::get_if<ops::GatedDeltaState>(&state.model.layers[i]))
       write_delta(layer, *delta, sections);
-    else if (length % kBlockTokens > 0)
-      write_kv_block(format_, Stack::model, layer, whole_blocks(length),
-                     std::get<ops::PagedKv>(state.model.layers[i]), sections);
+    const BlockRange own = own_blocks(format_.model[i], length);
+    for (int b = own.begin; b < own.end; b++)
+      write_kv_block(format_, Stack::model, layer, b, std::get<ops::PagedKv>(state.model.layers[i]),
+                     sections);
   }
   if (!state.mtp) return sections;
   write_hidden(state.mtp->hidden, sections);
@@ -143,11 +158,15 @@ SavedState StateCache::empty_state(int length, bool with_mtp) const {
   return state;
 }
 
-// Adds a block to each attention layer. False when a section is missing or of another form.
+// Adds a block to each attention layer with shared blocks. False when a section is missing or of another
+// form.
 bool StateCache::read_blocks(Stack stack, int block, const StateSections& sections, Snapshot& state) const {
+  const StateLayout& layout = stack == Stack::model ? format_.model : format_.mtp;
   for (size_t i = 0; i < state.layers.size(); i++) {
     auto* kv = std::get_if<ops::PagedKv>(&state.layers[i]);
-    if (kv && !read_kv_block(format_, stack, static_cast<int>(i), block, sections, *kv)) return false;
+    if (has_shared_blocks(layout[i]) &&
+        !read_kv_block(format_, stack, static_cast<int>(i), block, sections, *kv))
+      return false;
   }
   return true;
 }
@@ -158,9 +177,13 @@ bool StateCache::read_checkpoint(const StateSections& sections, SavedState& stat
   for (size_t i = 0; i < state.model.layers.size(); i++) {
     auto* delta = std::get_if<ops::GatedDeltaState>(&state.model.layers[i]);
     if (delta && !read_delta(format_, static_cast<int>(i), sections, *delta)) return false;
+    auto* kv = std::get_if<ops::PagedKv>(&state.model.layers[i]);
+    if (!kv) continue;
+    const BlockRange own = own_blocks(format_.model[i], length);
+    for (int b = own.begin; b < own.end; b++)
+      if (!read_kv_block(format_, Stack::model, static_cast<int>(i), b, sections, *kv)) return false;
+    kv->k.resize(static_cast<size_t>(own.end)), kv->v.resize(static_cast<size_t>(own.end));
   }
-  if (length % kBlockTokens > 0 && !read_blocks(Stack::model, whole_blocks(length), sections, state.model))
-    return false;
   if (!state.mtp) return true;
   if (!read_hidden(format_, sections, state.mtp->hidden)) return false;
   for (int b = first_own_mtp_block(length); b < mtp_blocks(length); b++)

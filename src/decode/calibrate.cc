@@ -249,7 +249,8 @@ DraftTrials::DraftTrials(const Model& model, std::span<const Passage> passages, 
     : model_(model) {
   constexpr uint64_t kMemory = 256 << 20;
   constexpr int kTokens = 256, kLeast = 4, kMostPlaces = 48, kFewest = 8;
-  const uint64_t each = fixed_bytes(model.state_layout()) + window_bytes(model.state_layout()) + 1;
+  const uint64_t each =
+      fixed_bytes(model.state_layout(), model.device()) + window_bytes(model.state_layout()) + 1;
   const int wanted = static_cast<int>(std::clamp<uint64_t>(kMemory / each, kFewest, kMostPlaces));
   const int length = std::clamp(kTokens / wanted, kLeast, kMaxDraftTokens);
 

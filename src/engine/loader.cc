@@ -187,7 +187,7 @@ void describe(const Model& model, ModelInfo& info) {
   info.bytes_per_token = model.bytes_per_token();
   info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout(), model.device());
   info.draft_kv_bytes_per_token = kv_bytes_per_token(model.mtp_layout(), model.device());
-  info.state_bytes = fixed_bytes(model.state_layout());
+  info.state_bytes = fixed_bytes(model.state_layout(), model.device());
   info.draft_state_bytes = window_bytes(model.state_layout());
   info.has_mtp = model.has_mtp();
 }

@@ -65,8 +65,12 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   options.mtp_hidden = model.model().spec().hidden;
   const auto setting = fmt::format("{} {}{}", engine.reference ? "reference" : engine.device,
                                    engine.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "");
-  options.fingerprint =
-      fingerprint_of(fmt::format("{} {} {} {}", to_hex(weights), kStateVersion, setting, engine.lossy_skip));
+  const bool windows = std::ranges::any_of(options.model, [](const LayerLayout& layer) {
+    const auto* kv = std::get_if<KvLayout>(&layer);
+    return kv && is_windowed(*kv);
+  });
+  options.fingerprint = fingerprint_of(fmt::format("{} {} {} {}{}", to_hex(weights), kStateVersion, setting,
+                                                   engine.lossy_skip, windows ? " windows" : ""));
   options.kv = wanted.kv;
   if (wanted.kv == KvForm::q8)
     log_warning(

@@ -100,7 +100,7 @@ StateLayout ModelSpec::state_layout() const {
   for (const auto& layer : layers) {
     const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
     if (!a) layout.emplace_back(std::get<ops::GatedDeltaShape>(layer.mixer));
-    if (a && a->kv_layer < 0) layout.emplace_back(KvLayout{a->kv_heads, a->head_dim});
+    if (a && a->kv_layer < 0) layout.emplace_back(KvLayout{a->kv_heads, a->head_dim, a->window});
   }
   return layout;
 }

@@ -1,5 +1,7 @@
 #include "ops/attention.h"
 
+#include <algorithm>
+
 #include "ops/arguments.h"
 #include "ops/elementwise.h"
 #include "ops/table.h"
@@ -21,6 +23,17 @@ void kv_add_block(Device& device, PagedKv& kv) {
   const KvBlockShapes shapes = kv_block_shapes(device, kv.kv_heads, kv.head_dim);
   kv.k.push_back(device.zeros(shapes.k, device.kv_dtype()));
   kv.v.push_back(device.zeros(shapes.v, device.kv_dtype()));
+}
+
+int first_block_seen(int position, int window) {
+  return window > 0 ? std::max(0, position + 1 - window) / kKvBlock : 0;
+}
+
+int kv_drop_unseen(PagedKv& kv, int window) {
+  const int first = std::min(first_block_seen(kv.length, window), static_cast<int>(kv.k.size()));
+  for (int b = first - 1; b >= 0 && !kv.k[static_cast<size_t>(b)].empty(); b--)
+    kv.k[static_cast<size_t>(b)] = kv.v[static_cast<size_t>(b)] = Tensor();
+  return first;
 }
 
 void kv_truncate(PagedKv& kv, int length) {

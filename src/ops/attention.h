@@ -21,7 +21,7 @@ using anabranch::kKvBlock;
 struct PagedKv {
   int kv_heads = 0, head_dim = 0;
   int length = 0;            // positions filled
-  std::vector<Tensor> k, v;  // of each block
+  std::vector<Tensor> k, v;  // of each block; empty tensors where blocks were dropped
 };
 
 // Appends k, v [T, Hkv, D] f32 at positions length .. length + T - 1. A last block that is shared (its
@@ -37,6 +37,12 @@ KvBlockShapes kv_block_shapes(const Device& device, int kv_heads, int head_dim);
 
 // Adds a block of zeros to k and v, as kv_append() does when the last one is full; length stays.
 void kv_add_block(Device& device, PagedKv& kv);
+
+// Drops the blocks that no query from position kv.length on can see through the window (0: none), and returns
+// how many blocks at the beginning are not there.
+int kv_drop_unseen(PagedKv& kv, int window);
+// The first block that a query at `position` sees.
+int first_block_seen(int position, int window);
 
 // Drops positions from `length` on. Whole blocks past the end are released.
 void kv_truncate(PagedKv& kv, int length);

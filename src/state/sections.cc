@@ -130,6 +130,7 @@ bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int bloc
   const Tensor* v = find_section(format, sections, tag_of(SectionKind::values, stack, layer, block));
   if (!k || !v) return false;
   const KvLayout layout{kv.kv_heads, kv.head_dim};
+  kv.k.resize(static_cast<size_t>(block)), kv.v.resize(static_cast<size_t>(block));
   kv.k.push_back(block_on_device(format, SectionKind::keys, layout, *k));
   kv.v.push_back(block_on_device(format, SectionKind::values, layout, *v));
   return true;

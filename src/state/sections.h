@@ -58,7 +58,8 @@ Result<void> add_section(const SectionFormat& format, const SectionTag& tag, std
 // section is missing or is not of the shape and type that the format says; what was read by then is
 // undefined.
 
-// Keys and values of one block of an attention layer. Reading adds the block to `kv`; length stays.
+// Keys and values of one block of an attention layer. Reading adds the block to `kv`, with empty ones before
+// it where blocks are missing; length stays.
 void write_kv_block(const SectionFormat& format, Stack stack, int layer, int block, const ops::PagedKv& kv,
                     StateSections& out);
 bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int block,

@@ -31,15 +31,25 @@ uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device) {
   const uint64_t element = anabranch::bytes_of(device.kv_dtype());
   uint64_t bytes = 0;
   for (const auto& layer : layout) {
-    if (const auto* kv = std::get_if<KvLayout>(&layer)) bytes += 2ull * kv->kv_heads * kv->head_dim * element;
+    const auto* kv = std::get_if<KvLayout>(&layer);
+    if (kv && !is_windowed(*kv)) bytes += 2ull * kv->kv_heads * kv->head_dim * element;
   }
   return bytes;
 }
 
-uint64_t fixed_bytes(const StateLayout& layout) {
-  return sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
-    return 4ull * d.value_heads * d.key_dim * d.value_dim + 4ull * (d.conv_kernel - 1) * d.conv_channels();
-  });
+uint64_t fixed_bytes(const StateLayout& layout, const Device& device) {
+  uint64_t windows = 0;
+  for (const auto& layer : layout) {
+    const auto* kv = std::get_if<KvLayout>(&layer);
+    if (!kv || !is_windowed(*kv)) continue;
+    // The window, the rest of the block in which it begins, and the tokens of a pass.
+    const uint64_t positions = static_cast<uint64_t>(kv->window + kKvBlock + device.prefill_chunk());
+    windows += 2 * positions * kv->kv_heads * kv->head_dim * anabranch::bytes_of(device.kv_dtype());
+  }
+  return windows + sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
+           return 4ull * d.value_heads * d.key_dim * d.value_dim +
+                  4ull * (d.conv_kernel - 1) * d.conv_channels();
+         });
 }
 
 uint64_t window_bytes(const StateLayout& layout) {
@@ -56,6 +66,7 @@ SequenceState::SequenceState(Device& device, const StateLayout& layout) {
       AttentionState attention;
       attention.kv.kv_heads = kv->kv_heads;
       attention.kv.head_dim = kv->head_dim;
+      attention.window = is_windowed(*kv) ? kv->window : 0;
       layers_.emplace_back(std::move(attention));
     } else {
       const auto& shape = std::get<ops::GatedDeltaShape>(layer);
@@ -94,6 +105,19 @@ void SequenceState::commit(std::span<const int> path) {
   length_ += static_cast<int>(path.size());
   open_ = 0;
   on_trial_ = false;
+  drop_unseen();
+}
+
+void SequenceState::advance(int tokens) {
+  (on_trial_ ? open_ : length_) += tokens;
+  if (!on_trial_) drop_unseen();
+}
+
+// Drafts begin at the length, so what a query there cannot see is not needed any more.
+void SequenceState::drop_unseen() {
+  for (auto& layer : layers_)
+    if (auto* attention = std::get_if<AttentionState>(&layer); attention && attention->window > 0)
+      ops::kv_drop_unseen(attention->kv, attention->window);
 }
 
 void SequenceState::commit(int tokens) {
@@ -121,6 +145,7 @@ void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
   } else {
     ops::PagedKv kv = std::get<AttentionState>(from).kv;
     ops::kv_truncate(kv, kv.length - later);  // without blocks that only a draft reached, too
+    ops::kv_drop_unseen(kv, std::get<AttentionState>(from).window);
     out.layers.emplace_back(std::move(kv));
   }
 }

@@ -21,23 +21,33 @@
 
 namespace anabranch {
 
+// window: positions that a query sees, 0 = all. Blocks that no later query sees are dropped.
 struct KvLayout {
   int kv_heads = 0, head_dim = 0;
+  int window = 0;
 };
+
+// Windows up to this size are kept whole in each saved state; the blocks of larger ones are kept as those of
+// full attention are, so that states can share them.
+constexpr int kMostWindowInState = 1024;
+inline bool is_windowed(const KvLayout& layout) {
+  return layout.window > 0 && layout.window <= kMostWindowInState;
+}
 
 // What each layer keeps, in layer order.
 using LayerLayout = std::variant<KvLayout, ops::GatedDeltaShape>;
 using StateLayout = std::vector<LayerLayout>;
 
-// Bytes that one more token of context costs, that a sequence costs whatever its length, and that its window
-// adds once there were draft tokens.
+// Bytes that one more token of context costs, that a sequence costs whatever its length (with the blocks of
+// windowed layers), and that draft tokens add.
 uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device);
-uint64_t fixed_bytes(const StateLayout& layout);
+uint64_t fixed_bytes(const StateLayout& layout, const Device& device);
 uint64_t window_bytes(const StateLayout& layout);
 
 // One attention layer's memory; rows of draft tokens are kept when they branch, since siblings share a slot.
 struct AttentionState {
   ops::PagedKv kv;
+  int window = 0;              // beyond which blocks are dropped, 0 = none are
   std::optional<Tensor> k, v;  // [T, Hkv, D] f32
   int tree_depth = 0;          // of the branch that kv's last positions hold
 };
@@ -83,12 +93,13 @@ class SequenceState {
   void restore(const Snapshot& snapshot);
 
   // For Model: tokens were applied to every layer.
-  void advance(int tokens) { (on_trial_ ? open_ : length_) += tokens; }
+  void advance(int tokens);
   // The layer's part; aborts if the layer is of the other kind.
   AttentionState& attention(int layer);
   ops::GatedDeltaState& delta(int layer);
 
  private:
+  void drop_unseen();
   struct Delta {
     ops::GatedDeltaShape shape;
     ops::GatedDeltaState state;

@@ -29,6 +29,9 @@ struct Layers {
 };
 const Layers kHybrid{{kDelta, KvLayout{2, 24}, kDelta, KvLayout{1, 16}}, {KvLayout{1, 16}}};
 const Layers kAttention{{KvLayout{2, 24}, KvLayout{1, 16}}, {}};
+// Windows that are kept in the checkpoints: beside full attention, and alone.
+const Layers kWindows{{KvLayout{2, 24}, KvLayout{1, 16, 300}, KvLayout{1, 16, 1}}, {}};
+const Layers kOnlyWindows{{KvLayout{1, 16, 40}}, {}};
 
 Device& device() {
   return ops::cpu_device(1);
@@ -74,6 +77,7 @@ ops::PagedKv kv_of(const KvLayout& layout, std::span<const uint64_t> prefixes, u
   }
   ops::kv_append(kv, device().to_device(ops::to_tensor(k, shape)),
                  device().to_device(ops::to_tensor(v, shape)));
+  ops::kv_drop_unseen(kv, is_windowed(layout) ? layout.window : 0);
   return kv;
 }
 
@@ -168,7 +172,7 @@ TEST_F(StateCacheTest, FindsInMemoryWhatWasKept) {
 }
 
 TEST_F(StateCacheTest, ANewCacheFindsOnDiskWhatWasKept) {
-  for (const Layers& layers : {kHybrid, kAttention}) {
+  for (const Layers& layers : {kHybrid, kAttention, kWindows, kOnlyWindows}) {
     for (const int length : {1, 255, 256, 257, 512, 513, 600}) {
       const Tokens tokens = text(length, length);
       const SavedState state = state_of(layers, tokens);
@@ -185,6 +189,20 @@ TEST_F(StateCacheTest, ANewCacheFindsOnDiskWhatWasKept) {
       std::filesystem::remove_all(folder_path(directory_.path(), kFingerprint));
     }
   }
+}
+
+// Blocks behind a window are in no record; the blocks of full attention are shared.
+TEST_F(StateCacheTest, CheckpointsHoldWindows) {
+  const Tokens tokens = text(5, 1100);
+  keep_on_disk(kWindows, tokens, {600, 1100});
+  const auto cache = open(kWindows, true);
+  const auto hit = cache->find(tokens + text(1, 5), "");
+  ASSERT_EQ(hit.length, 1100);
+  EXPECT_TRUE(same(hit.state, state_of(kWindows, tokens)));
+  const auto& window = std::get<ops::PagedKv>(hit.state.model.layers[1]);
+  EXPECT_TRUE(window.k[2].empty());
+  EXPECT_FALSE(window.k[3].empty()) << "position 1100 sees from 801 on";
+  EXPECT_EQ(cache->find(first(tokens, 900), "").length, 600) << "there is no window at 899";
 }
 
 TEST_F(StateCacheTest, RecurrentModelsContinueFromCheckpointsOnly) {

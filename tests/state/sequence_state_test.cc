@@ -114,7 +114,7 @@ TEST_F(SequenceStateTest, CountsItsBytes) {
   EXPECT_EQ(kv_bytes_per_token(kLayout, ops::cpu_device()), 2u * (2 * 32 + 64) * 2);
   EXPECT_EQ(kv_bytes_per_token(kLayout, ops::cpu_device(0, true)), 2u * (2 * 32 + 64) * 4);
   // Two layers of S [4, 8, 16] and three conv rows of 2 * 2 * 8 + 4 * 16 channels, fp32.
-  EXPECT_EQ(fixed_bytes(kLayout), 2u * 4 * (4 * 8 * 16 + 3 * 96));
+  EXPECT_EQ(fixed_bytes(kLayout, device()), 2u * 4 * (4 * 8 * 16 + 3 * 96));
   SequenceState state = started(2);
   uint64_t window = 0;
   for (const int layer : {0, 2}) EXPECT_FALSE(state.delta(layer).window) << "only a trial needs one";
@@ -406,6 +406,39 @@ TEST_F(SequenceStateDeathTest, APathMustBeOneThatWasTried) {
   ops::kv_append(state.attention(0).kv, k.slice_rows(0, 1), v.slice_rows(0, 1));
   state.advance(1);
   EXPECT_DEATH(state.commit(std::vector<int>{0, 3}), "gaps");
+}
+
+// What no later query sees through a window is dropped, as the sequence grows and in snapshots.
+TEST(SequenceState, DropsBlocksBehindAWindow) {
+  SequenceState state(device(), StateLayout{KvLayout{1, 16, 300}, KvLayout{1, 16}, KvLayout{1, 16, 5000}});
+  const auto append = [&](int tokens) {
+    const Tensor rows = device().zeros({tokens, 1, 16}, Dtype::f32);
+    for (const int layer : {0, 1, 2}) ops::kv_append(state.attention(layer).kv, rows, rows);
+    state.advance(tokens);
+  };
+  const auto dropped = [](const ops::PagedKv& kv) {
+    return std::ranges::count_if(kv.k, [](const Tensor& block) { return block.empty(); });
+  };
+  append(554);
+  EXPECT_EQ(dropped(state.attention(0).kv), 0) << "position 554 sees 255";
+  append(1);
+  EXPECT_EQ(dropped(state.attention(0).kv), 1) << "position 555 sees from 256 on";
+  const Snapshot snapshot = state.snapshot();
+  append(1000);
+  EXPECT_EQ(dropped(state.attention(0).kv), 4);
+  EXPECT_EQ(dropped(state.attention(1).kv), 0);
+  EXPECT_EQ(dropped(state.attention(2).kv), 0) << "large windows are kept with all blocks";
+  state.restore(snapshot);
+  EXPECT_EQ(dropped(state.attention(0).kv), 1);
+  state.open();
+  const Tensor rows = device().zeros({3, 1, 16}, Dtype::f32);
+  for (const int layer : {0, 1, 2}) ops::kv_append(state.attention(layer).kv, rows, rows);
+  state.advance(3);
+  state.commit(1);
+  EXPECT_EQ(state.length(), 556);
+  EXPECT_EQ(dropped(state.attention(0).kv), 1);
+  EXPECT_EQ(kv_bytes_per_token({KvLayout{1, 16, 300}, KvLayout{1, 16}}, device()), 64u);
+  EXPECT_EQ(fixed_bytes({KvLayout{1, 16, 300}}, device()), (300u + 256 + device().prefill_chunk()) * 64);
 }
 
 }  // namespace

@@ -22,9 +22,13 @@ inline std::string bytes_of(const ops::PagedKv& kv) {
   constexpr int kTile = 16;
   std::string out;
   if (kv.k.empty()) return out;
-  const int size = static_cast<int>(anabranch::bytes_of(kv.k[0].dtype())), d = kv.head_dim,
+  const int size = static_cast<int>(anabranch::bytes_of(kv.k.back().dtype())), d = kv.head_dim,
             tiles = (d + kTile - 1) / kTile;
   for (int p = 0; p < kv.length; p++) {
+    if (kv.k.at(p / ops::kKvBlock).empty()) {  // dropped
+      out += '-';
+      continue;
+    }
     const char* k = kv.k.at(p / ops::kKvBlock).data<char>();
     const char* v = kv.v.at(p / ops::kKvBlock).data<char>();
     const int at = p % ops::kKvBlock;

@@ -237,14 +237,15 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
   const size_t blocks = kv.k.size();
   auto** pointers = static_cast<const void**>(thread_scratch(3, 2 * blocks * sizeof(void*)));
   for (size_t b = 0; b < blocks; b++) {
-    pointers[b] = kv.k[b].data<char>();
-    pointers[blocks + b] = kv.v[b].data<char>();
+    const bool there = !kv.k[b].empty();
+    pointers[b] = there ? kv.k[b].data<char>() : nullptr;
+    pointers[blocks + b] = there ? kv.v[b].data<char>() : nullptr;
   }
   Job job{device};
   AttentionArgs& a = job.args;
   a.k_blocks = pointers;
   a.v_blocks = pointers + blocks;
-  a.half = kv.k[0].dtype() == Dtype::f16;
+  a.half = kv.k.back().dtype() == Dtype::f16;
   a.kv_heads = kv.kv_heads;
   a.heads = q.shape(1);
   a.head_dim = kv.head_dim;

@@ -45,8 +45,9 @@ class LaunchSpans {
     tiles_ += (count * group + 15) / 16;
     parts_ = std::max(parts_, (kv.length + kPart - 1) / kPart);
     for (size_t b = 0; b < kv.k.size(); b++) {
-      addresses_.push_back(reinterpret_cast<unsigned long long>(on_.data<void>(kv.k[b], kOp)));
-      addresses_.push_back(reinterpret_cast<unsigned long long>(on_.data<void>(kv.v[b], kOp)));
+      for (const Tensor* block : {&kv.k[b], &kv.v[b]})  // 0: dropped
+        addresses_.push_back(
+            !block->empty() ? reinterpret_cast<unsigned long long>(on_.data<void>(*block, kOp)) : 0);
     }
     return true;
   }

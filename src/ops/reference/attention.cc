@@ -20,9 +20,11 @@ Tensor updated(const Tensor& block, const mx::array& rows, const mx::Shape& at) 
   return from_mlx(block.device(), mx::contiguous(mx::slice_update(as_mlx(block), rows, at, end)));
 }
 
+// Without the dropped ones.
 std::vector<mx::array> as_mlx_all(const std::vector<Tensor>& blocks) {
   std::vector<mx::array> arrays;
-  for (const Tensor& block : blocks) arrays.push_back(as_mlx(block));
+  for (const Tensor& block : blocks)
+    if (!block.empty()) arrays.push_back(as_mlx(block));
   return arrays;
 }
 
@@ -56,12 +58,13 @@ Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec
   const int tokens = q.shape(0), heads = q.shape(1), d = q.shape(2), per_kv = heads / kv.kv_heads;
   const auto keys = mx::concatenate(as_mlx_all(kv.k), 2), values = mx::concatenate(as_mlx_all(kv.v), 1);
   const int columns = keys.shape(2), first = kv.length - tokens;
+  const int dropped = static_cast<int>(kv.k.size()) * kKvBlock - columns;
   // [Hkv, per_kv, T, D] x [Hkv, 1, D, L]
   const auto rows = mx::transpose(mx::reshape(q, {tokens, kv.kv_heads, per_kv, d}), {1, 2, 0, 3});
   auto scores = mx::multiply(mx::matmul(rows, mx::expand_dims(keys, 1)), mx::array(spec.scale));
   if (spec.soft_cap > 0)
     scores = mx::multiply(mx::array(spec.soft_cap), mx::tanh(mx::divide(scores, mx::array(spec.soft_cap))));
-  const auto at = mx::reshape(mx::arange(0, columns), {1, columns});
+  const auto at = mx::reshape(mx::arange(dropped, dropped + columns), {1, columns});
   const auto own = mx::reshape(mx::arange(first, first + tokens), {tokens, 1});
   auto visible = mx::less_equal(at, own);
   if (spec.window > 0)
