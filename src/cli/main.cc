@@ -14,6 +14,12 @@
 namespace anabranch::cli {
 namespace {
 
+void add_device_flag(CLI::App& app, std::string& device) {
+  app.add_option("--device", device,
+                 "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
+      ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
+}
+
 void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_option("-m,--model", o.model, "Model directory, .gguf or .safetensors file")->required();
   app.add_option("-t,--threads", o.threads,
@@ -22,9 +28,7 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_flag("--precise", o.precise, "Keep activations and keys/values in fp32 (slower)");
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
-  app.add_option("--device", o.device,
-                 "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
-      ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
+  add_device_flag(app, o.device);
 }
 
 void add_context_flag(CLI::App& app, ModelOptions& o) {
@@ -364,7 +368,9 @@ CLI::App* add_cache(CLI::App& app, StatesOptions& o) {
 
 CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
   auto* command = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
-  command->add_option("-m,--model", o.model, "Also look at this model");
+  command->add_option("-m,--model", o.model,
+                      "Also look at this model; exit status 1 if it would not run here");
+  add_device_flag(*command, o.device);
   command->add_flag("--json", o.json, "Print JSON");
   return command;
 }

@@ -131,6 +131,7 @@ struct ServeOptions {
 
 struct DoctorOptions {
   std::string model;
+  std::string device = "cpu";  // as of ModelOptions
   bool json = false;
 };
 

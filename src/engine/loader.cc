@@ -120,24 +120,27 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkp
   return Tokenizer::from_gguf(vocab);
 }
 
+Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,
+                                                               const Tokenizer& tokenizer) {
+  TRY(const auto source, template_source(checkpoint));
+  if (source.empty()) return std::shared_ptr<const ChatTemplate>();
+  const auto text_of = [&](std::optional<int> id) {
+    return id ? std::string(tokenizer.token_bytes(*id)) : "";
+  };
+  return ChatTemplate::parse(source, text_of(tokenizer.bos()), text_of(tokenizer.eos()));
+}
+
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device, LoadedFor purpose) {
   const double start = now_seconds();
   TRY(auto checkpoint, Checkpoint::open(path));
   LoadedModel out;
   out.device = std::move(device);
   TRY(out.tokenizer, load_tokenizer(*checkpoint));
-  TRY(const auto source, template_source(*checkpoint));
-  if (!source.empty()) {
-    const auto text_of = [&](std::optional<int> id) {
-      return id ? std::string(out.tokenizer->token_bytes(*id)) : "";
-    };
-    auto parsed = ChatTemplate::parse(source, text_of(out.tokenizer->bos()), text_of(out.tokenizer->eos()));
-    if (parsed) {
-      out.chat_template = *parsed;
-    } else {  // the model can still continue plain text
-      out.template_problem = parsed.error().message;
-      log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), out.template_problem);
-    }
+  if (auto chat_template = load_chat_template(*checkpoint, *out.tokenizer)) {
+    out.chat_template = std::move(*chat_template);
+  } else {  // the model can still continue plain text
+    out.template_problem = chat_template.error().message;
+    log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), out.template_problem);
   }
   auto generation = read_generation_config(*checkpoint);
   out.sampling = generation.sampling;

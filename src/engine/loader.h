@@ -45,7 +45,10 @@ Error cannot_draft(DraftSource source, const ModelInfo& info, const ModelSpec& s
 // A note on the measured effect of leaving out the calibration's skip_layers of a model with `layers` layers.
 std::string lossy_note(const Calibration& calibration, int layers);
 
-// Needs no weights.
+// These need no weights.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
+// Null when the model has no chat template. Errors: as ChatTemplate::parse.
+Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,
+                                                               const Tokenizer& tokenizer);
 
 }  // namespace anabranch

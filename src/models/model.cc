@@ -79,6 +79,19 @@ Result<void> check_shapes(const ModelSpec& spec, const Device& device, const std
   return {};
 }
 
+// The family that config.json's model_type names. Error: unsupported.
+Result<const Family*> family_of(const Checkpoint& checkpoint) {
+  const std::string type = string_at(checkpoint.config(), "model_type");
+  const Family* family = find_family(type);
+  if (!family)
+    return make_error(
+        ErrorKind::unsupported,
+        "{}: model_type \"{}\" is not supported; llama, mistral, ministral, ministral3, mistral3, mixtral, "
+        "qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
+        checkpoint.path(), type);
+  return family;
+}
+
 template <class Layer, class Of>
 uint64_t sum_weights(const Layer& layer, const Of& of) {
   uint64_t sum = 0;
@@ -115,23 +128,19 @@ std::vector<int> ModelSpec::state_parts() const {
   return parts;
 }
 
+Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& device) {
+  TRY(const Family* family, family_of(checkpoint));
+  TRY(ModelSpec spec, family->read_config(checkpoint.config(), checkpoint.path()));
+  TRY_VOID(check_shapes(spec, device, checkpoint.path()));
+  spec.eos = read_eos(checkpoint.config());
+  spec.tied_embeddings = has_tied_embeddings(spec, checkpoint);
+  return spec;
+}
+
 Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& device,
                                            const ModelLoadOptions& options) {
-  const Json& config = checkpoint.config();
-  const std::string type = config.contains("model_type") && config["model_type"].is_string()
-                               ? config["model_type"].get<std::string>()
-                               : "";
-  const Family* family = find_family(type);
-  if (!family)
-    return make_error(
-        ErrorKind::unsupported,
-        "{}: model_type \"{}\" is not supported; llama, mistral, ministral, ministral3, mistral3, mixtral, "
-        "qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, gemma3 and gemma4 are",
-        checkpoint.path(), type);
-  TRY(ModelSpec spec, family->read_config(config, checkpoint.path()));
-  TRY_VOID(check_shapes(spec, device, checkpoint.path()));
-  spec.eos = read_eos(config);
-  spec.tied_embeddings = has_tied_embeddings(spec, checkpoint);
+  TRY(const Family* family, family_of(checkpoint));
+  TRY(ModelSpec spec, read_model_spec(checkpoint, device));
   for (ops::Rope& rope : spec.ropes) TRY_VOID(apply_rope_factors(checkpoint, rope));
   const ModelBuilder builder{checkpoint, spec, device};
 

@@ -23,6 +23,10 @@ struct ModelLoadOptions {
   std::function<void(int done, int total)> progress;  // per layer
 };
 
+// The model that config.json describes, without its weights. Errors: unsupported (a family or value that this
+// program or the device cannot run), invalid (a value is missing or wrong).
+Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& device);
+
 class Model {
  public:
   virtual ~Model() = default;

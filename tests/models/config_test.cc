@@ -107,12 +107,15 @@ class NoMemory final : public Device {
   uint64_t free_bytes() const override { return 0; }
 };
 
-TEST(Config, ShapesThatTheDeviceCannotRunAreToldByLoading) {
+TEST(Config, ShapesThatTheDeviceCannotRunAreToldWithoutAndByLoading) {
   auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/llama3_rope_untied/model");
   ASSERT_TRUE(checkpoint.ok());
   NoMemory device;
+  const auto spec = read_model_spec(**checkpoint, device);
+  ASSERT_FALSE(spec.ok());
   const auto model = Model::load(**checkpoint, device);
   ASSERT_FALSE(model.ok());
+  EXPECT_EQ(spec.error().message, model.error().message);
   EXPECT_EQ(model.error().kind, ErrorKind::unsupported);
   for (const char* part :
        {"llama3_rope_untied", "layer 0: ", "32, 64, .. 256 dimensions, not 16", "--device cpu"})

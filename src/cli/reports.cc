@@ -1,0 +1,156 @@
+#include "cli/reports.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "base/cpu_info.h"
+#include "base/memory_info.h"
+#include "checkpoint/mtp_head.h"
+#include "engine/loader.h"
+#include "ops/open.h"
+#include "ops/probe.h"
+#include "ops/table.h"
+
+namespace anabranch::cli {
+namespace {
+
+// "unknown" where the machine does not say.
+Json kilobytes(uint64_t bytes) {
+  return bytes > 0 ? Json(bytes / 1024) : Json("unknown");
+}
+
+// Whether the model can draft tokens by itself.
+std::string mtp_report(const Checkpoint& checkpoint, uint64_t tensors) {
+  if (tensors > 0) return "yes";
+  std::error_code code;
+  const bool directory = std::filesystem::is_directory(checkpoint.path(), code);
+  const std::string note = missing_mtp_note(checkpoint, directory ? checkpoint.path() : "");
+  return note.empty() ? "no" : "missing: " + note;
+}
+
+// The memory for weights and states, and how much of it is free now; free: 0 = not known.
+struct Memory {
+  uint64_t total = 0, free = 0;
+};
+
+Memory memory_for(const Device& device) {
+  if (device.has_own_memory()) return {device.memory_bytes(), device.free_bytes()};
+  const uint64_t machine = cpu_info().memory_bytes, limit = memory_limit();
+  return {limit > 0 ? std::min(machine, limit) : machine, available_memory()};
+}
+
+uint64_t tensor_bytes(const Checkpoint& checkpoint) {
+  uint64_t bytes = 0;
+  for (const auto& tensor : checkpoint.tensors()) bytes += tensor.bytes;
+  return bytes;
+}
+
+bool fits(uint64_t tensor_bytes, uint64_t memory) {
+  return static_cast<double>(tensor_bytes) * 1.2 < static_cast<double>(memory);
+}
+
+// Names start with `prefix`; `tensors` are sorted by name.
+bool any_with_prefix(const std::vector<TensorInfo>& tensors, const std::string& prefix) {
+  const auto at = std::ranges::lower_bound(tensors, prefix, {}, &TensorInfo::name);
+  return at != tensors.end() && at->name.starts_with(prefix);
+}
+
+// Parts of the model without any tensor in the files, as when a shard is missing and there is no index.
+std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t layers) {
+  const auto tensors = checkpoint.tensors();
+  std::string missing;
+  const auto look_for = [&](const std::string& prefix) {
+    if (!any_with_prefix(tensors, prefix)) missing += (missing.empty() ? "" : ", ") + prefix + "*";
+  };
+  look_for("model.embed_tokens.");
+  for (size_t i = 0; i < layers; i++) look_for(fmt::format("model.layers.{}.", i));
+  look_for("model.norm.");
+  if (missing.empty()) return std::nullopt;
+  return fmt::format("{}: the files have no tensors {}: is the download complete?", checkpoint.path(),
+                     missing);
+}
+
+}  // namespace
+
+Json machine_report(Device& device) {
+  const auto& cpu = cpu_info();
+  const auto limits = ops::measure_limits(device);
+  Json isa = Json::array();
+  if (cpu.avx2) isa.push_back("avx2");
+  if (cpu.avx512) isa.push_back("avx512");
+  if (cpu.avx512_vnni) isa.push_back("avx512-vnni");
+  if (cpu.neon) isa.push_back("neon");
+  return {
+      {"version", ANABRANCH_VERSION},
+      {"processor", cpu.model},
+      {"cores",
+       {{"performance", cpu.performance_cores},
+        {"efficiency", cpu.efficiency_cores},
+        {"hardware_threads", cpu.logical_cores},
+        {"quota_cpus", cpu.quota > 0 ? Json(cpu.quota) : Json("none")}}},
+      {"caches_kib",
+       {{"l1d", kilobytes(cpu.l1d_bytes)}, {"l2", kilobytes(cpu.l2_bytes)}, {"l3", kilobytes(cpu.l3_bytes)}}},
+      {"threads", device.threads().size()},
+      {"threads_because", choose_threads(cpu).why},
+      {"memory_gb", cpu.memory_bytes / 1e9},
+      {"instruction_sets", isa},
+      {"kernels", device.ops().kernels_name(device)},
+      {"cuda", ops::cuda_unsupported().empty() ? "usable" : ops::cuda_unsupported()},
+      {"metal", ops::metal_unsupported().empty() ? "usable, not tried yet" : ops::metal_unsupported()},
+      {"memory_read_gb_s", limits.memory_gb_s},
+      {"cache_read_gb_s", limits.cache_gb_s},
+      {"int8_gop_s", limits.int8_gop_s},
+      {"fp32_gflop_s", limits.fp32_gflop_s}};
+}
+
+std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device) {
+  std::vector<std::string> problems;
+  const auto spec = read_model_spec(checkpoint, device);
+  if (!spec)
+    problems.push_back(spec.error().message);
+  else if (auto missing = missing_parts(checkpoint, spec->layers.size()))
+    problems.push_back(std::move(*missing));
+  if (const auto tokenizer = load_tokenizer(checkpoint); !tokenizer)
+    problems.push_back(tokenizer.error().message);
+  const uint64_t bytes = tensor_bytes(checkpoint);
+  const Memory memory = memory_for(device);
+  if (!fits(bytes, memory.total))
+    problems.push_back(
+        fmt::format("{:.1f} GB of weights do not fit into {:.1f} GB of memory with what running takes: "
+                    "quantise them (`anabranch convert SOURCE OUTPUT --bits 4`) or take a smaller model",
+                    bytes / 1e9, memory.total / 1e9));
+  else if (memory.free > 0 && !fits(bytes, memory.free))
+    problems.push_back(fmt::format(
+        "{:.1f} GB of weights do not fit into the {:.1f} GB of memory that are free now: end other programs",
+        bytes / 1e9, memory.free / 1e9));
+  return problems;
+}
+
+Json model_report(const Checkpoint& checkpoint, const Device& device) {
+  uint64_t bytes = 0;
+  std::map<std::string, uint64_t> types;
+  uint64_t mtp = 0, mtp_bytes = 0;
+  for (const auto& tensor : checkpoint.tensors()) {
+    bytes += tensor.bytes;
+    types[tensor.type] += tensor.bytes;
+    if (!tensor.name.starts_with("mtp.")) continue;
+    mtp++;
+    mtp_bytes += tensor.bytes;
+  }
+  Json by_type = Json::object();
+  for (const auto& [type, size] : types) by_type[type] = size / 1e6;
+  return {{"path", checkpoint.path()},
+          {"model_type", string_at(checkpoint.config(), "model_type")},
+          {"tensors", checkpoint.tensors().size()},
+          {"mtp_head", mtp_report(checkpoint, mtp)},
+          {"mtp_tensors", mtp},
+          {"mtp_mb", mtp_bytes / 1e6},
+          {"file_mb", bytes / 1e6},
+          {"mb_by_type", by_type},
+          {"fits_in_memory", fits(bytes, memory_for(device).total)},
+          {"problems", model_problems(checkpoint, device)}};
+}
+
+}  // namespace anabranch::cli

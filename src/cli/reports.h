@@ -1,0 +1,22 @@
+// What `doctor` and `verify` say of the machine, and of a model's files before anything is loaded.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "tensor/device.h"
+
+namespace anabranch::cli {
+
+// Program, processor, memory, kernels, and measured limits (takes about a second).
+Json machine_report(Device& device);
+
+// Why the model would not run on the device, most important first; empty: nothing is known to prevent it.
+std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device);
+
+// Type, tensors, sizes, and model_problems() as "problems".
+Json model_report(const Checkpoint& checkpoint, const Device& device);
+
+}  // namespace anabranch::cli
