@@ -89,13 +89,17 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down), mlp.activation};
 }
 
-MoeSpec read_moe(ConfigReader& c, const char* experts_key, const char* intermediate_key) {
+const char* experts_key(const ConfigReader& c) {
+  return c.has("num_local_experts") ? "num_local_experts" : "num_experts";
+}
+
+MoeSpec read_moe(ConfigReader& c, const char* intermediate_key) {
   MoeSpec spec;
-  spec.experts = c.integer(experts_key, 1, 1 << 16);
+  spec.experts = c.integer(experts_key(c), 1, 1 << 16);
   spec.routing.top_k = c.integer("num_experts_per_tok", 1, 1 << 16);
   spec.intermediate = c.integer(intermediate_key, 1, 1 << 20);
   if (spec.routing.top_k > spec.experts)
-    c.invalid(fmt::format("num_experts_per_tok is above {}", experts_key));
+    c.invalid(fmt::format("num_experts_per_tok is above {}", experts_key(c)));
   return spec;
 }
 

@@ -155,7 +155,7 @@ void read_layers(GemmaReader& r) {
   FeedForwardSpec feed_forward = mlp;
   if (r.gemma4() && r.c.boolean_or("enable_moe_block", false)) {
     MlpAndMoeSpec both{mlp, {}};
-    both.moe.experts = r.c.integer("num_experts", 1, 1 << 16);
+    both.moe.experts = r.c.integer(experts_key(r.c), 1, 1 << 16);
     both.moe.routing.top_k = r.c.integer("top_k_experts", 1, 1 << 16);
     both.moe.intermediate = r.c.integer("moe_intermediate_size", 1, 1 << 20);
     both.moe.activation = kGelu;

@@ -42,10 +42,10 @@ const Member* find_member(const std::string& model_type) {
 
 void read_experts(ConfigReader& c, const Member& member, ModelSpec& spec) {
   if (member.experts == Member::Experts::all_layers) {
-    const MoeSpec experts = read_moe(c, "num_local_experts", "intermediate_size");
+    const MoeSpec experts = read_moe(c, "intermediate_size");
     for (LayerSpec& layer : spec.layers) layer.mlp = experts;
   } else if (member.experts == Member::Experts::some_layers) {
-    MoeSpec experts = read_moe(c, "num_experts", "moe_intermediate_size");
+    MoeSpec experts = read_moe(c, "moe_intermediate_size");
     experts.routing.normalise = c.boolean_or("norm_topk_prob", false);
     for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))
       spec.layers[static_cast<size_t>(i)].mlp = experts;

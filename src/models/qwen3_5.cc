@@ -22,12 +22,12 @@ void read_mtp(ConfigReader& c, ModelSpec& spec) {
 
 // SwiGLU or, in models with experts, a mixture with a shared expert; in Qwen3-Next not in every layer.
 void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
-  const bool moe = c.has("num_experts") && c.integer("num_experts", 0, 1 << 16) > 0;
+  const bool moe = c.has(experts_key(c)) && c.integer(experts_key(c), 0, 1 << 16) > 0;
   const int dense =
       moe ? c.integer_or("intermediate_size", 1, 1 << 20, 0) : c.integer("intermediate_size", 1, 1 << 20);
   for (LayerSpec& layer : spec.layers) layer.mlp = MlpSpec{dense};
   if (!moe) return;
-  MoeSpec experts = read_moe(c, "num_experts", "moe_intermediate_size");
+  MoeSpec experts = read_moe(c, "moe_intermediate_size");
   experts.shared_intermediate = c.integer("shared_expert_intermediate_size", 1, 1 << 20);
   experts.routing.normalise = c.boolean_or("norm_topk_prob", true);
   for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))

@@ -138,5 +138,22 @@ TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {
   EXPECT_FLOAT_EQ(plain->ropes[0].inv_freq.back() / 8, scaled->ropes[0].inv_freq.back());
 }
 
+// As Transformers 5.23 saves it.
+TEST(Config, ExpertsHaveTwoNames) {
+  auto config = llama();
+  config["model_type"] = "qwen3_moe";
+  config["num_local_experts"] = 6;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 32;
+  const auto saved = find_llama_family("qwen3_moe")->read_config(config, "config.json");
+  ASSERT_TRUE(saved.ok()) << saved.error().message;
+  EXPECT_EQ(std::get<MoeSpec>(saved->layers[0].mlp).experts, 6);
+  config.erase("num_local_experts");
+  config["num_experts"] = 5;
+  const auto published = find_llama_family("qwen3_moe")->read_config(config, "config.json");
+  ASSERT_TRUE(published.ok());
+  EXPECT_EQ(std::get<MoeSpec>(published->layers[0].mlp).experts, 5);
+}
+
 }  // namespace
 }  // namespace anabranch
