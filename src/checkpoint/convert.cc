@@ -122,7 +122,7 @@ class Converter {
     uint64_t done = 0;
     for (TensorConversion& job : jobs_) {
       if (options_.progress) options_.progress(job.module, double(done) / double(report_.parameters));
-      const bool shift = layout_.shifts(job.info.name) && job.info.norms == NormConvention::offset;
+      const int shift = layout_.norm_shift(job.info.name, job.info.norms);
       TRY_VOID(write_tensor(job, shift, source_, writer, stats_));
       job.matrix.reset();
       done += static_cast<uint64_t>(element_count(job.info.shape));

@@ -29,13 +29,17 @@ Result<MlxLayout> MlxLayout::make(const Json& config, const std::string& path, T
   layout.path_ = path;
   layout.dense_ = dense;
   const std::string family = string_at(config, "model_type");
-  layout.nested_ = is_one_of(family, {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"});
-  layout.hybrid_ = layout.nested_ || family == "qwen3_next";
-  layout.mixtral_ = family == "mixtral";
-  if (!layout.hybrid_ && !is_one_of(family, {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"}))
+  layout.family_ = family;
+  const bool qwen35 = is_one_of(family, {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"});
+  layout.hybrid_ = qwen35 || family == "qwen3_next";
+  layout.nested_ = qwen35 || config.contains("text_config");
+  if (!layout.hybrid_ &&
+      !is_one_of(family, {"llama", "mistral", "ministral", "ministral3", "mistral3", "mixtral", "qwen2",
+                          "qwen3", "qwen3_moe", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text"}))
     return make_error(ErrorKind::unsupported,
-                      "{}: models of type \"{}\" cannot be converted; llama, mistral, mixtral, qwen2, qwen3, "
-                      "qwen3_moe, qwen3_5, qwen3_5_moe and qwen3_next can",
+                      "{}: models of type \"{}\" cannot be converted; llama, mistral, ministral, ministral3, "
+                      "mistral3, mixtral, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_moe, qwen3_next, gemma2, "
+                      "gemma3 and gemma4 can",
                       path, shown(family));
   if (const auto text = config.find("text_config"); text != config.end() && !text->is_object())
     return make_error(ErrorKind::invalid, "{}: \"text_config\" is not an object", path);
@@ -49,12 +53,20 @@ Result<std::string> MlxLayout::name(const std::string& hf_name) const {
     return make_error(ErrorKind::unsupported,
                       "{}: tensor \"{}\" has no place in an MLX directory; convert from the original weights",
                       path_, shown(hf_name));
-  if (nested_ && !mtp) return "language_model." + hf_name;
-  constexpr std::string_view kMlp = ".mlp.", kMixtral = ".block_sparse_moe.";
   std::string name = hf_name;
-  if (const size_t at = name.find(kMlp); mixtral_ && at != std::string::npos)
-    name.replace(at, kMlp.size(), kMixtral);
-  return name;
+  const auto rename = [&](std::string_view from, std::string_view to) {
+    if (const size_t at = name.find(from); at != std::string::npos) name.replace(at, from.size(), to);
+  };
+  if (family_ == "mixtral") rename(".mlp.", ".block_sparse_moe.");
+  if (family_.starts_with("gemma4")) rename(".mlp.switch_mlp.", ".experts.switch_glu.");
+  return nested_ && !mtp ? "language_model." + name : name;
+}
+
+int MlxLayout::norm_shift(std::string_view hf_name, NormConvention norms) const {
+  if (!is_shifted_norm(hf_name)) return 0;
+  if (hybrid_) return norms == NormConvention::offset ? 1 : 0;
+  const bool gemma = family_ == "gemma2" || family_.starts_with("gemma3");
+  return gemma && norms == NormConvention::plain ? -1 : 0;
 }
 
 std::vector<int64_t> MlxLayout::shape(std::string_view hf_name, const std::vector<int64_t>& shape) const {
@@ -70,7 +82,7 @@ bool MlxLayout::stays_f32(std::string_view hf_name) const {
 
 Json MlxLayout::config(const std::map<std::string, AffineFormat>& formats) const {
   Json out = config_;
-  if (nested_ && !out.contains("text_config")) {
+  if (hybrid_ && nested_ && !out.contains("text_config")) {
     Json text = std::move(out);
     const bool moe = string_at(text, "model_type").starts_with("qwen3_5_moe");
     text["model_type"] = moe ? "qwen3_5_moe_text" : "qwen3_5_text";
@@ -80,7 +92,7 @@ Json MlxLayout::config(const std::map<std::string, AffineFormat>& formats) const
       if (text.contains(key)) out[key] = text[key];
     out["text_config"] = std::move(text);
   }
-  out.erase("vision_config");  // its weights are not here
+  for (const char* key : {"vision_config", "audio_config"}) out.erase(key);  // their weights are not here
   const char* dtype = dense_ == TargetKind::f16 ? "float16" : "bfloat16";
   const auto clean = [&](Json& part) {
     part.erase("quantization");

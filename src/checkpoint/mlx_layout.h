@@ -9,11 +9,12 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 
 namespace anabranch {
 
-// Whether a hybrid's model applies this norm as 1 + w in Hugging Face's files and as w in MLX's.
+// Whether a model of a family that applies 1 + w does so for this norm.
 bool is_shifted_norm(std::string_view hf_name);
 
 class MlxLayout {
@@ -24,7 +25,9 @@ class MlxLayout {
   // Of a Hugging Face name. Errors: unsupported (not a tensor of this family).
   Result<std::string> name(const std::string& hf_name) const;
   std::vector<int64_t> shape(std::string_view hf_name, const std::vector<int64_t>& shape) const;
-  bool shifts(std::string_view hf_name) const { return hybrid_ && is_shifted_norm(hf_name); }
+  // What to add to a norm's values, which come as `norms` says: MLX's files of hybrids have 1 + w, those of
+  // Gemma 2 and 3 w.
+  int norm_shift(std::string_view hf_name, NormConvention norms) const;
   bool stays_f32(std::string_view hf_name) const;
   // config.json; formats by module name in the directory.
   Json config(const std::map<std::string, AffineFormat>& formats) const;
@@ -32,9 +35,9 @@ class MlxLayout {
  private:
   Json config_;
   std::string path_;
-  bool hybrid_ = false;   // Qwen3.5 and Qwen3-Next: shifted norms, convolutions
-  bool nested_ = false;   // Qwen3.5: under language_model
-  bool mixtral_ = false;  // experts under block_sparse_moe
+  std::string family_;
+  bool hybrid_ = false;  // Qwen3.5 and Qwen3-Next: convolutions, shifted norms
+  bool nested_ = false;  // under language_model
   TargetKind dense_ = TargetKind::bf16;
 };
 

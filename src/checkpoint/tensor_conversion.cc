@@ -33,10 +33,10 @@ Result<void> for_blocks(const WeightSource& m, const Checkpoint& source, const W
 }
 
 // `values` from element `first` of the tensor on.
-Result<void> write_values(const TensorConversion& job, bool shift, int64_t first, std::span<float> values,
+Result<void> write_values(const TensorConversion& job, int shift, int64_t first, std::span<float> values,
                           ShardWriter& writer) {
-  if (shift)
-    for (float& v : values) v += 1;
+  if (shift != 0)
+    for (float& v : values) v += static_cast<float>(shift);
   const auto kind = stored_kind(job.kind);
   const auto size = static_cast<size_t>(dense_size(kind));
   std::vector<std::byte> bytes(values.size() * size);
@@ -46,7 +46,7 @@ Result<void> write_values(const TensorConversion& job, bool shift, int64_t first
   return writer.write_part(job.out_name, static_cast<uint64_t>(first) * size, bytes.data(), bytes.size());
 }
 
-Result<void> write_dense(const TensorConversion& job, bool shift, Checkpoint& source, ShardWriter& writer) {
+Result<void> write_dense(const TensorConversion& job, int shift, Checkpoint& source, ShardWriter& writer) {
   if (!job.matrix) {
     TRY(const auto array, source.take(job.info.name, job.info.shape));
     std::vector<float> values(array.data<float>(), array.data<float>() + array.size());
@@ -168,7 +168,7 @@ Error conversion_error(const TensorConversion& job, ErrorKind kind, const std::s
   return make_error(kind, "{}: tensor \"{}\" {}", job.info.file, shown(job.info.name), why);
 }
 
-Result<void> write_tensor(const TensorConversion& job, bool shift, Checkpoint& source, ShardWriter& writer,
+Result<void> write_tensor(const TensorConversion& job, int shift, Checkpoint& source, ShardWriter& writer,
                           QuantizeStats& stats) {
   if (job.kind != TargetKind::affine) return write_dense(job, shift, source, writer);
   return for_blocks(*job.matrix, source, [&](int64_t first, int64_t count) {

@@ -36,9 +36,9 @@ std::vector<Piece> pieces_of(const TensorConversion& job);
 // Names the file and the tensor.
 Error conversion_error(const TensorConversion& job, ErrorKind kind, const std::string& why);
 
-// shift: one is added to every value. Gives back the source's pages as it goes. Adds to `stats`. Errors:
+// shift: added to every value. Gives back the source's pages as it goes. Adds to `stats`. Errors:
 // invalid (values that are not finite, or too large for their type), io.
-Result<void> write_tensor(const TensorConversion& job, bool shift, Checkpoint& source, ShardWriter& writer,
+Result<void> write_tensor(const TensorConversion& job, int shift, Checkpoint& source, ShardWriter& writer,
                           QuantizeStats& stats);
 
 }  // namespace anabranch

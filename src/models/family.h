@@ -43,8 +43,8 @@ Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& na
 // v.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
-// The key that holds the number of experts: "num_experts" or, in Mixtral's configs and in what newer versions of
-// Transformers save for others, "num_local_experts".
+// The key that holds the number of experts: "num_experts" or, in Mixtral's configs and in what newer versions
+// of Transformers save for others, "num_local_experts".
 const char* experts_key(const ConfigReader& config);
 // Reads the sizes and the routing of a mixture of experts.
 MoeSpec read_moe(ConfigReader& config, const char* intermediate_key);

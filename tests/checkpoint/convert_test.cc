@@ -224,9 +224,9 @@ TEST(Convert, tokenizer_is_copied_and_its_absence_told) {
 TEST(Convert, what_cannot_be_done_is_said) {
   TempDir dir;
   const ConvertOptions options = to(dir.file("out"), "4/32");
-  dir.write("config.json", R"({"model_type":"gemma3_text"})");
+  dir.write("config.json", R"({"model_type":"t5gemma"})");
   dir.write("model.safetensors", SafetensorsWriter().f32("model.norm.weight", {1}, {1}).bytes());
-  EXPECT_HAS(error_of(dir.path(), options), "\"gemma3_text\"");
+  EXPECT_HAS(error_of(dir.path(), options), "\"t5gemma\"");
   dir.write("config.json", R"({"model_type":"llama"})");
   dir.write("model.safetensors", SafetensorsWriter().f32("strange", {1}, {1}).bytes());
   EXPECT_HAS(error_of(dir.path(), options), "\"strange\" has no place");

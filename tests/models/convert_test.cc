@@ -70,7 +70,9 @@ double typical_difference(const std::vector<float>& a, const std::vector<float>&
 }
 
 TEST_F(Converted, DenseValuesAreTheSame) {
-  for (const char* name : {"mixtral", "qwen3_moe", "qwen3_qk_norm"})
+  for (const char* name :
+       {"mixtral", "qwen3_moe", "qwen3_qk_norm", "gemma2", "gemma3", "gemma4_moe", "gemma4_shared_kv",
+        "gemma4_keys_are_values_nested", "ministral3", "mistral3_nested"})
     EXPECT_TRUE(ops::bits_agree(convert_to(name, {TargetKind::bf16, {}}), logits_of(source_of(name))))
         << name;
 }
