@@ -97,8 +97,9 @@ Likelihood measure(const LoadedModel& loaded, const Documents& documents, const 
   const size_t total = token_count(documents);
   for (const auto& tokens : documents) {
     const Likelihood part = measure_likelihood(
-        *loaded.model, tokens, std::min(kWindow, loaded.info.context_length),
-        [&](size_t read) { show_progress(fmt::format("{}: {} of {} tokens", what, done + read, total)); });
+        *loaded.model, tokens, std::min(kWindow, loaded.info.context_length), [&](size_t read, auto) {
+          show_progress(fmt::format("{}: {} of {} tokens", what, done + read, total));
+        });
     sum.negative_log += part.negative_log;
     sum.predicted += part.predicted;
     done += tokens.size();

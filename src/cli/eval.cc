@@ -16,14 +16,22 @@ Result<int> evaluate(const EvalOptions& options) {
   const auto tokens = loaded.tokenizer->encode(text, false);
   const int window = std::min(options.window, loaded.info.context_length);
   const double start = now_seconds();
-  const auto progress = [&](size_t done) {
+  Json each = Json::array();
+  const auto after_window = [&](size_t done, std::span<const Prediction> predictions) {
     if (!options.json) fmt::print(stderr, "\r{} of {} tokens", done, tokens.size());
+    if (!options.each) return;
+    for (const auto& [at, logprob, best] : predictions)
+      each.push_back({{"at", at}, {"logprob", logprob}, {"best", best}});
   };
-  const Likelihood sum = measure_likelihood(*loaded.model, tokens, window, progress);
+  const Likelihood sum = measure_likelihood(*loaded.model, tokens, window, after_window);
   if (sum.predicted == 0) return make_error(ErrorKind::invalid, "{} has fewer than two tokens", options.text);
   const double seconds = now_seconds() - start;
-  const Json report = {{"perplexity", sum.perplexity()}, {"nll", sum.mean()}, {"tokens", tokens.size()},
-                       {"predicted", sum.predicted},     {"window", window},  {"seconds", seconds}};
+  Json report = {{"perplexity", sum.perplexity()}, {"nll", sum.mean()}, {"tokens", tokens.size()},
+                 {"predicted", sum.predicted},     {"window", window},  {"seconds", seconds}};
+  if (options.each) {
+    report["token_ids"] = tokens;
+    report["each"] = std::move(each);
+  }
   if (options.json)
     fmt::print("{}\n", report.dump());
   else

@@ -322,7 +322,11 @@ CLI::App* add_eval(CLI::App& app, EvalOptions& o) {
   add_model_flags(*command, o.model);
   command->add_option("--text", o.text, "Text file (UTF-8)")->required();
   command->add_option("--window", o.window, "Tokens per independent window")->check(CLI::Range(2, 1 << 20));
-  command->add_flag("--json", o.json, "Print JSON");
+  auto* json = command->add_flag("--json", o.json, "Print JSON");
+  command
+      ->add_flag("--each", o.each,
+                 "With --json: also the token ids, each one's log-probability, and the most likely one there")
+      ->needs(json);
   return command;
 }
 

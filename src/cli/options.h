@@ -99,6 +99,7 @@ struct EvalOptions {
   std::string text;
   int window = 1024;
   bool json = false;
+  bool each = false;  // tell every token's log-probability
 };
 
 struct CalibrateOptions {

@@ -19,9 +19,17 @@ struct Likelihood {
   double perplexity() const { return std::exp(mean()); }
 };
 
-// progress: called after each window with the number of tokens read. Throws on ids that the model does not
-// have.
+// A predicted token.
+struct Prediction {
+  size_t at = 0;  // its place in the text
+  double logprob = 0;
+  int best = 0;  // the most likely token in its place
+};
+
+// after_window: called after each window with the number of tokens read and the window's predictions. Throws
+// on ids that the model does not have.
+using AfterWindow = std::function<void(size_t done, std::span<const Prediction> predictions)>;
 Likelihood measure_likelihood(const Model& model, std::span<const int> tokens, int window,
-                              const std::function<void(size_t done)>& progress = {});
+                              const AfterWindow& after_window = {});
 
 }  // namespace anabranch

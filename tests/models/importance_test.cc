@@ -102,6 +102,7 @@ TEST(Perplexity, IsOfTheTokensInsideWindows) {
   const Loaded loaded = load("llama_tied");
   const auto tokens = some_tokens(25);
   double expected = 0;
+  std::vector<int> best;
   for (const auto& [begin, end] : {std::pair{0, 10}, {10, 20}, {20, 25}}) {
     auto state = loaded.model->make_state();
     Batch batch;
@@ -113,9 +114,24 @@ TEST(Perplexity, IsOfTheTokensInsideWindows) {
       double sum = 0;
       for (size_t v = 0; v < vocab; v++) sum += std::exp(double{row[v]});
       expected += std::log(sum) - row[tokens[i + 1]];
+      best.push_back(static_cast<int>(std::max_element(row, row + vocab) - row));
     }
   }
-  const Likelihood found = measure_likelihood(*loaded.model, tokens, 10);
+  std::vector<Prediction> each;
+  std::vector<size_t> windows;
+  const Likelihood found = measure_likelihood(*loaded.model, tokens, 10, [&](size_t done, auto predictions) {
+    windows.push_back(done);
+    each.insert(each.end(), predictions.begin(), predictions.end());
+  });
+  EXPECT_EQ(windows, (std::vector<size_t>{10, 20, 25}));
+  ASSERT_EQ(each.size(), best.size());
+  double sum = 0;
+  for (size_t i = 0; i < each.size(); i++) {
+    EXPECT_EQ(each[i].at, i + 1 + i / 9);
+    EXPECT_EQ(each[i].best, best[i]);
+    sum += each[i].logprob;
+  }
+  EXPECT_NEAR(sum, -found.negative_log, 1e-9 * found.negative_log);
   EXPECT_EQ(found.predicted, 9 + 9 + 4);
   EXPECT_NEAR(found.negative_log, expected, 1e-4 * expected);
   EXPECT_NEAR(found.perplexity(), std::exp(expected / 22), 1e-3 * found.perplexity());
