@@ -45,6 +45,7 @@ def read_mlx(path):
     config = json.loads((path / "config.json").read_text())
     quant = config.get("quantization") or {}
     raw, out = load_tensors(path), {}
+    stores_1_plus_w = any(name.endswith("conv1d.weight") for name in raw)  # of Qwen3.5's norms
     for name, v in raw.items():
         if name.endswith((".scales", ".biases")):
             continue
@@ -55,7 +56,7 @@ def read_mlx(path):
         v = v.astype(np.float32)
         if name.endswith("conv1d.weight"):
             v = np.ascontiguousarray(v.transpose(0, 2, 1))
-        elif name.endswith("norm.weight") and ".linear_attn." not in name:
+        elif stores_1_plus_w and name.endswith("norm.weight") and ".linear_attn." not in name:
             v = v - 1
         out[name.removeprefix("language_model.")] = v
     return config.get("text_config", config), out
@@ -78,6 +79,19 @@ def from_state(config, tensors):
     return model.eval().requires_grad_(False)
 
 
+def from_quantised(path):
+    """A model of the Llama family in mlx-lm's convention. Mixtures of experts have other names there: an error."""
+    config, tensors = read_mlx(path)
+    config = {k: v for k, v in config.items() if k not in ("quantization", "quantization_config", "dtype", "torch_dtype")}
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(**config), attn_implementation="eager", dtype=torch.float32)
+    state = {k: torch.from_numpy(v) for k, v in tensors.items()}
+    if model.config.tie_word_embeddings:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state, strict=True)
+    return model.eval().requires_grad_(False)
+
+
 def load(path):
     path = pathlib.Path(path)
     if path.suffix == ".gguf":
@@ -85,5 +99,7 @@ def load(path):
             path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager").eval()
     if any(".conv1d.weight" in k and v.shape[2] == 1 for k, v in load_tensors(path).items()):
         return from_state(*read_mlx(path))
+    if json.loads((path / "config.json").read_text()).get("quantization"):
+        return from_quantised(path)
     return transformers.AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager").eval()

@@ -369,6 +369,21 @@ def test_flags_from_a_file():
     refused("--volatile-drop '('", "serve", "-m", MODEL, "--volatile-drop", "(")
 
 
+def test_eval_tells_each_token():
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("The capital of France is Paris. The capital of Italy is Rome.")
+        file.flush()
+        code, out, err = run("eval", "-m", MODEL, "--text", file.name, "--window", "8", "--json", "--each")
+    assert code == 0, err
+    report = json.loads(out)
+    ids, each = report["token_ids"], report["each"]
+    assert len(ids) == report["tokens"] and len(each) == report["predicted"], report
+    assert [token["at"] for token in each] == [at for at in range(len(ids)) if at % 8], report
+    assert abs(sum(token["logprob"] for token in each) / len(each) + report["nll"]) < 1e-9, report
+    assert sum(token["best"] == ids[token["at"]] for token in each) > 3, report
+    refused("--json", "eval", "-m", MODEL, "--text", "nowhere", "--each")
+
+
 def test_doctor_and_bench_print_json():
     code, out, err = run("doctor", "-m", MODEL, "--json")
     assert code == 0 and json.loads(out)["model"]["model_type"] == "qwen3_5", err
