@@ -257,7 +257,7 @@ PagedKv make_kv(int heads, int dim) {
 
 TEST_F(Cuda, AttentionEqualsReference) {
   Rng rng(4);
-  for (const int dim : {32, 64, 96, 128, 256}) {
+  for (const int dim : {32, 64, 96, 128, 256, 512}) {
     for (const int group : {1, 3, 4}) {
       if (few_cases() && (group != 3 || dim % 128 == 96)) continue;
       for (const auto& [before, rows, window] :

@@ -89,8 +89,9 @@ TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
 }
 
 TEST(CudaWithoutDevice, ShapesWithoutKernels) {
-  for (const int dim : {32, 64, 96, 128, 256}) EXPECT_EQ(cuda::attention_unsupported(dim, {}), "") << dim;
-  for (const int dim : {0, 16, 80, 288, 512}) EXPECT_NE(cuda::attention_unsupported(dim, {}), "") << dim;
+  for (const int dim : {32, 64, 96, 128, 256, 512})
+    EXPECT_EQ(cuda::attention_unsupported(dim, {}), "") << dim;
+  for (const int dim : {0, 16, 80, 288, 480}) EXPECT_NE(cuda::attention_unsupported(dim, {}), "") << dim;
   Rope dynamic{{1.0f, 0.5f}};
   dynamic.far_from = 100;
   EXPECT_NE(cuda::attention_unsupported(64, dynamic), "");
@@ -121,7 +122,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
                                            {Source::gated_delta, {128, 128, 4, 32, 16, 288}},
                                            {Source::gated_delta, {64, 64, 4, 64, 4, 0}},
                                            {Source::gated_delta, {128, 32, 4, 32, 4, 0}}};
-  for (const int dim : {64, 256}) everywhere.push_back({Source::attention, {dim}});
+  for (const int dim : {64, 256, 512}) everywhere.push_back({Source::attention, {dim}});
   for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}})
     for (const auto& [rows, swiglu, tiles] :
          {std::tuple{1, 1, 2}, {4, 1, f[0] ? 2 : 4}, {4, 0, f[0] ? 2 : 4}})
