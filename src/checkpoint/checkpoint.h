@@ -57,6 +57,7 @@ class Checkpoint {
   virtual std::string path() const = 0;
 
   virtual std::vector<TensorInfo> tensors() const = 0;  // sorted by name; quantised triples are one entry
+  virtual size_t left_out() const = 0;  // how many tensors for images or sound the files have besides
   virtual bool has(std::string_view name) const = 0;
   virtual std::optional<TensorInfo> find(std::string_view name) const = 0;
 

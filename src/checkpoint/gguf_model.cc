@@ -292,6 +292,7 @@ Result<StoreParts> read_gguf(const FileBytes& file) {
                     std::move(config.config),
                     std::move(parsed.metadata),
                     stack_experts(std::move(entries)),
+                    0,
                     file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{}};
 }
 

@@ -186,10 +186,8 @@ Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<Quantizat
     for (const char* suffix : {".scales", ".biases"})
       if (const auto at = part(module_of(name), suffix); at != raw.end()) joined.insert(at->first);
   }
-  int left_out = 0;
   for (const auto& [name, weight] : raw) {
     auto folded = fold_name(name);
-    left_out += !folded;
     if (!folded || joined.contains(name)) continue;
     if (!is_quantised(weight)) {
       entries.push_back(dense_entry(weight, std::move(*folded)));
@@ -216,8 +214,6 @@ Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<Quantizat
     if (!entry.ok()) return entry.error();
     entries.push_back(std::move(*entry));
   }
-  if (left_out > 0)
-    log_info("{}: {} tensors for images or sound are left out: only text can be used", config_path, left_out);
   return entries;
 }
 
@@ -317,6 +313,14 @@ Result<std::vector<Entry>> read_parsed(const Json& config, const std::string& co
   return stack_experts(std::move(entries));
 }
 
+// Tensors for images or sound, which are left out.
+size_t count_left_out(const std::vector<ParsedFile>& files) {
+  size_t count = 0;
+  for (const auto& file : files)
+    for (const auto& tensor : file.content.tensors) count += !fold_name(tensor.name);
+  return count;
+}
+
 Result<StoreParts> open_files(const std::string& path, const fs::path& directory,
                               const std::vector<fs::path>& paths, bool with_index) {
   const fs::path config_path = directory / "config.json";
@@ -330,8 +334,13 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   }
   TRY(auto parsed, parse_files(std::move(files)));
   if (with_index) TRY_VOID(check_index(directory, parsed));
+  const size_t left_out = count_left_out(parsed);
+  if (left_out > 0)
+    log_info("{}: {} tensors for images or sound are left out: only text can be used", config_path.string(),
+             left_out);
   TRY(auto entries, read_parsed(config, config_path.string(), std::move(parsed)));
-  return StoreParts{path, directory.string(), std::move(config), Json(), std::move(entries), std::move(maps)};
+  return StoreParts{path,     directory.string(), std::move(config), Json(), std::move(entries),
+                    left_out, std::move(maps)};
 }
 
 // The files that hold the head: by the index if it names them, else all that it does not know.

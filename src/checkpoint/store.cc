@@ -40,6 +40,8 @@ class Store : public Checkpoint {
     return out;
   }
 
+  size_t left_out() const override { return parts_.left_out; }
+
   void release_pages() const override {
     for (const auto& map : parts_.maps) map->release_pages();
   }

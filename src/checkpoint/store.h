@@ -23,6 +23,7 @@ struct StoreParts {
   Json config;
   Json gguf_metadata;
   std::vector<Entry> entries;
+  size_t left_out = 0;
   std::vector<std::shared_ptr<const MappedFile>> maps{};
 };
 

@@ -382,6 +382,7 @@ CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
 CLI::App* add_verify(CLI::App& app, VerifyOptions& o) {
   auto* command = app.add_subcommand("verify", "Check a model on this machine and write a report");
   add_model_flags(*command, o.model);
+  command->add_option("--draft", o.draft, "A draft model, to check speculation with it as well");
   command->add_option("--report", o.report,
                       "Markdown file to write (default: anabranch-verify-<model name>.md)");
   return command;

@@ -150,6 +150,7 @@ struct StatesOptions {
 
 struct VerifyOptions {
   ModelOptions model;
+  std::string draft;   // a draft model's path
   std::string report;  // file to write; "": anabranch-verify-<model name>.md in the working directory
 };
 

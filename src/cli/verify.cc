@@ -70,6 +70,8 @@ struct Report {
     text += fmt::format("\n{}.\n\n| Check | Result | Details |\n|---|---|---|\n", summary());
     for (const auto& [check, finding] : rows)
       text += fmt::format("| {} | {} | {} |\n", check, name_of(finding.verdict), cell(finding.details));
+    for (const auto& [check, finding] : rows)
+      if (!finding.appendix.empty()) text += "\n" + finding.appendix;
     return write_file(path, text);
   }
 };
@@ -82,19 +84,26 @@ struct ModelFacts {
 
 std::string kind_of(const MixerSpec& mixer) {
   const auto* attention = std::get_if<AttentionSpec>(&mixer);
-  if (!attention) return "gated delta";
-  if (attention->window == 0) return "attention";
-  return fmt::format("attention with a window of {}", attention->window);
+  if (!attention) {
+    const auto& delta = std::get<ops::GatedDeltaShape>(mixer);
+    return fmt::format("gated delta ({} key heads of {}, {} value heads of {})", delta.key_heads,
+                       delta.key_dim, delta.value_heads, delta.value_dim);
+  }
+  return fmt::format("attention ({} heads, {} for keys and values, of {}{})", attention->heads,
+                     attention->kv_heads, attention->head_dim,
+                     attention->window > 0 ? fmt::format(", window {}", attention->window) : "");
 }
 
 std::string kind_of(const FeedForwardSpec& feed_forward) {
-  if (std::holds_alternative<MlpSpec>(feed_forward)) return "MLP";
+  if (const auto* mlp = std::get_if<MlpSpec>(&feed_forward))
+    return fmt::format("MLP of {}", mlp->intermediate);
   if (const auto* moe = std::get_if<MoeSpec>(&feed_forward))
-    return fmt::format("mixture of {} experts", moe->experts);
+    return fmt::format("mixture of {} experts of {}, {} a token", moe->experts, moe->intermediate,
+                       moe->routing.top_k);
   return fmt::format("MLP and mixture of {} experts", std::get<MlpAndMoeSpec>(feed_forward).moe.experts);
 }
 
-// "24 layers: 6 attention, 18 gated delta; 24 MLP"
+// "24 layers: 6 attention (...), 18 gated delta (...); 24 MLP of 3584; hidden 1024, vocabulary 248320"
 std::string layers_by_kind(const ModelSpec& spec) {
   std::map<std::string, int> mixers, feed_forwards;
   for (const LayerSpec& layer : spec.layers) {
@@ -106,26 +115,40 @@ std::string layers_by_kind(const ModelSpec& spec) {
     for (const auto& [kind, count] : counts) out.push_back(fmt::format("{} {}", count, kind));
     return fmt::format("{}", fmt::join(out, ", "));
   };
-  return fmt::format("{} layers: {}; {}", spec.layers.size(), list(mixers), list(feed_forwards));
+  return fmt::format("{} layers: {}; {}; hidden {}, vocabulary {}{}", spec.layers.size(), list(mixers),
+                     list(feed_forwards), spec.hidden, spec.vocab, spec.tied_embeddings ? " (tied)" : "");
 }
 
-// "BF16 12.1 MB, affine-4/64 80.0 MB"
-Result<std::string> tensor_types(const std::string& path) {
+// "38 BF16 12.1 MB, 196 affine-4/64 80.0 MB", and what is not used.
+Result<std::string> tensor_types(const std::string& path, const Model& model) {
+  struct Type {
+    int count = 0;
+    uint64_t bytes = 0;
+  };
   TRY(const auto checkpoint, Checkpoint::open(path));
-  std::map<std::string, uint64_t> bytes;
-  for (const auto& tensor : checkpoint->tensors()) bytes[tensor.type] += tensor.bytes;
+  std::map<std::string, Type> types;
+  int mtp = 0;
+  for (const auto& tensor : checkpoint->tensors()) {
+    types[tensor.type].count++;
+    types[tensor.type].bytes += tensor.bytes;
+    mtp += tensor.name.starts_with("mtp.");
+  }
   std::vector<std::string> out;
-  for (const auto& [type, size] : bytes) out.push_back(fmt::format("{} {:.1f} MB", type, size / 1e6));
+  for (const auto& [name, type] : types)
+    out.push_back(fmt::format("{} {} {:.1f} MB", type.count, name, type.bytes / 1e6));
+  if (checkpoint->left_out() > 0)
+    out.push_back(fmt::format("{} for images or sound, not used", checkpoint->left_out()));
+  if (mtp > 0 && !model.has_mtp()) out.push_back(fmt::format("{} of an MTP head, not used", mtp));
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-Result<std::unique_ptr<Engine>> load(const ModelOptions& options, ModelFacts& facts) {
-  TRY(EngineOptions to, engine_options(options, {"off", 0, "", false}, kNoCache));
+Result<std::unique_ptr<Engine>> load(const VerifyOptions& options, ModelFacts& facts) {
+  TRY(EngineOptions to, engine_options(options.model, {"off", 0, options.draft, false}, kNoCache));
   to.cache = CacheOptions{.enabled = true};  // in memory only
   to.keep_statistics = false;
   return create_engine(to, [&](std::shared_ptr<Device> device) -> Result<LoadedModel> {
-    TRY(auto loaded, load_model(options.model, device));
-    TRY(facts.tensor_types, tensor_types(options.model));
+    TRY(auto loaded, load_model(to.model_path, device));
+    TRY(facts.tensor_types, tensor_types(to.model_path, *loaded.model));
     facts.layers = layers_by_kind(loaded.model->spec());
     facts.kernels = device->is_host() ? device->ops().kernels_name(*device) : device->name();
     facts.threads = device->threads().size();
@@ -136,11 +159,12 @@ Result<std::unique_ptr<Engine>> load(const ModelOptions& options, ModelFacts& fa
 
 Finding describe_load(const ModelInfo& info, const ModelFacts& facts) {
   const double bits = 8.0 * (info.weight_bytes - info.mtp_bytes - info.draft_head_bytes) / info.parameters;
-  return {Verdict::pass,
-          fmt::format("family {}; {}; {:.1f} million parameters, {:.2f} bits each in memory; files: {}; {}; "
-                      "context {}; {:.1f} s",
-                      info.family, facts.layers, info.parameters / 1e6, bits, facts.tensor_types,
-                      info.has_mtp ? "MTP head" : "no MTP head", info.context_length, info.load_s)};
+  return {
+      Verdict::pass,
+      fmt::format("family {}; {}; {:.1f} million parameters, {:.2f} bits each in memory; tensors: {}; {}; "
+                  "context {}; {:.1f} s",
+                  info.family, facts.layers, info.parameters / 1e6, bits, facts.tensor_types,
+                  info.has_mtp ? "MTP head" : "no MTP head", info.context_length, info.load_s)};
 }
 
 // The last part of the path, as in the name of the default report.
@@ -156,7 +180,7 @@ template <class Check>
 Result<void> run_row(Report& report, Row& row, const Check& check) {
   row.finding = {Verdict::fail, "did not finish: the program ended during this check"};
   TRY_VOID(report.write());
-  fmt::print(stderr, "{:<16} ", row.check);
+  fmt::print(stderr, "{:<18} ", row.check);
   std::fflush(stderr);
   const double start = now_seconds();
   const Result<Finding> finding = check();
@@ -166,12 +190,23 @@ Result<void> run_row(Report& report, Row& row, const Check& check) {
   return report.write();
 }
 
+template <DraftSource source>
+Result<Finding> check_drafts(VerifySubject& subject) {
+  return check_speculation(subject, source);
+}
+
 constexpr struct {
   const char* name;
   Result<Finding> (*run)(VerifySubject&);
 } kChecks[] = {{"tokenizer", check_tokenizer},
                {"chat template", check_template},
-               {"speculation", check_speculation},
+               {"greedy text", show_greedy_text},
+               {"speculation auto", check_drafts<DraftSource::none>},
+               {"speculation ngram", check_drafts<DraftSource::ngram>},
+               {"speculation mtp", check_drafts<DraftSource::mtp>},
+               {"speculation draft", check_drafts<DraftSource::draft>},
+               {"speculation exit", check_drafts<DraftSource::exit>},
+               {"speculation skip", check_drafts<DraftSource::skip>},
                {"cache", check_cache},
                {"batch", check_batch},
                {"speed", measure_speed},
@@ -193,12 +228,12 @@ Result<int> verify(const VerifyOptions& options) {
   std::unique_ptr<Engine> engine;
   ModelFacts facts;
   TRY_VOID(run_row(report, report.rows[0], [&]() -> Result<Finding> {
-    TRY(engine, load(options.model, facts));
+    TRY(engine, load(options, facts));
     report.setting.push_back({"Kernels", fmt::format("{}, {} threads", facts.kernels, facts.threads)});
     return describe_load(engine->info(), facts);
   }));
   if (engine) {
-    VerifySubject subject{*engine, facts.template_problem, {}, {}};
+    VerifySubject subject{*engine, facts.template_problem, {}};
     for (size_t i = 0; i < std::size(kChecks); i++)
       TRY_VOID(run_row(report, report.rows[i + 1], [&] { return kChecks[i].run(subject); }));
   }

@@ -7,6 +7,8 @@
 #include <climits>
 #include <future>
 
+#include "chat/tool_prompt.h"
+
 namespace anabranch::cli {
 namespace {
 
@@ -16,6 +18,8 @@ constexpr int kCachedTokens = 600;       // more than two KV blocks
 constexpr int kSpeedTokens = 512;
 constexpr int kNeedleTokens = 2000;
 constexpr int kNeedleThought = 512;
+constexpr int kDraftDepth = 4;  // fixed, so that acceptance is known position by position
+constexpr size_t kMostProblems = 5;
 
 constexpr std::array kFixedPrompts = {
     "The river rises in the hills, where it is hardly wider than a ditch. Further down it",
@@ -23,6 +27,17 @@ constexpr std::array kFixedPrompts = {
     "red green blue red green blue red green blue red green blue red green blue red green blue red green "
     "blue red green blue red green blue red green blue red green blue red green blue red green",
 };
+
+constexpr const char* kQuestion = "What is the capital of France? Answer in one sentence.";
+
+constexpr const char* kTools = R"([{"type": "function", "function": {"name": "get_length",
+    "description": "The length of a river", "parameters": {"type": "object",
+    "properties": {"river": {"type": "string"}}, "required": ["river"]}}}])";
+// Mistral's templates ask for ids of nine letters or digits.
+constexpr const char* kToolCall = R"({"role": "assistant", "content": "", "tool_calls": [{"id": "abcdef123",
+    "type": "function", "function": {"name": "get_length", "arguments": "{\"river\": \"Rhine\"}"}}]})";
+constexpr const char* kToolResult = R"({"role": "tool", "tool_call_id": "abcdef123", "name": "get_length",
+    "content": "1233 km"})";
 
 struct NamedText {
   const char *name, *text;
@@ -59,6 +74,13 @@ std::optional<Finding> too_long(const VerifySubject& subject, int tokens) {
   if (tokens <= context) return std::nullopt;
   return Finding{Verdict::not_applicable,
                  fmt::format("needs a context of {} tokens, and the model has {}", tokens, context)};
+}
+
+// As Markdown: each line is indented.
+std::string code_block(const std::string& text) {
+  std::string out = "    ";
+  for (const char c : text) out += c == '\n' ? "\n    " : std::string(1, c);
+  return out;
 }
 
 // Where two answers part; empty: nowhere.
@@ -136,16 +158,14 @@ Result<std::vector<Answer>> answer_together(Engine& engine, const SpecMode& mode
   return answers;
 }
 
-// "ngram 12 of 30 (40 %), mtp 55 of 90 (61 %)"
-std::string acceptance(const SpecCounters& drafts) {
-  std::vector<std::string> out;
-  for (int i = 1; i < kDraftSources; i++) {
-    const auto& s = drafts.sources[static_cast<size_t>(i)];
-    if (s.drafted > 0)
-      out.push_back(fmt::format("{} {} of {} ({:.0f} %)", name_of(static_cast<DraftSource>(i)), s.accepted,
-                                s.drafted, 100.0 * s.accepted / s.drafted));
-  }
-  return out.empty() ? "none drafted" : fmt::format("{}", fmt::join(out, ", "));
+// "drafts accepted: 55 of 90 (61 %), by position 40/50 15/40"
+std::string acceptance(const SpecCounters::Source& s) {
+  if (s.drafted == 0) return "nothing was drafted";
+  std::string out = fmt::format("drafts accepted: {} of {} ({:.0f} %), by position", s.accepted, s.drafted,
+                                100.0 * s.accepted / s.drafted);
+  for (size_t i = 0; i < s.drafted_at.size() && s.drafted_at[i] > 0; i++)
+    out += fmt::format(" {}/{}", s.accepted_at[i], s.drafted_at[i]);
+  return out;
 }
 
 // A conversation of one turn, then the same with its answer and a second question. Without a chat template
@@ -168,6 +188,29 @@ struct TwoTurns {
   }
 };
 
+struct SpecialTokens {
+  int count = 0;
+  std::vector<std::string> problems;
+};
+
+// A special token comes back from its own text, but never from text that a user typed.
+SpecialTokens check_special_tokens(const Tokenizer& tokenizer) {
+  SpecialTokens out;
+  for (int id = 0; id < tokenizer.vocab_size() && out.problems.size() < kMostProblems; id++) {
+    const std::string text(tokenizer.token_bytes(id));
+    if (!tokenizer.is_special(id) || tokenizer.find(text) != id) continue;
+    out.count++;
+    const auto typed = tokenizer.encode(text, false);
+    if (tokenizer.encode(text, true) != std::vector{id})
+      out.problems.push_back(fmt::format("special token {} is not encoded as itself", dump_json(text)));
+    else if (std::ranges::find(typed, id) != typed.end())
+      out.problems.push_back(fmt::format("special token {} comes out of plain text", dump_json(text)));
+    else if (tokenizer.decode(std::vector{id}, false) != text)
+      out.problems.push_back(fmt::format("special token {} decodes to another text", dump_json(text)));
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Finding> check_tokenizer(VerifySubject& subject) {
@@ -185,9 +228,12 @@ Result<Finding> check_tokenizer(VerifySubject& subject) {
     else if (streamed != whole)
       problems.push_back(fmt::format("{}: decodes to {} token by token", name, dump_json(streamed)));
   }
-  return pass_unless(problems,
-                     fmt::format("{} texts come back as they were{}; vocabulary of {}", kTexts.size(),
-                                 trims ? " (leading spaces aside)" : "", tokenizer.vocab_size()));
+  const SpecialTokens special = check_special_tokens(tokenizer);
+  problems.insert(problems.end(), special.problems.begin(), special.problems.end());
+  return pass_unless(
+      problems,
+      fmt::format("{} texts and {} special tokens come back as they were{}; vocabulary of {}", kTexts.size(),
+                  special.count, trims ? " (leading spaces aside)" : "", tokenizer.vocab_size()));
 }
 
 Result<Finding> check_template(VerifySubject& subject) {
@@ -197,16 +243,23 @@ Result<Finding> check_template(VerifySubject& subject) {
   if (!chat) return Finding{Verdict::not_applicable, "the model has no chat template"};
   const Json system = message("system", "Answer in one word."), user = message("user", "Name a river."),
              answer = message("assistant", "Loire"), again = message("user", "Another one?");
+  const Json tools = parse_json(kTools).value(), call = parse_json(kToolCall).value(),
+             result = parse_json(kToolResult).value();
+  // As in the server, for templates that do not know tools.
+  const auto generic_tools = shows_tools(*chat) ? nullptr : with_tool_prompt(*chat);
   const struct {
     const char* name;
     Json messages;
+    bool tools;
     bool may_refuse;  // some models have no system prompt, and their templates say so (raise_exception)
-  } cases[] = {{"user", Json::array({user}), false},
-               {"system + user", Json::array({system, user}), true},
-               {"user + assistant + user", Json::array({user, answer, again}), false}};
+  } cases[] = {{"user", Json::array({user}), false, false},
+               {"system + user", Json::array({system, user}), false, true},
+               {"user + assistant + user", Json::array({user, answer, again}), false, false},
+               {"tool call and result", Json::array({user, call, result}), true, true}};
   std::vector<std::string> problems, done;
-  for (const auto& [name, messages, may_refuse] : cases) {
-    const auto pieces = chat->render(messages, nullptr, {});
+  for (const auto& [name, messages, with_tools, may_refuse] : cases) {
+    const bool generic = with_tools && generic_tools;
+    const auto pieces = (generic ? *generic_tools : *chat).render(messages, with_tools ? tools : Json(), {});
     if (!pieces) {
       const std::string& error = pieces.error().message;
       // Faults of the template itself are named with their place.
@@ -219,37 +272,68 @@ Result<Finding> check_template(VerifySubject& subject) {
     bool complete = true;
     for (const Json& m : messages) complete &= text.find(string_at(m, "content")) != text.npos;
     if (complete)
-      done.push_back(fmt::format("{}: {} tokens", name, subject.engine.tokenizer().encode(*pieces).size()));
+      done.push_back(fmt::format("{}: {} tokens{}", name, subject.engine.tokenizer().encode(*pieces).size(),
+                                 generic ? " (the template knows no tools, the general form is used)" : ""));
     else
       problems.push_back(fmt::format("{}: the text of a message is missing in {}", name, dump_json(text)));
   }
   return pass_unless(problems, fmt::format("{}", fmt::join(done, "; ")));
 }
 
-Result<Finding> check_speculation(VerifySubject& subject) {
+Result<Finding> show_greedy_text(VerifySubject& subject) {
+  if (const auto finding = too_long(subject, kFixedPromptTokens + kAnswerTokens)) return *finding;
+  Engine& engine = subject.engine;
+  Finding finding{Verdict::info, "", "Greedy text (answers begin at ⏵):\n"};
+  std::vector<std::string> likelihoods;
+  const auto show = [&](const std::string& asked, Prompt prompt, bool ends) -> Result<void> {
+    Request request = greedy_request(kAnswerTokens);
+    request.ignore_eos = !ends;
+    request.logprobs = 0;
+    TRY(const Answer answer, ask(engine, std::move(prompt), std::move(request)));
+    double sum = 0;
+    for (const TokenLogprobs& token : answer.logprobs) sum += token.logprob;
+    likelihoods.push_back(fmt::format("{:.2f}", sum / static_cast<double>(answer.logprobs.size())));
+    finding.appendix +=
+        fmt::format("\nAnswer {}:\n\n{}\n", likelihoods.size(), code_block(asked + "⏵" + answer.text));
+    return {};
+  };
+  for (const char* text : kFixedPrompts) TRY_VOID(show(text, make_raw_prompt(engine, text), false));
+  if (engine.chat_template()) {
+    TRY(Prompt prompt,
+        make_chat_prompt(engine, Json::array({message("user", kQuestion)}), ThinkFlags{"off"}));
+    TRY_VOID(show(kQuestion, std::move(prompt), true));
+  }
+  finding.details = fmt::format("{} answers, below; mean log-probability of their tokens: {}",
+                                likelihoods.size(), fmt::join(likelihoods, ", "));
+  return finding;
+}
+
+Result<Finding> check_speculation(VerifySubject& subject, DraftSource source) {
   if (const auto finding = too_long(subject, kFixedPromptTokens + kAnswerTokens)) return *finding;
   TRY_VOID(answer_plainly(subject));
-  std::vector<SpecMode> modes = {SpecMode{}};
-  for (const DraftSource source : subject.engine.info().draft_sources)
-    modes.push_back({.automatic = false, .source = source});
-  std::vector<std::string> problems, names;
-  for (const SpecMode& mode : modes) {
-    names.push_back(mode.automatic ? "auto" : name_of(mode.source));
-    for (size_t i = 0; i < kFixedPrompts.size(); i++) {
-      Request request = greedy_request(kAnswerTokens);
-      request.speculation = mode;
-      TRY(const Answer answer,
-          ask(subject.engine, make_raw_prompt(subject.engine, kFixedPrompts[i]), std::move(request)));
-      if (!mode.automatic) subject.drafts += answer.usage.speculation;
-      if (const auto text = difference(answer.tokens, subject.plain[i]); !text.empty())
-        problems.push_back(fmt::format("{}, prompt {}: {}", names.back(), i + 1, text));
-    }
-    // An n-gram is drafted only where the text repeats itself.
-    if (!mode.automatic && mode.source != DraftSource::ngram && subject.drafts.of(mode.source).drafted == 0)
-      problems.push_back(fmt::format("{} drafted nothing", names.back()));
+  SpecMode mode;
+  if (source != DraftSource::none) mode = {.automatic = false, .source = source, .depth = kDraftDepth};
+  const auto& sources = subject.engine.info().draft_sources;
+  const bool available = mode.automatic || std::ranges::find(sources, source) != sources.end();
+  std::vector<std::string> problems;
+  SpecCounters drafts;
+  for (size_t i = 0; i < kFixedPrompts.size(); i++) {
+    Request request = greedy_request(kAnswerTokens);
+    request.speculation = mode;
+    const auto answer =
+        ask(subject.engine, make_raw_prompt(subject.engine, kFixedPrompts[i]), std::move(request));
+    if (!answer && !available) return Finding{Verdict::not_applicable, answer.error().message};
+    if (!answer) return answer.error();
+    drafts += answer->usage.speculation;
+    if (const auto text = difference(answer->tokens, subject.plain[i]); !text.empty())
+      problems.push_back(fmt::format("prompt {}: {}", i + 1, text));
   }
-  return pass_unless(problems, fmt::format("{}: the same {} tokens as without, for {} prompts",
-                                           fmt::join(names, ", "), kAnswerTokens, kFixedPrompts.size()));
+  // An n-gram is drafted only where the text repeats itself.
+  if (!mode.automatic && source != DraftSource::ngram && drafts.of(source).drafted == 0)
+    problems.push_back("nothing was drafted");
+  return pass_unless(problems, fmt::format("the same {} tokens as without, for {} prompts{}", kAnswerTokens,
+                                           kFixedPrompts.size(),
+                                           mode.automatic ? "" : "; " + acceptance(drafts.of(source))));
 }
 
 Result<Finding> check_cache(VerifySubject& subject) {
@@ -309,10 +393,9 @@ Result<Finding> measure_speed(VerifySubject& subject) {
   TRY(const Answer answer, ask(engine, std::move(prompt), greedy_request(kAnswerTokens)));
   return Finding{
       Verdict::info,
-      fmt::format(
-          "prefill of {} tokens: {:.0f} tok/s; decode of {} tokens: {:.1f} tok/s; drafts accepted: {}",
-          answer.usage.prompt_tokens, prefill_rate(answer.usage), answer.usage.completion_tokens,
-          decode_rate(answer.usage), acceptance(subject.drafts))};
+      fmt::format("prefill of {} tokens: {:.0f} tok/s; decode of {} tokens without drafts: {:.1f} tok/s",
+                  answer.usage.prompt_tokens, prefill_rate(answer.usage), answer.usage.completion_tokens,
+                  decode_rate(answer.usage))};
 }
 
 Result<Finding> measure_needle(VerifySubject& subject) {

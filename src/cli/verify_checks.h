@@ -15,6 +15,7 @@ enum class Verdict { not_run, pass, fail, not_applicable, info };
 struct Finding {
   Verdict verdict = Verdict::not_run;
   std::string details;
+  std::string appendix{};  // Markdown below the table; empty: none
 };
 
 struct VerifySubject {
@@ -22,16 +23,16 @@ struct VerifySubject {
   std::string template_problem;  // as of LoadedModel
   // Filled by the checks that need them.
   std::vector<std::vector<int>> plain;  // answers to the fixed prompts, without speculation, cache or batch
-  SpecCounters drafts;                  // of the fixed prompts with each draft source
 };
 
 // All answers are greedy. Errors: the engine refused or failed; the check counts as failed.
 Result<Finding> check_tokenizer(VerifySubject& subject);
 Result<Finding> check_template(VerifySubject& subject);
-Result<Finding> check_speculation(VerifySubject& subject);
+Result<Finding> show_greedy_text(VerifySubject& subject);
+// source: `none` stands for "auto".
+Result<Finding> check_speculation(VerifySubject& subject, DraftSource source);
 Result<Finding> check_cache(VerifySubject& subject);
 Result<Finding> check_batch(VerifySubject& subject);
-// After check_speculation, whose drafts it reports.
 Result<Finding> measure_speed(VerifySubject& subject);
 Result<Finding> measure_needle(VerifySubject& subject);
 
