@@ -9,53 +9,13 @@
 #include <chrono>
 #include <random>
 
-#include "base/json.h"
-#include "base/mapped_file.h"
 #include "output/output_text.h"
-#include "tokenizer/gguf_files.h"
-#include "tokenizer/tokenizer_impl.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/components.h"
 
 namespace anabranch {
 namespace {
 
-using TokenizerPtr = std::shared_ptr<const Tokenizer>;
-
-Json load(const std::string& name) {
-  Result<std::string> text =
-      read_file(std::string(ANABRANCH_SOURCE_DIR "/tests/tokenizer/data/") + name, 16u << 20);
-  CHECK(text.ok(), "{}", text.error().message);
-  Result<Json> json = parse_json(*text, JsonLimits{64u << 20, 128, 4096, 4u << 20});
-  CHECK(json.ok(), "{}", json.error().message);
-  return std::move(*json);
-}
-
-const Json& components() {
-  static const Json json = load("tokenizer_components.json");
-  return json;
-}
-
-TokenizerPtr parse(const Json& tokenizer, const std::string& config = "") {
-  auto made = parse_tokenizer_json(tokenizer.dump(), config);
-  CHECK(made.ok(), "{}", made.error().message);
-  return *made;
-}
-
-// The tokenizer.json of a component case.
-Json definition(const Json& test) {
-  Json tokenizer = test["tokenizer"];
-  tokenizer["model"] = components()["models"][test["model"].get<std::string>()];
-  tokenizer["model"].update(test["override"]);
-  return tokenizer;
-}
-
-const Json& component(std::string_view name) {
-  const Json& cases = components()["cases"];
-  const auto found =
-      std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
-  CHECK(found != cases.end(), "no case is named {}", name);
-  return *found;
-}
+using namespace testing;
 
 const TokenizerPtr& default_tokenizer() {
   static const TokenizerPtr tokenizer = [] {
@@ -68,20 +28,6 @@ const TokenizerPtr& default_tokenizer() {
 
 std::vector<int> ids_of(const Json& json) {
   return json.get<std::vector<int>>();
-}
-
-// What the streaming detokeniser makes of ids. Every step must be UTF-8, and hold back less than a character.
-std::string stream(const Tokenizer& tokenizer, const std::vector<int>& ids, bool skip_special) {
-  Detokenizer detokenizer(tokenizer, skip_special);
-  std::string out;
-  for (const int id : ids) {
-    const std::string step = detokenizer.push(id);
-    EXPECT_TRUE(is_valid_utf8(step)) << testing::PrintToString(ids);
-    out += step;
-  }
-  const std::string rest = detokenizer.flush();
-  EXPECT_TRUE(rest.empty() || rest == "\uFFFD") << rest;
-  return out + rest;
 }
 
 bool replaced(const std::string& text) {
@@ -307,158 +253,6 @@ TEST(Detokenizer, DropsTheSpaceThatSentencePieceAdds) {
   }
 }
 
-// The vocabulary of a component as GGUF stores it.
-GgufVocab as_gguf(const Json& model, const std::string& kind, const std::string& pre) {
-  GgufVocab vocab;
-  vocab.model = kind;
-  vocab.pre = pre;
-  vocab.tokens.resize(model["vocab"].size());
-  for (const auto& [text, id] : model["vocab"].items()) vocab.tokens[id.get<size_t>()] = text;
-  for (const Json& merge : model["merges"])
-    vocab.merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
-  return vocab;
-}
-
-TEST(GgufTokenizer, PreTokenizersAsInTokenizerJson) {
-  const Json& model = components()["models"]["bytes"];
-  for (const auto& [pre, name] : {std::pair{"gpt-2", "ByteLevel"},
-                                  {"qwen35", "Split Qwen"},
-                                  {"llama-bpe", "Split Llama 3"},
-                                  {"tekken", "Split Tekken"}}) {
-    SCOPED_TRACE(pre);
-    auto made = Tokenizer::from_gguf(as_gguf(model, "gpt2", pre));
-    ASSERT_TRUE(made.ok()) << made.error().message;
-    // Some of them also compose characters or keep whole words that are tokens.
-    Json reference = definition(component(name));
-    reference["model"]["ignore_merges"] = pre == std::string("llama-bpe") || pre == std::string("tekken");
-    if (pre == std::string("qwen35")) reference["normalizer"] = {{"type", "NFC"}};
-    const TokenizerPtr expected = parse(reference);
-    for (const Json& text : components()["strings"])
-      EXPECT_EQ((*made)->encode(text.get<std::string>(), true),
-                expected->encode(text.get<std::string>(), true))
-          << text;
-  }
-}
-
-TEST(GgufTokenizer, SentencePieceFallsBackToBytes) {
-  GgufVocab vocab;
-  vocab.model = "llama";
-  vocab.tokens = {"<unk>", "<s>", "</s>"};
-  vocab.types = {2, 3, 3};
-  for (int byte = 0; byte < 256; ++byte) {
-    vocab.tokens.push_back(fmt::format("<0x{:02X}>", byte));
-    vocab.types.push_back(6);
-  }
-  for (const char* piece : {"▁", "a", "b", "ab", "▁ab", "<x>"}) {
-    vocab.tokens.push_back(piece);
-    vocab.types.push_back(piece[0] == '<' ? 4 : 1);
-  }
-  vocab.scores.assign(vocab.tokens.size(), 0);
-  for (size_t i = 259; i < vocab.tokens.size(); ++i) vocab.scores[i] = -static_cast<float>(i);
-  vocab.bos = 1, vocab.eos = 2, vocab.unk = 0;
-  auto made = Tokenizer::from_gguf(vocab);
-  ASSERT_TRUE(made.ok()) << made.error().message;
-  const Tokenizer& t = **made;
-  EXPECT_EQ(t.encode("ab", true), (std::vector<int>{263}));
-  EXPECT_EQ(t.encode("é", true), (std::vector<int>{259, 3 + 0xC3, 3 + 0xA9}));
-  EXPECT_EQ(t.encode("b<x></s>", true), (std::vector<int>{259, 261, 264, 2}));
-  EXPECT_EQ(t.encode(std::vector<PromptPiece>{{"<x></s><unk>", false}}).size(), 1 + 12u);
-  EXPECT_EQ(t.decode(t.encode(" é", true), true), " é");
-  EXPECT_EQ(stream(t, {259, 3 + 0xC3, 261}, true), "\uFFFDb");
-  EXPECT_TRUE(t.add_bos());
-  EXPECT_EQ(t.bos(), 1);
-}
-
-// The tokenizer that Hugging Face's files of the vocabulary make.
-TokenizerPtr through_files(const GgufVocab& vocab) {
-  const auto files = tokenizer_files(vocab);
-  CHECK(files.ok(), "{}", files.error().message);
-  auto made = parse_tokenizer_json(files->tokenizer, files->config);
-  CHECK(made.ok(), "{}", made.error().message);
-  return *made;
-}
-
-void expect_same(const GgufVocab& vocab) {
-  const TokenizerPtr direct = Tokenizer::from_gguf(vocab).value(), written = through_files(vocab);
-  EXPECT_EQ(written->vocab_size(), direct->vocab_size());
-  EXPECT_EQ(written->bos(), direct->bos());
-  EXPECT_EQ(written->eos(), direct->eos());
-  EXPECT_EQ(written->add_bos(), direct->add_bos());
-  std::vector<std::string> texts = {"<|end|>", "a <|end|>b", "  two  spaces\n\n\tx", "\"quoted\\\"",
-                                    "<0x41>"};
-  for (const Json& text : components()["strings"]) texts.push_back(text.get<std::string>());
-  for (const std::string& text : texts)
-    for (const bool special : {true, false}) {
-      const auto ids = direct->encode(text, special);
-      EXPECT_EQ(written->encode(text, special), ids) << text;
-      EXPECT_EQ(written->decode(ids, false), direct->decode(ids, false)) << text;
-    }
-  for (int id = 0; id < direct->vocab_size(); ++id) {
-    EXPECT_EQ(written->token_bytes(id), direct->token_bytes(id)) << id;
-    EXPECT_EQ(written->is_special(id), direct->is_special(id)) << id;
-  }
-}
-
-TEST(GgufFiles, ByteLevelVocabulariesGiveTheSameTokens) {
-  GgufVocab vocab = as_gguf(components()["models"]["bytes"], "gpt2", "");
-  vocab.types.assign(vocab.tokens.size(), 1);
-  for (const auto& [text, type] : {std::pair{"<|end|>", 3}, {"<think>", 4}, {"\"\\\t", 1}}) {
-    vocab.tokens.push_back(text);
-    vocab.types.push_back(type);
-  }
-  vocab.eos = static_cast<int>(vocab.tokens.size()) - 3;
-  for (const char* pre :
-       {"gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35", "deepseek-v3", "tekken", "gpt-4o"}) {
-    SCOPED_TRACE(pre);
-    vocab.pre = pre;
-    vocab.bos = -1;
-    expect_same(vocab);
-    vocab.bos = vocab.eos;  // with BOS before a text where the name says so
-    expect_same(vocab);
-  }
-}
-
-// A trained vocabulary with scores as SentencePiece gives them: the earlier merged, the higher; then with
-// ties.
-TEST(GgufFiles, SentencePieceVocabulariesGiveTheSameTokens) {
-  GgufVocab vocab = as_gguf(components()["models"]["sentencepiece"], "llama", "");
-  for (size_t id = 0; id < vocab.tokens.size(); ++id) {
-    vocab.types.push_back(vocab.tokens[id].starts_with("<0x") ? 6 : 1);
-    vocab.scores.push_back(-static_cast<float>(id));
-  }
-  vocab.merges.clear();
-  vocab.unk = 0, vocab.bos = 1, vocab.eos = 2;
-  vocab.types[0] = 2, vocab.types[1] = vocab.types[2] = 3;
-  for (const auto& [text, type] : {std::pair{"<|end|>", 3}, {"   ", 4}, {"th<0x41>", 1}, {"never", 5}}) {
-    vocab.tokens.push_back(text);
-    vocab.types.push_back(type);
-    vocab.scores.push_back(-1000);
-  }
-  expect_same(vocab);
-  for (float& score : vocab.scores) score = static_cast<float>(static_cast<int>(score) / 50);
-  expect_same(vocab);
-  vocab.add_space_prefix = false;
-  vocab.add_bos = false;
-  expect_same(vocab);
-}
-
-TEST(GgufFiles, WhatCannotBeWrittenIsSaid) {
-  const auto fails = [](const GgufVocab& vocab, const std::string& why) {
-    const auto files = tokenizer_files(vocab);
-    ASSERT_FALSE(files.ok()) << why;
-    EXPECT_NE(files.error().message.find(why), std::string::npos) << files.error().message;
-  };
-  GgufVocab vocab = as_gguf(components()["models"]["bytes"], "gpt2", "new");
-  fails(vocab, "use the model's tokenizer.json instead");
-  vocab.pre = "gpt-2";
-  vocab.tokens.push_back("\xff");
-  fails(vocab, "is not UTF-8");
-  vocab = {.model = "llama", .unk = 0};
-  for (size_t n = 1; n < 4000; ++n) vocab.tokens.push_back(std::string(n, 'a'));
-  vocab.scores.assign(vocab.tokens.size(), 0);
-  fails(vocab, "merges");
-}
-
 TEST(OutputText, MarkersMayBeSpecialTokens) {
   GgufVocab vocab;
   vocab.model = "llama";
@@ -510,33 +304,6 @@ TEST(OutputText, MarkersMayBeSpecialTokens) {
   for (const auto& event : output.finish()) parsed.add(event);
   EXPECT_TRUE(output.stopped());
   EXPECT_EQ(parsed, (ParsedOutput{"aba", "bb", {}}));
-}
-
-TEST(GgufTokenizer, BadVocabulariesAreErrors) {
-  const auto fails = [](const GgufVocab& vocab, const std::string& why) {
-    auto made = Tokenizer::from_gguf(vocab);
-    ASSERT_FALSE(made.ok()) << why;
-    EXPECT_NE(made.error().message.find(why), std::string::npos) << made.error().message;
-  };
-  const GgufVocab good = as_gguf(components()["models"]["bytes"], "gpt2", "gpt-2");
-  ASSERT_TRUE(Tokenizer::from_gguf(good).ok());
-  GgufVocab bad = good;
-  bad.model = "bert";
-  fails(bad, "'bert' is not supported");
-  bad = good, bad.pre = "new";
-  fails(bad, "tokenizer.ggml.pre 'new' is not known");
-  bad = good, bad.merges.push_back("alone");
-  fails(bad, "is not two tokens");
-  bad = good, bad.merges.push_back("no such");
-  fails(bad, "no");
-  bad = good, bad.types = {1};
-  fails(bad, "token_type has 1 entries");
-  bad = good, bad.eos = 100000;
-  fails(bad, "eos_token_id is 100000");
-  bad = good, bad.tokens.clear();
-  fails(bad, "tokens is missing");
-  bad = good, bad.model = "llama";
-  fails(bad, "scores has 0 entries");
 }
 
 TEST(TokenizerJson, BosAndEosComeFromTheConfig) {
