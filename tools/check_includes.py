@@ -18,6 +18,7 @@ ARROWS = {
     "models": ["nn", "state", "checkpoint"],
     "cache": ["state"],
     "tokenizer": ["base"],
+    "hub": ["base"],
     "jinja": ["base"],
     "grammar": ["tokenizer"],
     "output": ["tokenizer", "jinja", "grammar"],
@@ -26,7 +27,7 @@ ARROWS = {
     "chat": ["output"],
     "server/http": ["base"],
     "server/api": ["server/http", "chat"],
-    "cli": ["server/api", "engine"],
+    "cli": ["server/api", "engine", "hub"],
 }
 # Single headers that a folder may include although its arrows do not reach that folder.
 ALSO = {"chat": ["engine/engine.h"], "server/api": ["engine/engine.h"]}
@@ -44,10 +45,11 @@ RESTRICTED = [
     (r"(cuda.*|Metal/.*|metal/.*)", ["ops/*"], "device code is for ops/ only"),
     (r"base/json\.h",
      ["base/*", "jinja/*", "grammar/*", "output/*", "chat/*", "server/*", "checkpoint/*", "models/*", "cli/*",
-      "engine/loader*"],
+      "engine/loader*", "hub/*"],
      "JSON ends where requests and config.json are read"),
     (r"nlohmann/.*", ["base/json.h", "base/json.cc"], "JSON comes through base/json.h"),
-    (r"simdjson\.h", ["tokenizer/*.cc", "checkpoint/*.cc"], "big JSON files are read in tokenizer/ and checkpoint/"),
+    (r"simdjson\.h", ["tokenizer/*.cc", "checkpoint/*.cc", "hub/weight_map.cc"],
+     "big JSON files are read in tokenizer/, checkpoint/ and hub/weight_map.cc"),
     (r"boost/.*", ["server/http/*.cc", "server/http/client_socket.h", "server/http/connection.h",
                    "server/http/output_queue.h", "server/http/request_reader.h", "server/http/stream.h",
                    "server/http/tls.h"],
@@ -64,8 +66,8 @@ RESTRICTED = [
     (r"toml\+\+/.*", [], "not used"),
     (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc"], "sampled turns are kept by chat/turn_memory.cc"),
     (r"prometheus/.*", ["server/api/metrics.cc"], "metrics are kept in server/api/metrics.cc"),
-    (r"openssl/.*", ["server/http/*.cc"], "TLS and digests of keys are for server/http/ only"),
-    (r"curl/.*", [], "not used"),
+    (r"openssl/.*", ["server/http/*.cc", "hub/digest.cc"], "TLS and digests are for server/http/ and hub/digest.h"),
+    (r"curl/.*", ["hub/http.cc", "hub/retry.cc"], "HTTP requests go through hub/http.h"),
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -12,23 +12,10 @@
 #include "cache/disk_tools.h"
 #include "chat/turn_memory.h"
 #include "cli/conversation.h"
+#include "cli/text.h"
 
 namespace anabranch::cli {
 namespace {
-
-std::string size_text(uint64_t bytes) {
-  const double n = static_cast<double>(bytes);
-  if (n < 1e6) return fmt::format("{:.1f} kB", n / 1e3);
-  return n < 1e9 ? fmt::format("{:.1f} MB", n / 1e6) : fmt::format("{:.2f} GB", n / 1e9);
-}
-
-std::string age_text(int64_t then_ns) {
-  const double s = std::max(0.0, static_cast<double>(unix_nanoseconds() - then_ns) / 1e9);
-  if (s < 60) return fmt::format("{:.0f} s ago", s);
-  if (s < 3600) return fmt::format("{:.0f} min ago", std::floor(s / 60));
-  if (s < 2 * 86400) return fmt::format("{:.0f} h ago", std::floor(s / 3600));
-  return fmt::format("{:.0f} days ago", std::floor(s / 86400));
-}
 
 // A line of the note that a store left.
 std::string about(const CacheFolder& folder, const std::string& what) {
@@ -71,10 +58,6 @@ Sum sum_of(const std::vector<CacheFolder>& folders) {
   return sum;
 }
 
-std::string count(uint64_t n, const std::string& what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
 Json head_json(const CacheFolder& folder) {
   Json json = {{"fingerprint", to_hex(folder.fingerprint)},
                {"model", about(folder, "model")},
@@ -90,7 +73,7 @@ void print_head(const CacheFolder& folder) {
   fmt::print("\n{}{}{}\n", model.empty() ? "(model unknown)" : model, setting.empty() ? "" : ", " + setting,
              path.empty() ? "" : ", " + path);
   const Sum sum = sum_of(folder);
-  fmt::print("fingerprint {}, {}, {}\n", to_hex(folder.fingerprint), count(sum.records(), "record"),
+  fmt::print("fingerprint {}, {}, {}\n", to_hex(folder.fingerprint), count_text(sum.records(), "record"),
              size_text(sum.bytes));
   if (!folder.problem.empty()) fmt::print("{}\n", folder.problem);
 }
@@ -155,7 +138,7 @@ Result<int> list(const StatesOptions& options, const std::string& directory) {
     return 0;
   }
   const Sum sum = sum_of(folders);
-  fmt::print("{}: {}, {}\n", directory, count(sum.records(), "record"), size_text(sum.bytes));
+  fmt::print("{}: {}, {}\n", directory, count_text(sum.records(), "record"), size_text(sum.bytes));
   for (const CacheFolder& folder : folders) {
     print_head(folder);
     print_branches(folder, options.all);
@@ -288,7 +271,7 @@ Result<int> clear(const StatesOptions& options, const std::string& directory) {
     if (sum.records() > 0 || (filter.fingerprint.empty() && access(turns.c_str(), F_OK) == 0)) {
       TRY(const bool yes,
           confirmed(fmt::format("Remove {} ({}), and turns sampled then, from {}?",
-                                count(sum.records(), "record"), size_text(sum.bytes), directory)));
+                                count_text(sum.records(), "record"), size_text(sum.bytes), directory)));
       if (!yes) return 1;
     }
   }
@@ -300,8 +283,8 @@ Result<int> clear(const StatesOptions& options, const std::string& directory) {
                 {"removed_bytes", cleared.bytes},
                 {"removed_turns", removed_turns}});
   else
-    fmt::print("{} ({}) and {} removed\n", count(cleared.files, "record"), size_text(cleared.bytes),
-               count(static_cast<uint64_t>(removed_turns), "sampled turn"));
+    fmt::print("{} ({}) and {} removed\n", count_text(cleared.files, "record"), size_text(cleared.bytes),
+               count_text(static_cast<uint64_t>(removed_turns), "sampled turn"));
   return 0;
 }
 

@@ -370,6 +370,16 @@ CLI::App* add_cache(CLI::App& app, StatesOptions& o) {
   return command;
 }
 
+CLI::App* add_pull(CLI::App& app, PullOptions& o) {
+  auto* command = app.add_subcommand("pull", "Download a model from the Hugging Face hub");
+  command
+      ->add_option("name", o.name,
+                   "ORG/NAME, or ORG/NAME:QUANT or ORG/NAME/FILE of a GGUF repository (docs/models.md)")
+      ->required();
+  command->add_option("--revision", o.revision, "A branch, tag or commit (default: main)");
+  return command;
+}
+
 CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
   auto* command = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
   command->add_option("-m,--model", o.model,
@@ -406,6 +416,7 @@ int run(int argc, char** argv) {
   BenchOptions bench;
   EvalOptions eval;
   CalibrateOptions calibrate;
+  PullOptions pull;
   DoctorOptions doctor;
   StatesOptions states;
   VerifyOptions verify;
@@ -422,6 +433,7 @@ int run(int argc, char** argv) {
       {add_eval(app, eval), [&] { return run_eval(eval); }},
       {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }},
       {add_cache(app, states), [&] { return run_cache(states); }},
+      {add_pull(app, pull), [&] { return run_pull(pull); }},
       {add_doctor(app, doctor), [&] { return run_doctor(doctor); }},
       {add_verify(app, verify), [&] { return run_verify(verify); }},
   };

@@ -148,6 +148,11 @@ struct StatesOptions {
   std::optional<double> older_than_days;
 };
 
+struct PullOptions {
+  std::string name, revision;
+  bool offline = false;
+};
+
 struct VerifyOptions {
   ModelOptions model;
   std::string draft;   // a draft model's path
@@ -164,6 +169,7 @@ int run_eval(const EvalOptions& options);
 int run_calibrate(const CalibrateOptions& options);
 int run_serve(const ServeOptions& options);
 int run_cache(const StatesOptions& options);
+int run_pull(const PullOptions& options);
 int run_doctor(const DoctorOptions& options);
 int run_verify(const VerifyOptions& options);
 

@@ -1,0 +1,316 @@
+#include "hub/download.h"
+
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "base/clock.h"
+#include "hub/blob_file.h"
+#include "hub/retry.h"
+
+namespace anabranch::hub {
+namespace {
+
+constexpr uint64_t kRangeBytes = 16u << 20;  // asked for in one request
+constexpr size_t kRequests = 8;              // at a time
+constexpr size_t kRanges = 12;               // at a time: those that run, and those held in memory
+constexpr size_t kOpenFiles = 4;
+constexpr int kMostRedirects = 8;
+
+// A range of a file. Ranges of a file arrive in parallel, but go into the file in order: the bytes of the
+// first one at once, those of later ones when it is their turn.
+struct Range {
+  uint64_t from = 0, to = 0;  // to: not included
+  std::string held;           // bytes from `from` on that wait for their turn
+  std::string url;            // of the request that runs
+  bool running = false;
+  bool wrong_part = false;  // the answer was not what was asked for
+  int redirects = 0;
+  double not_before = 0;  // time of the next attempt
+  Retry retry;
+  bool all_came() const { return from + held.size() == to; }
+};
+
+struct File {
+  RepoFile info;
+  std::string hub_url, url;  // the hub's; and where that led
+  BlobFile blob;
+  std::list<Range> ranges{};  // asked for and not yet in the file, in order
+  uint64_t next = 0;          // where the next range begins
+  bool answers = false;       // bytes came, so that further ranges may be asked for
+  bool whole = false;         // the server knows no ranges
+  bool restarted = false;     // after a wrong hash
+};
+
+// Whether an answer holds the bytes of the file from `at` on.
+bool is_wanted_part(const File& file, const Range& range, uint64_t at, const HttpResponse& head) {
+  if (head.status == 200) return at == 0 && range.to == file.info.size;
+  const std::string text = head.header("content-range");
+  return text.starts_with(fmt::format("bytes {}-", at)) &&
+         (text.ends_with(fmt::format("/{}", file.info.size)) || text.ends_with("/*"));
+}
+
+Error wrong_bytes(const File& file, const Range& range, int status) {
+  return make_error(
+      ErrorKind::invalid,
+      "{} sends other bytes of {} than were asked for (HTTP {}, {} bytes expected in all): check "
+      "HF_ENDPOINT and the network",
+      origin_of(range.url), file.info.path, status, file.info.size);
+}
+
+class Downloader {
+ public:
+  Downloader(const Settings& settings, Api& api, const Store& store, const DownloadPlan& plan,
+             const Watcher& watcher)
+      : api_(api), store_(store), plan_(plan), watcher_(watcher), http_(settings) {
+    std::set<std::string> seen;
+    for (const RepoFile& file : plan.files) {
+      if (!seen.insert(file.oid).second) continue;
+      if (store.has_blob(plan.name.repo, file))
+        finished_bytes_ += file.size;
+      else
+        waiting_.push_back(file);
+    }
+    std::ranges::stable_sort(waiting_, {}, &RepoFile::size);
+  }
+
+  Result<void> run(const std::function<void(uint64_t)>& progress) {
+    while (!waiting_.empty() || !files_.empty()) {
+      if (watcher_.cancelled()) return interrupted();
+      TRY_VOID(open_files());
+      start_requests();
+      http_.run(100);
+      if (error_) return *error_;
+      progress(done());
+    }
+    return {};
+  }
+
+ private:
+  uint64_t done() const {
+    uint64_t bytes = finished_bytes_;
+    for (const auto& file : files_) {
+      bytes += file->blob.size();
+      for (const Range& range : file->ranges) bytes += range.held.size();
+    }
+    return bytes;
+  }
+
+  // A file that another process downloads goes to the end of the queue.
+  Result<void> open_files() {
+    for (size_t tries = waiting_.size(); tries > 0 && files_.size() < kOpenFiles; tries--) {
+      const RepoFile info = waiting_.front();
+      waiting_.pop_front();
+      TRY(auto blob, BlobFile::open(store_, plan_.name.repo, info));
+      if (!blob) {
+        if (noted_.insert(info.oid).second)
+          watcher_.note(fmt::format("another process downloads {}: waiting for it", info.path));
+        waiting_.push_back(info);
+        continue;
+      }
+      const std::string url = api_.file_url(plan_.name.repo, plan_.commit, info.path);
+      auto file = std::make_unique<File>(File{info, url, url, std::move(*blob)});
+      file->next = file->blob.size();
+      if (file->blob.is_done() || file->next == info.size) TRY_VOID(complete(*file));
+      if (!file->blob.is_done()) files_.push_back(std::move(file));
+    }
+    return {};
+  }
+
+  size_t ranges() const {
+    size_t count = 0;
+    for (const auto& file : files_) count += file->ranges.size();
+    return count;
+  }
+
+  // One request of each file in turn, so that files arrive side by side.
+  void start_requests() {
+    const double now = now_seconds();
+    if (now < not_before_) return;
+    for (bool more = true; more;) {
+      more = false;
+      for (const auto& file : files_)
+        if (http_.running() < kRequests) more |= start_one(*file, now);
+    }
+  }
+
+  // The next range of the file, if one may be asked for now.
+  bool start_one(File& file, double now) {
+    for (Range& range : file.ranges)
+      if (!range.running && !range.all_came() && range.not_before <= now) return start(file, range);
+    if (file.next == file.info.size) return false;
+    if (!file.ranges.empty() && (!file.answers || ranges() >= kRanges)) return false;
+    const uint64_t end = file.whole ? file.info.size : std::min(file.next + kRangeBytes, file.info.size);
+    file.ranges.push_back({file.next, end});
+    file.next = end;
+    return start(file, file.ranges.back());
+  }
+
+  bool start(File& file, Range& range) {
+    const uint64_t at = range.from + range.held.size();
+    HttpRequest request{.url = file.url, .token = api_.token_for(file.url)};
+    if (at > 0 || range.to < file.info.size) request.range = {{at, range.to}};
+    request.on_body = [this, &file, &range, at](const HttpResponse& head, std::string_view bytes) {
+      return take(file, range, at, head, bytes);
+    };
+    range.running = true;
+    range.wrong_part = false;
+    range.url = file.url;
+    http_.start(std::move(request), [this, &file, &range](const HttpResponse& response) {
+      range.running = false;
+      if (!error_) ended(file, range, response);
+    });
+    return true;
+  }
+
+  bool fail(Error error) {
+    if (!error_) error_ = std::move(error);
+    return false;
+  }
+
+  // Bytes of an answer to the request that began at `at`.
+  bool take(File& file, Range& range, uint64_t at, const HttpResponse& head, std::string_view bytes) {
+    if (error_) return false;
+    if (!is_wanted_part(file, range, at, head)) {
+      range.wrong_part = true;
+      return false;
+    }
+    if (bytes.size() > range.to - range.from - range.held.size())
+      return fail(wrong_bytes(file, range, head.status));
+    file.answers = true;
+    if (!file.whole) range.retry.progress();
+    if (&range != &file.ranges.front()) {
+      range.held.append(bytes);
+      return true;
+    }
+    if (auto done = file.blob.append(bytes); !done) return fail(done.error());
+    range.from += bytes.size();
+    return true;
+  }
+
+  void ended(File& file, Range& range, const HttpResponse& response) {
+    if (range.all_came() && response.good()) return flush(file);
+    if (range.wrong_part && !file.answers && !file.whole && response.status == 200) {
+      file.whole = true;
+      return restart(file);
+    }
+    if (response.problem.empty() && !response.location.empty()) return redirect(file, range, response);
+    // Addresses of other hosts expire.
+    const bool elsewhere = origin_of(range.url) != origin_of(file.hub_url);
+    const bool past_end = response.problem.empty() && response.status == 416;
+    const bool expired =
+        elsewhere && response.problem.empty() && response.status >= 400 && response.status < 500 && !past_end;
+    const bool again = expired || range.wrong_part || response.good() || may_pass(response);
+    const auto wait = again ? range.retry.wait_after(response) : std::nullopt;
+    if (!wait) {
+      give_up(file, range, response);
+      return;
+    }
+    if (expired) file.url = file.hub_url;
+    range.redirects = 0;
+    range.not_before = now_seconds() + *wait;
+    if (file.whole) rewind(file, range);
+    if (response.status != 429) return;
+    not_before_ = std::max(not_before_, range.not_before);
+    if (retry_after(response)) watcher_.note(fmt::format("the hub asks to wait {:.0f} s", *wait));
+  }
+
+  void give_up(const File& file, const Range& range, const HttpResponse& response) {
+    const std::string host = origin_of(range.url);
+    if (range.wrong_part)
+      fail(wrong_bytes(file, range, response.status));
+    else if (response.good() || response.status == 416)
+      fail(make_error(ErrorKind::io, "{} sends fewer bytes of {} than the hub tells ({}): try again later",
+                      host, file.info.path, file.info.size));
+    else
+      fail(api_.explain(response, range.url, plan_.name, file.info.path));
+  }
+
+  void redirect(File& file, Range& range, const HttpResponse& response) {
+    auto target = redirect_target(range.url, response);
+    if (!target)
+      fail(target.error());
+    else if (++range.redirects > kMostRedirects)
+      fail(api_.explain(response, range.url, plan_.name, file.info.path));
+    else
+      file.url = std::move(*target);
+  }
+
+  // From the first byte on, with new requests. None of the file runs.
+  void restart(File& file) {
+    if (auto emptied = file.blob.restart(); !emptied) fail(emptied.error());
+    file.ranges.clear();
+    file.next = 0;
+    file.answers = false;
+  }
+
+  // The same for a file's only range, whose failures still count.
+  void rewind(File& file, Range& range) {
+    if (auto emptied = file.blob.restart(); !emptied) fail(emptied.error());
+    range.from = 0;
+  }
+
+  // Puts into the file what came for its first ranges.
+  void flush(File& file) {
+    while (!file.ranges.empty()) {
+      Range& first = file.ranges.front();
+      if (auto done = file.blob.append(first.held); !done) {
+        fail(done.error());
+        return;
+      }
+      first.from += first.held.size();
+      first.held = {};
+      if (first.from < first.to || first.running) return;
+      file.ranges.pop_front();
+    }
+    if (file.blob.size() < file.info.size) return;
+    if (auto done = complete(file); !done) fail(done.error());
+    if (file.blob.is_done()) std::erase_if(files_, [&](const auto& f) { return f.get() == &file; });
+  }
+
+  // All bytes are there: checks the hash. A file that an earlier download began gets a second chance.
+  Result<void> complete(File& file) {
+    if (!file.blob.is_done()) {
+      const bool second_chance = file.blob.resumed() && !file.restarted;
+      TRY(const bool right, file.blob.finish());
+      if (!right && !second_chance)
+        return make_error(
+            ErrorKind::invalid,
+            "what came for {} does not have the hash that the hub tells ({}): it was thrown away. "
+            "Try again; if it happens again, the network or the mirror changes files",
+            file.info.path, file.info.oid);
+      if (!right) {
+        watcher_.note(fmt::format("what was kept of {} was damaged: it is downloaded again", file.info.path));
+        file.restarted = true;
+        restart(file);
+        return {};
+      }
+    }
+    finished_bytes_ += file.info.size;
+    return {};
+  }
+
+  Api& api_;
+  const Store& store_;
+  const DownloadPlan& plan_;
+  const Watcher& watcher_;
+  std::deque<RepoFile> waiting_;
+  std::vector<std::unique_ptr<File>> files_;
+  std::set<std::string> noted_;
+  uint64_t finished_bytes_ = 0;
+  double not_before_ = 0;  // of all requests, when the hub asks for a pause
+  std::optional<Error> error_;
+  HttpClient http_;  // ends first: its requests refer to the rest
+};
+
+}  // namespace
+
+Result<void> download(const Settings& settings, Api& api, const Store& store, const DownloadPlan& plan,
+                      const Watcher& watcher, const std::function<void(uint64_t)>& progress) {
+  return Downloader(settings, api, store, plan, watcher).run(progress);
+}
+
+}  // namespace anabranch::hub

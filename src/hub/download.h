@@ -1,0 +1,25 @@
+// Files from the hub into the store: several at a time, large ones in ranges, with retries.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hub/api.h"
+#include "hub/store.h"
+
+namespace anabranch::hub {
+
+// One repository's files at one commit.
+struct DownloadPlan {
+  ModelName name;
+  std::string commit;
+  std::vector<RepoFile> files;
+};
+
+// Gets all blobs that are not there yet. What an error or an interruption leaves is kept under names that end
+// in .incomplete, and the next download goes on from it. progress: bytes so far, of all files together.
+Result<void> download(const Settings& settings, Api& api, const Store& store, const DownloadPlan& plan,
+                      const Watcher& watcher, const std::function<void(uint64_t done)>& progress);
+
+}  // namespace anabranch::hub

@@ -1,0 +1,272 @@
+#include "hub/file_choice.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/nearest.h"
+#include "hub/weight_map.h"
+
+namespace anabranch::hub {
+namespace {
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+// Without a wish, the first of these that a repository has: good quality at a quarter of the size.
+constexpr const char* kUsualQuants[] = {"Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q4_1",   "Q5_K_M",
+                                        "Q5_K_S", "Q5_0",       "Q6_K",   "Q8_0", "Q3_K_M", "Q3_K_L",
+                                        "Q3_K_S", "Q2_K",       "BF16",   "F16",  "F32"};
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c -= 'a' - 'A';
+  return out;
+}
+
+std::string_view file_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+bool is_at_top(std::string_view path) {
+  return path.find('/') == path.npos;
+}
+
+bool contains(const std::vector<std::string>& paths, std::string_view path) {
+  return std::ranges::find(paths, path) != paths.end();
+}
+
+// "NAME-00002-of-00005.gguf": part 2 of 5 of "NAME".
+struct Part {
+  std::string_view stem;
+  int number = 0, count = 0;
+};
+std::optional<Part> split_part(std::string_view path) {
+  constexpr std::string_view kForm = "-00001-of-00001.gguf";
+  if (path.size() <= kForm.size()) return std::nullopt;
+  const auto tail = path.substr(path.size() - kForm.size());
+  for (size_t i = 0; i < kForm.size(); i++) {
+    const bool digit = kForm[i] == '0' || kForm[i] == '1';
+    if (digit ? tail[i] < '0' || tail[i] > '9' : tail[i] != kForm[i]) return std::nullopt;
+  }
+  Part part{path.substr(0, path.size() - kForm.size())};
+  std::from_chars(tail.data() + 1, tail.data() + 6, part.number);
+  std::from_chars(tail.data() + 10, tail.data() + 15, part.count);
+  return part;
+}
+
+// "Q4_K_M", "IQ3_XXS", "TQ1_0", "BF16", "F16", "MXFP4", ... in capitals.
+bool is_quant_word(std::string_view word) {
+  if (word == "BF16" || word == "F16" || word == "F32" || word == "FP16") return true;
+  for (const std::string_view start : {"IQ", "TQ", "Q", "MXFP", "NVFP"})
+    if (word.starts_with(start) && word.size() > start.size() && word[start.size()] >= '1' &&
+        word[start.size()] <= '9')
+      return true;
+  return false;
+}
+
+Error unknown_file(const ModelName& name, const std::vector<std::string>& paths) {
+  std::vector<std::string> weights;
+  for (const auto& path : paths)
+    if (path.ends_with(".gguf") || path.ends_with(".safetensors")) weights.push_back(path);
+  return make_error(ErrorKind::not_found, "{} has no file {}{}", name.repo, name.file,
+                    did_you_mean(name.file, weights));
+}
+
+std::string quants_text(const std::vector<GgufModel>& models) {
+  std::vector<std::string> names;
+  for (const auto& model : models) names.push_back(model.quant.empty() ? model.files.front() : model.quant);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<FileChoice> choice_of(const ModelName& name, const GgufModel& model) {
+  const auto part = split_part(model.files.front());
+  if (part && model.files.size() != static_cast<size_t>(part->count))
+    return make_error(ErrorKind::not_found, "of {} only {} of {} parts are there: {}", name.repo,
+                      model.files.size(), part->count, fmt::join(model.files, ", "));
+  return FileChoice{model.files, model.files.front()};
+}
+
+// Of all models whose quantisation matches; "UD-" (Unsloth's dynamic forms) may be left out when the plain
+// form is not there.
+std::vector<GgufModel> with_quant(const std::vector<GgufModel>& models, std::string_view quant) {
+  const std::string wanted = upper(quant);
+  std::vector<GgufModel> found;
+  for (const std::string& form : {wanted, "UD-" + wanted}) {
+    std::ranges::copy_if(models, std::back_inserter(found), [&](const auto& m) { return m.quant == form; });
+    if (!found.empty()) break;
+  }
+  return found;
+}
+
+Result<FileChoice> choose_gguf(const std::vector<GgufModel>& models, const ModelName& name) {
+  if (name.quant.empty() && models.size() == 1) return choice_of(name, models.front());
+  std::vector<GgufModel> found;
+  if (!name.quant.empty()) {
+    found = with_quant(models, name.quant);
+    if (found.empty())
+      return make_error(ErrorKind::not_found, "{} has no {}; it has {}", name.repo, name.quant,
+                        quants_text(models));
+  } else {
+    for (const char* quant : kUsualQuants)
+      if (found = with_quant(models, quant); !found.empty()) break;
+    if (found.empty()) found = models;
+  }
+  if (found.size() == 1) return choice_of(name, found.front());
+  std::vector<std::string> files;
+  for (const auto& model : found) files.push_back(model.files.front());
+  return make_error(ErrorKind::not_found, "{} has several such models; name the file, as in {}/{}: {}",
+                    name.repo, name.repo, files.front(), fmt::join(files, ", "));
+}
+
+// A file that is named: with the other parts when it is one part of a split model.
+Result<FileChoice> choose_named(const std::vector<std::string>& paths, const ModelName& name) {
+  if (!contains(paths, name.file)) return unknown_file(name, paths);
+  for (const auto& model : gguf_models(paths))
+    if (contains(model.files, name.file)) return choice_of(name, model);
+  return FileChoice{{name.file}, name.file};
+}
+
+// Everything small beside the weights that the model or its tokenizer may need. Other tools share the store.
+bool is_side_file(std::string_view path) {
+  return is_at_top(path) && (path.ends_with(".json") || path.ends_with(".jinja") ||
+                             path == "tokenizer.model" || path == "merges.txt" || path == "vocab.txt");
+}
+
+// The same weights under another project's names, and changes to be added to weights.
+bool is_weights(std::string_view path) {
+  return is_at_top(path) && path.ends_with(".safetensors") && !path.starts_with("consolidated") &&
+         !path.starts_with("adapter");
+}
+
+bool is_mtp_file(std::string_view path) {
+  return is_weights(path) && upper(path).find("MTP") != path.npos;
+}
+
+// The weight files: those of the index and any file for the MTP head, or all where there is no index.
+Result<std::vector<std::string>> weight_files(const std::vector<std::string>& paths, const ModelName& name,
+                                              Purpose purpose, const ReadFile& read) {
+  std::vector<std::string> files;
+  const bool head = purpose == Purpose::mtp_head;
+  std::ranges::copy_if(paths, std::back_inserter(files), is_mtp_file);
+  if (contains(paths, kIndex)) {
+    TRY(const auto text, read(kIndex));
+    auto map = parse_weight_map(text);
+    if (!map) return make_error(map.error().kind, "{} of {}: {}", kIndex, name.repo, map.error().message);
+    const auto& named = head ? map->mtp_files : map->files;
+    for (const auto& file : named)
+      if (!contains(paths, file))
+        return make_error(ErrorKind::not_found, "{} lacks {}, which its {} names", name.repo, file, kIndex);
+    for (const auto& file : named)
+      if (!contains(files, file)) files.push_back(file);
+  } else if (!head || files.empty()) {
+    files.clear();
+    std::ranges::copy_if(paths, std::back_inserter(files), is_weights);
+  }
+  if (files.empty())
+    return make_error(ErrorKind::not_found, "{} has no {}", name.repo,
+                      head ? "prediction head: no tensors mtp.* are in its index" : "weights");
+  return files;
+}
+
+Error no_weights(const std::vector<std::string>& paths, const ModelName& name) {
+  for (const auto& path : paths)
+    for (const std::string_view end : {".bin", ".pt", ".pth", ".onnx", ".npz"})
+      if (path.ends_with(end))
+        return make_error(
+            ErrorKind::unsupported,
+            "{} holds neither safetensors nor GGUF files, but {}, which cannot be read: look for "
+            "another repository of the model",
+            name.repo, path);
+  return make_error(ErrorKind::unsupported,
+                    "{} is no language model: it holds neither safetensors nor GGUF files", name.repo);
+}
+
+// The parts of a safetensors model that it cannot run without.
+Result<void> check_side_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose) {
+  for (const char* file : {"config.json", "tokenizer.json"}) {
+    if (contains(paths, file) || (purpose == Purpose::mtp_head && file != std::string_view("config.json")))
+      continue;
+    return make_error(
+        ErrorKind::not_found,
+        "{} has no {}, without which it cannot be used: look for another repository of the model", name.repo,
+        file);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string quant_of(std::string_view path) {
+  std::string name = upper(file_name(path));
+  if (const auto part = split_part(path)) name = upper(file_name(part->stem));
+  if (name.ends_with(".GGUF")) name.resize(name.size() - 5);
+  // The last word that looks like one; words end at "-" and ".", and "_" is part of them unless what stands
+  // before it is none.
+  for (size_t end = name.size(); end > 0;) {
+    const size_t mark = name.find_last_of("-.", end - 1);
+    const size_t from = mark == name.npos ? 0 : mark + 1;
+    std::string_view word = std::string_view(name).substr(from, end - from);
+    while (!word.empty()) {
+      if (is_quant_word(word)) {
+        const bool dynamic = std::string_view(name).substr(0, from).ends_with("UD-");
+        return (dynamic ? "UD-" : "") + std::string(word);
+      }
+      const size_t under = word.find('_');
+      if (under == word.npos) break;
+      word.remove_prefix(under + 1);
+    }
+    if (mark == name.npos || mark == 0) break;
+    end = mark;
+  }
+  return "";
+}
+
+std::vector<GgufModel> gguf_models(const std::vector<std::string>& paths) {
+  std::map<std::string, std::vector<std::string>> by_stem;
+  for (const auto& path : paths) {
+    if (!path.ends_with(".gguf")) continue;
+    const std::string name = upper(file_name(path));
+    if (name.find("MMPROJ") != name.npos || name.find("IMATRIX") != name.npos) continue;
+    const auto part = split_part(path);
+    by_stem[part ? fmt::format("{}-of-{}", part->stem, part->count) : path].push_back(path);
+  }
+  std::vector<GgufModel> models;
+  for (auto& [stem, files] : by_stem) {
+    std::ranges::sort(files);
+    models.push_back({quant_of(files.front()), files});
+  }
+  return models;
+}
+
+Result<FileChoice> choose_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
+                                const ReadFile& read) {
+  FileChoice choice;
+  const auto models = gguf_models(paths);
+  const bool safetensors = std::ranges::any_of(paths, is_weights);
+  if (!name.file.empty()) {
+    TRY(choice, choose_named(paths, name));
+    if (name.file.ends_with(".gguf")) return choice;
+  } else if (!name.quant.empty() && models.empty()) {
+    return make_error(ErrorKind::not_found, "{} has no GGUF files, so no {}: leave :{} out", name.repo,
+                      name.quant, name.quant);
+  } else if (!models.empty() && (!name.quant.empty() || !safetensors)) {
+    return choose_gguf(models, name);
+  } else if (!safetensors) {
+    return no_weights(paths, name);
+  } else {
+    TRY(choice.files, weight_files(paths, name, purpose, read));
+  }
+  TRY_VOID(check_side_files(paths, name, purpose));
+  for (const auto& path : paths) {
+    const bool wanted =
+        purpose == Purpose::model ? is_side_file(path) : path == "config.json" || path == kIndex;
+    if (wanted && !contains(choice.files, path)) choice.files.push_back(path);
+  }
+  return choice;
+}
+
+}  // namespace anabranch::hub

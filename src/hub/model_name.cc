@@ -1,0 +1,120 @@
+#include "hub/model_name.h"
+
+#include <algorithm>
+
+namespace anabranch::hub {
+namespace {
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+// As the hub allows for users, organisations and repositories.
+bool is_repo_part(std::string_view part) {
+  constexpr size_t kMost = 96;
+  if (part.empty() || part.size() > kMost || part.find("--") != part.npos || part.find("..") != part.npos)
+    return false;
+  const auto allowed = [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.'; };
+  const auto at_end = [](char c) { return c == '-' || c == '.'; };
+  return std::ranges::all_of(part, allowed) && !at_end(part.front()) && !at_end(part.back());
+}
+
+bool is_revision(std::string_view text) {
+  const auto allowed = [](char c) {
+    return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.' || c == '/';
+  };
+  return std::ranges::all_of(text, allowed) && is_safe_path(text);
+}
+
+bool is_quant(std::string_view text) {
+  constexpr size_t kMost = 64;
+  const auto allowed = [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.'; };
+  return !text.empty() && text.size() <= kMost && std::ranges::all_of(text, allowed);
+}
+
+bool is_weights_file(std::string_view text) {
+  return (text.ends_with(".gguf") || text.ends_with(".safetensors")) && is_safe_path(text) &&
+         text.find_first_of(":@") == text.npos;
+}
+
+// Cuts `text` before the first `mark`; returns what follows it, if it is there.
+std::optional<std::string_view> cut_at(std::string_view& text, char mark) {
+  const size_t at = text.find(mark);
+  if (at == text.npos) return std::nullopt;
+  const auto rest = text.substr(at + 1);
+  text = text.substr(0, at);
+  return rest;
+}
+
+bool set_tag(ModelName& name, std::string_view tag) {
+  if (!name.file.empty() || !name.quant.empty()) return false;
+  if (is_weights_file(tag))
+    name.file = tag;
+  else if (is_quant(tag))
+    name.quant = tag;
+  else
+    return false;
+  return true;
+}
+
+// "org/name" or "org/name/file".
+bool set_repo(ModelName& name, std::string_view text) {
+  const size_t slash = text.find('/');
+  if (slash == text.npos) return false;
+  const size_t second = text.find('/', slash + 1);
+  const std::string_view org = text.substr(0, slash);
+  const std::string_view repo = text.substr(slash + 1, second == text.npos ? second : second - slash - 1);
+  if (!is_repo_part(org) || !is_repo_part(repo) || is_weights_file(repo)) return false;
+  name.repo = std::string(org) + "/" + std::string(repo);
+  if (second == text.npos) return true;
+  name.file = text.substr(second + 1);
+  return is_weights_file(name.file);
+}
+
+}  // namespace
+
+std::string ModelName::text() const {
+  std::string out = repo;
+  if (!quant.empty()) out += ":" + quant;
+  if (!file.empty()) out += "/" + file;
+  if (revision != "main") out += "@" + revision;
+  return out;
+}
+
+std::optional<ModelName> parse_model_name(std::string_view text) {
+  for (const std::string_view start : {"https://", "hf.co/", "huggingface.co/"})
+    if (text.starts_with(start)) text.remove_prefix(start.size());
+  ModelName name;
+  if (auto revision = cut_at(text, '@')) {
+    if (const auto tag = cut_at(*revision, ':'); tag && !set_tag(name, *tag)) return std::nullopt;
+    if (revision->empty() || !is_revision(*revision)) return std::nullopt;
+    name.revision = *revision;
+  }
+  if (const auto tag = cut_at(text, ':'); tag && !set_tag(name, *tag)) return std::nullopt;
+  const bool tagged = !name.file.empty() || !name.quant.empty();
+  const std::string file = name.file;
+  if (!set_repo(name, text)) return std::nullopt;
+  if (tagged && name.file != file) return std::nullopt;  // both ORG/NAME/FILE and a tag
+  return name;
+}
+
+bool is_commit(std::string_view text) {
+  return text.size() == 40 &&
+         std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+bool is_safe_path(std::string_view path) {
+  constexpr size_t kMost = 1024, kMostOfPart = 255;
+  if (path.empty() || path.size() > kMost) return false;
+  if (std::ranges::any_of(path, [](unsigned char c) { return c < ' ' || c == 127 || c == '\\'; }))
+    return false;
+  while (true) {
+    const size_t slash = path.find('/');
+    const auto part = path.substr(0, slash);
+    if (part.empty() || part == "." || part == ".." || part.size() > kMostOfPart) return false;
+    if (slash == path.npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+}  // namespace anabranch::hub

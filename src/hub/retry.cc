@@ -1,0 +1,45 @@
+#include "hub/retry.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+
+namespace anabranch::hub {
+namespace {
+
+constexpr int kMostFailures = 5, kMostWithoutAnswer = 3;
+constexpr double kFirstWait = 0.25;   // seconds; doubles each time
+constexpr double kLongestWait = 600;  // that Retry-After may ask for
+constexpr double kUsualWait429 = 2;   // without Retry-After, at first
+
+}  // namespace
+
+bool may_pass(const HttpResponse& response) {
+  if (response.certificate_problem || response.ended_here) return false;
+  return !response.problem.empty() || response.status == 408 || response.status == 429 ||
+         response.status >= 500;
+}
+
+std::optional<double> retry_after(const HttpResponse& response) {
+  const std::string text = response.header("retry-after");
+  if (text.empty()) return std::nullopt;
+  unsigned seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error == std::errc() && end == text.data() + text.size()) return seconds;
+  const time_t date = curl_getdate(text.c_str(), nullptr);
+  if (date < 0) return std::nullopt;
+  return std::max(0.0, std::difftime(date, std::time(nullptr)));
+}
+
+std::optional<double> Retry::wait_after(const HttpResponse& response) {
+  if (++failures_ > (response.status == 0 ? kMostWithoutAnswer : kMostFailures)) return std::nullopt;
+  const auto asked = retry_after(response);
+  if (asked && *asked > kLongestWait) return std::nullopt;
+  if (asked) return std::max(*asked, kFirstWait);
+  return std::ldexp(response.status == 429 ? kUsualWait429 : kFirstWait, failures_ - 1);
+}
+
+}  // namespace anabranch::hub

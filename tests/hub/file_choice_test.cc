@@ -1,0 +1,146 @@
+#include "hub/file_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace anabranch::hub {
+namespace {
+
+using Paths = std::vector<std::string>;
+
+Result<FileChoice> choose(Paths paths, const char* name, const std::string& index = "",
+                          Purpose purpose = Purpose::model) {
+  std::ranges::sort(paths);
+  return choose_files(paths, *parse_model_name(name), purpose,
+                      [&](const std::string& path) -> Result<std::string> {
+                        EXPECT_EQ(path, "model.safetensors.index.json");
+                        return index;
+                      });
+}
+
+Paths files_of(const Result<FileChoice>& choice) {
+  EXPECT_TRUE(choice.ok()) << choice.error().message;
+  if (!choice.ok()) return {};
+  Paths files = choice->files;
+  std::ranges::sort(files);
+  return files;
+}
+
+std::string message_of(const Result<FileChoice>& choice) {
+  EXPECT_FALSE(choice.ok());
+  return choice.ok() ? "" : choice.error().message;
+}
+
+TEST(QuantOf, ReadsTheName) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"Qwen3-0.6B-Q8_0.gguf", "Q8_0"},
+      {"qwen2.5-7b-instruct-q4_k_m.gguf", "Q4_K_M"},
+      {"a/b/X-UD-Q4_K_XL.gguf", "UD-Q4_K_XL"},
+      {"Model.Q5_K_S.gguf", "Q5_K_S"},
+      {"model-bf16.gguf", "BF16"},
+      {"Model-IQ3_XXS-00001-of-00002.gguf", "IQ3_XXS"},
+      {"gpt-oss-MXFP4_MOE.gguf", "MXFP4_MOE"},
+      {"model_q4_0.gguf", "Q4_0"},
+      {"Q4-model.gguf", "Q4"},
+      {"model.gguf", ""},
+      {"Qwen3-4B.gguf", ""},
+      {"-.gguf", ""},
+  };
+  for (const auto& [path, quant] : cases) EXPECT_EQ(quant_of(path), quant) << path;
+}
+
+const Paths kGguf = {"README.md",
+                     "m-Q4_0.gguf",
+                     "m-Q4_K_M.gguf",
+                     "m-Q8_0.gguf",
+                     "m-UD-Q3_K_XL.gguf",
+                     "mmproj-F16.gguf",
+                     "m.imatrix.gguf",
+                     "B/m-BF16-00002-of-00002.gguf",
+                     "B/m-BF16-00001-of-00002.gguf"};
+
+TEST(FileChoice, OneQuantisation) {
+  EXPECT_EQ(files_of(choose(kGguf, "o/n")), Paths{"m-Q4_K_M.gguf"});
+  EXPECT_EQ(files_of(choose(kGguf, "o/n:q8_0")), Paths{"m-Q8_0.gguf"});
+  EXPECT_EQ(files_of(choose(kGguf, "o/n:Q3_K_XL")), Paths{"m-UD-Q3_K_XL.gguf"});
+  EXPECT_EQ(files_of(choose(kGguf, "o/n:UD-Q3_K_XL")), Paths{"m-UD-Q3_K_XL.gguf"});
+  EXPECT_EQ(files_of(choose(kGguf, "o/n/m-Q4_0.gguf")), Paths{"m-Q4_0.gguf"});
+  EXPECT_EQ(files_of(choose({"only-IQ2_S.gguf"}, "o/n")), Paths{"only-IQ2_S.gguf"});
+  const auto split = choose(kGguf, "o/n:bf16");
+  EXPECT_EQ(files_of(split), (Paths{"B/m-BF16-00001-of-00002.gguf", "B/m-BF16-00002-of-00002.gguf"}));
+  EXPECT_EQ(split->main, "B/m-BF16-00001-of-00002.gguf");
+  EXPECT_EQ(files_of(choose(kGguf, "o/n/B/m-BF16-00002-of-00002.gguf")), files_of(split));
+}
+
+TEST(FileChoice, SaysWhatThereIs) {
+  EXPECT_EQ(message_of(choose(kGguf, "o/n:Q9_9")),
+            "o/n has no Q9_9; it has BF16, Q4_0, Q4_K_M, Q8_0, UD-Q3_K_XL");
+  EXPECT_EQ(message_of(choose(kGguf, "o/n/m-Q4_1.gguf")),
+            "o/n has no file m-Q4_1.gguf; did you mean m-Q4_0.gguf?");
+  EXPECT_NE(message_of(choose({"a-Q4_0.gguf", "b-Q4_0.gguf"}, "o/n"))
+                .find("o/n/a-Q4_0.gguf: a-Q4_0.gguf, b-Q4_0.gguf"),
+            std::string::npos);
+  EXPECT_NE(
+      message_of(choose({"a-00001-of-00003.gguf", "a-00003-of-00003.gguf"}, "o/n")).find("2 of 3 parts"),
+      std::string::npos);
+  EXPECT_NE(message_of(choose({"model.bin"}, "o/n")).find("model.bin, which cannot be read"),
+            std::string::npos);
+  EXPECT_NE(message_of(choose({}, "o/n")).find("no language model"), std::string::npos);
+}
+
+const Paths kSharded = {"README.md",
+                        "config.json",
+                        "tokenizer.json",
+                        "model.safetensors.index.json",
+                        "model-1.safetensors",
+                        "model-2.safetensors",
+                        "model-3.safetensors",
+                        "consolidated.safetensors",
+                        "adapter_model.safetensors",
+                        "model.fp16.safetensors",
+                        "onnx/model.safetensors",
+                        "onnx/config.json",
+                        "merges.txt",
+                        "extra.gguf",
+                        "notes.txt"};
+const char* const kIndex = R"({"metadata": {"total_size": 5}, "weight_map": {"a": "model-1.safetensors",
+    "model.layers.0.x": "model-2.safetensors", "mtp.fc.weight": "model-3.safetensors", "b": "model-1.safetensors"}})";
+
+TEST(FileChoice, FollowsTheIndex) {
+  EXPECT_EQ(files_of(choose(kSharded, "o/n", kIndex)),
+            (Paths{"config.json", "merges.txt", "model-1.safetensors", "model-2.safetensors",
+                   "model-3.safetensors", "model.safetensors.index.json", "tokenizer.json"}));
+  Paths with_head = kSharded;
+  with_head.push_back("mtp.safetensors");
+  const auto files = files_of(choose(with_head, "o/n", kIndex));
+  EXPECT_NE(std::ranges::find(files, "mtp.safetensors"), files.end());
+  EXPECT_EQ(files_of(choose(kSharded, "o/n:extra.gguf")), Paths{"extra.gguf"});
+  Paths fewer = kSharded;
+  std::erase(fewer, "model-2.safetensors");
+  EXPECT_NE(message_of(choose(fewer, "o/n", kIndex)).find("lacks model-2.safetensors"), std::string::npos);
+}
+
+TEST(FileChoice, OfTheHeadOnlyItsShards) {
+  EXPECT_EQ(files_of(choose(kSharded, "o/n", kIndex, Purpose::mtp_head)),
+            (Paths{"config.json", "model-3.safetensors", "model.safetensors.index.json"}));
+  EXPECT_EQ(files_of(choose({"config.json", "model.safetensors"}, "o/n", "", Purpose::mtp_head)),
+            (Paths{"config.json", "model.safetensors"}));
+  EXPECT_EQ(
+      files_of(choose({"config.json", "model.safetensors", "mtp.safetensors"}, "o/n", "", Purpose::mtp_head)),
+      (Paths{"config.json", "mtp.safetensors"}));
+  EXPECT_NE(message_of(
+                choose(kSharded, "o/n", R"({"weight_map": {"a": "model-1.safetensors"}})", Purpose::mtp_head))
+                .find("no prediction head"),
+            std::string::npos);
+}
+
+TEST(FileChoice, OneSafetensorsFile) {
+  const auto choice =
+      choose({"config.json", "tokenizer.json", "a.safetensors", "b.safetensors"}, "o/n/a.safetensors");
+  EXPECT_EQ(files_of(choice), (Paths{"a.safetensors", "config.json", "tokenizer.json"}));
+  EXPECT_EQ(choice->main, "a.safetensors");
+}
+
+}  // namespace
+}  // namespace anabranch::hub

@@ -1,0 +1,64 @@
+#include "hub/repository.h"
+
+#include <gtest/gtest.h>
+
+#include "hub/http.h"
+
+namespace anabranch::hub {
+namespace {
+
+constexpr const char* kAnswer =
+    R"({"_id": "6", "id": "org/name", "sha": "0123456789abcdef0123456789abcdef01234567",
+  "gated": "manual", "config": {"model_type": "qwen3_5"}, "safetensors": {"parameters": {"BF16": 5}, "total": 5},
+  "siblings": [
+    {"rfilename": "model.safetensors", "size": 7, "blobId": "1111111111111111111111111111111111111111", "lfs":
+      {"sha256": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "size": 7, "pointerSize": 134}},
+    {"rfilename": "config.json", "size": 3, "blobId": "2222222222222222222222222222222222222222"}]})";
+
+TEST(Repository, IsRead) {
+  const auto repository = parse_repository(kAnswer);
+  ASSERT_TRUE(repository.ok()) << repository.error().message;
+  EXPECT_EQ(repository->id, "org/name");
+  EXPECT_TRUE(repository->gated);
+  EXPECT_EQ(repository->model_type, "qwen3_5");
+  EXPECT_EQ(repository->parameters, 5u);
+  ASSERT_EQ(repository->files.size(), 2u);  // sorted
+  EXPECT_EQ(repository->files[0].path, "config.json");
+  EXPECT_EQ(repository->files[0].oid, std::string(40, '2'));
+  EXPECT_EQ(repository->files[1].oid, std::string(64, 'a'));
+  EXPECT_EQ(repository->files[1].size, 7u);
+}
+
+TEST(Repository, ListOfModels) {
+  EXPECT_EQ(
+      parse_model_list(R"([{"id": "a/b"}, {"id": "../x"}, {"x": 1}, 5, {"id": "c/d:e"}, {"id": "c/d"}])", 9),
+      (std::vector<std::string>{"a/b", "c/d"}));
+  EXPECT_TRUE(parse_model_list("{", 9).empty());
+  EXPECT_TRUE(parse_model_list("{}", 9).empty());
+  EXPECT_EQ(parse_model_list(R"([{"id": "a/b"}, {"id": "c/d"}])", 1).size(), 1u);
+}
+
+TEST(Origin, LeavesUsualPortsOut) {
+  EXPECT_EQ(origin_of("https://Hub.Example:443/x?y"), "https://hub.example");
+  EXPECT_EQ(origin_of("http://hub:8080/x"), "http://hub:8080");
+  EXPECT_NE(origin_of("https://hub.example"), origin_of("https://hub.example.evil"));
+  EXPECT_NE(origin_of("https://hub@evil/"), origin_of("https://hub/"));
+  EXPECT_EQ(origin_of("nonsense"), origin_of("nonsense"));
+}
+
+TEST(Redirect, NeverLeavesHttps) {
+  HttpResponse response;
+  response.status = 302;
+  response.location = "http://cdn/x";
+  EXPECT_FALSE(redirect_target("https://hub/x", response).ok());
+  EXPECT_TRUE(redirect_target("http://hub/x", response).ok());
+  response.location = "https://cdn/x";
+  EXPECT_EQ(*redirect_target("https://hub/x", response), "https://cdn/x");
+  for (const char* location : {"file:///etc/passwd", "ftp://cdn/x", ""}) {
+    response.location = location;
+    EXPECT_FALSE(redirect_target("http://hub/x", response).ok()) << location;
+  }
+}
+
+}  // namespace
+}  // namespace anabranch::hub
