@@ -17,6 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto config = parse_json(text);
   if (!config.ok() || !config->is_object()) return 0;
   (void)parse_quantization(*config, "config.json");
+  for (const Family* family : {find_llama_family("llama"), &qwen3_5_family(), &gemma_family()})
+    (void)family->read_config(*config, "config.json");
   if (const auto layout = MlxLayout::make(*config, "model", TargetKind::bf16); layout.ok())
     if (layout->config({{"a", {4, 64}}, {"b", {6, 32}}, {"c", {4, 64}}}).dump().empty()) std::abort();
   return 0;

@@ -156,7 +156,8 @@ std::vector<Entry> stack_experts(std::vector<Entry> entries) {
     };
     if (auto expert = split_name(name)) {
       unfused[expert->stacked].emplace(expert->expert, std::move(entry));
-    } else if (name.ends_with(kGateUp) && shape.size() == 3 && shape[1] % 2 == 0 && shape[2] > 0) {
+    } else if (name.ends_with(kGateUp) && shape.size() == 3 && shape[1] % 2 == 0 && shape[1] > 0 &&
+               shape[2] > 0) {
       out.push_back(half_of(entry, renamed(kGateUp, "gate_proj.weight"), 0));
       out.push_back(half_of(entry, renamed(kGateUp, "up_proj.weight"), 1));
     } else {

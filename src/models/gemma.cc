@@ -54,6 +54,7 @@ void read_layer_types(GemmaReader& r, int layers) {
 
 // Gemma 4's full layers turn the first part of a head's pairs; the others have frequency 0.
 ops::Rope proportional_rope(ConfigReader& rope, int head_dim, double default_theta) {
+  if (head_dim % 2 != 0) rope.invalid(fmt::format("heads of {} dimensions cannot turn in pairs", head_dim));
   const double theta = rope.number_or("rope_theta", 1, 1e12, default_theta);
   const double factor = rope.number_or("factor", 1e-3, 1e6, 1);
   const double part = rope.number_or("partial_rotary_factor", 0, 1, 1);
@@ -199,7 +200,7 @@ void read_sizes(GemmaReader& r, const Json& json, const std::string& file) {
 Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   const bool nested = json.contains("text_config") && json["text_config"].is_object();
   const Json& text = nested ? json["text_config"] : json;
-  const std::string type = json.value("model_type", "");
+  const std::string type = string_at(json, "model_type");
   GemmaReader r{text, ConfigReader(text, nested ? file + " (text_config)" : file),
                 type == "gemma2"             ? Generation::gemma2
                 : type.starts_with("gemma3") ? Generation::gemma3

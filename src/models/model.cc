@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 
@@ -53,7 +54,13 @@ Result<void> apply_rope_factors(Checkpoint& checkpoint, ops::Rope& rope) {
   if (!checkpoint.has("rope_freqs.weight")) return {};
   const auto n = static_cast<int64_t>(rope.inv_freq.size());
   TRY(const auto factors, checkpoint.take("rope_freqs.weight", {n}));
-  for (int64_t i = 0; i < n; i++) rope.inv_freq[i] /= factors.data<float>()[i];
+  for (int64_t i = 0; i < n; i++) {
+    const float factor = factors.data<float>()[i];
+    if (!(factor > 0) || !std::isfinite(factor))
+      return make_error(ErrorKind::invalid, "{}: tensor \"rope_freqs.weight\": a factor of {} is not above 0",
+                        checkpoint.path(), factor);
+    rope.inv_freq[static_cast<size_t>(i)] /= factor;
+  }
   return {};
 }
 

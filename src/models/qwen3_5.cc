@@ -91,9 +91,11 @@ Result<ModelSpec> read_config(const Json& json, const std::string& file) {
   rotary = rope.number_or("partial_rotary_factor", 0, 1, rotary);
   // Text tokens have the same position on all three axes of the multimodal rotary embedding: it is the plain
   // one.
-  if (static_cast<int>(attention.head_dim * rotary) < 2)
-    c.invalid("partial_rotary_factor leaves no dimension to rotate");
-  const RopeConfig turned = read_rope(c, static_cast<int>(attention.head_dim * rotary), 1e7);
+  const int rotated = static_cast<int>(attention.head_dim * rotary);
+  const RopeConfig turned = read_rope(c, rotated, 1e7);
+  if (turned.rope.query_beta != 0 && rotated < attention.head_dim)
+    c.unsupported("llama_4_scaling_beta", fmt::format("{}", turned.rope.query_beta),
+                  "none is where only a part of each head turns");
   spec.ropes = {turned.rope};
   spec.context_length = std::max(spec.context_length, turned.context_length);
   TRY_VOID(rope.check());

@@ -43,6 +43,7 @@ double yarn_scale(double factor, double weight) {
 
 // YaRN (Peng et al. 2023; _compute_yarn_parameters).
 void read_yarn(RopeReader& r) {
+  if (r.theta <= 1) return r.rope.invalid("a yarn rope needs a rope_theta above 1");
   const double original = r.original_context();
   const double factor = r.rope.number_or("factor", 1e-3, 1e6, r.context_length / original);
   const double fast = r.rope.number_or("beta_fast", 1e-3, 1e6, 32),
@@ -70,6 +71,8 @@ void read_yarn(RopeReader& r) {
 // LongRoPE (Ding et al. 2024; _compute_longrope_parameters).
 void read_longrope(RopeReader& r) {
   const double original = r.original_context();
+  if (original <= 1)
+    return r.rope.invalid("a longrope rope needs an original_max_position_embeddings above 1");
   const double factor = r.rope.number_or("factor", 1e-3, 1e6, r.context_length / original);
   const double attention = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
   r.out.rope.attention_factor =
@@ -112,7 +115,10 @@ RopeConfig read_rope(ConfigReader& config, int rotated_dims, double default_thet
                outer_theta, rotated_dims, config.integer_or("max_position_embeddings", 1, 1 << 27, 2048)};
   if (merged) r.theta = r.rope.number_or("rope_theta", 1, 1e12, outer_theta);
   const std::string type = r.rope.string_or("rope_type", r.rope.string_or("type", "default"));
-  if (type == "default")
+  if (rotated_dims < 2 || rotated_dims % 2 != 0)
+    config.invalid(
+        fmt::format("{} dimensions of each head turn, but an even number from 2 is needed", rotated_dims));
+  else if (type == "default")
     read_plain(r, 1);
   else if (type == "linear")
     read_plain(r, r.factor());
@@ -126,11 +132,11 @@ RopeConfig read_rope(ConfigReader& config, int rotated_dims, double default_thet
     read_dynamic(r);
   else
     config.unsupported("rope_type", type, "default, linear, llama3, yarn, longrope and dynamic are");
-  if (auto checked = r.rope.check(); !checked) config.invalid(checked.error().message);
   if (const double beta = r.rope.number_or("llama_4_scaling_beta", 0, 1e6, 0); beta != 0) {
     r.out.rope.query_beta = static_cast<float>(beta);
     r.out.rope.query_period = static_cast<int>(r.original_context());
   }
+  if (auto checked = r.rope.check(); !checked) config.invalid(checked.error().message);
   return std::move(r.out);
 }
 

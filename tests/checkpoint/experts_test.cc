@@ -67,6 +67,8 @@ TEST(Experts, without_data_cost_nothing) {
   SafetensorsWriter w;
   w.add("a.mlp.experts.gate_up_proj", "F32", {2147483647, 2147483646, 0}, "");
   w.add("a.mlp.experts.0.up_proj.weight", "F32", {2147483647, 0}, "");
+  for (int i = 0; i < 100; i++)
+    w.add(std::to_string(i) + ".mlp.experts.gate_up_proj", "F32", {2147483647, 0, 4}, "");
   EXPECT_TRUE(open(w));
 }
 

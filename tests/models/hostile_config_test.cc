@@ -1,0 +1,353 @@
+// config.json with values that nobody checked: loading ends with an error that says what is wrong, or the
+// model runs and its logits are numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/mapped_file.h"
+#include "checkpoint/safetensors_writer.h"
+#include "models/model.h"
+#include "ops/testing.h"
+
+namespace anabranch {
+namespace {
+
+namespace fs = std::filesystem;
+using ops::to_vector;
+
+// One model of every kind of config.
+constexpr const char* kModels[] = {
+    "llama3_rope_untied",
+    "ministral_windows",
+    "ministral3",
+    "llama_longrope",
+    "qwen2_dynamic",
+    "qwen3_moe",
+    "mixtral",
+    "qwen3_next",
+    "qwen35_moe_nested_mtp",
+    "gemma2",
+    "gemma3",
+    "gemma4_shared_kv",
+    "gemma4_moe",
+    "qwen3_yarn",
+};
+
+constexpr const char* kNotNumbers = "the logits are not numbers";
+
+// The files of a model under another config.json.
+class Variant {
+ public:
+  explicit Variant(const std::string& name)
+      : from_(ANABRANCH_SOURCE_DIR "/tests/models/data/" + name + "/model") {
+    for (const auto& file : fs::directory_iterator(from_))
+      if (file.path().filename() != "config.json")
+        fs::create_symlink(file.path(), fs::path(dir_.path()) / file.path().filename());
+  }
+  Json config() const {
+    return parse_json(read_file((from_ / "config.json").string(), 1 << 20).value()).value();
+  }
+  // What went wrong; empty: the model loads, and its logits are numbers.
+  std::string outcome_of(const Json& config) const {
+    dir_.write("config.json", config.dump());
+    const auto checkpoint = Checkpoint::open(dir_.path());
+    if (!checkpoint) return checkpoint.error().message;
+    const auto model = Model::load(**checkpoint, ops::cpu_device());
+    if (!model) return model.error().message;
+    auto state = (*model)->make_state();
+    for (const std::vector<int>& ids : {std::vector<int>{1, 7, 3, 200, 5}, {6}}) {
+      Batch batch;
+      batch.add(state, ids, Batch::Logits::all);
+      for (const float x : to_vector((*model)->forward(batch).logits))
+        if (!std::isfinite(x)) return kNotNumbers;
+    }
+    return {};
+  }
+
+ private:
+  testing::TempDir dir_;
+  fs::path from_;
+};
+
+// Calls visit(pointer) for every value within `json`.
+template <class Visit>
+void visit_values(const Json& json, const Json::json_pointer& at, const Visit& visit) {
+  if (!at.empty()) visit(at);
+  if (json.is_object())
+    for (const auto& [key, value] : json.items()) visit_values(value, at / key, visit);
+}
+
+TEST(HostileConfig, AnyValueAnywhereIsAnErrorOrRuns) {
+  const Json values = {
+      0, 1, 2, 3, -1, 0.5, 1e300, (int64_t{1} << 31) - 1, UINT64_MAX, "x", nullptr, Json::array()};
+  for (const char* name : kModels) {
+    const Variant model(name);
+    const Json good = model.config();
+    ASSERT_EQ(model.outcome_of(good), "") << name;
+    int errors = 0;
+    visit_values(good, Json::json_pointer(), [&](const Json::json_pointer& at) {
+      for (const Json& value : values) {
+        Json bad = good;
+        bad[at] = value;
+        std::string outcome;
+        ASSERT_NO_THROW(outcome = model.outcome_of(bad)) << name << ": " << at << " = " << value;
+        EXPECT_NE(outcome, kNotNumbers) << name << ": " << at << " = " << value;
+        errors += !outcome.empty();
+      }
+    });
+    EXPECT_GT(errors, 50) << name;
+  }
+}
+
+// Values whose combination matters, and what the error must say; "": the model runs.
+TEST(HostileConfig, ErrorsSayWhatIsWrong) {
+  const Json long_factors(Json::array_t(8, 2.0));
+  const Json longrope = {
+      {"rope_type", "longrope"}, {"short_factor", long_factors}, {"long_factor", long_factors}};
+  const auto with = [](Json json, const Json& more) {
+    json.update(more);
+    return json;
+  };
+  const struct {
+    const char *model, *key;
+    Json value;
+    const char* expected;
+  } cases[] = {
+      {"llama_yarn", "rope_theta", 1, "a yarn rope needs a rope_theta above 1"},
+      {"llama_tied", "rope_theta", 1, ""},
+      {"llama_tied", "rope_theta", 0, "\"rope_theta\" is 0, but a number from 1"},
+      {"llama3_rope_untied", "rope_scaling", with(longrope, {{"original_max_position_embeddings", 1}}),
+       "original_max_position_embeddings above 1"},
+      {"llama3_rope_untied", "rope_scaling", with(longrope, {{"original_max_position_embeddings", 0}}),
+       "\"original_max_position_embeddings\" is 0"},
+      {"llama3_rope_untied", "rope_scaling", with(longrope, {{"original_max_position_embeddings", 2}}), ""},
+      {"llama3_rope_untied", "rope_scaling", with(longrope, {{"short_factor", {1.0}}}),
+       "short_factor has 1 entries"},
+      {"llama3_rope_untied", "rope_scaling", with(longrope, {{"long_factor", Json::array({0.0})}}),
+       "\"long_factor\" must be a list of numbers"},
+      {"llama3_rope_untied", "rope_scaling", {{"rope_type", "linear"}, {"factor", 0}}, "\"factor\" is 0"},
+      {"llama3_rope_untied",
+       "rope_scaling",
+       {{"rope_type", "linear"}, {"factor", nullptr}},
+       "\"factor\" is missing"},
+      {"llama3_rope_untied", "rope_scaling", {{"rope_type", "linear"}}, "\"factor\" is missing"},
+      {"llama3_rope_untied", "rope_scaling", {{"rope_type", "dynamic"}, {"factor", 1e7}}, "\"factor\" is"},
+      {"llama3_rope_untied", "rope_scaling", {{"rope_type", "dynamic"}, {"factor", 1e6}}, ""},
+      {"llama3_rope_untied",
+       "rope_scaling",
+       {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
+       "high_freq_factor must be above low_freq_factor"},
+      {"llama3_rope_untied",
+       "rope_scaling",
+       {{"rope_type", "default"}, {"llama_4_scaling_beta", "x"}},
+       "\"llama_4_scaling_beta\" is \"x\""},
+      {"llama_tied", "head_dim", 1, "1 dimensions of each head turn"},
+      {"llama_tied", "head_dim", 17, "17 dimensions of each head turn"},
+      {"gemma3", "head_dim", 33, "33 dimensions of each head turn"},
+      {"gemma4_moe", "global_head_dim", 33, "heads of 33 dimensions cannot turn in pairs"},
+      {"qwen35_flat_tied", "head_dim", 68, "17 dimensions of each head turn"},
+      {"qwen35_flat_tied",
+       "rope_parameters",
+       {{"partial_rotary_factor", 0.01}},
+       "0 dimensions of each head turn"},
+      {"qwen35_flat_tied",
+       "rope_parameters",
+       {{"partial_rotary_factor", 0.25}, {"llama_4_scaling_beta", 0.1}},
+       "only a part of each head turns"},
+      {"ministral_windows", "sliding_window", 0, "\"sliding_window\" is 0"},
+      {"ministral_windows", "sliding_window", nullptr, "\"sliding_window\" is missing"},
+      {"ministral_windows", "sliding_window", 1, ""},
+      {"ministral_windows", "sliding_window", 1 << 27, ""},
+      {"ministral_windows",
+       "layer_types",
+       {"full_attention"},
+       "layer_types does not have num_hidden_layers entries"},
+      {"gemma3", "layer_types", Json(Json::array_t(4, "chunked_attention")), "chunked_attention"},
+      {"qwen3_next", "layer_types", Json(Json::array_t(4, "sliding_attention")), "sliding_attention"},
+      {"mixtral", "num_local_experts", 0, "\"num_local_experts\" is 0"},
+      {"mixtral", "num_experts_per_tok", 5, "num_experts_per_tok is above num_local_experts"},
+      {"qwen3_moe", "num_experts_per_tok", 0, "\"num_experts_per_tok\" is 0"},
+      {"qwen3_moe", "decoder_sparse_step", 0, "\"decoder_sparse_step\" is 0"},
+      {"qwen3_moe", "mlp_only_layers", {1e10}, "\"mlp_only_layers\" must be a list of integers"},
+      {"gemma4_moe", "top_k_experts", 7, "top_k_experts is above num_experts"},
+      {"gemma4_shared_kv", "num_kv_shared_layers", 6, "leaves no layer of each kind"},
+      {"gemma4_shared_kv", "num_kv_shared_layers", 7, "\"num_kv_shared_layers\" is 7"},
+      {"gemma4_shared_kv", "num_kv_shared_layers", 5, "leaves no layer of each kind"},
+      {"gemma4_shared_kv", "vocab_size_per_layer_input", 100,
+       "vocab_size_per_layer_input is below vocab_size"},
+      {"gemma4_shared_kv", "hidden_size_per_layer_input", 17, "has shape"},
+      {"gemma4_shared_kv", "hidden_size_per_layer_input", -1, "\"hidden_size_per_layer_input\" is -1"},
+      {"gemma4_shared_kv", "rope_parameters", 3, "\"rope_parameters\" is not an object"},
+      {"llama_tied", "max_position_embeddings", 1, ""},
+      {"llama_tied", "num_hidden_layers", 1025, "\"num_hidden_layers\" is 1025"},
+      {"llama_tied", "num_hidden_layers", 5, "model.layers.4.input_layernorm.weight\" is missing"},
+      {"llama_tied", "model_type", 3, "model_type \"\" is not supported"},
+  };
+  for (const auto& c : cases) {
+    const Variant model(c.model);
+    Json config = model.config();
+    config[c.key] = c.value;
+    const std::string outcome = model.outcome_of(config);
+    const auto what = fmt::format("{}: {} = {}: {}", c.model, c.key, c.value.dump(), outcome);
+    if (*c.expected)
+      EXPECT_NE(outcome.find(c.expected), std::string::npos) << what;
+    else
+      EXPECT_EQ(outcome, "") << what;
+  }
+}
+
+// Weights for whatever a config asks for, within limits.
+class AnyWeights final : public Checkpoint {
+ public:
+  AnyWeights(Json config, uint64_t seed) : config_(std::move(config)), seed_(seed) {}
+
+  const Json& config() const override { return config_; }
+  std::string name() const override { return "any"; }
+  std::string path() const override { return "any"; }
+  std::vector<TensorInfo> tensors() const override { return {}; }
+  size_t left_out() const override { return 0; }
+  bool has(std::string_view name) const override {
+    return (name != "rope_freqs.weight" || rope_factors) && name.find("qkvz") == std::string_view::npos &&
+           name.find("mtp.layers.1") == std::string_view::npos;
+  }
+  std::optional<TensorInfo> find(std::string_view name) const override {
+    if (name.find("conv1d") != std::string_view::npos) return std::nullopt;
+    return TensorInfo{std::string(name), "F32", {}, 0, "any", NormConvention::offset};
+  }
+  Result<Tensor> take(std::string_view name, const std::vector<int64_t>& shape) override {
+    const std::vector<int> dims(shape.begin(), shape.end());
+    Tensor out = host_device().empty(Shape(dims), Dtype::f32);
+    ops::Random random(seed_ + std::hash<std::string_view>()(name));
+    for (int64_t i = 0; i < out.size(); i++) out.data<float>()[i] = random.uniform();
+    return out;
+  }
+  // Quantised where the width allows it, every second time.
+  Result<WeightSource> take_matrix(std::string_view name, int64_t rows, int64_t cols) override {
+    constexpr int64_t kMost = 1 << 20;
+    if (rows > kMost / std::max<int64_t>(cols, 1))
+      return make_error(ErrorKind::invalid, "{}: too large for a test", name);
+    const uint64_t seed = seed_ + std::hash<std::string_view>()(name);
+    WeightSource source;
+    source.rows = rows, source.cols = cols;
+    if (cols % 32 == 0 && seed % 2 == 0) {
+      source.kind = WeightKind::affine, source.bits = 4, source.group = 32;
+      source.read_affine = [=](int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+        for (int64_t i = 0; i < count * cols; i++)
+          codes[i] =
+              static_cast<uint8_t>(ops::Random(seed + static_cast<uint64_t>(first * cols + i)).below(16));
+        std::fill_n(scales, count * cols / 32, 0.0625f), std::fill_n(biases, count * cols / 32, -0.5f);
+      };
+      return source;
+    }
+    source.read_dense = [=](int64_t first, int64_t count, float* values) {
+      for (int64_t i = 0; i < count * cols; i++)
+        values[i] = ops::Random(seed + static_cast<uint64_t>(first * cols + i)).uniform();
+    };
+    return source;
+  }
+  Result<WeightSource> take_matrices(std::string_view name, int64_t count, int64_t rows,
+                                     int64_t cols) override {
+    return take_matrix(name, count * rows, cols);
+  }
+  int ignore(std::string_view) override { return 0; }
+  Result<void> finish() const override { return {}; }
+  void release_pages() const override {}
+  std::optional<std::string> side_file(std::string_view) const override { return std::nullopt; }
+  const Json& gguf_metadata() const override { return none_; }
+
+  bool rope_factors = false;  // whether there are any
+
+ private:
+  Json config_, none_;
+  uint64_t seed_;
+};
+
+// Logits of all rows, so many tokens at a time.
+std::vector<float> logits_of(const Model& model, std::span<const int> ids, size_t chunk) {
+  auto state = model.make_state();
+  std::vector<float> out;
+  for (; !ids.empty(); ids = ids.subspan(std::min(chunk, ids.size()))) {
+    Batch batch;
+    batch.add(state, ids.first(std::min(chunk, ids.size())), Batch::Logits::all);
+    const auto logits = to_vector(model.forward(batch).logits);
+    out.insert(out.end(), logits.begin(), logits.end());
+  }
+  return out;
+}
+
+// Sizes at random, many of them at their limits, that the weights fit.
+TEST(HostileConfig, AnySizesAreAnErrorOrRunExactly) {
+  int ran = 0;
+  for (int round = 0; round < 200; round++) {
+    ops::Random random(static_cast<uint64_t>(round) + 1);
+    const char* name = kModels[static_cast<size_t>(round) % std::size(kModels)];
+    Json config = Variant(name).config();
+    Json& text = config.contains("text_config") ? config["text_config"] : config;
+    for (const char* key : {"hidden_size",
+                            "intermediate_size",
+                            "vocab_size",
+                            "num_hidden_layers",
+                            "num_attention_heads",
+                            "num_key_value_heads",
+                            "head_dim",
+                            "global_head_dim",
+                            "num_global_key_value_heads",
+                            "sliding_window",
+                            "sliding_window_pattern",
+                            "num_kv_shared_layers",
+                            "hidden_size_per_layer_input",
+                            "num_experts",
+                            "num_local_experts",
+                            "num_experts_per_tok",
+                            "top_k_experts",
+                            "moe_intermediate_size",
+                            "shared_expert_intermediate_size",
+                            "decoder_sparse_step",
+                            "full_attention_interval",
+                            "linear_conv_kernel_dim",
+                            "linear_key_head_dim",
+                            "linear_value_head_dim",
+                            "linear_num_key_heads",
+                            "linear_num_value_heads",
+                            "max_position_embeddings",
+                            "mtp_num_hidden_layers"})
+      if (text.contains(key) && random.below(3) == 0)
+        text[key] = random.below(4) == 0 ? 1 << random.below(9) : 1 + random.below(9);
+    if (text.contains("vocab_size_per_layer_input")) text["vocab_size_per_layer_input"] = text["vocab_size"];
+    if (random.below(3) > 0) text.erase("layer_types"), text.erase("mlp_only_layers");
+    const std::string what = fmt::format("{}, round {}: {}", name, round, config.dump());
+    AnyWeights weights(config, static_cast<uint64_t>(round));
+    std::unique_ptr<Model> model;
+    ASSERT_NO_THROW({
+      auto loaded = Model::load(weights, ops::cpu_device());
+      if (!loaded) {
+        EXPECT_FALSE(loaded.error().message.empty()) << what;
+      } else {
+        model = std::move(*loaded);
+      }
+    }) << what;
+    if (!model) continue;
+    ran++;
+    std::vector<int> ids;
+    for (int i = 0; i < 300; i++) ids.push_back(random.below(model->spec().vocab));
+    std::vector<float> whole, pieces;
+    ASSERT_NO_THROW(whole = logits_of(*model, ids, ids.size())) << what;
+    ASSERT_NO_THROW(pieces = logits_of(*model, ids, 1 + static_cast<size_t>(random.below(40)))) << what;
+    for (const float x : whole) ASSERT_TRUE(std::isfinite(x)) << what;
+    ASSERT_TRUE(ops::bits_agree(pieces, whole)) << what;
+  }
+  EXPECT_GT(ran, 60);
+}
+
+TEST(HostileConfig, RopeFactorsMustBePositive) {
+  AnyWeights weights(Variant("llama_tied").config(), 1);
+  weights.rope_factors = true;
+  const auto model = Model::load(weights, ops::cpu_device());
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.error().message.find("rope_freqs.weight\": a factor of -0."), std::string::npos)
+      << model.error().message;
+}
+
+}  // namespace
+}  // namespace anabranch
