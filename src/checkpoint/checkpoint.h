@@ -43,6 +43,10 @@ struct TensorInfo {
   NormConvention norms = NormConvention::offset;
 };
 
+// What the model at a path is called: the last part of the path, without ".gguf"; of a snapshot in the store
+// of Hugging Face's tools (hub/store.h) the repository, "ORG/NAME".
+std::string model_name_of(const std::string& path);
+
 class Checkpoint {
  public:
   // Errors name the file, and the tensor where there is one: not_found, io, invalid (truncated, overlapping
@@ -53,7 +57,7 @@ class Checkpoint {
 
   // config.json (for GGUF: the same keys, made from its metadata).
   virtual const Json& config() const = 0;
-  virtual std::string name() const = 0;  // last part of the path, without ".gguf"
+  virtual std::string name() const = 0;  // model_name_of(path())
   virtual std::string path() const = 0;
 
   virtual std::vector<TensorInfo> tensors() const = 0;  // sorted by name; quantised triples are one entry

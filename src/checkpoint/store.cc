@@ -23,15 +23,7 @@ class Store : public Checkpoint {
   const Json& gguf_metadata() const override { return parts_.gguf_metadata; }
   std::string path() const override { return parts_.path; }
 
-  std::string name() const override {
-    std::filesystem::path path = std::filesystem::path(parts_.path).lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();  // "dir/"
-    if (path == "." || path == "..") {
-      std::error_code ignored;
-      path = std::filesystem::weakly_canonical(path, ignored);
-    }
-    return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
-  }
+  std::string name() const override { return model_name_of(parts_.path); }
 
   std::vector<TensorInfo> tensors() const override {
     std::vector<TensorInfo> out;

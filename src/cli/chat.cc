@@ -9,13 +9,14 @@
 #include <random>
 
 #include "cli/conversation.h"
+#include "cli/locate.h"
 
 namespace anabranch::cli {
 namespace {
 
 constexpr const char* kHelp =
     "/system TEXT   set the system message (empty: none) and start over\n"
-    "/model PATH    load another model, keeping the conversation\n"
+    "/model MODEL   load another model (a path or a name), keeping the conversation\n"
     "/clear         forget the conversation\n"
     "/stats         what the last answer took\n"
     "/exit          leave (or Ctrl-D); Ctrl-C stops an answer\n";
@@ -72,9 +73,14 @@ class Chat {
   }
 
   // Two models may not fit in memory: the old one goes first, and comes back if the new one fails.
-  bool change_model(const std::string& path) {
+  bool change_model(const std::string& path_or_name) {
+    const auto path = locate_model(path_or_name);
+    if (!path) {
+      fail(path.error());
+      return true;
+    }
     engine_.reset();
-    if (auto loaded = load(path); !loaded) {
+    if (auto loaded = load(*path); !loaded) {
       fail(loaded.error());
       if (auto back = load(options_.model.model); !back) {
         fail(back.error());

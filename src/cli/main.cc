@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/conversation.h"
 #include "cli/flags.h"
+#include "cli/locate.h"
 #include "cli/process.h"
 #include "grammar/grammar.h"
 
@@ -21,7 +22,9 @@ void add_device_flag(CLI::App& app, std::string& device) {
 }
 
 void add_model_flags(CLI::App& app, ModelOptions& o) {
-  app.add_option("-m,--model", o.model, "Model directory, .gguf or .safetensors file")->required();
+  app.add_option("-m,--model", o.model,
+                 "Model directory, .gguf or .safetensors file, or a name on the hub such as ORG/NAME")
+      ->required();
   app.add_option("-t,--threads", o.threads,
                  "Threads to compute with (default: one per fast core; see doctor)")
       ->check(CLI::Range(0, 1024));
@@ -83,7 +86,8 @@ void add_spec_flags(CLI::App& app, SpecOptions& o) {
       ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "draft", "exit", "skip"}));
   app.add_option("--spec-depth", o.depth, "Tokens to draft at a time (default: what pays)")
       ->check(CLI::Range(1, kMaxDraft));
-  app.add_option("--draft", o.draft, "A smaller model with the same tokenizer to draft with");
+  app.add_option("--draft", o.draft,
+                 "A smaller model with the same tokenizer to draft with (a path or a name)");
   app.add_flag("--lossy-skip", o.lossy_skip,
                "Leave out the layers that `calibrate` found least needed, unverified: faster and worse");
 }
@@ -250,7 +254,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
 
 CLI::App* add_convert(CLI::App& app, ConvertOptions& o) {
   auto* command = app.add_subcommand("convert", "Quantise a model, or add a prediction head to one");
-  command->add_option("source", o.source, "Model directory or file")->required();
+  command->add_option("source", o.source, "Model directory or file, or a name on the hub")->required();
   command->add_option("output", o.output, "Directory to write (not with --mtp-from)");
   command
       ->add_option("--bits", o.bits,
@@ -403,9 +407,10 @@ int run(int argc, char** argv) {
                "anabranch"};
   app.require_subcommand(1);
   app.set_version_flag("--version", ANABRANCH_VERSION);
-  bool verbose = false, quiet = false;
+  bool verbose = false, quiet = false, offline = false;
   app.add_flag("-v,--verbose", verbose, "Say more on stderr");
   app.add_flag("-q,--quiet", quiet, "Only errors on stderr");
+  app.add_flag("--offline", offline, "Never download a model; use stored ones only");
   app.set_config("--config", "", "TOML file of flags, in a table for each sub-command: [serve] port = 8080");
   app.fallthrough();
 
@@ -420,26 +425,40 @@ int run(int argc, char** argv) {
   DoctorOptions doctor;
   StatesOptions states;
   VerifyOptions verify;
+  // locates: the models that the command's flags name, which become paths before it runs.
+  struct Located {
+    std::string* model;
+    hub::Purpose purpose = hub::Purpose::model;
+    IfMissing missing = IfMissing::pull;
+  };
   const struct {
     CLI::App* command;
     std::function<int()> run;
+    std::vector<Located> locates;
   } commands[] = {
-      {add_generate(app, generate), [&] { return run_generate(generate); }},
-      {add_chat(app, chat), [&] { return run_chat(chat); }},
-      {add_serve(app, serve), [&] { return run_serve(serve); }},
-      {add_convert(app, convert), [&] { return run_convert(convert); }},
+      {add_generate(app, generate),
+       [&] { return run_generate(generate); },
+       {{&generate.model.model}, {&generate.spec.draft}}},
+      {add_chat(app, chat), [&] { return run_chat(chat); }, {{&chat.model.model}, {&chat.spec.draft}}},
+      {add_serve(app, serve), [&] { return run_serve(serve); }, {{&serve.model.model}, {&serve.spec.draft}}},
+      {add_convert(app, convert),
+       [&] { return run_convert(convert); },
+       {{&convert.source}, {&convert.mtp_from, hub::Purpose::mtp_head}}},
       {add_bench(app, bench),
-       [&] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); }},
-      {add_eval(app, eval), [&] { return run_eval(eval); }},
-      {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }},
-      {add_cache(app, states), [&] { return run_cache(states); }},
-      {add_pull(app, pull), [&] { return run_pull(pull); }},
-      {add_doctor(app, doctor), [&] { return run_doctor(doctor); }},
-      {add_verify(app, verify), [&] { return run_verify(verify); }},
+       [&] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); },
+       {{&bench.model.model}, {&bench.draft}}},
+      {add_eval(app, eval), [&] { return run_eval(eval); }, {{&eval.model.model}}},
+      {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }, {{&calibrate.model.model}}},
+      {add_cache(app, states), [&] { return run_cache(states); }, {}},
+      {add_pull(app, pull), [&] { return run_pull(pull); }, {}},
+      {add_doctor(app, doctor),
+       [&] { return run_doctor(doctor); },
+       {{&doctor.model, hub::Purpose::model, IfMissing::refuse}}},
+      {add_verify(app, verify), [&] { return run_verify(verify); }, {{&verify.model.model}, {&verify.draft}}},
   };
 
   app.allow_config_extras(CLI::config_extras_mode::error);
-  for (const auto& [command, run_command] : commands)
+  for (const auto& [command, run_command, locates] : commands)
     command->allow_config_extras(CLI::config_extras_mode::error);
   try {
     app.parse(argc, argv);
@@ -448,8 +467,17 @@ int run(int argc, char** argv) {
   }
   const auto usual = app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
   set_log_level(quiet ? LogLevel::error : verbose ? LogLevel::debug : usual);
-  for (const auto& [command, run_command] : commands)
-    if (*command) return run_command();
+  if (offline) go_offline();
+  for (const auto& [command, run_command, locates] : commands) {
+    if (!*command) continue;
+    for (const Located& located : locates) {
+      if (located.model->empty()) continue;
+      auto path = locate_model(*located.model, located.purpose, located.missing);
+      if (!path) return fail(path.error());
+      *located.model = std::move(*path);
+    }
+    return run_command();
+  }
   return 1;  // not reached: one sub-command is required
 }
 

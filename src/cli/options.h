@@ -150,7 +150,6 @@ struct StatesOptions {
 
 struct PullOptions {
   std::string name, revision;
-  bool offline = false;
 };
 
 struct VerifyOptions {

@@ -19,8 +19,7 @@ Result<int> pull_model(const PullOptions& options) {
                         options.revision);
     name->revision = with_revision->revision;
   }
-  TRY(auto settings, hub::settings_from_environment());
-  settings.offline |= options.offline;
+  TRY(const auto settings, hub::settings_from_environment());
   PullDisplay display(stdout, name->text(), 1.0);
   const auto& interrupt = interrupt_flag();
   const hub::Watcher watcher{[&](const std::string& sentence) { display.note(sentence); },

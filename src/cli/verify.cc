@@ -167,12 +167,9 @@ Finding describe_load(const ModelInfo& info, const ModelFacts& facts) {
                   info.has_mtp ? "MTP head" : "no MTP head", info.context_length, info.load_s)};
 }
 
-// The last part of the path, as in the name of the default report.
-std::string model_name(const std::string& model) {
-  namespace fs = std::filesystem;
-  fs::path path = fs::absolute(model).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+// The file of the report unless the user names one.
+std::string usual_report(const std::string& model) {
+  return "anabranch-verify-" + model.substr(model.rfind('/') + 1) + ".md";
 }
 
 // Runs one check and writes the report before and after it: should the program crash, the report says where.
@@ -214,8 +211,8 @@ constexpr struct {
 
 Result<int> verify(const VerifyOptions& options) {
   Report report;
-  report.model = model_name(options.model.model);
-  report.path = options.report.empty() ? "anabranch-verify-" + report.model + ".md" : options.report;
+  report.model = model_name_of(options.model.model);
+  report.path = options.report.empty() ? usual_report(report.model) : options.report;
   const CpuInfo& cpu = cpu_info();
   report.setting = {{"Version", ANABRANCH_VERSION},
                     {"Machine", fmt::format("{}, {:.1f} GB of memory", cpu.model, cpu.memory_bytes / 1e9)},

@@ -1,0 +1,89 @@
+#include "cli/locate.h"
+
+#include <fmt/core.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/pull_display.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr double kSecondsBetweenLines = 10;  // of progress, where stderr is no terminal
+
+// While it lives, Ctrl-C sets the flag. When it ends, a Ctrl-C that came does what it does otherwise.
+class HeldInterrupt {
+ public:
+  HeldInterrupt() {
+    flag() = false;
+    struct sigaction action {};
+    action.sa_handler = [](int) { flag() = true; };
+    ::sigaction(SIGINT, &action, &before_);
+  }
+  ~HeldInterrupt() {
+    ::sigaction(SIGINT, &before_, nullptr);
+    if (!came()) return;
+    fmt::print(stderr, "{}\n", hub::interrupted().message);
+    std::raise(SIGINT);
+  }
+  bool came() const { return flag(); }
+
+ private:
+  static std::atomic<bool>& flag() {
+    static std::atomic<bool> came{false};
+    return came;
+  }
+  struct sigaction before_ {};
+};
+
+Result<std::string> pull_for_command(const hub::Settings& settings, const hub::ModelName& name,
+                                     hub::Purpose purpose) {
+  PullDisplay display(stderr, name.text(), kSecondsBetweenLines);
+  const HeldInterrupt interrupt;
+  const hub::Watcher watcher{[&](const std::string& sentence) { display.note(sentence); },
+                             [&] { return interrupt.came(); }};
+  const auto report =
+      hub::pull(settings, name, purpose, watcher, [&](const auto& now) { display.progress(now); });
+  display.clear();
+  if (!report) return report.error();
+  return report->path;
+}
+
+Result<std::string> locate_name(const hub::ModelName& name, hub::Purpose purpose, IfMissing missing) {
+  TRY(const auto settings, hub::settings_from_environment());
+  const hub::Store store(settings.cache);
+  auto stored = hub::find_in_store(store, name, purpose);
+  if (stored) return stored;
+  if (settings.offline)
+    return make_error(ErrorKind::not_found, "{}, and HF_HUB_OFFLINE or --offline forbids to pull it",
+                      stored.error().message);
+  if (missing == IfMissing::refuse)
+    return make_error(ErrorKind::not_found, "{}: `anabranch pull {}` downloads it", stored.error().message,
+                      name.text());
+  return pull_for_command(settings, name, purpose);
+}
+
+}  // namespace
+
+void go_offline() {
+  ::setenv("HF_HUB_OFFLINE", "1", 1);
+}
+
+Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose purpose, IfMissing missing) {
+  std::error_code code;
+  if (std::filesystem::exists(path_or_name, code)) return path_or_name;
+  const auto name = hub::parse_model_name(path_or_name);
+  const std::string no_path = Checkpoint::open(path_or_name).error().message;
+  if (!name)
+    return make_error(ErrorKind::not_found, "{}. Models of the hub are named ORG/NAME (docs/models.md)",
+                      no_path);
+  auto located = locate_name(*name, purpose, missing);
+  if (!located) return make_error(located.error().kind, "{}; and {}", located.error().message, no_path);
+  return located;
+}
+
+}  // namespace anabranch::cli

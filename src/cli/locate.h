@@ -1,0 +1,21 @@
+// What --model and its like name: a path, or a model of the hub, which is pulled when it is not stored yet.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "hub/file_choice.h"
+
+namespace anabranch::cli {
+
+enum class IfMissing { pull, refuse };
+
+// The path to open. An existing path always wins over a name. Progress of a download goes to stderr.
+// Errors: not_found, and those of hub::pull().
+Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose purpose = hub::Purpose::model,
+                                 IfMissing missing = IfMissing::pull);
+
+// Forbids the network to locate_model() and `pull`, as HF_HUB_OFFLINE does.
+void go_offline();
+
+}  // namespace anabranch::cli

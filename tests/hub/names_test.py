@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Models by name wherever a path is accepted, against a hub on this machine: names_test.py BINARY MODEL_DIR.
+The last line is "N passed, N failed"."""
+import json, os, pty, shutil, signal, subprocess, sys, time, urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from hub_setup import BINARY, NAME, always, main, setup
+from test_hub import Repo
+
+MODEL = os.path.abspath(sys.argv[2])
+SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
+QUESTION = ("--temp", "0", "-n", "4", "--thinking", "off", "--json", "Hello")
+
+
+def repo_of(folder, without=()):
+    files = {}
+    for name in set(os.listdir(folder)) - set(without):
+        with open(os.path.join(folder, name), "rb") as file:
+            files[name] = file.read()
+    return Repo(files)
+
+
+def tokens(cache, *args, **more):
+    code, out, err = cache.run("generate", *args, "--no-cache", *QUESTION, **more)
+    assert code == 0, err
+    return json.loads(out.splitlines()[-1])["token_ids"], err
+
+
+def test_a_model_that_is_not_stored_is_pulled():
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        expected, _ = tokens(cache, "-m", SMALL)
+        assert not hub.log
+        code, _, err = cache.run("generate", "-m", NAME, "--offline", *QUESTION)
+        assert code == 1 and "is not in " + cache.store in err and "--offline" in err and not hub.log, err
+        found, err = tokens(cache, "-m", NAME)
+        assert found == expected
+        progress = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+        assert progress and all(p["event"] == "progress" and p["model"] == NAME for p in progress), err
+        # From now on the hub is not asked.
+        asked = len(hub.log)
+        for more in ({}, {"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
+            found, err = tokens(cache, "-m", NAME, **more)
+            assert found == expected and "{" not in err
+        assert len(hub.log) == asked
+        # A snapshot that lacks a file is completed.
+        os.unlink(f"{cache.repo}/snapshots/{repo.commit}/tokenizer.json")
+        code, _, err = cache.run("generate", "-m", NAME, "--offline", *QUESTION)
+        assert code == 1 and "tokenizer.json" in err, err
+        assert tokens(cache, "-m", NAME)[0] == expected
+
+
+def test_draft_models_and_bench():
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        code, _, err = cache.run("generate", "-m", MODEL, "--draft", NAME, "--spec", "draft", "--no-cache", *QUESTION)
+        assert code == 0, err
+        code, out, err = cache.run("bench", "-m", NAME, "--pp", "4", "--tg", "2", "--reps", "1", "--json", "--offline")
+        assert code == 0 and json.loads(out)["model"] == NAME, (out, err)
+        code, out, err = cache.run("doctor", "-m", NAME, "--json")
+        assert code == 0 and json.loads(out)["model"]["problems"] == [], (out, err)
+
+
+def test_doctor_downloads_nothing():
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        code, _, err = cache.run("doctor", "-m", NAME)
+        assert code == 1 and f"`anabranch pull {NAME}` downloads it" in err and not hub.log, err
+
+
+def test_serve_uses_the_name():
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        process = cache.start("serve", "-m", NAME, "-p", "0", "--no-cache")
+        try:
+            line = process.stdout.readline().decode()
+            assert line.startswith(NAME + " on http://"), (line, process.stderr.read1())
+            with urllib.request.urlopen(line.split(" on ")[1].strip() + "/models") as answer:
+                assert [m["id"] for m in json.load(answer)["data"]] == [NAME]
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def test_an_existing_path_wins():
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        os.makedirs(os.path.join(cache.home, "org"))
+        os.symlink(SMALL, os.path.join(cache.home, NAME))
+        done = subprocess.run([BINARY, "generate", "-m", NAME, "--no-cache", *QUESTION], cwd=cache.home, env=cache.environment(),
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0 and not hub.log, done.stderr
+        done = subprocess.run([BINARY, "generate", "-m", NAME + "x", *QUESTION], cwd=cache.home, env=cache.environment(),
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == 1 and "has no model org/model-4bitx" in done.stderr, done.stderr
+        assert "did you mean org/model-4bit?" in done.stderr, done.stderr
+
+
+def test_control_c_during_the_download():
+    for command in (("serve", "-m", NAME, "-p", "0"), ("bench", "-m", NAME), ("chat", "-m", NAME)):
+        with setup(repo_of(SMALL), bytes_per_second=200_000) as (cache, hub, repo):
+            process = cache.start(*command)
+            deadline = time.time() + 30
+            while not cache.blobs(partial=True):
+                assert time.time() < deadline
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=10)
+            assert process.returncode == -signal.SIGINT and b"goes on from here" in err, (process.returncode, err)
+            cache.check()
+
+
+def test_chat_changes_to_a_name():
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        process = subprocess.run([BINARY, "chat", "-m", MODEL, "--no-cache"], input=f"/model nobody/has-this\n/model {NAME}\n",
+                                 env=cache.environment(), capture_output=True, text=True, timeout=60)
+        assert process.returncode == 0 and process.stdout.splitlines() == [NAME], process
+        assert "nobody/has-this" in process.stderr, process.stderr
+
+
+def test_convert_takes_names_and_only_the_head():
+    with setup(repo_of(MODEL)) as (cache, hub, repo):
+        target = os.path.join(cache.home, "headless")
+        shutil.copytree(MODEL, target, ignore=shutil.ignore_patterns("mtp.safetensors"))
+        code, out, err = cache.run("convert", target, "--mtp-from", NAME)
+        assert code == 0, err
+        assert {path for _, path, *_ in hub.requests("cdn")} == {"config.json", "mtp.safetensors", "model.safetensors.index.json"}
+        assert os.path.exists(target + "/mtp.safetensors")
+        # What is there of the model does not pass for all of it.
+        code, _, err = cache.run("generate", "-m", NAME, "--offline", *QUESTION)
+        assert code == 1 and "lacks model-00001-of-00002.safetensors" in err, err
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        code, out, err = cache.run("convert", NAME, os.path.join(cache.home, "out"), "--bits", "8")
+        assert code == 0 and tokens(cache, "-m", os.path.join(cache.home, "out")), err
+
+
+def test_a_head_is_added_to_a_stored_model():
+    with setup(repo_of(MODEL, without=["mtp.safetensors"])) as (cache, hub, repo):
+        code, out, err = cache.run("convert", NAME, "--mtp-from", MODEL)
+        assert code == 0, err
+        cache.check()
+        code, _, err = cache.run("generate", "-m", NAME, "--spec", "mtp", "--no-cache", "--offline", *QUESTION)
+        assert code == 0, err
+        # A later pull of the same commit leaves it there.
+        code, _, err = cache.run("pull", NAME)
+        assert code == 0, err
+        assert os.path.exists(f"{cache.repo}/snapshots/{repo.commit}/mtp.safetensors")
+        assert "mtp.fc" in open(f"{cache.repo}/snapshots/{repo.commit}/model.safetensors.index.json").read()
+        code, _, err = cache.run("generate", "-m", NAME, "--spec", "mtp", "--no-cache", "--offline", *QUESTION)
+        assert code == 0, err
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
