@@ -272,5 +272,16 @@ TEST(Quantisation, what_does_not_agree_is_said) {
   EXPECT_HAS(error_with(R"({"quantization_config":{"quant_method":"gptq","bits":4}})", 4, 64), "gptq");
 }
 
+TEST(ModelName, IsTheLastPartOrTheRepository) {
+  EXPECT_EQ(model_name_of("/models/hybrid-146m/"), "hybrid-146m");
+  EXPECT_EQ(model_name_of("a/./b/../Model-Q4_0.gguf"), "Model-Q4_0");
+  EXPECT_EQ(model_name_of("model.safetensors"), "model.safetensors");
+  const std::string store = "/home/x/.cache/huggingface/hub/models--org--name/snapshots/0123";
+  EXPECT_EQ(model_name_of(store), "org/name");
+  EXPECT_EQ(model_name_of(store + "/"), "org/name");
+  EXPECT_EQ(model_name_of(store + "/Model-Q4_0.gguf"), "Model-Q4_0");
+  EXPECT_EQ(model_name_of("/x/models--org--name/other/0123"), "0123");
+}
+
 }  // namespace
 }  // namespace anabranch
