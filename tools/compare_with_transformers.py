@@ -102,10 +102,11 @@ def tokenizer_of(path):
 
 def compare_log_probs(got, reference):
     """-> largest and mean difference, share of equal most likely tokens (or near-ties), number of tokens."""
-    rows = reference.log_probs(got["token_ids"])
+    start = [] if got["bos"] is None or got["token_ids"][0] == got["bos"] else [got["bos"]]
+    rows = reference.log_probs(start + got["token_ids"])
     differences, same = [], 0
     for token in got["each"]:
-        row = rows[token["at"] - 1]
+        row = rows[len(start) + token["at"] - 1]
         differences.append(abs(float(row[got["token_ids"][token["at"]]]) - token["logprob"]))
         same += float(row.max() - row[token["best"]]) < NEAR_TIE
     return max(differences), sum(differences) / len(differences), same / len(differences), len(differences)

@@ -144,8 +144,7 @@ std::variant<std::vector<int>, RequestError> Preparer::prompt_tokens(TextOrToken
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     std::vector<int> ids = tokenizer.encode(*text, true, &limit);
     if (limit.stopped()) return stop_error(limit, param);
-    const auto bos = tokenizer.bos();
-    if (tokenizer.add_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+    add_leading_bos(tokenizer, ids);
     return ids;
   }
   auto& ids = std::get<std::vector<int>>(prompt);

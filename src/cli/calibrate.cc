@@ -89,8 +89,9 @@ Result<Text> read_windows(const std::string& path, const LoadedModel& loaded) {
     if (id >= loaded.model->spec().vocab)
       return make_error(ErrorKind::invalid, "the tokenizer of {} gives id {}, beyond the model's {}",
                         loaded.info.name, id, loaded.model->spec().vocab);
-  const size_t length =
-      std::min<size_t>({kWindowTokens, total / kWindows, static_cast<size_t>(loaded.info.context_length)});
+  const size_t length = std::min<size_t>(
+      {kWindowTokens, total / kWindows,
+       static_cast<size_t>(loaded.info.context_length) - leading_bos(*loaded.tokenizer).has_value()});
   Text out;
   out.about =
       fmt::format("{}, {} windows of {} tokens", path.substr(path.find_last_of('/') + 1), kWindows, length);
@@ -100,7 +101,9 @@ Result<Text> read_windows(const std::string& path, const LoadedModel& loaded) {
   for (size_t i = 0; i < kWindows; i++) {
     const size_t at = i * (total - length) / (kWindows - 1);
     // Its first few tokens lack what came before them.
-    out.passages.push_back({piece(at, at + length), static_cast<int>(length / 10) + 1});
+    Passage window{piece(at, at + length), static_cast<int>(length / 10) + 1};
+    add_leading_bos(*loaded.tokenizer, window.tokens);
+    out.passages.push_back(std::move(window));
   }
   for (size_t i = 0; i < kPieces; i++)
     out.counted.push_back({piece(i * total / kPieces, (i + 1) * total / kPieces)});

@@ -140,9 +140,7 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
 Prompt make_raw_prompt(const Engine& engine, const std::string& text) {
   Prompt prompt;
   prompt.tokens = engine.tokenizer().encode(text, true);
-  const auto bos = engine.tokenizer().bos();
-  if (engine.tokenizer().add_bos() && bos && (prompt.tokens.empty() || prompt.tokens.front() != *bos))
-    prompt.tokens.insert(prompt.tokens.begin(), *bos);
+  add_leading_bos(engine.tokenizer(), prompt.tokens);
   return prompt;
 }
 

@@ -96,10 +96,11 @@ Likelihood measure(const LoadedModel& loaded, const Documents& documents, const 
   size_t done = 0;
   const size_t total = token_count(documents);
   for (const auto& tokens : documents) {
-    const Likelihood part = measure_likelihood(
-        *loaded.model, tokens, std::min(kWindow, loaded.info.context_length), [&](size_t read, auto) {
-          show_progress(fmt::format("{}: {} of {} tokens", what, done + read, total));
-        });
+    const Likelihood part =
+        measure_likelihood(*loaded.model, tokens, std::min(kWindow, loaded.info.context_length),
+                           leading_bos(*loaded.tokenizer), [&](size_t read, auto) {
+                             show_progress(fmt::format("{}: {} of {} tokens", what, done + read, total));
+                           });
     sum.negative_log += part.negative_log;
     sum.predicted += part.predicted;
     done += tokens.size();

@@ -14,6 +14,7 @@ Result<int> evaluate(const EvalOptions& options) {
   TRY(const auto text, read_file(options.text, 256u << 20));
   TRY(const auto loaded, load_on_device(options.model));
   const auto tokens = loaded.tokenizer->encode(text, false);
+  const auto bos = leading_bos(*loaded.tokenizer);
   const int window = std::min(options.window, loaded.info.context_length);
   const double start = now_seconds();
   Json each = Json::array();
@@ -23,13 +24,14 @@ Result<int> evaluate(const EvalOptions& options) {
     for (const auto& [at, logprob, best] : predictions)
       each.push_back({{"at", at}, {"logprob", logprob}, {"best", best}});
   };
-  const Likelihood sum = measure_likelihood(*loaded.model, tokens, window, after_window);
+  const Likelihood sum = measure_likelihood(*loaded.model, tokens, window, bos, after_window);
   if (sum.predicted == 0) return make_error(ErrorKind::invalid, "{} has fewer than two tokens", options.text);
   const double seconds = now_seconds() - start;
   Json report = {{"perplexity", sum.perplexity()}, {"nll", sum.mean()}, {"tokens", tokens.size()},
                  {"predicted", sum.predicted},     {"window", window},  {"seconds", seconds}};
   if (options.each) {
     report["token_ids"] = tokens;
+    report["bos"] = bos ? Json(*bos) : Json();  // before each window
     report["each"] = std::move(each);
   }
   if (options.json)

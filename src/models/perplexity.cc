@@ -14,17 +14,16 @@ Prediction judge(const float* logits, int vocab, int token, size_t at) {
   return {at, logits[token] - *best - std::log(sum), static_cast<int>(best - logits)};
 }
 
-// Of the tokens [begin + 1, begin + count).
-std::vector<Prediction> predict_window(const Model& model, std::span<const int> tokens, size_t begin,
-                                       size_t count) {
+// Of all tokens but the first.
+std::vector<Prediction> predict_window(const Model& model, std::span<const int> tokens) {
   auto state = model.make_state();
   const int vocab = model.spec().vocab;
   std::vector<Prediction> out;
-  for (size_t at = begin; at + 1 < begin + count; at += kRows) {
-    const size_t n = std::min<size_t>(kRows, begin + count - at);
+  for (size_t at = 0; at + 1 < tokens.size(); at += kRows) {
+    const size_t n = std::min<size_t>(kRows, tokens.size() - at);
     Batch batch;
     batch.add(state, tokens.subspan(at, n), Batch::Logits::none);
-    for (size_t i = 0; i < n && at + i + 1 < begin + count; i++)
+    for (size_t i = 0; i < n && at + i + 1 < tokens.size(); i++)
       batch.logit_rows.push_back(static_cast<int>(i));
     const auto logits = to_host(model.forward(batch).logits);
     for (size_t i = 0; i < batch.logit_rows.size(); i++)
@@ -36,16 +35,25 @@ std::vector<Prediction> predict_window(const Model& model, std::span<const int> 
 }  // namespace
 
 Likelihood measure_likelihood(const Model& model, std::span<const int> tokens, int window,
-                              const AfterWindow& after_window) {
+                              std::optional<int> bos, const AfterWindow& after_window) {
   Likelihood out;
-  for (size_t at = 0; at + 1 < tokens.size(); at += static_cast<size_t>(window)) {
-    const size_t count = std::min<size_t>(static_cast<size_t>(window), tokens.size() - at);
-    const auto predictions = predict_window(model, tokens, at, count);
+  for (size_t at = 0; at < tokens.size();) {
+    const size_t added = bos && window > 1 && tokens[at] != *bos ? 1 : 0,
+                 count = std::min(static_cast<size_t>(window) - added, tokens.size() - at);
+    std::vector<int> ids(added, bos.value_or(0));
+    ids.insert(ids.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at),
+               tokens.begin() + static_cast<std::ptrdiff_t>(at + count));
+    if (ids.size() < 2) break;
+    auto predictions = predict_window(model, ids);
     double log_likelihood = 0;
-    for (const Prediction& prediction : predictions) log_likelihood += prediction.logprob;
+    for (Prediction& prediction : predictions) {
+      prediction.at += at - added;
+      log_likelihood += prediction.logprob;
+    }
     out.negative_log -= log_likelihood;
     out.predicted += static_cast<int64_t>(predictions.size());
-    if (after_window) after_window(at + count, predictions);
+    at += count;
+    if (after_window) after_window(at, predictions);
   }
   return out;
 }

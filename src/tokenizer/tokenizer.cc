@@ -254,6 +254,15 @@ std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerParts parts) {
   return std::make_shared<TokenizerImpl>(std::move(parts));
 }
 
+std::optional<int> leading_bos(const Tokenizer& tokenizer) {
+  return tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
+}
+
+void add_leading_bos(const Tokenizer& tokenizer, std::vector<int>& ids) {
+  const auto bos = leading_bos(tokenizer);
+  if (bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+}
+
 std::string Detokenizer::push(int id) {
   if (skip_special_ && tokenizer_->is_special(id)) return {};
   std::string_view bytes = tokenizer_->token_bytes(id);

@@ -74,6 +74,11 @@ class Tokenizer {
   virtual std::string decode(std::span<const int> ids, bool skip_special) const = 0;
 };
 
+// BOS, where a plain text starts with it.
+std::optional<int> leading_bos(const Tokenizer& tokenizer);
+// Puts it before `ids`, unless they start with it.
+void add_leading_bos(const Tokenizer& tokenizer, std::vector<int>& ids);
+
 // Turns a stream of tokens into text that is valid UTF-8 at every step: bytes of an unfinished code point are
 // held back until it is complete (or replaced by U+FFFD when it cannot become valid).
 class Detokenizer {

@@ -384,6 +384,33 @@ def test_eval_tells_each_token():
     refused("--json", "eval", "-m", MODEL, "--text", "nowhere", "--each")
 
 
+def test_texts_are_measured_with_bos_where_the_tokenizer_wants_it():
+    with tempfile.TemporaryDirectory() as directory:
+        path = lambda name: os.path.join(directory, name)
+        shutil.copytree(SMALL, path("model"))
+        with open(path("model/tokenizer_config.json")) as file:
+            config = json.load(file) | {"bos_token": "<|im_start|>", "add_bos_token": True}
+        with open(path("model/tokenizer_config.json"), "w") as file:
+            json.dump(config, file)
+        with open(HELDOUT) as source, open(path("text.txt"), "w") as text:
+            text.write(source.read()[:4000])
+        code, out, err = run("eval", "-m", path("model"), "--text", path("text.txt"), "--window", "64", "--json", "--each",
+                             "--precise")
+        assert code == 0, err
+        report = json.loads(out)
+        assert report["bos"] == 1 and report["predicted"] == report["tokens"] == len(report["each"]), report["bos"]
+        code, _, err = run("convert", path("model"), path("out"), "--bits", "8", "--perplexity", path("text.txt"))
+        assert code == 0, err
+        with open(path("out/recipe.json")) as file:
+            assert json.load(file)["perplexity"]["predicted"] == report["tokens"]
+        measured = []
+        for model in (SMALL, path("model")):
+            code, out, err = run("calibrate", "-m", model, "--text", path("text.txt"), "--output", path("found"), "--json")
+            assert code == 0, err
+            measured.append(json.loads(out)["perplexity"])
+        assert measured[0] != measured[1], measured
+
+
 def test_doctor_and_bench_print_json():
     code, out, err = run("doctor", "-m", MODEL, "--json")
     assert code == 0 and json.loads(out)["model"]["model_type"] == "qwen3_5", err

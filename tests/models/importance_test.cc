@@ -119,10 +119,11 @@ TEST(Perplexity, IsOfTheTokensInsideWindows) {
   }
   std::vector<Prediction> each;
   std::vector<size_t> windows;
-  const Likelihood found = measure_likelihood(*loaded.model, tokens, 10, [&](size_t done, auto predictions) {
-    windows.push_back(done);
-    each.insert(each.end(), predictions.begin(), predictions.end());
-  });
+  const Likelihood found =
+      measure_likelihood(*loaded.model, tokens, 10, {}, [&](size_t done, auto predictions) {
+        windows.push_back(done);
+        each.insert(each.end(), predictions.begin(), predictions.end());
+      });
   EXPECT_EQ(windows, (std::vector<size_t>{10, 20, 25}));
   ASSERT_EQ(each.size(), best.size());
   double sum = 0;
@@ -135,6 +136,41 @@ TEST(Perplexity, IsOfTheTokensInsideWindows) {
   EXPECT_EQ(found.predicted, 9 + 9 + 4);
   EXPECT_NEAR(found.negative_log, expected, 1e-4 * expected);
   EXPECT_NEAR(found.perplexity(), std::exp(expected / 22), 1e-3 * found.perplexity());
+}
+
+// A window that starts with BOS already gets no second one.
+TEST(Perplexity, WindowsStartWithBos) {
+  const Loaded loaded = load("llama_tied");
+  auto tokens = some_tokens(25);
+  const int bos = 1;
+  tokens[9] = bos;
+  for (int window = 1; window <= 2; window++)
+    EXPECT_EQ(measure_likelihood(*loaded.model, tokens, window, bos).predicted, window == 1 ? 0 : 24);
+  std::vector<size_t> windows;
+  std::vector<Prediction> each;
+  measure_likelihood(*loaded.model, tokens, 10, bos, [&](size_t done, auto predictions) {
+    windows.push_back(done);
+    each.insert(each.end(), predictions.begin(), predictions.end());
+  });
+  EXPECT_EQ(windows, (std::vector<size_t>{9, 19, 25}));
+  ASSERT_EQ(each.size(), 24u);
+  size_t at = 0;
+  for (std::vector<int> part :
+       {std::vector(tokens.begin(), tokens.begin() + 9), std::vector(tokens.begin() + 9, tokens.begin() + 19),
+        std::vector(tokens.begin() + 19, tokens.end())}) {
+    const size_t first = static_cast<size_t>(part.front() == bos);
+    if (first == 0) part.insert(part.begin(), bos);
+    std::vector<Prediction> alone;
+    measure_likelihood(*loaded.model, part, 10, {}, [&](size_t, auto predictions) {
+      alone.assign(predictions.begin(), predictions.end());
+    });
+    for (size_t i = 0; i < alone.size(); i++, at++) {
+      EXPECT_EQ(each[at].at, at + (at < 9 ? 0 : 1));
+      EXPECT_EQ(each[at].best, alone[i].best);
+      EXPECT_EQ(each[at].logprob, alone[i].logprob);
+    }
+  }
+  EXPECT_EQ(at, each.size());
 }
 
 }  // namespace

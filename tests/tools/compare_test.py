@@ -31,13 +31,15 @@ class Tokenizer:
 
 
 class Anabranch:
-    def __init__(self, error=0.0, best=(1, 1, 2), head="yes", answer=(1, 0, 2, 0)):
-        self.error, self.best, self.head, self.answer = error, best, head, list(answer)
+    def __init__(self, error=0.0, best=(1, 1, 2), head="yes", answer=(1, 0, 2, 0), bos=None):
+        self.error, self.best, self.head, self.answer, self.bos = error, best, head, list(answer), bos
 
     def predictions(self, text, precise=True):
-        each = [{"at": at, "logprob": float(ROWS[at - 1][IDS[at]]) + self.error * (at == 2), "best": self.best[at - 1]}
-                for at in (1, 2, 3)]
-        return {"token_ids": IDS, "each": each}
+        rows = ROWS if self.bos is not None and self.bos != IDS[0] else [None, *ROWS]  # by the place that they predict
+        each = [{"at": at, "logprob": float(rows[at][IDS[at]]) + self.error * (at == 2),
+                 "best": self.best[at - 1] if rows[0] is None else int(ROWS[at].argmax())}
+                for at in range(4) if rows[at] is not None]
+        return {"token_ids": IDS, "each": each, "bos": self.bos}
 
     def continuation(self, prompt, *options):
         sources = {"mtp": {"drafted_at": [4, 2], "accepted_at": [3, 1]}} if "mtp" in options else {}
@@ -63,6 +65,13 @@ def test_log_probs():
     assert report.failed == 4 and "largest difference 0.03, mean 0.01" in text, text
     report, text = report_of(tool.check_texts, Anabranch(best=(1, 0, 0)), Reference(), Tokenizer())
     assert report.failed == 4 and "tied in 66.7%" in text, text
+
+
+def test_bos_goes_before_a_text():
+    report, text = report_of(tool.check_texts, Anabranch(bos=7), Reference(), Tokenizer())
+    assert report.failed == 0 and "4 tokens: largest difference 0, mean 0;" in text, text
+    report, text = report_of(tool.check_texts, Anabranch(bos=IDS[0]), Reference(), Tokenizer())
+    assert report.failed == 0 and "3 tokens: largest difference 0, mean 0;" in text, text
 
 
 def test_tokens_that_differ():
