@@ -230,9 +230,9 @@ TEST(Detokenizer, RandomIdsGiveUtf8AndHoldBackLittle) {
       shown += detokenizer.push(id);
       bytes += tokenizer.token_bytes(id);
       const size_t ready = bytes.size() - unfinished_utf8_tail(bytes);
-      ASSERT_EQ(shown, replace_invalid_utf8(bytes.substr(0, ready))) << testing::PrintToString(ids);
+      ASSERT_EQ(shown, replace_invalid_utf8(bytes.substr(0, ready))) << ::testing::PrintToString(ids);
     }
-    ASSERT_EQ(shown + detokenizer.flush(), tokenizer.decode(ids, false)) << testing::PrintToString(ids);
+    ASSERT_EQ(shown + detokenizer.flush(), tokenizer.decode(ids, false)) << ::testing::PrintToString(ids);
   }
 }
 
