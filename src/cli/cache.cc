@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "cache/disk_tools.h"
 #include "chat/turn_memory.h"
+#include "cli/confirm.h"
 #include "cli/conversation.h"
 #include "cli/text.h"
 
@@ -241,16 +242,6 @@ RecordFilter filter_of(const StatesOptions& options) {
   if (options.older_than_days)
     filter.used_before_ns = unix_nanoseconds() - static_cast<int64_t>(*options.older_than_days * 86400e9);
   return filter;
-}
-
-// Asks on the terminal. Errors: invalid (there is none).
-Result<bool> confirmed(const std::string& question) {
-  if (!isatty(STDIN_FILENO))
-    return make_error(ErrorKind::invalid, "{} Without a terminal to ask on, say --yes", question);
-  fmt::print(stderr, "{} [y/N] ", question);
-  std::fflush(stderr);
-  const int answer = std::getchar();
-  return answer == 'y' || answer == 'Y';
 }
 
 // Of all models together, so they stay when one fingerprint's records go.

@@ -15,19 +15,6 @@
 namespace anabranch::cli {
 namespace {
 
-void print_table(const Json& report, const std::string& indent) {
-  for (const auto& [key, value] : report.items()) {
-    if (value.is_object()) {
-      fmt::print("{}{}:\n", indent, key);
-      print_table(value, indent + "  ");
-    } else if (value.is_number_float()) {
-      fmt::print("{}{:<20} {:.1f}\n", indent, key, value.get<double>());
-    } else {
-      fmt::print("{}{:<20} {}\n", indent, key, value.is_string() ? value.get<std::string>() : value.dump());
-    }
-  }
-}
-
 // What to do next on this machine, most important first.
 std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& report) {
   std::vector<std::string> lines;

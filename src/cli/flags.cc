@@ -87,6 +87,12 @@ CLI::Validator size_flag() {
           "SIZE"};
 }
 
+void add_device_flag(CLI::App& app, std::string& device) {
+  app.add_option("--device", device,
+                 "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
+      ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
+}
+
 int explain(const CLI::App& app, const CLI::ParseError& error) {
   const bool asked = error.get_exit_code() == 0;  // --help, --version
   const auto wrong = asked ? std::nullopt : wrong_word(app);

@@ -15,6 +15,8 @@ std::optional<uint64_t> parse_size(std::string_view text);
 // Replaces a size by its bytes, or says what is wrong with it.
 CLI::Validator size_flag();
 
+void add_device_flag(CLI::App& app, std::string& device);
+
 // Prints what CLI11 has to say (help, or an error that names the wrong word and the nearest right one) and
 // returns the exit status.
 int explain(const CLI::App& app, const CLI::ParseError& error);

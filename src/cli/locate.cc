@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/user_directory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/pull_display.h"
+#include "hub/other_stores.h"
 
 namespace anabranch::cli {
 namespace {
@@ -58,6 +60,7 @@ Result<std::string> locate_name(const hub::ModelName& name, hub::Purpose purpose
   const hub::Store store(settings.cache);
   auto stored = hub::find_in_store(store, name, purpose);
   if (stored) return stored;
+  if (auto theirs = hub::find_lm_studio_model(hub::lm_studio_directories(), name, purpose)) return theirs;
   if (settings.offline)
     return make_error(ErrorKind::not_found, "{}, and HF_HUB_OFFLINE or --offline forbids to pull it",
                       stored.error().message);
@@ -76,6 +79,9 @@ void go_offline() {
 Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose purpose, IfMissing missing) {
   std::error_code code;
   if (std::filesystem::exists(path_or_name, code)) return path_or_name;
+  if (hub::is_ollama_name(path_or_name))
+    return hub::find_ollama_model(hub::ollama_directories(), path_or_name,
+                                  user_cache_directory() + "/ollama");
   const auto name = hub::parse_model_name(path_or_name);
   const std::string no_path = Checkpoint::open(path_or_name).error().message;
   if (!name)

@@ -10,8 +10,9 @@ namespace anabranch::cli {
 
 enum class IfMissing { pull, refuse };
 
-// The path to open. An existing path always wins over a name. Progress of a download goes to stderr.
-// Errors: not_found, and those of hub::pull().
+// The path to open. An existing path always wins over a name; then come the hub's store, LM Studio's models,
+// and the hub itself. "ollama:NAME" names a model of Ollama. Progress of a download goes to stderr. Errors:
+// not_found, and those of hub::pull().
 Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose purpose = hub::Purpose::model,
                                  IfMissing missing = IfMissing::pull);
 

@@ -9,17 +9,12 @@
 #include "cli/conversation.h"
 #include "cli/flags.h"
 #include "cli/locate.h"
+#include "cli/model_commands.h"
 #include "cli/process.h"
 #include "grammar/grammar.h"
 
 namespace anabranch::cli {
 namespace {
-
-void add_device_flag(CLI::App& app, std::string& device) {
-  app.add_option("--device", device,
-                 "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
-      ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
-}
 
 void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_option("-m,--model", o.model,
@@ -374,16 +369,6 @@ CLI::App* add_cache(CLI::App& app, StatesOptions& o) {
   return command;
 }
 
-CLI::App* add_pull(CLI::App& app, PullOptions& o) {
-  auto* command = app.add_subcommand("pull", "Download a model from the Hugging Face hub");
-  command
-      ->add_option("name", o.name,
-                   "ORG/NAME, or ORG/NAME:QUANT or ORG/NAME/FILE of a GGUF repository (docs/models.md)")
-      ->required();
-  command->add_option("--revision", o.revision, "A branch, tag or commit (default: main)");
-  return command;
-}
-
 CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
   auto* command = app.add_subcommand("doctor", "Say what this machine offers and what would be used");
   command->add_option("-m,--model", o.model,
@@ -422,6 +407,9 @@ int run(int argc, char** argv) {
   EvalOptions eval;
   CalibrateOptions calibrate;
   PullOptions pull;
+  ListOptions ls;
+  ShowOptions show;
+  RemoveOptions rm;
   DoctorOptions doctor;
   StatesOptions states;
   VerifyOptions verify;
@@ -451,6 +439,9 @@ int run(int argc, char** argv) {
       {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }, {{&calibrate.model.model}}},
       {add_cache(app, states), [&] { return run_cache(states); }, {}},
       {add_pull(app, pull), [&] { return run_pull(pull); }, {}},
+      {add_ls(app, ls), [&] { return run_ls(ls); }, {}},
+      {add_show(app, show), [&] { return run_show(show); }, {}},
+      {add_rm(app, rm), [&] { return run_rm(rm); }, {}},
       {add_doctor(app, doctor),
        [&] { return run_doctor(doctor); },
        {{&doctor.model, hub::Purpose::model, IfMissing::refuse}}},

@@ -152,6 +152,21 @@ struct PullOptions {
   std::string name, revision;
 };
 
+struct ListOptions {
+  bool json = false;
+};
+
+struct ShowOptions {
+  std::string model;           // a path or a name
+  std::string device = "cpu";  // as of ModelOptions
+  bool json = false;
+};
+
+struct RemoveOptions {
+  std::string model;  // a name
+  bool yes = false;   // without asking
+};
+
 struct VerifyOptions {
   ModelOptions model;
   std::string draft;   // a draft model's path
@@ -169,6 +184,9 @@ int run_calibrate(const CalibrateOptions& options);
 int run_serve(const ServeOptions& options);
 int run_cache(const StatesOptions& options);
 int run_pull(const PullOptions& options);
+int run_ls(const ListOptions& options);
+int run_show(const ShowOptions& options);
+int run_rm(const RemoveOptions& options);
 int run_doctor(const DoctorOptions& options);
 int run_verify(const VerifyOptions& options);
 

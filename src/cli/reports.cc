@@ -47,6 +47,12 @@ uint64_t tensor_bytes(const Checkpoint& checkpoint) {
   return bytes;
 }
 
+uint64_t elements(const TensorInfo& tensor) {
+  uint64_t count = 1;
+  for (const int64_t size : tensor.shape) count *= static_cast<uint64_t>(size);
+  return count;
+}
+
 bool fits(uint64_t tensor_bytes, uint64_t memory) {
   return static_cast<double>(tensor_bytes) * 1.2 < static_cast<double>(memory);
 }
@@ -73,6 +79,19 @@ std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t la
 }
 
 }  // namespace
+
+void print_table(const Json& report, const std::string& indent) {
+  for (const auto& [key, value] : report.items()) {
+    if (value.is_object()) {
+      fmt::print("{}{}:\n", indent, key);
+      print_table(value, indent + "  ");
+    } else if (value.is_number_float()) {
+      fmt::print("{}{:<20} {:.1f}\n", indent, key, value.get<double>());
+    } else {
+      fmt::print("{}{:<20} {}\n", indent, key, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+}
 
 Json machine_report(Device& device) {
   const auto& cpu = cpu_info();
@@ -105,6 +124,20 @@ Json machine_report(Device& device) {
       {"fp32_gflop_s", limits.fp32_gflop_s}};
 }
 
+std::string memory_problem(uint64_t bytes, const Device& device) {
+  const Memory memory = memory_for(device);
+  if (!fits(bytes, memory.total))
+    return fmt::format(
+        "{:.1f} GB of weights do not fit into {:.1f} GB of memory with what running takes: "
+        "quantise them (`anabranch convert SOURCE OUTPUT --bits 4`) or take a smaller model",
+        bytes / 1e9, memory.total / 1e9);
+  if (memory.free > 0 && !fits(bytes, memory.free))
+    return fmt::format(
+        "{:.1f} GB of weights do not fit into the {:.1f} GB of memory that are free now: end other programs",
+        bytes / 1e9, memory.free / 1e9);
+  return "";
+}
+
 std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device) {
   std::vector<std::string> problems;
   const auto spec = read_model_spec(checkpoint, device);
@@ -114,35 +147,32 @@ std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Devi
     problems.push_back(std::move(*missing));
   if (const auto tokenizer = load_tokenizer(checkpoint); !tokenizer)
     problems.push_back(tokenizer.error().message);
-  const uint64_t bytes = tensor_bytes(checkpoint);
-  const Memory memory = memory_for(device);
-  if (!fits(bytes, memory.total))
-    problems.push_back(
-        fmt::format("{:.1f} GB of weights do not fit into {:.1f} GB of memory with what running takes: "
-                    "quantise them (`anabranch convert SOURCE OUTPUT --bits 4`) or take a smaller model",
-                    bytes / 1e9, memory.total / 1e9));
-  else if (memory.free > 0 && !fits(bytes, memory.free))
-    problems.push_back(fmt::format(
-        "{:.1f} GB of weights do not fit into the {:.1f} GB of memory that are free now: end other programs",
-        bytes / 1e9, memory.free / 1e9));
+  if (auto problem = memory_problem(tensor_bytes(checkpoint), device); !problem.empty())
+    problems.push_back(std::move(problem));
   return problems;
 }
 
 Json model_report(const Checkpoint& checkpoint, const Device& device) {
   uint64_t bytes = 0;
   std::map<std::string, uint64_t> types;
-  uint64_t mtp = 0, mtp_bytes = 0;
+  uint64_t parameters = 0, mtp = 0, mtp_bytes = 0;
   for (const auto& tensor : checkpoint.tensors()) {
     bytes += tensor.bytes;
     types[tensor.type] += tensor.bytes;
-    if (!tensor.name.starts_with("mtp.")) continue;
+    if (!tensor.name.starts_with("mtp.")) {
+      parameters += elements(tensor);
+      continue;
+    }
     mtp++;
     mtp_bytes += tensor.bytes;
   }
+  const auto spec = read_model_spec(checkpoint, device);
   Json by_type = Json::object();
   for (const auto& [type, size] : types) by_type[type] = size / 1e6;
   return {{"path", checkpoint.path()},
           {"model_type", string_at(checkpoint.config(), "model_type")},
+          {"parameters", parameters},
+          {"context_length", spec ? Json(spec->context_length) : Json("unknown")},
           {"tensors", checkpoint.tensors().size()},
           {"mtp_head", mtp_report(checkpoint, mtp)},
           {"mtp_tensors", mtp},

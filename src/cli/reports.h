@@ -13,10 +13,16 @@ namespace anabranch::cli {
 // Program, processor, memory, kernels, and measured limits (takes about a second).
 Json machine_report(Device& device);
 
+// "key value" lines; objects indented.
+void print_table(const Json& report, const std::string& indent);
+
+// Why so many bytes of weights cannot be used on the device; "": they fit.
+std::string memory_problem(uint64_t bytes, const Device& device);
+
 // Why the model would not run on the device, most important first; empty: nothing is known to prevent it.
 std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device);
 
-// Type, tensors, sizes, and model_problems() as "problems".
+// Type, parameters, context length, tensors, sizes, and model_problems() as "problems".
 Json model_report(const Checkpoint& checkpoint, const Device& device);
 
 }  // namespace anabranch::cli

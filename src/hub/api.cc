@@ -99,6 +99,14 @@ Result<Repository> Api::repository(const ModelName& name) {
   return repository;
 }
 
+Result<std::string> Api::file_text(const ModelName& name, const std::string& commit,
+                                   const std::string& path) {
+  const std::string url = file_url(name.repo, commit, path);
+  TRY(const auto response, get(url));
+  if (!response.good()) return explain(response, url, name, path);
+  return response.body;
+}
+
 Error Api::explain(const HttpResponse& response, const std::string& url, const ModelName& name,
                    const std::string& file) {
   const std::string host = origin_of(url), what = file.empty() ? name.repo : file + " of " + name.repo;

@@ -30,6 +30,9 @@ class Api {
   // its answer cannot be used.
   Result<Repository> repository(const ModelName& name);
 
+  // A small file of the repository.
+  Result<std::string> file_text(const ModelName& name, const std::string& commit, const std::string& path);
+
   std::string file_url(const std::string& repo, const std::string& commit, const std::string& path) const;
   // The token for a request to this address: only the hub itself gets it.
   std::string token_for(const std::string& url) const;

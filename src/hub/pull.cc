@@ -5,11 +5,12 @@
 
 #include "base/mapped_file.h"
 #include "hub/download.h"
+#include "hub/model_directory.h"
+#include "hub/weight_map.h"
 
 namespace anabranch::hub {
 namespace {
 
-constexpr size_t kMaxIndexBytes = 256u << 20;
 constexpr uint64_t kDiskReserve = 64u << 20;  // that should stay free
 
 std::string model_path(const Store& store, const std::string& repo, const std::string& commit,
@@ -30,16 +31,6 @@ uint64_t missing_bytes(const Store& store, const DownloadPlan& plan) {
   for (const RepoFile& file : plan.files)
     if (seen.insert(file.oid).second && !store.has_blob(plan.name.repo, file)) bytes += file.size;
   return bytes;
-}
-
-Result<void> check_disk(const Store& store, uint64_t bytes, const ModelName& name) {
-  const auto free = free_disk(store.root());
-  if (!free || bytes == 0 || bytes + kDiskReserve <= *free) return {};
-  return make_error(
-      ErrorKind::exhausted,
-      "{} needs {} on the disk of {}, and {} are free: free some space (`anabranch rm` removes stored "
-      "models), or choose another disk with HF_HUB_CACHE",
-      name.text(), gigabytes(bytes), store.root(), gigabytes(*free));
 }
 
 // A pull under way.
@@ -133,6 +124,16 @@ class Pull {
 
 }  // namespace
 
+Result<void> check_disk(const Store& store, uint64_t bytes, const ModelName& name) {
+  const auto free = free_disk(store.root());
+  if (!free || bytes == 0 || bytes + kDiskReserve <= *free) return {};
+  return make_error(
+      ErrorKind::exhausted,
+      "{} needs {} on the disk of {}, and {} are free: free some space (`anabranch rm` removes stored "
+      "models), or choose another disk with HF_HUB_CACHE",
+      name.text(), gigabytes(bytes), store.root(), gigabytes(*free));
+}
+
 Result<PullReport> pull(const Settings& settings, const ModelName& name, Purpose purpose,
                         const Watcher& watcher, const std::function<void(const PullProgress&)>& progress) {
   if (settings.offline)
@@ -141,18 +142,32 @@ Result<PullReport> pull(const Settings& settings, const ModelName& name, Purpose
   return Pull(settings, name, watcher).run(purpose, progress);
 }
 
+Result<Offer> look_up(const Settings& settings, const ModelName& name, const Watcher& watcher) {
+  HttpClient http(settings);
+  Api api(settings, http, watcher);
+  Offer offer;
+  TRY(offer.repository, api.repository(name));
+  std::vector<std::string> paths;
+  for (const RepoFile& file : offer.repository.files) paths.push_back(file.path);
+  for (const GgufModel& model : gguf_models(paths))
+    offer.quants.push_back(model.quant.empty() ? model.files.front() : model.quant);
+  TRY(const auto choice, choose_files(paths, name, Purpose::model, [&](const std::string& path) {
+        return api.file_text(name, offer.repository.commit, path);
+      }));
+  offer.files = choice.files;
+  for (const RepoFile& file : offer.repository.files)
+    if (std::ranges::find(offer.files, file.path) != offer.files.end()) offer.bytes += file.size;
+  return offer;
+}
+
 Result<std::string> find_in_store(const Store& store, const ModelName& name, Purpose purpose) {
   const auto commit = store.commit_of(name.repo, name.revision);
   if (!commit) return make_error(ErrorKind::not_found, "{} is not in {}", name.text(), store.root());
-  const auto paths = store.files_of(name.repo, *commit);
-  const auto read = [&](const std::string& path) {
-    return read_file(store.snapshot_directory(name.repo, *commit) + "/" + path, kMaxIndexBytes);
-  };
-  const auto choice = choose_files(paths, name, purpose, read);
-  if (!choice)
+  auto path = find_in_directory(store.snapshot_directory(name.repo, *commit), name, purpose);
+  if (!path)
     return make_error(ErrorKind::not_found, "{} is not completely in {}: {}", name.text(), store.root(),
-                      choice.error().message);
-  return model_path(store, name.repo, *commit, *choice);
+                      path.error().message);
+  return path;
 }
 
 }  // namespace anabranch::hub

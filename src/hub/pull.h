@@ -32,6 +32,18 @@ struct PullReport {
 Result<PullReport> pull(const Settings& settings, const ModelName& name, Purpose purpose,
                         const Watcher& watcher, const std::function<void(const PullProgress&)>& progress);
 
+// What a pull would bring, all of it.
+struct Offer {
+  Repository repository;
+  std::vector<std::string> files;
+  uint64_t bytes = 0;
+  std::vector<std::string> quants;  // of the repository's GGUF files
+};
+Result<Offer> look_up(const Settings& settings, const ModelName& name, const Watcher& watcher);
+
+// Error (exhausted): the store's disk has no room for so many bytes.
+Result<void> check_disk(const Store& store, uint64_t bytes, const ModelName& name);
+
 // The path of a model that is completely in the store; the hub is not asked.
 // Errors: not_found (the revision is not there, or files are missing: then they are named).
 Result<std::string> find_in_store(const Store& store, const ModelName& name, Purpose purpose);

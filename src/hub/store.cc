@@ -108,21 +108,6 @@ std::optional<std::string> Store::commit_of(const std::string& repo, const std::
   return is_commit(commit) ? std::optional(commit) : std::nullopt;
 }
 
-std::vector<std::string> Store::files_of(const std::string& repo, const std::string& commit) const {
-  constexpr size_t kMost = 20'000;
-  const fs::path base = snapshot_directory(repo, commit);
-  std::vector<std::string> files;
-  std::error_code code;
-  for (fs::recursive_directory_iterator it(base, code), end; !code && it != end && files.size() < kMost;
-       it.increment(code)) {
-    std::error_code ignored;
-    if (it->is_regular_file(ignored))  // through links
-      files.push_back(it->path().lexically_relative(base).string());
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
 bool Store::has_blob(const std::string& repo, const RepoFile& file) const {
   struct stat st {};
   return ::stat(blob_path(repo, file.oid).c_str(), &st) == 0 && S_ISREG(st.st_mode) &&

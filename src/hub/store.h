@@ -32,9 +32,6 @@ class Store {
 
   // The commit of a branch, tag or commit name; none when the store does not know it.
   std::optional<std::string> commit_of(const std::string& repo, const std::string& revision) const;
-  // Paths within a snapshot whose content is there, sorted, at most 20,000; empty when there is no such
-  // snapshot.
-  std::vector<std::string> files_of(const std::string& repo, const std::string& commit) const;
   // Whether the blob is there with this size.
   bool has_blob(const std::string& repo, const RepoFile& file) const;
   // Bytes that an unfinished download has left of it.

@@ -9,6 +9,8 @@
 
 namespace anabranch::hub {
 
+constexpr size_t kMaxIndexBytes = 256u << 20;
+
 struct WeightMap {
   std::vector<std::string> files;      // sorted
   std::vector<std::string> mtp_files;  // those of them that hold tensors of the MTP head

@@ -118,6 +118,15 @@ def always(kind, path, fault):
     return lambda k, p, *_: fault if (k, p) == (kind, path) else None
 
 
+def python_hub(cache, code, **more):
+    """Runs Python with huggingface_hub against the same hub and store; returns what it prints as JSON."""
+    done = subprocess.run([sys.executable, "-c", "import json, sys\nfrom huggingface_hub import *\n" + code], capture_output=True,
+                          text=True, timeout=120,
+                          env={**cache.environment(), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **more})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def run_test(test):
     started = time.time()
     try:

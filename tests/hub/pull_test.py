@@ -4,7 +4,7 @@ The last line is "N passed, N failed"."""
 import contextlib, json, os, pty, random, shutil, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from hub_setup import BINARY, NAME, NEEDED, SHARD, TOKEN, always, content, first, main, setup, small_repo
+from hub_setup import BINARY, NAME, NEEDED, SHARD, TOKEN, always, content, first, main, python_hub, setup, small_repo
 from test_hub import Repo
 
 
@@ -485,15 +485,6 @@ def test_two_processes_share_the_work():
 
 
 # ---- huggingface_hub
-
-def python_hub(cache, code, **more):
-    """Runs Python with huggingface_hub against the same hub and store; returns what it prints as JSON."""
-    done = subprocess.run([sys.executable, "-c", "import json, sys\nfrom huggingface_hub import *\n" + code], capture_output=True,
-                          text=True, timeout=120,
-                          env={**cache.environment(), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **more})
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
 
 def test_huggingface_hub_reads_what_was_pulled():
     with setup() as (cache, hub, repo):

@@ -7,6 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "hub/blob_file.h"
+#include "hub/model_directory.h"
 #include "hub/pull.h"
 
 namespace anabranch::hub {
@@ -61,7 +62,8 @@ TEST_F(HubStore, LinksAreRelative) {
   EXPECT_EQ(fs::read_symlink(snapshot / "config.json"), "../../blobs/" + top.oid);
   EXPECT_EQ(fs::read_symlink(snapshot / "a/b/c.gguf"), "../../../../blobs/" + deep.oid);
   EXPECT_EQ(*read_file((snapshot / "a/b/c.gguf").string(), 9), "x");
-  EXPECT_EQ(store_.files_of("o/n", kCommit), (std::vector<std::string>{"a/b/c.gguf", "config.json"}));
+  EXPECT_EQ(files_below(store_.snapshot_directory("o/n", kCommit)),
+            (std::vector<std::string>{"a/b/c.gguf", "config.json"}));
   EXPECT_TRUE(fs::exists(root_ / "CACHEDIR.TAG"));
 }
 

@@ -1,0 +1,183 @@
+// `ls`, `show` and `rm`: models that are on this machine, and what the hub tells of one that is not.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/json.h"
+#include "cli/confirm.h"
+#include "cli/conversation.h"
+#include "cli/locate.h"
+#include "cli/reports.h"
+#include "cli/text.h"
+#include "hub/inventory.h"
+#include "hub/other_stores.h"
+#include "hub/pull.h"
+#include "ops/open.h"
+
+namespace anabranch::cli {
+namespace {
+
+// ---- ls
+
+Result<std::vector<hub::StoredModel>> all_models() {
+  TRY(const auto settings, hub::settings_from_environment());
+  auto models = hub::list_store(hub::Store(settings.cache));
+  for (auto& others :
+       {hub::list_ollama(hub::ollama_directories()), hub::list_lm_studio(hub::lm_studio_directories())})
+    models.insert(models.end(), others.begin(), others.end());
+  return models;
+}
+
+Json to_json(const hub::StoredModel& model) {
+  Json json = {{"name", model.name},
+               {"store", model.store},
+               {"format", model.format},
+               {"bytes", model.bytes},
+               {"modified", model.modified_ns / 1'000'000'000},
+               {"path", model.path}};
+  if (!model.commit.empty()) json["commit"] = model.commit;
+  if (!model.problem.empty()) json["problem"] = model.problem;
+  return json;
+}
+
+void print_models(const std::vector<hub::StoredModel>& models) {
+  size_t name = 4, format = 6;
+  uint64_t bytes = 0;
+  for (const auto& model : models) {
+    name = std::max(name, model.name.size());
+    format = std::max(format, model.format.size());
+    bytes += model.bytes;
+  }
+  fmt::print("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", "name", name, "size", "format", format, "store",
+             "modified");
+  for (const auto& model : models) {
+    fmt::print("{:<{}}  {:>9}  {:<{}}  {:<9}  {}\n", model.name, name, size_text(model.bytes), model.format,
+               format, model.store, model.modified_ns == 0 ? "" : age_text(model.modified_ns));
+    if (!model.problem.empty()) fmt::print("  cannot be used yet: {}\n", model.problem);
+  }
+  fmt::print("{}, {}\n", count_text(models.size(), "model"), size_text(bytes));
+}
+
+Result<int> list(const ListOptions& options) {
+  TRY(const auto models, all_models());
+  if (options.json) {
+    Json json = Json::array();
+    for (const auto& model : models) json.push_back(to_json(model));
+    fmt::print("{}\n", dump_json(json, 2));
+  } else if (models.empty()) {
+    TRY(const auto settings, hub::settings_from_environment());
+    fmt::print("no models in {}; `anabranch pull ORG/NAME` downloads one\n", settings.cache);
+  } else {
+    print_models(models);
+  }
+  return 0;
+}
+
+// ---- show
+
+void print_report(Json report, bool as_json) {
+  if (as_json) {
+    fmt::print("{}\n", dump_json(report, 2));
+    return;
+  }
+  const Json problems = report["problems"];
+  report.erase("problems");
+  report["runs_here"] = problems.empty() ? "yes, as far as its files tell" : "no";
+  print_table(report, "");
+  for (const Json& problem : problems) fmt::print("  - {}\n", problem.get<std::string>());
+}
+
+// A model that can be opened.
+Result<int> show_path(const ShowOptions& options, const std::string& path, Device& device) {
+  TRY(const auto checkpoint, Checkpoint::open(path));
+  Json report = {{"name", checkpoint->name()}};
+  report.update(model_report(*checkpoint, device));
+  print_report(report, options.json);
+  return 0;
+}
+
+// What the hub tells of a model that is not stored.
+Result<int> show_offer(const ShowOptions& options, const hub::ModelName& name, Device& device) {
+  TRY(const auto settings, hub::settings_from_environment());
+  const hub::Watcher watcher{[](const std::string& note) { fmt::print(stderr, "{}\n", note); },
+                             [] { return interrupt_flag().load(); }};
+  TRY(const auto offer, hub::look_up(settings, name, watcher));
+  const auto& repository = offer.repository;
+  Json quants = Json::array();
+  for (const std::string& quant : offer.quants) quants.push_back(quant);
+  Json problems = Json::array();
+  if (const auto problem = memory_problem(offer.bytes, device); !problem.empty()) problems.push_back(problem);
+  const auto disk = hub::check_disk(hub::Store(settings.cache), offer.bytes, name);
+  if (!disk) problems.push_back(disk.error().message);
+  Json report = {
+      {"name", name.text()},
+      {"stored", false},
+      {"page", settings.endpoint + "/" + name.repo},
+      {"commit", repository.commit},
+      {"gated", repository.gated},
+      {"model_type", repository.model_type.empty() ? Json("not told") : Json(repository.model_type)},
+      {"parameters", repository.parameters == 0 ? Json("not told") : Json(repository.parameters)}};
+  if (repository.context > 0) report["context_length"] = repository.context;
+  if (!quants.empty()) report["quantisations"] = quants;
+  report["files"] = offer.files.size();
+  report["file_mb"] = static_cast<double>(offer.bytes) / 1e6;
+  report["problems"] = problems;
+  print_report(report, options.json);
+  return 0;
+}
+
+Result<int> show(const ShowOptions& options) {
+  TRY(const auto device, ops::open_device({options.device}));
+  const auto path = locate_model(options.model, hub::Purpose::model, IfMissing::refuse);
+  if (path) return show_path(options, *path, *device);
+  const auto name = hub::parse_model_name(options.model);
+  TRY(const auto settings, hub::settings_from_environment());
+  if (!name || settings.offline) return path.error();
+  return show_offer(options, *name, *device);
+}
+
+// ---- rm
+
+Result<int> remove(const RemoveOptions& options) {
+  if (hub::is_ollama_name(options.model))
+    return make_error(ErrorKind::unsupported, "{} belongs to Ollama: remove it with `ollama rm {}`",
+                      options.model, options.model.substr(options.model.find(':') + 1));
+  const auto name = hub::parse_model_name(options.model);
+  if (!name)
+    return make_error(ErrorKind::invalid, "'{}' is no name of a stored model: give {}", options.model,
+                      hub::kNameForms);
+  TRY(const auto settings, hub::settings_from_environment());
+  const hub::Store store(settings.cache);
+  const bool all_revisions = options.model.find('@') == std::string::npos;
+  const auto removal = hub::plan_removal(store, *name, all_revisions);
+  if (!removal && hub::find_lm_studio_model(hub::lm_studio_directories(), *name, hub::Purpose::model))
+    return make_error(ErrorKind::unsupported, "{} belongs to LM Studio: remove it there", options.model);
+  if (!removal) return removal.error();
+  if (!options.yes) {
+    TRY(const bool yes, confirmed(fmt::format("Remove {} ({}) from {}?", options.model,
+                                              size_text(removal->bytes), store.root())));
+    if (!yes) return 1;
+  }
+  TRY_VOID(hub::remove(*removal));
+  fmt::print("{} removed: {} free\n", options.model, size_text(removal->bytes));
+  return 0;
+}
+
+int status_of(const Result<int>& result) {
+  return result ? *result : fail(result.error());
+}
+
+}  // namespace
+
+int run_ls(const ListOptions& options) {
+  return status_of(list(options));
+}
+int run_show(const ShowOptions& options) {
+  return status_of(show(options));
+}
+int run_rm(const RemoveOptions& options) {
+  return status_of(remove(options));
+}
+
+}  // namespace anabranch::cli
