@@ -41,6 +41,18 @@ BlockRange own_blocks(const LayerLayout& layer, int length) {
   return {is_windowed(*kv) ? ops::first_block_seen(length, kv->window) : whole_blocks(length), end};
 }
 
+// The most sections that a record of such states can have.
+size_t most_sections(const SectionFormat& format) {
+  size_t block = 2 * format.mtp.size(), checkpoint = 1 + 4 * format.mtp.size();
+  for (const LayerLayout& layer : format.model) {
+    const auto* kv = std::get_if<KvLayout>(&layer);
+    if (has_shared_blocks(layer)) block += 2;
+    const int blocks = kv && is_windowed(*kv) ? (kv->window + kBlockTokens - 2) / kBlockTokens + 1 : 1;
+    checkpoint += 2 * static_cast<size_t>(blocks);
+  }
+  return std::max(block, checkpoint);
+}
+
 const StateSections& sections_in(const PrefixTree::Data& data) {
   return *static_cast<const StateSections*>(data.get());
 }
@@ -76,6 +88,11 @@ StateCache::StateCache(StateCacheOptions options)
       format_{options_.device, options_.model, options_.mtp, options_.mtp_hidden, options_.kv},
       any_token_(std::ranges::all_of(format_.model, has_shared_blocks) && format_.mtp.empty()) {
   stats_.kv = options_.kv;
+  if (const size_t most = most_sections(format_); disk() && most > kMaxSections) {
+    log_warning("states are kept in memory only: one of this model has up to {} parts, a file at most {}",
+                most, kMaxSections);
+    options_.disk.reset();
+  }
   if (disk()) index(disk()->scan());
 }
 

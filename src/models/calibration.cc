@@ -133,6 +133,8 @@ Result<void> check_calibration(const Calibration& c, int layers) {
   for (const auto* some : {&c.exit_layers, &c.skip_layers})
     if (!some->empty() && some->back() >= layers)
       return make_error(ErrorKind::invalid, "it names layer {} of a model of {}", some->back(), layers);
+  if (!c.exit_layers.empty() && c.exit_layers.back() + 1 != static_cast<int>(c.exit_layers.size()))
+    return make_error(ErrorKind::invalid, "its exit_layers are not the model's first ones");
   if (static_cast<int>(c.skip_layers.size()) >= layers)
     return make_error(ErrorKind::invalid, "it leaves out all layers");
   return {};

@@ -30,8 +30,10 @@ void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
   MoeSpec experts = read_moe(c, "moe_intermediate_size");
   experts.shared_intermediate = c.integer("shared_expert_intermediate_size", 1, 1 << 20);
   experts.routing.normalise = c.boolean_or("norm_topk_prob", true);
-  for (const int i : sparse_layers(c, static_cast<int>(spec.layers.size())))
-    spec.layers[static_cast<size_t>(i)].mlp = experts;
+  const auto sparse = sparse_layers(c, static_cast<int>(spec.layers.size()));
+  for (const int i : sparse) spec.layers[static_cast<size_t>(i)].mlp = experts;
+  if (dense == 0 && sparse.size() < spec.layers.size())
+    c.invalid("\"intermediate_size\" is missing, and some layers are not mixtures of experts");
 }
 
 Result<ModelSpec> read_config(const Json& json, const std::string& file) {

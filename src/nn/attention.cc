@@ -29,6 +29,12 @@ std::vector<ops::AttentionSpan> spans_of_sequences(const Batch& batch, int part)
   return spans;
 }
 
+// The cache without its last positions.
+ops::PagedKv without(ops::PagedKv kv, int last) {
+  ops::kv_truncate(kv, kv.length - last);
+  return kv;
+}
+
 }  // namespace
 
 LayerOutput Attention::operator()(const Normed& x, const Batch& batch, int part) const {
@@ -104,12 +110,17 @@ ops::MatmulInput Attention::attend_trees(const Projected& in, const Batch& batch
   Tensor keys, values;
   if (k) keys = rotated_keys(in.k, batch), values = split_heads(in.v, kv_heads, head_dim);
   std::vector<Tensor> parts;
-  for (const Span& span : batch.spans) {
+  for (size_t s = 0; s < batch.spans.size(); s++) {
+    const Span& span = batch.spans[s];
     AttentionState& state = span.state->attention(part);
     const auto rows = [&](const Tensor& x, int begin, int end) {
       return x.slice_rows(span.begin + begin, span.begin + end);
     };
     const bool chain = span.parents.empty();
+    // Another layer has applied all spans of the sequence already.
+    int later = 0;
+    for (size_t i = s + 1; i < batch.spans.size() && batch.spans[i].state == span.state; i++)
+      later += batch.spans[i].count;
     if (k && !chain) {
       state.k = rows(keys, 0, span.count);
       state.v = rows(values, 0, span.count);
@@ -129,7 +140,8 @@ ops::MatmulInput Attention::attend_trees(const Projected& in, const Batch& batch
         ops::kv_append(state.kv, state.k->slice_rows(begin, end), state.v->slice_rows(begin, end));
         state.tree_depth = depth[end - 1] + 1;
       }
-      parts.push_back(ops::attention(rows(queries, begin, end), state.kv, scores));
+      parts.push_back(
+          ops::attention(rows(queries, begin, end), k ? state.kv : without(state.kv, later), scores));
       begin = end;
     }
     if (k && span.keep) span.state->snapshot_layer(part, *span.keep);

@@ -205,6 +205,22 @@ TEST_F(StateCacheTest, CheckpointsHoldWindows) {
   EXPECT_EQ(cache->find(first(tokens, 900), "").length, 600) << "there is no window at 899";
 }
 
+// More layers than a record can have parts for.
+TEST_F(StateCacheTest, DeepModelsAreKeptInMemoryOnly) {
+  for (const Layers& layers :
+       {Layers{StateLayout(600, KvLayout{1, 4}), {}}, Layers{StateLayout(110, KvLayout{1, 4, 1024}), {}}}) {
+    const auto cache = open(layers, true);
+    EXPECT_FALSE(cache->disk());
+    const Tokens tokens = text(3, 1100);
+    const SavedState state = state_of(layers, tokens);
+    cache->keep(tokens, "", state);
+    const auto hit = cache->find(tokens + text(1, 5), "");
+    ASSERT_EQ(hit.length, 1100);
+    EXPECT_TRUE(same(hit.state, state));
+  }
+  EXPECT_TRUE(open({StateLayout(102, KvLayout{1, 4, 1024}), {}}, true)->disk());
+}
+
 TEST_F(StateCacheTest, RecurrentModelsContinueFromCheckpointsOnly) {
   const Tokens tokens = text(1, 700);
   keep_on_disk(kHybrid, tokens, {280, 520, 600});

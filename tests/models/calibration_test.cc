@@ -124,6 +124,8 @@ TEST(Calibration, OfAnotherModelIsNoticed) {
   EXPECT_TRUE(check_calibration(by_hand, 3).ok());
   EXPECT_FALSE(check_calibration(by_hand, 2).ok());
   EXPECT_TRUE(check_calibration({}, 2).ok());
+  by_hand.exit_layers = {0, 2};  // in some models a layer needs those before it
+  EXPECT_FALSE(check_calibration(by_hand, 3).ok());
 }
 
 TEST(Calibration, StandsBesideTheModel) {

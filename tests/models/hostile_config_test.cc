@@ -167,6 +167,7 @@ TEST(HostileConfig, ErrorsSayWhatIsWrong) {
       {"qwen3_next", "layer_types", Json(Json::array_t(4, "sliding_attention")), "sliding_attention"},
       {"mixtral", "num_local_experts", 0, "\"num_local_experts\" is 0"},
       {"mixtral", "num_experts_per_tok", 5, "num_experts_per_tok is above num_local_experts"},
+      {"qwen3_next", "intermediate_size", nullptr, "and some layers are not mixtures"},
       {"qwen3_moe", "num_experts_per_tok", 0, "\"num_experts_per_tok\" is 0"},
       {"qwen3_moe", "decoder_sparse_step", 0, "\"decoder_sparse_step\" is 0"},
       {"qwen3_moe", "mlp_only_layers", {1e10}, "\"mlp_only_layers\" must be a list of integers"},

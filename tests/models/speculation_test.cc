@@ -258,7 +258,7 @@ TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
   expect_same_future(tried, plain, 20, "at the end");
 }
 
-// Two sequences of one batch: one on trial with a tree, the other decoding for good.
+// Two sequences of one batch: one on trial with a tree, the other decoding for good, in two spans.
 TEST_P(Trial, NeighboursInABatchDoNotMeet) {
   const SequenceState a = started(30), b = started(50);
   const auto tokens = random_tokens(random_, 7, vocab_), other = random_tokens(random_, 3, vocab_);
@@ -268,7 +268,9 @@ TEST_P(Trial, NeighboursInABatchDoNotMeet) {
   tried_alone.open();
   Batch batch;
   batch.add_tree(tried, tokens, parents);
-  batch.add(plain, other, Batch::Logits::all);
+  Snapshot kept;
+  batch.add(plain, std::span(other).first(1), Batch::Logits::all, &kept);
+  batch.add(plain, std::span(other).subspan(1), Batch::Logits::all);
   const auto got = rows_of(*model_, batch);
   auto want = apply_tree(*model_, tried_alone, tokens, parents);
   for (auto& row : apply(*model_, plain_alone, other)) want.push_back(std::move(row));
