@@ -25,6 +25,7 @@ struct Linear {
 struct Normed {
   const Tensor& x;
   const RmsNorm& norm;
+  bool add_x = false;  // the layer may add x to its output itself: it says so in LayerOutput
 };
 
 // The output of a layer: linear(y), which is computed together with the addition to the residual stream, or y
@@ -33,12 +34,14 @@ struct LayerOutput {
   ops::MatmulInput y;
   const Linear* linear;
   const char* stage;  // its name in profiles
+  bool added_x = false;
 };
 
 // The products of one input with several matrices.
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers);
 
-// x + post(output). With a linear and without a norm: (x + W y) + bias, in this order.
+// x + post(output), or the output where x is in it already. With a linear and without a norm: (x + W y) +
+// bias, in this order.
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output);
 
 }  // namespace anabranch::nn

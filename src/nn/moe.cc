@@ -1,22 +1,19 @@
 #include "nn/moe.h"
 
-#include <array>
-
 #include "ops/profile.h"
 
 namespace anabranch::nn {
 
 LayerOutput Moe::operator()(const Normed& x) const {
-  const ops::Stage stage(x.x.device(), "experts: norm, route, gate, up, activation, down");
-  const bool gated = shared && shared->output_gate;
-  const std::array<const ops::Weight*, 2> weights = {&router, gated ? &*shared->output_gate : nullptr};
-  const auto logits =
-      ops::linear(x.x, std::span(weights.data(), gated ? 2 : 1), router_norm ? &*router_norm : &x.norm);
-  const ops::Routing chosen = ops::route(logits[0], routing, expert_scale ? &*expert_scale : nullptr);
-  const ops::Experts experts{&gate, &up, &down, activation};
-  if (!shared) return {ops::mix_experts(x.x, x.norm, chosen, experts), nullptr, "experts: add"};
-  const ops::SharedExpert always{&shared->gate, &shared->up, &shared->down, gated ? &logits[1] : nullptr};
-  return {ops::mix_experts(x.x, x.norm, chosen, experts, &always), nullptr, "experts: add"};
+  const ops::Stage stage(x.x.device(), "experts");
+  ops::MixtureWeights w{&router, routing, {&gate, &up, &down, activation}};
+  if (router_norm) w.router_norm = &*router_norm;
+  if (expert_scale) w.expert_scale = &*expert_scale;
+  if (shared) {
+    w.gate = &shared->gate, w.up = &shared->up, w.down = &shared->down;
+    if (shared->output_gate) w.output_gate = &*shared->output_gate;
+  }
+  return {ops::mixture(x.x, x.norm, w, x.add_x), nullptr, "experts", x.add_x};
 }
 
 uint64_t Moe::idle_bytes() const {

@@ -1,6 +1,9 @@
 #include "ops/experts.h"
 
+#include <span>
+
 #include "ops/arguments.h"
+#include "ops/elementwise.h"
 #include "ops/table.h"
 
 namespace anabranch::ops {
@@ -21,6 +24,15 @@ void require_shared(const SharedExpert& shared, int rows, int width) {
               shared.down->out_features() == width,
           kOp, "the shared expert's matrices do not fit {} inputs.", width);
   if (shared.gate_logits) require_shape(kOp, "gate_logits", *shared.gate_logits, {rows, 1});
+}
+
+void require_inputs(const Tensor& x, const RowNorm& norm, const Experts& experts) {
+  require_f32(kOp, "x", x, 2);
+  const int width = x.shape(1), count = experts.gate->experts, intermediate = experts.gate->rows;
+  require_shape(kOp, "the norm's weight", norm.weight, {width});
+  require_matrices("gate", *experts.gate, count, intermediate, width);
+  require_matrices("up", *experts.up, count, intermediate, width);
+  require_matrices("down", *experts.down, count, width, intermediate);
 }
 
 }  // namespace
@@ -46,18 +58,32 @@ Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert
 
 Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared) {
-  require_f32(kOp, "x", x, 2);
-  const int rows = x.shape(0), width = x.shape(1), count = experts.gate->experts,
-            intermediate = experts.gate->rows;
-  require_shape(kOp, "the norm's weight", norm.weight, {width});
+  require_inputs(x, norm, experts);
+  const int rows = x.shape(0);
   require(routing.experts.dtype() == Dtype::i32 && routing.experts.shape() == routing.weights.shape() &&
               routing.experts.dims() == 2 && routing.experts.shape(0) == rows,
           kOp, "the routing has shape {}, but x has {} rows.", routing.experts.shape(), rows);
-  require_matrices("gate", *experts.gate, count, intermediate, width);
-  require_matrices("up", *experts.up, count, intermediate, width);
-  require_matrices("down", *experts.down, count, width, intermediate);
-  if (shared) require_shared(*shared, rows, width);
+  if (shared) require_shared(*shared, rows, x.shape(1));
   return x.device().ops().mix_experts(x, norm, routing, experts, shared);
+}
+
+Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bool add_x) {
+  require_inputs(x, norm, w.experts);
+  require(w.router->out_features() == w.experts.gate->experts && w.router->in_features() == x.shape(1), kOp,
+          "the router [{}, {}] does not fit {} experts of {} inputs.", w.router->out_features(),
+          w.router->in_features(), w.experts.gate->experts, x.shape(1));
+  SharedExpert shared{w.gate, w.up, w.down};
+  if (w.gate) require_shared(shared, x.shape(0), x.shape(1));
+  const OpTable& ops = x.device().ops();
+  if (ops.mixture) return ops.mixture(x, norm, w, add_x);
+
+  const Weight* both[] = {w.router, w.output_gate};
+  const auto logits =
+      linear(x, std::span(both, w.output_gate ? 2 : 1), w.router_norm ? w.router_norm : &norm);
+  if (w.output_gate) shared.gate_logits = &logits[1];
+  const Routing chosen = route(logits[0], w.routing, w.expert_scale);
+  const Tensor y = mix_experts(x, norm, chosen, w.experts, w.gate ? &shared : nullptr);
+  return add_x ? add(x, y) : y;
 }
 
 }  // namespace anabranch::ops

@@ -58,4 +58,18 @@ struct SharedExpert {
 Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared = nullptr);
 
+// A whole layer of them.
+struct MixtureWeights {
+  const Weight* router;  // [experts, H]
+  RouterSpec routing;
+  Experts experts;
+  const RowNorm* router_norm = nullptr;                          // of the router's input; null: the experts'
+  const Tensor* expert_scale = nullptr;                          // as route() has it
+  const Weight *gate = nullptr, *up = nullptr, *down = nullptr;  // the shared expert; null: there is none
+  const Weight* output_gate = nullptr;  // [1, H]: its gate_logits, of the router's input; may be null
+};
+
+// mix_experts() with the routing that route() makes of the router's logits; with add_x, x + that.
+Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights, bool add_x);
+
 }  // namespace anabranch::ops

@@ -45,6 +45,9 @@ struct OpTable {
   Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) = nullptr;
   Tensor (*mix_experts)(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
                         const SharedExpert* shared) = nullptr;
+  // null: made of the ops here
+  Tensor (*mixture)(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights,
+                    bool add_x) = nullptr;
 
   // elementwise.h
   Tensor (*rms_norm)(const Tensor& x, const Tensor& w, float eps);

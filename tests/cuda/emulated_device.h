@@ -129,6 +129,10 @@ DEVICE u32 __ballot_sync(u32 mask, bool x) {
 DEVICE bool __any_sync(u32 mask, bool x) {
   return __ballot_sync(mask, x) != 0;
 }
+// Blocks run one after the other.
+DEVICE void atomicAdd(u64* to, u64 x) {
+  *to += x;
+}
 DEVICE u32 __reduce_max_sync(u32 mask, u32 x) {
   return reduce(Lanes<u32>("__reduce_max_sync", mask, x), 0u, max<u32>);
 }

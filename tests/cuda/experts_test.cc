@@ -353,6 +353,16 @@ TEST_F(EmulatedExperts, SameBitsAsOneExpertAfterTheOther) {
   }
 }
 
+// Shared experts that are as large as the others and of their formats, and others; matrices of few inputs;
+// more experts of a row than the kernels for few rows take.
+TEST_F(EmulatedExperts, AMixtureIsItsParts) {
+  const auto four = affine(4, 64), bf16 = dense(WeightKind::bf16);
+  expect_mixture_of_parts(card(), {128, 96, 5, 2, four, four, affine(4, 32)}, {1, 3, 8, 9, 20});
+  expect_mixture_of_parts(
+      card(), {640, 96, 6, 3, affine(5, 32), affine(5, 32), affine(4, 32), Activation::gelu_tanh}, {1, 2});
+  expect_mixture_of_parts(card(), {128, 40, 40, 33, bf16, bf16, bf16}, {2});
+}
+
 // Tiles of 8, 16 and 32 rows, one row by itself, slots side by side and apart.
 TEST_F(EmulatedExperts, ARowDoesNotDependOnTheOthers) {
   Rng rng(6);

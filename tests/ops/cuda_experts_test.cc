@@ -100,6 +100,15 @@ TEST_F(CudaExperts, SameBitsAsOneExpertAfterTheOther) {
   }
 }
 
+TEST_F(CudaExperts, AMixtureIsItsParts) {
+  const auto four = affine(4, 64), bf16 = dense(WeightKind::bf16);
+  expect_mixture_of_parts(card(), {2048, 96, 64, 8, four, four, affine(4, 32)}, {1, 3, 8, 9, 40});
+  expect_mixture_of_parts(card(), {576, 192, 12, 3, affine(8, 64), affine(8, 64), four}, {1, 5});
+  expect_mixture_of_parts(
+      card(), {640, 96, 6, 3, affine(5, 32), affine(5, 32), affine(4, 32), Activation::gelu_tanh}, {1, 2});
+  expect_mixture_of_parts(card(), {128, 40, 40, 33, bf16, bf16, bf16}, {2});
+}
+
 // Of many experts few have rows, and rows of one chunk go through tiles of other sizes than those of another.
 TEST_F(CudaExperts, ARowDoesNotDependOnTheOthers) {
   Rng rng(3);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <numeric>
 
+#include "ops/elementwise.h"
 #include "ops/experts.h"
 #include "ops/matrices.h"
 
@@ -86,6 +88,40 @@ inline std::vector<float> one_by_one(const Loaded& m, const Tensor& x, const Rou
       to_vector(linear(linear_swiglu(x, m.shared_gate, m.shared_up, m.norm, m.activation), m.shared_down));
   for (int r = 0; r < rows; r++) add(r, outputs, 1.0f);
   return y;
+}
+
+// mixture() has the same bits as its parts: for few rows and many, with and without the shared expert, its
+// gate, a norm of the router's own, scales of the experts, and the addition of x.
+inline void expect_mixture_of_parts(Device& device, const Mixture& m, std::initializer_list<int> all_rows) {
+  const Loaded loaded(device, m);
+  uint64_t counted = 0;
+  const Weight router = Weight::make(device, affine(8, 64)(m.count, m.width, 8).source()),
+               output_gate = Weight::make(device, affine(8, 64)(1, m.width, 9).source());
+  Rng rng(10);
+  const RowNorm own{device.to_device(random_tensor({m.width}, rng)), 1e-3f};
+  const Tensor scale = device.to_device(random_tensor({m.count}, rng));
+  for (const int rows : all_rows)
+    for (const bool with_shared : {false, true})
+      for (const bool more : {false, true}) {
+        const Tensor x = device.to_device(random_tensor({rows, m.width}, rng));
+        MixtureWeights w{
+            &router, {.top_k = m.top_k}, {&loaded.gate.all, &loaded.up.all, &loaded.down.all, m.activation}};
+        if (with_shared) w.gate = &loaded.shared_gate, w.up = &loaded.shared_up, w.down = &loaded.shared_down;
+        if (more) w.router_norm = &own, w.expert_scale = &scale;
+        if (more == with_shared) w.output_gate = &output_gate;
+        const Weight* both[] = {&router, &output_gate};
+        const auto logits = linear(x, both, more ? &own : &loaded.norm);
+        const Routing routing = route(logits[0], w.routing, w.expert_scale);
+        const SharedExpert shared = loaded.shared(w.output_gate ? &logits[1] : nullptr);
+        const Tensor y = loaded.mix(x, routing, with_shared ? &shared : nullptr);
+        counted += static_cast<uint64_t>(2 * rows * m.top_k);
+        EXPECT_TRUE(bits_agree(to_vector(mixture(x, loaded.norm, w, more)), to_vector(more ? add(x, y) : y)))
+            << m.width << " x " << m.inner << ", " << rows << " rows, shared " << with_shared << ", more "
+            << more;
+      }
+  const auto counts = device.expert_rows();
+  for (const uint64_t n : counts.back()) EXPECT_EQ(n % 2, 0U) << "both count";
+  EXPECT_EQ(std::accumulate(counts.back().begin(), counts.back().end(), uint64_t{0}), counted);
 }
 
 }  // namespace anabranch::ops

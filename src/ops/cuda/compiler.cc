@@ -83,20 +83,30 @@ const Nvrtc& nvrtc() {
 
 struct SourceFile {
   const char* name;
-  bool reads_weights;
+  std::array<const char*, 3> includes;  // files that go before it, after those of all kernels
   std::array<const char*, 9> macros;
 };
 const SourceFile& file_of(Source source) {
   static const SourceFile files[] = {
-      {"gemv.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STEPS", "STAGES"}},
-      {"gemv_cluster.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STAGES"}},
-      {"gemm.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU", "TOKENS"}},
-      {"embed.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
-      {"rows.cu", false, {}},
-      {"attention.cu", false, {"D"}},
-      {"gated_delta.cu", false, {"DK", "DV", "TAPS", "COLUMNS", "TOKENS", "MAKERS"}},
-      {"experts.cu", true, {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES"}},
-      {"routing.cu", false, {}},
+      {"gemv.cu",
+       {"weights.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STEPS", "STAGES"}},
+      {"gemv_cluster.cu",
+       {"weights.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STAGES"}},
+      {"gemm.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU", "TOKENS"}},
+      {"embed.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
+      {"rows.cu", {}, {}},
+      {"attention.cu", {}, {"D"}},
+      {"gated_delta.cu", {}, {"DK", "DV", "TAPS", "COLUMNS", "TOKENS", "MAKERS"}},
+      {"experts.cu",
+       {"weights.cuh", "experts.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES"}},
+      {"few_gate_up.cu",
+       {"weights.cuh", "experts.cuh", "routing.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "SCALES"}},
+      {"few_down.cu", {"weights.cuh", "experts.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
+      {"routing.cu", {"routing.cuh"}, {}},
   };
   return files[static_cast<size_t>(source)];
 }
@@ -107,9 +117,9 @@ std::string text_of(const Variant& variant) {
   for (size_t i = 0; i < variant.values.size() && file.macros[i]; i++)
     text += fmt::format("#define {} {}\n", file.macros[i], variant.values[i]);
   for (const char* shared : {"args.h", "ptx.cuh", "common.cuh"}) text += kernel_text(shared);
-  if (file.reads_weights) text += kernel_text("weights.cuh");
-  text += kernel_text(file.name);
-  return text;
+  for (const char* shared : file.includes)
+    if (shared) text += kernel_text(shared);
+  return text.append(kernel_text(file.name));
 }
 
 std::string architecture_of(int capability) {

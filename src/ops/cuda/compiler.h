@@ -18,7 +18,19 @@ namespace anabranch::ops::cuda {
 // CUDA (12, 13), or empty.
 std::string compiler_unsupported(int capability, int driver);
 
-enum class Source { gemv, gemv_cluster, gemm, embed, rows, attention, gated_delta, experts, routing };
+enum class Source {
+  gemv,
+  gemv_cluster,
+  gemm,
+  embed,
+  rows,
+  attention,
+  gated_delta,
+  experts,
+  few_gate_up,
+  few_down,
+  routing
+};
 
 // What a kernel is specialised by: the macros of its file, in the file's order.
 struct Variant {

@@ -84,9 +84,9 @@ MatmulInput run_gate_up(CudaDevice& on, const SortedPairs& sorted, const MatmulI
   args.x_rows = x.rows;
   args.order = sorted.order.address<int>();
   args.divide = sorted.top_k;
-  if (experts.activation == Activation::silu &&
-      stored(experts.gate->weight).format == stored(experts.up->weight).format) {
+  if (stored(experts.gate->weight).format == stored(experts.up->weight).format) {
     MatmulInput out = make_lanes(on, sorted.pairs, intermediate, true);
+    args.gelu = experts.activation == Activation::gelu_tanh;
     args.packed = on.data<unsigned short>(out.values, kOp);
     launch(on, sorted, args, {experts.gate, experts.up});
     return out;
@@ -115,48 +115,53 @@ Tensor run_down(CudaDevice& on, const SortedPairs& sorted, const MatmulInput& x,
   return out;
 }
 
-}  // namespace
+// Normalised rows: by lanes for the experts, packed for the router and the shared expert.
+struct Inputs {
+  MatmulInput lanes, packed;
+};
 
-Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
-  CudaDevice& on = cuda_device(logits);
-  const int rows = logits.shape(0);
-  Routing out{on.empty({rows, spec.top_k}, Dtype::i32), on.empty({rows, spec.top_k}, Dtype::f32)};
-  if (rows == 0) return out;
+Inputs norm_inputs(CudaDevice& on, const Tensor& x, const RowNorm& norm, bool packed) {
+  const int rows = x.shape(0), width = x.shape(1);
+  Inputs in{make_lanes(on, rows, width, false), x};
+  const bool same = layout_rows(rows) == rows && rows <= kMostLaneRows;  // packed rows lie by lanes
+  packed = packed && !same;
+  in.packed = packed ? make_packed(on, rows, width) : in.lanes;
+  norm_rows(on, x, &norm, nullptr, packed ? &in.packed : nullptr, &in.lanes);
+  return in;
+}
+
+RouteArgs route_args(CudaDevice& on, const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
+                     const Routing& out) {
   RouteArgs args{};
   args.logits = on.data(logits, "route");
   if (expert_scale) args.expert_scale = on.data(*expert_scale, "route");
   args.chosen = on.data<int>(out.experts, "route");
   args.weights = on.data(out.weights, "route");
-  args.rows = rows;
+  args.rows = logits.shape(0);
   args.experts = logits.shape(1);
   args.top_k = spec.top_k;
   args.sigmoid = spec.scores == RouterSpec::Scores::sigmoid;
   args.normalise = spec.normalise;
   args.scale = spec.scale;
-  constexpr int kWarps = 4;
-  on.launch(kRouting, "route", {static_cast<unsigned>((rows + kWarps - 1) / kWarps)}, 32 * kWarps, 0, &args);
-  return out;
+  return args;
 }
 
-Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
-                   const SharedExpert* shared) {
-  CudaDevice& on = cuda_device(x);
-  const int rows = x.shape(0), width = x.shape(1);
-  Tensor y = on.empty(x.shape(), Dtype::f32);
-  if (rows == 0) return y;
-  const bool same = layout_rows(rows) == rows && rows <= kMostLaneRows;  // packed rows lie by lanes
-  const MatmulInput lanes = make_lanes(on, rows, width, false);
-  MatmulInput packed = lanes;
-  if (shared && !same) packed = make_packed(on, rows, width);
-  norm_rows(on, x, &norm, nullptr, shared && !same ? &packed : nullptr, &lanes);
+Routing empty_routing(CudaDevice& on, int rows, int top_k) {
+  return {on.empty({rows, top_k}, Dtype::i32), on.empty({rows, top_k}, Dtype::f32)};
+}
 
+// residual: may be null.
+Tensor mix(CudaDevice& on, const Inputs& in, const Routing& routing, const Experts& experts,
+           const SharedExpert* shared, const Tensor* residual) {
+  const int rows = in.lanes.rows, width = experts.down->rows;
   const SortedPairs sorted = sort_pairs(on, routing, *experts.gate);
-  const Tensor outputs = run_down(on, sorted, run_gate_up(on, sorted, lanes, experts), experts);
+  const Tensor outputs = run_down(on, sorted, run_gate_up(on, sorted, in.lanes, experts), experts),
+               y = on.empty({rows, width}, Dtype::f32);
   WeightedSumArgs args{};
   Tensor shared_output;
   if (shared) {
     const Weight* down = shared->down;
-    shared_output = cuda::linear(linear_swiglu(packed, *shared->gate, *shared->up, experts.activation),
+    shared_output = cuda::linear(linear_swiglu(in.packed, *shared->gate, *shared->up, experts.activation),
                                  {&down, 1}, nullptr)[0];
     args.shared = on.data(shared_output, kOp);
     if (shared->gate_logits) args.gate_logits = on.data(*shared->gate_logits, kOp);
@@ -166,6 +171,7 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
   args.out = on.data(y, kOp);
   args.top_k = sorted.top_k;
   args.width = width;
+  if (residual) args.residual = on.data(*residual, kOp);
   if (rows == 1) {
     args.counts = sorted.counts;
     args.chosen = sorted.chosen;
@@ -173,6 +179,92 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
   const int blocks = rows * ((width + 255) / 256);
   on.launch(kRouting, "weighted_sum", {static_cast<unsigned>(blocks)}, 256, 0, &args);
   return y;
+}
+
+// Beyond these, reading an expert once for all its rows pays.
+constexpr int kMostFewRows = 8;
+
+bool takes_few(int rows, const MixtureWeights& w) {
+  const auto same = [](const Weight& a, const Weight& b) { return stored(a).format == stored(b).format; };
+  const Experts& e = w.experts;
+  return rows <= kMostFewRows && w.routing.top_k <= kMostFewExperts && same(e.gate->weight, e.up->weight) &&
+         (!w.gate || (w.gate->out_features() == e.gate->rows && same(*w.gate, e.gate->weight) &&
+                      same(*w.up, e.up->weight) && same(*w.down, e.down->weight)));
+}
+
+Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> logits, const MixtureWeights& w,
+               const Tensor* residual) {
+  const Experts& experts = w.experts;
+  const int rows = x.rows, width = experts.down->rows, top_k = w.routing.top_k,
+            pairs = rows * (top_k + (w.gate ? 1 : 0));
+  const Routing chosen = empty_routing(on, rows, top_k);
+  const MatmulInput inner = make_lanes(on, pairs, experts.gate->rows, true);
+  const auto memory = [](const Weight* weight) { return weight ? stored(*weight).memory.get() : nullptr; };
+  FewGateUpArgs first{route_args(on, logits[0], w.routing, w.expert_scale, chosen),
+                      {memory(&experts.gate->weight), memory(&experts.up->weight)},
+                      {memory(w.gate), memory(w.up)}};
+  first.x = on.data<unsigned>(x.values, kOp);
+  first.packed = on.data<unsigned short>(inner.values, kOp);
+  first.rows = experts.gate->rows;
+  first.input_tiles = stored(experts.gate->weight).input_tiles;
+  first.units = (first.rows + 15) / 16;
+  first.gelu = experts.activation == Activation::gelu_tanh;
+  const auto& f = stored(experts.gate->weight).format;
+  on.launch({Source::few_gate_up, {f[0], f[1], f[2], f[3]}}, "few_gate_up",
+            {static_cast<unsigned>(pairs * first.units)}, 256, 0, &first);
+
+  const Tensor y = on.empty({rows, width}, Dtype::f32);
+  FewDownArgs second{memory(&experts.down->weight), memory(w.down)};
+  second.x = on.data<unsigned>(inner.values, kOp);
+  second.chosen = on.data<int>(chosen.experts, kOp);
+  second.expert_weights = on.data(chosen.weights, kOp);
+  if (w.output_gate) second.gate_logits = on.data(logits[1], kOp);
+  if (residual) second.residual = on.data(*residual, kOp);
+  second.out = on.data(y, kOp);
+  second.counts = on.expert_counters(memory(&experts.gate->weight), experts.gate->experts);
+  second.rows = width;
+  second.input_tiles = stored(experts.down->weight).input_tiles;
+  second.x_rows = pairs;
+  second.units = (width + 15) / 16;
+  second.top_k = top_k;
+  const auto& g = stored(experts.down->weight).format;
+  on.launch({Source::few_down, {g[0], g[1], g[2], g[3]}}, "few_down",
+            {static_cast<unsigned>(rows * second.units)}, 512, 0, &second);
+  return y;
+}
+
+}  // namespace
+
+Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
+  CudaDevice& on = cuda_device(logits);
+  const int rows = logits.shape(0);
+  const Routing out = empty_routing(on, rows, spec.top_k);
+  if (rows == 0) return out;
+  const RouteArgs args = route_args(on, logits, spec, expert_scale, out);
+  constexpr int kWarps = 4;
+  on.launch(kRouting, "route", {static_cast<unsigned>((rows + kWarps - 1) / kWarps)}, 32 * kWarps, 0, &args);
+  return out;
+}
+
+Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
+                   const SharedExpert* shared) {
+  CudaDevice& on = cuda_device(x);
+  if (x.shape(0) == 0) return on.empty(x.shape(), Dtype::f32);
+  return mix(on, norm_inputs(on, x, norm, shared != nullptr), routing, experts, shared, nullptr);
+}
+
+Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bool add_x) {
+  CudaDevice& on = cuda_device(x);
+  if (x.shape(0) == 0) return on.empty(x.shape(), Dtype::f32);
+  const Inputs in = norm_inputs(on, x, norm, w.gate || !w.router_norm);
+  const Weight* both[] = {w.router, w.output_gate};
+  const auto logits = cuda::linear(w.router_norm ? MatmulInput(x) : in.packed,
+                                   std::span(both, w.output_gate ? 2 : 1), w.router_norm);
+  const Tensor* residual = add_x ? &x : nullptr;
+  if (takes_few(x.shape(0), w)) return mix_few(on, in.lanes, logits, w, residual);
+  const SharedExpert shared{w.gate, w.up, w.down, w.output_gate ? &logits[1] : nullptr};
+  return mix(on, in, cuda::route(logits[0], w.routing, w.expert_scale), w.experts, w.gate ? &shared : nullptr,
+             residual);
 }
 
 }  // namespace anabranch::ops::cuda

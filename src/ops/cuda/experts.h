@@ -10,5 +10,8 @@ Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert
 // pairs, one for down, one for the weighted sums.
 Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing, const Experts& experts,
                    const SharedExpert* shared);
+// For few rows, each pair by itself: one launch for the choice, gate, up and SwiGLU, and one for down and the
+// sums. The same bits as mix_experts().
+Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& weights, bool add_x);
 
 }  // namespace anabranch::ops::cuda

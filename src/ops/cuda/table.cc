@@ -24,6 +24,7 @@ const OpTable& cuda_ops() {
                                 .embed = cuda::embed,
                                 .route = cuda::route,
                                 .mix_experts = cuda::mix_experts,
+                                .mixture = cuda::mixture,
                                 .rms_norm = cuda::rms_norm,
                                 .add = cuda::add,
                                 .add_bias = cuda::add_bias,

@@ -49,7 +49,7 @@ struct SortArgs {
   unsigned long long* counts;  // [experts]: each expert's pairs are added; may be null
   int pairs, experts, tile_rows, slots, compact;
 };
-// y = x W^T of every tile, W its expert's matrix; with SWIGLU, silu(first) * second goes to `packed`.
+// y = x W^T of every tile, W its expert's matrix; with SWIGLU, activation(first) * second goes to `packed`.
 // Position p has row (order ? order[p] : p) / divide of x, and row out_order ? out_order[p] : p of the
 // result.
 struct ExpertArgs {
@@ -60,13 +60,37 @@ struct ExpertArgs {
   float* out;                                           // [pairs, rows]
   unsigned short* packed;                               // by lanes
   int rows, input_tiles, x_rows, divide, pairs, units;  // units: of each tile, which blocks take
+  int gelu;                                             // the activation: gelu_tanh() instead of silu()
 };
-// y[m] = sum of weights[m][i] * outputs[m][i], then + sigmoid(gate_logits[m]) * shared[m].
+// For few rows, each with up to kMostFewExperts experts: the choice of experts, and activation(gate x) * (up
+// x) of all pairs of row and expert. The pairs of a row lie together, those of its experts in ascending
+// order, then that of the shared expert if there is one.
+constexpr int kMostFewExperts = 32;
+struct FewGateUpArgs {
+  RouteArgs route;
+  const unsigned char *weights[2], *shared[2];  // shared: null, or of the experts' size and format
+  const unsigned* x;                            // packed by lanes
+  unsigned short* packed;                       // [pairs] by lanes
+  int rows, input_tiles, units, gelu;           // rows: of one matrix; units: 16 of them
+};
+// Then down of all pairs and their weighted sum, as WeightedSumArgs says.
+struct FewDownArgs {
+  const unsigned char *weights, *shared;
+  const unsigned* x;  // [pairs] packed by lanes
+  const int* chosen;
+  const float *expert_weights, *gate_logits, *residual;
+  float* out;
+  unsigned long long* counts;  // [experts]: each pair is counted; may be null
+  int rows, input_tiles, x_rows, units, top_k;
+};
+// y[m] = sum of weights[m][i] * outputs[m][i], then + sigmoid(gate_logits[m]) * shared[m]; then residual[m] +
+// that.
 struct WeightedSumArgs {
   const float *outputs, *weights;     // [rows * top_k, width], [rows, top_k]
   const float *shared, *gate_logits;  // [rows, width], [rows]; may be null
   float* out;
   int top_k, width;
+  const float* residual;  // [rows, width], may be null
   // One row, whose pairs nothing sorts: 1 is added for each of its experts; may be null.
   unsigned long long* counts;
   const int* chosen;

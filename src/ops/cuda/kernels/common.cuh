@@ -18,6 +18,7 @@ DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 // Where exp overflows, __fdividef is 0: so is silu there.
 DEVICE float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 DEVICE float gelu_tanh(float x) { return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x))); }
+DEVICE float activation(float x, int gelu) { return gelu ? gelu_tanh(x) : silu(x); }
 
 DEVICE float warp_sum(float x) {
 #pragma unroll

@@ -5,16 +5,9 @@
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 constexpr int kMatrixTiles = SWIGLU ? TILES / 2 : TILES, kUnitRows = kMatrixTiles * 16;
 constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
-constexpr int kGroups = DENSE ? 1 : GROUPS;
-constexpr int kHeldWords = TILES * (kCodeWords + (DENSE ? 0 : GROUPS * kScaleWords)) + NT * 8;
+using Tiles = Step<TILES, NT>;
 constexpr int kSums = TILES * NT * 4;
-constexpr int kAhead = kHeldWords * 4 + kSums <= 160 ? 4 : kHeldWords * 2 + kSums <= 160 ? 2 : 1;
-
-// Records of TILES tiles and the rows of x, for one input tile.
-struct Step {
-  Record record[TILES];
-  u32 x[NT][8];
-};
+constexpr int kAhead = Tiles::kHeldWords * 4 + kSums <= 160 ? 4 : Tiles::kHeldWords * 2 + kSums <= 160 ? 2 : 1;
 
 struct Operands {
   const u8* weights[TILES];
@@ -34,58 +27,13 @@ struct Operands {
       x[t] = (const u8*)a.x + (long)((a.order ? a.order[position] : position) / a.divide) * 128 + lane % 4 * 32;
     }
   }
-  __device__ void read(int k, Step& step) const {
-    const int lane = threadIdx.x % 32;
+  __device__ void read(int k, Tiles& step) const {
 #pragma unroll
-    for (int i = 0; i < TILES; i++) {
-      const u8* at = weights[i] + (long)k * kRecordBytes;
-      read_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4, step.record[i]);
-    }
+    for (int i = 0; i < TILES; i++) step.read_weights(i, weights[i], k);
 #pragma unroll
-    for (int t = 0; t < NT; t++)
-#pragma unroll
-      for (int i = 0; i < 2; i++) *(uint4*)&step.x[t][4 * i] = *(const uint4*)(x[t] + k * x_stride + i * 16);
+    for (int t = 0; t < NT; t++) step.read_x(t, x[t] + k * x_stride);
   }
 };
-
-DEVICE void multiply(const Step& step, u32 nibbles, float acc[TILES][NT][4]) {
-  const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
-  constexpr int kEach = 4 / kGroups;
-#pragma unroll
-  for (int g = 0; g < kGroups; g++) {
-    float sum[NT][4];
-#pragma unroll
-    for (int t = 0; t < NT && !DENSE; t++)
-#pragma unroll
-      for (int j = g * kEach; j < (g + 1) * kEach; j++)
-        mma_bf16_from(sum[t], ones, step.x[t][2 * j], step.x[t][2 * j + 1], j % kEach == 0);
-#pragma unroll
-    for (int i = 0; i < TILES; i++) {
-      float part[PLANES][NT][4];
-#pragma unroll
-      for (int j = g * kEach; j < (g + 1) * kEach; j++)
-#pragma unroll
-        for (int p = 0; p < PLANES; p++) {
-          u32 f[4];
-          fragment(step.record[i], p, j, nibbles, f);
-#pragma unroll
-          for (int t = 0; t < NT; t++)
-            mma_bf16_from(part[p][t], f, step.x[t][2 * j], step.x[t][2 * j + 1], j % kEach == 0);
-        }
-      Scales s;
-      if (!DENSE) s = scales_of(step.record[i], g);
-#pragma unroll
-      for (int t = 0; t < NT; t++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-          float& to = acc[i][t][e];
-#pragma unroll
-          for (int p = 0; p < PLANES; p++) to = add_plane(to, part[p][t][e], s.scale[e / 2], p);
-          if (!DENSE) to = __fmaf_rn(s.bias[e / 2], sum[t][e % 2], to);
-        }
-    }
-  }
-}
 
 // The segments of a dot product, added in order.
 DEVICE float total(const float* sums, int token, int row) {
@@ -103,7 +51,7 @@ DEVICE void store(const ExpertArgs& a, const ExpertTile& tile, int unit, int fir
     const int position = tile.first + first + token;
     const float y = total(sums, token, own);
     if (SWIGLU)
-      a.packed[lane_index(position, row, a.pairs)] = to_bf16(silu(y) * total(sums, token, kUnitRows + own));
+      a.packed[lane_index(position, row, a.pairs)] = to_bf16(activation(y, a.gelu) * total(sums, token, kUnitRows + own));
     else
       a.out[(long)(a.out_order ? a.out_order[position] : position) * a.rows + row] = y;
   }
@@ -121,7 +69,7 @@ KERNEL __launch_bounds__(kThreads) experts(const __grid_constant__ ExpertArgs a)
   const Operands from(a, tile, unit);
   const int k0 = warp * a.input_tiles / kSegments, k1 = (warp + 1) * a.input_tiles / kSegments;
   float acc[TILES][NT][4] = {};
-  Step steps[kAhead];
+  Tiles steps[kAhead];
 #pragma unroll
   for (int i = 0; i < kAhead; i++)
     if (k0 + i < k1) from.read(k0 + i, steps[i]);
