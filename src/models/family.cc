@@ -95,8 +95,8 @@ const char* experts_key(const ConfigReader& c) {
 
 MoeSpec read_moe(ConfigReader& c, const char* intermediate_key) {
   MoeSpec spec;
-  spec.experts = c.integer(experts_key(c), 1, 1 << 16);
-  spec.routing.top_k = c.integer("num_experts_per_tok", 1, 1 << 16);
+  spec.experts = c.integer(experts_key(c), 1, ops::kMostExperts);
+  spec.routing.top_k = c.integer("num_experts_per_tok", 1, ops::kMostExperts);
   spec.intermediate = c.integer(intermediate_key, 1, 1 << 20);
   if (spec.routing.top_k > spec.experts)
     c.invalid(fmt::format("num_experts_per_tok is above {}", experts_key(c)));

@@ -156,8 +156,8 @@ void read_layers(GemmaReader& r) {
   FeedForwardSpec feed_forward = mlp;
   if (r.gemma4() && r.c.boolean_or("enable_moe_block", false)) {
     MlpAndMoeSpec both{mlp, {}};
-    both.moe.experts = r.c.integer(experts_key(r.c), 1, 1 << 16);
-    both.moe.routing.top_k = r.c.integer("top_k_experts", 1, 1 << 16);
+    both.moe.experts = r.c.integer(experts_key(r.c), 1, ops::kMostExperts);
+    both.moe.routing.top_k = r.c.integer("top_k_experts", 1, ops::kMostExperts);
     both.moe.intermediate = r.c.integer("moe_intermediate_size", 1, 1 << 20);
     both.moe.activation = kGelu;
     if (both.moe.routing.top_k > both.moe.experts) r.c.invalid("top_k_experts is above num_experts");

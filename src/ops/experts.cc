@@ -50,6 +50,7 @@ ExpertMatrices ExpertMatrices::make(Device& device, const WeightSource& source, 
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) {
   require_f32("route", "logits", logits, 2);
   const int experts = logits.shape(1);
+  require(experts <= kMostExperts, "route", "{} experts are more than {}.", experts, kMostExperts);
   require(spec.top_k >= 1 && spec.top_k <= experts, "route", "{} of {} experts cannot be chosen.", spec.top_k,
           experts);
   if (expert_scale) require_shape("route", "expert_scale", *expert_scale, {experts});

@@ -7,6 +7,8 @@
 
 namespace anabranch::ops {
 
+constexpr int kMostExperts = 2048;  // of a mixture; published ones have up to 512
+
 // The same matrix of every expert, below one another in one weight. Each expert begins at a multiple of
 // kExpertAlign rows, so that backends find it by its index; the rows between are zero.
 constexpr int kExpertAlign = 16;
@@ -34,7 +36,8 @@ struct Routing {
   Tensor weights;  // [M, top_k] f32
 };
 
-// The top_k largest scores of each row of logits [M, E] f32; of equal ones the lower index. expert_scale [E]:
+// The top_k largest scores of each row of logits [M, E] f32; of equal ones the lower index. E is at
+// most kMostExperts. expert_scale [E]:
 // multiplies the weights of each expert; may be null. A row with a NaN takes experts 0 to top_k - 1 with
 // weights of NaN. Reference: Transformers' Qwen3MoeTopKRouter.
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale = nullptr);

@@ -13,6 +13,7 @@ namespace anabranch::ops::cuda {
 namespace {
 
 constexpr const char* kOp = "mix_experts";
+static_assert(kMostExperts == ops::kMostExperts);
 const Variant kRouting{Source::routing, {}};
 
 // The pairs of row and expert, sorted by expert, in tiles of up to 8 * row_tiles pairs of one expert.
@@ -187,7 +188,8 @@ constexpr int kMostFewRows = 8;
 bool takes_few(int rows, const MixtureWeights& w) {
   const auto same = [](const Weight& a, const Weight& b) { return stored(a).format == stored(b).format; };
   const Experts& e = w.experts;
-  return rows <= kMostFewRows && w.routing.top_k <= kMostFewExperts && same(e.gate->weight, e.up->weight) &&
+  return rows <= kMostFewRows && w.routing.top_k <= kMostFewTopK && e.gate->experts <= kMostOfFew &&
+         same(e.gate->weight, e.up->weight) &&
          (!w.gate || (w.gate->out_features() == e.gate->rows && same(*w.gate, e.gate->weight) &&
                       same(*w.up, e.up->weight) && same(*w.down, e.down->weight)));
 }

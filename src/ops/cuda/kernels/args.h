@@ -3,6 +3,9 @@
 
 namespace anabranch::ops::cuda {
 
+// Of a mixture (ops/experts.h has the same number).
+constexpr int kMostExperts = 2048;
+
 // Up to so many rows of activations lie by lanes of a warp, more as Hopper's wgmma reads them.
 constexpr int kMostLaneRows = 16;
 
@@ -62,10 +65,10 @@ struct ExpertArgs {
   int rows, input_tiles, x_rows, divide, pairs, units;  // units: of each tile, which blocks take
   int gelu;                                             // the activation: gelu_tanh() instead of silu()
 };
-// For few rows, each with up to kMostFewExperts experts: the choice of experts, and activation(gate x) * (up
-// x) of all pairs of row and expert. The pairs of a row lie together, those of its experts in ascending
-// order, then that of the shared expert if there is one.
-constexpr int kMostFewExperts = 32;
+// For few rows, each with up to kMostFewTopK of kMostOfFew experts: the choice of experts, and
+// activation(gate x) * (up x) of all pairs of row and expert. The pairs of a row lie together, those of its
+// experts in ascending order, then that of the shared expert if there is one.
+constexpr int kMostFewTopK = 32, kMostOfFew = 512;
 struct FewGateUpArgs {
   RouteArgs route;
   const unsigned char *weights[2], *shared[2];  // shared: null, or of the experts' size and format

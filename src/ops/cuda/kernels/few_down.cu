@@ -2,11 +2,11 @@
 // sum. Each of its warps has one of the kSegments parts of the inputs, for every kTogether-th expert.
 constexpr int kTogether = 2, kWarps = kTogether * kSegments, kThreads = 32 * kWarps;
 using Tiles = Step<1, 1>;
-constexpr int kAhead = Tiles::kHeldWords * 4 <= 120 ? 4 : Tiles::kHeldWords * 2 <= 120 ? 2 : 1;
+constexpr int kAhead = Tiles::kHeldWords <= 16 ? 2 : 1;
 
-KERNEL __launch_bounds__(kThreads) few_down(const __grid_constant__ FewDownArgs a) {
-  __shared__ int chosen[kMostFewExperts];
-  __shared__ float sums[kMostFewExperts + 1][kSegments][16], totals[kMostFewExperts + 1][16];
+KERNEL __launch_bounds__(kThreads, 2) few_down(const __grid_constant__ FewDownArgs a) {
+  __shared__ int chosen[kMostFewTopK];
+  __shared__ float sums[kMostFewTopK + 1][kSegments][16], totals[kMostFewTopK + 1][16];
   let_next_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, segment = warp % kSegments;
   const int slots = a.top_k + (a.shared ? 1 : 0), row = blockIdx.x / a.units, unit = blockIdx.x % a.units;

@@ -2,10 +2,10 @@
 // of the shared expert) for 16 outputs; each of its warps has one of the kSegments parts of the inputs.
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 using Tiles = Step<2, 1>;
-constexpr int kAhead = Tiles::kHeldWords * 4 <= 152 ? 4 : Tiles::kHeldWords * 2 <= 152 ? 2 : 1;
+constexpr int kAhead = Tiles::kHeldWords <= 24 ? 2 : 1, kBlocks = Tiles::kHeldWords <= 24 ? 3 : 2;  // blocks of a multiprocessor
 
-KERNEL __launch_bounds__(kThreads) few_gate_up(const __grid_constant__ FewGateUpArgs a) {
-  __shared__ int chosen[kMostFewExperts];
+KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ FewGateUpArgs a) {
+  __shared__ int chosen[kMostFewTopK];
   __shared__ float sums[kWarps][32];
   let_next_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, top_k = a.route.top_k;
@@ -14,9 +14,13 @@ KERNEL __launch_bounds__(kThreads) few_gate_up(const __grid_constant__ FewGateUp
   const u32 nibbles = low_nibbles(a);
   wait_for_previous();
   if (slot < top_k) {
-    if (warp == 0) choose(a.route, row, chosen, nullptr);
-    if (warp == 1 && slot == 0 && unit == 0)
-      choose(a.route, row, a.route.chosen + (long)row * top_k, a.route.weights + (long)row * top_k);
+    if (warp == 0) {
+      const bool told = slot == 0 && unit == 0;  // the row's choice, to the next kernel
+      const long first = (long)row * top_k;
+      choose<kMostOfFew>(a.route, row, chosen, told ? a.route.weights + first : nullptr);
+      __syncwarp();
+      for (int i = lane; told && i < top_k; i += 32) a.route.chosen[first + i] = chosen[i];
+    }
     __syncthreads();
   }
 
