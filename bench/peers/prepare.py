@@ -180,5 +180,10 @@ class Workshop:
         return self.made("qwen35-0.8b/mlx4", "quantised by anabranch convert --bits 4",
                          lambda part: self.convert(os.path.join(self.qwen_source(), "hf"), part))
 
+    def random_gguf(self, shape):
+        return self.made(f"{shape}/Q4_0.gguf", "random weights in 4 bits",
+                         lambda part: run([sys.executable, os.path.join(ROOT, "tools", "random_gguf.py"), shape, part], MAKE,
+                                          self.log(f"{shape}-random")))
+
     def convert(self, source, part):
         run([self.anabranch, "convert", source, part, "--bits", "4"], MAKE, self.log("convert"))

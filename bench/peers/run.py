@@ -14,6 +14,7 @@ models (each measured with --models NAME,...; the first two by default):
   qwen35-0.8b         random weights of Qwen3.5-0.8B's shape: our 4-bit conversion beside llama.cpp's Q4_0 and Q4_K_M
   qwen35-0.8b-q4_0    the same, we read llama.cpp's Q4_0 file as well
   qwen35-0.8b-q4_k_m  the same with Q4_K_M
+  8b-a1b              a hybrid with 128 experts in 8 billion random weights, Q4_0 for both (not mlx-lm)
 works (--works NAME,...): decode-DEPTH: 128 tokens after DEPTH others; prefill-TOKENS
 
 Exit status: 0 when all was measured, 1 when something failed (the rest is still shown), 2 for a bad command line."""
@@ -41,12 +42,17 @@ def q4_k_m(shop):
     return shop.qwen_gguf("Q4_K_M")
 
 
+def mixture(shop):
+    return shop.random_gguf("8b-a1b")
+
+
 # name: (our file, llama.cpp's files, mlx-lm's directory), each made when it is asked for
 MODELS = {
     "smollm2": (Workshop.smollm2_gguf, {"Q4_1": Workshop.smollm2_gguf}, Workshop.smollm2_mlx),
     "qwen35-0.8b": (Workshop.qwen_mlx, {"Q4_0": q4_0, "Q4_K_M": q4_k_m}, Workshop.qwen_mlx),
     "qwen35-0.8b-q4_0": (q4_0, {"Q4_0": q4_0}, Workshop.qwen_mlx),
     "qwen35-0.8b-q4_k_m": (q4_k_m, {"Q4_K_M": q4_k_m}, Workshop.qwen_mlx),
+    "8b-a1b": (mixture, {"Q4_0": mixture}, None),
 }
 DEFAULT_MODELS = "smollm2,qwen35-0.8b"
 DEFAULT_WORKS = "decode-0,decode-4096,prefill-512,prefill-4096"
@@ -142,7 +148,7 @@ def measure_all(args, shop, rows):
             theirs = {f"{kind}, flash {flash}": (make(shop), flash) for kind, make in their_files.items()
                       for flash in ("off", "on")}
         mlx, mlx_error = {}, []
-        if "mlx-lm" in args.peers and any(table.mlx_key(work) for work in args.works):
+        if "mlx-lm" in args.peers and mlx_directory and any(table.mlx_key(work) for work in args.works):
             try:
                 say(f"{model}: mlx-lm, {table.MLX_PROMPT_TOKENS} + {table.MLX_DECODE_TOKENS} tokens (slow)")
                 mlx = programs.mlx_lm(shop.mlx_python(), mlx_directory(shop))
@@ -168,7 +174,7 @@ def make_all(args, shop):
             shop.llama("llama-bench")
             for make in their_files.values():
                 make(shop)
-        if "mlx-lm" in args.peers:
+        if "mlx-lm" in args.peers and mlx_directory:
             shop.mlx_python()
             mlx_directory(shop)
 

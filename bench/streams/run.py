@@ -13,7 +13,7 @@ works (--works NAME,...):
           that came within 60 ms of the one before, as the server counts them (a token without text is no event)
   stall   N streams decode while a prompt of --prompt tokens comes: their gaps before it and while it is read
 models (--models NAME,...): hybrid-146m, ours only (llama.cpp does not run it); qwen35-0.8b, qwen35-4b and qwen35-9b, random
-  weights of the true shapes in 4 bits (llama-server: 0.8b only)
+  weights of the true shapes in 4 bits; 8b-a1b and 35b-a3b, hybrids with experts, Q4_0 (llama-server: 0.8b and these, on the CPU)
 
 On a GPU, with a machine that has no network, only python3 with numpy and a program that was built elsewhere:
 
@@ -43,7 +43,8 @@ from prepare import ROOT, Workshop, say  # noqa: E402
 from programs import Failure, run  # noqa: E402
 
 WORKS, PEERS = ("load", "stall"), ("llama-server",)
-MODELS = ("hybrid-146m", "qwen35-0.8b", "qwen35-4b", "qwen35-9b")
+MIXTURES = ("8b-a1b", "35b-a3b")
+MODELS = ("hybrid-146m", "qwen35-0.8b", "qwen35-4b", "qwen35-9b", *MIXTURES)
 CPU_MODELS = "hybrid-146m,qwen35-0.8b"
 HYBRID = os.path.join(ROOT, "models", "hybrid-146m")
 FIRST_ID, IDS = 1000, 20000  # of prompts: common words in both vocabularies
@@ -170,6 +171,8 @@ def stall(server, streams, long_prompt):
 def our_model(args, shop, model):
     if model == "hybrid-146m":
         return HYBRID
+    if model in MIXTURES:
+        return os.path.realpath(shop.random_gguf(model))
     if model == "qwen35-0.8b" and "llama-server" in args.peers:
         return os.path.realpath(shop.qwen_mlx())  # the weights that llama-server has
 
@@ -193,7 +196,8 @@ def our_server(args, shop, model):
 def llama_server(args, shop, model):
     slots = max(args.streams) + 1
     port = servers.free_port()
-    command = [shop.llama("llama-server"), "-m", os.path.realpath(shop.qwen_gguf("Q4_0")), "-t", str(args.threads),
+    file = shop.random_gguf(model) if model in MIXTURES else shop.qwen_gguf("Q4_0")
+    command = [shop.llama("llama-server"), "-m", os.path.realpath(file), "-t", str(args.threads),
                "-tb", str(args.threads), "-np", str(slots), "--kv-unified", "-c", str(args.prompt + 1024 * slots),
                "--host", "127.0.0.1", "--port", str(port)]
     return servers.Server("llama-server", command, port, shop.path("streams-bench", f"llama-server-{model}.log"))
@@ -202,7 +206,7 @@ def llama_server(args, shop, model):
 def measure(args, shop, report, save):
     for model in args.models:
         made = [("anabranch", our_server)]
-        if "llama-server" in args.peers and model == "qwen35-0.8b" and args.device == "cpu":
+        if "llama-server" in args.peers and model in ("qwen35-0.8b", *MIXTURES) and args.device == "cpu":
             made.append(("llama-server", llama_server))
         for name, make in made:
             with make(args, shop, model) as server:

@@ -34,6 +34,7 @@ class Bench {
  public:
   Bench(const BenchOptions& options, const LoadedModel& loaded)
       : options_(options),
+        chunk_(options.chunk > 0 ? options.chunk : loaded.device->prefill_chunk()),
         model_(*loaded.model),
         info_(loaded.info),
         limits_(ops::measure_limits(*loaded.device)) {}
@@ -44,25 +45,27 @@ class Bench {
       auto state = model_.make_state();
       if (rep == 0) begin_profile();
       const double start = now_seconds();
-      feed(state, tokens, options_.chunk, Feed::prefill);
+      feed(state, tokens, chunk_, Feed::prefill);
       if (rep >= 0) rates.push_back(tokens / (now_seconds() - start));  // rep -1 warms up
     }
     Row row;
     row.work = fmt::format("pp{}", tokens);
     row.tokens = tokens;
-    row.passes = (tokens + options_.chunk - 1) / options_.chunk;
+    row.passes = (tokens + chunk_ - 1) / chunk_;
     // The head runs for one row only, so its parameters do not count.
     const auto& spec = model_.spec();
     const double table = static_cast<double>(spec.vocab) * spec.hidden;
     const double layers = info_.parameters - table * (spec.tied_embeddings ? 1 : 2);
-    // Dense weights (16 bits each or more) are multiplied in fp32.
+    // Dense weights (16 bits each or more) are multiplied in fp32. Of experts, those of one token count.
     const auto parts = model_.part_bytes();
-    const bool dense = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0) > 1.5 * layers;
+    const double bytes = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0),
+                 read = static_cast<double>(model_.bytes_per_token() - parts.head);
+    const bool dense = bytes > 1.5 * layers;
     const bool in_fp32 = (options_.model.precise || dense) && model_.device().is_host();
     row.limit = in_fp32 ? limits_.fp32_gflop_s : limits_.int8_gop_s;
     row.unit = "GOP/s";
     finish(row, rates);
-    row.physical = 2 * layers * row.rate.median / 1e9;
+    row.physical = 2 * layers * read / bytes * row.rate.median / 1e9;
     return row;
   }
 
@@ -110,7 +113,7 @@ class Bench {
     for (int rep = -1; rep < options_.reps; rep++) {
       if (!deep) {
         deep.emplace(model_.make_state());
-        if (depth > 0) feed(*deep, depth, options_.chunk, Feed::prefill);
+        if (depth > 0) feed(*deep, depth, chunk_, Feed::prefill);
       }
       SequenceState state = *deep;  // shares what is full, copies what it changes
       if (rep == 0) begin_profile();
@@ -158,6 +161,7 @@ class Bench {
   }
 
   const BenchOptions& options_;
+  int chunk_;
   const Model& model_;
   const ModelInfo& info_;
   ops::MachineLimits limits_;

@@ -24,8 +24,8 @@ int fail(const Error& error) {
 }
 
 Result<LoadedModel> load_on_device(const ModelOptions& options) {
-  TRY(std::shared_ptr<Device> device,
-      ops::open_device({options.device, options.reference, options.precise, options.threads}));
+  TRY(std::shared_ptr<Device> device, ops::open_device({options.device, options.reference, options.precise,
+                                                        options.threads, options.expert_bytes}));
   return load_model(options.model, std::move(device));
 }
 
@@ -54,6 +54,7 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   engine.precise = options.precise;
   engine.reference = options.reference;
   engine.device = options.device;
+  engine.expert_bytes = options.expert_bytes;
   engine.context_length = options.context;
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;

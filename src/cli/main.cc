@@ -27,6 +27,11 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
   add_device_flag(app, o.device);
+  app.add_option(
+         "--expert-memory", o.expert_bytes,
+         "CUDA: memory of the device for the experts of a mixture, such as 8GB; the others stay in the "
+         "machine's (default: all that fit)")
+      ->transform(size_flag());
 }
 
 void add_context_flag(CLI::App& app, ModelOptions& o) {
@@ -293,7 +298,8 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& o) {
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 24));
   command->add_option("--reps", o.reps, "Repetitions; the median is reported")->check(CLI::Range(1, 1000));
-  command->add_option("--chunk", o.chunk, "Tokens per prefill step")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--chunk", o.chunk, "Tokens per prefill step (default: 256; on a GPU 2048)")
+      ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--prompts", o.prompts,
                    "Answer these prompts instead (JSON lines with \"prompt\"), once for each kind of --spec")

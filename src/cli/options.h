@@ -15,6 +15,7 @@ struct ModelOptions {
   bool precise = false;
   bool reference = false;
   std::string device = "cpu";  // or "cuda", "metal"
+  uint64_t expert_bytes = 0;   // of the device's memory for experts; 0: what is free
 };
 
 struct SpecOptions {
@@ -85,7 +86,7 @@ struct BenchOptions {
   std::vector<int> prefill = {512}, depths = {0}, rows;
   int decode = 128;
   int reps = 5;
-  int chunk = 256;
+  int chunk = 0;  // 0: the device's
   // With prompts (JSON lines): answers of `decode` tokens with each kind of speculation, "mtp" or "mtp:3".
   std::vector<std::string> prompts, kinds = {"off", "auto"};
   std::string draft;

@@ -15,7 +15,8 @@
 namespace anabranch {
 
 Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction& load) {
-  TRY(device_, ops::open_device({options.device, options.reference, options.precise, options.threads}));
+  TRY(device_, ops::open_device({options.device, options.reference, options.precise, options.threads,
+                                 options.expert_bytes}));
   TRY(loaded_, load(device_));
   if (options.lossy_skip) TRY_VOID(drop_layers());
   if (!options.draft_path.empty()) TRY_VOID(load_draft_model(options.draft_path));

@@ -353,6 +353,7 @@ uint64_t Model::bytes_per_token() const {
   for (const auto& layer : layers_) {
     sum += sum_weights(layer, stored_bytes);
     if (const auto* moe = std::get_if<nn::Moe>(&layer.mlp)) sum -= moe->idle_bytes();
+    if (const auto* both = std::get_if<nn::MlpAndMoe>(&layer.mlp)) sum -= both->moe.idle_bytes();
   }
   return sum;
 }

@@ -43,7 +43,7 @@ ExpertMatrices ExpertMatrices::make(Device& device, const WeightSource& source, 
   ExpertMatrices out;
   out.experts = experts;
   out.rows = static_cast<int>(source.rows / experts);
-  out.weight = Weight::make(device, pad_blocks(source, out.rows, out.padded_rows()));
+  out.weight = Weight::make(device, pad_blocks(source, out.rows, out.padded_rows()), experts);
   return out;
 }
 

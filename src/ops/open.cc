@@ -16,7 +16,7 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
   if (on_cuda) {
     if (const std::string why = cuda_unsupported(); !why.empty())
       return make_error(ErrorKind::unsupported, "--device cuda: {}", why);
-    return cuda::open_cuda(0, options.threads);
+    return cuda::open_cuda(0, options.threads, options.expert_bytes);
   }
   if (on_metal) {
     if (const std::string why = metal_unsupported(); !why.empty())

@@ -14,6 +14,7 @@ struct DeviceOptions {
   bool reference = false;      // CPU: the ops as the specification states them, in MLX
   bool precise = false;        // CPU: fp32 activations and keys and values, instead of int8 and f16
   int threads = 0;             // host threads; 0 = chosen for this machine
+  uint64_t expert_bytes = 0;   // CUDA: memory of the device for the experts of mixtures; 0 = what is free
 };
 
 // Errors: invalid (no such device, or options that exclude each other), unsupported (the device cannot be

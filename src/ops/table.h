@@ -31,6 +31,9 @@ struct OpTable {
   bool trees = true;
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
+  // The same of a mixture's experts, one matrix below the other; null: as any weight.
+  std::shared_ptr<const Weight::Storage> (*make_experts)(Device& device, const WeightSource& source,
+                                                         int experts) = nullptr;
   MachineLimits (*measure_limits)(Device& device);
 
   // linear.h

@@ -21,7 +21,7 @@ void check_source(const WeightSource& s) {
 
 }  // namespace
 
-Weight Weight::make(Device& device, const WeightSource& source) {
+Weight Weight::make(Device& device, const WeightSource& source, int experts) {
   check_source(source);
   Weight w;
   w.device_ = &device;
@@ -33,7 +33,9 @@ Weight Weight::make(Device& device, const WeightSource& source) {
     w.bits_ = source.bits;
     w.group_ = source.group;
   }
-  w.storage_ = device.ops().make_weight(device, source);
+  const OpTable& ops = device.ops();
+  w.storage_ = experts > 0 && ops.make_experts ? ops.make_experts(device, source, experts)
+                                               : ops.make_weight(device, source);
   return w;
 }
 

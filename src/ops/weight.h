@@ -15,7 +15,8 @@ class Weight {
  public:
   // Reads every row once and packs it for the device, on all its threads. Aborts on a source that breaks the
   // rules of base/weight_source.h; sources are checked where files are read.
-  static Weight make(Device& device, const WeightSource& source);
+  // experts: of a mixture, if the source is their matrices, one below the other.
+  static Weight make(Device& device, const WeightSource& source, int experts = 0);
 
   int64_t out_features() const { return rows_; }
   int64_t in_features() const { return cols_; }

@@ -84,6 +84,9 @@ class Device {
   // the order in which they first ran. Empty where they are not counted. Any thread; waits for the device's
   // work.
   virtual std::vector<std::vector<uint64_t>> expert_rows() { return {}; }
+  // Called before a model is loaded whose files have so many bytes of experts and of other weights: a device
+  // of little memory leaves experts in the machine's.
+  virtual void plan_experts(uint64_t experts, uint64_t others) { (void)experts, (void)others; }
   // The device has failed for good; every later call fails. Any thread.
   virtual bool lost() const { return false; }
 

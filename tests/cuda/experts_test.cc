@@ -8,6 +8,7 @@
 #include "cuda/fake_card.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/kernels/args.h"
+#include "ops/cuda/weight.h"
 #include "ops/cuda_cases.h"
 #include "ops/expert_mixtures.h"
 
@@ -361,6 +362,61 @@ TEST_F(EmulatedExperts, AMixtureIsItsParts) {
   expect_mixture_of_parts(
       card(), {640, 96, 6, 3, affine(5, 32), affine(5, 32), affine(4, 32), Activation::gelu_tanh}, {1, 2});
   expect_mixture_of_parts(card(), {128, 40, 40, 33, bf16, bf16, bf16}, {2});
+}
+
+// No experts on the device, half of them and all: the same bits, also while busy ones take the place of idle
+// ones.
+TEST_F(EmulatedExperts, SplitExpertsGiveTheSameBits) {
+  const auto four = affine(4, 64);
+  const Mixture m{64, 64, 8, 2, four, four, four};
+  std::vector<std::vector<float>> answers;
+  for (const uint64_t bytes : {0, 1, 575}) {  // of 1000 in the files, 1150 packed
+    const auto device = cuda::open_cuda(0, 1, bytes).value();
+    device->plan_experts(1000, 0);
+    const Loaded loaded(*device, m);
+    const Weight router = Weight::make(*device, affine(8, 64)(m.count, m.width, 8).source());
+    Rng rng(8);
+    const Tensor x = device->to_device(random_tensor({20, m.width}, rng));
+    const MixtureWeights w{&router, {.top_k = m.top_k}, {&loaded.gate.all, &loaded.up.all, &loaded.down.all}};
+    const auto run = [&](int rows) {
+      return to_vector(mixture(x.slice_rows(0, rows), loaded.norm, w, false));
+    };
+    answers.push_back(run(20));
+    for (int i = 0; i < 300; i++) answers.back() = i % 64 == 0 ? run(20) : (run(1), answers.back());
+    const auto last = run(20), one = run(1);
+    EXPECT_TRUE(bits_agree(last, answers.front())) << bytes;
+    EXPECT_TRUE(bits_agree({one.begin(), one.end()}, {last.begin(), last.begin() + m.width})) << bytes;
+    const auto& split = cuda::stored(loaded.up.all.weight).split;
+    ASSERT_EQ(split != nullptr, bytes > 0);
+    if (!split) continue;
+    EXPECT_EQ(split->resident(), bytes == 1 ? 0 : 4);
+    const auto rows = device->expert_rows().front();
+    const auto busiest = std::max_element(rows.begin(), rows.end()) - rows.begin();
+    EXPECT_EQ(split->on_device(static_cast<int>(busiest)), bytes > 1);
+  }
+}
+
+TEST(SplitExperts, BusyOnesComeForIdleOnes) {
+  fake_cards[0] = {};
+  const auto device = cuda::open_cuda(0, 1).value();
+  auto& context = static_cast<cuda::CudaDevice&>(*device).context();
+  const std::vector<uint8_t> bytes(4 * 64);
+  cuda::SplitExperts experts(context, bytes, 4, 2);  // 0 and 1 are there
+  const auto swaps = [&](const std::vector<uint64_t>& rows, int most) {
+    std::vector<std::pair<int, int>> out;
+    for (const auto& [leaving, arriving] : cuda::choose_swaps(experts, rows, most))
+      out.push_back({leaving, arriving});
+    return out;
+  };
+  using Pairs = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(swaps({0, 0, 0, 0}, 8), Pairs());
+  EXPECT_EQ(swaps({5, 1, 9, 2}, 8), (Pairs{{1, 2}}));
+  EXPECT_EQ(swaps({1, 0, 7, 9}, 8), (Pairs{{1, 3}, {0, 2}}));
+  EXPECT_EQ(swaps({1, 0, 7, 9}, 1), (Pairs{{1, 3}}));
+  experts.replace(1, 3);
+  EXPECT_FALSE(experts.on_device(1));
+  EXPECT_TRUE(experts.on_device(3));
+  EXPECT_EQ(swaps({5, 9, 1, 9}, 8), Pairs());
 }
 
 // Tiles of 8, 16 and 32 rows, one row by itself, slots side by side and apart.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.h"
 #include "ops/table.h"
 
 namespace anabranch::ops::cuda {
@@ -21,19 +22,20 @@ std::string unsupported(int index) {
   return found ? "" : found.error().message;
 }
 
-Result<std::unique_ptr<Device>> open_cuda(int index, int threads) {
+Result<std::unique_ptr<Device>> open_cuda(int index, int threads, uint64_t expert_bytes) {
   TRY(const DeviceInfo info, find_device(index));
   TRY(auto context, Context::open(info));
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(context), threads));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(context), threads, expert_bytes));
 }
 
-CudaDevice::CudaDevice(std::unique_ptr<Context> context, int threads)
+CudaDevice::CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t expert_bytes)
     : Device(DeviceKind::cuda, context->info().name, &cuda_ops(), Dtype::f16, threads),
       context_(std::move(context)),
       pool_(*context_, MemoryKind::device),
       pinned_(*context_, MemoryKind::pinned),
       staging_(*context_),
-      kernels_(*context_) {}
+      kernels_(*context_),
+      expert_bytes_(expert_bytes) {}
 
 Tensor CudaDevice::empty_padded(const Shape& shape, Dtype dtype, size_t bytes) {
   return {std::make_shared<PooledStorage>(*this, pool_.take(bytes), bytes), shape, dtype};
@@ -112,6 +114,23 @@ unsigned long long* CudaDevice::expert_counters(const void* mixture, int experts
     at = mixtures_.insert(at, {mixture, first, experts});
   }
   return data<unsigned long long>(counters_, "experts") + at->first;
+}
+
+void CudaDevice::plan_experts(uint64_t experts, uint64_t others) {
+  expert_share_ = 1;
+  if (experts == 0) return;
+  // Packed weights take up to 15 % more than those of files; an eighth of the device is for states.
+  constexpr double kPacked = 1.15;
+  const double free = static_cast<double>(context_->free_memory()),
+               room = expert_bytes_ > 0 ? static_cast<double>(expert_bytes_)
+                                        : free - kPacked * static_cast<double>(others) -
+                                              static_cast<double>(memory_bytes()) / 8;
+  expert_share_ = std::clamp(room / (kPacked * static_cast<double>(experts)), 0.0, 1.0);
+  if (expert_share_ < 1)
+    log_info(
+        "{:.0f} % of the experts ({:.1f} GB) lie in the device's memory, all in the machine's; those used "
+        "most change places with the others",
+        100 * expert_share_, kPacked * expert_share_ * static_cast<double>(experts) / 1e9);
 }
 
 std::vector<std::vector<uint64_t>> CudaDevice::expert_rows() {

@@ -6,6 +6,7 @@
 // is for the thread that runs the device's models.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -27,11 +28,12 @@ namespace anabranch::ops::cuda {
 std::string unsupported(int index = 0);
 
 // threads: of the host, for the packing of weights; 0 = chosen for this machine. Error: unsupported.
-Result<std::unique_ptr<Device>> open_cuda(int index, int threads);
+// expert_bytes: of its memory, for the experts of mixtures; 0: what is free.
+Result<std::unique_ptr<Device>> open_cuda(int index, int threads, uint64_t expert_bytes = 0);
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(std::unique_ptr<Context> context, int threads);
+  CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t expert_bytes);
 
   Tensor empty(const Shape& shape, Dtype dtype) override;
   Tensor zeros(const Shape& shape, Dtype dtype) override;
@@ -44,6 +46,11 @@ class CudaDevice final : public Device {
   int prefill_chunk() const override { return 2048; }
   std::vector<std::vector<uint64_t>> expert_rows() override;
   bool lost() const override { return context_->lost(); }
+  void plan_experts(uint64_t experts, uint64_t others) override;
+  // Of a mixture's experts, those that lie in the device's memory.
+  int resident_experts(int experts) const {
+    return std::min(experts, static_cast<int>(expert_share_ * experts));
+  }
 
   Context& context() { return *context_; }
   const DeviceInfo& info() const { return context_->info(); }
@@ -95,6 +102,8 @@ class CudaDevice final : public Device {
   Staging staging_;
   KernelCache kernels_;
   int clusters_ = -1;  // not known yet
+  uint64_t expert_bytes_;
+  double expert_share_ = 1;
   std::vector<Frequencies> frequencies_;
   std::mutex counters_mutex_;
   Tensor counters_;  // 8 bytes each

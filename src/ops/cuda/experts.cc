@@ -24,13 +24,19 @@ struct SortedPairs {
   Block order = {}, tiles = {};  // empty for one row, whose experts ascend already
 };
 
+unsigned long long* counters(CudaDevice& on, const ExpertMatrices& gate) {
+  const DeviceWeight& weight = stored(gate.weight);
+  return on.expert_counters(weight.split ? static_cast<const void*>(weight.table()) : weight.memory.get(),
+                            gate.experts);
+}
+
 SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatrices& gate) {
   SortedPairs out;
   const int rows = routing.experts.shape(0), experts = gate.experts;
   out.top_k = routing.experts.shape(1);
   out.pairs = out.slots = rows * out.top_k;
   out.chosen = on.data<int>(routing.experts, kOp);
-  out.counts = on.expert_counters(stored(gate.weight).memory.get(), experts);
+  out.counts = counters(on, gate);
   if (rows == 1) return out;
   const int mean = out.pairs / experts;
   out.row_tiles = mean <= 8 ? 1 : mean <= 16 ? 2 : 4;
@@ -60,7 +66,10 @@ void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
   const ExpertMatrices& first = **matrices.begin();
   const DeviceWeight& weight = stored(first.weight);
   int i = 0;
-  for (const ExpertMatrices* m : matrices) args.weights[i++] = stored(m->weight).memory.get();
+  for (const ExpertMatrices* m : matrices) {
+    args.weights[i] = stored(m->weight).memory.get();
+    args.tables[i++] = stored(m->weight).table();
+  }
   args.chosen = sorted.chosen;
   args.tiles = sorted.tiles.address<ExpertTile>();
   args.rows = first.rows;
@@ -182,6 +191,27 @@ Tensor mix(CudaDevice& on, const Inputs& in, const Routing& routing, const Exper
   return y;
 }
 
+// Now and then, the experts of most rows since the last time come to the device, where others leave.
+void move_experts(CudaDevice& on, const Experts& experts) {
+  constexpr int kCallsBetween = 256, kMostSwaps = 8;
+  SplitExperts* gate = stored(experts.gate->weight).split.get();
+  if (!gate || ++gate->use.calls % kCallsBetween != 0) return;
+  const unsigned long long* counts = counters(on, *experts.gate);
+  if (!counts) return;
+  std::vector<uint64_t> now(static_cast<size_t>(gate->experts())), rows = now;
+  on.context().copy_to_host(now.data(), const_cast<unsigned long long*>(counts), now.size() * sizeof(now[0]));
+  gate->use.rows.resize(now.size());
+  for (size_t e = 0; e < now.size(); e++) rows[e] = now[e] - gate->use.rows[e];
+  gate->use.rows = now;
+  const auto swaps = choose_swaps(*gate, rows, kMostSwaps);
+  if (swaps.empty()) return;
+  for (const ExpertMatrices* matrix : {experts.gate, experts.up, experts.down}) {
+    SplitExperts& split = *stored(matrix->weight).split;
+    for (const Swap& swap : swaps) split.replace(swap.leaving, swap.arriving);
+    split.write_table();
+  }
+}
+
 // Beyond these, reading an expert once for all its rows pays.
 constexpr int kMostFewRows = 8;
 
@@ -204,7 +234,8 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
   const auto memory = [](const Weight* weight) { return weight ? stored(*weight).memory.get() : nullptr; };
   FewGateUpArgs first{route_args(on, logits[0], w.routing, w.expert_scale, chosen),
                       {memory(&experts.gate->weight), memory(&experts.up->weight)},
-                      {memory(w.gate), memory(w.up)}};
+                      {memory(w.gate), memory(w.up)},
+                      {stored(experts.gate->weight).table(), stored(experts.up->weight).table()}};
   first.x = on.data<unsigned>(x.values, kOp);
   first.packed = on.data<unsigned short>(inner.values, kOp);
   first.rows = experts.gate->rows;
@@ -216,14 +247,14 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
             {static_cast<unsigned>(pairs * first.units)}, 256, 0, &first);
 
   const Tensor y = on.empty({rows, width}, Dtype::f32);
-  FewDownArgs second{memory(&experts.down->weight), memory(w.down)};
+  FewDownArgs second{memory(&experts.down->weight), memory(w.down), stored(experts.down->weight).table()};
   second.x = on.data<unsigned>(inner.values, kOp);
   second.chosen = on.data<int>(chosen.experts, kOp);
   second.expert_weights = on.data(chosen.weights, kOp);
   if (w.output_gate) second.gate_logits = on.data(logits[1], kOp);
   if (residual) second.residual = on.data(*residual, kOp);
   second.out = on.data(y, kOp);
-  second.counts = on.expert_counters(memory(&experts.gate->weight), experts.gate->experts);
+  second.counts = counters(on, *experts.gate);
   second.rows = width;
   second.input_tiles = stored(experts.down->weight).input_tiles;
   second.x_rows = pairs;
@@ -258,6 +289,7 @@ Tensor mix_experts(const Tensor& x, const RowNorm& norm, const Routing& routing,
 Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bool add_x) {
   CudaDevice& on = cuda_device(x);
   if (x.shape(0) == 0) return on.empty(x.shape(), Dtype::f32);
+  move_experts(on, w.experts);
   const Inputs in = norm_inputs(on, x, norm, w.gate || !w.router_norm);
   const Weight* both[] = {w.router, w.output_gate};
   const auto logits = cuda::linear(w.router_norm ? MatmulInput(x) : in.packed,

@@ -17,6 +17,7 @@ const OpTable& cuda_ops() {
                                 .gated_delta_unsupported = cuda::gated_delta_unsupported,
                                 .trees = false,
                                 .make_weight = cuda::make_weight,
+                                .make_experts = cuda::make_experts,
                                 .measure_limits = cuda::measure_limits,
                                 .linear = cuda::linear,
                                 .linear_add = cuda::linear_add,

@@ -121,14 +121,33 @@ PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
   return out;
 }
 
-std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightSource& source) {
-  CudaDevice& on = cuda_device(device);
-  Context& context = on.context();
-  const PackedRecords packed = pack(source, on.threads());
+namespace {
+
+std::shared_ptr<DeviceWeight> describe(const PackedRecords& packed) {
   auto weight = std::make_shared<DeviceWeight>();
   weight->format = packed.format;
   weight->input_tiles = packed.input_tiles;
   weight->bytes = packed.bytes.size();
+  return weight;
+}
+
+}  // namespace
+
+std::shared_ptr<const Weight::Storage> make_experts(Device& device, const WeightSource& source, int experts) {
+  CudaDevice& on = cuda_device(device);
+  const int resident = on.resident_experts(experts);
+  if (resident == experts) return make_weight(device, source);
+  const PackedRecords packed = pack(source, on.threads());
+  auto weight = describe(packed);
+  weight->split = std::make_shared<SplitExperts>(on.context(), packed.bytes, experts, resident);
+  return weight;
+}
+
+std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightSource& source) {
+  CudaDevice& on = cuda_device(device);
+  Context& context = on.context();
+  const PackedRecords packed = pack(source, on.threads());
+  auto weight = describe(packed);
   void* memory = context.allocate(packed.bytes.size());
   if (!memory)
     throw std::runtime_error(

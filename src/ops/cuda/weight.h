@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "ops/cuda/split_experts.h"
 #include "ops/weight.h"
 
 namespace anabranch::ops::cuda {
@@ -16,7 +17,11 @@ namespace anabranch::ops::cuda {
 struct DeviceWeight : Weight::Storage {
   std::array<int, 4> format{};  // DENSE, PLANES, GROUPS, SCALES
   int input_tiles = 0;
-  std::shared_ptr<unsigned char> memory;  // of the device
+  std::shared_ptr<unsigned char> memory;  // of the device; null: they are split experts
+  std::shared_ptr<SplitExperts> split;
+
+  // What a kernel finds it by.
+  const unsigned long long* table() const { return split ? split->table() : nullptr; }
 };
 
 // Of a record of this format.
@@ -31,6 +36,8 @@ struct PackedRecords {
 PackedRecords pack(const WeightSource& source, ThreadPool& threads);
 
 std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightSource& source);
+// Experts that CudaDevice::plan_experts() leaves no room for on the device stay in the machine's memory.
+std::shared_ptr<const Weight::Storage> make_experts(Device& device, const WeightSource& source, int experts);
 
 inline const DeviceWeight& stored(const Weight& w) {
   return static_cast<const DeviceWeight&>(w.storage());

@@ -57,8 +57,9 @@ struct SortArgs {
 // result.
 struct ExpertArgs {
   const unsigned char* weights[2];
-  const unsigned* x;        // packed by lanes (lane_index())
-  const ExpertTile* tiles;  // null: tile p is position p alone, of expert chosen[p]
+  const unsigned long long* tables[2];  // where each expert's weights are; null: one after the other
+  const unsigned* x;                    // packed by lanes (lane_index())
+  const ExpertTile* tiles;              // null: tile p is position p alone, of expert chosen[p]
   const int *chosen, *order, *out_order;
   float* out;                                           // [pairs, rows]
   unsigned short* packed;                               // by lanes
@@ -72,6 +73,7 @@ constexpr int kMostFewTopK = 32, kMostOfFew = 512;
 struct FewGateUpArgs {
   RouteArgs route;
   const unsigned char *weights[2], *shared[2];  // shared: null, or of the experts' size and format
+  const unsigned long long* tables[2];          // as in ExpertArgs
   const unsigned* x;                            // packed by lanes
   unsigned short* packed;                       // [pairs] by lanes
   int rows, input_tiles, units, gelu;           // rows: of one matrix; units: 16 of them
@@ -79,6 +81,7 @@ struct FewGateUpArgs {
 // Then down of all pairs and their weighted sum, as WeightedSumArgs says.
 struct FewDownArgs {
   const unsigned char *weights, *shared;
+  const unsigned long long* table;
   const unsigned* x;  // [pairs] packed by lanes
   const int* chosen;
   const float *expert_weights, *gate_logits, *residual;

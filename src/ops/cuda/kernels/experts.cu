@@ -19,7 +19,10 @@ struct Operands {
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
       const int at = min(unit * kMatrixTiles + i % kMatrixTiles, row_tiles - 1);
-      weights[i] = a.weights[i / kMatrixTiles] + ((long)tile.expert * row_tiles + at) * a.input_tiles * kRecordBytes;
+      const long tile_bytes = (long)a.input_tiles * kRecordBytes;
+      const u8* matrix = records_of(tile.expert, a.weights[i / kMatrixTiles], a.tables[i / kMatrixTiles],
+                                    row_tiles * tile_bytes);
+      weights[i] = matrix + at * tile_bytes;
     }
 #pragma unroll
     for (int t = 0; t < NT; t++) {  // rows that the tile lacks are not stored

@@ -23,6 +23,11 @@ struct Step {
   }
 };
 
+// An expert's records: at weights, one expert of `bytes` after the other, or where the table says.
+DEVICE const u8* records_of(int expert, const u8* weights, const u64* table, long bytes) {
+  return table ? (const u8*)table[expert] : weights + expert * bytes;
+}
+
 template <int WEIGHT_TILES, int ROW_TILES>
 DEVICE void multiply(const Step<WEIGHT_TILES, ROW_TILES>& step, u32 nibbles, float acc[WEIGHT_TILES][ROW_TILES][4]) {
   const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};

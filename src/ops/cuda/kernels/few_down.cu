@@ -23,6 +23,7 @@ KERNEL __launch_bounds__(kThreads, 2) few_down(const __grid_constant__ FewDownAr
   struct Place {
     int slot, k;
   };
+  const long tile_bytes = (long)a.input_tiles * kRecordBytes;
   Place ahead{warp / kSegments, k0}, now = ahead;
   const auto advance = [&](Place& place) {
     if (++place.k == k1) place.k = k0, place.slot += kTogether;
@@ -30,9 +31,9 @@ KERNEL __launch_bounds__(kThreads, 2) few_down(const __grid_constant__ FewDownAr
   const auto read = [&](Tiles& to) {
     if (ahead.slot >= slots) return;
     const u8* matrix = ahead.slot < a.top_k
-                           ? a.weights + (long)chosen[ahead.slot] * a.units * a.input_tiles * kRecordBytes
+                           ? records_of(chosen[ahead.slot], a.weights, a.table, a.units * tile_bytes)
                            : a.shared;
-    to.read_weights(0, matrix + (long)unit * a.input_tiles * kRecordBytes, ahead.k);
+    to.read_weights(0, matrix + unit * tile_bytes, ahead.k);
     to.read_x(0, (const u8*)a.x + ((long)ahead.k * a.x_rows + row * slots + ahead.slot) * 128 + lane % 4 * 32);
     advance(ahead);
   };

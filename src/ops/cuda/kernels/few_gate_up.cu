@@ -24,11 +24,13 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
     __syncthreads();
   }
 
-  const long tile = slot < top_k ? (long)chosen[slot] * a.units + unit : unit;
+  const long tile_bytes = (long)a.input_tiles * kRecordBytes;
   const u8* weights[2];
 #pragma unroll
-  for (int i = 0; i < 2; i++)
-    weights[i] = (slot < top_k ? a.weights : a.shared)[i] + tile * a.input_tiles * kRecordBytes;
+  for (int i = 0; i < 2; i++) {
+    const u8* matrix = slot < top_k ? records_of(chosen[slot], a.weights[i], a.tables[i], a.units * tile_bytes) : a.shared[i];
+    weights[i] = matrix + unit * tile_bytes;
+  }
   const u8* x = (const u8*)a.x + (long)row * 128 + lane % 4 * 32;
   const auto read = [&](int k, Tiles& step) {
 #pragma unroll

@@ -1,0 +1,59 @@
+// One matrix of each expert of a mixture, of which the device's memory holds only some: kernels read the
+// others from the machine's memory, over the bus. All experts lie in pinned memory of the host; those on the
+// device are copies, which change as the use of experts does. Answers do not depend on which they are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ops/cuda/driver.h"
+
+namespace anabranch::ops::cuda {
+
+class SplitExperts {
+ public:
+  // bytes: of all experts, one after the other. The first `resident` of them are copied to the device. Throws
+  // std::runtime_error when there is no memory.
+  SplitExperts(Context& context, std::span<const uint8_t> bytes, int experts, int resident);
+  SplitExperts(const SplitExperts&) = delete;
+  SplitExperts& operator=(const SplitExperts&) = delete;
+
+  int experts() const { return static_cast<int>(slot_.size()); }
+  int resident() const { return static_cast<int>(held_.size()); }
+  bool on_device(int expert) const { return slot_[static_cast<size_t>(expert)] >= 0; }
+  // Where each expert's records begin: [experts] addresses, in the device's memory.
+  const unsigned long long* table() const { return static_cast<const unsigned long long*>(table_.get()); }
+
+  // `arriving` takes the place of `leaving`, which is on the device. On the stream; table() follows with
+  // write_table().
+  void replace(int leaving, int arriving);
+  void write_table();
+
+  // For the caller, who decides about replace(): calls of the mixture, and rows of each expert at the last
+  // decision.
+  struct Use {
+    int calls = 0;
+    std::vector<uint64_t> rows;
+  } use;
+
+ private:
+  unsigned char* in_host(int expert) const;
+  unsigned char* in_slot(int slot) const;
+
+  Context& context_;
+  size_t expert_bytes_;
+  std::shared_ptr<void> host_, slots_, table_;
+  std::vector<int> slot_, held_;  // of each expert, or -1; the expert in each slot
+  std::vector<unsigned long long> addresses_;
+};
+
+// The swaps that bring the experts with most of `rows` to the device, at most `most`, the busiest first:
+// pairs of leaving and arriving. An expert leaves for one that has at least twice as many.
+struct Swap {
+  int leaving, arriving;
+};
+std::vector<Swap> choose_swaps(const SplitExperts& experts, std::span<const uint64_t> rows, int most);
+
+}  // namespace anabranch::ops::cuda
