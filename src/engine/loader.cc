@@ -111,13 +111,6 @@ Calibration load_calibration(const Checkpoint& checkpoint) {
   return parsed ? std::move(*parsed) : Calibration{};
 }
 
-void plan_experts(const Checkpoint& checkpoint, Device& device) {
-  uint64_t experts = 0, others = 0;
-  for (const TensorInfo& tensor : checkpoint.tensors())
-    (tensor.name.find(".experts.") != std::string::npos ? experts : others) += tensor.bytes;
-  device.plan_experts(experts, others);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
@@ -165,7 +158,6 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   options.progress = [](int done, int total) {
     if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
   };
-  plan_experts(*checkpoint, *out.device);
   TRY(out.model, Model::load(*checkpoint, *out.device, options));
   const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
   if (!fits) {

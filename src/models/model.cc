@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "checkpoint/experts.h"
 #include "models/family.h"
 #include "ops/profile.h"
 #include "ops/table.h"
@@ -144,12 +145,24 @@ Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& de
   return spec;
 }
 
+namespace {
+
+void plan_experts(const Checkpoint& checkpoint, Device& device) {
+  uint64_t experts = 0, others = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors())
+    (is_expert_module(tensor.name) ? experts : others) += tensor.bytes;
+  device.plan_experts(experts, others);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& device,
                                            const ModelLoadOptions& options) {
   TRY(const Family* family, family_of(checkpoint));
   TRY(ModelSpec spec, read_model_spec(checkpoint, device));
   for (ops::Rope& rope : spec.ropes) TRY_VOID(apply_rope_factors(checkpoint, rope));
   const ModelBuilder builder{checkpoint, spec, device};
+  plan_experts(checkpoint, device);
 
   const int layer_count = static_cast<int>(spec.layers.size());
   TRY(auto head_rows, checkpoint.take_matrix(kEmbedding, spec.vocab, spec.hidden));

@@ -7,7 +7,7 @@
 namespace anabranch::golden {
 namespace {
 
-class EmulatedModels : public testing::TestWithParam<std::string> {
+class EmulatedCard : public testing::Test {
  protected:
   void SetUp() override {
     if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
@@ -21,6 +21,8 @@ class EmulatedModels : public testing::TestWithParam<std::string> {
   }
 };
 
+class EmulatedModels : public EmulatedCard, public testing::WithParamInterface<std::string> {};
+
 TEST_P(EmulatedModels, CloseToTransformersAndTheSameBitsForAnyRows) {
   const auto device = ops::cuda::open_cuda(0, 1).value();
   expect_close_on_cuda(read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / GetParam()), *device,
@@ -28,6 +30,13 @@ TEST_P(EmulatedModels, CloseToTransformersAndTheSameBitsForAnyRows) {
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedModels, testing::ValuesIn(case_names()),
                          [](const auto& info) { return info.param; });
+
+TEST_F(EmulatedCard, ExpertsInTheMachinesMemory) {
+  const auto device = ops::cuda::open_cuda(0, 1, 1).value();
+  expect_close_on_cuda(read_case(fs::path(ANABRANCH_SOURCE_DIR "/tests/models/data") / "qwen35_moe_fused"),
+                       *device, {3, 23}, 100);
+  EXPECT_EQ(static_cast<ops::cuda::CudaDevice&>(*device).resident_experts(8), 0);
+}
 
 }  // namespace
 }  // namespace anabranch::golden

@@ -104,7 +104,7 @@ const SourceFile& file_of(Source source) {
        {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES"}},
       {"few_gate_up.cu",
        {"weights.cuh", "experts.cuh", "routing.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "SCALES"}},
+       {"DENSE", "PLANES", "GROUPS", "SCALES", "HELD"}},
       {"few_down.cu", {"weights.cuh", "experts.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
       {"routing.cu", {"routing.cuh"}, {}},
   };

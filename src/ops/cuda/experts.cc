@@ -213,7 +213,7 @@ void move_experts(CudaDevice& on, const Experts& experts) {
 }
 
 // Beyond these, reading an expert once for all its rows pays.
-constexpr int kMostFewRows = 8;
+constexpr int kMostFewRows = 8, kMostOfFew = 512;  // rows, experts
 
 bool takes_few(int rows, const MixtureWeights& w) {
   const auto same = [](const Weight& a, const Weight& b) { return stored(a).format == stored(b).format; };
@@ -243,7 +243,8 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
   first.units = (first.rows + 15) / 16;
   first.gelu = experts.activation == Activation::gelu_tanh;
   const auto& f = stored(experts.gate->weight).format;
-  on.launch({Source::few_gate_up, {f[0], f[1], f[2], f[3]}}, "few_gate_up",
+  const int count = experts.gate->experts, held = count <= 128 ? 4 : count <= 256 ? 8 : 16;
+  on.launch({Source::few_gate_up, {f[0], f[1], f[2], f[3], held}}, "few_gate_up",
             {static_cast<unsigned>(pairs * first.units)}, 256, 0, &first);
 
   const Tensor y = on.empty({rows, width}, Dtype::f32);

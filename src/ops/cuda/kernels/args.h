@@ -66,10 +66,10 @@ struct ExpertArgs {
   int rows, input_tiles, x_rows, divide, pairs, units;  // units: of each tile, which blocks take
   int gelu;                                             // the activation: gelu_tanh() instead of silu()
 };
-// For few rows, each with up to kMostFewTopK of kMostOfFew experts: the choice of experts, and
+// For few rows, each with up to kMostFewTopK experts: the choice of experts, and
 // activation(gate x) * (up x) of all pairs of row and expert. The pairs of a row lie together, those of its
 // experts in ascending order, then that of the shared expert if there is one.
-constexpr int kMostFewTopK = 32, kMostOfFew = 512;
+constexpr int kMostFewTopK = 32;
 struct FewGateUpArgs {
   RouteArgs route;
   const unsigned char *weights[2], *shared[2];  // shared: null, or of the experts' size and format

@@ -1,5 +1,6 @@
 // Mixtures of experts for few rows of x: a block chooses the experts of its row, and takes gate and up of one of them (or
-// of the shared expert) for 16 outputs; each of its warps has one of the kSegments parts of the inputs.
+// of the shared expert) for 16 outputs; each of its warps has one of the kSegments parts of the inputs. HELD: of up to
+// 32 times so many experts.
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 using Tiles = Step<2, 1>;
 constexpr int kAhead = Tiles::kHeldWords <= 24 ? 2 : 1, kBlocks = Tiles::kHeldWords <= 24 ? 3 : 2;  // blocks of a multiprocessor
@@ -17,7 +18,7 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
     if (warp == 0) {
       const bool told = slot == 0 && unit == 0;  // the row's choice, to the next kernel
       const long first = (long)row * top_k;
-      choose<kMostOfFew>(a.route, row, chosen, told ? a.route.weights + first : nullptr);
+      choose_of<HELD>(a.route, row, chosen, told ? a.route.weights + first : nullptr);
       __syncwarp();
       for (int i = lane; told && i < top_k; i += 32) a.route.chosen[first + i] = chosen[i];
     }

@@ -5,7 +5,15 @@ KERNEL route(const __grid_constant__ RouteArgs a) {
   wait_for_previous();
   let_next_start();
   const long row = (long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-  if (row < a.rows) choose<kMostExperts>(a, row, a.chosen + row * a.top_k, a.weights + row * a.top_k);
+  if (row >= a.rows) return;
+  int* chosen = a.chosen + row * a.top_k;
+  float* weights = a.weights + row * a.top_k;
+  if (a.experts <= 256)
+    choose_of<8>(a, row, chosen, weights);
+  else if (a.experts <= 512)
+    choose_of<16>(a, row, chosen, weights);
+  else
+    choose_of<kMostExperts / 32>(a, row, chosen, weights);
 }
 
 // One block for each expert: counts the pairs of the experts before it and its own, then places its own.
