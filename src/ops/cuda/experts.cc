@@ -213,7 +213,7 @@ void move_experts(CudaDevice& on, const Experts& experts) {
 }
 
 // Beyond these, reading an expert once for all its rows pays.
-constexpr int kMostFewRows = 8, kMostOfFew = 512;  // rows, experts
+constexpr int kMostFewRows = 6, kMostOfFew = 512;  // rows, experts
 
 bool takes_few(int rows, const MixtureWeights& w) {
   const auto same = [](const Weight& a, const Weight& b) { return stored(a).format == stored(b).format; };
