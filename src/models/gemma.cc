@@ -81,7 +81,7 @@ ops::Rope read_kind_of_rope(GemmaReader& r, bool windowed, int head_dim) {
     own["rope_theta"] = windowed && r.generation != Generation::gemma2
                             ? r.c.number_or("rope_local_base_freq", 1, 1e12, default_theta)
                             : r.c.number_or("rope_theta", 1, 1e12, default_theta);
-  const Json holder = {{"rope_parameters", own}};
+  const Json holder = {{"rope_parameters", own}, {"max_position_embeddings", r.spec.context_length}};
   ConfigReader rope(own, "rope parameters"), plain(holder, "rope parameters");
   const bool proportional = rope.string_or("rope_type", "default") == "proportional";
   const ops::Rope out = proportional ? proportional_rope(rope, head_dim, default_theta)

@@ -138,6 +138,18 @@ TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {
   EXPECT_FLOAT_EQ(plain->ropes[0].inv_freq.back() / 8, scaled->ropes[0].inv_freq.back());
 }
 
+// The rope of one kind of layers knows the model's context.
+TEST(Config, GemmasRopesReachTheContext) {
+  const Json config = {
+      {"model_type", "gemma3_text"},     {"hidden_size", 64},
+      {"intermediate_size", 72},         {"num_hidden_layers", 6},
+      {"max_position_embeddings", 5000}, {"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}};
+  const auto spec = gemma_family().read_config(config, "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->ropes[0].far_from, 5000);
+  EXPECT_EQ(spec->ropes[1].far_from, 0);
+}
+
 // As Transformers 5.23 saves it.
 TEST(Config, ExpertsHaveTwoNames) {
   auto config = llama();

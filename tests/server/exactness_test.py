@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Answers over HTTP do not depend on how they were computed: complete texts and log-probabilities are compared.
 
-usage: exactness_test.py PROGRAM MODEL_DIR [CHECKPOINT ...] [--repeats N] [--tokens N] [--flags "..."]
+usage: exactness_test.py PROGRAM MODEL_DIR [CHECKPOINT ...] [--repeats N] [--tokens N] [--draft MODEL] [--flags "..."]
 
 Without checkpoints, the tiny random ones of tests/models/data are asked, one of each kind; MODEL_DIR gives nothing then.
 Each question is asked of a server that computes it on one thread without drafts and without a cache. The other answers
 must equal this one:
 
   threads      cold, on two threads
-  ngram, ...   with drafts of each source that the model has
+  ngram, ...   with drafts of each source that the model has; a tiny model is also its own draft model
   first        by a server that keeps states; a second question begins like one before it
   second       again, from the kept states
   together     all at once, with drafts as the server likes
@@ -128,8 +128,9 @@ class Server:
 class Check:
     """One checkpoint, asked in all ways."""
 
-    def __init__(self, program, model, name, options, flags=()):
-        self.program, self.model, self.name, self.flags = program, model, name, flags
+    def __init__(self, program, model, name, options, draft=""):
+        self.program, self.model, self.name, self.flags = program, model, name, options.flags.split()
+        self.draft = ["--draft", draft] if draft else []
         self.asked = questions(options.repeats, options.tokens)
         self.want, self.drafts, self.passed, self.failed = {}, {}, 0, 0
 
@@ -177,7 +178,7 @@ class Check:
             answers |= self.ask_all(server, [name for name in self.asked if name not in answers])
             answers |= self.ask_all(server, GROWING)
             self.want = {name: choices for name, (choices, _) in answers.items()}
-        with self.server("--threads", "2", "--no-cache") as server:
+        with self.server("--threads", "2", "--no-cache", *self.draft) as server:
             self.compare("threads", self.ask_all(server, **plain))
             health = server.health()
             for source in health["model"]["draft_sources"]:
@@ -188,13 +189,13 @@ class Check:
                 self.compare(source, answers, f"{accepted} of {drafted} accepted")
                 if drafted == 0:
                     self.result(source, False, "nothing was drafted")
-        return health["model"]
 
     def cached(self, directory):
         def found(answers):
             return sum(usage["prompt_tokens_details"]["cached_tokens"] for _, usage in answers.values())
         keeps = ("--cache-dir", directory)
         with self.server(*keeps) as server:
+            model = server.health()["model"]
             answers = self.ask_all(server)
             self.compare("first", answers, f"{found(answers)} tokens cached")
             for way in ("second", "restarted", "killed"):
@@ -207,6 +208,7 @@ class Check:
                 server.stop(signal.SIGTERM if way == "second" else signal.SIGKILL)
                 if way != "killed":
                     server.__init__(self.program, self.model, *self.flags, *keeps)
+        return model
 
     def crowded(self, model):
         """Memory for three short ones, which then grow: the youngest must give its memory back."""
@@ -223,9 +225,8 @@ class Check:
     def run(self):
         with tempfile.TemporaryDirectory() as directory:
             try:
-                model = self.cold()
-                self.cached(directory)
-                self.crowded(model)
+                self.cold()
+                self.crowded(self.cached(directory))
             except Exception as error:
                 self.result("all", False, f"{type(error).__name__}: {error}")
         return self.passed, self.failed
@@ -301,7 +302,7 @@ def check_tiny(program, options):
         for name in TINY:
             model = pathlib.Path(directory, name)
             copy_tiny(name, model)
-            check = Check(program, str(model), name, options)
+            check = Check(program, str(model), name, options, str(model))
             good, bad = check.run()
             if "moe" in name:
                 more, worse = check_head_from_the_original(program, check, options)
@@ -317,12 +318,13 @@ def main():
     parser.add_argument("checkpoints", nargs="*")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--draft", default="", help="a draft model for the checkpoints that are named")
     parser.add_argument("--flags", default="", help="further flags of the server")
     options = parser.parse_args()
     passed = failed = 0
     for checkpoint in options.checkpoints:
         name = os.path.basename(os.path.normpath(checkpoint))
-        good, bad = Check(options.program, checkpoint, name, options, options.flags.split()).run()
+        good, bad = Check(options.program, checkpoint, name, options, options.draft).run()
         passed, failed = passed + good, failed + bad
     if not options.checkpoints:
         passed, failed = check_tiny(options.program, options)
