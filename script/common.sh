@@ -58,3 +58,14 @@ job_count() {
   ((memory_gib < 1)) && memory_gib=1
   echo $((cores < memory_gib ? cores : memory_gib))
 }
+
+# in_parallel COUNT COMMAND ARGUMENT...: runs COMMAND once for each ARGUMENT, COUNT at a time.
+in_parallel() {
+  local count=$1 command=$2 argument
+  shift 2
+  for argument; do
+    while (($(jobs -rp | wc -l) >= count)); do sleep 0.1; done
+    "$command" "$argument" &
+  done
+  wait
+}

@@ -2,15 +2,12 @@
 # (ops/cpu/kernels.inl), so no code compiled with these flags can run on a machine that lacks the instructions.
 set(_cpu ${CMAKE_CURRENT_SOURCE_DIR}/ops/cpu)
 # The kernels are vectorised by hand: the compiler's own vectoriser finds nothing in them and takes minutes to say so.
-# Fuzzing never runs them, so there they only have to compile quickly.
 set(_kernel_options -O2 -fno-tree-vectorize)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Both move additions away from where they are written; their operands stay alive and are spilled: half the speed.
   list(APPEND _kernel_options -fno-tree-ter -fno-tree-reassoc)
 endif()
-if(ANABRANCH_FUZZ)
-  set(_kernel_options -O0 -fno-sanitize=all)
-elseif(ANABRANCH_SANITIZE)
+if(ANABRANCH_SANITIZE)
   # Vectors are everywhere and seldom outlive their scope; checking each as that needs takes minutes for each target.
   set(_kernel_options -O1 -fno-tree-vectorize -DANABRANCH_SIMD_CALLS -fno-sanitize=null,object-size,pointer-overflow
                       -fno-sanitize-address-use-after-scope)

@@ -7,8 +7,3 @@ set(network_sources admission.cc client_socket.cc connection.cc http_server.cc o
 list(TRANSFORM network_sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/server/http/)
 set_source_files_properties(${network_sources} TARGET_DIRECTORY anabranch_server_http
                             PROPERTIES COMPILE_DEFINITIONS "BOOST_ASIO_NO_DEPRECATED;BOOST_ERROR_CODE_HEADER_ONLY")
-# Clang 14's AddressSanitizer cannot emit coroutines ("Cannot represent a difference across sections").
-if(ANABRANCH_FUZZ)
-  set_source_files_properties(${network_sources} TARGET_DIRECTORY anabranch_server_http
-                              PROPERTIES COMPILE_OPTIONS -fno-sanitize=all SKIP_PRECOMPILE_HEADERS ON)
-endif()
