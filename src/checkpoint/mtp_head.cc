@@ -72,10 +72,10 @@ class HeadShapes {
       const std::string layer = fmt::format("mtp.layers.{}.", i);
       out_[layer + "input_layernorm.weight"] = out_[layer + "post_attention_layernorm.weight"] = {h};
       add_attention(layer + "self_attn.", h);
-      if (text_.value("num_experts", Json(0)) == 0)
-        add_mlp(layer + "mlp.", h, size("intermediate_size"));
-      else
+      if (has_experts())
         add_experts(layer + "mlp.", h);
+      else
+        add_mlp(layer + "mlp.", h, size("intermediate_size"));
     }
     if (flag(text_, "mtp_use_dedicated_embeddings", false))
       out_["mtp.embed_tokens.weight"] = {size("vocab_size"), h};
@@ -94,6 +94,16 @@ class HeadShapes {
     return 1;
   }
 
+  // The key of the number of experts, which has two names, as in models/family.h.
+  const char* experts_key() const {
+    const auto local = text_.find("num_local_experts");
+    return local != text_.end() && !local->is_null() ? "num_local_experts" : "num_experts";
+  }
+  bool has_experts() const {
+    const auto experts = text_.find(experts_key());
+    return experts != text_.end() && !experts->is_null() && *experts != 0;
+  }
+
   void add_attention(const std::string& p, int64_t h) {
     const int64_t dim = size("head_dim", 256), queries = size("num_attention_heads") * dim;
     const int64_t keys = size("num_key_value_heads") * dim;
@@ -109,7 +119,7 @@ class HeadShapes {
   }
 
   void add_experts(const std::string& p, int64_t h) {
-    const int64_t experts = size("num_experts"), inner = size("moe_intermediate_size");
+    const int64_t experts = size(experts_key()), inner = size("moe_intermediate_size");
     out_[p + "gate.weight"] = {experts, h};
     out_[p + "switch_mlp.gate_proj.weight"] = out_[p + "switch_mlp.up_proj.weight"] = {experts, inner, h};
     out_[p + "switch_mlp.down_proj.weight"] = {experts, h, inner};

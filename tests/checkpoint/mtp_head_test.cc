@@ -337,7 +337,8 @@ TEST_F(MtpHead, replaces_one_in_several_files) {
 TEST_F(MtpHead, experts_are_stacked) {
   auto config = parse_json(files_of(model_).at("config.json")).value();
   config["model_type"] = "qwen3_5_moe";
-  config["text_config"]["num_experts"] = 3;
+  config["text_config"]["num_experts"] = nullptr;
+  config["text_config"]["num_local_experts"] = 3;  // as newer versions of Transformers save it
   config["text_config"]["moe_intermediate_size"] = 2;
   config["text_config"]["shared_expert_intermediate_size"] = 4;
   dir_.write("model/config.json", config.dump());
