@@ -9,6 +9,7 @@
 #include "checkpoint/safetensors_writer.h"
 #include "models/model.h"
 #include "ops/testing.h"
+#include "slow.h"
 
 namespace anabranch {
 namespace {
@@ -33,6 +34,8 @@ constexpr const char* kModels[] = {
     "gemma4_moe",
     "qwen3_yarn",
 };
+
+constexpr int kEvery = kSlowdown > 1 ? 7 : 1;  // with sanitizers, every seventh case
 
 constexpr const char* kNotNumbers = "the logits are not numbers";
 
@@ -85,9 +88,10 @@ TEST(HostileConfig, AnyValueAnywhereIsAnErrorOrRuns) {
     const Variant model(name);
     const Json good = model.config();
     ASSERT_EQ(model.outcome_of(good), "") << name;
-    int errors = 0;
+    int errors = 0, number = 0;
     visit_values(good, Json::json_pointer(), [&](const Json::json_pointer& at) {
       for (const Json& value : values) {
+        if (number++ % kEvery != 0) continue;
         Json bad = good;
         bad[at] = value;
         std::string outcome;
@@ -96,7 +100,7 @@ TEST(HostileConfig, AnyValueAnywhereIsAnErrorOrRuns) {
         errors += !outcome.empty();
       }
     });
-    EXPECT_GT(errors, 50) << name;
+    EXPECT_GT(errors, 50 / kEvery) << name;
   }
 }
 
@@ -280,7 +284,7 @@ std::vector<float> logits_of(const Model& model, std::span<const int> ids, size_
 // Sizes at random, many of them at their limits, that the weights fit.
 TEST(HostileConfig, AnySizesAreAnErrorOrRunExactly) {
   int ran = 0;
-  for (int round = 0; round < 200; round++) {
+  for (int round = 0; round < 200 / kEvery; round++) {
     ops::Random random(static_cast<uint64_t>(round) + 1);
     const char* name = kModels[static_cast<size_t>(round) % std::size(kModels)];
     Json config = Variant(name).config();
@@ -338,7 +342,7 @@ TEST(HostileConfig, AnySizesAreAnErrorOrRunExactly) {
     for (const float x : whole) ASSERT_TRUE(std::isfinite(x)) << what;
     ASSERT_TRUE(ops::bits_agree(pieces, whole)) << what;
   }
-  EXPECT_GT(ran, 60);
+  EXPECT_GT(ran, 60 / kEvery);
 }
 
 TEST(HostileConfig, RopeFactorsMustBePositive) {
