@@ -180,7 +180,7 @@ class Downloader {
     }
     if (bytes.size() > range.to - range.from - range.held.size())
       return fail(wrong_bytes(file, range, head.status));
-    file.answers = true;
+    file.answers = came_ = true;
     if (!file.whole) range.retry.progress();
     if (&range != &file.ranges.front()) {
       range.held.append(bytes);
@@ -204,7 +204,7 @@ class Downloader {
     const bool expired =
         elsewhere && response.problem.empty() && response.status >= 400 && response.status < 500 && !past_end;
     const bool again = expired || range.wrong_part || response.good() || may_pass(response);
-    const auto wait = again ? range.retry.wait_after(response) : std::nullopt;
+    const auto wait = again ? range.retry.wait_after(response, came_) : std::nullopt;
     if (!wait) {
       give_up(file, range, response);
       return;
@@ -213,9 +213,21 @@ class Downloader {
     range.redirects = 0;
     range.not_before = now_seconds() + *wait;
     if (file.whole) rewind(file, range);
-    if (response.status != 429) return;
-    not_before_ = std::max(not_before_, range.not_before);
-    if (retry_after(response)) watcher_.note(fmt::format("the hub asks to wait {:.0f} s", *wait));
+    if (response.status == 429) not_before_ = std::max(not_before_, range.not_before);
+    note_wait(range, response, *wait);
+  }
+
+  // Once for requests that wait side by side.
+  void note_wait(const Range& range, const HttpResponse& response, double wait) {
+    constexpr double kWorthANote = 2;
+    const bool asked = retry_after(response).has_value();
+    if (now_seconds() < noted_until_ || (!asked && wait < kWorthANote)) return;
+    noted_until_ = range.not_before;
+    watcher_.note(asked ? fmt::format("the hub asks to wait {:.0f} s", wait)
+                        : fmt::format("{} fails ({}): trying again in {:.0f} s", origin_of(range.url),
+                                      response.problem.empty() ? fmt::format("HTTP {}", response.status)
+                                                               : response.problem,
+                                      wait));
   }
 
   void give_up(const File& file, const Range& range, const HttpResponse& response) {
@@ -301,7 +313,9 @@ class Downloader {
   std::vector<std::unique_ptr<File>> files_;
   std::set<std::string> noted_;
   uint64_t finished_bytes_ = 0;
+  bool came_ = false;      // some bytes
   double not_before_ = 0;  // of all requests, when the hub asks for a pause
+  double noted_until_ = 0;
   std::optional<Error> error_;
   HttpClient http_;  // ends first: its requests refer to the rest
 };

@@ -10,10 +10,12 @@
 namespace anabranch::hub {
 namespace {
 
-constexpr int kMostFailures = 5, kMostWithoutAnswer = 3;
-constexpr double kFirstWait = 0.25;   // seconds; doubles each time
-constexpr double kLongestWait = 600;  // that Retry-After may ask for
-constexpr double kUsualWait429 = 2;   // without Retry-After, at first
+constexpr int kMostFailures = 5;
+// While no connection can be made.
+constexpr int kMostWithoutAnswer = 3, kMostWhenPatient = 10;
+constexpr double kFirstWait = 0.25, kLongestWait = 20;  // seconds; doubles each time
+constexpr double kFirstWait429 = 2;                     // without Retry-After
+constexpr double kMostAskedFor = 600;                   // by Retry-After
 
 }  // namespace
 
@@ -34,12 +36,14 @@ std::optional<double> retry_after(const HttpResponse& response) {
   return std::max(0.0, std::difftime(date, std::time(nullptr)));
 }
 
-std::optional<double> Retry::wait_after(const HttpResponse& response) {
-  if (++failures_ > (response.status == 0 ? kMostWithoutAnswer : kMostFailures)) return std::nullopt;
+std::optional<double> Retry::wait_after(const HttpResponse& response, bool patient) {
+  const int without_answer = patient ? kMostWhenPatient : kMostWithoutAnswer;
+  if (++failures_ > (response.status == 0 ? without_answer : kMostFailures)) return std::nullopt;
   const auto asked = retry_after(response);
-  if (asked && *asked > kLongestWait) return std::nullopt;
+  if (asked && *asked > kMostAskedFor) return std::nullopt;
   if (asked) return std::max(*asked, kFirstWait);
-  return std::ldexp(response.status == 429 ? kUsualWait429 : kFirstWait, failures_ - 1);
+  const double first = response.status == 429 ? kFirstWait429 : kFirstWait;
+  return std::min(std::ldexp(first, failures_ - 1), kLongestWait);
 }
 
 }  // namespace anabranch::hub

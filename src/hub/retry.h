@@ -17,8 +17,9 @@ std::optional<double> retry_after(const HttpResponse& response);
 class Retry {
  public:
   // Seconds to wait after a response that may_pass(): what Retry-After asks for, or longer each time. None:
-  // it was tried often enough (less often while no connection can be made), or the wait would be too long.
-  std::optional<double> wait_after(const HttpResponse& response);
+  // it was tried often enough, or the wait would be too long. patient: an outage of a minute is worth waiting
+  // for, since much has been downloaded.
+  std::optional<double> wait_after(const HttpResponse& response, bool patient = false);
   // Bytes came, so later failures count anew.
   void progress() { failures_ = 0; }
 

@@ -143,7 +143,7 @@ def main(module):
     tests = [t for name, t in sorted(module.items()) if name.startswith("test_") and callable(t) and (not wanted or name in wanted)]
     failed = 0
     # Most of the time is waiting.
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for name, seconds, problem in pool.map(run_test, tests):
             print(f"{'FAILED' if problem else 'passed'} {name} {seconds:.1f} s")
             if problem:

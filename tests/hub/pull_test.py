@@ -245,6 +245,18 @@ def test_a_connection_that_drops_for_ever():
         assert not [b for b in cache.blobs() if b == repo.etag(SHARD)]
 
 
+def test_an_outage_of_some_seconds():
+    with setup(bytes_per_second=150_000) as (cache, hub, repo):
+        process = cache.start("pull", NAME)
+        while not hub.requests("cdn", SHARD):
+            time.sleep(0.02)
+        time.sleep(0.5)
+        hub.outage(6)  # longer than the first tries together
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and b"trying again in" in out, (out, err)
+        cache.check_model(repo)
+
+
 def test_an_address_that_expires():
     def faults(kind, path, number, start):
         if (kind, path) == ("cdn", "model.safetensors") and number in (2, 3, 4):

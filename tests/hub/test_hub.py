@@ -56,21 +56,21 @@ class Hub:
         self.log = []    # (kind, path, range or None, whether a token came)
         self.counts = collections.Counter()
         self.lock = threading.Lock()
-        self.busy = self.most_busy = 0
+        self.busy = self.most_busy = self.cut = 0
         self.servers = [self._serve(tls if which == "hub" else None, which) for which in ("hub", "cdn")]
         scheme = "https" if tls else "http"
         # Two names of this machine: another host and another port, as with the real hub.
         self.url = f"{scheme}://127.0.0.1:{self.servers[0].server_address[1]}"
         self.cdn_url = f"http://localhost:{self.servers[1].server_address[1]}"
 
-    def _serve(self, tls, which):
+    def _serve(self, tls, which, port=0):
         hub = self
 
         class Handler(_Handler):
             pass
 
         Handler.hub, Handler.which = hub, which
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         server.daemon_threads = True
         server.handle_error = self._note_error
         if tls:
@@ -79,6 +79,17 @@ class Hub:
             server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return server
+
+    def outage(self, seconds):
+        """Nothing listens for so long, and connections break."""
+        server = self.servers[1]
+        address = server.server_address
+        with self.lock:
+            self.cut += 1
+        server.shutdown()
+        server.server_close()
+        time.sleep(seconds)
+        self.servers[1] = self._serve(None, "cdn", address[1])
 
     def _note_error(self, request, address):
         if not isinstance(sys.exc_info()[1], (ConnectionError, ssl.SSLError)):
@@ -274,7 +285,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             step = max(1, hub.rate // 50) if hub.rate else max(1, end)
+            cut = hub.cut
             for at in range(0, end, step):
+                if hub.cut != cut:
+                    self.close_connection = True
+                    return self.connection.shutdown(socket.SHUT_RDWR)
                 self.wfile.write(body[at:min(at + step, end)])
                 time.sleep(0.02 if hub.rate else 0)
             if end < len(body):
