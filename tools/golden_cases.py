@@ -152,6 +152,34 @@ CASES = {
                "model.layers.0.mlp.shared_expert_gate": {"group_size": 64, "bits": 8},
                "model.layers.1.mlp.switch_mlp.down_proj": {"group_size": 64, "bits": 6},
                "model.layers.2.mlp.switch_mlp.up_proj": {"group_size": 64, "bits": 3}}),
+    # GGUF, converted by llama.cpp. Its metadata has no query_pre_attn_scalar: the heads' size stands for it.
+    "llama3_rope_gguf": dict(
+        config=llama_like("llama", hidden_size=32, head_dim=16, intermediate_size=64, num_hidden_layers=2,
+                          rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                                        "high_freq_factor": 4.0, "original_max_position_embeddings": 32}),
+        world="gguf", dtype="q8_0"),
+    "ministral3_gguf": dict(
+        config=llama_like("ministral3", hidden_size=32, head_dim=32, num_hidden_layers=2, tie_word_embeddings=False,
+                          rope_parameters=YARN | {"original_max_position_embeddings": 48, "mscale": 1.0,
+                                                  "mscale_all_dim": 0.5, "llama_4_scaling_beta": 0.1}),
+        world="gguf", dtype="f16"),
+    "gemma2_gguf": dict(config=gemma(2, hidden_size=32, intermediate_size=64, query_pre_attn_scalar=32),
+                        world="gguf", dtype="q8_0"),
+    "gemma3_gguf": dict(
+        config=gemma(3, hidden_size=32, intermediate_size=64, num_hidden_layers=7, sliding_window_pattern=6,
+                     query_pre_attn_scalar=32, num_key_value_heads=1), world="gguf", dtype="q8_0"),
+    "gemma4_shared_kv_gguf": dict(
+        config=gemma(4, hidden_size=32, intermediate_size=64, num_kv_shared_layers=3, hidden_size_per_layer_input=32,
+                     use_double_wide_mlp=True, final_logit_softcapping=8.0), world="gguf", dtype="q8_0"),
+    "gemma4_moe_gguf": dict(
+        config=gemma(4, hidden_size=32, intermediate_size=64, num_hidden_layers=3, enable_moe_block=True, num_experts=6,
+                     top_k_experts=2, moe_intermediate_size=32, attention_k_eq_v=True, num_global_key_value_heads=1,
+                     layer_types=["sliding_attention", "sliding_attention", "full_attention"]),
+        world="gguf", dtype="q8_0"),
+    "qwen3_next_gguf": dict(config=qwen3_next() | {"mlp_only_layers": []}, world="gguf", dtype="q8_0"),
+    "qwen35_gguf": dict(
+        config=qwen35_text(linear_num_key_heads=1, linear_num_value_heads=2, tie_word_embeddings=False,
+                           mtp_num_hidden_layers=1), world="gguf", dtype="q8_0", mtp=True),
     "mixtral_gguf": dict(
         config=llama_like("mixtral", hidden_size=32, head_dim=32, intermediate_size=48, num_hidden_layers=2,
                           num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
@@ -160,8 +188,8 @@ CASES = {
         config=llama_like("qwen3_moe", hidden_size=32, head_dim=32, num_hidden_layers=2, num_experts=8,
                           num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True,
                           decoder_sparse_step=1, mlp_only_layers=[], attention_bias=False,
-                          use_sliding_window=False, sliding_window=None), world="gguf", dtype="f16"),
-    "qwen35_moe_gguf": dict(config=qwen35_moe_text(), world="gguf", dtype="f16"),
+                          use_sliding_window=False, sliding_window=None), world="gguf", dtype="q8_0"),
+    "qwen35_moe_gguf": dict(config=qwen35_moe_text(), world="gguf", dtype="q8_0"),
     "gemma2": dict(config=gemma(2), long=True),
     "gemma3": dict(config=gemma(3), long=True),
     "gemma3_nested_untied": dict(

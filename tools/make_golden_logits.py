@@ -3,7 +3,8 @@
 
   python tools/make_golden_logits.py tests/models/data [case ...]
 
-Needs torch (CPU), transformers >= 5.17, safetensors, numpy, ml_dtypes. For each case it writes
+Needs torch (CPU), transformers >= 5.17, safetensors, numpy, ml_dtypes, gguf; for GGUF cases LLAMA_CPP in the
+environment, llama.cpp's source (tools/llama_cpp_gguf.py). For each case it writes
 
   <case>/model/       config.json + safetensors, in one of the naming worlds the loader must understand
   <case>/golden.bin   float32 little endian: log-probs, one row of `vocab` values per listed position
@@ -16,19 +17,25 @@ the continuation is no near-tie). Everything is computed in fp32 from the weight
 import argparse
 import json
 import math
+import os
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 
 import ml_dtypes
 import numpy as np
 import torch
 import transformers
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize, quantize as quantize_gguf
 from safetensors.numpy import load_file, save_file
 
 from golden_cases import CASES
 
+HERE = pathlib.Path(__file__).parent
 BF16 = ml_dtypes.bfloat16
 GREEDY = 20
 
@@ -202,8 +209,17 @@ def random_weights(config, rng):
     return {k: v.astype(np.float32) for k, v in out.items()}
 
 
+def on_q8_0_grid(w):
+    """What GGUF's Q8_0 keeps of a matrix. Other tensors are f16 or f32 in such a file."""
+    if w.ndim == 2 and w.shape[1] % 32 == 0 or w.ndim == 3 and w.shape[1] > 1 and w.shape[2] % 32 == 0:
+        return dequantize(quantize_gguf(w, GGMLQuantizationType.Q8_0), GGMLQuantizationType.Q8_0)
+    return w.astype(np.float16).astype(np.float32)
+
+
 def stored(weights, dtype):
     """Rounds to the stored type; like released Qwen3.5 files, A_log and the gated norm stay f32."""
+    if dtype == "q8_0":
+        return {k: on_q8_0_grid(v) for k, v in weights.items()}
     kind = {"f32": np.float32, "f16": np.float16, "bf16": BF16}[dtype]
     return {k: v if k.endswith(("A_log", "linear_attn.norm.weight")) else v.astype(kind) for k, v in weights.items()}
 
@@ -282,100 +298,16 @@ def nested_config(text, **more):
             "tie_word_embeddings": text["tie_word_embeddings"], "text_config": text} | more
 
 
-GGUF_NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
-    "mlp.experts.down_proj": "ffn_down_exps", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "input_layernorm": "attn_norm",
-    "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
-    "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
-    "linear_attn.out_proj": "ssm_out", "block_sparse_moe.gate": "ffn_gate_inp",
-}
-
-
-def gguf_tensors(tensors, config):
-    """(name, values) as llama.cpp's converter writes them: experts stacked, Mixtral's rotary rows permuted, 1 + w."""
-    yield from ((to, tensors[name]) for to, name in
-                (("token_embd.weight", "model.embed_tokens.weight"), ("output.weight", "lm_head.weight")) if name in tensors)
-    offset = 1 if is_qwen35(config) else 0
-    yield "output_norm.weight", tensors["model.norm.weight"].astype(np.float32) + offset
-    per_expert = {}
-    for name, v in tensors.items():
-        if not (m := re.fullmatch(r"model\.layers\.(\d+)\.(.*?)(\.weight)?", name)):
-            continue
-        layer, stem = f"blk.{m[1]}.", m[2]
-        if e := re.fullmatch(r"(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)", stem):
-            kind = {"gate_proj": "gate", "w1": "gate", "up_proj": "up", "w3": "up", "down_proj": "down", "w2": "down"}[e[2]]
-            per_expert.setdefault(f"{layer}ffn_{kind}_exps.weight", {})[int(e[1])] = v
-        elif stem == "mlp.experts.gate_up_proj":
-            half = v.shape[1] // 2
-            yield layer + "ffn_gate_exps.weight", v[:, :half]
-            yield layer + "ffn_up_exps.weight", v[:, half:]
-        elif stem == "linear_attn.A_log":
-            yield layer + "ssm_a", -np.exp(v.astype(np.float32))
-        elif stem == "linear_attn.dt_bias":
-            yield layer + "ssm_dt.bias", v.astype(np.float32)
-        elif stem == "post_attention_layernorm":
-            yield layer + ("post_attention_norm" if offset else "ffn_norm") + ".weight", v.astype(np.float32) + offset
-        else:
-            if is_offset_norm(name):
-                v = v.astype(np.float32) + offset
-            if stem.endswith("conv1d"):
-                v = v[:, 0].astype(np.float32)
-            if stem == "mlp.shared_expert_gate":
-                v = v[0]
-            if config["model_type"] == "mixtral" and stem.endswith(("q_proj", "k_proj")):
-                heads = v.shape[0] // config["head_dim"]
-                v = v.reshape(heads, 2, -1, v.shape[1]).swapaxes(1, 2).reshape(v.shape)
-            yield layer + GGUF_NAMES[stem] + ".weight", v
-    for name, experts in per_expert.items():
-        yield name, np.stack([experts[i] for i in range(len(experts))])
-
-
-def write_gguf(file, config, tensors):
-    """Vectors as F32, matrices as F16 (the caller rounds the weights to f16)."""
-    import gguf
-    arch = {"qwen3_5_moe_text": "qwen35moe", "qwen3_moe": "qwen3moe", "mixtral": "llama"}[config["model_type"]]
-    w = gguf.GGUFWriter(file, arch)
-    w.add_block_count(config["num_hidden_layers"])
-    w.add_context_length(config["max_position_embeddings"])
-    w.add_embedding_length(config["hidden_size"])
-    if "intermediate_size" in config:
-        w.add_feed_forward_length(config["intermediate_size"])
-    w.add_head_count(config["num_attention_heads"])
-    w.add_head_count_kv(config["num_key_value_heads"])
-    w.add_key_length(config["head_dim"])
-    w.add_value_length(config["head_dim"])
-    w.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    w.add_rope_freq_base(config.get("rope_parameters", config)["rope_theta"])
-    w.add_expert_count(config.get("num_experts", config.get("num_local_experts")))
-    w.add_expert_used_count(config["num_experts_per_tok"])
-    if arch != "llama":
-        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
-    if arch == "qwen35moe":
-        w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
-        w.add_rope_dimension_count(int(config["head_dim"] * 0.25))
-        w.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
-        w.add_ssm_state_size(config["linear_key_head_dim"])
-        w.add_ssm_group_count(config["linear_num_key_heads"])
-        w.add_ssm_time_step_rank(config["linear_num_value_heads"])
-        w.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
-        w.add_uint32(f"{arch}.full_attention_interval", 4)
-    w.add_eos_token_id(2)
-    for name, v in gguf_tensors(tensors, config):
-        w.add_tensor(name, np.ascontiguousarray(v.astype(np.float16 if v.ndim > 1 and "conv1d" not in name else np.float32)))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-
-
 def write_model(path, case, tensors):
     if case.get("world") == "gguf":
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_gguf(path.with_suffix(".gguf"), case["config"], tensors)
+        with tempfile.TemporaryDirectory() as tmp:
+            plain = pathlib.Path(tmp) / "m"
+            write_model(plain, {"config": case["config"]}, tensors)
+            kind = case.get("dtype", "f16")
+            subprocess.run([sys.executable, HERE / "llama_cpp_gguf.py", os.environ["LLAMA_CPP"], plain, path.with_suffix(".gguf"), kind],
+                           check=True)
+            return
     path.mkdir(parents=True)
     config, world = case["config"], case.get("world", "hf")
     metadata = {"format": "pt"}

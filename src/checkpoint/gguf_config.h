@@ -7,22 +7,31 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/gguf_metadata.h"
 
 namespace anabranch {
 
-enum class GgufArch { llama, qwen2, qwen3, qwen35, gemma3 };
+enum class GgufArch { llama, qwen2, qwen3, qwen35, qwen3next, gemma2, gemma3, gemma4 };
 
 struct GgufConfig {
   GgufArch arch = GgufArch::llama;
   int64_t layers = 0;  // without those of the MTP module
   int64_t heads = 0, kv_heads = 0;
   int64_t experts = 0;  // 0: not a mixture
-  // qwen35's recurrent layers
+  // The recurrent layers of qwen35 and qwen3next.
   int64_t linear_key_heads = 0, linear_value_heads = 0, linear_key_dim = 0, linear_value_dim = 0;
   Json config;
 };
 
+// The divisors of a rope's frequencies. They become part of the config.
+constexpr const char* kRopeFactors = "rope_freqs.weight";
+
 // Errors: invalid (a key is missing or makes no sense), unsupported (an architecture that we cannot read).
 Result<GgufConfig> read_gguf_config(const GgufFile& file, const std::string& path);
+
+// Parts of it: the rope of every architecture but gemma4 (gguf_rope.cc), and what only Gemma has
+// (gguf_gemma.cc).
+Result<void> add_gguf_rope(const GgufMetadata& metadata, GgufConfig& out);
+Result<void> add_gguf_gemma(const GgufMetadata& metadata, GgufConfig& out);
 
 }  // namespace anabranch

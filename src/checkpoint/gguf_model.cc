@@ -16,7 +16,16 @@ namespace {
 
 using NamePair = std::pair<std::string_view, std::string_view>;
 
-// Within a layer; matched with what precedes ".weight" or ".bias".
+constexpr NamePair kTop[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.norm.weight"},
+    {"output.weight", "lm_head.weight"},
+    // Gemma 4
+    {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
+    {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
+    {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"},
+};
+// Within a layer: a whole name with its ".weight", or what precedes ".weight" or ".bias".
 constexpr NamePair kCommon[] = {
     {"attn_q", "self_attn.q_proj"},
     {"attn_k", "self_attn.k_proj"},
@@ -32,6 +41,7 @@ constexpr NamePair kCommon[] = {
     {"ffn_gate_inp", "mlp.gate"},
     {"ffn_gate_exps", "mlp.switch_mlp.gate_proj"},
     {"ffn_up_exps", "mlp.switch_mlp.up_proj"},
+    {"ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj"},
     {"ffn_down_exps", "mlp.switch_mlp.down_proj"},
     {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
     {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
@@ -39,12 +49,23 @@ constexpr NamePair kCommon[] = {
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
 constexpr NamePair kLlama[] = {{"ffn_norm", "post_attention_layernorm"}};
-constexpr NamePair kGemma3[] = {
+constexpr NamePair kGemma[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
     {"post_ffw_norm", "post_feedforward_layernorm"},
+    // Gemma 4
+    {"layer_output_scale.weight", "layer_scalar"},
+    {"inp_gate", "per_layer_input_gate"},
+    {"proj", "per_layer_projection"},
+    {"post_norm", "post_per_layer_input_norm"},
+    {"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+    {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
+    {"post_ffw_norm_2", "post_feedforward_layernorm_2"},
+    {"ffn_gate_inp.weight", "router.proj.weight"},
+    {"ffn_gate_inp.scale", "router.scale"},
+    {"ffn_down_exps.scale", "router.per_expert_scale"},
 };
-constexpr NamePair kQwen35[] = {
+constexpr NamePair kHybrid[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"attn_qkv", "linear_attn.in_proj_qkv"},
     {"attn_gate", "linear_attn.in_proj_z"},
@@ -53,6 +74,11 @@ constexpr NamePair kQwen35[] = {
     {"ssm_conv1d", "linear_attn.conv1d"},
     {"ssm_norm", "linear_attn.norm"},
     {"ssm_out", "linear_attn.out_proj"},
+    {"ssm_a", "linear_attn.A_log"},
+    {"ssm_dt.bias", "linear_attn.dt_bias"},
+    // Qwen3-Next
+    {"ssm_ba", "linear_attn.in_proj_ba"},
+    {"ssm_in", "linear_attn.in_proj_qkvz"},
 };
 constexpr NamePair kMtp[] = {
     {"nextn.eh_proj", "mtp.fc"},
@@ -69,9 +95,22 @@ std::string_view lookup(std::span<const NamePair> table, std::string_view key) {
   return {};
 }
 
+// The whole name, or the name before the suffix with that suffix; empty if it is not in the table.
+std::string lookup_part(std::span<const NamePair> table, std::string_view part) {
+  if (const auto whole = lookup(table, part); !whole.empty()) return std::string(whole);
+  const size_t dot = part.rfind('.');
+  if (dot == std::string_view::npos) return "";
+  const auto name = lookup(table, part.substr(0, dot));
+  return name.empty() ? "" : std::string(name).append(part.substr(dot));
+}
+
+bool is_hybrid(GgufArch arch) {
+  return arch == GgufArch::qwen35 || arch == GgufArch::qwen3next;
+}
+
 std::span<const NamePair> arch_names(GgufArch arch) {
-  if (arch == GgufArch::qwen35) return kQwen35;
-  if (arch == GgufArch::gemma3) return kGemma3;
+  if (is_hybrid(arch)) return kHybrid;
+  if (arch >= GgufArch::gemma2) return kGemma;
   return kLlama;
 }
 
@@ -134,8 +173,8 @@ std::vector<int64_t> rotary_order(int64_t heads, int64_t dim) {
   return order;
 }
 
-// qwen35's value heads: Hugging Face has them by key head, (key head, j); GGUF has (j, key head). Units of
-// `width` rows, after `before` rows that stay.
+// The value heads of qwen35: Hugging Face has them by key head, (key head, j); GGUF has (j, key head). Units
+// of `width` rows, after `before` rows that stay.
 std::vector<int64_t> value_head_order(const GgufConfig& c, int64_t width, int64_t before) {
   std::vector<int64_t> order(before);
   std::iota(order.begin(), order.end(), 0);
@@ -163,7 +202,7 @@ class Translator {
     if (config_.arch == GgufArch::llama && (part.starts_with("attn_q.") || part.starts_with("attn_k.")))
       return undo_rotary(tensor, part.starts_with("attn_q.") ? config_.heads : config_.kv_heads,
                          std::move(entry));
-    if (config_.arch == GgufArch::qwen35) return undo_qwen35(tensor, part, std::move(entry));
+    if (is_hybrid(config_.arch)) return undo_hybrid(tensor, part, std::move(entry));
     return entry;
   }
 
@@ -191,11 +230,13 @@ class Translator {
     return reorder(tensor, rotary_order(heads, tensor.shape[0] / heads), std::move(entry));
   }
 
-  Result<Entry> undo_qwen35(const GgufTensor& tensor, std::string_view part, Entry entry) const {
+  // Value heads are in another order in qwen35 only.
+  Result<Entry> undo_hybrid(const GgufTensor& tensor, std::string_view part, Entry entry) const {
     if (part == "ssm_a") {
       TRY(entry, undo_decay(tensor, std::move(entry)));
     }
-    if (config_.linear_value_heads == config_.linear_key_heads) return entry;
+    if (config_.arch == GgufArch::qwen3next || config_.linear_value_heads == config_.linear_key_heads)
+      return entry;
     const int64_t keys = config_.linear_key_heads * config_.linear_key_dim, dim = config_.linear_value_dim;
     const int64_t values = config_.linear_value_heads * dim;
     if (part == "ssm_out.weight") return undo_output(tensor, std::move(entry));
@@ -251,30 +292,23 @@ class Translator {
 }  // namespace
 
 std::string hf_name(const GgufConfig& config, const std::string& gguf_name) {
-  if (gguf_name == "token_embd.weight") return "model.embed_tokens.weight";
-  if (gguf_name == "output_norm.weight") return "model.norm.weight";
-  if (gguf_name == "output.weight") return "lm_head.weight";
+  if (const auto name = lookup(kTop, gguf_name); !name.empty()) return std::string(name);
   const auto layer = split_layer(gguf_name);
   if (!layer) return gguf_name;
   const std::string_view part = layer->second;
   const bool mtp = layer->first >= config.layers;
   const std::string module = mtp ? "mtp.layers." + std::to_string(layer->first - config.layers) + "."
                                  : "model.layers." + std::to_string(layer->first) + ".";
-  if (config.arch == GgufArch::qwen35 && part == "ssm_a") return module + "linear_attn.A_log";
-  if (config.arch == GgufArch::qwen35 && part == "ssm_dt.bias") return module + "linear_attn.dt_bias";
-  const size_t dot = part.rfind('.');
-  if (dot == std::string_view::npos) return gguf_name;
-  const std::string_view stem = part.substr(0, dot), suffix = part.substr(dot);
-  if (const auto name = mtp ? lookup(kMtp, stem) : std::string_view(); !name.empty())
-    return std::string(name) + std::string(suffix);
-  if (const size_t expert = stem.find('.'); expert != std::string_view::npos) {  // older files: "ffn_up.3"
-    const auto matrix = lookup(kCommon, stem.substr(0, expert));
-    if (!matrix.starts_with("mlp.")) return gguf_name;
-    return fmt::format("{}mlp.experts.{}.{}{}", module, stem.substr(expert + 1), matrix.substr(4), suffix);
-  }
-  auto name = lookup(kCommon, stem);
-  if (name.empty()) name = lookup(arch_names(config.arch), stem);
-  return name.empty() ? gguf_name : module + std::string(name) + std::string(suffix);
+  if (std::string name = mtp ? lookup_part(kMtp, part) : ""; !name.empty()) return name;
+  for (const auto table : {arch_names(config.arch), std::span<const NamePair>(kCommon)})
+    if (const std::string name = lookup_part(table, part); !name.empty()) return module + name;
+  // Older files: "ffn_up.3.weight".
+  const size_t first = part.find('.'), last = part.rfind('.');
+  if (first == last) return gguf_name;
+  const auto matrix = lookup(kCommon, part.substr(0, first));
+  if (!matrix.starts_with("mlp.")) return gguf_name;
+  return fmt::format("{}mlp.experts.{}.{}{}", module, part.substr(first + 1, last - first - 1),
+                     matrix.substr(4), part.substr(last));
 }
 
 Result<StoreParts> read_gguf(const FileBytes& file) {
@@ -284,6 +318,7 @@ Result<StoreParts> read_gguf(const FileBytes& file) {
   std::vector<Entry> entries;
   entries.reserve(parsed.tensors.size());
   for (const GgufTensor& tensor : parsed.tensors) {
+    if (tensor.name == kRopeFactors) continue;
     TRY(auto entry, translator.translate(tensor));
     entries.push_back(std::move(entry));
   }

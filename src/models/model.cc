@@ -1,7 +1,6 @@
 #include "models/model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <stdexcept>
 
@@ -48,21 +47,6 @@ std::vector<int> read_eos(const Json& config) {
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
-}
-
-// Per-frequency divisors that GGUF conversions of Llama 3.1 carry instead of the scaling's parameters.
-Result<void> apply_rope_factors(Checkpoint& checkpoint, ops::Rope& rope) {
-  if (!checkpoint.has("rope_freqs.weight")) return {};
-  const auto n = static_cast<int64_t>(rope.inv_freq.size());
-  TRY(const auto factors, checkpoint.take("rope_freqs.weight", {n}));
-  for (int64_t i = 0; i < n; i++) {
-    const float factor = factors.data<float>()[i];
-    if (!(factor > 0) || !std::isfinite(factor))
-      return make_error(ErrorKind::invalid, "{}: tensor \"rope_freqs.weight\": a factor of {} is not above 0",
-                        checkpoint.path(), factor);
-    rope.inv_freq[static_cast<size_t>(i)] /= factor;
-  }
-  return {};
 }
 
 // What the device has no kernels for is told before anything is put there.
@@ -160,7 +144,6 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
                                            const ModelLoadOptions& options) {
   TRY(const Family* family, family_of(checkpoint));
   TRY(ModelSpec spec, read_model_spec(checkpoint, device));
-  for (ops::Rope& rope : spec.ropes) TRY_VOID(apply_rope_factors(checkpoint, rope));
   const ModelBuilder builder{checkpoint, spec, device};
   plan_experts(checkpoint, device);
 

@@ -129,40 +129,57 @@ struct InputProjections {
   nn::Linear qkv, z, b, a;
 };
 
-Result<InputProjections> take_inputs(const ModelBuilder& builder, const std::string& p,
-                                     const ops::GatedDeltaShape& shape) {
-  const int hidden = builder.spec.hidden, hv = shape.value_heads;
-  InputProjections out;
-  TRY(out.qkv, take_linear(builder, p + "in_proj_qkv", shape.conv_channels(), hidden));
-  TRY(out.z, take_linear(builder, p + "in_proj_z", hv * shape.value_dim, hidden));
-  TRY(out.b, take_linear(builder, p + "in_proj_b", hv, hidden));
-  TRY(out.a, take_linear(builder, p + "in_proj_a", hv, hidden));
-  return out;
-}
-
-// Qwen3-Next stores two matrices whose rows go by key head: [q, k, v of its value heads, z of them] in
-// in_proj_qkvz, [b of its value heads, a of them] in in_proj_ba. Rows of all heads' q come first here, then
-// k, then v. Reference: Transformers' fix_query_key_value_ordering.
-Result<InputProjections> take_fused_inputs(const ModelBuilder& builder, const std::string& p,
-                                           const ops::GatedDeltaShape& shape) {
-  const int heads = shape.key_heads, key = shape.key_dim, each = shape.value_heads / heads,
-            value = each * shape.value_dim, block = 2 * key + 2 * value;
-  TRY(const auto qkvz,
-      builder.checkpoint.take_matrix(p + "in_proj_qkvz.weight", int64_t{heads} * block, builder.spec.hidden));
-  TRY(const auto ba,
-      builder.checkpoint.take_matrix(p + "in_proj_ba.weight", 2ll * shape.value_heads, builder.spec.hidden));
-  const auto append = [heads](std::vector<int64_t>& rows, int head_rows, int begin, int count) {
+// Rows of a matrix that go by key head: of each head's `head_rows` rows the `count` from `begin` on.
+struct RowsByHead {
+  int heads, head_rows;
+  std::vector<int64_t> rows = {};
+  void append(int begin, int count) {
     for (int head = 0; head < heads; head++)
       for (int i = 0; i < count; i++) rows.push_back(int64_t{head} * head_rows + begin + i);
-  };
-  std::vector<int64_t> qkv, z, b, a;
-  append(qkv, block, 0, key), append(qkv, block, key, key), append(qkv, block, 2 * key, value);
-  append(z, block, 2 * key + value, value);
-  append(b, 2 * each, 0, each), append(a, 2 * each, each, each);
-  const auto linear = [&](const WeightSource& source, std::vector<int64_t>& rows) {
-    return nn::Linear{ops::Weight::make(builder.device, select_rows(source, std::move(rows))), {}};
-  };
-  return InputProjections{linear(qkvz, qkv), linear(qkvz, z), linear(ba, b), linear(ba, a)};
+  }
+};
+
+nn::Linear linear_of_rows(const ModelBuilder& builder, const WeightSource& source, RowsByHead rows) {
+  return {ops::Weight::make(builder.device, select_rows(source, std::move(rows.rows))), {}};
+}
+
+// Qwen3-Next's in_proj_qkvz has [q, k, v of its value heads, z of them] for each key head. Rows of all heads'
+// q come first here, then k, then v. Reference: Transformers' fix_query_key_value_ordering. GGUF files have
+// the two matrices that Qwen3.5 has.
+Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
+                            const ops::GatedDeltaShape& shape, InputProjections& out) {
+  const int hidden = builder.spec.hidden, values = shape.value_heads * shape.value_dim;
+  if (!builder.checkpoint.has(p + "in_proj_qkvz.weight")) {
+    TRY(out.qkv, take_linear(builder, p + "in_proj_qkv", shape.conv_channels(), hidden));
+    TRY(out.z, take_linear(builder, p + "in_proj_z", values, hidden));
+    return {};
+  }
+  const int heads = shape.key_heads, key = shape.key_dim, value = values / heads, block = 2 * key + 2 * value;
+  TRY(const auto both,
+      builder.checkpoint.take_matrix(p + "in_proj_qkvz.weight", int64_t{heads} * block, hidden));
+  RowsByHead qkv{heads, block}, z{heads, block};
+  qkv.append(0, key), qkv.append(key, key), qkv.append(2 * key, value);
+  z.append(2 * key + value, value);
+  out.qkv = linear_of_rows(builder, both, std::move(qkv));
+  out.z = linear_of_rows(builder, both, std::move(z));
+  return {};
+}
+
+// Qwen3-Next's in_proj_ba has [b of its value heads, a of them] for each key head.
+Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
+                          const ops::GatedDeltaShape& shape, InputProjections& out) {
+  const int hidden = builder.spec.hidden, hv = shape.value_heads, each = hv / shape.key_heads;
+  if (!builder.checkpoint.has(p + "in_proj_ba.weight")) {
+    TRY(out.b, take_linear(builder, p + "in_proj_b", hv, hidden));
+    TRY(out.a, take_linear(builder, p + "in_proj_a", hv, hidden));
+    return {};
+  }
+  TRY(const auto both, builder.checkpoint.take_matrix(p + "in_proj_ba.weight", 2ll * hv, hidden));
+  RowsByHead b{shape.key_heads, 2 * each}, a{shape.key_heads, 2 * each};
+  b.append(0, each), a.append(each, each);
+  out.b = linear_of_rows(builder, both, std::move(b));
+  out.a = linear_of_rows(builder, both, std::move(a));
+  return {};
 }
 
 Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::string& p,
@@ -177,8 +194,9 @@ Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::
   NormsSpec gated = layer.norms;
   gated.offset = false;
   TRY(auto norm, take_norm(builder, p + "norm", shape.value_dim, gated));
-  TRY(auto in, checkpoint.has(p + "in_proj_qkvz.weight") ? take_fused_inputs(builder, p, shape)
-                                                         : take_inputs(builder, p, shape));
+  InputProjections in;
+  TRY_VOID(take_qkv_and_z(builder, p, shape, in));
+  TRY_VOID(take_b_and_a(builder, p, shape, in));
   TRY(auto out, take_linear(builder, p + "out_proj", hidden, values));
   return nn::GatedDelta{
       shape,

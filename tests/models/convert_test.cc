@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 constexpr int kTokens = 40;
 
 std::string source_of(const std::string& name) {
-  return ANABRANCH_SOURCE_DIR "/tests/models/data/" + name + "/model";
+  return ANABRANCH_SOURCE_DIR "/tests/models/data/" + name +
+         (name.ends_with("_gguf") ? "/model.gguf" : "/model");
 }
 
 std::vector<float> logits_of(const std::string& path) {
@@ -43,11 +44,13 @@ class Converted : public ::testing::Test {
     fs::remove_all(directory_);
   }
   void TearDown() override { fs::remove_all(directory_); }
-  std::vector<float> convert_to(const std::string& name, const Target& target) {
+  std::vector<float> convert_to(const std::string& name, const Target& target,
+                                TargetKind dense = TargetKind::bf16) {
     ConvertOptions options;
     options.output = directory_.string();
     options.force = true;
     options.fallback = target;
+    options.dense = dense;
     const auto report = convert(source_of(name), options);
     EXPECT_TRUE(report.ok()) << name << ": " << report.error().message;
     quantised_ = report.ok() ? report->quantised : 0;
@@ -90,6 +93,17 @@ TEST_F(Converted, CodesOfExpertsAreKept) {
   const char* name = "qwen35_moe_mlx_quantised";
   EXPECT_LT(typical_difference(convert_to(name, {TargetKind::keep, {}}), logits_of(source_of(name))), 0.05);
   EXPECT_GT(quantised_, 30);
+}
+
+// Codes of GGUF files are kept. The factors of their groups, and norms, are rounded to f16.
+TEST_F(Converted, GgufFilesOfEveryFamily) {
+  for (const char* name : {"llama3_rope_gguf", "ministral3_gguf", "gemma2_gguf", "gemma3_gguf",
+                           "gemma4_shared_kv_gguf", "gemma4_moe_gguf", "mixtral_gguf", "qwen3_moe_gguf",
+                           "qwen3_next_gguf", "qwen35_gguf", "qwen35_moe_gguf"})
+    EXPECT_LT(typical_difference(convert_to(name, {TargetKind::keep, {}}, TargetKind::f16),
+                                 logits_of(source_of(name))),
+              0.02)
+        << name;
 }
 
 // Rules for experts and routers hold in every family that has them.

@@ -54,6 +54,13 @@ inline std::vector<std::string> case_names() {
   return names;
 }
 
+// Without GGUF files: they are loaded into the same models, so that slow tests need not run them.
+inline std::vector<std::string> directory_names() {
+  auto names = case_names();
+  std::erase_if(names, [](const std::string& name) { return name.ends_with("_gguf"); });
+  return names;
+}
+
 // Logits of every position, the prompt applied `chunk` tokens at a time.
 inline std::vector<float> all_logits(const Model& model, SequenceState& state, const std::vector<int>& tokens,
                                      int chunk) {

@@ -96,11 +96,11 @@ INSTANTIATE_TEST_SUITE_P(Cpu, GoldenCpu,
                          testing::Combine(testing::ValuesIn(case_names()), testing::Values(DeviceKind::cpu)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Reference, Golden,
-                         testing::Combine(testing::ValuesIn(case_names()),
+                         testing::Combine(testing::ValuesIn(directory_names()),
                                           testing::Values(DeviceKind::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
 INSTANTIATE_TEST_SUITE_P(Reference, GoldenReference,
-                         testing::Combine(testing::ValuesIn(case_names()),
+                         testing::Combine(testing::ValuesIn(directory_names()),
                                           testing::Values(DeviceKind::reference)),
                          [](const auto& info) { return std::get<0>(info.param); });
 

@@ -1,0 +1,142 @@
+// The metadata of Gemma 2, 3 and 4.
+#include <algorithm>
+
+#include "checkpoint/gguf_config.h"
+
+namespace anabranch {
+
+namespace {
+
+// layer_types from the list of windowed layers or from a pattern: every n-th layer is full.
+Result<std::vector<bool>> add_layer_types(const GgufMetadata& m, GgufConfig& out, int64_t pattern) {
+  constexpr const char* kKey = "attention.sliding_window_pattern";
+  TRY(auto windowed, m.flags(kKey, out.layers));
+  if (windowed.empty()) {
+    TRY(pattern, m.integer(kKey, 1, pattern));
+    for (int64_t i = 0; i < out.layers; i++) windowed.push_back((i + 1) % pattern != 0);
+    out.config["sliding_window_pattern"] = pattern;
+  }
+  Json types = Json::array();
+  for (const bool window : windowed) types.push_back(window ? "sliding_attention" : "full_attention");
+  out.config["layer_types"] = std::move(types);
+  return windowed;
+}
+
+// Gemma 2 and 3. The 27B models alone scale by their hidden size per head; their layers tell them apart.
+Result<void> add_gemma2_or_3(const GgufMetadata& m, GgufConfig& out) {
+  const bool gemma2 = out.arch == GgufArch::gemma2;
+  Json& c = out.config;
+  const bool windows = gemma2 || m.find("attention.sliding_window");
+  TRY(const int64_t window, m.integer("attention.sliding_window", 1, 4096));
+  TRY_VOID(add_layer_types(m, out, gemma2 ? 2 : windows ? 6 : 1));
+  c["sliding_window"] = window;
+  const bool largest = out.layers == (gemma2 ? 46 : 62);
+  c["query_pre_attn_scalar"] =
+      largest ? c["hidden_size"].get<int64_t>() / out.heads : c["head_dim"].get<int64_t>();
+  if (gemma2) {
+    TRY(c["attn_logit_softcapping"], m.real("attn_logit_softcapping", 50));
+    TRY(c["final_logit_softcapping"], m.real("final_logit_softcapping", 30));
+    return {};
+  }
+  if (m.find("final_logit_softcapping")) {
+    TRY(c["final_logit_softcapping"], m.real("final_logit_softcapping", 1));
+  }
+  TRY(c["rope_local_base_freq"], m.real("rope.freq_base_swa", 10000));
+  return {};
+}
+
+// Gemma 4's full layers turn the pairs whose frequency is not divided by a huge number.
+Result<void> add_gemma4_ropes(const GgufMetadata& m, Json& c) {
+  TRY(const double full_theta, m.real("rope.freq_base", 1e6));
+  TRY(const double theta, m.real("rope.freq_base_swa", 10000));
+  const auto dim = c["head_dim"].get<int64_t>(), full_dim = c["global_head_dim"].get<int64_t>();
+  TRY(const int64_t rotary, m.integer("rope.dimension_count_swa", 1, dim));
+  TRY(const int64_t full_rotary, m.integer("rope.dimension_count", 1, full_dim));
+  if (rotary != dim || full_rotary != full_dim)
+    return make_error(ErrorKind::unsupported, "{}: Gemma 4 with {} rotary dimensions of {} cannot be read",
+                      m.path(), rotary != dim ? rotary : full_rotary, rotary != dim ? dim : full_dim);
+  TRY(const auto divisors, m.positive_vector(kRopeFactors, full_dim / 2));
+  constexpr float kHuge = 1e20f;
+  const auto still = std::ranges::find_if(divisors, [](float v) { return v > kHuge; });
+  const auto turned = still - divisors.begin();
+  if (std::any_of(divisors.begin(), still, [](float v) { return v != 1; }) ||
+      std::any_of(still, divisors.end(), [](float v) { return v <= kHuge; }))
+    return make_error(ErrorKind::unsupported, "{}: the values of tensor \"{}\" cannot be read", m.path(),
+                      kRopeFactors);
+  c["rope_parameters"] = {
+      {"full_attention",
+       {{"rope_type", "proportional"},
+        {"partial_rotary_factor", 2.0 * static_cast<double>(turned) / static_cast<double>(full_dim)},
+        {"rope_theta", full_theta}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", theta}}}};
+  return {};
+}
+
+// Keys and values: full layers may have other heads, without values of their own, and the last layers may
+// read those of earlier ones.
+Result<void> add_gemma4_heads(const GgufMetadata& m, GgufConfig& out, const std::vector<bool>& windowed) {
+  Json& c = out.config;
+  c["global_head_dim"] = c["head_dim"];
+  TRY(c["head_dim"], m.integer("attention.key_length_swa", 1));
+  TRY(const int64_t shared, m.integer("attention.shared_kv_layers", 0, 0));
+  TRY(const auto heads, m.integers("attention.head_count_kv", out.layers, 1, out.heads));
+  if (shared >= out.layers)
+    return make_error(ErrorKind::invalid, "{}: all {} layers read the keys of other layers", m.path(),
+                      out.layers);
+  c["num_kv_shared_layers"] = shared;
+  c["attention_k_eq_v"] = false;
+  for (int64_t i = 0; i < out.layers; i++) {
+    c[windowed[i] ? "num_key_value_heads" : "num_global_key_value_heads"] = heads[i];
+    if (!windowed[i] && i < out.layers - shared && !m.tensor(fmt::format("blk.{}.attn_v.weight", i)))
+      c["attention_k_eq_v"] = true;
+  }
+  for (int64_t i = 0; i < out.layers; i++)
+    if (c[windowed[i] ? "num_key_value_heads" : "num_global_key_value_heads"] != heads[i])
+      return make_error(ErrorKind::unsupported, "{}: layer {} has {} key heads, others of its kind have not",
+                        m.path(), i, heads[i]);
+  return {};
+}
+
+Result<void> add_gemma4_feed_forward(const GgufMetadata& m, GgufConfig& out) {
+  Json& c = out.config;
+  TRY(const auto widths, m.integers("feed_forward_length", out.layers, 1));
+  const auto first_shared = widths.end() - c["num_kv_shared_layers"].get<int64_t>();
+  const bool wide = widths.back() == 2 * widths.front();
+  if (std::any_of(widths.begin(), first_shared, [&](int64_t w) { return w != widths.front(); }) ||
+      std::any_of(first_shared, widths.end(), [&](int64_t w) { return w != widths.back(); }) ||
+      (!wide && widths.back() != widths.front()))
+    return make_error(ErrorKind::unsupported, "{}: the widths of Gemma 4's layers cannot be read", m.path());
+  c["intermediate_size"] = widths.front();
+  c["use_double_wide_mlp"] = wide;
+  TRY(c["hidden_size_per_layer_input"], m.integer("embedding_length_per_layer_input", 0, 0));
+  c["vocab_size_per_layer_input"] = c["vocab_size"];
+  c["enable_moe_block"] = out.experts > 0;
+  if (out.experts > 0) {
+    c["top_k_experts"] = c["num_experts_per_tok"];
+    c.erase("num_experts_per_tok");
+  }
+  return {};
+}
+
+Result<void> add_gemma4(const GgufMetadata& m, GgufConfig& out) {
+  TRY(out.config["sliding_window"], m.integer("attention.sliding_window", 1));
+  if (const Json* list = m.find("attention.sliding_window_pattern"); !list || !list->is_array())
+    return make_error(ErrorKind::invalid, "{}: the list of Gemma 4's layers with windows is missing",
+                      m.path());
+  TRY(const auto windowed, add_layer_types(m, out, 6));
+  TRY_VOID(add_gemma4_heads(m, out, windowed));
+  TRY_VOID(add_gemma4_feed_forward(m, out));
+  if (m.find("final_logit_softcapping")) {
+    TRY(out.config["final_logit_softcapping"], m.real("final_logit_softcapping", 1));
+  }
+  return add_gemma4_ropes(m, out.config);
+}
+
+}  // namespace
+
+Result<void> add_gguf_gemma(const GgufMetadata& m, GgufConfig& out) {
+  out.config["hidden_activation"] = "gelu_pytorch_tanh";
+  return out.arch == GgufArch::gemma4 ? add_gemma4(m, out) : add_gemma2_or_3(m, out);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,49 @@
+// What a GGUF file says about its model: metadata under the prefix of its architecture, and small tensors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "checkpoint/gguf.h"
+
+namespace anabranch {
+
+// Keys are without the prefix: "block_count". Errors name the file and the key.
+class GgufMetadata {
+ public:
+  GgufMetadata(const GgufFile& file, const std::string& path, std::string prefix)
+      : file_(file), path_(path), prefix_(std::move(prefix)) {}
+
+  const std::string& path() const { return path_; }
+  const Json* find(std::string_view key) const;  // null: absent
+  // A whole number from `least`; `fallback` when the key is absent (none: the key must be there). A list is
+  // unsupported unless all its entries are equal.
+  Result<int64_t> integer(const char* key, int64_t least,
+                          std::optional<int64_t> fallback = std::nullopt) const;
+  // The same for each of `layers` layers: a list, or one number for all of them.
+  Result<std::vector<int64_t>> integers(const char* key, int64_t layers, int64_t least,
+                                        std::optional<int64_t> fallback = std::nullopt) const;
+  // A list of true and false, one for each of `layers` layers. Empty when the key is absent or is no list.
+  Result<std::vector<bool>> flags(const char* key, int64_t layers) const;
+  // A number above zero; `fallback` when the key is absent.
+  Result<double> real(const char* key, double fallback) const;
+
+  const GgufTensor* tensor(std::string_view name) const;  // null: absent
+  // A vector of `count` numbers above zero.
+  Result<std::vector<float>> positive_vector(std::string_view name, int64_t count) const;
+
+ private:
+  Error error(ErrorKind kind, const char* key, const char* what) const;
+  Result<int64_t> integer_of(const char* key, const Json& value, int64_t least) const;
+
+  const GgufFile& file_;
+  const std::string& path_;
+  std::string prefix_;  // "llama."
+};
+
+}  // namespace anabranch

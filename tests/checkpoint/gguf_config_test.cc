@@ -1,0 +1,281 @@
+// GGUF metadata as config.json.
+#include "checkpoint/gguf_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "checkpoint/gguf_writer.h"
+
+namespace anabranch {
+namespace {
+
+using testing::GgufWriter;
+using testing::le;
+
+// A file of `arch` with 2 layers, width 64 and 2 heads of 32.
+class Writer : public GgufWriter {
+ public:
+  explicit Writer(const std::string& arch, uint32_t layers = 2) : prefix_(arch + ".") {
+    text("general.architecture", arch);
+    set("block_count", layers).set("context_length", 4096).set("embedding_length", 64);
+    set("attention.head_count", 2).set("attention.key_length", 32).set("attention.value_length", 32);
+    tensor("token_embd.weight", {64, 1}, 0, std::string(256, '\0'));
+  }
+  Writer& set(const std::string& name, uint32_t value) {
+    u32(prefix_ + name, value);
+    return *this;
+  }
+  Writer& real(const std::string& name, float value) {
+    key(prefix_ + name, 6, le(value));
+    return *this;
+  }
+  Writer& list(const std::string& name, const std::vector<int32_t>& values) {
+    numbers(prefix_ + name, values);
+    return *this;
+  }
+  Writer& flags(const std::string& name, const std::vector<int>& values) {
+    std::string bytes = le<uint32_t>(7) + le<uint64_t>(values.size());
+    for (const int value : values) bytes += static_cast<char>(value);
+    key(prefix_ + name, 9, bytes);
+    return *this;
+  }
+  Writer& word(const std::string& name, const std::string& value) {
+    text(prefix_ + name, value);
+    return *this;
+  }
+  Writer& vector(const std::string& name, const std::vector<float>& values) {
+    std::string bytes;
+    for (const float value : values) bytes += le(value);
+    tensor(name, {values.size()}, 0, bytes);
+    return *this;
+  }
+
+ private:
+  std::string prefix_;
+};
+
+Result<GgufConfig> read(const GgufWriter& writer) {
+  const std::string bytes = writer.bytes();
+  TRY(const GgufFile file, parse_gguf(std::as_bytes(std::span(bytes)), "x.gguf"));
+  return read_gguf_config(file, "x.gguf");
+}
+
+Json config_of(const GgufWriter& writer) {
+  auto config = read(writer);
+  EXPECT_TRUE(config.ok()) << config.error().message;
+  return config.ok() ? config->config : Json::object();
+}
+
+std::string error_of(const GgufWriter& writer) {
+  const auto config = read(writer);
+  return config.ok() ? "" : config.error().message;
+}
+
+#define EXPECT_ERROR(writer, part) \
+  EXPECT_NE(error_of(writer).find(part), std::string::npos) << error_of(writer)
+
+Writer llama() {
+  Writer w("llama");
+  w.set("feed_forward_length", 32).real("rope.freq_base", 500000);
+  return w;
+}
+
+// As llama.cpp's converter makes them of rope_scaling.
+std::vector<float> llama3_divisors(double factor, double original) {
+  std::vector<float> out;
+  for (int i = 0; i < 16; i++) {
+    const double wavelength = 2 * std::numbers::pi * std::pow(500000, i / 16.0);
+    if (wavelength < original / 4)
+      out.push_back(1);
+    else if (wavelength > original)
+      out.push_back(static_cast<float>(factor));
+    else {
+      const double smooth = (original / wavelength - 1) / 3;
+      out.push_back(static_cast<float>(1 / ((1 - smooth) / factor + smooth)));
+    }
+  }
+  return out;
+}
+
+TEST(GgufRope, DivisorsOfLlama3AreItsParameters) {
+  for (const double factor : {8.0, 32.0}) {
+    const Json scaling =
+        config_of(llama().vector("rope_freqs.weight", llama3_divisors(factor, 8192)))["rope_scaling"];
+    EXPECT_EQ(scaling, Json({{"rope_type", "llama3"},
+                             {"factor", factor},
+                             {"low_freq_factor", 1.0},
+                             {"high_freq_factor", 4.0},
+                             {"original_max_position_embeddings", 8192}}));
+  }
+}
+
+TEST(GgufRope, OtherDivisorsAreATableForEveryLength) {
+  const auto divisors = llama3_divisors(8, 512);
+  const Json scaling = config_of(llama().vector("rope_freqs.weight", divisors))["rope_scaling"];
+  EXPECT_EQ(scaling["rope_type"], "longrope");
+  EXPECT_EQ(scaling["short_factor"].get<std::vector<float>>(), divisors);
+  EXPECT_EQ(scaling["long_factor"], scaling["short_factor"]);
+  EXPECT_EQ(scaling["attention_factor"], 1.0);
+  EXPECT_FALSE(
+      config_of(llama().vector("rope_freqs.weight", std::vector<float>(16, 1))).contains("rope_scaling"));
+}
+
+TEST(GgufRope, BadDivisorsAreErrors) {
+  EXPECT_ERROR(llama().vector("rope_freqs.weight", std::vector<float>(9, 1)), "no vector of 16 numbers");
+  for (const float bad : {0.0f, -1.0f, NAN, INFINITY})
+    EXPECT_ERROR(llama().vector("rope_freqs.weight", std::vector<float>(16, bad)), "not above zero");
+  EXPECT_ERROR(llama().real("rope.scaling.factor", 4).vector("rope_freqs.weight", llama3_divisors(8, 8192)),
+               "rope scaling beside tensor \"rope_freqs.weight\"");
+}
+
+TEST(GgufRope, YarnAndTemperature) {
+  Writer w("mistral3");
+  w.set("feed_forward_length", 32).real("rope.freq_base", 1e6).word("rope.scaling.type", "yarn");
+  w.real("rope.scaling.factor", 16).set("rope.scaling.original_context_length", 256);
+  w.real("rope.scaling.yarn_beta_fast", 24).real("rope.scaling.yarn_beta_slow", 2);
+  EXPECT_EQ(config_of(w)["model_type"], "mistral");
+  EXPECT_EQ(config_of(w)["rope_scaling"], Json({{"rope_type", "yarn"},
+                                                {"factor", 16.0},
+                                                {"original_max_position_embeddings", 256},
+                                                {"beta_fast", 24.0},
+                                                {"beta_slow", 2.0}}));
+  w.real("rope.scaling.yarn_log_multiplier", 1).real("attention.temperature_scale", 0.5);
+  const Json config = config_of(w);
+  EXPECT_EQ(config["model_type"], "ministral3");
+  EXPECT_FALSE(config.contains("rope_scaling"));
+  EXPECT_EQ(config["rope_parameters"], Json({{"rope_type", "yarn"},
+                                             {"factor", 16.0},
+                                             {"original_max_position_embeddings", 256},
+                                             {"beta_fast", 24.0},
+                                             {"beta_slow", 2.0},
+                                             {"mscale_all_dim", 1.0},
+                                             {"mscale", 1.0},
+                                             {"llama_4_scaling_beta", 0.5},
+                                             {"rope_theta", 1e6}}));
+  EXPECT_ERROR(w.real("rope.scaling.yarn_ext_factor", 0.5), "yarn_ext_factor 0.5 cannot be read");
+}
+
+TEST(GgufRope, AFactorWithoutATypeIsLinear) {
+  EXPECT_EQ(config_of(llama().real("rope.scaling.factor", 4))["rope_scaling"],
+            Json({{"rope_type", "linear"}, {"factor", 4.0}}));
+  EXPECT_EQ(config_of(llama().real("rope.scale_linear", 2))["rope_scaling"]["factor"], 2.0);
+  EXPECT_FALSE(config_of(llama().word("rope.scaling.type", "none").real("rope.scaling.factor", 4))
+                   .contains("rope_scaling"));
+}
+
+TEST(GgufConfig, ListsOfEqualNumbers) {
+  Writer w("llama");
+  EXPECT_EQ(config_of(w.list("feed_forward_length", {32, 32}))["intermediate_size"], 32);
+  EXPECT_ERROR(Writer("llama").list("feed_forward_length", {32, 64}), "differs from layer to layer");
+  EXPECT_ERROR(Writer("llama").list("feed_forward_length", {}), "empty list");
+}
+
+Writer hybrid(const std::string& arch) {
+  Writer w(arch);
+  w.set("feed_forward_length", 32).set("ssm.conv_kernel", 4).set("ssm.state_size", 8);
+  w.set("ssm.group_count", 1).set("ssm.time_step_rank", 2).set("ssm.inner_size", 16);
+  return w;
+}
+
+TEST(GgufConfig, RecurrentLayers) {
+  const Json types = {"full_attention", "linear_attention"};
+  EXPECT_EQ(config_of(hybrid("qwen3next").flags("attention.recurrent_layers", {0, 1}))["layer_types"], types);
+  EXPECT_EQ(config_of(hybrid("qwen3next").set("full_attention_interval", 1))["layer_types"],
+            Json({"full_attention", "full_attention"}));
+  EXPECT_ERROR(hybrid("qwen3next").flags("attention.recurrent_layers", {0, 1, 1}),
+               "one entry for each layer");
+  EXPECT_ERROR(hybrid("qwen3next").list("attention.recurrent_layers", {0, 1}), "true and false");
+}
+
+TEST(GgufConfig, HybridsKeepTheirRopeScaling) {
+  Writer w = hybrid("qwen35");
+  w.word("rope.scaling.type", "yarn").real("rope.scaling.factor", 4).set("rope.dimension_count", 8);
+  EXPECT_EQ(config_of(w)["rope_parameters"], Json({{"rope_type", "yarn"},
+                                                   {"factor", 4.0},
+                                                   {"rope_theta", 10000.0},
+                                                   {"partial_rotary_factor", 0.25}}));
+}
+
+// ---------------------------------------------------------------- Gemma
+
+TEST(GgufGemma, Gemma2) {
+  Writer w("gemma2", 4);
+  w.set("feed_forward_length", 32);
+  const Json config = config_of(w);
+  EXPECT_EQ(config["layer_types"],
+            Json({"sliding_attention", "full_attention", "sliding_attention", "full_attention"}));
+  EXPECT_EQ(config["sliding_window"], 4096);
+  EXPECT_EQ(config["attn_logit_softcapping"], 50.0);
+  EXPECT_EQ(config["final_logit_softcapping"], 30.0);
+  EXPECT_EQ(config["query_pre_attn_scalar"], 32);
+  Writer largest("gemma2", 46);
+  EXPECT_EQ(
+      config_of(
+          largest.set("feed_forward_length", 32).set("attention.head_count_kv", 1))["query_pre_attn_scalar"],
+      64 / 2);
+}
+
+TEST(GgufGemma, Gemma3) {
+  Writer w("gemma3", 7);
+  w.set("feed_forward_length", 32);
+  EXPECT_EQ(config_of(w)["layer_types"], Json(std::vector<std::string>(7, "full_attention")));
+  w.set("attention.sliding_window", 512).real("rope.freq_base_swa", 5000).real("final_logit_softcapping", 20);
+  const Json config = config_of(w);
+  EXPECT_EQ(config["layer_types"][5], "full_attention");
+  EXPECT_EQ(config["layer_types"][6], "sliding_attention");
+  EXPECT_EQ(config["rope_local_base_freq"], 5000.0);
+  EXPECT_EQ(config["final_logit_softcapping"], 20.0);
+}
+
+Writer gemma4() {
+  Writer w("gemma4", 3);
+  w.flags("attention.sliding_window_pattern", {1, 0, 0}).set("attention.sliding_window", 512);
+  w.set("attention.key_length_swa", 16);
+  for (const char* v : {"blk.0.attn_v.weight", "blk.1.attn_v.weight"}) w.vector(v, {1});
+  return w;
+}
+const std::vector<float> kQuarter = {1,     1,     1,     1,     1e30f, 1e30f, 1e30f, 1e30f,
+                                     1e30f, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f};
+
+TEST(GgufGemma, Gemma4) {
+  const Json config = config_of(gemma4()
+                                    .list("feed_forward_length", {32, 32, 64})
+                                    .list("attention.head_count_kv", {2, 1, 1})
+                                    .set("attention.shared_kv_layers", 1)
+                                    .vector("rope_freqs.weight", kQuarter));
+  EXPECT_EQ(config["head_dim"], 16);
+  EXPECT_EQ(config["global_head_dim"], 32);
+  EXPECT_EQ(config["num_key_value_heads"], 2);
+  EXPECT_EQ(config["num_global_key_value_heads"], 1);
+  EXPECT_EQ(config["attention_k_eq_v"], false);
+  EXPECT_EQ(config["num_kv_shared_layers"], 1);
+  EXPECT_EQ(config["intermediate_size"], 32);
+  EXPECT_EQ(config["use_double_wide_mlp"], true);
+  EXPECT_EQ(config["rope_parameters"]["full_attention"]["partial_rotary_factor"], 0.25);
+  EXPECT_EQ(config["rope_parameters"]["sliding_attention"]["rope_theta"], 10000.0);
+  // Without a shared layer the last one lacks values.
+  EXPECT_EQ(config_of(gemma4()
+                          .set("feed_forward_length", 32)
+                          .vector("rope_freqs.weight", kQuarter)
+                          .set("attention.head_count_kv", 1))["attention_k_eq_v"],
+            true);
+}
+
+TEST(GgufGemma, BadGemma4) {
+  const auto good = [] { return gemma4().vector("rope_freqs.weight", kQuarter); };
+  EXPECT_ERROR(gemma4().set("feed_forward_length", 32), "\"rope_freqs.weight\" is missing");
+  EXPECT_ERROR(gemma4().set("feed_forward_length", 32).vector("rope_freqs.weight", llama3_divisors(8, 8192)),
+               "the values of tensor \"rope_freqs.weight\"");
+  EXPECT_ERROR(good().list("feed_forward_length", {32, 64}), "one entry for each layer");
+  EXPECT_ERROR(good().list("feed_forward_length", {32, 64, 32}), "the widths of Gemma 4's layers");
+  EXPECT_ERROR(good().set("feed_forward_length", 32).list("attention.head_count_kv", {1, 2, 1}),
+               "others of its kind");
+  EXPECT_ERROR(good().set("feed_forward_length", 32).set("attention.shared_kv_layers", 3), "all 3 layers");
+  EXPECT_ERROR(Writer("gemma4").set("feed_forward_length", 32).set("attention.sliding_window", 8),
+               "layers with windows is missing");
+}
+
+}  // namespace
+}  // namespace anabranch
