@@ -155,7 +155,9 @@ std::vector<Entry> stack_experts(std::vector<Entry> entries) {
       return name.substr(0, name.size() - suffix.size()).append(kStacked).append(module);
     };
     if (auto expert = split_name(name)) {
-      unfused[expert->stacked].emplace(expert->expert, std::move(entry));
+      auto& experts = unfused[expert->stacked];
+      // A second one, under Mixtral's name or the common one, is left over.
+      if (!experts.try_emplace(expert->expert, std::move(entry)).second) out.push_back(std::move(entry));
     } else if (name.ends_with(kGateUp) && shape.size() == 3 && shape[1] % 2 == 0 && shape[1] > 0 &&
                shape[2] > 0) {
       out.push_back(half_of(entry, renamed(kGateUp, "gate_proj.weight"), 0));

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "engine/loader_gguf.h"
+#include "models/config.h"
 
 namespace anabranch {
 namespace {
@@ -69,10 +70,7 @@ GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
   // Transformers applies the penalty to greedy decoding as well.
   const double penalty = number("repetition_penalty", 1.0, 0, 100);
   if (penalty >= 0.01) out.sampling.repetition_penalty = static_cast<float>(penalty);
-  if (const auto eos = config.find("eos_token_id"); eos != config.end()) {
-    for (const Json& id : eos->is_array() ? *eos : Json::array({*eos}))
-      if (id.is_number_integer()) out.eos.push_back(id.get<int>());
-  }
+  if (const auto eos = config.find("eos_token_id"); eos != config.end()) out.eos = read_token_ids(*eos);
   return out;
 }
 

@@ -147,4 +147,11 @@ Result<void> ConfigReader::check() const {
   return {};
 }
 
+std::vector<int> read_token_ids(const Json& value) {
+  std::vector<int> out;
+  for (const Json& id : value.is_array() ? value : Json::array({value}))
+    if (id.is_number_integer() && id >= 0 && id <= INT_MAX) out.push_back(id.get<int>());
+  return out;
+}
+
 }  // namespace anabranch

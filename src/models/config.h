@@ -45,4 +45,7 @@ class ConfigReader {
   std::optional<Error> error_;
 };
 
+// "eos_token_id": a number, or a list of them. What cannot be a token's id is passed over.
+std::vector<int> read_token_ids(const Json& value);
+
 }  // namespace anabranch

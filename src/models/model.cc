@@ -39,8 +39,8 @@ std::vector<int> read_eos(const Json& config) {
   const auto add = [&](const Json& holder) {
     const auto it = holder.find("eos_token_id");
     if (it == holder.end()) return;
-    for (const Json& id : it->is_array() ? *it : Json::array({*it}))
-      if (id.is_number_integer()) out.push_back(id.get<int>());
+    const auto ids = read_token_ids(*it);
+    out.insert(out.end(), ids.begin(), ids.end());
   };
   add(config);
   if (config.contains("text_config") && config["text_config"].is_object()) add(config["text_config"]);

@@ -72,6 +72,15 @@ TEST(Experts, without_data_cost_nothing) {
   EXPECT_TRUE(open(w));
 }
 
+TEST(Experts, a_second_one_under_the_other_name_is_left_over) {
+  SafetensorsWriter w;
+  w.f32("a.mlp.experts.0.up_proj.weight", {1, 1}, {1}).f32("a.mlp.experts.0.w3.weight", {1, 1}, {2});
+  auto c = open(w);
+  ASSERT_TRUE(c);
+  EXPECT_EQ(values_of(*c, "a.mlp.switch_mlp.up_proj.weight", {1, 1, 1}), (std::vector<float>{1}));
+  EXPECT_HAS(c->finish().error().message, "a.mlp.experts.0.w3.weight");
+}
+
 TEST(Experts, quantised_ones_too) {
   SafetensorsWriter w;
   for (uint32_t e = 0; e < 3; e++) {

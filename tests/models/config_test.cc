@@ -150,6 +150,13 @@ TEST(Config, GemmasRopesReachTheContext) {
   EXPECT_EQ(spec->ropes[1].far_from, 0);
 }
 
+TEST(Config, TokenIdsAreNumbersThatTokensCanHave) {
+  EXPECT_EQ(read_token_ids(7), std::vector<int>{7});
+  EXPECT_EQ(read_token_ids({3, -1, "x", (int64_t{1} << 32) + 5, UINT64_MAX, 1.5, nullptr, 0}),
+            (std::vector<int>{3, 0}));
+  EXPECT_TRUE(read_token_ids(nullptr).empty());
+}
+
 // As Transformers 5.23 saves it.
 TEST(Config, ExpertsHaveTwoNames) {
   auto config = llama();
