@@ -13,11 +13,11 @@ debian_build_packages=(
   g++ cmake ninja-build ccache mold pkg-config git ca-certificates curl
   libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev libcli11-dev libedit-dev libsqlitecpp-dev libsqlite3-dev
-  libssl-dev libcurl4-openssl-dev prometheus-cpp-dev
+  libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libtomlplusplus-dev
 )
 debian_test_packages=(python3-venv libgtest-dev clang-14 libclang-rt-14-dev clang-format-14 nginx-light)
 homebrew_build_packages=(
-  cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp
+  cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp tomlplusplus
 )
 homebrew_test_packages=(googletest clang-format)
 python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 schemathesis==4.32.5

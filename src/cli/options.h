@@ -128,12 +128,18 @@ struct ServeOptions {
   double drain_seconds = 30;
   std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts
   bool keep_volatile = false;                             // known volatile text is not dropped
+  std::string model_name;                                 // in the API; "": the model's own
   bool strict_model_names = false;  // refuse requests for another model than the loaded one
 };
 
 struct DoctorOptions {
   std::string model;
   std::string device = "cpu";  // as of ModelOptions
+  bool json = false;
+};
+
+struct ConfigOptions {
+  std::string model;
   bool json = false;
 };
 
@@ -189,6 +195,8 @@ int run_ls(const ListOptions& options);
 int run_show(const ShowOptions& options);
 int run_rm(const RemoveOptions& options);
 int run_doctor(const DoctorOptions& options);
+// settings_file: --config
+int run_config(const ConfigOptions& options, const std::string& settings_file);
 int run_verify(const VerifyOptions& options);
 
 }  // namespace anabranch::cli

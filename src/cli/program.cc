@@ -1,17 +1,11 @@
-// The command line: flags to plain options, then one function per sub-command.
-#include <CLI/CLI.hpp>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
+#include "cli/program.h"
 
-#include "base/log.h"
+#include <cmath>
+#include <cstdlib>
+
 #include "cli/conversation.h"
 #include "cli/flags.h"
-#include "cli/locate.h"
 #include "cli/model_commands.h"
-#include "cli/process.h"
-#include "grammar/grammar.h"
 
 namespace anabranch::cli {
 namespace {
@@ -246,6 +240,9 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command->add_flag("--keep-volatile", o.keep_volatile,
                     "Keep the lines in system prompts that are dropped by default: Claude Code's "
                     "x-anthropic-billing-header");
+  command->add_option(
+      "--served-model-name", o.model_name,
+      "The model's name in the API (default: its [model.NAME], or the last part of its path)");
   command->add_flag("--strict-model-names", o.strict_model_names,
                     "Answer 404 to requests for another model than the loaded one; by default any name is "
                     "accepted");
@@ -393,103 +390,61 @@ CLI::App* add_verify(CLI::App& app, VerifyOptions& o) {
   return command;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine",
-               "anabranch"};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", ANABRANCH_VERSION);
-  bool verbose = false, quiet = false, offline = false;
-  app.add_flag("-v,--verbose", verbose, "Say more on stderr");
-  app.add_flag("-q,--quiet", quiet, "Only errors on stderr");
-  app.add_flag("--offline", offline, "Never download a model; use stored ones only");
-  app.set_config("--config", "", "TOML file of flags, in a table for each sub-command: [serve] port = 8080");
-  app.fallthrough();
-
-  GenerateOptions generate;
-  ChatOptions chat;
-  ServeOptions serve;
-  ConvertOptions convert;
-  BenchOptions bench;
-  EvalOptions eval;
-  CalibrateOptions calibrate;
-  PullOptions pull;
-  ListOptions ls;
-  ShowOptions show;
-  RemoveOptions rm;
-  DoctorOptions doctor;
-  StatesOptions states;
-  VerifyOptions verify;
-  // locates: the models that the command's flags name, which become paths before it runs.
-  struct Located {
-    std::string* model;
-    hub::Purpose purpose = hub::Purpose::model;
-    IfMissing missing = IfMissing::pull;
-  };
-  const struct {
-    CLI::App* command;
-    std::function<int()> run;
-    std::vector<Located> locates;
-  } commands[] = {
-      {add_generate(app, generate),
-       [&] { return run_generate(generate); },
-       {{&generate.model.model}, {&generate.spec.draft}}},
-      {add_chat(app, chat), [&] { return run_chat(chat); }, {{&chat.model.model}, {&chat.spec.draft}}},
-      {add_serve(app, serve), [&] { return run_serve(serve); }, {{&serve.model.model}, {&serve.spec.draft}}},
-      {add_convert(app, convert),
-       [&] { return run_convert(convert); },
-       {{&convert.source}, {&convert.mtp_from, hub::Purpose::mtp_head}}},
-      {add_bench(app, bench),
-       [&] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); },
-       {{&bench.model.model}, {&bench.draft}}},
-      {add_eval(app, eval), [&] { return run_eval(eval); }, {{&eval.model.model}}},
-      {add_calibrate(app, calibrate), [&] { return run_calibrate(calibrate); }, {{&calibrate.model.model}}},
-      {add_cache(app, states), [&] { return run_cache(states); }, {}},
-      {add_pull(app, pull), [&] { return run_pull(pull); }, {}},
-      {add_ls(app, ls), [&] { return run_ls(ls); }, {}},
-      {add_show(app, show), [&] { return run_show(show); }, {}},
-      {add_rm(app, rm), [&] { return run_rm(rm); }, {}},
-      {add_doctor(app, doctor),
-       [&] { return run_doctor(doctor); },
-       {{&doctor.model, hub::Purpose::model, IfMissing::refuse}}},
-      {add_verify(app, verify), [&] { return run_verify(verify); }, {{&verify.model.model}, {&verify.draft}}},
-  };
-
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  for (const auto& [command, run_command, locates] : commands)
-    command->allow_config_extras(CLI::config_extras_mode::error);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return explain(app, error);
-  }
-  const auto usual = app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
-  set_log_level(quiet ? LogLevel::error : verbose ? LogLevel::debug : usual);
-  if (offline) go_offline();
-  for (const auto& [command, run_command, locates] : commands) {
-    if (!*command) continue;
-    for (const Located& located : locates) {
-      if (located.model->empty()) continue;
-      auto path = locate_model(*located.model, located.purpose, located.missing);
-      if (!path) return fail(path.error());
-      *located.model = std::move(*path);
-    }
-    return run_command();
-  }
-  return 1;  // not reached: one sub-command is required
+CLI::App* add_config(CLI::App& app, ConfigOptions& o) {
+  auto* command = app.add_subcommand("config", "Configuration files");
+  command->require_subcommand(1);
+  auto* show =
+      command->add_subcommand("show", "Print the value of each flag of serve, and where it comes from");
+  show->add_option("-m,--model", o.model, "With the settings of this [model.NAME]");
+  show->add_flag("--json", o.json, "Print JSON");
+  return command;
 }
 
 }  // namespace
-}  // namespace anabranch::cli
 
-int main(int argc, char** argv) {
-  anabranch::cli::end_with_a_message();
-  try {
-    const int status = anabranch::cli::finish_output(anabranch::cli::run(argc, argv));
-    if (!anabranch::GrammarCompiler::left_one_behind()) return status;
-    // A thread still uses what would be destroyed.
-    std::fflush(nullptr);
-    std::_Exit(status);
-  } catch (const std::exception& e) {
-    return anabranch::cli::failed_by(e);
-  }
+Program::Program(bool keep_defaults)
+    : app("Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine",
+          "anabranch") {
+  if (keep_defaults) app.option_defaults()->always_capture_default();
+  app.require_subcommand(1);
+  app.set_version_flag("--version", ANABRANCH_VERSION);
+  app.add_flag("-v,--verbose", verbose, "Say more on stderr");
+  app.add_flag("-q,--quiet", quiet, "Only errors on stderr");
+  app.add_flag("--offline", offline, "Never download a model; use stored ones only");
+  app.add_option("--config", settings_file,
+                 "TOML file of flags, read after ~/.config/anabranch/anabranch.toml (docs/configuration.md)");
+  app.fallthrough();
+  commands = {
+      {add_generate(app, generate),
+       [this] { return run_generate(generate); },
+       {{&generate.model.model}, {&generate.spec.draft}}},
+      {add_chat(app, chat), [this] { return run_chat(chat); }, {{&chat.model.model}, {&chat.spec.draft}}},
+      {add_serve(app, serve),
+       [this] { return run_serve(serve); },
+       {{&serve.model.model}, {&serve.spec.draft}}},
+      {add_convert(app, convert),
+       [this] { return run_convert(convert); },
+       {{&convert.source}, {&convert.mtp_from, hub::Purpose::mtp_head}}},
+      {add_bench(app, bench),
+       [this] { return bench.prompts.empty() ? run_bench(bench) : run_speculation_bench(bench); },
+       {{&bench.model.model}, {&bench.draft}}},
+      {add_eval(app, eval), [this] { return run_eval(eval); }, {{&eval.model.model}}},
+      {add_calibrate(app, calibrate),
+       [this] { return run_calibrate(calibrate); },
+       {{&calibrate.model.model}}},
+      {add_cache(app, states), [this] { return run_cache(states); }, {}},
+      {add_pull(app, pull), [this] { return run_pull(pull); }, {}},
+      {add_ls(app, ls), [this] { return run_ls(ls); }, {}},
+      {add_show(app, show), [this] { return run_show(show); }, {}},
+      {add_rm(app, rm), [this] { return run_rm(rm); }, {}},
+      {add_doctor(app, doctor),
+       [this] { return run_doctor(doctor); },
+       {{&doctor.model, hub::Purpose::model, IfMissing::refuse}}},
+      {add_verify(app, verify),
+       [this] { return run_verify(verify); },
+       {{&verify.model.model}, {&verify.draft}}},
+      {add_config(app, config), [this] { return run_config(config, settings_file); }, {}},
+  };
 }
+
+}  // namespace anabranch::cli

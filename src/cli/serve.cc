@@ -182,6 +182,7 @@ Result<int> serve(const ServeOptions& options) {
   SignalThread signals;
   TRY(const auto wanted_server, server_options(options));
   TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
+  wanted.model_name = options.model_name;
   wanted.max_running = options.parallel;
   wanted.max_queue = options.queue;
   wanted.max_gap_s = options.max_gap_ms / 1000;

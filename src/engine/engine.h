@@ -113,6 +113,7 @@ struct CacheOptions {
 
 struct EngineOptions {
   std::string model_path;      // a directory, a .gguf or a .safetensors file
+  std::string model_name;      // ModelInfo::name; empty: the last part of the path
   int threads = 0;             // 0 = the default of base/thread_pool.h
   bool precise = false;        // fp32 activations and KV
   bool reference = false;      // run ops/reference instead of our kernels

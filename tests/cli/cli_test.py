@@ -365,7 +365,7 @@ def test_flags_from_a_file():
                            (f'[generate]\nmodel = "{MODEL}"\ntemp = "hot"\n', "hot")):
             code, _, err = with_flags(text)
             assert code > 0 and said in err, err
-    refused("missing", "generate", "--config", path, "hi")
+    refused("cannot open", "generate", "--config", path, "hi")
     refused("--volatile-drop '('", "serve", "-m", MODEL, "--volatile-drop", "(")
 
 

@@ -1,0 +1,100 @@
+// Where the values of flags come from: the configuration's part of a command line, and `config show`.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "cli/program.h"
+
+namespace anabranch::cli {
+namespace {
+
+// What the user's own arguments say. Errors are left to the parse that counts.
+void parse_leniently(Program& program, const std::vector<std::string>& words) {
+  const auto relax = [](CLI::App* app) {
+    app->require_subcommand(0);
+    for (CLI::Option* option : app->get_options()) option->required(false);
+  };
+  relax(&program.app);
+  for (CLI::App* command : program.app.get_subcommands({})) relax(command);
+  try {
+    program.app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::Error&) {
+  }
+}
+
+std::string model_of(const CLI::App& command) {
+  const CLI::Option* model = command.get_option_no_throw("--model");
+  return model && model->count() > 0 ? model->results().front() : "";
+}
+
+std::vector<std::string> files_of(const Program& given) {
+  std::vector<std::string> files;
+  if (std::string user = user_settings_file(); !user.empty()) files.push_back(std::move(user));
+  if (!given.settings_file.empty()) files.push_back(given.settings_file);
+  return files;
+}
+
+// A model that a file or the environment names may have settings of its own.
+SettingTable settings_for(const CLI::App& command, const Settings& settings, std::string model) {
+  if (model.empty())
+    if (const auto table = settings_of(command, settings, ""); table.contains("model"))
+      model = table.at("model").values.front();
+  return settings_of(command, settings, model);
+}
+
+struct Shown {
+  std::string flag, value, origin;
+};
+
+std::vector<Shown> shown_values(const ConfigOptions& options, const std::string& file) {
+  Program program(true);
+  program.settings_file = file;
+  std::vector<Shown> out;
+  const auto settings = read_settings(files_of(program), program.app);
+  if (!settings) return out;
+  const CLI::App& serve = *program.app.get_subcommand("serve");
+  const SettingTable table = settings_for(serve, *settings, options.model);
+  for (const CLI::Option* option : serve.get_options()) {
+    if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
+    const std::string& flag = option->get_lnames().front();
+    if (const auto set = table.find(flag); set != table.end())
+      out.push_back(
+          {flag, flag == "api-key" ? "(not shown)" : fmt::format("{}", fmt::join(set->second.values, ", ")),
+           set->second.origin});
+    else
+      out.push_back({flag, option->get_default_str(), "default"});
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Arguments> with_settings(int argc, const char* const* argv) {
+  Arguments out{{argv + std::min(argc, 1), argv + argc}, {}};
+  Program given;
+  parse_leniently(given, out.words);
+  TRY(out.settings, read_settings(files_of(given), given.app));
+  for (const Program::Command& command : given.commands) {
+    if (!*command.app) continue;
+    const auto more =
+        as_arguments(settings_for(*command.app, out.settings, model_of(*command.app)), *command.app);
+    out.words.insert(out.words.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
+int run_config(const ConfigOptions& options, const std::string& settings_file) {
+  const auto rows = shown_values(options, settings_file);
+  if (options.json) {
+    Json all = Json::object();
+    for (const auto& [flag, value, origin] : rows) all[flag] = {{"value", value}, {"origin", origin}};
+    fmt::print("{}\n", all.dump(2));
+    return 0;
+  }
+  for (const auto& [flag, value, origin] : rows)
+    fmt::print("{:<28} {:<32} {}\n", flag, value.empty() ? "-" : value, origin);
+  return 0;
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "base/nearest.h"
+#include "cli/conversation.h"
+#include "cli/flags.h"
+#include "cli/process.h"
+#include "cli/program.h"
+#include "grammar/grammar.h"
+
+namespace anabranch::cli {
+namespace {
+
+// A configured model with a similar name may have been meant.
+Error with_models(Error error, const std::string& name, const Settings& settings) {
+  std::vector<std::string> names;
+  for (const auto& [known, model] : settings.models) names.push_back(known);
+  error.message += did_you_mean(name, names);
+  return error;
+}
+
+// A name of [model.NAME] is replaced by its path, then every model by the path to open.
+Result<void> locate(Program& program, const Program::Command& command, const Settings& settings) {
+  for (const Program::Located& located : command.locates) {
+    if (located.model->empty()) continue;
+    if (const auto named = settings.models.find(*located.model); named != settings.models.end()) {
+      if (located.model == &program.serve.model.model && program.serve.model_name.empty())
+        program.serve.model_name = named->first;
+      *located.model = named->second.path;
+    }
+    auto path = locate_model(*located.model, located.purpose, located.missing);
+    if (!path) return with_models(path.error(), *located.model, settings);
+    *located.model = std::move(*path);
+  }
+  return {};
+}
+
+int run(int argc, char** argv) {
+  auto arguments = with_settings(argc, argv);
+  if (!arguments) return fail(arguments.error());
+  Program program;
+  try {
+    auto words = arguments->words;
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    program.app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return explain(program.app, error);
+  }
+  const auto usual = program.app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
+  set_log_level(program.quiet ? LogLevel::error : program.verbose ? LogLevel::debug : usual);
+  if (program.offline) go_offline();
+  for (const Program::Command& command : program.commands) {
+    if (!*command.app) continue;
+    if (const auto located = locate(program, command, arguments->settings); !located)
+      return fail(located.error());
+    return command.run();
+  }
+  return 1;  // not reached: one sub-command is required
+}
+
+}  // namespace
+}  // namespace anabranch::cli
+
+int main(int argc, char** argv) {
+  anabranch::cli::end_with_a_message();
+  try {
+    const int status = anabranch::cli::finish_output(anabranch::cli::run(argc, argv));
+    if (!anabranch::GrammarCompiler::left_one_behind()) return status;
+    // A thread still uses what would be destroyed.
+    std::fflush(nullptr);
+    std::_Exit(status);
+  } catch (const std::exception& e) {
+    return anabranch::cli::failed_by(e);
+  }
+}

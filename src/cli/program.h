@@ -1,0 +1,63 @@
+// The command line: sub-commands, their flags, and the options that these fill.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/locate.h"
+#include "cli/options.h"
+#include "cli/settings.h"
+
+namespace anabranch::cli {
+
+struct Program {
+  // keep_defaults: CLI11 keeps each flag's default as text.
+  explicit Program(bool keep_defaults = false);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  CLI::App app;
+  bool verbose = false, quiet = false, offline = false;
+  std::string settings_file;
+
+  GenerateOptions generate;
+  ChatOptions chat;
+  ServeOptions serve;
+  ConvertOptions convert;
+  BenchOptions bench;
+  EvalOptions eval;
+  CalibrateOptions calibrate;
+  PullOptions pull;
+  ListOptions ls;
+  ShowOptions show;
+  RemoveOptions rm;
+  DoctorOptions doctor;
+  StatesOptions states;
+  VerifyOptions verify;
+  ConfigOptions config;
+
+  // locates: the models that the command's flags name, which become paths before it runs.
+  struct Located {
+    std::string* model;
+    hub::Purpose purpose = hub::Purpose::model;
+    IfMissing missing = IfMissing::pull;
+  };
+  struct Command {
+    CLI::App* app;
+    std::function<int()> run;
+    std::vector<Located> locates;
+  };
+  std::vector<Command> commands;
+};
+
+// The arguments with what configuration files and the environment say of flags that they do not have
+// (cli/settings.h), and the files' models.
+struct Arguments {
+  std::vector<std::string> words;  // without the program's name
+  Settings settings;
+};
+Result<Arguments> with_settings(int argc, const char* const* argv);
+
+}  // namespace anabranch::cli

@@ -1,0 +1,213 @@
+#include "cli/settings.h"
+
+#include <fmt/core.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/mapped_file.h"
+#include "base/nearest.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr size_t kMaxBytes = 1 << 20;
+// Sub-commands whose flags may stand in [model.NAME].
+constexpr const char* kModelCommands[] = {"serve", "chat", "generate"};
+
+std::string flag_name(std::string_view key) {
+  std::string name(key);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::vector<std::string> names_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (name != "help") names.push_back(name);
+  return names;
+}
+
+const CLI::App* find_command(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands({}))
+    if (command->get_name() == name) return command;
+  return nullptr;
+}
+
+class Reader {
+ public:
+  Reader(std::string file, const CLI::App& app, Settings& out)
+      : file_(std::move(file)), app_(app), out_(out) {}
+
+  Result<void> read(const toml::table& root) {
+    for (const auto& [key, node] : root) {
+      const std::string name(key.str());
+      if (name == "model") {
+        TRY_VOID(read_models(node));
+        continue;
+      }
+      const std::string command = name == "server" ? "serve" : name;
+      const CLI::App* known = find_command(app_, command);
+      if (!known || !node.is_table()) return no_table(name, node);
+      TRY_VOID(
+          read_flags(*node.as_table(), fmt::format("[{}]", name), names_of(*known), out_.commands[command]));
+    }
+    return {};
+  }
+
+ private:
+  template <class... Parts>
+  Error error(const std::string& where, fmt::format_string<Parts...> text, Parts&&... parts) const {
+    return make_error(ErrorKind::invalid, "{}: {}: {}", file_, where,
+                      fmt::format(text, std::forward<Parts>(parts)...));
+  }
+
+  Error no_table(const std::string& name, const toml::node& node) const {
+    std::vector<std::string> known = {"server", "model"};
+    for (const CLI::App* command : app_.get_subcommands({})) known.push_back(command->get_name());
+    return error(fmt::format("line {}", node.source().begin.line), "there is no table [{}]{}", name,
+                 did_you_mean(name, known));
+  }
+
+  Result<void> read_models(const toml::node& node) {
+    if (!node.is_table()) return error("model", "write [model.NAME]");
+    std::vector<std::string> known = {"path"};
+    for (const char* command : kModelCommands)
+      if (const CLI::App* app = find_command(app_, command))
+        for (std::string& name : names_of(*app))
+          if (name != "model" && std::ranges::find(known, name) == known.end())
+            known.push_back(std::move(name));
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string name(key.str()), where = fmt::format("[model.{}]", name);
+      if (!value.is_table()) return error(where, "must be a table");
+      SettingTable read;
+      TRY_VOID(read_flags(*value.as_table(), where, known, read));
+      ModelSettings& model = out_.models[name];
+      if (const auto path = read.find("path"); path != read.end()) {
+        model.path = place_of(path->second.values.front());
+        read.erase(path);
+      }
+      for (auto& [flag, setting] : read) model.flags[flag] = std::move(setting);
+      if (model.path.empty()) return error(where, "lacks path = \"a path, or a name on the hub\"");
+    }
+    return {};
+  }
+
+  // A path that is there beside the file, or in the user's home, is meant.
+  std::string place_of(const std::string& path) const {
+    if (const char* home = std::getenv("HOME"); home && path.starts_with("~/")) return home + path.substr(1);
+    const auto beside = std::filesystem::path(file_).parent_path() / path;
+    std::error_code ignored;
+    return std::filesystem::exists(beside, ignored) ? beside.string() : path;
+  }
+
+  Result<void> read_flags(const toml::table& table, const std::string& where,
+                          const std::vector<std::string>& known, SettingTable& to) const {
+    for (const auto& [key, node] : table) {
+      const std::string name = flag_name(key.str());
+      if (std::ranges::find(known, name) == known.end())
+        return error(where, "there is no setting {}{}", key.str(), did_you_mean(name, known));
+      Setting setting{{}, fmt::format("{}, {}", file_, where)};
+      const auto add = [&](const toml::node& value) {
+        auto text = text_of(value);
+        if (text) setting.values.push_back(std::move(*text));
+        return text.has_value();
+      };
+      bool fine = true;
+      if (const toml::array* all = node.as_array())
+        for (const toml::node& value : *all) fine &= add(value);
+      else
+        fine = add(node);
+      if (!fine)
+        return error(where, "{} must be a text, a number, true or false, or a list of them", key.str());
+      if (!setting.values.empty()) to[name] = std::move(setting);
+    }
+    return {};
+  }
+
+  static std::optional<std::string> text_of(const toml::node& node) {
+    if (const auto* text = node.as_string()) return text->get();
+    if (const auto* number = node.as_integer()) return std::to_string(number->get());
+    if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
+    if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
+    return std::nullopt;
+  }
+
+  std::string file_;
+  const CLI::App& app_;
+  Settings& out_;
+};
+
+bool takes_no_value(const CLI::Option& option) {
+  return option.get_items_expected_max() == 0;
+}
+
+}  // namespace
+
+std::string user_settings_file() {
+  std::string folder;
+  if (const char* config = std::getenv("XDG_CONFIG_HOME"); config && config[0] == '/')
+    folder = config;
+  else if (const char* home = std::getenv("HOME"); home && home[0] == '/')
+    folder = std::string(home) + "/.config";
+  if (folder.empty()) return {};
+  std::string file = folder + "/anabranch/anabranch.toml";
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored) ? file : std::string();
+}
+
+Result<Settings> read_settings(const std::vector<std::string>& files, const CLI::App& app) {
+  Settings out;
+  for (const std::string& file : files) {
+    TRY(const auto text, read_file(file, kMaxBytes));
+    try {
+      TRY_VOID(Reader(file, app, out).read(toml::parse(text, file)));
+    } catch (const toml::parse_error& e) {
+      return make_error(ErrorKind::invalid, "{}: line {}: {}", file, e.source().begin.line, e.description());
+    }
+  }
+  return out;
+}
+
+SettingTable settings_of(const CLI::App& command, const Settings& settings, const std::string& model) {
+  SettingTable out;
+  if (const auto of = settings.commands.find(command.get_name()); of != settings.commands.end())
+    out = of->second;
+  const auto known = names_of(command);
+  if (const auto of = settings.models.find(model); of != settings.models.end())
+    for (const auto& [name, setting] : of->second.flags)
+      if (std::ranges::find(known, name) != known.end()) out[name] = setting;
+  for (const std::string& name : known) {
+    if (name == "api-key")
+      continue;  // serve reads ANABRANCH_API_KEY itself, which no list of processes shows
+    std::string variable = "ANABRANCH_" + name;
+    for (char& c : variable)
+      c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    if (const char* value = std::getenv(variable.c_str()); value && *value)
+      out[name] = {{value}, "$" + variable};
+  }
+  return out;
+}
+
+std::vector<std::string> as_arguments(const SettingTable& table, const CLI::App& given) {
+  std::vector<std::string> out;
+  for (const auto& [name, setting] : table) {
+    const CLI::Option* option = given.get_option_no_throw("--" + name);
+    if (!option || option->count() > 0) continue;
+    const auto there = [](const CLI::Option* other) { return other->count() > 0; };
+    if (std::ranges::any_of(option->get_excludes(), there)) continue;
+    for (const std::string& value : setting.values)
+      if (!takes_no_value(*option))
+        out.push_back(fmt::format("--{}={}", name, value));
+      else if (value == "true" || value == "1")
+        out.push_back("--" + name);
+      else if (value != "false" && value != "0")
+        out.push_back(fmt::format("--{}={}", name, value));  // refused as such
+  }
+  return out;
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Configuration files, the environment and flags: config_test.py BINARY MODEL_DIR.
+The last line is "N passed, N failed"."""
+import contextlib, json, os, subprocess, sys, tempfile, traceback
+
+BINARY, MODEL = sys.argv[1], os.path.abspath(sys.argv[2])
+
+
+@contextlib.contextmanager
+def home(text=None, **more):
+    """A home whose configuration has this text; further files by name. -> run(*arguments, **environment)"""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(os.path.join(folder, "xdg", "anabranch"))
+        files = {name.replace("_", "."): content for name, content in more.items()}
+        if text is not None:
+            files["xdg/anabranch/anabranch.toml"] = text
+        for name, content in files.items():
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(content)
+
+        def run(*arguments, **environment):
+            kept = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+            done = subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=120, cwd=folder,
+                                  env=kept | {"XDG_CONFIG_HOME": os.path.join(folder, "xdg")} | environment)
+            return done.returncode, done.stdout, done.stderr
+
+        yield run
+
+
+def shown(run, *arguments, **environment):
+    code, out, err = run(*arguments, "config", "show", "--json", **environment)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_later_sources_count_more():
+    with home("[server]\nport = 1\nmax_gap = 2.5\nparallel = 3\n", more_toml="[serve]\nport = 4\n") as run:
+        values = shown(run)
+        assert values["port"]["value"] == "1" and values["port"]["origin"].endswith("anabranch.toml, [server]"), values
+        assert values["max-gap"]["value"] == "2.5" and values["queue"] == {"value": "64", "origin": "default"}, values
+        values = shown(run, "--config", "more.toml", ANABRANCH_PARALLEL="5")
+        assert values["port"] == {"value": "4", "origin": "more.toml, [serve]"}, values
+        assert values["parallel"] == {"value": "5", "origin": "$ANABRANCH_PARALLEL"}, values
+
+
+def test_without_a_file():
+    with home() as run:
+        assert shown(run)["port"] == {"value": "11436", "origin": "default"}
+
+
+def test_a_model_has_settings():
+    with home(f'[model.small]\npath = "{MODEL}"\ncontext = 4096\nmax-tokens = 3\ntemp = 0\n[server]\ncontext = 1\n') as run:
+        code, out, err = run("config", "show", "--model", "small")
+        assert code == 0 and "[model.small]" in out and "4096" in out, out + err
+        code, out, err = run("generate", "-m", "small", "--no-cache", "--json", "What is the capital of France?")
+        assert code == 0, err
+        assert len(json.loads(out)["token_ids"]) == 3, out
+        code, out, err = run("generate", "-m", "small", "--no-cache", "--json", "-n", "5", "What is the capital of France?")
+        assert code == 0 and len(json.loads(out)["token_ids"]) == 5, out + err  # a flag counts more
+        code, _, err = run("generate", "-m", "smal", "hi")
+        assert code == 1 and "did you mean small?" in err, err
+
+
+def test_a_model_beside_the_file_and_a_flag_against_a_setting():
+    with home(more_toml='[model.m]\npath = "here"\n[generate]\nmodel = "m"\nno-cache = true\ncache-dir = "x"\n') as run:
+        code, _, err = run("--config", "more.toml", "generate", "hi")
+        assert code > 0 and "excludes" in err, err
+        code, _, err = run("--config", "more.toml", "generate", "--no-cache", "hi")  # the flag wins
+        assert code == 1 and "no model at here" in err, err
+
+
+def test_the_environment():
+    with home() as run:
+        code, _, err = run("generate", "--no-cache", "hi", ANABRANCH_MODEL="nowhere/at-all/x")
+        assert code == 1 and "nowhere/at-all/x" in err, err
+        code, _, err = run("serve", "-m", "x", ANABRANCH_PORT="many")
+        assert code > 0 and "--port" in err and "many" in err, err
+
+
+def refused(text, *parts):
+    with home(text) as run:
+        code, _, err = run("config", "show")
+        assert code == 1 and all(part in err for part in ("anabranch.toml", *parts)), err
+
+
+def test_wrong_files():
+    refused("[server]\nprot = 1\n", "[server]", "there is no setting prot; did you mean port?")
+    refused("[sever]\nport = 1\n", "line 1", "there is no table [sever]; did you mean server?")
+    refused("port = 1\n", "there is no table [port]")
+    refused("[model.x]\ncontext = 1\n", "[model.x]", "lacks path")
+    refused("[model.x]\npath = 'a'\nbits = 1\n", "there is no setting bits")
+    refused("[server]\nport = 2026-01-01\n", "port must be a text, a number")
+    refused("[server]\nport = [\n", "line ")
+    refused("model = 1\n", "write [model.NAME]")
+    with home() as run:
+        code, _, err = run("--config", "missing.toml", "config", "show")
+        assert code == 1 and "missing.toml" in err, err
+        code, _, err = run("--config", "/", "config", "show")
+        assert code == 1, err
+
+
+def main():
+    failed = 0
+    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
+    for name, test in tests:
+        try:
+            test()
+        except Exception:
+            failed += 1
+            print(f"--- {name}")
+            traceback.print_exc()
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()
