@@ -56,29 +56,7 @@ Result<void> check_formats(const fs::path& directory) {
   return {};
 }
 
-// "ORG/NAME" of ".../models--ORG--NAME/snapshots/COMMIT"; "" of other paths.
-std::string repository_of(const fs::path& snapshot) {
-  constexpr std::string_view kStart = "models--";
-  const std::string folder = snapshot.parent_path().parent_path().filename().string();
-  if (snapshot.parent_path().filename() != "snapshots" || !folder.starts_with(kStart)) return "";
-  std::string name = folder.substr(kStart.size());
-  const size_t between = name.find("--");
-  return between == name.npos ? name : name.replace(between, 2, "/");
-}
-
 }  // namespace
-
-std::string model_name_of(const std::string& text) {
-  fs::path path = fs::path(text).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();  // "dir/"
-  if (path == "." || path == "..") {
-    std::error_code ignored;
-    path = fs::weakly_canonical(path, ignored);
-  }
-  if (path.extension() == ".gguf") return path.stem().string();
-  const std::string repository = repository_of(path);
-  return repository.empty() ? path.filename().string() : repository;
-}
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
   const std::filesystem::path where(path);

@@ -43,10 +43,6 @@ struct TensorInfo {
   NormConvention norms = NormConvention::offset;
 };
 
-// What the model at a path is called: the last part of the path, without ".gguf"; of a snapshot in the store
-// of Hugging Face's tools (hub/store.h) the repository, "ORG/NAME".
-std::string model_name_of(const std::string& path);
-
 class Checkpoint {
  public:
   // Errors name the file, and the tensor where there is one: not_found, io, invalid (truncated, overlapping

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/file_bytes.h"
+#include "checkpoint/model_name.h"
 #include "tensor/device.h"
 
 namespace anabranch {

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/cpu_info.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/model_name.h"
 #include "checkpoint/shard_writer.h"
 #include "cli/verify_checks.h"
 #include "ops/table.h"

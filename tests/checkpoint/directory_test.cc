@@ -8,6 +8,7 @@
 #include "checkpoint/affine.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dense.h"
+#include "checkpoint/model_name.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors_writer.h"
 

@@ -1,0 +1,12 @@
+#pragma once
+// The name of a model, from the path of its files.
+
+#include <string>
+
+namespace anabranch {
+
+// What the model at a path is called: the last part of the path, without ".gguf"; of a snapshot in the store
+// of Hugging Face's tools (hub/store.h) the repository, "ORG/NAME".
+std::string model_name_of(const std::string& path);
+
+}  // namespace anabranch
