@@ -5,7 +5,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/mlx_layout.h"
 #include "checkpoint/quantization.h"
-#include "models/family.h"
+#include "models/family_config.h"
 
 using namespace anabranch;
 
@@ -17,8 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto config = parse_json(text);
   if (!config.ok() || !config->is_object()) return 0;
   (void)parse_quantization(*config, "config.json");
-  for (const Family* family : {find_llama_family("llama"), &qwen3_5_family(), &gemma_family()})
-    (void)family->read_config(*config, "config.json");
+  for (const auto read : {read_llama_config, read_qwen3_5_config, read_gemma_config})
+    (void)read(*config, "config.json");
   if (const auto layout = MlxLayout::make(*config, "model", TargetKind::bf16); layout.ok())
     if (layout->config({{"a", {4, 64}}, {"b", {6, 32}}, {"c", {4, 64}}}).dump().empty()) std::abort();
   return 0;

@@ -94,7 +94,7 @@ class HeadShapes {
     return 1;
   }
 
-  // The key of the number of experts, which has two names, as in models/family.h.
+  // The key of the number of experts, which has two names, as in models/family_config.h.
   const char* experts_key() const {
     const auto local = text_.find("num_local_experts");
     return local != text_.end() && !local->is_null() ? "num_local_experts" : "num_experts";

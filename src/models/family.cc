@@ -89,29 +89,6 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
   return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down), mlp.activation};
 }
 
-const char* experts_key(const ConfigReader& c) {
-  return c.has("num_local_experts") ? "num_local_experts" : "num_experts";
-}
-
-MoeSpec read_moe(ConfigReader& c, const char* intermediate_key) {
-  MoeSpec spec;
-  spec.experts = c.integer(experts_key(c), 1, ops::kMostExperts);
-  spec.routing.top_k = c.integer("num_experts_per_tok", 1, ops::kMostExperts);
-  spec.intermediate = c.integer(intermediate_key, 1, 1 << 20);
-  if (spec.routing.top_k > spec.experts)
-    c.invalid(fmt::format("num_experts_per_tok is above {}", experts_key(c)));
-  return spec;
-}
-
-std::vector<int> sparse_layers(ConfigReader& c, int layers) {
-  const int step = c.integer_or("decoder_sparse_step", 1, 1024, 1);
-  const std::vector<int> dense = c.integers("mlp_only_layers");
-  std::vector<int> out;
-  for (int i = 0; i < layers; i++)
-    if ((i + 1) % step == 0 && std::ranges::find(dense, i) == dense.end()) out.push_back(i);
-  return out;
-}
-
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
                                          const MoeSpec& moe, int rows, int cols) {
   TRY(const auto source, builder.checkpoint.take_matrices(name + ".weight", moe.experts, rows, cols));

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/config.h"
+#include "models/family_config.h"
 #include "models/model.h"
 
 namespace anabranch {
@@ -43,13 +43,6 @@ Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& na
 // v.
 Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::string& prefix,
                                      const LayerSpec& layer);
-// The key that holds the number of experts: "num_experts" or, in Mixtral's configs and in what newer versions
-// of Transformers save for others, "num_local_experts".
-const char* experts_key(const ConfigReader& config);
-// Reads the sizes and the routing of a mixture of experts.
-MoeSpec read_moe(ConfigReader& config, const char* intermediate_key);
-// Which of `layers` layers are mixtures: every "decoder_sparse_step"-th, without "mlp_only_layers".
-std::vector<int> sparse_layers(ConfigReader& config, int layers);
 // The matrices of an MLP or a mixture under `prefix`: gate_proj, up_proj and down_proj; or gate (the router),
 // switch_mlp.* (checkpoint/experts.h), shared_expert.* and shared_expert_gate.
 Result<nn::FeedForward> take_feed_forward(const ModelBuilder& builder, const std::string& prefix,

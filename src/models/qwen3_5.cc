@@ -1,109 +1,10 @@
-// Qwen3.5 / 3.6 (dense and MoE) and Qwen3-Next: three Gated DeltaNet layers to one layer of gated attention.
-// Reference: Transformers' modeling_qwen3_5.py, modeling_qwen3_5_moe.py, modeling_qwen3_next.py. Every
-// RMSNorm but the gated one applies (1 + w).
+// The weights of Qwen3.5 / 3.6 and Qwen3-Next (qwen3_5_config.cc).
 #include <algorithm>
 
 #include "models/family.h"
-#include "models/rope.h"
 
 namespace anabranch {
 namespace {
-
-// Every published head has one layer and the trunk's embedding; what others would compute is nowhere defined.
-void read_mtp(ConfigReader& c, ModelSpec& spec) {
-  spec.mtp_layers = c.integer_or("mtp_num_hidden_layers", 0, 64, 0);
-  if (spec.mtp_layers > 1)
-    spec.mtp_unsupported = fmt::format(
-        "it has {} layers (mtp_num_hidden_layers), only heads of one are supported", spec.mtp_layers);
-  if (c.boolean_or("mtp_use_dedicated_embeddings", false))
-    spec.mtp_unsupported =
-        "it has an embedding of its own (mtp_use_dedicated_embeddings), which is not supported";
-}
-
-// SwiGLU or, in models with experts, a mixture with a shared expert; in Qwen3-Next not in every layer.
-void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
-  const bool moe = c.has(experts_key(c)) && c.integer(experts_key(c), 0, 1 << 16) > 0;
-  const int dense =
-      moe ? c.integer_or("intermediate_size", 1, 1 << 20, 0) : c.integer("intermediate_size", 1, 1 << 20);
-  for (LayerSpec& layer : spec.layers) layer.mlp = MlpSpec{dense};
-  if (!moe) return;
-  MoeSpec experts = read_moe(c, "moe_intermediate_size");
-  experts.shared_intermediate = c.integer("shared_expert_intermediate_size", 1, 1 << 20);
-  experts.routing.normalise = c.boolean_or("norm_topk_prob", true);
-  const auto sparse = sparse_layers(c, static_cast<int>(spec.layers.size()));
-  for (const int i : sparse) spec.layers[static_cast<size_t>(i)].mlp = experts;
-  if (dense == 0 && sparse.size() < spec.layers.size())
-    c.invalid("\"intermediate_size\" is missing, and some layers are not mixtures of experts");
-}
-
-Result<ModelSpec> read_config(const Json& json, const std::string& file) {
-  const bool nested = json.contains("text_config") && json["text_config"].is_object();
-  ConfigReader c(nested ? json["text_config"] : json, nested ? file + " (text_config)" : file);
-  ModelSpec spec;
-  const std::string type = c.string_or("model_type", "");
-  const bool next = type == "qwen3_next";
-  spec.family = next ? type : "qwen3_5";
-  spec.hidden = c.integer("hidden_size", 1, 1 << 17);
-  spec.vocab = c.integer("vocab_size", 1, 1 << 24);
-  spec.context_length = c.integer_or("max_position_embeddings", 1, 1 << 27, 32768);
-  spec.norms.offset = true;
-  spec.norms.eps = static_cast<float>(c.number_or("rms_norm_eps", 0, 1, 1e-6));
-  ConfigReader outer(json, file);
-  spec.tied_embeddings = c.boolean_or("tie_word_embeddings", outer.boolean_or("tie_word_embeddings", false));
-
-  AttentionSpec attention;
-  attention.heads = c.integer("num_attention_heads", 1, 4096);
-  attention.kv_heads = c.integer("num_key_value_heads", 1, 4096);
-  attention.head_dim = c.integer_or("head_dim", 2, 1024, 256);
-  attention.qk_norm = true;
-  attention.output_gate = c.boolean_or("attn_output_gate", true);
-  if (attention.heads % attention.kv_heads != 0)
-    c.invalid("num_attention_heads must be a multiple of num_key_value_heads");
-
-  ops::GatedDeltaShape delta;
-  delta.key_heads = c.integer("linear_num_key_heads", 1, 4096);
-  delta.value_heads = c.integer("linear_num_value_heads", 1, 4096);
-  delta.key_dim = c.integer("linear_key_head_dim", 1, 1024);
-  delta.value_dim = c.integer("linear_value_head_dim", 1, 1024);
-  delta.conv_kernel = c.integer_or("linear_conv_kernel_dim", 2, 16, 4);
-  if (delta.value_heads % delta.key_heads != 0)
-    c.invalid("linear_num_value_heads must be a multiple of linear_num_key_heads");
-
-  if (const auto act = c.string_or("hidden_act", "silu"); act != "silu")
-    c.unsupported("hidden_act", act, "silu is");
-  if (c.boolean_or("attention_bias", false)) c.unsupported("attention_bias", "true", "false is");
-
-  read_mtp(c, spec);
-  const int layers = c.integer("num_hidden_layers", 1, 1024);
-  const int interval = c.integer_or("full_attention_interval", 1, 1024, 4);
-  const auto types = c.strings("layer_types");
-  if (!types.empty() && static_cast<int>(types.size()) != layers)
-    c.invalid("layer_types does not have num_hidden_layers entries");
-  for (int i = 0; i < layers; i++) {
-    const bool full =
-        static_cast<int>(types.size()) == layers ? types[i] == "full_attention" : (i + 1) % interval == 0;
-    if (static_cast<int>(types.size()) == layers && !full && types[i] != "linear_attention")
-      c.unsupported("layer_types", types[i], "linear_attention and full_attention are");
-    spec.layers.push_back({full ? MixerSpec(attention) : MixerSpec(delta), MlpSpec(), spec.norms});
-  }
-  read_feed_forward(c, spec);
-
-  double rotary = c.number_or("partial_rotary_factor", 0, 1, 0.25);
-  ConfigReader rope(c.object("rope_parameters"), file + " (rope_parameters)");
-  rotary = rope.number_or("partial_rotary_factor", 0, 1, rotary);
-  // Text tokens have the same position on all three axes of the multimodal rotary embedding: it is the plain
-  // one.
-  const int rotated = static_cast<int>(attention.head_dim * rotary);
-  const RopeConfig turned = read_rope(c, rotated, 1e7);
-  if (turned.rope.query_beta != 0 && rotated < attention.head_dim)
-    c.unsupported("llama_4_scaling_beta", fmt::format("{}", turned.rope.query_beta),
-                  "none is where only a part of each head turns");
-  spec.ropes = {turned.rope};
-  spec.context_length = std::max(spec.context_length, turned.context_length);
-  TRY_VOID(rope.check());
-  TRY_VOID(c.check());
-  return spec;
-}
 
 // conv1d weights come as [C, 1, k] (Hugging Face), [C, k, 1] (mlx) or [C, k] (GGUF): the same memory. -> [k,
 // C]
@@ -257,7 +158,7 @@ Result<nn::Mtp> build_mtp(const ModelBuilder& builder) {
 }  // namespace
 
 const Family& qwen3_5_family() {
-  static const Family family{read_config, build_layer, build_mtp};
+  static const Family family{read_qwen3_5_config, build_layer, build_mtp};
   return family;
 }
 

@@ -1,0 +1,27 @@
+// The families' configs, read into a ModelSpec, and what the readers share. They touch no weights.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+#include "models/model_spec.h"
+
+namespace anabranch {
+
+// Each reads config.json as a whole; `file` is named in errors.
+Result<ModelSpec> read_llama_config(const Json& config, const std::string& file);
+Result<ModelSpec> read_qwen3_5_config(const Json& config, const std::string& file);
+Result<ModelSpec> read_gemma_config(const Json& config, const std::string& file);
+// Whether the type is one of the Llama family's members (llama_config.cc).
+bool is_llama_member(const std::string& model_type);
+
+// The key that holds the number of experts: "num_experts" or, in Mixtral's configs and in what newer versions
+// of Transformers save for others, "num_local_experts".
+const char* experts_key(const ConfigReader& config);
+// Reads the sizes and the routing of a mixture of experts.
+MoeSpec read_moe(ConfigReader& config, const char* intermediate_key);
+// Which of `layers` layers are mixtures: every "decoder_sparse_step"-th, without "mlp_only_layers".
+std::vector<int> sparse_layers(ConfigReader& config, int layers);
+
+}  // namespace anabranch
