@@ -7,7 +7,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace anabranch::server;
-  static const RequestDefaults defaults{anabranch::SamplingParams{}, {"model", "default"}, {}, 1000};
+  static const RequestDefaults defaults{anabranch::SamplingParams{}, {}, 1000};
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   const ApiError* error = nullptr;

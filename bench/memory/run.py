@@ -68,8 +68,12 @@ class Run:
 
     def sample(self, requests, output):
         metrics = self.metrics()
+
+        def total(start, part=""):
+            return sum(value for name, value in metrics.items() if name.startswith(start) and part in name) / 2**20
+
         row = (requests, time.monotonic() - self.started, self.resident_mb(),
-               metrics.get("anabranch_cache_ram_bytes", 0) / 2**20, metrics.get("anabranch_state_bytes", 0) / 2**20)
+               total('anabranch_cache_bytes{', 'tier="ram"'), total("anabranch_state_bytes{"))
         self.rows.append(row)
         output.write(",".join(f"{value:.1f}" for value in row) + "\n")
         output.flush()

@@ -71,7 +71,8 @@ std::vector<Shown> shown_values(const ConfigOptions& options, const std::string&
 }  // namespace
 
 Result<Arguments> with_settings(int argc, const char* const* argv) {
-  Arguments out{{argv + std::min(argc, 1), argv + argc}, {}};
+  Arguments out;
+  out.own = out.words = {argv + std::min(argc, 1), argv + argc};
   Program given;
   parse_leniently(given, out.words);
   TRY(out.settings, read_settings(files_of(given), given.app));
@@ -82,6 +83,33 @@ Result<Arguments> with_settings(int argc, const char* const* argv) {
     out.words.insert(out.words.end(), more.begin(), more.end());
   }
   return out;
+}
+
+std::vector<std::string> serve_words(const Arguments& arguments, const std::string& model) {
+  constexpr std::string_view kValues[] = {
+      "--model", "-m", "--draft", "--context", "--served-model-name", "--expert-memory"};
+  constexpr std::string_view kFlags[] = {"--lossy-skip", "--pin"};
+  std::vector<std::string> words;
+  for (size_t i = 0; i < arguments.own.size(); i++) {
+    const std::string& word = arguments.own[i];
+    if (std::ranges::find(kFlags, word) != std::end(kFlags)) continue;
+    if (std::ranges::find(kValues, word) != std::end(kValues)) {
+      i++;  // its value
+      continue;
+    }
+    const bool attached = std::ranges::any_of(kValues, [&](std::string_view flag) {
+      return flag.starts_with("--") ? word.starts_with(std::string(flag) + "=")
+                                    : word.starts_with(flag) && !word.starts_with("--");
+    });
+    if (!attached) words.push_back(word);
+  }
+  words.push_back("--model=" + model);
+  Program given;
+  parse_leniently(given, words);
+  const CLI::App& serve = *given.app.get_subcommand("serve");
+  const auto more = as_arguments(settings_of(serve, arguments.settings, model), serve);
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
 
 int run_config(const ConfigOptions& options, const std::string& settings_file) {

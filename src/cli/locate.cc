@@ -10,6 +10,7 @@
 #include "base/user_directory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/pull_display.h"
+#include "hub/inventory.h"
 #include "hub/other_stores.h"
 
 namespace anabranch::cli {
@@ -74,6 +75,26 @@ Result<std::string> locate_name(const hub::ModelName& name, hub::Purpose purpose
 
 void go_offline() {
   ::setenv("HF_HUB_OFFLINE", "1", 1);
+}
+
+Result<std::string> locate_stored(const std::string& name) {
+  if (hub::is_ollama_name(name))
+    return hub::find_ollama_model(hub::ollama_directories(), name, user_cache_directory() + "/ollama");
+  const auto parsed = hub::parse_model_name(name);
+  if (!parsed) return make_error(ErrorKind::not_found, "'{}' is no name of a stored model", name);
+  TRY(const auto settings, hub::settings_from_environment());
+  auto stored = hub::find_in_store(hub::Store(settings.cache), *parsed, hub::Purpose::model);
+  if (stored) return stored;
+  return hub::find_lm_studio_model(hub::lm_studio_directories(), *parsed, hub::Purpose::model);
+}
+
+Result<std::vector<hub::StoredModel>> stored_models() {
+  TRY(const auto settings, hub::settings_from_environment());
+  auto models = hub::list_store(hub::Store(settings.cache));
+  for (auto& others :
+       {hub::list_ollama(hub::ollama_directories()), hub::list_lm_studio(hub::lm_studio_directories())})
+    models.insert(models.end(), others.begin(), others.end());
+  return models;
 }
 
 Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose purpose, IfMissing missing) {

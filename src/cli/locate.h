@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "hub/file_choice.h"
+#include "hub/model_directory.h"
 
 namespace anabranch::cli {
 
@@ -15,6 +17,12 @@ enum class IfMissing { pull, refuse };
 // not_found, and those of hub::pull().
 Result<std::string> locate_model(const std::string& path_or_name, hub::Purpose purpose = hub::Purpose::model,
                                  IfMissing missing = IfMissing::pull);
+
+// The path of a stored model of this name; the network is not asked. Errors: not_found.
+Result<std::string> locate_stored(const std::string& name);
+
+// All models of this machine's stores: Hugging Face's, Ollama's and LM Studio's.
+Result<std::vector<hub::StoredModel>> stored_models();
 
 // Forbids the network to locate_model() and `pull`, as HF_HUB_OFFLINE does.
 void go_offline();

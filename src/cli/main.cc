@@ -37,6 +37,25 @@ Result<void> locate(Program& program, const Program::Command& command, const Set
   return {};
 }
 
+// ServeOptions::for_model
+Result<ServeOptions> options_for_model(const Arguments& arguments, const std::string& name) {
+  Program program;
+  auto words = serve_words(arguments, name);
+  std::reverse(words.begin(), words.end());
+  try {
+    program.app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return make_error(ErrorKind::invalid, "the settings of {}: {}", name, error.what());
+  }
+  for (Program::Command& command : program.commands) {
+    if (!*command.app) continue;
+    for (Program::Located& located : command.locates) located.missing = IfMissing::refuse;
+    TRY_VOID(locate(program, command, arguments.settings));
+  }
+  program.serve.model_name = name;
+  return program.serve;
+}
+
 int run(int argc, char** argv) {
   auto arguments = with_settings(argc, argv);
   if (!arguments) return fail(arguments.error());
@@ -55,6 +74,8 @@ int run(int argc, char** argv) {
     if (!*command.app) continue;
     if (const auto located = locate(program, command, arguments->settings); !located)
       return fail(located.error());
+    for (const auto& [name, model] : arguments->settings.models) program.serve.configured.push_back(name);
+    program.serve.for_model = [&](const std::string& name) { return options_for_model(*arguments, name); };
     return command.run();
   }
   return 1;  // not reached: one sub-command is required

@@ -20,15 +20,6 @@ namespace {
 
 // ---- ls
 
-Result<std::vector<hub::StoredModel>> all_models() {
-  TRY(const auto settings, hub::settings_from_environment());
-  auto models = hub::list_store(hub::Store(settings.cache));
-  for (auto& others :
-       {hub::list_ollama(hub::ollama_directories()), hub::list_lm_studio(hub::lm_studio_directories())})
-    models.insert(models.end(), others.begin(), others.end());
-  return models;
-}
-
 Json to_json(const hub::StoredModel& model) {
   Json json = {{"name", model.name},
                {"store", model.store},
@@ -60,7 +51,7 @@ void print_models(const std::vector<hub::StoredModel>& models) {
 }
 
 Result<int> list(const ListOptions& options) {
-  TRY(const auto models, all_models());
+  TRY(const auto models, stored_models());
   if (options.json) {
     Json json = Json::array();
     for (const auto& model : models) json.push_back(to_json(model));

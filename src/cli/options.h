@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/result.h"
 
 namespace anabranch::cli {
 
@@ -111,10 +114,11 @@ struct CalibrateOptions {
 };
 
 struct ServeOptions {
-  ModelOptions model;
+  ModelOptions model;  // "": models are loaded when requests name them
   SpecOptions spec;
   CacheFlags cache;
-  ThinkFlags thinking;  // where requests say nothing
+  ThinkFlags thinking;       // where requests say nothing
+  SamplingOptions sampling;  // likewise
   std::string host = "127.0.0.1";
   int port = 11436;
   int parallel = 8, queue = 64;  // requests that run at a time, and that wait
@@ -129,7 +133,14 @@ struct ServeOptions {
   std::vector<std::string> volatile_drop, volatile_move;  // patterns of text in system prompts
   bool keep_volatile = false;                             // known volatile text is not dropped
   std::string model_name;                                 // in the API; "": the model's own
-  bool strict_model_names = false;  // refuse requests for another model than the loaded one
+  bool strict_model_names = false;                        // refuse requests for models that are not here
+  uint64_t model_bytes = 0;              // of weights of all loaded models together; 0: chosen
+  std::optional<double> unload_after_s;  // without a request; unset: chosen; 0: never
+  bool pin = false;                      // the model gives way to no other
+  std::vector<std::string> configured;   // names of [model.NAME]
+  // The options for another model, located: without what the command line says of its own model, with the
+  // settings of [model.NAME].
+  std::function<Result<ServeOptions>(const std::string& name)> for_model;
 };
 
 struct DoctorOptions {

@@ -43,7 +43,7 @@ CLI::Validator number_in(float low, float high) {
                                      "");
 }
 
-void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
+void add_sampler_flags(CLI::App& app, SamplingOptions& o) {
   app.add_option("--temp", o.temperature, "Temperature; 0 = greedy (default: the model's recommendation)")
       ->check(number_in(0.0f, 100.0f));
   app.add_option("--top-p", o.top_p, "Keep the likeliest tokens up to this probability")
@@ -60,6 +60,10 @@ void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
   app.add_option("--frequency-penalty", o.frequency_penalty,
                  "Take this off the logits of tokens for each time that the answer has them")
       ->check(number_in(-2.0f, 2.0f));
+}
+
+void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
+  add_sampler_flags(app, o);
   app.add_option("--seed", o.seed,
                  "Seed: the same one gives the same text (default: 0, in chat a random one)");
   app.add_option("-n,--max-tokens", o.max_tokens,
@@ -161,7 +165,9 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
 CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   auto* command = app.add_subcommand("serve", "Serve the OpenAI API");
   add_model_flags(*command, o.model);
+  command->get_option("--model")->required(false);  // requests can name models, too
   add_context_flag(*command, o.model);
+  add_sampler_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
   add_cache_flags(*command, o.cache);
   add_thinking_flags(*command, o.thinking);
@@ -244,8 +250,20 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       "--served-model-name", o.model_name,
       "The model's name in the API (default: its [model.NAME], or the last part of its path)");
   command->add_flag("--strict-model-names", o.strict_model_names,
-                    "Answer 404 to requests for another model than the loaded one; by default any name is "
-                    "accepted");
+                    "Answer 404 to requests for a model that is not here; by default an unknown name means "
+                    "the model of --model");
+  command
+      ->add_option(
+          "--model-memory", o.model_bytes,
+          "Memory for the weights of all loaded models together, such as 12GB (default: three quarters "
+          "of the device's)")
+      ->transform(size_flag());
+  command
+      ->add_option("--unload-after", o.unload_after_s,
+                   "Seconds without a request after which a model is unloaded; 0 = never (default: never for "
+                   "the model of --model, 3600 for those that requests name)")
+      ->check(number_in(0.0, 1e9));
+  command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
   return command;
 }
 

@@ -55,9 +55,14 @@ struct Program {
 // The arguments with what configuration files and the environment say of flags that they do not have
 // (cli/settings.h), and the files' models.
 struct Arguments {
-  std::vector<std::string> words;  // without the program's name
+  std::vector<std::string> own;    // the user's, without the program's name
+  std::vector<std::string> words;  // with those of the settings
   Settings settings;
 };
 Result<Arguments> with_settings(int argc, const char* const* argv);
+
+// The arguments of `serve` for another model than that of the command line: without the flags that belong to
+// the latter, with the settings of [model.NAME].
+std::vector<std::string> serve_words(const Arguments& arguments, const std::string& model);
 
 }  // namespace anabranch::cli

@@ -41,12 +41,6 @@ Memory memory_for(const Device& device) {
   return {limit > 0 ? std::min(machine, limit) : machine, available_memory()};
 }
 
-uint64_t tensor_bytes(const Checkpoint& checkpoint) {
-  uint64_t bytes = 0;
-  for (const auto& tensor : checkpoint.tensors()) bytes += tensor.bytes;
-  return bytes;
-}
-
 uint64_t elements(const TensorInfo& tensor) {
   uint64_t count = 1;
   for (const int64_t size : tensor.shape) count *= static_cast<uint64_t>(size);
@@ -79,6 +73,16 @@ std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t la
 }
 
 }  // namespace
+
+uint64_t memory_of(const Device& device) {
+  return memory_for(device).total;
+}
+
+uint64_t tensor_bytes(const Checkpoint& checkpoint) {
+  uint64_t bytes = 0;
+  for (const auto& tensor : checkpoint.tensors()) bytes += tensor.bytes;
+  return bytes;
+}
 
 void print_table(const Json& report, const std::string& indent) {
   for (const auto& [key, value] : report.items()) {
@@ -138,7 +142,7 @@ std::string memory_problem(uint64_t bytes, const Device& device) {
   return "";
 }
 
-std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device) {
+std::vector<std::string> file_problems(const Checkpoint& checkpoint, const Device& device) {
   std::vector<std::string> problems;
   const auto spec = read_model_spec(checkpoint, device);
   if (!spec)
@@ -147,6 +151,11 @@ std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Devi
     problems.push_back(std::move(*missing));
   if (const auto tokenizer = load_tokenizer(checkpoint); !tokenizer)
     problems.push_back(tokenizer.error().message);
+  return problems;
+}
+
+std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device) {
+  auto problems = file_problems(checkpoint, device);
   if (auto problem = memory_problem(tensor_bytes(checkpoint), device); !problem.empty())
     problems.push_back(std::move(problem));
   return problems;

@@ -19,7 +19,14 @@ void print_table(const Json& report, const std::string& indent);
 // Why so many bytes of weights cannot be used on the device; "": they fit.
 std::string memory_problem(uint64_t bytes, const Device& device);
 
-// Why the model would not run on the device, most important first; empty: nothing is known to prevent it.
+// The memory that weights and states share.
+uint64_t memory_of(const Device& device);
+// Bytes of all tensors.
+uint64_t tensor_bytes(const Checkpoint& checkpoint);
+
+// Why the model would not run, whatever the memory; empty: nothing is known to prevent it.
+std::vector<std::string> file_problems(const Checkpoint& checkpoint, const Device& device);
+// The same, and whether it fits the device; most important first.
 std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Device& device);
 
 // Type, parameters, context length, tensors, sizes, and model_problems() as "problems".

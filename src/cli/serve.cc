@@ -16,6 +16,9 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "cli/conversation.h"
+#include "cli/model_source.h"
+#include "cli/reports.h"
+#include "ops/open.h"
 #include "server/api/server.h"
 #include "server/http/api_keys.h"
 #include "server/http/target.h"
@@ -133,15 +136,6 @@ void reload(const ServeOptions& options, server::Server& server) {
     log_error("SIGHUP: the TLS certificate and key stay as they were: {}", tls.error().message);
 }
 
-// SIGUSR1: a line in the log.
-void report(const Engine& engine) {
-  const EngineStats stats = engine.stats();
-  log_info(
-      "SIGUSR1: {} requests run, {} wait; {} finished, {} cancelled, {} failed; states take {} MiB of {}",
-      stats.running, stats.queued, stats.finished, stats.cancelled, stats.failed, stats.state_bytes >> 20,
-      stats.state_budget_bytes >> 20);
-}
-
 // A connection takes a file descriptor, and the usual limit of a process is 1,024.
 Result<void> allow_descriptors(int connections) {
   const auto wanted = static_cast<rlim_t>(connections) + 256;
@@ -171,33 +165,39 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   TRY_VOID(allow_descriptors(options.connections));
   TRY(result.api_keys, api_keys(options));
   TRY(result.volatile_text, volatile_rules(options));
-  result.thinking = thinking_wish(options.thinking);
-  result.strict_model_names = options.strict_model_names;
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) result.turns_path = keep.directory + "/turns.db";
   return result;
 }
 
+Result<server::ServerModels> server_models(const ServeOptions& options) {
+  server::ServerModels models;
+  if (!options.model.model.empty()) {
+    TRY(models.first, load_for_serving(options));
+  }
+  models.first_keep = {options.pin, options.unload_after_s.value_or(0)};
+  models.source = model_source(options, models.first ? models.first->engine->info().name : "");
+  models.strict_names = options.strict_model_names;
+  TRY(const auto device, ops::open_device({options.model.device}));
+  models.weight_bytes = options.model_bytes > 0 ? options.model_bytes : memory_of(*device) / 4 * 3;
+  return models;
+}
+
 Result<int> serve(const ServeOptions& options) {
   SignalThread signals;
-  TRY(const auto wanted_server, server_options(options));
-  TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
-  wanted.model_name = options.model_name;
-  wanted.max_running = options.parallel;
-  wanted.max_queue = options.queue;
-  wanted.max_gap_s = options.max_gap_ms / 1000;
-  wanted.memory_bytes = options.memory_bytes;
-  TRY(const auto engine, make_engine(wanted));
-  TRY(const auto server, server::Server::start(*engine, wanted_server));
+  TRY(const auto wanted, server_options(options));
+  TRY(auto models, server_models(options));
+  const std::string name = models.first ? models.first->engine->info().name : "models on demand";
+  TRY(const auto server, server::Server::start(std::move(models), wanted));
   signals.serve(SignalThread::Actions{[&] { server->stop(); }, [&] { reload(options, *server); },
-                                      [&] { report(*engine); }});
-  if (wanted_server.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.host)))
+                                      [&] { server->report(); }});
+  if (wanted.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.host)))
     log_warning(
         "{} is not this machine alone, and no API key was given: everybody who reaches port {} may use the "
         "model (--api-key-file, or --host 127.0.0.1)",
         options.host, server->port());
-  fmt::print("{} on http{}://{}:{}/v1\n", engine->info().name, options.tls_certificate.empty() ? "" : "s",
-             options.host, server->port());
+  fmt::print("{} on http{}://{}:{}/v1\n", name, options.tls_certificate.empty() ? "" : "s", options.host,
+             server->port());
   std::fflush(stdout);
   server->run();
   signals.serve(std::nullopt);

@@ -6,7 +6,7 @@ namespace anabranch::server {
 namespace {
 
 RequestDefaults defaults() {
-  return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {"fake-1b", "default"}, {}, 300, {}};
+  return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {}, 300, {}};
 }
 
 // {"max_tokens": 500, "messages": [a user's message], <extra>}
@@ -417,7 +417,7 @@ TEST_F(Messages, UnreadableRequestsGetAnthropicsErrors) {
   options.limits.body_bytes = 20000;
   options.limits.all_body_bytes = 10000;
   options.limits.body_s = 0.2;
-  auto server = Server::start(engine_, options);
+  auto server = Server::start(served_by(engine_), options);
   ASSERT_TRUE(server.ok());
   const auto expect = [&](const std::string& rest, int status, const std::string& type) {
     TestClient client((*server)->port());
@@ -458,7 +458,7 @@ TEST_F(Messages, SilentStreamsArePinged) {
   ServerOptions options;
   options.port = 0;
   options.limits.heartbeat_s = 0.05;
-  auto server = Server::start(engine_, options);
+  auto server = Server::start(served_by(engine_), options);
   ASSERT_TRUE(server.ok());
   engine_.script = [](const Request&) { return Script{{"a", "b"}, std::chrono::milliseconds(400)}; };
   const Answer answer = ask((*server)->port(), "POST", "/v1/messages", body(R"("stream":true)"));

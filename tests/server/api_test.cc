@@ -346,9 +346,9 @@ TEST_F(Api, OtherModelNamesMeanTheLoadedModelUnlessNamesAreStrict) {
   const std::string other = R"({"model":"gpt-4","messages":[{"role":"user","content":"hi"}]})";
   EXPECT_EQ(chat(other).json()["model"], "fake-1b");
   EXPECT_EQ(ask(port_, "GET", "/v1/models/gpt-4").json()["id"], "fake-1b");
-  ServerOptions options;
-  options.strict_model_names = true;
-  start(std::move(options));
+  ServerModels models = served_by(engine_);
+  models.strict_names = true;
+  start(std::move(models), {});
   EXPECT_EQ(chat(other).error_code(), "model_not_found");
   const Answer missing = ask(port_, "GET", "/v1/models/gpt-4");
   EXPECT_EQ(missing.status, 404);
@@ -487,15 +487,15 @@ TEST(ServerStart, SaysWhenThePortIsTaken) {
   FakeEngine engine;
   ServerOptions options;
   options.port = 0;
-  auto first = Server::start(engine, options);
+  auto first = Server::start(served_by(engine), options);
   ASSERT_TRUE(first.ok());
   options.port = (*first)->port();
-  auto second = Server::start(engine, options);
+  auto second = Server::start(served_by(engine), options);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().kind, ErrorKind::io);
   EXPECT_NE(second.error().message.find("already in use"), std::string::npos);
   options.host = "not a host";
-  EXPECT_FALSE(Server::start(engine, options).ok());
+  EXPECT_FALSE(Server::start(served_by(engine), options).ok());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "engine/engine.h"
 #include "output/output_text.h"
+#include "server/api/model_source.h"
 #include "tokenizer/encode_limit.h"
 
 namespace anabranch::server {
@@ -327,5 +328,13 @@ class FakeEngine final : public Engine {
   bool quit_ = false;
   std::thread thread_;
 };
+
+// A server with this model alone. The engine must outlive it.
+inline ServerModels served_by(FakeEngine& engine, ThinkingWish thinking = {}) {
+  ServerModels models;
+  models.first = ReadyModel{std::shared_ptr<Engine>(&engine, [](Engine*) {}), engine.default_sampling(),
+                            std::move(thinking)};
+  return models;
+}
 
 }  // namespace anabranch::server

@@ -116,7 +116,7 @@ TEST_F(Http, SaysContinueWhenExpected) {
 
 TEST_F(Http, AFinishedRequestIsAnsweredAfterTheClientsFin) {
   TestClient client(port_);
-  client.send(http_request("GET", "/health") + http_request("GET", "/v1/models"));
+  client.send(http_request("GET", "/health") + http_request("GET", "/metrics"));
   client.shutdown_send();
   EXPECT_EQ(client.read_answer().status, 200);
   EXPECT_EQ(client.read_answer().status, 200);

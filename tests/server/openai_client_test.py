@@ -244,6 +244,8 @@ class Checks:
             time.sleep(0.02)
 
     def check_metrics(self):
+        label = f'{{model="{self.model}"}}'
+
         def metrics():
             with urllib.request.urlopen(self.base.removesuffix("/v1") + "/metrics", timeout=5) as answer:
                 lines = answer.read().decode().splitlines()
@@ -252,7 +254,7 @@ class Checks:
         before, answer = metrics(), self.chat(LONG, n=2, max_tokens=20)
         after = metrics()
         grown = {name: after[name] - before.get(name, 0) for name in after}
-        assert grown["anabranch_completion_tokens_total"] == answer.usage.completion_tokens, grown
+        assert grown["anabranch_completion_tokens_total" + label] == answer.usage.completion_tokens, grown
         assert grown['anabranch_time_to_first_token_seconds_count{kind="chat"}'] == 2, grown
         assert grown["anabranch_queue_wait_seconds_count"] == 2, grown
         assert grown['anabranch_http_responses_total{route="/v1/chat/completions",status="200"}'] == 1, grown
@@ -260,7 +262,7 @@ class Checks:
                              for kind in ("drafted", "accepted"))
         told = answer.usage.model_extra["speculation"]
         assert (drafted, accepted) == (told["drafted"], told["accepted"]), (drafted, accepted, told)
-        assert after["process_resident_memory_bytes"] > after["anabranch_weight_bytes"] > 0, after
+        assert after["process_resident_memory_bytes"] > after["anabranch_weight_bytes" + label] > 0, after
 
     def check_text_completion(self):
         options = {"model": self.model, "max_tokens": 8, "temperature": 0}

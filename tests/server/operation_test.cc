@@ -155,7 +155,7 @@ TEST_F(Operation, AllowedOriginsGetCors) {
       chat("Origin: https://any.example\r\nx-api-key: key\r\n").headers.at("access-control-allow-origin"),
       "*");
   options.cors_origins = {"localhost:3000"};
-  EXPECT_FALSE(Server::start(engine_, options).ok());
+  EXPECT_FALSE(Server::start(served_by(engine_), options).ok());
 }
 
 TEST(ApiKeys, MustBeWhatAHeaderCanHold) {
@@ -165,7 +165,7 @@ TEST(ApiKeys, MustBeWhatAHeaderCanHold) {
   ServerOptions options;
   options.port = 0;
   options.api_keys = {"good", ""};
-  EXPECT_FALSE(Server::start(engine, options).ok());
+  EXPECT_FALSE(Server::start(served_by(engine), options).ok());
 }
 
 TEST(ApiKeys, ComeFromAFile) {
@@ -191,7 +191,7 @@ TEST(Tls, FilesThatCannotBeUsedAreNamed) {
   ServerOptions options;
   options.port = 0;
   options.tls = {"/no/such/certificate.pem", "/no/such/key.pem"};
-  const auto server = Server::start(engine, options);
+  const auto server = Server::start(served_by(engine), options);
   ASSERT_FALSE(server.ok());
   EXPECT_NE(server.error().message.find("/no/such/certificate.pem"), std::string::npos);
 }
@@ -213,16 +213,16 @@ TEST_F(Operation, MetricsCountWhatHappened) {
   EXPECT_EQ(metric(R"(anabranch_answers_total{finish="stop",kind="completion"})"), 2);
   EXPECT_EQ(metric(R"(anabranch_time_to_first_token_seconds_count{kind="completion"})"), 2);
   EXPECT_EQ(metric("anabranch_queue_wait_seconds_count"), 3);
-  EXPECT_EQ(metric(R"(anabranch_expert_rows_total{mixture="0"})"), 8);
-  EXPECT_EQ(metric(R"(anabranch_busiest_expert_rows_total{mixture="0"})"), 5);
-  EXPECT_EQ(metric(R"(anabranch_experts_unused{mixture="0"})"), 2);
-  EXPECT_EQ(metric(R"(anabranch_expert_rows_total{mixture="1"})"), 4);
+  EXPECT_EQ(metric(R"(anabranch_expert_rows_total{model="fake-1b",mixture="0"})"), 8);
+  EXPECT_EQ(metric(R"(anabranch_busiest_expert_rows_total{model="fake-1b",mixture="0"})"), 5);
+  EXPECT_EQ(metric(R"(anabranch_experts_unused{model="fake-1b",mixture="0"})"), 2);
+  EXPECT_EQ(metric(R"(anabranch_expert_rows_total{model="fake-1b",mixture="1"})"), 4);
   // Three answers of three deliveries each, the last of which has the end of the turn, too.
   EXPECT_EQ(metric("anabranch_token_gap_seconds_count"), 6);
   EXPECT_GE(metric("anabranch_token_gap_seconds_sum"), 6 * 0.002);
-  EXPECT_EQ(metric("anabranch_requests_running"), 0);
+  EXPECT_EQ(metric(R"(anabranch_requests_running{model="fake-1b"})"), 0);
   EXPECT_GT(metric("process_resident_memory_bytes"), 1e6);
-  EXPECT_EQ(metric(R"(anabranch_drafted_tokens_total{source="mtp"})"), 0);
+  EXPECT_EQ(metric(R"(anabranch_drafted_tokens_total{model="fake-1b",source="mtp"})"), 0);
   const Answer answer = ask(port_, "GET", "/metrics");
   EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
 }

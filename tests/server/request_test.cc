@@ -7,7 +7,7 @@ namespace anabranch::server {
 namespace {
 
 RequestDefaults defaults() {
-  return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {"fake-1b", "/models/fake-1b", "default"}, {}, 300};
+  return {SamplingParams{0.25f, 7, 0.9f, 0.05f, 0}, {}, 300};
 }
 
 // {"messages": [a user's message], <extra>}
@@ -145,21 +145,6 @@ TEST(ChatRequest, NormalisesMessagesForTheTemplate) {
   EXPECT_EQ(request.messages[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
   EXPECT_EQ(request.messages[2]["tool_calls"][1]["function"]["arguments"], "not json");
   EXPECT_EQ(request.messages[3].dump(), R"({"role":"tool","content":"42","tool_call_id":"1"})");
-}
-
-TEST(ChatRequest, AnyModelNameIsAcceptedUnlessNamesAreStrict) {
-  RequestDefaults ours = defaults();
-  for (const bool strict : {false, true})
-    for (const char* name : {"fake-1b", "default", "gpt-4", ""}) {
-      ours.strict_model_names = strict;
-      const auto result = parse_chat_request(body(fmt::format(R"("model":"{}")", name)), ours);
-      const auto* error = std::get_if<ApiError>(&result);
-      const bool known = name == std::string("fake-1b") || name == std::string("default");
-      ASSERT_EQ(error != nullptr, strict && !known) << name;
-      if (!error) continue;
-      EXPECT_EQ(error->status, 404);
-      EXPECT_EQ(error->code, "model_not_found");
-    }
 }
 
 TEST(ChatRequest, TakesMlxLmsDefaults) {

@@ -25,7 +25,7 @@ TEST(Routes, EachPathHasOneMethodAndIsFound) {
   std::map<std::string_view, std::string_view> methods;
   for (const Route& route : routes()) {
     EXPECT_TRUE(methods.emplace(route.path, route.method).second) << route.path << " is there twice";
-    EXPECT_EQ(route.method == "POST", std::holds_alternative<AnswerKind>(route.handler)) << route.path;
+    EXPECT_EQ(route.method == "GET", std::holds_alternative<Page>(route.handler)) << route.path;
     EXPECT_EQ(find_route(route.path).route, &route) << route.path;
   }
 }

@@ -140,7 +140,7 @@ def check_sighup_reads_the_keys_again():
             assert server.wait(10) == 0
         assert "1 API keys are in force" in server.log, server.log
         assert "the API keys stay as they were" in server.log, server.log
-        assert "SIGUSR1: 0 requests run" in server.log, server.log
+        assert f"SIGUSR1: {os.path.basename(MODEL)}: 0 requests run" in server.log, server.log
 
 
 def check_files_without_an_end_are_refused():

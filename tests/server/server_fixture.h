@@ -17,10 +17,11 @@ class ServerTest : public ::testing::Test {
  protected:
   void SetUp() override { start({}); }
   // In place of the one that runs.
-  void start(ServerOptions options) {
+  void start(ServerOptions options) { start(served_by(engine_), std::move(options)); }
+  void start(ServerModels models, ServerOptions options) {
     server_.reset();
     options.port = 0;
-    auto server = Server::start(engine_, options);
+    auto server = Server::start(std::move(models), options);
     ASSERT_TRUE(server.ok()) << server.error().message;
     server_ = std::move(*server);
     port_ = server_->port();

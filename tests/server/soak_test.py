@@ -249,7 +249,8 @@ def main():
             metrics = soak.metrics()
             ends = {name: n for name, n in metrics.items() if name.startswith("anabranch_answers_total")}
             checks["every sequence had one end"] = (sum(ends.values()) == engine["requests"], (ends, engine))
-            held = {name: metrics[f"anabranch_{name}"] for name in ("requests_running", "requests_queued", "state_bytes")}
+            held = {name: sum(n for full, n in metrics.items() if full.startswith(f"anabranch_{name}{{"))
+                    for name in ("requests_running", "requests_queued", "state_bytes")}
             checks["all places and states are free"] = (not any(held.values()), held)
             faults = {name: n for name, n in metrics.items() if 'status="5' in name}
             checks["no answer was a 5xx"] = (not faults, faults)

@@ -139,9 +139,7 @@ TEST_F(ThinkingApi, TheClientsChoiceWinsAndIsReported) {
 }
 
 TEST_F(ThinkingApi, TheServersDefaultsHoldWhereNothingIsSaid) {
-  ServerOptions options;
-  options.thinking = {ThinkMode::off, 500, "", "the server's flag"};
-  start(std::move(options));
+  start(served_by(engine_, {ThinkMode::off, 500, "", "the server's flag"}), {});
   EXPECT_FALSE(request(kHard).output.thinking_open);
   EXPECT_EQ(engine_.last_request().thinking.budget, 500);
   EXPECT_EQ(thinking(kHard)["reason"], "the server's flag");

@@ -1,8 +1,10 @@
 #include "server/api/api.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "chat/speculation_json.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
@@ -20,14 +22,6 @@ HttpResponse json_response(const Json& json) {
   HttpResponse response;
   response.body = dump_json(json);
   return response;
-}
-
-Json model_json(const ModelInfo& info, int64_t created) {
-  return {{"id", info.name},
-          {"object", "model"},
-          {"created", created},
-          {"owned_by", "anabranch"},
-          {"context_length", info.context_length}};
 }
 
 // Served without a key: the files are the same on every server of this version, and a browser page cannot
@@ -90,6 +84,21 @@ bool has_method(const HttpRequest& request, const Route& route) {
   return request.method == route.method || (request.method == "HEAD" && route.method == "GET");
 }
 
+Json engine_json(const EngineStats& stats) {
+  return {{"running", stats.running},
+          {"queued", stats.queued},
+          {"preempted", stats.preempted},
+          {"state_bytes", stats.state_bytes},
+          {"state_budget_bytes", stats.state_budget_bytes},
+          {"requests", stats.requests},
+          {"finished", stats.finished},
+          {"cancelled", stats.cancelled},
+          {"failed", stats.failed},
+          {"prompt_tokens", stats.prompt_tokens},
+          {"completion_tokens", stats.completion_tokens},
+          {"speculation", speculation_json(stats.speculation)}};
+}
+
 // null if the engine has no state cache.
 Json cache_json(const std::optional<StateCacheStats>& stats) {
   if (!stats) return nullptr;
@@ -125,13 +134,18 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
 
 }  // namespace
 
-Api::Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys, ApiOptions options)
-    : engine_(engine),
-      generations_(engine, workers, std::move(post), metrics_, std::move(options)),
+Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
+         AccessRules access, ApiKeys keys)
+    : started_(now_seconds()),
+      created_(unix_seconds()),
+      workers_(workers),
+      post_(http.post()),
+      pool_(std::move(models), std::move(prompts), post_,
+            [&http](double seconds, std::function<void()> run) { http.after(seconds, std::move(run)); }),
+      generations_(pool_, workers, post_, metrics_),
+      actions_(pool_, post_, created_),
       access_(std::move(access)),
-      keys_(std::move(keys)),
-      started_(now_seconds()),
-      created_(unix_seconds()) {}
+      keys_(std::move(keys)) {}
 
 // The parsed head of a request.
 struct Api::Call {
@@ -164,12 +178,19 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
                     "", "method_not_allowed"};
   if (route->method != "POST") return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
-  if (engine_.device_lost())
+  if (pool_.device_lost())
     return ApiError{503, "The device failed, as the server's log tells; the server must be started again", "",
                     "device_lost"};
   if (!is_json_type(request))
     return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                     "unsupported_media_type"};
+  if (std::holds_alternative<ModelAction>(route->handler) && keys_.empty() &&
+      !is_loopback_name(listening_name(access_.bound_host)))
+    return ApiError{
+        403,
+        "Clients of other machines may load, unload and pull models only with an API key: start the "
+        "server with --api-key-file",
+        "", "no_api_keys"};
   if (is_encoded(request))
     return ApiError{
         415,
@@ -207,13 +228,16 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const auto& handler = call->match.route->handler;
   if (const auto* kind = std::get_if<AnswerKind>(&handler))
     return generations_.start(*kind, std::move(request), std::move(out));
+  if (const auto* action = std::get_if<ModelAction>(&handler))
+    return actions_.start(*action, request, std::move(out));
+  if (handler == decltype(call->match.route->handler)(Page::models)) return list_models(std::move(out));
   out->respond(page(std::get<Page>(handler), *call));
 }
 
 HttpResponse Api::page(Page page, const Call& call) const {
   switch (page) {
-    case Page::models:
-      return models();
+    case Page::models:  // answered by list_models()
+      break;
     case Page::model:
       return model(call.match.id);
     case Page::health:
@@ -238,48 +262,86 @@ void Api::responded(const RequestName& request, int status) {
 HttpResponse Api::metrics() const {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = metrics_.text(engine_.stats(), engine_.info(), engine_.expert_rows());
+  response.body = metrics_.text(pool_.entries());
   return response;
 }
 
-HttpResponse Api::models() const {
-  return json_response({{"object", "list"}, {"data", Json::array({model_json(engine_.info(), created_)})}});
+// Loaded models first, then the others that are here.
+void Api::list_models(std::shared_ptr<ResponseStream> out) {
+  workers_.submit([this, out, post = post_] {
+    post([this, out, here = pool_.source().list()] {
+      Json data = Json::array();
+      std::set<std::string> listed;
+      const auto entries = pool_.entries();
+      for (const auto* entry : entries)
+        if (entry->model) {
+          data.push_back(model_json(*entry, created_));
+          listed.insert(entry->name);
+        }
+      for (const std::string& name : here) {
+        if (!listed.insert(name).second) continue;
+        const auto known = std::ranges::find(entries, name, &ModelPool::Entry::name);
+        ModelPool::Entry other;
+        other.name = name;
+        data.push_back(model_json(known == entries.end() ? other : **known, created_));
+      }
+      out->respond(json_response({{"object", "list"}, {"data", std::move(data)}}));
+    });
+  });
 }
 
 HttpResponse Api::model(const std::string& id) const {
-  if (!generations_.defaults().accepts_model(id))
-    return error_response(
-        {404, fmt::format("The model '{}' is not loaded here", id), "model", "model_not_found"});
-  return json_response(model_json(engine_.info(), created_));
+  const auto name = pool_.find(id);
+  if (!name)
+    return error_response({404, fmt::format("There is no model '{}' here", id), "model", "model_not_found"});
+  for (const auto* entry : pool_.entries())
+    if (entry->name == *name) return json_response(model_json(*entry, created_));
+  ModelPool::Entry other;
+  other.name = *name;
+  return json_response(model_json(other, created_));
 }
 
 std::string_view Api::status() const {
-  return stopping_ ? "stopping" : engine_.device_lost() ? "device_lost" : "ok";
+  return stopping_ ? "stopping" : pool_.device_lost() ? "device_lost" : "ok";
 }
 
 HttpResponse Api::health() const {
-  const EngineStats stats = engine_.stats();
   const std::string_view state = status();
-  HttpResponse response = json_response({{"status", state},
-                                         {"version", ANABRANCH_VERSION},
-                                         {"uptime_s", now_seconds() - started_},
-                                         {"model", loaded_json(engine_.info())},
-                                         {"engine",
-                                          {{"running", stats.running},
-                                           {"queued", stats.queued},
-                                           {"preempted", stats.preempted},
-                                           {"state_bytes", stats.state_bytes},
-                                           {"state_budget_bytes", stats.state_budget_bytes},
-                                           {"requests", stats.requests},
-                                           {"finished", stats.finished},
-                                           {"cancelled", stats.cancelled},
-                                           {"failed", stats.failed},
-                                           {"prompt_tokens", stats.prompt_tokens},
-                                           {"completion_tokens", stats.completion_tokens},
-                                           {"speculation", speculation_json(stats.speculation)}}},
-                                         {"cache", cache_json(stats.cache)}});
+  Json json = {{"status", state}, {"version", ANABRANCH_VERSION}, {"uptime_s", now_seconds() - started_}};
+  const ServedModel* main = pool_.main_model();
+  json["model"] = main ? loaded_json(main->engine->info()) : Json();
+  json["engine"] = main ? engine_json(main->engine->stats()) : Json();
+  json["cache"] = main ? cache_json(main->engine->stats().cache) : Json();
+  json["models"] = Json::array();
+  for (const auto* entry : pool_.entries()) {
+    Json model = model_json(*entry, created_);
+    if (entry->model) model["engine"] = engine_json(entry->model->engine->stats());
+    json["models"].push_back(std::move(model));
+  }
+  HttpResponse response = json_response(json);
   if (state != "ok") response.status = 503;
   return response;
+}
+
+void Api::begin_stop() {
+  stopping_ = true;
+  pool_.begin_stop();
+  actions_.cancel_all();
+}
+
+void Api::report() const {
+  for (const auto* entry : pool_.entries()) {
+    if (!entry->model) {
+      log_info("SIGUSR1: {} is {}", entry->name, name_of(entry->state));
+      continue;
+    }
+    const EngineStats stats = entry->model->engine->stats();
+    log_info(
+        "SIGUSR1: {}: {} requests run, {} wait; {} finished, {} cancelled, {} failed; states take {} MiB of "
+        "{}",
+        entry->name, stats.running, stats.queued, stats.finished, stats.cancelled, stats.failed,
+        stats.state_bytes >> 20, stats.state_budget_bytes >> 20);
+  }
 }
 
 HttpResponse Api::short_health() const {
@@ -300,10 +362,12 @@ HttpResponse Api::welcome() const {
                              route.handler == decltype(route.handler)(Page::docs) ? " (the whole API)" : "");
     return lines;
   };
+  const ServedModel* main = pool_.main_model();
+  const std::string served = main ? main->name : "models on demand";
   response.body = fmt::format(
       "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n{}\n"
       "For Anthropic clients: base URL http://<this host>\n\n{}",
-      ANABRANCH_VERSION, engine_.info().name, list(Listed::openai), list(Listed::anthropic));
+      ANABRANCH_VERSION, served, list(Listed::openai), list(Listed::anthropic));
   return response;
 }
 

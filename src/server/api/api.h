@@ -4,12 +4,14 @@
 #include <memory>
 #include <string>
 
-#include "engine/engine.h"
 #include "server/api/generation.h"
 #include "server/api/metrics.h"
+#include "server/api/model_actions.h"
+#include "server/api/model_pool.h"
 #include "server/api/routes.h"
 #include "server/http/access.h"
 #include "server/http/api_keys.h"
+#include "server/http/http_server.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
@@ -17,7 +19,8 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
-  Api(Engine& engine, WorkerPool& workers, Post post, AccessRules access, ApiKeys keys, ApiOptions options);
+  Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
+      ApiKeys keys);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   std::optional<HttpResponse> refusal(const HttpRequest& request) const;
@@ -32,7 +35,9 @@ class Api {
   // Later requests must have one of these keys.
   void set_keys(ApiKeys keys) { keys_ = std::move(keys); }
   // From now on new work is refused with 503.
-  void begin_stop() { stopping_ = true; }
+  void begin_stop();
+  // Writes a line about each model to the log.
+  void report() const;
   // Ends every answer under way with an error.
   void cancel_all() { generations_.cancel_all(); }
 
@@ -42,7 +47,7 @@ class Api {
   std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call) const;
   std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
   HttpResponse page(Page page, const Call& call) const;
-  HttpResponse models() const;
+  void list_models(std::shared_ptr<ResponseStream> out);
   HttpResponse model(const std::string& id) const;
   // "ok" while new work is taken.
   std::string_view status() const;
@@ -52,13 +57,16 @@ class Api {
   HttpResponse welcome() const;
   HttpResponse metrics() const;
 
-  Engine& engine_;
-  Metrics metrics_;
-  Generations generations_;
-  const AccessRules access_;
-  ApiKeys keys_;
   const double started_;   // monotonic seconds
   const int64_t created_;  // Unix seconds
+  WorkerPool& workers_;
+  const Post post_;
+  Metrics metrics_;
+  ModelPool pool_;
+  Generations generations_;
+  ModelActions actions_;
+  const AccessRules access_;
+  ApiKeys keys_;
   bool stopping_ = false;
 };
 

@@ -128,16 +128,6 @@ int read_logprobs(JsonFields& fields, bool chat) {
   return wanted ? static_cast<int>(top) : -1;
 }
 
-void read_model(JsonFields& fields, const RequestDefaults& defaults) {
-  const std::string* model = fields.string("model");
-  if (!model || defaults.accepts_model(*model)) return;
-  const auto& names = defaults.model_names;
-  fields.fail(ApiError{404,
-                       fmt::format("The model '{}' is not loaded here; '{}' is (GET /v1/models lists it)",
-                                   *model, names.empty() ? "" : names[0]),
-                       "model", "model_not_found"});
-}
-
 // "speculation": "auto", "off" or a draft source; or {"source": one of these, "depth": drafts a round}.
 void read_speculation(JsonFields& fields, const std::vector<DraftSource>& sources,
                       std::optional<SpecMode>& mode) {
@@ -399,20 +389,10 @@ void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& pr
 
 }  // namespace
 
-RequestDefaults request_defaults(const Engine& engine, const ThinkingWish& thinking,
-                                 bool strict_model_names) {
+RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
+                                 const ThinkingWish& thinking) {
   const ModelInfo& info = engine.info();
-  return {engine.default_sampling(),
-          {info.name, info.path, "default", "main", "default_model"},
-          info.draft_sources,
-          engine.tokenizer().vocab_size(),
-          thinking,
-          strict_model_names,
-          info.draft_model};
-}
-
-bool RequestDefaults::accepts_model(std::string_view name) const {
-  return !strict_model_names || std::find(model_names.begin(), model_names.end(), name) != model_names.end();
+  return {sampling, info.draft_sources, engine.tokenizer().vocab_size(), thinking, info.draft_model};
 }
 
 std::variant<Json, ApiError> parse_body(std::string_view body) {
@@ -429,7 +409,7 @@ std::variant<Json, ApiError> parse_body(std::string_view body) {
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
   GenerationOptions options;
   options.sampling = defaults.sampling;
-  read_model(fields, defaults);
+  fields.string("model");  // chosen before (model_pool.h)
   read_sampling(fields, options);
   read_penalties(fields, options.sampling);
   read_logit_bias(fields, defaults.vocab_size, options.sampling);

@@ -17,16 +17,13 @@ namespace anabranch::server {
 // The values that requests are checked against, and the defaults for absent fields.
 struct RequestDefaults {
   SamplingParams sampling;                 // where the request says nothing
-  std::vector<std::string> model_names;    // of the loaded model
   std::vector<DraftSource> draft_sources;  // accepted in "speculation"
   int vocab_size = 0;                      // ids accepted in "logit_bias"
   ThinkingWish thinking;                   // where the request says nothing
-  bool strict_model_names = false;         // whether "model" must be one of model_names
   std::string draft_model;                 // its name; empty: none is loaded
-
-  bool accepts_model(std::string_view name) const;
 };
-RequestDefaults request_defaults(const Engine& engine, const ThinkingWish& thinking, bool strict_model_names);
+RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
+                                 const ThinkingWish& thinking);
 
 inline constexpr int kMaxChoices = 16;  // of one prompt
 inline constexpr int kMaxAnswers = 64;  // to all prompts of a request

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "server/api/request_model.h"
 
 namespace anabranch::server {
 namespace {
@@ -14,6 +15,10 @@ constexpr const char* kAnswerLoop = "answer_loop";         // Usage::cut: the an
 constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
 
 constexpr size_t kShortBody = 256u << 10;
+
+bool is_long(const HttpRequest& request) {
+  return request.body.size() > kShortBody;
+}
 
 // Returns freed memory to the system when it is destroyed, after the objects made from a long body.
 struct ReturnMemory {
@@ -81,13 +86,8 @@ Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
 
 }  // namespace
 
-Generations::Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, ApiOptions options)
-    : engine_(engine),
-      workers_(workers),
-      post_(std::move(post)),
-      metrics_(metrics),
-      defaults_(request_defaults(engine, options.thinking, options.strict_model_names)),
-      preparer_(engine, std::move(options.prompts)) {
+Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics)
+    : models_(models), workers_(workers), post_(std::move(post)), metrics_(metrics) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -105,40 +105,63 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
   generation.head.kind = kind;
   generation.head.id = fmt::format("{}{:016x}{:08x}", id_prefix(kind), random_(), random_() >> 32);
   generation.head.created = unix_seconds();
-  generation.head.model = engine_.info().name;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
-  const bool is_long = request.body.size() > kShortBody;
+  auto whole = std::make_shared<HttpRequest>(std::move(request));
+  if (!is_long(*whole)) return choose_model(key, model_named_in(whole->body), whole);
+  long_workers_.submit([this, key, whole, post = post_] {
+    post([this, key, whole, wanted = model_named_in(whole->body)] { choose_model(key, wanted, whole); });
+  });
+}
+
+void Generations::choose_model(uint64_t key, const std::string& wanted,
+                               std::shared_ptr<HttpRequest> request) {
+  models_.acquire(wanted,
+                  [this, key, request = std::move(request)](std::variant<ModelLease, ApiError> taken) {
+                    Generation* generation = find(key);
+                    if (!generation) return;  // the client has left
+                    if (const auto* error = std::get_if<ApiError>(&taken)) return fail(key, *error);
+                    generation->model = std::get<ModelLease>(std::move(taken));
+                    generation->head.model = generation->model->name;
+                    prepare_request(key, request);
+                  });
+}
+
+void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request) {
+  const Generation& generation = *find(key);
+  const bool slow = is_long(*request);
   // The client may leave before the worker begins, so the job holds it weakly.
-  (is_long ? long_workers_ : workers_)
-      .submit([this, key, kind, client = std::weak_ptr<const void>(generation.client),
-               request = std::make_shared<HttpRequest>(std::move(request)), is_long]() mutable {
-        const ReturnMemory after(is_long);
+  (slow ? long_workers_ : workers_)
+      .submit([this, key, kind = generation.head.kind, client = std::weak_ptr<const void>(generation.client),
+               model = generation.model, request = std::move(request), slow]() mutable {
+        const ReturnMemory after(slow);
         if (client.expired()) return request.reset();
         auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(safely([&] {
-          return prepare(kind, request->body, defaults_, preparer_, [&] { return client.expired(); });
+          return prepare(kind, request->body, model->defaults, model->preparer,
+                         [&] { return client.expired(); });
         }));
         request.reset();
         const auto* made = std::get_if<Prepared>(prepared.get());
         if (!made || !made->constrained || kind == AnswerKind::token_count)
           return taker(key)(std::move(*prepared));
         if (client.expired()) return;
-        form_workers_.submit([this, key, client, prepared] {
-          if (!client.expired()) compile(key, client, std::get<Prepared>(std::move(*prepared)));
+        form_workers_.submit([this, key, client, model, prepared] {
+          if (!client.expired()) compile(key, client, model, std::get<Prepared>(std::move(*prepared)));
         });
       });
 }
 
 // Runs on a worker. The grammar may be compiled on another thread afterwards.
-void Generations::compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared) {
+void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model,
+                          Prepared prepared) {
   const auto take = taker(key);
   try {
-    preparer_.compile(std::move(prepared), std::move(client),
-                      [take](std::variant<Prepared, RequestError> made) {
-                        if (const auto* error = std::get_if<RequestError>(&made))
-                          return take(to_api_error(*error));
-                        take(std::get<Prepared>(std::move(made)));
-                      });
+    model->preparer.compile(std::move(prepared), std::move(client),
+                            [take](std::variant<Prepared, RequestError> made) {
+                              if (const auto* error = std::get_if<RequestError>(&made))
+                                return take(to_api_error(*error));
+                              take(std::get<Prepared>(std::move(made)));
+                            });
   } catch (const std::exception& e) {
     take(internal_error(e));
   }
@@ -173,6 +196,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
     log_debug("{} {}: {}", generation->head.id, thinking->enabled ? "thinks" : "does not think",
               thinking->reason);
   const GenerationOptions& options = generation->options;
+  Engine& engine = *generation->model->engine;
   Request request;
   request.sampling = options.sampling;
   const uint64_t seed = options.seed ? *options.seed : random_();
@@ -192,15 +216,15 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   generation->choices.resize(prepared.prompts.size() * options.choices);
   for (size_t i = 0; i < generation->choices.size(); ++i) {
     Choice& choice = generation->choices[i];
-    choice.text = std::make_unique<OutputText>(engine_.tokenizer(), options.stop, prepared.rules);
+    choice.text = std::make_unique<OutputText>(engine.tokenizer(), options.stop, prepared.rules);
     if (options.logprobs >= 0)
       choice.logprobs.emplace(
           generation->head.kind == AnswerKind::chat ? LogprobsForm::chat : LogprobsForm::completion,
-          engine_.tokenizer());
+          engine.tokenizer());
     request.prompt = prepared.prompts[i / options.choices];
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
     request.sampling.seed = choice_seed(seed, i % options.choices);
-    auto accepted = engine_.submit(request, [this, key, i, post = post_](const Event& event) {
+    auto accepted = engine.submit(request, [this, key, i, post = post_](const Event& event) {
       post([this, key, i, event] { receive(key, i, event); });
     });
     if (!accepted.ok()) return fail(key, to_api_error(accepted.error()));
@@ -363,14 +387,14 @@ void Generations::remember(const Generation& generation, const Choice& choice) {
     return;
   const TurnEndReason end =
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
-  preparer_.remember(choice.sampled, end, *generation.remember, generation.rules);
-  workers_.submit([this] { preparer_.write_turns(); });
+  generation.model->preparer.remember(choice.sampled, end, *generation.remember, generation.rules);
+  workers_.submit([model = generation.model] { model->preparer.write_turns(); });
 }
 
 void Generations::cancel(const Generation& generation) {
   for (const Choice& choice : generation.choices) {
     if (!choice.submitted) continue;
-    engine_.cancel(choice.request);
+    generation.model->engine->cancel(choice.request);
     metrics_.answered(generation.head.kind, "cancelled");
   }
 }

@@ -17,6 +17,7 @@
 #include "output/output_text.h"
 #include "server/api/anthropic_format.h"
 #include "server/api/metrics.h"
+#include "server/api/model_pool.h"
 #include "server/api/openai_format.h"
 #include "server/api/prepare.h"
 #include "server/api/worker_pool.h"
@@ -24,20 +25,13 @@
 
 namespace anabranch::server {
 
-struct ApiOptions {
-  PrepareOptions prompts;
-  ThinkingWish thinking;            // where requests say nothing
-  bool strict_model_names = false;  // refuse requests for another model than the loaded one
-};
-
 class Generations {
  public:
-  // metrics must outlive it.
-  Generations(Engine& engine, WorkerPool& workers, Post post, Metrics& metrics, ApiOptions options);
+  // models and metrics must outlive it.
+  Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics);
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out);
-  const RequestDefaults& defaults() const { return defaults_; }
   // Ends every answer with an error.
   void cancel_all();
 
@@ -60,6 +54,7 @@ class Generations {
   struct Generation {
     AnswerHead head;
     double started = 0;  // monotonic seconds
+    ModelLease model;    // null until it is loaded
     GenerationOptions options;
     std::shared_ptr<ResponseStream> out;
     std::shared_ptr<const void> client = std::make_shared<char>();  // nobody else holds it
@@ -73,7 +68,9 @@ class Generations {
     MessageStream message;             // of the other messages
   };
 
-  void compile(uint64_t key, std::weak_ptr<const void> client, Prepared prepared);
+  void choose_model(uint64_t key, const std::string& wanted, std::shared_ptr<HttpRequest> request);
+  void prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request);
+  void compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model, Prepared prepared);
   std::function<void(std::variant<Prepared, ApiError>)> taker(uint64_t key);
   void submit(uint64_t key, Prepared prepared);
   void begin_stream(Generation& generation);
@@ -90,12 +87,10 @@ class Generations {
   void client_left(uint64_t key);
   Generation* find(uint64_t key);
 
-  Engine& engine_;
+  ModelPool& models_;
   WorkerPool& workers_;
   const Post post_;
   Metrics& metrics_;
-  const RequestDefaults defaults_;
-  Preparer preparer_;       // used by workers; remember() by the I/O thread
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;

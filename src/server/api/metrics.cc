@@ -33,23 +33,25 @@ const char* kind_name(AnswerKind kind) {
   }
 }
 
+// A loaded model at the time of a scrape.
+struct Scraped {
+  std::string name;
+  EngineStats stats;
+  std::vector<std::vector<uint64_t>> expert_rows;
+  double weight_bytes;
+};
+
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
 // Metric families that are built for each scrape from counters that are kept elsewhere.
 class Snapshot {
  public:
   explicit Snapshot(std::vector<MetricFamily>& families) : families_(families) {}
-  void counter(const std::string& name, const std::string& help, double value) {
-    family(name, help, MetricType::Counter);
-    add({}, value);
-  }
-  void gauge(const std::string& name, const std::string& help, double value) {
-    family(name, help, MetricType::Gauge);
-    add({}, value);
-  }
   void family(const std::string& name, const std::string& help, MetricType type) {
     families_.push_back({name, help, type, {}});
   }
   // Adds to the last family.
-  void add(const std::vector<std::pair<std::string, std::string>>& labels, double value) {
+  void add(const Labels& labels, double value) {
     prometheus::ClientMetric metric;
     for (const auto& [label, text] : labels) metric.label.push_back({label, text});
     if (families_.back().type == MetricType::Counter)
@@ -57,6 +59,13 @@ class Snapshot {
     else
       metric.gauge.value = value;
     families_.back().metric.push_back(std::move(metric));
+  }
+  // A family with a value of each model.
+  template <class Value>
+  void of_each(const std::vector<Scraped>& models, MetricType type, const std::string& name,
+               const std::string& help, const Value& value) {
+    family(name, help, type);
+    for (const Scraped& model : models) add({{"model", model.name}}, static_cast<double>(value(model)));
   }
 
  private:
@@ -75,28 +84,37 @@ double resident_bytes() {
   return bytes;
 }
 
-void add_engine(Snapshot& out, const EngineStats& stats) {
-  out.gauge("anabranch_requests_running", "Sequences that run now", stats.running);
-  out.gauge("anabranch_requests_queued", "Sequences that wait now", stats.queued);
-  out.counter("anabranch_prompt_tokens_total", "Tokens of prompts, cached ones included",
-              static_cast<double>(stats.prompt_tokens));
-  out.counter("anabranch_completion_tokens_total", "Tokens sampled",
-              static_cast<double>(stats.completion_tokens));
-  out.counter("anabranch_preemptions_total",
+void add_engines(Snapshot& out, const std::vector<Scraped>& models) {
+  constexpr auto kCounter = MetricType::Counter, kGauge = MetricType::Gauge;
+  out.of_each(models, kGauge, "anabranch_requests_running", "Sequences that run now",
+              [](const Scraped& m) { return m.stats.running; });
+  out.of_each(models, kGauge, "anabranch_requests_queued", "Sequences that wait now",
+              [](const Scraped& m) { return m.stats.queued; });
+  out.of_each(models, kCounter, "anabranch_prompt_tokens_total", "Tokens of prompts, cached ones included",
+              [](const Scraped& m) { return m.stats.prompt_tokens; });
+  out.of_each(models, kCounter, "anabranch_completion_tokens_total", "Tokens sampled",
+              [](const Scraped& m) { return m.stats.completion_tokens; });
+  out.of_each(models, kCounter, "anabranch_preemptions_total",
               "Times that a running sequence had to wait again for want of memory",
-              static_cast<double>(stats.preempted));
-  out.counter("anabranch_logit_passes_total",
+              [](const Scraped& m) { return m.stats.preempted; });
+  out.of_each(models, kCounter, "anabranch_logit_passes_total",
               "Passes that brought logits to the host, as greedy tokens need not",
-              static_cast<double>(stats.logit_passes));
-  out.gauge("anabranch_state_bytes", "Memory of running sequences' states",
-            static_cast<double>(stats.state_bytes));
-  out.gauge("anabranch_state_budget_bytes", "What they may take now",
-            static_cast<double>(stats.state_budget_bytes));
-  const auto& sources = stats.speculation.sources;
+              [](const Scraped& m) { return m.stats.logit_passes; });
+  out.of_each(models, kGauge, "anabranch_state_bytes", "Memory of running sequences' states",
+              [](const Scraped& m) { return m.stats.state_bytes; });
+  out.of_each(models, kGauge, "anabranch_state_budget_bytes", "What they may take now",
+              [](const Scraped& m) { return m.stats.state_budget_bytes; });
+  out.of_each(models, kGauge, "anabranch_weight_bytes", "Memory of the weights",
+              [](const Scraped& m) { return m.weight_bytes; });
+}
+
+void add_speculation(Snapshot& out, const std::vector<Scraped>& models) {
   const auto by_source = [&](const char* name, const char* help, long SpecCounters::Source::*count) {
     out.family(name, help, MetricType::Counter);
-    for (int i = 1; i < kDraftSources; ++i)
-      out.add({{"source", kDraftSourceNames[i]}}, static_cast<double>(sources[i].*count));
+    for (const Scraped& m : models)
+      for (int i = 1; i < kDraftSources; ++i)
+        out.add({{"model", m.name}, {"source", kDraftSourceNames[i]}},
+                static_cast<double>(m.stats.speculation.sources[i].*count));
   };
   by_source("anabranch_drafted_tokens_total", "Tokens proposed by speculation",
             &SpecCounters::Source::drafted);
@@ -104,28 +122,37 @@ void add_engine(Snapshot& out, const EngineStats& stats) {
             &SpecCounters::Source::accepted);
 }
 
-void add_cache(Snapshot& out, const StateCacheStats& cache) {
-  out.counter("anabranch_cache_lookups_total", "Requests that looked for a state",
-              static_cast<double>(cache.lookups));
-  out.family("anabranch_cache_hits_total", "Requests that found one, by where it was", MetricType::Counter);
-  out.add({{"tier", "ram"}}, static_cast<double>(cache.ram_hits));
-  out.add({{"tier", "disk"}}, static_cast<double>(cache.disk_hits));
-  out.family("anabranch_cache_hit_tokens_total", "Tokens of prompts that need not be computed again",
-             MetricType::Counter);
-  out.add({{"tier", "ram"}}, static_cast<double>(cache.ram_tokens));
-  out.add({{"tier", "disk"}}, static_cast<double>(cache.disk_tokens));
-  out.family("anabranch_cache_bytes", "Size of the kept states", MetricType::Gauge);
-  out.add({{"tier", "ram"}}, static_cast<double>(cache.ram_bytes));
-  out.add({{"tier", "disk"}}, static_cast<double>(cache.disk_bytes));
+void add_caches(Snapshot& out, const std::vector<Scraped>& models) {
+  const auto by_tier = [&](const char* name, const char* help, MetricType type, const auto& ram,
+                           const auto& disk) {
+    out.family(name, help, type);
+    for (const Scraped& m : models) {
+      if (!m.stats.cache) continue;
+      out.add({{"model", m.name}, {"tier", "ram"}}, static_cast<double>((*m.stats.cache).*ram));
+      out.add({{"model", m.name}, {"tier", "disk"}}, static_cast<double>((*m.stats.cache).*disk));
+    }
+  };
+  out.family("anabranch_cache_lookups_total", "Requests that looked for a state", MetricType::Counter);
+  for (const Scraped& m : models)
+    if (m.stats.cache) out.add({{"model", m.name}}, static_cast<double>(m.stats.cache->lookups));
+  using Stats = StateCacheStats;
+  by_tier("anabranch_cache_hits_total", "Requests that found one, by where it was", MetricType::Counter,
+          &Stats::ram_hits, &Stats::disk_hits);
+  by_tier("anabranch_cache_hit_tokens_total", "Tokens of prompts that need not be computed again",
+          MetricType::Counter, &Stats::ram_tokens, &Stats::disk_tokens);
+  by_tier("anabranch_cache_bytes", "Size of the kept states", MetricType::Gauge, &Stats::ram_bytes,
+          &Stats::disk_bytes);
 }
 
 // Of each mixture of experts: all rows of its experts, those of the busiest one, and how many had none.
-void add_experts(Snapshot& out, const std::vector<std::vector<uint64_t>>& mixtures) {
-  if (mixtures.empty()) return;
+void add_experts(Snapshot& out, const std::vector<Scraped>& models) {
+  if (std::ranges::all_of(models, [](const Scraped& m) { return m.expert_rows.empty(); })) return;
   const auto of_each = [&](const char* name, const char* help, MetricType type, const auto& value) {
     out.family(name, help, type);
-    for (size_t i = 0; i < mixtures.size(); i++)
-      out.add({{"mixture", std::to_string(i)}}, static_cast<double>(value(mixtures[i])));
+    for (const Scraped& m : models)
+      for (size_t i = 0; i < m.expert_rows.size(); i++)
+        out.add({{"model", m.name}, {"mixture", std::to_string(i)}},
+                static_cast<double>(value(m.expert_rows[i])));
   };
   using Rows = std::vector<uint64_t>;
   of_each("anabranch_expert_rows_total", "Rows that a mixture's experts were given", MetricType::Counter,
@@ -134,6 +161,25 @@ void add_experts(Snapshot& out, const std::vector<std::vector<uint64_t>>& mixtur
           [](const Rows& rows) { return *std::max_element(rows.begin(), rows.end()); });
   of_each("anabranch_experts_unused", "Experts that were given none", MetricType::Gauge,
           [](const Rows& rows) { return std::count(rows.begin(), rows.end(), uint64_t{0}); });
+}
+
+// Loads and unloads of every model that was ever asked for.
+void add_pool(Snapshot& out, const std::vector<const ModelPool::Entry*>& entries) {
+  out.family("anabranch_model_loaded", "1 for models that are loaded", MetricType::Gauge);
+  for (const auto* e : entries) out.add({{"model", e->name}}, e->model ? 1 : 0);
+  out.family("anabranch_model_loads_total", "Times that a model was loaded, or could not be",
+             MetricType::Counter);
+  for (const auto* e : entries) {
+    out.add({{"model", e->name}, {"result", "loaded"}}, static_cast<double>(e->loads));
+    out.add({{"model", e->name}, {"result", "failed"}}, static_cast<double>(e->failed_loads));
+  }
+  out.family("anabranch_model_unloads_total", "Times that a model was unloaded, by the reason",
+             MetricType::Counter);
+  for (const auto* e : entries) {
+    out.add({{"model", e->name}, {"reason", "idle"}}, static_cast<double>(e->idle_unloads));
+    out.add({{"model", e->name}, {"reason", "room"}}, static_cast<double>(e->evictions));
+    out.add({{"model", e->name}, {"reason", "asked"}}, static_cast<double>(e->asked_unloads));
+  }
 }
 
 }  // namespace
@@ -188,17 +234,24 @@ void Metrics::waited_in_queue(double seconds) {
   series_->queue_wait.Observe(seconds);
 }
 
-std::string Metrics::text(const EngineStats& stats, const ModelInfo& info,
-                          const std::vector<std::vector<uint64_t>>& expert_rows) const {
+std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) const {
+  std::vector<Scraped> models;
+  for (const auto* entry : entries) {
+    if (!entry->model) continue;
+    const Engine& engine = *entry->model->engine;
+    models.push_back({entry->name, engine.stats(), engine.expert_rows(), static_cast<double>(entry->bytes)});
+  }
   std::vector<MetricFamily> families = series_->registry.Collect();
   Snapshot out(families);
-  add_engine(out, stats);
-  if (stats.cache) add_cache(out, *stats.cache);
-  add_experts(out, expert_rows);
-  out.gauge("anabranch_weight_bytes", "Memory of the weights",
-            static_cast<double>(info.weight_bytes + info.draft_model_bytes));
-  const double resident = resident_bytes();
-  if (resident >= 0) out.gauge("process_resident_memory_bytes", "Resident memory of the process", resident);
+  add_engines(out, models);
+  add_speculation(out, models);
+  add_caches(out, models);
+  add_experts(out, models);
+  add_pool(out, entries);
+  if (const double resident = resident_bytes(); resident >= 0) {
+    out.family("process_resident_memory_bytes", "Resident memory of the process", MetricType::Gauge);
+    out.add({}, resident);
+  }
   return prometheus::TextSerializer().Serialize(families);
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/engine.h"
+#include "server/api/model_pool.h"
 #include "server/api/openai_format.h"
 
 namespace anabranch::server {
@@ -29,9 +29,8 @@ class Metrics {
   void answered(AnswerKind kind, std::string_view how);
   void waited_in_queue(double seconds);
 
-  // expert_rows: of Engine::expert_rows().
-  std::string text(const EngineStats& stats, const ModelInfo& info,
-                   const std::vector<std::vector<uint64_t>>& expert_rows) const;
+  // entries: of ModelPool::entries().
+  std::string text(const std::vector<const ModelPool::Entry*>& entries) const;
 
  private:
   struct Series;

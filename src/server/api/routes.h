@@ -11,6 +11,8 @@
 
 namespace anabranch::server {
 
+// What a POST request does to the models (model_actions.h).
+enum class ModelAction { load, unload, pull };
 // What a GET request reads.
 enum class Page { models, model, health, metrics, openapi, docs, welcome };
 // Under which heading the page at "/" lists a route.
@@ -19,7 +21,7 @@ enum class Listed { no, openai, anthropic };
 struct Route {
   std::string_view method;  // POST, or GET, which includes HEAD. A path has one method
   std::string_view path;    // a final {id} stands for any text that is not empty
-  std::variant<AnswerKind, Page> handler;
+  std::variant<AnswerKind, ModelAction, Page> handler;
   bool needs_key = true;  // when the server asks for API keys
   bool described = true;  // openapi.json has an operation with this method and path
   Listed listed = Listed::no;

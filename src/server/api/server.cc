@@ -13,13 +13,13 @@ constexpr double kLastWordsSeconds = 1;  // time for errors to reach clients who
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(Engine& engine, const ServerOptions& options, AccessRules access, ApiKeys keys,
+  ServerImpl(ServerModels models, const ServerOptions& options, AccessRules access, ApiKeys keys,
              std::unique_ptr<HttpServer> http)
       : options_(options),
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
-        api_(engine, *workers_, http_->post(), std::move(access), std::move(keys),
-             {{options.volatile_text, options.turns_path}, options.thinking, options.strict_model_names}),
+        api_(std::move(models), {options.volatile_text, options.turns_path}, *workers_, *http_,
+             std::move(access), std::move(keys)),
         thread_([this] { serve(); }) {}
 
   ~ServerImpl() override {
@@ -46,6 +46,10 @@ class ServerImpl final : public Server {
   }
 
   Result<void> reload_tls() override { return http_->reload_tls(); }
+
+  void report() override {
+    http_->post()([this] { api_.report(); });
+  }
 
  private:
   void serve() {
@@ -91,12 +95,12 @@ class ServerImpl final : public Server {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::start(Engine& engine, const ServerOptions& options) {
+Result<std::unique_ptr<Server>> Server::start(ServerModels models, const ServerOptions& options) {
   TRY(auto keys, ApiKeys::make(options.api_keys));
   TRY(auto access, make_access_rules(options.host, options.allowed_hosts, options.cors_origins));
   TRY(auto http, HttpServer::listen(options.host, options.port, options.limits, options.tls));
-  return std::unique_ptr<Server>(
-      std::make_unique<ServerImpl>(engine, options, std::move(access), std::move(keys), std::move(http)));
+  return std::unique_ptr<Server>(std::make_unique<ServerImpl>(std::move(models), options, std::move(access),
+                                                              std::move(keys), std::move(http)));
 }
 
 }  // namespace anabranch::server

@@ -1,8 +1,8 @@
 // The HTTP server that `anabranch serve` runs: OpenAI's and Anthropic's APIs over an Engine. docs/api.md
 // describes what it answers.
 //
-// Ownership: a Server owns one I/O thread and the pools of workers (docs/READING.md lists all threads). The
-// engine must outlive it.
+// Ownership: a Server owns one I/O thread, the pools of workers (docs/READING.md lists all threads) and the
+// loaded models.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "chat/thinking.h"
 #include "chat/volatile_text.h"
-#include "engine/engine.h"
+#include "server/api/model_source.h"
 #include "server/http/http_server.h"
 
 namespace anabranch::server {
@@ -28,15 +27,13 @@ struct ServerOptions {
   std::vector<std::string> api_keys;        // requests must show one of these; none: everybody may ask
   std::vector<VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
-  ThinkingWish thinking;                    // where requests say nothing
-  bool strict_model_names = false;          // refuse requests for another model than the loaded one
   double stop_grace_s = 30;  // for answers under way when stop() is called; then they are cut off
 };
 
 class Server {
  public:
   // Listens and serves from now on. Errors: io (the port is in use), invalid (the host, TLS files or keys).
-  static Result<std::unique_ptr<Server>> start(Engine& engine, const ServerOptions& options);
+  static Result<std::unique_ptr<Server>> start(ServerModels models, const ServerOptions& options);
   // Cancels running requests.
   virtual ~Server() = default;
 
@@ -50,6 +47,8 @@ class Server {
   virtual Result<void> set_api_keys(const std::vector<std::string>& keys) = 0;
   // From any thread: reads the TLS files again, for connections to come. Errors: invalid (the old ones stay).
   virtual Result<void> reload_tls() = 0;
+  // From any thread: writes a line about each model to the log.
+  virtual void report() = 0;
 };
 
 }  // namespace anabranch::server

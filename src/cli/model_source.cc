@@ -1,0 +1,95 @@
+#include "cli/model_source.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/conversation.h"
+#include "cli/locate.h"
+#include "cli/reports.h"
+#include "hub/pull.h"
+#include "ops/open.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr double kUnloadAfterSeconds = 3600;  // models that requests name
+
+Result<uint64_t> bytes_of(const std::string& path, const Device& device) {
+  TRY(const auto checkpoint, Checkpoint::open(path));
+  if (const auto problems = file_problems(*checkpoint, device); !problems.empty())
+    return make_error(ErrorKind::unsupported, "{}", problems.front());
+  return tensor_bytes(*checkpoint);
+}
+
+Result<server::ModelSize> measure(const ServeOptions& options) {
+  TRY(const auto device, ops::open_device({options.model.device}));
+  server::ModelSize size;
+  TRY(size.bytes, bytes_of(options.model.model, *device));
+  if (!options.spec.draft.empty()) {
+    TRY(const uint64_t draft, bytes_of(options.spec.draft, *device));
+    size.bytes += draft;
+  }
+  size.keep = {options.pin, options.unload_after_s.value_or(kUnloadAfterSeconds)};
+  return size;
+}
+
+Result<server::PulledModel> pull(const std::string& text, const std::function<bool()>& cancelled,
+                                 const std::function<void(const server::PullState&)>& progress) {
+  const auto name = hub::parse_model_name(text);
+  if (!name) return make_error(ErrorKind::invalid, "'{}' is no model's name: give {}", text, hub::kNameForms);
+  TRY(const auto settings, hub::settings_from_environment());
+  const hub::Watcher watcher{[](const std::string& sentence) { log_info("{}", sentence); }, cancelled};
+  TRY(const auto report, hub::pull(settings, *name, hub::Purpose::model, watcher, [&](const auto& now) {
+        progress({now.done, now.total, now.files});
+      }));
+  return server::PulledModel{name->text(), report.bytes, report.downloaded};
+}
+
+}  // namespace
+
+Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
+  TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
+  wanted.model_name = options.model_name;
+  wanted.max_running = options.parallel;
+  wanted.max_queue = options.queue;
+  wanted.max_gap_s = options.max_gap_ms / 1000;
+  wanted.memory_bytes = options.memory_bytes;
+  TRY(std::shared_ptr<Engine> engine, make_engine(wanted));
+  const SamplingParams sampling = sampling_params(options.sampling, *engine, 0);
+  return server::ReadyModel{std::move(engine), sampling, thinking_wish(options.thinking)};
+}
+
+server::ModelSource model_source(const ServeOptions& options, const std::string& first) {
+  const auto options_of = [options, first](const std::string& name) -> Result<ServeOptions> {
+    if (name == first) return options;
+    return options.for_model(name);
+  };
+  server::ModelSource source;
+  source.find = [first,
+                 configured = options.configured](const std::string& name) -> std::optional<std::string> {
+    if (name == first || std::ranges::find(configured, name) != configured.end() || locate_stored(name))
+      return name;
+    return std::nullopt;
+  };
+  source.list = [configured = options.configured] {
+    std::set<std::string> names(configured.begin(), configured.end());
+    if (const auto stored = stored_models())
+      for (const auto& model : *stored)
+        if (model.problem.empty()) names.insert(model.name);
+    return std::vector<std::string>(names.begin(), names.end());
+  };
+  source.measure = [options_of](const std::string& name) -> Result<server::ModelSize> {
+    TRY(const auto its, options_of(name));
+    return measure(its);
+  };
+  source.load = [options_of](const std::string& name) -> Result<server::ReadyModel> {
+    TRY(const auto its, options_of(name));
+    return load_for_serving(its);
+  };
+  source.pull = pull;
+  return source;
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,17 @@
+// The models that `serve` can load: that of --model, those of [model.NAME], and the stored ones.
+#pragma once
+
+#include <string>
+
+#include "cli/options.h"
+#include "server/api/model_source.h"
+
+namespace anabranch::cli {
+
+// Loads the model that the options name. A progress line stands on a terminal meanwhile.
+Result<server::ReadyModel> load_for_serving(const ServeOptions& options);
+
+// first: the name of the options' own model; "": there is none.
+server::ModelSource model_source(const ServeOptions& options, const std::string& first);
+
+}  // namespace anabranch::cli

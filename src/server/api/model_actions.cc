@@ -1,0 +1,158 @@
+#include "server/api/model_actions.h"
+
+#include <atomic>
+#include <utility>
+
+#include "base/clock.h"
+#include "server/api/json_fields.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr size_t kMostPulls = 16;               // under way or waiting
+constexpr double kSecondsBetweenReports = 0.5;  // of a download
+constexpr double kMostSeconds = 1e9;            // that a model is kept
+constexpr const char* kHeartbeat = ": still working\n\n";
+
+HttpResponse json_response(const Json& json) {
+  HttpResponse response;
+  response.body = dump_json(json);
+  return response;
+}
+
+std::string event_of(const Json& json) {
+  return "data: " + dump_json(json) + "\n\n";
+}
+
+}  // namespace
+
+Json model_json(const ModelPool::Entry& entry, int64_t created) {
+  Json json = {{"id", entry.name},
+               {"object", "model"},
+               {"created", created},
+               {"owned_by", "anabranch"},
+               {"state", name_of(entry.state)}};
+  if (!entry.model) return json;
+  json["context_length"] = entry.model->engine->info().context_length;
+  json["pinned"] = entry.keep.pinned;
+  json["unload_after_s"] = entry.keep.unload_after_s > 0 ? Json(entry.keep.unload_after_s) : Json();
+  json["weight_bytes"] = entry.bytes;
+  return json;
+}
+
+ModelActions::ModelActions(ModelPool& pool, Post post, int64_t created)
+    : pool_(pool),
+      post_(std::move(post)),
+      created_(created),
+      workers_(std::make_unique<WorkerPool>(1, true)) {}
+
+ModelActions::~ModelActions() {
+  cancel_all();
+  workers_.reset();
+}
+
+void ModelActions::start(ModelAction action, const HttpRequest& request,
+                         std::shared_ptr<ResponseStream> out) {
+  const auto parsed = parse_body(request.body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return out->respond(error_response(*error));
+  const Json& body = std::get<Json>(parsed);
+  JsonFields fields(body);
+  const std::string name = fields.required_string("model");
+  if (!fields.error() && name.empty()) fields.fail("model", "invalid_value", "'model' is empty");
+  if (fields.error()) return out->respond(error_response(*fields.error()));
+  if (action == ModelAction::load) return load(body, std::move(out));
+  if (action == ModelAction::pull) return pull(body, std::move(out));
+  unload(name, std::move(out));
+}
+
+void ModelActions::load(const Json& body, std::shared_ptr<ResponseStream> out) {
+  JsonFields fields(body);
+  const auto pinned = fields.boolean("pin");
+  const auto unload_after_s = fields.number("unload_after_s", 0, kMostSeconds);
+  if (fields.error()) return out->respond(error_response(*fields.error()));
+  pool_.load(*fields.string("model"), pinned, unload_after_s,
+             [this, out](std::variant<ModelLease, ApiError> taken) {
+               if (const auto* error = std::get_if<ApiError>(&taken))
+                 return out->respond(error_response(*error));
+               const std::string& name = std::get<ModelLease>(taken)->name;
+               for (const auto* entry : pool_.entries())
+                 if (entry->name == name) out->respond(json_response(model_json(*entry, created_)));
+             });
+}
+
+void ModelActions::unload(const std::string& name, std::shared_ptr<ResponseStream> out) {
+  pool_.unload(name, [name, out](const std::optional<ApiError>& error) {
+    out->respond(error ? error_response(*error) : json_response({{"id", name}, {"state", "unloaded"}}));
+  });
+}
+
+// ---- downloads
+
+void ModelActions::pull(const Json& body, std::shared_ptr<ResponseStream> out) {
+  JsonFields fields(body);
+  const bool streams = fields.boolean("stream").value_or(true);
+  if (fields.error()) return out->respond(error_response(*fields.error()));
+  if (pulls_.size() >= kMostPulls)
+    return out->respond(error_response({429, "Too many models are being pulled", "", "too_many_pulls"}));
+  const uint64_t key = next_key_++;
+  Pull& pull = pulls_[key];
+  pull.streams = streams;
+  pull.out = std::move(out);
+  pull.out->on_client_left([cancelled = pull.cancelled] { *cancelled = true; });
+  if (streams) pull.out->start("text/event-stream; charset=utf-8", kHeartbeat);
+  run_pull(key, *fields.string("model"));
+}
+
+void ModelActions::run_pull(uint64_t key, const std::string& name) {
+  workers_->submit([this, key, name, cancelled = pulls_[key].cancelled, post = post_,
+                    pull = pool_.source().pull] {
+    double reported = 0;
+    const auto report = [&](const PullState& state) {
+      if (const double now = now_seconds(); now - reported >= kSecondsBetweenReports) {
+        reported = now;
+        post([this, key, state] { progress(key, state); });
+      }
+    };
+    auto result = cancelled->load() ? Result<PulledModel>(make_error(ErrorKind::busy, "the client has left"))
+                                    : pull(
+                                          name, [&] { return cancelled->load(); }, report);
+    post([this, key, result = std::move(result)] { finish(key, result); });
+  });
+}
+
+void ModelActions::progress(uint64_t key, const PullState& state) {
+  const Pull& pull = pulls_.at(key);
+  if (!pull.streams) return;
+  pull.out->write(event_of({{"status", "downloading"},
+                            {"completed_bytes", state.done},
+                            {"total_bytes", state.total},
+                            {"files", state.files}}));
+}
+
+void ModelActions::finish(uint64_t key, const Result<PulledModel>& result) {
+  const Pull pull = std::move(pulls_.at(key));
+  pulls_.erase(key);
+  if (!result) {
+    const ErrorKind kind = result.error().kind;
+    ApiError error = to_api_error(result.error());
+    error.status = kind == ErrorKind::not_found ? 404 : kind == ErrorKind::io ? 502 : error.status;
+    error.code = "pull_failed";
+    if (!pull.streams) return pull.out->respond(error_response(error));
+    pull.out->write("data: " + error_json(error) + "\n\n");
+    return pull.out->finish(true);
+  }
+  const Json done = {{"status", "success"},
+                     {"model", result->name},
+                     {"total_bytes", result->bytes},
+                     {"downloaded_bytes", result->downloaded}};
+  if (!pull.streams) return pull.out->respond(json_response(done));
+  pull.out->write(event_of(done));
+  pull.out->write(kDoneEvent);
+  pull.out->finish(false);
+}
+
+void ModelActions::cancel_all() {
+  for (auto& [key, pull] : pulls_) *pull.cancelled = true;
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,133 @@
+// The models that a server answers with. A model is loaded when a request names it, within a budget of memory
+// for weights. When there is no room, the model that was idle for longest gives way; if all are busy, the one
+// that was asked for least recently first ends its running answers. A model that cannot be loaded takes no
+// other's room: its files are read before, and if loading fails all the same, those that gave way come back.
+//
+// All members are used on the I/O thread. Loading and unloading run on a thread of their own, one at a time.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "chat/preparer.h"
+#include "server/api/api_request.h"
+#include "server/api/model_source.h"
+#include "server/api/worker_pool.h"
+#include "server/http/api_error.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// A loaded model with what requests to it need. Preparer is used by workers.
+struct ServedModel {
+  ServedModel(std::string model_name, ReadyModel ready, const PrepareOptions& prompts)
+      : name(std::move(model_name)),
+        engine(std::move(ready.engine)),
+        defaults(request_defaults(*engine, ready.sampling, ready.thinking)),
+        preparer(*engine, prompts) {}
+
+  const std::string name;
+  const std::shared_ptr<Engine> engine;
+  const RequestDefaults defaults;
+  Preparer preparer;
+};
+// While it lives, the model stays loaded.
+using ModelLease = std::shared_ptr<ServedModel>;
+
+enum class ModelState { unloaded, waiting, loading, loaded, draining, unloading };
+std::string_view name_of(ModelState state);
+
+class ModelPool {
+ public:
+  using After = std::function<void(double seconds, std::function<void()>)>;
+  using TakeModel = std::function<void(std::variant<ModelLease, ApiError>)>;
+  using Unloaded = std::function<void(std::optional<ApiError>)>;
+
+  ModelPool(ServerModels models, PrepareOptions prompts, Post post, After after);
+  ~ModelPool();
+
+  // Gives `take` the model that a request's "model" means, at once or when it is loaded.
+  // Errors: 404 model_not_found; 503 model_not_loaded (why).
+  void acquire(const std::string& wanted, TakeModel take);
+  // The same, and from now on it is kept like this.
+  void load(const std::string& wanted, std::optional<bool> pinned, std::optional<double> unload_after_s,
+            TakeModel take);
+  // Answers when its running requests have ended and its memory is free. Errors: 404; 409 (it is being
+  // loaded).
+  void unload(const std::string& wanted, Unloaded done);
+  // The name of the model that is meant, loaded or not; none: there is none.
+  std::optional<std::string> find(const std::string& wanted) const;
+
+  // A model that is, was or will be loaded.
+  struct Entry {
+    std::string name;
+    ModelState state = ModelState::unloaded;
+    KeepLoaded keep;
+    uint64_t bytes = 0;         // of weights; of a model that was never loaded, as its files tell
+    int leases = 0;             // requests that use it
+    double last_used = 0;       // monotonic seconds
+    uint64_t loads = 0;         // times that it was loaded,
+    uint64_t failed_loads = 0;  // could not be,
+    uint64_t idle_unloads = 0, evictions = 0, asked_unloads = 0;  // and was unloaded, by the reason
+    std::shared_ptr<ServedModel> model;                           // while it is loaded or draining
+
+   private:
+    friend class ModelPool;
+    std::deque<TakeModel> waiting;
+    std::vector<Unloaded> on_unload;
+    uint64_t Entry::*reason = nullptr;  // of an unload under way
+    bool measured = false;              // since it was last wanted
+    bool watched = false;               // a timer runs
+  };
+  // In the order in which they were first named.
+  std::vector<const Entry*> entries() const;
+  // The first model, or without one the model that was used last. Null: none is loaded.
+  const ServedModel* main_model() const;
+  // True once the device of a loaded model has failed for good.
+  bool device_lost() const;
+  const ModelSource& source() const { return models_.source; }
+  // Nothing is loaded any more; requests that wait for a model get an error.
+  void begin_stop();
+
+ private:
+  using Outcome = std::function<void()>;
+  std::optional<std::string> find_exactly(const std::string& wanted) const;
+  Entry& entry(const std::string& name);
+  const Entry* most_recent() const;
+  ModelLease lease(Entry& entry);
+  void released(const std::string& name);
+  void want(Entry& entry, TakeModel take);
+  void advance();
+  bool unload_drained();
+  bool bring(Entry& entry);
+  Entry* choose_victim();
+  bool has_room_for(const Entry& entry) const;
+  void run(std::function<Outcome()> job);
+  void start_measuring(Entry& entry);
+  void start_loading(Entry& entry);
+  void take_model(Entry& entry, ReadyModel model);
+  void start_unloading(Entry& entry);
+  void fail(Entry& entry, const Error& error);
+  void drain(Entry& entry, uint64_t Entry::*reason);
+  void watch_idleness(Entry& entry);
+  void settled(const Entry& entry);
+
+  ServerModels models_;
+  const PrepareOptions prompts_;
+  const Post post_;
+  const After after_;
+  std::map<std::string, Entry> entries_;
+  std::vector<std::string> order_;    // of entries_
+  std::string first_;                 // empty: there is none
+  std::deque<std::string> wanted_;    // to be loaded, in this order
+  std::vector<std::string> evicted_;  // gave way for the model at the head of wanted_
+  bool busy_ = false;                 // the loader has a job
+  bool stopping_ = false;
+  std::unique_ptr<WorkerPool> loader_;
+};
+
+}  // namespace anabranch::server

@@ -1,0 +1,72 @@
+// Where a server's models come from. `cli/` makes one from the command line, the configuration and the stores
+// of models; tests make their own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "chat/thinking.h"
+#include "engine/engine.h"
+
+namespace anabranch::server {
+
+// How long a model stays loaded.
+struct KeepLoaded {
+  bool pinned = false;        // no other model takes its room, and it does not become idle
+  double unload_after_s = 0;  // without a request for so long it is unloaded; 0: never
+};
+
+// A model as its files tell before it is loaded.
+struct ModelSize {
+  uint64_t bytes = 0;  // of weights, the draft model's included
+  KeepLoaded keep;
+};
+
+// A loaded model, and what counts for requests to it that say nothing.
+struct ReadyModel {
+  std::shared_ptr<Engine> engine;
+  SamplingParams sampling;
+  ThinkingWish thinking;
+};
+
+struct PullState {
+  uint64_t done = 0, total = 0;  // bytes
+  size_t files = 0;
+};
+struct PulledModel {
+  std::string name;
+  uint64_t bytes = 0, downloaded = 0;
+};
+
+struct ModelSource {
+  // The name of the model on this machine that `wanted` means; none: there is none. Called on the I/O thread,
+  // so it must be fast.
+  std::function<std::optional<std::string>(const std::string& wanted)> find;
+  // The names of all of them, sorted. Reads directories, so it runs on a worker.
+  std::function<std::vector<std::string>()> list;
+  // The others run on threads that may block. Errors of the first two: whatever keeps it from being loaded.
+  std::function<Result<ModelSize>(const std::string& name)> measure;
+  std::function<Result<ReadyModel>(const std::string& name)> load;
+  std::function<Result<PulledModel>(const std::string& name, const std::function<bool()>& cancelled,
+                                    const std::function<void(const PullState&)>& progress)>
+      pull;
+};
+
+// A source without models.
+ModelSource no_models();
+
+// What a server has to answer with.
+struct ServerModels {
+  std::optional<ReadyModel> first;  // the model for requests that name none
+  KeepLoaded first_keep;
+  ModelSource source = no_models();
+  uint64_t weight_bytes = 0;  // of all loaded models together at most; 0: no limit
+  bool strict_names = false;  // a name that no model has is an error; else it means the first model
+};
+
+}  // namespace anabranch::server
