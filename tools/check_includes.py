@@ -63,7 +63,7 @@ RESTRICTED = [
     (r"dlpack/.*", ["grammar/grammar.cc"], "grammars come through grammar/grammar.h"),
     (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
     (r"(histedit\.h|editline/.*)", ["cli/*.cc"], "line editing is for cli/"),
-    (r"toml\+\+/.*", ["cli/settings.cc"], "configuration files are read in one place"),
+    (r"toml\+\+/.*", ["cli/settings.cc", "cli/tuning.cc"], "configuration files are read in one place"),
     (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc"], "sampled turns are kept by chat/turn_memory.cc"),
     (r"prometheus/.*", ["server/api/metrics.cc"], "metrics are kept in server/api/metrics.cc"),
     (r"openssl/.*", ["server/http/*.cc", "hub/digest.cc"], "TLS and digests are for server/http/ and hub/digest.h"),

@@ -4,8 +4,13 @@
 #include <malloc.h>
 #endif
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -98,6 +103,22 @@ void return_large_blocks() {
   // By default both thresholds rise to the largest block ever freed; what is then freed stays in the heaps.
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
+#endif
+}
+
+Result<void> lock_memory() {
+#if defined(__linux__)
+  // Pages that are not there yet (of stacks, and of files) stay away until they are used.
+  if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0) return {};
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  return make_error(
+      ErrorKind::unsupported,
+      "cannot lock memory: {}. This process may lock {} MiB (ulimit -l); raise it with `ulimit -l "
+      "unlimited`, LimitMEMLOCK=infinity in a systemd unit, or CAP_IPC_LOCK",
+      std::strerror(errno), limit.rlim_cur >> 20);
+#else
+  return make_error(ErrorKind::unsupported, "memory can be locked on Linux only");
 #endif
 }
 

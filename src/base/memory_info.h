@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.h"
+
 namespace anabranch {
 
 // Bytes that this process may still take before the system swaps or its container's limit is reached; 0: the
@@ -19,6 +21,9 @@ uint64_t read_linux_memory(const std::string& root);
 // From now on large blocks come from the system and go back to it one by one, whatever sizes were freed
 // before. Call it before the first thread starts.
 void return_large_blocks();
+// Keeps the memory that the process has now from being swapped out. Error (unsupported): the system forbids
+// it (the message says how to allow it), or cannot do it.
+Result<void> lock_memory();
 // Gives memory that was freed back to the system, as far as the allocator holds any. Any thread; takes
 // milliseconds.
 void return_free_memory();

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "cli/conversation.h"
+#include "cli/made_up_tokens.h"
 #include "cli/spread.h"
 #include "engine/loader.h"
 #include "ops/probe.h"
@@ -143,11 +144,7 @@ class Bench {
   void feed(SequenceState& state, int count, int chunk, Feed how) const {
     for (int done = 0; done < count;) {
       const int n = std::min(chunk, count - done);
-      std::vector<int> ids(n);
-      for (int i = 0; i < n; i++) {
-        const uint32_t mixed = static_cast<uint32_t>(state.length() + i) * 2654435761u;
-        ids[i] = static_cast<int>((mixed >> 7) % static_cast<uint32_t>(model_.spec().vocab));
-      }
+      const auto ids = made_up_tokens(state.length(), n, model_.spec().vocab);
       done += n;
       const auto logits = how != Feed::prefill ? Batch::Logits::all
                           : done == count      ? Batch::Logits::last

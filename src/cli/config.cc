@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "cli/program.h"
+#include "cli/tuning.h"
 
 namespace anabranch::cli {
 namespace {
@@ -43,6 +44,15 @@ SettingTable settings_for(const CLI::App& command, const Settings& settings, std
   return settings_of(command, settings, model);
 }
 
+// What `doctor --tune` found for a model that is on this machine.
+SettingTable tuned_for(const std::string& model, const Settings& settings, const std::string& device) {
+  if (model.empty()) return {};
+  const auto named = settings.models.find(model);
+  const auto path = locate_model(named == settings.models.end() ? model : named->second.path,
+                                 hub::Purpose::model, IfMissing::refuse);
+  return path ? read_tuning(tuning_file(*path, device)) : SettingTable();
+}
+
 struct Shown {
   std::string flag, value, origin;
 };
@@ -55,6 +65,9 @@ std::vector<Shown> shown_values(const ConfigOptions& options, const std::string&
   if (!settings) return out;
   const CLI::App& serve = *program.app.get_subcommand("serve");
   const SettingTable table = settings_for(serve, *settings, options.model);
+  const std::string device = table.contains("device") ? table.at("device").values.front() : "cpu";
+  SettingTable found = machine_settings(device);
+  for (auto& [flag, setting] : tuned_for(options.model, *settings, device)) found[flag] = std::move(setting);
   for (const CLI::Option* option : serve.get_options()) {
     if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
     const std::string& flag = option->get_lnames().front();
@@ -62,6 +75,8 @@ std::vector<Shown> shown_values(const ConfigOptions& options, const std::string&
       out.push_back(
           {flag, flag == "api-key" ? "(not shown)" : fmt::format("{}", fmt::join(set->second.values, ", ")),
            set->second.origin});
+    else if (const auto here = found.find(flag); here != found.end())
+      out.push_back({flag, here->second.values.front(), here->second.origin});
     else
       out.push_back({flag, option->get_default_str(), "default"});
   }

@@ -56,6 +56,7 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   engine.device = options.device;
   engine.expert_bytes = options.expert_bytes;
   engine.context_length = options.context;
+  engine.prefill_chunk = options.prefill_chunk;
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;
   engine.lossy_skip = spec.lossy_skip;

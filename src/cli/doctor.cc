@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/conversation.h"
 #include "cli/reports.h"
+#include "cli/tune.h"
 #include "ops/open.h"
 
 namespace anabranch::cli {
@@ -50,6 +51,30 @@ std::vector<std::string> advice(const CpuInfo& cpu, int threads, const Json& rep
   return lines;
 }
 
+Result<void> run_tune(const DoctorOptions& options, Json& report) {
+  ModelOptions model;
+  model.model = options.model;
+  model.device = options.device;
+  TRY(const auto found, tune(model, options.tune_seconds));
+  const std::string file = tuning_file(options.model, options.device);
+  if (file.empty()) return make_error(ErrorKind::io, "no directory is known for caches: set HOME");
+  std::string comment = options.model;
+  for (const auto& s : found.settings) {
+    comment += fmt::format("; {} {}: {:.1f} tok/s, {} (usual): {:.1f}", s.flag, s.best, s.best_rate, s.usual,
+                           s.usual_rate);
+    std::string tried;
+    for (const auto& [value, rate] : s.rates)
+      tried += fmt::format("{}{}: {:.0f}", tried.empty() ? "" : ", ", value, rate);
+    report["tuned"]["--" + s.flag] =
+        fmt::format("{} ({:+.0f} % over {}; tok/s of {}: {})", s.best, 100 * (s.best_rate / s.usual_rate - 1),
+                    s.usual, s.of, tried);
+  }
+  std::replace(comment.begin(), comment.end(), '\n', ' ');
+  TRY_VOID(save_tuning(file, found.tuning, comment));
+  report["tuned"]["kept_in"] = file;
+  return {};
+}
+
 }  // namespace
 
 int run_doctor(const DoctorOptions& options) {
@@ -63,6 +88,8 @@ int run_doctor(const DoctorOptions& options) {
     report["model"] = model_report(**checkpoint, **device);
     status = report["model"]["problems"].empty() ? 0 : 1;
   }
+  if (options.tune && status == 0)
+    if (const auto tuned = run_tune(options, report); !tuned) return fail(tuned.error());
   const auto lines = advice(cpu_info(), (*device)->threads().size(), report);
   report["advice"] = lines;
   if (options.json) {

@@ -8,6 +8,7 @@
 #include "cli/flags.h"
 #include "cli/process.h"
 #include "cli/program.h"
+#include "cli/tuning.h"
 #include "grammar/grammar.h"
 
 namespace anabranch::cli {
@@ -37,6 +38,24 @@ Result<void> locate(Program& program, const Program::Command& command, const Set
   return {};
 }
 
+// What `doctor --tune` found counts for flags that nobody has set.
+void use_tuning(const Program& program, const Program::Command& command) {
+  const CLI::Option* model = command.app->get_option_no_throw("--model");
+  const CLI::Option* device = command.app->get_option_no_throw("--device");
+  const std::string name = command.app->get_name();
+  if (program.no_auto_tune || !model || !device || (name != "serve" && name != "chat" && name != "generate"))
+    return;
+  const std::string& path = *command.locates.front().model;
+  if (path.empty()) return;
+  const std::string on = device->count() > 0 ? device->results().front() : "cpu";
+  set_unset_flags(*command.app, read_tuning(tuning_file(path, on)));
+}
+
+// --lean counts for them, too, and more.
+void use_lean_settings(const Program& program, const Program::Command& command) {
+  if (program.serve.lean) set_unset_flags(*command.app, lean_settings());
+}
+
 // ServeOptions::for_model
 Result<ServeOptions> options_for_model(const Arguments& arguments, const std::string& name) {
   Program program;
@@ -51,6 +70,8 @@ Result<ServeOptions> options_for_model(const Arguments& arguments, const std::st
     if (!*command.app) continue;
     for (Program::Located& located : command.locates) located.missing = IfMissing::refuse;
     TRY_VOID(locate(program, command, arguments.settings));
+    use_lean_settings(program, command);
+    use_tuning(program, command);
   }
   program.serve.model_name = name;
   return program.serve;
@@ -74,6 +95,8 @@ int run(int argc, char** argv) {
     if (!*command.app) continue;
     if (const auto located = locate(program, command, arguments->settings); !located)
       return fail(located.error());
+    use_lean_settings(program, command);
+    use_tuning(program, command);
     for (const auto& [name, model] : arguments->settings.models) program.serve.configured.push_back(name);
     program.serve.for_model = [&](const std::string& name) { return options_for_model(*arguments, name); };
     return command.run();

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/memory_info.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/conversation.h"
 #include "cli/locate.h"
@@ -57,6 +58,9 @@ Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
   wanted.max_gap_s = options.max_gap_ms / 1000;
   wanted.memory_bytes = options.memory_bytes;
   TRY(std::shared_ptr<Engine> engine, make_engine(wanted));
+  if (options.mlock) {
+    TRY_VOID(lock_memory());
+  }
   const SamplingParams sampling = sampling_params(options.sampling, *engine, 0);
   return server::ReadyModel{std::move(engine), sampling, thinking_wish(options.thinking)};
 }

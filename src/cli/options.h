@@ -15,6 +15,7 @@ struct ModelOptions {
   std::string model;
   int threads = 0;
   int context = 0;
+  int prefill_chunk = 0;  // tokens of a prompt in one pass; 0: the device's
   bool precise = false;
   bool reference = false;
   std::string device = "cpu";  // or "cuda", "metal"
@@ -136,6 +137,8 @@ struct ServeOptions {
   bool strict_model_names = false;                        // refuse requests for models that are not here
   uint64_t model_bytes = 0;              // of weights of all loaded models together; 0: chosen
   std::optional<double> unload_after_s;  // without a request; unset: chosen; 0: never
+  bool mlock = false;                    // lock loaded models into memory
+  bool lean = false;                     // leave most of the machine to other programs
   bool pin = false;                      // the model gives way to no other
   std::vector<std::string> configured;   // names of [model.NAME]
   // The options for another model, located: without what the command line says of its own model, with the
@@ -146,6 +149,8 @@ struct ServeOptions {
 struct DoctorOptions {
   std::string model;
   std::string device = "cpu";  // as of ModelOptions
+  bool tune = false;           // measure what suits the model, and keep it
+  double tune_seconds = 30;
   bool json = false;
 };
 

@@ -29,6 +29,9 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
 }
 
 void add_context_flag(CLI::App& app, ModelOptions& o) {
+  app.add_option("--prefill-chunk", o.prefill_chunk,
+                 "Tokens of a prompt that are read in one pass (default: what suits the device)")
+      ->check(CLI::Range(0, 1 << 16));
   app.add_option("--context", o.context, "Context length at most (default: the model's, as memory allows)")
       ->check(CLI::Range(0, 1 << 27));
 }
@@ -263,6 +266,13 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
                    "Seconds without a request after which a model is unloaded; 0 = never (default: never for "
                    "the model of --model, 3600 for those that requests name)")
       ->check(number_in(0.0, 1e9));
+  command->add_flag(
+      "--mlock", o.mlock,
+      "Keep loaded weights from being swapped out (Linux; needs a high limit of locked memory)");
+  command->add_flag(
+      "--lean", o.lean,
+      "Leave most of the machine to other programs: half of the threads at a low priority, 2 requests at a "
+      "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
   command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
   return command;
 }
@@ -395,6 +405,14 @@ CLI::App* add_doctor(CLI::App& app, DoctorOptions& o) {
   command->add_option("-m,--model", o.model,
                       "Also look at this model; exit status 1 if it would not run here");
   add_device_flag(*command, o.device);
+  auto* tune =
+      command->add_flag("--tune", o.tune,
+                        "Measure with the model which number of threads, size of prefill chunks and number "
+                        "of parallel requests suit this machine, and use that from now on");
+  tune->needs("--model");
+  command->add_option("--tune-seconds", o.tune_seconds, "How long to measure (default: 30)")
+      ->check(number_in(1.0f, 3600.0f))
+      ->needs(tune);
   command->add_flag("--json", o.json, "Print JSON");
   return command;
 }
@@ -428,6 +446,7 @@ Program::Program(bool keep_defaults)
   app.set_version_flag("--version", ANABRANCH_VERSION);
   app.add_flag("-v,--verbose", verbose, "Say more on stderr");
   app.add_flag("-q,--quiet", quiet, "Only errors on stderr");
+  app.add_flag("--no-auto-tune", no_auto_tune, "Leave out what `doctor --tune` found for the model");
   app.add_flag("--offline", offline, "Never download a model; use stored ones only");
   app.add_option("--config", settings_file,
                  "TOML file of flags, read after ~/.config/anabranch/anabranch.toml (docs/configuration.md)");

@@ -19,7 +19,7 @@ struct Program {
   Program& operator=(const Program&) = delete;
 
   CLI::App app;
-  bool verbose = false, quiet = false, offline = false;
+  bool verbose = false, quiet = false, offline = false, no_auto_tune = false;
   std::string settings_file;
 
   GenerateOptions generate;

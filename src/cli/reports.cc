@@ -37,8 +37,7 @@ struct Memory {
 
 Memory memory_for(const Device& device) {
   if (device.has_own_memory()) return {device.memory_bytes(), device.free_bytes()};
-  const uint64_t machine = cpu_info().memory_bytes, limit = memory_limit();
-  return {limit > 0 ? std::min(machine, limit) : machine, available_memory()};
+  return {machine_memory(), available_memory()};
 }
 
 uint64_t elements(const TensorInfo& tensor) {
@@ -73,6 +72,11 @@ std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t la
 }
 
 }  // namespace
+
+uint64_t machine_memory() {
+  const uint64_t machine = cpu_info().memory_bytes, limit = memory_limit();
+  return limit > 0 ? std::min(machine, limit) : machine;
+}
 
 uint64_t memory_of(const Device& device) {
   return memory_for(device).total;

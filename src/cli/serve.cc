@@ -183,7 +183,10 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
   return models;
 }
 
+constexpr int kLeanPriority = 10;  // as of nice
+
 Result<int> serve(const ServeOptions& options) {
+  if (options.lean) ::setpriority(PRIO_PROCESS, 0, kLeanPriority);  // threads take it over
   SignalThread signals;
   TRY(const auto wanted, server_options(options));
   TRY(auto models, server_models(options));

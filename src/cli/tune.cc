@@ -1,0 +1,171 @@
+#include "cli/tune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/clock.h"
+#include "base/cpu_info.h"
+#include "cli/conversation.h"
+#include "cli/made_up_tokens.h"
+#include "engine/loader.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr double kAlike = 1.03;   // a smaller difference is noise
+constexpr double kWorthIt = 1.1;  // twice as many streams must deliver so much more
+constexpr int kUsualParallel = 8, kMostParallel = 64, kLeastParallel = 4;
+constexpr int kContext = 128;  // tokens before the streams' own
+
+// The best of several measurements, by value: what disturbs a measurement only makes it slower.
+class Rates {
+ public:
+  void add(int value, double rate) { best_[value] = std::max(best_[value], rate); }
+  double of(int value) const { return best_.at(value); }
+  const std::map<int, double>& all() const { return best_; }
+
+ private:
+  std::map<int, double> best_;
+};
+
+class Tuner {
+ public:
+  Tuner(const LoadedModel& loaded, double seconds)
+      : device_(*loaded.device), model_(*loaded.model), info_(loaded.info), seconds_(seconds) {}
+
+  TuneReport run() {
+    TuneReport report;
+    if (device_.is_host()) {
+      report.settings.push_back(best_threads());
+      report.tuning.threads = report.settings.back().best;
+      device_.threads().resize(report.tuning.threads);
+    }
+    report.settings.push_back(best_chunk());
+    report.tuning.prefill_chunk = report.settings.back().best;
+    report.settings.push_back(best_parallel());
+    report.tuning.parallel = report.settings.back().best;
+    return report;
+  }
+
+ private:
+  // Measures each value in turn, again and again for a third of the time, at least once each.
+  template <class Measure>
+  Rates measure(const std::vector<int>& values, const Measure& rate_of) const {
+    Rates rates;
+    const double end = now_seconds() + seconds_ / 3;
+    do {
+      for (const int value : values) rates.add(value, rate_of(value));
+    } while (now_seconds() < end);
+    return rates;
+  }
+
+  double feed(SequenceState& state, int tokens, int chunk) const {
+    const double start = now_seconds();
+    for (int done = 0; done < tokens;) {
+      const int n = std::min(chunk, tokens - done);
+      const auto ids = made_up_tokens(state.length(), n, model_.spec().vocab);
+      done += n;
+      Batch batch;
+      batch.add(state, ids, done == tokens ? Batch::Logits::last : Batch::Logits::none);
+      to_host(model_.forward(batch).logits);
+    }
+    return tokens / (now_seconds() - start);
+  }
+
+  double prefill(int tokens, int chunk) const {
+    auto state = model_.make_state();
+    return feed(state, tokens, chunk);
+  }
+
+  // Decodes and prefills: a geometric mean, so that neither hides the other.
+  TunedSetting best_threads() const {
+    const int usual = choose_threads(cpu_info()).threads;
+    std::set<int> values = {usual, std::max(1, usual / 2), std::max(1, usual - 1)};
+    values.insert({std::max(1, usual * 3 / 4), cpu_info().logical_cores});
+    prefill(32, 32);  // what a first pass must prepare
+    const Rates rates = measure({values.begin(), values.end()}, [&](int threads) {
+      device_.threads().resize(threads);
+      const double read = prefill(128, 128);
+      auto state = model_.make_state();
+      feed(state, 16, 16);
+      return std::sqrt(read * feed(state, 16, 1));
+    });
+    return choose("threads", usual, rates, "decode and prefill");
+  }
+
+  TunedSetting best_chunk() const {
+    const int usual = device_.prefill_chunk();
+    const double rate = prefill(usual, usual);
+    // A prompt takes two seconds at most, so that a slow model has its turn with each size.
+    int tokens = usual;
+    while (tokens < 4 * usual && 2 * tokens <= info_.context_length && 2 * tokens / rate < 2) tokens *= 2;
+    std::vector<int> values;
+    for (int chunk = std::max(16, usual / 4); chunk <= std::min(tokens, 4 * usual); chunk *= 2)
+      values.push_back(chunk);
+    const Rates rates = measure(values, [&](int chunk) { return prefill(tokens, chunk); });
+    return choose("prefill-chunk", usual, rates, fmt::format("prefill of {} tokens", tokens));
+  }
+
+  // The most streams of which each doubling delivers markedly more.
+  TunedSetting best_parallel() const {
+    auto shared = model_.make_state();
+    feed(shared, std::min(kContext, info_.context_length / 2), device_.prefill_chunk());
+    std::vector<int> values;
+    for (int streams = 1; streams <= kMostParallel; streams *= 2) values.push_back(streams);
+    const Rates rates = measure(values, [&](int streams) { return decode_together(shared, streams); });
+    int best = 1;
+    for (const int streams : values)
+      if (streams > 1 && rates.of(streams) >= kWorthIt * rates.of(streams / 2) && best == streams / 2)
+        best = streams;
+    best = std::max(best, kLeastParallel);
+    return {"parallel",     kUsualParallel,     best,       rates.of(kUsualParallel),
+            rates.of(best), "streams together", rates.all()};
+  }
+
+  double decode_together(const SequenceState& shared, int streams) const {
+    constexpr int kSteps = 4;
+    std::vector<SequenceState> states(static_cast<size_t>(streams), shared);
+    double start = 0;
+    for (int step = 0; step <= kSteps; step++) {
+      if (step == 1) start = now_seconds();  // the first copies what is shared
+      Batch batch;
+      for (int i = 0; i < streams; i++) {
+        const auto ids =
+            made_up_tokens(states[static_cast<size_t>(i)].length() + 7 * i, 1, model_.spec().vocab);
+        batch.add(states[static_cast<size_t>(i)], ids, Batch::Logits::all);
+      }
+      to_host(model_.forward(batch).logits);
+    }
+    return streams * kSteps / (now_seconds() - start);
+  }
+
+  // The usual value unless another is clearly better; of those that are, the smallest.
+  static TunedSetting choose(const std::string& flag, int usual, const Rates& rates, std::string of) {
+    double top = 0;
+    for (const auto& [value, rate] : rates.all()) top = std::max(top, rate);
+    int best = usual;
+    if (rates.of(usual) * kAlike < top)
+      for (const auto& [value, rate] : rates.all())
+        if (rate * kAlike >= top) {
+          best = value;
+          break;
+        }
+    return {flag, usual, best, rates.of(usual), rates.of(best), std::move(of), rates.all()};
+  }
+
+  Device& device_;
+  const Model& model_;
+  const ModelInfo& info_;
+  const double seconds_;
+};
+
+}  // namespace
+
+Result<TuneReport> tune(const ModelOptions& options, double seconds) {
+  TRY(const auto loaded, load_on_device(options));
+  return Tuner(loaded, seconds).run();
+}
+
+}  // namespace anabranch::cli

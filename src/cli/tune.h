@@ -1,0 +1,28 @@
+// Measures what suits a model on this machine: `doctor --tune`.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/tuning.h"
+
+namespace anabranch::cli {
+
+// One of the settings, with the value that would be used without it.
+struct TunedSetting {
+  std::string flag;
+  int usual = 0, best = 0;
+  double usual_rate = 0, best_rate = 0;  // tok/s
+  std::string of;                        // what was measured: "decode and prefill", ...
+  std::map<int, double> rates;           // of every value that was tried
+};
+struct TuneReport {
+  Tuning tuning;
+  std::vector<TunedSetting> settings;
+};
+
+// Takes about `seconds`, and longer with models so slow that they need it. Errors: those of loading.
+Result<TuneReport> tune(const ModelOptions& options, double seconds);
+
+}  // namespace anabranch::cli
