@@ -1,7 +1,16 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+
+#include "base/json_text.h"
 
 namespace anabranch {
 namespace {
@@ -22,26 +31,91 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-spdlog::logger& logger() {
-  static const auto instance = [] {
-    auto made = spdlog::stderr_color_mt("anabranch");
-    made->set_pattern("%H:%M:%S.%e %^%l%$ %v");
-    made->set_level(spdlog::level::warn);
-    return made;
-  }();
-  return *instance;
+const char* name_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return "debug";
+    case LogLevel::warning:
+      return "warning";
+    case LogLevel::error:
+      return "error";
+    default:
+      return "info";
+  }
+}
+
+struct Log {
+  std::shared_ptr<spdlog::sinks::stderr_color_sink_mt> sink =
+      std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  spdlog::logger logger{"anabranch", sink};
+  LogFormat format = LogFormat::text;
+
+  Log() {
+    logger.set_pattern("%H:%M:%S.%e %^%l%$ %v");
+    logger.set_level(spdlog::level::warn);
+  }
+};
+
+Log& the_log() {
+  static Log log;
+  return log;
+}
+
+std::string rfc3339_now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto since = now.time_since_epoch();
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(since).count() % 1000;
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[32];
+  const size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+  return fmt::format("{}.{:03}Z", std::string_view(text, size), milliseconds);
 }
 
 }  // namespace
 
+void set_log_format(LogFormat format) {
+  the_log().format = format;
+  if (format == LogFormat::json) the_log().logger.set_pattern("%v");
+}
+LogFormat log_format() {
+  return the_log().format;
+}
+
+Result<void> log_to_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+  if (file < 0) return make_error(ErrorKind::io, "cannot write the log '{}': {}", path, std::strerror(errno));
+  const bool done = ::dup2(file, STDERR_FILENO) >= 0;
+  ::close(file);
+  if (!done) return make_error(ErrorKind::io, "cannot send stderr to '{}': {}", path, std::strerror(errno));
+  Log& log = the_log();
+  log.sink->set_color_mode(spdlog::color_mode::automatic);
+  // A file holds more than one day.
+  if (log.format == LogFormat::text) log.logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+  return {};
+}
+
 void set_log_level(LogLevel level) {
-  logger().set_level(to_spdlog(level));
+  the_log().logger.set_level(to_spdlog(level));
 }
 bool log_enabled(LogLevel level) {
-  return logger().should_log(to_spdlog(level));
+  return the_log().logger.should_log(to_spdlog(level));
 }
 void log_message(LogLevel level, std::string_view message) {
-  logger().log(to_spdlog(level), "{}", message);
+  log_fields(level, message, {});
+}
+
+LogField::LogField(std::string_view field, std::string_view text) : name(field), json(json_string(text)) {}
+
+void log_fields(LogLevel level, std::string_view message, const std::vector<LogField>& fields) {
+  Log& log = the_log();
+  if (log.format == LogFormat::text) return log.logger.log(to_spdlog(level), "{}", message);
+  if (!log_enabled(level)) return;
+  std::string line = fmt::format(R"({{"time":"{}","level":"{}","message":{})", rfc3339_now(), name_of(level),
+                                 json_string(message));
+  for (const LogField& field : fields) line += fmt::format(R"(,"{}":{})", field.name, field.json);
+  log.logger.log(to_spdlog(level), "{}}}", line);
 }
 
 }  // namespace anabranch

@@ -19,7 +19,10 @@ namespace anabranch::cli {
 
 int fail(const Error& error) {
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", error.message);
+  if (log_format() == LogFormat::json)
+    log_error("{}", error.message);
+  else
+    fmt::print(stderr, "error: {}\n", error.message);
   return 1;
 }
 

@@ -90,6 +90,7 @@ int run(int argc, char** argv) {
   }
   const auto usual = program.app.got_subcommand("serve") ? LogLevel::info : LogLevel::warning;
   set_log_level(program.quiet ? LogLevel::error : program.verbose ? LogLevel::debug : usual);
+  if (program.serve.log_format == "json") set_log_format(LogFormat::json);
   if (program.offline) go_offline();
   for (const Program::Command& command : program.commands) {
     if (!*command.app) continue;

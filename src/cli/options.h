@@ -144,6 +144,8 @@ struct ServeOptions {
   // The options for another model, located: without what the command line says of its own model, with the
   // settings of [model.NAME].
   std::function<Result<ServeOptions>(const std::string& name)> for_model;
+  std::string log_format = "text";  // or "json"
+  std::string log_file;             // "": stderr
 };
 
 struct DoctorOptions {

@@ -274,6 +274,12 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       "Leave most of the machine to other programs: half of the threads at a low priority, 2 requests at a "
       "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
   command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
+  command
+      ->add_option("--log-format", o.log_format,
+                   "Lines of the log: text, or json, an object each (docs/service.md)")
+      ->check(CLI::IsMember({"text", "json"}));
+  command->add_option("--log-file", o.log_file,
+                      "Append the log to this file instead of stderr; SIGHUP opens it again");
   return command;
 }
 

@@ -116,8 +116,12 @@ Result<std::vector<std::string>> api_keys(const ServeOptions& options) {
   return keys;
 }
 
-// SIGHUP: keys and certificates are read again. What cannot be read stays as it was.
+// SIGHUP: the log file is opened again, keys and certificates are read again. What cannot be read stays as it
+// was.
 void reload(const ServeOptions& options, server::Server& server) {
+  if (!options.log_file.empty())
+    if (const auto opened = log_to_file(options.log_file); !opened)
+      log_error("SIGHUP: the log stays where it was: {}", opened.error().message);
   const auto read = [&]() -> Result<size_t> {
     TRY(const auto keys, api_keys(options));
     TRY_VOID(server.set_api_keys(keys));
@@ -183,9 +187,18 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
   return models;
 }
 
+// Tells where the server listens: on stdout for people, in the log for programs that read JSON.
+void announce(const std::string& model, const std::string& address) {
+  if (log_format() == LogFormat::json)
+    return log_fields(LogLevel::info, "listening", {{"model", model}, {"address", address}});
+  fmt::print("{} on {}/v1\n", model, address);
+  std::fflush(stdout);
+}
+
 constexpr int kLeanPriority = 10;  // as of nice
 
 Result<int> serve(const ServeOptions& options) {
+  if (!options.log_file.empty()) TRY_VOID(log_to_file(options.log_file));
   if (options.lean) ::setpriority(PRIO_PROCESS, 0, kLeanPriority);  // threads take it over
   SignalThread signals;
   TRY(const auto wanted, server_options(options));
@@ -199,9 +212,8 @@ Result<int> serve(const ServeOptions& options) {
         "{} is not this machine alone, and no API key was given: everybody who reaches port {} may use the "
         "model (--api-key-file, or --host 127.0.0.1)",
         options.host, server->port());
-  fmt::print("{} on http{}://{}:{}/v1\n", name, options.tls_certificate.empty() ? "" : "s", options.host,
-             server->port());
-  std::fflush(stdout);
+  announce(name, fmt::format("http{}://{}:{}", options.tls_certificate.empty() ? "" : "s", options.host,
+                             server->port()));
   server->run();
   signals.serve(std::nullopt);
   return 0;

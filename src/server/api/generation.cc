@@ -357,6 +357,8 @@ void Generations::finish(Generation& generation) {
   for (size_t i = 0; i < generation.choices.size(); ++i)
     usage = add_up(usage, generation.choices[i].usage, i % generation.options.choices == 0);
   ResponseStream& out = *generation.out;
+  out.note({generation.head.id, generation.head.model, usage.prompt_tokens, usage.cached_tokens,
+            usage.completion_tokens});
   if (generation.options.stream) {
     if (message) {
       out.write(generation.message.finish(generation.head, end));

@@ -53,6 +53,7 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   void wake() override { wake_.cancel(); }
   bool stopping() const override { return context_.stopping; }
   void responded(int status) override;
+  void note(AnswerNote note) override { record_.note(std::move(note)); }
 
   // Gives the client up, because it is gone or stalled or must leave: whoever answers is told, and run() ends
   // soon.

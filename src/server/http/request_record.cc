@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/clock.h"
-#include "base/log.h"
 
 namespace anabranch::server {
 namespace {
@@ -32,17 +32,36 @@ void RequestRecord::identify(const HttpRequest* request, std::mt19937_64& random
   name_.target = request->target;
 }
 
+void RequestRecord::write(LogLevel level, std::string_view path, bool cut_off) const {
+  const std::string_view method = name_.method.empty() ? "(unreadable)" : std::string_view(name_.method);
+  const double seconds = now_seconds() - began_;
+  if (log_format() == LogFormat::text) {
+    const auto tokens =
+        note_ ? fmt::format(", {} + {} tokens", note_->prompt_tokens, note_->completion_tokens) : "";
+    return log_message(level, fmt::format("{}: {} {} {} after {:.3f} s{}{}", name_.id, method, path,
+                                          status_ ? std::to_string(status_) : "no answer", seconds, tokens,
+                                          cut_off ? ", cut off" : ""));
+  }
+  std::vector<LogField> fields = {{"request_id", name_.id}, {"method", method}, {"path", path}};
+  if (status_) fields.emplace_back("status", status_);
+  fields.emplace_back("seconds", std::round(seconds * 1e6) / 1e6);
+  fields.emplace_back("cut_off", cut_off);
+  if (note_) {
+    fields.emplace_back("answer_id", note_->id);
+    fields.emplace_back("model", note_->model);
+    fields.emplace_back("prompt_tokens", note_->prompt_tokens);
+    fields.emplace_back("cached_tokens", note_->cached_tokens);
+    fields.emplace_back("completion_tokens", note_->completion_tokens);
+  }
+  log_fields(level, "request", fields);
+}
+
 // Reads that succeed (health checks, metrics) are logged at the debug level only.
 void RequestRecord::log(bool cut_off) {
   const bool read = name_.method == "GET" || name_.method == "HEAD";
   const std::string_view path = std::string_view(name_.target).substr(0, name_.target.find('?'));
   const auto level = read && status_ < 400 ? LogLevel::debug : LogLevel::info;
-  if (log_enabled(level))
-    log_message(level,
-                fmt::format("{}: {} {} {} after {:.3f} s{}", name_.id,
-                            name_.method.empty() ? "(unreadable)" : name_.method,
-                            path.substr(0, kLoggedTarget), status_ ? std::to_string(status_) : "no answer",
-                            now_seconds() - began_, cut_off ? ", cut off" : ""));
+  if (log_enabled(level)) write(level, path.substr(0, kLoggedTarget), cut_off);
   status_ = 0;
 }
 

@@ -50,6 +50,12 @@ struct HttpResponse {
   std::string body;
 };
 
+// What the log tells of a generated answer.
+struct AnswerNote {
+  std::string id, model;
+  int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+};
+
 // One answer: either respond(), or start(), write()s and finish().
 class ResponseStream {
  public:
@@ -61,6 +67,8 @@ class ResponseStream {
   virtual void write(std::string_view data) = 0;
   // Ends the answer; with close_connection the connection is not used again.
   virtual void finish(bool close_connection) = 0;
+  // For the log; before the answer ends.
+  virtual void note(AnswerNote note) = 0;
   // `left` runs once, later, if the client goes away, stalls or overflows its output queue before the answer
   // is finished.
   virtual void on_client_left(std::function<void()> left) = 0;
