@@ -4,11 +4,17 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "cli/peer_flags.h"
 #include "cli/program.h"
 #include "cli/tuning.h"
 
 namespace anabranch::cli {
 namespace {
+
+// Behind the other flags: after "--", words are no flags.
+void add_flags(std::vector<std::string>& words, const std::vector<std::string>& flags) {
+  words.insert(std::ranges::find(words, "--"), flags.begin(), flags.end());
+}
 
 // What the user's own arguments say. Errors are left to the parse that counts.
 void parse_leniently(Program& program, const std::vector<std::string>& words) {
@@ -87,7 +93,9 @@ std::vector<Shown> shown_values(const ConfigOptions& options, const std::string&
 
 Result<Arguments> with_settings(int argc, const char* const* argv) {
   Arguments out;
-  out.own = out.words = {argv + std::min(argc, 1), argv + argc};
+  out.own = {argv + std::min(argc, 1), argv + argc};
+  use_our_names(out.own);
+  out.words = out.own;
   Program given;
   parse_leniently(given, out.words);
   TRY(out.settings, read_settings(files_of(given), given.app));
@@ -95,7 +103,7 @@ Result<Arguments> with_settings(int argc, const char* const* argv) {
     if (!*command.app) continue;
     const auto more =
         as_arguments(settings_for(*command.app, out.settings, model_of(*command.app)), *command.app);
-    out.words.insert(out.words.end(), more.begin(), more.end());
+    add_flags(out.words, more);
   }
   return out;
 }
@@ -118,12 +126,12 @@ std::vector<std::string> serve_words(const Arguments& arguments, const std::stri
     });
     if (!attached) words.push_back(word);
   }
-  words.push_back("--model=" + model);
+  add_flags(words, {"--model=" + model});
   Program given;
   parse_leniently(given, words);
   const CLI::App& serve = *given.app.get_subcommand("serve");
   const auto more = as_arguments(settings_of(serve, arguments.settings, model), serve);
-  words.insert(words.end(), more.begin(), more.end());
+  add_flags(words, more);
   return words;
 }
 

@@ -60,6 +60,7 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   engine.expert_bytes = options.expert_bytes;
   engine.context_length = options.context;
   engine.prefill_chunk = options.prefill_chunk;
+  engine.chat_template_path = options.chat_template;
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;
   engine.lossy_skip = spec.lossy_skip;
@@ -186,14 +187,14 @@ class EventQueue {
   std::deque<Event> events_;
 };
 
-// Text out of the model -> terminal: reasoning dimmed, each piece flushed.
+// Text out of the model -> terminal: reasoning dimmed, each piece flushed. Files and pipes get the answer
+// only.
 class Printer {
  public:
   explicit Printer(bool silent) : silent_(silent), colour_(isatty(STDOUT_FILENO)) {}
   void reasoning(const std::string& text) {
-    if (silent_ || text.empty()) return;
-    if (!dimmed_ && colour_) std::fputs("\033[2m", stdout);
-    if (!dimmed_ && !colour_) std::fputs("[thinking] ", stdout);
+    if (silent_ || !colour_ || text.empty()) return;
+    if (!dimmed_) std::fputs("\033[2m", stdout);
     dimmed_ = true;
     write(text);
   }
@@ -212,7 +213,7 @@ class Printer {
  private:
   void end_reasoning() {
     if (!dimmed_) return;
-    std::fputs(colour_ ? "\033[0m\n\n" : "\n\n", stdout);
+    std::fputs("\033[0m\n\n", stdout);
     dimmed_ = false;
   }
   void write(const std::string& text) {

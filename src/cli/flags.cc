@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "cli/peer_flags.h"
 
 namespace anabranch::cli {
 namespace {
@@ -44,11 +45,15 @@ std::optional<std::string> wrong_word(const CLI::App& app) {
   for (const std::string& word : left)
     if (!wrong_command && word.size() > 1 && word[0] == '-') {
       const std::string name = word.substr(0, word.find('='));
+      if (const auto advice = instead_of(name); !advice.empty())
+        return fmt::format("there is no flag {}: {}", name, advice);
       return fmt::format("there is no flag {}{}", name, did_you_mean(name, flags_of(command)));
     }
   if (left.empty()) return std::nullopt;
   if (commands.empty())
     return fmt::format("'{}' is one word too many; quote texts of several words", left.front());
+  if (const auto advice = instead_of(left.front()); !advice.empty())
+    return fmt::format("there is no sub-command '{}': {}", left.front(), advice);
   return fmt::format("there is no sub-command '{}'{}", left.front(), did_you_mean(left.front(), commands));
 }
 
@@ -91,6 +96,50 @@ void add_device_flag(CLI::App& app, std::string& device) {
   app.add_option("--device", device,
                  "What computes: cpu (the default), cuda (an NVIDIA GPU) or metal (a Mac's; never tried)")
       ->check(CLI::IsMember({"cpu", "cuda", "metal"}));
+}
+
+Group::Group(CLI::App& app, std::string name)
+    : app_(app), name_(std::move(name)), before_(app.get_options().size()) {}
+
+Group::~Group() {
+  const auto options = app_.get_options();
+  for (size_t i = before_; i < options.size(); i++) options[i]->group(name_);
+}
+
+namespace {
+
+// "INT:INT in [0 - 134217728]" tells nobody anything; the error of a wrong value names the range.
+void drop_ranges(CLI::Option& option) {
+  try {
+    for (int i = 0;; i++) {
+      CLI::Validator* validator = option.get_validator(i);
+      const std::string description = validator->get_description();
+      if (description.find(" in [") != std::string::npos) validator->description("");
+      if (description == "SIZE") {
+        validator->description("");
+        option.type_name("SIZE");
+      }
+    }
+  } catch (const CLI::OptionNotFound&) {
+  }
+}
+
+std::string type_name_of(const std::string& name) {
+  if (name == "INT" || name == "UINT") return "N";
+  if (name == "FLOAT") return "X";
+  return name;
+}
+
+}  // namespace
+
+void tidy_help(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    drop_ranges(*option);
+    if (!option->get_items_expected_max()) continue;
+    const std::string name = option->get_type_name();
+    option->type_name(type_name_of(name.substr(0, name.find(':'))));
+  }
+  for (CLI::App* command : app.get_subcommands({})) tidy_help(*command);
 }
 
 int explain(const CLI::App& app, const CLI::ParseError& error) {

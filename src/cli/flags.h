@@ -15,6 +15,23 @@ std::optional<uint64_t> parse_size(std::string_view text);
 // Replaces a size by its bytes, or says what is wrong with it.
 CLI::Validator size_flag();
 
+// The flags that are added while it lives stand under this heading in the help.
+class Group {
+ public:
+  Group(CLI::App& app, std::string name);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+ private:
+  CLI::App& app_;
+  const std::string name_;
+  const size_t before_;
+};
+
+// Takes out of the help what helps nobody: ranges such as "INT in [0 - 134217728]".
+void tidy_help(CLI::App& app);
+
 void add_device_flag(CLI::App& app, std::string& device);
 
 // Prints what CLI11 has to say (help, or an error that names the wrong word and the nearest right one) and

@@ -15,7 +15,8 @@ struct ModelOptions {
   std::string model;
   int threads = 0;
   int context = 0;
-  int prefill_chunk = 0;  // tokens of a prompt in one pass; 0: the device's
+  std::string chat_template;  // a file; "": the model's own
+  int prefill_chunk = 0;      // tokens of a prompt in one pass; 0: the device's
   bool precise = false;
   bool reference = false;
   std::string device = "cpu";  // or "cuda", "metal"

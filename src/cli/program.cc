@@ -11,6 +11,7 @@ namespace anabranch::cli {
 namespace {
 
 void add_model_flags(CLI::App& app, ModelOptions& o) {
+  const Group group(app, "Model");
   app.add_option("-m,--model", o.model,
                  "Model directory, .gguf or .safetensors file, or a name on the hub such as ORG/NAME")
       ->required();
@@ -29,6 +30,8 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
 }
 
 void add_context_flag(CLI::App& app, ModelOptions& o) {
+  const Group group(app, "Model");
+  app.add_option("--chat-template-file", o.chat_template, "Jinja template to use instead of the model's own");
   app.add_option("--prefill-chunk", o.prefill_chunk,
                  "Tokens of a prompt that are read in one pass (default: what suits the device)")
       ->check(CLI::Range(0, 1 << 16));
@@ -47,6 +50,7 @@ CLI::Validator number_in(float low, float high) {
 }
 
 void add_sampler_flags(CLI::App& app, SamplingOptions& o) {
+  const Group group(app, "Sampling");
   app.add_option("--temp", o.temperature, "Temperature; 0 = greedy (default: the model's recommendation)")
       ->check(number_in(0.0f, 100.0f));
   app.add_option("--top-p", o.top_p, "Keep the likeliest tokens up to this probability")
@@ -66,6 +70,7 @@ void add_sampler_flags(CLI::App& app, SamplingOptions& o) {
 }
 
 void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
+  const Group group(app, "Sampling");
   add_sampler_flags(app, o);
   app.add_option("--seed", o.seed,
                  "Seed: the same one gives the same text (default: 0, in chat a random one)");
@@ -79,6 +84,7 @@ void add_sampling_flags(CLI::App& app, SamplingOptions& o) {
 }
 
 void add_spec_flags(CLI::App& app, SpecOptions& o) {
+  const Group group(app, "Speculation");
   app.add_option(
          "--spec", o.source,
          "Draft tokens that the model then verifies, which changes the speed and nothing else: from "
@@ -94,6 +100,7 @@ void add_spec_flags(CLI::App& app, SpecOptions& o) {
 }
 
 void add_cache_flags(CLI::App& app, CacheFlags& o) {
+  const Group group(app, "Cache");
   auto* off = app.add_flag("--no-cache", o.off, "Keep no states of prompts and answers for later prompts");
   app.add_option("--cache-dir", o.directory,
                  "Where states are kept on disk (default: ~/.cache/anabranch/states)")
@@ -114,6 +121,7 @@ void add_cache_flags(CLI::App& app, CacheFlags& o) {
 }
 
 void add_thinking_flags(CLI::App& app, ThinkFlags& o) {
+  const Group group(app, "Thinking");
   app.add_option(
          "--thinking", o.mode,
          "Let the model think first: on, off, or auto (the default): not for greetings, the times table "
@@ -133,7 +141,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   add_spec_flags(*command, o.spec);
   add_cache_flags(*command, o.cache);
   add_thinking_flags(*command, o.thinking);
-  command->add_option("prompt", o.prompt, "The prompt (default: standard input)");
+  command->add_option("-p,--prompt,prompt", o.prompt, "The prompt (default: standard input)");
   command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
   command->add_option("-s,--system", o.system, "System message");
   command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
@@ -444,6 +452,15 @@ CLI::App* add_config(CLI::App& app, ConfigOptions& o) {
 
 }  // namespace
 
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  anabranch pull mlx-community/Qwen3.5-9B-4bit\n"
+    "  anabranch chat --model mlx-community/Qwen3.5-9B-4bit\n"
+    "  anabranch generate --model DIR \"Why is the sky blue?\"\n"
+    "  anabranch serve --model DIR --port 8080\n"
+    "Every flag can also be set in ~/.config/anabranch/anabranch.toml or as ANABRANCH_NAME in the\n"
+    "environment (ANABRANCH_MAX_GAP for --max-gap); `anabranch config show` lists the values.";
+
 Program::Program(bool keep_defaults)
     : app("Anabranch: runs hybrid language models (Qwen3.5-class) and transformers on this machine",
           "anabranch") {
@@ -457,6 +474,7 @@ Program::Program(bool keep_defaults)
   app.add_option("--config", settings_file,
                  "TOML file of flags, read after ~/.config/anabranch/anabranch.toml (docs/configuration.md)");
   app.fallthrough();
+  app.footer(kExamples);
   commands = {
       {add_generate(app, generate),
        [this] { return run_generate(generate); },
@@ -488,6 +506,7 @@ Program::Program(bool keep_defaults)
        {{&verify.model.model}, {&verify.draft}}},
       {add_config(app, config), [this] { return run_config(config, settings_file); }, {}},
   };
+  tidy_help(app);
 }
 
 }  // namespace anabranch::cli

@@ -9,6 +9,7 @@
 
 #include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "cli/peer_flags.h"
 
 namespace anabranch::cli {
 namespace {
@@ -52,8 +53,8 @@ class Reader {
       const std::string command = name == "server" ? "serve" : name;
       const CLI::App* known = find_command(app_, command);
       if (!known || !node.is_table()) return no_table(name, node);
-      TRY_VOID(
-          read_flags(*node.as_table(), fmt::format("[{}]", name), names_of(*known), out_.commands[command]));
+      TRY_VOID(read_flags(command, *node.as_table(), fmt::format("[{}]", name), names_of(*known),
+                          out_.commands[command]));
     }
     return {};
   }
@@ -84,7 +85,7 @@ class Reader {
       const std::string name(key.str()), where = fmt::format("[model.{}]", name);
       if (!value.is_table()) return error(where, "must be a table");
       SettingTable read;
-      TRY_VOID(read_flags(*value.as_table(), where, known, read));
+      TRY_VOID(read_flags("serve", *value.as_table(), where, known, read));
       ModelSettings& model = out_.models[name];
       if (const auto path = read.find("path"); path != read.end()) {
         model.path = place_of(path->second.values.front());
@@ -104,10 +105,10 @@ class Reader {
     return std::filesystem::exists(beside, ignored) ? beside.string() : path;
   }
 
-  Result<void> read_flags(const toml::table& table, const std::string& where,
+  Result<void> read_flags(const std::string& command, const toml::table& table, const std::string& where,
                           const std::vector<std::string>& known, SettingTable& to) const {
     for (const auto& [key, node] : table) {
-      const std::string name = flag_name(key.str());
+      const std::string name = our_name(command, flag_name(key.str()));
       if (std::ranges::find(known, name) == known.end())
         return error(where, "there is no setting {}{}", key.str(), did_you_mean(name, known));
       Setting setting{{}, fmt::format("{}, {}", file_, where)};

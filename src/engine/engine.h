@@ -112,17 +112,18 @@ struct CacheOptions {
 };
 
 struct EngineOptions {
-  std::string model_path;      // a directory, a .gguf or a .safetensors file
-  std::string model_name;      // ModelInfo::name; empty: the last part of the path
-  int threads = 0;             // 0 = the default of base/thread_pool.h
-  bool precise = false;        // fp32 activations and KV
-  bool reference = false;      // run ops/reference instead of our kernels
-  std::string device = "cpu";  // or "cuda", "metal"
-  uint64_t expert_bytes = 0;   // as DeviceOptions has it
-  int context_length = 0;      // 0: the model's own, bounded by memory
-  int prefill_chunk = 0;       // tokens per prefill step; 0: the device's default
-  int max_running = 8;         // requests that run at the same time, in one pass per step
-  int max_queue = 64;          // requests that may wait; more are refused
+  std::string model_path;          // a directory, a .gguf or a .safetensors file
+  std::string model_name;          // ModelInfo::name; empty: the last part of the path
+  std::string chat_template_path;  // a file with a template instead of the model's own; empty: none
+  int threads = 0;                 // 0 = the default of base/thread_pool.h
+  bool precise = false;            // fp32 activations and KV
+  bool reference = false;          // run ops/reference instead of our kernels
+  std::string device = "cpu";      // or "cuda", "metal"
+  uint64_t expert_bytes = 0;       // as DeviceOptions has it
+  int context_length = 0;          // 0: the model's own, bounded by memory
+  int prefill_chunk = 0;           // tokens per prefill step; 0: the device's default
+  int max_running = 8;             // requests that run at the same time, in one pass per step
+  int max_queue = 64;              // requests that may wait; more are refused
   // The longest gap between two tokens of a stream while other prompts are read (engine/scheduler.h).
   double max_gap_s = 0.05;
   // Memory for the states of all running requests; 0: half of the machine's memory, or the free memory if

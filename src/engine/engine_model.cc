@@ -18,6 +18,9 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   TRY(device_, ops::open_device({options.device, options.reference, options.precise, options.threads,
                                  options.expert_bytes}));
   TRY(loaded_, load(device_));
+  if (!options.chat_template_path.empty()) {
+    TRY(loaded_.chat_template, read_chat_template(options.chat_template_path, *loaded_.tokenizer));
+  }
   if (options.lossy_skip) TRY_VOID(drop_layers());
   if (!options.draft_path.empty()) TRY_VOID(load_draft_model(options.draft_path));
   auto& info = loaded_.info;

@@ -8,6 +8,7 @@
 #include "base/cpu_info.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "base/memory_info.h"
 #include "engine/loader_gguf.h"
 #include "models/config.h"
@@ -118,14 +119,33 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkp
   return Tokenizer::from_gguf(vocab);
 }
 
-Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,
-                                                               const Tokenizer& tokenizer) {
-  TRY(const auto source, template_source(checkpoint));
-  if (source.empty()) return std::shared_ptr<const ChatTemplate>();
+namespace {
+
+constexpr size_t kMostTemplateBytes = 4 << 20;
+
+Result<std::shared_ptr<const ChatTemplate>> parse_template(const std::string& source,
+                                                           const Tokenizer& tokenizer) {
   const auto text_of = [&](std::optional<int> id) {
     return id ? std::string(tokenizer.token_bytes(*id)) : "";
   };
   return ChatTemplate::parse(source, text_of(tokenizer.bos()), text_of(tokenizer.eos()));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,
+                                                               const Tokenizer& tokenizer) {
+  TRY(const auto source, template_source(checkpoint));
+  if (source.empty()) return std::shared_ptr<const ChatTemplate>();
+  return parse_template(source, tokenizer);
+}
+
+Result<std::shared_ptr<const ChatTemplate>> read_chat_template(const std::string& path,
+                                                               const Tokenizer& tokenizer) {
+  TRY(const auto source, read_file(path, kMostTemplateBytes));
+  auto parsed = parse_template(source, tokenizer);
+  if (!parsed) return make_error(parsed.error().kind, "{}: {}", path, parsed.error().message);
+  return parsed;
 }
 
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device, LoadedFor purpose) {

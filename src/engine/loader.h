@@ -50,5 +50,8 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkp
 // Null when the model has no chat template. Errors: as ChatTemplate::parse.
 Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,
                                                                const Tokenizer& tokenizer);
+// From a file with nothing else in it. Errors: as ChatTemplate::parse, and those of reading.
+Result<std::shared_ptr<const ChatTemplate>> read_chat_template(const std::string& path,
+                                                               const Tokenizer& tokenizer);
 
 }  // namespace anabranch
