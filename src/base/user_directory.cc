@@ -3,13 +3,23 @@
 #include <cstdlib>
 
 namespace anabranch {
+namespace {
+
+std::string user_directory(const char* variable, const char* below_home) {
+  if (const char* directory = std::getenv(variable); directory && directory[0] == '/')
+    return std::string(directory) + "/anabranch";
+  if (const char* home = std::getenv("HOME"); home && home[0] == '/')
+    return std::string(home) + below_home + "/anabranch";
+  return {};
+}
+
+}  // namespace
 
 std::string user_cache_directory() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && cache[0] == '/')
-    return std::string(cache) + "/anabranch";
-  if (const char* home = std::getenv("HOME"); home && home[0] == '/')
-    return std::string(home) + "/.cache/anabranch";
-  return {};
+  return user_directory("XDG_CACHE_HOME", "/.cache");
+}
+std::string user_state_directory() {
+  return user_directory("XDG_STATE_HOME", "/.local/state");
 }
 
 }  // namespace anabranch

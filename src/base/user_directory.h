@@ -1,4 +1,4 @@
-// Where this user's programs keep what they can make again.
+// Where this user's programs keep what they can make again, and what tells of their runs.
 #pragma once
 
 #include <string>
@@ -8,5 +8,7 @@ namespace anabranch {
 // $XDG_CACHE_HOME/anabranch, or ~/.cache/anabranch; empty if neither variable holds an absolute path. Need
 // not exist.
 std::string user_cache_directory();
+// $XDG_STATE_HOME/anabranch, or ~/.local/state/anabranch; the same holds.
+std::string user_state_directory();
 
 }  // namespace anabranch

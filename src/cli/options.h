@@ -146,7 +146,21 @@ struct ServeOptions {
   // settings of [model.NAME].
   std::function<Result<ServeOptions>(const std::string& name)> for_model;
   std::string log_format = "text";  // or "json"
-  std::string log_file;             // "": stderr
+  std::string log_file;             // "": stderr, or with `detach` the usual one (pid_file.h)
+  bool detach = false;              // run in the background
+  std::string pid_file;             // "": none, or with `detach` the usual one
+};
+
+struct StopOptions {
+  int port = ServeOptions{}.port;
+  std::string pid_file;  // "": the usual one of the port
+};
+
+struct StatusOptions {
+  int port = ServeOptions{}.port;
+  std::string pid_file;  // as of StopOptions
+  std::string api_key_file;
+  bool json = false;
 };
 
 struct DoctorOptions {
@@ -208,6 +222,9 @@ int run_speculation_bench(const BenchOptions& options);
 int run_eval(const EvalOptions& options);
 int run_calibrate(const CalibrateOptions& options);
 int run_serve(const ServeOptions& options);
+int run_stop(const StopOptions& options);
+// Exit codes: 0 a server runs, 3 none does.
+int run_status(const StatusOptions& options);
 int run_cache(const StatesOptions& options);
 int run_pull(const PullOptions& options);
 int run_ls(const ListOptions& options);

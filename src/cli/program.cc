@@ -6,6 +6,7 @@
 #include "cli/conversation.h"
 #include "cli/flags.h"
 #include "cli/model_commands.h"
+#include "cli/service_commands.h"
 
 namespace anabranch::cli {
 namespace {
@@ -131,6 +132,20 @@ void add_thinking_flags(CLI::App& app, ThinkFlags& o) {
          "--max-thinking-tokens", o.max_tokens,
          "Tokens of thought at most, beside those of the answer (default: 32768, as the context allows)")
       ->check(CLI::Range(0, 1 << 27));
+}
+
+void add_service_flags(CLI::App& app, ServeOptions& o) {
+  const Group group(app, "Service");
+  app.add_option("--log-format", o.log_format,
+                 "Lines of the log: text, or json, an object each (docs/service.md)")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_option("--log-file", o.log_file,
+                 "Append the log to this file instead of stderr; SIGHUP opens it again");
+  app.add_flag("--detach", o.detach,
+               "Return when the server listens, and leave it running in the background (see stop, status)");
+  app.add_option("--pid-file", o.pid_file,
+                 "File with the server's process id (default: none; with --detach "
+                 "~/.local/state/anabranch/serve-PORT.pid, and the log beside it)");
 }
 
 CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
@@ -282,12 +297,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       "Leave most of the machine to other programs: half of the threads at a low priority, 2 requests at a "
       "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
   command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
-  command
-      ->add_option("--log-format", o.log_format,
-                   "Lines of the log: text, or json, an object each (docs/service.md)")
-      ->check(CLI::IsMember({"text", "json"}));
-  command->add_option("--log-file", o.log_file,
-                      "Append the log to this file instead of stderr; SIGHUP opens it again");
+  add_service_flags(*command, o);
   return command;
 }
 
@@ -483,6 +493,8 @@ Program::Program(bool keep_defaults)
       {add_serve(app, serve),
        [this] { return run_serve(serve); },
        {{&serve.model.model}, {&serve.spec.draft}}},
+      {add_stop(app, stop), [this] { return run_stop(stop); }, {}},
+      {add_status(app, status), [this] { return run_status(status); }, {}},
       {add_convert(app, convert),
        [this] { return run_convert(convert); },
        {{&convert.source}, {&convert.mtp_from, hub::Purpose::mtp_head}}},

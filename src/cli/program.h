@@ -25,6 +25,8 @@ struct Program {
   GenerateOptions generate;
   ChatOptions chat;
   ServeOptions serve;
+  StopOptions stop;
+  StatusOptions status;
   ConvertOptions convert;
   BenchOptions bench;
   EvalOptions eval;

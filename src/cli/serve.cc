@@ -8,16 +8,22 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "base/user_directory.h"
+#include "cli/background.h"
 #include "cli/conversation.h"
 #include "cli/model_source.h"
+#include "cli/pid_file.h"
 #include "cli/reports.h"
+#include "cli/supervisor.h"
 #include "ops/open.h"
 #include "server/api/server.h"
 #include "server/http/api_keys.h"
@@ -36,7 +42,8 @@ class SignalThread {
   };
 
   // Must run before any other thread starts, so that all of them leave these signals to ours.
-  SignalThread() : owns_terminal_(has_terminal() && !ignores_hangup()) {
+  // detached: the server has no terminal to lose.
+  explicit SignalThread(bool detached) : owns_terminal_(!detached && has_terminal() && !ignores_hangup()) {
     sigemptyset(&set_);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
@@ -140,6 +147,11 @@ void reload(const ServeOptions& options, server::Server& server) {
     log_error("SIGHUP: the TLS certificate and key stay as they were: {}", tls.error().message);
 }
 
+void stop(server::Server& server) {
+  tell_supervisor("STOPPING=1");
+  server.stop();
+}
+
 // A connection takes a file descriptor, and the usual limit of a process is 1,024.
 Result<void> allow_descriptors(int connections) {
   const auto wanted = static_cast<rlim_t>(connections) + 256;
@@ -188,43 +200,94 @@ Result<server::ServerModels> server_models(const ServeOptions& options) {
 }
 
 // Tells where the server listens: on stdout for people, in the log for programs that read JSON.
-void announce(const std::string& model, const std::string& address) {
-  if (log_format() == LogFormat::json)
-    return log_fields(LogLevel::info, "listening", {{"model", model}, {"address", address}});
-  fmt::print("{} on {}/v1\n", model, address);
+void announce(const ServerRecord& server, Background* background) {
+  const auto text = fmt::format("{} on {}/v1", server.model, server.address);
+  const bool json = log_format() == LogFormat::json;
+  if (background || json)
+    log_fields(LogLevel::info, json ? "listening" : text,
+               {{"model", server.model}, {"address", server.address}});
+  if (background)
+    return background->ready(fmt::format("{}\nprocess {}, log {}", text, server.pid, server.log));
+  if (json) return;
+  fmt::print("{}\n", text);
   std::fflush(stdout);
 }
 
 constexpr int kLeanPriority = 10;  // as of nice
 
-Result<int> serve(const ServeOptions& options) {
-  if (!options.log_file.empty()) TRY_VOID(log_to_file(options.log_file));
+// background: of a detached server, whose stderr is the log already; else null.
+Result<int> serve(const ServeOptions& options, Background* background) {
+  if (!background && !options.log_file.empty()) TRY_VOID(log_to_file(options.log_file));
+  std::optional<PidFile> pid_file;
+  if (!options.pid_file.empty()) {
+    TRY(auto taken, PidFile::take(options.pid_file));
+    pid_file.emplace(std::move(taken));
+  }
   if (options.lean) ::setpriority(PRIO_PROCESS, 0, kLeanPriority);  // threads take it over
-  SignalThread signals;
+  SignalThread signals(background != nullptr);
   TRY(const auto wanted, server_options(options));
   TRY(auto models, server_models(options));
   const std::string name = models.first ? models.first->engine->info().name : "models on demand";
   TRY(const auto server, server::Server::start(std::move(models), wanted));
-  signals.serve(SignalThread::Actions{[&] { server->stop(); }, [&] { reload(options, *server); },
+  signals.serve(SignalThread::Actions{[&] { stop(*server); }, [&] { reload(options, *server); },
                                       [&] { server->report(); }});
   if (wanted.api_keys.empty() && !server::is_loopback_name(server::listening_name(options.host)))
     log_warning(
         "{} is not this machine alone, and no API key was given: everybody who reaches port {} may use the "
         "model (--api-key-file, or --host 127.0.0.1)",
         options.host, server->port());
-  announce(name, fmt::format("http{}://{}:{}", options.tls_certificate.empty() ? "" : "s", options.host,
-                             server->port()));
+  const ServerRecord record = {
+      .pid = ::getpid(),
+      .model = name,
+      .address = fmt::format("http{}://{}:{}", options.tls_certificate.empty() ? "" : "s", options.host,
+                             server->port()),
+      .log = options.log_file,
+      .version = ANABRANCH_VERSION,
+      .drain_seconds = options.drain_seconds,
+      .started = unix_seconds()};
+  if (pid_file) TRY_VOID(pid_file->write(record));
+  announce(record, background);
+  tell_supervisor("READY=1");
   server->run();
   signals.serve(std::nullopt);
   return 0;
 }
 
+// The files of a detached server.
+Result<void> name_files(ServeOptions& options) {
+  if (!options.detach) return {};
+  if (options.port == 0 && (options.pid_file.empty() || options.log_file.empty()))
+    return make_error(ErrorKind::invalid,
+                      "--detach names its files by the port: with --port 0 give --pid-file and --log-file");
+  std::error_code ignored;  // what cannot be made cannot be written to
+  if (options.pid_file.empty() || options.log_file.empty())
+    std::filesystem::create_directories(user_state_directory(), ignored);
+  if (options.pid_file.empty()) {
+    TRY(options.pid_file, usual_pid_file(options.port));
+  }
+  if (options.log_file.empty()) {
+    TRY(options.log_file, usual_log_file(options.port));
+  }
+  return {};
+}
+
 }  // namespace
 
-int run_serve(const ServeOptions& options) {
+int run_serve(const ServeOptions& given) {
   return_large_blocks();
-  auto result = serve(options);
-  return result ? *result : fail(result.error());
+  ServeOptions options = given;
+  if (const auto named = name_files(options); !named) return fail(named.error());
+  std::optional<Background> background;
+  if (options.detach) {
+    background.emplace();
+    if (const auto status = background->start(options.log_file)) return *status;
+  }
+  auto result = serve(options, background ? &*background : nullptr);
+  if (result) return *result;
+  if (!background) return fail(result.error());
+  log_error("{}", result.error().message);
+  background->failed(result.error().message);
+  return 1;
 }
 
 }  // namespace anabranch::cli

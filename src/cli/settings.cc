@@ -175,9 +175,13 @@ Result<Settings> read_settings(const std::vector<std::string>& files, const CLI:
 
 SettingTable settings_of(const CLI::App& command, const Settings& settings, const std::string& model) {
   SettingTable out;
-  if (const auto of = settings.commands.find(command.get_name()); of != settings.commands.end())
-    out = of->second;
   const auto known = names_of(command);
+  // `stop` and `status` look for the server that `serve` would start.
+  const bool asks_for_server = command.get_name() == "stop" || command.get_name() == "status";
+  for (const std::string& name : {std::string(asks_for_server ? "serve" : ""), command.get_name()})
+    if (const auto of = settings.commands.find(name); of != settings.commands.end())
+      for (const auto& [flag, setting] : of->second)
+        if (std::ranges::find(known, flag) != known.end()) out[flag] = setting;
   if (const auto of = settings.models.find(model); of != settings.models.end())
     for (const auto& [name, setting] : of->second.flags)
       if (std::ranges::find(known, name) != known.end()) out[name] = setting;

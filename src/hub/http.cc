@@ -94,6 +94,11 @@ void configure(Transfer& transfer, const Settings& settings) {
   curl_easy_setopt(h, CURLOPT_WRITEDATA, &transfer);
   curl_easy_setopt(h, CURLOPT_PRIVATE, &transfer);
   if (!settings.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, settings.ca_file.c_str());
+  if (request.own_server) {
+    curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(h, CURLOPT_SSL_VERIFYPEER, 0L);
+    curl_easy_setopt(h, CURLOPT_SSL_VERIFYHOST, 0L);
+  }
   if (request.range) {
     const auto range = fmt::format("{}-{}", request.range->from, request.range->to - 1);
     curl_easy_setopt(h, CURLOPT_RANGE, range.c_str());

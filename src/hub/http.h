@@ -35,6 +35,8 @@ struct HttpRequest {
     uint64_t from = 0, to = 0;  // without `to`
   };
   std::optional<Range> range;
+  // A server of this machine that is known to be ours: through no proxy, whatever its certificate says.
+  bool own_server = false;
   size_t max_body = 1 << 20;  // of HttpResponse::body; a longer one is a problem
   // Takes the body of a 200 or 206 piece by piece instead. False ends the request.
   std::function<bool(const HttpResponse& head, std::string_view bytes)> on_body;

@@ -111,6 +111,175 @@ def check_errors_at_start_are_json_too(folder):
     assert done.returncode == 1 and folder + "/none/log" in done.stderr.decode(), done
 
 
+class Background:
+    """A state directory of its own, and what runs with it."""
+
+    def __init__(self, folder, **environment):
+        self.folder = folder + "/state"
+        self.environment = os.environ | {"XDG_STATE_HOME": self.folder, "XDG_CONFIG_HOME": folder} | environment
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):  # what a failed check left behind
+        for name in os.listdir(self.folder + "/anabranch") if os.path.exists(self.folder + "/anabranch") else ():
+            if name.endswith(".pid"):
+                os.kill(self.run("status", "--json", "--pid-file", f"{self.folder}/anabranch/{name}")[1]["pid"], signal.SIGKILL)
+
+    def run(self, *arguments):
+        done = subprocess.run([PROGRAM, *arguments], env=self.environment, capture_output=True, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL)
+        return done.returncode, json.loads(done.stdout) if "--json" in arguments else done.stdout, done.stderr
+
+    def start(self, port, *flags, model=None):
+        return self.run("serve", "--detach", "-m", model or MODEL, "-p", str(port), *SERVE, *flags)
+
+    def status(self, port, *flags):
+        return self.run("status", "--json", "-p", str(port), *flags)[:2]
+
+    def stop(self, port):
+        return self.run("stop", "-p", str(port))
+
+
+def check_detach_status_and_stop(folder):
+    port = free_port()
+    with Background(folder) as background:
+        assert background.status(port) == (3, {"running": False, "pid_file": f"{folder}/state/anabranch/serve-{port}.pid"})
+        assert background.stop(port)[0] == 0
+        code, out, err = background.start(port)
+        assert code == 0 and err == "", err
+        code, status = background.status(port)
+        assert code == 0 and status["running"] and status["status"] == "ok" and status["uptime_s"] >= 0, status
+        assert status["address"] == f"http://127.0.0.1:{port}" and status["model"] == os.path.basename(MODEL), status
+        assert status["requests"] == {"running": 0, "queued": 0} and status["version"] == status["health"]["version"], status
+        log = status["log"]
+        assert str(status["pid"]) in out and log in out and status["address"] in out, out
+        assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
+        assert os.getsid(status["pid"]) == status["pid"], "it is not in a session of its own"
+        for name in ("stdin", "stdout", "stderr"):
+            assert os.readlink(f"/proc/{status['pid']}/fd/{('stdin', 'stdout', 'stderr').index(name)}") == (
+                log if name == "stderr" else "/dev/null"), name
+        os.rename(log, log + ".1")
+        os.kill(status["pid"], signal.SIGHUP)  # and not a stop, as without a terminal
+        eventually(lambda: os.path.exists(log), "SIGHUP does not open the log again")
+        # A stop during a stream lets it finish.
+        stream = ask(port, "/v1/completions", LONG | {"max_tokens": 200})
+        assert stream.status == 200 and stream.readline().startswith(b"data: ")
+        text = background.run("status", "-p", str(port))[1]
+        assert "1 running" in text and log in text, text
+        stop = subprocess.Popen([PROGRAM, "stop", "-p", str(port)], env=background.environment, stdout=subprocess.PIPE, text=True)
+        assert stream.read().endswith(b"data: [DONE]\n\n"), "the stream was cut off"
+        assert "let finish" in stop.communicate(timeout=20)[0] and stop.returncode == 0
+        assert background.status(port)[0] == 3
+        assert sorted(os.listdir(background.folder + "/anabranch")) == [f"serve-{port}.log", f"serve-{port}.log.1"]
+        assert "stopping" in text_of(log)
+
+
+def check_two_servers_and_ports_in_use(folder):
+    first, second = free_port(), free_port()
+    with Background(folder) as background:
+        assert background.start(first)[0] == 0 and background.start(second)[0] == 0
+        pids = {background.status(port)[1]["pid"] for port in (first, second)}
+        assert len(pids) == 2
+        code, out, err = background.start(first)
+        assert code == 1 and out == "" and "serves already" in err, err
+        files = ("--pid-file", folder + "/other.pid", "--log-file", folder + "/other.log")
+        code, out, err = background.start(first, *files)
+        assert code == 1 and f"port {first}" in err and "already in use" in err, err
+        assert "already in use" in text_of(folder + "/other.log") and not os.path.exists(folder + "/other.pid")
+        assert background.stop(first)[0] == 0
+        assert background.status(first)[0] == 3 and background.status(second)[1]["status"] == "ok"
+        code, out, err = background.start(0)
+        assert code == 1 and "--port 0" in err, err
+        code, out, err = background.start(0, *files)
+        assert code == 0, err
+        status = background.run("status", "--json", "--pid-file", folder + "/other.pid")[1]
+        assert status["status"] == "ok" and not status["address"].endswith(":0"), status
+        assert background.run("stop", "--pid-file", folder + "/other.pid")[0] == 0
+        assert background.stop(second)[0] == 0
+
+
+def check_failures_at_start_reach_the_terminal(folder):
+    port = free_port()
+    with Background(folder) as background:
+        code, out, err = background.start(port, model="/no/such/model")
+        assert code == 1 and out == "" and "/no/such/model" in err and not os.path.exists(background.folder), err
+        code, out, err = background.start(port, "--api-key", "two words")
+        assert code == 1 and out == "" and err.startswith("error: ") and "API key" in err and err.count("\n") == 1, err
+        code, out, err = background.start(port, "--log-file", folder + "/none/log")
+        assert code == 1 and err.count("\n") == 1 and folder + "/none/log" in err, err
+        code, out, err = background.start(port, "--pid-file", folder + "/none/pid")
+        assert code == 1 and err.count("\n") == 1 and folder + "/none/pid" in err, err
+        assert background.status(port)[0] == 3
+
+
+def check_a_stale_pid_file_is_known_as_such(folder):
+    port = free_port()
+    with Background(folder) as background:
+        assert background.start(port)[0] == 0
+        pid = background.status(port)[1]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        path = f"{background.folder}/anabranch/serve-{port}.pid"
+        eventually(lambda: background.status(port)[0] == 3, "a killed server counts as running")
+        assert int(text_of(path).splitlines()[0]) == pid
+        # Its number belongs to another program now.
+        bystander = subprocess.Popen(["sleep", "60"])
+        with open(path, "w") as file:
+            file.write(f"{bystander.pid}\n")
+        assert background.status(port)[0] == 3
+        code, out, _ = background.stop(port)
+        assert code == 0 and "no server runs" in out and bystander.poll() is None, out
+        assert background.start(port)[0] == 0  # in place of the old one
+        assert background.status(port)[1]["pid"] != bystander.pid and background.stop(port)[0] == 0
+        bystander.kill()
+        bystander.wait()
+
+
+def check_status_of_a_server_with_keys_and_tls(folder):
+    port = free_port()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", "/CN=elsewhere", "-keyout", folder + "/key.pem", "-out", folder + "/certificate.pem"],
+                   check=True, stderr=subprocess.DEVNULL)
+    with open(folder + "/keys", "w") as file:
+        file.write("the-key\n")
+    with open(folder + "/anabranch.toml", "w") as file:
+        file.write(f"[server]\nport = {port}\n")
+    # A proxy would not reach it.
+    with Background(folder, https_proxy="http://127.0.0.1:9", http_proxy="http://127.0.0.1:9") as background:
+        keys = ("--api-key-file", folder + "/keys")
+        code, _, err = background.run("--config", folder + "/anabranch.toml", "serve", "--detach", "-m", MODEL, *SERVE, *keys,
+                                      "--tls-cert", folder + "/certificate.pem", "--tls-key", folder + "/key.pem")
+        assert code == 0, err
+        code, status = background.status(port)
+        assert code == 0 and status["status"] == "ok" and "requests" not in status, status
+        assert status["address"].startswith("https://"), status
+        assert background.status(port, *keys)[1]["requests"]["running"] == 0
+        background.environment["ANABRANCH_API_KEY"] = "the-key"
+        # `stop` and `status` take the port from [server], too.
+        code, status, _ = background.run("--config", folder + "/anabranch.toml", "status", "--json")
+        assert code == 0 and "requests" in status, status
+        assert background.run("--config", folder + "/anabranch.toml", "stop")[0] == 0
+        assert background.status(port)[0] == 3
+
+
+def check_the_supervisor_is_told(folder):
+    for name in (folder + "/notify", f"\0anabranch-test-{os.getpid()}"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+            supervisor.bind(name)
+            supervisor.settimeout(30)
+            process = subprocess.Popen([PROGRAM, "serve", "-m", MODEL, "-p", "0", *SERVE], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, env=os.environ | {"NOTIFY_SOCKET": name.replace("\0", "@")})
+            try:
+                assert supervisor.recv(100) == b"READY=1"
+                assert b" on http" in process.stdout.readline()
+                process.send_signal(signal.SIGTERM)
+                assert supervisor.recv(100) == b"STOPPING=1"
+                assert process.wait(20) == 0
+            finally:
+                process.kill()
+                process.communicate()
+
+
 def main():
     passed = failed = 0
     for name, check in list(globals().items()):

@@ -1,0 +1,231 @@
+#include "cli/service_commands.h"
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/conversation.h"
+#include "cli/pid_file.h"
+#include "hub/http.h"
+#include "server/http/api_keys.h"
+
+namespace anabranch::cli {
+namespace {
+
+constexpr int kNotRunning = 3;      // as of systemctl status
+constexpr double kAfterDrain = 5;   // seconds until a second SIGTERM
+constexpr double kAfterSecond = 5;  // seconds until SIGKILL
+constexpr int kHealthMilliseconds = 3000;
+
+void add_place(CLI::App& command, int& port, std::string& pid_file) {
+  command.add_option("-p,--port", port, "The port that the server was told to listen on")
+      ->check(CLI::Range(0, 65535));
+  command.add_option("--pid-file", pid_file, "Its pid file, if that is not the usual one of the port");
+}
+
+Result<std::string> pid_file_of(const std::string& named, int port) {
+  return named.empty() ? usual_pid_file(port) : Result<std::string>(named);
+}
+
+std::string nothing_runs(const std::string& pid_file) {
+  return fmt::format("no server runs that has the pid file {}", pid_file);
+}
+
+// Whether the process no longer holds its pid file.
+Result<bool> wait_for_end(const std::string& pid_file, pid_t pid, double seconds) {
+  const double end = now_seconds() + seconds;
+  while (true) {
+    TRY(const auto server, find_server(pid_file));
+    if (!server || server->pid != pid) return true;
+    if (now_seconds() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+Result<void> send_signal(pid_t pid, int signal) {
+  if (::kill(pid, signal) != 0 && errno != ESRCH)
+    return make_error(ErrorKind::io, "cannot send a signal to process {}: {}", pid, std::strerror(errno));
+  return {};
+}
+
+Result<void> stop(const StopOptions& options) {
+  TRY(const std::string pid_file, pid_file_of(options.pid_file, options.port));
+  TRY(const auto server, find_server(pid_file));
+  if (!server) {
+    fmt::print("{}\n", nothing_runs(pid_file));
+    return {};
+  }
+  const pid_t pid = server->pid;
+  const double began = now_seconds();
+  const auto tell = [&](const char* how) {
+    fmt::print("process {} ended after {:.1f} s: {}\n", pid, now_seconds() - began, how);
+    return Result<void>();
+  };
+  TRY_VOID(send_signal(pid, SIGTERM));
+  TRY(const bool drained, wait_for_end(pid_file, pid, server->drain_seconds + kAfterDrain));
+  if (drained && server->address.empty()) return tell("it was still starting");
+  if (drained)
+    return tell(now_seconds() - began < server->drain_seconds ? "answers under way were let finish"
+                                                              : "answers that took too long were cut off");
+  TRY_VOID(send_signal(pid, SIGTERM));
+  TRY(const bool cut_off, wait_for_end(pid_file, pid, kAfterSecond));
+  if (cut_off) return tell("answers under way were cut off");
+  TRY_VOID(send_signal(pid, SIGKILL));
+  TRY(const bool killed, wait_for_end(pid_file, pid, kAfterSecond));
+  if (killed) return tell("it did not react and was killed");
+  return make_error(ErrorKind::io, "process {} still runs, although it was killed", pid);
+}
+
+// An address to reach the server at: a wildcard is none.
+std::string reachable(std::string address) {
+  for (const auto& [wildcard, loopback] :
+       {std::pair{"//0.0.0.0:", "//127.0.0.1:"}, {"//:::", "//[::1]:"}, {"//[::]:", "//[::1]:"}})
+    if (const size_t at = address.find(wildcard); at != address.npos)
+      return address.replace(at, std::strlen(wildcard), loopback);
+  return address;
+}
+
+Result<std::string> key_of(const StatusOptions& options) {
+  if (!options.api_key_file.empty()) {
+    TRY(const auto keys, server::read_key_file(options.api_key_file));
+    return keys.front();
+  }
+  const char* key = std::getenv("ANABRANCH_API_KEY");
+  return std::string(key ? key : "");
+}
+
+// What the server tells of itself; null if it does not answer.
+Json health_of(const ServerRecord& server, const std::string& key) {
+  hub::HttpClient client(hub::Settings{});
+  Json health;
+  bool done = false;
+  client.start({.url = reachable(server.address) + "/health", .token = key, .own_server = true},
+               [&](const hub::HttpResponse& response) {
+                 done = true;
+                 if (const auto json = parse_json(response.body); json && json->is_object()) health = *json;
+               });
+  const double end = now_seconds() + kHealthMilliseconds / 1000.0;
+  while (!done && now_seconds() < end) client.run(100);
+  return health;
+}
+
+struct Load {
+  int running = 0, queued = 0;
+  std::string models;  // that are loaded
+};
+
+Load load_of(const Json& health) {
+  Load load;
+  if (!health.contains("models") || !health["models"].is_array()) return load;
+  for (const Json& model : health["models"]) {
+    if (!model.is_object() || !model.contains("engine")) continue;
+    const Json& engine = model["engine"];
+    load.running += engine.value("running", 0);
+    load.queued += engine.value("queued", 0);
+    load.models += (load.models.empty() ? "" : ", ") + string_at(model, "id");
+  }
+  return load;
+}
+
+std::string status_of(const ServerRecord& server, const Json& health) {
+  if (server.address.empty()) return "loading";
+  return health.is_object() ? string_at(health, "status") : "no answer";
+}
+
+std::string duration(int64_t seconds) {
+  if (seconds < 60) return fmt::format("{} s", seconds);
+  if (seconds < 3600) return fmt::format("{} min", seconds / 60);
+  if (seconds < 2 * 86400) return fmt::format("{} h {} min", seconds / 3600, seconds / 60 % 60);
+  return fmt::format("{} days", seconds / 86400);
+}
+
+Json status_json(const ServerRecord& server, const Json& health) {
+  Json json = {{"running", true}, {"pid", server.pid}, {"status", status_of(server, health)}};
+  if (server.address.empty()) return json;
+  json["address"] = server.address;
+  json["version"] = server.version;
+  json["model"] = server.model;
+  json["uptime_s"] = unix_seconds() - server.started;
+  json["log"] = server.log;
+  if (health.is_object() && health.contains("models")) {
+    const Load load = load_of(health);
+    json["requests"] = {{"running", load.running}, {"queued", load.queued}};
+  }
+  json["health"] = health;
+  return json;
+}
+
+void print_status(const ServerRecord& server, const Json& health) {
+  fmt::print("process {}: {}\n", server.pid, status_of(server, health));
+  if (server.address.empty()) return;
+  fmt::print("address  {}/v1\nversion  {}\nup       {}\n", server.address, server.version,
+             duration(unix_seconds() - server.started));
+  if (health.is_object() && health.contains("models")) {
+    const Load load = load_of(health);
+    fmt::print("models   {}\nrequests {} running, {} waiting\n",
+               load.models.empty() ? "none is loaded" : load.models, load.running, load.queued);
+  } else {
+    fmt::print("model    {}\n", server.model);
+    if (health.is_object()) fmt::print("requests not told without an API key (--api-key-file)\n");
+  }
+  if (!server.log.empty()) fmt::print("log      {}\n", server.log);
+}
+
+Result<int> status(const StatusOptions& options) {
+  TRY(const std::string pid_file, pid_file_of(options.pid_file, options.port));
+  TRY(const auto server, find_server(pid_file));
+  if (!server) {
+    if (options.json)
+      fmt::print("{}\n", dump_json({{"running", false}, {"pid_file", pid_file}}));
+    else
+      fmt::print("{}\n", nothing_runs(pid_file));
+    return kNotRunning;
+  }
+  Json health;
+  if (!server->address.empty()) {
+    TRY(const std::string key, key_of(options));
+    health = health_of(*server, key);
+  }
+  if (options.json)
+    fmt::print("{}\n", dump_json(status_json(*server, health), 2));
+  else
+    print_status(*server, health);
+  return 0;
+}
+
+}  // namespace
+
+CLI::App* add_stop(CLI::App& app, StopOptions& o) {
+  auto* command = app.add_subcommand("stop", "Stop a server that serve --detach started");
+  add_place(*command, o.port, o.pid_file);
+  return command;
+}
+
+CLI::App* add_status(CLI::App& app, StatusOptions& o) {
+  auto* command = app.add_subcommand("status", "Tell whether such a server runs, and what it does");
+  add_place(*command, o.port, o.pid_file);
+  command->add_option(
+      "--api-key-file", o.api_key_file,
+      "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)");
+  command->add_flag("--json", o.json, "Print JSON");
+  return command;
+}
+
+int run_stop(const StopOptions& options) {
+  const auto result = stop(options);
+  return result ? 0 : fail(result.error());
+}
+
+int run_status(const StatusOptions& options) {
+  const auto result = status(options);
+  return result ? *result : fail(result.error());
+}
+
+}  // namespace anabranch::cli
