@@ -213,6 +213,7 @@ void announce(const ServerRecord& server, Background* background) {
   std::fflush(stdout);
 }
 
+constexpr int kDeviceLost = 75;    // EX_TEMPFAIL of sysexits.h: a supervisor should start the server again
 constexpr int kLeanPriority = 10;  // as of nice
 
 // background: of a detached server, whose stderr is the log already; else null.
@@ -248,9 +249,11 @@ Result<int> serve(const ServeOptions& options, Background* background) {
   if (pid_file) TRY_VOID(pid_file->write(record));
   announce(record, background);
   tell_supervisor("READY=1");
-  server->run();
+  const server::ServerEnd end = server->run();
   signals.serve(std::nullopt);
-  return 0;
+  if (end == server::ServerEnd::stopped) return 0;
+  tell_supervisor("STOPPING=1");
+  return kDeviceLost;
 }
 
 // The files of a detached server.

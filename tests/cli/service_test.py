@@ -84,11 +84,11 @@ def check_the_json_log_has_every_request_and_no_text(folder):
     assert out == b"" and err == b"", (out, err)  # everything is in the log
     assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
     lines, later = log_lines(log + ".1"), log_lines(log)
-    assert "API keys are in force" in later[0]["message"] and "stopping" in later[-1]["message"], later
+    assert any("API keys are in force" in line["message"] for line in later) and "stopping" in later[-1]["message"], later
     for line in lines + later:
         assert datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")).utcoffset() == datetime.timedelta(0)
         assert line["level"] in ("debug", "info", "warning", "error") and line["message"]
-    requests = {line["request_id"]: line for line in lines if line["message"] == "request"}
+    requests = {line["request_id"]: line for line in lines + later if line["message"] == "request"}
     first = requests.pop("mine-1")
     assert first["method"] == "POST" and first["path"] == "/v1/completions" and first["status"] == 200, first
     assert first["answer_id"] == answer["id"] and first["model"] == os.path.basename(MODEL), first
@@ -278,6 +278,26 @@ def check_the_supervisor_is_told(folder):
             finally:
                 process.kill()
                 process.communicate()
+
+
+def check_the_server_ends_when_its_gpu_is_lost(folder):
+    fake = os.path.join(os.path.dirname(os.path.abspath(PROGRAM)), "tests/cuda")  # a driver that computes nothing
+    process = subprocess.Popen([PROGRAM, "serve", "-m", MODEL, "-p", "0", "--device", "cuda", *SERVE], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True,
+                               env=os.environ | {"LD_LIBRARY_PATH": fake, "FAKE_CUDA_FAILURE": folder + "/broken",
+                                                 "XDG_CACHE_HOME": folder})
+    try:
+        port = int(process.stdout.readline().split(":")[-1].split("/")[0])
+        body = {"prompt": "Hello", "max_tokens": 1000, "ignore_eos": True, "break_loops": False}
+        stream = ask(port, "/v1/completions", body | {"stream": True})
+        assert stream.status == 200 and stream.readline().startswith(b"data: ")
+        open(folder + "/broken", "w").close()
+        assert json.loads(stream.read().split(b"data: ")[-1])["error"]["code"] == "engine_error"
+        assert process.wait(20) == 75
+    finally:
+        process.kill()
+        log = process.communicate()[1]
+    assert "stopping, because the device failed" in log, log
 
 
 def main():

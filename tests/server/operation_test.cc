@@ -352,6 +352,9 @@ TEST_F(Operation, WhatArrivesWhileItDrainsIsRefused) {
 }
 
 TEST_F(Operation, WithoutItsDeviceNothingIsTaken) {
+  ServerOptions patient;
+  patient.device_check_s = 1000;
+  start(patient);
   engine_.script = [](const Request&) {
     return Script{.parts = {}, .finish = FinishReason::error, .error = "CUDA: work on the device failed"};
   };
@@ -366,10 +369,47 @@ TEST_F(Operation, WithoutItsDeviceNothingIsTaken) {
   EXPECT_EQ(health.status, 503);
   EXPECT_EQ(health.json()["status"], "device_lost");
   EXPECT_EQ(ask(port_, "GET", "/metrics").status, 200);
-  start_with_keys();
+  patient.api_keys = {"key"};
+  start(patient);
   const Answer stranger = ask(port_, "GET", "/health");
   EXPECT_EQ(stranger.status, 503);
   EXPECT_EQ(stranger.body, R"({"status":"device_lost"})");
+}
+
+TEST_F(Operation, TheServerEndsWithItsDevice) {
+  ServerOptions options;
+  options.device_check_s = 0.01;
+  start(options);
+  engine_.script = [](const Request&) {
+    return Script{.parts = {"a", "b"},
+                  .delay = std::chrono::milliseconds(50),
+                  .finish = FinishReason::error,
+                  .error = "CUDA: work on the device failed"};
+  };
+  TestClient client(port_), idle(port_);
+  client.send(http_request("POST", "/v1/completions", R"({"prompt":"a"})"));
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 1; }));
+  engine_.lost = true;
+  const Answer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(answer.error_code(), "engine_error");
+  EXPECT_EQ(server_->run(), ServerEnd::device_lost);
+  // An engine whose requests do not even fail does not keep the server.
+  engine_.lost = false;
+  engine_.script = [](const Request&) {
+    return Script{.parts = {"a"}, .delay = std::chrono::milliseconds(5), .repeat = true};
+  };
+  start(options);
+  TestClient stuck(port_);
+  stuck.send(http_request("POST", "/v1/completions", R"({"prompt":"a"})"));
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.running == 1; }));
+  engine_.lost = true;
+  EXPECT_EQ(stuck.read_answer().error_code(), "shutting_down");
+  EXPECT_EQ(server_->run(), ServerEnd::device_lost);
+  engine_.lost = false;
+  start(options);
+  server_->stop();
+  EXPECT_EQ(server_->run(), ServerEnd::stopped);
 }
 
 }  // namespace

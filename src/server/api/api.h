@@ -36,6 +36,7 @@ class Api {
   void set_keys(ApiKeys keys) { keys_ = std::move(keys); }
   // From now on new work is refused with 503.
   void begin_stop();
+  bool device_lost() const { return pool_.device_lost(); }
   // Writes a line about each model to the log.
   void report() const;
   // Ends every answer under way with an error.

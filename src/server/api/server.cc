@@ -30,9 +30,10 @@ class ServerImpl final : public Server {
 
   uint16_t port() const override { return http_->port(); }
 
-  void run() override {
+  ServerEnd run() override {
     std::lock_guard lock(join_);
     if (thread_.joinable()) thread_.join();
+    return end_;
   }
 
   void stop() override {
@@ -63,6 +64,7 @@ class ServerImpl final : public Server {
     };
     handlers.headers = [this](const HttpRequest& head) { return api_.headers(head); };
     handlers.responded = [this](const RequestName& request, int status) { api_.responded(request, status); };
+    http_->after(options_.device_check_s, [this] { watch_devices(); });
     http_->serve(std::move(handlers));
   }
 
@@ -84,11 +86,23 @@ class ServerImpl final : public Server {
     http_->begin_stop();
   }
 
+  void watch_devices() {
+    if (stopping_) return;
+    if (!api_.device_lost()) return http_->after(options_.device_check_s, [this] { watch_devices(); });
+    log_error("stopping, because the device failed: only a new process can use it again");
+    end_ = ServerEnd::device_lost;
+    stopping_ = true;
+    api_.begin_stop();
+    http_->after(kLastWordsSeconds, [this] { cut_off(); });
+    http_->begin_stop();
+  }
+
   const ServerOptions options_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<WorkerPool> workers_;
   Api api_;
   bool stopping_ = false;
+  ServerEnd end_ = ServerEnd::stopped;  // written on the I/O thread, read after it has ended
   std::mutex join_;
   std::thread thread_;  // last: it uses all of the above
 };

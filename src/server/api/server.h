@@ -27,8 +27,11 @@ struct ServerOptions {
   std::vector<std::string> api_keys;        // requests must show one of these; none: everybody may ask
   std::vector<VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
-  double stop_grace_s = 30;  // for answers under way when stop() is called; then they are cut off
+  double stop_grace_s = 30;   // for answers under way when stop() is called; then they are cut off
+  double device_check_s = 1;  // between two looks whether a model's device has failed
 };
+
+enum class ServerEnd { stopped, device_lost };
 
 class Server {
  public:
@@ -38,8 +41,9 @@ class Server {
   virtual ~Server() = default;
 
   virtual uint16_t port() const = 0;
-  // Blocks until the server has stopped.
-  virtual void run() = 0;
+  // Blocks until the server has stopped, because it was told to or because a device has failed for good: then
+  // it stops by itself, once the errors of the requests on it have been sent.
+  virtual ServerEnd run() = 0;
   // From any thread, returns at once: no new requests; those under way get stop_grace_s. A second call cuts
   // them off now.
   virtual void stop() = 0;
