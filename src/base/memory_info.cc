@@ -1,5 +1,7 @@
 #include "base/memory_info.h"
 
+#include <unistd.h>
+
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -19,6 +21,8 @@
 #if defined(__APPLE__)
 #include <mach/mach.h>
 #endif
+
+#include "base/cpu_info.h"
 
 namespace anabranch {
 namespace {
@@ -80,6 +84,17 @@ uint64_t read_linux_memory(const std::string& root) {
 uint64_t memory_limit(const std::string& root) {
   return least_of_groups(root, kNoLimit,
                          [](const std::string& group) { return read_number(group + "/memory.max"); });
+}
+
+uint64_t machine_memory() {
+  const uint64_t machine = cpu_info().memory_bytes, limit = memory_limit();
+  return limit > 0 ? std::min(machine, limit) : machine;
+}
+
+uint64_t resident_memory() {
+  std::ifstream in("/proc/self/statm");
+  uint64_t size = 0, resident = 0;
+  return in >> size >> resident ? resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
 uint64_t available_memory() {

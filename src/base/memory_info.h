@@ -15,7 +15,14 @@ uint64_t available_memory();
 // Bytes that this process's container may take in all; 0: there is no such limit.
 uint64_t memory_limit(const std::string& root = "");
 
-// What Linux tells of it in `root`/proc and `root`/sys. What is missing or unreadable there does not count.
+// Bytes that this process may take in all: the machine's memory, or its container's limit if that is less.
+uint64_t machine_memory();
+
+// Bytes of memory that this process takes now; 0: not known (it is on Linux).
+uint64_t resident_memory();
+
+// What Linux tells of available memory in `root`/proc and `root`/sys. What is missing or unreadable there
+// does not count.
 uint64_t read_linux_memory(const std::string& root);
 
 // From now on large blocks come from the system and go back to it one by one, whatever sizes were freed

@@ -73,11 +73,6 @@ std::optional<std::string> missing_parts(const Checkpoint& checkpoint, size_t la
 
 }  // namespace
 
-uint64_t machine_memory() {
-  const uint64_t machine = cpu_info().memory_bytes, limit = memory_limit();
-  return limit > 0 ? std::min(machine, limit) : machine;
-}
-
 uint64_t memory_of(const Device& device) {
   return memory_for(device).total;
 }

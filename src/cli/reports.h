@@ -19,8 +19,6 @@ void print_table(const Json& report, const std::string& indent);
 // Why so many bytes of weights cannot be used on the device; "": they fit.
 std::string memory_problem(uint64_t bytes, const Device& device);
 
-// The machine's memory, or what of it this process may take.
-uint64_t machine_memory();
 // The memory that weights and states share.
 uint64_t memory_of(const Device& device);
 // Bytes of all tensors.

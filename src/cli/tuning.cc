@@ -13,6 +13,7 @@
 #include "base/cpu_info.h"
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "base/memory_info.h"
 #include "base/user_directory.h"
 #include "cli/reports.h"
 #include "cli/text.h"

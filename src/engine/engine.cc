@@ -58,6 +58,7 @@ class EngineImpl final : public Engine {
   const ModelInfo& info() const override { return model_.info(); }
   EngineStats stats() const override;
   std::vector<std::vector<uint64_t>> expert_rows() const override;
+  std::optional<DeviceMemory> device_memory() const override;
   bool device_lost() const override { return model_.device().lost(); }
   const Tokenizer& tokenizer() const override { return model_.tokenizer(); }
   const ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
@@ -168,6 +169,16 @@ std::vector<std::vector<uint64_t>> EngineImpl::expert_rows() const {
     return model_.device().expert_rows();
   } catch (const std::exception&) {  // the device failed; device_lost() says so
     return {};
+  }
+}
+
+std::optional<DeviceMemory> EngineImpl::device_memory() const {
+  const Device& device = model_.device();
+  if (!device.has_own_memory()) return std::nullopt;
+  try {
+    return DeviceMemory{device.name(), device.memory_bytes(), device.free_bytes()};
+  } catch (const std::exception&) {  // it failed
+    return std::nullopt;
   }
 }
 

@@ -174,6 +174,12 @@ struct EngineStats {
   std::optional<StateCacheStats> cache;
 };
 
+// Memory of a device, now.
+struct DeviceMemory {
+  std::string device;  // its name, for people
+  uint64_t total_bytes = 0, free_bytes = 0;
+};
+
 class Engine {
  public:
   // Loads the model on the engine's own thread and returns when it is ready.
@@ -198,6 +204,8 @@ class Engine {
   virtual EngineStats stats() const = 0;
   // Device::expert_rows() of the model, then of the draft model. Waits for the device's work.
   virtual std::vector<std::vector<uint64_t>> expert_rows() const = 0;
+  // Of the model's device; nothing if that has no memory beside the machine's, or has failed.
+  virtual std::optional<DeviceMemory> device_memory() const = 0;
   // True once the GPU has failed for good; every later request fails.
   virtual bool device_lost() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;

@@ -65,5 +65,14 @@ TEST(AvailableMemory, ThisMachineTells) {
 }
 #endif
 
+TEST(Memory, OfThisProcess) {
+  EXPECT_GT(machine_memory(), uint64_t{1} << 28);
+#if defined(__linux__)
+  EXPECT_GT(resident_memory(), uint64_t{1} << 18);
+  EXPECT_LE(resident_memory(), machine_memory());
+  EXPECT_LE(available_memory(), machine_memory());
+#endif
+}
+
 }  // namespace
 }  // namespace anabranch

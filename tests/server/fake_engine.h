@@ -136,7 +136,7 @@ class FakeEngine final : public Engine {
     return Script{{"Hello", ", ", "world", "."}};
   };
   std::atomic<int> max_queue{1000};
-  std::atomic<bool> has_template{true}, lost{false}, takes_beginnings{true};
+  std::atomic<bool> has_template{true}, lost{false}, on_card{false}, takes_beginnings{true};
 
   Result<RequestId> submit(Request request, Sink sink) override {
     std::lock_guard lock(mutex_);
@@ -180,6 +180,9 @@ class FakeEngine final : public Engine {
     EngineStats stats = stats_;
     stats.running = static_cast<int>(running_.size());
     return stats;
+  }
+  std::optional<DeviceMemory> device_memory() const override {
+    return on_card ? std::optional(DeviceMemory{"Fake card", 1000, 300}) : std::nullopt;
   }
   bool device_lost() const override { return lost; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }

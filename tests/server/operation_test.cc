@@ -227,6 +227,16 @@ TEST_F(Operation, MetricsCountWhatHappened) {
   EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
 }
 
+TEST_F(Operation, HealthTellsOfMemory) {
+  const Json memory = ask(port_, "GET", "/health").json()["memory"];
+  EXPECT_GT(memory["machine"]["total_bytes"], memory["machine"]["available_bytes"]);
+  EXPECT_GT(memory["process"]["resident_bytes"], 1'000'000);
+  EXPECT_TRUE(memory["device"].is_null());
+  engine_.on_card = true;
+  EXPECT_EQ(ask(port_, "GET", "/health").json()["memory"]["device"],
+            Json({{"name", "Fake card"}, {"total_bytes", 1000}, {"free_bytes", 300}}));
+}
+
 TEST_F(Operation, MetricsCountClientsThatLeave) {
   engine_.script = [](const Request&) {
     Script script{{"a"}, std::chrono::milliseconds(1)};

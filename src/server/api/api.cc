@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory_info.h"
 #include "chat/speculation_json.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
@@ -97,6 +98,18 @@ Json engine_json(const EngineStats& stats) {
           {"prompt_tokens", stats.prompt_tokens},
           {"completion_tokens", stats.completion_tokens},
           {"speculation", speculation_json(stats.speculation)}};
+}
+
+// engine: null if no model is loaded.
+Json memory_json(const Engine* engine) {
+  const auto device = engine ? engine->device_memory() : std::nullopt;
+  Json json = {{"machine", {{"total_bytes", machine_memory()}, {"available_bytes", available_memory()}}},
+               {"process", {{"resident_bytes", resident_memory()}}},
+               {"device", Json()}};
+  if (device)
+    json["device"] = {
+        {"name", device->device}, {"total_bytes", device->total_bytes}, {"free_bytes", device->free_bytes}};
+  return json;
 }
 
 // null if the engine has no state cache.
@@ -312,6 +325,7 @@ HttpResponse Api::health() const {
   json["model"] = main ? loaded_json(main->engine->info()) : Json();
   json["engine"] = main ? engine_json(main->engine->stats()) : Json();
   json["cache"] = main ? cache_json(main->engine->stats().cache) : Json();
+  json["memory"] = memory_json(main ? main->engine.get() : nullptr);
   json["models"] = Json::array();
   for (const auto* entry : pool_.entries()) {
     Json model = model_json(*entry, created_);

@@ -4,11 +4,11 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
+
+#include "base/memory_info.h"
 
 namespace anabranch::server {
 namespace {
@@ -71,18 +71,6 @@ class Snapshot {
  private:
   std::vector<MetricFamily>& families_;
 };
-
-// Resident memory of this process; negative if unknown (it is known on Linux).
-double resident_bytes() {
-  double bytes = -1;
-  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
-    long size = 0, resident = 0;
-    if (std::fscanf(file, "%ld %ld", &size, &resident) == 2)
-      bytes = static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
-    std::fclose(file);
-  }
-  return bytes;
-}
 
 void add_engines(Snapshot& out, const std::vector<Scraped>& models) {
   constexpr auto kCounter = MetricType::Counter, kGauge = MetricType::Gauge;
@@ -248,9 +236,9 @@ std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) c
   add_caches(out, models);
   add_experts(out, models);
   add_pool(out, entries);
-  if (const double resident = resident_bytes(); resident >= 0) {
+  if (const uint64_t resident = resident_memory(); resident > 0) {
     out.family("process_resident_memory_bytes", "Resident memory of the process", MetricType::Gauge);
-    out.add({}, resident);
+    out.add({}, static_cast<double>(resident));
   }
   return prometheus::TextSerializer().Serialize(families);
 }
