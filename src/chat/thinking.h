@@ -16,7 +16,7 @@ namespace anabranch {
 
 enum class ThinkMode { automatic, on, off };
 
-// Of what contradicts itself the most specific field wins: docs/api.md has the order.
+// Of what contradicts itself the most specific field wins: docs/thinking.md has the order.
 struct ThinkingWish {
   std::optional<ThinkMode> mode;  // unset: nothing was said
   std::optional<int> budget;      // tokens, INT_MAX: as many as fit. Unset: nothing was said

@@ -39,7 +39,7 @@ struct Device {
   }
 };
 
-// Qwen3.5-9B in 4 bits on an H200, by docs/gpu.md and measurements of the server.
+// Qwen3.5-9B in 4 bits on an H200, by docs/internals/cuda.md and measurements of the server.
 const Device kGpu = {
     .decode = {{1, .0021}, {8, .0026}, {16, .0034}, {32, .0055}, {33, .0085}, {64, .012}, {128, .016}},
     .least = .003,

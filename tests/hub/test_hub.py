@@ -10,7 +10,8 @@ class Repo:
     def __init__(self, files, lfs_from=1000, gated=False, private=False, facts=None):
         self.files, self.lfs_from, self.gated, self.private = dict(files), lfs_from, gated, private
         self.facts = facts or {}
-        self.commit = hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
+        names = sorted((path, hashlib.sha1(content).hexdigest()) for path, content in self.files.items())
+        self.commit = hashlib.sha1(repr(names).encode()).hexdigest()
 
     def in_lfs(self, path):
         return len(self.files[path]) >= self.lfs_from

@@ -6,7 +6,7 @@
 
 namespace anabranch::server {
 
-// If fields contradict each other, the most specific one wins; docs/api.md has the order.
+// If fields contradict each other, the most specific one wins; docs/thinking.md has the order.
 ThinkingWish read_thinking(JsonFields& fields);
 
 }  // namespace anabranch::server
