@@ -105,7 +105,7 @@ class Reader:
         with open(folder + "/text.txt", "w") as file:
             file.write("A river runs to the sea, and the sea does not fill. " * 60)
         self.environment = {"PATH": folder + "/bin:" + os.environ["PATH"], "HOME": folder + "/home", "HF_ENDPOINT": hub.url,
-                            "PYTHONDONTWRITEBYTECODE": "1"}
+                            "PYTHONDONTWRITEBYTECODE": "1", "ANABRANCH_PORT": str(port())}
 
     def stop(self):
         if self.server:

@@ -1,7 +1,7 @@
 // What the CUDA kernels do on this card: models of Qwen3.5's true shapes with random 4-bit weights (group 64)
 // in decode, verification, many streams and prefill, then each kernel alone beside the memory it must move or
-// the operations it must do. `gpu_bench [9b] [0.8b] [35b] [kernels] [experts] [profile]`; docs/internals/cuda.md has its
-// tables.
+// the operations it must do. `gpu_bench [9b] [0.8b] [35b] [kernels] [experts] [profile]`;
+// docs/internals/cuda.md has its tables.
 #include <fmt/core.h>
 
 #include <algorithm>
