@@ -97,7 +97,8 @@ class Reader:
     def __init__(self, program, model, folder, hub):
         self.program, self.folder, self.server, self.port = program, folder, None, None
         os.symlink(os.path.dirname(model), folder + "/models")
-        os.symlink(os.path.join(ROOT, "bench"), folder + "/bench")
+        for name in ("bench", "packaging"):
+            os.symlink(os.path.join(ROOT, name), f"{folder}/{name}")
         os.mkdir(folder + "/build")
         os.mkdir(folder + "/bin")
         os.symlink(program, folder + "/build/anabranch")
