@@ -179,7 +179,7 @@ Result<Pipeline> byte_level(const GgufVocab& v) {
 }
 
 Result<Pipeline> sentencepiece(const GgufVocab& v, const Texts& texts) {
-  const bool prefix = v.add_space_prefix.value_or(true);
+  const bool prefix = v.add_space_prefix.value_or(!has_listed_merges(v));
   Pipeline out;
   out.normalizer = fmt::format(
       "{{\"type\": \"Sequence\", \"normalizers\": [{}{{\"type\": \"Replace\", \"pattern\": {{\"String\": \" "
@@ -194,7 +194,7 @@ Result<Pipeline> sentencepiece(const GgufVocab& v, const Texts& texts) {
       "\"unk_token\": {}, \"fuse_unk\": true, \"byte_fallback\": true, "
       "\"ignore_merges\": false",
       v.unk >= 0 ? json_string(texts.by_id[v.unk]) : "null");
-  TRY(out.merges, scored_merges(v, texts));
+  TRY(out.merges, has_listed_merges(v) ? listed_merges(v) : scored_merges(v, texts));
   out.add_bos = v.add_bos.value_or(true);
   return out;
 }
@@ -224,7 +224,7 @@ std::string config_text(const GgufVocab& v, const Texts& texts, bool add_bos) {
 Result<TokenizerFiles> tokenizer_files(const GgufVocab& v) {
   TRY_VOID(Tokenizer::from_gguf(v));  // checks everything
   TRY(const Texts texts, read_texts(v));
-  TRY(const Pipeline pipeline, v.model == "llama" ? sentencepiece(v, texts) : byte_level(v));
+  TRY(const Pipeline pipeline, is_sentencepiece(v) ? sentencepiece(v, texts) : byte_level(v));
   const bool add_bos = pipeline.add_bos && v.bos >= 0;
   TokenizerFiles out;
   out.config = config_text(v, texts, add_bos);

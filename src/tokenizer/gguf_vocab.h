@@ -26,6 +26,10 @@ struct GgufPreTokenizer {
 // Error (unsupported): lists the names that are known.
 Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name);
 
+// SentencePiece's vocabularies ("llama") merge by score; Gemma 4's, which are otherwise alike, have a list.
+bool is_sentencepiece(const GgufVocab& vocab);
+bool has_listed_merges(const GgufVocab& vocab);
+
 std::string gguf_token_text(const GgufVocab& vocab, size_t id);
 
 // "a b" -> "a", "b". Error (invalid): not two tokens.

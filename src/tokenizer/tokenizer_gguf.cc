@@ -81,18 +81,23 @@ Result<void> fill_vocab(const GgufVocab& v, TokenizerParts& parts) {
   return {};
 }
 
-Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
-  TRY(const auto pre, find_gguf_pre_tokenizer(v.pre));
+Result<void> add_merges(const GgufVocab& v, Bpe& bpe) {
   if (v.merges.empty()) return make_error(ErrorKind::invalid, "tokenizer.ggml.merges is missing");
-  Bpe::Options options;
-  options.ignore_merges = pre->ignore_merges;
-  Bpe bpe(parts.vocab.get(), options);
-  bpe.set_blocked(control_ids(parts.added));
   bpe.reserve_merges(v.merges.size());
   for (size_t rank = 0; rank < v.merges.size(); ++rank) {
     TRY(const auto pair, split_gguf_merge(v.merges[rank], rank));
     TRY_VOID(bpe.add_merge(pair.first, pair.second, static_cast<uint32_t>(rank)));
   }
+  return {};
+}
+
+Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
+  TRY(const auto pre, find_gguf_pre_tokenizer(v.pre));
+  Bpe::Options options;
+  options.ignore_merges = pre->ignore_merges;
+  Bpe bpe(parts.vocab.get(), options);
+  bpe.set_blocked(control_ids(parts.added));
+  TRY_VOID(add_merges(v, bpe));
   parts.model = std::move(bpe);
 
   std::vector<PreTokenizerStep> steps;
@@ -116,10 +121,20 @@ Result<void> build_byte_level(const GgufVocab& v, TokenizerParts& parts) {
   return {};
 }
 
-Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
+// The score of a user-defined token is 0 in SentencePiece, and lost in GGUF.
+Result<void> merge_by_score(const GgufVocab& v, Bpe& bpe) {
   if (v.scores.size() != v.tokens.size())
     return make_error(ErrorKind::invalid, "tokenizer.ggml.scores has {} entries for {} tokens",
                       v.scores.size(), v.tokens.size());
+  std::vector<float> scores = v.scores;
+  for (size_t id = 0; id < v.types.size(); ++id) {
+    if (v.types[id] == kUserDefined) scores[id] = 0;
+  }
+  bpe.merge_by_score(scores);
+  return {};
+}
+
+Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
   Bpe::Options options;
   options.unk = v.unk;
   options.fuse_unk = true;
@@ -131,15 +146,11 @@ Result<void> build_sentencepiece(const GgufVocab& v, TokenizerParts& parts) {
     if (v.types[id] == kUnknown || v.types[id] == kUnused || v.types[id] == kByte) blocked[id] = true;
   }
   bpe.set_blocked(std::move(blocked));
-  // The score of a user-defined token is 0 in SentencePiece, and lost in GGUF.
-  std::vector<float> scores = v.scores;
-  for (size_t id = 0; id < v.types.size(); ++id) {
-    if (v.types[id] == kUserDefined) scores[id] = 0;
-  }
-  bpe.merge_by_score(scores);
+  const bool listed = has_listed_merges(v);
+  TRY_VOID(listed ? add_merges(v, bpe) : merge_by_score(v, bpe));
   parts.model = std::move(bpe);
 
-  const bool prefix = v.add_space_prefix.value_or(true);
+  const bool prefix = v.add_space_prefix.value_or(!listed);
   std::vector<NormalizerStep> normal;
   if (prefix) {
     NormalizerStep step;
@@ -188,6 +199,14 @@ Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name) {
       known);
 }
 
+bool is_sentencepiece(const GgufVocab& v) {
+  return v.model == "llama" || has_listed_merges(v);
+}
+
+bool has_listed_merges(const GgufVocab& v) {
+  return v.model == "gemma4";
+}
+
 // Converters write the runs of "▁" that SentencePiece vocabularies define as runs of spaces.
 std::string gguf_token_text(const GgufVocab& v, size_t id) {
   const std::string& text = v.tokens[id];
@@ -213,11 +232,11 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
   TRY_VOID(fill_vocab(vocab, parts));
   if (vocab.model == "gpt2") {
     TRY_VOID(build_byte_level(vocab, parts));
-  } else if (vocab.model == "llama") {
+  } else if (is_sentencepiece(vocab)) {
     TRY_VOID(build_sentencepiece(vocab, parts));
   } else {
     return make_error(ErrorKind::unsupported,
-                      "tokenizer.ggml.model '{}' is not supported (gpt2 and llama are)", vocab.model);
+                      "tokenizer.ggml.model '{}' is not supported (gpt2, llama and gemma4 are)", vocab.model);
   }
   return make_tokenizer(std::move(parts));
 }

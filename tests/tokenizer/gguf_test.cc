@@ -40,6 +40,28 @@ TEST(GgufTokenizer, PreTokenizersAsInTokenizerJson) {
   }
 }
 
+GgufVocab gemma4() {
+  GgufVocab vocab = as_gguf(components()["models"]["sentencepiece"], "gemma4", "");
+  for (const std::string& token : vocab.tokens) vocab.types.push_back(token.starts_with("<0x") ? 6 : 1);
+  vocab.types[0] = 2, vocab.types[1] = vocab.types[2] = 3;
+  vocab.unk = 0, vocab.bos = 1, vocab.eos = 2;
+  return vocab;
+}
+
+TEST(GgufTokenizer, Gemma4AsInTokenizerJson) {
+  auto made = Tokenizer::from_gguf(gemma4());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const TokenizerPtr expected = parse(definition(component("Gemma")));
+  for (const Json& text : components()["strings"]) {
+    const auto ids = expected->encode(text.get<std::string>(), true);
+    EXPECT_EQ((*made)->encode(text.get<std::string>(), true), ids) << text;
+    EXPECT_EQ((*made)->decode(ids, false), expected->decode(ids, false)) << text;
+  }
+  GgufVocab without = gemma4();
+  without.merges.clear();
+  EXPECT_FALSE(Tokenizer::from_gguf(without).ok());
+}
+
 TEST(GgufTokenizer, SentencePieceFallsBackToBytes) {
   GgufVocab vocab;
   vocab.model = "llama";
@@ -139,6 +161,16 @@ TEST(GgufFiles, SentencePieceVocabulariesGiveTheSameTokens) {
   expect_same(vocab);
   vocab.add_space_prefix = false;
   vocab.add_bos = false;
+  expect_same(vocab);
+}
+
+TEST(GgufFiles, Gemma4VocabulariesGiveTheSameTokens) {
+  GgufVocab vocab = gemma4();
+  for (const auto& [text, type] : {std::pair{"<|end|>", 3}, {"<|tool_call>", 4}, {"▁▁▁", 4}}) {
+    vocab.tokens.push_back(text);
+    vocab.types.push_back(type);
+  }
+  vocab.add_bos = true;
   expect_same(vocab);
 }
 
