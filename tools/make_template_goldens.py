@@ -73,11 +73,28 @@ def render(template, variables):
 # --- conversations: what the server's clients send ---
 
 
-def takes_parts(template):
-    message = {"role": "user", "content": [{"type": "text", "text": PROBE}]}
-    out = render(template, {"messages": [message], "tools": None, "documents": None, "add_generation_prompt": True,
+def renders(template, role, **fields):
+    messages = [{"role": "user", "content": "A"}][: role != "user"] + [{"role": role, **fields}]
+    out = render(template, {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True,
                             **TOKENS}).get("output", "")
-    return PROBE in out and "'text'" not in out and '"text"' not in out
+    return PROBE in out and "'type'" not in out and '"type"' not in out
+
+
+def takes_parts(template):
+    return renders(template, "user", content=[{"type": "text", "text": PROBE}])
+
+
+def takes_thinking_parts(template):
+    return renders(template, "assistant", content=[{"type": "thinking", "thinking": PROBE}]) \
+        and not renders(template, "assistant", reasoning_content=PROBE, content="B")
+
+
+def reasoning_to_parts(messages):
+    for m in messages:
+        if m["role"] == "assistant" and m.get("reasoning_content"):
+            content = m.get("content") or []
+            texts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            m["content"] = [{"type": "thinking", "thinking": m["reasoning_content"]}, *texts]
 
 
 def flatten_parts(messages):
@@ -97,12 +114,14 @@ def parse_arguments(messages):
     return changed
 
 
-def render_conversation(template, parts, conversation):
+def render_conversation(template, parts, thinking_parts, conversation):
     given = copy.deepcopy(conversation["messages"])
     for m in given:
         for alias in ("thinking", "reasoning"):
             if m.get("reasoning_content") is None and m.get(alias) is not None:
                 m["reasoning_content"] = m[alias]
+    if thinking_parts:
+        reasoning_to_parts(given)
     if not parts:
         flatten_parts(given)
     messages = copy.deepcopy(given)
@@ -287,9 +306,10 @@ def template_goldens(directory):
             print(f"{path.name}: {e}")
             continue
         parts = takes_parts(template)
+        thinking_parts = parts and takes_thinking_parts(template)
         for name, conversation in CONVERSATIONS.items():
             cases.append({"template": path.name, "conversation": name,
-                          **render_conversation(template, parts, conversation)})
+                          **render_conversation(template, parts, thinking_parts, conversation)})
     return {"now": NOW, **TOKENS, "conversations": CONVERSATIONS, "cases": cases}
 
 

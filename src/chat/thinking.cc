@@ -35,6 +35,7 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplat
     }
   }
   chosen.open = tags && opens_reasoning(chosen.prompt.pieces, *tags);
+  chosen.switched = choosable;
   if (!choosable && mode != ThinkMode::off)
     chosen.thinking = {chosen.open, "the chat template leaves no choice"};
   return chosen;
@@ -52,7 +53,7 @@ ThinkingOptions think_options(const ThinkingWish& wish, const ChosenPrompt& chos
                               const ThinkContext& context) {
   ThinkingOptions options;
   options.budget = wish.budget;
-  if (chosen.open && wish.mode == ThinkMode::off) options.budget = 0;
+  if ((chosen.open || !chosen.switched) && wish.mode == ThinkMode::off) options.budget = 0;
   options.calls = context.tools ? CallPolicy::offered : CallPolicy::none;
   options.loops = context.loops;
   TypedEscape escape = typed_escape({.user = context.user,

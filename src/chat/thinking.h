@@ -36,8 +36,9 @@ struct ThinkReport {
 
 struct ChosenPrompt {
   CompiledPrompt prompt;
-  bool open = false;  // it ends inside a thought
-  int begun = 0;      // its last tokens that begin the answer
+  bool open = false;     // it ends inside a thought
+  bool switched = true;  // the template was told whether to think, and knows what that means
+  int begun = 0;         // its last tokens that begin the answer
   ThinkReport thinking;
 };
 
@@ -45,8 +46,9 @@ struct ChosenPrompt {
 using CompilePrompt = std::function<Result<CompiledPrompt>(std::optional<bool> enable_thinking)>;
 
 // Chooses by the wish, else by what the last user message asks for and the prompt's length. A template that
-// does not know the variable chooses for itself, and what it opens all the same is closed at once if thinking
-// is off (the budget of think_options). Errors: those of `compile`.
+// does not know the variable chooses for itself. If thinking is off, a thought that it opens all the same is
+// closed at once, and a model without a switch may not open one (the budget of think_options). Errors: those
+// of `compile`.
 Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplate& chat,
                                      const std::optional<ReasoningTags>& tags, std::string_view user,
                                      const CompilePrompt& compile);

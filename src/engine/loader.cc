@@ -79,7 +79,9 @@ GenerationConfig read_generation_config(const Checkpoint& checkpoint) {
 std::vector<int> turn_ends(const Model& model, const Tokenizer& tokenizer, std::vector<int> eos) {
   eos.insert(eos.end(), model.spec().eos.begin(), model.spec().eos.end());
   if (const auto id = tokenizer.eos()) eos.push_back(*id);
-  for (const char* marker : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|endoftext|>"})
+  // Gemma 4 begins the result of its own call, which is not its to write.
+  for (const char* marker :
+       {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|tool_response>", "<|endoftext|>"})
     if (const auto id = tokenizer.find(marker)) eos.push_back(*id);
   std::sort(eos.begin(), eos.end());
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());

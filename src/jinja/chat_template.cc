@@ -17,10 +17,12 @@ using Pairs = std::vector<std::pair<Value, Value>>;
 using Variables = std::vector<std::pair<std::string, Value>>;
 
 constexpr size_t kProbeSteps = 100'000;
+constexpr const char* kProbe = "a7f3 probe";
 
 // The form of messages that the template takes.
 struct MessageForm {
   bool parts = true;             // content may be a list of parts
+  bool thinking_parts = false;   // reasoning is such a part: {"type": "thinking", "thinking": ...}
   bool parsed_arguments = true;  // a tool call's arguments are an object
 };
 
@@ -87,8 +89,34 @@ Value tool_call_value(const Json& call, bool& parsed_any) {
   return jinja::make_dict(std::move(pairs));
 }
 
-Value message_value(const Json& message, const MessageForm& form, bool& parsed_any) {
-  if (!message.is_object()) jinja::fail("a message is not an object");
+// Of an assistant's message, under any of its names; null: there is none.
+const Json* reasoning_of(const Json& message) {
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"})
+    if (const auto it = message.find(name); it != message.end() && !it->is_null()) return &*it;
+  return nullptr;
+}
+
+// The content with the reasoning as its first part.
+Json with_thinking_part(const Json& message, const Json& reasoning) {
+  Json parts = Json::array({{{"type", "thinking"}, {"thinking", reasoning}}});
+  const auto content = message.find("content");
+  if (content == message.end()) return parts;
+  if (content->is_string() && *content != "") parts.push_back({{"type", "text"}, {"text", *content}});
+  if (content->is_array()) parts.insert(parts.end(), content->begin(), content->end());
+  return parts;
+}
+
+Value message_value(const Json& given, const MessageForm& form, bool& parsed_any) {
+  if (!given.is_object()) jinja::fail("a message is not an object");
+  const Json* reasoning = reasoning_of(given);
+  const bool as_part = form.thinking_parts && reasoning && reasoning->is_string() && *reasoning != "" &&
+                       given.value("role", Json()) == "assistant";
+  Json changed;
+  if (as_part) {
+    changed = given;
+    changed["content"] = with_thinking_part(given, *reasoning);
+  }
+  const Json& message = as_part ? changed : given;
   Pairs pairs;
   for (const auto& [key, item] : message.get_ref<const Json::object_t&>()) {
     Value value;
@@ -105,14 +133,8 @@ Value message_value(const Json& message, const MessageForm& form, bool& parsed_a
     }
     pairs.emplace_back(jinja::untrusted(jinja::sanitize_utf8(key)), std::move(value));
   }
-  auto known = [&](const char* key) { return message.contains(key) && !message[key].is_null(); };
-  if (!known("reasoning_content")) {
-    for (const char* alias : {"thinking", "reasoning"}) {
-      if (!known(alias)) continue;
-      pairs.emplace_back(own("reasoning_content"), jinja::from_json(message[alias]));
-      break;
-    }
-  }
+  if (reasoning && !(message.contains("reasoning_content") && !message["reasoning_content"].is_null()))
+    pairs.emplace_back(own("reasoning_content"), jinja::from_json(*reasoning));
   return jinja::make_dict(std::move(pairs));
 }
 
@@ -120,7 +142,9 @@ class Template final : public ChatTemplate {
  public:
   Template(std::unique_ptr<const jinja::Ast> ast, std::string bos, std::string eos)
       : ast_(std::move(ast)), bos_(std::move(bos)), eos_(std::move(eos)) {
-    takes_parts_ = probe_parts();
+    form_.parts = renders("user", "content", part("text"));
+    form_.thinking_parts = form_.parts && renders("assistant", "content", part("thinking")) &&
+                           !renders("assistant", "reasoning_content", own(kProbe));
   }
 
   Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
@@ -130,7 +154,7 @@ class Template final : public ChatTemplate {
       return make_error(ErrorKind::invalid, "tools must be an array");
     if (!options.extra.is_object())
       return make_error(ErrorKind::invalid, "chat_template_kwargs must be an object");
-    MessageForm form{takes_parts_, true};
+    MessageForm form = form_;
     bool parsed_any = false;
     Result<std::vector<PromptPiece>> first = attempt(messages, tools, options, form, parsed_any);
     if (first.ok() || !parsed_any || first.error().kind != ErrorKind::invalid) return first;
@@ -177,20 +201,29 @@ class Template final : public ChatTemplate {
     return out;
   }
 
-  // Whether the template renders a list of parts as the parts' text, not as Python prints a list.
-  bool probe_parts() const {
-    constexpr const char* kProbe = "a7f3 probe";
-    Value part = jinja::make_dict({{own("type"), own("text")}, {own("text"), own(kProbe)}});
-    Value message =
-        jinja::make_dict({{own("role"), own("user")}, {own("content"), jinja::make_list({part})}});
-    Variables variables{
-        {"messages", jinja::make_list({message})}, {"tools", None{}},        {"documents", None{}},
-        {"add_generation_prompt", true},           {"bos_token", own(bos_)}, {"eos_token", own(eos_)}};
+  // [{"type": TYPE, TYPE: kProbe}]
+  static Value part(const std::string& type) {
+    return jinja::make_list({jinja::make_dict({{own("type"), own(type)}, {own(type), own(kProbe)}})});
+  }
+
+  // Whether the template renders kProbe in this field of a message, and not as Python prints a list.
+  bool renders(const std::string& role, const std::string& field, const Value& value) const {
+    std::vector<Value> messages;
+    if (role != "user")  // who begins
+      messages.push_back(jinja::make_dict({{own("role"), own("user")}, {own("content"), own("A")}}));
+    Pairs pairs{{own("role"), own(role)}, {own(field), value}};
+    if (field != "content") pairs.emplace_back(own("content"), own("B"));
+    messages.push_back(jinja::make_dict(std::move(pairs)));
+    Variables variables{{"messages", jinja::make_list(std::move(messages))},
+                        {"tools", None{}},
+                        {"documents", None{}},
+                        {"add_generation_prompt", true},
+                        {"bos_token", own(bos_)},
+                        {"eos_token", own(eos_)}};
     try {
-      std::string out = jinja::evaluate(*ast_, variables, 0, kProbeSteps).bytes();
-      size_t at = out.find(kProbe);
-      return at != std::string::npos && out.find("'text'") == std::string::npos &&
-             out.find("\"text\"") == std::string::npos;
+      const std::string out = jinja::evaluate(*ast_, variables, 0, kProbeSteps).bytes();
+      const auto has = [&](const char* text) { return out.find(text) != std::string::npos; };
+      return has(kProbe) && !has("'type'") && !has("\"type\"");
     } catch (const jinja::Failure&) {
       return false;
     }
@@ -198,7 +231,7 @@ class Template final : public ChatTemplate {
 
   std::unique_ptr<const jinja::Ast> ast_;
   std::string bos_, eos_;
-  bool takes_parts_ = true;
+  MessageForm form_;
 };
 
 }  // namespace

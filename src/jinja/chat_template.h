@@ -33,7 +33,8 @@ class ChatTemplate {
   // messages: array of OpenAI messages; tools: array, or null. Messages are adapted to what templates expect:
   // the `arguments` string of a tool call is parsed into an object (unless the template takes only strings),
   // text parts are joined to one string for templates that do not support parts, and reasoning_content is
-  // filled from `reasoning` or `thinking`. Only the template's own text, bos, eos and the usual role names
+  // filled from `reasoning` or `thinking`, and becomes a part of type "thinking" for templates that know such
+  // parts (Ministral 3). Only the template's own text, bos, eos and the usual role names
   // are trusted. Errors: invalid (the message of raise_exception, unchanged; or a type error with line and
   // column), exhausted (output or work beyond the limits in jinja/limits.h).
   virtual Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,

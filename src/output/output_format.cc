@@ -86,8 +86,9 @@ std::vector<std::string_view> call_openers(ToolForm form) {
 
 std::vector<int> mark_tokens(const OutputFormat& format, const Tokenizer& tokenizer) {
   std::vector<std::string_view> marks = call_openers(format.tools);
-  for (const char* mark : {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]",
-                           "<tool_call|>", "<end_function_call>", "<|\"|>", "<escape>"})
+  for (const char* mark :
+       {"</tool_call>", "<tool_response>", "</tool_response>", "[ARGS]", "[CALL_ID]", "<tool_call|>",
+        "<|tool_response>", "<tool_response|>", "<end_function_call>", "<|\"|>", "<escape>"})
     marks.push_back(mark);
   if (format.reasoning)
     for (const std::string* tag :

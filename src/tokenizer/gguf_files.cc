@@ -46,14 +46,10 @@ Result<Texts> read_texts(const GgufVocab& v) {
   return out;
 }
 
-int type_of(const GgufVocab& v, size_t id) {
-  return v.types.empty() ? 1 : v.types[id];
-}
-
 std::string added_tokens(const GgufVocab& v, const Texts& texts) {
   std::string out;
   for (size_t id = 0; id < v.tokens.size(); ++id) {
-    const int type = type_of(v, id);
+    const int type = gguf_token_type(v, id);
     const std::string& text = texts.by_id[id];
     if ((type != kControl && type != kUserDefined) || text.empty() || texts.ids.at(text) != id) continue;
     out += fmt::format(
@@ -101,12 +97,12 @@ Result<std::vector<ScoredMerge>> cut_tokens(const GgufVocab& v, const Texts& tex
   const auto is_part = [&](std::string_view text) {
     const auto at = texts.ids.find(text);
     if (at == texts.ids.end()) return false;
-    const int type = type_of(v, at->second);
+    const int type = gguf_token_type(v, at->second);
     return type != kByte && type != kUnknown;
   };
   for (size_t id = 0; id < v.tokens.size(); ++id) {
     const std::string_view text = texts.by_id[id];
-    const int type = type_of(v, id);
+    const int type = gguf_token_type(v, id);
     if (type == kUnknown || type == kUnused || type == kByte || texts.ids.at(text) != id) continue;
     const auto chars = static_cast<uint32_t>(
         std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));

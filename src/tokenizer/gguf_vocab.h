@@ -30,6 +30,10 @@ Result<const GgufPreTokenizer*> find_gguf_pre_tokenizer(std::string_view name);
 bool is_sentencepiece(const GgufVocab& vocab);
 bool has_listed_merges(const GgufVocab& vocab);
 
+// A GgufTokenType, or 1. llama.cpp's converter calls those of Gemma 4's control tokens user-defined that mark
+// thoughts and calls, to see them in its output.
+int gguf_token_type(const GgufVocab& vocab, size_t id);
+
 std::string gguf_token_text(const GgufVocab& vocab, size_t id);
 
 // "a b" -> "a", "b". Error (invalid): not two tokens.

@@ -1,4 +1,5 @@
 // Tokenizers from GGUF metadata: llama.cpp names the pre-tokenizer instead of storing it.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -68,7 +69,7 @@ Result<void> fill_vocab(const GgufVocab& v, TokenizerParts& parts) {
       return make_error(ErrorKind::exhausted, "token {} has {} bytes; the limit is {}", id, text.size(),
                         kMaxTokenBytes);
     parts.vocab->add(text, static_cast<int>(id));
-    const int type = v.types.empty() ? 1 : v.types[id];
+    const int type = gguf_token_type(v, id);
     if ((type != kControl && type != kUserDefined) || text.empty()) continue;
     AddedToken token;
     token.id = static_cast<int>(id);
@@ -205,6 +206,15 @@ bool is_sentencepiece(const GgufVocab& v) {
 
 bool has_listed_merges(const GgufVocab& v) {
   return v.model == "gemma4";
+}
+
+int gguf_token_type(const GgufVocab& v, size_t id) {
+  if (v.types.empty()) return 1;
+  if (v.model != "gemma4" || v.types[id] != kUserDefined) return v.types[id];
+  constexpr std::string_view kMarks[] = {"<|channel>",   "<channel|>",       "<|tool_call>",
+                                         "<tool_call|>", "<|tool_response>", "<tool_response|>",
+                                         "<|\"|>"};
+  return std::ranges::find(kMarks, v.tokens[id]) == std::end(kMarks) ? kUserDefined : kControl;
 }
 
 // Converters write the runs of "▁" that SentencePiece vocabularies define as runs of spaces.

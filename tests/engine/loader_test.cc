@@ -119,6 +119,13 @@ TEST(Loader, RowsForDraftsAreKeptOnlyWhereSomethingDraftsWithThem) {
   EXPECT_TRUE(loaded(plain).model->draft_vocab().empty());
 }
 
+std::string gguf_of(const char* model, const testing::GgufWriter& keys) {
+  const std::string file =
+      read_file(fmt::format("{}/tests/models/data/{}/model.gguf", ANABRANCH_SOURCE_DIR, model), 64 << 20)
+          .value();
+  return testing::with_metadata(file, keys.keys(), keys.key_count());
+}
+
 // A tiny GGUF model with a tokenizer of letters.
 std::string gguf_with_tokenizer(const char* pre) {
   std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
@@ -132,9 +139,25 @@ std::string gguf_with_tokenizer(const char* pre) {
   keys.numbers("tokenizer.ggml.token_type", types);
   keys.u32("tokenizer.ggml.bos_token_id", 0).u32("tokenizer.ggml.eot_token_id", 2);
   keys.text("tokenizer.chat_template", "{{ messages[0].content }}<|im_end|>");
-  const std::string file =
-      read_file(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_moe_gguf/model.gguf", 64 << 20).value();
-  return testing::with_metadata(file, keys.keys(), keys.key_count());
+  return gguf_of("qwen35_moe_gguf", keys);
+}
+
+// Of Gemma 4 the end of a turn and the beginning of a call's result end an answer, whatever the metadata say.
+TEST(Loader, Gemma4EndsItsTurns) {
+  const std::vector<std::string> tokens = {
+      "<pad>",      "<eos>",      "<bos>", "<unk>", "<|turn>", "<turn|>", "<|tool_response>",
+      "<|channel>", "<channel|>", "▁",     "a"};
+  std::vector<int32_t> types = {3, 3, 3, 2, 3, 3, 4, 4, 4, 1, 1};
+  testing::GgufWriter keys;
+  keys.text("tokenizer.ggml.model", "gemma4").texts("tokenizer.ggml.tokens", tokens);
+  keys.texts("tokenizer.ggml.merges", {"▁ a"}).numbers("tokenizer.ggml.token_type", types);
+  keys.u32("tokenizer.ggml.bos_token_id", 2).u32("tokenizer.ggml.unknown_token_id", 3);
+  const testing::TempDir dir;
+  dir.write("model.gguf", gguf_of("gemma4_moe_gguf", keys));
+  const auto loaded = load_model(dir.file("model.gguf"), ops::open_device({}).value());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->eos, (std::vector<int>{2, 5, 6}));  // the tiny model's own is 2
+  for (const int mark : {6, 7, 8}) EXPECT_TRUE(loaded->tokenizer->is_special(mark)) << mark;
 }
 
 TEST(Loader, ConvertedGgufFilesLoadWithTheirTokenizer) {

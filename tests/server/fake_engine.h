@@ -1,6 +1,7 @@
 // An engine without a model for the server's tests: byte tokens, scripted answers, one stepping thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,13 +22,18 @@ namespace anabranch::server {
 
 inline constexpr int kEndToken = 256, kBosToken = 257, kFakeVocab = 300;
 
-// Token id = byte value; 256 and above are special, but for the tags of thoughts and calls. What is spelled
-// like one in a prompt is bytes.
-inline constexpr std::pair<int, std::string_view> kFakeTags[] = {
-    {258, "<think>"}, {259, "</think>"}, {260, "<tool_call>"}};
+// The marks of thoughts and calls that a model's vocabulary has, as tokens from kFirstTag on.
+struct FakeTags {
+  std::vector<std::string> texts = {"<think>", "</think>", "<tool_call>"};
+  bool special = false;
+};
+inline constexpr int kFirstTag = 258;
 
+// Token id = byte value; 256 and above are special, but for tags that are not. What is spelled like a tag in
+// a prompt is bytes.
 class FakeTokenizer final : public Tokenizer {
  public:
+  FakeTags tags;
   FakeTokenizer() {
     for (int i = 0; i < 256; ++i) bytes_[i] = static_cast<char>(i);
   }
@@ -48,16 +54,28 @@ class FakeTokenizer final : public Tokenizer {
   }
   std::string_view token_bytes(int id) const override {
     if (id == kEndToken) return "<|end|>";
-    for (const auto& [tag, text] : kFakeTags)
-      if (id == tag) return text;
+    if (is_tag(id)) return tags.texts[static_cast<size_t>(id - kFirstTag)];
     if (id < 0 || id > 255) return "";
     return {&bytes_[id], 1};
   }
-  bool is_special(int id) const override { return id >= 256 && (id < 258 || id > 260); }
+  bool is_special(int id) const override { return id >= 256 && (tags.special || !is_tag(id)); }
   std::optional<int> find(std::string_view content) const override {
-    for (const auto& [tag, text] : kFakeTags)
-      if (content == text) return tag;
-    return std::nullopt;
+    const auto found = std::ranges::find(tags.texts, content);
+    if (found == tags.texts.end()) return std::nullopt;
+    return kFirstTag + static_cast<int>(found - tags.texts.begin());
+  }
+  // What a model writes: tags are tokens.
+  std::vector<int> tokens_of(std::string_view text) const {
+    std::vector<int> ids;
+    while (!text.empty()) {
+      int id = static_cast<unsigned char>(text[0]);
+      size_t size = 1;
+      for (const std::string& tag : tags.texts)
+        if (text.starts_with(tag)) id = *find(tag), size = tag.size();
+      ids.push_back(id);
+      text.remove_prefix(size);
+    }
+    return ids;
   }
   int vocab_size() const override { return kFakeVocab; }
   std::optional<int> bos() const override { return kBosToken; }
@@ -70,6 +88,9 @@ class FakeTokenizer final : public Tokenizer {
   }
 
  private:
+  bool is_tag(int id) const {
+    return id >= kFirstTag && id < kFirstTag + static_cast<int>(tags.texts.size());
+  }
   char bytes_[256];
 };
 
@@ -186,7 +207,10 @@ class FakeEngine final : public Engine {
   }
   bool device_lost() const override { return lost; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  const ChatTemplate* chat_template() const override { return has_template ? &template_ : nullptr; }
+  const ChatTemplate* chat_template() const override {
+    if (family_template_) return family_template_.get();
+    return has_template ? &template_ : nullptr;
+  }
   const SamplingParams& default_sampling() const override { return sampling_; }
 
   Request last_request() const {
@@ -199,6 +223,11 @@ class FakeEngine final : public Engine {
   }
   ModelInfo& mutable_info() { return info_; }
   FakeTemplate& mutable_template() { return template_; }
+  // A family's own template and marks; before the server starts.
+  void become(std::shared_ptr<const ChatTemplate> chat, std::vector<std::string> tags) {
+    family_template_ = std::move(chat);
+    tokenizer_.tags = {std::move(tags), true};
+  }
 
   // Waits up to `seconds` until `condition` holds for the statistics.
   bool wait_for(const std::function<bool(const EngineStats&)>& condition, double seconds = 5) const {
@@ -230,26 +259,12 @@ class FakeEngine final : public Engine {
     return out;
   }
 
-  // What a model writes: tags are tokens.
-  static std::vector<int> tokens_of(std::string_view text) {
-    std::vector<int> ids;
-    while (!text.empty()) {
-      int id = static_cast<unsigned char>(text[0]);
-      size_t size = 1;
-      for (const auto& [tag, spelled] : kFakeTags)
-        if (text.substr(0, spelled.size()) == spelled) id = tag, size = spelled.size();
-      ids.push_back(id);
-      text.remove_prefix(size);
-    }
-    return ids;
-  }
-
   // One event of one sequence; true when it was the last.
-  static bool step(Sequence& s, Event& event) {
+  bool step(Sequence& s, Event& event) const {
     if (s.cancelled) {
       event.finish = FinishReason::cancelled;
     } else if (s.next < s.script.parts.size()) {
-      event.tokens = tokens_of(s.script.parts[s.next++]);
+      event.tokens = tokenizer_.tokens_of(s.script.parts[s.next++]);
       s.text->push(event.tokens);
       if (s.script.repeat && s.next == s.script.parts.size()) s.next = 0;
     }
@@ -319,6 +334,7 @@ class FakeEngine final : public Engine {
 
   FakeTokenizer tokenizer_;
   FakeTemplate template_;
+  std::shared_ptr<const ChatTemplate> family_template_;
   ModelInfo info_;
   SamplingParams sampling_{0.25f, 7, 0.9f, 0.05f, 0};
   mutable std::mutex mutex_;

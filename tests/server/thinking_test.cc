@@ -165,8 +165,8 @@ TEST_F(ThinkingApi, WhatATemplateOpensByItselfIsClosedWhenThinkingIsOff) {
   engine_.mutable_template().knows_thinking = false;
   EXPECT_EQ(thinking("hi"), (Json{{"enabled", true}, {"reason", "the chat template leaves no choice"}}));
   EXPECT_EQ(engine_.last_request().thinking.budget, std::nullopt);
-  // This template does obey, so that its prompt is closed.
-  EXPECT_EQ(request("hi", R"("think":false)").thinking.budget, std::nullopt);
+  // This template does obey, so that its prompt is closed; that is not known, so a new thought is forbidden.
+  EXPECT_EQ(request("hi", R"("think":false)").thinking.budget, 0);
   EXPECT_FALSE(engine_.last_request().output.thinking_open);
   const std::string opened = R"("think":false,"chat_template_kwargs":{"x":1})";
   EXPECT_EQ(thinking("hi", opened)["enabled"], false);
