@@ -146,8 +146,8 @@ std::string gguf_with_tokenizer(const char* pre) {
 TEST(Loader, Gemma4EndsItsTurns) {
   const std::vector<std::string> tokens = {
       "<pad>",      "<eos>",      "<bos>", "<unk>", "<|turn>", "<turn|>", "<|tool_response>",
-      "<|channel>", "<channel|>", "▁",     "a"};
-  std::vector<int32_t> types = {3, 3, 3, 2, 3, 3, 4, 4, 4, 1, 1};
+      "<|channel>", "<channel|>", "▁",     "a",     "▁a"};
+  std::vector<int32_t> types = {3, 3, 3, 2, 3, 3, 4, 4, 4, 1, 1, 1};
   testing::GgufWriter keys;
   keys.text("tokenizer.ggml.model", "gemma4").texts("tokenizer.ggml.tokens", tokens);
   keys.texts("tokenizer.ggml.merges", {"▁ a"}).numbers("tokenizer.ggml.token_type", types);
