@@ -240,8 +240,8 @@ Result<int> serve(const ServeOptions& options, Background* background) {
   const ServerRecord record = {
       .pid = ::getpid(),
       .model = name,
-      .address = fmt::format("http{}://{}:{}", options.tls_certificate.empty() ? "" : "s", options.host,
-                             server->port()),
+      .address = fmt::format("http{}://{}:{}", options.tls_certificate.empty() ? "" : "s",
+                             server::listening_name(options.host), server->port()),
       .log = options.log_file,
       .version = ANABRANCH_VERSION,
       .drain_seconds = options.drain_seconds,

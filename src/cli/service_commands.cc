@@ -85,8 +85,7 @@ Result<void> stop(const StopOptions& options) {
 
 // An address to reach the server at: a wildcard is none.
 std::string reachable(std::string address) {
-  for (const auto& [wildcard, loopback] :
-       {std::pair{"//0.0.0.0:", "//127.0.0.1:"}, {"//:::", "//[::1]:"}, {"//[::]:", "//[::1]:"}})
+  for (const auto& [wildcard, loopback] : {std::pair{"//0.0.0.0:", "//127.0.0.1:"}, {"//[::]:", "//[::1]:"}})
     if (const size_t at = address.find(wildcard); at != address.npos)
       return address.replace(at, std::strlen(wildcard), loopback);
   return address;

@@ -57,7 +57,7 @@ def log_lines(path):
 
 def check_the_json_log_has_every_request_and_no_text(folder):
     port, log = free_port(), folder + "/log"
-    process = subprocess.Popen([PROGRAM, "serve", "-m", MODEL, "-p", str(port), *SERVE, "--log-format", "json", "--log-file", log,
+    process = subprocess.Popen([PROGRAM, "-v", "serve", "-m", MODEL, "-p", str(port), *SERVE, "--log-format", "json", "--log-file", log,
                                 "--api-key", "a-secret-key"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         listening = eventually(lambda: os.path.exists(log) and text_of(log), "no log", 30)
@@ -96,7 +96,7 @@ def check_the_json_log_has_every_request_and_no_text(folder):
     assert first["prompt_tokens"] == answer["usage"]["prompt_tokens"] and first["cut_off"] is False and first["seconds"] > 0
     assert requests.pop(refused.getheader("X-Request-Id"))["status"] == 401
     assert requests.pop(wrong.getheader("X-Request-Id"))["status"] == 400
-    assert not requests, requests  # what only reads is logged with --verbose
+    assert requests.pop("mine-3")["level"] == "debug" and not requests, requests  # what only reads: with --verbose
     everything = text_of(log + ".1") + text_of(log)
     for secret in ("xylophone", "secret", answer["choices"][0]["text"].strip()):
         assert secret and secret not in everything, secret
@@ -124,7 +124,9 @@ class Background:
     def __exit__(self, *_):  # what a failed check left behind
         for name in os.listdir(self.folder + "/anabranch") if os.path.exists(self.folder + "/anabranch") else ():
             if name.endswith(".pid"):
-                os.kill(self.run("status", "--json", "--pid-file", f"{self.folder}/anabranch/{name}")[1]["pid"], signal.SIGKILL)
+                status = self.run("status", "--json", "--pid-file", f"{self.folder}/anabranch/{name}")[1]
+                if status["running"]:
+                    os.kill(status["pid"], signal.SIGKILL)
 
     def run(self, *arguments):
         done = subprocess.run([PROGRAM, *arguments], env=self.environment, capture_output=True, text=True, timeout=60,
@@ -211,6 +213,32 @@ def check_failures_at_start_reach_the_terminal(folder):
         code, out, err = background.start(port, "--pid-file", folder + "/none/pid")
         assert code == 1 and err.count("\n") == 1 and folder + "/none/pid" in err, err
         assert background.status(port)[0] == 3
+
+
+def check_a_start_that_is_cut_short(folder):
+    def interrupt(how):
+        """Starts a server until it could be interrupted while it loads; what the terminal saw."""
+        for _ in range(10):
+            port = free_port()
+            path = f"{background.folder}/anabranch/serve-{port}.pid"
+            start = subprocess.Popen([PROGRAM, "serve", "--detach", "-m", MODEL, "-p", str(port), *SERVE], text=True,
+                                     env=background.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     start_new_session=True)
+            pid = eventually(lambda: os.path.exists(path) and text_of(path).split("\n")[0], "no pid file")
+            how(start, int(pid))
+            out, err = start.communicate(timeout=30)
+            if out == "":
+                eventually(lambda: background.status(port)[0] == 3, "the server did not end")
+                return start.returncode, err
+            background.stop(port)
+        raise AssertionError("it was always ready before")
+
+    with Background(folder) as background:
+        code, err = interrupt(lambda start, pid: os.kill(pid, signal.SIGKILL))
+        assert code == 1 and "ended by signal 9 before it listened" in err and ".log" in err, err
+        # Ctrl-C reaches both processes.
+        code, err = interrupt(lambda start, pid: os.killpg(start.pid, signal.SIGINT))
+        assert code in (-signal.SIGINT, 1) and "Traceback" not in err, (code, err)
 
 
 def check_a_stale_pid_file_is_known_as_such(folder):
