@@ -17,7 +17,8 @@ CLI::App* add_pull(CLI::App& app, PullOptions& o) {
 CLI::App* add_ls(CLI::App& app, ListOptions& o) {
   auto* command =
       app.add_subcommand("ls", "List the models that are stored here, Ollama's and LM Studio's too");
-  command->add_flag("--json", o.json, "Print JSON");
+  auto* json = command->add_flag("--json", o.json, "Print JSON");
+  command->add_flag("--names", o.names, "Print names only, of models that can be used")->excludes(json);
   return command;
 }
 

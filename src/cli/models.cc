@@ -52,7 +52,10 @@ void print_models(const std::vector<hub::StoredModel>& models) {
 
 Result<int> list(const ListOptions& options) {
   TRY(const auto models, stored_models());
-  if (options.json) {
+  if (options.names) {
+    for (const auto& model : models)
+      if (model.problem.empty()) fmt::print("{}\n", model.name);
+  } else if (options.json) {
     Json json = Json::array();
     for (const auto& model : models) json.push_back(to_json(model));
     fmt::print("{}\n", dump_json(json, 2));

@@ -194,6 +194,7 @@ struct PullOptions {
 
 struct ListOptions {
   bool json = false;
+  bool names = false;  // these only
 };
 
 struct ShowOptions {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/completions.h"
 #include "cli/conversation.h"
 #include "cli/flags.h"
 #include "cli/model_commands.h"
@@ -460,6 +461,14 @@ CLI::App* add_config(CLI::App& app, ConfigOptions& o) {
   return command;
 }
 
+CLI::App* add_completions(CLI::App& app, std::string& shell) {
+  auto* command = app.add_subcommand("completions", "Print what completes commands in a shell");
+  command->add_option("shell", shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  return command;
+}
+
 }  // namespace
 
 constexpr const char* kExamples =
@@ -517,6 +526,12 @@ Program::Program(bool keep_defaults)
        [this] { return run_verify(verify); },
        {{&verify.model.model}, {&verify.draft}}},
       {add_config(app, config), [this] { return run_config(config, settings_file); }, {}},
+      {add_completions(app, shell),
+       [this] {
+         fmt::print("{}", completion_script(app, shell));
+         return 0;
+       },
+       {}},
   };
   tidy_help(app);
 }

@@ -21,6 +21,7 @@ struct Program {
   CLI::App app;
   bool verbose = false, quiet = false, offline = false, no_auto_tune = false;
   std::string settings_file;
+  std::string shell;  // of `completions`
 
   GenerateOptions generate;
   ChatOptions chat;

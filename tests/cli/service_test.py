@@ -320,7 +320,8 @@ def check_the_server_ends_when_its_gpu_is_lost(folder):
         assert 0 < card["free_bytes"] <= card["total_bytes"] and card["name"], card
         body = {"prompt": "Hello", "max_tokens": 1000, "ignore_eos": True, "break_loops": False}
         stream = ask(port, "/v1/completions", body | {"stream": True})
-        assert stream.status == 200 and stream.readline().startswith(b"data: ")
+        assert stream.status == 200, (stream.read(), process.kill(), process.communicate()[1])
+        assert stream.readline().startswith(b"data: ")
         open(folder + "/broken", "w").close()
         assert json.loads(stream.read().split(b"data: ")[-1])["error"]["code"] == "engine_error"
         assert process.wait(20) == 75

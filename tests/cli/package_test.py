@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""What packages are made of: completions, the manual page, and a hardened program: package_test.py BINARY MODEL_DIR.
+The last line is "N passed, N failed"."""
+import gzip, os, shutil, subprocess, sys, tempfile, traceback
+
+BINARY = os.path.abspath(sys.argv[1])
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def run(*words, **more):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def completed(*words):
+    """What bash offers for the last word."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(BINARY, folder + "/anabranch")
+        quoted = " ".join(f"'{word}'" for word in words)
+        script = (f'eval "$(anabranch completions bash)"; COMP_WORDS=(anabranch {quoted}); COMP_CWORD={len(words)}; '
+                  'cd /; _anabranch; printf "%s\\n" "${COMPREPLY[@]}"')
+        return run("bash", "-c", script, env=os.environ | {"PATH": folder + ":" + os.environ["PATH"], "HOME": folder,
+                                                           "HF_HUB_CACHE": folder}).split()
+
+
+def test_bash():
+    assert completed("ser") == ["serve"]
+    assert completed("serve", "--devi") == ["--device"]
+    assert completed("serve", "--device", "c") == ["cpu", "cuda"]
+    assert completed("-v", "chat", "--thinking", "o") == ["on", "off"]
+    assert "show" in completed("config", "s")
+    assert "usr" in completed("serve", "--cache-dir", "us")
+
+
+def test_other_shells():
+    for shell in ("zsh", "fish"):
+        script = run(BINARY, "completions", shell)
+        assert all(word in script for word in ("serve", "--device" if shell == "zsh" else "-l device", "cuda", "ls --names"))
+        if shutil.which(shell):
+            run(shell, "-n", input=script)
+    done = subprocess.run([BINARY, "completions", "csh"], capture_output=True, text=True)
+    assert done.returncode != 0 and "csh" in done.stderr
+
+
+def test_manual_page():
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, os.path.join(ROOT, "tools/make_shell_files.py"), BINARY, folder)
+        with gzip.open(folder + "/anabranch.1.gz", "rt") as file:
+            page = file.read()
+        assert '.SS "serve"' in page and "\\fB\\-\\-cache\\-ram SIZE\\fR" in page and ".SH FILES" in page
+        assert sorted(os.listdir(folder)) == ["_anabranch", "anabranch", "anabranch.1.gz", "anabranch.fish", "changelog.gz"]
+
+
+def test_hardening():
+    dynamic = run("readelf", "-dW", BINARY)
+    assert "BIND_NOW" in dynamic and "PIE" in dynamic, dynamic
+    assert "GNU_RELRO" in run("readelf", "-lW", BINARY)
+    symbols = run("readelf", "-W", "--dyn-syms", BINARY)
+    assert "__stack_chk_fail" in symbols and "_chk@" in symbols.replace("__stack_chk_fail@", ""), "not fortified"
+
+
+def main():
+    failed = 0
+    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
+    for name, test in tests:
+        try:
+            test()
+        except Exception:
+            failed += 1
+            print(f"--- {name}")
+            traceback.print_exc(file=sys.stdout)
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
