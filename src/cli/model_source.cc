@@ -73,9 +73,10 @@ server::ModelSource model_source(const ServeOptions& options, const std::string&
   server::ModelSource source;
   source.find = [first,
                  configured = options.configured](const std::string& name) -> std::optional<std::string> {
-    if (name == first || std::ranges::find(configured, name) != configured.end() || locate_stored(name))
-      return name;
-    return std::nullopt;
+    if (name == first || std::ranges::find(configured, name) != configured.end()) return name;
+    if (!locate_stored(name)) return std::nullopt;
+    const auto parsed = hub::parse_model_name(name);  // a model has several spellings
+    return parsed ? parsed->text() : name;
   };
   source.list = [configured = options.configured] {
     std::set<std::string> names(configured.begin(), configured.end());

@@ -78,6 +78,30 @@ def test_serve_uses_the_name():
             process.communicate(timeout=30)
 
 
+def test_requests_name_stored_models():
+    """Each spelling means the same model; names of others, and paths, load nothing."""
+    with setup(repo_of(SMALL)) as (cache, hub, repo):
+        cache.pull()
+        process = cache.start("serve", "-p", "0", "--no-cache")
+        try:
+            base = process.stdout.readline().decode().rsplit(" on ", 1)[1].strip()
+
+            def ask(model):
+                body = json.dumps({"model": model, "prompt": "A", "max_tokens": 1}).encode()
+                request = urllib.request.Request(base + "/completions", body, {"Content-Type": "application/json"})
+                with urllib.request.urlopen(request) as answer:
+                    return json.load(answer)["model"]
+
+            assert {ask(name) for name in (NAME, "hf.co/" + NAME, "https://huggingface.co/" + NAME, NAME + "@main")} == {NAME}
+            for name in ("other/model", SMALL, "../" + NAME, "x" * 100_000):
+                assert ask(name) == NAME  # the model that was used last
+            with urllib.request.urlopen(base.replace("/v1", "/health")) as answer:
+                assert [m["id"] for m in json.load(answer)["models"]] == [NAME]
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
 def test_an_existing_path_wins():
     with setup(repo_of(SMALL)) as (cache, hub, repo):
         os.makedirs(os.path.join(cache.home, "org"))

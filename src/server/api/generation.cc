@@ -116,6 +116,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
 
 void Generations::choose_model(uint64_t key, const std::string& wanted,
                                std::shared_ptr<HttpRequest> request) {
+  if (!find(key)) return;  // the client has left: nothing is loaded for it
   models_.acquire(wanted,
                   [this, key, request = std::move(request)](std::variant<ModelLease, ApiError> taken) {
                     Generation* generation = find(key);
