@@ -310,10 +310,10 @@ def check_the_supervisor_is_told(folder):
 
 def check_the_server_ends_when_its_gpu_is_lost(folder):
     fake = os.path.join(os.path.dirname(os.path.abspath(PROGRAM)), "tests/cuda")  # a driver that computes nothing
+    environment = os.environ | {"LD_LIBRARY_PATH": fake, "FAKE_CUDA_FAILURE": folder + "/broken", "XDG_CACHE_HOME": folder}
+    environment.pop("ANABRANCH_NVRTC", None)  # the fake driver takes the code of the fake compiler only
     process = subprocess.Popen([PROGRAM, "serve", "-m", MODEL, "-p", "0", "--device", "cuda", *SERVE], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True,
-                               env=os.environ | {"LD_LIBRARY_PATH": fake, "FAKE_CUDA_FAILURE": folder + "/broken",
-                                                 "XDG_CACHE_HOME": folder})
+                               stderr=subprocess.PIPE, text=True, env=environment)
     try:
         port = int(process.stdout.readline().split(":")[-1].split("/")[0])
         card = json.load(ask(port, "/health"))["memory"]["device"]
