@@ -6,17 +6,15 @@
 #include <cstdlib>
 #include <iostream>
 #include <optional>
-#include <random>
 
-#include "cli/conversation.h"
-#include "cli/locate.h"
+#include "cli/partner.h"
 
 namespace anabranch::cli {
 namespace {
 
 constexpr const char* kHelp =
     "/system TEXT   set the system message (empty: none) and start over\n"
-    "/model MODEL   load another model (a path or a name), keeping the conversation\n"
+    "/model MODEL   go on with another model (a path or a name), keeping the conversation\n"
     "/clear         forget the conversation\n"
     "/stats         what the last answer took\n"
     "/exit          leave (or Ctrl-D); Ctrl-C stops an answer\n";
@@ -37,14 +35,15 @@ std::optional<std::string> read_line(bool terminal) {
 
 class Chat {
  public:
-  explicit Chat(const ChatOptions& options)
-      : options_(options), seed_(options.sampling.seed.value_or(std::random_device{}())) {}
+  explicit Chat(const ChatOptions& options) : options_(options) {}
 
   int run() {
     const bool terminal = isatty(STDIN_FILENO);
-    if (auto loaded = load(options_.model.model); !loaded) return fail(loaded.error());
+    auto partner = options_.url.empty() ? load_partner(options_) : connect_partner(options_);
+    if (!partner) return fail(partner.error());
+    partner_ = std::move(*partner);
     clear();
-    if (terminal) fmt::print("{} - type a message, /help for commands\n", engine_->info().name);
+    if (terminal) fmt::print("{} - type a message, /help for commands\n", partner_->name());
     auto& interrupt = interrupt_flag();
     for (;;) {
       interrupt = false;
@@ -64,33 +63,6 @@ class Chat {
   }
 
  private:
-  Result<void> load(const std::string& path) {
-    ModelOptions model = options_.model;
-    model.model = path;
-    TRY(engine_, make_engine(model, options_.spec, options_.cache));
-    options_.model = model;
-    return {};
-  }
-
-  // Two models may not fit in memory: the old one goes first, and comes back if the new one fails.
-  bool change_model(const std::string& path_or_name) {
-    const auto path = locate_model(path_or_name);
-    if (!path) {
-      fail(path.error());
-      return true;
-    }
-    engine_.reset();
-    if (auto loaded = load(*path); !loaded) {
-      fail(loaded.error());
-      if (auto back = load(options_.model.model); !back) {
-        fail(back.error());
-        return false;
-      }
-    }
-    fmt::print("{}\n", engine_->info().name);
-    return true;
-  }
-
   void clear() {
     messages_ = Json::array();
     if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
@@ -111,7 +83,11 @@ class Chat {
     } else if (name == "/stats") {
       fmt::print("{}\n", last_ ? describe(last_->usage) : "nothing was answered yet");
     } else if (name == "/model" && !rest.empty()) {
-      return change_model(rest);
+      if (const auto changed = partner_->change_model(rest); !changed)
+        fail(changed.error());
+      else
+        fmt::print("{}\n", partner_->name());
+      return !partner_->gone();
     } else if (name == "/help") {
       fmt::print("{}", kHelp);
     } else {
@@ -122,7 +98,7 @@ class Chat {
 
   void answer(const std::string& text, const std::atomic<bool>& interrupt) {
     messages_.push_back({{"role", "user"}, {"content", text}});
-    auto result = ask(interrupt);
+    auto result = partner_->answer(messages_, interrupt);
     if (!result) {
       messages_.erase(messages_.size() - 1);  // the turn never happened
       fail(result.error());
@@ -134,18 +110,8 @@ class Chat {
     messages_.push_back(std::move(turn));
   }
 
-  Result<Answer> ask(const std::atomic<bool>& interrupt) {
-    TRY(auto prompt, make_chat_prompt(*engine_, messages_, options_.thinking, options_.sampling.stop));
-    Request request;
-    request.sampling = sampling_params(options_.sampling, *engine_, seed_);
-    request.max_tokens = options_.sampling.max_tokens;
-    request.stop = options_.sampling.stop;
-    return run_prompt(*engine_, std::move(prompt), std::move(request), false, interrupt);
-  }
-
   ChatOptions options_;
-  uint64_t seed_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Partner> partner_;
   Json messages_ = Json::array();
   std::optional<Answer> last_;
 };

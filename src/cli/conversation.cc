@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/user_directory.h"
 #include "chat/prompt_compiler.h"
+#include "cli/printer.h"
 #include "ops/open.h"
 #include "output/output_text.h"
 
@@ -185,42 +186,6 @@ class EventQueue {
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Event> events_;
-};
-
-// Text out of the model -> terminal: reasoning dimmed, each piece flushed. Files and pipes get the answer
-// only.
-class Printer {
- public:
-  explicit Printer(bool silent) : silent_(silent), colour_(isatty(STDOUT_FILENO)) {}
-  void reasoning(const std::string& text) {
-    if (silent_ || !colour_ || text.empty()) return;
-    if (!dimmed_) std::fputs("\033[2m", stdout);
-    dimmed_ = true;
-    write(text);
-  }
-  void content(const std::string& text) {
-    if (silent_ || text.empty()) return;
-    end_reasoning();
-    write(text);
-  }
-  void finish() {
-    if (silent_) return;
-    end_reasoning();
-    std::fputs("\n", stdout);
-    std::fflush(stdout);
-  }
-
- private:
-  void end_reasoning() {
-    if (!dimmed_) return;
-    std::fputs("\033[0m\n\n", stdout);
-    dimmed_ = false;
-  }
-  void write(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
-  bool silent_, colour_, dimmed_ = false;
 };
 
 }  // namespace

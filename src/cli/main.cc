@@ -94,10 +94,12 @@ int run(int argc, char** argv) {
   if (program.offline) go_offline();
   for (const Program::Command& command : program.commands) {
     if (!*command.app) continue;
-    if (const auto located = locate(program, command, arguments->settings); !located)
-      return fail(located.error());
-    use_lean_settings(program, command);
-    use_tuning(program, command);
+    if (program.chat.url.empty()) {  // else the model is another program's
+      if (const auto located = locate(program, command, arguments->settings); !located)
+        return fail(located.error());
+      use_lean_settings(program, command);
+      use_tuning(program, command);
+    }
     for (const auto& [name, model] : arguments->settings.models) program.serve.configured.push_back(name);
     program.serve.for_model = [&](const std::string& name) { return options_for_model(*arguments, name); };
     return command.run();

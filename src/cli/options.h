@@ -75,6 +75,8 @@ struct ChatOptions {
   CacheFlags cache;
   ThinkFlags thinking;
   std::string system;
+  std::string url;           // of a server that answers; "": a model in this process does
+  std::string api_key_file;  // of that server
 };
 
 struct ConvertOptions {

@@ -176,6 +176,27 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   return command;
 }
 
+// With --url a server answers: what would load a model here has no place beside it.
+void add_url_flags(CLI::App& command, ChatOptions& o) {
+  const Group group(command, "Server");
+  auto* url = command.add_option("--url", o.url,
+                                 "Talk to this running server (http://HOST:PORT) instead of loading a model; "
+                                 "--model then names one of its models");
+  command
+      .add_option("--api-key-file", o.api_key_file,
+                  "File whose first key is shown to the server (or ANABRANCH_API_KEY in the environment)")
+      ->needs(url);
+  for (const char* flag :
+       {"--threads", "--precise", "--reference", "--device", "--expert-memory", "--chat-template-file",
+        "--prefill-chunk", "--context", "--spec", "--spec-depth", "--draft", "--lossy-skip", "--no-cache",
+        "--cache-dir", "--cache-ram", "--cache-disk", "--cache-kv"})
+    url->excludes(command.get_option(flag));
+  command.get_option("--model")->required(false);
+  command.callback([&o] {
+    if (o.url.empty() && o.model.model.empty()) throw CLI::RequiredError("--model (or --url)");
+  });
+}
+
 CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   auto* command = app.add_subcommand("chat", "Talk in the terminal");
   add_model_flags(*command, o.model);
@@ -186,6 +207,7 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   o.sampling.max_tokens = -1;
   add_thinking_flags(*command, o.thinking);
   command->add_option("-s,--system", o.system, "System message");
+  add_url_flags(*command, o);
   return command;
 }
 

@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "cli/conversation.h"
 #include "cli/pid_file.h"
+#include "cli/server_access.h"
 #include "hub/http.h"
-#include "server/http/api_keys.h"
 
 namespace anabranch::cli {
 namespace {
@@ -89,15 +89,6 @@ std::string reachable(std::string address) {
     if (const size_t at = address.find(wildcard); at != address.npos)
       return address.replace(at, std::strlen(wildcard), loopback);
   return address;
-}
-
-Result<std::string> key_of(const StatusOptions& options) {
-  if (!options.api_key_file.empty()) {
-    TRY(const auto keys, server::read_key_file(options.api_key_file));
-    return keys.front();
-  }
-  const char* key = std::getenv("ANABRANCH_API_KEY");
-  return std::string(key ? key : "");
 }
 
 // What the server tells of itself; null if it does not answer.
@@ -189,7 +180,7 @@ Result<int> status(const StatusOptions& options) {
   }
   Json health;
   if (!server->address.empty()) {
-    TRY(const std::string key, key_of(options));
+    TRY(const std::string key, key_to_show(options.api_key_file));
     health = health_of(*server, key);
   }
   if (options.json)

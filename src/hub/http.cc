@@ -103,10 +103,17 @@ void configure(Transfer& transfer, const Settings& settings) {
     const auto range = fmt::format("{}-{}", request.range->from, request.range->to - 1);
     curl_easy_setopt(h, CURLOPT_RANGE, range.c_str());
   }
-  if (!request.token.empty()) {
-    transfer.headers = curl_slist_append(nullptr, ("Authorization: Bearer " + request.token).c_str());
-    curl_easy_setopt(h, CURLOPT_HTTPHEADER, transfer.headers);
+  const auto add_header = [&](const std::string& line) {
+    transfer.headers = curl_slist_append(transfer.headers, line.c_str());
+  };
+  if (!request.token.empty()) add_header("Authorization: Bearer " + request.token);
+  if (!request.body.empty()) {
+    curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(h, CURLOPT_POSTFIELDS, request.body.c_str());
+    add_header("Content-Type: application/json");
+    add_header("Expect:");  // no round trip before the body
   }
+  if (transfer.headers) curl_easy_setopt(h, CURLOPT_HTTPHEADER, transfer.headers);
 }
 
 // Fills in what is known when a transfer has ended.

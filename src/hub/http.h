@@ -35,6 +35,7 @@ struct HttpRequest {
     uint64_t from = 0, to = 0;  // without `to`
   };
   std::optional<Range> range;
+  std::string body;  // JSON to POST; "": GET
   // A server of this machine that is known to be ours: through no proxy, whatever its certificate says.
   bool own_server = false;
   size_t max_body = 1 << 20;  // of HttpResponse::body; a longer one is a problem

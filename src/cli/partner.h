@@ -1,0 +1,33 @@
+// Who answers in `chat`: a model in this process, or a server that speaks the OpenAI API.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "cli/conversation.h"
+#include "cli/options.h"
+
+namespace anabranch::cli {
+
+class Partner {
+ public:
+  virtual ~Partner() = default;
+  virtual std::string name() const = 0;  // of the model
+  // Another model (a path or a name) answers from now on; after an error the old one still does, unless
+  // `gone`.
+  virtual Result<void> change_model(const std::string& path_or_name) = 0;
+  virtual bool gone() const { return false; }
+  // The answer to a conversation of the chat API's messages, printed as it comes. Setting `interrupt` ends
+  // it.
+  virtual Result<Answer> answer(const Json& messages, const std::atomic<bool>& interrupt) = 0;
+};
+
+// Loads options.model.
+Result<std::unique_ptr<Partner>> load_partner(const ChatOptions& options);
+// Asks the server at options.url which models it has. Errors: invalid (no address), not_found (no server
+// answers, or it has no model), io and others (what the server said).
+Result<std::unique_ptr<Partner>> connect_partner(const ChatOptions& options);
+
+}  // namespace anabranch::cli
