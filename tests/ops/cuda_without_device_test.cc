@@ -21,7 +21,7 @@ double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
   const int code_bytes = dense ? planes * 2048 : planes * 512;
   const int record_bytes = code_bytes + (dense ? 0 : groups * 16 * (type == 2 ? 8 : 4));
   const uint8_t* record =
-      p.bytes.data() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
+      p.memory.get() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
   const int at = k % 64, j = at / 16, c = at % 16 / 8, lane = row % 8 * 4 + at % 8 / 2, odd = at % 2,
             high = row % 16 / 8;
   if (dense) {

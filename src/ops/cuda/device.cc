@@ -133,6 +133,13 @@ void CudaDevice::plan_experts(uint64_t experts, uint64_t others) {
         100 * expert_share_, kPacked * expert_share_ * static_cast<double>(experts) / 1e9);
 }
 
+void CudaDevice::reserve_stage(size_t bytes) {
+  if (bytes <= stage_bytes_) return;
+  stage_ = {};
+  stage_ = scratch(2 * bytes);
+  stage_bytes_ = bytes;
+}
+
 std::vector<std::vector<uint64_t>> CudaDevice::expert_rows() {
   std::unique_lock lock(counters_mutex_);
   const std::vector<Mixture> mixtures = mixtures_;

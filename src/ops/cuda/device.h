@@ -70,6 +70,10 @@ class CudaDevice final : public Device {
   // Work space of one op, and such memory with a copy of bytes of the host, for the next launches.
   Block scratch(size_t bytes) { return pool_.take(bytes); }
   Block upload(const void* from, size_t bytes);
+  // Memory for the experts of two matrices that the device does not hold, while a long pass needs them.
+  // bytes: of one matrix.
+  void reserve_stage(size_t bytes);
+  unsigned char* stage() { return stage_.address<unsigned char>(); }
 
   // The kernel's only parameter is a struct of `args`; `name` is a literal (compiler.h).
   void launch(const Variant& variant, const char* name, Grid grid, unsigned threads, unsigned shared_bytes,
@@ -108,6 +112,8 @@ class CudaDevice final : public Device {
   std::mutex counters_mutex_;
   Tensor counters_;  // 8 bytes each
   std::vector<Mixture> mixtures_;
+  Block stage_ = {};
+  size_t stage_bytes_ = 0;
 };
 
 constexpr unsigned kClusterBlocks = 8;  // kSegments of the kernels

@@ -30,6 +30,8 @@ unsigned long long* counters(CudaDevice& on, const ExpertMatrices& gate) {
                             gate.experts);
 }
 
+constexpr int kRowsToBring = 8;  // of a mean expert
+
 SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatrices& gate) {
   SortedPairs out;
   const int rows = routing.experts.shape(0), experts = gate.experts;
@@ -59,16 +61,31 @@ SortedPairs sort_pairs(CudaDevice& on, const Routing& routing, const ExpertMatri
   return out;
 }
 
+// Where a matrix's experts begin. When most are read by several tiles of rows, those that the device lacks
+// come to it first, once: a kernel would read them over the bus for each tile. i: of the matrices of one
+// launch.
+const unsigned long long* table_for(CudaDevice& on, const ExpertMatrices& matrix, const SortedPairs& sorted,
+                                    size_t i, Block& brought) {
+  const DeviceWeight& weight = stored(matrix.weight);
+  if (!weight.split || weight.split->missing_bytes() == 0 || sorted.pairs < kRowsToBring * matrix.experts)
+    return weight.table();
+  const auto addresses = weight.split->bring_missing(on.stage() + i * weight.split->missing_bytes());
+  brought = on.upload(addresses.data(), addresses.size() * sizeof(addresses[0]));
+  return brought.address<unsigned long long>();
+}
+
 // Products of all pairs, or with two matrices SwiGLU of their products.
 void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
             std::initializer_list<const ExpertMatrices*> matrices) {
   const bool swiglu = matrices.size() == 2;
   const ExpertMatrices& first = **matrices.begin();
   const DeviceWeight& weight = stored(first.weight);
-  int i = 0;
+  std::array<Block, 2> brought = {};
+  size_t i = 0;
   for (const ExpertMatrices* m : matrices) {
     args.weights[i] = stored(m->weight).memory.get();
-    args.tables[i++] = stored(m->weight).table();
+    args.tables[i] = table_for(on, *m, sorted, i, brought[i]);
+    i++;
   }
   args.chosen = sorted.chosen;
   args.tiles = sorted.tiles.address<ExpertTile>();

@@ -48,6 +48,20 @@ unsigned char* SplitExperts::in_slot(int slot) const {
   return static_cast<unsigned char*>(slots_.get()) + static_cast<size_t>(slot) * expert_bytes_;
 }
 
+std::vector<unsigned long long> SplitExperts::bring_missing(void* to) const {
+  std::vector<unsigned long long> addresses = addresses_;
+  auto* next = static_cast<unsigned char*>(to);
+  for (int first = 0, end; first < experts(); first = end + 1) {
+    for (end = first; end < experts() && !on_device(end); end++) {  // neighbours in one copy
+      addresses[static_cast<size_t>(end)] = reinterpret_cast<unsigned long long>(next);
+      next += expert_bytes_;
+    }
+    const size_t bytes = expert_bytes_ * static_cast<size_t>(end - first);
+    if (bytes > 0) context_.copy_to_device(next - bytes, in_host(first), bytes);
+  }
+  return addresses;
+}
+
 void SplitExperts::replace(int leaving, int arriving) {
   const auto from = static_cast<size_t>(leaving), to = static_cast<size_t>(arriving);
   const int slot = std::exchange(slot_[from], -1);

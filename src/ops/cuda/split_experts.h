@@ -25,6 +25,11 @@ class SplitExperts {
   bool on_device(int expert) const { return slot_[static_cast<size_t>(expert)] >= 0; }
   // Where each expert's records begin: [experts] addresses, in the device's memory.
   const unsigned long long* table() const { return static_cast<const unsigned long long*>(table_.get()); }
+  // Bytes of the experts that the device does not hold.
+  size_t missing_bytes() const { return expert_bytes_ * static_cast<size_t>(experts() - resident()); }
+  // Copies them to `to`, on the stream, and returns where each expert then begins: [experts] addresses, for
+  // the caller to bring to the device.
+  std::vector<unsigned long long> bring_missing(void* to) const;
 
   // `arriving` takes the place of `leaving`, which is on the device. On the stream; table() follows with
   // write_table().

@@ -111,11 +111,14 @@ PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
   layout.record_bytes = record_bytes(out.format);
   out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
   const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;
-  out.bytes.resize(static_cast<size_t>(tiles * tile_bytes));
+  out.size = static_cast<size_t>(tiles * tile_bytes);
+  out.memory = std::make_unique_for_overwrite<uint8_t[]>(out.size);  // each thread clears what it fills
   threads.parallel_for(tiles, std::max<int64_t>(1, tiles / 64), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       const int64_t first = t * kRows, count = std::min<int64_t>(kRows, s.rows - first);
-      (dense ? pack_dense : pack_affine)(s, layout, first, count, out.bytes.data() + t * tile_bytes);
+      uint8_t* to = out.memory.get() + t * tile_bytes;
+      std::memset(to, 0, static_cast<size_t>(tile_bytes));
+      (dense ? pack_dense : pack_affine)(s, layout, first, count, to);
     }
   });
   return out;
@@ -127,7 +130,7 @@ std::shared_ptr<DeviceWeight> describe(const PackedRecords& packed) {
   auto weight = std::make_shared<DeviceWeight>();
   weight->format = packed.format;
   weight->input_tiles = packed.input_tiles;
-  weight->bytes = packed.bytes.size();
+  weight->bytes = packed.size;
   return weight;
 }
 
@@ -139,7 +142,8 @@ std::shared_ptr<const Weight::Storage> make_experts(Device& device, const Weight
   if (resident == experts) return make_weight(device, source);
   const PackedRecords packed = pack(source, on.threads());
   auto weight = describe(packed);
-  weight->split = std::make_shared<SplitExperts>(on.context(), packed.bytes, experts, resident);
+  weight->split = std::make_shared<SplitExperts>(on.context(), packed.bytes(), experts, resident);
+  on.reserve_stage(weight->split->missing_bytes());
   return weight;
 }
 
@@ -148,13 +152,13 @@ std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightS
   Context& context = on.context();
   const PackedRecords packed = pack(source, on.threads());
   auto weight = describe(packed);
-  void* memory = context.allocate(packed.bytes.size());
+  void* memory = context.allocate(packed.size);
   if (!memory)
     throw std::runtime_error(
         fmt::format("CUDA: the device has {} MB of memory left; the model's next matrix takes {}",
-                    context.free_memory() >> 20, packed.bytes.size() >> 20));
+                    context.free_memory() >> 20, packed.size >> 20));
   weight->memory = {static_cast<unsigned char*>(memory), [&context](void* p) { context.release(p); }};
-  context.copy_to_device(memory, packed.bytes.data(), packed.bytes.size());
+  context.copy_to_device(memory, packed.memory.get(), packed.size);
   context.synchronize();
   return weight;
 }

@@ -6,7 +6,7 @@
 
 #include <array>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "base/thread_pool.h"
 #include "ops/cuda/split_experts.h"
@@ -31,7 +31,10 @@ int record_bytes(const std::array<int, 4>& format);
 struct PackedRecords {
   std::array<int, 4> format{};
   int input_tiles = 0;
-  std::vector<uint8_t> bytes;
+  std::unique_ptr<uint8_t[]> memory;
+  size_t size = 0;
+
+  std::span<const uint8_t> bytes() const { return {memory.get(), size}; }
 };
 PackedRecords pack(const WeightSource& source, ThreadPool& threads);
 
