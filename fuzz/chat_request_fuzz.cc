@@ -4,29 +4,94 @@
 #include <string_view>
 
 #include "server/api/anthropic_request.h"
+#include "server/api/embedding_request.h"
+#include "server/api/llama_request.h"
+#include "server/api/ollama_request.h"
+#include "server/api/responses_request.h"
+
+using namespace anabranch::server;
+
+namespace {
+
+// A token for each byte, and those that fill a gap.
+class ByteTokenizer : public anabranch::Tokenizer {
+ public:
+  std::vector<int> encode(std::string_view text, bool, anabranch::EncodeLimit*) const override {
+    return {reinterpret_cast<const uint8_t*>(text.data()),
+            reinterpret_cast<const uint8_t*>(text.data()) + text.size()};
+  }
+  std::vector<int> encode(std::span<const anabranch::PromptPiece>, anabranch::SegmentMemo*, std::string_view,
+                          anabranch::EncodeLimit*) const override {
+    return {};
+  }
+  std::string_view token_bytes(int) const override { return "\xe4"; }
+  bool is_special(int id) const override { return id > 255; }
+  std::optional<int> find(std::string_view content) const override {
+    return content.starts_with("<|fim_") ? std::optional(256) : std::nullopt;
+  }
+  int vocab_size() const override { return 257; }
+  std::optional<int> bos() const override { return 256; }
+  std::optional<int> eos() const override { return 256; }
+  bool add_bos() const override { return true; }
+  std::string decode(std::span<const int> ids, bool) const override { return std::string(ids.size(), 'x'); }
+};
+
+void check_error(const ApiError* error) {
+  if (error && error_response(*error).body.empty()) std::abort();
+}
+
+// What the template relies on.
+void check_chat(const anabranch::ChatRequest& request) {
+  if (request.messages.empty()) std::abort();
+  for (const auto& message : request.messages)
+    if (!message.at("role").is_string() || !message.at("content").is_string()) std::abort();
+  if (request.options.max_tokens == 0 || request.options.stop.size() > 16) std::abort();
+}
+
+template <class Request>
+const Request* checked(const std::variant<Request, ApiError>& result) {
+  check_error(std::get_if<ApiError>(&result));
+  return std::get_if<Request>(&result);
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace anabranch::server;
   static const RequestDefaults defaults{anabranch::SamplingParams{}, {}, 1000};
+  static ResponseContext context("");
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const ApiError* error = nullptr;
-  if (data[0] & 1) {
-    const auto result = parse_completion_request(body, defaults);
-    error = std::get_if<ApiError>(&result);
-    if (error && error_response(*error).body.empty()) std::abort();
-  } else {
-    const auto result = data[0] & 2 ? parse_messages_request(body, defaults, data[0] & 4)
-                                    : parse_chat_request(body, defaults);
-    error = std::get_if<ApiError>(&result);
-    if (error && error_response(*error).body.empty()) std::abort();
-    if (const auto* request = std::get_if<anabranch::ChatRequest>(&result)) {
-      // What the template relies on.
-      if (request->messages.empty()) std::abort();
-      for (const auto& message : request->messages)
-        if (!message.at("role").is_string() || !message.at("content").is_string()) std::abort();
-      if (request->options.max_tokens == 0 || request->options.stop.size() > 16) std::abort();
+  if (data[0] & 32) {
+    static const ByteTokenizer tokenizer;
+    static const anabranch::ModelInfo kEmbedder{
+        .context_length = 40, .hidden = 8, .pooling = anabranch::Pooling::last};
+    if (data[0] & 1)
+      checked(parse_llama_request(body, defaults, tokenizer));
+    else if (data[0] & 64)
+      checked(
+          parse_embedding_request(body, static_cast<EmbeddingApi>(data[0] >> 1 & 1), kEmbedder, tokenizer));
+    else if (data[0] & 2)
+      checked(parse_infill_request(body, defaults, tokenizer));
+    else
+      checked(data[0] & 4 ? tokenize(body, tokenizer) : detokenize(body, tokenizer));
+  } else if (data[0] & 16) {
+    const auto result = parse_ollama_request(body, data[0] & 1, defaults);
+    const auto* request = checked(result);
+    if (const auto* chat = request ? std::get_if<anabranch::ChatRequest>(&request->asks) : nullptr)
+      check_chat(*chat);
+  } else if (data[0] & 8) {
+    const auto result = parse_responses_request(body, defaults, context);
+    if (const auto* request = checked(result)) {
+      check_chat(request->chat);
+      if (const auto shorter = from_turn(request->chat.messages, 1); !shorter.is_null() && shorter.empty())
+        std::abort();
     }
+  } else if (data[0] & 1) {
+    checked(parse_completion_request(body, defaults));
+  } else if (const auto result = data[0] & 2 ? parse_messages_request(body, defaults, data[0] & 4)
+                                             : parse_chat_request(body, defaults);
+             const auto* request = checked(result)) {
+    check_chat(*request);
   }
   return 0;
 }

@@ -20,7 +20,7 @@ homebrew_build_packages=(
   cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp tomlplusplus
 )
 homebrew_test_packages=(googletest clang-format)
-python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 schemathesis==4.32.5
+python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 ollama==0.6.3 schemathesis==4.32.5
   jsonschema==4.26.0 rfc3339-validator==0.1.4 nvidia-cuda-nvrtc==13.5.37 huggingface_hub==2.4.0)
 
 # What .deps/stamp holds when everything that this checkout needs is installed.

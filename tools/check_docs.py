@@ -21,6 +21,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "hub"))
+import make_cli_page
 from test_hub import Hub, Repo
 
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", *sorted(glob.glob("docs/**/*.md", root_dir=ROOT, recursive=True)),
@@ -260,6 +261,9 @@ def main():
     program = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/anabranch"))
     model = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "models/hybrid-146m"))
     check, flags = Check(), known_flags(program)
+    with open(make_cli_page.PAGE) as file:
+        check.note("docs/cli.md", None if file.read() == make_cli_page.page(program) else
+                   "out of date: run tools/make_cli_page.py")
     with Hub(repos(model)) as hub:
         for page in PAGES:
             try:

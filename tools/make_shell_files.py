@@ -41,25 +41,33 @@ def entries(lines):
     for line in lines:
         if re.match(r"^  \S", line):
             what, _, text = line.strip().partition("  ")
-            out.append([re.sub(r" (Excludes|Needs): .*", "", what), text.strip()])
+            out.append([re.sub(r" Needs: .*", "", what), text.strip()])
         elif line.startswith("   ") and out:
             out[-1][1] = (out[-1][1] + " " + line.strip()).strip()
+    return out
+
+
+def commands_of(program, *words):
+    """[(command, explanation)], those of commands that have their own included."""
+    out = []
+    for heading, lines in sections(ask(program, *words, "--help")):
+        for name, text in entries(lines) if heading == "Subcommands" else []:
+            out += [(" ".join([*words, name]), text), *commands_of(program, *words, name)]
     return out
 
 
 def manual(program):
     version = ask(program, "--version").strip()
     top = sections(ask(program, "--help"))
-    commands = entries(next(lines for name, lines in top if name == "Subcommands"))
     out = [f'.TH ANABRANCH 1 "" "anabranch {version}" "User Commands"', ".SH NAME",
            "anabranch \\- runs hybrid language models and transformers on this machine", ".SH SYNOPSIS",
            ".B anabranch\n[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fICOMMAND OPTIONS\\fR]", ".SH OPTIONS"]
     for what, text in entries(next(lines for name, lines in top if name == "Options")):
         out += [".TP", f"\\fB{troff(what)}\\fR", troff(text)]
     out.append(".SH COMMANDS")
-    for name, text in commands:
+    for name, text in commands_of(program):
         out += [f'.SS "{name}"', troff(text) + "."]
-        for heading, lines in sections(ask(program, name, "--help"))[1:]:
+        for heading, lines in sections(ask(program, *name.split(), "--help"))[1:]:
             if heading in ("Subcommands", "Positionals") or entries(lines):
                 out += [".PP", f"{heading}:"]
             for what, explanation in entries(lines):

@@ -33,6 +33,7 @@ struct GenerationOptions {
   bool cache = true;
   std::string cache_salt;
   bool stream = false;
+  bool progress = false;       // of reading the prompt (streams only)
   bool include_usage = false;  // a last chunk with the usage (streams only)
 };
 
@@ -43,6 +44,8 @@ struct ChatRequest {
   Json tools;                                // array; null: none, or tool_choice "none"
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
+  std::vector<std::string>
+      left_out_tools;    // types of tools that are not in `tools`: nobody here can run them
   TemplateOptions chat;  // enable_thinking is not set yet: options.thinking
 };
 
@@ -51,6 +54,7 @@ using TextOrTokens = std::variant<std::string, std::vector<int>>;  // token ids 
 struct CompletionRequest {
   GenerationOptions options;
   std::vector<TextOrTokens> prompts;  // one or more
+  std::string suffix;                 // the answer goes between a prompt, then a text, and this; empty: none
 };
 
 // Why a request cannot be served.
@@ -58,6 +62,8 @@ struct RequestError {
   Error error;
   std::string field;  // of the request, at fault
   std::string code;   // a more exact one than error.kind; empty: none
+  // Of a prompt that is too long: its tokens, as far as they were counted, and those of the context.
+  size_t prompt_tokens = 0, context = 0;
 };
 
 }  // namespace anabranch

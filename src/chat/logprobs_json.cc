@@ -20,7 +20,10 @@ std::string token_text(const Tokenizer& tokenizer, int token) {
 Json token_json(const Tokenizer& tokenizer, int token, float logprob) {
   Json bytes = Json::array();
   for (const char c : tokenizer.token_bytes(token)) bytes.push_back(static_cast<uint8_t>(c));
-  return {{"token", token_text(tokenizer, token)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
+  return {{"id", token},
+          {"token", token_text(tokenizer, token)},
+          {"logprob", logprob},
+          {"bytes", std::move(bytes)}};
 }
 
 size_t code_points(std::string_view utf8) {

@@ -21,9 +21,10 @@ class LogprobsJson {
   // One entry per token.
   void push(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
 
-  // Of the tokens pushed since the last call; null if there are none. Chat: {"content": [{"token", "logprob",
-  // "bytes", "top_logprobs": [...]}], "refusal": null}. Text completions: {"tokens", "token_logprobs",
-  // "top_logprobs": [{token: logprob}], "text_offset"}, offsets in code points from the start of the answer.
+  // Of the tokens pushed since the last call; null if there are none. Chat: {"content": [{"id", "token",
+  // "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. Text completions: {"tokens",
+  // "token_logprobs", "top_logprobs": [{token: logprob}], "text_offset"}, offsets in code points from the
+  // start of the answer.
   Json take();
 
  private:

@@ -42,19 +42,23 @@ size_t Preparer::most_tokens() const {
   return context > 0 ? static_cast<size_t>(context) : SIZE_MAX;
 }
 
-RequestError Preparer::too_long(const std::string& size, const std::string& param) const {
-  return fault(
-      ErrorKind::exhausted,
-      fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and needs room "
-                  "for at least one more. Shorten it",
-                  engine_.info().context_length, size),
-      param, "context_length_exceeded");
+RequestError Preparer::too_long(size_t tokens, bool counted, const std::string& param) const {
+  const auto context = static_cast<size_t>(engine_.info().context_length);
+  RequestError error =
+      fault(ErrorKind::exhausted,
+            fmt::format("This model's maximum context length is {} tokens, but the prompt has {}{} and needs "
+                        "room for at least one more. Shorten it",
+                        context, counted ? "" : "more than ", tokens),
+            param, "context_length_exceeded");
+  error.prompt_tokens = counted ? tokens : tokens + 1;
+  error.context = context;
+  return error;
 }
 
 // Why a prompt was not read to its end.
 RequestError Preparer::stop_error(const EncodeLimit& limit, const std::string& param) const {
   if (limit.cancelled()) return fault(ErrorKind::busy, "The client has left", "", "cancelled");
-  return too_long(fmt::format("more than {}", limit.most_tokens()), param);
+  return too_long(limit.most_tokens(), false, param);
 }
 
 std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request, EncodeLimit limit) {
@@ -180,7 +184,7 @@ std::variant<Prepared, RequestError> Preparer::check(Prepared prepared, const ch
                  "ignore_eos");
   for (const auto& prompt : prepared.prompts) {
     if (prompt.empty()) return fault(ErrorKind::invalid, "The prompt is empty", param);
-    if (prompt.size() >= most_tokens()) return too_long(std::to_string(prompt.size()), param);
+    if (prompt.size() >= most_tokens()) return too_long(prompt.size(), true, param);
   }
   return prepared;
 }

@@ -43,6 +43,9 @@ struct TensorInfo {
   NormConvention norms = NormConvention::offset;
 };
 
+// How Sentence Transformers makes embeddings of the model's hidden states.
+inline constexpr std::string_view kPoolingFile = "1_Pooling/config.json";
+
 class Checkpoint {
  public:
   // Errors name the file, and the tensor where there is one: not_found, io, invalid (truncated, overlapping
@@ -78,7 +81,7 @@ class Checkpoint {
   // copy are never both in memory as a whole.
   virtual void release_pages() const = 0;
 
-  // Further files of the model: text of `name` ("tokenizer.json", "chat_template.jinja",
+  // Further files of the model, and kPoolingFile: text of `name` ("tokenizer.json", "chat_template.jinja",
   // "generation_config.json") beside config.json, if there; null for GGUF.
   virtual std::optional<std::string> side_file(std::string_view name) const = 0;
   // GGUF metadata as JSON (arrays included: tokenizer.ggml.tokens, ...); null object for other formats.

@@ -209,6 +209,12 @@ class Converter {
     std::map<std::string, std::string> files = options_.side_files;
     for (const char* name : kSideFiles)
       if (auto text = source_.side_file(name)) files[name] = std::move(*text);
+    if (auto text = source_.side_file(kPoolingFile)) {
+      std::error_code failed;  // the write below tells
+      const std::filesystem::path file = std::filesystem::path(directory) / kPoolingFile;
+      std::filesystem::create_directory(file.parent_path(), failed);
+      files[std::string(kPoolingFile)] = std::move(*text);
+    }
     for (const auto& [name, text] : files) TRY_VOID(write_file(directory + "/" + name, text));
     if (!files.contains("tokenizer.json") && !files.contains("tokenizer.model"))
       report_.warnings.push_back(

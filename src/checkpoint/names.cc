@@ -39,7 +39,10 @@ std::optional<std::string> fold_name(std::string_view name) {
                                   "embed_vision.", "audio_tower.", "embed_audio."})
     if (rest.starts_with(vision)) return std::nullopt;
   // The head and the MTP module stand beside the model, wherever a conversion nested them.
-  if (in_model && !rest.starts_with("mtp.") && !rest.starts_with("lm_head."))
+  // Models that make embeddings have no head, and are saved without what stands around the layers.
+  const bool alone =
+      rest.starts_with("layers.") || rest.starts_with("embed_tokens.") || rest == "norm.weight";
+  if (alone || (in_model && !rest.starts_with("mtp.") && !rest.starts_with("lm_head.")))
     return common_moe_name("model." + std::string(rest));
   return std::string(rest);
 }

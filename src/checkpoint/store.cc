@@ -92,7 +92,8 @@ class Store : public Checkpoint {
   }
 
   std::optional<std::string> side_file(std::string_view name) const override {
-    if (parts_.side_directory.empty() || name.find('/') != std::string_view::npos) return std::nullopt;
+    const bool below = name.find('/') != std::string_view::npos && name != kPoolingFile;
+    if (parts_.side_directory.empty() || below) return std::nullopt;
     auto text = read_file((std::filesystem::path(parts_.side_directory) / name).string(), kMaxSideFile);
     if (text.ok()) return std::move(text).value();
     if (text.error().kind != ErrorKind::not_found) log_warning("{}", text.error().message);

@@ -62,6 +62,10 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   engine.context_length = options.context;
   engine.prefill_chunk = options.prefill_chunk;
   engine.chat_template_path = options.chat_template;
+  if (!options.pooling.empty())
+    engine.pooling = options.pooling == "cls"    ? Pooling::first
+                     : options.pooling == "last" ? Pooling::last
+                                                 : Pooling::mean;
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;
   engine.lossy_skip = spec.lossy_skip;

@@ -130,9 +130,19 @@ std::string type_name_of(const std::string& name) {
   return name;
 }
 
+// Without the lists of flags that exclude each other: the explanations say what matters.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = CLI::Formatter::make_option_opts(option);
+    return text.substr(0, text.find(" Excludes:"));
+  }
+};
+
 }  // namespace
 
 void tidy_help(CLI::App& app) {
+  app.formatter(std::make_shared<HelpFormatter>());
   for (CLI::Option* option : app.get_options()) {
     drop_ranges(*option);
     if (!option->get_items_expected_max()) continue;

@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kSecondsBetweenLines = 10;  // of progress, where stderr is no terminal
 
-// While it lives, Ctrl-C sets the flag. When it ends, a Ctrl-C that came does what it does otherwise.
+// While it lives, Ctrl-C sets the flag. When it ends, a Ctrl-C that came does what it does otherwise. Where
+// SIGINT is ignored, as in a background job of a script, it stays so.
 class HeldInterrupt {
  public:
   HeldInterrupt() {
@@ -26,6 +27,7 @@ class HeldInterrupt {
     struct sigaction action {};
     action.sa_handler = [](int) { flag() = true; };
     ::sigaction(SIGINT, &action, &before_);
+    if (before_.sa_handler == SIG_IGN) ::sigaction(SIGINT, &before_, nullptr);
   }
   ~HeldInterrupt() {
     ::sigaction(SIGINT, &before_, nullptr);

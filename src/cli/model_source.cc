@@ -1,6 +1,8 @@
 #include "cli/model_source.h"
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <set>
 
 #include "base/log.h"
@@ -9,7 +11,10 @@
 #include "cli/conversation.h"
 #include "cli/locate.h"
 #include "cli/reports.h"
+#include "engine/loader.h"
+#include "engine/loader_gguf.h"
 #include "hub/pull.h"
+#include "models/model.h"
 #include "ops/open.h"
 
 namespace anabranch::cli {
@@ -34,6 +39,25 @@ Result<server::ModelSize> measure(const ServeOptions& options) {
   }
   size.keep = {options.pin, options.unload_after_s.value_or(kUnloadAfterSeconds)};
   return size;
+}
+
+Result<server::ModelDescription> describe(const ServeOptions& options) {
+  TRY(const auto device, ops::open_device({options.model.device}));
+  TRY(const auto checkpoint, Checkpoint::open(options.model.model));
+  TRY(const auto spec, read_model_spec(*checkpoint, *device));
+  server::ModelDescription out{string_at(checkpoint->config(), "model_type"),
+                               is_gguf(*checkpoint) ? "gguf" : "safetensors", parameters_in(*checkpoint),
+                               tensor_bytes(*checkpoint)};
+  out.context_length = spec.context_length;
+  out.layers = static_cast<int>(spec.layers.size());
+  out.hidden = spec.hidden;
+  std::error_code failed;
+  const auto modified = std::filesystem::last_write_time(options.model.model, failed);
+  if (!failed)
+    out.modified_ns =
+        std::chrono::nanoseconds(std::chrono::file_clock::to_sys(modified).time_since_epoch()).count();
+  TRY(out.chat_template, chat_template_source(*checkpoint));
+  return out;
 }
 
 Result<server::PulledModel> pull(const std::string& text, const std::function<bool()>& cancelled,
@@ -88,6 +112,10 @@ server::ModelSource model_source(const ServeOptions& options, const std::string&
   source.measure = [options_of](const std::string& name) -> Result<server::ModelSize> {
     TRY(const auto its, options_of(name));
     return measure(its);
+  };
+  source.describe = [options_of](const std::string& name) -> Result<server::ModelDescription> {
+    TRY(const auto its, options_of(name));
+    return describe(its);
   };
   source.load = [options_of](const std::string& name) -> Result<server::ReadyModel> {
     TRY(const auto its, options_of(name));

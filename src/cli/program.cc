@@ -298,6 +298,12 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command->add_option(
       "--served-model-name", o.model_name,
       "The model's name in the API (default: its [model.NAME], or the last part of its path)");
+  command
+      ->add_option(
+          "--pooling", o.model.pooling,
+          "Make embeddings of the first (cls) or last token's hidden state, or of their mean (default: as "
+          "the model's files say; without that the model makes none)")
+      ->check(CLI::IsMember({"cls", "last", "mean"}));
   command->add_flag("--strict-model-names", o.strict_model_names,
                     "Answer 404 to requests for a model that is not here; by default an unknown name means "
                     "the model of --model");

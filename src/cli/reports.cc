@@ -160,17 +160,21 @@ std::vector<std::string> model_problems(const Checkpoint& checkpoint, const Devi
   return problems;
 }
 
+uint64_t parameters_in(const Checkpoint& checkpoint) {
+  uint64_t parameters = 0;
+  for (const auto& tensor : checkpoint.tensors())
+    if (!tensor.name.starts_with("mtp.")) parameters += elements(tensor);
+  return parameters;
+}
+
 Json model_report(const Checkpoint& checkpoint, const Device& device) {
   uint64_t bytes = 0;
   std::map<std::string, uint64_t> types;
-  uint64_t parameters = 0, mtp = 0, mtp_bytes = 0;
+  uint64_t mtp = 0, mtp_bytes = 0;
   for (const auto& tensor : checkpoint.tensors()) {
     bytes += tensor.bytes;
     types[tensor.type] += tensor.bytes;
-    if (!tensor.name.starts_with("mtp.")) {
-      parameters += elements(tensor);
-      continue;
-    }
+    if (!tensor.name.starts_with("mtp.")) continue;
     mtp++;
     mtp_bytes += tensor.bytes;
   }
@@ -179,7 +183,7 @@ Json model_report(const Checkpoint& checkpoint, const Device& device) {
   for (const auto& [type, size] : types) by_type[type] = size / 1e6;
   return {{"path", checkpoint.path()},
           {"model_type", string_at(checkpoint.config(), "model_type")},
-          {"parameters", parameters},
+          {"parameters", parameters_in(checkpoint)},
           {"context_length", spec ? Json(spec->context_length) : Json("unknown")},
           {"tensors", checkpoint.tensors().size()},
           {"mtp_head", mtp_report(checkpoint, mtp)},

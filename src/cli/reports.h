@@ -23,6 +23,8 @@ std::string memory_problem(uint64_t bytes, const Device& device);
 uint64_t memory_of(const Device& device);
 // Bytes of all tensors.
 uint64_t tensor_bytes(const Checkpoint& checkpoint);
+// Of all tensors but those of an MTP head.
+uint64_t parameters_in(const Checkpoint& checkpoint);
 
 // Why the model would not run, whatever the memory; empty: nothing is known to prevent it.
 std::vector<std::string> file_problems(const Checkpoint& checkpoint, const Device& device);

@@ -182,7 +182,10 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   TRY(result.api_keys, api_keys(options));
   TRY(result.volatile_text, volatile_rules(options));
   const auto keep = cache_options(options.cache);
-  if (keep.enabled && !keep.directory.empty()) result.turns_path = keep.directory + "/turns.db";
+  if (keep.enabled && !keep.directory.empty()) {
+    result.turns_path = keep.directory + "/turns.db";
+    result.seal_key_path = keep.directory + "/seal.key";
+  }
   return result;
 }
 

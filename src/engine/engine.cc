@@ -136,6 +136,11 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   TRY_VOID(check(request));
   const int room = info().context_length - static_cast<int>(request.prompt.size());  // 1 or more
   request.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
+  if (request.pooling) {
+    request.max_tokens = 1;
+    request.cache = false;
+    request.speculation = SpecMode{};
+  }
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
   std::lock_guard lock(inbox_.mutex);
   if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");

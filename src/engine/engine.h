@@ -46,6 +46,9 @@ struct ThinkingOptions {
   std::string answer_fence;  // text inside a thought that begins the answer, such as "```json"; empty: none
 };
 
+// How the final hidden states of a text become its embedding: that of its first or last token, or their mean.
+enum class Pooling : uint8_t { first, last, mean };
+
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
   SamplingParams sampling;
@@ -61,7 +64,11 @@ struct Request {
   std::shared_ptr<const CompiledGrammar> grammar;  // constrains the answer (compile_grammar); null: none
   int begun = 0;  // number of tokens at the prompt's end that already belong to the answer and its grammar
   std::optional<SpecMode> speculation;  // unset: the engine's default
-  int priority = 0;                     // lower values run first; equal values in order of arrival
+  // Set: the request asks for the embedding of its prompt, not for an answer. Nothing else but priority
+  // counts.
+  std::optional<Pooling> pooling;
+  bool progress = false;  // an event tells of each part of the prompt that has been read
+  int priority = 0;       // lower values run first; equal values in order of arrival
 
   bool cache = true;       // read and write the state cache, if the engine has one
   std::string cache_salt;  // states that were kept under another salt are not found
@@ -94,9 +101,11 @@ struct Event {
   std::vector<int> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token, if the request asked for them
   FinishReason finish = FinishReason::none;
-  std::string error;     // when finish == error
-  Usage usage;           // complete in the last event
-  bool started = false;  // the first event: the request begins to run; usage describes its prompt
+  std::string error;             // when finish == error
+  Usage usage;                   // complete in the last event
+  bool started = false;          // the first event: the request begins to run; usage describes its prompt
+  std::vector<float> embedding;  // in the last event of a request with pooling: [hidden], not normalised
+  int prefilled = 0;             // > 0: so many tokens of the prompt are in the state (Request::progress)
 };
 
 using RequestId = uint64_t;
@@ -114,6 +123,7 @@ struct CacheOptions {
 struct EngineOptions {
   std::string model_path;          // a directory, a .gguf or a .safetensors file
   std::string model_name;          // ModelInfo::name; empty: the last part of the path
+  std::optional<Pooling> pooling;  // of embeddings, instead of what the model's files say
   std::string chat_template_path;  // a file with a template instead of the model's own; empty: none
   int threads = 0;                 // 0 = the default of base/thread_pool.h
   bool precise = false;            // fp32 activations and KV
@@ -144,6 +154,7 @@ struct ModelInfo {
   std::string path;
   int context_length = 0;
   int layers = 0;
+  int max_running = 0;             // as of EngineOptions
   uint64_t parameters = 0;         // without the MTP head
   uint64_t weight_bytes = 0;       // resident, including the next two
   uint64_t mtp_bytes = 0;          // the MTP head
@@ -158,6 +169,9 @@ struct ModelInfo {
   bool lossy = false;  // layers were left out: `layers` and all sizes count the remaining ones
   std::vector<DraftSource> draft_sources;  // those that requests may choose
   std::string draft_model;                 // name of the draft model, or empty
+  int hidden = 0;                          // length of hidden states
+  std::optional<Pooling> pooling;          // as the model's files say; none: it is not made for embeddings
+  std::vector<int> embedding_end;          // tokens that end each text to embed, as the files say
   double load_s = 0;
 };
 

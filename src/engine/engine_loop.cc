@@ -208,6 +208,12 @@ void EngineLoop::deliver(StepPart& part) {
   if (part.failure) std::rethrow_exception(part.failure);
   Sequence& sequence = *part.sequence;
   scheduler_.advanced(sequence.id, part.applied(), static_cast<int>(part.sampled.size()));
+  if (sequence.request.progress && part.begin < sequence.usage.prompt_tokens) {
+    Event event;
+    event.usage = sequence.usage;
+    event.prefilled = part.begin + part.applied();
+    sequence.sink(event);
+  }
   if (part.ending != Ending::none || part.sampled.empty()) return;
   Event event;
   event.tokens = part.sampled;
@@ -272,8 +278,10 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
   if (last_tokens.empty())
     sequence->logprobs.clear();  // from a step that failed before its tokens were delivered
   try {
-    sequence->sink(Event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
-                         sequence->usage});
+    Event event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
+                sequence->usage};
+    if (reason == FinishReason::stop) event.embedding = std::move(sequence->embedding);
+    sequence->sink(event);
   } catch (const std::exception& e) {
     log_error("request {}: its last event was lost: {}", id, e.what());
   }

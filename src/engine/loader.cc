@@ -23,21 +23,53 @@ fs::path directory_of(const Checkpoint& checkpoint) {
   return fs::is_directory(path) ? path : path.parent_path();
 }
 
-// The template's source: a file of its own, tokenizer_config.json's "chat_template" (a string, or a list of
-// named ones), or GGUF metadata. Empty when there is none.
-Result<std::string> template_source(const Checkpoint& checkpoint) {
-  if (is_gguf(checkpoint)) return string_at(checkpoint.gguf_metadata(), "tokenizer.chat_template");
-  if (auto file = checkpoint.side_file("chat_template.jinja")) return *file;
-  const auto config_text = checkpoint.side_file("tokenizer_config.json");
-  if (!config_text) return std::string();
-  TRY(const Json config, parse_json(*config_text));
-  const auto it = config.find("chat_template");
-  if (it == config.end()) return std::string();
-  if (it->is_array()) {
-    for (const Json& entry : *it)
-      if (string_at(entry, "name") == "default") return string_at(entry, "template");
+// How the model makes embeddings: Sentence Transformers' folder 1_Pooling, or GGUF's pooling_type.
+std::optional<Pooling> read_pooling(const Checkpoint& checkpoint) {
+  if (is_gguf(checkpoint)) {
+    const Json& metadata = checkpoint.gguf_metadata();
+    const auto type = metadata.find(string_at(metadata, "general.architecture") + ".pooling_type");
+    if (type == metadata.end()) return std::nullopt;
+    if (*type == 1) return Pooling::mean;
+    if (*type == 2) return Pooling::first;
+    return *type == 3 ? std::optional(Pooling::last) : std::nullopt;
   }
-  return string_at(config, "chat_template");
+  const auto text = checkpoint.side_file(kPoolingFile);
+  const auto config = text ? parse_json(*text) : Result<Json>(Json());
+  if (!config || !config->is_object()) return std::nullopt;
+  const auto says = [&](const char* name) { return config->value(name, Json(false)) == true; };
+  if (says("pooling_mode_lasttoken")) return Pooling::last;
+  if (says("pooling_mode_mean_tokens")) return Pooling::mean;
+  return says("pooling_mode_cls_token") ? std::optional(Pooling::first) : std::nullopt;
+}
+
+// Special tokens that a template of tokenizer.json puts behind a text.
+void add_template_end(const Json& processor, const Tokenizer& tokenizer, std::vector<int>& ids) {
+  if (!processor.is_object()) return;
+  if (const auto several = processor.find("processors"); several != processor.end() && several->is_array())
+    for (const Json& one : *several) add_template_end(one, tokenizer, ids);
+  const auto single = processor.find("single");
+  if (single == processor.end() || !single->is_array()) return;
+  bool behind = false;
+  for (const Json& part : *single) {
+    behind = behind || part.contains("Sequence");
+    const auto special = part.find("SpecialToken");
+    if (!behind || special == part.end() || !special->is_object()) continue;
+    if (const auto id = tokenizer.find(string_at(*special, "id"))) ids.push_back(*id);
+  }
+}
+
+std::vector<int> read_embedding_end(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+  if (is_gguf(checkpoint)) {
+    const auto add = checkpoint.gguf_metadata().find("tokenizer.ggml.add_eos_token");
+    const bool ends = add != checkpoint.gguf_metadata().end() && *add == true && tokenizer.eos();
+    return ends ? std::vector{*tokenizer.eos()} : std::vector<int>();
+  }
+  std::vector<int> ids;
+  const auto text = checkpoint.side_file("tokenizer.json");
+  const auto json = text ? parse_json(*text) : Result<Json>(Json());
+  if (json && json->is_object() && json->contains("post_processor"))
+    add_template_end((*json)["post_processor"], tokenizer, ids);
+  return ids;
 }
 
 struct GenerationConfig {
@@ -135,9 +167,24 @@ Result<std::shared_ptr<const ChatTemplate>> parse_template(const std::string& so
 
 }  // namespace
 
+Result<std::string> chat_template_source(const Checkpoint& checkpoint) {
+  if (is_gguf(checkpoint)) return string_at(checkpoint.gguf_metadata(), "tokenizer.chat_template");
+  if (auto file = checkpoint.side_file("chat_template.jinja")) return *file;
+  const auto config_text = checkpoint.side_file("tokenizer_config.json");
+  if (!config_text) return std::string();
+  TRY(const Json config, parse_json(*config_text));
+  const auto it = config.find("chat_template");
+  if (it == config.end()) return std::string();
+  if (it->is_array()) {
+    for (const Json& entry : *it)
+      if (string_at(entry, "name") == "default") return string_at(entry, "template");
+  }
+  return string_at(config, "chat_template");
+}
+
 Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const Checkpoint& checkpoint,
                                                                const Tokenizer& tokenizer) {
-  TRY(const auto source, template_source(checkpoint));
+  TRY(const auto source, chat_template_source(checkpoint));
   if (source.empty()) return std::shared_ptr<const ChatTemplate>();
   return parse_template(source, tokenizer);
 }
@@ -192,6 +239,8 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   out.info.name = checkpoint->name();
   out.info.path = checkpoint->path();
   describe(*out.model, out.info);
+  out.info.pooling = read_pooling(*checkpoint);
+  if (out.info.pooling) out.info.embedding_end = read_embedding_end(*checkpoint, *out.tokenizer);
   checkpoint.reset();
   return_free_memory();  // GGUF metadata are about a million small allocations
   out.info.load_s = now_seconds() - start;
@@ -203,6 +252,7 @@ void describe(const Model& model, ModelInfo& info) {
   info.family = spec.family;
   info.context_length = spec.context_length;
   info.layers = static_cast<int>(spec.layers.size());
+  info.hidden = spec.hidden;
   info.parameters = model.parameters();
   info.weight_bytes = model.weight_bytes();
   info.mtp_bytes = model.part_bytes().mtp;

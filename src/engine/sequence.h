@@ -29,6 +29,7 @@ struct Sequence {
   AnswerGrammar* grammar = nullptr;     // one of them, or null
   TokenHistory history;                 // of `tokens`, for penalties
   std::vector<TokenLogprobs> logprobs;  // of tokens that are not delivered yet
+  std::vector<float> embedding;         // so far: the chosen hidden state, or the sum of all
   std::vector<int> keep_at;             // lengths ahead at which to keep the state, ascending
   Usage usage;
 

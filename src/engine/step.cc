@@ -75,6 +75,8 @@ void StepRunner::collect(Step& step) {
   model_.device().threads().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);
   });
+  for (StepPart& part : step.parts)
+    if (part.sequence->request.pooling) pool(step, part);
   step.fetched = logits.fetched();
   for (StepPart& part : step.parts)
     if (SequenceState& state = *part.sequence->state; !part.failure && state.has_draft_tokens())
@@ -118,7 +120,8 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
   Sequence& sequence = *part.sequence;
   part.row = static_cast<int>(batch.ids.size());
   part.logit = batch.logit_rows.size();
-  const auto last = part.scheduled.last ? Batch::Logits::last : Batch::Logits::none;
+  const bool samples = part.scheduled.last && !sequence.request.pooling;
+  const auto last = samples ? Batch::Logits::last : Batch::Logits::none;
   const std::span<const int> known = sequence.tokens;
   if (!part.draft.tokens.empty()) {
     std::vector<int> tokens = {known.back()};
@@ -140,7 +143,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
 // Samples the part's tokens. Each token is sampled from a row whose prefix is exactly the sequence before it,
 // so drafts never change the result. Uses only its own sequence, because parts run in parallel.
 void StepRunner::take_tokens(StepPart& part, Logits& logits) {
-  if (part.failure) return;
+  if (part.failure || part.sequence->request.pooling) return;
   try {
     part.right = true;
     while (part.scheduled.last && part.right && part.ending == Ending::none) {
@@ -152,6 +155,29 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
   } catch (...) {
     part.failure = std::current_exception();
   }
+}
+
+// Adds the part's hidden states to the embedding, which ends the sequence with the prompt's last token.
+void StepRunner::pool(const Step& step, StepPart& part) {
+  Sequence& sequence = *part.sequence;
+  const Pooling pooling = *sequence.request.pooling;
+  const int rows = part.scheduled.tokens, width = step.hidden.shape(1);
+  const auto add = [&](int from, int to) {
+    const Tensor states = model_.device().to_host(step.hidden.slice_rows(part.row + from, part.row + to));
+    sequence.embedding.resize(static_cast<size_t>(width));
+    for (int row = 0; row < to - from; row++)
+      for (int i = 0; i < width; i++)
+        sequence.embedding[static_cast<size_t>(i)] += states.data<float>()[int64_t{row} * width + i];
+  };
+  if (pooling == Pooling::mean) add(0, rows);
+  if (pooling == Pooling::first && part.begin == 0) add(0, 1);
+  if (pooling == Pooling::last && part.scheduled.last) add(rows - 1, rows);
+  if (!part.scheduled.last) return;
+  part.ending = Ending::stop;
+  sequence.usage.ttft_s = now_seconds() - sequence.submitted;
+  sequence.usage.prefill_s = now_seconds() - sequence.started;
+  if (pooling == Pooling::mean)
+    for (float& value : sequence.embedding) value /= static_cast<float>(sequence.usage.prompt_tokens);
 }
 
 // Chooses the sequence's next token from this row of logits.

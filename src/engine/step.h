@@ -63,6 +63,7 @@ class StepRunner {
   DraftTimes draft(Step& step);
   void add_rows(Batch& batch, StepPart& part);
   void take_tokens(StepPart& part, Logits& logits);
+  void pool(const Step& step, StepPart& part);
   int draw(Sequence& sequence, Logits& logits, size_t row);
   Ending accept(Sequence& sequence, int token);
   int tokens_left(const Sequence& sequence) const;

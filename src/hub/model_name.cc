@@ -82,8 +82,14 @@ std::string ModelName::text() const {
 }
 
 std::optional<ModelName> parse_model_name(std::string_view text) {
-  for (const std::string_view start : {"https://", "hf.co/", "huggingface.co/"})
-    if (text.starts_with(start)) text.remove_prefix(start.size());
+  if (text.starts_with("https://")) text.remove_prefix(8);
+  const auto host_in = [](std::string_view begin) -> size_t {
+    for (const std::string_view host : {"hf.co/", "huggingface.co/"})
+      if (begin.starts_with(host)) return host.size();
+    return 0;
+  };
+  text.remove_prefix(host_in(text));
+  if (host_in(text) > 0) return std::nullopt;  // no organisation has the hub's name
   ModelName name;
   if (auto revision = cut_at(text, '@')) {
     if (const auto tag = cut_at(*revision, ':'); tag && !set_tag(name, *tag)) return std::nullopt;

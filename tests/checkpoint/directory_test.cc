@@ -136,6 +136,8 @@ TEST(Directory, what_is_missing_is_said) {
 }
 
 TEST(Names, both_worlds_fold) {
+  EXPECT_EQ(fold_name("layers.0.x"), "model.layers.0.x");  // of models for embeddings
+  EXPECT_EQ(fold_name("norm.weight"), "model.norm.weight");
   EXPECT_EQ(fold_name("model.layers.0.x"), "model.layers.0.x");
   EXPECT_EQ(fold_name("language_model.model.layers.0.x"), "model.layers.0.x");
   EXPECT_EQ(fold_name("model.language_model.layers.0.x"), "model.layers.0.x");

@@ -1,11 +1,14 @@
 """What the tests of the hub share: a store of their own beside a hub of their own, and how they are run."""
-import concurrent.futures, contextlib, hashlib, json, os, random, subprocess, sys, tempfile, time, traceback
+import concurrent.futures, contextlib, hashlib, json, os, random, signal, subprocess, sys, tempfile, time, traceback
 
 from test_hub import Hub, Repo
 
 BINARY = os.path.abspath(sys.argv[1])
 TOKEN = "hf_test"
 NAME = "org/model-4bit"
+
+# A background job of a script begins with SIGINT ignored, and so would the programs that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def content(size, seed):

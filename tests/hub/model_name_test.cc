@@ -18,6 +18,7 @@ TEST(ModelName, HasAFewForms) {
   EXPECT_EQ(parse_model_name("org/name/model.safetensors")->file, "model.safetensors");
   EXPECT_EQ(parse_model_name("org/name@refs/pr/1")->revision, "refs/pr/1");
 
+  EXPECT_FALSE(parse_model_name("hf.co/hf.co/name"));
   for (const char* text : {"org/name:Q8_0@v1", "org/name@v1:Q8_0", "hf.co/org/name:Q8_0@v1",
                            "https://huggingface.co/org/name:Q8_0@v1"}) {
     const auto name = parse_model_name(text);

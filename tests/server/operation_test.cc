@@ -273,13 +273,21 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
     for (const auto& [method, what] : methods.items()) described.insert(method + " " + path);
   for (const Route& route : routes())
     if (route.described)
-      expected.insert((route.method == "POST" ? "post " : "get ") + std::string(route.path));
+      expected.insert((route.method == "POST"     ? "post "
+                       : route.method == "DELETE" ? "delete "
+                                                  : "get ") +
+                      std::string(route.path));
   EXPECT_EQ(described, expected);
+  const std::string stored = post("/v1/responses", R"({"input":"hi"})").json()["id"];
   for (const auto& [path, methods] : api["paths"].items())
     for (const auto& [method, what] : methods.items()) {
-      const std::string target = path == "/v1/models/{id}" ? "/v1/models/fake-1b" : path;
-      const Answer got = method == "get" ? ask(port_, "GET", target) : post(target, "{}");
-      EXPECT_EQ(got.status, method == "get" ? 200 : 400) << path;
+      std::string target = path;
+      if (const size_t at = target.find("{id}"); at != target.npos)
+        target.replace(at, 4, target.starts_with("/v1/models") ? "fake-1b" : stored);
+      const Answer got = method == "post"  ? post(target, "[]")
+                         : method == "get" ? ask(port_, "GET", target)
+                                           : ask(port_, "DELETE", target);
+      EXPECT_EQ(got.status, method == "post" ? 400 : 200) << path;
       EXPECT_TRUE(what["responses"].contains(std::to_string(got.status))) << path;
     }
   const Answer page = ask(port_, "GET", "/docs");

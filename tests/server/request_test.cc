@@ -371,7 +371,7 @@ TEST(CompletionRequest, TakesTextTokensOrAListOfEither) {
   for (const char* bad :
        {R"({"prompt":["a",[-1]]})", R"({"prompt":["a",3]})", R"({"prompt":[-1]})", R"({"prompt":[1,"a"]})",
         R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[4294967296]})", R"({})",
-        R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","logprobs":21})",
+        R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":5})", R"({"prompt":"a","logprobs":21})",
         R"({"prompt":"a","top_logprobs":2})", R"({"prompt":"a","logprobs":-1})",
         R"({"prompt":"a","best_of":2})"}) {
     auto result = parse_completion_request(bad, defaults());

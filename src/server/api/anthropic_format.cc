@@ -19,13 +19,13 @@ Json usage_json(const Usage& usage) {
           {"output_tokens_details", {{"thinking_tokens", usage.thinking_tokens}}}};
 }
 
-const char* stop_reason(const MessageEnd& end) {
+const char* stop_reason(const AnswerEnd& end) {
   if (!end.stop_sequence.empty()) return "stop_sequence";
   if (end.finish == FinishReason::length) return "max_tokens";
   return end.calls > 0 ? "tool_use" : "end_turn";
 }
 
-Json reason_json(const MessageEnd& end) {
+Json reason_json(const AnswerEnd& end) {
   return {{"stop_reason", stop_reason(end)},
           {"stop_sequence", end.stop_sequence.empty() ? Json(nullptr) : Json(end.stop_sequence)}};
 }
@@ -39,19 +39,6 @@ Json empty_block(Kind kind, const std::string& call_id, const std::string& name)
   if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
   if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
   return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
-}
-
-// Copies the input as the model wrote it, because parsing it as JSON might change its numbers.
-std::string block_text(const MessageBlock& block) {
-  Json json = empty_block(block.kind, block.call_id, block.name);
-  if (block.kind != Kind::call_begin) {
-    json[block.kind == Kind::reasoning ? "thinking" : "text"] = block.text;
-    return dump_json(json);
-  }
-  json.erase("input");
-  std::string text = dump_json(json);
-  text.pop_back();
-  return text + ",\"input\":" + block.text + "}";
 }
 
 Json error_json_of(const ApiError& error, int status) {
@@ -74,28 +61,53 @@ int status_of(const ApiError& error) {
 
 }  // namespace
 
-void add_event(std::vector<MessageBlock>& blocks, const OutputEvent& event, const std::string& call_id) {
-  if (event.kind == Kind::call_begin) return blocks.push_back({event.kind, "", call_id, event.text});
-  if (event.call < 0 && (blocks.empty() || blocks.back().kind != event.kind))
-    blocks.push_back({event.kind, "", "", ""});
-  blocks.back().text += event.text;
+// Copies the input as the model wrote it, because parsing it as JSON might change its numbers.
+std::string MessageWriter::text_of(const Block& block) {
+  Json json = empty_block(block.kind, block.call_id, block.name);
+  if (block.kind != Kind::call_begin) {
+    json[block.kind == Kind::reasoning ? "thinking" : "text"] = block.text;
+    return dump_json(json);
+  }
+  json.erase("input");
+  std::string text = dump_json(json);
+  text.pop_back();
+  return text + ",\"input\":" + block.text + "}";
 }
 
-std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock>& blocks,
-                          const MessageEnd& end) {
-  Json json = message_json(head);
+void MessageWriter::add(const OutputEvent& event, const std::string& call_id) {
+  if (event.kind == Kind::call_begin) return blocks_.push_back({event.kind, "", call_id, event.text});
+  if (event.call < 0 && (blocks_.empty() || blocks_.back().kind != event.kind))
+    blocks_.push_back({event.kind, "", "", ""});
+  blocks_.back().text += event.text;
+}
+
+std::string MessageWriter::whole(const AnswerEnd& end) const {
+  Json json = message_json(head_);
   json.update(reason_json(end));
   json["usage"] = usage_json(end.usage);
-  json["anabranch"] = extension(head, end.usage);
+  json["anabranch"] = extension_of(end);
   std::string text = dump_json(json);
   text.pop_back();
   text += ",\"content\":[";
-  for (size_t i = 0; i < blocks.size(); ++i) text += (i ? "," : "") + block_text(blocks[i]);
+  for (size_t i = 0; i < blocks_.size(); ++i) text += (i ? "," : "") + text_of(blocks_[i]);
   return text + "]}";
 }
 
-std::string MessageStream::start(const AnswerHead& head, const Usage& usage) const {
-  Json message = message_json(head);
+// A stream's first event has the number of cached tokens, so started() sends it.
+Json MessageWriter::extension_of(const AnswerEnd& end) const {
+  Json json = extension(head_, end.usage);
+  if (!left_out_tools_.empty()) json["left_out_tools"] = left_out_tools_;
+  return json;
+}
+
+std::string MessageWriter::begin(AnswerHead head, size_t) {
+  head_ = std::move(head);
+  return "";
+}
+
+std::string MessageWriter::started(const Usage& usage) {
+  if (!is_stream()) return "";
+  Json message = message_json(head_);
   message["content"] = Json::array();
   message["stop_reason"] = nullptr;
   message["stop_sequence"] = nullptr;
@@ -103,7 +115,7 @@ std::string MessageStream::start(const AnswerHead& head, const Usage& usage) con
   return event_text({{"type", "message_start"}, {"message", std::move(message)}});
 }
 
-std::string MessageStream::open(const OutputEvent& event, const std::string& call_id) {
+std::string MessageWriter::open(const OutputEvent& event, const std::string& call_id) {
   std::string out = close();
   inside_ = event.kind;
   out += event_text({{"type", "content_block_start"},
@@ -112,11 +124,11 @@ std::string MessageStream::open(const OutputEvent& event, const std::string& cal
   return out;
 }
 
-std::string MessageStream::delta(Json delta) const {
+std::string MessageWriter::delta(Json delta) const {
   return event_text({{"type", "content_block_delta"}, {"index", index_}, {"delta", std::move(delta)}});
 }
 
-std::string MessageStream::close() {
+std::string MessageWriter::close() {
   if (!inside_) return "";
   std::string out;
   if (inside_ == Kind::reasoning) out = delta({{"type", "signature_delta"}, {"signature", ""}});
@@ -124,7 +136,12 @@ std::string MessageStream::close() {
   return out + event_text({{"type", "content_block_stop"}, {"index", index_}});
 }
 
-std::string MessageStream::event(const OutputEvent& event, const std::string& call_id) {
+std::string MessageWriter::event(size_t, const OutputEvent& event, const std::string& call_id,
+                                 const TakeLogprobs&) {
+  if (!is_stream()) {
+    add(event, call_id);
+    return "";
+  }
   switch (event.kind) {
     case Kind::call_begin:
       return open(event, call_id);
@@ -142,16 +159,18 @@ std::string MessageStream::event(const OutputEvent& event, const std::string& ca
   return out + delta(std::move(piece));
 }
 
-std::string MessageStream::finish(const AnswerHead& head, const MessageEnd& end) {
+std::string MessageWriter::finish(const std::vector<AnswerEnd>& ends, const Usage&) {
+  const AnswerEnd& end = ends.front();
+  if (!is_stream()) return whole(end);
   std::string out = close();
   out += event_text({{"type", "message_delta"},
                      {"delta", reason_json(end)},
                      {"usage", usage_json(end.usage)},
-                     {"anabranch", extension(head, end.usage)}});
+                     {"anabranch", extension_of(end)}});
   return out + event_text({{"type", "message_stop"}});
 }
 
-std::string message_error_event(const ApiError& error) {
+std::string MessageWriter::failure(const ApiError& error) {
   return event_text(error_json_of(error, status_of(error)));
 }
 

@@ -1,53 +1,49 @@
 // Writes the answers of /v1/messages as JSON text: Anthropic's messages, their event streams, and its errors.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "server/api/openai_format.h"
-#include "server/http/api_error.h"
+#include "server/api/answer_writer.h"
 
 namespace anabranch::server {
 
-// How an answer ended.
-struct MessageEnd {
-  FinishReason finish = FinishReason::stop;
-  int calls = 0;
-  std::string stop_sequence;  // empty: none was found
-  Usage usage;
-};
-
-// A content block of a message that is sent whole: reasoning, content, or a call (call_begin).
-struct MessageBlock {
-  OutputEvent::Kind kind;
-  std::string text;           // of a call: its arguments, a JSON object
-  std::string call_id, name;  // of calls
-};
-// Appends an event's text to its block, or begins a new block. call_id: as in event_chunk().
-void add_event(std::vector<MessageBlock>& blocks, const OutputEvent& event, const std::string& call_id);
-std::string whole_message(const AnswerHead& head, const std::vector<MessageBlock>& blocks,
-                          const MessageEnd& end);
-
-// The server-sent events of one message.
-class MessageStream {
+class MessageWriter : public AnswerWriter {
  public:
-  // usage: that of the prompt.
-  std::string start(const AnswerHead& head, const Usage& usage) const;
-  std::string event(const OutputEvent& event, const std::string& call_id);
-  std::string finish(const AnswerHead& head, const MessageEnd& end);
+  // left_out_tools: as of ChatRequest.
+  MessageWriter(bool stream, std::vector<std::string> left_out_tools)
+      : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)) {}
+
+  std::string_view heartbeat() const override { return "event: ping\ndata: {\"type\": \"ping\"}\n\n"; }
+  std::string begin(AnswerHead head, size_t choices) override;
+  std::string started(const Usage& usage) override;
+  std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
+                    const TakeLogprobs& logprobs) override;
+  std::string choice_finished(size_t, const AnswerEnd&, const TakeLogprobs&) override { return ""; }
+  std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) override;
+  std::string failure(const ApiError& error) override;
 
  private:
+  // A content block of a message that is sent whole: reasoning, content, or a call (call_begin).
+  struct Block {
+    OutputEvent::Kind kind;
+    std::string text;           // of a call: its arguments, a JSON object
+    std::string call_id, name;  // of calls
+  };
+
+  void add(const OutputEvent& event, const std::string& call_id);
   std::string open(const OutputEvent& event, const std::string& call_id);
   std::string delta(Json delta) const;
   std::string close();
+  std::string whole(const AnswerEnd& end) const;
+  static std::string text_of(const Block& block);
 
-  int index_ = -1;                           // the last block's
+  Json extension_of(const AnswerEnd& end) const;
+
+  const std::vector<std::string> left_out_tools_;
+  AnswerHead head_;
+  std::vector<Block> blocks_;                // of a message that is sent whole
+  int index_ = -1;                           // the last block's, in a stream
   std::optional<OutputEvent::Kind> inside_;  // the kind of the block that is open
 };
-inline constexpr const char* kPingEvent = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
-std::string message_error_event(const ApiError& error);
 // With Anthropic's own status: 529 when the server is overloaded or stopping.
 HttpResponse message_error_response(const ApiError& error);
 

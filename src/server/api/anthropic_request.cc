@@ -3,6 +3,7 @@
 #include <climits>
 #include <functional>
 
+#include "server/api/anthropic_tools.h"
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
@@ -94,6 +95,11 @@ Json read_tool_use(JsonFields& block) {
   return call;
 }
 
+// Blocks of tools that Anthropic's servers ran: calls and their results.
+bool is_of_servers(const std::string& type) {
+  return type == "server_tool_use" || type == "mcp_tool_use" || type.ends_with("_tool_result");
+}
+
 Json read_assistant(JsonFields& fields, const Json& content, const std::string& name) {
   std::string text, reasoning;
   Json calls = Json::array();
@@ -105,7 +111,7 @@ Json read_assistant(JsonFields& fields, const Json& content, const std::string& 
     else if (type == "tool_use")
       calls.push_back(read_tool_use(block));
     else
-      return type == "redacted_thinking";
+      return type == "redacted_thinking" || is_of_servers(type);
     return true;
   });
   Json message = {{"role", "assistant"}, {"content", std::move(text)}};
@@ -149,27 +155,6 @@ void read_messages(JsonFields& fields, Json& messages) {
   for (size_t i = 0; i < list->size() && !fields.error(); ++i) read_message(fields, (*list)[i], i, messages);
 }
 
-Json read_tool(JsonFields& request, const Json& tool, const std::string& where) {
-  if (!tool.is_object()) {
-    request.fail(where, "invalid_type",
-                 fmt::format("'{}' must be an object, not {}", where, json_type(tool)));
-    return nullptr;
-  }
-  JsonFields fields(tool, where + ".");
-  fields.only("type", {"custom"},
-              "tools that the server runs are not built; describe one with 'input_schema'");
-  Json function = {{"name", fields.required_string("name")}};
-  if (const std::string* description = fields.string("description")) function["description"] = *description;
-  if (fields.boolean("strict").value_or(false)) function["strict"] = true;
-  if (const Json* schema = fields.object("input_schema"))
-    function["parameters"] = *schema;
-  else
-    fields.fail("input_schema", "missing_required_parameter",
-                fmt::format("'{}.input_schema' is missing", where));
-  if (fields.error()) request.fail(*fields.error());
-  return {{"type", "function"}, {"function", std::move(function)}};
-}
-
 // With tool_choice "none" the prompt must not contain the tools.
 void read_tools(JsonFields& fields, ChatRequest& request) {
   std::string choice = "auto";
@@ -189,10 +174,8 @@ void read_tools(JsonFields& fields, ChatRequest& request) {
   if (!list || list->empty()) return;
   if (list->size() > kMaxTools)
     fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
-  Json tools = Json::array();
-  for (size_t i = 0; i < list->size() && !fields.error(); ++i)
-    tools.push_back(read_tool(fields, (*list)[i], fmt::format("tools[{}]", i)));
-  if (choice != "none") request.tools = std::move(tools);
+  Json tools = read_anthropic_tools(fields, *list, request.left_out_tools);
+  if (choice != "none" && !tools.empty()) request.tools = std::move(tools);
 }
 
 }  // namespace

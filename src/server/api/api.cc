@@ -7,22 +7,21 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "chat/speculation_json.h"
+#include "server/api/anthropic_format.h"
+#include "server/api/llama_pages.h"
+#include "server/api/ollama_format.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
 
 namespace anabranch::server {
 namespace {
 
-constexpr std::string_view kMessages = "/v1/messages";  // errors below it have Anthropic's form
+constexpr std::string_view kMessages = "/v1/messages";  // errors below it have Anthropic's form,
+constexpr std::string_view kOllama = "/api/";           // and below this Ollama's
 
 HttpResponse error_response_for(std::string_view path, const ApiError& error) {
-  return path.starts_with(kMessages) ? message_error_response(error) : error_response(error);
-}
-
-HttpResponse json_response(const Json& json) {
-  HttpResponse response;
-  response.body = dump_json(json);
-  return response;
+  if (path.starts_with(kMessages)) return message_error_response(error);
+  return path.starts_with(kOllama) ? ollama_error_response(error) : error_response(error);
 }
 
 // Served without a key: the files are the same on every server of this version, and a browser page cannot
@@ -81,8 +80,19 @@ bool is_encoded(const HttpRequest& request) {
   return encoding && lower_case(*encoding) != "identity";
 }
 
-bool has_method(const HttpRequest& request, const Route& route) {
-  return request.method == route.method || (request.method == "HEAD" && route.method == "GET");
+// The list of models in the form of Anthropic's API. models: as of model_json().
+Json anthropic_models(const Json& models, int64_t created) {
+  Json data = Json::array();
+  for (const Json& model : models)
+    data.push_back({{"type", "model"},
+                    {"id", model["id"]},
+                    {"display_name", model["id"]},
+                    {"created_at", rfc3339(created * 1'000'000'000)}});
+  Json list = {{"has_more", false}};
+  list["first_id"] = data.empty() ? Json() : data.front()["id"];
+  list["last_id"] = data.empty() ? Json() : data.back()["id"];
+  list["data"] = std::move(data);
+  return list;
 }
 
 Json engine_json(const EngineStats& stats) {
@@ -148,15 +158,17 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
 }  // namespace
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
-         AccessRules access, ApiKeys keys)
+         AccessRules access, ApiKeys keys, const std::string& seal_key_path)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
       post_(http.post()),
       pool_(std::move(models), std::move(prompts), post_,
             [&http](double seconds, std::function<void()> run) { http.after(seconds, std::move(run)); }),
-      generations_(pool_, workers, post_, metrics_),
+      responses_(std::make_shared<ResponseContext>(seal_key_path)),
+      generations_(pool_, workers, post_, metrics_, responses_),
       actions_(pool_, post_, created_),
+      ollama_(pool_, workers_, post_),
       access_(std::move(access)),
       keys_(std::move(keys)) {}
 
@@ -170,7 +182,7 @@ struct Api::Call {
 Result<Api::Call> Api::read_head(const HttpRequest& request) const {
   Call call;
   TRY(call.target, parse_target(request.target));
-  call.match = find_route(call.target.path);
+  call.match = find_route(call.target.path, request.method);
   call.admitted = keys_.admit(request);
   return call;
 }
@@ -185,10 +197,10 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
   if (!route)
     return ApiError{404, fmt::format("Unknown route: {} {}", request.method, call.target.path), "",
                     "unknown_url"};
-  if (!has_method(request, *route))
-    return ApiError{405,
-                    fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(*route)),
-                    "", "method_not_allowed"};
+  if (!takes_method(*route, request.method))
+    return ApiError{
+        405, fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(call.target.path)),
+        "", "method_not_allowed"};
   if (route->method != "POST") return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
   if (pool_.device_lost())
@@ -225,7 +237,7 @@ std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Resul
   const auto error = find_fault(request, *call);
   if (!error) return std::nullopt;
   HttpResponse response = answer(*error);
-  if (error->status == 405) response.headers.emplace_back("Allow", allowed_methods(*call->match.route));
+  if (error->status == 405) response.headers.emplace_back("Allow", allowed_methods(call->target.path));
   if (error->status == 415) response.headers.emplace_back("Accept-Encoding", "identity");
   return response;
 }
@@ -243,14 +255,29 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
     return generations_.start(*kind, std::move(request), std::move(out));
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
-  if (handler == decltype(call->match.route->handler)(Page::models)) return list_models(std::move(out));
-  out->respond(page(std::get<Page>(handler), *call));
+  const Page wanted = std::get<Page>(handler);
+  if (!handle_slow_page(wanted, request, out)) out->respond(page(wanted, *call));
+}
+
+bool Api::handle_slow_page(Page page, const HttpRequest& request,
+                           const std::shared_ptr<ResponseStream>& out) {
+  switch (page) {
+    case Page::models:
+      list_models(request.header("anthropic-version") != nullptr, out);
+      return true;
+    case Page::ollama_models:
+      ollama_.list(out);
+      return true;
+    case Page::ollama_model:
+      ollama_.show(request.body, out);
+      return true;
+    default:
+      return false;
+  }
 }
 
 HttpResponse Api::page(Page page, const Call& call) const {
   switch (page) {
-    case Page::models:  // answered by list_models()
-      break;
     case Page::model:
       return model(call.match.id);
     case Page::health:
@@ -261,15 +288,26 @@ HttpResponse Api::page(Page page, const Call& call) const {
       return file_response("application/json", kOpenApiJson);
     case Page::docs:
       return file_response("text/html; charset=utf-8", kDocsPage);
-    case Page::welcome:
-      break;
+    case Page::response:
+    case Page::input_items:
+    case Page::forget:
+      return stored_response(page, call.match.id);
+    case Page::ollama_loaded:
+      return ollama_.loaded();
+    case Page::llama_props:
+    case Page::llama_slots:
+      return of_main_model(page == Page::llama_props ? props_json : slots_json);
+    case Page::ollama_version:
+      return json_response({{"version", kOllamaVersion}, {"anabranch", ANABRANCH_VERSION}});
+    default:
+      return welcome();
   }
-  return welcome();
 }
 
 void Api::responded(const RequestName& request, int status) {
   const auto target = parse_target(request.target);
-  metrics_.responded(route_label(target.ok() ? find_route(target->path).route : nullptr), status);
+  metrics_.responded(route_label(target.ok() ? find_route(target->path, request.method).route : nullptr),
+                     status);
 }
 
 HttpResponse Api::metrics() const {
@@ -280,9 +318,9 @@ HttpResponse Api::metrics() const {
 }
 
 // Loaded models first, then the others that are here.
-void Api::list_models(std::shared_ptr<ResponseStream> out) {
-  workers_.submit([this, out, post = post_] {
-    post([this, out, here = pool_.source().list()] {
+void Api::list_models(bool anthropic, std::shared_ptr<ResponseStream> out) {
+  workers_.submit([this, anthropic, out, post = post_] {
+    post([this, anthropic, out, here = pool_.source().list()] {
       Json data = Json::array();
       std::set<std::string> listed;
       const auto entries = pool_.entries();
@@ -298,7 +336,8 @@ void Api::list_models(std::shared_ptr<ResponseStream> out) {
         other.name = name;
         data.push_back(model_json(known == entries.end() ? other : **known, created_));
       }
-      out->respond(json_response({{"object", "list"}, {"data", std::move(data)}}));
+      out->respond(json_response(anthropic ? anthropic_models(data, created_)
+                                           : Json{{"object", "list"}, {"data", std::move(data)}}));
     });
   });
 }
@@ -312,6 +351,29 @@ HttpResponse Api::model(const std::string& id) const {
   ModelPool::Entry other;
   other.name = *name;
   return json_response(model_json(other, created_));
+}
+
+HttpResponse Api::of_main_model(Json (*describe)(const ServedModel&)) const {
+  const ServedModel* main = pool_.main_model();
+  return main ? json_response(describe(*main))
+              : error_response({503, "No model is loaded; requests load one", "", "model_not_loaded"});
+}
+
+HttpResponse Api::stored_response(Page page, const std::string& id) const {
+  const auto stored = responses_->store.find(id);
+  if (!stored)
+    return error_response(
+        {404, fmt::format("There is no stored response '{}' here", id), "response_id", "response_not_found"});
+  if (page == Page::response) return json_response(stored->response);
+  if (page == Page::forget) {
+    responses_->store.erase(id);
+    return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
+  }
+  const Json& items = stored->input_items;
+  Json list = {{"object", "list"}, {"data", items}, {"has_more", false}};
+  list["first_id"] = items.empty() ? Json() : items.front()["id"];
+  list["last_id"] = items.empty() ? Json() : items.back()["id"];
+  return json_response(list);
 }
 
 std::string_view Api::status() const {
@@ -380,8 +442,11 @@ HttpResponse Api::welcome() const {
   const std::string served = main ? main->name : "models on demand";
   response.body = fmt::format(
       "Anabranch {} serves {} here, for OpenAI clients: base URL http://<this host>/v1\n\n{}\n"
-      "For Anthropic clients: base URL http://<this host>\n\n{}",
-      ANABRANCH_VERSION, served, list(Listed::openai), list(Listed::anthropic));
+      "For Anthropic clients: base URL http://<this host>\n\n{}\n"
+      "For Ollama clients: OLLAMA_HOST=http://<this host>\n\n{}\n"
+      "For clients of llama-server: base URL http://<this host>\n\n{}",
+      ANABRANCH_VERSION, served, list(Listed::openai), list(Listed::anthropic), list(Listed::ollama),
+      list(Listed::llama));
   return response;
 }
 

@@ -8,6 +8,7 @@
 #include "server/api/metrics.h"
 #include "server/api/model_actions.h"
 #include "server/api/model_pool.h"
+#include "server/api/ollama_models.h"
 #include "server/api/routes.h"
 #include "server/http/access.h"
 #include "server/http/api_keys.h"
@@ -20,7 +21,7 @@ namespace anabranch::server {
 class Api {
  public:
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
-      ApiKeys keys);
+      ApiKeys keys, const std::string& seal_key_path);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   std::optional<HttpResponse> refusal(const HttpRequest& request) const;
@@ -48,8 +49,14 @@ class Api {
   std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call) const;
   std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
   HttpResponse page(Page page, const Call& call) const;
-  void list_models(std::shared_ptr<ResponseStream> out);
+  // Answers of these are made by workers. Returns whether the page is one of them.
+  bool handle_slow_page(Page page, const HttpRequest& request, const std::shared_ptr<ResponseStream>& out);
+  // anthropic: in the form of its API.
+  void list_models(bool anthropic, std::shared_ptr<ResponseStream> out);
   HttpResponse model(const std::string& id) const;
+  HttpResponse of_main_model(Json (*describe)(const ServedModel&)) const;
+  // Reads or forgets an answer of the Responses API.
+  HttpResponse stored_response(Page page, const std::string& id) const;
   // "ok" while new work is taken.
   std::string_view status() const;
   HttpResponse health() const;
@@ -64,8 +71,10 @@ class Api {
   const Post post_;
   Metrics metrics_;
   ModelPool pool_;
+  const std::shared_ptr<ResponseContext> responses_;
   Generations generations_;
   ModelActions actions_;
+  OllamaModels ollama_;
   const AccessRules access_;
   ApiKeys keys_;
   bool stopping_ = false;

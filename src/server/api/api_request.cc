@@ -29,7 +29,6 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("service_tier", {"auto", "default"}, "there is one tier");
   fields.only("verbosity", {"medium"}, "no model here knows it; ask for it in the messages");
   fields.only("echo", {false}, "echo is not built");
-  fields.only("suffix", {""}, "suffix (filling in the middle) is not built");
 }
 
 // Checks the types of fields that have no effect.
@@ -194,6 +193,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
     if (const auto v = fields.integer(name, -1, INT_MAX)) options.max_tokens = static_cast<int>(*v);
   }
   read_stream_options(fields, options);
+  options.progress = fields.boolean("return_progress").value_or(false);
   return options;
 }
 
@@ -458,7 +458,11 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
                                                        const RequestDefaults& defaults) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+  return read_chat_request(std::get<Json>(json), defaults);
+}
+
+std::variant<ChatRequest, ApiError> read_chat_request(const Json& body, const RequestDefaults& defaults) {
+  JsonFields fields(body);
   ChatRequest request;
   request.options = read_options(fields, defaults, true);
   read_messages(fields, request.messages);
@@ -477,10 +481,16 @@ std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_v
                                                                    const RequestDefaults& defaults) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  JsonFields fields(std::get<Json>(json));
+  return read_completion_request(std::get<Json>(json), defaults);
+}
+
+std::variant<CompletionRequest, ApiError> read_completion_request(const Json& body,
+                                                                  const RequestDefaults& defaults) {
+  JsonFields fields(body);
   CompletionRequest request;
   request.options = read_options(fields, defaults, false);
   read_prompts(fields, request.options.choices, request.prompts);
+  if (const std::string* suffix = fields.string("suffix")) request.suffix = *suffix;
   if (fields.error()) return *fields.error();
   return request;
 }

@@ -34,6 +34,10 @@ std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body,
                                                        const RequestDefaults& defaults);
 std::variant<CompletionRequest, ApiError> parse_completion_request(std::string_view body,
                                                                    const RequestDefaults& defaults);
+// The same of a parsed body, which must be an object.
+std::variant<ChatRequest, ApiError> read_chat_request(const Json& body, const RequestDefaults& defaults);
+std::variant<CompletionRequest, ApiError> read_completion_request(const Json& body,
+                                                                  const RequestDefaults& defaults);
 
 // The following are shared with anthropic_request.h. Parses the body as a JSON object.
 std::variant<Json, ApiError> parse_body(std::string_view body);

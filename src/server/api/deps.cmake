@@ -1,7 +1,8 @@
 # metrics.cc
 find_library(PROMETHEUS_LIBRARY prometheus-cpp-core REQUIRED)
 find_package(simdjson REQUIRED)  # request_model.cc: "model" of a body of megabytes
-target_link_libraries(anabranch_server_api PRIVATE ${PROMETHEUS_LIBRARY} simdjson::simdjson)
+find_package(OpenSSL 3 REQUIRED)  # sealed_text.cc
+target_link_libraries(anabranch_server_api PRIVATE ${PROMETHEUS_LIBRARY} simdjson::simdjson OpenSSL::Crypto)
 # openapi.json and the page that shows it become text in the program.
 set(openapi_json ${CMAKE_CURRENT_SOURCE_DIR}/server/api/openapi.json)
 set(docs_html ${CMAKE_CURRENT_SOURCE_DIR}/server/api/docs.html)

@@ -1,19 +1,19 @@
 #include "server/api/generation.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "server/api/openai_format.h"
 #include "server/api/request_model.h"
 
 namespace anabranch::server {
 namespace {
 
-constexpr size_t kMaxLogprobsHeld = 1'000'000;             // some 500 bytes each while they are written
-constexpr const char* kAnswerLoop = "answer_loop";         // Usage::cut: the answer repeated itself
-constexpr const char* kHeartbeat = ": still working\n\n";  // a comment: clients skip it
-
+constexpr size_t kMaxLogprobsHeld = 1'000'000;      // some 500 bytes each while they are written
+constexpr const char* kAnswerLoop = "answer_loop";  // Usage::cut: the answer repeated itself
 constexpr size_t kShortBody = 256u << 10;
 
 bool is_long(const HttpRequest& request) {
@@ -31,17 +31,8 @@ struct ReturnMemory {
 
 const char* id_prefix(AnswerKind kind) {
   if (kind == AnswerKind::chat) return "chatcmpl-";
-  return kind == AnswerKind::completion ? "cmpl-" : "msg_";
-}
-
-bool is_anthropic(AnswerKind kind) {
-  return kind == AnswerKind::message || kind == AnswerKind::token_count;
-}
-
-HttpResponse token_count_response(size_t tokens) {
-  HttpResponse response;
-  response.body = fmt::format("{{\"input_tokens\": {}}}", tokens);
-  return response;
+  if (kind == AnswerKind::response) return "resp_";
+  return kind == AnswerKind::completion || kind == AnswerKind::llama_completion ? "cmpl-" : "msg_";
 }
 
 ApiError internal_error(const std::exception& e) {
@@ -51,7 +42,7 @@ ApiError internal_error(const std::exception& e) {
 
 // Turns exceptions into an error, because jobs of a worker must not throw.
 template <class Work>
-std::variant<Prepared, ApiError> safely(Work work) {
+PreparedRequest safely(Work work) {
   try {
     return work();
   } catch (const std::exception& e) {
@@ -86,8 +77,14 @@ Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
 
 }  // namespace
 
-Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics)
-    : models_(models), workers_(workers), post_(std::move(post)), metrics_(metrics) {
+Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics,
+                         std::shared_ptr<ResponseContext> responses)
+    : models_(models),
+      workers_(workers),
+      post_(std::move(post)),
+      metrics_(metrics),
+      responses_(std::move(responses)),
+      embedder_(post_) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -103,7 +100,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<Re
   Generation& generation = generations_[key];
   generation.started = now_seconds();
   generation.head.kind = kind;
-  generation.head.id = fmt::format("{}{:016x}{:08x}", id_prefix(kind), random_(), random_() >> 32);
+  generation.head.id = random_id(id_prefix(kind));
   generation.head.created = unix_seconds();
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
@@ -124,6 +121,7 @@ void Generations::choose_model(uint64_t key, const std::string& wanted,
                     if (const auto* error = std::get_if<ApiError>(&taken)) return fail(key, *error);
                     generation->model = std::get<ModelLease>(std::move(taken));
                     generation->head.model = generation->model->name;
+                    generation->head.load_s = now_seconds() - generation->started;
                     prepare_request(key, request);
                   });
 }
@@ -134,34 +132,35 @@ void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> req
   // The client may leave before the worker begins, so the job holds it weakly.
   (slow ? long_workers_ : workers_)
       .submit([this, key, kind = generation.head.kind, client = std::weak_ptr<const void>(generation.client),
-               model = generation.model, request = std::move(request), slow]() mutable {
+               model = generation.model, request = std::move(request), responses = responses_,
+               keep_model = model_keeper(generation.model->name), slow]() mutable {
         const ReturnMemory after(slow);
         if (client.expired()) return request.reset();
-        auto prepared = std::make_shared<std::variant<Prepared, ApiError>>(safely([&] {
-          return prepare(kind, request->body, model->defaults, model->preparer,
-                         [&] { return client.expired(); });
+        auto prepared = std::make_shared<PreparedRequest>(safely([&] {
+          return prepare(kind, request->body,
+                         {*model->engine, model->defaults, model->preparer, responses,
+                          [&] { return client.expired(); }, model->name, keep_model});
         }));
         request.reset();
-        const auto* made = std::get_if<Prepared>(prepared.get());
-        if (!made || !made->constrained || kind == AnswerKind::token_count)
-          return taker(key)(std::move(*prepared));
+        const auto* made = std::get_if<ReadyRequest>(prepared.get());
+        if (!made || !made->prepared.constrained) return taker(key)(std::move(*prepared));
         if (client.expired()) return;
         form_workers_.submit([this, key, client, model, prepared] {
-          if (!client.expired()) compile(key, client, model, std::get<Prepared>(std::move(*prepared)));
+          if (!client.expired()) compile(key, client, model, std::get<ReadyRequest>(std::move(*prepared)));
         });
       });
 }
 
 // Runs on a worker. The grammar may be compiled on another thread afterwards.
 void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model,
-                          Prepared prepared) {
+                          ReadyRequest ready) {
   const auto take = taker(key);
   try {
-    model->preparer.compile(std::move(prepared), std::move(client),
-                            [take](std::variant<Prepared, RequestError> made) {
+    model->preparer.compile(std::move(ready.prepared), std::move(client),
+                            [take, writer = ready.writer](std::variant<Prepared, RequestError> made) {
                               if (const auto* error = std::get_if<RequestError>(&made))
                                 return take(to_api_error(*error));
-                              take(std::get<Prepared>(std::move(made)));
+                              take(ReadyRequest{std::get<Prepared>(std::move(made)), writer});
                             });
   } catch (const std::exception& e) {
     take(internal_error(e));
@@ -169,27 +168,41 @@ void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelL
 }
 
 // Returns a function that any thread may call, even after this object is destroyed.
-std::function<void(std::variant<Prepared, ApiError>)> Generations::taker(uint64_t key) {
-  return [this, key, post = post_](std::variant<Prepared, ApiError> prepared) {
-    auto shared = std::make_shared<std::variant<Prepared, ApiError>>(std::move(prepared));
+std::function<void(PreparedRequest)> Generations::taker(uint64_t key) {
+  return [this, key, post = post_](PreparedRequest prepared) {
+    auto shared = std::make_shared<PreparedRequest>(std::move(prepared));
     post([this, key, shared] {
-      if (auto* error = std::get_if<ApiError>(shared.get()))
-        fail(key, *error);
+      if (const auto* error = std::get_if<ApiError>(shared.get())) return fail(key, *error);
+      if (auto* ready = std::get_if<ReadyRequest>(shared.get())) return submit(key, std::move(*ready));
+      Generation* generation = find(key);
+      if (!generation) return;  // the client has left
+      if (auto* texts = std::get_if<EmbeddingRequest>(shared.get()))
+        embedder_.start(std::move(generation->model), std::move(*texts), generation->head.load_s,
+                        std::move(generation->out));
       else
-        submit(key, std::get<Prepared>(std::move(*shared)));
+        generation->out->respond(std::get<HttpResponse>(std::move(*shared)));
+      generations_.erase(key);
     });
   };
 }
 
-void Generations::submit(uint64_t key, Prepared prepared) {
+// Any thread may call it, as taker()'s.
+std::function<void(double)> Generations::model_keeper(const std::string& name) {
+  return [this, name, post = post_](double seconds) {
+    post([this, name, seconds] {
+      constexpr double kAtOnce = 1e-3;
+      const double unload_after_s = seconds < 0 ? 0 : std::max(seconds, kAtOnce);
+      models_.load(name, std::nullopt, unload_after_s, [](const std::variant<ModelLease, ApiError>&) {});
+    });
+  };
+}
+
+void Generations::submit(uint64_t key, ReadyRequest ready) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
-  if (generation->head.kind == AnswerKind::token_count) {
-    generation->out->respond(token_count_response(prepared.prompts[0].size()));
-    generations_.erase(key);
-    return;
-  }
+  Prepared& prepared = ready.prepared;
   generation->options = std::move(prepared.options);
+  generation->writer = std::move(ready.writer);
   generation->remember = prepared.remember;
   generation->rules = prepared.rules;
   generation->head.thinking = std::move(prepared.think_report);
@@ -206,6 +219,7 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   request.speculation = options.speculation;
   request.ignore_eos = options.ignore_eos;
   request.priority = options.priority;
+  request.progress = options.progress;
   request.cache = options.cache;
   request.cache_salt = options.cache_salt;
   request.keep_at = std::move(prepared.keep_at);
@@ -218,10 +232,11 @@ void Generations::submit(uint64_t key, Prepared prepared) {
   for (size_t i = 0; i < generation->choices.size(); ++i) {
     Choice& choice = generation->choices[i];
     choice.text = std::make_unique<OutputText>(engine.tokenizer(), options.stop, prepared.rules);
-    if (options.logprobs >= 0)
-      choice.logprobs.emplace(
-          generation->head.kind == AnswerKind::chat ? LogprobsForm::chat : LogprobsForm::completion,
-          engine.tokenizer());
+    if (options.logprobs >= 0) {
+      const bool text = generation->head.kind == AnswerKind::completion;
+      choice.logprobs.emplace(text ? LogprobsForm::completion : LogprobsForm::chat, engine.tokenizer());
+      choice.take_logprobs = [&choice] { return choice.logprobs->take(); };
+    }
     request.prompt = prepared.prompts[i / options.choices];
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
     request.sampling.seed = choice_seed(seed, i % options.choices);
@@ -233,27 +248,25 @@ void Generations::submit(uint64_t key, Prepared prepared) {
     choice.submitted = true;
     ++generation->running;
   }
-  if (options.stream) begin_stream(*generation);
-}
-
-// An Anthropic stream's first event has the number of cached tokens, so receive() sends it later.
-void Generations::begin_stream(Generation& generation) {
-  generation.streaming = true;
-  generation.head.usage_field = generation.options.include_usage;
-  const bool message = generation.head.kind == AnswerKind::message;
-  ResponseStream& out = *generation.out;
-  out.start("text/event-stream; charset=utf-8", message ? kPingEvent : kHeartbeat);
-  if (generation.head.kind == AnswerKind::chat)
-    for (size_t i = 0; i < generation.choices.size(); ++i)
-      out.write(first_chunk(generation.head, static_cast<int>(i)));
+  AnswerWriter& writer = *generation->writer;
+  const std::string first = writer.begin(generation->head, generation->choices.size());
+  if (!writer.is_stream()) return;
+  generation->streaming = true;
+  generation->out->start(std::string(writer.stream_type()), std::string(writer.heartbeat()));
+  generation->send(first);
 }
 
 void Generations::receive(uint64_t key, size_t index, const Event& event) {
   Generation* generation = find(key);
   if (!generation) return;
-  if (event.started) {
-    if (generation->streaming && generation->head.kind == AnswerKind::message)
-      generation->out->write(generation->message.start(generation->head, event.usage));
+  AnswerWriter& writer = *generation->writer;
+  const bool progress = generation->options.progress && generation->streaming;
+  if (event.started || event.prefilled > 0) {
+    if (event.started) generation->send(writer.started(event.usage));
+    if (progress)
+      generation->send(writer.prefilled(index, event.usage,
+                                        event.started ? event.usage.cached_tokens : event.prefilled,
+                                        now_seconds() - generation->started));
     return;
   }
   Choice& choice = generation->choices[index];
@@ -268,6 +281,7 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
   if (choice.logprobs) choice.logprobs->push(event.tokens, event.logprobs);
   if (generation->remember)
     choice.sampled.insert(choice.sampled.end(), event.tokens.begin(), event.tokens.end());
+  writer.tokens(index, event.tokens);
   deliver(*generation, index, choice.text->push(event.tokens));
   if (event.finish != FinishReason::none) finish_choice(key, *generation, index, event);
 }
@@ -290,22 +304,14 @@ void Generations::observe(const Generation& generation, Choice& choice, const Ev
 }
 
 void Generations::deliver(Generation& generation, size_t index, const std::vector<OutputEvent>& events) {
-  using Kind = OutputEvent::Kind;
   Choice& choice = generation.choices[index];
-  const bool message = generation.head.kind == AnswerKind::message;
   for (const OutputEvent& event : events) {
-    const bool begins = event.kind == Kind::call_begin;
-    if (begins) choice.call_ids.push_back(new_call_id(generation.head.kind));
-    const std::string call_id = begins ? choice.call_ids.back() : "";
-    if (generation.options.stream && message)
-      generation.out->write(generation.message.event(event, call_id));
-    else if (message)
-      add_event(generation.blocks, event, call_id);
-    else if (!generation.options.stream)
-      choice.answer.add(event);
-    else if (event.kind != Kind::call_end)
-      generation.out->write(
-          event_chunk(generation.head, static_cast<int>(index), event, call_id, choice.take_logprobs()));
+    std::string call_id;
+    if (event.kind == OutputEvent::Kind::call_begin) {
+      call_id = new_call_id(generation.head.kind);
+      ++choice.end.calls;
+    }
+    generation.send(generation.writer->event(index, event, call_id, choice.take_logprobs));
   }
 }
 
@@ -334,15 +340,14 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
   if (!event.usage.cut.empty())
     log_info("{} was cut ({}) after {} tokens of thought and {} in all", generation.head.id, event.usage.cut,
              event.usage.thinking_tokens, event.usage.completion_tokens);
-  choice.finish = event.finish;
-  choice.usage = event.usage;
-  const int calls = static_cast<int>(choice.call_ids.size());
+  AnswerEnd& end = choice.end;
+  end.finish = event.finish;
+  end.usage = event.usage;
+  end.stop_sequence = choice.text->stop_found();
   metrics_.waited_in_queue(event.usage.queue_s);
-  metrics_.answered(generation.head.kind, finish_name(choice.finish, calls));
+  metrics_.answered(generation.head.kind, finish_name(end.finish, end.calls));
   if (generation.streaming) remember(generation, choice);
-  if (generation.streaming && generation.head.kind != AnswerKind::message)
-    generation.out->write(finish_chunk(generation.head, static_cast<int>(index), choice.take_logprobs(),
-                                       choice.finish, calls, choice.usage));
+  generation.send(generation.writer->choice_finished(index, end, choice.take_logprobs));
   if (--generation.running > 0) return;
   finish(generation);
   generations_.erase(key);
@@ -350,44 +355,31 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
 
 // The end of a stream, or the whole answer, when all choices have ended.
 void Generations::finish(Generation& generation) {
-  const bool message = generation.head.kind == AnswerKind::message;
-  Choice& first = generation.choices[0];
-  const MessageEnd end{first.finish, static_cast<int>(first.call_ids.size()), first.text->stop_found(),
-                       first.usage};
   Usage usage;
-  for (size_t i = 0; i < generation.choices.size(); ++i)
-    usage = add_up(usage, generation.choices[i].usage, i % generation.options.choices == 0);
+  std::vector<AnswerEnd> ends;
+  for (size_t i = 0; i < generation.choices.size(); ++i) {
+    ends.push_back(generation.choices[i].end);
+    usage = add_up(usage, ends.back().usage, i % generation.options.choices == 0);
+  }
   ResponseStream& out = *generation.out;
   out.note({generation.head.id, generation.head.model, usage.prompt_tokens, usage.cached_tokens,
             usage.completion_tokens});
-  if (generation.options.stream) {
-    if (message) {
-      out.write(generation.message.finish(generation.head, end));
-    } else {
-      if (generation.options.include_usage) out.write(usage_chunk(generation.head, usage));
-      out.write(kDoneEvent);
-    }
+  std::string rest = generation.writer->finish(ends, usage);
+  if (generation.streaming) {
+    generation.send(rest);
     return out.finish(false);
   }
   for (const Choice& choice : generation.choices) remember(generation, choice);
   HttpResponse response;
-  if (message) {
-    response.body = whole_message(generation.head, generation.blocks, end);
-  } else {
-    std::vector<WholeChoice> choices;
-    for (Choice& choice : generation.choices)
-      choices.push_back(
-          {choice.answer, choice.call_ids, choice.take_logprobs(), choice.finish, choice.usage.cut});
-    response.body = whole_answer(generation.head, std::move(choices), usage);
-  }
+  response.body = std::move(rest);
   out.respond(std::move(response));
 }
 
 // Called before the client receives the end of the turn, so that the turn is known when the client sends it
 // back. Turns that a stop string or max_tokens cut are not remembered.
 void Generations::remember(const Generation& generation, const Choice& choice) {
-  if (!generation.remember || choice.finish != FinishReason::stop || !choice.text->stop_found().empty())
-    return;
+  const AnswerEnd& answer = choice.end;
+  if (!generation.remember || answer.finish != FinishReason::stop || !answer.stop_sequence.empty()) return;
   const TurnEndReason end =
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
   generation.model->preparer.remember(choice.sampled, end, *generation.remember, generation.rules);
@@ -406,12 +398,11 @@ void Generations::fail(uint64_t key, const ApiError& error) {
   Generation* generation = find(key);
   if (!generation) return;
   cancel(*generation);
-  const bool anthropic = is_anthropic(generation->head.kind);
   if (generation->streaming) {
-    generation->out->write(anthropic ? message_error_event(error) : "data: " + error_json(error) + "\n\n");
+    generation->send(generation->writer->failure(error));
     generation->out->finish(true);
   } else {
-    generation->out->respond(anthropic ? message_error_response(error) : error_response(error));
+    generation->out->respond(error_response_for(generation->head.kind, error));
   }
   generations_.erase(key);
 }
@@ -425,6 +416,7 @@ void Generations::client_left(uint64_t key) {
 }
 
 void Generations::cancel_all() {
+  embedder_.cancel_all();
   while (!generations_.empty())
     fail(generations_.begin()->first, {503, "The server is shutting down", "", "shutting_down"});
 }

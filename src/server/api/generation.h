@@ -15,10 +15,9 @@
 #include "chat/logprobs_json.h"
 #include "engine/engine.h"
 #include "output/output_text.h"
-#include "server/api/anthropic_format.h"
+#include "server/api/embedder.h"
 #include "server/api/metrics.h"
 #include "server/api/model_pool.h"
-#include "server/api/openai_format.h"
 #include "server/api/prepare.h"
 #include "server/api/worker_pool.h"
 #include "server/http/types.h"
@@ -28,7 +27,8 @@ namespace anabranch::server {
 class Generations {
  public:
   // models and metrics must outlive it.
-  Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics);
+  Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics,
+              std::shared_ptr<ResponseContext> responses);
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out);
@@ -43,13 +43,9 @@ class Generations {
     double last_event = 0;   // the time of the last tokens, in monotonic seconds; 0 before the first
     std::unique_ptr<OutputText> text;
     std::optional<LogprobsJson> logprobs;  // if asked for
-    std::vector<int> sampled;              // if the turn is to be remembered
-    ParsedOutput answer;                   // whole answers only
-    std::vector<std::string> call_ids;     // of the answer's calls so far
-    FinishReason finish = FinishReason::none;
-    Usage usage;
-
-    Json take_logprobs() { return logprobs ? logprobs->take() : nullptr; }
+    TakeLogprobs take_logprobs = [] { return nullptr; };
+    std::vector<int> sampled;  // if the turn is to be remembered
+    AnswerEnd end;             // calls: so far
   };
   struct Generation {
     AnswerHead head;
@@ -63,17 +59,20 @@ class Generations {
     size_t logprobs_held = 0;  // alternatives kept for the end of a whole answer
     OutputRules rules;
     std::optional<uint64_t> remember;  // as of Prepared
-    bool streaming = false;            // the stream has started
-    std::vector<MessageBlock> blocks;  // of a whole message
-    MessageStream message;             // of the other messages
+    std::shared_ptr<AnswerWriter> writer;
+    bool streaming = false;  // the stream has started
+
+    void send(const std::string& text) {
+      if (!text.empty()) out->write(text);
+    }
   };
 
   void choose_model(uint64_t key, const std::string& wanted, std::shared_ptr<HttpRequest> request);
   void prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request);
-  void compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model, Prepared prepared);
-  std::function<void(std::variant<Prepared, ApiError>)> taker(uint64_t key);
-  void submit(uint64_t key, Prepared prepared);
-  void begin_stream(Generation& generation);
+  void compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model, ReadyRequest ready);
+  std::function<void(PreparedRequest)> taker(uint64_t key);
+  std::function<void(double)> model_keeper(const std::string& name);
+  void submit(uint64_t key, ReadyRequest ready);
   void receive(uint64_t key, size_t index, const Event& event);
   void deliver(Generation& generation, size_t index, const std::vector<OutputEvent>& events);
   std::string new_call_id(AnswerKind kind);
@@ -91,9 +90,11 @@ class Generations {
   WorkerPool& workers_;
   const Post post_;
   Metrics& metrics_;
+  const std::shared_ptr<ResponseContext> responses_;
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
+  Embedder embedder_;
   // Compiling a grammar may take a second, so it has threads of its own. The jobs of workers_ and
   // long_workers_ submit to this pool, so it must be destroyed after them.
   WorkerPool form_workers_{2};

@@ -26,8 +26,18 @@ const char* kind_name(AnswerKind kind) {
       return "chat";
     case AnswerKind::completion:
       return "completion";
+    case AnswerKind::response:
+      return "response";
     case AnswerKind::message:
       return "message";
+    case AnswerKind::ollama_chat:
+      return "ollama_chat";
+    case AnswerKind::ollama_generate:
+      return "ollama_generate";
+    case AnswerKind::llama_completion:
+      return "llama_completion";
+    case AnswerKind::infill:
+      return "infill";
     default:
       return "token_count";
   }
@@ -151,6 +161,28 @@ void add_experts(Snapshot& out, const std::vector<Scraped>& models) {
           [](const Rows& rows) { return std::count(rows.begin(), rows.end(), uint64_t{0}); });
 }
 
+// What llama-server's clients look for: sums over the models, under its names.
+void add_llama_names(Snapshot& out, const std::vector<Scraped>& models) {
+  const auto sum = [&](MetricType type, const char* name, const char* help, const auto& value) {
+    double total = 0;
+    for (const Scraped& m : models) total += static_cast<double>(value(m.stats));
+    out.family(name, help, type);
+    out.add({}, total);
+  };
+  constexpr auto kCounter = MetricType::Counter, kGauge = MetricType::Gauge;
+  const auto cached = [](const EngineStats& s) { return s.cache ? s.cache->cached_tokens : 0; };
+  sum(kCounter, "llamacpp:prompt_tokens_total", "Tokens of prompts that were computed",
+      [&](const EngineStats& s) { return s.prompt_tokens - std::min<uint64_t>(s.prompt_tokens, cached(s)); });
+  sum(kCounter, "llamacpp:prompt_tokens_cached_total", "Tokens of prompts that were kept from before",
+      cached);
+  sum(kCounter, "llamacpp:tokens_predicted_total", "Tokens sampled",
+      [](const EngineStats& s) { return s.completion_tokens; });
+  sum(kGauge, "llamacpp:requests_processing", "Sequences that run now",
+      [](const EngineStats& s) { return s.running; });
+  sum(kGauge, "llamacpp:requests_deferred", "Sequences that wait now",
+      [](const EngineStats& s) { return s.queued; });
+}
+
 // Loads and unloads of every model that was ever asked for.
 void add_pool(Snapshot& out, const std::vector<const ModelPool::Entry*>& entries) {
   out.family("anabranch_model_loaded", "1 for models that are loaded", MetricType::Gauge);
@@ -235,6 +267,7 @@ std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) c
   add_speculation(out, models);
   add_caches(out, models);
   add_experts(out, models);
+  add_llama_names(out, models);
   add_pool(out, entries);
   if (const uint64_t resident = resident_memory(); resident > 0) {
     out.family("process_resident_memory_bytes", "Resident memory of the process", MetricType::Gauge);

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/answer_writer.h"
 #include "server/api/model_pool.h"
-#include "server/api/openai_format.h"
 
 namespace anabranch::server {
 

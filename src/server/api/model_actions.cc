@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "server/api/json_fields.h"
+#include "server/api/ollama_format.h"
+#include "server/api/openai_format.h"
 
 namespace anabranch::server {
 namespace {
@@ -14,12 +16,9 @@ constexpr double kSecondsBetweenReports = 0.5;  // of a download
 constexpr double kMostSeconds = 1e9;            // that a model is kept
 constexpr const char* kHeartbeat = ": still working\n\n";
 
-HttpResponse json_response(const Json& json) {
-  HttpResponse response;
-  response.body = dump_json(json);
-  return response;
+std::string line_of(const Json& json) {
+  return dump_json(json) + "\n";
 }
-
 std::string event_of(const Json& json) {
   return "data: " + dump_json(json) + "\n\n";
 }
@@ -53,16 +52,21 @@ ModelActions::~ModelActions() {
 
 void ModelActions::start(ModelAction action, const HttpRequest& request,
                          std::shared_ptr<ResponseStream> out) {
+  const bool ollama = action == ModelAction::ollama_pull;
+  const auto refuse = [&](const ApiError& error) {
+    out->respond(ollama ? ollama_error_response(error) : error_response(error));
+  };
   const auto parsed = parse_body(request.body);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return out->respond(error_response(*error));
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(*error);
   const Json& body = std::get<Json>(parsed);
   JsonFields fields(body);
-  const std::string name = fields.required_string("model");
+  const bool old_field = ollama && !fields.find("model") && fields.find("name");
+  const std::string name = fields.required_string(old_field ? "name" : "model");
   if (!fields.error() && name.empty()) fields.fail("model", "invalid_value", "'model' is empty");
-  if (fields.error()) return out->respond(error_response(*fields.error()));
+  if (fields.error()) return refuse(*fields.error());
   if (action == ModelAction::load) return load(body, std::move(out));
-  if (action == ModelAction::pull) return pull(body, std::move(out));
-  unload(name, std::move(out));
+  if (action == ModelAction::unload) return unload(name, std::move(out));
+  pull(body, name, ollama, std::move(out));
 }
 
 void ModelActions::load(const Json& body, std::shared_ptr<ResponseStream> out) {
@@ -88,19 +92,25 @@ void ModelActions::unload(const std::string& name, std::shared_ptr<ResponseStrea
 
 // ---- downloads
 
-void ModelActions::pull(const Json& body, std::shared_ptr<ResponseStream> out) {
+void ModelActions::pull(const Json& body, const std::string& name, bool ollama,
+                        std::shared_ptr<ResponseStream> out) {
   JsonFields fields(body);
-  const bool streams = fields.boolean("stream").value_or(true);
-  if (fields.error()) return out->respond(error_response(*fields.error()));
-  if (pulls_.size() >= kMostPulls)
-    return out->respond(error_response({429, "Too many models are being pulled", "", "too_many_pulls"}));
-  const uint64_t key = next_key_++;
-  Pull& pull = pulls_[key];
-  pull.streams = streams;
-  pull.out = std::move(out);
+  Pull pull{std::move(out), fields.boolean("stream").value_or(true), ollama};
+  if (!fields.error() && pulls_.size() >= kMostPulls)
+    fields.fail(ApiError{429, "Too many models are being pulled", "", "too_many_pulls"});
+  if (fields.error())
+    return pull.out->respond(ollama ? ollama_error_response(*fields.error())
+                                    : error_response(*fields.error()));
   pull.out->on_client_left([cancelled = pull.cancelled] { *cancelled = true; });
-  if (streams) pull.out->start("text/event-stream; charset=utf-8", kHeartbeat);
-  run_pull(key, *fields.string("model"));
+  if (pull.streams && ollama) {
+    pull.out->start("application/x-ndjson", " ");
+    pull.out->write(line_of({{"status", "pulling manifest"}}));
+  } else if (pull.streams) {
+    pull.out->start("text/event-stream; charset=utf-8", kHeartbeat);
+  }
+  const uint64_t key = next_key_++;
+  pulls_[key] = std::move(pull);
+  run_pull(key, name);
 }
 
 void ModelActions::run_pull(uint64_t key, const std::string& name) {
@@ -123,10 +133,20 @@ void ModelActions::run_pull(uint64_t key, const std::string& name) {
 void ModelActions::progress(uint64_t key, const PullState& state) {
   const Pull& pull = pulls_.at(key);
   if (!pull.streams) return;
+  if (pull.ollama)
+    return pull.out->write(
+        line_of({{"status", "pulling files"}, {"total", state.total}, {"completed", state.done}}));
   pull.out->write(event_of({{"status", "downloading"},
                             {"completed_bytes", state.done},
                             {"total_bytes", state.total},
                             {"files", state.files}}));
+}
+
+void ModelActions::fail(const Pull& pull, const ApiError& error) const {
+  if (!pull.streams)
+    return pull.out->respond(pull.ollama ? ollama_error_response(error) : error_response(error));
+  pull.out->write(pull.ollama ? line_of({{"error", error.message}}) : "data: " + error_json(error) + "\n\n");
+  pull.out->finish(true);
 }
 
 void ModelActions::finish(uint64_t key, const Result<PulledModel>& result) {
@@ -137,9 +157,13 @@ void ModelActions::finish(uint64_t key, const Result<PulledModel>& result) {
     ApiError error = to_api_error(result.error());
     error.status = kind == ErrorKind::not_found ? 404 : kind == ErrorKind::io ? 502 : error.status;
     error.code = "pull_failed";
-    if (!pull.streams) return pull.out->respond(error_response(error));
-    pull.out->write("data: " + error_json(error) + "\n\n");
-    return pull.out->finish(true);
+    return fail(pull, error);
+  }
+  if (pull.ollama) {
+    const Json done = {{"status", "success"}};
+    if (!pull.streams) return pull.out->respond(json_response(done));
+    pull.out->write(line_of(done));
+    return pull.out->finish(false);
   }
   const Json done = {{"status", "success"},
                      {"model", result->name},

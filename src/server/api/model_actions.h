@@ -29,13 +29,14 @@ class ModelActions {
   // A download. The worker sees `cancelled` only.
   struct Pull {
     std::shared_ptr<ResponseStream> out;
-    bool streams = true;
+    bool streams = true, ollama = false;  // in Ollama's form
     std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
   };
 
   void load(const Json& body, std::shared_ptr<ResponseStream> out);
   void unload(const std::string& name, std::shared_ptr<ResponseStream> out);
-  void pull(const Json& body, std::shared_ptr<ResponseStream> out);
+  void pull(const Json& body, const std::string& name, bool ollama, std::shared_ptr<ResponseStream> out);
+  void fail(const Pull& pull, const ApiError& error) const;
   void run_pull(uint64_t key, const std::string& name);
   void progress(uint64_t key, const PullState& state);
   void finish(uint64_t key, const Result<PulledModel>& result);

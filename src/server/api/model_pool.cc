@@ -26,8 +26,10 @@ ApiError not_found(const std::string& wanted) {
 
 ModelSource no_models() {
   const Error none = make_error(ErrorKind::not_found, "this server has one model");
-  return {[](const std::string&) { return std::nullopt; }, [] { return std::vector<std::string>(); },
+  return {[](const std::string&) { return std::nullopt; },
+          [] { return std::vector<std::string>(); },
           [none](const std::string&) -> Result<ModelSize> { return none; },
+          [none](const std::string&) -> Result<ModelDescription> { return none; },
           [none](const std::string&) -> Result<ReadyModel> { return none; },
           [none](const std::string&, const auto&, const auto&) -> Result<PulledModel> { return none; }};
 }
@@ -69,7 +71,10 @@ ModelPool::~ModelPool() {
 // ---- names
 
 std::optional<std::string> ModelPool::find_exactly(const std::string& wanted) const {
+  constexpr std::string_view kLatest = ":latest";  // Ollama's clients add it to names without a tag
   if (wanted.empty()) return std::nullopt;
+  if (wanted.ends_with(kLatest))
+    if (auto name = find_exactly(wanted.substr(0, wanted.size() - kLatest.size()))) return name;
   if (entries_.contains(wanted)) return wanted;
   for (const std::string& name : order_)
     if (const auto& model = entries_.at(name).model; model && model->engine->info().path == wanted)

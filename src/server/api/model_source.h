@@ -27,6 +27,16 @@ struct ModelSize {
   KeepLoaded keep;
 };
 
+// The same for clients who choose a model.
+struct ModelDescription {
+  std::string family;  // as of ModelInfo
+  std::string format;  // "gguf" or "safetensors"
+  uint64_t parameters = 0, bytes = 0;
+  int context_length = 0, layers = 0, hidden = 0;
+  int64_t modified_ns = 0;    // since 1970
+  std::string chat_template;  // its source; empty: none
+};
+
 // A loaded model, and what counts for requests to it that say nothing.
 struct ReadyModel {
   std::shared_ptr<Engine> engine;
@@ -49,8 +59,9 @@ struct ModelSource {
   std::function<std::optional<std::string>(const std::string& wanted)> find;
   // The names of all of them, sorted. Reads directories, so it runs on a worker.
   std::function<std::vector<std::string>()> list;
-  // The others run on threads that may block. Errors of the first two: whatever keeps it from being loaded.
+  // The others run on threads that may block. Errors of all but pull: whatever keeps it from being loaded.
   std::function<Result<ModelSize>(const std::string& name)> measure;
+  std::function<Result<ModelDescription>(const std::string& name)> describe;
   std::function<Result<ReadyModel>(const std::string& name)> load;
   std::function<Result<PulledModel>(const std::string& name, const std::function<bool()>& cancelled,
                                     const std::function<void(const PullState&)>& progress)>

@@ -1,23 +1,14 @@
 #include "server/api/openai_format.h"
 
 #include "chat/speculation_json.h"
+#include "server/api/llama_format.h"
 
 namespace anabranch::server {
 namespace {
 
+using Kind = OutputEvent::Kind;
+
 constexpr const char* kFingerprint = "anabranch-" ANABRANCH_VERSION;
-
-std::string event(const Json& json) {
-  return "data: " + dump_json(json) + "\n\n";
-}
-
-Json envelope(const AnswerHead& head, const char* chat_object) {
-  return {{"id", head.id},
-          {"object", head.kind == AnswerKind::chat ? chat_object : "text_completion"},
-          {"created", head.created},
-          {"model", head.model},
-          {"system_fingerprint", kFingerprint}};
-}
 
 Json whole_calls(const std::vector<ToolCall>& calls, const std::vector<std::string>& ids) {
   Json list = Json::array();
@@ -41,29 +32,94 @@ Json usage_json(const Usage& usage) {
   return json;
 }
 
+// A chat chunk's delta. Not for call_end.
+Json delta_of(const OutputEvent& event, const std::string& call_id) {
+  if (event.kind == Kind::content) return {{"content", event.text}};
+  if (event.kind == Kind::reasoning) return {{"reasoning_content", event.text}};
+  Json call = {{"index", event.call}};
+  if (event.kind == Kind::call_begin) {
+    call["id"] = call_id;
+    call["type"] = "function";
+    call["function"] = {{"name", event.text}, {"arguments", ""}};
+  } else {
+    call["function"] = {{"arguments", event.text}};
+  }
+  return {{"tool_calls", Json::array({std::move(call)})}};
+}
+
+}  // namespace
+
+std::string_view finish_name(FinishReason finish, int calls) {
+  if (finish == FinishReason::length) return "length";
+  return calls > 0 ? "tool_calls" : "stop";
+}
+
+Json OpenAiWriter::envelope(const char* chat_object) const {
+  return {{"id", head_.id},
+          {"object", is_chat() ? chat_object : "text_completion"},
+          {"created", head_.created},
+          {"model", head_.model},
+          {"system_fingerprint", kFingerprint}};
+}
+
 // choice: its delta or text.
-Json chunk_json(const AnswerHead& head, int index, Json choice, Json logprobs, Json finish) {
-  Json json = envelope(head, "chat.completion.chunk");
+Json OpenAiWriter::chunk(size_t index, Json choice, Json logprobs, Json finish) const {
+  Json json = envelope("chat.completion.chunk");
   choice["index"] = index;
   choice["logprobs"] = std::move(logprobs);
   choice["finish_reason"] = std::move(finish);
   json["choices"] = Json::array({std::move(choice)});
-  if (head.usage_field) json["usage"] = nullptr;
+  if (include_usage_) json["usage"] = nullptr;
   return json;
 }
 
-std::string chunk(const AnswerHead& head, int index, Json choice, Json logprobs, Json finish) {
-  return event(chunk_json(head, index, std::move(choice), std::move(logprobs), std::move(finish)));
+// A chat's first chunk of each choice names the role.
+std::string OpenAiWriter::begin(AnswerHead head, size_t choices) {
+  head_ = std::move(head);
+  choices_.resize(choices);
+  std::string out;
+  if (is_stream() && is_chat())
+    for (size_t i = 0; i < choices; ++i)
+      out += data_event(chunk(i, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr));
+  return out;
 }
 
-Json cut_json(const std::string& cut) {
-  return cut.empty() ? Json(nullptr) : Json(cut);
+std::string OpenAiWriter::prefilled(size_t, const Usage& usage, int read, double seconds) {
+  Json json = envelope("chat.completion.chunk");
+  json["choices"] = Json::array();
+  json["prompt_progress"] = progress_json(usage, read, seconds);
+  return data_event(json);
 }
 
-Json choice_json(const AnswerHead& head, int index, WholeChoice& whole) {
+std::string OpenAiWriter::event(size_t choice, const OutputEvent& event, const std::string& call_id,
+                                const TakeLogprobs& logprobs) {
+  if (!is_stream()) {
+    choices_[choice].output.add(event);
+    if (event.kind == Kind::call_begin) choices_[choice].call_ids.push_back(call_id);
+    return "";
+  }
+  if (event.kind == Kind::call_end) return "";
+  Json piece = is_chat() ? Json{{"delta", delta_of(event, call_id)}} : Json{{"text", event.text}};
+  return data_event(chunk(choice, std::move(piece), logprobs(), nullptr));
+}
+
+std::string OpenAiWriter::choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) {
+  if (!is_stream()) {
+    choices_[choice].logprobs = logprobs();
+    return "";
+  }
+  Json last = is_chat() ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
+  Json json = chunk(choice, std::move(last), logprobs(), finish_name(end.finish, end.calls));
+  json["timings"] = timings_json(end.usage);
+  json["anabranch"] = extension(head_, end.usage);
+  return data_event(json);
+}
+
+Json OpenAiWriter::whole_choice(size_t index, const AnswerEnd& end) {
+  Choice& whole = choices_[index];
   const ParsedOutput& output = whole.output;
   Json choice = {{"index", index}};
-  if (head.kind == AnswerKind::chat) {
+  if (is_chat()) {
     Json message = {{"role", "assistant"}, {"content", output.content}, {"refusal", nullptr}};
     if (!output.reasoning.empty()) message["reasoning_content"] = output.reasoning;
     if (!output.calls.empty()) {
@@ -75,85 +131,34 @@ Json choice_json(const AnswerHead& head, int index, WholeChoice& whole) {
     choice["text"] = output.content;
   }
   choice["logprobs"] = std::move(whole.logprobs);
-  choice["finish_reason"] = finish_name(whole.finish, static_cast<int>(output.calls.size()));
+  choice["finish_reason"] = finish_name(end.finish, static_cast<int>(output.calls.size()));
   return choice;
 }
 
-}  // namespace
-
-Json extension(const AnswerHead& head, const Usage& usage) {
-  Json json = Json::object();
-  if (head.thinking)
-    json["thinking"] = {{"enabled", head.thinking->enabled}, {"reason", head.thinking->reason}};
-  json["cut"] = cut_json(usage.cut);
-  return json;
-}
-
-std::string_view finish_name(FinishReason finish, int calls) {
-  if (finish == FinishReason::length) return "length";
-  return calls > 0 ? "tool_calls" : "stop";
-}
-
-std::string whole_answer(const AnswerHead& head, std::vector<WholeChoice> choices, const Usage& usage) {
-  Json json = envelope(head, "chat.completion");
+std::string OpenAiWriter::finish(const std::vector<AnswerEnd>& ends, const Usage& total) {
+  if (is_stream()) {
+    if (!include_usage_) return std::string(kDoneEvent);
+    Json json = envelope("chat.completion.chunk");
+    json["choices"] = Json::array();
+    json["usage"] = usage_json(total);
+    return data_event(json) + std::string(kDoneEvent);
+  }
+  Json json = envelope("chat.completion");
   Json list = Json::array(), cuts = Json::array();
-  for (size_t i = 0; i < choices.size(); ++i) {
-    list.push_back(choice_json(head, static_cast<int>(i), choices[i]));
-    cuts.push_back(cut_json(choices[i].cut));
+  for (size_t i = 0; i < ends.size(); ++i) {
+    list.push_back(whole_choice(i, ends[i]));
+    cuts.push_back(extension(head_, ends[i].usage)["cut"]);
   }
   json["choices"] = std::move(list);
-  json["usage"] = usage_json(usage);
-  json["anabranch"] = extension(head, usage);
-  json["anabranch"]["cut"] = choices.size() == 1 ? cuts[0] : std::move(cuts);
+  json["usage"] = usage_json(total);
+  json["timings"] = timings_json(ends.size() == 1 ? ends[0].usage : total);
+  json["anabranch"] = extension(head_, total);
+  json["anabranch"]["cut"] = ends.size() == 1 ? cuts[0] : std::move(cuts);
   return dump_json(json);
 }
 
-std::string first_chunk(const AnswerHead& head, int choice) {
-  return chunk(head, choice, {{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr);
-}
-
-std::string event_chunk(const AnswerHead& head, int choice, const OutputEvent& event,
-                        const std::string& call_id, Json logprobs) {
-  if (head.kind == AnswerKind::completion)
-    return chunk(head, choice, {{"text", event.text}}, std::move(logprobs), nullptr);
-  using Kind = OutputEvent::Kind;
-  Json delta = Json::object();
-  Json call = {{"index", event.call}};
-  switch (event.kind) {
-    case Kind::content:
-      delta["content"] = event.text;
-      break;
-    case Kind::reasoning:
-      delta["reasoning_content"] = event.text;
-      break;
-    case Kind::call_begin:
-      call["id"] = call_id;
-      call["type"] = "function";
-      call["function"] = {{"name", event.text}, {"arguments", ""}};
-      break;
-    case Kind::call_arguments:
-      call["function"] = {{"arguments", event.text}};
-      break;
-    case Kind::call_end:
-      break;
-  }
-  if (event.call >= 0) delta["tool_calls"] = Json::array({std::move(call)});
-  return chunk(head, choice, {{"delta", std::move(delta)}}, std::move(logprobs), nullptr);
-}
-
-std::string finish_chunk(const AnswerHead& head, int choice, Json logprobs, FinishReason finish, int calls,
-                         const Usage& usage) {
-  Json last = head.kind == AnswerKind::chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
-  Json json = chunk_json(head, choice, std::move(last), std::move(logprobs), finish_name(finish, calls));
-  json["anabranch"] = extension(head, usage);
-  return event(json);
-}
-
-std::string usage_chunk(const AnswerHead& head, const Usage& usage) {
-  Json json = envelope(head, "chat.completion.chunk");
-  json["choices"] = Json::array();
-  json["usage"] = usage_json(usage);
-  return event(json);
+std::string OpenAiWriter::failure(const ApiError& error) {
+  return "data: " + error_json(error) + "\n\n";
 }
 
 }  // namespace anabranch::server

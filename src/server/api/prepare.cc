@@ -1,35 +1,219 @@
 #include "server/api/prepare.h"
 
+#include "server/api/anthropic_format.h"
 #include "server/api/anthropic_request.h"
+#include "server/api/llama_format.h"
+#include "server/api/ollama_format.h"
+#include "server/api/ollama_request.h"
+#include "server/api/openai_format.h"
+#include "server/api/responses_format.h"
 
 namespace anabranch::server {
+namespace {
+
+using Result = std::variant<Prepared, RequestError>;
+
+PreparedRequest ready(Result result, std::shared_ptr<AnswerWriter> writer) {
+  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
+  return ReadyRequest{std::get<Prepared>(std::move(result)), std::move(writer)};
+}
+
+// The answer to a request for the length of its prompt. json: what it holds besides.
+PreparedRequest count(const Result& result, Json json) {
+  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
+  json["input_tokens"] = std::get<Prepared>(result).prompts[0].size();
+  return json_response(json);
+}
+
+// Puts the prompt and the suffix around the gap that the answer fills.
+std::optional<ApiError> put_suffix(CompletionRequest& completion, const Tokenizer& tokenizer) {
+  for (TextOrTokens& prompt : completion.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    if (!text) return ApiError{400, "'suffix' needs prompts that are texts", "suffix", "invalid_value"};
+    auto ids = infill_prompt(*text, completion.suffix, {}, tokenizer);
+    if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
+    prompt = std::get<std::vector<int>>(std::move(ids));
+  }
+  return std::nullopt;
+}
+
+PreparedRequest prepare_completion(std::string_view body, const PrepareContext& context) {
+  auto request = parse_completion_request(body, context.defaults);
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+  auto completion = std::get<CompletionRequest>(std::move(request));
+  if (!completion.suffix.empty())
+    if (auto error = put_suffix(completion, context.engine.tokenizer())) return std::move(*error);
+  auto writer = std::make_shared<OpenAiWriter>(completion.options.stream, completion.options.include_usage);
+  return ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
+}
+
+PreparedRequest prepare_chat(std::string_view body, const PrepareContext& context) {
+  auto request = parse_chat_request(body, context.defaults);
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+  auto chat = std::get<ChatRequest>(std::move(request));
+  auto writer = std::make_shared<OpenAiWriter>(chat.options.stream, chat.options.include_usage);
+  return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
+}
+
+PreparedRequest prepare_message(std::string_view body, bool counting, const PrepareContext& context) {
+  auto request = parse_messages_request(body, context.defaults, counting);
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+  auto chat = std::get<ChatRequest>(std::move(request));
+  if (counting) return count(context.preparer.count(std::move(chat), context.cancelled), Json::object());
+  auto writer = std::make_shared<MessageWriter>(chat.options.stream, chat.left_out_tools);
+  return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
+}
+
+bool is_too_long(const Result& result) {
+  const auto* error = std::get_if<RequestError>(&result);
+  return error && error->code == "context_length_exceeded";
+}
+
+// Without as few of the oldest turns as it takes for the prompt to fit.
+Result prepare_shortened(const ChatRequest& chat, const PrepareContext& context) {
+  Result best = context.preparer.chat(chat, context.cancelled);
+  if (!is_too_long(best)) return best;
+  size_t turns = 0;
+  for (const Json& message : chat.messages) turns += message["role"] == "user";
+  for (size_t low = 1, high = turns; low < high;) {
+    const size_t turn = low + (high - low) / 2;
+    ChatRequest shorter = chat;
+    shorter.messages = from_turn(chat.messages, turn);
+    auto result = context.preparer.chat(std::move(shorter), context.cancelled);
+    if (is_too_long(result)) {
+      low = turn + 1;
+    } else {
+      best = std::move(result);
+      high = turn;
+    }
+  }
+  return best;
+}
+
+PreparedRequest prepare_response(std::string_view body, bool counting, const PrepareContext& context) {
+  auto parsed = parse_responses_request(body, context.defaults, *context.responses);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  auto request = std::get<ResponsesRequest>(std::move(parsed));
+  if (counting)
+    return count(context.preparer.count(std::move(request.chat), context.cancelled),
+                 {{"object", "response.input_tokens"}});
+  auto result = request.shorten ? prepare_shortened(request.chat, context)
+                                : context.preparer.chat(request.chat, context.cancelled);
+  const bool stream = request.chat.options.stream;
+  request.chat = {};  // the writer needs the rest
+  return ready(std::move(result),
+               std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses));
+}
+
+PreparedRequest prepare_ollama(std::string_view body, bool generate, const PrepareContext& context) {
+  auto parsed = parse_ollama_request(body, generate, context.defaults);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  auto request = std::get<OllamaRequest>(std::move(parsed));
+  if (request.keep_s) context.keep_model(*request.keep_s);
+  auto writer = std::make_shared<OllamaWriter>(request.stream);
+  if (auto* chat = std::get_if<ChatRequest>(&request.asks))
+    return ready(context.preparer.chat(std::move(*chat), context.cancelled), std::move(writer));
+  if (auto* completion = std::get_if<CompletionRequest>(&request.asks))
+    return ready(context.preparer.completion(std::move(*completion), context.cancelled), std::move(writer));
+  return json_response(ollama_loaded(context.model, generate, request.keep_s == 0));
+}
+
+// The prompt of a chat: its length, or the text that the chat template makes.
+PreparedRequest prepare_prompt(std::string_view body, bool counting, const PrepareContext& context) {
+  auto request = parse_chat_request(body, context.defaults);
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+  const auto result = context.preparer.count(std::get<ChatRequest>(std::move(request)), context.cancelled);
+  if (counting) return count(result, {{"object", "response.input_tokens"}});
+  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
+  const auto& ids = std::get<Prepared>(result).prompts[0];
+  return json_response({{"prompt", context.engine.tokenizer().decode(ids, false)}});
+}
+
+PreparedRequest prepare_llama(std::string_view body, bool infill, const PrepareContext& context) {
+  const Tokenizer& tokenizer = context.engine.tokenizer();
+  auto parsed = (infill ? parse_infill_request : parse_llama_request)(body, context.defaults, tokenizer);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  auto request = std::get<LlamaRequest>(std::move(parsed));
+  const bool stream = request.completion.options.stream;
+  auto result = context.preparer.completion(std::move(request.completion), context.cancelled);
+  request.completion = {};
+  std::vector<std::string> prompts;
+  if (const auto* prepared = std::get_if<Prepared>(&result))
+    for (const auto& ids : prepared->prompts) prompts.push_back(tokenizer.decode(ids, false));
+  return ready(std::move(result),
+               std::make_shared<LlamaWriter>(stream, std::move(request), std::move(prompts)));
+}
+
+PreparedRequest prepare_embedding(std::string_view body, EmbeddingApi api, const PrepareContext& context) {
+  auto request = parse_embedding_request(body, api, context.engine.info(), context.engine.tokenizer());
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+  return std::get<EmbeddingRequest>(std::move(request));
+}
+
+PreparedRequest reply(std::variant<Json, ApiError> result) {
+  if (auto* error = std::get_if<ApiError>(&result)) return std::move(*error);
+  return json_response(std::get<Json>(result));
+}
+
+}  // namespace
 
 ApiError to_api_error(const RequestError& error) {
   ApiError out = to_api_error(error.error);
   out.param = error.field;
+  out.prompt_tokens = error.prompt_tokens;
+  out.context = error.context;
   if (!error.code.empty()) out.code = error.code;
   return out;
 }
 
-std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body,
-                                         const RequestDefaults& defaults, Preparer& preparer,
-                                         const std::function<bool()>& cancelled) {
-  std::variant<Prepared, RequestError> result;
-  if (kind == AnswerKind::completion) {
-    auto request = parse_completion_request(body, defaults);
-    if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    result = preparer.completion(std::get<CompletionRequest>(std::move(request)), cancelled);
-  } else {
-    const bool counting = kind == AnswerKind::token_count;
-    auto request = kind == AnswerKind::chat ? parse_chat_request(body, defaults)
-                                            : parse_messages_request(body, defaults, counting);
-    if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    auto chat = std::get<ChatRequest>(std::move(request));
-    result =
-        counting ? preparer.count(std::move(chat), cancelled) : preparer.chat(std::move(chat), cancelled);
+PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareContext& context) {
+  switch (kind) {
+    case AnswerKind::completion:
+      return prepare_completion(body, context);
+    case AnswerKind::chat:
+      return prepare_chat(body, context);
+    case AnswerKind::response:
+    case AnswerKind::input_count:
+      return prepare_response(body, kind == AnswerKind::input_count, context);
+    case AnswerKind::ollama_chat:
+    case AnswerKind::ollama_generate:
+      return prepare_ollama(body, kind == AnswerKind::ollama_generate, context);
+    case AnswerKind::chat_count:
+    case AnswerKind::apply_template:
+      return prepare_prompt(body, kind == AnswerKind::chat_count, context);
+    case AnswerKind::llama_completion:
+    case AnswerKind::infill:
+      return prepare_llama(body, kind == AnswerKind::infill, context);
+    case AnswerKind::tokenize:
+      return reply(tokenize(body, context.engine.tokenizer()));
+    case AnswerKind::detokenize:
+      return reply(detokenize(body, context.engine.tokenizer()));
+    case AnswerKind::embedding:
+      return prepare_embedding(body, EmbeddingApi::openai, context);
+    case AnswerKind::ollama_embed:
+      return prepare_embedding(body, EmbeddingApi::ollama, context);
+    case AnswerKind::ollama_embedding:
+      return prepare_embedding(body, EmbeddingApi::ollama_one, context);
+    case AnswerKind::message:
+    case AnswerKind::token_count:
+      break;
   }
-  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
-  return std::get<Prepared>(std::move(result));
+  return prepare_message(body, kind == AnswerKind::token_count, context);
+}
+
+HttpResponse error_response_for(AnswerKind kind, const ApiError& error) {
+  switch (kind) {
+    case AnswerKind::message:
+    case AnswerKind::token_count:
+      return message_error_response(error);
+    case AnswerKind::ollama_chat:
+    case AnswerKind::ollama_generate:
+    case AnswerKind::ollama_embed:
+    case AnswerKind::ollama_embedding:
+      return ollama_error_response(error);
+    default:
+      return error_response(error);
+  }
 }
 
 }  // namespace anabranch::server

@@ -1,4 +1,5 @@
-// Parses a request's body and has it prepared for the engine by chat/preparer.h.
+// Parses a request's body, has it prepared for the engine by chat/preparer.h, and makes what will write the
+// answer.
 #pragma once
 
 #include <functional>
@@ -6,16 +7,35 @@
 #include <variant>
 
 #include "chat/preparer.h"
+#include "server/api/answer_writer.h"
 #include "server/api/api_request.h"
-#include "server/api/openai_format.h"
+#include "server/api/embedding_request.h"
+#include "server/api/responses_request.h"
 
 namespace anabranch::server {
 
 ApiError to_api_error(const RequestError& error);
 
-// cancelled: as of Preparer.
-std::variant<Prepared, ApiError> prepare(AnswerKind kind, std::string_view body,
-                                         const RequestDefaults& defaults, Preparer& preparer,
-                                         const std::function<bool()>& cancelled);
+struct ReadyRequest {
+  Prepared prepared;
+  std::shared_ptr<AnswerWriter> writer;
+};
+// What a body leads to: work for the engine, embeddings, an answer without it (a count), or an error.
+using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse, ApiError>;
+// What bodies are read with. cancelled: as of Preparer.
+struct PrepareContext {
+  const Engine& engine;
+  const RequestDefaults& defaults;
+  Preparer& preparer;
+  const std::shared_ptr<ResponseContext>& responses;
+  const std::function<bool()>& cancelled;
+  const std::string& model;  // its name
+  // After its last request the model stays loaded for so many seconds (negative: for ever).
+  const std::function<void(double seconds)>& keep_model;
+};
+PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareContext& context);
+
+// For an error before an answer has begun, in the form of the API.
+HttpResponse error_response_for(AnswerKind kind, const ApiError& error);
 
 }  // namespace anabranch::server

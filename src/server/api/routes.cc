@@ -1,5 +1,9 @@
 #include "server/api/routes.h"
 
+#include <fmt/format.h>
+
+#include <optional>
+
 namespace anabranch::server {
 namespace {
 
@@ -8,7 +12,16 @@ constexpr std::string_view kId = "{id}";
 constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions", AnswerKind::chat, true, true, Listed::openai},
     {"POST", "/chat/completions", AnswerKind::chat, true, false},
+    {"POST", "/v1/chat/completions/input_tokens", AnswerKind::chat_count},
+    {"POST", "/chat/completions/input_tokens", AnswerKind::chat_count, true, false},
     {"POST", "/v1/completions", AnswerKind::completion, true, true, Listed::openai},
+    {"POST", "/v1/responses", AnswerKind::response, true, true, Listed::openai},
+    {"POST", "/v1/responses/input_tokens", AnswerKind::input_count, true, true, Listed::openai},
+    {"GET", "/v1/responses/{id}/input_items", Page::input_items},
+    {"GET", "/v1/responses/{id}", Page::response, true, true, Listed::openai},
+    {"DELETE", "/v1/responses/{id}", Page::forget},
+    {"POST", "/v1/embeddings", AnswerKind::embedding, true, true, Listed::openai},
+    {"POST", "/embeddings", AnswerKind::embedding, true, false},
     {"GET", "/v1/models", Page::models, true, true, Listed::openai},
     {"POST", "/v1/models/load", ModelAction::load, true, true, Listed::openai},
     {"POST", "/v1/models/unload", ModelAction::unload, true, true, Listed::openai},
@@ -21,7 +34,39 @@ constexpr Route kRoutes[] = {
     {"GET", "/", Page::welcome, true, false},
     {"POST", "/v1/messages", AnswerKind::message, true, true, Listed::anthropic},
     {"POST", "/v1/messages/count_tokens", AnswerKind::token_count, true, true, Listed::anthropic},
+    {"POST", "/completion", AnswerKind::llama_completion, true, true, Listed::llama},
+    {"POST", "/completions", AnswerKind::llama_completion, true, false},
+    {"POST", "/infill", AnswerKind::infill, true, true, Listed::llama},
+    {"POST", "/tokenize", AnswerKind::tokenize, true, true, Listed::llama},
+    {"POST", "/detokenize", AnswerKind::detokenize, true, true, Listed::llama},
+    {"POST", "/apply-template", AnswerKind::apply_template, true, true, Listed::llama},
+    {"GET", "/props", Page::llama_props, true, true, Listed::llama},
+    {"GET", "/slots", Page::llama_slots, true, true, Listed::llama},
+    {"GET", "/v1/health", Page::health, false, false},
+    {"GET", "/models", Page::models, true, false},
+    {"POST", "/responses", AnswerKind::response, true, false},
+    {"POST", "/api/chat", AnswerKind::ollama_chat, true, true, Listed::ollama},
+    {"POST", "/api/generate", AnswerKind::ollama_generate, true, true, Listed::ollama},
+    {"POST", "/api/embed", AnswerKind::ollama_embed, true, true, Listed::ollama},
+    {"POST", "/api/embeddings", AnswerKind::ollama_embedding, true, true, Listed::ollama},
+    {"GET", "/api/version", Page::ollama_version, false, true, Listed::ollama},
+    {"GET", "/api/tags", Page::ollama_models, true, true, Listed::ollama},
+    {"GET", "/api/ps", Page::ollama_loaded, true, true, Listed::ollama},
+    {"POST", "/api/show", Page::ollama_model, true, true, Listed::ollama},
+    {"POST", "/api/pull", ModelAction::ollama_pull, true, true, Listed::ollama},
 };
+
+// The text in place of {id}, "" if the path has none; nothing if this is another path.
+std::optional<std::string> match(const Route& route, std::string_view path) {
+  const size_t at = route.path.find(kId);
+  if (at == route.path.npos) return route.path == path ? std::optional(std::string()) : std::nullopt;
+  const std::string_view before = route.path.substr(0, at), after = route.path.substr(at + kId.size());
+  if (path.size() <= before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after))
+    return std::nullopt;
+  const std::string_view id = path.substr(before.size(), path.size() - before.size() - after.size());
+  if (!after.empty() && id.find('/') != id.npos) return std::nullopt;
+  return std::string(id);
+}
 
 }  // namespace
 
@@ -29,24 +74,36 @@ std::span<const Route> routes() {
   return kRoutes;
 }
 
-RouteMatch find_route(std::string_view path) {
-  for (const Route& route : kRoutes) {
-    if (route.path == path) return {&route, ""};
-    if (!route.path.ends_with(kId)) continue;
-    const std::string_view prefix = route.path.substr(0, route.path.size() - kId.size());
-    if (path.size() > prefix.size() && path.starts_with(prefix))
-      return {&route, std::string(path.substr(prefix.size()))};
-  }
-  return {};
+bool takes_method(const Route& route, std::string_view method) {
+  return route.method == method || (route.method == "GET" && method == "HEAD");
 }
 
-std::string_view allowed_methods(const Route& route) {
-  return route.method == "GET" ? "GET, HEAD" : route.method;
+RouteMatch find_route(std::string_view path, std::string_view method) {
+  RouteMatch other;
+  for (const Route& route : kRoutes) {
+    const auto id = match(route, path);
+    if (!id) continue;
+    if (takes_method(route, method)) return {&route, *id};
+    if (!other.route) other = {&route, *id};
+    if (id->empty()) return other;  // a path without {id} has one method, and comes before those with one
+  }
+  return other;
+}
+
+std::string allowed_methods(std::string_view path) {
+  std::string methods;
+  const auto* const found = find_route(path, "").route;
+  for (const Route& route : kRoutes)
+    if (found && route.path == found->path)
+      methods += fmt::format("{}{}", methods.empty() ? "" : ", ",
+                             route.method == "GET" ? "GET, HEAD" : route.method);
+  return methods;
 }
 
 std::string_view route_label(const Route* route) {
   if (!route) return "other";
-  return route->path.substr(0, route->path.find("/{"));
+  return route->path.ends_with(kId) ? route->path.substr(0, route->path.size() - kId.size() - 1)
+                                    : route->path;
 }
 
 }  // namespace anabranch::server

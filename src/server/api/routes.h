@@ -7,20 +7,38 @@
 #include <string_view>
 #include <variant>
 
-#include "server/api/openai_format.h"
+#include "server/api/answer_writer.h"
 
 namespace anabranch::server {
 
 // What a POST request does to the models (model_actions.h).
-enum class ModelAction { load, unload, pull };
-// What a GET request reads.
-enum class Page { models, model, health, metrics, openapi, docs, welcome };
+enum class ModelAction { load, unload, pull, ollama_pull };
+// What else requests read.
+enum class Page {
+  models,
+  model,
+  health,
+  metrics,
+  openapi,
+  docs,
+  welcome,
+  response,
+  input_items,
+  forget,
+  ollama_version,
+  ollama_models,
+  ollama_loaded,
+  ollama_model,
+  llama_props,
+  llama_slots
+};
 // Under which heading the page at "/" lists a route.
-enum class Listed { no, openai, anthropic };
+enum class Listed { no, openai, anthropic, ollama, llama };
 
 struct Route {
-  std::string_view method;  // POST, or GET, which includes HEAD. A path has one method
-  std::string_view path;    // a final {id} stands for any text that is not empty
+  std::string_view method;  // GET includes HEAD
+  std::string_view path;    // one without {id} has one method. {id} stands for any text that is not empty;
+                            // before a "/" it has none itself
   std::variant<AnswerKind, ModelAction, Page> handler;
   bool needs_key = true;  // when the server asks for API keys
   bool described = true;  // openapi.json has an operation with this method and path
@@ -33,12 +51,14 @@ struct RouteMatch {
   const Route* route = nullptr;  // null: no route has this path
   std::string id;                // the text in place of {id}
 };
-// path: decoded, without the query.
-RouteMatch find_route(std::string_view path);
+// Whether a route takes this method.
+bool takes_method(const Route& route, std::string_view method);
+// path: decoded, without the query. If no route of this path takes the method, the path's first one.
+RouteMatch find_route(std::string_view path, std::string_view method);
 
-// As the Allow header has them.
-std::string_view allowed_methods(const Route& route);
-// For metrics: the path without {id}; "other" for null.
+// Of the path's routes, as the Allow header has them.
+std::string allowed_methods(std::string_view path);
+// For metrics: the path; "other" for null.
 std::string_view route_label(const Route* route);
 
 }  // namespace anabranch::server

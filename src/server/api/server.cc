@@ -19,7 +19,7 @@ class ServerImpl final : public Server {
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
         api_(std::move(models), {options.volatile_text, options.turns_path}, *workers_, *http_,
-             std::move(access), std::move(keys)),
+             std::move(access), std::move(keys), options.seal_key_path),
         thread_([this] { serve(); }) {}
 
   ~ServerImpl() override {

@@ -27,6 +27,7 @@ struct ServerOptions {
   std::vector<std::string> api_keys;        // requests must show one of these; none: everybody may ask
   std::vector<VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
+  std::string seal_key_path;                // as of Sealer
   double stop_grace_s = 30;   // for answers under way when stop() is called; then they are cut off
   double device_check_s = 1;  // between two looks whether a model's device has failed
 };

@@ -1,7 +1,5 @@
 #include "server/http/api_error.h"
 
-#include "base/json.h"
-
 namespace anabranch::server {
 namespace {
 
@@ -16,11 +14,21 @@ Json null_if_empty(const std::string& text) {
 
 }  // namespace
 
+HttpResponse json_response(const Json& json) {
+  HttpResponse response;
+  response.body = dump_json(json);
+  return response;
+}
+
 std::string error_json(const ApiError& error) {
   Json body = {{"message", error.message},
                {"type", error_type(error.status)},
                {"param", null_if_empty(error.param)},
                {"code", null_if_empty(error.code)}};
+  if (error.context > 0) {  // llama-server's fields
+    body["n_prompt_tokens"] = error.prompt_tokens;
+    body["n_ctx"] = error.context;
+  }
   // Messages may quote what the client sent: never throw on its bytes.
   return dump_json({{"error", std::move(body)}});
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "server/http/types.h"
 
@@ -11,10 +12,12 @@ namespace anabranch::server {
 struct ApiError {
   int status = 500;
   std::string message;
-  std::string param;  // the field at fault; empty = null
-  std::string code;   // empty = null
+  std::string param;                      // the field at fault; empty = null
+  std::string code;                       // empty = null
+  size_t prompt_tokens = 0, context = 0;  // of a prompt that is too long, or 0
 };
 
+HttpResponse json_response(const Json& json);
 std::string error_json(const ApiError& error);
 // 429 and 503 carry Retry-After, 401 WWW-Authenticate.
 HttpResponse error_response(const ApiError& error);

@@ -1,0 +1,104 @@
+// Writes the answer to one request in the form of the API that the request came by: as a stream, or whole.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "chat/thinking.h"
+#include "engine/engine.h"
+#include "output/output_parser.h"
+#include "server/http/api_error.h"
+
+namespace anabranch::server {
+
+// What a request asks for: chat, completion, response and input_count are of OpenAI's APIs, message and
+// token_count of Anthropic's, ollama_... of Ollama's, chat_count and those after it of llama-server's. The
+// counts are of prompts.
+enum class AnswerKind {
+  chat,
+  completion,
+  response,
+  input_count,
+  message,
+  token_count,
+  ollama_chat,
+  ollama_generate,
+  chat_count,
+  llama_completion,
+  infill,
+  tokenize,
+  detokenize,
+  apply_template,
+  embedding,
+  ollama_embed,
+  ollama_embedding
+};
+
+// Fields that every JSON object of an answer repeats.
+struct AnswerHead {
+  AnswerKind kind = AnswerKind::chat;
+  std::string id;       // "chatcmpl-...", "cmpl-...", "resp_...", "msg_..."
+  int64_t created = 0;  // Unix seconds
+  std::string model;
+  std::optional<ThinkReport> thinking;  // chat only
+  double load_s = 0;                    // that the request waited for its model
+};
+
+// How one of a request's answers ended.
+struct AnswerEnd {
+  FinishReason finish = FinishReason::stop;
+  int calls = 0;
+  std::string stop_sequence;  // empty: none was found
+  Usage usage;
+};
+
+// Log probabilities of the tokens since they were last taken, as LogprobsJson writes them, or null.
+using TakeLogprobs = std::function<Json()>;
+
+// The members from begin() on are called in this order, each returning what a stream sends now. Answers that
+// do not stream return "" until finish().
+class AnswerWriter {
+ public:
+  explicit AnswerWriter(bool stream) : stream_(stream) {}
+  virtual ~AnswerWriter() = default;
+
+  bool is_stream() const { return stream_; }
+  virtual std::string_view stream_type() const { return "text/event-stream; charset=utf-8"; }
+  // Written whenever a stream is silent; clients skip it.
+  virtual std::string_view heartbeat() const { return ": still working\n\n"; }
+
+  virtual std::string begin(AnswerHead head, size_t choices) = 0;
+  // The engine has begun with a choice's prompt. usage: that of the prompt.
+  virtual std::string started(const Usage&) { return ""; }
+  // So many tokens of the prompt have been read, after so long. Only if the request asked for it.
+  virtual std::string prefilled(size_t, const Usage&, int, double) { return ""; }
+  // The tokens that the next events come from.
+  virtual void tokens(size_t, std::span<const int>) {}
+  // call_id: of calls, for the event that begins one.
+  virtual std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
+                            const TakeLogprobs& logprobs) = 0;
+  virtual std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) = 0;
+  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once.
+  virtual std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) = 0;
+  // The end of a stream that fails.
+  virtual std::string failure(const ApiError& error) = 0;
+
+ private:
+  const bool stream_;
+};
+
+// The field "anabranch", for values that the APIs have no field for: in an answer, or in a stream's last
+// object.
+Json extension(const AnswerHead& head, const Usage& usage);
+
+// One server-sent event without a name.
+std::string data_event(const Json& json);
+
+}  // namespace anabranch::server

@@ -1,0 +1,55 @@
+// Runs requests for embeddings: their texts go to the engine a few at a time, beside answers.
+//
+// Ownership: owns the requests; used on the I/O thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "server/api/embedding_request.h"
+#include "server/api/model_pool.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// An embedding of unit length; dimensions: its first so many values, 0: all.
+std::vector<float> normalised(std::vector<float> values, int dimensions);
+// Little-endian 32-bit floats in base64, as OpenAI's encoding_format "base64".
+std::string to_base64(const std::vector<float>& values);
+
+class Embedder {
+ public:
+  explicit Embedder(Post post) : post_(std::move(post)) {}
+
+  // load_s: as of AnswerHead.
+  void start(ModelLease model, EmbeddingRequest request, double load_s, std::shared_ptr<ResponseStream> out);
+  // Ends every request with an error.
+  void cancel_all();
+
+ private:
+  struct Job {
+    ModelLease model;
+    EmbeddingRequest request;
+    double started = 0, load_s = 0;  // seconds
+    std::shared_ptr<ResponseStream> out;
+    std::vector<std::vector<float>> embeddings;
+    std::vector<RequestId> ids;  // of those submitted, in order
+    std::vector<bool> done;      // of these
+    size_t running = 0;
+    int tokens = 0;
+  };
+
+  void submit_some(uint64_t key);
+  void receive(uint64_t key, size_t index, const Event& event);
+  void fail(uint64_t key, const ApiError& error);
+  void cancel(const Job& job);
+  static Json answer(Job& job);
+
+  const Post post_;
+  uint64_t next_key_ = 1;
+  std::unordered_map<uint64_t, Job> jobs_;
+};
+
+}  // namespace anabranch::server

@@ -1,0 +1,45 @@
+// Reads the bodies of llama-server's own routes: /completion, /infill, /tokenize, /detokenize and
+// /apply-template. Those that generate are translated to what OpenAI's /v1/completions takes.
+// Reference: llama.cpp's tools/server/README.md.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "server/api/api_request.h"
+#include "tokenizer/tokenizer.h"
+
+namespace anabranch::server {
+
+struct LlamaRequest {
+  CompletionRequest completion;
+  bool list = false;                         // the prompts came as a list, and so go the answers
+  bool return_tokens = false;                // in a whole answer
+  bool timings_per_token = false;            // in each part of a stream
+  std::vector<std::string> response_fields;  // of the last object, such as "timings/prompt_n"; empty: all
+  Json settings;                             // "generation_settings"
+};
+std::variant<LlamaRequest, ApiError> parse_llama_request(std::string_view body,
+                                                         const RequestDefaults& defaults,
+                                                         const Tokenizer& tokenizer);
+// The prompt is put between the tokens of models that fill in the middle. Error: 400 where the tokenizer
+// lacks these tokens.
+std::variant<LlamaRequest, ApiError> parse_infill_request(std::string_view body,
+                                                          const RequestDefaults& defaults,
+                                                          const Tokenizer& tokenizer);
+// Prefix and suffix of a gap as a prompt that the model goes on with what is missing.
+// extra: names and texts of other files. Error: as above.
+struct FileText {
+  std::string name, text;
+};
+std::variant<std::vector<int>, ApiError> infill_prompt(const std::string& prefix, const std::string& suffix,
+                                                       const std::vector<FileText>& extra,
+                                                       const Tokenizer& tokenizer);
+
+// The answers of /tokenize and /detokenize.
+std::variant<Json, ApiError> tokenize(std::string_view body, const Tokenizer& tokenizer);
+std::variant<Json, ApiError> detokenize(std::string_view body, const Tokenizer& tokenizer);
+
+}  // namespace anabranch::server

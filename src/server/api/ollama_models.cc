@@ -1,0 +1,150 @@
+#include "server/api/ollama_models.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/clock.h"
+#include "server/api/ollama_format.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
+
+// Clients take it for the model's identity: 64 hexadecimal digits, made from its name.
+std::string digest_of(const std::string& name) {
+  std::string text;
+  for (const char* part : {"0", "1", "2", "3"})
+    text += fmt::format("{:016x}", std::hash<std::string>()(name + part));
+  return text;
+}
+
+// "146.2M", "34.7B"
+std::string size_name(uint64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  return count >= 1e9 ? fmt::format("{:.1f}B", count / 1e9) : fmt::format("{:.1f}M", count / 1e6);
+}
+
+std::string bits_name(uint64_t bytes, uint64_t parameters) {
+  if (parameters == 0) return "unknown";
+  return fmt::format("{:.1f} bits", 8 * static_cast<double>(bytes) / static_cast<double>(parameters));
+}
+
+// Of a loaded model, what can be known without its files.
+ModelDescription description_of(const Engine& engine) {
+  const ModelInfo& info = engine.info();
+  ModelDescription out{info.family, "", info.parameters, info.weight_bytes - info.mtp_bytes};
+  out.context_length = info.context_length;
+  out.layers = info.layers;
+  return out;
+}
+
+Json details_json(const ModelDescription& model) {
+  return {{"parent_model", ""},
+          {"format", model.format},
+          {"family", model.family},
+          {"families", Json::array({model.family})},
+          {"parameter_size", size_name(model.parameters)},
+          {"quantization_level", bits_name(model.bytes, model.parameters)}};
+}
+
+Json listed_json(const std::string& name, const ModelDescription& model) {
+  return {{"name", name},
+          {"model", name},
+          {"modified_at", rfc3339(model.modified_ns)},
+          {"size", model.bytes},
+          {"digest", digest_of(name)},
+          {"details", details_json(model)}};
+}
+
+Json shown_json(const ModelDescription& model) {
+  const std::string& family = model.family;
+  Json capabilities = Json::array({"completion"});
+  if (!model.chat_template.empty()) capabilities.push_back("tools");
+  if (model.chat_template.find("enable_thinking") != std::string::npos) capabilities.push_back("thinking");
+  return {{"modelfile", ""},
+          {"parameters", ""},
+          {"template", model.chat_template},
+          {"details", details_json(model)},
+          {"model_info",
+           {{"general.architecture", family},
+            {"general.parameter_count", model.parameters},
+            {family + ".context_length", model.context_length},
+            {family + ".embedding_length", model.hidden},
+            {family + ".block_count", model.layers}}},
+          {"capabilities", std::move(capabilities)},
+          {"modified_at", rfc3339(model.modified_ns)}};
+}
+
+}  // namespace
+
+void OllamaModels::list(std::shared_ptr<ResponseStream> out) const {
+  std::map<std::string, ModelDescription> loaded;
+  for (const auto* entry : pool_.entries())
+    if (entry->model) loaded[entry->name] = description_of(*entry->model->engine);
+  workers_.submit([out, loaded = std::move(loaded), source = pool_.source(), post = post_] {
+    std::set<std::string> names;
+    for (const auto& [name, model] : loaded) names.insert(name);
+    for (const std::string& name : source.list()) names.insert(name);
+    Json models = Json::array();
+    for (const std::string& name : names) {
+      const auto model = source.describe(name);
+      const auto known = loaded.find(name);
+      if (model || known != loaded.end()) models.push_back(listed_json(name, model ? *model : known->second));
+    }
+    post([out, body = Json{{"models", std::move(models)}}] { out->respond(json_response(body)); });
+  });
+}
+
+void OllamaModels::show(const std::string& body, std::shared_ptr<ResponseStream> out) const {
+  const auto parsed = parse_body(body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return out->respond(ollama_error_response(*error));
+  JsonFields fields(std::get<Json>(parsed));
+  const std::string* old_name = fields.string("name");
+  const std::string wanted = fields.find("model") || !old_name ? fields.required_string("model") : *old_name;
+  if (fields.error()) return out->respond(ollama_error_response(*fields.error()));
+  const auto name = pool_.find(wanted);
+  if (!name)
+    return out->respond(
+        ollama_error_response({404, fmt::format("model '{}' not found", wanted), "model", ""}));
+  std::optional<ModelDescription> loaded;
+  for (const auto* entry : pool_.entries())
+    if (entry->name == *name && entry->model) loaded = description_of(*entry->model->engine);
+  workers_.submit([out, name = *name, loaded, source = pool_.source(), post = post_] {
+    auto answer = source.describe(name);
+    if (!answer && loaded) answer = *loaded;
+    post([out, answer = std::move(answer)] {
+      out->respond(answer ? json_response(shown_json(*answer))
+                          : ollama_error_response(to_api_error(answer.error())));
+    });
+  });
+}
+
+HttpResponse OllamaModels::loaded() const {
+  constexpr int64_t kNever = 100LL * 365 * 24 * 3600;  // seconds from now
+  Json models = Json::array();
+  for (const auto* entry : pool_.entries()) {
+    if (!entry->model) continue;
+    const Engine& engine = *entry->model->engine;
+    const ModelInfo& info = engine.info();
+    const double idle_s = entry->leases > 0 ? 0 : now_seconds() - entry->last_used;
+    const bool stays = entry->keep.pinned || entry->keep.unload_after_s <= 0;
+    const auto left = static_cast<int64_t>(entry->keep.unload_after_s - idle_s);
+    Json model = {{"name", entry->name},
+                  {"model", entry->name},
+                  {"size", info.weight_bytes},
+                  {"digest", digest_of(entry->name)},
+                  {"details", details_json(description_of(engine))},
+                  {"size_vram", engine.device_memory() ? info.weight_bytes : 0},
+                  {"context_length", info.context_length}};
+    model["expires_at"] = rfc3339((unix_seconds() + (stays ? kNever : left)) * kNanosecondsPerSecond);
+    models.push_back(std::move(model));
+  }
+  return json_response({{"models", std::move(models)}});
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,28 @@
+// Reads the bodies of Ollama's /api/chat and /api/generate. They are translated to what OpenAI's routes take,
+// and read as these are; what would change the answer and is not built is refused by name.
+// Reference: Ollama's docs/api.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "server/api/api_request.h"
+
+namespace anabranch::server {
+
+struct OllamaRequest {
+  // Neither: the request only loads or unloads the model.
+  std::variant<std::monostate, ChatRequest, CompletionRequest> asks;
+  bool stream = true;
+  std::optional<double> keep_s;  // that the model stays loaded after its last request; negative: for ever
+};
+// generate: a body of /api/generate, else of /api/chat.
+std::variant<OllamaRequest, ApiError> parse_ollama_request(std::string_view body, bool generate,
+                                                           const RequestDefaults& defaults);
+
+// "keep_alive": seconds, or a duration as Go writes it ("5m", "1h30m", "-1s"). Fails for other values.
+std::optional<double> read_keep_alive(JsonFields& fields);
+
+}  // namespace anabranch::server

@@ -1,0 +1,198 @@
+#include "server/api/responses_format.h"
+
+#include "base/clock.h"
+
+namespace anabranch::server {
+namespace {
+
+using Kind = OutputEvent::Kind;
+
+Json usage_json(const Usage& usage) {
+  return {{"input_tokens", usage.prompt_tokens},
+          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"output_tokens", usage.completion_tokens},
+          {"output_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+}
+
+}  // namespace
+
+ResponsesWriter::ResponsesWriter(bool stream, ResponsesRequest request,
+                                 std::shared_ptr<ResponseContext> context)
+    : AnswerWriter(stream), request_(std::move(request)), context_(std::move(context)) {}
+
+// One event of the stream; "" for an answer that is sent whole.
+std::string ResponsesWriter::emit(const char* type, Json fields) {
+  if (!is_stream()) return "";
+  Json json = {{"type", type}, {"sequence_number", sequence_++}};
+  json.update(fields);
+  return fmt::format("event: {}\ndata: {}\n\n", type, dump_json(json));
+}
+
+// usage: null while the answer is under way.
+Json ResponsesWriter::response(const char* status, const Usage* usage) const {
+  Json json = {{"id", head_.id}, {"object", "response"}, {"created_at", head_.created}, {"status", status}};
+  json["completed_at"] = std::string_view(status) == "completed" ? Json(unix_seconds()) : Json();
+  json["error"] = problem_;
+  json["incomplete_details"] = cut_ ? Json{{"reason", cut_}} : Json();
+  json["model"] = head_.model;
+  json["output"] = output_;
+  json.update(request_.echo);
+  json["usage"] = usage ? usage_json(*usage) : Json();
+  if (usage) json["anabranch"] = extension(head_, *usage);
+  if (usage && !request_.tools.left_out.empty())
+    json["anabranch"]["left_out_tools"] = request_.tools.left_out;
+  return json;
+}
+
+std::string ResponsesWriter::begin(AnswerHead head, size_t) {
+  head_ = std::move(head);
+  std::string out = emit("response.created", {{"response", response("in_progress", nullptr)}});
+  return out + emit("response.in_progress", {{"response", response("in_progress", nullptr)}});
+}
+
+// Which item, and which part of it, an event is about.
+Json ResponsesWriter::place() const {
+  Json place = {{"item_id", item_->json["id"]}, {"output_index", output_.size()}};
+  if (item_->kind != Kind::call_begin) place["content_index"] = 0;
+  return place;
+}
+
+Json ResponsesWriter::part_of(const Item& item) const {
+  if (item.kind == Kind::reasoning) return {{"type", "reasoning_text"}, {"text", item.text}};
+  return {{"type", "output_text"},
+          {"text", item.text},
+          {"annotations", Json::array()},
+          {"logprobs", item.logprobs}};
+}
+
+std::string ResponsesWriter::open(Kind kind, const std::string& call_id, const std::string& name) {
+  item_ = Item{kind, Json::object(), "", call_id, name};
+  Json& json = item_->json;
+  if (kind == Kind::reasoning) {
+    json = {{"type", "reasoning"},
+            {"id", random_id("rs_")},
+            {"summary", Json::array()},
+            {"content", Json::array()}};
+  } else if (kind == Kind::content) {
+    json = {
+        {"type", "message"}, {"id", random_id("msg_")}, {"role", "assistant"}, {"content", Json::array()}};
+  } else {
+    json = call_item(request_.tools, name, call_id, "");
+    json["id"] = random_id("fc_");
+  }
+  json["status"] = "in_progress";
+  std::string out = emit("response.output_item.added", {{"output_index", output_.size()}, {"item", json}});
+  if (kind == Kind::call_begin) return out;
+  Json part = place();
+  part["part"] = part_of(*item_);
+  return out + emit("response.content_part.added", std::move(part));
+}
+
+std::string ResponsesWriter::add_text(const std::string& text, const TakeLogprobs& logprobs) {
+  item_->text += text;
+  Json fields = place();
+  fields["delta"] = text;
+  if (item_->kind == Kind::reasoning) return emit("response.reasoning_text.delta", std::move(fields));
+  fields["logprobs"] = Json::array();
+  if (Json told = logprobs(); told.is_object() && told["content"].is_array()) {
+    for (Json& one : told["content"]) item_->logprobs.push_back(one);
+    fields["logprobs"] = std::move(told["content"]);
+  }
+  return emit("response.output_text.delta", std::move(fields));
+}
+
+std::string ResponsesWriter::event(size_t, const OutputEvent& event, const std::string& call_id,
+                                   const TakeLogprobs& logprobs) {
+  std::string out;
+  if (event.kind == Kind::call_begin) {
+    out = close("completed");
+    return out += open(event.kind, call_id, event.text);
+  }
+  if (event.kind == Kind::call_arguments) {
+    item_->text += event.text;
+    return "";
+  }
+  if (event.kind == Kind::call_end) return close("completed");
+  if (!item_ || item_->kind != event.kind) {
+    out = close("completed");
+    out += open(event.kind, "", "");
+  }
+  return out += add_text(event.text, logprobs);
+}
+
+std::string ResponsesWriter::close_text(Item& item, const char* status) {
+  const bool thought = item.kind == Kind::reasoning;
+  Json text = place(), part = place();
+  text["text"] = item.text;
+  if (!thought) text["logprobs"] = item.logprobs;
+  part["part"] = part_of(item);
+  std::string out =
+      emit(thought ? "response.reasoning_text.done" : "response.output_text.done", std::move(text));
+  out += emit("response.content_part.done", std::move(part));
+  item.json["content"].push_back(part_of(item));
+  item.json["status"] = status;
+  if (thought && request_.sealed_thoughts) item.json["encrypted_content"] = context_->sealer.seal(item.text);
+  std::string whole = turn_.value(thought ? "reasoning_content" : "content", "");
+  turn_[thought ? "reasoning_content" : "content"] = whole + item.text;
+  return out;
+}
+
+// A call is known as a whole: its arguments come as one piece.
+std::string ResponsesWriter::close_call(Item& item) {
+  Json done = call_item(request_.tools, item.name, item.call_id, item.text);
+  done["id"] = item.json["id"];
+  done["status"] = "completed";
+  item.json = std::move(done);
+  turn_["tool_calls"].push_back(call_of(item.json));
+  const std::string type = string_at(item.json, "type");
+  const bool custom = type == "custom_tool_call";
+  if (!custom && type != "function_call") return "";
+  const char* field = custom ? "input" : "arguments";
+  const std::string text = string_at(item.json, field);
+  Json delta = place(), whole = place();
+  delta["delta"] = text;
+  whole[field] = text;
+  if (!custom) whole["name"] = item.json["name"];
+  const std::string stem = custom ? "response.custom_tool_call_input" : "response.function_call_arguments";
+  std::string out = emit((stem + ".delta").c_str(), std::move(delta));
+  return out += emit((stem + ".done").c_str(), std::move(whole));
+}
+
+std::string ResponsesWriter::close(const char* status) {
+  if (!item_) return "";
+  std::string out = item_->kind == Kind::call_begin ? close_call(*item_) : close_text(*item_, status);
+  out += emit("response.output_item.done", {{"output_index", output_.size()}, {"item", item_->json}});
+  output_.push_back(std::move(item_->json));
+  item_.reset();
+  return out;
+}
+
+std::string ResponsesWriter::choice_finished(size_t, const AnswerEnd& end, const TakeLogprobs&) {
+  if (end.finish == FinishReason::length) cut_ = "max_output_tokens";
+  return close(cut_ ? "incomplete" : "completed");
+}
+
+void ResponsesWriter::keep(const Json& response) {
+  if (!request_.store) return;
+  Json messages = std::move(request_.conversation);
+  messages.push_back(std::move(turn_));
+  context_->store.put({head_.id, response, std::move(request_.input_items), std::move(messages), 0});
+}
+
+std::string ResponsesWriter::finish(const std::vector<AnswerEnd>&, const Usage& total) {
+  const char* status = cut_ ? "incomplete" : "completed";
+  const Json whole = response(status, &total);
+  keep(whole);
+  if (!is_stream()) return dump_json(whole);
+  return emit(cut_ ? "response.incomplete" : "response.completed", {{"response", whole}});
+}
+
+std::string ResponsesWriter::failure(const ApiError& error) {
+  problem_ = {{"code", error.status == 503 ? "server_is_overloaded" : "server_error"},
+              {"message", error.message}};
+  std::string out = emit("error", {{"code", error.code}, {"message", error.message}, {"param", nullptr}});
+  return out + emit("response.failed", {{"response", response("failed", nullptr)}});
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,52 @@
+// Writes the answers of /v1/responses: a response object, or the events that build it.
+#pragma once
+
+#include "server/api/answer_writer.h"
+#include "server/api/responses_request.h"
+
+namespace anabranch::server {
+
+class ResponsesWriter : public AnswerWriter {
+ public:
+  ResponsesWriter(bool stream, ResponsesRequest request, std::shared_ptr<ResponseContext> context);
+
+  std::string begin(AnswerHead head, size_t choices) override;
+  std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
+                    const TakeLogprobs& logprobs) override;
+  std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) override;
+  std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) override;
+  std::string failure(const ApiError& error) override;
+
+ private:
+  // The item that is being written.
+  struct Item {
+    OutputEvent::Kind kind;  // reasoning, content or call_begin
+    Json json;               // complete but for text and status
+    std::string text;        // of a call: its arguments
+    std::string call_id, name;
+    Json logprobs = Json::array();
+  };
+
+  std::string emit(const char* type, Json fields);
+  std::string open(OutputEvent::Kind kind, const std::string& call_id, const std::string& name);
+  std::string add_text(const std::string& text, const TakeLogprobs& logprobs);
+  std::string close(const char* status);
+  std::string close_text(Item& item, const char* status);
+  std::string close_call(Item& item);
+  Json part_of(const Item& item) const;
+  Json place() const;
+  Json response(const char* status, const Usage* usage) const;
+  void keep(const Json& response);
+
+  ResponsesRequest request_;
+  const std::shared_ptr<ResponseContext> context_;
+  AnswerHead head_;
+  std::optional<Item> item_;
+  Json output_ = Json::array();
+  Json turn_ = {{"role", "assistant"}, {"content", ""}};  // the answer as a chat message
+  Json problem_;                                          // the response's "error"
+  const char* cut_ = nullptr;                             // why it is incomplete
+  int sequence_ = 0;
+};
+
+}  // namespace anabranch::server

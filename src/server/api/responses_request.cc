@@ -1,0 +1,281 @@
+#include "server/api/responses_request.h"
+
+#include <climits>
+
+#include "server/api/content_parts.h"
+#include "server/api/format_fields.h"
+
+namespace anabranch::server {
+namespace {
+
+// Adds items to a conversation of chat messages. The items of one turn of the assistant's become one message.
+class ItemReader {
+ public:
+  ItemReader(JsonFields& request, ResponseContext& context, Json& messages)
+      : request_(request), context_(context), messages_(messages) {}
+
+  void read(const Json& item, const std::string& where) {
+    if (!item.is_object())
+      return request_.fail(where, "invalid_type",
+                           fmt::format("'{}' must be an object, not {}", where, json_type(item)));
+    JsonFields fields(item, where + ".");
+    const std::string* given = fields.string("type");
+    const std::string type = given ? *given : "message";
+    if (type == "message")
+      read_message(fields, where);
+    else if (type == "reasoning")
+      read_reasoning(fields);
+    else if (const Json call = call_of(item); !call.is_null())
+      assistant(false)["tool_calls"].push_back(call);
+    else if (type.ends_with("_output"))
+      read_output(fields, item, where);
+    else if (type == "item_reference")
+      fields.fail("id", "unsupported_value", "references to items are not built: send the items themselves");
+    else if (type == "compaction")
+      fields.fail("type", "unsupported_value", "compacted conversations are not built");
+    // Other items (web_search_call, image_generation_call, ...) are of tools that only OpenAI's servers run.
+    if (fields.error()) request_.fail(*fields.error());
+  }
+
+ private:
+  // The message of the assistant's that is being put together. fresh: it has no answer yet.
+  Json& assistant(bool fresh) {
+    const bool open =
+        !messages_.empty() && messages_.back()["role"] == "assistant" &&
+        !(fresh && (messages_.back()["content"] != "" || messages_.back().contains("tool_calls")));
+    if (!open) messages_.push_back({{"role", "assistant"}, {"content", ""}});
+    return messages_.back();
+  }
+
+  std::string read_parts(JsonFields& fields, const Json& content, const std::string& where, bool result) {
+    if (content.is_string()) return content.get<std::string>();
+    if (!content.is_array()) {
+      fields.fail(
+          "content", "invalid_type",
+          fmt::format("'{}' must be a string or an array of parts, not {}", where, json_type(content)));
+      return {};
+    }
+    std::string text;
+    for (size_t i = 0; i < content.size() && !fields.error(); ++i) {
+      const Json& part = content[i];
+      const std::string type = part.is_object() ? string_at(part, "type") : "";
+      if (type == "input_text" || type == "output_text" || type == "text" || type == "summary_text")
+        text += string_at(part, "text");
+      else if (type == "refusal")
+        text += string_at(part, "refusal");
+      else if (result)
+        text += shown_text(part);
+      else
+        fields.fail(
+            "content", "unsupported_value",
+            fmt::format("'{}[{}]': only parts of type \"input_text\" and \"output_text\" are built (no "
+                        "images, audio or files)",
+                        where, i));
+    }
+    return text;
+  }
+
+  void read_message(JsonFields& fields, const std::string& where) {
+    std::string role = fields.required_string("role");
+    if (role == "developer") role = "system";
+    if (role != "system" && role != "user" && role != "assistant")
+      fields.fail(
+          "role", "invalid_value",
+          fmt::format("'{}.role' is '{}', but must be user, assistant, system or developer", where, role));
+    const Json* content = fields.find("content");
+    if (!content)
+      fields.fail("content", "missing_required_parameter", fmt::format("'{}.content' is missing", where));
+    if (fields.error()) return;
+    std::string text = read_parts(fields, *content, where + ".content", false);
+    // Templates take one system message, at the beginning.
+    const bool leading = role == "system" && messages_.size() == 1 && messages_[0]["role"] == "system";
+    if (leading)
+      add_line(messages_[0]["content"].get_ref<std::string&>(), "\n" + text);
+    else if (role == "assistant")
+      assistant(true)["content"] = std::move(text);
+    else
+      messages_.push_back({{"role", role}, {"content", std::move(text)}});
+  }
+
+  // A thought that this server sealed, or its text. Summaries are for people.
+  void read_reasoning(JsonFields& fields) {
+    std::string thought;
+    if (const Json* content = fields.array("content"))
+      for (const Json& part : *content)
+        if (part.is_object()) thought += string_at(part, "text");
+    if (thought.empty())
+      if (const std::string* sealed = fields.string("encrypted_content"))
+        thought = context_.sealer.open(*sealed).value_or("");
+    if (!thought.empty()) assistant(true)["reasoning_content"] = std::move(thought);
+  }
+
+  void read_output(JsonFields& fields, const Json& item, const std::string& where) {
+    Json message = {{"role", "tool"}, {"content", ""}};
+    const bool shell = string_at(item, "type") == "local_shell_call_output" && !fields.find("call_id");
+    message["tool_call_id"] = fields.required_string(shell ? "id" : "call_id");
+    if (const Json* output = fields.find("output"))
+      message["content"] =
+          output->is_object() ? dump_json(*output) : read_parts(fields, *output, where + ".output", true);
+    messages_.push_back(std::move(message));
+  }
+
+  JsonFields& request_;
+  ResponseContext& context_;
+  Json& messages_;
+};
+
+void refuse_what_is_not_built(JsonFields& fields) {
+  fields.only("background", {false}, "answers in the background are not built; ask for a stream");
+  fields.only("conversation", {}, "conversations are not built; use 'previous_response_id'");
+  fields.only("prompt", {}, "stored prompts are not built; send the text as 'instructions' and 'input'");
+  fields.only("context_management", {Json::array()}, "contexts are not compacted here");
+  fields.only("service_tier", {"auto", "default"}, "there is one tier");
+  fields.only("truncation", {"auto", "disabled"}, "it must be auto or disabled");
+}
+
+// The request's items, each with an id.
+Json items_of(JsonFields& fields) {
+  const Json* input = fields.find("input");
+  if (!input) return Json::array();
+  if (input->is_string())
+    return Json::array({{{"type", "message"},
+                         {"role", "user"},
+                         {"content", Json::array({{{"type", "input_text"}, {"text", *input}}})},
+                         {"id", random_id("msg_")}}});
+  if (!input->is_array() || input->size() > kMaxMessages) {
+    fields.fail("input", "invalid_type",
+                fmt::format("'input' must be a string or an array of at most {} items", kMaxMessages));
+    return Json::array();
+  }
+  Json items = *input;
+  for (Json& item : items) {
+    if (!item.is_object()) continue;
+    if (!item.contains("type")) item["type"] = "message";
+    if (!item.contains("id") || !item["id"].is_string()) item["id"] = random_id("item_");
+  }
+  return items;
+}
+
+// The system prompt of this request, which later ones do not inherit, and then the conversation.
+void read_conversation(JsonFields& fields, ResponseContext& context, ResponsesRequest& request) {
+  Json messages = Json::array();
+  if (const std::string* previous = fields.string("previous_response_id")) {
+    const auto stored = context.store.find(*previous);
+    if (!stored)
+      return fields.fail(ApiError{404, fmt::format("There is no stored response '{}' here", *previous),
+                                  "previous_response_id", "previous_response_not_found"});
+    messages = stored->messages;
+  }
+  request.input_items = items_of(fields);
+  ItemReader reader(fields, context, messages);
+  for (size_t i = 0; i < request.input_items.size() && !fields.error(); ++i)
+    reader.read(request.input_items[i], fmt::format("input[{}]", i));
+  if (messages.empty() && !fields.error())
+    fields.fail("input", "missing_required_parameter", "'input' is missing or empty");
+  request.conversation = messages;
+  const std::string* instructions = fields.string("instructions");
+  if (instructions && !instructions->empty()) {
+    if (!messages.empty() && messages[0]["role"] == "system")
+      messages[0]["content"] = *instructions + "\n\n" + messages[0]["content"].get<std::string>();
+    else
+      messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *instructions}});
+  }
+  request.chat.messages = std::move(messages);
+}
+
+// OpenAI's "include": what else the answer holds.
+void read_include(JsonFields& fields, ResponsesRequest& request) {
+  GenerationOptions& options = request.chat.options;
+  const auto top = fields.integer("top_logprobs", 0, kMaxLogprobs);
+  if (top && *top > 0) options.logprobs = static_cast<int>(*top);
+  const Json* include = fields.array("include");
+  if (!include) return;
+  for (const Json& name : *include) {
+    if (name == "reasoning.encrypted_content") request.sealed_thoughts = true;
+    if (name == "message.output_text.logprobs") options.logprobs = static_cast<int>(top.value_or(0));
+  }
+}
+
+// What the answer repeats, with the values that hold.
+Json echo_of(JsonFields& fields, const ResponsesRequest& request) {
+  const auto given = [&](const char* name, Json otherwise) {
+    const Json* value = fields.find(name);
+    return value ? *value : std::move(otherwise);
+  };
+  const GenerationOptions& options = request.chat.options;
+  Json text = given("text", Json::object());
+  if (!text.contains("format")) text["format"] = {{"type", "text"}};
+  Json reasoning = given("reasoning", Json::object());
+  for (const char* name : {"effort", "summary"})
+    if (!reasoning.contains(name)) reasoning[name] = nullptr;
+  Json tools = given("tools", Json::array());
+  for (Json& tool : tools)
+    if (tool.is_object() && string_at(tool, "type") == "function")
+      for (const char* name : {"description", "parameters", "strict"})
+        if (!tool.contains(name)) tool[name] = nullptr;
+  return {{"instructions", given("instructions", nullptr)},
+          {"max_output_tokens", given("max_output_tokens", nullptr)},
+          {"max_tool_calls", given("max_tool_calls", nullptr)},
+          {"parallel_tool_calls", request.chat.parallel_tool_calls},
+          {"previous_response_id", given("previous_response_id", nullptr)},
+          {"reasoning", std::move(reasoning)},
+          {"text", std::move(text)},
+          {"tools", std::move(tools)},
+          {"tool_choice", given("tool_choice", "auto")},
+          {"truncation", given("truncation", "disabled")},
+          {"temperature", options.sampling.temperature},
+          {"top_p", options.sampling.top_p},
+          {"presence_penalty", options.sampling.presence_penalty},
+          {"frequency_penalty", options.sampling.frequency_penalty},
+          {"top_logprobs", std::max(0, options.logprobs)},
+          {"store", request.store},
+          {"background", false},
+          {"service_tier", "default"},
+          {"safety_identifier", given("safety_identifier", nullptr)},
+          {"prompt_cache_key", given("prompt_cache_key", nullptr)},
+          {"user", given("user", nullptr)},
+          {"metadata", given("metadata", Json::object())}};
+}
+
+}  // namespace
+
+std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_view body,
+                                                                 const RequestDefaults& defaults,
+                                                                 ResponseContext& context) {
+  auto json = parse_body(body);
+  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
+  JsonFields fields(std::get<Json>(json));
+  ResponsesRequest request;
+  ChatRequest& chat = request.chat;
+  chat.options = read_common_options(fields, defaults);
+  refuse_what_is_not_built(fields);
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) fields.string(name);
+  for (const char* name : {"metadata", "stream_options", "text", "reasoning"}) fields.object(name);
+  chat.options.format = read_response_format(fields);
+  if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX))
+    chat.options.max_tokens = static_cast<int>(*most);
+  fields.integer("max_tool_calls", 0, INT_MAX);  // of tools that OpenAI's servers run
+  request.store = fields.boolean("store").value_or(true);
+  request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";
+  chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  read_include(fields, request);
+  request.tools = read_response_tools(fields, chat.tool_choice);
+  if (!request.tools.functions.empty()) chat.tools = request.tools.functions;
+  if (!fields.error()) read_conversation(fields, context, request);
+  if (fields.error()) return *fields.error();
+  request.echo = echo_of(fields, request);
+  return request;
+}
+
+Json from_turn(const Json& messages, size_t turn) {
+  Json out = Json::array();
+  size_t at = 0;
+  for (; at < messages.size() && messages[at]["role"] == "system"; ++at) out.push_back(messages[at]);
+  for (size_t user = 0; at < messages.size(); ++at)
+    if (messages[at]["role"] == "user" && user++ == turn) break;
+  if (at == messages.size()) return nullptr;
+  for (; at < messages.size(); ++at) out.push_back(messages[at]);
+  return out;
+}
+
+}  // namespace anabranch::server

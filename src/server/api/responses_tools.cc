@@ -1,0 +1,195 @@
+#include "server/api/responses_tools.h"
+
+#include <algorithm>
+
+#include "server/api/api_request.h"
+#include "server/api/format_fields.h"
+
+namespace anabranch::server {
+namespace {
+
+using Kind = ResponseTool::Kind;
+
+constexpr const char* kShell = "local_shell";
+
+Json function_tool(const std::string& name, Json description, Json parameters, bool strict = false) {
+  Json function = {{"name", name}};
+  if (description.is_string()) function["description"] = std::move(description);
+  function["parameters"] = std::move(parameters);
+  if (strict) function["strict"] = true;
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+Json object_schema(Json properties, Json required) {
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
+}
+
+// A custom tool takes text of any form, which becomes the function's only argument.
+Json custom_parameters(const Json* format) {
+  std::string about = "The tool's input, as plain text";
+  if (format && format->is_object() && string_at(*format, "type") == "grammar")
+    about += fmt::format(", which must follow this {} grammar:\n{}", string_at(*format, "syntax"),
+                         string_at(*format, "definition"));
+  return object_schema({{"input", {{"type", "string"}, {"description", about}}}}, Json::array({"input"}));
+}
+
+Json shell_parameters() {
+  return object_schema({{"command", {{"type", "array"}, {"items", {{"type", "string"}}}}},
+                        {"working_directory", {{"type", "string"}}},
+                        {"timeout_ms", {{"type", "integer"}}}},
+                       Json::array({"command"}));
+}
+
+class ToolReader {
+ public:
+  ToolReader(JsonFields& request, ResponseTools& out) : request_(request), out_(out) {}
+
+  void read(const Json& tools, const std::string& where, const std::string& space) {
+    if (out_.functions.size() + tools.size() > kMaxTools)
+      request_.fail(where, "invalid_value", fmt::format("'{}' has more than {} entries", where, kMaxTools));
+    for (size_t i = 0; i < tools.size() && !request_.error(); ++i)
+      read_one(tools[i], fmt::format("{}[{}]", where, i), space);
+  }
+
+ private:
+  void read_one(const Json& tool, const std::string& where, const std::string& space) {
+    if (!tool.is_object())
+      return request_.fail(where, "invalid_type",
+                           fmt::format("'{}' must be an object, not {}", where, json_type(tool)));
+    JsonFields fields(tool, where + ".");
+    const std::string type = fields.required_string("type");
+    if (type == "function") {
+      const Json* parameters = fields.object("parameters");
+      add({Kind::function, fields.required_string("name"), space}, tool.value("description", Json()),
+          parameters ? *parameters : object_schema(Json::object(), Json::array()),
+          fields.boolean("strict").value_or(false));
+    } else if (type == "custom") {
+      add({Kind::custom, fields.required_string("name"), space}, tool.value("description", Json()),
+          custom_parameters(fields.object("format")), false);
+    } else if (type == kShell) {
+      add({Kind::local_shell, kShell, ""}, "Runs a command on the user's machine", shell_parameters(), false);
+    } else if (type == "namespace" && space.empty()) {
+      const std::string name = fields.required_string("name");
+      const Json* inner = fields.array("tools");
+      if (inner && !name.empty()) read(*inner, where + ".tools", name);
+    } else if (!type.empty()) {
+      out_.left_out.push_back(type.substr(0, 64));
+    }
+    if (fields.error()) request_.fail(*fields.error());
+  }
+
+  void add(ResponseTool tool, Json description, Json parameters, bool strict) {
+    const std::string name = model_name(tool.space, tool.name);
+    if (!out_.known.emplace(name, std::move(tool)).second) return;  // the first of a name counts
+    out_.functions.push_back(function_tool(name, std::move(description), std::move(parameters), strict));
+  }
+
+  JsonFields& request_;
+  ResponseTools& out_;
+};
+
+// The name that the model sees for {"type", "name", "namespace"?}; "" if there is no such tool.
+std::string named_tool(const Json& tool, const ResponseTools& tools) {
+  if (!tool.is_object()) return {};
+  const std::string name = string_at(tool, "type") == kShell
+                               ? kShell
+                               : model_name(string_at(tool, "namespace"), string_at(tool, "name"));
+  return tools.known.contains(name) ? name : "";
+}
+
+void keep_allowed(JsonFields& fields, const Json& allowed, ResponseTools& tools) {
+  std::vector<std::string> names;
+  for (const Json& tool : allowed)
+    if (const std::string name = named_tool(tool, tools); !name.empty()) names.push_back(name);
+  if (names.empty())
+    fields.fail("tool_choice", "invalid_value", "'tool_choice.tools' names none of the 'tools'");
+  Json kept = Json::array();
+  for (Json& tool : tools.functions)
+    if (std::ranges::find(names, string_at(tool["function"], "name")) != names.end())
+      kept.push_back(std::move(tool));
+  tools.functions = std::move(kept);
+}
+
+void read_choice(JsonFields& fields, ResponseTools& tools, ToolChoice& choice) {
+  const Json* value = fields.find("tool_choice");
+  if (!value || !value->is_object()) {
+    choice = read_tool_choice(fields);
+    return;
+  }
+  if (string_at(*value, "type") == "allowed_tools") {
+    JsonFields inner(*value, "tool_choice.");
+    inner.only("mode", {"auto", "required"}, "it must be auto or required");
+    if (string_at(*value, "mode") == "required") choice.kind = ToolChoice::Kind::required;
+    if (const Json* allowed = inner.array("tools")) keep_allowed(fields, *allowed, tools);
+    if (inner.error()) fields.fail(*inner.error());
+    return;
+  }
+  choice = {ToolChoice::Kind::named, named_tool(*value, tools)};
+  if (choice.name.empty())
+    fields.fail("tool_choice", "invalid_value",
+                "'tool_choice' must be auto, none, required, a tool of 'tools' that can be offered here, or "
+                "allowed_tools");
+}
+
+}  // namespace
+
+std::string model_name(const std::string& space, const std::string& name) {
+  if (space.empty()) return name;
+  return space + (space.ends_with("__") ? "" : "__") + name;
+}
+
+ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice) {
+  ResponseTools tools;
+  if (const Json* list = fields.array("tools")) ToolReader(fields, tools).read(*list, "tools", "");
+  if (!fields.error()) read_choice(fields, tools, choice);
+  if (!fields.error()) check_tool_choice(fields, choice, tools.functions);
+  if (choice.kind == ToolChoice::Kind::none) tools.functions = Json::array();
+  return tools;
+}
+
+Json call_item(const ResponseTools& tools, const std::string& model_name, const std::string& call_id,
+               const std::string& arguments) {
+  const auto at = tools.known.find(model_name);
+  const ResponseTool tool =
+      at == tools.known.end() ? ResponseTool{Kind::function, model_name, ""} : at->second;
+  const auto parsed = parse_json(arguments);
+  if (tool.kind == Kind::custom) {
+    const std::string input = parsed ? string_at(*parsed, "input") : "";
+    return {{"type", "custom_tool_call"}, {"call_id", call_id}, {"name", tool.name}, {"input", input}};
+  }
+  if (tool.kind == Kind::local_shell) {
+    Json action = {{"type", "exec"}, {"command", Json::array()}, {"env", Json::object()}};
+    if (parsed && parsed->is_object()) action.update(*parsed);
+    return {{"type", "local_shell_call"}, {"call_id", call_id}, {"action", std::move(action)}};
+  }
+  Json item = {
+      {"type", "function_call"}, {"call_id", call_id}, {"name", tool.name}, {"arguments", arguments}};
+  if (!tool.space.empty()) item["namespace"] = tool.space;
+  return item;
+}
+
+Json call_of(const Json& item) {
+  const std::string type = string_at(item, "type");
+  std::string name = model_name(string_at(item, "namespace"), string_at(item, "name"));
+  Json arguments;
+  if (type == "function_call") {
+    const std::string text = string_at(item, "arguments");
+    auto parsed = parse_json(text);
+    arguments = parsed && parsed->is_object() ? std::move(*parsed) : Json(text);
+  } else if (type == "custom_tool_call") {
+    arguments = {{"input", string_at(item, "input")}};
+  } else if (type == "local_shell_call") {
+    name = kShell;
+    arguments = item.value("action", Json::object());
+    if (arguments.is_object())
+      for (const char* own : {"type", "env", "user"}) arguments.erase(own);
+  } else {
+    return nullptr;
+  }
+  std::string id = string_at(item, "call_id");
+  if (id.empty()) id = string_at(item, "id");
+  return {
+      {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};
+}
+
+}  // namespace anabranch::server

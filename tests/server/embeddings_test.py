@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Embeddings over HTTP with the official clients: embeddings_test.py BINARY MODEL_DIR
+The last line is "N passed, N failed"."""
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+
+import numpy
+import ollama
+import openai
+
+BINARY, MODEL = sys.argv[1:3]
+TEXTS = ["The river rises in the hills.", "A boat.", "x " * 300, "The river rises in the hills. " * 9]
+
+
+@contextlib.contextmanager
+def serve(model, *flags):
+    process = subprocess.Popen([BINARY, "serve", "--model", model, "--port", "0", "--no-cache", *flags], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield openai.OpenAI(base_url=process.stdout.readline().split(" on ")[1].strip(), api_key="none", max_retries=0)
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+@contextlib.contextmanager
+def model_that_says(**pooling):
+    """The model with a file that says how it makes embeddings."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in os.listdir(MODEL):
+            os.symlink(os.path.join(os.path.abspath(MODEL), name), os.path.join(folder, name))
+        os.mkdir(os.path.join(folder, "1_Pooling"))
+        with open(os.path.join(folder, "1_Pooling", "config.json"), "w") as file:
+            json.dump(pooling, file)
+        yield folder
+
+
+def embed(client, texts, **more):
+    return numpy.array([one.embedding for one in client.embeddings.create(model="default", input=texts, **more).data], numpy.float32)
+
+
+def test_embeddings_do_not_depend_on_company():
+    with serve(MODEL, "--pooling", "mean") as client:
+        together = embed(client, TEXTS)
+        assert numpy.allclose((together ** 2).sum(1), 1, atol=1e-6)
+        assert all((embed(client, [text])[0] == one).all() for text, one in zip(TEXTS, together))
+        assert (embed(client, TEXTS, encoding_format="float") == together).all()
+        stop, answers = threading.Event(), []
+
+        def chat():
+            while not stop.is_set():
+                answers.append(client.chat.completions.create(model="default", max_tokens=30, messages=[{"role": "user", "content": "Hi."}]))
+        thread = threading.Thread(target=chat)
+        thread.start()
+        busy = embed(client, TEXTS * 20)
+        stop.set()
+        thread.join()
+        assert (busy == numpy.concatenate([together] * 20)).all() and answers
+    with serve(MODEL, "--pooling", "mean", "--prefill-chunk", "16", "--threads", "1") as client:
+        assert (embed(client, TEXTS) == together).all()
+
+
+def test_models_say_how():
+    with model_that_says(pooling_mode_lasttoken=True) as folder:
+        with serve(folder) as client:
+            said = embed(client, TEXTS)
+        with serve(MODEL, "--pooling", "last") as client:
+            assert (embed(client, TEXTS) == said).all()
+            ids = client.post("/../tokenize", body={"content": TEXTS[0]}, cast_to=object)["tokens"]
+            assert (embed(client, ids)[0] == said[0]).all()
+        with serve(folder, "--pooling", "cls") as client:
+            first = embed(client, ["The sea", "The hill"])
+            assert (first[0] == first[1]).all()
+        copy = os.path.join(folder, "copy")
+        subprocess.run([BINARY, "convert", folder, copy, "--bits", "8"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert os.path.exists(os.path.join(copy, "1_Pooling", "config.json"))
+
+
+def test_dimensions_and_ollama():
+    with serve(MODEL, "--pooling", "last") as client:
+        whole, part = embed(client, TEXTS[:1])[0], embed(client, TEXTS[:1], dimensions=32)[0]
+        assert len(part) == 32 and numpy.allclose(part, whole[:32] / numpy.linalg.norm(whole[:32]), atol=1e-6)
+        theirs = ollama.Client(host=str(client.base_url).removesuffix("/v1/"))
+        assert (numpy.array(theirs.embed("default", TEXTS).embeddings, numpy.float32) == embed(client, TEXTS)).all()
+        assert len(theirs.embeddings("default", TEXTS[0]).embedding) == len(whole)
+        assert len(theirs.embed("default", "word " * 20000).embeddings) == 1  # cut
+
+
+def test_errors():
+    def refused(client, status, **body):
+        try:
+            client.embeddings.create(**({"model": "default"} | body))
+            raise AssertionError(body)
+        except openai.APIStatusError as error:
+            assert error.status_code == status, error
+            return error
+    with serve(MODEL) as client:
+        assert "--pooling" in refused(client, 400, input="a").message
+    with serve(MODEL, "--pooling", "last") as client:
+        assert refused(client, 400, input="").param == "input"
+        assert refused(client, 400, input=["a", ""]).param == "input[1]"
+        assert refused(client, 400, input=["word " * 20000]).code == "context_length_exceeded"
+        assert refused(client, 400, input="a", dimensions=100000).param == "dimensions"
+        assert refused(client, 400, input=["a"] * 3000).param == "input"
+        assert refused(client, 400, input=[[10 ** 9]]).param == "input[0]"
+
+
+def main():
+    passed = failed = 0
+    for name, test in list(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            passed += 1
+        except Exception:
+            failed += 1
+            print(f"FAILED {name}:\n{traceback.format_exc()}")
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+sys.exit(main())

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""The official OpenAI client's Responses API against a real server: responses_client_test.py BINARY MODEL_DIR
+The last line is "N passed, N failed"."""
+import json
+import subprocess
+import sys
+import time
+import traceback
+
+import openai
+import pydantic
+
+BINARY, MODEL = sys.argv[1:3]
+TOOL = {"type": "function", "name": "get_weather", "description": "The weather of a city", "strict": True,
+        "parameters": {"type": "object", "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}}, "required": ["city"],
+                       "additionalProperties": False}}
+client = None
+
+
+def ask(what, **more):
+    return client.responses.create(model="default", input=what, temperature=0, **({"max_output_tokens": 40} | more))
+
+
+def test_text_and_usage():
+    answer = ask("Name three rivers.", reasoning={"effort": "none"}, metadata={"a": "b"})
+    assert answer.status in ("completed", "incomplete") and answer.output_text and answer.metadata == {"a": "b"}
+    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens > 20
+    assert answer.output[-1].type == "message" and answer.error is None and answer.object == "response"
+
+
+def test_streams_are_the_same_answer():
+    for more in ({"reasoning": {"effort": "none"}}, {"reasoning": {"effort": "low"}, "max_output_tokens": 60},
+                 {"tools": [TOOL], "tool_choice": "required", "reasoning": {"effort": "none"}}):
+        whole = ask("What is the weather in Paris?", **more)
+        events = list(ask("What is the weather in Paris?", stream=True, **more))
+        assert [e.sequence_number for e in events] == list(range(len(events)))
+        last = events[-1].response
+        assert last.output_text == whole.output_text and last.usage.total_tokens == whole.usage.total_tokens
+        assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == whole.output_text
+        assert [(i.type, getattr(i, "arguments", None)) for i in last.output] == [(i.type, getattr(i, "arguments", None)) for i in whole.output]
+        with client.responses.stream(model="default", input="What is the weather in Paris?", temperature=0,
+                                     **({"max_output_tokens": 40} | more)) as stream:
+            kinds = [event.type for event in stream]
+            assert kinds[-1] in ("response.completed", "response.incomplete"), kinds
+            if kinds[-1] == "response.completed":
+                assert stream.get_final_response().output_text == whole.output_text
+
+
+def test_tools_go_round():
+    first = ask("What is the weather in Paris?", tools=[TOOL], tool_choice={"type": "function", "name": "get_weather"})
+    call = next(item for item in first.output if item.type == "function_call")
+    assert call.name == "get_weather" and json.loads(call.arguments)["city"] in ("Paris", "Rome")
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    stored = ask([result], previous_response_id=first.id, tools=[TOOL], reasoning={"effort": "none"})
+    whole = ask([{"role": "user", "content": "What is the weather in Paris?"}, *[i.model_dump() for i in first.output], result],
+                tools=[TOOL], reasoning={"effort": "none"})
+    assert stored.output_text == whole.output_text
+    assert stored.usage.input_tokens == whole.usage.input_tokens
+    assert whole.usage.input_tokens_details.cached_tokens > 0.8 * first.usage.input_tokens
+
+
+def test_structured_answers():
+    class River(pydantic.BaseModel):
+        name: str
+        long: bool
+
+    answer = client.responses.parse(model="default", input="A river, as JSON.", text_format=River, temperature=0, max_output_tokens=200)
+    assert isinstance(answer.output_parsed, River), answer
+    answer = ask("A river, as JSON.", text={"format": {"type": "json_object"}}, max_output_tokens=200)
+    assert isinstance(json.loads(answer.output_text), dict) if answer.status == "completed" else answer.output_text.startswith("{")
+
+
+def test_sealed_thoughts():
+    first = ask("What is 17 times 23?", reasoning={"effort": "high"}, include=["reasoning.encrypted_content"], store=False,
+                max_output_tokens=200)
+    thought = first.output[0]
+    assert thought.type == "reasoning" and thought.encrypted_content and thought.content[0].text
+    items = [{"type": "message", "role": "user", "content": "What is 17 times 23?"}]
+    plain = [item.model_dump(exclude_none=True) for item in first.output]
+    sealed = [item.model_dump(exclude_none=True) | ({"content": []} if item.type == "reasoning" else {}) for item in first.output]
+    more = [{"role": "user", "content": "And 18?"}]
+    a, b = (client.responses.input_tokens.count(model="default", input=items + turn + more) for turn in (plain, sealed))
+    assert a.input_tokens == b.input_tokens
+    try:
+        client.responses.retrieve(first.id)
+        raise AssertionError("it was stored")
+    except openai.NotFoundError:
+        pass
+
+
+def test_stored_responses():
+    first = ask("Hello", instructions="Be brief.")
+    assert client.responses.retrieve(first.id).output_text == first.output_text
+    assert client.responses.input_items.list(first.id).data[0].content[0].text == "Hello"
+    client.responses.delete(first.id)
+    for call in (client.responses.retrieve, client.responses.delete):
+        try:
+            call(first.id)
+            raise AssertionError("it is still there")
+        except openai.NotFoundError:
+            pass
+
+
+def test_logprobs():
+    answer = ask("Hello", include=["message.output_text.logprobs"], top_logprobs=2, reasoning={"effort": "none"})
+    logprobs = answer.output[-1].content[0].logprobs
+    assert logprobs and all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in logprobs)
+    assert answer.output_text.startswith("".join(one.token for one in logprobs[:3]))
+
+
+def test_errors():
+    for fields, name in (({"background": True}, "background"), ({"input": 7}, "input"), ({"previous_response_id": "resp_x"}, "previous")):
+        try:
+            client.responses.create(**({"model": "default", "input": "x"} | fields))
+            raise AssertionError(f"taken: {fields}")
+        except (openai.BadRequestError, openai.NotFoundError) as error:
+            assert name in str(error.param), error
+
+
+def main():
+    global client
+    process = subprocess.Popen([BINARY, "serve", "--model", MODEL, "-p", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    client = openai.OpenAI(base_url=process.stdout.readline().split(" on ")[1].strip(), api_key="none", max_retries=0)
+    passed = failed = 0
+    try:
+        for name, test in list(globals().items()):
+            if not name.startswith("test_"):
+                continue
+            began = time.time()
+            try:
+                test()
+                passed += 1
+                print(f"ok     {name} ({time.time() - began:.1f} s)", flush=True)
+            except Exception:
+                failed += 1
+                print(f"FAILED {name}:\n{traceback.format_exc()}", flush=True)
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+sys.exit(main())
