@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace anabranch {
 
@@ -28,5 +29,8 @@ inline int64_t unix_nanoseconds() {
 inline int64_t unix_seconds() {
   return unix_nanoseconds() / 1'000'000'000;
 }
+
+// A point of time in UTC, such as 2026-01-31T23:59:59.123456789Z.
+std::string rfc3339(int64_t unix_nanoseconds);
 
 }  // namespace anabranch

@@ -6,10 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <ctime>
 
+#include "base/clock.h"
 #include "base/json_text.h"
 
 namespace anabranch {
@@ -61,18 +60,6 @@ Log& the_log() {
   return log;
 }
 
-std::string rfc3339_now() {
-  const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  const auto since = now.time_since_epoch();
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(since).count() % 1000;
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char text[32];
-  const size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-  return fmt::format("{}.{:03}Z", std::string_view(text, size), milliseconds);
-}
-
 }  // namespace
 
 void set_log_format(LogFormat format) {
@@ -112,8 +99,8 @@ void log_fields(LogLevel level, std::string_view message, const std::vector<LogF
   Log& log = the_log();
   if (log.format == LogFormat::text) return log.logger.log(to_spdlog(level), "{}", message);
   if (!log_enabled(level)) return;
-  std::string line = fmt::format(R"({{"time":"{}","level":"{}","message":{})", rfc3339_now(), name_of(level),
-                                 json_string(message));
+  std::string line = fmt::format(R"({{"time":"{}","level":"{}","message":{})", rfc3339(unix_nanoseconds()),
+                                 name_of(level), json_string(message));
   for (const LogField& field : fields) line += fmt::format(R"(,"{}":{})", field.name, field.json);
   log.logger.log(to_spdlog(level), "{}}}", line);
 }

@@ -29,7 +29,8 @@ struct GenerationOptions {
   ResponseFormat format;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool ignore_eos = false;
-  int priority = 0;  // lower ones go first
+  int priority = 0;      // lower ones go first
+  double timeout_s = 0;  // from the request's arrival to the end of its answer; 0: as the server says
   bool cache = true;
   std::string cache_salt;
   bool stream = false;

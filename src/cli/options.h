@@ -130,6 +130,12 @@ struct ServeOptions {
   double max_gap_ms = 50;        // between a stream's tokens, while prompts are read beside it
   uint64_t memory_bytes = 0;     // for their states; 0: chosen
   int connections = 256, connections_per_address = 64;
+  int requests_per_minute = 0;  // of one client address; 0: no limit
+  std::vector<std::string> trusted_proxies;
+  uint64_t max_body_bytes = 32u << 20;
+  double request_timeout_s = 0;  // 0: no limit
+  std::string access_log;
+  uint64_t access_log_bytes = 64u << 20;
   std::vector<std::string> allowed_hosts, cors_origins;
   std::vector<std::string> api_keys;
   std::string api_key_file;

@@ -147,6 +147,42 @@ void add_service_flags(CLI::App& app, ServeOptions& o) {
   app.add_option("--pid-file", o.pid_file,
                  "File with the server's process id (default: none; with --detach "
                  "~/.local/state/anabranch/serve-PORT.pid, and the log beside it)");
+  app.add_option("--access-log", o.access_log,
+                 "Append a line about each request to this file: who, what, how many tokens, how long; never "
+                 "text (docs/service.md)");
+  app.add_option("--access-log-size", o.access_log_bytes,
+                 "Begin it anew at this size; five old ones are kept (default: 64MB)")
+      ->transform(size_flag())
+      ->check(number_in(4096.0, 1e15));
+}
+
+void add_limit_flags(CLI::App& app, ServeOptions& o) {
+  const Group group(app, "Limits");
+  app.add_option("--request-timeout", o.request_timeout_s,
+                 "Seconds that a request may take, from its arrival to the end of its answer (default: no "
+                 "limit)")
+      ->check(number_in(0.001, 86400.0));
+  app.add_option("--max-body", o.max_body_bytes, "Size of a request's body (default: 32MB)")
+      ->transform(size_flag())
+      ->check(number_in(1024.0, 1e9));
+  app.add_option("--max-requests-per-minute", o.requests_per_minute,
+                 "Requests for answers of one client address, loopback addresses aside (default: no limit)")
+      ->check(CLI::Range(1, 1 << 30));
+  app.add_option("--max-connections", o.connections,
+                 "Connections at a time; beyond them idle ones are closed, then new ones refused (default: "
+                 "256)")
+      ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--max-connections-per-address", o.connections_per_address,
+                 "How many of them one client address may have, loopback addresses and trusted proxies aside "
+                 "(default: 64)")
+      ->check(CLI::Range(1, 1 << 16));
+  app.add_option(
+         "--trusted-proxy", o.trusted_proxies,
+         "Address or network, such as 10.0.0.0/8, of a proxy whose X-Forwarded-For tells the client's "
+         "address (may be given several times)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
 }
 
 CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
@@ -239,16 +275,6 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
           "what of it is free)")
       ->transform(size_flag());
   command
-      ->add_option(
-          "--max-connections", o.connections,
-          "Connections at a time; beyond them idle ones are closed, then new ones refused (default: 256)")
-      ->check(CLI::Range(1, 1 << 16));
-  command
-      ->add_option("--max-connections-per-address", o.connections_per_address,
-                   "How many of them one client address may have, loopback addresses aside; raise it for a "
-                   "proxy on another machine (default: 64)")
-      ->check(CLI::Range(1, 1 << 16));
-  command
       ->add_option("--allow-host", o.allowed_hosts,
                    "A further name that requests may have in Host (may be given several times)")
       ->expected(1)
@@ -326,6 +352,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       "Leave most of the machine to other programs: half of the threads at a low priority, 2 requests at a "
       "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
   command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
+  add_limit_flags(*command, o);
   add_service_flags(*command, o);
   return command;
 }

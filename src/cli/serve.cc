@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -113,9 +114,10 @@ Result<std::vector<VolatileRule>> volatile_rules(const ServeOptions& options) {
   return rules;
 }
 
-Result<std::vector<std::string>> api_keys(const ServeOptions& options) {
-  std::vector<std::string> keys = options.api_keys;
-  if (const char* key = std::getenv("ANABRANCH_API_KEY"); key && *key) keys.push_back(key);
+Result<std::vector<server::ApiKey>> api_keys(const ServeOptions& options) {
+  std::vector<server::ApiKey> keys;
+  for (const std::string& key : options.api_keys) keys.push_back({key});
+  if (const char* key = std::getenv("ANABRANCH_API_KEY"); key && *key) keys.push_back({key});
   if (!options.api_key_file.empty()) {
     TRY(const auto more, server::read_key_file(options.api_key_file));
     keys.insert(keys.end(), more.begin(), more.end());
@@ -123,12 +125,14 @@ Result<std::vector<std::string>> api_keys(const ServeOptions& options) {
   return keys;
 }
 
-// SIGHUP: the log file is opened again, keys and certificates are read again. What cannot be read stays as it
-// was.
+// SIGHUP: the log files are opened again, keys and certificates are read again. What cannot be read stays as
+// it was.
 void reload(const ServeOptions& options, server::Server& server) {
   if (!options.log_file.empty())
     if (const auto opened = log_to_file(options.log_file); !opened)
       log_error("SIGHUP: the log stays where it was: {}", opened.error().message);
+  if (const auto opened = server.reopen_access_log(); !opened)
+    log_error("SIGHUP: the access log stays where it was: {}", opened.error().message);
   const auto read = [&]() -> Result<size_t> {
     TRY(const auto keys, api_keys(options));
     TRY_VOID(server.set_api_keys(keys));
@@ -174,6 +178,13 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.port = static_cast<uint16_t>(options.port);
   result.limits.connections = options.connections;
   result.limits.connections_per_address = options.connections_per_address;
+  result.limits.body_bytes = options.max_body_bytes;
+  result.limits.all_body_bytes = std::max(result.limits.all_body_bytes, 2 * result.limits.body_bytes);
+  TRY(result.limits.proxies, server::TrustedProxies::make(options.trusted_proxies));
+  result.requests_per_minute = options.requests_per_minute;
+  result.request_timeout_s = options.request_timeout_s;
+  result.access_log = options.access_log;
+  result.access_log_bytes = options.access_log_bytes;
   result.allowed_hosts = options.allowed_hosts;
   result.cors_origins = options.cors_origins;
   result.tls = {options.tls_certificate, options.tls_key};

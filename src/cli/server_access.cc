@@ -10,7 +10,7 @@ namespace anabranch::cli {
 Result<std::string> key_to_show(const std::string& api_key_file) {
   if (!api_key_file.empty()) {
     TRY(const auto keys, server::read_key_file(api_key_file));
-    return keys.front();
+    return keys.front().key;
   }
   const char* key = std::getenv("ANABRANCH_API_KEY");
   return std::string(key ? key : "");

@@ -33,6 +33,8 @@ class HttpLayer : public ::testing::Test {
     handlers.error = [](const RequestName&, const ApiError& error) { return error_response(error); };
     handlers.headers = [](const HttpRequest&) { return Headers{}; };
     handlers.responded = [](const RequestName&, int) {};
+    handlers.key_of = [](const HttpRequest&) { return ""; };
+    handlers.ended = [](const EndedRequest&) {};
     served_ = std::async(std::launch::async, [this, handlers] { server_->serve(handlers); });
   }
   void TearDown() override {

@@ -186,8 +186,8 @@ TEST_F(Http, EveryAnswerHasAnId) {
     return ask(port_, "GET", "/health", "", "X-Request-Id: " + own + "\r\n").headers.at("x-request-id");
   };
   EXPECT_EQ(id_for("0b7e-4:trace.1"), "0b7e-4:trace.1");
-  for (const std::string bad : {std::string(200, 'a'), std::string("a b"), std::string("../x"),
-                                std::string("\"x\""), std::string("")})
+  for (const std::string& bad : {std::string(200, 'a'), std::string("a b"), std::string("../x"),
+                                 std::string("\"x\""), std::string("")})
     EXPECT_EQ(id_for(bad).substr(0, 4), "req_") << bad;
 }
 

@@ -22,7 +22,7 @@ class IoThread {
       came_.notify_one();
     };
   }
-  ModelPool::After after() {
+  After after() {
     return [this](double seconds, std::function<void()> run) {
       timers_.emplace(now_seconds() + seconds, std::move(run));
     };

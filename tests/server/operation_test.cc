@@ -19,7 +19,7 @@ class Operation : public ServerTest {
 
   void start_with_keys() {
     ServerOptions options;
-    options.api_keys = {"first-key", "second"};
+    options.api_keys = {{"first-key"}, {"second"}};
     start(std::move(options));
   }
   Answer chat(const std::string& headers = "") {
@@ -87,9 +87,9 @@ TEST_F(Operation, WithoutAKeyNoBodyIsRead) {
 
 TEST_F(Operation, KeysCanBeReplaced) {
   start_with_keys();
-  EXPECT_FALSE(server_->set_api_keys({"two words"}).ok());
+  EXPECT_FALSE(server_->set_api_keys({ApiKey{"two words"}}).ok());
   EXPECT_EQ(chat("x-api-key: second\r\n").status, 200);
-  ASSERT_TRUE(server_->set_api_keys({"third"}).ok());
+  ASSERT_TRUE(server_->set_api_keys({ApiKey{"third"}}).ok());
   EXPECT_EQ(chat("x-api-key: second\r\n").status, 401);
   EXPECT_EQ(chat("x-api-key: third\r\n").status, 200);
 }
@@ -126,7 +126,7 @@ TEST_F(Operation, PagesMustSendJson) {
 TEST_F(Operation, AllowedOriginsGetCors) {
   ServerOptions options;
   options.cors_origins = {"http://localhost:3000"};
-  options.api_keys = {"key"};
+  options.api_keys = {{"key"}};
   start(options);
   const std::string page = "Origin: http://localhost:3000\r\nSec-Fetch-Site: same-site\r\n";
   const Answer asked = ask(port_, "OPTIONS", "/v1/chat/completions", "",
@@ -160,11 +160,11 @@ TEST_F(Operation, AllowedOriginsGetCors) {
 
 TEST(ApiKeys, MustBeWhatAHeaderCanHold) {
   for (const char* bad : {"", "two words", "tab\t", "\xc3\xa9"})
-    EXPECT_FALSE(ApiKeys::make({bad}).ok()) << bad;
+    EXPECT_FALSE(ApiKeys::make({ApiKey{bad}}).ok()) << bad;
   FakeEngine engine;
   ServerOptions options;
   options.port = 0;
-  options.api_keys = {"good", ""};
+  options.api_keys = {{"good"}, {""}};
   EXPECT_FALSE(Server::start(served_by(engine), options).ok());
 }
 
@@ -174,7 +174,11 @@ TEST(ApiKeys, ComeFromAFile) {
     std::ofstream(path) << text;
     return read_key_file(path);
   };
-  EXPECT_EQ(*read("# mine\n\n  first \r\nsecond"), (std::vector<std::string>{"first", "second"}));
+  const auto two = *read("# mine\n\n  first \r\nsecond");
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].key, "first");
+  EXPECT_EQ(two[1].key, "second");
+  EXPECT_EQ(two[1].name, "");
   EXPECT_EQ(read("# none\n").error().kind, ErrorKind::invalid);
   EXPECT_EQ(read_key_file("/no/such/file").error().kind, ErrorKind::not_found);
   // Neither without an end, nor too much, nor what would have to be waited for.
@@ -387,7 +391,7 @@ TEST_F(Operation, WithoutItsDeviceNothingIsTaken) {
   EXPECT_EQ(health.status, 503);
   EXPECT_EQ(health.json()["status"], "device_lost");
   EXPECT_EQ(ask(port_, "GET", "/metrics").status, 200);
-  patient.api_keys = {"key"};
+  patient.api_keys = {{"key"}};
   start(patient);
   const Answer stranger = ask(port_, "GET", "/health");
   EXPECT_EQ(stranger.status, 503);

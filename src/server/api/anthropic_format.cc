@@ -47,6 +47,8 @@ Json error_json_of(const ApiError& error, int status) {
   if (status == 403) type = "permission_error";
   if (status == 404) type = "not_found_error";
   if (status == 413) type = "request_too_large";
+  if (status == 429) type = "rate_limit_error";
+  if (status == 504) type = "timeout_error";
   if (status == 529) type = "overloaded_error";
   // Clients recognise these words and shorten the conversation.
   const bool too_long = error.code == "context_length_exceeded";
@@ -54,9 +56,10 @@ Json error_json_of(const ApiError& error, int status) {
           {"error", {{"type", type}, {"message", (too_long ? "prompt is too long: " : "") + error.message}}}};
 }
 
-// Our 429 means that the server's queue is full. Anthropic's means that one client sends too many requests.
+// Anthropic's 429 means that one client sends too many requests, its 529 that the server's queue is full.
 int status_of(const ApiError& error) {
-  return error.status == 429 || error.status == 503 ? 529 : error.status;
+  const bool full = error.status == 429 && error.code == "queue_full";
+  return full || error.status == 503 ? 529 : error.status;
 }
 
 }  // namespace

@@ -155,35 +155,42 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
           {"disk", std::move(disk)}};
 }
 
+After after(HttpServer& http) {
+  return [&http](double seconds, std::function<void()> run) { http.after(seconds, std::move(run)); };
+}
+
 }  // namespace
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
-         AccessRules access, ApiKeys keys, const std::string& seal_key_path)
+         AccessRules access, ApiKeys keys, const std::string& seal_key_path, double timeout_s,
+         int requests_per_minute)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
       post_(http.post()),
-      pool_(std::move(models), std::move(prompts), post_,
-            [&http](double seconds, std::function<void()> run) { http.after(seconds, std::move(run)); }),
+      pool_(std::move(models), std::move(prompts), post_, after(http)),
       responses_(std::make_shared<ResponseContext>(seal_key_path)),
-      generations_(pool_, workers, post_, metrics_, responses_),
+      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
       access_(std::move(access)),
-      keys_(std::move(keys)) {}
+      keys_(std::move(keys)),
+      addresses_(requests_per_minute) {}
 
 // The parsed head of a request.
 struct Api::Call {
   Target target;
   RouteMatch match;
-  bool admitted = false;  // the request has a valid key, or none is required
+  bool admitted = false;          // the request has a valid key, or none is required
+  std::shared_ptr<KeyState> key;  // that key
 };
 
 Result<Api::Call> Api::read_head(const HttpRequest& request) const {
   Call call;
   TRY(call.target, parse_target(request.target));
   call.match = find_route(call.target.path, request.method);
-  call.admitted = keys_.admit(request);
+  call.key = keys_.find(request);
+  call.admitted = keys_.empty() || call.key;
   return call;
 }
 
@@ -252,11 +259,34 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   if (auto response = refusal(request, call)) return out->respond(std::move(*response));
   const auto& handler = call->match.route->handler;
   if (const auto* kind = std::get_if<AnswerKind>(&handler))
-    return generations_.start(*kind, std::move(request), std::move(out));
+    return generate(*kind, *call, std::move(request), std::move(out));
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
   const Page wanted = std::get<Page>(handler);
   if (!handle_slow_page(wanted, request, out)) out->respond(page(wanted, *call));
+}
+
+// Counts the request for its address and its key.
+void Api::generate(AnswerKind kind, const Call& call, HttpRequest request,
+                   std::shared_ptr<ResponseStream> out) {
+  const double now = now_seconds();
+  const auto refuse = [&](const ApiError& error) {
+    out->respond(error_response_for(call.target.path, error));
+  };
+  if (const auto error = addresses_.count(request.address, now)) return refuse(*error);
+  auto use = KeyUse::begin(call.key, now);
+  if (const auto* error = std::get_if<ApiError>(&use)) return refuse(*error);
+  generations_.start(kind, std::move(request), std::get<KeyUse>(std::move(use)), std::move(out));
+}
+
+std::string Api::key_of(const HttpRequest& head) const {
+  const auto key = keys_.find(head);
+  return key ? key->name : "";
+}
+
+void Api::set_keys(ApiKeys keys) {
+  keys.take_over(keys_);
+  keys_ = std::move(keys);
 }
 
 bool Api::handle_slow_page(Page page, const HttpRequest& request,
@@ -356,7 +386,7 @@ HttpResponse Api::model(const std::string& id) const {
 HttpResponse Api::of_main_model(Json (*describe)(const ServedModel&)) const {
   const ServedModel* main = pool_.main_model();
   return main ? json_response(describe(*main))
-              : error_response({503, "No model is loaded; requests load one", "", "model_not_loaded"});
+              : error_response({404, "No model is loaded; requests load one", "", "model_not_loaded"});
 }
 
 HttpResponse Api::stored_response(Page page, const std::string& id) const {

@@ -11,6 +11,7 @@
 #include "server/api/ollama_models.h"
 #include "server/api/routes.h"
 #include "server/http/access.h"
+#include "server/http/address_limits.h"
 #include "server/http/api_keys.h"
 #include "server/http/http_server.h"
 #include "server/http/types.h"
@@ -20,8 +21,9 @@ namespace anabranch::server {
 // Used on the I/O thread only.
 class Api {
  public:
+  // timeout_s: as of Generations.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
-      ApiKeys keys, const std::string& seal_key_path);
+      ApiKeys keys, const std::string& seal_key_path, double timeout_s, int requests_per_minute);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   std::optional<HttpResponse> refusal(const HttpRequest& request) const;
@@ -33,8 +35,10 @@ class Api {
   Headers headers(const HttpRequest& request) const { return cors_headers(request, access_); }
   // Counts an answer; called by HttpServer when it begins.
   void responded(const RequestName& request, int status);
+  // The name of the key that the request shows, or "".
+  std::string key_of(const HttpRequest& head) const;
   // Later requests must have one of these keys.
-  void set_keys(ApiKeys keys) { keys_ = std::move(keys); }
+  void set_keys(ApiKeys keys);
   // From now on new work is refused with 503.
   void begin_stop();
   bool device_lost() const { return pool_.device_lost(); }
@@ -47,6 +51,7 @@ class Api {
   struct Call;
   Result<Call> read_head(const HttpRequest& request) const;
   std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call) const;
+  void generate(AnswerKind kind, const Call& call, HttpRequest request, std::shared_ptr<ResponseStream> out);
   std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
   HttpResponse page(Page page, const Call& call) const;
   // Answers of these are made by workers. Returns whether the page is one of them.
@@ -77,6 +82,7 @@ class Api {
   OllamaModels ollama_;
   const AccessRules access_;
   ApiKeys keys_;
+  AddressLimits addresses_;
   bool stopping_ = false;
 };
 

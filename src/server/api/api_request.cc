@@ -396,7 +396,7 @@ RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sam
 }
 
 std::variant<Json, ApiError> parse_body(std::string_view body) {
-  auto parsed = parse_json(body);
+  auto parsed = parse_json(body, {.bytes = body.size()});  // the HTTP server limits it
   if (!parsed.ok())
     return ApiError{400, "The request body is not valid: " + parsed.error().message, "", "invalid_json"};
   if (!parsed.value().is_object())
@@ -404,6 +404,11 @@ std::variant<Json, ApiError> parse_body(std::string_view body) {
                     fmt::format("The request body must be a JSON object, not {}", json_type(parsed.value())),
                     "", "invalid_type"};
   return std::move(parsed).value();
+}
+
+double read_timeout(JsonFields& fields) {
+  constexpr double kLeast = 1e-3, kMost = 86400;
+  return fields.number("timeout", kLeast, kMost).value_or(0);
 }
 
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
@@ -419,6 +424,7 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   read_draft_model(fields, defaults.draft_model, options.speculation);
   options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
+  options.timeout_s = read_timeout(fields);
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);
   return options;

@@ -44,14 +44,14 @@ std::string to_base64(const std::vector<float>& values) {
   return text;
 }
 
-void Embedder::start(ModelLease model, EmbeddingRequest request, double load_s,
+void Embedder::start(ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
                      std::shared_ptr<ResponseStream> out) {
   const uint64_t key = next_key_++;
   Job& job = jobs_[key];
   job.model = std::move(model);
   job.request = std::move(request);
-  job.started = now_seconds();
-  job.load_s = load_s;
+  job.use = std::move(use);
+  job.times = times;
   job.out = std::move(out);
   job.embeddings.resize(job.request.prompts.size());
   job.out->on_client_left([this, key] {
@@ -60,6 +60,9 @@ void Embedder::start(ModelLease model, EmbeddingRequest request, double load_s,
     cancel(it->second);
     jobs_.erase(it);
   });
+  if (const double allowed_s = times.allowed_s; allowed_s > 0)
+    after_(std::max(0.0, times.started + allowed_s - now_seconds()),
+           [this, key, allowed_s] { fail(key, timeout_error(allowed_s)); });
   submit_some(key);
 }
 
@@ -71,6 +74,7 @@ void Embedder::submit_some(uint64_t key) {
     Request request;
     request.prompt = std::move(prompts[index]);
     request.pooling = job.model->engine->info().pooling;
+    request.priority = job.use.priority().value_or(0);
     const auto id =
         job.model->engine->submit(std::move(request), [this, key, index, post = post_](const Event& event) {
           post([this, key, index, event] { receive(key, index, event); });
@@ -94,9 +98,10 @@ void Embedder::receive(uint64_t key, size_t index, const Event& event) {
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
   job.embeddings[index] = normalised(event.embedding, job.request.dimensions);
   job.tokens += event.usage.prompt_tokens;
+  job.use.add_tokens(event.usage.prompt_tokens, now_seconds());
   if (job.ids.size() < job.embeddings.size()) return submit_some(key);
   if (job.running > 0) return;
-  job.out->note({"", job.model->name, job.tokens, 0, 0});
+  job.out->note(std::make_shared<AnswerNote>(AnswerNote{"", job.model->name, job.tokens, 0, 0}));
   job.out->respond(json_response(answer(job)));
   jobs_.erase(key);
 }
@@ -107,8 +112,8 @@ Json Embedder::answer(Job& job) {
   if (form == EmbeddingForm::ollama)
     return {{"model", job.model->name},
             {"embeddings", std::move(job.embeddings)},
-            {"total_duration", std::llround((job.load_s + now_seconds() - job.started) * 1e9)},
-            {"load_duration", std::llround(job.load_s * 1e9)},
+            {"total_duration", std::llround((now_seconds() - job.times.started) * 1e9)},
+            {"load_duration", std::llround(job.times.load_s * 1e9)},
             {"prompt_eval_count", job.tokens}};
   Json data = Json::array();
   for (size_t i = 0; i < job.embeddings.size(); i++)
@@ -129,6 +134,7 @@ void Embedder::cancel(const Job& job) {
 
 void Embedder::fail(uint64_t key, const ApiError& error) {
   const auto it = jobs_.find(key);
+  if (it == jobs_.end()) return;  // it has ended before its time was over
   cancel(it->second);
   it->second.out->respond(is_ollama(it->second.request.form) ? ollama_error_response(error)
                                                              : error_response(error));

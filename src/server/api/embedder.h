@@ -10,6 +10,7 @@
 
 #include "server/api/embedding_request.h"
 #include "server/api/model_pool.h"
+#include "server/http/api_keys.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
@@ -21,10 +22,16 @@ std::string to_base64(const std::vector<float>& values);
 
 class Embedder {
  public:
-  explicit Embedder(Post post) : post_(std::move(post)) {}
+  // Monotonic seconds, and seconds. load_s: as of AnswerHead; allowed_s: from the start to the end, 0: no
+  // limit.
+  struct Times {
+    double started = 0, load_s = 0, allowed_s = 0;
+  };
 
-  // load_s: as of AnswerHead.
-  void start(ModelLease model, EmbeddingRequest request, double load_s, std::shared_ptr<ResponseStream> out);
+  Embedder(Post post, After after) : post_(std::move(post)), after_(std::move(after)) {}
+
+  void start(ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
+             std::shared_ptr<ResponseStream> out);
   // Ends every request with an error.
   void cancel_all();
 
@@ -32,7 +39,8 @@ class Embedder {
   struct Job {
     ModelLease model;
     EmbeddingRequest request;
-    double started = 0, load_s = 0;  // seconds
+    KeyUse use;
+    Times times;
     std::shared_ptr<ResponseStream> out;
     std::vector<std::vector<float>> embeddings;
     std::vector<RequestId> ids;  // of those submitted, in order
@@ -48,6 +56,7 @@ class Embedder {
   static Json answer(Job& job);
 
   const Post post_;
+  const After after_;
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Job> jobs_;
 };

@@ -95,6 +95,7 @@ std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_vie
     if (*format == "base64") out.form = EmbeddingForm::base64;
   }
   out.dimensions = static_cast<int>(fields.integer("dimensions", 1, info.hidden).value_or(0));
+  out.timeout_s = read_timeout(fields);
   const bool cuts = !openai && fields.boolean("truncate").value_or(true);
   if (!fields.error() && !info.pooling)
     return ApiError{

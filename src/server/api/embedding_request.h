@@ -16,6 +16,7 @@ struct EmbeddingRequest {
   std::vector<std::vector<int>> prompts;  // one or more, none of them empty
   int dimensions = 0;                     // the first so many values of each embedding; 0: all
   EmbeddingForm form = EmbeddingForm::floats;
+  double timeout_s = 0;  // as of GenerationOptions
 };
 
 // Errors: 400 (also for models that make no embeddings, and for texts beyond the context; Ollama's routes cut

@@ -1,6 +1,7 @@
 #include "server/api/generation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "base/clock.h"
@@ -77,14 +78,16 @@ Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
 
 }  // namespace
 
-Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics,
-                         std::shared_ptr<ResponseContext> responses)
+Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
+                         Metrics& metrics, std::shared_ptr<ResponseContext> responses)
     : models_(models),
       workers_(workers),
       post_(std::move(post)),
+      after_(std::move(after)),
+      timeout_s_(timeout_s),
       metrics_(metrics),
       responses_(std::move(responses)),
-      embedder_(post_) {
+      embedder_(post_, after_) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -95,15 +98,19 @@ Generations::Generation* Generations::find(uint64_t key) {
   return it == generations_.end() ? nullptr : &it->second;
 }
 
-void Generations::start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out) {
+void Generations::start(AnswerKind kind, HttpRequest request, KeyUse use,
+                        std::shared_ptr<ResponseStream> out) {
   const uint64_t key = next_key_++;
   Generation& generation = generations_[key];
   generation.started = now_seconds();
   generation.head.kind = kind;
   generation.head.id = random_id(id_prefix(kind));
   generation.head.created = unix_seconds();
+  generation.use = std::move(use);
+  generation.note->id = generation.head.id;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
+  if (timeout_s_ > 0) limit_time(key, timeout_s_, timeout_s_);
   auto whole = std::make_shared<HttpRequest>(std::move(request));
   if (!is_long(*whole)) return choose_model(key, model_named_in(whole->body), whole);
   long_workers_.submit([this, key, whole, post = post_] {
@@ -176,10 +183,13 @@ std::function<void(PreparedRequest)> Generations::taker(uint64_t key) {
       if (auto* ready = std::get_if<ReadyRequest>(shared.get())) return submit(key, std::move(*ready));
       Generation* generation = find(key);
       if (!generation) return;  // the client has left
-      if (auto* texts = std::get_if<EmbeddingRequest>(shared.get()))
-        embedder_.start(std::move(generation->model), std::move(*texts), generation->head.load_s,
+      if (auto* texts = std::get_if<EmbeddingRequest>(shared.get())) {
+        const double asked_s = texts->timeout_s > 0 ? texts->timeout_s : timeout_s_;
+        const double allowed_s = timeout_s_ > 0 ? std::min(asked_s, timeout_s_) : asked_s;
+        embedder_.start(std::move(generation->model), std::move(*texts), std::move(generation->use),
+                        {generation->started, generation->head.load_s, allowed_s},
                         std::move(generation->out));
-      else
+      } else
         generation->out->respond(std::get<HttpResponse>(std::move(*shared)));
       generations_.erase(key);
     });
@@ -210,7 +220,11 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
     log_debug("{} {}: {}", generation->head.id, thinking->enabled ? "thinks" : "does not think",
               thinking->reason);
   const GenerationOptions& options = generation->options;
+  if (options.timeout_s > 0)
+    limit_time(key, options.timeout_s - (now_seconds() - generation->started), options.timeout_s);
   Engine& engine = *generation->model->engine;
+  generation->note->model = generation->head.model;
+  generation->out->note(generation->note);
   Request request;
   request.sampling = options.sampling;
   const uint64_t seed = options.seed ? *options.seed : random_();
@@ -218,7 +232,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   request.max_tokens = options.max_tokens;
   request.speculation = options.speculation;
   request.ignore_eos = options.ignore_eos;
-  request.priority = options.priority;
+  request.priority = generation->use.priority().value_or(options.priority);
   request.progress = options.progress;
   request.cache = options.cache;
   request.cache_salt = options.cache_salt;
@@ -243,7 +257,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
     auto accepted = engine.submit(request, [this, key, i, post = post_](const Event& event) {
       post([this, key, i, event] { receive(key, i, event); });
     });
-    if (!accepted.ok()) return fail(key, to_api_error(accepted.error()));
+    if (!accepted.ok()) return fail(key, queue_full(accepted.error(), engine));
     choice.request = *accepted;
     choice.submitted = true;
     ++generation->running;
@@ -262,6 +276,7 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
   AnswerWriter& writer = *generation->writer;
   const bool progress = generation->options.progress && generation->streaming;
   if (event.started || event.prefilled > 0) {
+    if (event.started) count_prompt(*generation, index, event.usage);
     if (event.started) generation->send(writer.started(event.usage));
     if (progress)
       generation->send(writer.prefilled(index, event.usage,
@@ -270,6 +285,8 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
     return;
   }
   Choice& choice = generation->choices[index];
+  generation->note->completion_tokens += static_cast<int>(event.tokens.size());
+  generation->use.add_tokens(static_cast<int>(event.tokens.size()), now_seconds());
   observe(*generation, choice, event);
   if (holds_too_much(*generation, event))
     return fail(key,
@@ -284,6 +301,14 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
   writer.tokens(index, event.tokens);
   deliver(*generation, index, choice.text->push(event.tokens));
   if (event.finish != FinishReason::none) finish_choice(key, *generation, index, event);
+}
+
+// When an answer begins. Each prompt counts once.
+void Generations::count_prompt(Generation& generation, size_t index, const Usage& usage) {
+  if (index % generation.options.choices != 0) return;
+  generation.note->prompt_tokens += usage.prompt_tokens;
+  generation.note->cached_tokens += usage.cached_tokens;
+  generation.use.add_tokens(usage.prompt_tokens, now_seconds());
 }
 
 // Only answers that do not stream keep log probabilities until the end.
@@ -362,8 +387,10 @@ void Generations::finish(Generation& generation) {
     usage = add_up(usage, ends.back().usage, i % generation.options.choices == 0);
   }
   ResponseStream& out = *generation.out;
-  out.note({generation.head.id, generation.head.model, usage.prompt_tokens, usage.cached_tokens,
-            usage.completion_tokens});
+  *generation.note = {generation.head.id, generation.head.model, usage.prompt_tokens, usage.cached_tokens,
+                      usage.completion_tokens};
+  const double took_s = now_seconds() - generation.started;
+  usual_s_ = usual_s_ > 0 ? 0.9 * usual_s_ + 0.1 * took_s : took_s;
   std::string rest = generation.writer->finish(ends, usage);
   if (generation.streaming) {
     generation.send(rest);
@@ -405,6 +432,21 @@ void Generations::fail(uint64_t key, const ApiError& error) {
     generation->out->respond(error_response_for(generation->head.kind, error));
   }
   generations_.erase(key);
+}
+
+// With the time that the queue takes, from how long the latest answers took.
+ApiError Generations::queue_full(const Error& error, const Engine& engine) const {
+  ApiError full = to_api_error(error);
+  if (full.status != 429) return full;
+  constexpr double kMostSeconds = 600;
+  const EngineStats stats = engine.stats();
+  const double rounds = static_cast<double>(stats.queued) / std::max(1, stats.running);
+  full.retry_after_s = static_cast<int>(std::ceil(std::clamp(usual_s_ * rounds, 1.0, kMostSeconds)));
+  return full;
+}
+
+void Generations::limit_time(uint64_t key, double seconds, double allowed_s) {
+  after_(std::max(0.0, seconds), [this, key, allowed_s] { fail(key, timeout_error(allowed_s)); });
 }
 
 void Generations::client_left(uint64_t key) {

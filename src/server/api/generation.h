@@ -20,6 +20,7 @@
 #include "server/api/model_pool.h"
 #include "server/api/prepare.h"
 #include "server/api/worker_pool.h"
+#include "server/http/api_keys.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
@@ -27,11 +28,12 @@ namespace anabranch::server {
 class Generations {
  public:
   // models and metrics must outlive it.
-  Generations(ModelPool& models, WorkerPool& workers, Post post, Metrics& metrics,
-              std::shared_ptr<ResponseContext> responses);
+  // timeout_s: for each request, from its arrival to the end of its answer; 0: no limit.
+  Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
+              Metrics& metrics, std::shared_ptr<ResponseContext> responses);
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
-  void start(AnswerKind kind, HttpRequest request, std::shared_ptr<ResponseStream> out);
+  void start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out);
   // Ends every answer with an error.
   void cancel_all();
 
@@ -61,6 +63,8 @@ class Generations {
     std::optional<uint64_t> remember;  // as of Prepared
     std::shared_ptr<AnswerWriter> writer;
     bool streaming = false;  // the stream has started
+    KeyUse use;
+    std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // for the logs
 
     void send(const std::string& text) {
       if (!text.empty()) out->write(text);
@@ -78,17 +82,24 @@ class Generations {
   std::string new_call_id(AnswerKind kind);
   void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
   void finish(Generation& generation);
+  static void count_prompt(Generation& generation, size_t index, const Usage& usage);
   bool holds_too_much(Generation& generation, const Event& event) const;
   void observe(const Generation& generation, Choice& choice, const Event& event);
   void remember(const Generation& generation, const Choice& choice);
   void cancel(const Generation& generation);
   void fail(uint64_t key, const ApiError& error);
+  ApiError queue_full(const Error& error, const Engine& engine) const;
+  // Fails the request if it is still there after so many seconds.
+  void limit_time(uint64_t key, double seconds, double allowed_s);
   void client_left(uint64_t key);
   Generation* find(uint64_t key);
 
   ModelPool& models_;
   WorkerPool& workers_;
   const Post post_;
+  const After after_;
+  const double timeout_s_;
+  double usual_s_ = 0;  // from arrival to end, of the latest answers on average
   Metrics& metrics_;
   const std::shared_ptr<ResponseContext> responses_;
   std::mt19937_64 random_;  // of ids and seeds

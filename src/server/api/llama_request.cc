@@ -35,6 +35,7 @@ constexpr const char* kSameNames[] = {"temperature",
                                       "speculation",
                                       "cache_salt",
                                       "priority",
+                                      "timeout",
                                       "model"};
 
 // [[token or text, bias], ...], as OpenAI's object: a text stands for each of its tokens, false for "never".

@@ -43,7 +43,6 @@ std::string_view name_of(ModelState state);
 
 class ModelPool {
  public:
-  using After = std::function<void(double seconds, std::function<void()>)>;
   using TakeModel = std::function<void(std::variant<ModelLease, ApiError>)>;
   using Unloaded = std::function<void(std::optional<ApiError>)>;
 

@@ -20,13 +20,6 @@ int64_t nanoseconds(double seconds) {
 
 }  // namespace
 
-std::string rfc3339(int64_t unix_nanoseconds) {
-  const std::time_t seconds = unix_nanoseconds / 1'000'000'000;
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:09}Z", utc, unix_nanoseconds % 1'000'000'000);
-}
-
 HttpResponse ollama_error_response(const ApiError& error) {
   HttpResponse response = error_response(error);  // with its headers
   response.body = dump_json({{"error", error.message}});

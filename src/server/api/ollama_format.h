@@ -7,7 +7,6 @@ namespace anabranch::server {
 
 // {"error": message}
 HttpResponse ollama_error_response(const ApiError& error);
-std::string rfc3339(int64_t unix_nanoseconds);
 // The answer to a request that only loads or unloads a model.
 Json ollama_loaded(const std::string& model, bool generate, bool unloads);
 

@@ -51,10 +51,21 @@ constexpr std::pair<const char*, const char*> kRenamed[] = {{"repeat_penalty", "
 constexpr const char* kSameNames[] = {
     "temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty"};
 // Fields of this server that /api/chat and /api/generate take, too.
-constexpr const char* kOurs[] = {"model",    "format",      "think",           "speculation",
-                                 "cache",    "cache_salt",  "priority",        "break_loops",
-                                 "tools",    "tool_choice", "thinking_budget", "chat_template_kwargs",
-                                 "logprobs", "top_logprobs"};
+constexpr const char* kOurs[] = {"model",
+                                 "format",
+                                 "think",
+                                 "speculation",
+                                 "cache",
+                                 "cache_salt",
+                                 "priority",
+                                 "timeout",
+                                 "break_loops",
+                                 "tools",
+                                 "tool_choice",
+                                 "thinking_budget",
+                                 "chat_template_kwargs",
+                                 "logprobs",
+                                 "top_logprobs"};
 
 void copy_options(JsonFields& fields, Json& to) {
   const Json* options = fields.object("options");

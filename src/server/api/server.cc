@@ -3,7 +3,9 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/rotating_log.h"
 #include "server/api/api.h"
+#include "server/http/access_log.h"
 
 namespace anabranch::server {
 namespace {
@@ -14,12 +16,14 @@ constexpr double kLastWordsSeconds = 1;  // time for errors to reach clients who
 class ServerImpl final : public Server {
  public:
   ServerImpl(ServerModels models, const ServerOptions& options, AccessRules access, ApiKeys keys,
-             std::unique_ptr<HttpServer> http)
+             std::unique_ptr<HttpServer> http, std::unique_ptr<RotatingLog> access_log)
       : options_(options),
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
         api_(std::move(models), {options.volatile_text, options.turns_path}, *workers_, *http_,
-             std::move(access), std::move(keys), options.seal_key_path),
+             std::move(access), std::move(keys), options.seal_key_path, options.request_timeout_s,
+             options.requests_per_minute),
+        access_log_(std::move(access_log)),
         thread_([this] { serve(); }) {}
 
   ~ServerImpl() override {
@@ -40,9 +44,19 @@ class ServerImpl final : public Server {
     http_->post()([this] { begin_stop(); });
   }
 
-  Result<void> set_api_keys(const std::vector<std::string>& keys) override {
+  Result<void> set_api_keys(const std::vector<ApiKey>& keys) override {
     TRY(auto made, ApiKeys::make(keys));
     http_->post()([this, keys = std::move(made)] { api_.set_keys(keys); });
+    return {};
+  }
+
+  Result<void> reopen_access_log() override {
+    if (options_.access_log.empty()) return {};
+    TRY(auto opened, RotatingLog::open(options_.access_log, options_.access_log_bytes));
+    // std::function must be copyable.
+    http_->post()([this, log = std::make_shared<std::unique_ptr<RotatingLog>>(std::move(opened))] {
+      access_log_ = std::move(*log);
+    });
     return {};
   }
 
@@ -64,6 +78,10 @@ class ServerImpl final : public Server {
     };
     handlers.headers = [this](const HttpRequest& head) { return api_.headers(head); };
     handlers.responded = [this](const RequestName& request, int status) { api_.responded(request, status); };
+    handlers.key_of = [this](const HttpRequest& head) { return api_.key_of(head); };
+    handlers.ended = [this](const EndedRequest& request) {
+      if (access_log_) access_log_->write(access_line(request));
+    };
     http_->after(options_.device_check_s, [this] { watch_devices(); });
     http_->serve(std::move(handlers));
   }
@@ -101,6 +119,7 @@ class ServerImpl final : public Server {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<WorkerPool> workers_;
   Api api_;
+  std::unique_ptr<RotatingLog> access_log_;  // may be null
   bool stopping_ = false;
   ServerEnd end_ = ServerEnd::stopped;  // written on the I/O thread, read after it has ended
   std::mutex join_;
@@ -112,9 +131,14 @@ class ServerImpl final : public Server {
 Result<std::unique_ptr<Server>> Server::start(ServerModels models, const ServerOptions& options) {
   TRY(auto keys, ApiKeys::make(options.api_keys));
   TRY(auto access, make_access_rules(options.host, options.allowed_hosts, options.cors_origins));
+  std::unique_ptr<RotatingLog> access_log;
+  if (!options.access_log.empty()) {
+    TRY(access_log, RotatingLog::open(options.access_log, options.access_log_bytes));
+  }
   TRY(auto http, HttpServer::listen(options.host, options.port, options.limits, options.tls));
   return std::unique_ptr<Server>(std::make_unique<ServerImpl>(std::move(models), options, std::move(access),
-                                                              std::move(keys), std::move(http)));
+                                                              std::move(keys), std::move(http),
+                                                              std::move(access_log)));
 }
 
 }  // namespace anabranch::server

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "chat/volatile_text.h"
 #include "server/api/model_source.h"
+#include "server/http/api_keys.h"
 #include "server/http/http_server.h"
 
 namespace anabranch::server {
@@ -24,19 +25,24 @@ struct ServerOptions {
   TlsFiles tls;                             // none: plain HTTP
   std::vector<std::string> allowed_hosts;   // further names of this server (access.h)
   std::vector<std::string> cors_origins;    // whose pages may ask
-  std::vector<std::string> api_keys;        // requests must show one of these; none: everybody may ask
+  std::vector<ApiKey> api_keys;             // requests must show one of these; none: everybody may ask
   std::vector<VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
   std::string seal_key_path;                // as of Sealer
-  double stop_grace_s = 30;   // for answers under way when stop() is called; then they are cut off
-  double device_check_s = 1;  // between two looks whether a model's device has failed
+  double request_timeout_s = 0;  // for each request, from its arrival to the end of its answer; 0: no limit
+  int requests_per_minute = 0;   // for answers, of one client address; 0: no limit
+  std::string access_log;        // a file with a line about each request (access_log.h); empty: none
+  size_t access_log_bytes = 64u << 20;  // as of RotatingLog
+  double stop_grace_s = 30;             // for answers under way when stop() is called; then they are cut off
+  double device_check_s = 1;            // between two looks whether a model's device has failed
 };
 
 enum class ServerEnd { stopped, device_lost };
 
 class Server {
  public:
-  // Listens and serves from now on. Errors: io (the port is in use), invalid (the host, TLS files or keys).
+  // Listens and serves from now on. Errors: io (the port is in use, or the access log cannot be written),
+  // invalid (the host, TLS files or keys).
   static Result<std::unique_ptr<Server>> start(ServerModels models, const ServerOptions& options);
   // Cancels running requests.
   virtual ~Server() = default;
@@ -49,7 +55,9 @@ class Server {
   // them off now.
   virtual void stop() = 0;
   // From any thread: takes these keys, for requests to come. Errors: invalid (the old ones stay).
-  virtual Result<void> set_api_keys(const std::vector<std::string>& keys) = 0;
+  virtual Result<void> set_api_keys(const std::vector<ApiKey>& keys) = 0;
+  // From any thread: opens the access log again, in case it was moved away. Errors: io (the old one stays).
+  virtual Result<void> reopen_access_log() = 0;
   // From any thread: reads the TLS files again, for connections to come. Errors: invalid (the old ones stay).
   virtual Result<void> reload_tls() = 0;
   // From any thread: writes a line about each model to the log.

@@ -1,5 +1,7 @@
 #include "server/http/api_error.h"
 
+#include <fmt/format.h>
+
 namespace anabranch::server {
 namespace {
 
@@ -38,9 +40,15 @@ HttpResponse error_response(const ApiError& error) {
   response.status = error.status;
   response.body = error_json(error);
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
-  if (error.status == 503) response.headers.emplace_back("Retry-After", "5");
+  const int soon_s = error.status == 429 ? 1 : error.status == 503 ? 5 : 0;
+  if (soon_s > 0)
+    response.headers.emplace_back("Retry-After",
+                                  std::to_string(error.retry_after_s > 0 ? error.retry_after_s : soon_s));
   return response;
+}
+
+ApiError timeout_error(double allowed_s) {
+  return {504, fmt::format("The request has not ended within {:.6g} seconds", allowed_s), "", "timeout"};
 }
 
 ApiError to_api_error(const Error& error) {

@@ -3,7 +3,12 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
 #include <sstream>
 
 #include "base/mapped_file.h"
@@ -28,6 +33,48 @@ std::string_view bearer(std::string_view header) {
   return trim(header.substr(kScheme.size()));
 }
 
+bool is_visible(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '!' && c <= '~'; });
+}
+
+// One "field=N" of a line.
+Result<void> read_limit(std::string_view word, ApiKey& key) {
+  const size_t equals = word.find('=');
+  const std::string_view name = word.substr(0, equals);
+  const std::string_view digits = equals == word.npos ? "" : word.substr(equals + 1);
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || (name != "priority" && value < 1))
+    return make_error(ErrorKind::invalid, "behind NAME and KEY come limits such as concurrent=4, above 0");
+  if (name == "concurrent")
+    key.concurrent = value;
+  else if (name == "tokens_per_minute")
+    key.tokens_per_minute = value;
+  else if (name == "priority")
+    key.priority = value;
+  else
+    return make_error(ErrorKind::invalid,
+                      "there is no limit '{}': concurrent, tokens_per_minute and priority are", name);
+  return {};
+}
+
+Result<ApiKey> read_line(std::string_view line) {
+  std::vector<std::string> words;
+  std::istringstream text{std::string(line)};
+  for (std::string word; text >> word;) words.push_back(std::move(word));
+  ApiKey key;
+  if (words.size() == 1) {
+    key.key = std::move(words[0]);
+    return key;
+  }
+  key.name = std::move(words[0]);
+  key.key = std::move(words[1]);
+  if (!is_visible(key.name) || key.name.size() > 64)
+    return make_error(ErrorKind::invalid, "a key's name has up to 64 visible ASCII characters");
+  for (size_t i = 2; i < words.size(); ++i) TRY_VOID(read_limit(words[i], key));
+  return key;
+}
+
 }  // namespace
 
 ApiKeys::Digest ApiKeys::digest(std::string_view key) {
@@ -36,43 +83,98 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   return out;
 }
 
-Result<ApiKeys> ApiKeys::make(const std::vector<std::string>& keys) {
+Result<ApiKeys> ApiKeys::make(const std::vector<ApiKey>& keys) {
   ApiKeys result;
-  for (const std::string& key : keys) {
-    if (key.empty() || std::any_of(key.begin(), key.end(), [](char c) { return c < '!' || c > '~'; }))
+  std::set<std::string> names;
+  for (const ApiKey& key : keys) {
+    if (!is_visible(key.key))
       return make_error(
           ErrorKind::invalid,
           "an API key must be made of visible ASCII characters, without spaces, and not be empty");
-    result.digests_.push_back(digest(key));
+    const Digest digested = digest(key.key);
+    auto state = std::make_shared<KeyState>();
+    state->name = key.name.empty()
+                      ? fmt::format("key-{:02x}", fmt::join(digested.data(), digested.data() + 4, ""))
+                      : key.name;
+    if (!key.name.empty() && !names.insert(key.name).second)
+      return make_error(ErrorKind::invalid, "two API keys have the name '{}'", key.name);
+    state->concurrent = key.concurrent;
+    state->priority = key.priority;
+    state->tokens = RateLimit(key.tokens_per_minute);
+    result.entries_.push_back({digested, std::move(state)});
   }
   return result;
 }
 
 // Compares digests, which all have the same length, without an early exit, so that the time reveals nothing
 // about the key.
-bool ApiKeys::admit(const HttpRequest& request) const {
-  if (empty()) return true;
-  bool found = false;
+std::shared_ptr<KeyState> ApiKeys::find(const HttpRequest& request) const {
+  std::shared_ptr<KeyState> found;
   const auto look = [&](std::string_view key) {
     const Digest shown = digest(key);
-    for (const Digest& known : digests_)
-      found |= CRYPTO_memcmp(known.data(), shown.data(), shown.size()) == 0;
+    for (const Entry& known : entries_)
+      if (CRYPTO_memcmp(known.digest.data(), shown.data(), shown.size()) == 0) found = known.state;
   };
+  if (empty()) return nullptr;
   if (const std::string* header = request.header("authorization")) look(bearer(*header));
   if (const std::string* header = request.header("x-api-key")) look(trim(*header));
   return found;
 }
 
-Result<std::vector<std::string>> read_key_file(const std::string& path) {
+void ApiKeys::take_over(const ApiKeys& others) {
+  for (Entry& entry : entries_)
+    for (const Entry& other : others.entries_) {
+      if (entry.digest != other.digest) continue;
+      const KeyState wanted = *entry.state;
+      entry.state = other.state;
+      entry.state->name = wanted.name;
+      entry.state->concurrent = wanted.concurrent;
+      entry.state->priority = wanted.priority;
+      entry.state->tokens = wanted.tokens;
+    }
+}
+
+KeyUse& KeyUse::operator=(KeyUse&& other) noexcept {
+  std::swap(key_, other.key_);
+  return *this;
+}
+
+void KeyUse::end() {
+  if (key_) --key_->running;
+}
+
+std::variant<KeyUse, ApiError> KeyUse::begin(std::shared_ptr<KeyState> key, double now) {
+  KeyUse use;
+  if (!key) return use;
+  const auto refuse = [](std::string message, double wait_s) {
+    ApiError error{429, std::move(message), "", "rate_limit_exceeded"};
+    error.retry_after_s = static_cast<int>(std::ceil(std::max(1.0, wait_s)));
+    return error;
+  };
+  if (key->concurrent > 0 && key->running >= key->concurrent)
+    return refuse(fmt::format("The key '{}' may have {} requests at a time", key->name, key->concurrent), 1);
+  if (const double wait_s = key->tokens.wait_for(1, now); wait_s > 0)
+    return refuse(fmt::format("The key '{}' has used its tokens of this minute", key->name), wait_s);
+  ++key->running;
+  use.key_ = std::move(key);
+  return use;
+}
+
+Result<std::vector<ApiKey>> read_key_file(const std::string& path) {
   constexpr size_t kFileBytes = 1u << 20;
   const auto text = read_file(path, kFileBytes);
   if (!text)
     return make_error(text.error().kind, "cannot read the API keys of '{}': {}", path, text.error().message);
-  std::vector<std::string> keys;
+  std::vector<ApiKey> keys;
   std::istringstream lines(*text);
+  int number = 0;
   for (std::string line; std::getline(lines, line);) {
-    const std::string_view key = trim(line);
-    if (!key.empty() && key[0] != '#') keys.emplace_back(key);
+    ++number;
+    const std::string_view entry = trim(line);
+    if (entry.empty() || entry[0] == '#') continue;
+    auto key = read_line(entry);
+    if (!key) return make_error(ErrorKind::invalid, "line {} of '{}': {}", number, path, key.error().message);
+    keys.push_back(std::move(*key));
   }
   if (keys.empty())
     return make_error(ErrorKind::invalid, "'{}' has no API key in it: write one a line", path);

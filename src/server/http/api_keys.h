@@ -1,37 +1,88 @@
-// The keys that clients must show, if any were given.
+// The keys that clients must show, if any were given, and what the requests of each key may use.
 #pragma once
 
 #include <array>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
+#include "server/http/api_error.h"
+#include "server/http/rate_limit.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
+
+struct ApiKey {
+  std::string key;
+  std::string name;                  // in logs; empty: made of the key's digest
+  int concurrent = 0;                // requests at a time; 0: no limit
+  int tokens_per_minute = 0;         // of prompts and answers; 0: no limit
+  std::optional<int> priority = {};  // of its requests, whatever they ask for
+};
+
+// A key, and what its requests use now. Requests under way share it. I/O thread only.
+struct KeyState {
+  std::string name;
+  int concurrent = 0;
+  std::optional<int> priority;
+  RateLimit tokens;
+  int running = 0;
+};
+
+// A request's part of its key's limits, until it is destroyed. Of a null key: nothing.
+class KeyUse {
+ public:
+  KeyUse() = default;
+  KeyUse(KeyUse&& other) noexcept = default;
+  KeyUse& operator=(KeyUse&& other) noexcept;
+  ~KeyUse() { end(); }
+  // Errors: 429 rate_limit_exceeded (a limit of the key is reached).
+  static std::variant<KeyUse, ApiError> begin(std::shared_ptr<KeyState> key, double now);
+
+  void add_tokens(int tokens, double now) {
+    if (key_) key_->tokens.take(tokens, now);
+  }
+  std::optional<int> priority() const { return key_ ? key_->priority : std::nullopt; }
+
+ private:
+  void end();
+  std::shared_ptr<KeyState> key_;
+};
 
 // Keeps digests only (SHA-256).
 class ApiKeys {
  public:
   ApiKeys() = default;
-  // Errors: invalid (a key that is empty or that a header cannot hold: only visible ASCII can).
-  static Result<ApiKeys> make(const std::vector<std::string>& keys);
+  // Errors: invalid (a key that is empty or that a header cannot hold: only visible ASCII can; or two keys of
+  // one name).
+  static Result<ApiKeys> make(const std::vector<ApiKey>& keys);
 
   // True if no keys are set, so that every request is allowed.
-  bool empty() const { return digests_.empty(); }
-  // Whether the request shows one, as "Authorization: Bearer KEY" or "x-api-key: KEY". Takes the same time
-  // for every wrong key of a length.
-  bool admit(const HttpRequest& request) const;
+  bool empty() const { return entries_.empty(); }
+  // The key that the request shows as "Authorization: Bearer KEY" or "x-api-key: KEY"; null: none that is
+  // known. Takes the same time for every wrong key of a length.
+  std::shared_ptr<KeyState> find(const HttpRequest& request) const;
+  // Keys that both have go on with what the others' requests use.
+  void take_over(const ApiKeys& others);
 
  private:
   using Digest = std::array<unsigned char, 32>;
+  struct Entry {
+    Digest digest;
+    std::shared_ptr<KeyState> state;
+  };
   static Digest digest(std::string_view key);
-  std::vector<Digest> digests_;
+  std::vector<Entry> entries_;
 };
 
-// Reads keys from a file, one per line; empty lines and lines that begin with # are ignored. It must be a
-// regular file of at most 1 MiB. Errors: those of read_file(), invalid (there is none in it).
-Result<std::vector<std::string>> read_key_file(const std::string& path);
+// Reads keys from a file, one per line: "KEY", or "NAME KEY" with limits behind it, such as
+// "concurrent=4 tokens_per_minute=60000 priority=1". Empty lines and lines that begin with # are ignored. It
+// must be a regular file of at most 1 MiB. Errors: those of read_file(), invalid (there is none in it, or a
+// line that says something else; keys are not repeated in messages).
+Result<std::vector<ApiKey>> read_key_file(const std::string& path);
 
 }  // namespace anabranch::server

@@ -20,7 +20,7 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context)
       socket_(context.io, std::move(socket), context.tls),
       reader_(socket_, context.limits, context.all_body_bytes),
       output_(socket_, StallWatch(context.limits.stall_s, context.limits.stall_bytes)),
-      network_(network_of(socket_.address())),
+      network_(context.limits.proxies.contains(socket_.address()) ? "" : network_of(socket_.address())),
       wake_(context.io),
       stall_timer_(context.io),
       record_(now_seconds()) {
@@ -121,7 +121,7 @@ asio::awaitable<void> Connection::end() {
     const bool sent = co_await output_.flush();
     if (!sent) lose();
   }
-  if (record_.pending() && !refused_) record_.log(lost());
+  if (record_.pending() && !refused_) end_record(lost());
   if (lost() || !close_) co_return;
   const double pause_s = stopping() ? kLingerStoppingSeconds : kLingerSeconds;
   co_await socket_.linger(pause_s, stopping() ? pause_s : context_.limits.body_s, context_.limits.body_bytes);
@@ -137,7 +137,7 @@ asio::awaitable<bool> Connection::read_request() {
   record_ = RequestRecord(now_seconds());
   bool read = co_await reader_.read_head();
   if (read) {
-    record_.identify(reader_.request(), context_.random);
+    identify();
     answer_headers_ = context_.handlers.headers(*reader_.request());
     if (reader_.has_body()) {
       if (refuse_body()) co_return false;
@@ -160,9 +160,23 @@ bool Connection::refuse_body() {
   return close_ = true;
 }
 
+// Takes what the request's head tells of its client.
+void Connection::identify() {
+  const HttpRequest* head = reader_.request();
+  record_.identify(head, context_.random);
+  const ConnectionContext& c = context_;
+  if (!head) return record_.set_client(socket_.address(), "");
+  record_.set_client(c.limits.proxies.client_of(socket_.address(), *head), c.handlers.key_of(*head));
+}
+
+void Connection::end_record(bool cut_off) {
+  record_.log(cut_off);
+  context_.handlers.ended(record_.end(cut_off));
+}
+
 // The request is not needed any more, whatever its client still sends.
 void Connection::send_error(const ApiError& error) {
-  record_.identify(reader_.request(), context_.random);
+  identify();
   make_exchange(false)->respond(context_.handlers.error(record_.name(), error));
   close_ = true;
   reader_.drop_request();
@@ -214,7 +228,9 @@ void Connection::watch_for_stall() {
 asio::awaitable<void> Connection::answer() {
   exchange_ = make_exchange(reader_.keep_alive());
   try {
-    context_.handlers.handle(reader_.take_request(), exchange_);
+    HttpRequest request = reader_.take_request();
+    request.address = record_.address();
+    context_.handlers.handle(std::move(request), exchange_);
   } catch (const std::exception& e) {
     log_error("a request failed: {}", e.what());
     exchange_->respond(
@@ -232,7 +248,7 @@ asio::awaitable<void> Connection::answer() {
     auto [cancelled] = co_await wake_.async_wait(kAwait);  // by wake(): there is something to send
     if (!cancelled && exchange_->streaming()) exchange_->write(exchange_->heartbeat());
   }
-  record_.log(lost());
+  end_record(lost());
   close_ = !exchange_->keep_alive() || stopping();
   exchange_->detach();
   kept_ = true;

@@ -53,7 +53,7 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   void wake() override { wake_.cancel(); }
   bool stopping() const override { return context_.stopping; }
   void responded(int status) override;
-  void note(AnswerNote note) override { record_.note(std::move(note)); }
+  void note(std::shared_ptr<const AnswerNote> note) override { record_.note(std::move(note)); }
 
   // Gives the client up, because it is gone or stalled or must leave: whoever answers is told, and run() ends
   // soon.
@@ -72,6 +72,8 @@ class Connection final : public Outlet, public std::enable_shared_from_this<Conn
   bool refuse_body();
   void send_error(const ApiError& error);
   std::shared_ptr<Exchange> make_exchange(bool keep_alive);
+  void identify();
+  void end_record(bool cut_off);
   void watch_for_leaving();
   void watch_for_stall();
 

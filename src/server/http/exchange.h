@@ -20,7 +20,7 @@ class Outlet {
   // True if the server is stopping, so that no further request will be read.
   virtual bool stopping() const = 0;
   virtual void responded(int status) = 0;
-  virtual void note(AnswerNote note) = 0;
+  virtual void note(std::shared_ptr<const AnswerNote> note) = 0;
 };
 
 // May outlive its connection; then it ignores everything that is written to it.
@@ -38,7 +38,7 @@ class Exchange final : public ResponseStream {
   void start(std::string content_type, std::string heartbeat) override;
   void write(std::string_view data) override;
   void finish(bool close_connection) override;
-  void note(AnswerNote note) override {
+  void note(std::shared_ptr<const AnswerNote> note) override {
     if (outlet_) outlet_->note(std::move(note));
   }
   void on_client_left(std::function<void()> left) override { left_ = std::move(left); }

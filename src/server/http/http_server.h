@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "server/http/api_error.h"
+#include "server/http/client_address.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
@@ -32,6 +33,7 @@ struct HttpLimits {
   double idle_s = 75;     // the longest time that a connection stays open without a request
   double stall_s = 20;  // a client is dropped if it takes fewer than stall_bytes in this time while more wait
   size_t stall_bytes = 16u << 10;
+  TrustedProxies proxies;   // their connections count as those of many clients
   double heartbeat_s = 15;  // a stream sends a heartbeat after this time of silence
 };
 
@@ -52,6 +54,10 @@ struct HttpHandlers {
   std::function<Headers(const HttpRequest& head)> headers;
   // Called when an answer begins.
   std::function<void(const RequestName& request, int status)> responded;
+  // The name of the key that the request shows; empty: none that is known.
+  std::function<std::string(const HttpRequest& head)> key_of;
+  // Called after each answer.
+  std::function<void(const EndedRequest& request)> ended;
 };
 
 class HttpServer {

@@ -57,12 +57,19 @@ void RequestRecord::write(LogLevel level, std::string_view path, bool cut_off) c
 }
 
 // Reads that succeed (health checks, metrics) are logged at the debug level only.
-void RequestRecord::log(bool cut_off) {
+void RequestRecord::log(bool cut_off) const {
   const bool read = name_.method == "GET" || name_.method == "HEAD";
-  const std::string_view path = std::string_view(name_.target).substr(0, name_.target.find('?'));
   const auto level = read && status_ < 400 ? LogLevel::debug : LogLevel::info;
-  if (log_enabled(level)) write(level, path.substr(0, kLoggedTarget), cut_off);
-  status_ = 0;
+  if (log_enabled(level)) write(level, path(), cut_off);
+}
+
+EndedRequest RequestRecord::end(bool cut_off) {
+  const int status = std::exchange(status_, 0);
+  return {name_, std::string(path()), address_, key_, status, now_seconds() - began_, cut_off, note_.get()};
+}
+
+std::string_view RequestRecord::path() const {
+  return std::string_view(name_.target).substr(0, name_.target.find('?')).substr(0, kLoggedTarget);
 }
 
 }  // namespace anabranch::server

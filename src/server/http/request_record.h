@@ -1,8 +1,9 @@
-// One request's name, status and time, for its answer's headers and the log.
+// One request's name, client, status and time, for its answer's headers and the logs.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -18,20 +19,28 @@ class RequestRecord {
   // Takes method, target and id from the request as far as it has been read; a new id if it brings none that
   // can be used. request: null if nothing of it has been read.
   void identify(const HttpRequest* request, std::mt19937_64& random);
+  void set_client(std::string address, std::string key) {
+    address_ = std::move(address);
+    key_ = std::move(key);
+  }
   void answered(int status) { status_ = status; }
-  void note(AnswerNote note) { note_ = std::move(note); }
-  // Whether an answer has begun and is not logged yet.
+  void note(std::shared_ptr<const AnswerNote> note) { note_ = std::move(note); }
+  // Whether an answer has begun that end() has not been called for.
   bool pending() const { return status_ != 0; }
   // Writes one line to the log. cut_off: the client did not get the whole answer.
-  void log(bool cut_off);
+  void log(bool cut_off) const;
+  EndedRequest end(bool cut_off);
 
   const RequestName& name() const { return name_; }
+  const std::string& address() const { return address_; }
 
  private:
   void write(LogLevel level, std::string_view path, bool cut_off) const;
+  std::string_view path() const;
 
   RequestName name_;
-  std::optional<AnswerNote> note_;
+  std::string address_, key_;
+  std::shared_ptr<const AnswerNote> note_;
   double began_;
   int status_ = 0;  // of the answer; 0: none has begun
 };

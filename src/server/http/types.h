@@ -29,6 +29,7 @@ struct HttpRequest {
       target;       // as sent: path and query, still percent-encoded; perhaps with scheme and host before it
   Headers headers;  // names in lower case
   std::string body;
+  std::string address;         // of the client; empty if it has already gone
   std::shared_ptr<void> held;  // the body counts against the memory limit until this is released
 
   // The first header of this (lower-case) name, or nullptr.
@@ -50,10 +51,22 @@ struct HttpResponse {
   std::string body;
 };
 
-// What the log tells of a generated answer.
+// What the logs tell of a generated answer: so far, while it is generated.
 struct AnswerNote {
   std::string id, model;
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+};
+
+// A request after its answer, for the access log.
+struct EndedRequest {
+  const RequestName& name;
+  std::string path;      // of the target, at most 200 bytes
+  std::string address;   // of the client
+  std::string key;       // its name; empty: it showed none
+  int status = 0;        // 0: no answer began
+  double seconds = 0;    // since its first byte
+  bool cut_off = false;  // the client did not get the whole answer
+  const AnswerNote* note = nullptr;
 };
 
 // One answer: either respond(), or start(), write()s and finish().
@@ -67,8 +80,8 @@ class ResponseStream {
   virtual void write(std::string_view data) = 0;
   // Ends the answer; with close_connection the connection is not used again.
   virtual void finish(bool close_connection) = 0;
-  // For the log; before the answer ends.
-  virtual void note(AnswerNote note) = 0;
+  // For the logs: the caller goes on to change it until the answer ends.
+  virtual void note(std::shared_ptr<const AnswerNote> note) = 0;
   // `left` runs once, later, if the client goes away, stalls or overflows its output queue before the answer
   // is finished.
   virtual void on_client_left(std::function<void()> left) = 0;
@@ -79,5 +92,7 @@ using Handler = std::function<void(HttpRequest, std::shared_ptr<ResponseStream>)
 // Runs a function on the I/O thread, soon. Callable from any thread at any time; once the I/O thread has
 // ended, functions are dropped without running.
 using Post = std::function<void(std::function<void()>)>;
+// Runs a function on the I/O thread after so many seconds. I/O thread only.
+using After = std::function<void(double seconds, std::function<void()>)>;
 
 }  // namespace anabranch::server

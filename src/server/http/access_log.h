@@ -1,0 +1,16 @@
+// The file that says who asked for what: one JSON object a line for each request, never text of prompts,
+// answers or keys.
+#pragma once
+
+#include <string>
+
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// {"time" (RFC 3339, UTC), "request_id", "address", "key" (its name or null), "method", "path", "status"
+// (null: no answer), "seconds", "cut_off", and of answers "model", "prompt_tokens", "cached_tokens",
+// "completion_tokens"}.
+std::string access_line(const EndedRequest& request);
+
+}  // namespace anabranch::server

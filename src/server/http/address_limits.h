@@ -1,0 +1,30 @@
+// How many requests each client address may send in a minute.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "server/http/api_error.h"
+#include "server/http/rate_limit.h"
+
+namespace anabranch::server {
+
+// I/O thread only.
+class AddressLimits {
+ public:
+  // per_minute: 0 for no limit.
+  explicit AddressLimits(int per_minute) : per_minute_(per_minute) {}
+
+  // Counts a request of this address (IPv6: of its /64 network; loopback addresses have no limit). Errors:
+  // 429 rate_limit_exceeded. now: monotonic seconds.
+  std::optional<ApiError> count(const std::string& address, double now);
+
+ private:
+  void forget_some(double now);
+
+  const int per_minute_;
+  std::unordered_map<std::string, RateLimit> limits_;
+};
+
+}  // namespace anabranch::server

@@ -1,0 +1,34 @@
+// The address of the client behind proxies.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// Machines whose X-Forwarded-For is believed.
+class TrustedProxies {
+ public:
+  // Addresses or networks, such as 10.0.0.5, 10.1.0.0/16 or fd00::/8. Errors: invalid (one is neither).
+  static Result<TrustedProxies> make(const std::vector<std::string>& networks);
+
+  bool contains(std::string_view address) const;
+  // The last address of X-Forwarded-For that is not a trusted proxy's, as far as trusted ones vouch for it;
+  // `peer` if that is no trusted proxy, or if the header is missing or says something else.
+  std::string client_of(const std::string& peer, const HttpRequest& head) const;
+
+ private:
+  // The first `bits` of an IPv6 address. IPv4 addresses are mapped into IPv6.
+  struct Network {
+    std::array<unsigned char, 16> bytes;
+    int bits;
+  };
+  std::vector<Network> networks_;
+};
+
+}  // namespace anabranch::server

@@ -1,0 +1,298 @@
+// What a key, an address and a request may use, and the log of all requests.
+#include <fstream>
+
+#include "server/http/address_limits.h"
+#include "server/http/api_keys.h"
+#include "server/http/client_address.h"
+#include "server/http/rate_limit.h"
+#include "server/server_fixture.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr const char* kHi = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":5})";
+
+class Limits : public ServerTest {
+ protected:
+  Answer chat(const std::string& headers = "", const std::string& body = kHi) {
+    return ask(port_, "POST", "/v1/chat/completions", body, headers);
+  }
+  // An answer that does not end by itself.
+  void answer_for_ever() {
+    engine_.script = [](const Request&) {
+      Script script{{"a"}, std::chrono::milliseconds(2)};
+      script.repeat = true;
+      return script;
+    };
+  }
+  // Lines of the access log, once there are so many.
+  std::vector<Json> lines(const std::string& path, size_t count) {
+    std::vector<Json> found;
+    for (int i = 0; i < 500; ++i) {
+      found.clear();
+      std::ifstream file(path);
+      for (std::string line; std::getline(file, line);) found.push_back(*parse_json(line));
+      if (found.size() >= count) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return found;
+  }
+};
+
+TEST(RateLimit, RefillsSteadily) {
+  RateLimit limit(60);
+  EXPECT_EQ(limit.wait_for(60, 100), 0);
+  limit.take(60, 100);
+  EXPECT_DOUBLE_EQ(limit.wait_for(1, 100), 1);
+  EXPECT_DOUBLE_EQ(limit.wait_for(10, 104), 6);
+  limit.take(14, 104);  // may be more than there is
+  EXPECT_DOUBLE_EQ(limit.wait_for(1, 104), 11);
+  EXPECT_FALSE(limit.full(160));
+  EXPECT_TRUE(limit.full(1000));
+  EXPECT_EQ(limit.wait_for(1000, 1000), 0) << "what can never be there must not be waited for";
+  RateLimit none;
+  none.take(1e9, 0);
+  EXPECT_EQ(none.wait_for(1e9, 0), 0);
+}
+
+TEST(ApiKeys, HaveNamesAndLimits) {
+  const std::string path = ::testing::TempDir() + "limited.keys";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return read_key_file(path);
+  };
+  const auto keys = *read("plain\nalice k1\nbob  k2 concurrent=2 tokens_per_minute=600 priority=-3\n");
+  ASSERT_EQ(keys.size(), 3u);
+  EXPECT_EQ(keys[1].name, "alice");
+  EXPECT_EQ(keys[1].key, "k1");
+  EXPECT_EQ(keys[1].concurrent, 0);
+  EXPECT_EQ(keys[2].concurrent, 2);
+  EXPECT_EQ(keys[2].tokens_per_minute, 600);
+  EXPECT_EQ(keys[2].priority, -3);
+  for (const char* bad :
+       {"bob k2 concurrent", "bob k2 concurrent=", "bob k2 concurrent=0", "bob k2 concurrent=2x",
+        "bob k2 speed=2", "bob k2 concurrent=99999999999", "\xc3\xa9 k2"}) {
+    const auto result = read(std::string("plain\n") + bad);
+    ASSERT_FALSE(result.ok()) << bad;
+    EXPECT_NE(result.error().message.find("line 2"), std::string::npos);
+    EXPECT_EQ(result.error().message.find("k2"), std::string::npos) << "a key in a message";
+  }
+  EXPECT_FALSE(ApiKeys::make({{"k1", "alice"}, {"k2", "alice"}}).ok());
+}
+
+TEST_F(Limits, AKeyMayHaveSoManyRequestsAtATime) {
+  ServerOptions options;
+  options.api_keys = {{.key = "one", .name = "alice", .concurrent = 1}, {.key = "two", .name = "bob"}};
+  start(options);
+  answer_for_ever();
+  TestClient first(port_);
+  first.send(
+      http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})", "x-api-key: one\r\n"));
+  ASSERT_NE(first.read_until("\"text\""), "");
+  const Answer second = chat("x-api-key: one\r\n");
+  EXPECT_EQ(second.status, 429);
+  EXPECT_EQ(second.error_code(), "rate_limit_exceeded");
+  EXPECT_EQ(second.headers.at("retry-after"), "1");
+  EXPECT_NE(second.body.find("alice"), std::string::npos);
+  const Answer message =
+      ask(port_, "POST", "/v1/messages",
+          R"({"model":"m","max_tokens":3,"messages":[{"role":"user","content":"a"}]})", "x-api-key: one\r\n");
+  EXPECT_EQ(message.status, 429);
+  EXPECT_EQ(message.json()["error"]["type"], "rate_limit_error");
+  EXPECT_EQ(ask(port_, "GET", "/v1/models", "", "x-api-key: one\r\n").status, 200);
+  // A reload keeps what is used.
+  ASSERT_TRUE(server_->set_api_keys(options.api_keys).ok());
+  EXPECT_EQ(chat("x-api-key: one\r\n").status, 429);
+  engine_.script = [](const Request&) { return Script{{"a"}, std::chrono::milliseconds(1)}; };
+  EXPECT_EQ(chat("x-api-key: two\r\n").status, 200);
+  first.close();
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 1; }));
+  EXPECT_EQ(chat("x-api-key: one\r\n").status, 200);
+}
+
+TEST_F(Limits, AKeyMayUseSoManyTokensAMinute) {
+  ServerOptions options;
+  options.api_keys = {{.key = "one", .tokens_per_minute = 3, .priority = 7}};
+  start(options);
+  std::atomic<int> priority = 0;
+  engine_.script = [&](const Request& request) {
+    priority = request.priority;
+    return Script{{"a", "b", "c"}, std::chrono::milliseconds(1)};
+  };
+  EXPECT_EQ(
+      chat("x-api-key: one\r\n", R"({"messages":[{"role":"user","content":"hi"}],"priority":-9})").status,
+      200);
+  EXPECT_EQ(priority, 7) << "the key's, whatever the request says";
+  const Answer second = chat("x-api-key: one\r\n");
+  EXPECT_EQ(second.status, 429);
+  EXPECT_GT(std::stoi(second.headers.at("retry-after")), 20);  // 3 a minute, and the prompt counts, too
+  EXPECT_NE(second.body.find("'key-7692c3ad'"), std::string::npos) << "named by its digest: " << second.body;
+}
+
+TEST(AddressLimits, CountEachAddress) {
+  AddressLimits limits(2);
+  EXPECT_FALSE(limits.count("10.0.0.1", 0));
+  EXPECT_FALSE(limits.count("10.0.0.1", 0));
+  const auto error = limits.count("10.0.0.1", 0);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->status, 429);
+  EXPECT_EQ(error->retry_after_s, 30);
+  EXPECT_FALSE(limits.count("10.0.0.2", 0));
+  EXPECT_FALSE(limits.count("10.0.0.1", 31));
+  for (int i = 0; i < 9; ++i) EXPECT_FALSE(limits.count("127.0.0.1", 0));
+  for (int i = 0; i < 9; ++i) EXPECT_FALSE(AddressLimits(0).count("10.0.0.1", 0));
+  // One network of IPv6 is one client, and many addresses do not fill the memory.
+  EXPECT_FALSE(limits.count("2001:db8::1", 0));
+  EXPECT_FALSE(limits.count("2001:db8::2", 0));
+  EXPECT_TRUE(limits.count("2001:db8::3", 0));
+}
+
+TEST(TrustedProxies, TellTheClientsAddress) {
+  const auto proxies = *TrustedProxies::make({"127.0.0.1", "10.0.0.0/8", "fd00::/8"});
+  const auto client = [&](const std::string& peer, std::vector<std::string> forwarded) {
+    HttpRequest head;
+    for (std::string& value : forwarded) head.headers.emplace_back("x-forwarded-for", std::move(value));
+    return proxies.client_of(peer, head);
+  };
+  EXPECT_EQ(client("127.0.0.1", {"203.0.113.9"}), "203.0.113.9");
+  EXPECT_EQ(client("127.0.0.1", {"1.2.3.4, 203.0.113.9 , 10.1.1.1"}), "203.0.113.9");
+  EXPECT_EQ(client("fd00::7", {"1.2.3.4", "2001:db8::9,10.1.1.1"}), "2001:db8::9");
+  EXPECT_EQ(client("::ffff:10.0.0.3", {"203.0.113.9"}), "203.0.113.9");
+  EXPECT_EQ(client("11.0.0.1", {"203.0.113.9"}), "11.0.0.1") << "anybody may write the header";
+  EXPECT_EQ(client("127.0.0.1", {}), "127.0.0.1");
+  EXPECT_EQ(client("127.0.0.1", {"unknown"}), "127.0.0.1");
+  EXPECT_EQ(client("127.0.0.1", {"10.0.0.1"}), "127.0.0.1");
+  for (const char* bad : {"", "localhost", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/-1", "1.2.3.4/8x"})
+    EXPECT_FALSE(TrustedProxies::make({bad}).ok()) << bad;
+  EXPECT_TRUE(TrustedProxies::make({"0.0.0.0/0"})->contains("9.9.9.9"));
+  EXPECT_FALSE(TrustedProxies::make({"0.0.0.0/0"})->contains("2001:db8::1"));
+}
+
+TEST_F(Limits, TheAddressBehindAProxyIsLimited) {
+  ServerOptions options;
+  options.requests_per_minute = 2;
+  options.limits.proxies = *TrustedProxies::make({"127.0.0.1"});
+  start(options);
+  const auto from = [&](const std::string& address) {
+    return chat("X-Forwarded-For: " + address + "\r\n").status;
+  };
+  EXPECT_EQ(from("203.0.113.1"), 200);
+  EXPECT_EQ(from("203.0.113.1"), 200);
+  EXPECT_EQ(from("203.0.113.1"), 429);
+  EXPECT_EQ(from("203.0.113.2"), 200);
+  EXPECT_EQ(ask(port_, "GET", "/health", "", "X-Forwarded-For: 203.0.113.1\r\n").status, 200);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(chat().status, 200) << "this machine has no limit";
+}
+
+TEST_F(Limits, RequestsEndWhenTheirTimeIsOver) {
+  answer_for_ever();
+  const std::string ask_for =
+      R"("messages":[{"role":"user","content":"hi"}],"max_tokens":100000,"timeout":0.1})";
+  const Answer whole = chat("", "{" + ask_for);
+  EXPECT_EQ(whole.status, 504);
+  EXPECT_EQ(whole.error_code(), "timeout");
+  EXPECT_NE(whole.body.find("0.1 seconds"), std::string::npos);
+  const Answer stream = chat("", R"({"stream":true,)" + ask_for);
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_NE(stream.body.find("\"code\":\"timeout\""), std::string::npos);
+  const Answer message = ask(port_, "POST", "/v1/messages", R"({"model":"m",)" + ask_for);
+  EXPECT_EQ(message.status, 504);
+  EXPECT_EQ(message.json()["error"]["type"], "timeout_error");
+  EXPECT_EQ(post("/api/chat", R"({"model":"m","stream":false,)" + ask_for).status, 504);
+  EXPECT_EQ(post("/completion", R"({"prompt":"a","timeout":0.1})").status, 504);
+  ASSERT_TRUE(engine_.wait_for([](const EngineStats& s) { return s.cancelled == 5; }));
+  for (const char* bad : {"0", "-1", "\"1\"", "100000"})
+    EXPECT_EQ(chat("", fmt::format(R"({{"messages":[{{"role":"user","content":"hi"}}],"timeout":{}}})", bad))
+                  .status,
+              400)
+        << bad;
+  ServerOptions options;
+  options.request_timeout_s = 0.1;
+  start(options);
+  EXPECT_EQ(chat("", R"({"timeout":60,"messages":[{"role":"user","content":"hi"}]})").status, 504)
+      << "a request may ask for less, not for more";
+  engine_.script = [](const Request&) { return Script{{"a"}, std::chrono::milliseconds(1)}; };
+  EXPECT_EQ(chat().status, 200);
+}
+
+TEST_F(Limits, BodiesMayBeLargerOrSmaller) {
+  ServerOptions options;
+  options.limits.body_bytes = 40u << 20;
+  start(options);
+  const std::string large = R"({"messages":[{"role":"user","content":"hi"}],"metadata":{"a":")" +
+                            std::string(33u << 20, 'x') + R"("}})";
+  EXPECT_EQ(chat("", large).status, 200);
+  options.limits.body_bytes = 2000;
+  start(options);
+  EXPECT_EQ(chat("", large.substr(0, 3000)).status, 413);
+}
+
+TEST_F(Limits, TheAccessLogHasALineForEachRequest) {
+  const std::string path = ::testing::TempDir() + "access.log";
+  std::remove(path.c_str());
+  ServerOptions options;
+  options.access_log = path;
+  options.api_keys = {{.key = "one", .name = "alice"}};
+  options.limits.proxies = *TrustedProxies::make({"127.0.0.1"});
+  start(options);
+  engine_.script = [](const Request&) { return Script{{"a", "b", "c"}, std::chrono::milliseconds(1)}; };
+  ASSERT_EQ(chat("x-api-key: one\r\nx-request-id: mine\r\nX-Forwarded-For: 203.0.113.1\r\n").status, 200);
+  auto all = lines(path, 1);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0]["request_id"], "mine");
+  EXPECT_EQ(all[0]["address"], "203.0.113.1");
+  EXPECT_EQ(all[0]["key"], "alice");
+  EXPECT_EQ(all[0]["method"], "POST");
+  EXPECT_EQ(all[0]["path"], "/v1/chat/completions");
+  EXPECT_EQ(all[0]["status"], 200);
+  EXPECT_EQ(all[0]["cut_off"], false);
+  EXPECT_EQ(all[0]["model"], "fake-1b");
+  EXPECT_GT(all[0]["prompt_tokens"], 0);
+  EXPECT_EQ(all[0]["completion_tokens"], 3);
+  EXPECT_EQ(all[0]["time"].get<std::string>().back(), 'Z');
+  EXPECT_EQ(ask(port_, "GET", "/v1/models?key=secret", "", "x-api-key: wrong\r\n").status, 401);
+  all = lines(path, 2);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1]["status"], 401);
+  EXPECT_EQ(all[1]["key"], Json());
+  EXPECT_EQ(all[1]["path"], "/v1/models");
+  EXPECT_FALSE(all[1].contains("model"));
+  // A client that leaves: what it was given so far.
+  answer_for_ever();
+  {
+    TestClient client(port_);
+    client.send(
+        http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})", "x-api-key: one\r\n"));
+    ASSERT_NE(client.read_until("\"text\""), "");
+  }
+  all = lines(path, 3);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[2]["cut_off"], true);
+  EXPECT_GT(all[2]["completion_tokens"], 0);
+  // Moved away and opened again.
+  std::rename(path.c_str(), (path + ".moved").c_str());
+  ASSERT_TRUE(server_->reopen_access_log().ok());
+  EXPECT_EQ(ask(port_, "GET", "/health").status, 200);
+  EXPECT_EQ(lines(path, 1).size(), 1u);
+}
+
+TEST_F(Limits, TheAccessLogBeginsAnewWhenItIsFull) {
+  const std::string path = ::testing::TempDir() + "small.log", old = ::testing::TempDir() + "small.1.log";
+  for (const std::string& file : {path, old}) std::remove(file.c_str());
+  ServerOptions options;
+  options.access_log = path;
+  options.access_log_bytes = 1000;
+  start(options);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(ask(port_, "GET", "/health").status, 200);
+  const auto size = [](const std::string& file) {
+    return static_cast<long>(std::ifstream(file, std::ios::ate | std::ios::binary).tellg());
+  };
+  for (int i = 0; i < 500 && size(old) < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_GT(size(old), 0);
+  EXPECT_LE(size(old), 1000);
+  options.access_log = "/dev/null/access.log";
+  EXPECT_EQ(Server::start(served_by(engine_), options).error().kind, ErrorKind::io);
+}
+
+}  // namespace
+}  // namespace anabranch::server
