@@ -1,40 +1,77 @@
 #include "base/rotating_log.h"
 
 #include <fcntl.h>
-#include <spdlog/logger.h>
-#include <spdlog/sinks/rotating_file_sink.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/log.h"
 
 namespace anabranch {
 namespace {
 
-constexpr size_t kOldFiles = 5;
+constexpr int kOldFiles = 5;
 
-// Library: it would make a file that everybody can read.
-void make_private(const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
-  if (file >= 0) ::close(file);
+// NAME.2.EXT
+std::filesystem::path numbered(const std::filesystem::path& path, int number) {
+  return path.parent_path() / fmt::format("{}.{}{}", path.stem().string(), number, path.extension().string());
 }
 
 }  // namespace
 
 Result<std::unique_ptr<RotatingLog>> RotatingLog::open(const std::string& path, size_t bytes) {
-  try {
-    spdlog::file_event_handlers handlers;
-    handlers.before_open = make_private;
-    auto sink =
-        std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, bytes, kOldFiles, false, handlers);
-    auto logger = std::make_shared<spdlog::logger>("", std::move(sink));
-    logger->set_pattern("%v");
-    logger->flush_on(spdlog::level::info);
-    return std::unique_ptr<RotatingLog>(new RotatingLog(std::move(logger)));
-  } catch (const spdlog::spdlog_ex& e) {
-    return make_error(ErrorKind::io, "cannot write '{}': {}", path, e.what());
+  std::unique_ptr<RotatingLog> log(new RotatingLog(path, bytes));
+  TRY_VOID(log->open_file());
+  return log;
+}
+
+RotatingLog::~RotatingLog() {
+  if (file_ >= 0) ::close(file_);
+}
+
+Result<void> RotatingLog::open_file() {
+  const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+  struct stat about {};
+  if (file < 0 || ::fstat(file, &about) != 0) {
+    const int error = errno;
+    if (file >= 0) ::close(file);
+    return make_error(ErrorKind::io, "cannot write '{}': {}", path_, std::strerror(error));
   }
+  if (file_ >= 0) ::close(file_);
+  file_ = file;
+  size_ = static_cast<size_t>(about.st_size);
+  return {};
+}
+
+Result<void> RotatingLog::reopen() {
+  std::lock_guard lock(mutex_);
+  return open_file();
+}
+
+// If a file cannot be moved or made, the one that is open grows on.
+void RotatingLog::rotate() {
+  std::error_code error;
+  for (int number = kOldFiles - 1; number >= 0; number--) {
+    const auto from = number > 0 ? numbered(path_, number) : std::filesystem::path(path_);
+    if (std::filesystem::exists(from, error))
+      std::filesystem::rename(from, numbered(path_, number + 1), error);
+    if (error) break;
+  }
+  const auto opened = error ? make_error(ErrorKind::io, "{}", error.message()) : open_file();
+  if (opened) return;
+  log_error("'{}' cannot be begun anew: {}", path_, opened.error().message);
+  size_ = 0;  // the next attempt comes after as many bytes
 }
 
 void RotatingLog::write(std::string_view line) {
-  logger_->info("{}", line);
+  const std::string text = std::string(line) + "\n";
+  std::lock_guard lock(mutex_);
+  if (size_ > 0 && size_ + text.size() > bytes_) rotate();
+  const ssize_t written = ::write(file_, text.data(), text.size());
+  if (written > 0) size_ += static_cast<size_t>(written);
 }
 
 }  // namespace anabranch

@@ -3,29 +3,39 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 
-namespace spdlog {
-class logger;
-}
-
 namespace anabranch {
 
-// Any thread may write.
+// Any thread may write. What cannot be written, because the disk is full, is lost.
 class RotatingLog {
  public:
-  // Appends to `path`, which is made for its owner alone. When it has `bytes`, it becomes NAME.1.EXT, and so
-  // on to NAME.5.EXT, which goes. Errors: io.
+  // Appends to `path`, which is made for its owner alone; its folder must be there. Before it exceeds
+  // `bytes`, it becomes NAME.1.EXT, and so on to NAME.5.EXT, which goes. Errors: io.
   static Result<std::unique_ptr<RotatingLog>> open(const std::string& path, size_t bytes);
-  // Appends a line, at once. If the disk is full, the line is lost.
+  ~RotatingLog();
+  RotatingLog(const RotatingLog&) = delete;
+  RotatingLog& operator=(const RotatingLog&) = delete;
+
+  // Appends a line, at once.
   void write(std::string_view line);
+  // Opens the path again, in case it was moved away. Errors: io (the old file stays open).
+  Result<void> reopen();
 
  private:
-  explicit RotatingLog(std::shared_ptr<spdlog::logger> logger) : logger_(std::move(logger)) {}
-  std::shared_ptr<spdlog::logger> logger_;
+  RotatingLog(std::string path, size_t bytes) : path_(std::move(path)), bytes_(bytes) {}
+  Result<void> open_file();
+  void rotate();
+
+  const std::string path_;
+  const size_t bytes_;
+  std::mutex mutex_;
+  int file_ = -1;
+  size_t size_ = 0;  // of the file
 };
 
 }  // namespace anabranch

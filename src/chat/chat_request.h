@@ -29,8 +29,7 @@ struct GenerationOptions {
   ResponseFormat format;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool ignore_eos = false;
-  int priority = 0;      // lower ones go first
-  double timeout_s = 0;  // from the request's arrival to the end of its answer; 0: as the server says
+  int priority = 0;  // lower ones go first
   bool cache = true;
   std::string cache_salt;
   bool stream = false;
@@ -56,6 +55,7 @@ struct CompletionRequest {
   GenerationOptions options;
   std::vector<TextOrTokens> prompts;  // one or more
   std::string suffix;                 // the answer goes between a prompt, then a text, and this; empty: none
+  bool echo = false;                  // the answer begins with its prompt
 };
 
 // Why a request cannot be served.

@@ -38,11 +38,21 @@ void LogprobsJson::push(std::span<const int> tokens, std::span<const TokenLogpro
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
 }
 
+void LogprobsJson::push_prompt(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs) {
+  CHECK(tokens.size() == logprobs.size() + 1, "{} tokens, {} log probabilities", tokens.size(),
+        logprobs.size());
+  unknown_first_ = true;
+  tokens_.assign(tokens.begin(), tokens.end());
+  logprobs_.assign(1, {});
+  logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
+}
+
 Json LogprobsJson::take() {
   if (tokens_.empty()) return nullptr;
   Json out = form_ == LogprobsForm::chat ? chat() : completion();
   tokens_.clear();
   logprobs_.clear();
+  unknown_first_ = false;
   return out;
 }
 
@@ -66,9 +76,10 @@ Json LogprobsJson::completion() {
     Json top = Json::object();
     for (const auto& t : logprobs_[i].top) top.emplace(token_text(tokenizer_, t.token), t.logprob);
     top.emplace(token_text(tokenizer_, tokens_[i]), logprobs_[i].logprob);
+    const bool unknown = unknown_first_ && i == 0;
     tokens.push_back(token_text(tokenizer_, tokens_[i]));
-    token_logprobs.push_back(logprobs_[i].logprob);
-    top_logprobs.push_back(std::move(top));
+    token_logprobs.push_back(unknown ? Json() : Json(logprobs_[i].logprob));
+    top_logprobs.push_back(unknown ? Json() : std::move(top));
     text_offset.push_back(offset_);
     offset_ += code_points(text_.push(tokens_[i]));
   }

@@ -21,10 +21,13 @@ class LogprobsJson {
   // One entry per token.
   void push(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
 
+  // A prompt before the answer (text completions only). logprobs: of its second token and all after it.
+  void push_prompt(std::span<const int> tokens, std::span<const TokenLogprobs> logprobs);
+
   // Of the tokens pushed since the last call; null if there are none. Chat: {"content": [{"id", "token",
   // "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. Text completions: {"tokens",
   // "token_logprobs", "top_logprobs": [{token: logprob}], "text_offset"}, offsets in code points from the
-  // start of the answer.
+  // start of the answer. A prompt's first token has null in place of its log probabilities.
   Json take();
 
  private:
@@ -37,6 +40,7 @@ class LogprobsJson {
   size_t offset_ = 0;  // its code points
   std::vector<int> tokens_;
   std::vector<TokenLogprobs> logprobs_;
+  bool unknown_first_ = false;  // of tokens_: nothing is before it
 };
 
 }  // namespace anabranch

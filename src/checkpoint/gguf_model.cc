@@ -16,6 +16,8 @@ namespace {
 
 using NamePair = std::pair<std::string_view, std::string_view>;
 
+// A reranker's: the head's rows for "yes" and "no" once more.
+constexpr std::string_view kClassifier = "cls.output.weight";
 constexpr NamePair kTop[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
     {"output_norm.weight", "model.norm.weight"},
@@ -318,7 +320,7 @@ Result<StoreParts> read_gguf(const FileBytes& file) {
   std::vector<Entry> entries;
   entries.reserve(parsed.tensors.size());
   for (const GgufTensor& tensor : parsed.tensors) {
-    if (tensor.name == kRopeFactors) continue;
+    if (tensor.name == kRopeFactors || tensor.name == kClassifier) continue;
     TRY(auto entry, translator.translate(tensor));
     entries.push_back(std::move(entry));
   }

@@ -65,6 +65,7 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   if (!options.pooling.empty())
     engine.pooling = options.pooling == "cls"    ? Pooling::first
                      : options.pooling == "last" ? Pooling::last
+                     : options.pooling == "rank" ? Pooling::rank
                                                  : Pooling::mean;
   TRY(engine.speculation, parse_spec_mode(spec.source, spec.depth));
   engine.draft_path = spec.draft;

@@ -21,7 +21,7 @@ struct ModelOptions {
   bool reference = false;
   std::string device = "cpu";  // or "cuda", "metal"
   uint64_t expert_bytes = 0;   // of the device's memory for experts; 0: what is free
-  std::string pooling;         // "cls", "last" or "mean"; "": as the model's files say
+  std::string pooling;         // "cls", "last", "mean" or "rank"; "": as the model's files say
 };
 
 struct SpecOptions {

@@ -165,7 +165,7 @@ void add_limit_flags(CLI::App& app, ServeOptions& o) {
   app.add_option("--max-body", o.max_body_bytes, "Size of a request's body (default: 32MB)")
       ->transform(size_flag())
       ->check(number_in(1024.0, 1e9));
-  app.add_option("--max-requests-per-minute", o.requests_per_minute,
+  app.add_option("--requests-per-minute", o.requests_per_minute,
                  "Requests for answers of one client address, loopback addresses aside (default: no limit)")
       ->check(CLI::Range(1, 1 << 30));
   app.add_option("--max-connections", o.connections,
@@ -327,9 +327,10 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command
       ->add_option(
           "--pooling", o.model.pooling,
-          "Make embeddings of the first (cls) or last token's hidden state, or of their mean (default: as "
-          "the model's files say; without that the model makes none)")
-      ->check(CLI::IsMember({"cls", "last", "mean"}));
+          "Make embeddings of the first (cls) or last token's hidden state, or of their mean; rank: the "
+          "model is "
+          "a reranker that answers yes or no (default: as the model's files say; without that it makes none)")
+      ->check(CLI::IsMember({"cls", "last", "mean", "rank"}));
   command->add_flag("--strict-model-names", o.strict_model_names,
                     "Answer 404 to requests for a model that is not here; by default an unknown name means "
                     "the model of --model");

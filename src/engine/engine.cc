@@ -122,6 +122,9 @@ Result<void> EngineImpl::check(const Request& request) const {
   for (const int id : request.prompt)
     if (id < 0 || id >= spec.vocab)
       return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
+  for (const int id : request.classes)
+    if (id < 0 || id >= spec.vocab)
+      return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
   TRY_VOID(check_sampling(request, spec.vocab));
   const auto& speculation = request.speculation;
   if (speculation && !speculation->automatic && !model_.speculation().has(speculation->source))
@@ -141,6 +144,7 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
     request.cache = false;
     request.speculation = SpecMode{};
   }
+  if (request.prompt_logprobs) request.cache = false;
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
   std::lock_guard lock(inbox_.mutex);
   if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");

@@ -47,7 +47,8 @@ struct ThinkingOptions {
 };
 
 // How the final hidden states of a text become its embedding: that of its first or last token, or their mean.
-enum class Pooling : uint8_t { first, last, mean };
+// rank: the logits of Request::classes behind its last token.
+enum class Pooling : uint8_t { first, last, mean, rank };
 
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
@@ -67,6 +68,10 @@ struct Request {
   // Set: the request asks for the embedding of its prompt, not for an answer. Nothing else but priority
   // counts.
   std::optional<Pooling> pooling;
+  std::vector<int> classes;  // token ids (Pooling::rank)
+  // Also tells the log probabilities of the prompt's tokens, with as many alternatives as `logprobs` says (0
+  // if that is negative). Such a request reads no kept states and leaves none.
+  bool prompt_logprobs = false;
   bool progress = false;  // an event tells of each part of the prompt that has been read
   int priority = 0;       // lower values run first; equal values in order of arrival
 
@@ -104,8 +109,12 @@ struct Event {
   std::string error;             // when finish == error
   Usage usage;                   // complete in the last event
   bool started = false;          // the first event: the request begins to run; usage describes its prompt
-  std::vector<float> embedding;  // in the last event of a request with pooling: [hidden], not normalised
-  int prefilled = 0;             // > 0: so many tokens of the prompt are in the state (Request::progress)
+  std::vector<float> embedding;  // in the last event of a request with pooling: [hidden], not normalised, or
+                                 // [classes]
+  // Request::prompt_logprobs: of the prompt's second token and all after it, in the first event that has
+  // tokens, or in the last one.
+  std::vector<TokenLogprobs> prompt_logprobs;
+  int prefilled = 0;  // > 0: so many tokens of the prompt are in the state (Request::progress)
 };
 
 using RequestId = uint64_t;

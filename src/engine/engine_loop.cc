@@ -63,7 +63,7 @@ bool EngineLoop::take_inbox() {
     const RequestId id = sequence->id;
     const bool added =
         scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority);
-    const bool nothing_to_do = sequence->request.max_tokens == 0;
+    const bool nothing_to_do = sequence->request.max_tokens == 0 && !sequence->request.prompt_logprobs;
     sequences_.emplace(id, std::move(sequence));
     if (!added)
       end(id, FinishReason::error, {}, "the queue is full; try again later");
@@ -218,6 +218,7 @@ void EngineLoop::deliver(StepPart& part) {
   Event event;
   event.tokens = part.sampled;
   event.logprobs = std::exchange(sequence.logprobs, {});
+  event.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
   sequence.sink(event);
 }
 
@@ -281,6 +282,7 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
     Event event{std::move(last_tokens), std::move(sequence->logprobs), reason, std::move(error),
                 sequence->usage};
     if (reason == FinishReason::stop) event.embedding = std::move(sequence->embedding);
+    event.prompt_logprobs = std::move(sequence->prompt_logprobs);
     sequence->sink(event);
   } catch (const std::exception& e) {
     log_error("request {}: its last event was lost: {}", id, e.what());

@@ -31,6 +31,7 @@ std::optional<Pooling> read_pooling(const Checkpoint& checkpoint) {
     if (type == metadata.end()) return std::nullopt;
     if (*type == 1) return Pooling::mean;
     if (*type == 2) return Pooling::first;
+    if (*type == 4) return Pooling::rank;
     return *type == 3 ? std::optional(Pooling::last) : std::nullopt;
   }
   const auto text = checkpoint.side_file(kPoolingFile);

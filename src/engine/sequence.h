@@ -24,13 +24,14 @@ struct Sequence {
   std::vector<int> tokens;             // the prompt, then the sampled tokens
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;
-  ConstraintList constraints;           // made when the sequence first runs (EngineModel::constrain)
-  ThinkControl* thinking = nullptr;     // the first of them
-  AnswerGrammar* grammar = nullptr;     // one of them, or null
-  TokenHistory history;                 // of `tokens`, for penalties
-  std::vector<TokenLogprobs> logprobs;  // of tokens that are not delivered yet
-  std::vector<float> embedding;         // so far: the chosen hidden state, or the sum of all
-  std::vector<int> keep_at;             // lengths ahead at which to keep the state, ascending
+  ConstraintList constraints;                  // made when the sequence first runs (EngineModel::constrain)
+  ThinkControl* thinking = nullptr;            // the first of them
+  AnswerGrammar* grammar = nullptr;            // one of them, or null
+  TokenHistory history;                        // of `tokens`, for penalties
+  std::vector<TokenLogprobs> logprobs;         // of tokens that are not delivered yet
+  std::vector<TokenLogprobs> prompt_logprobs;  // so far, until they are delivered
+  std::vector<float> embedding;                // so far: the chosen hidden state, or the sum of all
+  std::vector<int> keep_at;                    // lengths ahead at which to keep the state, ascending
   Usage usage;
 
   Sequence(RequestId id, Request r, Sink sink)
@@ -41,6 +42,8 @@ struct Sequence {
         tokens(request.prompt) {
     usage.prompt_tokens = static_cast<int>(tokens.size());
   }
+  // Whether tokens follow the prompt.
+  bool generates() const { return !request.pooling && request.max_tokens > 0; }
 };
 
 }  // namespace anabranch

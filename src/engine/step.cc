@@ -76,7 +76,7 @@ void StepRunner::collect(Step& step) {
     for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);
   });
   for (StepPart& part : step.parts)
-    if (part.sequence->request.pooling) pool(step, part);
+    if (part.begin < part.sequence->usage.prompt_tokens) read_prompt(step, part);
   step.fetched = logits.fetched();
   for (StepPart& part : step.parts)
     if (SequenceState& state = *part.sequence->state; !part.failure && state.has_draft_tokens())
@@ -120,7 +120,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
   Sequence& sequence = *part.sequence;
   part.row = static_cast<int>(batch.ids.size());
   part.logit = batch.logit_rows.size();
-  const bool samples = part.scheduled.last && !sequence.request.pooling;
+  const bool samples = part.scheduled.last && sequence.generates();
   const auto last = samples ? Batch::Logits::last : Batch::Logits::none;
   const std::span<const int> known = sequence.tokens;
   if (!part.draft.tokens.empty()) {
@@ -143,7 +143,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part) {
 // Samples the part's tokens. Each token is sampled from a row whose prefix is exactly the sequence before it,
 // so drafts never change the result. Uses only its own sequence, because parts run in parallel.
 void StepRunner::take_tokens(StepPart& part, Logits& logits) {
-  if (part.failure || part.sequence->request.pooling) return;
+  if (part.failure || !part.sequence->generates()) return;
   try {
     part.right = true;
     while (part.scheduled.last && part.right && part.ending == Ending::none) {
@@ -157,11 +157,23 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
   }
 }
 
-// Adds the part's hidden states to the embedding, which ends the sequence with the prompt's last token.
+// What requests want to know of a part of their prompt. The last part ends sequences that want nothing more.
+void StepRunner::read_prompt(const Step& step, StepPart& part) {
+  Sequence& sequence = *part.sequence;
+  if (sequence.request.prompt_logprobs) judge_prompt(step, part);
+  if (sequence.request.pooling) pool(step, part);
+  if (sequence.generates() || !part.scheduled.last) return;
+  part.ending = sequence.request.pooling ? Ending::stop : Ending::length;
+  sequence.usage.ttft_s = now_seconds() - sequence.submitted;
+  sequence.usage.prefill_s = now_seconds() - sequence.started;
+}
+
+// Adds the part's hidden states to the embedding.
 void StepRunner::pool(const Step& step, StepPart& part) {
   Sequence& sequence = *part.sequence;
   const Pooling pooling = *sequence.request.pooling;
   const int rows = part.scheduled.tokens, width = step.hidden.shape(1);
+  if (part.begin == 0) sequence.embedding.clear();  // a sequence that was preempted begins again
   const auto add = [&](int from, int to) {
     const Tensor states = model_.device().to_host(step.hidden.slice_rows(part.row + from, part.row + to));
     sequence.embedding.resize(static_cast<size_t>(width));
@@ -171,13 +183,34 @@ void StepRunner::pool(const Step& step, StepPart& part) {
   };
   if (pooling == Pooling::mean) add(0, rows);
   if (pooling == Pooling::first && part.begin == 0) add(0, 1);
-  if (pooling == Pooling::last && part.scheduled.last) add(rows - 1, rows);
   if (!part.scheduled.last) return;
-  part.ending = Ending::stop;
-  sequence.usage.ttft_s = now_seconds() - sequence.submitted;
-  sequence.usage.prefill_s = now_seconds() - sequence.started;
+  if (pooling == Pooling::last) add(rows - 1, rows);
+  if (pooling == Pooling::rank) {
+    const int last = part.row + rows - 1;
+    Logits logits(model_.model().logits(step.hidden.slice_rows(last, last + 1)), false);
+    for (const int id : sequence.request.classes)
+      sequence.embedding.push_back(logits.row(0)[static_cast<size_t>(id)]);
+  }
   if (pooling == Pooling::mean)
     for (float& value : sequence.embedding) value /= static_cast<float>(sequence.usage.prompt_tokens);
+}
+
+// The log probabilities of the tokens behind the part's rows, as far as the prompt goes.
+void StepRunner::judge_prompt(const Step& step, StepPart& part) {
+  constexpr int kRows = 32;  // at a time: all rows' logits may need much memory
+  Sequence& sequence = *part.sequence;
+  const int top = std::max(0, sequence.request.logprobs);
+  if (part.begin == 0) sequence.prompt_logprobs.clear();  // a sequence that was preempted begins again
+  const int rows = std::min(part.scheduled.tokens, sequence.usage.prompt_tokens - 1 - part.begin);
+  for (int row = 0; row < rows; row += kRows) {
+    const int count = std::min(kRows, rows - row);
+    Logits logits(model_.model().logits(step.hidden.slice_rows(part.row + row, part.row + row + count)),
+                  false);
+    for (int i = 0; i < count; i++) {
+      const int token = sequence.tokens[static_cast<size_t>(part.begin + row + i + 1)];
+      sequence.prompt_logprobs.push_back(logprobs_of(logits.row(static_cast<size_t>(i)), token, top));
+    }
+  }
 }
 
 // Chooses the sequence's next token from this row of logits.

@@ -63,7 +63,9 @@ class StepRunner {
   DraftTimes draft(Step& step);
   void add_rows(Batch& batch, StepPart& part);
   void take_tokens(StepPart& part, Logits& logits);
+  void read_prompt(const Step& step, StepPart& part);
   void pool(const Step& step, StepPart& part);
+  void judge_prompt(const Step& step, StepPart& part);
   int draw(Sequence& sequence, Logits& logits, size_t row);
   Ending accept(Sequence& sequence, int token);
   int tokens_left(const Sequence& sequence) const;

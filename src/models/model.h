@@ -49,6 +49,8 @@ class Model {
   // the layers left in the states is worth nothing after it, so commit nothing. -> [rows, hidden].
   Tensor forward_some(const Batch& batch, std::span<const int> layers) const;
 
+  // hidden [n, hidden], as forward() returns it -> logits [n, vocab] f32.
+  Tensor logits(const Tensor& hidden) const { return logits(hidden, head_); }
   // hidden [n, hidden] -> logits over draft_vocab() (or the vocabulary, when that is empty) [n, ...] f32.
   Tensor draft_logits(const Tensor& hidden) const;
   const std::vector<int>& draft_vocab() const { return draft_vocab_; }

@@ -88,8 +88,8 @@ TEST_F(Log, JsonHasOneObjectALine) {
   EXPECT_EQ(read[1]["path"], "/\t");
   EXPECT_EQ(read[1]["cut"], true);
   const std::string time = read[0]["time"];
-  ASSERT_EQ(time.size(), 24u) << time;
-  EXPECT_EQ(time.substr(4, 1) + time.substr(10, 1) + time.substr(19, 1) + time.substr(23), "-T.Z") << time;
+  ASSERT_EQ(time.size(), 30u) << time;
+  EXPECT_EQ(time.substr(4, 1) + time.substr(10, 1) + time.substr(19, 1) + time.substr(29), "-T.Z") << time;
 }
 
 }  // namespace

@@ -92,6 +92,72 @@ def test_dimensions_and_ollama():
         assert len(theirs.embed("default", "word " * 20000).embeddings) == 1  # cut
 
 
+def probabilities(client, ids, **more):
+    """Log probabilities of the ids but the first, as a completion echoes them."""
+    answer = client.completions.create(model="default", prompt=ids, max_tokens=0, echo=True, logprobs=0, **more).choices[0].logprobs
+    assert len(answer.tokens) == len(ids) and answer.token_logprobs[0] is None
+    return answer.token_logprobs[1:]
+
+
+def test_echo_tells_what_decoding_told():
+    for flags in ((), ("--prefill-chunk", "16"), ("--precise",)):
+        with serve(MODEL, *flags) as client:
+            ids = client.post("/../tokenize", body={"content": TEXTS[0] * 3}, cast_to=object)["tokens"]
+            said = client.completions.create(model="default", prompt=ids, max_tokens=20, logprobs=3, temperature=0,
+                                             extra_body={"speculation": "off", "ignore_eos": True})
+            new = [entry["id"] for entry in client.post("/../completion", body={
+                "prompt": ids, "n_predict": 20, "temperature": 0, "n_probs": 1, "speculation": "off", "ignore_eos": True},
+                cast_to=object)["completion_probabilities"]]
+            assert probabilities(client, ids + new)[-20:] == said.choices[0].logprobs.token_logprobs
+            whole = client.completions.create(model="default", prompt=TEXTS[0], max_tokens=5, echo=True, logprobs=2, temperature=0)
+            alone = client.completions.create(model="default", prompt=TEXTS[0], max_tokens=5, logprobs=2, temperature=0)
+            text, parts = whole.choices[0].text, whole.choices[0].logprobs
+            assert text == TEXTS[0] + alone.choices[0].text
+            assert parts.token_logprobs[-5:] == alone.choices[0].logprobs.token_logprobs
+            assert parts.top_logprobs[-5:] == alone.choices[0].logprobs.top_logprobs
+            assert "".join(parts.tokens[-5:]) and parts.text_offset[-5] == len(TEXTS[0])
+            chunks = list(client.completions.create(model="default", prompt=[TEXTS[0], TEXTS[1]], max_tokens=5, echo=True, n=2, temperature=0, stream=True))
+            texts = ["".join(c.choices[0].text for c in chunks if c.choices and c.choices[0].index == i) for i in range(4)]
+            assert texts[0] == texts[1] == text and texts[2] == texts[3] and texts[2].startswith(TEXTS[1])
+
+
+def rank(client, **body):
+    return client.post("/rerank", body={"model": "default", "query": "Where does the river begin?", "documents": TEXTS} | body, cast_to=object)
+
+
+def test_rerank_by_cosine():
+    with serve(MODEL, "--pooling", "mean") as client:
+        query, *documents = embed(client, ["Where does the river begin?", *TEXTS])
+        scores = [float((query * one).sum()) for one in documents]
+        answer = rank(client, return_documents=True)
+        order = [one["index"] for one in answer["results"]]
+        assert sorted(order) == [0, 1, 2, 3] and order == sorted(order, key=lambda i: -scores[i])
+        assert all(abs(one["relevance_score"] - scores[one["index"]]) < 1e-6 for one in answer["results"])
+        assert [one["document"]["text"] for one in answer["results"]] == [TEXTS[i] for i in order]
+        assert len(rank(client, top_n=2)["results"]) == 2 and "document" not in rank(client)["results"][0]
+        tei = client.post("/../rerank", body={"query": "Where does the river begin?", "texts": TEXTS, "return_text": True}, cast_to=object)
+        assert [(one["index"], one["score"], one["text"]) for one in tei] == \
+            [(one["index"], one["relevance_score"], TEXTS[one["index"]]) for one in answer["results"]]
+
+
+def test_rerank_by_yes_and_no():
+    with serve(MODEL, "--pooling", "rank") as client:
+        answer = rank(client, instruction="Find rivers")
+        for one in answer["results"]:
+            text = ("<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+                    "Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Find rivers\n"
+                    f"<Query>: Where does the river begin?\n<Document>: {TEXTS[one['index']]}<|im_end|>\n"
+                    "<|im_start|>assistant\n<think>\n\n</think>\n\n")
+            ids, yes, no = (client.post("/../tokenize", body={"content": content}, cast_to=object)["tokens"] for content in (text, "yes", "no"))
+            yes, no = (numpy.exp(probabilities(client, ids + word)[-1]) for word in (yes, no))
+            assert abs(one["relevance_score"] - yes / (yes + no)) < 1e-5, (one, yes, no)
+        try:
+            embed(client, TEXTS)
+            raise AssertionError
+        except openai.BadRequestError as error:
+            assert "/v1/rerank" in error.message
+
+
 def test_errors():
     def refused(client, status, **body):
         try:
@@ -109,6 +175,13 @@ def test_errors():
         assert refused(client, 400, input="a", dimensions=100000).param == "dimensions"
         assert refused(client, 400, input=["a"] * 3000).param == "input"
         assert refused(client, 400, input=[[10 ** 9]]).param == "input[0]"
+        for body, param in (({"documents": []}, "documents"), ({"documents": None}, "documents"), ({"documents": [1]}, "documents[0]"),
+                            ({"query": None}, "query"), ({"top_n": 0}, "top_n"), ({"documents": ["a", "word " * 20000]}, "documents[1]")):
+            try:
+                rank(client, **body)
+                raise AssertionError(body)
+            except openai.BadRequestError as error:
+                assert error.param == param, error
 
 
 def main():

@@ -246,7 +246,7 @@ class FakeEngine final : public Engine {
     Script script;
     size_t next = 0;
     int tokens = 0;
-    bool started = false;
+    bool started = false, judged = false;
     std::shared_ptr<OutputText> text;
     bool cancelled = false;
     std::chrono::steady_clock::time_point due{};
@@ -279,6 +279,11 @@ class FakeEngine final : public Engine {
       event.finish = s.script.finish;
       event.error = s.script.error;
       if (event.finish == FinishReason::stop) event.tokens.push_back(kEndToken);
+    }
+    if (s.request.prompt_logprobs && !s.judged) {
+      s.judged = true;
+      for (size_t i = 1; i < s.request.prompt.size(); ++i)
+        event.prompt_logprobs.push_back(fake_logprobs(s.request.prompt[i], s.request.logprobs));
     }
     if (s.request.logprobs >= 0)
       for (const int token : event.tokens) event.logprobs.push_back(fake_logprobs(token, s.request.logprobs));

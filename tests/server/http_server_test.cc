@@ -26,7 +26,7 @@ class HttpLayer : public ::testing::Test {
       if (request.target == "/busy") keep_busy(busy);
       out->respond({});
     };
-    handlers.refuse = [this, busy](const HttpRequest& head) {
+    handlers.refuse = [this, busy](const HttpRequest& head, const std::string&) {
       if (head.target == "/busy-head") keep_busy(busy);
       return std::nullopt;
     };

@@ -1,4 +1,6 @@
 // What a key, an address and a request may use, and the log of all requests.
+#include <sys/stat.h>
+
 #include <fstream>
 
 #include "server/http/address_limits.h"
@@ -50,6 +52,13 @@ TEST(RateLimit, RefillsSteadily) {
   EXPECT_FALSE(limit.full(160));
   EXPECT_TRUE(limit.full(1000));
   EXPECT_EQ(limit.wait_for(1000, 1000), 0) << "what can never be there must not be waited for";
+  limit.take(60, 1000);
+  limit.change(RateLimit(60));
+  EXPECT_EQ(limit.wait_for(1, 1000), 1) << "what was used stays used";
+  limit.change(RateLimit(0));
+  EXPECT_EQ(limit.wait_for(1, 1000), 0);
+  limit.change(RateLimit(30));
+  EXPECT_EQ(limit.wait_for(30, 1000), 0);
   RateLimit none;
   none.take(1e9, 0);
   EXPECT_EQ(none.wait_for(1e9, 0), 0);
@@ -71,7 +80,7 @@ TEST(ApiKeys, HaveNamesAndLimits) {
   EXPECT_EQ(keys[2].priority, -3);
   for (const char* bad :
        {"bob k2 concurrent", "bob k2 concurrent=", "bob k2 concurrent=0", "bob k2 concurrent=2x",
-        "bob k2 speed=2", "bob k2 concurrent=99999999999", "\xc3\xa9 k2"}) {
+        "bob k2 speed=2", "bob k2 concurrent=99999999999", "\xc3\xa9 k2", "k2 concurrent=4", "k2 # mine"}) {
     const auto result = read(std::string("plain\n") + bad);
     ASSERT_FALSE(result.ok()) << bad;
     EXPECT_NE(result.error().message.find("line 2"), std::string::npos);
@@ -130,21 +139,24 @@ TEST_F(Limits, AKeyMayUseSoManyTokensAMinute) {
 }
 
 TEST(AddressLimits, CountEachAddress) {
-  AddressLimits limits(2);
-  EXPECT_FALSE(limits.count("10.0.0.1", 0));
-  EXPECT_FALSE(limits.count("10.0.0.1", 0));
-  const auto error = limits.count("10.0.0.1", 0);
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->status, 429);
-  EXPECT_EQ(error->retry_after_s, 30);
-  EXPECT_FALSE(limits.count("10.0.0.2", 0));
-  EXPECT_FALSE(limits.count("10.0.0.1", 31));
-  for (int i = 0; i < 9; ++i) EXPECT_FALSE(limits.count("127.0.0.1", 0));
-  for (int i = 0; i < 9; ++i) EXPECT_FALSE(AddressLimits(0).count("10.0.0.1", 0));
-  // One network of IPv6 is one client, and many addresses do not fill the memory.
-  EXPECT_FALSE(limits.count("2001:db8::1", 0));
-  EXPECT_FALSE(limits.count("2001:db8::2", 0));
-  EXPECT_TRUE(limits.count("2001:db8::3", 0));
+  AddressLimits limits(2), none(0);
+  const auto ask = [](AddressLimits& of, const std::string& address, double now) {
+    auto error = of.refusal(address, now);
+    if (!error) of.count(address, now);
+    return error ? error->retry_after_s : 0;
+  };
+  EXPECT_EQ(ask(limits, "10.0.0.1", 0), 0);
+  EXPECT_EQ(ask(limits, "10.0.0.1", 0), 0);
+  EXPECT_EQ(ask(limits, "10.0.0.1", 0), 30);
+  EXPECT_EQ(limits.refusal("10.0.0.1", 0)->status, 429);
+  EXPECT_EQ(ask(limits, "10.0.0.2", 0), 0);
+  EXPECT_EQ(ask(limits, "10.0.0.1", 31), 0);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(ask(limits, "127.0.0.1", 0), 0);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(ask(none, "10.0.0.1", 0), 0);
+  // One network of IPv6 is one client.
+  EXPECT_EQ(ask(limits, "2001:db8::1", 0), 0);
+  EXPECT_EQ(ask(limits, "2001:db8::2", 0), 0);
+  EXPECT_EQ(ask(limits, "2001:db8::3", 0), 30);
 }
 
 TEST(TrustedProxies, TellTheClientsAddress) {
@@ -161,6 +173,11 @@ TEST(TrustedProxies, TellTheClientsAddress) {
   EXPECT_EQ(client("11.0.0.1", {"203.0.113.9"}), "11.0.0.1") << "anybody may write the header";
   EXPECT_EQ(client("127.0.0.1", {}), "127.0.0.1");
   EXPECT_EQ(client("127.0.0.1", {"unknown"}), "127.0.0.1");
+  EXPECT_EQ(client("127.0.0.1", {"203.0.113.9:5123"}), "203.0.113.9");
+  EXPECT_EQ(client("127.0.0.1", {"[2001:DB8::9]:443, [fd00::1]"}), "2001:db8::9");
+  EXPECT_EQ(client("127.0.0.1", {"fe80::1%" + std::string(1000, 'x')}), "fe80::1");
+  EXPECT_EQ(client("127.0.0.1", {"::ffff:203.0.113.9"}), "203.0.113.9");
+  EXPECT_EQ(client("127.0.0.1", {"["}), "127.0.0.1");
   EXPECT_EQ(client("127.0.0.1", {"10.0.0.1"}), "127.0.0.1");
   for (const char* bad : {"", "localhost", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/-1", "1.2.3.4/8x"})
     EXPECT_FALSE(TrustedProxies::make({bad}).ok()) << bad;
@@ -269,6 +286,16 @@ TEST_F(Limits, TheAccessLogHasALineForEachRequest) {
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[2]["cut_off"], true);
   EXPECT_GT(all[2]["completion_tokens"], 0);
+  {
+    TestClient client(port_);  // and one that leaves before its body has come
+    client.send(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nx-api-key: one\r\nContent-Length: 50\r\n\r\n{");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  all = lines(path, 4);
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[3]["status"], Json());
+  EXPECT_EQ(all[3]["key"], "alice");
   // Moved away and opened again.
   std::rename(path.c_str(), (path + ".moved").c_str());
   ASSERT_TRUE(server_->reopen_access_log().ok());
@@ -290,6 +317,9 @@ TEST_F(Limits, TheAccessLogBeginsAnewWhenItIsFull) {
   for (int i = 0; i < 500 && size(old) < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_GT(size(old), 0);
   EXPECT_LE(size(old), 1000);
+  struct stat about {};
+  ASSERT_EQ(::stat(path.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0600u);
   options.access_log = "/dev/null/access.log";
   EXPECT_EQ(Server::start(served_by(engine_), options).error().kind, ErrorKind::io);
 }

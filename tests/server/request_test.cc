@@ -368,12 +368,12 @@ TEST(CompletionRequest, TakesTextTokensOrAListOfEither) {
   const auto too_many = parse_completion_request("{\"n\":2,\"prompt\":[" + many + "]}", defaults());
   ASSERT_TRUE(std::holds_alternative<ApiError>(too_many));
   EXPECT_EQ(std::get<ApiError>(too_many).param, "prompt");
-  for (const char* bad :
-       {R"({"prompt":["a",[-1]]})", R"({"prompt":["a",3]})", R"({"prompt":[-1]})", R"({"prompt":[1,"a"]})",
-        R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[4294967296]})", R"({})",
-        R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":5})", R"({"prompt":"a","logprobs":21})",
-        R"({"prompt":"a","top_logprobs":2})", R"({"prompt":"a","logprobs":-1})",
-        R"({"prompt":"a","best_of":2})"}) {
+  for (const char* bad : {R"({"prompt":["a",[-1]]})", R"({"prompt":["a",3]})", R"({"prompt":[-1]})",
+                          R"({"prompt":[1,"a"]})", R"({"prompt":{}})", R"({"prompt":[1.5]})",
+                          R"({"prompt":[4294967296]})", R"({})", R"({"prompt":"a","echo":1})",
+                          R"({"prompt":"a","echo":true,"suffix":"b"})", R"({"prompt":"a","suffix":5})",
+                          R"({"prompt":"a","logprobs":21})", R"({"prompt":"a","top_logprobs":2})",
+                          R"({"prompt":"a","logprobs":-1})", R"({"prompt":"a","best_of":2})"}) {
     auto result = parse_completion_request(bad, defaults());
     ASSERT_TRUE(std::holds_alternative<ApiError>(result)) << bad;
     EXPECT_EQ(std::get<ApiError>(result).status, 400) << bad;

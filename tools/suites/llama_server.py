@@ -5,7 +5,7 @@ The tests come with the source of the Python package llama-cpp-python, which pip
 /tmp/anabranch-suites). They are run as they are, with a model of ours instead of theirs, which is not in the package: what
 they expect of that model's text and token counts cannot hold. verdicts.txt beside this file has a line for each test
 that does not pass, with the reason; a failure without one, and a reason without a failure, are errors. Needs pytest,
-requests, openai. The last line is "N passed, N failed" (failed: without a verdict)."""
+requests, openai, scikit-build-core. The last line is "N passed, N failed" (failed: without a verdict)."""
 
 import argparse
 import os
@@ -29,22 +29,30 @@ IGNORED = {"--hf-repo", "--hf-file", "--batch-size", "--ubatch-size", "--n-gpu-l
 
 def our_flags(args, model):
     """What llama-server's command line means for ours. Unknown flags end the program, so that their tests fail."""
+    pooling = ""
     out, context, slots = ["serve", "--model", model, "--no-cache" if "--no-cache" in args else "--offline"], 0, 1
     args = iter(args)
     for arg in args:
         if arg in SWITCHES:
+            continue
+        if arg in ("--embedding", "--embeddings", "--reranking", "--rerank"):
+            pooling = pooling or ("rank" if "rerank" in arg else "mean")
             continue
         value = next(args)
         if arg == "--ctx-size":
             context = int(value)
         elif arg == "--parallel":
             slots = int(value)
+        elif arg == "--pooling":
+            pooling = value
         elif arg == "--reasoning":
             out += ["--thinking", value]
         elif arg in VALUES:
             out += [VALUES[arg], value] if VALUES[arg] else []
         elif arg not in IGNORED:
             sys.exit(f"llama-server's {arg} is not known")
+    if pooling:
+        out += ["--pooling", pooling]
     if context:
         out += ["--context", str(context // slots)]
     return out + ["--parallel", str(slots)]
@@ -57,7 +65,7 @@ def fetch(work):
         subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
                         "-d", work, PACKAGE], check=True)
         with tarfile.open(next(work.glob("llama_cpp_python-*.tar.gz"))) as archive:
-            archive.extractall(work, [m for m in archive.getmembers() if "/tools/server/tests/" in m.name], filter="data")
+            archive.extractall(work, [m for m in archive.getmembers() if "/tools/server/tests/" in m.name or "/models/templates/" in m.name], filter="data")
         found = list(work.glob("llama_cpp_python-*/vendor/llama.cpp/tools/server/tests"))
     return found[0]
 
@@ -96,6 +104,7 @@ def main():
     parser.add_argument("program", type=os.path.abspath)
     parser.add_argument("model", type=os.path.abspath)
     parser.add_argument("-k", default="")
+    parser.add_argument("--tb", default="no", help="how pytest shows failures, in DIR/output.txt")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/anabranch-suites"))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
@@ -107,7 +116,7 @@ def main():
     (stubs / "stop_servers.py").write_text("import pytest, utils\n@pytest.fixture(autouse=True)\ndef stop_servers():\n    yield\n"
                                            "    for server in set(utils.server_instances): server.stop()\n")
     # Most tests answer within a second; a server that ends at once must not be waited for.
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--noconftest", "-p", "stop_servers", "-rA", "--tb=no", "--capture=no", "--color=no", "-m", "not slow", "unit"]
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--noconftest", "-p", "stop_servers", "-rA", f"--tb={args.tb}", "--capture=no", "--color=no", "-m", "not slow", "unit"]
     output = subprocess.run(command + (["-k", args.k] if args.k else []), cwd=tests, env=environment | {"PYTHONPATH": f"{stubs}:{tests}"},
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
     (args.work / "output.txt").write_text(output)

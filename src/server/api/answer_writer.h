@@ -38,7 +38,8 @@ enum class AnswerKind {
   apply_template,
   embedding,
   ollama_embed,
-  ollama_embedding
+  ollama_embedding,
+  rerank
 };
 
 // Fields that every JSON object of an answer repeats.

@@ -232,16 +232,18 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
   return std::nullopt;
 }
 
-std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
-  return refusal(request, read_head(request));
+std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const std::string& client) {
+  return refusal(request, read_head(request), client);
 }
 
-std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Call>& call) const {
+std::optional<HttpResponse> Api::refusal(const HttpRequest& request, const Result<Call>& call,
+                                         const std::string& client) {
   if (!call.ok()) return error_response({400, call.error().message, "", "bad_request"});
   const auto answer = [&](const ApiError& error) { return error_response_for(call->target.path, error); };
   if (auto error = check_access(request, call->target, access_)) return answer(*error);
   if (auto response = preflight_response(request, access_)) return response;
-  const auto error = find_fault(request, *call);
+  auto error = find_fault(request, *call);
+  if (!error) error = limit_reached(*call, client);
   if (!error) return std::nullopt;
   HttpResponse response = answer(*error);
   if (error->status == 405) response.headers.emplace_back("Allow", allowed_methods(call->target.path));
@@ -256,27 +258,25 @@ HttpResponse Api::error(const RequestName& request, const ApiError& error) const
 
 void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const auto call = read_head(request);
-  if (auto response = refusal(request, call)) return out->respond(std::move(*response));
+  if (auto response = refusal(request, call, request.address)) return out->respond(std::move(*response));
   const auto& handler = call->match.route->handler;
-  if (const auto* kind = std::get_if<AnswerKind>(&handler))
-    return generate(*kind, *call, std::move(request), std::move(out));
+  if (const auto* kind = std::get_if<AnswerKind>(&handler)) {
+    addresses_.count(request.address, now_seconds());
+    return generations_.start(*kind, std::move(request), KeyUse::begin(call->key), std::move(out));
+  }
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
   const Page wanted = std::get<Page>(handler);
   if (!handle_slow_page(wanted, request, out)) out->respond(page(wanted, *call));
 }
 
-// Counts the request for its address and its key.
-void Api::generate(AnswerKind kind, const Call& call, HttpRequest request,
-                   std::shared_ptr<ResponseStream> out) {
+// Why the limits of the address or of the key do not allow the request.
+std::optional<ApiError> Api::limit_reached(const Call& call, const std::string& client) {
+  const Route* route = call.match.route;
+  if (!route || !std::holds_alternative<AnswerKind>(route->handler)) return std::nullopt;
   const double now = now_seconds();
-  const auto refuse = [&](const ApiError& error) {
-    out->respond(error_response_for(call.target.path, error));
-  };
-  if (const auto error = addresses_.count(request.address, now)) return refuse(*error);
-  auto use = KeyUse::begin(call.key, now);
-  if (const auto* error = std::get_if<ApiError>(&use)) return refuse(*error);
-  generations_.start(kind, std::move(request), std::get<KeyUse>(std::move(use)), std::move(out));
+  if (auto error = addresses_.refusal(client, now)) return error;
+  return KeyUse::refusal(call.key.get(), now);
 }
 
 std::string Api::key_of(const HttpRequest& head) const {

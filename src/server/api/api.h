@@ -26,7 +26,8 @@ class Api {
       ApiKeys keys, const std::string& seal_key_path, double timeout_s, int requests_per_minute);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
-  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
+  // client: its address.
+  std::optional<HttpResponse> refusal(const HttpRequest& request, const std::string& client);
   void handle(HttpRequest request, std::shared_ptr<ResponseStream> out);
   // The answer that tells a client of an error that the HTTP layer found, in the form of the API that it
   // asked.
@@ -50,8 +51,9 @@ class Api {
  private:
   struct Call;
   Result<Call> read_head(const HttpRequest& request) const;
-  std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call) const;
-  void generate(AnswerKind kind, const Call& call, HttpRequest request, std::shared_ptr<ResponseStream> out);
+  std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call,
+                                      const std::string& client);
+  std::optional<ApiError> limit_reached(const Call& call, const std::string& client);
   std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
   HttpResponse page(Page page, const Call& call) const;
   // Answers of these are made by workers. Returns whether the page is one of them.

@@ -28,7 +28,6 @@ void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("web_search_options", {}, "searching the web is not built");
   fields.only("service_tier", {"auto", "default"}, "there is one tier");
   fields.only("verbosity", {"medium"}, "no model here knows it; ask for it in the messages");
-  fields.only("echo", {false}, "echo is not built");
 }
 
 // Checks the types of fields that have no effect.
@@ -406,9 +405,9 @@ std::variant<Json, ApiError> parse_body(std::string_view body) {
   return std::move(parsed).value();
 }
 
-double read_timeout(JsonFields& fields) {
+void check_timeout(JsonFields& fields) {
   constexpr double kLeast = 1e-3, kMost = 86400;
-  return fields.number("timeout", kLeast, kMost).value_or(0);
+  fields.number("timeout", kLeast, kMost);
 }
 
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults) {
@@ -424,7 +423,7 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   read_draft_model(fields, defaults.draft_model, options.speculation);
   options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   options.priority = static_cast<int>(fields.integer("priority", INT_MIN, INT_MAX).value_or(0));
-  options.timeout_s = read_timeout(fields);
+  check_timeout(fields);
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);
   return options;
@@ -497,6 +496,9 @@ std::variant<CompletionRequest, ApiError> read_completion_request(const Json& bo
   request.options = read_options(fields, defaults, false);
   read_prompts(fields, request.options.choices, request.prompts);
   if (const std::string* suffix = fields.string("suffix")) request.suffix = *suffix;
+  request.echo = fields.boolean("echo").value_or(false);
+  if (request.echo && !request.suffix.empty())
+    fields.fail("echo", "unsupported_value", "'echo' beside 'suffix' is not built");
   if (fields.error()) return *fields.error();
   return request;
 }

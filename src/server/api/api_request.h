@@ -43,8 +43,8 @@ std::variant<CompletionRequest, ApiError> read_completion_request(const Json& bo
 std::variant<Json, ApiError> parse_body(std::string_view body);
 // Fields with the same names in both APIs: model, sampling, penalties, speculation, cache, "stream".
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
-// "timeout": seconds; 0: the request says nothing.
-double read_timeout(JsonFields& fields);
+// "timeout", which is read before the rest (request_model.h).
+void check_timeout(JsonFields& fields);
 // A string or an array of strings.
 void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop);
 

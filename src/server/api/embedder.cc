@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "base/clock.h"
@@ -44,9 +45,8 @@ std::string to_base64(const std::vector<float>& values) {
   return text;
 }
 
-void Embedder::start(ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
+void Embedder::start(uint64_t key, ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
                      std::shared_ptr<ResponseStream> out) {
-  const uint64_t key = next_key_++;
   Job& job = jobs_[key];
   job.model = std::move(model);
   job.request = std::move(request);
@@ -54,16 +54,29 @@ void Embedder::start(ModelLease model, EmbeddingRequest request, KeyUse use, con
   job.times = times;
   job.out = std::move(out);
   job.embeddings.resize(job.request.prompts.size());
-  job.out->on_client_left([this, key] {
-    const auto it = jobs_.find(key);
-    if (it == jobs_.end()) return;
-    cancel(it->second);
-    jobs_.erase(it);
-  });
-  if (const double allowed_s = times.allowed_s; allowed_s > 0)
-    after_(std::max(0.0, times.started + allowed_s - now_seconds()),
-           [this, key, allowed_s] { fail(key, timeout_error(allowed_s)); });
+  job.note->model = job.model->name;
+  job.out->note(job.note);
+  if (times.deadline.is_set()) watch_.start();
   submit_some(key);
+}
+
+void Embedder::forget(uint64_t key) {
+  const auto it = jobs_.find(key);
+  if (it == jobs_.end()) return;
+  cancel(it->second);
+  jobs_.erase(it);
+}
+
+bool Embedder::end_late_ones() {
+  const double now = now_seconds();
+  std::vector<uint64_t> late;
+  bool others = false;
+  for (const auto& [key, job] : jobs_) {
+    others |= job.times.deadline.is_set();
+    if (job.times.deadline.at <= now) late.push_back(key);
+  }
+  for (const uint64_t key : late) fail(key, timeout_error(jobs_.at(key).times.deadline.allowed_s));
+  return others;
 }
 
 void Embedder::submit_some(uint64_t key) {
@@ -73,13 +86,17 @@ void Embedder::submit_some(uint64_t key) {
     const size_t index = job.ids.size();
     Request request;
     request.prompt = std::move(prompts[index]);
+    const int tokens = static_cast<int>(request.prompt.size());
     request.pooling = job.model->engine->info().pooling;
+    request.classes = job.request.classes;
     request.priority = job.use.priority().value_or(0);
     const auto id =
         job.model->engine->submit(std::move(request), [this, key, index, post = post_](const Event& event) {
           post([this, key, index, event] { receive(key, index, event); });
         });
     if (!id) return fail(key, to_api_error(id.error()));
+    job.note->prompt_tokens += tokens;
+    job.use.add_tokens(tokens, now_seconds());
     job.ids.push_back(*id);
     job.done.push_back(false);
     ++job.running;
@@ -96,25 +113,59 @@ void Embedder::receive(uint64_t key, size_t index, const Event& event) {
     return fail(key, {500, "The engine failed: " + event.error, "", "engine_error"});
   if (event.finish == FinishReason::cancelled)
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
-  job.embeddings[index] = normalised(event.embedding, job.request.dimensions);
-  job.tokens += event.usage.prompt_tokens;
-  job.use.add_tokens(event.usage.prompt_tokens, now_seconds());
+  job.embeddings[index] =
+      job.request.classes.empty() ? normalised(event.embedding, job.request.dimensions) : event.embedding;
   if (job.ids.size() < job.embeddings.size()) return submit_some(key);
   if (job.running > 0) return;
-  job.out->note(std::make_shared<AnswerNote>(AnswerNote{"", job.model->name, job.tokens, 0, 0}));
   job.out->respond(json_response(answer(job)));
   jobs_.erase(key);
 }
 
+// The documents from best to worst: by the probability of "yes", or by the cosine to the query.
+Json Embedder::ranking(const Job& job) {
+  struct Scored {
+    size_t index;
+    double score;
+  };
+  const auto& values = job.embeddings;
+  std::vector<Scored> scored;
+  const bool asked = !job.request.classes.empty();
+  for (size_t i = asked ? 0 : 1; i < values.size(); i++) {
+    const double score = asked
+                             ? 1 / (1 + std::exp(static_cast<double>(values[i][1]) - values[i][0]))
+                             : std::inner_product(values[i].begin(), values[i].end(), values[0].begin(), 0.0);
+    scored.push_back({asked ? i : i - 1, score});
+  }
+  std::ranges::stable_sort(scored, std::greater(), &Scored::score);
+  const bool tei = job.request.form == EmbeddingForm::tei_ranking;
+  const auto& documents = job.request.documents;
+  Json results = Json::array();
+  for (const auto& [index, score] : scored) {
+    if (results.size() == job.request.most) break;
+    results.push_back({{"index", index}, {tei ? "score" : "relevance_score", score}});
+    if (documents.empty()) continue;
+    if (tei)
+      results.back()["text"] = documents[index];
+    else
+      results.back()["document"] = {{"text", documents[index]}};
+  }
+  if (tei) return results;
+  return {{"object", "list"},
+          {"model", job.model->name},
+          {"results", std::move(results)},
+          {"usage", {{"prompt_tokens", job.note->prompt_tokens}, {"total_tokens", job.note->prompt_tokens}}}};
+}
+
 Json Embedder::answer(Job& job) {
   const EmbeddingForm form = job.request.form;
+  if (form == EmbeddingForm::ranking || form == EmbeddingForm::tei_ranking) return ranking(job);
   if (form == EmbeddingForm::ollama_one) return {{"embedding", std::move(job.embeddings.front())}};
   if (form == EmbeddingForm::ollama)
     return {{"model", job.model->name},
             {"embeddings", std::move(job.embeddings)},
             {"total_duration", std::llround((now_seconds() - job.times.started) * 1e9)},
             {"load_duration", std::llround(job.times.load_s * 1e9)},
-            {"prompt_eval_count", job.tokens}};
+            {"prompt_eval_count", job.note->prompt_tokens}};
   Json data = Json::array();
   for (size_t i = 0; i < job.embeddings.size(); i++)
     data.push_back({{"object", "embedding"},
@@ -124,7 +175,7 @@ Json Embedder::answer(Job& job) {
   return {{"object", "list"},
           {"data", std::move(data)},
           {"model", job.model->name},
-          {"usage", {{"prompt_tokens", job.tokens}, {"total_tokens", job.tokens}}}};
+          {"usage", {{"prompt_tokens", job.note->prompt_tokens}, {"total_tokens", job.note->prompt_tokens}}}};
 }
 
 void Embedder::cancel(const Job& job) {
@@ -134,7 +185,6 @@ void Embedder::cancel(const Job& job) {
 
 void Embedder::fail(uint64_t key, const ApiError& error) {
   const auto it = jobs_.find(key);
-  if (it == jobs_.end()) return;  // it has ended before its time was over
   cancel(it->second);
   it->second.out->respond(is_ollama(it->second.request.form) ? ollama_error_response(error)
                                                              : error_response(error));

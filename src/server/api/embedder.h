@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/api/deadline.h"
 #include "server/api/embedding_request.h"
 #include "server/api/model_pool.h"
 #include "server/http/api_keys.h"
@@ -22,16 +23,20 @@ std::string to_base64(const std::vector<float>& values);
 
 class Embedder {
  public:
-  // Monotonic seconds, and seconds. load_s: as of AnswerHead; allowed_s: from the start to the end, 0: no
-  // limit.
+  // started: monotonic seconds; load_s: as of AnswerHead.
   struct Times {
-    double started = 0, load_s = 0, allowed_s = 0;
+    double started = 0, load_s = 0;
+    Deadline deadline;
   };
 
-  Embedder(Post post, After after) : post_(std::move(post)), after_(std::move(after)) {}
+  Embedder(Post post, const After& after)
+      : post_(std::move(post)), watch_(after, [this] { return end_late_ones(); }) {}
 
-  void start(ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
+  // key: of the request, for forget().
+  void start(uint64_t key, ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
              std::shared_ptr<ResponseStream> out);
+  // The client of the request has left. Unknown keys are ignored.
+  void forget(uint64_t key);
   // Ends every request with an error.
   void cancel_all();
 
@@ -46,18 +51,19 @@ class Embedder {
     std::vector<RequestId> ids;  // of those submitted, in order
     std::vector<bool> done;      // of these
     size_t running = 0;
-    int tokens = 0;
+    std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // has the tokens so far
   };
 
   void submit_some(uint64_t key);
   void receive(uint64_t key, size_t index, const Event& event);
   void fail(uint64_t key, const ApiError& error);
   void cancel(const Job& job);
+  bool end_late_ones();
+  static Json ranking(const Job& job);
   static Json answer(Job& job);
 
   const Post post_;
-  const After after_;
-  uint64_t next_key_ = 1;
+  DeadlineWatch watch_;
   std::unordered_map<uint64_t, Job> jobs_;
 };
 

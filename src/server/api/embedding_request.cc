@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <climits>
 #include <optional>
 
 #include "server/api/api_request.h"
@@ -41,15 +42,17 @@ class Reader {
     if (count > kMostTexts)
       return fields.fail(name, "invalid_value",
                          fmt::format("'{}' has {} texts, but may have {}", name, count, kMostTexts));
-    for (size_t i = 0; i < count && !fields.error(); ++i) {
-      const std::string where = several ? fmt::format("{}[{}]", name, i) : name;
-      auto ids = read_one(several ? (*input)[i] : *input, tokenizer_);
-      if (!ids || ids->empty())
-        fields.fail(where, "invalid_value",
-                    fmt::format("'{}' must be a text or a list of token ids, and not be empty", where));
-      else
-        out.prompts.push_back(ended(fields, where, std::move(*ids)));
-    }
+    for (size_t i = 0; i < count && !fields.error(); ++i)
+      add(fields, several ? fmt::format("{}[{}]", name, i) : name, several ? (*input)[i] : *input, out);
+  }
+
+  void add(JsonFields& fields, const std::string& where, const Json& value, EmbeddingRequest& out) const {
+    auto ids = read_one(value, tokenizer_);
+    if (!ids || ids->empty())
+      fields.fail(where, "invalid_value",
+                  fmt::format("'{}' must be a text or a list of token ids, and not be empty", where));
+    else
+      out.prompts.push_back(ended(fields, where, std::move(*ids)));
   }
 
  private:
@@ -76,6 +79,69 @@ class Reader {
   const bool cuts_;
 };
 
+// A question to Qwen3-Reranker, as its model card puts it.
+std::string question(const std::string& task, const std::string& query, const std::string& document) {
+  return fmt::format(
+      "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the "
+      "Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
+      "<|im_start|>user\n<Instruct>: {}\n<Query>: {}\n<Document>: {}<|im_end|>\n"
+      "<|im_start|>assistant\n<think>\n\n</think>\n\n",
+      task, query, document);
+}
+
+// The texts to rank: strings, or objects with a "text".
+std::vector<std::string> read_documents(JsonFields& fields, const char* name) {
+  std::vector<std::string> documents;
+  const Json* list = fields.find(name);
+  if (!list || !list->is_array() || list->empty() || list->size() > kMostTexts) {
+    fields.fail(name, "invalid_value", fmt::format("'{}' must be a list of 1 to {} texts", name, kMostTexts));
+    return documents;
+  }
+  for (const Json& entry : *list) {
+    const Json text = entry.is_object() ? entry.value("text", Json()) : entry;
+    if (!text.is_string())
+      fields.fail(fmt::format("{}[{}]", name, documents.size()), "invalid_type",
+                  "a document must be a string, or an object with a string 'text'");
+    documents.push_back(text.is_string() ? text.get<std::string>() : "");
+  }
+  return documents;
+}
+
+constexpr const char* kUsualTask =
+    "Given a web search query, retrieve relevant passages that answer the query";
+
+EmbeddingRequest read_ranking(JsonFields& fields, const ModelInfo& info, const Tokenizer& tokenizer) {
+  EmbeddingRequest out;
+  const bool tei = fields.find("texts") && !fields.find("documents");
+  out.form = tei ? EmbeddingForm::tei_ranking : EmbeddingForm::ranking;
+  const std::string* query = fields.string("query");
+  if (!query) fields.fail("query", "missing_required_parameter", "'query' is missing");
+  out.documents = read_documents(fields, tei ? "texts" : "documents");
+  const auto most = fields.integer("top_n", 1, INT_MAX);
+  if (most) out.most = static_cast<size_t>(*most);
+  const bool repeats = fields.boolean(tei ? "return_text" : "return_documents").value_or(false);
+  const std::string* task = fields.string("instruction");
+  const std::string usual = kUsualTask;
+  if (fields.error()) return out;
+  const Reader reader(info, tokenizer, false);
+  const bool asks = info.pooling == Pooling::rank;
+  if (asks) {
+    const auto yes = tokenizer.encode("yes", false), no = tokenizer.encode("no", false);
+    if (yes.size() != 1 || no.size() != 1)
+      fields.fail("model", "unsupported_value",
+                  "The model has no tokens 'yes' and 'no', so it is no reranker");
+    else
+      out.classes = {yes[0], no[0]};
+  } else {
+    reader.add(fields, "query", *query, out);
+  }
+  for (size_t i = 0; i < out.documents.size() && !fields.error(); ++i)
+    reader.add(fields, fmt::format("{}[{}]", tei ? "texts" : "documents", i),
+               asks ? question(task ? *task : usual, *query, out.documents[i]) : out.documents[i], out);
+  if (!repeats) out.documents.clear();
+  return out;
+}
+
 }  // namespace
 
 std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_view body, EmbeddingApi api,
@@ -85,6 +151,21 @@ std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_vie
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
   fields.string("model");
+  if (!info.pooling)
+    return ApiError{
+        400,
+        "The model's files do not say that it makes embeddings: take a model for them, or start the "
+        "server with --pooling",
+        "model", "unsupported_value"};
+  if (api == EmbeddingApi::rerank) {
+    auto out = read_ranking(fields, info, tokenizer);
+    check_timeout(fields);
+    if (fields.error()) return *fields.error();
+    return out;
+  }
+  if (info.pooling == Pooling::rank)
+    return ApiError{400, "The model is a reranker and makes no embeddings: ask /v1/rerank", "model",
+                    "unsupported_value"};
   const bool openai = api == EmbeddingApi::openai;
   EmbeddingRequest out;
   out.form = openai                            ? EmbeddingForm::floats
@@ -95,14 +176,8 @@ std::variant<EmbeddingRequest, ApiError> parse_embedding_request(std::string_vie
     if (*format == "base64") out.form = EmbeddingForm::base64;
   }
   out.dimensions = static_cast<int>(fields.integer("dimensions", 1, info.hidden).value_or(0));
-  out.timeout_s = read_timeout(fields);
+  check_timeout(fields);
   const bool cuts = !openai && fields.boolean("truncate").value_or(true);
-  if (!fields.error() && !info.pooling)
-    return ApiError{
-        400,
-        "The model's files do not say that it makes embeddings: take a model for them, or start the "
-        "server with --pooling",
-        "model", "unsupported_value"};
   Reader(info, tokenizer, cuts).read(fields, api == EmbeddingApi::ollama_one ? "prompt" : "input", out);
   if (fields.error()) return *fields.error();
   return out;

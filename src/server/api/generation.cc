@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "server/api/openai_format.h"
-#include "server/api/request_model.h"
 
 namespace anabranch::server {
 namespace {
@@ -83,11 +82,11 @@ Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Afte
     : models_(models),
       workers_(workers),
       post_(std::move(post)),
-      after_(std::move(after)),
       timeout_s_(timeout_s),
       metrics_(metrics),
       responses_(std::move(responses)),
-      embedder_(post_, after_) {
+      watch_(after, [this] { return end_late_ones(); }),
+      embedder_(post_, after) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
@@ -110,18 +109,21 @@ void Generations::start(AnswerKind kind, HttpRequest request, KeyUse use,
   generation.note->id = generation.head.id;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
-  if (timeout_s_ > 0) limit_time(key, timeout_s_, timeout_s_);
   auto whole = std::make_shared<HttpRequest>(std::move(request));
-  if (!is_long(*whole)) return choose_model(key, model_named_in(whole->body), whole);
+  if (!is_long(*whole)) return choose_model(key, read_hints(whole->body), whole);
   long_workers_.submit([this, key, whole, post = post_] {
-    post([this, key, whole, wanted = model_named_in(whole->body)] { choose_model(key, wanted, whole); });
+    post([this, key, whole, hints = read_hints(whole->body)] { choose_model(key, hints, whole); });
   });
 }
 
-void Generations::choose_model(uint64_t key, const std::string& wanted,
+void Generations::choose_model(uint64_t key, const RequestHints& hints,
                                std::shared_ptr<HttpRequest> request) {
-  if (!find(key)) return;  // the client has left: nothing is loaded for it
-  models_.acquire(wanted,
+  Generation* waiting = find(key);
+  if (!waiting) return;  // the client has left: nothing is loaded for it
+  Deadline& deadline = waiting->deadline;
+  for (const double seconds : {timeout_s_, hints.timeout_s}) deadline.limit(waiting->started, seconds);
+  if (deadline.is_set()) watch_.start();
+  models_.acquire(hints.model,
                   [this, key, request = std::move(request)](std::variant<ModelLease, ApiError> taken) {
                     Generation* generation = find(key);
                     if (!generation) return;  // the client has left
@@ -163,12 +165,12 @@ void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelL
                           ReadyRequest ready) {
   const auto take = taker(key);
   try {
-    model->preparer.compile(std::move(ready.prepared), std::move(client),
-                            [take, writer = ready.writer](std::variant<Prepared, RequestError> made) {
-                              if (const auto* error = std::get_if<RequestError>(&made))
-                                return take(to_api_error(*error));
-                              take(ReadyRequest{std::get<Prepared>(std::move(made)), writer});
-                            });
+    model->preparer.compile(
+        std::move(ready.prepared), std::move(client),
+        [take, writer = ready.writer, echo = ready.echo](std::variant<Prepared, RequestError> made) {
+          if (const auto* error = std::get_if<RequestError>(&made)) return take(to_api_error(*error));
+          take(ReadyRequest{std::get<Prepared>(std::move(made)), writer, echo});
+        });
   } catch (const std::exception& e) {
     take(internal_error(e));
   }
@@ -183,13 +185,11 @@ std::function<void(PreparedRequest)> Generations::taker(uint64_t key) {
       if (auto* ready = std::get_if<ReadyRequest>(shared.get())) return submit(key, std::move(*ready));
       Generation* generation = find(key);
       if (!generation) return;  // the client has left
-      if (auto* texts = std::get_if<EmbeddingRequest>(shared.get())) {
-        const double asked_s = texts->timeout_s > 0 ? texts->timeout_s : timeout_s_;
-        const double allowed_s = timeout_s_ > 0 ? std::min(asked_s, timeout_s_) : asked_s;
-        embedder_.start(std::move(generation->model), std::move(*texts), std::move(generation->use),
-                        {generation->started, generation->head.load_s, allowed_s},
+      if (auto* texts = std::get_if<EmbeddingRequest>(shared.get()))
+        embedder_.start(key, std::move(generation->model), std::move(*texts), std::move(generation->use),
+                        {generation->started, generation->head.load_s, generation->deadline},
                         std::move(generation->out));
-      } else
+      else
         generation->out->respond(std::get<HttpResponse>(std::move(*shared)));
       generations_.erase(key);
     });
@@ -214,14 +214,13 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   generation->options = std::move(prepared.options);
   generation->writer = std::move(ready.writer);
   generation->remember = prepared.remember;
+  generation->echo = std::move(ready.echo);
   generation->rules = prepared.rules;
   generation->head.thinking = std::move(prepared.think_report);
   if (const auto& thinking = generation->head.thinking)
     log_debug("{} {}: {}", generation->head.id, thinking->enabled ? "thinks" : "does not think",
               thinking->reason);
   const GenerationOptions& options = generation->options;
-  if (options.timeout_s > 0)
-    limit_time(key, options.timeout_s - (now_seconds() - generation->started), options.timeout_s);
   Engine& engine = *generation->model->engine;
   generation->note->model = generation->head.model;
   generation->out->note(generation->note);
@@ -242,6 +241,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   request.begun = prepared.begun;
   request.thinking = std::move(prepared.thinking);
   request.grammar = std::move(prepared.grammar);
+  request.prompt_logprobs = !generation->echo.empty() && options.logprobs >= 0;
   generation->choices.resize(prepared.prompts.size() * options.choices);
   for (size_t i = 0; i < generation->choices.size(); ++i) {
     Choice& choice = generation->choices[i];
@@ -252,6 +252,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
       choice.take_logprobs = [&choice] { return choice.logprobs->take(); };
     }
     request.prompt = prepared.prompts[i / options.choices];
+    if (request.prompt_logprobs) choice.echoed = request.prompt;
     choice.sampled.assign(request.prompt.end() - prepared.begun, request.prompt.end());
     request.sampling.seed = choice_seed(seed, i % options.choices);
     auto accepted = engine.submit(request, [this, key, i, post = post_](const Event& event) {
@@ -295,6 +296,8 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
                              "of them, or for fewer tokens",
                              kMaxLogprobsHeld),
                  "logprobs", "limit_exceeded"});
+  if (!choice.begun && !generation->echo.empty()) echo(*generation, index, event);
+  choice.begun = true;
   if (choice.logprobs) choice.logprobs->push(event.tokens, event.logprobs);
   if (generation->remember)
     choice.sampled.insert(choice.sampled.end(), event.tokens.begin(), event.tokens.end());
@@ -314,8 +317,19 @@ void Generations::count_prompt(Generation& generation, size_t index, const Usage
 // Only answers that do not stream keep log probabilities until the end.
 bool Generations::holds_too_much(Generation& generation, const Event& event) const {
   if (generation.streaming || generation.options.logprobs < 0) return false;
-  generation.logprobs_held += event.tokens.size() * (generation.options.logprobs + 1);
+  generation.logprobs_held +=
+      (event.prompt_logprobs.size() + event.tokens.size()) * (generation.options.logprobs + 1);
   return generation.logprobs_held > kMaxLogprobsHeld;
+}
+
+// Begins an answer with its prompt.
+void Generations::echo(Generation& generation, size_t index, const Event& event) {
+  Choice& choice = generation.choices[index];
+  if (choice.logprobs) choice.logprobs->push_prompt(choice.echoed, event.prompt_logprobs);
+  choice.echoed = {};
+  const std::string& text = generation.echo[index / static_cast<size_t>(generation.options.choices)];
+  generation.send(
+      generation.writer->event(index, {OutputEvent::Kind::content, text}, "", choice.take_logprobs));
 }
 
 void Generations::observe(const Generation& generation, Choice& choice, const Event& event) {
@@ -445,13 +459,21 @@ ApiError Generations::queue_full(const Error& error, const Engine& engine) const
   return full;
 }
 
-void Generations::limit_time(uint64_t key, double seconds, double allowed_s) {
-  after_(std::max(0.0, seconds), [this, key, allowed_s] { fail(key, timeout_error(allowed_s)); });
+bool Generations::end_late_ones() {
+  const double now = now_seconds();
+  std::vector<uint64_t> late;
+  bool others = false;
+  for (const auto& [key, generation] : generations_) {
+    others |= generation.deadline.is_set();
+    if (generation.deadline.at <= now) late.push_back(key);
+  }
+  for (const uint64_t key : late) fail(key, timeout_error(find(key)->deadline.allowed_s));
+  return others;
 }
 
 void Generations::client_left(uint64_t key) {
   Generation* generation = find(key);
-  if (!generation) return;
+  if (!generation) return embedder_.forget(key);
   cancel(*generation);
   log_debug("client left: {} cancelled", generation->head.id);
   generations_.erase(key);

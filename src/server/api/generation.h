@@ -15,10 +15,12 @@
 #include "chat/logprobs_json.h"
 #include "engine/engine.h"
 #include "output/output_text.h"
+#include "server/api/deadline.h"
 #include "server/api/embedder.h"
 #include "server/api/metrics.h"
 #include "server/api/model_pool.h"
 #include "server/api/prepare.h"
+#include "server/api/request_model.h"
 #include "server/api/worker_pool.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
@@ -47,12 +49,15 @@ class Generations {
     std::optional<LogprobsJson> logprobs;  // if asked for
     TakeLogprobs take_logprobs = [] { return nullptr; };
     std::vector<int> sampled;  // if the turn is to be remembered
+    std::vector<int> echoed;   // the prompt, until its log probabilities have come
+    bool begun = false;        // tokens have come, or the end
     AnswerEnd end;             // calls: so far
   };
   struct Generation {
     AnswerHead head;
     double started = 0;  // monotonic seconds
-    ModelLease model;    // null until it is loaded
+    Deadline deadline;
+    ModelLease model;  // null until it is loaded
     GenerationOptions options;
     std::shared_ptr<ResponseStream> out;
     std::shared_ptr<const void> client = std::make_shared<char>();  // nobody else holds it
@@ -61,6 +66,7 @@ class Generations {
     size_t logprobs_held = 0;  // alternatives kept for the end of a whole answer
     OutputRules rules;
     std::optional<uint64_t> remember;  // as of Prepared
+    std::vector<std::string> echo;     // as of ReadyRequest
     std::shared_ptr<AnswerWriter> writer;
     bool streaming = false;  // the stream has started
     KeyUse use;
@@ -71,7 +77,7 @@ class Generations {
     }
   };
 
-  void choose_model(uint64_t key, const std::string& wanted, std::shared_ptr<HttpRequest> request);
+  void choose_model(uint64_t key, const RequestHints& hints, std::shared_ptr<HttpRequest> request);
   void prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request);
   void compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model, ReadyRequest ready);
   std::function<void(PreparedRequest)> taker(uint64_t key);
@@ -82,6 +88,7 @@ class Generations {
   std::string new_call_id(AnswerKind kind);
   void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
   void finish(Generation& generation);
+  void echo(Generation& generation, size_t index, const Event& event);
   static void count_prompt(Generation& generation, size_t index, const Usage& usage);
   bool holds_too_much(Generation& generation, const Event& event) const;
   void observe(const Generation& generation, Choice& choice, const Event& event);
@@ -89,15 +96,14 @@ class Generations {
   void cancel(const Generation& generation);
   void fail(uint64_t key, const ApiError& error);
   ApiError queue_full(const Error& error, const Engine& engine) const;
-  // Fails the request if it is still there after so many seconds.
-  void limit_time(uint64_t key, double seconds, double allowed_s);
+  // As DeadlineWatch's sweep.
+  bool end_late_ones();
   void client_left(uint64_t key);
   Generation* find(uint64_t key);
 
   ModelPool& models_;
   WorkerPool& workers_;
   const Post post_;
-  const After after_;
   const double timeout_s_;
   double usual_s_ = 0;  // from arrival to end, of the latest answers on average
   Metrics& metrics_;
@@ -105,6 +111,7 @@ class Generations {
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
+  DeadlineWatch watch_;
   Embedder embedder_;
   // Compiling a grammar may take a second, so it has threads of its own. The jobs of workers_ and
   // long_workers_ submit to this pool, so it must be destroyed after them.

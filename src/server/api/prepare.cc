@@ -37,6 +37,15 @@ std::optional<ApiError> put_suffix(CompletionRequest& completion, const Tokenize
   return std::nullopt;
 }
 
+std::vector<std::string> texts_of(const std::vector<TextOrTokens>& prompts, const Tokenizer& tokenizer) {
+  std::vector<std::string> texts;
+  for (const TextOrTokens& prompt : prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    texts.push_back(text ? *text : tokenizer.decode(std::get<std::vector<int>>(prompt), false));
+  }
+  return texts;
+}
+
 PreparedRequest prepare_completion(std::string_view body, const PrepareContext& context) {
   auto request = parse_completion_request(body, context.defaults);
   if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
@@ -44,7 +53,12 @@ PreparedRequest prepare_completion(std::string_view body, const PrepareContext& 
   if (!completion.suffix.empty())
     if (auto error = put_suffix(completion, context.engine.tokenizer())) return std::move(*error);
   auto writer = std::make_shared<OpenAiWriter>(completion.options.stream, completion.options.include_usage);
-  return ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
+  std::vector<std::string> echo;
+  if (completion.echo) echo = texts_of(completion.prompts, context.engine.tokenizer());
+  auto prepared =
+      ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
+  if (auto* made = std::get_if<ReadyRequest>(&prepared)) made->echo = std::move(echo);
+  return prepared;
 }
 
 PreparedRequest prepare_chat(std::string_view body, const PrepareContext& context) {
@@ -194,6 +208,8 @@ PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareCon
       return prepare_embedding(body, EmbeddingApi::ollama, context);
     case AnswerKind::ollama_embedding:
       return prepare_embedding(body, EmbeddingApi::ollama_one, context);
+    case AnswerKind::rerank:
+      return prepare_embedding(body, EmbeddingApi::rerank, context);
     case AnswerKind::message:
     case AnswerKind::token_count:
       break;

@@ -19,6 +19,7 @@ ApiError to_api_error(const RequestError& error);
 struct ReadyRequest {
   Prepared prepared;
   std::shared_ptr<AnswerWriter> writer;
+  std::vector<std::string> echo;  // the text that answers to each prompt begin with; empty: none
 };
 // What a body leads to: work for the engine, embeddings, an answer without it (a count), or an error.
 using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse, ApiError>;

@@ -4,15 +4,22 @@
 
 namespace anabranch::server {
 
-std::string model_named_in(std::string_view body) {
+RequestHints read_hints(std::string_view body) {
   const simdjson::padded_string text(body);
   simdjson::ondemand::parser parser;
   simdjson::ondemand::document document;
+  RequestHints hints;
   std::string_view model;
-  if (parser.iterate(text).get(document) != simdjson::SUCCESS ||
-      document.find_field_unordered("model").get_string().get(model) != simdjson::SUCCESS)
-    return "";
-  return std::string(model);
+  if (parser.iterate(text).get(document) == simdjson::SUCCESS &&
+      document.find_field_unordered("model").get_string().get(model) == simdjson::SUCCESS)
+    hints.model = model;
+  // Anew: a document must not be used after an error.
+  double timeout_s = 0;
+  if (body.find("\"timeout\"") != body.npos && parser.iterate(text).get(document) == simdjson::SUCCESS &&
+      document.find_field_unordered("timeout").get_double().get(timeout_s) == simdjson::SUCCESS &&
+      timeout_s > 0)
+    hints.timeout_s = timeout_s;
+  return hints;
 }
 
 }  // namespace anabranch::server

@@ -1,4 +1,4 @@
-// The model that a request names, read before the whole body is.
+// What a request must be treated by before its whole body is read.
 #pragma once
 
 #include <string>
@@ -6,8 +6,11 @@
 
 namespace anabranch::server {
 
-// The value of "model" in a JSON object; "" when there is none, or when it is no string. What else the body
-// holds is not checked.
-std::string model_named_in(std::string_view body);
+struct RequestHints {
+  std::string model;     // "": the body names none, or not as a string
+  double timeout_s = 0;  // 0: it has none, or not as a number above 0
+};
+// Of a JSON object. What else the body holds is not checked.
+RequestHints read_hints(std::string_view body);
 
 }  // namespace anabranch::server

@@ -50,15 +50,7 @@ class ServerImpl final : public Server {
     return {};
   }
 
-  Result<void> reopen_access_log() override {
-    if (options_.access_log.empty()) return {};
-    TRY(auto opened, RotatingLog::open(options_.access_log, options_.access_log_bytes));
-    // std::function must be copyable.
-    http_->post()([this, log = std::make_shared<std::unique_ptr<RotatingLog>>(std::move(opened))] {
-      access_log_ = std::move(*log);
-    });
-    return {};
-  }
+  Result<void> reopen_access_log() override { return access_log_ ? access_log_->reopen() : Result<void>(); }
 
   Result<void> reload_tls() override { return http_->reload_tls(); }
 
@@ -72,7 +64,9 @@ class ServerImpl final : public Server {
     handlers.handle = [this](HttpRequest request, std::shared_ptr<ResponseStream> out) {
       api_.handle(std::move(request), std::move(out));
     };
-    handlers.refuse = [this](const HttpRequest& head) { return api_.refusal(head); };
+    handlers.refuse = [this](const HttpRequest& head, const std::string& client) {
+      return api_.refusal(head, client);
+    };
     handlers.error = [this](const RequestName& request, const ApiError& error) {
       return api_.error(request, error);
     };
@@ -119,7 +113,7 @@ class ServerImpl final : public Server {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<WorkerPool> workers_;
   Api api_;
-  std::unique_ptr<RotatingLog> access_log_;  // may be null
+  const std::unique_ptr<RotatingLog> access_log_;  // may be null
   bool stopping_ = false;
   ServerEnd end_ = ServerEnd::stopped;  // written on the I/O thread, read after it has ended
   std::mutex join_;

@@ -16,11 +16,15 @@ class AddressLimits {
   // per_minute: 0 for no limit.
   explicit AddressLimits(int per_minute) : per_minute_(per_minute) {}
 
-  // Counts a request of this address (IPv6: of its /64 network; loopback addresses have no limit). Errors:
-  // 429 rate_limit_exceeded. now: monotonic seconds.
-  std::optional<ApiError> count(const std::string& address, double now);
+  // 429 rate_limit_exceeded if the address (IPv6: its /64 network; loopback addresses have no limit) has sent
+  // too many. now: monotonic seconds.
+  std::optional<ApiError> refusal(const std::string& address, double now);
+  // Counts a request.
+  void count(const std::string& address, double now);
 
  private:
+  // Null: no limit.
+  RateLimit* limit_of(const std::string& address, double now);
   void forget_some(double now);
 
   const int per_minute_;

@@ -71,6 +71,8 @@ Result<ApiKey> read_line(std::string_view line) {
   key.key = std::move(words[1]);
   if (!is_visible(key.name) || key.name.size() > 64)
     return make_error(ErrorKind::invalid, "a key's name has up to 64 visible ASCII characters");
+  if (key.key[0] == '#' || key.key.find('=') < key.key.size() - 1)
+    return make_error(ErrorKind::invalid, "before limits or a remark come a name and the key");
   for (size_t i = 2; i < words.size(); ++i) TRY_VOID(read_limit(words[i], key));
   return key;
 }
@@ -130,7 +132,7 @@ void ApiKeys::take_over(const ApiKeys& others) {
       entry.state->name = wanted.name;
       entry.state->concurrent = wanted.concurrent;
       entry.state->priority = wanted.priority;
-      entry.state->tokens = wanted.tokens;
+      entry.state->tokens.change(wanted.tokens);
     }
 }
 
@@ -143,9 +145,8 @@ void KeyUse::end() {
   if (key_) --key_->running;
 }
 
-std::variant<KeyUse, ApiError> KeyUse::begin(std::shared_ptr<KeyState> key, double now) {
-  KeyUse use;
-  if (!key) return use;
+std::optional<ApiError> KeyUse::refusal(KeyState* key, double now) {
+  if (!key) return std::nullopt;
   const auto refuse = [](std::string message, double wait_s) {
     ApiError error{429, std::move(message), "", "rate_limit_exceeded"};
     error.retry_after_s = static_cast<int>(std::ceil(std::max(1.0, wait_s)));
@@ -155,7 +156,12 @@ std::variant<KeyUse, ApiError> KeyUse::begin(std::shared_ptr<KeyState> key, doub
     return refuse(fmt::format("The key '{}' may have {} requests at a time", key->name, key->concurrent), 1);
   if (const double wait_s = key->tokens.wait_for(1, now); wait_s > 0)
     return refuse(fmt::format("The key '{}' has used its tokens of this minute", key->name), wait_s);
-  ++key->running;
+  return std::nullopt;
+}
+
+KeyUse KeyUse::begin(std::shared_ptr<KeyState> key) {
+  KeyUse use;
+  if (key) ++key->running;
   use.key_ = std::move(key);
   return use;
 }

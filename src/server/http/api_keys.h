@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -40,8 +39,10 @@ class KeyUse {
   KeyUse(KeyUse&& other) noexcept = default;
   KeyUse& operator=(KeyUse&& other) noexcept;
   ~KeyUse() { end(); }
-  // Errors: 429 rate_limit_exceeded (a limit of the key is reached).
-  static std::variant<KeyUse, ApiError> begin(std::shared_ptr<KeyState> key, double now);
+  // 429 rate_limit_exceeded if a limit of the key is reached. key: may be null.
+  static std::optional<ApiError> refusal(KeyState* key, double now);
+  // Only if there is no refusal().
+  static KeyUse begin(std::shared_ptr<KeyState> key);
 
   void add_tokens(int tokens, double now) {
     if (key_) key_->tokens.take(tokens, now);

@@ -24,6 +24,20 @@ std::optional<Address> parse(std::string_view text) {
   return Address{ip::make_address_v6(ip::v4_mapped, address.to_v4()).to_bytes(), true};
 }
 
+// Without a port and brackets: "203.0.113.9:5123", "[2001:db8::9]:443".
+std::string_view host_of(std::string_view text) {
+  if (!text.empty() && text.front() == '[') return text.substr(1, text.find(']') - 1);
+  const size_t colon = text.find(':');
+  return colon == text.rfind(':') ? text.substr(0, colon) : text;
+}
+
+// In one spelling, without a scope.
+std::string spelled(const Address& address) {
+  namespace ip = boost::asio::ip;
+  const ip::address_v6 v6(address.bytes);
+  return v6.is_v4_mapped() ? ip::make_address_v4(ip::v4_mapped, v6).to_string() : v6.to_string();
+}
+
 bool same_bits(const Bytes& a, const Bytes& b, int bits) {
   for (int i = 0; i < bits; ++i) {
     const int shift = 7 - i % 8;
@@ -90,8 +104,10 @@ std::string TrustedProxies::client_of(const std::string& peer, const HttpRequest
   if (!contains(peer)) return peer;
   const auto entries = forwarded_for(head);
   for (size_t i = entries.size(); i-- > 0;) {
-    if (contains(entries[i])) continue;
-    return parse(entries[i]) ? std::string(entries[i]) : peer;
+    const std::string_view entry = host_of(entries[i]);
+    if (contains(entry)) continue;
+    const auto address = parse(entry);
+    return address ? spelled(*address) : peer;
   }
   return peer;
 }

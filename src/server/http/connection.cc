@@ -89,6 +89,7 @@ asio::awaitable<void> Connection::run(std::shared_ptr<Connection> self) {
   } catch (const std::exception& e) {  // out of memory, most likely
     log_error("a connection failed: {}", e.what());
     c.lose();
+    if (c.record_.is_open()) c.end_record(true);
   }
   c.socket_.close();
 }
@@ -121,7 +122,7 @@ asio::awaitable<void> Connection::end() {
     const bool sent = co_await output_.flush();
     if (!sent) lose();
   }
-  if (record_.pending() && !refused_) end_record(lost());
+  if (record_.is_open() && !refused_) end_record(lost());
   if (lost() || !close_) co_return;
   const double pause_s = stopping() ? kLingerStoppingSeconds : kLingerSeconds;
   co_await socket_.linger(pause_s, stopping() ? pause_s : context_.limits.body_s, context_.limits.body_bytes);
@@ -135,6 +136,7 @@ asio::awaitable<bool> Connection::read_request() {
   const bool begun = co_await reader_.wait();
   if (!begun) co_return false;
   record_ = RequestRecord(now_seconds());
+  record_.begin();
   bool read = co_await reader_.read_head();
   if (read) {
     identify();
@@ -154,7 +156,7 @@ asio::awaitable<bool> Connection::read_request() {
 }
 
 bool Connection::refuse_body() {
-  auto response = context_.handlers.refuse(*reader_.request());
+  auto response = context_.handlers.refuse(*reader_.request(), record_.address());
   if (!response) return false;
   make_exchange(false)->respond(std::move(*response));
   return close_ = true;

@@ -45,8 +45,9 @@ struct TlsFiles {
 // The callbacks of a server. All are called on the I/O thread.
 struct HttpHandlers {
   Handler handle;
-  // Called before a request's body is read: the answer to send instead of reading it, if any.
-  std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
+  // Called before a request's body is read: the answer to send instead of reading it, if any. client: its
+  // address.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head, const std::string& client)> refuse;
   // The answer that tells a client of an error that the HTTP layer found. The request is empty where it could
   // not be read.
   std::function<HttpResponse(const RequestName& request, const ApiError& error)> error;
@@ -56,7 +57,7 @@ struct HttpHandlers {
   std::function<void(const RequestName& request, int status)> responded;
   // The name of the key that the request shows; empty: none that is known.
   std::function<std::string(const HttpRequest& head)> key_of;
-  // Called after each answer.
+  // Called after each request, whether it was answered or not. Connections beyond the limit have none.
   std::function<void(const EndedRequest& request)> ended;
 };
 

@@ -19,6 +19,12 @@ double RateLimit::wait_for(double amount, double now) {
   return std::max(0.0, (std::min(amount, per_minute_) - left_) / per_minute_ * 60);
 }
 
+void RateLimit::change(const RateLimit& other) {
+  if (per_minute_ <= 0) left_ = other.per_minute_;
+  per_minute_ = other.per_minute_;
+  left_ = std::min(left_, per_minute_);
+}
+
 void RateLimit::take(double amount, double now) {
   if (per_minute_ <= 0) return;
   refill(now);

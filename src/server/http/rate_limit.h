@@ -13,6 +13,8 @@ class RateLimit {
   double wait_for(double amount, double now);
   // May leave less than nothing: then others wait longer.
   void take(double amount, double now);
+  // Takes the other's limit. What was used stays used, unless there was no limit before.
+  void change(const RateLimit& other);
   bool full(double now) const { return left_at(now) >= per_minute_; }
 
  private:

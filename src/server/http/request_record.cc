@@ -58,6 +58,7 @@ void RequestRecord::write(LogLevel level, std::string_view path, bool cut_off) c
 
 // Reads that succeed (health checks, metrics) are logged at the debug level only.
 void RequestRecord::log(bool cut_off) const {
+  if (status_ == 0) return;
   const bool read = name_.method == "GET" || name_.method == "HEAD";
   const auto level = read && status_ < 400 ? LogLevel::debug : LogLevel::info;
   if (log_enabled(level)) write(level, path(), cut_off);
@@ -65,6 +66,7 @@ void RequestRecord::log(bool cut_off) const {
 
 EndedRequest RequestRecord::end(bool cut_off) {
   const int status = std::exchange(status_, 0);
+  open_ = false;
   return {name_, std::string(path()), address_, key_, status, now_seconds() - began_, cut_off, note_.get()};
 }
 

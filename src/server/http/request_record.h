@@ -23,11 +23,13 @@ class RequestRecord {
     address_ = std::move(address);
     key_ = std::move(key);
   }
+  // The request's first byte has arrived.
+  void begin() { open_ = true; }
+  // Whether it has begun and end() has not been called.
+  bool is_open() const { return open_; }
   void answered(int status) { status_ = status; }
   void note(std::shared_ptr<const AnswerNote> note) { note_ = std::move(note); }
-  // Whether an answer has begun that end() has not been called for.
-  bool pending() const { return status_ != 0; }
-  // Writes one line to the log. cut_off: the client did not get the whole answer.
+  // Writes one line to the log, if an answer has begun. cut_off: the client did not get the whole answer.
   void log(bool cut_off) const;
   EndedRequest end(bool cut_off);
 
@@ -42,6 +44,7 @@ class RequestRecord {
   std::string address_, key_;
   std::shared_ptr<const AnswerNote> note_;
   double began_;
+  bool open_ = false;
   int status_ = 0;  // of the answer; 0: none has begun
 };
 

@@ -1,0 +1,49 @@
+// Ends requests whose time is over.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// When a request must have ended.
+struct Deadline {
+  double at = std::numeric_limits<double>::infinity();  // monotonic seconds
+  double allowed_s = 0;
+
+  // The earlier one counts. seconds: 0 for no limit.
+  void limit(double started, double seconds) {
+    if (seconds > 0 && started + seconds < at) *this = {started + seconds, seconds};
+  }
+  bool is_set() const { return allowed_s > 0; }
+};
+
+// Looks often, as long as there is a request with a deadline. So there is one timer, however many requests
+// there are and whatever they ask for. I/O thread only.
+class DeadlineWatch {
+ public:
+  // sweep: ends the requests whose time is over; whether others have a deadline. It must live as long as
+  // `after` runs functions.
+  DeadlineWatch(After after, std::function<bool()> sweep)
+      : after_(std::move(after)), sweep_(std::move(sweep)) {}
+
+  // There is a request with a deadline.
+  void start() {
+    if (std::exchange(running_, true)) return;
+    constexpr double kEverySeconds = 0.02;
+    after_(kEverySeconds, [this] {
+      running_ = false;
+      if (sweep_()) start();
+    });
+  }
+
+ private:
+  const After after_;
+  const std::function<bool()> sweep_;
+  bool running_ = false;
+};
+
+}  // namespace anabranch::server
