@@ -188,7 +188,10 @@ struct EngineStats {
   uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0;
   uint64_t prompt_tokens = 0, completion_tokens = 0;
   int running = 0, queued = 0;
-  uint64_t preempted = 0;     // how often a running request had to wait again because memory ran out
+  uint64_t preempted = 0;              // how often a running request had to wait again because memory ran out
+  double prefill_s = 0, decode_s = 0;  // as of Usage, of ended requests
+  uint64_t steps = 0, step_requests = 0;  // passes of the model, and the requests in each of them, summed up
+  uint64_t longest = 0;                   // tokens of the longest request so far, prompt and answer
   uint64_t logit_passes = 0;  // passes that copied logits to the host; greedy sampling does not need that
   // Memory of running requests, and its present limit, which is lower while the machine is short of memory.
   uint64_t state_bytes = 0, state_budget_bytes = 0;

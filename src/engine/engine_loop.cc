@@ -1,5 +1,6 @@
 #include "engine/engine_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -168,9 +169,11 @@ void EngineLoop::step(StepPlan plan) {
     guard(scheduled.id,
           [&] { step.parts.push_back(StepRunner::part_of(scheduled, *sequences_.at(scheduled.id))); });
   if (step.parts.empty() || !run_pass(step)) return;
-  if (step.fetched) {
+  {
     std::lock_guard lock(inbox_.mutex);
-    inbox_.stats.logit_passes++;
+    inbox_.stats.logit_passes += step.fetched;
+    inbox_.stats.steps++;
+    inbox_.stats.step_requests += step.parts.size();
   }
   for (StepPart& part : step.parts) guard(part.scheduled.id, [&] { deliver(part); });
   tokens_out_ = now_seconds();
@@ -274,6 +277,9 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
     stats.prompt_tokens += sequence->usage.prompt_tokens;
     stats.completion_tokens += sequence->usage.completion_tokens;
     stats.speculation += sequence->usage.speculation;
+    stats.prefill_s += sequence->usage.prefill_s;
+    stats.decode_s += sequence->usage.decode_s;
+    stats.longest = std::max<uint64_t>(stats.longest, sequence->tokens.size());
     note_running();
   }
   if (last_tokens.empty())

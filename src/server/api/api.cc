@@ -343,6 +343,7 @@ void Api::responded(const RequestName& request, int status) {
 HttpResponse Api::metrics() const {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.headers.emplace_back("Process-Start-Time-Unix", std::to_string(created_));  // llama-server's
   response.body = metrics_.text(pool_.entries());
   return response;
 }

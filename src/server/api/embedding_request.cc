@@ -12,19 +12,39 @@ namespace {
 
 constexpr size_t kMostTexts = 2048;  // OpenAI's limit
 
-// A text, or token ids. None for other values.
+// llama-server's objects: {"prompt_string": text} and {"content": [{"type": "text", "text": text}]}.
+std::optional<std::string> text_of(const Json& value) {
+  if (const auto it = value.find("prompt_string"); it != value.end())
+    return it->is_string() ? std::optional(it->get<std::string>()) : std::nullopt;
+  const auto parts = value.find("content");
+  if (parts == value.end() || !parts->is_array()) return std::nullopt;
+  std::string text;
+  for (const Json& part : *parts) {
+    if (string_at(part, "type") != "text") return std::nullopt;
+    text += string_at(part, "text");
+  }
+  return text;
+}
+
+// A text, or a list of token ids and texts. None for other values.
 std::optional<std::vector<int>> read_one(const Json& value, const Tokenizer& tokenizer) {
-  if (value.is_string()) {
-    auto ids = tokenizer.encode(value.get<std::string>(), true);
+  const auto text = value.is_object() ? text_of(value) : std::nullopt;
+  if (value.is_string() || text) {
+    auto ids = tokenizer.encode(text ? *text : value.get<std::string>(), true);
     add_leading_bos(tokenizer, ids);
     return ids;
   }
   if (!value.is_array()) return std::nullopt;
   std::vector<int> ids;
-  for (const Json& id : value) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size()))
+  for (const Json& part : value) {
+    if (part.is_string()) {
+      const auto more = tokenizer.encode(part.get<std::string>(), true);
+      ids.insert(ids.end(), more.begin(), more.end());
+      continue;
+    }
+    if (!part.is_number_unsigned() || part.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size()))
       return std::nullopt;
-    ids.push_back(id.get<int>());
+    ids.push_back(part.get<int>());
   }
   return ids;
 }

@@ -1,5 +1,7 @@
 #include "server/api/llama_format.h"
 
+#include <algorithm>
+
 namespace anabranch::server {
 namespace {
 
@@ -15,6 +17,7 @@ void add_logprobs(Json& to, const Json& logprobs) {
 
 Json timings_json(const Usage& usage) {
   const int read = usage.prompt_tokens - usage.cached_tokens, made = usage.completion_tokens;
+  const int steps = std::max(0, made - 1);  // the first token comes with the prompt
   const auto each_ms = [](double seconds, int tokens) {
     return tokens > 0 ? seconds * kMilliseconds / tokens : 0.0;
   };
@@ -26,8 +29,8 @@ Json timings_json(const Usage& usage) {
                {"prompt_per_second", per_second(usage.prefill_s, read)},
                {"predicted_n", made},
                {"predicted_ms", usage.decode_s * kMilliseconds},
-               {"predicted_per_token_ms", each_ms(usage.decode_s, made)},
-               {"predicted_per_second", per_second(usage.decode_s, made)}};
+               {"predicted_per_token_ms", each_ms(usage.decode_s, steps)},
+               {"predicted_per_second", per_second(usage.decode_s, steps)}};
   uint64_t drafted = 0, accepted = 0;
   for (const auto& source : usage.speculation.sources) {
     drafted += source.drafted;

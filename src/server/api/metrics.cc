@@ -177,6 +177,38 @@ void add_llama_names(Snapshot& out, const std::vector<Scraped>& models) {
       cached);
   sum(kCounter, "llamacpp:tokens_predicted_total", "Tokens sampled",
       [](const EngineStats& s) { return s.completion_tokens; });
+  sum(kCounter, "llamacpp:prompt_seconds_total", "Seconds of reading prompts, of ended requests",
+      [](const EngineStats& s) { return s.prefill_s; });
+  sum(kCounter, "llamacpp:tokens_predicted_seconds_total",
+      "Seconds from the first token to the last, of ended requests",
+      [](const EngineStats& s) { return s.decode_s; });
+  sum(kCounter, "llamacpp:n_decode_total", "Passes of the model",
+      [](const EngineStats& s) { return s.steps; });
+  sum(kCounter, "llamacpp:n_tokens_max", "Tokens of the longest request",
+      [](const EngineStats& s) { return s.longest; });
+  const auto drafts = [](const EngineStats& s, auto count) {
+    long total = 0;
+    for (size_t i = 1; i < s.speculation.sources.size(); i++) total += s.speculation.sources[i].*count;
+    return total;
+  };
+  using Source = SpecCounters::Source;
+  sum(kCounter, "llamacpp:spec_decode_num_draft_tokens_total", "Tokens drafted, of ended requests",
+      [&](const EngineStats& s) { return drafts(s, &Source::drafted); });
+  sum(kCounter, "llamacpp:spec_decode_num_accepted_tokens_total", "Tokens of these that were accepted",
+      [&](const EngineStats& s) { return drafts(s, &Source::accepted); });
+  sum(kCounter, "llamacpp:spec_decode_num_drafts_total", "Drafts of these tokens",
+      [&](const EngineStats& s) { return drafts(s, &Source::rounds); });
+  const auto per = [](auto amount, double of) { return of > 0 ? static_cast<double>(amount) / of : 0.0; };
+  sum(kGauge, "llamacpp:prompt_tokens_seconds", "Tokens of prompts that were computed, per second of it",
+      [&](const EngineStats& s) {
+        return per(s.prompt_tokens - std::min<uint64_t>(s.prompt_tokens, cached(s)), s.prefill_s);
+      });
+  sum(kGauge, "llamacpp:predicted_tokens_seconds", "Tokens behind the first of each answer, per second of it",
+      [&](const EngineStats& s) {
+        return per(s.completion_tokens - std::min(s.completion_tokens, s.finished), s.decode_s);
+      });
+  sum(kGauge, "llamacpp:n_busy_slots_per_decode", "Requests in a pass, on average",
+      [&](const EngineStats& s) { return per(s.step_requests, static_cast<double>(s.steps)); });
   sum(kGauge, "llamacpp:requests_processing", "Sequences that run now",
       [](const EngineStats& s) { return s.running; });
   sum(kGauge, "llamacpp:requests_deferred", "Sequences that wait now",
