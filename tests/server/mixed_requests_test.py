@@ -5,7 +5,7 @@ tokens (as log probabilities, where the API has them), text, calls, usage and re
 
 usage: mixed_requests_test.py PROGRAM MODEL_DIR [--draft DRAFT_DIR] [--requests 40] [--clients 6] [--seed 1]
 
-Requests are chats, messages and text completions, whole and streamed: tools, forced and strict calls, structured output,
+Requests are chats, messages, responses, Ollama's chats, text completions and llama-server's, whole and streamed: tools, forced and strict calls, structured output,
 thinking, stops, n, penalties, bias, log probabilities, seeds, continued answers, and second turns of what was answered.
 Prints what differs, and "N passed, N failed".
 """
@@ -29,6 +29,7 @@ from conclude import conclude
 
 CONTEXT = 1536
 CHAT, MESSAGES, TEXT = "/v1/chat/completions", "/v1/messages", "/v1/completions"
+RESPONSES, OLLAMA, LLAMA = "/v1/responses", "/api/chat", "/completion"
 SYSTEM = "You are a careful assistant. " + "Answer in short, complete sentences and name your reasons. " * 20
 WORDS = "river arm water bridge boat winter market letter stone garden night music teacher map harbour".split()
 FUNCTIONS = {
@@ -81,17 +82,17 @@ class Server:
             except (OSError, http.client.HTTPException):
                 time.sleep(0.2)  # it was killed, and comes again
         if response.status != 200:
-            return {"status": response.status, "error": json.loads(data)["error"]["message"]}
-        if body.get("stream"):
-            return (message_of_events if path == MESSAGES else answer_of_chunks)(events_of(data))
-        return (message if path == MESSAGES else answer)(json.loads(data))
+            error = json.loads(data)["error"]
+            return {"status": response.status, "error": error["message"] if isinstance(error, dict) else error}
+        whole, streamed = FORMS.get(path, (answer, answer_of_chunks))
+        return streamed(events_of(data)) if body.get("stream") else whole(json.loads(data))
 
     def leave(self, path, body, events):
         """Leaves a stream after so many events."""
         try:
             connection, response = self.post(path, {**body, "stream": True})
             while events > 0 and (line := response.readline()):
-                events -= line.startswith(b"data:")
+                events -= line.startswith((b"data:", b"{"))
             connection.sock.close()
         except (OSError, http.client.HTTPException, AttributeError):
             pass
@@ -103,8 +104,8 @@ class Server:
 
 
 def events_of(data):
-    lines = data.decode().split("\n")
-    return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    lines = (line.removeprefix("data: ") for line in data.decode().split("\n"))
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def calls_of(calls):
@@ -185,6 +186,54 @@ def message_of_events(events):
             whole |= event["delta"]
             whole["usage"] = event["usage"]
     return message(whole)
+
+
+def response(whole):
+    output = [{key: value for key, value in item.items() if key not in ("id", "call_id", "encrypted_content")} for item in whole["output"]]
+    usage = whole["usage"]
+    return {"output": output, "status_of_it": (whole["status"], whole["incomplete_details"]),
+            "usage": (usage["input_tokens"], usage["output_tokens"], usage["output_tokens_details"]["reasoning_tokens"])}
+
+
+def response_of_events(events):
+    if events[-1]["type"] == "error":
+        return {"status": "in the stream", "error": events[-1]["message"]}
+    told = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    whole = response(events[-1]["response"])
+    texts = [part["text"] for item in whole["output"] if item["type"] == "message" for part in item["content"]]
+    assert told == "".join(texts), (told, texts)
+    return whole
+
+
+def ollama_answer(whole):
+    calls = [(call["function"]["name"], call["function"]["arguments"]) for call in whole["message"].get("tool_calls", [])]
+    return {"content": whole["message"]["content"], "thinking": whole["message"].get("thinking", ""), "calls": calls,
+            "finish": whole["done_reason"], "usage": (whole["prompt_eval_count"], whole["eval_count"])}
+
+
+def ollama_of_objects(objects):
+    if "error" in objects[-1]:
+        return {"status": "in the stream", "error": objects[-1]["error"]}
+    message = {"content": "", "thinking": "", "tool_calls": []}
+    for part in objects:
+        for key in message:
+            message[key] += part["message"].get(key) or type(message[key])()
+    return ollama_answer(objects[-1] | {"message": message})
+
+
+def llama_answer(whole):
+    return {"content": whole["content"], "stop": (whole["stop_type"], whole["stopping_word"]),
+            "usage": (whole["tokens_evaluated"], whole["tokens_predicted"])}
+
+
+def llama_of_events(events):
+    if "error" in events[-1]:
+        return {"status": "in the stream", "error": events[-1]["error"]["message"]}
+    return llama_answer(events[-1] | {"content": "".join(event["content"] for event in events)})
+
+
+FORMS = {MESSAGES: (message, message_of_events), RESPONSES: (response, response_of_events),
+         OLLAMA: (ollama_answer, ollama_of_objects), LLAMA: (llama_answer, llama_of_events)}
 
 
 class Cases:
@@ -308,15 +357,53 @@ class Cases:
         body["prompt"] = [self.question() + "\nAnswer:" for _ in range(self.random.choice([1, 1, 2]))]
         return TEXT, body
 
+    def response(self):
+        body = self.common()
+        body["max_output_tokens"] = body.pop("max_tokens")
+        body["input"] = [{"role": "user", "content": self.question()}]
+        if self.chance(0.4):
+            body["instructions"] = SYSTEM
+        if self.chance(0.4):
+            body["reasoning"] = {"effort": self.random.choice(["none", "low"])}
+        if self.chance(0.3):
+            body["tools"] = [{"type": "function", **tool["function"]} for tool in self.tools()]
+            body["tool_choice"] = self.random.choice(["auto", "required"])
+        return RESPONSES, body
+
+    def ollama(self):
+        body = {"stream": False} | self.common()
+        names = {"max_tokens": "num_predict", "repetition_penalty": "repeat_penalty"}
+        body["options"] = {names.get(key, key): body.pop(key) for key in
+                           ("max_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "presence_penalty",
+                            "frequency_penalty") if key in body}
+        body.pop("logit_bias", None)
+        body |= {"model": "default", "think": self.chance(0.3)}
+        body["messages"] = [{"role": "user", "content": self.question()}]
+        if self.chance(0.3):
+            body["tools"] = self.tools()
+        elif self.chance(0.3):
+            body["format"] = SCHEMA
+        return OLLAMA, body
+
+    def llama(self):
+        body = self.common()
+        body.pop("cache", None)
+        body |= {"n_predict": body.pop("max_tokens"), "prompt": self.question() + "\nAnswer:"}
+        if self.chance(0.3):
+            body["stop"] = [".", " the"]
+        return LLAMA, body
+
     def make(self):
-        return self.random.choice([self.chat, self.chat, self.chat, self.messages, self.completion])()
+        others = [self.messages, self.completion, self.response, self.ollama, self.llama]
+        return self.random.choice([self.chat, self.chat, *others])()
 
     def second(self, path, body, told):
         """The next turn of a conversation that was answered so; None: there is none."""
-        if path == TEXT or "status" in told:
+        if path in (TEXT, LLAMA) or "status" in told:
             return None
         body = copy.deepcopy(body)
-        follow = (self.follow_message if path == MESSAGES else self.follow_chat)(body, told)
+        follows = {CHAT: self.follow_chat, MESSAGES: self.follow_message, RESPONSES: self.follow_response, OLLAMA: self.follow_ollama}
+        follow = follows[path](body, told)
         return (path, body) if follow else None
 
     def follow_chat(self, body, told):
@@ -364,9 +451,28 @@ class Cases:
         return True
 
 
+    def follow_response(self, body, told):
+        for i, item in enumerate(told["output"]):
+            if item["type"] == "reasoning":
+                continue
+            calls = item["type"] == "function_call"
+            body["input"].append(item | ({"call_id": f"call_{i}"} if calls else {}))
+            if calls:
+                body["input"].append({"type": "function_call_output", "call_id": f"call_{i}", "output": "42"})
+        body["input"].append({"role": "user", "content": self.question()})
+        return True
+
+    def follow_ollama(self, body, told):
+        calls = [{"function": {"name": name, "arguments": arguments}} for name, arguments in told["calls"]]
+        body["messages"] += [{"role": "assistant", "content": told["content"], "tool_calls": calls},
+                             *({"role": "tool", "content": "42", "tool_name": name} for name, _ in told["calls"]),
+                             {"role": "user", "content": self.question()}]
+        return True
+
+
 def plain(body):
     """The same request without what must change nothing."""
-    return {key: value for key, value in body.items() if key not in ("stream", "stream_options", "speculation", "priority")}
+    return {key: value for key, value in body.items() if key not in ("stream_options", "speculation", "priority")} | {"stream": False}
 
 
 class Comparison:
