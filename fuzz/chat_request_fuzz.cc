@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       checked(parse_llama_request(body, defaults, tokenizer));
     else if (data[0] & 64)
       checked(
-          parse_embedding_request(body, static_cast<EmbeddingApi>(data[0] >> 1 & 1), kEmbedder, tokenizer));
+          parse_embedding_request(body, static_cast<EmbeddingApi>(data[0] >> 1 & 3), kEmbedder, tokenizer));
     else if (data[0] & 2)
       checked(parse_infill_request(body, defaults, tokenizer));
     else
