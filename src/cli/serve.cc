@@ -200,6 +200,13 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   return result;
 }
 
+// A port that is in use is told of before a model is loaded for nothing.
+Result<void> check_address(const server::ServerOptions& options) {
+  if (options.port == 0) return {};
+  TRY_VOID(server::HttpServer::listen(options.host, options.port, options.limits, options.tls));
+  return {};
+}
+
 Result<server::ServerModels> server_models(const ServeOptions& options) {
   server::ServerModels models;
   if (!options.model.model.empty()) {
@@ -241,6 +248,7 @@ Result<int> serve(const ServeOptions& options, Background* background) {
   if (options.lean) ::setpriority(PRIO_PROCESS, 0, kLeanPriority);  // threads take it over
   SignalThread signals(background != nullptr);
   TRY(const auto wanted, server_options(options));
+  TRY_VOID(check_address(wanted));
   TRY(auto models, server_models(options));
   const std::string name = models.first ? models.first->engine->info().name : "models on demand";
   TRY(const auto server, server::Server::start(std::move(models), wanted));

@@ -189,6 +189,9 @@ def check_two_servers_and_ports_in_use(folder):
         code, out, err = background.start(first, *files)
         assert code == 1 and f"port {first}" in err and "already in use" in err, err
         assert "already in use" in text_of(folder + "/other.log") and not os.path.exists(folder + "/other.pid")
+        os.mkdir(folder + "/empty")  # no model: the port is looked at first
+        code, out, err = background.start(first, *files, model=folder + "/empty")
+        assert code == 1 and "already in use" in err, err
         assert background.stop(first)[0] == 0
         assert background.status(first)[0] == 3 and background.status(second)[1]["status"] == "ok"
         code, out, err = background.start(0)
