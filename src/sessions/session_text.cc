@@ -71,26 +71,6 @@ void take_head(const Json& head, NewSession& session) {
     if (const auto value = head.find(name); value != head.end() && value->is_object()) *target = *value;
 }
 
-// A message in any of the forms in which clients have it; nothing if it is none.
-std::optional<NewMessage> read_message(Json json) {
-  if (!json.is_object() || string_at(json, "role").empty()) return std::nullopt;
-  NewMessage out;
-  if (const auto about = json.find("about"); about != json.end() && about->is_object()) out.about = *about;
-  if (const auto at = json.find("created_at"); at != json.end()) out.about["created_at"] = *at;
-  for (const char* name : {"about", "created_at"}) json.erase(name);
-  const auto content = json.find("content");
-  if (content == json.end() || content->is_null()) {
-    json["content"] = "";
-  } else if (content->is_array()) {
-    std::string text;
-    for (const Json& part : *content) text += string_at(part, "text");
-    *content = text;
-  }
-  if (!json["content"].is_string()) return std::nullopt;
-  out.message = std::move(json);
-  return out;
-}
-
 }  // namespace
 
 std::string to_json_lines(const Session& session, std::span<const SessionMessage> messages) {
@@ -116,6 +96,25 @@ std::string to_markdown(const Session& session, std::span<const SessionMessage> 
                   minute_text(session.created_at), session.model.empty() ? "" : ", ", session.model);
   for (const SessionMessage& one : messages) text += "\n" + message_markdown(one);
   return text;
+}
+
+std::optional<NewMessage> message_from(Json json) {
+  if (!json.is_object() || string_at(json, "role").empty()) return std::nullopt;
+  NewMessage out;
+  if (const auto about = json.find("about"); about != json.end() && about->is_object()) out.about = *about;
+  if (const auto at = json.find("created_at"); at != json.end()) out.about["created_at"] = *at;
+  for (const char* name : {"about", "created_at"}) json.erase(name);
+  const auto content = json.find("content");
+  if (content == json.end() || content->is_null()) {
+    json["content"] = "";
+  } else if (content->is_array()) {
+    std::string text;
+    for (const Json& part : *content) text += string_at(part, "text");
+    *content = text;
+  }
+  if (!json["content"].is_string()) return std::nullopt;
+  out.message = std::move(json);
+  return out;
 }
 
 Result<std::vector<NewSession>> from_json_lines(std::string_view text) {
@@ -144,7 +143,7 @@ Result<std::vector<NewSession>> from_json_lines(std::string_view text) {
     }
     Json messages = whole ? *list : Json::array({std::move(*json)});
     for (Json& one : messages) {
-      auto message = read_message(std::move(one));
+      auto message = message_from(std::move(one));
       if (!message) return line_error(line, "a message needs a \"role\" and a \"content\" of text");
       sessions.back().messages.push_back(std::move(*message));
     }

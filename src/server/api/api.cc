@@ -162,8 +162,8 @@ After after(HttpServer& http) {
 }  // namespace
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
-         AccessRules access, ApiKeys keys, const std::string& seal_key_path, double timeout_s,
-         int requests_per_minute)
+         AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions,
+         const std::string& seal_key_path, double timeout_s, int requests_per_minute)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
@@ -173,6 +173,7 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
+      sessions_(std::move(sessions), post_),
       access_(std::move(access)),
       keys_(std::move(keys)),
       addresses_(requests_per_minute) {}
@@ -194,6 +195,10 @@ Result<Api::Call> Api::read_head(const HttpRequest& request) const {
   return call;
 }
 
+bool Api::is_open_to_all() const {
+  return keys_.empty() && !is_loopback_name(listening_name(access_.bound_host));
+}
+
 std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& call) const {
   const Route* route = call.match.route;
   if (!call.admitted && (!route || route->needs_key))
@@ -208,6 +213,11 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
     return ApiError{
         405, fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(call.target.path)),
         "", "method_not_allowed"};
+  if (std::holds_alternative<SessionAction>(route->handler) && is_open_to_all())
+    return ApiError{403,
+                    "Clients of other machines may keep conversations only with an API key: start the server "
+                    "with --api-key-file",
+                    "", "no_api_keys"};
   if (route->method != "POST") return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
   if (pool_.device_lost())
@@ -216,8 +226,7 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
   if (!is_json_type(request))
     return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                     "unsupported_media_type"};
-  if (std::holds_alternative<ModelAction>(route->handler) && keys_.empty() &&
-      !is_loopback_name(listening_name(access_.bound_host)))
+  if (std::holds_alternative<ModelAction>(route->handler) && is_open_to_all())
     return ApiError{
         403,
         "Clients of other machines may load, unload and pull models only with an API key: start the "
@@ -266,6 +275,9 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   }
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
+  if (const auto* action = std::get_if<SessionAction>(&handler))
+    return sessions_.start(*action, std::move(request), call->match.id, call->key ? call->key->name : "",
+                           std::move(out));
   const Page wanted = std::get<Page>(handler);
   if (!handle_slow_page(wanted, request, out)) out->respond(page(wanted, *call));
 }
