@@ -65,7 +65,7 @@ RESTRICTED = [
     (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
     (r"(histedit\.h|editline/.*)", ["cli/*.cc"], "line editing is for cli/"),
     (r"toml\+\+/.*", ["cli/settings.cc", "cli/tuning.cc"], "configuration files are read in one place"),
-    (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc", "sessions/*.cc"],
+    (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc", "sessions/*.cc", "sessions/session_sql.h"],
      "sampled turns and sessions are kept in SQLite"),
     (r"prometheus/.*", ["server/api/metrics.cc"], "metrics are kept in server/api/metrics.cc"),
     (r"openssl/.*", ["server/http/*.cc", "hub/digest.cc", "server/api/sealed_text.cc"],

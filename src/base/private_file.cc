@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 namespace anabranch {
 
@@ -22,14 +21,14 @@ Result<void> make_private_file(const std::string& path) {
   return {};
 }
 
-Result<void> make_private_directory(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path directory(path);
-  if (std::filesystem::is_directory(directory, error)) return {};
-  if (directory.has_parent_path()) std::filesystem::create_directories(directory.parent_path(), error);
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return make_error(ErrorKind::io, "cannot create the directory {}: {}", path, std::strerror(errno));
-  return {};
+int make_private_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) return 0;
+  if (errno == EEXIST) return 0;
+  if (errno != ENOENT) return errno;
+  const size_t slash = path.find_last_of('/');
+  if (slash == path.npos || slash == 0) return ENOENT;
+  if (const int error = make_private_directory(path.substr(0, slash))) return error;
+  return ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
 }
 
 }  // namespace anabranch

@@ -11,8 +11,8 @@ namespace anabranch {
 // file, is a symbolic link, or belongs to another user).
 Result<void> make_private_file(const std::string& path);
 
-// Creates the directory and those above it. A new one has mode 0700; one that exists is left as it is.
-// Errors: io.
-Result<void> make_private_directory(const std::string& path);
+// Makes a directory of the owner's own, and those above it that are missing. One that exists is left as it
+// is. Returns 0 or errno.
+int make_private_directory(const std::string& path);
 
 }  // namespace anabranch

@@ -41,6 +41,12 @@ struct CacheFlags {
 
 inline const CacheFlags kNoCache{.off = true};
 
+struct SessionFlags {
+  std::string directory;  // "": the usual one, and only what a client asks to keep; "off": none
+  double days = 0;        // as of Retention
+  uint64_t bytes = 0;
+};
+
 struct SamplingOptions {
   std::optional<float> temperature, top_p, min_p;
   std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
@@ -122,6 +128,7 @@ struct ServeOptions {
   ModelOptions model;  // "": models are loaded when requests name them
   SpecOptions spec;
   CacheFlags cache;
+  SessionFlags sessions;
   ThinkFlags thinking;       // where requests say nothing
   SamplingOptions sampling;  // likewise
   std::string host = "127.0.0.1";

@@ -156,6 +156,21 @@ void add_service_flags(CLI::App& app, ServeOptions& o) {
       ->check(number_in(4096.0, 1e15));
 }
 
+void add_session_flags(CLI::App& app, ServeOptions& o) {
+  const Group group(app, "Sessions");
+  app.add_option("--sessions", o.sessions.directory,
+                 "Keep conversations and stored responses in this directory; off: keep none (default: "
+                 "conversations for which a client asks it, in ~/.local/share/anabranch/sessions)");
+  app.add_option("--sessions-days", o.sessions.days,
+                 "Remove conversations that were not changed for so many days (default: never)")
+      ->check(number_in(0.0, 1e6));
+  app.add_option(
+         "--sessions-size", o.sessions.bytes,
+         "Remove those that were changed longest ago beyond this size of text, such as 1GB (default: no "
+         "limit)")
+      ->transform(size_flag());
+}
+
 void add_limit_flags(CLI::App& app, ServeOptions& o) {
   const Group group(app, "Limits");
   app.add_option("--request-timeout", o.request_timeout_s,
@@ -353,6 +368,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       "Leave most of the machine to other programs: half of the threads at a low priority, 2 requests at a "
       "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
   command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
+  add_session_flags(*command, o);
   add_limit_flags(*command, o);
   add_service_flags(*command, o);
   return command;

@@ -172,6 +172,15 @@ Result<void> allow_descriptors(int connections) {
   return {};
 }
 
+server::SessionOptions session_options(const SessionFlags& flags) {
+  server::SessionOptions sessions;
+  sessions.retention = {flags.days, flags.bytes};
+  if (flags.directory == "off") return sessions;
+  sessions.keep_responses = !flags.directory.empty();
+  sessions.directory = sessions.keep_responses ? flags.directory : default_session_directory();
+  return sessions;
+}
+
 Result<server::ServerOptions> server_options(const ServeOptions& options) {
   server::ServerOptions result;
   result.host = options.host;
@@ -192,6 +201,7 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   TRY_VOID(allow_descriptors(options.connections));
   TRY(result.api_keys, api_keys(options));
   TRY(result.volatile_text, volatile_rules(options));
+  result.sessions = session_options(options.sessions);
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) {
     result.turns_path = keep.directory + "/turns.db";

@@ -1,9 +1,11 @@
 #include "sessions/session_store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/private_file.h"
 #include "base/user_directory.h"
 #include "sessions/session_sql.h"
@@ -134,7 +136,8 @@ Result<std::unique_ptr<SessionStore>> SessionStore::open(const std::string& dire
   std::string path;
   if (!directory.empty()) {
     path = session_file(directory);
-    TRY_VOID(make_private_directory(directory));
+    if (const int error = make_private_directory(directory))
+      return make_error(ErrorKind::io, "cannot create the directory {}: {}", directory, std::strerror(error));
     TRY_VOID(make_private_file(path));  // SQLite gives its own files the same mode
   }
   TRY(auto db, open_database(path));
@@ -148,7 +151,7 @@ Result<Session> SessionStore::create(const NewSession& session) {
   TRY_VOID(check_json(session.settings, "settings"));
   TRY_VOID(check_json(session.metadata, "metadata"));
   TRY_VOID(check_messages(session.messages));
-  return run(true, [&]() -> Result<Session> {
+  auto made = run(true, [&]() -> Result<Session> {
     const std::string id = new_session_id();
     const std::string settings = dump_json(session.settings), metadata = dump_json(session.metadata);
     SQLite::Statement insert(*db_, "INSERT INTO sessions VALUES (?,?,?,?,'',?,?,?,?,?,0,0,?)");
@@ -166,6 +169,19 @@ Result<Session> SessionStore::create(const NewSession& session) {
     this->insert(id, kNoMessage, session.messages);
     return *find_session(*db_, std::nullopt, id);
   });
+  if (made) prune_after(static_cast<size_t>(made->bytes));
+  return made;
+}
+
+void SessionStore::prune_after(size_t bytes) {
+  constexpr uint64_t kPart = 16;  // the limit of bytes is exceeded by one of so many parts at most
+  constexpr int kChanges = 1024;
+  constexpr int64_t kSeconds = 3600;
+  written_ += bytes;
+  const bool large = retention_.bytes > 0 && written_ > retention_.bytes / kPart;
+  if (!large && ++changes_ < kChanges && unix_seconds() - pruned_at_ < kSeconds) return;
+  if (const auto removed = prune(); !removed)
+    log_warning("old conversations could not be removed: {}", removed.error().message);
 }
 
 // Within a transaction. The messages have been checked.
@@ -221,7 +237,7 @@ Result<std::vector<MessageId>> SessionStore::append(const Owner& owner, const st
                                                     std::optional<MessageId> parent,
                                                     std::span<const NewMessage> messages) {
   TRY_VOID(check_messages(messages));
-  return run(true, [&]() -> Result<std::vector<MessageId>> {
+  auto ids = run(true, [&]() -> Result<std::vector<MessageId>> {
     const auto session = find_session(*db_, owner, id);
     if (!session) return no_session(id);
     if (session->messages + static_cast<int64_t>(messages.size()) > kMaxMessages)
@@ -236,6 +252,10 @@ Result<std::vector<MessageId>> SessionStore::append(const Owner& owner, const st
     }
     return insert(id, below, messages);
   });
+  size_t bytes = 0;
+  for (const NewMessage& one : messages) bytes += size_of(one);
+  if (ids) prune_after(bytes);
+  return ids;
 }
 
 // Within a transaction. The index of words is told of the text before it goes.
@@ -355,6 +375,9 @@ Result<void> SessionStore::erase(const Owner& owner, const std::string& id) {
 }
 
 Result<int> SessionStore::prune() {
+  written_ = 0;
+  changes_ = 0;
+  pruned_at_ = unix_seconds();
   return run(true, [&]() -> Result<int> {
     std::vector<std::string> old;
     const auto take = [&](SQLite::Statement& query) {

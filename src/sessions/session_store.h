@@ -4,6 +4,7 @@
 // returned, what it changed survives a crash of the process and of the machine.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -66,7 +67,8 @@ class SessionStore {
                          const std::string& title);
   // Removes a session, its messages and its responses, and overwrites them in the file. Errors: not_found.
   Result<void> erase(const Owner& owner, const std::string& id);
-  // Removes what Retention does not allow. Returns how many sessions that were.
+  // Removes what Retention does not allow, and unlisted sessions beyond kMaxUnlisted. Returns how many
+  // sessions that were. Runs by itself when the store is opened, and now and then after changes.
   Result<int> prune();
 
   // Errors: not_found (its session).
@@ -84,12 +86,16 @@ class SessionStore {
   std::vector<MessageId> insert(const std::string& id, MessageId parent,
                                 std::span<const NewMessage> messages);
   void remove(const std::string& id);
+  void prune_after(size_t bytes);
   template <class Value>
   void remove_messages(const char* condition, const Value& value);
 
   std::mutex mutex_;
   std::unique_ptr<SQLite::Database> db_;
   const Retention retention_;
+  std::atomic<uint64_t> written_{0};   // bytes since the last prune()
+  std::atomic<int> changes_{0};        // since then
+  std::atomic<int64_t> pruned_at_{0};  // Unix seconds
 };
 
 }  // namespace anabranch

@@ -86,7 +86,8 @@ class AnswerWriter {
   virtual std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
                             const TakeLogprobs& logprobs) = 0;
   virtual std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) = 0;
-  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once.
+  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once. Of an
+  // answer that is kept (ReadyRequest::keeper) it is called on a worker, after the messages were stored.
   virtual std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) = 0;
   // The end of a stream that fails.
   virtual std::string failure(const ApiError& error) = 0;

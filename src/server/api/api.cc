@@ -169,7 +169,7 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       workers_(workers),
       post_(http.post()),
       pool_(std::move(models), std::move(prompts), post_, after(http)),
-      responses_(std::make_shared<ResponseContext>(seal_key_path)),
+      responses_(std::make_shared<ResponseContext>(sessions, seal_key_path)),
       generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
@@ -279,7 +279,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
     return sessions_.start(*action, std::move(request), call->match.id, call->key ? call->key->name : "",
                            std::move(out));
   const Page wanted = std::get<Page>(handler);
-  if (!handle_slow_page(wanted, request, out)) out->respond(page(wanted, *call));
+  if (!handle_slow_page(wanted, request, *call, out)) out->respond(page(wanted, *call));
 }
 
 // Why the limits of the address or of the key do not allow the request.
@@ -301,9 +301,14 @@ void Api::set_keys(ApiKeys keys) {
   keys_ = std::move(keys);
 }
 
-bool Api::handle_slow_page(Page page, const HttpRequest& request,
+bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& call,
                            const std::shared_ptr<ResponseStream>& out) {
   switch (page) {
+    case Page::response:
+    case Page::input_items:
+    case Page::forget:
+      sessions_.start(page, call.match.id, call.key ? call.key->name : "", out);
+      return true;
     case Page::models:
       list_models(request.header("anthropic-version") != nullptr, out);
       return true;
@@ -330,10 +335,6 @@ HttpResponse Api::page(Page page, const Call& call) const {
       return file_response("application/json", kOpenApiJson);
     case Page::docs:
       return file_response("text/html; charset=utf-8", kDocsPage);
-    case Page::response:
-    case Page::input_items:
-    case Page::forget:
-      return stored_response(page, call.match.id);
     case Page::ollama_loaded:
       return ollama_.loaded();
     case Page::llama_props:
@@ -400,23 +401,6 @@ HttpResponse Api::of_main_model(Json (*describe)(const ServedModel&)) const {
   const ServedModel* main = pool_.main_model();
   return main ? json_response(describe(*main))
               : error_response({404, "No model is loaded; requests load one", "", "model_not_loaded"});
-}
-
-HttpResponse Api::stored_response(Page page, const std::string& id) const {
-  const auto stored = responses_->store.find(id);
-  if (!stored)
-    return error_response(
-        {404, fmt::format("There is no stored response '{}' here", id), "response_id", "response_not_found"});
-  if (page == Page::response) return json_response(stored->response);
-  if (page == Page::forget) {
-    responses_->store.erase(id);
-    return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
-  }
-  const Json& items = stored->input_items;
-  Json list = {{"object", "list"}, {"data", items}, {"has_more", false}};
-  list["first_id"] = items.empty() ? Json() : items.front()["id"];
-  list["last_id"] = items.empty() ? Json() : items.back()["id"];
-  return json_response(list);
 }
 
 std::string_view Api::status() const {

@@ -61,13 +61,12 @@ class Api {
   std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
   HttpResponse page(Page page, const Call& call) const;
   // Answers of these are made by workers. Returns whether the page is one of them.
-  bool handle_slow_page(Page page, const HttpRequest& request, const std::shared_ptr<ResponseStream>& out);
+  bool handle_slow_page(Page page, const HttpRequest& request, const Call& call,
+                        const std::shared_ptr<ResponseStream>& out);
   // anthropic: in the form of its API.
   void list_models(bool anthropic, std::shared_ptr<ResponseStream> out);
   HttpResponse model(const std::string& id) const;
   HttpResponse of_main_model(Json (*describe)(const ServedModel&)) const;
-  // Reads or forgets an answer of the Responses API.
-  HttpResponse stored_response(Page page, const std::string& id) const;
   // "ok" while new work is taken.
   std::string_view status() const;
   HttpResponse health() const;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "server/api/openai_format.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -142,13 +143,14 @@ void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> req
   (slow ? long_workers_ : workers_)
       .submit([this, key, kind = generation.head.kind, client = std::weak_ptr<const void>(generation.client),
                model = generation.model, request = std::move(request), responses = responses_,
-               keep_model = model_keeper(generation.model->name), slow]() mutable {
+               owner = generation.use.name(), keep_model = model_keeper(generation.model->name),
+               slow]() mutable {
         const ReturnMemory after(slow);
         if (client.expired()) return request.reset();
         auto prepared = std::make_shared<PreparedRequest>(safely([&] {
           return prepare(kind, request->body,
                          {*model->engine, model->defaults, model->preparer, responses,
-                          [&] { return client.expired(); }, model->name, keep_model});
+                          [&] { return client.expired(); }, model->name, owner, keep_model});
         }));
         request.reset();
         const auto* made = std::get_if<ReadyRequest>(prepared.get());
@@ -165,12 +167,15 @@ void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelL
                           ReadyRequest ready) {
   const auto take = taker(key);
   try {
-    model->preparer.compile(
-        std::move(ready.prepared), std::move(client),
-        [take, writer = ready.writer, echo = ready.echo](std::variant<Prepared, RequestError> made) {
-          if (const auto* error = std::get_if<RequestError>(&made)) return take(to_api_error(*error));
-          take(ReadyRequest{std::get<Prepared>(std::move(made)), writer, echo});
-        });
+    model->preparer.compile(std::move(ready.prepared), std::move(client),
+                            [take, writer = ready.writer, echo = ready.echo,
+                             keeper = ready.keeper](std::variant<Prepared, RequestError> made) {
+                              if (const auto* error = std::get_if<RequestError>(&made)) {
+                                if (keeper) keeper->take_back();
+                                return take(to_api_error(*error));
+                              }
+                              take(ReadyRequest{std::get<Prepared>(std::move(made)), writer, echo, keeper});
+                            });
   } catch (const std::exception& e) {
     take(internal_error(e));
   }
@@ -213,6 +218,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   Prepared& prepared = ready.prepared;
   generation->options = std::move(prepared.options);
   generation->writer = std::move(ready.writer);
+  generation->keeper = std::move(ready.keeper);
   generation->remember = prepared.remember;
   generation->echo = std::move(ready.echo);
   generation->rules = prepared.rules;
@@ -350,6 +356,7 @@ void Generations::deliver(Generation& generation, size_t index, const std::vecto
       call_id = new_call_id(generation.head.kind);
       ++choice.end.calls;
     }
+    if (generation.keeper) generation.recorder.event(event, call_id, now_seconds());
     generation.send(generation.writer->event(index, event, call_id, choice.take_logprobs));
   }
 }
@@ -387,25 +394,48 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
   metrics_.answered(generation.head.kind, finish_name(end.finish, end.calls));
   if (generation.streaming) remember(generation, choice);
   generation.send(generation.writer->choice_finished(index, end, choice.take_logprobs));
-  if (--generation.running > 0) return;
-  finish(generation);
-  generations_.erase(key);
+  if (--generation.running == 0) finish(key, generation);
 }
 
 // The end of a stream, or the whole answer, when all choices have ended.
-void Generations::finish(Generation& generation) {
+void Generations::finish(uint64_t key, Generation& generation) {
   Usage usage;
   std::vector<AnswerEnd> ends;
   for (size_t i = 0; i < generation.choices.size(); ++i) {
     ends.push_back(generation.choices[i].end);
     usage = add_up(usage, ends.back().usage, i % generation.options.choices == 0);
   }
-  ResponseStream& out = *generation.out;
   *generation.note = {generation.head.id, generation.head.model, usage.prompt_tokens, usage.cached_tokens,
                       usage.completion_tokens};
   const double took_s = now_seconds() - generation.started;
   usual_s_ = usual_s_ > 0 ? 0.9 * usual_s_ + 0.1 * took_s : took_s;
-  std::string rest = generation.writer->finish(ends, usage);
+  if (!generation.keeper) {
+    end(generation, generation.writer->finish(ends, usage));
+    generations_.erase(key);
+    return;
+  }
+  // The answer is stored before the client learns that it is complete.
+  const bool cut = ends[0].finish == FinishReason::length;
+  std::vector<NewMessage> messages{recorded(generation, cut ? "incomplete" : "completed", usage)};
+  generation.finishing = true;
+  workers_.submit([this, key, ends, usage, messages = std::move(messages), keeper = generation.keeper,
+                   writer = generation.writer, post = post_] {
+    const auto added = keeper->add(messages);
+    std::string rest = added ? writer->finish(ends, usage) : "";
+    post([this, key, rest = std::move(rest), added] {
+      Generation* generation = find(key);
+      if (!generation) return;  // the client has left
+      generation->finishing = false;
+      if (!added) return fail(key, session_error(added.error()));
+      end(*generation, rest);
+      generations_.erase(key);
+    });
+  });
+}
+
+// Sends the end of a stream, or the whole answer.
+void Generations::end(Generation& generation, std::string rest) {
+  ResponseStream& out = *generation.out;
   if (generation.streaming) {
     generation.send(rest);
     return out.finish(false);
@@ -414,6 +444,37 @@ void Generations::finish(Generation& generation) {
   HttpResponse response;
   response.body = std::move(rest);
   out.respond(std::move(response));
+}
+
+// The answer so far as a message to keep.
+NewMessage Generations::recorded(Generation& generation, const char* status, const Usage& usage) const {
+  const double thinking_s = generation.recorder.thinking_s();
+  NewMessage message{generation.recorder.take()};
+  message.about = {{"model", generation.head.model},
+                   {"response_id", generation.head.id},
+                   {"status", status},
+                   {"seconds", now_seconds() - generation.started}};
+  if (thinking_s > 0) message.about["thinking_seconds"] = thinking_s;
+  if (usage.prompt_tokens == 0) return message;
+  message.about["usage"] = {{"input_tokens", usage.prompt_tokens},
+                            {"cached_tokens", usage.cached_tokens},
+                            {"output_tokens", usage.completion_tokens},
+                            {"reasoning_tokens", usage.thinking_tokens}};
+  // The cache has a state of this beginning of the conversation.
+  message.about["cache_point"] = {{"tokens", usage.prompt_tokens + usage.completion_tokens}};
+  return message;
+}
+
+// Keeps what there is of an answer that ends early; of one that has not begun, not even its request.
+void Generations::keep_cut(Generation& generation) {
+  if (!generation.keeper || generation.finishing) return;
+  if (!generation.recorder.empty())
+    workers_.submit([keeper = generation.keeper, message = recorded(generation, "incomplete", {})] {
+      if (const auto added = keeper->add({message}); !added)
+        log_warning("the beginning of an answer could not be kept: {}", added.error().message);
+    });
+  else if (!generation.streaming)
+    workers_.submit([keeper = generation.keeper] { keeper->take_back(); });
 }
 
 // Called before the client receives the end of the turn, so that the turn is known when the client sends it
@@ -439,8 +500,9 @@ void Generations::fail(uint64_t key, const ApiError& error) {
   Generation* generation = find(key);
   if (!generation) return;
   cancel(*generation);
+  keep_cut(*generation);
   if (generation->streaming) {
-    generation->send(generation->writer->failure(error));
+    if (!generation->finishing) generation->send(generation->writer->failure(error));
     generation->out->finish(true);
   } else {
     generation->out->respond(error_response_for(generation->head.kind, error));
@@ -465,7 +527,7 @@ bool Generations::end_late_ones() {
   bool others = false;
   for (const auto& [key, generation] : generations_) {
     others |= generation.deadline.is_set();
-    if (generation.deadline.at <= now) late.push_back(key);
+    if (generation.deadline.at <= now && !generation.finishing) late.push_back(key);
   }
   for (const uint64_t key : late) fail(key, timeout_error(find(key)->deadline.allowed_s));
   return others;
@@ -475,6 +537,7 @@ void Generations::client_left(uint64_t key) {
   Generation* generation = find(key);
   if (!generation) return embedder_.forget(key);
   cancel(*generation);
+  keep_cut(*generation);
   log_debug("client left: {} cancelled", generation->head.id);
   generations_.erase(key);
 }

@@ -21,6 +21,7 @@
 #include "server/api/model_pool.h"
 #include "server/api/prepare.h"
 #include "server/api/request_model.h"
+#include "server/api/turn_recorder.h"
 #include "server/api/worker_pool.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
@@ -68,7 +69,10 @@ class Generations {
     std::optional<uint64_t> remember;  // as of Prepared
     std::vector<std::string> echo;     // as of ReadyRequest
     std::shared_ptr<AnswerWriter> writer;
-    bool streaming = false;  // the stream has started
+    std::shared_ptr<ConversationKeeper> keeper;  // as of ReadyRequest
+    TurnRecorder recorder;                       // what is to be kept
+    bool streaming = false;                      // the stream has started
+    bool finishing = false;                      // a worker has the writer, to write its end
     KeyUse use;
     std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // for the logs
 
@@ -87,7 +91,10 @@ class Generations {
   void deliver(Generation& generation, size_t index, const std::vector<OutputEvent>& events);
   std::string new_call_id(AnswerKind kind);
   void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
-  void finish(Generation& generation);
+  void finish(uint64_t key, Generation& generation);
+  void end(Generation& generation, std::string rest);
+  NewMessage recorded(Generation& generation, const char* status, const Usage& usage) const;
+  void keep_cut(Generation& generation);
   void echo(Generation& generation, size_t index, const Event& event);
   static void count_prompt(Generation& generation, size_t index, const Usage& usage);
   bool holds_too_much(Generation& generation, const Event& event) const;

@@ -7,6 +7,7 @@
 #include "server/api/ollama_request.h"
 #include "server/api/openai_format.h"
 #include "server/api/responses_format.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -105,7 +106,7 @@ Result prepare_shortened(const ChatRequest& chat, const PrepareContext& context)
 }
 
 PreparedRequest prepare_response(std::string_view body, bool counting, const PrepareContext& context) {
-  auto parsed = parse_responses_request(body, context.defaults, *context.responses);
+  auto parsed = parse_responses_request(body, context.defaults, *context.responses, context.owner);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto request = std::get<ResponsesRequest>(std::move(parsed));
   if (counting)
@@ -113,10 +114,17 @@ PreparedRequest prepare_response(std::string_view body, bool counting, const Pre
                  {{"object", "response.input_tokens"}});
   auto result = request.shorten ? prepare_shortened(request.chat, context)
                                 : context.preparer.chat(request.chat, context.cancelled);
+  if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
+  const auto keeper = request.keeper;
+  if (keeper)
+    if (const auto begun = keeper->begin(request.added); !begun) return session_error(begun.error());
   const bool stream = request.chat.options.stream;
   request.chat = {};  // the writer needs the rest
-  return ready(std::move(result),
-               std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses));
+  request.added = {};
+  return ReadyRequest{std::get<Prepared>(std::move(result)),
+                      std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses),
+                      {},
+                      keeper};
 }
 
 PreparedRequest prepare_ollama(std::string_view body, bool generate, const PrepareContext& context) {

@@ -1,6 +1,8 @@
 #include "server/api/responses_format.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -42,6 +44,9 @@ Json ResponsesWriter::response(const char* status, const Usage* usage) const {
   if (usage) json["anabranch"] = extension(head_, *usage);
   if (usage && !request_.tools.left_out.empty())
     json["anabranch"]["left_out_tools"] = request_.tools.left_out;
+  if (usage && !request_.conversation.empty())
+    for (const MessageId id : request_.keeper->messages())
+      json["anabranch"]["message_ids"].push_back(message_name(id));
   return json;
 }
 
@@ -133,8 +138,6 @@ std::string ResponsesWriter::close_text(Item& item, const char* status) {
   item.json["content"].push_back(part_of(item));
   item.json["status"] = status;
   if (thought && request_.sealed_thoughts) item.json["encrypted_content"] = context_->sealer.seal(item.text);
-  std::string whole = turn_.value(thought ? "reasoning_content" : "content", "");
-  turn_[thought ? "reasoning_content" : "content"] = whole + item.text;
   return out;
 }
 
@@ -144,7 +147,6 @@ std::string ResponsesWriter::close_call(Item& item) {
   done["id"] = item.json["id"];
   done["status"] = "completed";
   item.json = std::move(done);
-  turn_["tool_calls"].push_back(call_of(item.json));
   const std::string type = string_at(item.json, "type");
   const bool custom = type == "custom_tool_call";
   if (!custom && type != "function_call") return "";
@@ -173,17 +175,12 @@ std::string ResponsesWriter::choice_finished(size_t, const AnswerEnd& end, const
   return close(cut_ ? "incomplete" : "completed");
 }
 
-void ResponsesWriter::keep(const Json& response) {
-  if (!request_.store) return;
-  Json messages = std::move(request_.conversation);
-  messages.push_back(std::move(turn_));
-  context_->store.put({head_.id, response, std::move(request_.input_items), std::move(messages), 0});
-}
-
 std::string ResponsesWriter::finish(const std::vector<AnswerEnd>&, const Usage& total) {
   const char* status = cut_ ? "incomplete" : "completed";
   const Json whole = response(status, &total);
-  keep(whole);
+  if (request_.keeper && request_.store)
+    if (const auto put = request_.keeper->put_response(head_.id, whole, request_.input_items); !put)
+      log_warning("{} cannot be referred to: {}", head_.id, put.error().message);
   if (!is_stream()) return dump_json(whole);
   return emit(cut_ ? "response.incomplete" : "response.completed", {{"response", whole}});
 }

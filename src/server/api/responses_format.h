@@ -36,16 +36,14 @@ class ResponsesWriter : public AnswerWriter {
   Json part_of(const Item& item) const;
   Json place() const;
   Json response(const char* status, const Usage* usage) const;
-  void keep(const Json& response);
 
   ResponsesRequest request_;
   const std::shared_ptr<ResponseContext> context_;
   AnswerHead head_;
   std::optional<Item> item_;
   Json output_ = Json::array();
-  Json turn_ = {{"role", "assistant"}, {"content", ""}};  // the answer as a chat message
-  Json problem_;                                          // the response's "error"
-  const char* cut_ = nullptr;                             // why it is incomplete
+  Json problem_;               // the response's "error"
+  const char* cut_ = nullptr;  // why it is incomplete
   int sequence_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -126,7 +127,6 @@ class ItemReader {
 
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("background", {false}, "answers in the background are not built; ask for a stream");
-  fields.only("conversation", {}, "conversations are not built; use 'previous_response_id'");
   fields.only("prompt", {}, "stored prompts are not built; send the text as 'instructions' and 'input'");
   fields.only("context_management", {Json::array()}, "contexts are not compacted here");
   fields.only("service_tier", {"auto", "default"}, "there is one tier");
@@ -156,26 +156,113 @@ Json items_of(JsonFields& fields) {
   return items;
 }
 
-// The system prompt of this request, which later ones do not inherit, and then the conversation.
-void read_conversation(JsonFields& fields, ResponseContext& context, ResponsesRequest& request) {
-  Json messages = Json::array();
-  if (const std::string* previous = fields.string("previous_response_id")) {
-    const auto stored = context.store.find(*previous);
-    if (!stored)
-      return fields.fail(ApiError{404, fmt::format("There is no stored response '{}' here", *previous),
-                                  "previous_response_id", "previous_response_not_found"});
-    messages = stored->messages;
+// Where the request's conversation stands.
+struct Place {
+  SessionStore* store = nullptr;  // null: it begins here
+  std::string session;
+  MessageId parent = kNoMessage;
+};
+
+ApiError no_response(const std::string& id) {
+  return {404, fmt::format("There is no stored response '{}' here", id), "previous_response_id",
+          "previous_response_not_found"};
+}
+
+Place place_of_response(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                        const std::string& id) {
+  const auto store = context.stores->of_response(owner, id);
+  const auto response = store ? (*store)->find_response(owner, id) : store.error();
+  if (!response) {
+    fields.fail(response.error().kind == ErrorKind::not_found ? no_response(id)
+                                                              : session_error(response.error()));
+    return {};
   }
+  return {*store, response->session, response->message};
+}
+
+// "conversation": a session's id, or {"id", "parent"} for another place in it than its head.
+Place place_of_conversation(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                            const Json& given) {
+  const std::string id = given.is_string() ? given.get<std::string>() : string_at(given, "id");
+  if (id.empty()) {
+    fields.fail("conversation", "invalid_type", "'conversation' must be an id, or an object with one");
+    return {};
+  }
+  const auto store = context.stores->of_session(owner, id);
+  const auto session = store ? (*store)->find(owner, id) : store.error();
+  if (!session) {
+    ApiError error = session_error(session.error());
+    if (error.status == 404) error.code = "conversation_not_found";
+    error.param = "conversation";
+    fields.fail(error);
+    return {};
+  }
+  Place place{*store, id, session->head};
+  const auto parent = given.find("parent");
+  if (!given.is_object() || parent == given.end()) return place;
+  const auto message = parent->is_null()     ? std::optional(kNoMessage)
+                       : parent->is_string() ? message_id(parent->get<std::string>())
+                                             : std::nullopt;
+  if (!message)
+    fields.fail("conversation", "invalid_value",
+                "'conversation.parent' must be a message's id, such as msg_12");
+  place.parent = message.value_or(kNoMessage);
+  return place;
+}
+
+Place find_place(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                 ResponsesRequest& request) {
+  const std::string* previous = fields.string("previous_response_id");
+  const Json* conversation = fields.find("conversation");
+  if (previous && conversation)
+    fields.fail("conversation", "invalid_value",
+                "'conversation' and 'previous_response_id' exclude each other");
+  if (fields.error()) return {};
+  if (previous) return place_of_response(fields, context, owner, *previous);
+  if (!conversation) return {};
+  Place place = place_of_conversation(fields, context, owner, *conversation);
+  request.conversation = place.session;
+  return place;
+}
+
+// The messages before this request's.
+Json earlier_messages(JsonFields& fields, const Place& place, const std::string& owner) {
+  Json messages = Json::array();
+  if (!place.store || place.parent == kNoMessage) return messages;
+  auto path = place.store->path(owner, place.session, place.parent);
+  if (!path) {
+    ApiError error = session_error(path.error());
+    error.param = "conversation";
+    fields.fail(error);
+    return messages;
+  }
+  for (SessionMessage& one : *path) messages.push_back(std::move(one.message));
+  return messages;
+}
+
+// The system prompt of this request, which later ones do not inherit, and then the conversation.
+void read_conversation(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                       ResponsesRequest& request) {
+  const Place place = find_place(fields, context, owner, request);
+  Json messages = earlier_messages(fields, place, owner), added = Json::array();
+  if (fields.error()) return;
   request.input_items = items_of(fields);
-  ItemReader reader(fields, context, messages);
+  ItemReader reader(fields, context, added);
   for (size_t i = 0; i < request.input_items.size() && !fields.error(); ++i)
     reader.read(request.input_items[i], fmt::format("input[{}]", i));
-  if (messages.empty() && !fields.error())
-    fields.fail("input", "missing_required_parameter", "'input' is missing or empty");
-  request.conversation = messages;
+  for (const Json& message : added) {
+    request.added.push_back({message});
+    messages.push_back(message);
+  }
+  if (fields.error()) return;
+  if (messages.empty())
+    return fields.fail("input", "missing_required_parameter", "'input' is missing or empty");
+  if (request.store || !request.conversation.empty())
+    request.keeper = std::make_shared<ConversationKeeper>(
+        place.store ? *place.store : context.stores->usual(), owner, place.session, place.parent);
   const std::string* instructions = fields.string("instructions");
   if (instructions && !instructions->empty()) {
-    if (!messages.empty() && messages[0]["role"] == "system")
+    if (messages[0]["role"] == "system")
       messages[0]["content"] = *instructions + "\n\n" + messages[0]["content"].get<std::string>();
     else
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *instructions}});
@@ -234,14 +321,16 @@ Json echo_of(JsonFields& fields, const ResponsesRequest& request) {
           {"safety_identifier", given("safety_identifier", nullptr)},
           {"prompt_cache_key", given("prompt_cache_key", nullptr)},
           {"user", given("user", nullptr)},
-          {"metadata", given("metadata", Json::object())}};
+          {"metadata", given("metadata", Json::object())},
+          {"conversation", request.conversation.empty() ? Json() : Json{{"id", request.conversation}}}};
 }
 
 }  // namespace
 
 std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_view body,
                                                                  const RequestDefaults& defaults,
-                                                                 ResponseContext& context) {
+                                                                 ResponseContext& context,
+                                                                 const std::string& owner) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
@@ -261,7 +350,7 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
   read_include(fields, request);
   request.tools = read_response_tools(fields, chat.tool_choice);
   if (!request.tools.functions.empty()) chat.tools = request.tools.functions;
-  if (!fields.error()) read_conversation(fields, context, request);
+  if (!fields.error()) read_conversation(fields, context, owner, request);
   if (fields.error()) return *fields.error();
   request.echo = echo_of(fields, request);
   return request;

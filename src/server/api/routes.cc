@@ -96,10 +96,10 @@ RouteMatch find_route(std::string_view path, std::string_view method) {
   for (const Route& route : kRoutes) {
     const auto id = match(route, path);
     if (!id) continue;
+    // A path without {id} comes before those with one, which do not mean it.
+    if (other.route && other.id.empty() && !id->empty()) return other;
     if (takes_method(route, method)) return {&route, *id};
     if (!other.route) other = {&route, *id};
-    // A path without {id} comes before those with one, which do not mean it.
-    if (!id->empty() && other.id.empty()) return other;
   }
   return other;
 }

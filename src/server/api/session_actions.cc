@@ -4,6 +4,7 @@
 
 #include "server/api/api_request.h"
 #include "server/api/json_fields.h"
+#include "server/api/session_json.h"
 #include "server/http/target.h"
 #include "sessions/session_text.h"
 
@@ -232,72 +233,57 @@ Answer run(SessionAction action, const HttpRequest& request, const std::string& 
   return run(action, {request, id, owner, **store, body});
 }
 
+// A stored response.
+Answer run(Page page, const std::string& id, const std::string& owner, SessionStores& stores) {
+  const auto problem = [&](const Error& error) {
+    ApiError answer = session_error(error);
+    if (answer.status == 404) answer.param = "response_id", answer.code = "response_not_found";
+    return answer;
+  };
+  const auto store = stores.of_response(owner, id);
+  if (!store) return problem(store.error());
+  if (page == Page::forget) {
+    if (const auto erased = (*store)->erase_response(owner, id); !erased) return problem(erased.error());
+    return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
+  }
+  const auto stored = (*store)->find_response(owner, id);
+  if (!stored) return problem(stored.error());
+  if (page == Page::response) return json_response(stored->response);
+  const Json& items = stored->input_items;
+  Json list = {{"object", "list"}, {"data", items}, {"has_more", false}};
+  list["first_id"] = items.empty() ? Json() : items.front()["id"];
+  list["last_id"] = items.empty() ? Json() : items.back()["id"];
+  return json_response(list);
+}
+
 }  // namespace
-
-std::string message_name(MessageId id) {
-  return fmt::format("msg_{}", id);
-}
-
-std::optional<MessageId> message_id(const std::string& name) {
-  MessageId id = 0;
-  if (!name.starts_with("msg_")) return std::nullopt;
-  const auto [end, error] = std::from_chars(name.data() + 4, name.data() + name.size(), id);
-  if (error != std::errc() || end != name.data() + name.size() || id <= 0) return std::nullopt;
-  return id;
-}
-
-Json session_json(const Session& session) {
-  Json json = {{"id", session.id},
-               {"object", "session"},
-               {"title", session.title},
-               {"model", session.model},
-               {"created_at", session.created_at},
-               {"updated_at", session.updated_at},
-               {"head", session.head == kNoMessage ? Json() : Json(message_name(session.head))},
-               {"message_count", session.messages},
-               {"bytes", session.bytes},
-               {"settings", session.settings},
-               {"metadata", session.metadata}};
-  if (session.snippet.empty()) return json;
-  for (const SnippetPart& part : session.snippet)
-    json["snippet"].push_back({{"text", part.text}, {"match", part.match}});
-  return json;
-}
-
-Json message_json(const SessionMessage& message) {
-  Json json = {{"id", message_name(message.id)},
-               {"parent", message.parent == kNoMessage ? Json() : Json(message_name(message.parent))}};
-  json.update(message.message);
-  json["created_at"] = message.created_at;
-  for (const char* name :
-       {"model", "response_id", "status", "usage", "seconds", "thinking_seconds", "mcp", "cache_point"})
-    if (const auto value = message.about.find(name); value != message.about.end()) json[name] = *value;
-  json["siblings"] = Json::array();
-  for (const MessageId sibling : message.siblings) json["siblings"].push_back(message_name(sibling));
-  return json;
-}
-
-ApiError session_error(const Error& error) {
-  if (error.kind == ErrorKind::not_found) return {404, error.message, "", "session_not_found"};
-  if (error.kind == ErrorKind::busy) return {503, error.message, "", "busy"};
-  return to_api_error(error);
-}
 
 SessionActions::SessionActions(std::shared_ptr<SessionStores> stores, Post post)
     : stores_(std::move(stores)), post_(std::move(post)) {}
 
-void SessionActions::start(SessionAction action, HttpRequest request, std::string id, std::string owner,
-                           std::shared_ptr<ResponseStream> out) {
-  workers_.submit([action, request = std::move(request), id = std::move(id), owner = std::move(owner),
-                   out = std::move(out), stores = stores_, post = post_]() mutable {
-    auto answer = std::make_shared<Answer>(run(action, request, id, owner, *stores));
-    request = {};
+void SessionActions::submit(std::function<Answer()> work, std::shared_ptr<ResponseStream> out) {
+  workers_.submit([work = std::move(work), out = std::move(out), post = post_] {
+    auto answer = std::make_shared<Answer>(work());
     post([answer, out] {
       if (const auto* error = std::get_if<ApiError>(answer.get()))
         return out->respond(error_response(*error));
       out->respond(std::get<HttpResponse>(std::move(*answer)));
     });
   });
+}
+
+void SessionActions::start(SessionAction action, HttpRequest request, std::string id, std::string owner,
+                           std::shared_ptr<ResponseStream> out) {
+  submit([action, request = std::move(request), id = std::move(id), owner = std::move(owner),
+          stores = stores_] { return run(action, request, id, owner, *stores); },
+         std::move(out));
+}
+
+void SessionActions::start(Page page, std::string id, std::string owner,
+                           std::shared_ptr<ResponseStream> out) {
+  submit([page, id = std::move(id), owner = std::move(owner),
+          stores = stores_] { return run(page, id, owner, *stores); },
+         std::move(out));
 }
 
 }  // namespace anabranch::server

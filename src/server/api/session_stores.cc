@@ -2,14 +2,10 @@
 
 #include <filesystem>
 
-#include "base/clock.h"
-#include "base/log.h"
-
 namespace anabranch::server {
 namespace {
 
 constexpr uint64_t kMemoryBytes = 128u << 20;
-constexpr double kPruneSeconds = 600;
 
 }  // namespace
 
@@ -26,13 +22,6 @@ Result<SessionStore*> SessionStores::kept() {
   std::lock_guard lock(mutex_);
   if (!disk_) {
     TRY(disk_, SessionStore::open(options_.directory, options_.retention));
-    pruned_ = now_seconds();
-  }
-  if (const double now = now_seconds(); now - pruned_ > kPruneSeconds) {
-    pruned_ = now;
-    for (SessionStore* store : {disk_.get(), memory_.get()})
-      if (const auto removed = store->prune(); !removed)
-        log_warning("old conversations could not be removed: {}", removed.error().message);
   }
   return disk_.get();
 }

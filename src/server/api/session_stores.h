@@ -43,7 +43,6 @@ class SessionStores {
   std::unique_ptr<SessionStore> memory_;
   std::mutex mutex_;  // guards what follows; disk_ does not change once it is set
   std::unique_ptr<SessionStore> disk_;
-  double pruned_ = 0;  // monotonic seconds
 };
 
 }  // namespace anabranch::server
