@@ -20,15 +20,16 @@ ARROWS = {
     "tokenizer": ["base"],
     "hub": ["base"],
     "sessions": ["base"],
+    "mcp": ["base"],
     "jinja": ["base"],
     "grammar": ["tokenizer"],
     "output": ["tokenizer", "jinja", "grammar"],
     "decode": ["models", "output"],
     "engine": ["decode", "cache"],
-    "chat": ["output"],
+    "chat": ["output", "mcp"],
     "server/http": ["base"],
-    "server/api": ["server/http", "chat", "sessions"],
-    "cli": ["server/api", "engine", "hub"],
+    "server/api": ["server/http", "chat", "sessions", "mcp"],
+    "cli": ["server/api", "engine", "hub", "mcp", "sessions"],
 }
 # Single headers that a folder may include although its arrows do not reach that folder.
 ALSO = {"chat": ["engine/engine.h"], "server/api": ["engine/engine.h"]}
@@ -46,7 +47,7 @@ RESTRICTED = [
     (r"(cuda.*|Metal/.*|metal/.*)", ["ops/*"], "device code is for ops/ only"),
     (r"base/json\.h",
      ["base/*", "jinja/*", "grammar/*", "output/*", "chat/*", "server/*", "checkpoint/*", "models/*", "cli/*",
-      "engine/loader*", "hub/*", "sessions/*"],
+      "engine/loader*", "hub/*", "sessions/*", "mcp/*"],
      "JSON ends where requests and config.json are read"),
     (r"nlohmann/.*", ["base/json.h", "base/json.cc"], "JSON comes through base/json.h"),
     (r"simdjson\.h", ["tokenizer/*.cc", "checkpoint/*.cc", "hub/weight_map.cc", "server/api/request_model.cc"],
@@ -70,7 +71,8 @@ RESTRICTED = [
     (r"prometheus/.*", ["server/api/metrics.cc"], "metrics are kept in server/api/metrics.cc"),
     (r"openssl/.*", ["server/http/*.cc", "hub/digest.cc", "server/api/sealed_text.cc"],
      "cryptography is for few files"),
-    (r"curl/.*", ["hub/http.cc", "hub/retry.cc"], "HTTP requests go through hub/http.h"),
+    (r"curl/.*", ["hub/http.cc", "hub/retry.cc", "mcp/http_exchange.cc"],
+     "HTTP requests go through hub/http.h and mcp/http_exchange.h"),
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

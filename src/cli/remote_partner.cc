@@ -5,10 +5,10 @@
 #include <cstdlib>
 
 #include "base/clock.h"
+#include "base/event_stream.h"
 #include "cli/partner.h"
 #include "cli/printer.h"
 #include "cli/server_access.h"
-#include "hub/event_stream.h"
 #include "hub/http.h"
 
 namespace anabranch::cli {
@@ -161,7 +161,7 @@ class RemotePartner : public Partner {
 
   Result<Answer> answer(const Json& messages, const std::atomic<bool>& interrupt) override {
     AnswerReader reader;
-    hub::EventStream events([&](const std::string& data) {
+    EventStream events([&](const std::string& data) {
       if (!reader.failed()) reader.take(data);
     });
     auto request = request_for("/chat/completions");
