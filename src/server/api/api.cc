@@ -162,15 +162,15 @@ After after(HttpServer& http) {
 }  // namespace
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
-         AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions,
+         AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
          const std::string& seal_key_path, double timeout_s, int requests_per_minute)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
       post_(http.post()),
       pool_(std::move(models), std::move(prompts), post_, after(http)),
-      responses_(std::make_shared<ResponseContext>(sessions, seal_key_path)),
-      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_),
+      responses_(std::make_shared<ResponseContext>(sessions, tools.servers, seal_key_path)),
+      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
       sessions_(std::move(sessions), post_),

@@ -24,8 +24,8 @@ class Api {
  public:
   // timeout_s: as of Generations.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
-      ApiKeys keys, std::shared_ptr<SessionStores> sessions, const std::string& seal_key_path,
-      double timeout_s, int requests_per_minute);
+      ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
+      const std::string& seal_key_path, double timeout_s, int requests_per_minute);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.

@@ -13,12 +13,17 @@ Result<void> ConversationKeeper::begin(const std::vector<NewMessage>& request) {
     session_ = made.id;
     is_new_ = true;
   }
-  return add(request);
+  return append(request);
 }
 
 Result<void> ConversationKeeper::add(const std::vector<NewMessage>& answer) {
-  if (answer.empty()) return {};
-  TRY(const auto ids, store_.append(owner_, session_, last_, answer));
+  answered_ = true;
+  return append(answer);
+}
+
+Result<void> ConversationKeeper::append(const std::vector<NewMessage>& messages) {
+  if (messages.empty()) return {};
+  TRY(const auto ids, store_.append(owner_, session_, last_, messages));
   messages_.insert(messages_.end(), ids.begin(), ids.end());
   last_ = ids.back();
   return {};
@@ -30,6 +35,7 @@ Result<void> ConversationKeeper::put_response(const std::string& id, const Json&
 }
 
 void ConversationKeeper::take_back() {
+  if (answered_) return;
   const auto undone = is_new_ ? store_.erase(owner_, session_) : store_.take_back(session_, messages_);
   if (!undone)
     log_warning("a request that was not answered stays in its session: {}", undone.error().message);

@@ -23,7 +23,7 @@ class ConversationKeeper {
   Result<void> add(const std::vector<NewMessage>& answer);
   // Errors: as of SessionStore::put_response.
   Result<void> put_response(const std::string& id, const Json& response, const Json& input_items);
-  // The request could not be answered: what begin() did is undone.
+  // The request could not be answered: what begin() did is undone, if nothing was added since.
   void take_back();
 
   const std::string& session() const { return session_; }
@@ -35,7 +35,9 @@ class ConversationKeeper {
   const std::string owner_;
   std::string session_;
   MessageId last_;
-  bool is_new_ = false;  // begin() made the session
+  bool is_new_ = false;    // begin() made the session
+  bool answered_ = false;  // add() was called
+  Result<void> append(const std::vector<NewMessage>& messages);
   std::vector<MessageId> messages_;
 };
 

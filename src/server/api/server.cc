@@ -22,7 +22,7 @@ class ServerImpl final : public Server {
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
         api_(std::move(models), {options.volatile_text, options.turns_path}, *workers_, *http_,
-             std::move(access), std::move(keys), std::move(sessions), options.seal_key_path,
+             std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
              options.request_timeout_s, options.requests_per_minute),
         access_log_(std::move(access_log)),
         thread_([this] { serve(); }) {}

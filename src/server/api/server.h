@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "chat/volatile_text.h"
+#include "server/api/agent_run.h"
 #include "server/api/model_source.h"
 #include "server/api/session_stores.h"
 #include "server/http/api_keys.h"
@@ -31,6 +32,7 @@ struct ServerOptions {
   std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
   std::string seal_key_path;                // as of Sealer
   SessionOptions sessions;                  // conversations that are kept
+  ServerTools tools;                        // of MCP servers
   double request_timeout_s = 0;  // for each request, from its arrival to the end of its answer; 0: no limit
   int requests_per_minute = 0;   // for answers, of one client address; 0: no limit
   std::string access_log;        // a file with a line about each request (access_log.h); empty: none
