@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "mcp/agent.h"
+#include "mcp/limits.h"
 
 namespace anabranch::cli {
 
@@ -75,6 +77,15 @@ struct GenerateOptions {
   int logprobs = -1;        // alternatives beside each token; -1: no log probabilities
 };
 
+// Servers of tools, for an agent loop.
+struct McpFlags {
+  std::string config;              // a file (mcp/config.h); "": none
+  std::vector<std::string> allow;  // "SERVER" or "SERVER.TOOL": called without asking
+  std::string log;                 // a file of JSON lines; "": none
+  mcp::AgentLimits limits;
+  mcp::Limits server_limits;
+};
+
 struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
@@ -82,6 +93,7 @@ struct ChatOptions {
   CacheFlags cache;
   ThinkFlags thinking;
   std::string system;
+  McpFlags mcp;
   std::string url;           // of a server that answers; "": a model in this process does
   std::string api_key_file;  // of that server
 };
@@ -233,6 +245,7 @@ struct VerifyOptions {
 // Exit codes: 0 done, 1 failed, 130 interrupted.
 int run_generate(const GenerateOptions& options);
 int run_chat(const ChatOptions& options);
+int run_mcp(const ChatOptions& options);
 int run_convert(const ConvertOptions& options);
 int run_bench(const BenchOptions& options);
 int run_speculation_bench(const BenchOptions& options);

@@ -24,7 +24,7 @@ struct Program {
   std::string shell;  // of `completions`
 
   GenerateOptions generate;
-  ChatOptions chat;
+  ChatOptions chat, mcp;
   ServeOptions serve;
   StopOptions stop;
   StatusOptions status;

@@ -5,12 +5,11 @@
 
 #include "mcp/content.h"
 #include "mcp/text.h"
+#include "mcp/versions.h"
 
 namespace anabranch::mcp {
 namespace {
 
-// Newest first. Later ones have no `initialize`; servers of theirs still answer it.
-constexpr const char* kVersions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 constexpr size_t kMaxNameBytes = 256, kMaxUriBytes = 4096;
 
 // Levels of arrays and objects; more than `most` need not be counted.
@@ -78,7 +77,7 @@ Result<void> Session::initialize(const Cancelled& cancelled) {
                        {"clientInfo", {{"name", "anabranch"}, {"version", "0.1.0"}}}};
   TRY(const Json result, connection_->request("initialize", params, limits_.start_seconds, cancelled));
   version_ = string_at(result, "protocolVersion");
-  if (std::find(std::begin(kVersions), std::end(kVersions), version_) == std::end(kVersions))
+  if (!is_known_version(version_))
     return make_error(ErrorKind::unsupported,
                       "MCP server '{}' speaks the protocol of '{}'; Anabranch speaks {} to {}", config_.name,
                       one_line(version_, 40), kVersions[std::size(kVersions) - 1], kVersions[0]);

@@ -42,6 +42,19 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string without_controls(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size(); at++) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    // U+0080 to U+009F, which some terminals obey, are C2 80 to C2 9F.
+    const bool high = byte == 0xC2 && at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) < 0xA0;
+    const bool low = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
+    if (high) at++;
+    if (!high && !low) out += text[at];
+  }
+  return out;
+}
+
 std::string one_line(std::string_view text, size_t bytes) {
   // A character takes up to four bytes, of which printable() may drop some: read no more than is needed.
   std::string out = printable(text.substr(0, 4 * bytes + 16));

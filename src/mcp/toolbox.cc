@@ -35,13 +35,16 @@ void Toolbox::add(const Tool& tool) {
       entry.tool = tool;
       return;
     }
+  const auto taken = [&](const std::string& wanted) {
+    return std::any_of(tools_.begin(), tools_.end(),
+                       [&](const Entry& entry) { return entry.name == wanted; });
+  };
   std::string name = plain(tool.server) + "__" + plain(tool.name);
   std::string whole = tool.server + '\0' + tool.name;
-  while (name.size() > kMaxFunctionName || find(name)) {
+  while (name.size() > kMaxFunctionName || taken(name)) {
     const std::string hash = "_" + short_hash(whole);
     name = name.substr(0, kMaxFunctionName - hash.size()) + hash;
     whole += '+';
-    if (!find(name)) break;
   }
   tools_.push_back({std::move(name), tool});
 }
@@ -61,7 +64,13 @@ Json Toolbox::functions() const {
 const Tool* Toolbox::find(std::string_view function_name) const {
   for (const Entry& entry : tools_)
     if (entry.name == function_name) return &entry.tool;
-  return nullptr;
+  const Tool* found = nullptr;
+  for (const Entry& entry : tools_)
+    if (entry.tool.name == function_name) {
+      if (found) return nullptr;
+      found = &entry.tool;
+    }
+  return found;
 }
 
 std::string Toolbox::name_of(const Tool& tool) const {

@@ -19,7 +19,8 @@ class Toolbox {
   bool empty() const { return tools_.empty(); }
   // OpenAI's array: [{"type":"function","function":{"name","description","parameters"}}].
   Json functions() const;
-  // Null: no tool has this name.
+  // Small models leave the server out: the tool's own name will do when no other tool has it. Null: no tool
+  // has this name.
   const Tool* find(std::string_view function_name) const;
   // What the model calls the tool; empty: it is not there.
   std::string name_of(const Tool& tool) const;

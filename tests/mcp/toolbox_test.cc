@@ -36,6 +36,8 @@ TEST(Toolbox, NamesAreUniqueAndPlain) {
   EXPECT_EQ(functions[0]["function"]["name"], "time__now");
   EXPECT_EQ(box.find("time__now")->name, "now");
   EXPECT_EQ(box.name_of(tool("time", "now")), "time__now");
+  EXPECT_EQ(box.find("now")->server, "time");
+  EXPECT_EQ(box.find("c"), nullptr);  // three have it
   EXPECT_EQ(box.find("other"), nullptr);
   box.add(tool("time", "now", "new"));
   EXPECT_EQ(box.functions().size(), 7u);
