@@ -141,6 +141,7 @@ struct ServeOptions {
   SpecOptions spec;
   CacheFlags cache;
   SessionFlags sessions;
+  McpFlags mcp;              // `allow` is not used: requests say what needs approval
   ThinkFlags thinking;       // where requests say nothing
   SamplingOptions sampling;  // likewise
   std::string host = "127.0.0.1";

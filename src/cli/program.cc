@@ -135,6 +135,7 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   add_thinking_flags(*command, o.thinking);
   command->add_option("-s,--system", o.system, "System message");
   add_mcp_flags(*command, o.mcp);
+  add_mcp_allow_flag(*command, o.mcp);
   add_url_flags(*command, o);
   return command;
 }
@@ -260,6 +261,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
   command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
   add_session_flags(*command, o);
+  add_mcp_flags(*command, o.mcp);
   add_limit_flags(*command, o);
   add_service_flags(*command, o);
   return command;

@@ -18,6 +18,7 @@ AgentRun::AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall>
       request_(std::move(request)),
       waiting_(std::move(waiting)),
       budget_(limits, now),
+      calls_(limits.calls),
       tokens_left_(request_.options.max_tokens) {}
 
 Json AgentRun::add_turn(const Json& message, int tokens) {
@@ -72,7 +73,8 @@ mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t mo
   if (!call.arguments.is_object()) {
     result.text = "The arguments are no JSON object";
   } else if (most_bytes == 0) {
-    result.text = "The results so far are as long as they may be: answer with what is known";
+    result.text =
+        "This was not run, because the calls so far are as many as they may be: answer with what is known";
   } else {
     result = servers.call(call.tool, call.arguments, cancelled);
     if (result.text.size() > most_bytes) {

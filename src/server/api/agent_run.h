@@ -70,7 +70,8 @@ class AgentRun {
   const std::string& stopped() const { return stopped_; }
   // For the model's next turn.
   ChatRequest next_request() const;
-  // Bytes of output that the next call may have.
+  // For the calls to come: how many, and bytes of output.
+  int calls_left() const { return calls_ - budget_.calls(); }
   size_t bytes_left() const { return budget_.bytes_left(); }
 
  private:
@@ -79,11 +80,12 @@ class AgentRun {
   std::vector<AgentCall> waiting_;
   bool others_wait_ = false;  // calls that the client runs or approves
   mcp::AgentBudget budget_;
+  const int calls_;
   int tokens_left_;  // of the answer; -1: no limit
   std::string stopped_;
 };
 
-// On a worker: calls the tool. most_bytes: of its output.
+// On a worker: calls the tool. most_bytes: of its output; 0: it does not run.
 mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t most_bytes,
                          const mcp::Cancelled& cancelled);
 // The result as a message of the conversation.

@@ -9,6 +9,7 @@
 #include "chat/speculation_json.h"
 #include "server/api/anthropic_format.h"
 #include "server/api/llama_pages.h"
+#include "server/api/mcp_pages.h"
 #include "server/api/ollama_format.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
@@ -309,6 +310,11 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
     case Page::forget:
       sessions_.start(page, call.match.id, call.key ? call.key->name : "", out);
       return true;
+    case Page::mcp_servers:
+      mcp_workers_.submit([out, servers = responses_->servers, post = post_] {
+        post([out, json = mcp_servers_json(servers.get())] { out->respond(json_response(json)); });
+      });
+      return true;
     case Page::models:
       list_models(request.header("anthropic-version") != nullptr, out);
       return true;
@@ -340,6 +346,8 @@ HttpResponse Api::page(Page page, const Call& call) const {
     case Page::llama_props:
     case Page::llama_slots:
       return of_main_model(page == Page::llama_props ? props_json : slots_json);
+    case Page::mcp_calls:
+      return json_response(mcp_calls_json(responses_->servers.get()));
     case Page::ollama_version:
       return json_response({{"version", kOllamaVersion}, {"anabranch", ANABRANCH_VERSION}});
     default:

@@ -86,6 +86,7 @@ class Api {
   ModelActions actions_;
   OllamaModels ollama_;
   SessionActions sessions_;
+  WorkerPool mcp_workers_{1};  // asks MCP servers what they offer
   const AccessRules access_;
   ApiKeys keys_;
   AddressLimits addresses_;

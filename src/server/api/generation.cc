@@ -150,14 +150,16 @@ void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelL
                           ReadyRequest ready) {
   const auto take = taker(key);
   try {
-    model->preparer.compile(std::move(ready.prepared), std::move(client),
-                            [take, writer = ready.writer, echo = ready.echo,
-                             keeper = ready.keeper](std::variant<Prepared, RequestError> made) {
+    Prepared prepared = std::exchange(ready.prepared, {});
+    model->preparer.compile(std::move(prepared), std::move(client),
+                            [take, rest = std::move(ready)](std::variant<Prepared, RequestError> made) {
                               if (const auto* error = std::get_if<RequestError>(&made)) {
-                                if (keeper) keeper->take_back();
+                                if (rest.keeper) rest.keeper->take_back();
                                 return take(to_api_error(*error));
                               }
-                              take(ReadyRequest{std::get<Prepared>(std::move(made)), writer, echo, keeper});
+                              ReadyRequest whole = rest;
+                              whole.prepared = std::get<Prepared>(std::move(made));
+                              take(std::move(whole));
                             });
   } catch (const std::exception& e) {
     take(internal_error(e));

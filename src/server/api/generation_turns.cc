@@ -45,7 +45,8 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
   tool_workers_.submit([this, key, client = std::weak_ptr<const void>(generation.client),
                         calls = generation.agent->take_waiting(), keeper = generation.keeper,
                         turns = std::exchange(generation.unkept, {}), servers = generation.agent->servers(),
-                        left = generation.agent->bytes_left(), post = post_]() mutable {
+                        left = generation.agent->bytes_left(), calls_left = generation.agent->calls_left(),
+                        post = post_]() mutable {
     const auto keep = [&](const std::vector<NewMessage>& messages) {
       if (!keeper) return;
       if (const auto added = keeper->add(messages); !added)
@@ -58,7 +59,8 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
         Generation* generation = find(key);
         if (generation && call.approved) generation->send(generation->writer->call_started(call));
       });
-      const auto result = run_call(call, *servers, left, [&] { return client.expired(); });
+      const auto result =
+          run_call(call, *servers, calls_left-- > 0 ? left : 0, [&] { return client.expired(); });
       left -= std::min(left, result.text.size());
       NewMessage message{result_message(call, result)};
       message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};

@@ -99,6 +99,9 @@ class ToolReader {
       const mcp::Tool& tool = *out_.agent.toolbox.find(name);
       const Kind kind = rule->needs_approval(tool.name) ? Kind::mcp_ask : Kind::mcp;
       out_.known.insert_or_assign(name, ResponseTool{kind, tool.name, tool.server});
+      // The model may leave the server's name out.
+      if (out_.agent.toolbox.find(tool.name) == &tool)
+        out_.known.emplace(tool.name, ResponseTool{kind, tool.name, tool.server});
     }
   }
 
@@ -209,6 +212,11 @@ ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
   ResponseTools tools;
   tools.agent.servers = servers;
   if (const Json* list = fields.array("tools")) ToolReader(fields, tools, cancelled).read(*list, "tools", "");
+  const bool must_call = fields.find("tool_choice") && *fields.find("tool_choice") != "auto" &&
+                         *fields.find("tool_choice") != "none";
+  for (const McpList& list : tools.lists)
+    if (must_call && tools.functions.empty() && !list.error.empty())
+      fields.fail("tools", "mcp_server_failed", list.error);
   if (!fields.error()) read_choice(fields, tools, choice);
   if (!fields.error()) check_tool_choice(fields, choice, tools.functions);
   if (choice.kind == ToolChoice::Kind::none) tools.functions = Json::array();

@@ -29,6 +29,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/sessions/{id}", SessionAction::read},
     {"POST", "/v1/sessions/{id}", SessionAction::change},
     {"DELETE", "/v1/sessions/{id}", SessionAction::erase},
+    {"GET", "/v1/mcp/servers", Page::mcp_servers},
+    {"GET", "/v1/mcp/calls", Page::mcp_calls},
     {"POST", "/v1/embeddings", AnswerKind::embedding, true, true, Listed::openai},
     {"POST", "/embeddings", AnswerKind::embedding, true, false},
     {"POST", "/v1/rerank", AnswerKind::rerank, true, true, Listed::openai},

@@ -32,7 +32,9 @@ enum class Page {
   ollama_loaded,
   ollama_model,
   llama_props,
-  llama_slots
+  llama_slots,
+  mcp_servers,
+  mcp_calls
 };
 // Under which heading the page at "/" lists a route.
 enum class Listed { no, openai, anthropic, ollama, llama };
