@@ -3,12 +3,15 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <utility>
 
 #include "cli/agent_loop.h"
+#include "cli/chat_session.h"
+#include "mcp/text.h"
 
 namespace anabranch::cli {
 namespace {
@@ -16,9 +19,10 @@ namespace {
 constexpr const char* kHelp =
     "/system TEXT   set the system message (empty: none) and start over\n"
     "/model MODEL   go on with another model (a path or a name), keeping the conversation\n"
-    "/clear         forget the conversation\n"
+    "/clear         forget the conversation; what is kept of it stays, and the next message begins another\n"
     "/stats         what the last answer took\n"
     "/exit          leave (or Ctrl-D); Ctrl-C stops an answer\n";
+constexpr const char* kSessionHelp = "/title TEXT    name the kept conversation\n";
 constexpr const char* kToolHelp =
     "/tools         what the MCP servers can do\n"
     "/resources     what they have to read; /resource URI puts it before your next message\n"
@@ -51,6 +55,7 @@ class Chat {
     if (!partner) return fail(partner.error());
     partner_ = std::move(*partner);
     clear();
+    if (const auto opened = open_session(terminal); !opened) return fail(opened.error());
     if (terminal) fmt::print("{} - type a message, /help for commands\n", partner_->name());
     if (desk_) desk_->refresh();
     if (terminal && desk_) fmt::print("{}\n", desk_->summary());
@@ -81,8 +86,22 @@ class Chat {
     return {};
   }
 
+  Result<void> open_session(bool terminal) {
+    if (!options_.keep) return {};
+    TRY(session_, ChatSession::open(options_.sessions));
+    if (!session_->session()) return {};
+    TRY(messages_, session_->messages());
+    if (!terminal) return {};
+    fmt::print("{}, {} messages\n", session_->session()->title, messages_.size());
+    for (size_t i = messages_.size() - std::min<size_t>(2, messages_.size()); i < messages_.size(); ++i)
+      fmt::print("{}{}\n", messages_[i]["role"] == "user" ? "> " : "",
+                 mcp::printable(string_at(messages_[i], "content")));
+    return {};
+  }
+
   void clear() {
     before_.clear();
+    if (session_) session_->begin_anew();
     messages_ = Json::array();
     if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
   }
@@ -108,7 +127,9 @@ class Chat {
         fmt::print("{}\n", partner_->name());
       return !partner_->gone();
     } else if (name == "/help") {
-      fmt::print("{}{}", kHelp, desk_ ? kToolHelp : "");
+      fmt::print("{}{}{}", kHelp, session_ ? kSessionHelp : "", desk_ ? kToolHelp : "");
+    } else if (name == "/title" && session_ && !rest.empty()) {
+      if (const auto renamed = session_->rename(rest); !renamed) fail(renamed.error());
     } else if (desk_ && tool_command(name, rest, interrupt)) {
       return true;
     } else {
@@ -145,19 +166,23 @@ class Chat {
   // Answers the last message. added: how many messages are new, which go again after an error.
   void answer(size_t added, const std::atomic<bool>& interrupt) {
     const size_t known = messages_.size() - added;
+    if (session_) session_->keep(messages_, nullptr, partner_->name());
     auto result = answer_with_tools(*partner_, desk_.get(), messages_, interrupt);
     if (!result) {
       messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(known),
                       messages_.end());  // it never happened
+      if (session_) session_->take_back(known);
       fail(result.error());
       return;
     }
     last_ = std::move(*result);
+    if (session_) session_->keep(messages_, &*last_, partner_->name());
   }
 
   ChatOptions options_;
   std::unique_ptr<Partner> partner_;
-  std::unique_ptr<ToolDesk> desk_;  // null: no --mcp-config
+  std::unique_ptr<ToolDesk> desk_;        // null: no --mcp-config
+  std::unique_ptr<ChatSession> session_;  // null: nothing is kept
   Json messages_ = Json::array();
   std::string before_;  // what goes before the next message
   std::optional<Answer> last_;

@@ -17,7 +17,11 @@ class LocalPartner : public Partner {
     ModelOptions model = options_.model;
     model.model = path;
     TRY(engine_, make_engine(model, options_.spec, options_.cache));
-    preparer_ = std::make_unique<Preparer>(*engine_, PrepareOptions{});
+    // What was sampled in kept conversations is found again with their states.
+    const auto cache = cache_options(options_.cache);
+    const bool on_disk = cache.enabled && !cache.directory.empty();
+    preparer_ = std::make_unique<Preparer>(
+        *engine_, PrepareOptions{{}, on_disk ? cache.directory + "/turns.db" : std::string()});
     options_.model = model;
     return {};
   }
@@ -53,6 +57,7 @@ class LocalPartner : public Partner {
                                   wanted.progress));
     if (prepared.remember && answer.finish == FinishReason::stop && !answer.stop_found)
       preparer_->remember(answer.tokens, TurnEndReason::end_of_turn, *prepared.remember, prepared.rules);
+    preparer_->write_turns();
     return answer;
   }
 

@@ -44,8 +44,9 @@ struct CacheFlags {
 inline const CacheFlags kNoCache{.off = true};
 
 struct SessionFlags {
-  std::string directory;  // "": the usual one, and only what a client asks to keep; "off": none
-  double days = 0;        // as of Retention
+  std::string directory;              // "": the usual one
+  std::optional<std::string> resume;  // of chat: a session to go on with; "": the last one
+  double days = 0;                    // as of Retention
   uint64_t bytes = 0;
 };
 
@@ -92,6 +93,8 @@ struct ChatOptions {
   SpecOptions spec;
   CacheFlags cache;
   ThinkFlags thinking;
+  SessionFlags sessions;
+  bool keep = false;  // the conversation is kept
   std::string system;
   McpFlags mcp;
   std::string url;           // of a server that answers; "": a model in this process does
@@ -217,6 +220,20 @@ struct StatesOptions {
   std::optional<double> older_than_days;
 };
 
+struct SessionsOptions {
+  enum class Action { list, show, export_text, import, remove, rename };
+  Action action = Action::list;
+  std::string directory;  // "": the usual one
+  std::string session;    // an id, its beginning, or a part of a title; "": the last one
+  std::string text;       // list: words to search for; rename: the title
+  std::string file;       // to write or read; "": standard output
+  std::string format = "jsonl";
+  int limit = 50;
+  bool all = false;  // list: also those of stored responses
+  bool yes = false;  // remove: without asking
+  bool json = false;
+};
+
 struct PullOptions {
   std::string name, revision;
 };
@@ -258,6 +275,7 @@ int run_stop(const StopOptions& options);
 // Exit codes: 0 a server runs, 3 none does.
 int run_status(const StatusOptions& options);
 int run_cache(const StatesOptions& options);
+int run_sessions(const SessionsOptions& options);
 int run_pull(const PullOptions& options);
 int run_ls(const ListOptions& options);
 int run_show(const ShowOptions& options);

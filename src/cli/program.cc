@@ -7,6 +7,7 @@
 #include "cli/mcp_flags.h"
 #include "cli/model_commands.h"
 #include "cli/service_commands.h"
+#include "cli/session_flags.h"
 
 namespace anabranch::cli {
 namespace {
@@ -30,21 +31,6 @@ void add_service_flags(CLI::App& app, ServeOptions& o) {
                  "Begin it anew at this size; five old ones are kept (default: 64MB)")
       ->transform(size_flag())
       ->check(number_in(4096.0, 1e15));
-}
-
-void add_session_flags(CLI::App& app, ServeOptions& o) {
-  const Group group(app, "Sessions");
-  app.add_option("--sessions", o.sessions.directory,
-                 "Keep conversations and stored responses in this directory; off: keep none (default: "
-                 "conversations for which a client asks it, in ~/.local/share/anabranch/sessions)");
-  app.add_option("--sessions-days", o.sessions.days,
-                 "Remove conversations that were not changed for so many days (default: never)")
-      ->check(number_in(0.0, 1e6));
-  app.add_option(
-         "--sessions-size", o.sessions.bytes,
-         "Remove those that were changed longest ago beyond this size of text, such as 1GB (default: no "
-         "limit)")
-      ->transform(size_flag());
 }
 
 void add_limit_flags(CLI::App& app, ServeOptions& o) {
@@ -134,6 +120,7 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   o.sampling.max_tokens = -1;
   add_thinking_flags(*command, o.thinking);
   command->add_option("-s,--system", o.system, "System message");
+  add_chat_session_flags(*command, o);
   add_mcp_flags(*command, o.mcp);
   add_mcp_allow_flag(*command, o.mcp);
   add_url_flags(*command, o);
@@ -260,7 +247,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
       "Leave most of the machine to other programs: half of the threads at a low priority, 2 requests at a "
       "time, small caches, models unloaded after 5 minutes. Other flags change each of these");
   command->add_flag("--pin", o.pin, "The model stays loaded: it gives way to no other");
-  add_session_flags(*command, o);
+  add_server_session_flags(*command, o);
   add_mcp_flags(*command, o.mcp);
   add_limit_flags(*command, o);
   add_service_flags(*command, o);
@@ -481,6 +468,7 @@ Program::Program(bool keep_defaults)
        [this] { return run_calibrate(calibrate); },
        {{&calibrate.model.model}}},
       {add_cache(app, states), [this] { return run_cache(states); }, {}},
+      {add_sessions(app, sessions), [this] { return run_sessions(sessions); }, {}},
       {add_pull(app, pull), [this] { return run_pull(pull); }, {}},
       {add_ls(app, ls), [this] { return run_ls(ls); }, {}},
       {add_show(app, show), [this] { return run_show(show); }, {}},

@@ -38,6 +38,7 @@ struct Program {
   RemoveOptions rm;
   DoctorOptions doctor;
   StatesOptions states;
+  SessionsOptions sessions;
   VerifyOptions verify;
   ConfigOptions config;
 
