@@ -11,7 +11,6 @@
 namespace anabranch::mcp {
 namespace {
 
-constexpr int kPollMilliseconds = 20;
 constexpr long kConnectMilliseconds = 15'000;
 constexpr size_t kMaxHeaderBytes = 64 << 10;
 
@@ -125,7 +124,7 @@ Result<HttpExchange::Head> run_exchange(const HttpExchange& exchange) {
     code = outcome(running.multi);
     if (code) break;
     if (exchange.stop && exchange.stop()) return make_error(ErrorKind::busy, "cancelled");
-    curl_multi_poll(running.multi, nullptr, 0, kPollMilliseconds, nullptr);
+    curl_multi_poll(running.multi, nullptr, 0, exchange.poll_milliseconds, nullptr);
   }
   long status = 0;
   char* location = nullptr;

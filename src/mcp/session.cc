@@ -91,7 +91,9 @@ Result<void> Session::initialize(const Cancelled& cancelled) {
     if (title_.empty()) title_ = described(*info, "name", kMaxNameBytes);
   }
   instructions_ = described(result, "instructions", limits_.description_bytes);
-  return connection_->notify("notifications/initialized", nullptr);
+  TRY_VOID(connection_->notify("notifications/initialized", nullptr));
+  connection_->listen();
+  return {};
 }
 
 double Session::seconds() const {
