@@ -110,34 +110,32 @@ void add_url_flags(CLI::App& command, ChatOptions& o) {
   });
 }
 
+// What `chat` and `mcp` have in common.
+void add_partner_flags(CLI::App& command, ChatOptions& o) {
+  add_model_flags(command, o.model);
+  add_context_flag(command, o.model);
+  add_sampling_flags(command, o.sampling);
+  add_spec_flags(command, o.spec);
+  add_cache_flags(command, o.cache);
+  o.sampling.max_tokens = -1;
+  add_thinking_flags(command, o.thinking);
+  add_url_flags(command, o);
+}
+
 CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   auto* command = app.add_subcommand("chat", "Talk in the terminal");
-  add_model_flags(*command, o.model);
-  add_context_flag(*command, o.model);
-  add_sampling_flags(*command, o.sampling);
-  add_spec_flags(*command, o.spec);
-  add_cache_flags(*command, o.cache);
-  o.sampling.max_tokens = -1;
-  add_thinking_flags(*command, o.thinking);
+  add_partner_flags(*command, o);
   command->add_option("-s,--system", o.system, "System message");
   add_chat_session_flags(*command, o);
   add_mcp_flags(*command, o.mcp);
   add_mcp_allow_flag(*command, o.mcp);
-  add_url_flags(*command, o);
   return command;
 }
 
 CLI::App* add_mcp(CLI::App& app, ChatOptions& o) {
   auto* command = app.add_subcommand("mcp", "Offer the model to other programs, as an MCP server on stdio");
-  add_model_flags(*command, o.model);
-  add_context_flag(*command, o.model);
-  add_sampling_flags(*command, o.sampling);
-  add_spec_flags(*command, o.spec);
-  add_cache_flags(*command, o.cache);
-  o.sampling.max_tokens = -1;
-  add_thinking_flags(*command, o.thinking);
+  add_partner_flags(*command, o);
   command->add_option("-s,--system", o.system, "System message where a call brings none");
-  add_url_flags(*command, o);
   return command;
 }
 

@@ -38,7 +38,9 @@ class Connection {
   virtual bool alive() const = 0;
   // What `initialize` agreed on, for transports that repeat it.
   virtual void set_protocol_version(const std::string&) {}
-  // Whether changes of lists are heard of while no request runs.
+  // Listens to what the server says by itself, once `initialize` is done.
+  virtual void listen() {}
+  // Whether every change of a list is certain to be heard of.
   virtual bool hears_changes() const = 0;
 
   const Changes& changes() const { return changes_; }

@@ -1,7 +1,9 @@
 // A server over streamable HTTP: each message is a POST, and the answer to a request comes as JSON or as a
 // stream of events in which other messages may stand before it.
 #include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/event_stream.h"
@@ -20,6 +22,8 @@ constexpr double kSideSeconds = 5;     // for answers to the server's own reques
 constexpr int kMaxSideMessages = 100;  // answers to such requests, in one stream
 constexpr size_t kShownBytes = 300;    // of an error's page in our messages
 constexpr size_t kMaxSessionBytes = 1024;
+constexpr double kStreamSeconds = 3600, kFirstPauseSeconds = 1, kLongestPauseSeconds = 60;
+constexpr int kListenMilliseconds = 100;
 
 // What comes back for one POST: looks for the answer to request `id`, and collects what must be answered.
 class Answers {
@@ -97,6 +101,8 @@ class HttpConnection : public Connection {
       : config_(std::move(config)), limits_(limits), url_(config_.url) {}
 
   ~HttpConnection() override {
+    closing_ = true;
+    if (listener_.joinable()) listener_.join();
     HttpExchange exchange = prepare({}, limits_.close_seconds);
     if (!alive_ || session_.empty()) return;
     exchange.method = "DELETE";
@@ -139,13 +145,39 @@ class HttpConnection : public Connection {
   }
 
   bool alive() const override { return alive_; }
-  bool hears_changes() const override { return false; }
+  bool hears_changes() const override { return false; }  // between two streams it does not
+  void listen() override {
+    if (!session_id().empty()) listener_ = std::thread([this] { hold_stream(); });
+  }
   void set_protocol_version(const std::string& version) override {
     std::lock_guard lock(mutex_);
     version_ = version;
   }
 
  private:
+  // The stream of what the server says by itself, opened again when it ends. Servers may offer none.
+  void hold_stream() {
+    for (double pause = kFirstPauseSeconds; !closing_; pause = std::min(2 * pause, kLongestPauseSeconds)) {
+      Answers answers(config_.name, "", 0, limits_, changes_);
+      HttpExchange exchange = prepare({}, kStreamSeconds);
+      exchange.method = "GET";
+      exchange.headers["Accept"] = "text/event-stream";
+      exchange.headers.erase("Content-Type");
+      exchange.poll_milliseconds = kListenMilliseconds;
+      exchange.on_body = [&](const HttpExchange::Head& head, std::string_view bytes) {
+        return head.status == 200 && answers.push(head, bytes);
+      };
+      exchange.stop = [&] {
+        for (const std::string& text : answers.take_replies()) post_aside(text);
+        return closing_ || answers.answer();
+      };
+      const auto head = run_exchange(exchange);
+      if (head && head->status != 200) return;
+      for (double until = now_seconds() + pause; !closing_ && now_seconds() < until;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(kListenMilliseconds));
+    }
+  }
+
   HttpExchange prepare(std::string body, double seconds) const {
     HttpExchange exchange;
     exchange.headers = config_.headers;
@@ -225,7 +257,8 @@ class HttpConnection : public Connection {
   const ServerConfig config_;
   const Limits limits_;
   std::atomic<int64_t> next_{1};
-  std::atomic<bool> alive_{true};
+  std::atomic<bool> alive_{true}, closing_{false};
+  std::thread listener_;
   mutable std::mutex mutex_;
   std::string url_, session_, version_;  // guarded by mutex_
 };

@@ -1,6 +1,8 @@
 #include "mcp/http_exchange.h"
 
 #include <curl/curl.h>
+#include <signal.h>
+#include <time.h>
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +13,6 @@
 namespace anabranch::mcp {
 namespace {
 
-constexpr int kPollMilliseconds = 20;
 constexpr long kConnectMilliseconds = 15'000;
 constexpr size_t kMaxHeaderBytes = 64 << 10;
 
@@ -97,6 +98,29 @@ void configure(Running& running) {
   }
 }
 
+// While it lives, a write to a connection that the other side has closed ends nothing but the write:
+// libcurl's TLS may otherwise raise SIGPIPE.
+class PipeSignalHeld {
+ public:
+  PipeSignalHeld() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~PipeSignalHeld() {
+#ifdef __linux__
+    const timespec at_once{};
+    if (!sigismember(&before_, SIGPIPE)) sigtimedwait(&pipe_, nullptr, &at_once);
+#endif
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  PipeSignalHeld(const PipeSignalHeld&) = delete;
+  PipeSignalHeld& operator=(const PipeSignalHeld&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
+
 // How the transfer ended; none: it still runs.
 std::optional<CURLcode> outcome(CURLM* multi) {
   int left = 0;
@@ -115,6 +139,7 @@ std::string HttpExchange::Head::header(const std::string& name) const {
 Result<HttpExchange::Head> run_exchange(const HttpExchange& exchange) {
   static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   CHECK(ready, "libcurl cannot be used");
+  const PipeSignalHeld held;
   Running running(exchange);
   configure(running);
   curl_multi_add_handle(running.multi, running.handle);
@@ -125,7 +150,7 @@ Result<HttpExchange::Head> run_exchange(const HttpExchange& exchange) {
     code = outcome(running.multi);
     if (code) break;
     if (exchange.stop && exchange.stop()) return make_error(ErrorKind::busy, "cancelled");
-    curl_multi_poll(running.multi, nullptr, 0, kPollMilliseconds, nullptr);
+    curl_multi_poll(running.multi, nullptr, 0, exchange.poll_milliseconds, nullptr);
   }
   long status = 0;
   char* location = nullptr;

@@ -11,7 +11,7 @@
 namespace anabranch::mcp {
 
 struct HttpExchange {
-  std::string method = "POST";  // or DELETE
+  std::string method = "POST";  // or GET, DELETE
   std::string url;
   std::map<std::string, std::string> headers;
   std::string body;
@@ -25,8 +25,9 @@ struct HttpExchange {
   };
   // Takes the body piece by piece, whatever the status. False ends the exchange, which is then no error.
   std::function<bool(const Head& head, std::string_view bytes)> on_body;
-  // Asked several times a second, from the calling thread. True gives the exchange up.
+  // Asked every `poll_milliseconds`, from the calling thread. True gives the exchange up.
   std::function<bool()> stop;
+  int poll_milliseconds = 20;
 };
 
 // The answer's head, when the answer has come as a whole, or on_body wanted no more. Errors: exhausted (not

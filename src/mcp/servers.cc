@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "base/clock.h"
@@ -94,6 +95,10 @@ bool Servers::has(const std::string& server) const {
 
 Result<void> Servers::log_calls_to(const std::string& path) {
   TRY(log_, RotatingLog::open(path, kLogBytes));
+  // A file that was there already may be open to others.
+  std::error_code error;
+  std::filesystem::permissions(path, std::filesystem::perms(0600), error);
+  if (error) return make_error(ErrorKind::io, "'{}' cannot be made yours alone: {}", path, error.message());
   return {};
 }
 

@@ -42,6 +42,15 @@ std::string obstacle(const Tool& tool, const Limits& limits) {
   return {};
 }
 
+// Texts for the reader of a schema lose what hides, as descriptions do; values that count stay.
+void clean_texts(Json& schema, int depth) {
+  if (!schema.is_structured() || depth < 0) return;
+  for (const char* key : {"description", "title"})
+    if (const auto at = schema.find(key); at != schema.end() && at->is_string())
+      *at = printable(at->get_ref<const std::string&>());
+  for (Json& element : schema) clean_texts(element, depth - 1);
+}
+
 Tool read_tool(const std::string& server, const Json& json, const Limits& limits) {
   Tool tool;
   tool.server = server;
@@ -50,6 +59,7 @@ Tool read_tool(const std::string& server, const Json& json, const Limits& limits
   tool.input_schema = json.value("inputSchema", Json());
   if (tool.input_schema.is_object() && !tool.input_schema.contains("type"))
     tool.input_schema["type"] = "object";
+  clean_texts(tool.input_schema, limits.schema_depth);
   tool.annotations = Json::object();
   if (const auto hints = json.find("annotations"); hints != json.end() && hints->is_object())
     for (const char* name : {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
@@ -74,7 +84,7 @@ Result<std::unique_ptr<Session>> Session::open(const ServerConfig& config, const
 Result<void> Session::initialize(const Cancelled& cancelled) {
   const Json params = {{"protocolVersion", kVersions[0]},
                        {"capabilities", Json::object()},
-                       {"clientInfo", {{"name", "anabranch"}, {"version", "0.1.0"}}}};
+                       {"clientInfo", {{"name", "anabranch"}, {"version", ANABRANCH_VERSION}}}};
   TRY(const Json result, connection_->request("initialize", params, limits_.start_seconds, cancelled));
   version_ = string_at(result, "protocolVersion");
   if (!is_known_version(version_))
@@ -91,7 +101,9 @@ Result<void> Session::initialize(const Cancelled& cancelled) {
     if (title_.empty()) title_ = described(*info, "name", kMaxNameBytes);
   }
   instructions_ = described(result, "instructions", limits_.description_bytes);
-  return connection_->notify("notifications/initialized", nullptr);
+  TRY_VOID(connection_->notify("notifications/initialized", nullptr));
+  connection_->listen();
+  return {};
 }
 
 double Session::seconds() const {

@@ -22,11 +22,12 @@
 namespace anabranch::mcp {
 namespace {
 
-constexpr int kTickMilliseconds = 250;        // how soon the end of the process is noticed, at the latest
-constexpr size_t kMaxUnsentBytes = 16 << 20;  // for a server that does not read
-constexpr size_t kShownBytes = 200;           // of a line of the server's in our log and messages
-constexpr size_t kErrorLineBytes = 64 << 10;  // of a line of its stderr
-constexpr int kErrorLinesPerSecond = 20;      // of its stderr in our log
+constexpr int kTickMilliseconds = 250;            // how soon the end of the process is noticed, at the latest
+constexpr size_t kMaxUnsentBytes = 16 << 20;      // for a server that does not read
+constexpr size_t kShownBytes = 200;               // of a line of the server's in our log and messages
+constexpr size_t kErrorLineBytes = 64 << 10;      // of a line of its stderr
+constexpr int kErrorLinesPerSecond = 20;          // of its stderr in our log
+constexpr size_t kErrorBytesPerSecond = 1 << 20;  // of its stderr that are read; then it waits
 constexpr size_t kReadBytes = 64 << 10;
 constexpr double kTerminateSeconds = 0.5;  // from SIGTERM to SIGKILL
 
@@ -36,6 +37,8 @@ class ErrorOutput {
  public:
   explicit ErrorOutput(const std::string& server) : server_(server) {}
   void push(std::string_view bytes) {
+    if (now_seconds() - second_ >= 1) begin_second();
+    bytes_ += bytes.size();
     const bool good = lines_.push(bytes, [this](std::string_view line) {
       take(line);
       return true;
@@ -43,27 +46,30 @@ class ErrorOutput {
     if (!good) lines_.clear();  // a line without an end
   }
   const std::string& last() const { return last_; }
+  // False while it has written too much in this second.
+  bool wants_more() const { return bytes_ < kErrorBytesPerSecond || now_seconds() - second_ >= 1; }
 
  private:
+  void begin_second() {
+    if (logged_ > kErrorLinesPerSecond)
+      log_debug("MCP server '{}', stderr: {} more lines", server_, logged_ - kErrorLinesPerSecond);
+    second_ = now_seconds();
+    logged_ = 0;
+    bytes_ = 0;
+  }
   void take(std::string_view line) {
     std::string shown = one_line(line, kShownBytes);
     if (shown.find_first_not_of(' ') == shown.npos) return;
     last_ = std::move(shown);
-    const double now = now_seconds();
-    if (now - second_ >= 1) {
-      if (logged_ > kErrorLinesPerSecond)
-        log_debug("MCP server '{}', stderr: {} more lines", server_, logged_ - kErrorLinesPerSecond);
-      second_ = now;
-      logged_ = 0;
-    }
     if (++logged_ <= kErrorLinesPerSecond) log_debug("MCP server '{}', stderr: {}", server_, last_);
   }
 
   const std::string server_;
   LineReader lines_{kErrorLineBytes};
   std::string last_;
-  double second_ = 0;
-  int logged_ = 0;
+  double second_ = 0;  // when the present second began
+  int logged_ = 0;     // lines in it
+  size_t bytes_ = 0;   // likewise
 };
 
 class StdioConnection : public Connection {
@@ -169,7 +175,7 @@ class StdioConnection : public Connection {
       to_write = !unsent_.empty();
     }
     pollfd files[] = {{child_->output(), POLLIN, 0},
-                      {child_->errors(), POLLIN, 0},
+                      {errors_.wants_more() ? child_->errors() : -1, POLLIN, 0},
                       {wake_[0], POLLIN, 0},
                       {to_write ? child_->input() : -1, POLLOUT, 0}};
     ::poll(files, std::size(files), kTickMilliseconds);
@@ -181,7 +187,7 @@ class StdioConnection : public Connection {
     if (files[0].revents) read_messages();
     if (problem_.empty() && child_->ended()) {
       read_messages();  // what it said last
-      problem_ = ending();
+      if (problem_.empty()) problem_ = ending();
     }
   }
 

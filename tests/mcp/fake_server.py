@@ -42,7 +42,8 @@ def nested(levels):
 
 def tools():
     if MODE == "injection":
-        return [tool("echo", INJECTION, title="\x1b[31mred"), tool("bad\x1bname")]
+        schema = {"type": "object", "properties": {"text": {"type": "string", "description": INJECTION, "enum": ["\x1b", "x"]}}}
+        return [tool("echo", INJECTION, schema, title="\x1b[31mred"), tool("bad\x1bname")]
     if MODE == "big-schema":
         return [tool("echo"), tool("big", schema={"type": "object", "properties": {"a": {"type": "string", "description": "x" * 200_000}}})]
     if MODE == "deep-schema":
@@ -103,6 +104,9 @@ def call(request):
     if MODE == "flood":
         while True:
             write(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\n' * 1000)
+    if MODE == "loud":
+        for _ in range(200):
+            sys.stderr.write("y" * (1 << 20) + "\n")
     if MODE == "wrong-ids":
         send({"id": 4711, "result": text("wrong")})
         send({"id": "x", "result": text("wrong")})
