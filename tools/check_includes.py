@@ -26,7 +26,8 @@ ARROWS = {
     "engine": ["decode", "cache"],
     "chat": ["output"],
     "server/http": ["base"],
-    "server/api": ["server/http", "chat"],
+    "server/web": ["base"],
+    "server/api": ["server/http", "server/web", "chat"],
     "cli": ["server/api", "engine", "hub"],
 }
 # Single headers that a folder may include although its arrows do not reach that folder.
