@@ -35,7 +35,7 @@ function thoughtSummary(item, turn) {
   const thought = turn.thinking[item.id] || {};
   if (thought.begin) return "Thinking…";
   const parts = [];
-  if (thought.seconds) parts.push(`for ${format.seconds(thought.seconds)}`);
+  if (thought.seconds >= 0.1) parts.push(`for ${format.seconds(thought.seconds)}`);
   if (thought.tokens) parts.push(`${format.plural(thought.tokens, "token")}`);
   return parts.length ? `Thought ${parts.join(", ")}` : "Thoughts";
 }
@@ -99,8 +99,8 @@ function callView(item) {
   return {element, update};
 }
 
-const DECISIONS = {once: "Allowed once", always: "Allowed for this tool from now on", no: "Not allowed",
-  never: "Never allowed for this tool", gone: "Not answered"};
+const DECISIONS = {once: "allowed once", always: "allowed from now on", no: "not allowed", never: "never allowed",
+  gone: "not answered"};
 
 function approvalView(item, turn, actions) {
   const element = el("div.consent", {role: "group", "aria-label": `Permission for ${item.name}`});
@@ -110,14 +110,15 @@ function approvalView(item, turn, actions) {
     const state = item.decision || "open";
     if (state === shown) return;
     shown = state;
+    element.classList.toggle("decided", !!item.decision);
+    if (item.decision) {
+      element.replaceChildren(icon("tool"), el("span.tool-name", {}, item.name), el("span", {}, DECISIONS[item.decision]));
+      return;
+    }
     const question = el("p.consent-question", {}, icon("tool"),
       el("span", {}, "The model wants to run ", el("strong", {}, item.name), " on the server ",
         el("strong", {}, item.server_label), "."));
     element.replaceChildren(question, ...field("Arguments", pretty(item.arguments)));
-    if (item.decision) {
-      element.append(el("p.consent-decision", {}, DECISIONS[item.decision] || item.decision));
-      return;
-    }
     element.append(el("div.buttons", {},
       el("button.primary", {type: "button", onclick: answer("once")}, "Allow once"),
       el("button", {type: "button", onclick: answer("always")}, "Always allow this tool"),

@@ -10,6 +10,7 @@ const TAGS = ["p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote
 const RULES = {
   ALLOWED_TAGS: TAGS,
   ALLOWED_ATTR: ["href", "title", "class", "align", "start"],
+  ADD_URI_SAFE_ATTR: ["align", "start"],  // else only what looks like an address
   ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
