@@ -43,6 +43,7 @@ class Fake:
         handler = type("Handler", (Handler,), {"fake": self})
         self.server = None
         self.make_server = lambda port: http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self.connections = []
 
     def start(self, port=0):
         self.server = self.make_server(port)
@@ -55,6 +56,12 @@ class Fake:
     def stop(self):
         self.server.shutdown()
         self.server.server_close()
+        for connection in self.connections:
+            try:
+                connection.shutdown(2)
+            except OSError:
+                pass  # closed already
+        self.connections.clear()
 
     def new_id(self, kind):
         with self.lock:
@@ -125,6 +132,10 @@ CUT, FAIL = ("cut",), ("fail",)
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        self.fake.connections.append(self.connection)
 
     def log_message(self, *_):
         pass

@@ -73,7 +73,7 @@ function limited(text) {
 }
 
 function field(name, text) {
-  return [el("h4.field-name", {}, name), el("pre.field", {tabindex: "0", "aria-label": name}, limited(text))];
+  return [el("h3.field-name", {}, name), el("pre.field", {tabindex: "0", "aria-label": name}, limited(text))];
 }
 
 const CALL_STATES = {in_progress: "running", completed: "done", failed: "failed", incomplete: "not finished", open: "not run"};

@@ -23,7 +23,7 @@ const keeps = () => byId("keep").checked;
 byId("keep").checked = choice("keep", "no") === "yes";
 
 const chat = new Chat({
-  keeps, opened, busy: (busy) => composer.setBusy(busy), listChanged: () => sidebar.refresh(), servers: () => server.mcp,
+  keeps, opened, busy, listChanged: () => sidebar.refresh(), servers: () => server.mcp,
   waiting: () => activity.waiting(),
 });
 const composer = new Composer({send: (text) => chat.send(text), stop: () => chat.stop()});
@@ -83,6 +83,11 @@ addEventListener("hashchange", () => {
 });
 
 // ---- The server.
+
+function busy(isBusy) {
+  composer.setBusy(isBusy);
+  if (isBusy) activity.soon(0);  // why it takes long is told
+}
 
 function gone(isGone) {
   byId("gone").hidden = !isGone;

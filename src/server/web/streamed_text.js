@@ -5,7 +5,10 @@ import {blocks, plain, render} from "./markdown.js";
 import {finishBlock, codeBlock} from "./enrich.js";
 
 const PAUSE_MS = 100;
+const BUDGET_MS = 20;          // of one drawing, while more is left to draw
+const WINDOW = 4 * 1024;       // characters in which blocks are looked for first
 const MAX_BLOCK = 48 * 1024;   // characters of one block that Markdown is tried on
+const CHUNK = 64;              // blocks that the browser can leave undrawn together while they are out of sight
 const MAX_LINE = 4096;         // characters of a line of code that are held back until it ends
 const FENCE = /^( {0,3})(`{3,}|~{3,})([^\n`]*)\n/;
 
@@ -18,6 +21,7 @@ export class StreamedText {
     this.settled = 0;       // characters that are drawn for good
     this.links = Object.create(null);
     this.last = null;       // the element of the block that still grows
+    this.chunk = null;      // the element that holds the latest blocks
     this.fence = null;      // the open code block: {block, indent, inLine, end}
     this.timer = 0;
     this.pause = PAUSE_MS;
@@ -30,7 +34,7 @@ export class StreamedText {
     this.timer ||= setTimeout(() => this.draw(), this.pause);
   }
 
-  // The text is complete: everything is drawn at once.
+  // The text is complete.
   finish(text = this.text) {
     this.text = text;
     clearTimeout(this.timer);
@@ -41,38 +45,44 @@ export class StreamedText {
   draw() {
     this.timer = 0;
     const begin = performance.now();
-    let left = 200;  // blocks in one go: the rest follows in the next
-    while (left-- > 0 && this.step()) continue;
-    const more = left <= 0 && this.settled < this.text.length;
+    let more = true;
+    while (more && performance.now() - begin < BUDGET_MS) more = this.step();
     this.pause = Math.min(2000, Math.max(PAUSE_MS, 4 * (performance.now() - begin)));
-    if (more) this.timer = setTimeout(() => this.draw(), this.ended ? 0 : this.pause);
+    if (more) this.timer = setTimeout(() => this.draw(), 16);  // others get their turn in between
     this.changed();
   }
 
   // Draws on; true if something was settled and more may follow.
   step() {
     if (this.fence) return this.growFence();
-    const rest = this.text.slice(this.settled, this.settled + MAX_BLOCK);
-    const cut = this.settled + rest.length < this.text.length;
-    if (!rest) return false;
-    if (this.openFence(rest)) return true;
+    if (this.settled >= this.text.length) {
+      if (this.last && this.ended) this.dropLast();
+      return false;
+    }
+    for (let window = WINDOW; ; window *= 2) {
+      const rest = this.text.slice(this.settled, this.settled + window);
+      const cut = this.settled + rest.length < this.text.length;
+      if (this.openFence(rest)) return true;
+      if (this.settleBlocks(rest, cut)) return true;
+      if (cut && window < MAX_BLOCK) continue;
+      if (cut) this.settlePlain(rest);
+      else this.showLast(rest);
+      return cut;
+    }
+  }
+
+  // Draws the blocks that are complete for good. cut: the text goes on. Returns whether there were any.
+  settleBlocks(rest, cut) {
     const found = this.split(rest);
     const whole = this.ended && !cut && !FENCE.test(found[found.length - 1]);
     const complete = whole ? found.length : found.length - 1;
-    if (complete > 0) {
-      this.dropLast();
-      for (const block of found.slice(0, complete)) {
-        this.settled += block.length;
-        this.append(render(block, this.links));
-      }
-      return true;
+    if (complete <= 0) return false;
+    this.dropLast();
+    for (const block of found.slice(0, complete)) {
+      this.settled += block.length;
+      this.append(render(block, this.links));
     }
-    if (cut) {
-      this.settlePlain(rest);
-      return true;
-    }
-    this.showLast(rest);
-    return false;
+    return true;
   }
 
   // The raw texts of the blocks. White space goes with the block before it.
@@ -99,12 +109,22 @@ export class StreamedText {
     return texts.join("") === source ? texts : [source];
   }
 
+  // Where the next block goes.
+  place() {
+    if (!this.chunk || this.chunk.childElementCount >= CHUNK) {
+      this.chunk = document.createElement("div");
+      this.chunk.className = "chunk";
+      this.element.append(this.chunk);
+    }
+    return this.chunk;
+  }
+
   append(fragment) {
     const block = document.createElement("div");
     block.className = "block";
     block.append(fragment);
     finishBlock(block);
-    this.element.append(block);
+    this.place().append(block);
   }
 
   dropLast() {
@@ -116,7 +136,7 @@ export class StreamedText {
     if (!this.last) {
       this.last = document.createElement("div");
       this.last.className = "block";
-      this.element.append(this.last);
+      this.place().append(this.last);
     }
     this.last.replaceChildren(render(source, this.links));
   }
@@ -135,7 +155,7 @@ export class StreamedText {
     if (!match) return false;
     this.dropLast();
     const block = codeBlock(match[3].trim());
-    this.element.append(block.element);
+    this.place().append(block.element);
     const sign = match[2][0] === "`" ? "`" : "~";
     this.fence = {block, indent: match[1].length, inLine: false,
       end: new RegExp(`(?:^|\\n) {0,3}${sign}{${match[2].length},}[ \\t]*(?:\\n|$)`)};

@@ -27,7 +27,7 @@ class UserView {
     Object.assign(this, {turn, actions});
     this.body = el("div.bubble");
     this.bar = el("div.bar");
-    this.element = el("li.turn.user", {"data-turn": turn.id}, el("h3.visually-hidden", {}, "You"), this.body, this.bar);
+    this.element = el("li.turn.user", {"data-turn": turn.id}, el("h2.visually-hidden", {}, "You"), this.body, this.bar);
     this.show();
   }
 
@@ -91,7 +91,7 @@ class AnswerView {
     this.waiting = el("p.waiting", {hidden: true}, el("span.dots", {"aria-hidden": "true"}), el("span"));
     this.notice = el("div.notice", {hidden: true});
     this.bar = el("div.bar");
-    this.element = el("li.turn.answer", {"data-turn": turn.id}, el("h3.visually-hidden", {}, "Answer"), this.parts,
+    this.element = el("li.turn.answer", {"data-turn": turn.id}, el("h2.visually-hidden", {}, "Answer"), this.parts,
       this.waiting, this.notice, this.bar);
   }
 
