@@ -30,7 +30,9 @@ enum class Page {
   ollama_loaded,
   ollama_model,
   llama_props,
-  llama_slots
+  llama_slots,
+  web_status,
+  web_file
 };
 // Under which heading the page at "/" lists a route.
 enum class Listed { no, openai, anthropic, ollama, llama };
