@@ -66,7 +66,7 @@ Object.assign(renderer, {
 });
 
 // Formulas: $$...$$, \[...\], \(...\), and $...$ with the rule that prices are no formulas.
-const DISPLAY = /^ {0,3}(?:\$\$([\s\S]{1,8000}?)\$\$|\\\[([\s\S]{1,8000}?)\\\])[ \t]*(?:\n|$)/;
+const DISPLAY = /^ {0,3}(?:\$\$(?!\$)((?:[^$]|\$(?!\$)){1,8000})\$\$|\\\[([\s\S]{1,8000}?)\\\])[ \t]*(?:\n|$)/;
 const INLINE = /^(?:\\\(([^\n]{1,2000}?)\\\)|\\\[([^\n]{1,2000}?)\\\]|\$\$([^\n$]{1,2000}?)\$\$|\$((?![\s\d][^$]*\s\$)[^\s$](?:[^\n$]{0,500}[^\s$\\])?)\$(?![\d\w]))/;
 
 function mathToken(match, type, display) {
@@ -83,7 +83,7 @@ const extensions = {
     return mathToken(match, "mathInline", !!match && /^(?:\\\[|\$\$)/.test(match[0]));
   }],
   startBlock: [(source) => {
-    const at = source.search(/(?:^|\n) {0,3}(?:\$\$|\\\[)/);
+    const at = source.search(/(?:^|\n) {0,3}(?:\$\$(?!\$)|\\\[)/);
     return at < 0 ? undefined : at;
   }],
   startInline: [(source) => {
@@ -96,9 +96,24 @@ const extensions = {
 
 const options = {gfm: true, breaks: false, pedantic: false, silent: true, renderer, tokenizer: new Tokenizer(), extensions};
 
+const PIECE = 2000;  // characters
+
+// Text with this many signs in one piece is no prose, and marked would take seconds for it.
+const MAX_SIGNS = 800;
+
+class TooManySigns extends Error {}
+
+class BoundedLexer extends Lexer {
+  inlineTokens(source, tokens = []) {
+    const signs = source.length > MAX_SIGNS ? source.match(/[*_[\]<>`$~!\\]/g)?.length ?? 0 : 0;
+    if (signs <= MAX_SIGNS) return super.inlineTokens(source, tokens);
+    throw new TooManySigns();
+  }
+}
+
 // The blocks at the top of a text, without the work inside them.
 export function blocks(source) {
-  const lexer = new Lexer(options);
+  const lexer = new BoundedLexer(options);
   return lexer.blockTokens(source, []);
 }
 
@@ -106,11 +121,11 @@ export function blocks(source) {
 export function render(source, links = Object.create(null)) {
   let html;
   try {
-    const lexer = new Lexer(options);
+    const lexer = new BoundedLexer(options);
     lexer.tokens.links = links;
     html = new Parser(options).parse(lexer.lex(source));
   } catch {
-    return plain(source);  // nested too deeply
+    return plain(source);  // or nested too deeply
   }
   return DOMPurify.sanitize(html, RULES);
 }
@@ -118,10 +133,16 @@ export function render(source, links = Object.create(null)) {
 // The text as it is, for what is too long or too deep.
 export function plain(source) {
   const fragment = document.createDocumentFragment();
-  const paragraph = document.createElement("p");
-  paragraph.className = "as-text";
-  paragraph.textContent = source;
-  fragment.append(paragraph);
+  // In pieces: browsers need seconds to break a single long text of brackets into lines.
+  for (let at = 0; at < source.length;) {
+    const space = source.slice(at, at + PIECE).search(/\s\S*$/);
+    const end = at + PIECE >= source.length ? source.length : at + (space > PIECE / 2 ? space + 1 : PIECE);
+    const paragraph = document.createElement("p");
+    paragraph.className = "as-text";
+    paragraph.textContent = source.slice(at, end);
+    fragment.append(paragraph);
+    at = end;
+  }
   return fragment;
 }
 
