@@ -28,7 +28,8 @@ ARROWS = {
     "engine": ["decode", "cache"],
     "chat": ["output", "mcp"],
     "server/http": ["base"],
-    "server/api": ["server/http", "chat", "sessions", "mcp"],
+    "server/web": ["base"],
+    "server/api": ["server/http", "server/web", "chat", "sessions", "mcp"],
     "cli": ["server/api", "engine", "hub", "mcp", "sessions"],
 }
 # Single headers that a folder may include although its arrows do not reach that folder.

@@ -13,6 +13,7 @@
 #include "server/api/ollama_format.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
+#include "server/web/web_files.h"
 
 namespace anabranch::server {
 namespace {
@@ -156,6 +157,25 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
           {"disk", std::move(disk)}};
 }
 
+std::string_view text_of(const std::string* header) {
+  return header ? std::string_view(*header) : std::string_view();
+}
+
+// Browsers get the chat page at "/", others a text.
+bool is_web_page(const HttpRequest& request, const Route& route) {
+  return route.handler == decltype(route.handler)(Page::welcome) &&
+         wants_page(text_of(request.header("accept")));
+}
+
+HttpResponse web_response(const std::string& path, const HttpRequest& request) {
+  const WebFile* file = find_web_file(path);
+  if (!file) return error_response({404, fmt::format("There is no file '{}' here", path), "", "unknown_url"});
+  WebAnswer answer = answer_with(*file, text_of(request.header("accept-encoding")),
+                                 text_of(request.header("if-none-match")));
+  return {answer.status, std::string(file->content_type), std::move(answer.headers),
+          std::string(answer.body)};
+}
+
 After after(HttpServer& http) {
   return [&http](double seconds, std::function<void()> run) { http.after(seconds, std::move(run)); };
 }
@@ -202,7 +222,7 @@ bool Api::is_open_to_all() const {
 
 std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& call) const {
   const Route* route = call.match.route;
-  if (!call.admitted && (!route || route->needs_key))
+  if (!call.admitted && (!route || (route->needs_key && !is_web_page(request, *route))))
     return ApiError{401,
                     "This server asks for an API key, and the request shows none that it knows: send "
                     "'Authorization: Bearer KEY' or 'x-api-key: KEY'",
@@ -280,6 +300,9 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
     return sessions_.start(*action, std::move(request), call->match.id, call->key ? call->key->name : "",
                            std::move(out));
   const Page wanted = std::get<Page>(handler);
+  if (is_web_page(request, *call->match.route)) return out->respond(web_response("index.html", request));
+  if (wanted == Page::web_status) return out->respond(web_response("status.html", request));
+  if (wanted == Page::web_file) return out->respond(web_response(call->match.id, request));
   if (!handle_slow_page(wanted, request, *call, out)) out->respond(page(wanted, *call));
 }
 

@@ -47,6 +47,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/openapi.json", Page::openapi, false, false},
     {"GET", "/docs", Page::docs, false, false, Listed::openai},
     {"GET", "/", Page::welcome, true, false},
+    {"GET", "/status", Page::web_status, false, false},
+    {"GET", "/web/{id}", Page::web_file, false, false},
     {"POST", "/v1/messages", AnswerKind::message, true, true, Listed::anthropic},
     {"POST", "/v1/messages/count_tokens", AnswerKind::token_count, true, true, Listed::anthropic},
     {"POST", "/completion", AnswerKind::llama_completion, true, true, Listed::llama},

@@ -34,7 +34,9 @@ enum class Page {
   llama_props,
   llama_slots,
   mcp_servers,
-  mcp_calls
+  mcp_calls,
+  web_status,
+  web_file
 };
 // Under which heading the page at "/" lists a route.
 enum class Listed { no, openai, anthropic, ollama, llama };

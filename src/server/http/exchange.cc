@@ -14,6 +14,8 @@ std::string_view reason(int status) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -61,7 +63,8 @@ std::string http_date() {
 std::string Exchange::head(const HttpResponse& response, bool chunked) const {
   std::string text = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason(response.status));
   text += fmt::format("Server: anabranch\r\nDate: {}\r\n", http_date());
-  const bool empty = response.status == 204;  // has neither type nor length (RFC 9110, 8.6)
+  const bool empty =
+      response.status == 204 || response.status == 304;  // without type and length (RFC 9110, 8.6)
   if (!empty) text += fmt::format("Content-Type: {}\r\n", response.content_type);
   for (const Headers* headers : {&response.headers, &headers_})
     for (const auto& [name, value] : *headers) text += fmt::format("{}: {}\r\n", name, value);

@@ -1,0 +1,56 @@
+// The body of POST /v1/responses for each way to get an answer.
+
+import {inputOf} from "./conversation.js";
+import {toolsField} from "./consent.js";
+import {requestFields} from "./settings.js";
+
+// The id under which the server has the message that a turn follows; null at the root.
+export function storedParent(conversation, turn) {
+  const parent = conversation.turns.get(turn.parent);
+  return parent ? parent.last || parent.id : turn.storedParent ?? null;
+}
+
+export const approvalResponse = (item) => ({type: "mcp_approval_response", approval_request_id: item.id,
+  approve: item.decision === "once" || item.decision === "always",
+  ...(item.decision === "once" || item.decision === "always" ? {} : {reason: "The user did not allow this call."})});
+
+function common(conversation, servers) {
+  const body = {...requestFields(conversation.settings), stream: true, store: conversation.kept};
+  const offered = conversation.settings.tools.filter((label) => servers.some((server) => server.id === label));
+  const tools = toolsField(offered, servers);
+  if (tools.length) body.tools = tools;
+  return body;
+}
+
+// An answer to a user's turn, the first one or another one. turn: the answer's, which is in the conversation already.
+export function answerBody(conversation, turn, servers) {
+  const body = common(conversation, servers);
+  const user = conversation.turns.get(turn.parent);
+  if (!conversation.kept) {
+    const path = conversation.path();
+    body.input = inputOf(path.slice(0, path.indexOf(turn)));
+    return body;
+  }
+  body.conversation = {id: conversation.id};
+  if (user.pending) {
+    body.input = inputOf([user]);
+    body.conversation.parent = storedParent(conversation, user);
+  } else {
+    body.input = [];
+    body.conversation.parent = user.last || user.id;
+  }
+  return body;
+}
+
+// Goes on after requests for consent were decided.
+export function consentBody(conversation, turn, decided, servers) {
+  const body = common(conversation, servers);
+  if (conversation.kept) {
+    body.conversation = {id: conversation.id};
+    body.input = decided.map(approvalResponse);
+  } else {
+    const path = conversation.path();
+    body.input = inputOf(path.slice(0, path.indexOf(turn) + 1));
+  }
+  return body;
+}

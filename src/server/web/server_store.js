@@ -1,0 +1,76 @@
+// Conversations that the server keeps: /v1/sessions.
+
+import * as api from "./api.js";
+import {Conversation, turnsOf} from "./conversation.js";
+
+const path = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
+
+function fill(conversation, session) {
+  conversation.title = session.title || "";
+  if (!session.messages) return conversation;
+  const turns = turnsOf(session.messages);
+  for (const turn of turns) conversation.turns.set(turn.id, turn);
+  conversation.head = turns.length ? turns[turns.length - 1].id : null;
+  return conversation;
+}
+
+export const serverStore = {
+  kept: true,
+
+  // {entries: [{id, title, updated, snippet}], more}
+  async list(query, after) {
+    const parameters = new URLSearchParams({limit: "50"});
+    if (query) parameters.set("query", query);
+    if (after) parameters.set("after", after);
+    const answer = await api.json(`/v1/sessions?${parameters}`);
+    return {more: answer.has_more, entries: answer.data.map((session) => ({id: session.id, title: session.title,
+      updated: session.updated_at, snippet: session.snippet || null}))};
+  },
+
+  async load(id) {
+    const session = await api.json(path(id));
+    return fill(new Conversation({id, kept: true, settings: session.settings || {}}), session);
+  },
+
+  async begin(conversation) {
+    const session = await api.post("/v1/sessions", {settings: conversation.settings, title: conversation.title});
+    conversation.id = session.id;
+    conversation.kept = true;
+  },
+
+  // Loads the branch that ends at or goes through a message, and makes it the current one.
+  async show(conversation, id) {
+    const known = conversation.turns.get(id);
+    if (known) conversation.show(id);
+    const head = conversation.turns.get(conversation.head);
+    const wanted = known && head ? head.last || head.id : id;
+    const session = await api.json(`${path(conversation.id)}?head=${encodeURIComponent(wanted)}&leaf=newest`);
+    fill(conversation, session);
+    const last = session.messages[session.messages.length - 1];
+    if (last) await api.post(path(conversation.id), {head: last.id});
+  },
+
+  // Reads again what the server has, after an answer.
+  async refresh(conversation) {
+    fill(conversation, await api.json(path(conversation.id)));
+  },
+
+  save() {},  // the server stores turns by itself
+  saveSettings: (conversation) => api.post(path(conversation.id), {settings: conversation.settings}),
+  rename: (id, title) => api.post(path(id), {title}),
+  remove: (id) => api.json(path(id), {method: "DELETE"}),
+
+  async branch(conversation, turn, title) {
+    const session = await api.post(`${path(conversation.id)}/branch`, {message: turn.last || turn.id, title});
+    return session.id;
+  },
+
+  async exportText(id, format) {
+    return (await api.request(`${path(id)}/export?format=${format}`)).text();
+  },
+
+  async importText(text) {
+    const answer = await api.post("/v1/sessions/import", {jsonl: text});
+    return answer.data.map((session) => session.id);
+  },
+};

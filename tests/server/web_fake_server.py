@@ -1,0 +1,434 @@
+"""A server that plays Anabranch for the web page: the real files of src/server/web, sessions in memory, and answers that a
+test scripts. It says what no real model can be made to say. For looking at the page by hand:
+python tests/server/web_fake_server.py [PORT]"""
+
+import http.server
+import json
+import os
+import re
+import sys
+import threading
+import time
+import urllib.parse
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+WEB = os.path.join(ROOT, "src", "server", "web")
+TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+         ".html": "text/html; charset=utf-8"}
+
+
+def policy():
+    """The Content-Security-Policy of the real server, from its source."""
+    source = open(os.path.join(WEB, "web_files.h")).read()
+    text = re.search(r"kWebPolicy =(.*?);\n", source, re.S).group(1)
+    return "".join(re.findall(r'"([^"]*)"', text))
+
+
+class Fake:
+    """State of one server. script(last user text, request body) -> list of steps; see Steps below."""
+
+    def __init__(self, script, mcp=()):
+        self.script = script
+        self.mcp = list(mcp)
+        self.key = None            # requests need it
+        self.failures = []         # (status, headers, error) for the next POSTs of answers
+        self.bodies = []           # of POST /v1/responses
+        self.paths = []            # all requests
+        self.sessions = {}
+        self.sessions_on = True
+        self.health = {"running": 0, "queued": 0}
+        self.state = "loaded"
+        self.counter = 0
+        self.lock = threading.RLock()
+        handler = type("Handler", (Handler,), {"fake": self})
+        self.server = None
+        self.make_server = lambda port: http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self.connections = []
+
+    def start(self, port=0):
+        self.server = self.make_server(port)
+        self.server.daemon_threads = True
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+        for connection in self.connections:
+            try:
+                connection.shutdown(2)
+            except OSError:
+                pass  # closed already
+        self.connections.clear()
+
+    def new_id(self, kind):
+        with self.lock:
+            self.counter += 1
+            return f"{kind}_{self.counter:06d}"
+
+    # ---- Sessions, as docs/sessions.md has them.
+
+    def new_session(self, title="", settings=None):
+        session = {"id": self.new_id("conv"), "object": "session", "title": title, "created_at": int(time.time()),
+                   "updated_at": time.time(), "head": None, "model": "fake", "settings": settings or {}, "tree": {}}
+        self.sessions[session["id"]] = session
+        return session
+
+    def add(self, session, parent, **message):
+        message = {"id": self.new_id("msg"), "parent": parent, "created_at": int(time.time())} | message
+        session["tree"][message["id"]] = message
+        session["head"] = message["id"]
+        session["updated_at"] = time.time()
+        return message["id"]
+
+    def path(self, session, head):
+        messages = []
+        while head:
+            message = session["tree"][head]
+            siblings = [m["id"] for m in session["tree"].values() if m["parent"] == message["parent"]]
+            messages.append(message | {"siblings": siblings})
+            head = message["parent"]
+        return messages[::-1]
+
+    def newest_leaf(self, session, head):
+        while True:
+            children = [m["id"] for m in session["tree"].values() if m["parent"] == head]
+            if not children:
+                return head
+            head = children[-1]
+
+    def describe(self, session, head=None):
+        shown = {k: v for k, v in session.items() if k != "tree"} | {"message_count": len(session["tree"]), "bytes": 1}
+        if head is not None:
+            shown["messages"] = self.path(session, head or session["head"])
+        return shown
+
+
+# What a script returns: a list of steps.
+def text(value, pieces=1, pause=0.0):
+    return ("text", value, pieces, pause)
+
+
+def thought(value, pause=0.0):
+    return ("thought", value, pause)
+
+
+def call(server, name, arguments, output=None, error=None):
+    return ("call", server, name, arguments, output, error)
+
+
+def approval(server, name, arguments):
+    return ("approval", server, name, arguments)
+
+
+def wait(seconds):
+    return ("wait", seconds)
+
+
+CUT, FAIL = ("cut",), ("fail",)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        self.fake.connections.append(self.connection)
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body, content_type="application/json", headers=()):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode() if not isinstance(body, str) else body.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def error(self, status, message, code, headers=()):
+        self.answer(status, {"error": {"message": message, "type": "error", "param": None, "code": code}}, headers=headers)
+
+    def file(self, name):
+        path = os.path.normpath(os.path.join(WEB, name))
+        if not path.startswith(WEB) or not os.path.isfile(path):
+            return self.error(404, "There is no such file", "unknown_url")
+        with open(path, "rb") as file:
+            self.answer(200, file.read(), TYPES[os.path.splitext(path)[1]], [
+                ("Content-Security-Policy", policy()), ("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-cache"),
+                ("Referrer-Policy", "no-referrer")])
+
+    def body(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        return json.loads(self.rfile.read(length) or b"{}")
+
+    def do_GET(self):
+        self.route("GET")
+
+    def do_POST(self):
+        self.route("POST")
+
+    def do_DELETE(self):
+        self.route("DELETE")
+
+    def route(self, method):
+        fake = self.fake
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        body = self.body() if method == "POST" else {}
+        fake.paths.append(f"{method} {self.path}")
+        if method == "GET" and url.path in ("/", "/status"):
+            return self.file("index.html" if url.path == "/" else "status.html")
+        if method == "GET" and url.path.startswith("/web/"):
+            return self.file(url.path[5:])
+        allowed = fake.key is None or self.headers.get("Authorization") == f"Bearer {fake.key}"
+        if url.path == "/health":
+            return self.answer(200, self.health() if allowed else {"status": "ok"})
+        if not allowed:
+            return self.error(401, "This server asks for an API key", "invalid_api_key")
+        if method == "GET" and url.path == "/v1/models":
+            return self.answer(200, {"object": "list", "data": self.models()})
+        if url.path == "/v1/mcp/servers":
+            return self.answer(200, {"object": "list", "data": fake.mcp})
+        if url.path == "/v1/mcp/calls":
+            return self.answer(200, {"object": "list", "data": [{"at": time.time() - 40, "server_label": "time",
+                                     "name": "get_current_time", "seconds": 0.012, "output_bytes": 88}] if fake.mcp else []})
+        if url.path == "/v1/responses":
+            return self.answer_request(body)
+        if url.path.startswith("/v1/sessions"):
+            if not fake.sessions_on:
+                return self.error(404, "This server keeps no sessions", "sessions_off")
+            with fake.lock:
+                return self.session_route(method, url.path[len("/v1/sessions"):].strip("/").split("/"), query, body)
+        self.error(404, f"Unknown route: {method} {url.path}", "unknown_url")
+
+    def models(self):
+        return [{"id": "fake-7b", "object": "model", "state": self.fake.state, "context_length": 32768, "weight_bytes": 4 << 30,
+                 "pinned": True, "unload_after_s": None},
+                {"id": "fake-1b", "object": "model", "state": "unloaded"}]
+
+    def health(self):
+        tokens = int((time.time() % 1000) * 40)
+        engine = {"running": 0, "queued": 0, "preempted": 0, "state_bytes": 40 << 20, "state_budget_bytes": 8 << 30, "requests": 7,
+                  "finished": 6, "cancelled": 1, "failed": 0, "prompt_tokens": 9000, "completion_tokens": tokens,
+                  "speculation": {"drafted": tokens, "accepted": int(tokens * 0.7)}} | self.fake.health
+        return {"status": "ok", "version": "0.1.0", "uptime_s": time.time() % 1000,
+                "model": {"id": "fake-7b", "family": "qwen3_5", "parameters": 7 * 10**9, "layers": 32, "context_length": 32768,
+                          "draft_sources": ["ngram", "mtp"], "weight_bytes": 4 << 30},
+                "engine": engine,
+                "cache": {"kv": "exact", "lookups": 10, "ram_hits": 6, "disk_hits": 1, "prompt_tokens": tokens * 2,
+                          "cached_tokens": tokens, "ram_bytes": 1 << 28, "blocks": 40, "points": 12, "misses": {"new_text": 3},
+                          "last_miss": "the rest of the prompt is new",
+                          "disk": {"bytes": 1 << 30, "budget_bytes": 8 << 30, "writable": True, "written_bytes": 2 << 30}},
+                "memory": {"machine": {"total_bytes": 32 << 30, "available_bytes": 20 << 30},
+                           "process": {"resident_bytes": 5 << 30}, "device": None},
+                "models": [model | ({"engine": engine} if model["state"] == "loaded" else {}) for model in self.models()]}
+
+    # ---- Sessions.
+
+    def session_route(self, method, parts, query, body):
+        fake = self.fake
+        name, action = (parts + ["", ""])[:2]
+        if not name:
+            return self.answer(200, self.list_sessions(query) if method == "GET" else fake.describe(
+                fake.new_session(body.get("title", ""), body.get("settings"))))
+        if name == "import":
+            return self.answer(200, {"object": "list", "data": [self.import_session(body["jsonl"])]})
+        session = fake.sessions.get(name)
+        if not session:
+            return self.error(404, "There is no such session", "session_not_found")
+        if method == "DELETE":
+            del fake.sessions[name]
+            return self.answer(200, {"id": name, "object": "session", "deleted": True})
+        if action == "branch":
+            copy = fake.new_session(body.get("title", ""), session["settings"])
+            for message in fake.path(session, body["message"]):
+                copy["tree"][message["id"]] = session["tree"][message["id"]] | {}
+            copy["head"] = body["message"]
+            return self.answer(200, fake.describe(copy))
+        if action == "export":
+            messages = fake.path(session, session["head"])
+            return self.answer(200, "".join(json.dumps(line) + "\n" for line in [{"session": {"title": session["title"]}}, *messages])
+                               if query["format"] == "jsonl" else f"# {session['title']}\n", "text/plain")
+        if method == "GET":
+            head = query.get("head") or session["head"]
+            if head and query.get("leaf") == "newest":
+                head = fake.newest_leaf(session, head)
+            return self.answer(200, fake.describe(session, head or ""))
+        for field in ("title", "settings", "head"):
+            if field in body:
+                session[field] = body[field]
+        self.answer(200, fake.describe(session))
+
+    def list_sessions(self, query):
+        found = []
+        for session in sorted(self.fake.sessions.values(), key=lambda one: -one["updated_at"]):
+            shown = self.fake.describe(session)
+            wanted = query.get("query", "").lower()
+            if wanted:
+                texts = [session["title"]] + [m.get("content") or "" for m in session["tree"].values()]
+                hits = [t for t in texts if wanted in t.lower()]
+                if not hits:
+                    continue
+                shown["snippet"] = [{"text": wanted, "match": True}]
+            found.append(shown)
+        return {"object": "list", "data": found, "has_more": False}
+
+    def import_session(self, lines):
+        fake, head = self.fake, None
+        rows = [json.loads(line) for line in lines.splitlines() if line.strip()]
+        session = fake.new_session(rows[0].get("session", {}).get("title", ""))
+        for row in rows[1:]:
+            head = fake.add(session, head, role=row["role"], content=row.get("content"))
+        return fake.describe(session)
+
+    # ---- Answers.
+
+    def answer_request(self, body):
+        fake = self.fake
+        fake.bodies.append(body)
+        if fake.failures:
+            status, headers, message, code = fake.failures.pop(0)
+            return self.error(status, message, code, headers)
+        conversation = body.get("conversation")
+        session = parent = None
+        if conversation:
+            session = fake.sessions.get(conversation["id"])
+            if not session:
+                return self.error(404, "There is no such conversation", "conversation_not_found")
+            parent = conversation.get("parent", session["head"])
+        Answer(self, body, session, parent).send()
+
+
+class Answer:
+    """Sends one scripted answer as events, and stores it in its session."""
+
+    def __init__(self, handler, body, session, parent):
+        self.handler, self.fake, self.body, self.session, self.parent = handler, handler.fake, body, session, parent
+        self.output, self.ids, self.number = [], [], 0
+
+    def emit(self, kind, **fields):
+        self.number += 1
+        data = json.dumps({"type": kind, "sequence_number": self.number} | fields)
+        chunk = f"event: {kind}\ndata: {data}\n\n".encode()
+        self.handler.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+
+    def last_text(self):
+        texts = [item["content"] for item in self.body["input"] if item.get("role") == "user"]
+        if not texts and self.session:
+            texts = [m["content"] for m in self.fake.path(self.session, self.parent) if m["role"] == "user"]
+        return texts[-1] if texts else ""
+
+    def store(self, **message):
+        if not self.session:
+            return
+        self.parent = self.fake.add(self.session, self.parent, **message)
+        self.ids.append(self.parent)
+
+    def response(self, status, **more):
+        return {"id": "resp_1", "object": "response", "status": status, "model": self.body.get("model", "fake-7b"),
+                "output": self.output, "conversation": {"id": self.session["id"]} if self.session else None} | more
+
+    def send(self):
+        for item in self.body["input"]:
+            if item.get("role") == "user":
+                self.store(role="user", content=item["content"])
+        self.handler.send_response(200)
+        self.handler.send_header("Content-Type", "text/event-stream")
+        self.handler.send_header("Transfer-Encoding", "chunked")
+        self.handler.end_headers()
+        self.emit("response.created", response=self.response("in_progress"))
+        done = {"content": "", "reasoning_content": ""}
+        try:
+            for step in self.fake.script(self.last_text(), self.body):
+                if step == CUT:
+                    self.handler.close_connection = True
+                    return self.handler.connection.shutdown(2)
+                if step == FAIL:
+                    self.emit("error", code="engine_error", message="The engine failed.", param=None)
+                    break
+                getattr(self, "send_" + step[0])(done, *step[1:])
+            else:
+                self.end(done)
+            self.handler.wfile.write(b"0\r\n\r\n")
+        except (BrokenPipeError, ConnectionResetError):
+            self.store(role="assistant", status="incomplete", model="fake-7b", **done)
+
+    def end(self, done):
+        if done["content"] or done["reasoning_content"]:
+            self.store(role="assistant", status="completed", model="fake-7b", seconds=1.0, **done)
+        self.emit("response.completed", response=self.response(
+            "completed", usage={"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
+                                "output_tokens_details": {"reasoning_tokens": 40 if done["reasoning_content"] else 0}},
+            anabranch={"message_ids": self.ids, "cut": None}))
+
+    def item(self, item, status="completed"):
+        self.output.append(item | {"status": status})
+        self.emit("response.output_item.done", output_index=len(self.output) - 1, item=self.output[-1])
+
+    def begin(self, item):
+        self.emit("response.output_item.added", output_index=len(self.output), item=item | {"status": "in_progress"})
+        return len(self.output)
+
+    def send_wait(self, done, seconds):
+        for _ in range(max(1, int(seconds / 0.05))):
+            time.sleep(0.05)
+            self.handler.wfile.write(b"11\r\n: still working\n\n\r\n")
+
+    def send_text(self, done, value, pieces, pause):
+        item = {"type": "message", "id": self.fake.new_id("msg"), "role": "assistant", "content": []}
+        index, size = self.begin(item), max(1, -(-len(value) // pieces))
+        for at in range(0, len(value), size):
+            self.emit("response.output_text.delta", output_index=index, content_index=0, item_id=item["id"], delta=value[at:at + size])
+            done["content"] += value[at:at + size]
+            if pause:
+                time.sleep(pause)
+        self.item(item | {"content": [{"type": "output_text", "text": value, "annotations": []}]})
+
+    def send_thought(self, done, value, pause):
+        item = {"type": "reasoning", "id": self.fake.new_id("rs"), "summary": [], "content": []}
+        index = self.begin(item)
+        for word in re.findall(r"\S+\s*", value):
+            self.emit("response.reasoning_text.delta", output_index=index, content_index=0, item_id=item["id"], delta=word)
+            done["reasoning_content"] += word
+            time.sleep(pause)
+        self.item(item | {"content": [{"type": "reasoning_text", "text": value}]})
+
+    def send_call(self, done, server, name, arguments, output, error):
+        item = {"type": "mcp_call", "id": self.fake.new_id("mcp"), "server_label": server, "name": name,
+                "arguments": arguments, "output": None, "error": None}
+        index = self.begin(item | {"arguments": ""})
+        self.emit("response.mcp_call_arguments.done", output_index=index, item_id=item["id"], arguments=arguments)
+        self.emit("response.mcp_call.completed", output_index=index, item_id=item["id"])
+        self.store(role="assistant", content="", tool_calls=[{"id": item["id"], "type": "function",
+                                                              "function": {"name": name, "arguments": arguments}}])
+        self.store(role="tool", content=output or error, tool_call_id=item["id"],
+                   mcp={"server_label": server, "name": name} | ({"error": error} if error else {}))
+        self.item(item | {"output": output, "error": error}, "failed" if error else "completed")
+
+    def send_approval(self, done, server, name, arguments):
+        self.item({"type": "mcp_approval_request", "id": self.fake.new_id("mcpr"), "server_label": server, "name": name,
+                   "arguments": arguments})
+
+
+def demonstration(said, body):
+    """What the server answers when it is looked at by hand."""
+    if any(item.get("type") == "mcp_approval_response" for item in body["input"]):
+        return [call("time", "get_current_time", '{"timezone": "Europe/Paris"}', '{"time": "14:05"}'),
+                text("It is **14:05** in Paris.")]
+    if "time" in said:
+        return [thought("The user wants the time, so I need the tool. " * 3), approval("time", "get_current_time", '{"timezone": "Europe/Paris"}')]
+    with open(os.path.join(ROOT, "tests", "server", "web_sample.md")) as file:
+        return [thought("Let me think about how to put this clearly. " * 6, 0.02), text(file.read(), 120, 0.03)]
+
+
+if __name__ == "__main__":
+    tool = {"name": "get_current_time", "description": "The time in a time zone", "input_schema": {}}
+    fake = Fake(demonstration, [{"id": "time", "object": "mcp_server", "transport": "stdio", "state": "connected", "tools": [tool]}])
+    fake.start(int(sys.argv[1]) if len(sys.argv) > 1 else 8090)
+    print(fake.url, flush=True)
+    threading.Event().wait()

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Makes the libraries in src/server/web/vendor from released packages: tools/vendor_web.sh
+# Needs Debian 12 with esbuild, and pip. docs/dependencies.md lists the versions.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+out=$root/src/server/web/vendor
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+apt-get download node-marked=4.2.3+ds+~4.0.7-2 node-highlight.js=9.18.5+dfsg1-2 node-dompurify
+for package in ./*.deb; do dpkg-deb -x "$package" debian; done
+pip download --quiet --no-deps --only-binary :all: nicegui==3.18.0 djangocms-katex==1.0.2
+unzip -q nicegui-*.whl nicegui/static/dompurify.mjs
+unzip -q djangocms_katex-*.whl 'djangocms_katex/static/djangocms_katex/vendor/katex/*'
+modules=debian/usr/share/nodejs about=debian/usr/share/doc katex=djangocms_katex/static/djangocms_katex/vendor/katex
+
+# bundle ENTRY OUTPUT BANNER: one minified ES module.
+bundle() {
+  esbuild "$1" --bundle --minify --format=esm --target=es2020 --legal-comments=none --log-level=warning \
+    --banner:js="/*! $3 */" --outfile="$out/$2"
+}
+
+bundle $modules/marked/lib/marked.esm.js marked.js \
+  "marked v4.2.3, MIT licence, https://github.com/markedjs/marked (marked.LICENSE)"
+cp $about/node-marked/copyright "$out/marked.LICENSE"
+
+cp nicegui/static/dompurify.mjs "$out/purify.js"
+cp $about/node-dompurify/copyright "$out/purify.LICENSE"
+
+{
+  echo "/*! KaTeX v0.16.40, MIT licence, https://katex.org (katex.LICENSE) */"
+  cat $katex/katex.min.js
+  echo "export default globalThis.katex;"
+} >"$out/katex.js"
+cp $katex/LICENSE "$out/katex.LICENSE"
+
+languages=(bash cmake cpp cs css diff dockerfile go ini java javascript json kotlin lua makefile markdown php
+  powershell python ruby rust scala sql swift typescript xml yaml)
+lib=./$modules/highlight.js/lib
+{
+  echo "import hljs from \"$lib/highlight.js\";"
+  for language in "${languages[@]}"; do
+    echo "import language_$language from \"$lib/languages/$language.js\";"
+    echo "hljs.registerLanguage(\"$language\", language_$language);"
+  done
+  echo 'export default hljs;'
+} >entry.js
+bundle entry.js highlight.js \
+  "highlight.js v9.18.5 with ${#languages[@]} languages, BSD-3-Clause, https://github.com/highlightjs/highlight.js (highlight.LICENSE)"
+cp $about/node-highlight.js/copyright "$out/highlight.LICENSE"
