@@ -367,7 +367,7 @@ class Scripted:
         b.see("You said: precious words.")
         b.done()
         assert [item.get("role") for item in self.fake.bodies[-1]["input"]] == ["user", "assistant", "user"]
-        b.see("ends with this tab", "#kept-note")
+        b.see("only in this tab", "#kept-note")
         b.driver.get(self.fake.url + "#conv_nothing")
         b.see("That conversation is not here", "#toast")
         self.clean(["404"])
@@ -556,7 +556,7 @@ class Scripted:
         self.fake.health = {"running": 3, "queued": 2}
         b.open(self.fake.url + "status", "summary")
         b.one("#key-dialog[open] #key-field").send_keys("secret", Keys.ENTER)
-        for part, where in (("version 0.1.0", "#summary"), ("fake-7b", "#models"), ("3 + 2", "#plots"), ("time", "#mcp"), ("88 B", "#calls"),
+        for part, where in (("version 0.1.0", "#summary"), ("fake-7b", "#models"), ("3 run, 2 wait", "#plots"), ("time", "#mcp"), ("88 B", "#calls"),
                             ("the rest of the prompt is new", "#cache"), ("5.0 GiB", "#device")):
             b.see(part, where)
         self.clean(["401"])

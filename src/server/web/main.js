@@ -49,7 +49,7 @@ function opened(conversation) {
   const title = conversation.title || "New conversation";
   byId("title").textContent = title;
   document.title = conversation.title ? `${title} – Anabranch` : "Anabranch";
-  byId("kept-note").textContent = !conversation.id ? "" : conversation.kept ? "kept on this server" : "not kept: ends with this tab";
+  byId("kept-note").textContent = !conversation.id ? "" : conversation.kept ? "kept on this server" : "only in this tab";
   panel.use(clean(conversation.settings));
   sidebar.refresh();
 }
