@@ -9,6 +9,7 @@ Prints what failed, and "N passed, N failed"; the exit status is 1 when somethin
 
 import contextlib
 import glob
+import json
 import os
 import re
 import shutil
@@ -106,6 +107,9 @@ class Reader:
         os.symlink(program, folder + "/bin/anabranch")
         with open(folder + "/text.txt", "w") as file:
             file.write("A river runs to the sea, and the sea does not fill. " * 60)
+        server = {"command": sys.executable, "args": [os.path.join(ROOT, "tests/mcp/fake_server.py"), "good"]}
+        with open(folder + "/mcp.json", "w") as file:
+            json.dump({"mcpServers": {"time": server}}, file)
         self.environment = {"PATH": folder + "/bin:" + os.environ["PATH"], "HOME": folder + "/home", "HF_ENDPOINT": hub.url,
                             "PYTHONDONTWRITEBYTECODE": "1", "ANABRANCH_PORT": str(port())}
 

@@ -19,16 +19,18 @@ ARROWS = {
     "cache": ["state"],
     "tokenizer": ["base"],
     "hub": ["base"],
+    "sessions": ["base"],
+    "mcp": ["base"],
     "jinja": ["base"],
     "grammar": ["tokenizer"],
     "output": ["tokenizer", "jinja", "grammar"],
     "decode": ["models", "output"],
     "engine": ["decode", "cache"],
-    "chat": ["output"],
+    "chat": ["output", "mcp"],
     "server/http": ["base"],
     "server/web": ["base"],
-    "server/api": ["server/http", "server/web", "chat"],
-    "cli": ["server/api", "engine", "hub"],
+    "server/api": ["server/http", "server/web", "chat", "sessions", "mcp"],
+    "cli": ["server/api", "engine", "hub", "mcp", "sessions"],
 }
 # Single headers that a folder may include although its arrows do not reach that folder.
 ALSO = {"chat": ["engine/engine.h"], "server/api": ["engine/engine.h"]}
@@ -46,7 +48,7 @@ RESTRICTED = [
     (r"(cuda.*|Metal/.*|metal/.*)", ["ops/*"], "device code is for ops/ only"),
     (r"base/json\.h",
      ["base/*", "jinja/*", "grammar/*", "output/*", "chat/*", "server/*", "checkpoint/*", "models/*", "cli/*",
-      "engine/loader*", "hub/*"],
+      "engine/loader*", "hub/*", "sessions/*", "mcp/*"],
      "JSON ends where requests and config.json are read"),
     (r"nlohmann/.*", ["base/json.h", "base/json.cc"], "JSON comes through base/json.h"),
     (r"simdjson\.h", ["tokenizer/*.cc", "checkpoint/*.cc", "hub/weight_map.cc", "server/api/request_model.cc"],
@@ -65,11 +67,13 @@ RESTRICTED = [
     (r"CLI/.*", ["cli/*"], "flags are parsed in cli/"),
     (r"(histedit\.h|editline/.*)", ["cli/*.cc"], "line editing is for cli/"),
     (r"toml\+\+/.*", ["cli/settings.cc", "cli/tuning.cc"], "configuration files are read in one place"),
-    (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc"], "sampled turns are kept by chat/turn_memory.cc"),
+    (r"(SQLiteCpp/.*|sqlite3\.h)", ["chat/turn_memory.cc", "sessions/*.cc", "sessions/session_sql.h"],
+     "sampled turns and sessions are kept in SQLite"),
     (r"prometheus/.*", ["server/api/metrics.cc"], "metrics are kept in server/api/metrics.cc"),
     (r"openssl/.*", ["server/http/*.cc", "hub/digest.cc", "server/api/sealed_text.cc"],
      "cryptography is for few files"),
-    (r"curl/.*", ["hub/http.cc", "hub/retry.cc"], "HTTP requests go through hub/http.h"),
+    (r"curl/.*", ["hub/http.cc", "hub/retry.cc", "mcp/http_exchange.cc"],
+     "HTTP requests go through hub/http.h and mcp/http_exchange.h"),
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -21,5 +21,8 @@ std::string user_cache_directory() {
 std::string user_state_directory() {
   return user_directory("XDG_STATE_HOME", "/.local/state");
 }
+std::string user_data_directory() {
+  return user_directory("XDG_DATA_HOME", "/.local/share");
+}
 
 }  // namespace anabranch

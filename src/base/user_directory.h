@@ -1,4 +1,4 @@
-// Where this user's programs keep what they can make again, and what tells of their runs.
+// Where this user's programs keep what they can make again, what tells of their runs, and what is the user's.
 #pragma once
 
 #include <string>
@@ -10,5 +10,7 @@ namespace anabranch {
 std::string user_cache_directory();
 // $XDG_STATE_HOME/anabranch, or ~/.local/state/anabranch; the same holds.
 std::string user_state_directory();
+// $XDG_DATA_HOME/anabranch, or ~/.local/share/anabranch; the same holds.
+std::string user_data_directory();
 
 }  // namespace anabranch

@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/private_file.h"
 
 namespace anabranch {
 
@@ -102,16 +103,6 @@ std::string record_path(const std::string& directory, const DiskRecord& record) 
 
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head) {
   return {fingerprint, head.kind, head.key, head.parent, head.length, 0, 0};
-}
-
-int make_private_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0) return 0;
-  if (errno == EEXIST) return 0;
-  if (errno != ENOENT) return errno;
-  const size_t slash = path.find_last_of('/');
-  if (slash == path.npos || slash == 0) return ENOENT;
-  if (const int error = make_private_directory(path.substr(0, slash))) return error;
-  return ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
 }
 
 namespace {

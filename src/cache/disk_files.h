@@ -43,9 +43,6 @@ std::string folder_path(const std::string& directory, const Fingerprint& fingerp
 std::string record_path(const std::string& directory, const DiskRecord& record);
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head);
 
-// Creates a directory and its missing parents, accessible to the user only. Returns errno, or 0.
-int make_private_directory(const std::string& path);
-
 // Lists the folders of all fingerprints; none if the directory does not exist. Errors: io.
 Result<std::vector<Fingerprint>> list_folders(const std::string& directory);
 // Lists the records of one fingerprint by name; none if the folder does not exist. with_stat: fills bytes and

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "cache/disk_store_impl.h"
 
 namespace anabranch {

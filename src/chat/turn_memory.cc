@@ -1,15 +1,14 @@
 #include "chat/turn_memory.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/private_file.h"
 
 namespace anabranch {
 namespace {
@@ -26,16 +25,8 @@ bool goes_first(const Tokens& one, const Tokens& other) {
   return one.size() != other.size() ? one.size() < other.size() : one < other;
 }
 
-// SQLite gives its own files the mode of the first. A file of another user's could be any database.
-void make_private_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (file < 0) throw SQLite::Exception(std::strerror(errno));
-  struct stat info {};
-  const bool ours =
-      fstat(file, &info) == 0 && S_ISREG(info.st_mode) && (info.st_uid == geteuid() || geteuid() == 0);
-  if (ours) fchmod(file, 0600);
-  close(file);
-  if (!ours) throw SQLite::Exception("it is no file of this user's");
+void throw_if(const Result<void>& result) {
+  if (!result) throw SQLite::Exception(result.error().message);
 }
 
 }  // namespace
@@ -96,7 +87,8 @@ class TurnMemory::Database {
 
 TurnMemory::TurnMemory(const std::string& path) {
   try {
-    if (!path.empty()) make_private_file(path);
+    // SQLite gives its own files the mode of the first. A file of another user's could be any database.
+    if (!path.empty()) throw_if(make_private_file(path));
     database_ = std::make_unique<Database>(path);
   } catch (const SQLite::Exception& e) {
     log_warning("sampled turns are kept in memory only: {}: {}", path, e.what());
@@ -158,7 +150,7 @@ Result<int64_t> forget_turns(const std::string& path, int64_t before_unix_s) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 && errno == ENOENT) return 0;
   try {
-    make_private_file(path);
+    throw_if(make_private_file(path));
     SQLite::Database db(path, SQLite::OPEN_READWRITE, 10 * kBusyMs);
     if (!db.tableExists("turns")) return 0;
     db.exec("PRAGMA secure_delete = ON");

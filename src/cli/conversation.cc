@@ -113,8 +113,7 @@ ThinkingWish thinking_wish(const ThinkFlags& flags) {
   return wish;
 }
 
-Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
-                                const std::vector<std::string>& stop) {
+Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinking) {
   const auto* chat = engine.chat_template();
   if (!chat)
     return make_error(ErrorKind::unsupported,
@@ -123,6 +122,13 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
   if (thinking.mode == "on" && !chat->mentions("enable_thinking"))
     return make_error(ErrorKind::unsupported, "{}'s chat template knows no thinking: leave --thinking out",
                       engine.info().name);
+  return {};
+}
+
+Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
+                                const std::vector<std::string>& stop) {
+  TRY_VOID(check_chat_template(engine, thinking));
+  const auto* chat = engine.chat_template();
   PromptCompiler compiler(*chat, engine.tokenizer());
   const auto compile = [&](std::optional<bool> enable) {
     TemplateOptions options;
@@ -196,7 +202,8 @@ class EventQueue {
 }  // namespace
 
 Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
-                          const std::atomic<bool>& interrupt) {
+                          const std::atomic<bool>& interrupt,
+                          const std::function<void(int tokens)>& progress) {
   request.prompt = std::move(prompt.tokens);
   request.keep_at = std::move(prompt.keep_at);
   request.output = prompt.rules;
@@ -204,14 +211,12 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
   OutputText output(engine.tokenizer(), request.stop, prompt.rules);
   Printer printer(silent);
   Answer answer;
+  ParsedOutput parsed;
   const auto emit = [&](const std::vector<OutputEvent>& events) {
     for (const OutputEvent& event : events) {
-      const bool reasoning = event.kind == OutputEvent::Kind::reasoning;
-      if (reasoning)
-        printer.reasoning(event.text);
-      else
-        printer.content(event.text);
-      (reasoning ? answer.reasoning : answer.text) += event.text;
+      if (event.kind == OutputEvent::Kind::reasoning) printer.reasoning(event.text);
+      if (event.kind == OutputEvent::Kind::content) printer.content(event.text);
+      parsed.add(event);
     }
   };
 
@@ -229,10 +234,15 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
     answer.tokens.insert(answer.tokens.end(), event->tokens.begin(), event->tokens.end());
     answer.logprobs.insert(answer.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
     emit(output.push(event->tokens));
+    if (progress && !event->tokens.empty()) progress(static_cast<int>(answer.tokens.size()));
     if (event->finish == FinishReason::none) continue;
-    emit(output.finish());
-    printer.finish();
+    emit(output.finish(event->finish != FinishReason::stop));
+    printer.finish(parsed.calls.empty() || !parsed.content.empty());
     if (event->finish == FinishReason::error) return Error{ErrorKind::internal, event->error};
+    answer.text = std::move(parsed.content);
+    answer.reasoning = std::move(parsed.reasoning);
+    answer.calls = std::move(parsed.calls);
+    answer.stop_found = !output.stop_found().empty();
     answer.finish = event->finish;
     answer.usage = event->usage;
     return answer;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -45,23 +46,29 @@ struct Prompt {
   ThinkingOptions thinking;  // as of Request
   ThinkReport think_report;
 };
-// stop: as of Request. Error: unsupported (no chat template, or one that cannot be told to think).
+// Errors: unsupported (no chat template, or one that cannot be told to think as the flags say).
+Result<void> check_chat_template(const Engine& engine, const ThinkFlags& thinking);
+// stop: as of Request. Errors: also those of check_chat_template.
 Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, const ThinkFlags& thinking,
                                 const std::vector<std::string>& stop = {});
 Prompt make_raw_prompt(const Engine& engine, const std::string& text);
 
 struct Answer {
   std::string text, reasoning;
+  std::vector<ToolCall> calls;  // of the tools that were offered
   std::vector<int> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token, if asked for
   FinishReason finish = FinishReason::none;
+  bool stop_found = false;  // a stop string ended it
   Usage usage;
 };
 
 // Runs the prompt, and what it says of thinking, with the rest of `request` to its end, printing the answer
 // to stdout as it comes (reasoning dimmed on a terminal) unless `silent`. Setting `interrupt` cancels it.
+// progress: told how many tokens there are, if it is set.
 Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool silent,
-                          const std::atomic<bool>& interrupt);
+                          const std::atomic<bool>& interrupt,
+                          const std::function<void(int tokens)>& progress = nullptr);
 
 // True once Ctrl-C was pressed since the last call with reset; installs the handler on first use.
 std::atomic<bool>& interrupt_flag();

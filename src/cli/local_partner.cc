@@ -1,7 +1,9 @@
 #include <random>
 
+#include "chat/preparer.h"
 #include "cli/locate.h"
 #include "cli/partner.h"
+#include "server/api/api_request.h"
 
 namespace anabranch::cli {
 namespace {
@@ -15,6 +17,11 @@ class LocalPartner : public Partner {
     ModelOptions model = options_.model;
     model.model = path;
     TRY(engine_, make_engine(model, options_.spec, options_.cache));
+    // What was sampled in kept conversations is found again with their states.
+    const auto cache = cache_options(options_.cache);
+    const bool on_disk = cache.enabled && !cache.directory.empty();
+    preparer_ = std::make_unique<Preparer>(
+        *engine_, PrepareOptions{{}, on_disk ? cache.directory + "/turns.db" : std::string()});
     options_.model = model;
     return {};
   }
@@ -25,6 +32,7 @@ class LocalPartner : public Partner {
   // Two models may not fit in memory: the old one goes first, and comes back if the new one fails.
   Result<void> change_model(const std::string& path_or_name) override {
     TRY(const std::string path, locate_model(path_or_name));
+    preparer_.reset();
     engine_.reset();
     const auto loaded = load(path);
     if (loaded) return {};
@@ -33,19 +41,51 @@ class LocalPartner : public Partner {
     return loaded.error();
   }
 
-  Result<Answer> answer(const Json& messages, const std::atomic<bool>& interrupt) override {
-    TRY(auto prompt, make_chat_prompt(*engine_, messages, options_.thinking, options_.sampling.stop));
+  Result<Answer> answer(const Json& messages, const AnswerOptions& wanted,
+                        const std::atomic<bool>& interrupt) override {
+    TRY(Prepared prepared, prepare(messages, wanted, interrupt));
+    Prompt prompt;
+    prompt.tokens = std::move(prepared.prompts.front());
+    prompt.keep_at = std::move(prepared.keep_at);
+    prompt.rules = prepared.rules;
+    prompt.thinking = std::move(prepared.thinking);
     Request request;
-    request.sampling = sampling_params(options_.sampling, *engine_, seed_);
-    request.max_tokens = options_.sampling.max_tokens;
+    request.sampling = prepared.options.sampling;
+    request.max_tokens = wanted.max_tokens.value_or(options_.sampling.max_tokens);
     request.stop = options_.sampling.stop;
-    return run_prompt(*engine_, std::move(prompt), std::move(request), false, interrupt);
+    TRY(Answer answer, run_prompt(*engine_, std::move(prompt), std::move(request), wanted.silent, interrupt,
+                                  wanted.progress));
+    if (prepared.remember && answer.finish == FinishReason::stop && !answer.stop_found)
+      preparer_->remember(answer.tokens, TurnEndReason::end_of_turn, *prepared.remember, prepared.rules);
+    preparer_->write_turns();
+    return answer;
   }
 
  private:
+  // As the server does it with the same request, so that answers and kept states are the same.
+  Result<Prepared> prepare(const Json& messages, const AnswerOptions& wanted,
+                           const std::atomic<bool>& interrupt) {
+    const ThinkFlags& thinking = wanted.thinking ? *wanted.thinking : options_.thinking;
+    TRY_VOID(check_chat_template(*engine_, thinking));
+    Json body = {{"messages", messages}};
+    if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
+    const SamplingParams sampling = sampling_params(options_.sampling, *engine_, seed_);
+    auto read = server::read_chat_request(
+        body, server::request_defaults(*engine_, sampling, thinking_wish(thinking)));
+    if (const auto* error = std::get_if<server::ApiError>(&read))
+      return Error{ErrorKind::invalid, error->message};
+    ChatRequest& request = std::get<ChatRequest>(read);
+    request.options.sampling = sampling;
+    request.options.stop = options_.sampling.stop;
+    auto prepared = preparer_->chat(std::move(request), [&] { return interrupt.load(); });
+    if (const auto* error = std::get_if<RequestError>(&prepared)) return error->error;
+    return std::get<Prepared>(std::move(prepared));
+  }
+
   ChatOptions options_;
   uint64_t seed_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Preparer> preparer_;  // of the engine
 };
 
 }  // namespace

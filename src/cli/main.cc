@@ -94,7 +94,7 @@ int run(int argc, char** argv) {
   if (program.offline) go_offline();
   for (const Program::Command& command : program.commands) {
     if (!*command.app) continue;
-    if (program.chat.url.empty()) {  // else the model is another program's
+    if (program.chat.url.empty() && program.mcp.url.empty()) {  // else the model is another program's
       if (const auto located = locate(program, command, arguments->settings); !located)
         return fail(located.error());
       use_lean_settings(program, command);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "mcp/agent.h"
+#include "mcp/limits.h"
 
 namespace anabranch::cli {
 
@@ -41,6 +43,13 @@ struct CacheFlags {
 
 inline const CacheFlags kNoCache{.off = true};
 
+struct SessionFlags {
+  std::string directory;              // "": the usual one
+  std::optional<std::string> resume;  // of chat: a session to go on with; "": the last one
+  double days = 0;                    // as of Retention
+  uint64_t bytes = 0;
+};
+
 struct SamplingOptions {
   std::optional<float> temperature, top_p, min_p;
   std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
@@ -69,13 +78,25 @@ struct GenerateOptions {
   int logprobs = -1;        // alternatives beside each token; -1: no log probabilities
 };
 
+// Servers of tools, for an agent loop.
+struct McpFlags {
+  std::string config;              // a file (mcp/config.h); "": none
+  std::vector<std::string> allow;  // "SERVER" or "SERVER.TOOL": called without asking
+  std::string log;                 // a file of JSON lines; "": none
+  mcp::AgentLimits limits;
+  mcp::Limits server_limits;
+};
+
 struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
   SpecOptions spec;
   CacheFlags cache;
   ThinkFlags thinking;
+  SessionFlags sessions;
+  bool keep = false;  // the conversation is kept
   std::string system;
+  McpFlags mcp;
   std::string url;           // of a server that answers; "": a model in this process does
   std::string api_key_file;  // of that server
 };
@@ -122,6 +143,8 @@ struct ServeOptions {
   ModelOptions model;  // "": models are loaded when requests name them
   SpecOptions spec;
   CacheFlags cache;
+  SessionFlags sessions;
+  McpFlags mcp;              // `allow` is not used: requests say what needs approval
   ThinkFlags thinking;       // where requests say nothing
   SamplingOptions sampling;  // likewise
   std::string host = "127.0.0.1";
@@ -197,6 +220,20 @@ struct StatesOptions {
   std::optional<double> older_than_days;
 };
 
+struct SessionsOptions {
+  enum class Action { list, show, export_text, import, remove, rename };
+  Action action = Action::list;
+  std::string directory;  // "": the usual one
+  std::string session;    // an id, its beginning, or a part of a title; "": the last one
+  std::string text;       // list: words to search for; rename: the title
+  std::string file;       // to write or read; "": standard output
+  std::string format = "jsonl";
+  int limit = 50;
+  bool all = false;  // list: also those of stored responses
+  bool yes = false;  // remove: without asking
+  bool json = false;
+};
+
 struct PullOptions {
   std::string name, revision;
 };
@@ -226,6 +263,7 @@ struct VerifyOptions {
 // Exit codes: 0 done, 1 failed, 130 interrupted.
 int run_generate(const GenerateOptions& options);
 int run_chat(const ChatOptions& options);
+int run_mcp(const ChatOptions& options);
 int run_convert(const ConvertOptions& options);
 int run_bench(const BenchOptions& options);
 int run_speculation_bench(const BenchOptions& options);
@@ -237,6 +275,7 @@ int run_stop(const StopOptions& options);
 // Exit codes: 0 a server runs, 3 none does.
 int run_status(const StatusOptions& options);
 int run_cache(const StatesOptions& options);
+int run_sessions(const SessionsOptions& options);
 int run_pull(const PullOptions& options);
 int run_ls(const ListOptions& options);
 int run_show(const ShowOptions& options);

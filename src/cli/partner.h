@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -10,6 +12,15 @@
 #include "cli/options.h"
 
 namespace anabranch::cli {
+
+// What an answer is to be like, beside the chat's own options.
+struct AnswerOptions {
+  Json tools;                                // OpenAI's array of tools that may be called; null: none
+  bool silent = false;                       // otherwise it is printed as it comes
+  std::optional<ThinkFlags> thinking;        // unset: as the chat's options say
+  std::optional<int> max_tokens;             // likewise
+  std::function<void(int tokens)> progress;  // told how many tokens there are, if it is set
+};
 
 class Partner {
  public:
@@ -19,9 +30,10 @@ class Partner {
   // `gone`.
   virtual Result<void> change_model(const std::string& path_or_name) = 0;
   virtual bool gone() const { return false; }
-  // The answer to a conversation of the chat API's messages, printed as it comes. Setting `interrupt` ends
-  // it.
-  virtual Result<Answer> answer(const Json& messages, const std::atomic<bool>& interrupt) = 0;
+  // The answer to a conversation of the chat API's messages. Setting `interrupt` ends it. Several threads may
+  // ask at the same time, if they are silent.
+  virtual Result<Answer> answer(const Json& messages, const AnswerOptions& options,
+                                const std::atomic<bool>& interrupt) = 0;
 };
 
 // Loads options.model.

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "mcp/text.h"
+
 namespace anabranch::cli {
 
 Printer::Printer(bool silent) : silent_(silent), colour_(isatty(STDOUT_FILENO)) {}
@@ -21,10 +23,10 @@ void Printer::content(const std::string& text) {
   write(text);
 }
 
-void Printer::finish() {
+void Printer::finish(bool line) {
   if (silent_) return;
   end_reasoning();
-  std::fputs("\n", stdout);
+  if (line) std::fputs("\n", stdout);
   std::fflush(stdout);
 }
 
@@ -35,7 +37,9 @@ void Printer::end_reasoning() {
 }
 
 void Printer::write(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  // What a model read in a tool's output must not act on the terminal when the model repeats it.
+  const std::string shown = colour_ ? mcp::without_controls(text) : text;
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
   std::fflush(stdout);
 }
 

@@ -11,7 +11,8 @@ class Printer {
   explicit Printer(bool silent);
   void reasoning(const std::string& text);
   void content(const std::string& text);
-  void finish();
+  // line: with the end of a line.
+  void finish(bool line = true);
 
  private:
   void end_reasoning();

@@ -24,7 +24,7 @@ struct Program {
   std::string shell;  // of `completions`
 
   GenerateOptions generate;
-  ChatOptions chat;
+  ChatOptions chat, mcp;
   ServeOptions serve;
   StopOptions stop;
   StatusOptions status;
@@ -38,6 +38,7 @@ struct Program {
   RemoveOptions rm;
   DoctorOptions doctor;
   StatesOptions states;
+  SessionsOptions sessions;
   VerifyOptions verify;
   ConfigOptions config;
 

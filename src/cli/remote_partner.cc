@@ -5,10 +5,10 @@
 #include <cstdlib>
 
 #include "base/clock.h"
+#include "base/event_stream.h"
 #include "cli/partner.h"
 #include "cli/printer.h"
 #include "cli/server_access.h"
-#include "hub/event_stream.h"
 #include "hub/http.h"
 
 namespace anabranch::cli {
@@ -51,7 +51,7 @@ int count_at(const Json& object, const char* key) {
 // The chunks of a streamed answer.
 class AnswerReader {
  public:
-  AnswerReader() : printer_(false) {}
+  explicit AnswerReader(bool silent) : printer_(silent) {}
   void take(const std::string& data) {
     if (data == "[DONE]") {
       done_ = true;
@@ -81,13 +81,15 @@ class AnswerReader {
       answer_.finish = reason == "length" ? FinishReason::length : FinishReason::stop;
     }
   }
-  bool too_long() const { return answer_.text.size() + answer_.reasoning.size() > kMaxAnswerBytes; }
+  bool too_long() const {
+    return answer_.text.size() + answer_.reasoning.size() + call_bytes_ > kMaxAnswerBytes;
+  }
   bool failed() const { return !error_.empty(); }
   const std::string& error() const { return error_; }
   bool whole() const { return ended_ || done_; }
 
   Answer finish(double began, bool interrupted) {
-    printer_.finish();
+    printer_.finish(answer_.calls.empty() || !answer_.text.empty());
     const double now = now_seconds();
     auto& usage = answer_.usage;
     usage.ttft_s = usage.prefill_s = (first_ > 0 ? first_ : now) - began;
@@ -112,12 +114,27 @@ class AnswerReader {
     printer_.content(content);
     answer_.reasoning += thought;
     answer_.text += content;
+    if (const auto calls = delta.find("tool_calls"); calls != delta.end() && calls->is_array())
+      for (const Json& piece : *calls) take_call(piece);
+  }
+  // A call comes in pieces that name its index; the name comes once, the arguments bit by bit.
+  void take_call(const Json& piece) {
+    const auto function = piece.is_object() ? piece.find("function") : piece.end();
+    const int index = count_at(piece, "index");
+    if (function == piece.end() || index < 0 || index >= kMaxCalls) return;
+    if (answer_.calls.size() <= static_cast<size_t>(index))
+      answer_.calls.resize(static_cast<size_t>(index) + 1);
+    ToolCall& call = answer_.calls[static_cast<size_t>(index)];
+    call.name += string_at(*function, "name");
+    call.arguments += string_at(*function, "arguments");
+    call_bytes_ += string_at(*function, "arguments").size();
   }
 
   Printer printer_;
   Answer answer_;
   std::string error_;
-  double first_ = 0;  // when the first text came
+  double first_ = 0;       // when the first text came
+  size_t call_bytes_ = 0;  // of arguments
   bool ended_ = false, done_ = false;
 };
 
@@ -159,13 +176,16 @@ class RemotePartner : public Partner {
     return {};
   }
 
-  Result<Answer> answer(const Json& messages, const std::atomic<bool>& interrupt) override {
-    AnswerReader reader;
-    hub::EventStream events([&](const std::string& data) {
+  Result<Answer> answer(const Json& messages, const AnswerOptions& wanted,
+                        const std::atomic<bool>& interrupt) override {
+    AnswerReader reader(wanted.silent);
+    int pieces = 0;  // most servers send a token in each
+    EventStream events([&](const std::string& data) {
       if (!reader.failed()) reader.take(data);
+      if (wanted.progress) wanted.progress(++pieces);
     });
     auto request = request_for("/chat/completions");
-    request.body = dump_json(body_for(messages));
+    request.body = dump_json(body_for(messages, wanted));
     request.on_body = [&](const hub::HttpResponse&, std::string_view bytes) {
       return events.push(bytes) && !reader.failed() && !reader.too_long();
     };
@@ -203,7 +223,7 @@ class RemotePartner : public Partner {
   }
 
   // Only what the user said: the rest is the server's to choose.
-  Json body_for(const Json& messages) const {
+  Json body_for(const Json& messages, const AnswerOptions& wanted) const {
     const SamplingOptions& s = options_.sampling;
     Json body = {{"model", model_},
                  {"messages", messages},
@@ -220,11 +240,12 @@ class RemotePartner : public Partner {
     set("presence_penalty", s.presence_penalty);
     set("frequency_penalty", s.frequency_penalty);
     set("seed", s.seed);
-    if (s.max_tokens >= 0) body["max_tokens"] = s.max_tokens;
+    if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
+    if (const int most = wanted.max_tokens.value_or(s.max_tokens); most >= 0) body["max_tokens"] = most;
     if (!s.stop.empty()) body["stop"] = s.stop;
-    if (options_.thinking.mode != "auto")
-      body["chat_template_kwargs"] = {{"enable_thinking", options_.thinking.mode == "on"}};
-    set("max_thinking_tokens", options_.thinking.max_tokens);
+    const ThinkFlags& thinking = wanted.thinking ? *wanted.thinking : options_.thinking;
+    if (thinking.mode != "auto") body["chat_template_kwargs"] = {{"enable_thinking", thinking.mode == "on"}};
+    set("max_thinking_tokens", thinking.max_tokens);
     return body;
   }
 

@@ -172,6 +172,30 @@ Result<void> allow_descriptors(int connections) {
   return {};
 }
 
+server::SessionOptions session_options(const SessionFlags& flags) {
+  server::SessionOptions sessions;
+  sessions.retention = {flags.days, flags.bytes};
+  if (flags.directory == "off") return sessions;
+  sessions.keep_responses = !flags.directory.empty();
+  sessions.directory = sessions.keep_responses ? flags.directory : default_session_directory();
+  return sessions;
+}
+
+Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_keys) {
+  server::ServerTools tools{nullptr, options.mcp.limits};
+  if (options.mcp.config.empty()) return tools;
+  if (!has_keys && !server::is_loopback_name(server::listening_name(options.host)))
+    return make_error(
+        ErrorKind::invalid,
+        "--mcp-config with --host {}: clients of other machines may use tools only with an API key "
+        "(--api-key-file)",
+        options.host);
+  TRY(auto configs, mcp::read_config(options.mcp.config));
+  tools.servers = std::make_shared<mcp::Servers>(std::move(configs), options.mcp.server_limits);
+  if (!options.mcp.log.empty()) TRY_VOID(tools.servers->log_calls_to(options.mcp.log));
+  return tools;
+}
+
 Result<server::ServerOptions> server_options(const ServeOptions& options) {
   server::ServerOptions result;
   result.host = options.host;
@@ -192,6 +216,8 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   TRY_VOID(allow_descriptors(options.connections));
   TRY(result.api_keys, api_keys(options));
   TRY(result.volatile_text, volatile_rules(options));
+  TRY(result.tools, server_tools(options, !result.api_keys.empty()));
+  result.sessions = session_options(options.sessions);
   const auto keep = cache_options(options.cache);
   if (keep.enabled && !keep.directory.empty()) {
     result.turns_path = keep.directory + "/turns.db";

@@ -288,8 +288,12 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
   for (const auto& [path, methods] : api["paths"].items())
     for (const auto& [method, what] : methods.items()) {
       std::string target = path;
+      const std::string session = post("/v1/sessions", "{}").json()["id"];
       if (const size_t at = target.find("{id}"); at != target.npos)
-        target.replace(at, 4, target.starts_with("/v1/models") ? "fake-1b" : stored);
+        target.replace(at, 4,
+                       target.starts_with("/v1/models")     ? "fake-1b"
+                       : target.starts_with("/v1/sessions") ? session
+                                                            : stored);
       const Answer got = method == "post"  ? post(target, "[]")
                          : method == "get" ? ask(port_, "GET", target)
                                            : ask(port_, "DELETE", target);

@@ -297,7 +297,8 @@ TEST_F(Responses, RefusesWhatIsNotBuiltAndWhatIsWrong) {
     EXPECT_EQ(answer.error_param(), param) << answer.body;
   };
   expect("\"hi\"", R"("background":true)", "background");
-  expect("\"hi\"", R"("conversation":"conv_1")", "conversation");
+  expect("\"hi\"", R"("conversation":7)", "conversation");
+  expect("\"hi\"", R"("conversation":"conv_1","previous_response_id":"resp_1")", "conversation");
   expect("\"hi\"", R"("truncation":"some")", "truncation");
   expect("\"hi\"", R"("max_output_tokens":0)", "max_output_tokens");
   expect("\"hi\"", R"("tools":[{"type":"function"}])", "tools[0].name");

@@ -23,7 +23,9 @@ TEST(Routes, FindsPathsAndIds) {
 
 TEST(Routes, EachIsFoundByItsPathAndMethod) {
   for (const Route& route : routes()) {
-    EXPECT_TRUE(route.method == "POST" || std::holds_alternative<Page>(route.handler)) << route.path;
+    EXPECT_TRUE(route.method == "POST" || std::holds_alternative<Page>(route.handler) ||
+                std::holds_alternative<SessionAction>(route.handler))
+        << route.path;
     EXPECT_EQ(find_route(route.path, route.method).route, &route) << route.path;
   }
   EXPECT_EQ(find_route("/v1/responses/x", "DELETE").route->method, "DELETE");
@@ -35,6 +37,8 @@ TEST(Routes, NameAllowedMethodsAndLabels) {
   const Route* model = find_route("/v1/models/x", "GET").route;
   EXPECT_EQ(allowed_methods("/v1/models/x"), "GET, HEAD");
   EXPECT_EQ(allowed_methods("/v1/completions"), "POST");
+  EXPECT_EQ(allowed_methods("/v1/sessions"), "GET, HEAD, POST");
+  EXPECT_EQ(allowed_methods("/v1/sessions/import"), "POST") << "no session has this name";
   EXPECT_EQ(allowed_methods("/v1/responses/x"), "GET, HEAD, DELETE");
   EXPECT_EQ(route_label(model), "/v1/models");
   EXPECT_EQ(route_label(find_route("/", "GET").route), "/");

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,11 +19,16 @@ namespace anabranch::server {
 class ServerTest : public ::testing::Test {
  protected:
   void SetUp() override { start({}); }
+  void TearDown() override {
+    server_.reset();
+    std::filesystem::remove_all(sessions_);
+  }
   // In place of the one that runs.
   void start(ServerOptions options) { start(served_by(engine_), std::move(options)); }
   void start(ServerModels models, ServerOptions options) {
     server_.reset();
     options.port = 0;
+    if (options.sessions.directory.empty()) options.sessions.directory = sessions_;
     auto server = Server::start(std::move(models), options);
     ASSERT_TRUE(server.ok()) << server.error().message;
     server_ = std::move(*server);
@@ -28,6 +36,8 @@ class ServerTest : public ::testing::Test {
   }
   Answer post(const std::string& path, const std::string& body) { return ask(port_, "POST", path, body); }
 
+  const std::string sessions_ =
+      std::filesystem::temp_directory_path() / ("server_sessions_" + std::to_string(::getpid()));
   FakeEngine engine_;
   std::unique_ptr<Server> server_;
   uint16_t port_ = 0;

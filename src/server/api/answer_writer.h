@@ -14,6 +14,7 @@
 #include "chat/thinking.h"
 #include "engine/engine.h"
 #include "output/output_parser.h"
+#include "server/api/agent_run.h"
 #include "server/http/api_error.h"
 
 namespace anabranch::server {
@@ -56,6 +57,7 @@ struct AnswerHead {
 struct AnswerEnd {
   FinishReason finish = FinishReason::stop;
   int calls = 0;
+  std::string stopped;        // why it may call no more tools of MCP servers (AgentRun::stopped)
   std::string stop_sequence;  // empty: none was found
   Usage usage;
 };
@@ -86,7 +88,12 @@ class AnswerWriter {
   virtual std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
                             const TakeLogprobs& logprobs) = 0;
   virtual std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) = 0;
-  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once.
+  // An approved call of an earlier answer is run by this server. Then, or when the model has made one that
+  // needs no approval, comes its result.
+  virtual std::string call_started(const AgentCall&) { return ""; }
+  virtual std::string call_finished(const AgentCall&, const mcp::CallResult&) { return ""; }
+  // The end of a stream, or the whole body. ends: of all choices. total: their usage, each prompt once. Of an
+  // answer that is kept (ReadyRequest::keeper) it is called on a worker, after the messages were stored.
   virtual std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) = 0;
   // The end of a stream that fails.
   virtual std::string failure(const ApiError& error) = 0;

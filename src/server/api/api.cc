@@ -9,6 +9,7 @@
 #include "chat/speculation_json.h"
 #include "server/api/anthropic_format.h"
 #include "server/api/llama_pages.h"
+#include "server/api/mcp_pages.h"
 #include "server/api/ollama_format.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
@@ -182,17 +183,18 @@ After after(HttpServer& http) {
 }  // namespace
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
-         AccessRules access, ApiKeys keys, const std::string& seal_key_path, double timeout_s,
-         int requests_per_minute)
+         AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
+         const std::string& seal_key_path, double timeout_s, int requests_per_minute)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
       post_(http.post()),
       pool_(std::move(models), std::move(prompts), post_, after(http)),
-      responses_(std::make_shared<ResponseContext>(seal_key_path)),
-      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_),
+      responses_(std::make_shared<ResponseContext>(sessions, tools.servers, seal_key_path)),
+      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
+      sessions_(std::move(sessions), post_),
       access_(std::move(access)),
       keys_(std::move(keys)),
       addresses_(requests_per_minute) {}
@@ -214,6 +216,10 @@ Result<Api::Call> Api::read_head(const HttpRequest& request) const {
   return call;
 }
 
+bool Api::is_open_to_all() const {
+  return keys_.empty() && !is_loopback_name(listening_name(access_.bound_host));
+}
+
 std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& call) const {
   const Route* route = call.match.route;
   if (!call.admitted && (!route || (route->needs_key && !is_web_page(request, *route))))
@@ -228,6 +234,11 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
     return ApiError{
         405, fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(call.target.path)),
         "", "method_not_allowed"};
+  if (std::holds_alternative<SessionAction>(route->handler) && is_open_to_all())
+    return ApiError{403,
+                    "Clients of other machines may keep conversations only with an API key: start the server "
+                    "with --api-key-file",
+                    "", "no_api_keys"};
   if (route->method != "POST") return std::nullopt;
   if (stopping_) return ApiError{503, "The server is shutting down", "", "shutting_down"};
   if (pool_.device_lost())
@@ -236,8 +247,7 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
   if (!is_json_type(request))
     return ApiError{415, "The request body must be JSON: send 'Content-Type: application/json'", "",
                     "unsupported_media_type"};
-  if (std::holds_alternative<ModelAction>(route->handler) && keys_.empty() &&
-      !is_loopback_name(listening_name(access_.bound_host)))
+  if (std::holds_alternative<ModelAction>(route->handler) && is_open_to_all())
     return ApiError{
         403,
         "Clients of other machines may load, unload and pull models only with an API key: start the "
@@ -286,11 +296,14 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   }
   if (const auto* action = std::get_if<ModelAction>(&handler))
     return actions_.start(*action, request, std::move(out));
+  if (const auto* action = std::get_if<SessionAction>(&handler))
+    return sessions_.start(*action, std::move(request), call->match.id, call->key ? call->key->name : "",
+                           std::move(out));
   const Page wanted = std::get<Page>(handler);
   if (is_web_page(request, *call->match.route)) return out->respond(web_response("index.html", request));
   if (wanted == Page::web_status) return out->respond(web_response("status.html", request));
   if (wanted == Page::web_file) return out->respond(web_response(call->match.id, request));
-  if (!handle_slow_page(wanted, request, out)) out->respond(page(wanted, *call));
+  if (!handle_slow_page(wanted, request, *call, out)) out->respond(page(wanted, *call));
 }
 
 // Why the limits of the address or of the key do not allow the request.
@@ -312,9 +325,19 @@ void Api::set_keys(ApiKeys keys) {
   keys_ = std::move(keys);
 }
 
-bool Api::handle_slow_page(Page page, const HttpRequest& request,
+bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& call,
                            const std::shared_ptr<ResponseStream>& out) {
   switch (page) {
+    case Page::response:
+    case Page::input_items:
+    case Page::forget:
+      sessions_.start(page, call.match.id, call.key ? call.key->name : "", out);
+      return true;
+    case Page::mcp_servers:
+      mcp_workers_.submit([out, servers = responses_->servers, post = post_] {
+        post([out, json = mcp_servers_json(servers.get())] { out->respond(json_response(json)); });
+      });
+      return true;
     case Page::models:
       list_models(request.header("anthropic-version") != nullptr, out);
       return true;
@@ -341,15 +364,13 @@ HttpResponse Api::page(Page page, const Call& call) const {
       return file_response("application/json", kOpenApiJson);
     case Page::docs:
       return file_response("text/html; charset=utf-8", kDocsPage);
-    case Page::response:
-    case Page::input_items:
-    case Page::forget:
-      return stored_response(page, call.match.id);
     case Page::ollama_loaded:
       return ollama_.loaded();
     case Page::llama_props:
     case Page::llama_slots:
       return of_main_model(page == Page::llama_props ? props_json : slots_json);
+    case Page::mcp_calls:
+      return json_response(mcp_calls_json(responses_->servers.get()));
     case Page::ollama_version:
       return json_response({{"version", kOllamaVersion}, {"anabranch", ANABRANCH_VERSION}});
     default:
@@ -411,23 +432,6 @@ HttpResponse Api::of_main_model(Json (*describe)(const ServedModel&)) const {
   const ServedModel* main = pool_.main_model();
   return main ? json_response(describe(*main))
               : error_response({404, "No model is loaded; requests load one", "", "model_not_loaded"});
-}
-
-HttpResponse Api::stored_response(Page page, const std::string& id) const {
-  const auto stored = responses_->store.find(id);
-  if (!stored)
-    return error_response(
-        {404, fmt::format("There is no stored response '{}' here", id), "response_id", "response_not_found"});
-  if (page == Page::response) return json_response(stored->response);
-  if (page == Page::forget) {
-    responses_->store.erase(id);
-    return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
-  }
-  const Json& items = stored->input_items;
-  Json list = {{"object", "list"}, {"data", items}, {"has_more", false}};
-  list["first_id"] = items.empty() ? Json() : items.front()["id"];
-  list["last_id"] = items.empty() ? Json() : items.back()["id"];
-  return json_response(list);
 }
 
 std::string_view Api::status() const {

@@ -10,6 +10,7 @@
 #include "server/api/model_pool.h"
 #include "server/api/ollama_models.h"
 #include "server/api/routes.h"
+#include "server/api/session_actions.h"
 #include "server/http/access.h"
 #include "server/http/address_limits.h"
 #include "server/http/api_keys.h"
@@ -23,7 +24,8 @@ class Api {
  public:
   // timeout_s: as of Generations.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
-      ApiKeys keys, const std::string& seal_key_path, double timeout_s, int requests_per_minute);
+      ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
+      const std::string& seal_key_path, double timeout_s, int requests_per_minute);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.
@@ -54,16 +56,17 @@ class Api {
   std::optional<HttpResponse> refusal(const HttpRequest& request, const Result<Call>& call,
                                       const std::string& client);
   std::optional<ApiError> limit_reached(const Call& call, const std::string& client);
+  // Other machines' clients reach the server, and it asks for no key.
+  bool is_open_to_all() const;
   std::optional<ApiError> find_fault(const HttpRequest& request, const Call& call) const;
   HttpResponse page(Page page, const Call& call) const;
   // Answers of these are made by workers. Returns whether the page is one of them.
-  bool handle_slow_page(Page page, const HttpRequest& request, const std::shared_ptr<ResponseStream>& out);
+  bool handle_slow_page(Page page, const HttpRequest& request, const Call& call,
+                        const std::shared_ptr<ResponseStream>& out);
   // anthropic: in the form of its API.
   void list_models(bool anthropic, std::shared_ptr<ResponseStream> out);
   HttpResponse model(const std::string& id) const;
   HttpResponse of_main_model(Json (*describe)(const ServedModel&)) const;
-  // Reads or forgets an answer of the Responses API.
-  HttpResponse stored_response(Page page, const std::string& id) const;
   // "ok" while new work is taken.
   std::string_view status() const;
   HttpResponse health() const;
@@ -82,6 +85,8 @@ class Api {
   Generations generations_;
   ModelActions actions_;
   OllamaModels ollama_;
+  SessionActions sessions_;
+  WorkerPool mcp_workers_{1};  // asks MCP servers what they offer
   const AccessRules access_;
   ApiKeys keys_;
   AddressLimits addresses_;

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "server/api/generation_parts.h"
 #include "server/api/openai_format.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -18,6 +21,11 @@ constexpr size_t kShortBody = 256u << 10;
 
 bool is_long(const HttpRequest& request) {
   return request.body.size() > kShortBody;
+}
+
+// Whether the request may use tools of MCP servers, which are asked for them while it is prepared.
+bool may_use_mcp(const HttpRequest& request) {
+  return request.body.find("\"mcp") != std::string::npos;
 }
 
 // Returns freed memory to the system when it is destroyed, after the objects made from a long body.
@@ -35,21 +43,6 @@ const char* id_prefix(AnswerKind kind) {
   return kind == AnswerKind::completion || kind == AnswerKind::llama_completion ? "cmpl-" : "msg_";
 }
 
-ApiError internal_error(const std::exception& e) {
-  log_error("preparing a request failed: {}", e.what());
-  return {500, "Internal error while preparing the request", "", "internal_error"};
-}
-
-// Turns exceptions into an error, because jobs of a worker must not throw.
-template <class Work>
-PreparedRequest safely(Work work) {
-  try {
-    return work();
-  } catch (const std::exception& e) {
-    return internal_error(e);
-  }
-}
-
 // The first answer uses the request's seed, so it equals the answer with n = 1. The others use seeds that are
 // far from it and from each other (SplitMix64: Steele et al. 2014, "Fast splittable pseudorandom number
 // generators").
@@ -61,30 +54,18 @@ uint64_t choice_seed(uint64_t seed, uint64_t choice) {
   return z ^ (z >> 31);
 }
 
-// Sums the usage of all answers; each prompt counts once.
-Usage add_up(Usage total, const Usage& usage, bool first_of_prompt) {
-  if (first_of_prompt) {
-    total.prompt_tokens += usage.prompt_tokens;
-    total.cached_tokens += usage.cached_tokens;
-  }
-  total.completion_tokens += usage.completion_tokens;
-  total.thinking_tokens += usage.thinking_tokens;
-  total.speculation += usage.speculation;
-  total.grammar_tokens += usage.grammar_tokens;
-  total.grammar_s += usage.grammar_s;
-  return total;
-}
-
 }  // namespace
 
 Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
-                         Metrics& metrics, std::shared_ptr<ResponseContext> responses)
+                         Metrics& metrics, std::shared_ptr<ResponseContext> responses,
+                         mcp::AgentLimits agent_limits)
     : models_(models),
       workers_(workers),
       post_(std::move(post)),
       timeout_s_(timeout_s),
       metrics_(metrics),
       responses_(std::move(responses)),
+      agent_limits_(agent_limits),
       watch_(after, [this] { return end_late_ones(); }),
       embedder_(post_, after) {
   std::random_device device;
@@ -138,17 +119,21 @@ void Generations::choose_model(uint64_t key, const RequestHints& hints,
 void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request) {
   const Generation& generation = *find(key);
   const bool slow = is_long(*request);
+  const bool asks_servers = responses_->servers && may_use_mcp(*request);
   // The client may leave before the worker begins, so the job holds it weakly.
-  (slow ? long_workers_ : workers_)
+  (asks_servers ? tool_workers_
+   : slow       ? long_workers_
+                : workers_)
       .submit([this, key, kind = generation.head.kind, client = std::weak_ptr<const void>(generation.client),
                model = generation.model, request = std::move(request), responses = responses_,
-               keep_model = model_keeper(generation.model->name), slow]() mutable {
+               owner = generation.use.name(), keep_model = model_keeper(generation.model->name),
+               slow]() mutable {
         const ReturnMemory after(slow);
         if (client.expired()) return request.reset();
         auto prepared = std::make_shared<PreparedRequest>(safely([&] {
           return prepare(kind, request->body,
                          {*model->engine, model->defaults, model->preparer, responses,
-                          [&] { return client.expired(); }, model->name, keep_model});
+                          [&] { return client.expired(); }, agent_limits_, model->name, owner, keep_model});
         }));
         request.reset();
         const auto* made = std::get_if<ReadyRequest>(prepared.get());
@@ -165,12 +150,17 @@ void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelL
                           ReadyRequest ready) {
   const auto take = taker(key);
   try {
-    model->preparer.compile(
-        std::move(ready.prepared), std::move(client),
-        [take, writer = ready.writer, echo = ready.echo](std::variant<Prepared, RequestError> made) {
-          if (const auto* error = std::get_if<RequestError>(&made)) return take(to_api_error(*error));
-          take(ReadyRequest{std::get<Prepared>(std::move(made)), writer, echo});
-        });
+    Prepared prepared = std::exchange(ready.prepared, {});
+    model->preparer.compile(std::move(prepared), std::move(client),
+                            [take, rest = std::move(ready)](std::variant<Prepared, RequestError> made) {
+                              if (const auto* error = std::get_if<RequestError>(&made)) {
+                                if (rest.keeper) rest.keeper->take_back();
+                                return take(to_api_error(*error));
+                              }
+                              ReadyRequest whole = rest;
+                              whole.prepared = std::get<Prepared>(std::move(made));
+                              take(std::move(whole));
+                            });
   } catch (const std::exception& e) {
     take(internal_error(e));
   }
@@ -210,20 +200,44 @@ std::function<void(double)> Generations::model_keeper(const std::string& name) {
 void Generations::submit(uint64_t key, ReadyRequest ready) {
   Generation* generation = find(key);
   if (!generation) return;  // the client has left
-  Prepared& prepared = ready.prepared;
-  generation->options = std::move(prepared.options);
+  if (!ready.writer) {
+    begin_turn(key, *generation, std::move(ready.prepared));
+    return;
+  }
   generation->writer = std::move(ready.writer);
-  generation->remember = prepared.remember;
+  generation->keeper = std::move(ready.keeper);
+  generation->agent = std::move(ready.agent);
   generation->echo = std::move(ready.echo);
-  generation->rules = prepared.rules;
-  generation->head.thinking = std::move(prepared.think_report);
-  if (const auto& thinking = generation->head.thinking)
-    log_debug("{} {}: {}", generation->head.id, thinking->enabled ? "thinks" : "does not think",
-              thinking->reason);
-  const GenerationOptions& options = generation->options;
-  Engine& engine = *generation->model->engine;
+  generation->head.thinking = ready.prepared.think_report;
   generation->note->model = generation->head.model;
   generation->out->note(generation->note);
+  if (generation->agent && generation->agent->has_waiting()) {
+    begin_answer(*generation, 1);
+    return run_calls(key, *generation);
+  }
+  if (begin_turn(key, *generation, std::move(ready.prepared)))
+    begin_answer(*generation, generation->choices.size());
+}
+
+void Generations::begin_answer(Generation& generation, size_t choices) {
+  AnswerWriter& writer = *generation.writer;
+  const std::string first = writer.begin(generation.head, choices);
+  if (!writer.is_stream()) return;
+  generation.streaming = true;
+  generation.out->start(std::string(writer.stream_type()), std::string(writer.heartbeat()));
+  generation.send(first);
+}
+
+// The model has the word. False: the engine has no room; the request has failed.
+bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prepared) {
+  generation.options = std::move(prepared.options);
+  generation.remember = prepared.remember;
+  generation.rules = prepared.rules;
+  if (const auto& thinking = prepared.think_report)
+    log_debug("{} {}: {}", generation.head.id, thinking->enabled ? "thinks" : "does not think",
+              thinking->reason);
+  const GenerationOptions& options = generation.options;
+  Engine& engine = *generation.model->engine;
   Request request;
   request.sampling = options.sampling;
   const uint64_t seed = options.seed ? *options.seed : random_();
@@ -231,7 +245,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   request.max_tokens = options.max_tokens;
   request.speculation = options.speculation;
   request.ignore_eos = options.ignore_eos;
-  request.priority = generation->use.priority().value_or(options.priority);
+  request.priority = generation.use.priority().value_or(options.priority);
   request.progress = options.progress;
   request.cache = options.cache;
   request.cache_salt = options.cache_salt;
@@ -241,13 +255,14 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   request.begun = prepared.begun;
   request.thinking = std::move(prepared.thinking);
   request.grammar = std::move(prepared.grammar);
-  request.prompt_logprobs = !generation->echo.empty() && options.logprobs >= 0;
-  generation->choices.resize(prepared.prompts.size() * options.choices);
-  for (size_t i = 0; i < generation->choices.size(); ++i) {
-    Choice& choice = generation->choices[i];
+  request.prompt_logprobs = !generation.echo.empty() && options.logprobs >= 0;
+  generation.choices.clear();
+  generation.choices.resize(prepared.prompts.size() * options.choices);
+  for (size_t i = 0; i < generation.choices.size(); ++i) {
+    Choice& choice = generation.choices[i];
     choice.text = std::make_unique<OutputText>(engine.tokenizer(), options.stop, prepared.rules);
     if (options.logprobs >= 0) {
-      const bool text = generation->head.kind == AnswerKind::completion;
+      const bool text = generation.head.kind == AnswerKind::completion;
       choice.logprobs.emplace(text ? LogprobsForm::completion : LogprobsForm::chat, engine.tokenizer());
       choice.take_logprobs = [&choice] { return choice.logprobs->take(); };
     }
@@ -258,17 +273,15 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
     auto accepted = engine.submit(request, [this, key, i, post = post_](const Event& event) {
       post([this, key, i, event] { receive(key, i, event); });
     });
-    if (!accepted.ok()) return fail(key, queue_full(accepted.error(), engine));
+    if (!accepted.ok()) {
+      fail(key, queue_full(accepted.error(), engine));
+      return false;
+    }
     choice.request = *accepted;
     choice.submitted = true;
-    ++generation->running;
+    ++generation.running;
   }
-  AnswerWriter& writer = *generation->writer;
-  const std::string first = writer.begin(generation->head, generation->choices.size());
-  if (!writer.is_stream()) return;
-  generation->streaming = true;
-  generation->out->start(std::string(writer.stream_type()), std::string(writer.heartbeat()));
-  generation->send(first);
+  return true;
 }
 
 void Generations::receive(uint64_t key, size_t index, const Event& event) {
@@ -350,6 +363,7 @@ void Generations::deliver(Generation& generation, size_t index, const std::vecto
       call_id = new_call_id(generation.head.kind);
       ++choice.end.calls;
     }
+    if (generation.keeper || generation.agent) generation.recorder.event(event, call_id, now_seconds());
     generation.send(generation.writer->event(index, event, call_id, choice.take_logprobs));
   }
 }
@@ -387,25 +401,49 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
   metrics_.answered(generation.head.kind, finish_name(end.finish, end.calls));
   if (generation.streaming) remember(generation, choice);
   generation.send(generation.writer->choice_finished(index, end, choice.take_logprobs));
-  if (--generation.running > 0) return;
-  finish(generation);
-  generations_.erase(key);
+  if (--generation.running == 0) end_turn(key, generation);
 }
 
 // The end of a stream, or the whole answer, when all choices have ended.
-void Generations::finish(Generation& generation) {
-  Usage usage;
+void Generations::finish(uint64_t key, Generation& generation) {
+  Usage usage = generation.spent;
   std::vector<AnswerEnd> ends;
+  // Calls that were approved may be all there is: then the model has not had the word.
+  if (generation.choices.empty()) ends.emplace_back();
   for (size_t i = 0; i < generation.choices.size(); ++i) {
     ends.push_back(generation.choices[i].end);
     usage = add_up(usage, ends.back().usage, i % generation.options.choices == 0);
   }
-  ResponseStream& out = *generation.out;
+  if (generation.agent) ends[0].stopped = generation.agent->stopped();
   *generation.note = {generation.head.id, generation.head.model, usage.prompt_tokens, usage.cached_tokens,
                       usage.completion_tokens};
   const double took_s = now_seconds() - generation.started;
   usual_s_ = usual_s_ > 0 ? 0.9 * usual_s_ + 0.1 * took_s : took_s;
-  std::string rest = generation.writer->finish(ends, usage);
+  if (!generation.keeper) {
+    end(generation, generation.writer->finish(ends, usage));
+    generations_.erase(key);
+    return;
+  }
+  // The answer is stored before the client learns that it is complete.
+  generation.finishing = true;
+  workers_.submit([this, key, ends, usage, messages = std::exchange(generation.unkept, {}),
+                   keeper = generation.keeper, writer = generation.writer, post = post_] {
+    const auto added = keeper->add(messages);
+    std::string rest = added ? writer->finish(ends, usage) : "";
+    post([this, key, rest = std::move(rest), added] {
+      Generation* generation = find(key);
+      if (!generation) return;  // the client has left
+      generation->finishing = false;
+      if (!added) return fail(key, session_error(added.error()));
+      end(*generation, rest);
+      generations_.erase(key);
+    });
+  });
+}
+
+// Sends the end of a stream, or the whole answer.
+void Generations::end(Generation& generation, std::string rest) {
+  ResponseStream& out = *generation.out;
   if (generation.streaming) {
     generation.send(rest);
     return out.finish(false);
@@ -439,8 +477,9 @@ void Generations::fail(uint64_t key, const ApiError& error) {
   Generation* generation = find(key);
   if (!generation) return;
   cancel(*generation);
+  keep_cut(*generation);
   if (generation->streaming) {
-    generation->send(generation->writer->failure(error));
+    if (!generation->finishing) generation->send(generation->writer->failure(error));
     generation->out->finish(true);
   } else {
     generation->out->respond(error_response_for(generation->head.kind, error));
@@ -465,7 +504,7 @@ bool Generations::end_late_ones() {
   bool others = false;
   for (const auto& [key, generation] : generations_) {
     others |= generation.deadline.is_set();
-    if (generation.deadline.at <= now) late.push_back(key);
+    if (generation.deadline.at <= now && !generation.finishing) late.push_back(key);
   }
   for (const uint64_t key : late) fail(key, timeout_error(find(key)->deadline.allowed_s));
   return others;
@@ -475,6 +514,7 @@ void Generations::client_left(uint64_t key) {
   Generation* generation = find(key);
   if (!generation) return embedder_.forget(key);
   cancel(*generation);
+  keep_cut(*generation);
   log_debug("client left: {} cancelled", generation->head.id);
   generations_.erase(key);
 }

@@ -21,6 +21,7 @@
 #include "server/api/model_pool.h"
 #include "server/api/prepare.h"
 #include "server/api/request_model.h"
+#include "server/api/turn_recorder.h"
 #include "server/api/worker_pool.h"
 #include "server/http/api_keys.h"
 #include "server/http/types.h"
@@ -32,7 +33,7 @@ class Generations {
   // models and metrics must outlive it.
   // timeout_s: for each request, from its arrival to the end of its answer; 0: no limit.
   Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
-              Metrics& metrics, std::shared_ptr<ResponseContext> responses);
+              Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits);
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out);
@@ -68,7 +69,13 @@ class Generations {
     std::optional<uint64_t> remember;  // as of Prepared
     std::vector<std::string> echo;     // as of ReadyRequest
     std::shared_ptr<AnswerWriter> writer;
-    bool streaming = false;  // the stream has started
+    std::shared_ptr<ConversationKeeper> keeper;  // as of ReadyRequest
+    std::shared_ptr<AgentRun> agent;             // likewise
+    TurnRecorder recorder;                       // of this turn of the model's, if one of these is there
+    std::vector<NewMessage> unkept;              // turns that have ended
+    Usage spent;                                 // in earlier turns
+    bool streaming = false;                      // the stream has started
+    bool finishing = false;                      // a worker has the writer, to write its end
     KeyUse use;
     std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // for the logs
 
@@ -83,11 +90,19 @@ class Generations {
   std::function<void(PreparedRequest)> taker(uint64_t key);
   std::function<void(double)> model_keeper(const std::string& name);
   void submit(uint64_t key, ReadyRequest ready);
+  void begin_answer(Generation& generation, size_t choices);
+  bool begin_turn(uint64_t key, Generation& generation, Prepared prepared);
+  void end_turn(uint64_t key, Generation& generation);
+  void run_calls(uint64_t key, Generation& generation);
+  void next_turn(uint64_t key);
   void receive(uint64_t key, size_t index, const Event& event);
   void deliver(Generation& generation, size_t index, const std::vector<OutputEvent>& events);
   std::string new_call_id(AnswerKind kind);
   void finish_choice(uint64_t key, Generation& generation, size_t index, const Event& event);
-  void finish(Generation& generation);
+  void finish(uint64_t key, Generation& generation);
+  void end(Generation& generation, std::string rest);
+  NewMessage recorded(Generation& generation, const char* status, const Usage& usage) const;
+  void keep_cut(Generation& generation);
   void echo(Generation& generation, size_t index, const Event& event);
   static void count_prompt(Generation& generation, size_t index, const Usage& usage);
   bool holds_too_much(Generation& generation, const Event& event) const;
@@ -108,6 +123,7 @@ class Generations {
   double usual_s_ = 0;  // from arrival to end, of the latest answers on average
   Metrics& metrics_;
   const std::shared_ptr<ResponseContext> responses_;
+  const mcp::AgentLimits agent_limits_;
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;
@@ -116,6 +132,8 @@ class Generations {
   // Compiling a grammar may take a second, so it has threads of its own. The jobs of workers_ and
   // long_workers_ submit to this pool, so it must be destroyed after them.
   WorkerPool form_workers_{2};
+  // MCP servers may take a minute to answer.
+  WorkerPool tool_workers_{4};
   // Long requests have a thread of their own, so that short ones never wait for them.
   WorkerPool long_workers_{1, true};
 };

@@ -1,5 +1,7 @@
 #include "server/api/prepare.h"
 
+#include "base/clock.h"
+
 #include "server/api/anthropic_format.h"
 #include "server/api/anthropic_request.h"
 #include "server/api/llama_format.h"
@@ -7,6 +9,7 @@
 #include "server/api/ollama_request.h"
 #include "server/api/openai_format.h"
 #include "server/api/responses_format.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -105,18 +108,34 @@ Result prepare_shortened(const ChatRequest& chat, const PrepareContext& context)
 }
 
 PreparedRequest prepare_response(std::string_view body, bool counting, const PrepareContext& context) {
-  auto parsed = parse_responses_request(body, context.defaults, *context.responses);
+  auto parsed =
+      parse_responses_request(body, context.defaults, *context.responses, context.owner, context.cancelled);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto request = std::get<ResponsesRequest>(std::move(parsed));
   if (counting)
     return count(context.preparer.count(std::move(request.chat), context.cancelled),
                  {{"object", "response.input_tokens"}});
-  auto result = request.shorten ? prepare_shortened(request.chat, context)
-                                : context.preparer.chat(request.chat, context.cancelled);
+  ReadyRequest out;
+  if (!request.tools.agent.toolbox.empty()) {
+    mcp::AgentLimits limits = context.agent_limits;
+    limits.calls = std::min(limits.calls, request.max_tool_calls);
+    out.agent = std::make_shared<AgentRun>(std::move(request.tools.agent), request.chat,
+                                           std::move(request.approved), limits, now_seconds());
+  }
+  if (!out.agent || !out.agent->has_waiting()) {
+    auto result = request.shorten ? prepare_shortened(request.chat, context)
+                                  : context.preparer.chat(request.chat, context.cancelled);
+    if (const auto* error = std::get_if<RequestError>(&result)) return to_api_error(*error);
+    out.prepared = std::get<Prepared>(std::move(result));
+  }
+  out.keeper = request.keeper;
+  if (out.keeper)
+    if (const auto begun = out.keeper->begin(request.added); !begun) return session_error(begun.error());
   const bool stream = request.chat.options.stream;
   request.chat = {};  // the writer needs the rest
-  return ready(std::move(result),
-               std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses));
+  request.added = {};
+  out.writer = std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses);
+  return out;
 }
 
 PreparedRequest prepare_ollama(std::string_view body, bool generate, const PrepareContext& context) {

@@ -19,7 +19,12 @@ ApiError to_api_error(const RequestError& error);
 struct ReadyRequest {
   Prepared prepared;
   std::shared_ptr<AnswerWriter> writer;
-  std::vector<std::string> echo;  // the text that answers to each prompt begin with; empty: none
+  std::vector<std::string> echo = {};  // the text that answers to each prompt begin with; empty: none
+  // Has stored the request's messages, and stores the answer's; null: nothing is stored.
+  std::shared_ptr<ConversationKeeper> keeper = {};
+  // Of an answer that calls the tools of MCP servers; else null. If it has calls waiting, `prepared` is
+  // empty. In a later turn of the model's the writer is null: it has begun.
+  std::shared_ptr<AgentRun> agent = {};
 };
 // What a body leads to: work for the engine, embeddings, an answer without it (a count), or an error.
 using PreparedRequest = std::variant<ReadyRequest, EmbeddingRequest, HttpResponse, ApiError>;
@@ -30,7 +35,9 @@ struct PrepareContext {
   Preparer& preparer;
   const std::shared_ptr<ResponseContext>& responses;
   const std::function<bool()>& cancelled;
+  const mcp::AgentLimits& agent_limits;
   const std::string& model;  // its name
+  const std::string& owner;  // name of the request's key; empty: none
   // After its last request the model stays loaded for so many seconds (negative: for ever).
   const std::function<void(double seconds)>& keep_model;
 };

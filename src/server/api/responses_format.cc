@@ -1,6 +1,8 @@
 #include "server/api/responses_format.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
@@ -42,13 +44,78 @@ Json ResponsesWriter::response(const char* status, const Usage* usage) const {
   if (usage) json["anabranch"] = extension(head_, *usage);
   if (usage && !request_.tools.left_out.empty())
     json["anabranch"]["left_out_tools"] = request_.tools.left_out;
+  if (!stopped_.empty()) json["anabranch"]["stopped"] = stopped_;
+  if (usage && !request_.conversation.empty())
+    for (const MessageId id : request_.keeper->messages())
+      json["anabranch"]["message_ids"].push_back(message_name(id));
   return json;
 }
 
 std::string ResponsesWriter::begin(AnswerHead head, size_t) {
   head_ = std::move(head);
   std::string out = emit("response.created", {{"response", response("in_progress", nullptr)}});
-  return out + emit("response.in_progress", {{"response", response("in_progress", nullptr)}});
+  out += emit("response.in_progress", {{"response", response("in_progress", nullptr)}});
+  for (const McpList& list : request_.tools.lists) out += list_tools(list);
+  return out;
+}
+
+// An event of an item that is of MCP's.
+std::string ResponsesWriter::about_call(const char* event, const Json& item, size_t index, Json more) {
+  Json fields = {{"item_id", item["id"]}, {"output_index", index}};
+  fields.update(more);
+  return emit(event, std::move(fields));
+}
+
+// The tools of a server, when a conversation begins; later only if it cannot be asked for them.
+std::string ResponsesWriter::list_tools(const McpList& list) {
+  if (!request_.begins && list.error.empty()) return "";
+  Json item = {{"type", "mcp_list_tools"}, {"id", random_id("mcpl_")}, {"server_label", list.server}};
+  item["tools"] = Json::array();
+  const size_t index = output_.size();
+  std::string out = emit("response.output_item.added", {{"output_index", index}, {"item", item}});
+  out += about_call("response.mcp_list_tools.in_progress", item, index);
+  item["tools"] = list.tools;
+  if (!list.error.empty()) item["error"] = list.error;
+  out +=
+      about_call(list.error.empty() ? "response.mcp_list_tools.completed" : "response.mcp_list_tools.failed",
+                 item, index);
+  out += emit("response.output_item.done", {{"output_index", index}, {"item", item}});
+  output_.push_back(std::move(item));
+  return out;
+}
+
+std::string ResponsesWriter::call_started(const AgentCall& call) {
+  const std::string arguments =
+      call.arguments.is_string() ? call.arguments.get<std::string>() : dump_json(call.arguments);
+  Json item = {{"type", "mcp_call"},
+               {"id", call_id_with("mcp_", call.id)},
+               {"server_label", call.tool.server},
+               {"name", call.tool.name},
+               {"arguments", arguments},
+               {"output", nullptr},
+               {"error", nullptr},
+               {"approval_request_id", call_id_with("mcpr_", call.id)},
+               {"status", "in_progress"}};
+  const size_t index = output_.size();
+  std::string out = emit("response.output_item.added", {{"output_index", index}, {"item", item}});
+  out += about_call("response.mcp_call.in_progress", item, index);
+  out += about_call("response.mcp_call_arguments.done", item, index, {{"arguments", arguments}});
+  output_.push_back(std::move(item));
+  return out;
+}
+
+std::string ResponsesWriter::call_finished(const AgentCall& call, const mcp::CallResult& result) {
+  const std::string id = call_id_with("mcp_", call.id);
+  for (size_t index = 0; index < output_.size(); ++index) {
+    Json& item = output_[index];
+    if (item["id"] != id) continue;
+    item[result.is_error ? "error" : "output"] = result.text;
+    item["status"] = result.is_error ? "failed" : "completed";
+    std::string out =
+        about_call(result.is_error ? "response.mcp_call.failed" : "response.mcp_call.completed", item, index);
+    return out += emit("response.output_item.done", {{"output_index", index}, {"item", item}});
+  }
+  return "";
 }
 
 // Which item, and which part of it, an event is about.
@@ -79,10 +146,13 @@ std::string ResponsesWriter::open(Kind kind, const std::string& call_id, const s
         {"type", "message"}, {"id", random_id("msg_")}, {"role", "assistant"}, {"content", Json::array()}};
   } else {
     json = call_item(request_.tools, name, call_id, "");
-    json["id"] = random_id("fc_");
+    if (!json.contains("id")) json["id"] = random_id("fc_");
   }
-  json["status"] = "in_progress";
+  const bool asks = string_at(json, "type") == "mcp_approval_request";
+  if (!asks) json["status"] = "in_progress";
   std::string out = emit("response.output_item.added", {{"output_index", output_.size()}, {"item", json}});
+  if (string_at(json, "type") == "mcp_call")
+    out += about_call("response.mcp_call.in_progress", json, output_.size());
   if (kind == Kind::call_begin) return out;
   Json part = place();
   part["part"] = part_of(*item_);
@@ -133,28 +203,27 @@ std::string ResponsesWriter::close_text(Item& item, const char* status) {
   item.json["content"].push_back(part_of(item));
   item.json["status"] = status;
   if (thought && request_.sealed_thoughts) item.json["encrypted_content"] = context_->sealer.seal(item.text);
-  std::string whole = turn_.value(thought ? "reasoning_content" : "content", "");
-  turn_[thought ? "reasoning_content" : "content"] = whole + item.text;
   return out;
 }
 
 // A call is known as a whole: its arguments come as one piece.
 std::string ResponsesWriter::close_call(Item& item) {
   Json done = call_item(request_.tools, item.name, item.call_id, item.text);
+  const std::string type = string_at(done, "type");
   done["id"] = item.json["id"];
-  done["status"] = "completed";
+  if (type != "mcp_approval_request") done["status"] = type == "mcp_call" ? "in_progress" : "completed";
   item.json = std::move(done);
-  turn_["tool_calls"].push_back(call_of(item.json));
-  const std::string type = string_at(item.json, "type");
-  const bool custom = type == "custom_tool_call";
-  if (!custom && type != "function_call") return "";
+  const bool custom = type == "custom_tool_call", mcp = type == "mcp_call";
+  if (!custom && !mcp && type != "function_call") return "";
   const char* field = custom ? "input" : "arguments";
   const std::string text = string_at(item.json, field);
   Json delta = place(), whole = place();
   delta["delta"] = text;
   whole[field] = text;
-  if (!custom) whole["name"] = item.json["name"];
-  const std::string stem = custom ? "response.custom_tool_call_input" : "response.function_call_arguments";
+  if (!custom && !mcp) whole["name"] = item.json["name"];
+  const std::string stem = custom ? "response.custom_tool_call_input"
+                           : mcp  ? "response.mcp_call_arguments"
+                                  : "response.function_call_arguments";
   std::string out = emit((stem + ".delta").c_str(), std::move(delta));
   return out += emit((stem + ".done").c_str(), std::move(whole));
 }
@@ -162,7 +231,9 @@ std::string ResponsesWriter::close_call(Item& item) {
 std::string ResponsesWriter::close(const char* status) {
   if (!item_) return "";
   std::string out = item_->kind == Kind::call_begin ? close_call(*item_) : close_text(*item_, status);
-  out += emit("response.output_item.done", {{"output_index", output_.size()}, {"item", item_->json}});
+  // A call that this server runs is done when its result is there.
+  if (string_at(item_->json, "type") != "mcp_call")
+    out += emit("response.output_item.done", {{"output_index", output_.size()}, {"item", item_->json}});
   output_.push_back(std::move(item_->json));
   item_.reset();
   return out;
@@ -173,17 +244,14 @@ std::string ResponsesWriter::choice_finished(size_t, const AnswerEnd& end, const
   return close(cut_ ? "incomplete" : "completed");
 }
 
-void ResponsesWriter::keep(const Json& response) {
-  if (!request_.store) return;
-  Json messages = std::move(request_.conversation);
-  messages.push_back(std::move(turn_));
-  context_->store.put({head_.id, response, std::move(request_.input_items), std::move(messages), 0});
-}
-
-std::string ResponsesWriter::finish(const std::vector<AnswerEnd>&, const Usage& total) {
+std::string ResponsesWriter::finish(const std::vector<AnswerEnd>& ends, const Usage& total) {
+  stopped_ = ends[0].stopped;
+  if (!stopped_.empty()) cut_ = "max_tool_calls";
   const char* status = cut_ ? "incomplete" : "completed";
   const Json whole = response(status, &total);
-  keep(whole);
+  if (request_.keeper && request_.store)
+    if (const auto put = request_.keeper->put_response(head_.id, whole, request_.input_items); !put)
+      log_warning("{} cannot be referred to: {}", head_.id, put.error().message);
   if (!is_stream()) return dump_json(whole);
   return emit(cut_ ? "response.incomplete" : "response.completed", {{"response", whole}});
 }

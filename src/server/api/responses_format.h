@@ -13,6 +13,8 @@ class ResponsesWriter : public AnswerWriter {
   std::string begin(AnswerHead head, size_t choices) override;
   std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
                     const TakeLogprobs& logprobs) override;
+  std::string call_started(const AgentCall& call) override;
+  std::string call_finished(const AgentCall& call, const mcp::CallResult& result) override;
   std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) override;
   std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) override;
   std::string failure(const ApiError& error) override;
@@ -33,19 +35,20 @@ class ResponsesWriter : public AnswerWriter {
   std::string close(const char* status);
   std::string close_text(Item& item, const char* status);
   std::string close_call(Item& item);
+  std::string list_tools(const McpList& list);
+  std::string about_call(const char* event, const Json& item, size_t index, Json more = Json::object());
   Json part_of(const Item& item) const;
   Json place() const;
   Json response(const char* status, const Usage* usage) const;
-  void keep(const Json& response);
 
   ResponsesRequest request_;
   const std::shared_ptr<ResponseContext> context_;
   AnswerHead head_;
   std::optional<Item> item_;
   Json output_ = Json::array();
-  Json turn_ = {{"role", "assistant"}, {"content", ""}};  // the answer as a chat message
-  Json problem_;                                          // the response's "error"
-  const char* cut_ = nullptr;                             // why it is incomplete
+  Json problem_;               // the response's "error"
+  std::string stopped_;        // as of AnswerEnd
+  const char* cut_ = nullptr;  // why it is incomplete
   int sequence_ = 0;
 };
 

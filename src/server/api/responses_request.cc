@@ -1,12 +1,18 @@
 #include "server/api/responses_request.h"
 
-#include <climits>
+#include <algorithm>
+#include <map>
+#include <set>
 
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
+#include "server/api/session_json.h"
 
 namespace anabranch::server {
 namespace {
+
+// The user's decisions on calls: {call id: reason}; no reason: approved.
+using Decisions = std::map<std::string, std::optional<std::string>>;
 
 // Adds items to a conversation of chat messages. The items of one turn of the assistant's become one message.
 class ItemReader {
@@ -23,6 +29,10 @@ class ItemReader {
     const std::string type = given ? *given : "message";
     if (type == "message")
       read_message(fields, where);
+    else if (type == "mcp_approval_response")
+      read_approval(fields);
+    else if (type == "mcp_call")
+      read_run_call(item);
     else if (type == "reasoning")
       read_reasoning(fields);
     else if (const Json call = call_of(item); !call.is_null())
@@ -37,7 +47,38 @@ class ItemReader {
     if (fields.error()) request_.fail(*fields.error());
   }
 
+  const Decisions& decisions() const { return decisions_; }
+
  private:
+  void read_approval(JsonFields& fields) {
+    const std::string id = fields.required_string("approval_request_id");
+    const auto approve = fields.boolean("approve");
+    const std::string* reason = fields.string("reason");
+    if (!approve) fields.fail("approve", "missing_required_parameter", "'approve' must be true or false");
+    if (fields.error()) return;
+    auto& decision = decisions_[call_id_with("call_", id)];
+    if (!*approve) decision = reason ? *reason : "";
+  }
+
+  // A call that this server has run, with its result. Those of one turn come one after the other.
+  void read_run_call(const Json& item) {
+    const Json call = call_of(item);
+    size_t at = messages_.size();
+    while (at > 0 && messages_[at - 1]["role"] == "tool" &&
+           run_here_.contains(messages_[at - 1]["tool_call_id"]))
+      --at;
+    if (at == messages_.size() || at == 0)
+      assistant(false)["tool_calls"].push_back(call);
+    else
+      messages_[at - 1]["tool_calls"].push_back(call);
+    const std::string error = string_at(item, "error");
+    messages_.push_back(
+        {{"role", "tool"},
+         {"content", mcp::text_for_model(!error.empty(), error.empty() ? string_at(item, "output") : error)},
+         {"tool_call_id", call["id"]}});
+    run_here_.insert(call["id"]);
+  }
+
   // The message of the assistant's that is being put together. fresh: it has no answer yet.
   Json& assistant(bool fresh) {
     const bool open =
@@ -122,11 +163,12 @@ class ItemReader {
   JsonFields& request_;
   ResponseContext& context_;
   Json& messages_;
+  Decisions decisions_;
+  std::set<std::string> run_here_;  // ids of calls
 };
 
 void refuse_what_is_not_built(JsonFields& fields) {
   fields.only("background", {false}, "answers in the background are not built; ask for a stream");
-  fields.only("conversation", {}, "conversations are not built; use 'previous_response_id'");
   fields.only("prompt", {}, "stored prompts are not built; send the text as 'instructions' and 'input'");
   fields.only("context_management", {Json::array()}, "contexts are not compacted here");
   fields.only("service_tier", {"auto", "default"}, "there is one tier");
@@ -156,26 +198,152 @@ Json items_of(JsonFields& fields) {
   return items;
 }
 
-// The system prompt of this request, which later ones do not inherit, and then the conversation.
-void read_conversation(JsonFields& fields, ResponseContext& context, ResponsesRequest& request) {
-  Json messages = Json::array();
-  if (const std::string* previous = fields.string("previous_response_id")) {
-    const auto stored = context.store.find(*previous);
-    if (!stored)
-      return fields.fail(ApiError{404, fmt::format("There is no stored response '{}' here", *previous),
-                                  "previous_response_id", "previous_response_not_found"});
-    messages = stored->messages;
+// Where the request's conversation stands.
+struct Place {
+  SessionStore* store = nullptr;  // null: it begins here
+  std::string session;
+  MessageId parent = kNoMessage;
+};
+
+ApiError no_response(const std::string& id) {
+  return {404, fmt::format("There is no stored response '{}' here", id), "previous_response_id",
+          "previous_response_not_found"};
+}
+
+Place place_of_response(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                        const std::string& id) {
+  const auto store = context.stores->of_response(owner, id);
+  const auto response = store ? (*store)->find_response(owner, id) : store.error();
+  if (!response) {
+    fields.fail(response.error().kind == ErrorKind::not_found ? no_response(id)
+                                                              : session_error(response.error()));
+    return {};
   }
+  return {*store, response->session, response->message};
+}
+
+// "conversation": a session's id, or {"id", "parent"} for another place in it than its head.
+Place place_of_conversation(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                            const Json& given) {
+  const std::string id = given.is_string() ? given.get<std::string>() : string_at(given, "id");
+  if (id.empty()) {
+    fields.fail("conversation", "invalid_type", "'conversation' must be an id, or an object with one");
+    return {};
+  }
+  const auto store = context.stores->of_session(owner, id);
+  const auto session = store ? (*store)->find(owner, id) : store.error();
+  if (!session) {
+    ApiError error = session_error(session.error());
+    if (error.status == 404) error.code = "conversation_not_found";
+    error.param = "conversation";
+    fields.fail(error);
+    return {};
+  }
+  Place place{*store, id, session->head};
+  const auto parent = given.find("parent");
+  if (!given.is_object() || parent == given.end()) return place;
+  const auto message = parent->is_null()     ? std::optional(kNoMessage)
+                       : parent->is_string() ? message_id(parent->get<std::string>())
+                                             : std::nullopt;
+  if (!message)
+    fields.fail("conversation", "invalid_value",
+                "'conversation.parent' must be a message's id, such as msg_12");
+  place.parent = message.value_or(kNoMessage);
+  return place;
+}
+
+Place find_place(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                 ResponsesRequest& request) {
+  const std::string* previous = fields.string("previous_response_id");
+  const Json* conversation = fields.find("conversation");
+  if (previous && conversation)
+    fields.fail("conversation", "invalid_value",
+                "'conversation' and 'previous_response_id' exclude each other");
+  if (fields.error()) return {};
+  if (previous) return place_of_response(fields, context, owner, *previous);
+  if (!conversation) return {};
+  Place place = place_of_conversation(fields, context, owner, *conversation);
+  request.conversation = place.session;
+  return place;
+}
+
+// The messages before this request's.
+Json earlier_messages(JsonFields& fields, const Place& place, const std::string& owner) {
+  Json messages = Json::array();
+  if (!place.store || place.parent == kNoMessage) return messages;
+  auto path = place.store->path(owner, place.session, place.parent);
+  if (!path) {
+    ApiError error = session_error(path.error());
+    error.param = "conversation";
+    fields.fail(error);
+    return messages;
+  }
+  for (SessionMessage& one : *path) messages.push_back(std::move(one.message));
+  return messages;
+}
+
+// The calls of MCP tools in the assistant's last message that have no result yet. Those that the request
+// approves are run before the model goes on; the others get a result that says so, behind the message. own:
+// from where on the messages are the request's; it moves when a result comes before it.
+void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesRequest& request, Json& messages,
+                  size_t& own) {
+  size_t turn = messages.size();
+  while (turn > 0 && messages[turn - 1]["role"] != "assistant") --turn;
+  size_t at = turn, found = 0;
+  std::set<std::string> answered;
+  for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
+    answered.insert(string_at(messages[at], "tool_call_id"));
+  const Json calls = turn > 0 ? messages[turn - 1].value("tool_calls", Json::array()) : Json::array();
+  for (const Json& json : calls) {
+    const std::string id = string_at(json, "id"), name = string_at(json["function"], "name");
+    const mcp::Tool* tool = request.tools.agent.toolbox.find(name);
+    const auto decision = decisions.find(id);
+    found += tool && decision != decisions.end();
+    if (answered.contains(id) || !tool) continue;
+    AgentCall call{id, name, *tool, json["function"]["arguments"], true};
+    if (decision != decisions.end() && !decision->second) {
+      request.approved.push_back(std::move(call));
+      continue;
+    }
+    const std::string reason = decision == decisions.end() ? "it was not approved" : *decision->second;
+    messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at),
+                    result_message(call, {.text = declined_text(reason), .is_error = true}));
+    own += at++ < own ? 1 : 0;
+  }
+  if (found < decisions.size())
+    fields.fail(
+        "input", "invalid_value",
+        "An 'mcp_approval_response' names no request for approval in the conversation's last answer; its "
+        "tools must be among 'tools'");
+  else if (!request.approved.empty() && at < messages.size())
+    fields.fail("input", "invalid_value",
+                "Messages cannot come with the approval of a call: send them afterwards");
+}
+
+// The system prompt of this request, which later ones do not inherit, and then the conversation.
+void read_conversation(JsonFields& fields, ResponseContext& context, const std::string& owner,
+                       ResponsesRequest& request) {
+  const Place place = find_place(fields, context, owner, request);
+  Json messages = earlier_messages(fields, place, owner), added = Json::array();
+  if (fields.error()) return;
   request.input_items = items_of(fields);
-  ItemReader reader(fields, context, messages);
+  ItemReader reader(fields, context, added);
   for (size_t i = 0; i < request.input_items.size() && !fields.error(); ++i)
     reader.read(request.input_items[i], fmt::format("input[{}]", i));
-  if (messages.empty() && !fields.error())
-    fields.fail("input", "missing_required_parameter", "'input' is missing or empty");
-  request.conversation = messages;
+  size_t own = messages.size();
+  for (Json& message : added) messages.push_back(std::move(message));
+  if (!fields.error()) decide_calls(fields, reader.decisions(), request, messages, own);
+  if (fields.error()) return;
+  for (size_t i = own; i < messages.size(); ++i) request.added.push_back({messages[i]});
+  request.begins = std::ranges::none_of(messages, [](const Json& m) { return m["role"] == "assistant"; });
+  if (messages.empty())
+    return fields.fail("input", "missing_required_parameter", "'input' is missing or empty");
+  if (request.store || !request.conversation.empty())
+    request.keeper = std::make_shared<ConversationKeeper>(
+        place.store ? *place.store : context.stores->usual(), owner, place.session, place.parent);
   const std::string* instructions = fields.string("instructions");
   if (instructions && !instructions->empty()) {
-    if (!messages.empty() && messages[0]["role"] == "system")
+    if (messages[0]["role"] == "system")
       messages[0]["content"] = *instructions + "\n\n" + messages[0]["content"].get<std::string>();
     else
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *instructions}});
@@ -234,14 +402,17 @@ Json echo_of(JsonFields& fields, const ResponsesRequest& request) {
           {"safety_identifier", given("safety_identifier", nullptr)},
           {"prompt_cache_key", given("prompt_cache_key", nullptr)},
           {"user", given("user", nullptr)},
-          {"metadata", given("metadata", Json::object())}};
+          {"metadata", given("metadata", Json::object())},
+          {"conversation", request.conversation.empty() ? Json() : Json{{"id", request.conversation}}}};
 }
 
 }  // namespace
 
 std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_view body,
                                                                  const RequestDefaults& defaults,
-                                                                 ResponseContext& context) {
+                                                                 ResponseContext& context,
+                                                                 const std::string& owner,
+                                                                 const mcp::Cancelled& cancelled) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
@@ -254,14 +425,14 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
   chat.options.format = read_response_format(fields);
   if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX))
     chat.options.max_tokens = static_cast<int>(*most);
-  fields.integer("max_tool_calls", 0, INT_MAX);  // of tools that OpenAI's servers run
+  request.max_tool_calls = static_cast<int>(fields.integer("max_tool_calls", 0, INT_MAX).value_or(INT_MAX));
   request.store = fields.boolean("store").value_or(true);
   request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";
   chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_include(fields, request);
-  request.tools = read_response_tools(fields, chat.tool_choice);
+  request.tools = read_response_tools(fields, chat.tool_choice, context.servers, cancelled);
   if (!request.tools.functions.empty()) chat.tools = request.tools.functions;
-  if (!fields.error()) read_conversation(fields, context, request);
+  if (!fields.error()) read_conversation(fields, context, owner, request);
   if (fields.error()) return *fields.error();
   request.echo = echo_of(fields, request);
   return request;

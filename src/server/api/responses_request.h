@@ -1,39 +1,54 @@
 // Reads the JSON body of /v1/responses: a conversation of items becomes the messages of a chat request.
 #pragma once
 
+#include <climits>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
 
 #include "server/api/api_request.h"
-#include "server/api/response_store.h"
+#include "server/api/conversation_keeper.h"
 #include "server/api/responses_tools.h"
 #include "server/api/sealed_text.h"
+#include "server/api/session_stores.h"
 
 namespace anabranch::server {
 
 // What requests refer to, and where answers are kept. Thread-safe, as its parts are.
 struct ResponseContext {
-  explicit ResponseContext(const std::string& key_file) : sealer(key_file) {}
-  ResponseStore store;
+  ResponseContext(std::shared_ptr<SessionStores> sessions, std::shared_ptr<mcp::Servers> mcp_servers,
+                  const std::string& key_file)
+      : stores(std::move(sessions)), servers(std::move(mcp_servers)), sealer(key_file) {}
+  const std::shared_ptr<SessionStores> stores;
+  const std::shared_ptr<mcp::Servers> servers;  // of tools; null: none
   Sealer sealer;
 };
 
 struct ResponsesRequest {
   ChatRequest chat;
   ResponseTools tools;
-  Json echo;          // the fields of the request that the answer repeats
-  Json input_items;   // each with an id
-  Json conversation;  // the messages without "instructions": what a later request goes on from
-  bool store = true;
-  bool sealed_thoughts = false;  // the client asks for reasoning.encrypted_content
-  bool shorten = false;          // "truncation": "auto"
+  Json echo;         // the fields of the request that the answer repeats
+  Json input_items;  // each with an id
+  // What stores the conversation; null: nothing is to be stored. `added` is what this request adds to it.
+  std::shared_ptr<ConversationKeeper> keeper;
+  std::vector<NewMessage> added;
+  std::vector<AgentCall> approved;  // calls of the last answer, to be run before the model goes on
+  int max_tool_calls = INT_MAX;     // that this server runs
+  bool begins = true;               // the conversation has no answer yet
+  std::string conversation;         // the session that the request names; empty: none
+  bool store = true;                // the response can be referred to later
+  bool sealed_thoughts = false;     // the client asks for reasoning.encrypted_content
+  bool shorten = false;             // "truncation": "auto"
 };
 
+// owner: the name of the request's key; it sees no other's conversations. For workers: reads
+// conversations, and asks MCP servers for their tools. cancelled: whether nobody waits for it any more.
 std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_view body,
                                                                  const RequestDefaults& defaults,
-                                                                 ResponseContext& context);
+                                                                 ResponseContext& context,
+                                                                 const std::string& owner,
+                                                                 const mcp::Cancelled& cancelled);
 
 // The messages without the oldest turns, the instructions at the beginning kept: from the turn-th user
 // message on (from 0). Null if there is no such message.

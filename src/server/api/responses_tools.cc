@@ -42,7 +42,8 @@ Json shell_parameters() {
 
 class ToolReader {
  public:
-  ToolReader(JsonFields& request, ResponseTools& out) : request_(request), out_(out) {}
+  ToolReader(JsonFields& request, ResponseTools& out, const mcp::Cancelled& cancelled)
+      : request_(request), out_(out), cancelled_(cancelled) {}
 
   void read(const Json& tools, const std::string& where, const std::string& space) {
     if (out_.functions.size() + tools.size() > kMaxTools)
@@ -72,10 +73,36 @@ class ToolReader {
       const std::string name = fields.required_string("name");
       const Json* inner = fields.array("tools");
       if (inner && !name.empty()) read(*inner, where + ".tools", name);
+    } else if (type == "mcp") {
+      read_mcp(fields, where);
     } else if (!type.empty()) {
       out_.left_out.push_back(type.substr(0, 64));
     }
     if (fields.error()) request_.fail(*fields.error());
+  }
+
+  void read_mcp(JsonFields& fields, const std::string& where) {
+    const std::string server = fields.required_string("server_label");
+    auto rule =
+        mcp::ApprovalRule::read(fields.find("require_approval") ? *fields.find("require_approval") : Json());
+    if (!rule) fields.fail("require_approval", "invalid_value", rule.error().message);
+    const Json* allowed = fields.find("allowed_tools");
+    if (allowed && allowed->is_object())
+      allowed = allowed->contains("tool_names") ? &(*allowed)["tool_names"] : nullptr;
+    if (fields.error()) return;
+    const size_t before = out_.functions.size();
+    out_.agent.rules.insert_or_assign(server, *rule);
+    out_.lists.push_back(add_mcp_tools(fields, where + ".server_label", server, allowed, cancelled_,
+                                       out_.agent, out_.functions));
+    for (size_t i = before; i < out_.functions.size(); ++i) {
+      const std::string name = string_at(out_.functions[i]["function"], "name");
+      const mcp::Tool& tool = *out_.agent.toolbox.find(name);
+      const Kind kind = rule->needs_approval(tool.name) ? Kind::mcp_ask : Kind::mcp;
+      out_.known.insert_or_assign(name, ResponseTool{kind, tool.name, tool.server});
+      // The model may leave the server's name out.
+      if (out_.agent.toolbox.find(tool.name) == &tool)
+        out_.known.emplace(tool.name, ResponseTool{kind, tool.name, tool.server});
+    }
   }
 
   void add(ResponseTool tool, Json description, Json parameters, bool strict) {
@@ -86,6 +113,7 @@ class ToolReader {
 
   JsonFields& request_;
   ResponseTools& out_;
+  const mcp::Cancelled& cancelled_;
 };
 
 // The name that the model sees for {"type", "name", "namespace"?}; "" if there is no such tool.
@@ -138,9 +166,57 @@ std::string model_name(const std::string& space, const std::string& name) {
   return space + (space.ends_with("__") ? "" : "__") + name;
 }
 
-ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice) {
+std::string mcp_function(const std::string& server, const std::string& tool) {
+  const mcp::Tool named{.server = server, .name = tool};
+  mcp::Toolbox box;
+  box.add(named);
+  return box.name_of(named);
+}
+
+McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::string& server,
+                      const Json* allowed, const mcp::Cancelled& cancelled, AgentTools& tools,
+                      Json& functions) {
+  McpList list{server};
+  if (!tools.servers || !tools.servers->has(server)) {
+    fields.fail(
+        where, "invalid_value",
+        fmt::format("There is no MCP server '{}' here: the file of serve --mcp-config names them. Other "
+                    "servers cannot be used",
+                    server));
+    return list;
+  }
+  const auto offered = tools.servers->tools(server, cancelled);
+  if (!offered) {
+    list.error = offered.error().message;
+    return list;
+  }
+  for (const mcp::Tool& tool : *offered) {
+    if (allowed && (!allowed->is_array() || std::ranges::find(*allowed, Json(tool.name)) == allowed->end()))
+      continue;
+    tools.toolbox.add(tool);
+    list.tools.push_back({{"name", tool.name},
+                          {"description", tool.description},
+                          {"input_schema", tool.input_schema},
+                          {"annotations", tool.annotations}});
+  }
+  // The toolbox names them so that no two are equal, which may change a name that it gave before.
+  for (Json& function : tools.toolbox.functions())
+    if (tools.toolbox.find(string_at(function["function"], "name"))->server == server)
+      functions.push_back(std::move(function));
+  return list;
+}
+
+ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
+                                  const std::shared_ptr<mcp::Servers>& servers,
+                                  const mcp::Cancelled& cancelled) {
   ResponseTools tools;
-  if (const Json* list = fields.array("tools")) ToolReader(fields, tools).read(*list, "tools", "");
+  tools.agent.servers = servers;
+  if (const Json* list = fields.array("tools")) ToolReader(fields, tools, cancelled).read(*list, "tools", "");
+  const bool must_call = fields.find("tool_choice") && *fields.find("tool_choice") != "auto" &&
+                         *fields.find("tool_choice") != "none";
+  for (const McpList& list : tools.lists)
+    if (must_call && tools.functions.empty() && !list.error.empty())
+      fields.fail("tools", "mcp_server_failed", list.error);
   if (!fields.error()) read_choice(fields, tools, choice);
   if (!fields.error()) check_tool_choice(fields, choice, tools.functions);
   if (choice.kind == ToolChoice::Kind::none) tools.functions = Json::array();
@@ -162,6 +238,16 @@ Json call_item(const ResponseTools& tools, const std::string& model_name, const 
     if (parsed && parsed->is_object()) action.update(*parsed);
     return {{"type", "local_shell_call"}, {"call_id", call_id}, {"action", std::move(action)}};
   }
+  if (tool.kind == Kind::mcp || tool.kind == Kind::mcp_ask) {
+    const bool asks = tool.kind == Kind::mcp_ask;
+    Json item = {{"type", asks ? "mcp_approval_request" : "mcp_call"},
+                 {"id", call_id_with(asks ? "mcpr_" : "mcp_", call_id)},
+                 {"server_label", tool.space},
+                 {"name", tool.name},
+                 {"arguments", arguments}};
+    if (!asks) item.update({{"output", nullptr}, {"error", nullptr}, {"approval_request_id", nullptr}});
+    return item;
+  }
   Json item = {
       {"type", "function_call"}, {"call_id", call_id}, {"name", tool.name}, {"arguments", arguments}};
   if (!tool.space.empty()) item["namespace"] = tool.space;
@@ -172,7 +258,9 @@ Json call_of(const Json& item) {
   const std::string type = string_at(item, "type");
   std::string name = model_name(string_at(item, "namespace"), string_at(item, "name"));
   Json arguments;
-  if (type == "function_call") {
+  const bool mcp = type == "mcp_call" || type == "mcp_approval_request";
+  if (mcp) name = mcp_function(string_at(item, "server_label"), string_at(item, "name"));
+  if (type == "function_call" || mcp) {
     const std::string text = string_at(item, "arguments");
     auto parsed = parse_json(text);
     arguments = parsed && parsed->is_object() ? std::move(*parsed) : Json(text);
@@ -188,6 +276,7 @@ Json call_of(const Json& item) {
   }
   std::string id = string_at(item, "call_id");
   if (id.empty()) id = string_at(item, "id");
+  if (mcp) id = call_id_with("call_", id);
   return {
       {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};
 }

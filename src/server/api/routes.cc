@@ -20,6 +20,17 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/responses/{id}/input_items", Page::input_items},
     {"GET", "/v1/responses/{id}", Page::response, true, true, Listed::openai},
     {"DELETE", "/v1/responses/{id}", Page::forget},
+    {"GET", "/v1/sessions", SessionAction::list, true, true, Listed::openai},
+    {"POST", "/v1/sessions", SessionAction::create, true, true, Listed::openai},
+    {"POST", "/v1/sessions/import", SessionAction::import},
+    {"GET", "/v1/sessions/{id}/export", SessionAction::export_text},
+    {"POST", "/v1/sessions/{id}/branch", SessionAction::branch},
+    {"POST", "/v1/sessions/{id}/messages", SessionAction::append},
+    {"GET", "/v1/sessions/{id}", SessionAction::read},
+    {"POST", "/v1/sessions/{id}", SessionAction::change},
+    {"DELETE", "/v1/sessions/{id}", SessionAction::erase},
+    {"GET", "/v1/mcp/servers", Page::mcp_servers},
+    {"GET", "/v1/mcp/calls", Page::mcp_calls},
     {"POST", "/v1/embeddings", AnswerKind::embedding, true, true, Listed::openai},
     {"POST", "/embeddings", AnswerKind::embedding, true, false},
     {"POST", "/v1/rerank", AnswerKind::rerank, true, true, Listed::openai},
@@ -89,9 +100,10 @@ RouteMatch find_route(std::string_view path, std::string_view method) {
   for (const Route& route : kRoutes) {
     const auto id = match(route, path);
     if (!id) continue;
+    // A path without {id} comes before those with one, which do not mean it.
+    if (other.route && other.id.empty() && !id->empty()) return other;
     if (takes_method(route, method)) return {&route, *id};
     if (!other.route) other = {&route, *id};
-    if (id->empty()) return other;  // a path without {id} has one method, and comes before those with one
   }
   return other;
 }

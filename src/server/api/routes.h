@@ -13,6 +13,8 @@ namespace anabranch::server {
 
 // What a POST request does to the models (model_actions.h).
 enum class ModelAction { load, unload, pull, ollama_pull };
+// What a request does with kept conversations (session_actions.h).
+enum class SessionAction { list, create, import, export_text, branch, append, read, change, erase };
 // What else requests read.
 enum class Page {
   models,
@@ -31,6 +33,8 @@ enum class Page {
   ollama_model,
   llama_props,
   llama_slots,
+  mcp_servers,
+  mcp_calls,
   web_status,
   web_file
 };
@@ -39,9 +43,8 @@ enum class Listed { no, openai, anthropic, ollama, llama };
 
 struct Route {
   std::string_view method;  // GET includes HEAD
-  std::string_view path;    // one without {id} has one method. {id} stands for any text that is not empty;
-                            // before a "/" it has none itself
-  std::variant<AnswerKind, ModelAction, Page> handler;
+  std::string_view path;    // {id} stands for any text that is not empty; before a "/" it has none itself
+  std::variant<AnswerKind, ModelAction, SessionAction, Page> handler;
   bool needs_key = true;  // when the server asks for API keys
   bool described = true;  // openapi.json has an operation with this method and path
   Listed listed = Listed::no;

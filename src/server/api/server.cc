@@ -16,13 +16,14 @@ constexpr double kLastWordsSeconds = 1;  // time for errors to reach clients who
 class ServerImpl final : public Server {
  public:
   ServerImpl(ServerModels models, const ServerOptions& options, AccessRules access, ApiKeys keys,
-             std::unique_ptr<HttpServer> http, std::unique_ptr<RotatingLog> access_log)
+             std::shared_ptr<SessionStores> sessions, std::unique_ptr<HttpServer> http,
+             std::unique_ptr<RotatingLog> access_log)
       : options_(options),
         http_(std::move(http)),
         workers_(std::make_unique<WorkerPool>(kWorkers)),
         api_(std::move(models), {options.volatile_text, options.turns_path}, *workers_, *http_,
-             std::move(access), std::move(keys), options.seal_key_path, options.request_timeout_s,
-             options.requests_per_minute),
+             std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
+             options.request_timeout_s, options.requests_per_minute),
         access_log_(std::move(access_log)),
         thread_([this] { serve(); }) {}
 
@@ -129,10 +130,11 @@ Result<std::unique_ptr<Server>> Server::start(ServerModels models, const ServerO
   if (!options.access_log.empty()) {
     TRY(access_log, RotatingLog::open(options.access_log, options.access_log_bytes));
   }
+  TRY(auto sessions, SessionStores::open(options.sessions));
   TRY(auto http, HttpServer::listen(options.host, options.port, options.limits, options.tls));
   return std::unique_ptr<Server>(std::make_unique<ServerImpl>(std::move(models), options, std::move(access),
-                                                              std::move(keys), std::move(http),
-                                                              std::move(access_log)));
+                                                              std::move(keys), std::move(sessions),
+                                                              std::move(http), std::move(access_log)));
 }
 
 }  // namespace anabranch::server

@@ -12,7 +12,9 @@
 
 #include "base/result.h"
 #include "chat/volatile_text.h"
+#include "server/api/agent_run.h"
 #include "server/api/model_source.h"
+#include "server/api/session_stores.h"
 #include "server/http/api_keys.h"
 #include "server/http/http_server.h"
 
@@ -29,6 +31,8 @@ struct ServerOptions {
   std::vector<VolatileRule> volatile_text;  // of system prompts
   std::string turns_path;                   // a database of sampled turns (turn_memory.h); empty: in memory
   std::string seal_key_path;                // as of Sealer
+  SessionOptions sessions;                  // conversations that are kept
+  ServerTools tools;                        // of MCP servers
   double request_timeout_s = 0;  // for each request, from its arrival to the end of its answer; 0: no limit
   int requests_per_minute = 0;   // for answers, of one client address; 0: no limit
   std::string access_log;        // a file with a line about each request (access_log.h); empty: none
@@ -42,7 +46,7 @@ enum class ServerEnd { stopped, device_lost };
 class Server {
  public:
   // Listens and serves from now on. Errors: io (the port is in use, or the access log cannot be written),
-  // invalid (the host, TLS files or keys).
+  // invalid (the host, TLS files or keys), io or unsupported (the conversations on disk).
   static Result<std::unique_ptr<Server>> start(ServerModels models, const ServerOptions& options);
   // Cancels running requests.
   virtual ~Server() = default;

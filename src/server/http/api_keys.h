@@ -47,6 +47,8 @@ class KeyUse {
   void add_tokens(int tokens, double now) {
     if (key_) key_->tokens.take(tokens, now);
   }
+  // Of the key; empty: there is none.
+  std::string name() const { return key_ ? key_->name : ""; }
   std::optional<int> priority() const { return key_ ? key_->priority : std::nullopt; }
 
  private:

@@ -12,6 +12,13 @@ int hex_digit(char c) {
   return -1;
 }
 
+// The byte that "%XY" at text[at] stands for, or -1.
+int escaped_byte(std::string_view text, size_t at) {
+  const int high = at + 1 < text.size() ? hex_digit(text[at + 1]) : -1;
+  const int low = at + 2 < text.size() ? hex_digit(text[at + 2]) : -1;
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
 bool is_port(std::string_view text) {
   return text.size() <= 5 &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -51,11 +58,10 @@ Result<Target> parse_target(std::string_view target) {
     char c = target[i];
     if (c == '/' && i > 0 && target[i - 1] == '/') continue;
     if (c == '%') {
-      const int high = i + 1 < target.size() ? hex_digit(target[i + 1]) : -1;
-      const int low = i + 2 < target.size() ? hex_digit(target[i + 2]) : -1;
-      if (high < 0 || low < 0)
+      const int byte = escaped_byte(target, i);
+      if (byte < 0)
         return make_error(ErrorKind::invalid, "bad percent escape at byte {} of the request target", i);
-      c = static_cast<char>(high * 16 + low);
+      c = static_cast<char>(byte);
       i += 2;
     }
     if (c == '\0') return make_error(ErrorKind::invalid, "the request target contains a NUL byte");
@@ -63,6 +69,28 @@ Result<Target> parse_target(std::string_view target) {
   }
   if (path.size() > 1 && target.back() == '/') path.pop_back();
   return result;
+}
+
+std::optional<std::string> query_value(std::string_view target, std::string_view name) {
+  const size_t begin = target.find('?');
+  if (begin == target.npos) return std::nullopt;
+  std::string_view rest = target.substr(begin + 1);
+  rest = rest.substr(0, rest.find('#'));
+  while (!rest.empty()) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
+    const size_t equals = std::min(pair.find('='), pair.size());
+    if (pair.substr(0, equals) != name) continue;
+    std::string value;
+    for (size_t i = equals + 1; i < pair.size(); ++i) {
+      int byte = pair[i] == '+' ? ' ' : static_cast<unsigned char>(pair[i]);
+      if (pair[i] == '%') byte = escaped_byte(pair, i), i += 2;
+      if (byte <= 0) return std::nullopt;
+      value += static_cast<char>(byte);
+    }
+    return value;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> host_name(std::string_view authority) {

@@ -20,6 +20,10 @@ struct Target {
 // path, a bad escape, a NUL byte).
 Result<Target> parse_target(std::string_view target);
 
+// The decoded value of a parameter in the target's query ("?name=a%20b" or "a+b"), the first of several;
+// nothing if there is none or its value has a bad escape or a NUL byte.
+std::optional<std::string> query_value(std::string_view target, std::string_view name);
+
 std::string lower_case(std::string_view text);
 
 // The lower-case host name of "name", "name:port", "[v6]" or "[v6]:port"; the brackets stay. Nothing when

@@ -1,6 +1,6 @@
-#include "hub/event_stream.h"
+#include "base/event_stream.h"
 
-namespace anabranch::hub {
+namespace anabranch {
 
 bool EventStream::push(std::string_view bytes) {
   while (!bytes.empty()) {
@@ -8,7 +8,7 @@ bool EventStream::push(std::string_view bytes) {
     after_cr_ = false;
     const size_t end = bytes.find_first_of("\r\n");
     line_.append(bytes.substr(0, end));
-    if (line_.size() + data_.size() > kMaxEventBytes) return false;
+    if (line_.size() + data_.size() > max_event_bytes_) return false;
     if (end == bytes.npos) return true;
     after_cr_ = bytes[end] == '\r';
     bytes.remove_prefix(end + 1);
@@ -34,4 +34,4 @@ void EventStream::take_line(std::string_view line) {
   has_data_ = true;
 }
 
-}  // namespace anabranch::hub
+}  // namespace anabranch

@@ -7,23 +7,24 @@
 #include <string>
 #include <string_view>
 
-namespace anabranch::hub {
+namespace anabranch {
 
 class EventStream {
  public:
   // on_data: takes the data of each event; comments and other fields are left out.
-  explicit EventStream(std::function<void(const std::string& data)> on_data) : on_data_(std::move(on_data)) {}
-  // False once an event is longer than kMaxEventBytes.
+  explicit EventStream(std::function<void(const std::string& data)> on_data,
+                       size_t max_event_bytes = 16 << 20)
+      : on_data_(std::move(on_data)), max_event_bytes_(max_event_bytes) {}
+  // False once an event is longer than max_event_bytes.
   bool push(std::string_view bytes);
-
-  static constexpr size_t kMaxEventBytes = 16 << 20;
 
  private:
   void take_line(std::string_view line);
 
   std::function<void(const std::string&)> on_data_;
+  size_t max_event_bytes_;
   std::string line_, data_;
   bool has_data_ = false, after_cr_ = false;
 };
 
-}  // namespace anabranch::hub
+}  // namespace anabranch

@@ -1,0 +1,34 @@
+#include "base/private_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace anabranch {
+
+Result<void> make_private_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (file < 0) return make_error(ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
+  struct stat info {};
+  const bool ours =
+      fstat(file, &info) == 0 && S_ISREG(info.st_mode) && (info.st_uid == geteuid() || geteuid() == 0);
+  if (ours) fchmod(file, 0600);
+  close(file);
+  if (!ours) return make_error(ErrorKind::io, "{} is no file of this user's", path);
+  return {};
+}
+
+int make_private_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) return 0;
+  if (errno == EEXIST) return 0;
+  if (errno != ENOENT) return errno;
+  const size_t slash = path.find_last_of('/');
+  if (slash == path.npos || slash == 0) return ENOENT;
+  if (const int error = make_private_directory(path.substr(0, slash))) return error;
+  return ::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
+}
+
+}  // namespace anabranch

@@ -1,0 +1,61 @@
+#include "cli/agent_loop.h"
+
+#include <fmt/core.h>
+
+#include "base/clock.h"
+
+namespace anabranch::cli {
+namespace {
+
+// ids: of the calls, in their order.
+Json assistant_message(const Answer& answer, const std::vector<std::string>& ids) {
+  Json message = {{"role", "assistant"}, {"content", answer.text}};
+  if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  for (size_t i = 0; i < answer.calls.size(); i++)
+    message["tool_calls"].push_back(
+        {{"id", ids[i]},
+         {"type", "function"},
+         {"function", {{"name", answer.calls[i].name}, {"arguments", answer.calls[i].arguments}}}});
+  return message;
+}
+
+// Runs the calls of an answer; each gets a message, also those that the limits or Ctrl-C leave no room for.
+void run_calls(ToolDesk& desk, const Answer& answer, const std::vector<std::string>& ids,
+               mcp::AgentBudget& budget, Json& messages, const std::atomic<bool>& interrupt) {
+  for (size_t i = 0; i < answer.calls.size(); i++) {
+    const auto limit = budget.exceeded(now_seconds());
+    const std::string text = interrupt ? "Error: the user stopped this"
+                             : limit   ? "Error: not run: " + *limit
+                                       : desk.run(answer.calls[i], budget);
+    messages.push_back({{"role", "tool"}, {"tool_call_id", ids[i]}, {"content", text}});
+  }
+}
+
+}  // namespace
+
+Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& messages,
+                                 const std::atomic<bool>& interrupt) {
+  mcp::AgentBudget budget(desk ? desk->limits() : mcp::AgentLimits{}, now_seconds());
+  size_t calls = messages.size();  // ids are unique within the conversation
+  for (;;) {
+    AnswerOptions options;
+    if (desk) {
+      desk->refresh();
+      options.tools = desk->functions();
+    }
+    TRY(Answer answer, partner.answer(messages, options, interrupt));
+    budget.add_step(answer.usage.completion_tokens);
+    std::vector<std::string> ids;
+    for (size_t i = 0; i < answer.calls.size(); i++) ids.push_back(fmt::format("call_{}", ++calls));
+    messages.push_back(assistant_message(answer, ids));
+    if (!desk || answer.calls.empty()) return answer;
+    run_calls(*desk, answer, ids, budget, messages, interrupt);
+    if (interrupt) return answer;
+    if (const auto limit = budget.exceeded(now_seconds())) {
+      fmt::print(stderr, "stopped: {}\n", *limit);
+      return answer;
+    }
+  }
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,156 @@
+// `sessions`: the kept conversations, listed, searched, shown, renamed, removed, written to files and read.
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "base/mapped_file.h"
+#include "cli/chat_session.h"
+#include "cli/confirm.h"
+#include "cli/conversation.h"
+#include "cli/text.h"
+#include "mcp/text.h"
+#include "sessions/session_text.h"
+
+namespace anabranch::cli {
+namespace {
+
+using Action = SessionsOptions::Action;
+constexpr size_t kMaxImport = 1u << 30;  // bytes
+
+// Text of others on a terminal.
+std::string shown(const std::string& text) {
+  return mcp::one_line(text, 1000);
+}
+
+Json session_json(const Session& session) {
+  return {{"id", session.id},
+          {"title", session.title},
+          {"model", session.model},
+          {"owner", session.owner},
+          {"messages", session.messages},
+          {"bytes", session.bytes},
+          {"created_at", session.created_at},
+          {"updated_at", session.updated_at}};
+}
+
+void print_list(const SessionList& list, bool json) {
+  if (json) {
+    Json all = Json::array();
+    for (const Session& session : list.sessions) all.push_back(session_json(session));
+    return fmt::print("{}\n", dump_json(all, 2));
+  }
+  for (const Session& session : list.sessions) {
+    fmt::print("{}  {:>12}  {:>12}  {}\n", session.id, age_text(session.updated_at * 1'000'000'000),
+               count_text(static_cast<uint64_t>(session.messages), "message"), shown(session.title));
+    if (session.snippet.empty()) continue;
+    std::string text;
+    for (const SnippetPart& part : session.snippet) text += part.match ? "[" + part.text + "]" : part.text;
+    fmt::print("      {}\n", shown(text));
+  }
+  if (list.sessions.empty()) fmt::print("there are none\n");
+  if (list.more) fmt::print("... and more: --limit N lists them\n");
+}
+
+Result<void> list(SessionStore& store, const SessionsOptions& options) {
+  SessionQuery query;
+  query.limit = options.limit;
+  query.text = options.text;
+  query.unlisted = options.all;
+  TRY(const SessionList found, store.list(query));
+  print_list(found, options.json);
+  return {};
+}
+
+// As text in one of the forms of an export.
+Result<std::string> text_of(SessionStore& store, const std::string& wanted, const std::string& format) {
+  TRY(const Session session, find_session(store, wanted));
+  TRY(const auto messages, store.path({}, session.id));
+  return format == "markdown" ? to_markdown(session, messages) : to_json_lines(session, messages);
+}
+
+Result<void> write_out(const std::string& text, const std::string& file) {
+  if (file.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return {};
+  }
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) return make_error(ErrorKind::io, "cannot write {}", file);
+  return {};
+}
+
+Result<void> import(SessionStore& store, const SessionsOptions& options) {
+  std::string text;
+  if (options.file == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    TRY(text, read_file(options.file, kMaxImport));
+  }
+  TRY(const auto sessions, from_json_lines(text));
+  for (const NewSession& session : sessions) {
+    TRY(const Session made, store.create(session));
+    fmt::print("{}  {}\n", made.id, shown(made.title));
+  }
+  return {};
+}
+
+Result<void> remove(SessionStore& store, const SessionsOptions& options) {
+  TRY(const Session session, find_session(store, options.session));
+  if (!options.yes) {
+    TRY(const bool yes,
+        confirmed(fmt::format("Remove '{}' ({}) for good?", shown(session.title),
+                              count_text(static_cast<uint64_t>(session.messages), "message"))));
+    if (!yes) return {};
+  }
+  TRY_VOID(store.erase({}, session.id));
+  fmt::print("removed {}\n", session.id);
+  return {};
+}
+
+Result<void> rename(SessionStore& store, const SessionsOptions& options) {
+  TRY(const Session session, find_session(store, options.session));
+  TRY_VOID(store.change({}, session.id, {.title = options.text}));
+  return {};
+}
+
+Result<void> run(const SessionsOptions& options) {
+  TRY(const std::string directory, session_directory(options.directory));
+  std::error_code ignored;
+  if (options.action != Action::import && !std::filesystem::exists(session_file(directory), ignored)) {
+    if (options.action != Action::list)
+      return make_error(ErrorKind::not_found, "no conversation was ever kept in {}", directory);
+    print_list({}, options.json);
+    return {};
+  }
+  TRY(const auto store, SessionStore::open(directory, {}));
+  switch (options.action) {
+    case Action::list:
+      return list(*store, options);
+    case Action::show:
+    case Action::export_text: {
+      TRY(const std::string text,
+          text_of(*store, options.session, options.action == Action::show ? "markdown" : options.format));
+      return write_out(text, options.file);
+    }
+    case Action::import:
+      return import(*store, options);
+    case Action::remove:
+      return remove(*store, options);
+    case Action::rename:
+      return rename(*store, options);
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_sessions(const SessionsOptions& options) {
+  const auto done = run(options);
+  return done ? 0 : fail(done.error());
+}
+
+}  // namespace anabranch::cli

@@ -1,0 +1,61 @@
+// The servers of tools in a chat: what they offer, which calls the user allows, and the running of calls.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "cli/options.h"
+#include "mcp/agent.h"
+#include "mcp/servers.h"
+#include "mcp/toolbox.h"
+#include "output/tool_call.h"
+
+namespace anabranch::cli {
+
+class ToolDesk {
+ public:
+  // Asks the user on the terminal; the line, or none if there is no more. Unset: nobody can be asked.
+  using Ask = std::function<std::optional<std::string>(const std::string& question)>;
+
+  // Errors: those of mcp::read_config; invalid (--mcp-allow names an unknown server); io (the log).
+  static Result<std::unique_ptr<ToolDesk>> open(const McpFlags& flags, Ask ask,
+                                                const std::atomic<bool>& interrupt);
+
+  const mcp::AgentLimits& limits() const { return limits_; }
+  // Asks all servers for their tools. What a server cannot do is logged, and its tools are left out.
+  void refresh();
+  // OpenAI's array; null: there are no tools.
+  Json functions() const;
+  // Shows the call, asks for consent if it must, runs it and returns the text for the model.
+  std::string run(const ToolCall& call, mcp::AgentBudget& budget);
+
+  // For people.
+  std::string summary() const;  // "3 tools of 2 servers"
+  std::string list_tools();
+  std::string list_resources();
+  std::string list_prompts();
+  // A resource as text to go before a message. words: "URI" or "SERVER URI".
+  Result<std::string> resource(const std::string& words);
+  // A prompt's messages. words: "NAME" or "SERVER.NAME", then arguments as name=value or name="two words".
+  Result<Json> prompt(const std::string& words);
+
+ private:
+  ToolDesk(const McpFlags& flags, std::vector<mcp::ServerConfig> configs, Ask ask,
+           const std::atomic<bool>& interrupt);
+  // Whether the call may run; otherwise the reason, for the model.
+  std::optional<std::string> refusal(const mcp::Tool& tool, const Json& arguments);
+  mcp::Permission ask(const mcp::Tool& tool);
+
+  const mcp::AgentLimits limits_;
+  const Ask ask_;
+  const mcp::Cancelled cancelled_;  // Ctrl-C
+  mcp::Servers servers_;
+  mcp::Consent consent_;
+  mcp::Toolbox toolbox_;
+};
+
+}  // namespace anabranch::cli

@@ -1,0 +1,27 @@
+#include "mcp/connection.h"
+
+#include "mcp/text.h"
+
+namespace anabranch::mcp {
+
+void Changes::take(const std::string& method) {
+  if (method == "notifications/tools/list_changed") tools++;
+  if (method == "notifications/resources/list_changed") resources++;
+  if (method == "notifications/prompts/list_changed") prompts++;
+}
+
+Error cancelled_error(const std::string& server, const std::string& method) {
+  return make_error(ErrorKind::busy, "MCP server '{}': {} was cancelled", server, method);
+}
+
+Error late_error(const std::string& server, const std::string& method, double seconds) {
+  return make_error(ErrorKind::exhausted, "MCP server '{}' did not answer {} within {:g} s", server, method,
+                    seconds);
+}
+
+Error server_error(const std::string& server, const std::string& method, int code, const std::string& text) {
+  return make_error(ErrorKind::invalid, "MCP server '{}' refused {} (error {}): {}", server, method, code,
+                    text.empty() ? "no message" : one_line(text, 500));
+}
+
+}  // namespace anabranch::mcp

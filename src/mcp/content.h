@@ -1,0 +1,16 @@
+// The content blocks of results as text for a model.
+#pragma once
+
+#include "base/json.h"
+#include "mcp/session.h"
+
+namespace anabranch::mcp {
+
+// A result of tools/call: its content, or structuredContent when there is no text in it.
+Output read_call_result(const Json& result, size_t most_bytes);
+// An array of content blocks: text, image, audio, resource, resource_link.
+Output read_content(const Json& blocks, size_t most_bytes);
+// An array of a resource's contents.
+Output read_contents(const Json& contents, size_t most_bytes);
+
+}  // namespace anabranch::mcp

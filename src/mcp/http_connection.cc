@@ -1,0 +1,272 @@
+// A server over streamable HTTP: each message is a POST, and the answer to a request comes as JSON or as a
+// stream of events in which other messages may stand before it.
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/event_stream.h"
+#include "base/log.h"
+#include "mcp/connection.h"
+#include "mcp/flood.h"
+#include "mcp/http_exchange.h"
+#include "mcp/message.h"
+#include "mcp/text.h"
+
+namespace anabranch::mcp {
+namespace {
+
+constexpr int kMaxRedirects = 3;
+constexpr double kSideSeconds = 5;     // for answers to the server's own requests, and notifications
+constexpr int kMaxSideMessages = 100;  // answers to such requests, in one stream
+constexpr size_t kShownBytes = 300;    // of an error's page in our messages
+constexpr size_t kMaxSessionBytes = 1024;
+constexpr double kStreamSeconds = 3600, kFirstPauseSeconds = 1, kLongestPauseSeconds = 60;
+constexpr int kListenMilliseconds = 100;
+
+// What comes back for one POST: looks for the answer to request `id`, and collects what must be answered.
+class Answers {
+ public:
+  Answers(std::string server, std::string method, int64_t id, const Limits& limits, Changes& changes)
+      : server_(std::move(server)),
+        method_(std::move(method)),
+        id_(id),
+        limits_(limits),
+        changes_(changes),
+        flood_(limits),
+        events_([this](const std::string& data) { take(data); }, limits.message_bytes) {}
+
+  // False: nothing more is wanted.
+  bool push(const HttpExchange::Head& head, std::string_view bytes) {
+    const bool events = head.status == 200 && head.header("content-type").starts_with("text/event-stream");
+    if (events && !events_.push(bytes)) fail("sent an event that is too long");
+    if (!events) body_ += bytes.substr(0, limits_.message_bytes + 1 - body_.size());
+    if (body_.size() > limits_.message_bytes) fail("sent a message that is too long");
+    return !answer_;
+  }
+  // The body of an answer that is no stream of events.
+  void finish(const HttpExchange::Head& head) {
+    if (!answer_ && head.status == 200 && !body_.empty()) take(body_);
+  }
+
+  std::optional<Result<Json>>& answer() { return answer_; }
+  const std::string& body() const { return body_; }
+  // Texts to send, as answers to the server's requests.
+  std::vector<std::string> take_replies() { return std::exchange(replies_, {}); }
+
+ private:
+  void fail(const std::string& what) {
+    if (!answer_) answer_ = make_error(ErrorKind::invalid, "MCP server '{}' {}", server_, what);
+  }
+
+  void take(const std::string& text) {
+    if (answer_ || text.empty()) return;
+    if (!flood_.take(text.size())) return fail("sent too many messages at once");
+    const auto messages = parse_messages(text, limits_);
+    if (!messages) return fail("sent a message that cannot be read: " + messages.error().message);
+    for (const Message& message : *messages) take(message);
+  }
+
+  void take(const Message& message) {
+    using Kind = Message::Kind;
+    if (message.kind == Kind::notification) return changes_.take(message.method);
+    if (message.kind == Kind::request) {
+      if (++requests_ > kMaxSideMessages) return fail("asks too much itself");
+      replies_.push_back(answer_to(message));
+    } else if (message.id != Json(id_)) {
+      log_debug("MCP server '{}' answered a request that was never sent", server_);
+    } else if (!answer_) {
+      answer_ = message.kind == Kind::error
+                    ? Result<Json>(server_error(server_, method_, message.code, message.text))
+                    : Result<Json>(message.body);
+    }
+  }
+
+  const std::string server_, method_;
+  const int64_t id_;
+  const Limits limits_;
+  Changes& changes_;
+  FloodGate flood_;
+  EventStream events_;
+  std::string body_;
+  std::optional<Result<Json>> answer_;
+  std::vector<std::string> replies_;
+  int requests_ = 0;
+};
+
+class HttpConnection : public Connection {
+ public:
+  HttpConnection(ServerConfig config, const Limits& limits)
+      : config_(std::move(config)), limits_(limits), url_(config_.url) {}
+
+  ~HttpConnection() override {
+    closing_ = true;
+    if (listener_.joinable()) listener_.join();
+    HttpExchange exchange = prepare({}, limits_.close_seconds);
+    if (!alive_ || session_.empty()) return;
+    exchange.method = "DELETE";
+    if (const auto ended = run_exchange(exchange); !ended)
+      log_debug("MCP server '{}' was not told that its session ends: {}", config_.name,
+                ended.error().message);
+  }
+
+  Result<Json> request(const std::string& method, const Json& params, double seconds,
+                       const Cancelled& cancelled) override {
+    const int64_t id = next_++;
+    const double until = now_seconds() + seconds;
+    Answers answers(config_.name, method, id, limits_, changes_);
+    const auto stop = [&] {
+      for (const std::string& text : answers.take_replies()) post_aside(text);
+      return (cancelled && cancelled()) || answers.answer();
+    };
+    const auto head = post(request_text(id, method, params), until, stop, answers);
+    if (answers.answer()) return std::move(*answers.answer());
+    if (!head) return failure(head.error(), id, method, seconds);
+    if (head->status == 404 && !session_id().empty()) {
+      alive_ = false;
+      return make_error(ErrorKind::not_found, "MCP server '{}' has forgotten the session", config_.name);
+    }
+    if (head->status != 200) return refusal(*head, answers.body());
+    if (method == "initialize") keep_session(*head);
+    answers.finish(*head);
+    if (answers.answer()) return std::move(*answers.answer());
+    return make_error(ErrorKind::io, "MCP server '{}' ended its answer before the result of {} had come",
+                      config_.name, method);
+  }
+
+  Result<void> notify(const std::string& method, const Json& params) override {
+    Answers ignored(config_.name, method, 0, limits_, changes_);
+    const auto head = post(notification_text(method, params), now_seconds() + kSideSeconds, nullptr, ignored);
+    if (!head)
+      return make_error(head.error().kind, "MCP server '{}': {}", config_.name, head.error().message);
+    if (head->status < 200 || head->status > 299) return refusal(*head, ignored.body());
+    return {};
+  }
+
+  bool alive() const override { return alive_; }
+  bool hears_changes() const override { return false; }  // between two streams it does not
+  void listen() override {
+    if (!session_id().empty()) listener_ = std::thread([this] { hold_stream(); });
+  }
+  void set_protocol_version(const std::string& version) override {
+    std::lock_guard lock(mutex_);
+    version_ = version;
+  }
+
+ private:
+  // The stream of what the server says by itself, opened again when it ends. Servers may offer none.
+  void hold_stream() {
+    for (double pause = kFirstPauseSeconds; !closing_; pause = std::min(2 * pause, kLongestPauseSeconds)) {
+      Answers answers(config_.name, "", 0, limits_, changes_);
+      HttpExchange exchange = prepare({}, kStreamSeconds);
+      exchange.method = "GET";
+      exchange.headers["Accept"] = "text/event-stream";
+      exchange.headers.erase("Content-Type");
+      exchange.poll_milliseconds = kListenMilliseconds;
+      exchange.on_body = [&](const HttpExchange::Head& head, std::string_view bytes) {
+        return head.status == 200 && answers.push(head, bytes);
+      };
+      exchange.stop = [&] {
+        for (const std::string& text : answers.take_replies()) post_aside(text);
+        return closing_ || answers.answer();
+      };
+      const auto head = run_exchange(exchange);
+      if (head && head->status != 200) return;
+      for (double until = now_seconds() + pause; !closing_ && now_seconds() < until;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(kListenMilliseconds));
+    }
+  }
+
+  HttpExchange prepare(std::string body, double seconds) const {
+    HttpExchange exchange;
+    exchange.headers = config_.headers;
+    exchange.headers["Content-Type"] = "application/json";
+    exchange.headers["Accept"] = "application/json, text/event-stream";
+    exchange.body = std::move(body);
+    exchange.seconds = seconds;
+    std::lock_guard lock(mutex_);
+    exchange.url = url_;
+    if (!session_.empty()) exchange.headers["Mcp-Session-Id"] = session_;
+    if (!version_.empty()) exchange.headers["MCP-Protocol-Version"] = version_;
+    return exchange;
+  }
+
+  // Follows redirects within the server.
+  Result<HttpExchange::Head> post(const std::string& text, double until, const std::function<bool()>& stop,
+                                  Answers& answers) {
+    for (int redirects = 0;; redirects++) {
+      HttpExchange exchange = prepare(text, until - now_seconds());
+      exchange.stop = stop;
+      exchange.on_body = [&](const HttpExchange::Head& head, std::string_view bytes) {
+        // The session's id is in the head, and the stream may go on for a while.
+        if (head.status == 200 && session_id().empty()) keep_session(head);
+        return answers.push(head, bytes);
+      };
+      auto head = run_exchange(exchange);
+      if (!head || (head->status != 307 && head->status != 308)) return head;
+      if (redirects == kMaxRedirects || origin_of_address(head->location) != origin_of_address(exchange.url))
+        return make_error(ErrorKind::invalid,
+                          "it redirects to '{}': give that address if it is the right one",
+                          one_line(head->location, kShownBytes));
+      std::lock_guard lock(mutex_);
+      url_ = head->location;
+    }
+  }
+
+  // Answers one of the server's own requests while ours runs.
+  void post_aside(const std::string& text) {
+    HttpExchange exchange = prepare(text, kSideSeconds);
+    if (const auto sent = run_exchange(exchange); !sent)
+      log_debug("MCP server '{}' did not take an answer: {}", config_.name, sent.error().message);
+  }
+
+  Error failure(const Error& error, int64_t id, const std::string& method, double seconds) {
+    const bool late = error.kind == ErrorKind::exhausted, given_up = error.kind == ErrorKind::busy;
+    if ((late || given_up) && method != "initialize")
+      post_aside(notification_text("notifications/cancelled", {{"requestId", id}}));
+    if (given_up) return cancelled_error(config_.name, method);
+    if (late) return late_error(config_.name, method, seconds);
+    return make_error(error.kind, "MCP server '{}' at {}: {}", config_.name, config_.url, error.message);
+  }
+
+  Error refusal(const HttpExchange::Head& head, const std::string& body) const {
+    std::string what = one_line(body, kShownBytes);
+    if (const auto messages = parse_messages(body, limits_);
+        messages && messages->size() == 1 && messages->front().kind == Message::Kind::error)
+      what = one_line(messages->front().text, kShownBytes);
+    if (head.status == 401 || head.status == 403)
+      what += " (it wants to know who asks: put a key into 'headers' of its configuration)";
+    return make_error(ErrorKind::invalid, "MCP server '{}' at {} answers with HTTP {}: {}", config_.name,
+                      config_.url, head.status, what.empty() ? "no message" : what);
+  }
+
+  void keep_session(const HttpExchange::Head& head) {
+    const std::string id = head.header("mcp-session-id");
+    const bool good = id.size() <= kMaxSessionBytes &&
+                      std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+    std::lock_guard lock(mutex_);
+    if (good) session_ = id;
+  }
+
+  std::string session_id() const {
+    std::lock_guard lock(mutex_);
+    return session_;
+  }
+
+  const ServerConfig config_;
+  const Limits limits_;
+  std::atomic<int64_t> next_{1};
+  std::atomic<bool> alive_{true}, closing_{false};
+  std::thread listener_;
+  mutable std::mutex mutex_;
+  std::string url_, session_, version_;  // guarded by mutex_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> connect_http(const ServerConfig& config, const Limits& limits) {
+  return std::unique_ptr<Connection>(std::make_unique<HttpConnection>(config, limits));
+}
+
+}  // namespace anabranch::mcp

@@ -1,0 +1,40 @@
+// One HTTP request at a time on the calling thread (libcurl), which can be given up at any moment.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace anabranch::mcp {
+
+struct HttpExchange {
+  std::string method = "POST";  // or GET, DELETE
+  std::string url;
+  std::map<std::string, std::string> headers;
+  std::string body;
+  double seconds = 60;  // for all of it
+
+  struct Head {
+    int status = 0;
+    std::map<std::string, std::string> headers;  // by lower-case name; of repeated ones the last
+    std::string location;                        // where a redirect leads, as a whole address
+    std::string header(const std::string& lower_case_name) const;
+  };
+  // Takes the body piece by piece, whatever the status. False ends the exchange, which is then no error.
+  std::function<bool(const Head& head, std::string_view bytes)> on_body;
+  // Asked every `poll_milliseconds`, from the calling thread. True gives the exchange up.
+  std::function<bool()> stop;
+  int poll_milliseconds = 20;
+};
+
+// The answer's head, when the answer has come as a whole, or on_body wanted no more. Errors: exhausted (not
+// within `seconds`), busy (`stop`), io (no connection, a broken one, a certificate).
+Result<HttpExchange::Head> run_exchange(const HttpExchange& exchange);
+
+// "https://host:port" of an address; empty: it is none.
+std::string origin_of_address(const std::string& url);
+
+}  // namespace anabranch::mcp

@@ -1,0 +1,292 @@
+#include "mcp/servers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "mcp/text.h"
+
+namespace anabranch::mcp {
+namespace {
+
+constexpr size_t kKeptCalls = 256;
+constexpr size_t kLogBytes = 16 << 20;
+constexpr size_t kLoggedArgumentBytes = 4 << 10, kLoggedErrorBytes = 300;
+// After a failed start the next waits, longer after each failure.
+constexpr double kFirstPauseSeconds = 1, kLongestPauseSeconds = 60;
+constexpr std::chrono::milliseconds kLockPoll(20);
+
+// A list as it was last seen, and how the server's counter of changes stood then.
+template <class T>
+struct Kept {
+  std::optional<Listed<T>> list;
+  unsigned changes = 0;
+  double at = 0;
+};
+
+unsigned changes_of(const Session& session, const Tool*) {
+  return session.changes().tools;
+}
+unsigned changes_of(const Session& session, const Resource*) {
+  return session.changes().resources;
+}
+unsigned changes_of(const Session& session, const PromptInfo*) {
+  return session.changes().prompts;
+}
+
+}  // namespace
+
+struct Servers::Slot {
+  ServerConfig config;
+  std::timed_mutex starting;  // held while the session is made: one at a time
+
+  std::mutex mutex;  // guards what follows
+  std::shared_ptr<Session> session;
+  std::string error;
+  double retry_at = 0;
+  int failures = 0;
+  Kept<Tool> tools;
+  Kept<Resource> resources;
+  Kept<PromptInfo> prompts;
+
+  Kept<Tool>& kept(const Tool*) { return tools; }
+  Kept<Resource>& kept(const Resource*) { return resources; }
+  Kept<PromptInfo>& kept(const PromptInfo*) { return prompts; }
+
+  std::shared_ptr<Session> current() {
+    std::lock_guard lock(mutex);
+    return session && session->alive() ? session : nullptr;
+  }
+};
+
+Servers::Servers(std::vector<ServerConfig> configs, const Limits& limits) : limits_(limits) {
+  for (ServerConfig& config : configs) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->config = std::move(config);
+  }
+}
+
+Servers::~Servers() {
+  std::vector<std::thread> threads;
+  for (const auto& slot : slots_)
+    if (slot->session) threads.emplace_back([&slot] { slot->session.reset(); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<std::string> Servers::names() const {
+  std::vector<std::string> out;
+  for (const auto& slot : slots_) out.push_back(slot->config.name);
+  return out;
+}
+
+Servers::Slot* Servers::find(const std::string& server) const {
+  for (const auto& slot : slots_)
+    if (slot->config.name == server) return slot.get();
+  return nullptr;
+}
+
+bool Servers::has(const std::string& server) const {
+  return find(server) != nullptr;
+}
+
+Result<void> Servers::log_calls_to(const std::string& path) {
+  TRY(log_, RotatingLog::open(path, kLogBytes));
+  // A file that was there already may be open to others.
+  std::error_code error;
+  std::filesystem::permissions(path, std::filesystem::perms(0600), error);
+  if (error) return make_error(ErrorKind::io, "'{}' cannot be made yours alone: {}", path, error.message());
+  return {};
+}
+
+// The server's session; a new one if there is none that lives.
+Result<std::shared_ptr<Session>> Servers::session(Slot& slot, const Cancelled& cancelled) {
+  if (auto session = slot.current()) return session;
+  std::unique_lock starting(slot.starting, std::defer_lock);
+  while (!starting.try_lock_for(kLockPoll))
+    if (cancelled && cancelled()) return cancelled_error(slot.config.name, "its start");
+  if (auto session = slot.current()) return session;
+  std::shared_ptr<Session> old;
+  {
+    std::lock_guard lock(slot.mutex);
+    old = std::move(slot.session);
+    if (now_seconds() < slot.retry_at)
+      return make_error(ErrorKind::busy, "{} (it is tried again in {:.0f} s)", slot.error,
+                        slot.retry_at - now_seconds() + 0.5);
+  }
+  old.reset();
+  auto opened = Session::open(slot.config, limits_, cancelled);
+  std::lock_guard lock(slot.mutex);
+  slot.tools = {};
+  slot.resources = {};
+  slot.prompts = {};
+  if (!opened) {
+    if (opened.error().kind == ErrorKind::busy) return opened.error();  // cancelled: no fault of the server's
+    slot.error = opened.error().message;
+    slot.retry_at = now_seconds() +
+                    std::min(kLongestPauseSeconds, kFirstPauseSeconds * (1 << std::min(slot.failures++, 10)));
+    log_warning("{}", slot.error);
+    return opened.error();
+  }
+  slot.session = std::move(*opened);
+  slot.error.clear();
+  slot.failures = 0;
+  log_debug("MCP server '{}' is connected (protocol {})", slot.config.name, slot.session->protocol_version());
+  return slot.session;
+}
+
+// Asks the session; once more if the server has forgotten it, which is before it did anything.
+template <class T, class Ask>
+Result<T> Servers::with_session(const std::string& server, const Cancelled& cancelled, const Ask& ask) {
+  Slot* slot = find(server);
+  if (!slot)
+    return make_error(ErrorKind::not_found, "there is no MCP server '{}'{}", one_line(server, 80),
+                      did_you_mean(server, names()));
+  for (bool again = false;; again = true) {
+    TRY(const std::shared_ptr<Session> session, this->session(*slot, cancelled));
+    Result<T> answer = ask(*slot, *session);
+    if (answer || again || answer.error().kind != ErrorKind::not_found) return answer;
+  }
+}
+
+template <class T, class Ask>
+Result<std::vector<T>> Servers::listed(const std::string& server, const Cancelled& cancelled,
+                                       const Ask& ask) {
+  const T* const type = nullptr;
+  return with_session<std::vector<T>>(
+      server, cancelled, [&](Slot& slot, Session& session) -> Result<std::vector<T>> {
+        const unsigned changes = changes_of(session, type);
+        {
+          std::lock_guard lock(slot.mutex);
+          const Kept<T>& kept = slot.kept(type);
+          const bool fresh = session.hears_changes() || now_seconds() - kept.at < limits_.list_seconds;
+          if (kept.list && kept.changes == changes && fresh) return kept.list->items;
+        }
+        auto list = ask(session);
+        std::lock_guard lock(slot.mutex);
+        if (!list) {
+          if (list.error().kind != ErrorKind::busy) slot.error = list.error().message;
+          return list.error();
+        }
+        slot.error.clear();
+        for (const std::string& note : list->notes) log_warning("MCP server '{}': {}", server, note);
+        slot.kept(type) = {*list, changes, now_seconds()};
+        return std::move(list->items);
+      });
+}
+
+Result<std::vector<Tool>> Servers::tools(const std::string& server, const Cancelled& cancelled) {
+  return listed<Tool>(server, cancelled, [&](Session& session) { return session.tools(cancelled); });
+}
+
+Result<std::vector<Resource>> Servers::resources(const std::string& server, const Cancelled& cancelled) {
+  return listed<Resource>(server, cancelled, [&](Session& session) { return session.resources(cancelled); });
+}
+
+Result<std::vector<PromptInfo>> Servers::prompts(const std::string& server, const Cancelled& cancelled) {
+  return listed<PromptInfo>(server, cancelled, [&](Session& session) { return session.prompts(cancelled); });
+}
+
+// The user agreed to the tool as it was described: it is compared with what the server lists now, which is
+// asked again only when it may have changed.
+Result<Output> Servers::call_checked(const Tool& tool, const Json& arguments, const Cancelled& cancelled) {
+  if (!arguments.is_object())
+    return make_error(ErrorKind::invalid, "the arguments of '{}' must be a JSON object", tool.name);
+  TRY(const std::vector<Tool> now, tools(tool.server, cancelled));
+  const auto at =
+      std::find_if(now.begin(), now.end(), [&](const Tool& one) { return one.name == tool.name; });
+  if (at == now.end())
+    return make_error(ErrorKind::invalid, "MCP server '{}' has no tool '{}' (any more)", tool.server,
+                      tool.name);
+  if (*at != tool)
+    return make_error(ErrorKind::invalid,
+                      "MCP server '{}' has changed its tool '{}' since it was offered: it was not called",
+                      tool.server, tool.name);
+  return with_session<Output>(tool.server, cancelled, [&](Slot&, Session& session) {
+    return session.call(tool.name, arguments, cancelled);
+  });
+}
+
+CallResult Servers::call(const Tool& tool, const Json& arguments, const Cancelled& cancelled) {
+  CallRecord call{unix_seconds(), tool.server, tool.name, 0, 0, ""};
+  const double began = now_seconds();
+  const auto output = call_checked(tool, arguments, cancelled);
+  CallResult result;
+  result.seconds = call.seconds = now_seconds() - began;
+  if (output) {
+    result.text = output->text;
+    result.is_error = output->is_error;
+    result.truncated = output->truncated;
+    if (output->is_error) call.error = one_line(output->text, kLoggedErrorBytes);
+  } else {
+    result.text = call.error = output.error().message;
+    result.is_error = true;
+  }
+  call.output_bytes = result.text.size();
+  record(std::move(call), arguments);
+  return result;
+}
+
+Result<Output> Servers::read_resource(const std::string& server, const std::string& uri,
+                                      const Cancelled& cancelled) {
+  return with_session<Output>(server, cancelled,
+                              [&](Slot&, Session& session) { return session.read_resource(uri, cancelled); });
+}
+
+Result<Json> Servers::get_prompt(const std::string& server, const std::string& name,
+                                 const std::map<std::string, std::string>& arguments,
+                                 const Cancelled& cancelled) {
+  return with_session<Json>(server, cancelled, [&](Slot&, Session& session) {
+    return session.get_prompt(name, arguments, cancelled);
+  });
+}
+
+void Servers::record(CallRecord call, const Json& arguments) {
+  if (log_) {
+    const std::string given = dump_json(arguments);
+    Json line = {{"at", rfc3339(call.at * 1'000'000'000)}, {"server", call.server}, {"tool", call.tool}};
+    line["arguments"] =
+        given.size() <= kLoggedArgumentBytes ? arguments : Json(one_line(given, kLoggedArgumentBytes));
+    line["seconds"] = call.seconds;
+    line["output_bytes"] = call.output_bytes;
+    line["error"] = call.error.empty() ? Json() : Json(call.error);
+    log_->write(dump_json(line));
+  }
+  std::lock_guard lock(calls_mutex_);
+  calls_.push_front(std::move(call));
+  if (calls_.size() > kKeptCalls) calls_.pop_back();
+}
+
+std::vector<CallRecord> Servers::recent_calls() const {
+  std::lock_guard lock(calls_mutex_);
+  return {calls_.begin(), calls_.end()};
+}
+
+std::vector<ServerState> Servers::states() const {
+  std::vector<ServerState> out;
+  for (const auto& slot : slots_) {
+    std::lock_guard lock(slot->mutex);
+    ServerState state;
+    state.name = slot->config.name;
+    state.http = slot->config.http;
+    state.error = slot->error;
+    const bool alive = slot->session && slot->session->alive();
+    state.state = alive                 ? ServerState::State::connected
+                  : slot->error.empty() ? ServerState::State::idle
+                                        : ServerState::State::failed;
+    if (slot->session) {
+      state.title = slot->session->title();
+      state.instructions = slot->session->instructions();
+    }
+    state.tools = slot->tools.list.value_or(Listed<Tool>{});
+    state.resources = slot->resources.list.value_or(Listed<Resource>{});
+    state.prompts = slot->prompts.list.value_or(Listed<PromptInfo>{});
+    out.push_back(std::move(state));
+  }
+  return out;
+}
+
+}  // namespace anabranch::mcp

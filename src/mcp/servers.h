@@ -1,0 +1,99 @@
+// All configured servers. A server is started when it is first asked for something, and again when it has
+// ended. Thread-safe; calls block until they have an answer, are cancelled, or a limit of time is reached.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/rotating_log.h"
+#include "mcp/config.h"
+#include "mcp/limits.h"
+#include "mcp/session.h"
+
+namespace anabranch::mcp {
+
+// The answer of a call, or what went wrong, as text for the model.
+struct CallResult {
+  std::string text;
+  bool is_error = false;   // the tool reports a failure, or it could not be called
+  bool truncated = false;  // text was longer than Limits::output_bytes
+  double seconds = 0;
+};
+
+// A call that ran, for people.
+struct CallRecord {
+  int64_t at = 0;  // Unix seconds, when it began
+  std::string server, tool;
+  double seconds = 0;
+  size_t output_bytes = 0;
+  std::string error;  // one line; empty: it succeeded
+};
+
+// A server as it is now; nothing is asked for this.
+struct ServerState {
+  enum class State { idle, connected, failed };
+  std::string name, title, instructions;
+  bool http = false;
+  State state = State::idle;  // idle: not started yet, or ended in order
+  std::string error;          // of the last start or list that failed
+  // As last listed; empty before.
+  Listed<Tool> tools;
+  Listed<Resource> resources;
+  Listed<PromptInfo> prompts;
+};
+
+class Servers {
+ public:
+  Servers(std::vector<ServerConfig> configs, const Limits& limits);
+  ~Servers();  // ends all servers, side by side
+  Servers(const Servers&) = delete;
+  Servers& operator=(const Servers&) = delete;
+
+  // In the configuration's order.
+  std::vector<std::string> names() const;
+  bool has(const std::string& server) const;
+  // Writes each call from now on as a line of JSON, with its arguments: {"at","server","tool","arguments",
+  // "seconds","output_bytes","error"}. The file is made for its owner alone. Errors: io.
+  Result<void> log_calls_to(const std::string& path);
+
+  // What a server offers: as last listed, unless it said since that this has changed. Errors: not_found (no
+  // such server), busy (cancelled, or it failed a moment ago), and those of Session.
+  Result<std::vector<Tool>> tools(const std::string& server, const Cancelled& cancelled);
+  Result<std::vector<Resource>> resources(const std::string& server, const Cancelled& cancelled);
+  Result<std::vector<PromptInfo>> prompts(const std::string& server, const Cancelled& cancelled);
+
+  // Never throws and never hangs: what went wrong is the result's text. tool: as listed; a tool that the
+  // server has changed since, in its description or schema, is not called. arguments: an object.
+  CallResult call(const Tool& tool, const Json& arguments, const Cancelled& cancelled);
+  Result<Output> read_resource(const std::string& server, const std::string& uri, const Cancelled& cancelled);
+  // Messages of the chat API.
+  Result<Json> get_prompt(const std::string& server, const std::string& name,
+                          const std::map<std::string, std::string>& arguments, const Cancelled& cancelled);
+
+  std::vector<ServerState> states() const;
+  // The latest ones, newest first.
+  std::vector<CallRecord> recent_calls() const;
+
+ private:
+  struct Slot;
+  Slot* find(const std::string& server) const;
+  Result<std::shared_ptr<Session>> session(Slot& slot, const Cancelled& cancelled);
+  template <class T, class Ask>
+  Result<T> with_session(const std::string& server, const Cancelled& cancelled, const Ask& ask);
+  template <class T, class Ask>
+  Result<std::vector<T>> listed(const std::string& server, const Cancelled& cancelled, const Ask& ask);
+  Result<Output> call_checked(const Tool& tool, const Json& arguments, const Cancelled& cancelled);
+  void record(CallRecord call, const Json& arguments);
+
+  const Limits limits_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  mutable std::mutex calls_mutex_;
+  std::deque<CallRecord> calls_;      // newest first
+  std::unique_ptr<RotatingLog> log_;  // null: none
+};
+
+}  // namespace anabranch::mcp

@@ -1,0 +1,89 @@
+// What a client asks of one connected server, in MCP's terms.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mcp/connection.h"
+
+namespace anabranch::mcp {
+
+// A function that a server offers. Texts are free of control characters, and bounded (Limits).
+struct Tool {
+  std::string server, name, title, description;
+  Json input_schema, annotations;  // objects
+  bool operator==(const Tool&) const = default;
+};
+
+// Something to read.
+struct Resource {
+  std::string uri, name, title, description, mime_type;
+};
+
+// A text with gaps, for the user to choose.
+struct PromptArgument {
+  std::string name, description;
+  bool required = false;
+};
+struct PromptInfo {
+  std::string name, title, description;
+  std::vector<PromptArgument> arguments;
+};
+
+// Text that a server answers with: of images, sounds and other bytes a short description.
+struct Output {
+  std::string text;
+  bool is_error = false;   // the tool itself reports a failure
+  bool truncated = false;  // it was longer than Limits::output_bytes
+};
+
+// A list, and what was left out of it, a sentence each.
+template <class T>
+struct Listed {
+  std::vector<T> items;
+  std::vector<std::string> notes;
+};
+
+// Thread-safe. Errors of all calls: as of Connection::request, and invalid (an answer of another form).
+class Session {
+ public:
+  // Agrees on the protocol's version with `initialize`. Errors: also unsupported (no version in common).
+  static Result<std::unique_ptr<Session>> open(const ServerConfig& config, const Limits& limits,
+                                               const Cancelled& cancelled);
+
+  Result<Listed<Tool>> tools(const Cancelled& cancelled);
+  Result<Listed<Resource>> resources(const Cancelled& cancelled);
+  Result<Listed<PromptInfo>> prompts(const Cancelled& cancelled);
+  Result<Output> call(const std::string& tool, const Json& arguments, const Cancelled& cancelled);
+  Result<Output> read_resource(const std::string& uri, const Cancelled& cancelled);
+  // Messages of the chat API: [{"role","content"}].
+  Result<Json> get_prompt(const std::string& name, const std::map<std::string, std::string>& arguments,
+                          const Cancelled& cancelled);
+
+  bool alive() const { return connection_->alive(); }
+  bool hears_changes() const { return connection_->hears_changes(); }
+  const Changes& changes() const { return connection_->changes(); }
+  // What the server calls itself, and its advice for models; bounded, perhaps empty.
+  const std::string& title() const { return title_; }
+  const std::string& instructions() const { return instructions_; }
+  const std::string& protocol_version() const { return version_; }
+
+ private:
+  Session(ServerConfig config, const Limits& limits) : config_(std::move(config)), limits_(limits) {}
+  Result<void> initialize(const Cancelled& cancelled);
+  double seconds() const;
+  bool offers(const char* what) const { return capabilities_.contains(what); }
+  // All pages of a list. key: of the array in each page. Elements that are no objects are left out.
+  Result<Listed<Json>> list(const std::string& method, const char* key, const Cancelled& cancelled);
+  Error wrong(const std::string& method, const std::string& what) const;
+
+  const ServerConfig config_;
+  const Limits limits_;
+  std::unique_ptr<Connection> connection_;
+  Json capabilities_ = Json::object();
+  std::string title_, instructions_, version_;
+};
+
+}  // namespace anabranch::mcp

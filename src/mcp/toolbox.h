@@ -1,0 +1,39 @@
+// The tools of one conversation, as functions that a model sees. Plain data: nothing here talks to a server.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "mcp/session.h"
+
+namespace anabranch::mcp {
+
+class Toolbox {
+ public:
+  // Gives the tool a name that no other has: "server__tool", of [A-Za-z0-9_-], at most 64 characters. It
+  // depends on the tool alone unless two tools would share a name. A tool that is there already is replaced.
+  void add(const Tool& tool);
+  bool empty() const { return tools_.empty(); }
+  // OpenAI's array: [{"type":"function","function":{"name","description","parameters"}}].
+  Json functions() const;
+  // Small models leave the server out: the tool's own name will do when no other tool has it. Null: no tool
+  // has this name.
+  const Tool* find(std::string_view function_name) const;
+  // What the model calls the tool; empty: it is not there.
+  std::string name_of(const Tool& tool) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    Tool tool;
+  };
+  std::vector<Entry> tools_;  // in the order of add()
+};
+
+// The text that a model gets for a result; errors are told as such.
+std::string text_for_model(bool is_error, const std::string& text);
+
+}  // namespace anabranch::mcp

@@ -1,0 +1,96 @@
+#include "server/api/agent_run.h"
+
+#include <algorithm>
+
+namespace anabranch::server {
+
+std::string call_id_with(const char* prefix, const std::string& id) {
+  return prefix + id.substr(id.find('_') + 1);
+}
+
+std::string declined_text(const std::string& reason) {
+  return "The user declined this call" + (reason.empty() ? "" : ": " + reason);
+}
+
+AgentRun::AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall> waiting,
+                   mcp::AgentLimits limits, double now)
+    : tools_(std::move(tools)),
+      request_(std::move(request)),
+      waiting_(std::move(waiting)),
+      budget_(limits, now),
+      calls_(limits.calls),
+      tokens_left_(request_.options.max_tokens) {}
+
+Json AgentRun::add_turn(const Json& message, int tokens) {
+  budget_.add_step(tokens);
+  if (tokens_left_ >= 0) tokens_left_ = std::max(0, tokens_left_ - tokens);
+  request_.messages.push_back(message);
+  Json known = Json::object();
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end()) return known;
+  for (const Json& call : *calls) {
+    const std::string function = string_at(call["function"], "name"), id = string_at(call, "id");
+    const mcp::Tool* tool = tools_.toolbox.find(function);
+    if (!tool) {
+      others_wait_ = true;
+      continue;
+    }
+    known[id] = {{"server_label", tool->server}, {"name", tool->name}};
+    if (tools_.needs_approval(*tool)) {
+      known[id]["approval_request_id"] = call_id_with("mcpr_", id);
+      others_wait_ = true;
+    } else {
+      waiting_.push_back({id, function, *tool, call["function"]["arguments"]});
+    }
+  }
+  return known;
+}
+
+void AgentRun::add_result(const AgentCall& call, const mcp::CallResult& result) {
+  budget_.add_call(result.text.size());
+  request_.messages.push_back(result_message(call, result));
+}
+
+bool AgentRun::goes_on(double now) {
+  if (others_wait_) return false;
+  if (tokens_left_ == 0) stopped_ = "it has as many tokens as it may have";
+  if (const auto limit = budget_.exceeded(now)) stopped_ = *limit;
+  return stopped_.empty();
+}
+
+ChatRequest AgentRun::next_request() const {
+  ChatRequest next = request_;
+  next.options.max_tokens = tokens_left_;
+  // What the request forces was done in the first turn; it would force calls for ever.
+  next.tool_choice = {};
+  return next;
+}
+
+mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t most_bytes,
+                         const mcp::Cancelled& cancelled) {
+  mcp::CallResult result;
+  result.is_error = true;
+  if (!call.arguments.is_object()) {
+    result.text = "The arguments are no JSON object";
+  } else if (most_bytes == 0) {
+    result.text =
+        "This was not run, because the calls so far are as many as they may be: answer with what is known";
+  } else {
+    result = servers.call(call.tool, call.arguments, cancelled);
+    if (result.text.size() > most_bytes) {
+      while (most_bytes > 0 && (static_cast<unsigned char>(result.text[most_bytes]) & 0xC0) == 0x80)
+        --most_bytes;  // not within a character
+      result.text.resize(most_bytes);
+      result.truncated = true;
+    }
+  }
+  return result;
+}
+
+Json result_message(const AgentCall& call, const mcp::CallResult& result) {
+  return {{"role", "tool"},
+          {"content", mcp::text_for_model(result.is_error, result.text)},
+          {"tool_call_id", call.id}};
+}
+
+}  // namespace anabranch::server

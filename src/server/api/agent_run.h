@@ -1,0 +1,94 @@
+// What an answer goes on with that calls the tools of MCP servers by itself: the conversation so far, the
+// tools, whose approval a call needs, and the limits.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chat/chat_request.h"
+#include "mcp/agent.h"
+#include "mcp/servers.h"
+#include "mcp/toolbox.h"
+
+namespace anabranch::server {
+
+// The MCP servers whose tools requests may use.
+struct ServerTools {
+  std::shared_ptr<mcp::Servers> servers;  // null: none
+  mcp::AgentLimits limits;                // of one answer
+};
+
+// Ids of one call: the chat message has "call_x", the items of the Responses API "mcp_x" and "mcpr_x" (of the
+// request for approval).
+std::string call_id_with(const char* prefix, const std::string& id);
+
+struct AgentCall {
+  std::string id;        // "call_..."
+  std::string function;  // the tool's name for the model
+  mcp::Tool tool;
+  Json arguments;         // an object; or text that is none
+  bool approved = false;  // by the request, after an answer that asked for it
+};
+
+// The result of a call that the user declined. reason: may be empty.
+std::string declined_text(const std::string& reason);
+
+// The tools that a request may use, as the model sees them.
+struct AgentTools {
+  std::shared_ptr<mcp::Servers> servers;  // null: the request uses none
+  mcp::Toolbox toolbox;
+  std::map<std::string, mcp::ApprovalRule> rules;  // by server; a server without one needs no approval
+
+  bool needs_approval(const mcp::Tool& tool) const {
+    const auto rule = rules.find(tool.server);
+    return rule != rules.end() && rule->second.needs_approval(tool.name);
+  }
+};
+
+// Used on the I/O thread only; calls are run elsewhere (run_call).
+class AgentRun {
+ public:
+  // waiting: approved calls of the conversation's last message.
+  AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall> waiting, mcp::AgentLimits limits,
+           double now);
+
+  const std::shared_ptr<mcp::Servers>& servers() const { return tools_.servers; }
+  // The calls to run now.
+  bool has_waiting() const { return !waiting_.empty(); }
+  std::vector<AgentCall> take_waiting() { return std::exchange(waiting_, {}); }
+
+  // The model has ended a turn (a chat message) after so many tokens. Returns what is known of its calls
+  // besides: {call id: {"server_label", "name", "approval_request_id"?}}.
+  Json add_turn(const Json& message, int tokens);
+  void add_result(const AgentCall& call, const mcp::CallResult& result);
+  // Whether the model has the word: all its calls have results, and no limit is reached.
+  bool goes_on(double now);
+  // Why it may not go on, a clause; empty: no limit was reached.
+  const std::string& stopped() const { return stopped_; }
+  // For the model's next turn.
+  ChatRequest next_request() const;
+  // For the calls to come: how many, and bytes of output.
+  int calls_left() const { return calls_ - budget_.calls(); }
+  size_t bytes_left() const { return budget_.bytes_left(); }
+
+ private:
+  const AgentTools tools_;
+  ChatRequest request_;
+  std::vector<AgentCall> waiting_;
+  bool others_wait_ = false;  // calls that the client runs or approves
+  mcp::AgentBudget budget_;
+  const int calls_;
+  int tokens_left_;  // of the answer; -1: no limit
+  std::string stopped_;
+};
+
+// On a worker: calls the tool. most_bytes: of its output; 0: it does not run.
+mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t most_bytes,
+                         const mcp::Cancelled& cancelled);
+// The result as a message of the conversation.
+Json result_message(const AgentCall& call, const mcp::CallResult& result);
+
+}  // namespace anabranch::server

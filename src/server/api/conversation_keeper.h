@@ -1,0 +1,44 @@
+// Stores the conversation of one response: first the messages of its request, then those of its answer, and
+// at the end the response itself. The calls of one keeper come one after the other, on workers: they wait for
+// the disk.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sessions/session_store.h"
+
+namespace anabranch::server {
+
+class ConversationKeeper {
+ public:
+  // session: to go on with, below `parent`; empty: a new one that is not listed.
+  ConversationKeeper(SessionStore& store, std::string owner, std::string session, MessageId parent)
+      : store_(store), owner_(std::move(owner)), session_(std::move(session)), last_(parent) {}
+
+  // Errors of both: as of SessionStore::append.
+  Result<void> begin(const std::vector<NewMessage>& request);
+  Result<void> add(const std::vector<NewMessage>& answer);
+  // Errors: as of SessionStore::put_response.
+  Result<void> put_response(const std::string& id, const Json& response, const Json& input_items);
+  // The request could not be answered: what begin() did is undone, if nothing was added since.
+  void take_back();
+
+  const std::string& session() const { return session_; }
+  // Of the messages that were stored, in their order.
+  const std::vector<MessageId>& messages() const { return messages_; }
+
+ private:
+  SessionStore& store_;
+  const std::string owner_;
+  std::string session_;
+  MessageId last_;
+  bool is_new_ = false;    // begin() made the session
+  bool answered_ = false;  // add() was called
+  Result<void> append(const std::vector<NewMessage>& messages);
+  std::vector<MessageId> messages_;
+};
+
+}  // namespace anabranch::server

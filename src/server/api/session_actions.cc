@@ -1,0 +1,289 @@
+#include "server/api/session_actions.h"
+
+#include <charconv>
+
+#include "server/api/api_request.h"
+#include "server/api/json_fields.h"
+#include "server/api/session_json.h"
+#include "server/http/target.h"
+#include "sessions/session_text.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr int kUsualLimit = 50;
+
+using Answer = std::variant<HttpResponse, ApiError>;
+
+// One request and what it works on.
+struct Call {
+  const HttpRequest& request;
+  const std::string& id;
+  const std::string& owner;
+  SessionStore& store;
+  const Json& body;  // an empty object for those without one
+};
+
+Answer answer(const Result<Session>& session) {
+  if (!session) return session_error(session.error());
+  return json_response(session_json(*session));
+}
+
+Answer with_messages(const Call& call, std::optional<MessageId> head) {
+  const auto session = call.store.find(call.owner, call.id);
+  if (!session) return session_error(session.error());
+  const auto path = call.store.path(call.owner, call.id, head);
+  if (!path) return session_error(path.error());
+  Json json = session_json(*session);
+  json["messages"] = Json::array();
+  for (const SessionMessage& message : *path) json["messages"].push_back(message_json(message));
+  return json_response(json);
+}
+
+Json list_json(const std::vector<Session>& sessions, bool more) {
+  Json data = Json::array();
+  for (const Session& session : sessions) data.push_back(session_json(session));
+  Json list = {{"object", "list"}, {"has_more", more}};
+  list["first_id"] = data.empty() ? Json() : data.front()["id"];
+  list["last_id"] = data.empty() ? Json() : data.back()["id"];
+  list["data"] = std::move(data);
+  return list;
+}
+
+Answer list(const Call& call) {
+  const auto parameter = [&](const char* name) {
+    return query_value(call.request.target, name).value_or("");
+  };
+  SessionQuery query{call.owner, kUsualLimit, parameter("after"), parameter("query"),
+                     parameter("all") == "true"};
+  if (const std::string limit = parameter("limit"); !limit.empty()) {
+    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), query.limit);
+    if (error != std::errc() || end != limit.data() + limit.size() || query.limit < 1 ||
+        query.limit > SessionStore::kMaxListed)
+      return ApiError{400, fmt::format("'limit' must be a number from 1 to {}", SessionStore::kMaxListed),
+                      "limit", "invalid_value"};
+  }
+  const auto found = call.store.list(query);
+  if (!found) return session_error(found.error());
+  return json_response(list_json(found->sessions, found->more));
+}
+
+// The messages of the body.
+std::vector<NewMessage> read_messages(JsonFields& fields, bool required) {
+  std::vector<NewMessage> messages;
+  const Json* list = fields.array("messages");
+  if (!list && required && !fields.error())
+    fields.fail("messages", "missing_required_parameter", "'messages' is missing");
+  if (!list) return messages;
+  for (size_t i = 0; i < list->size(); ++i) {
+    auto message = message_from((*list)[i]);
+    const std::string role = message ? string_at(message->message, "role") : "";
+    if (role != "system" && role != "user" && role != "assistant" && role != "tool") {
+      fields.fail(
+          "messages", "invalid_value",
+          fmt::format("'messages[{}]' must have the role system, user, assistant or tool, and a text as "
+                      "content",
+                      i));
+      break;
+    }
+    messages.push_back(std::move(*message));
+  }
+  return messages;
+}
+
+std::optional<MessageId> read_message_id(JsonFields& fields, const char* name) {
+  const std::string* text = fields.string(name);
+  if (!text) return std::nullopt;
+  const auto id = message_id(*text);
+  if (!id)
+    fields.fail(name, "invalid_value", fmt::format("'{}' must be a message's id, such as msg_12", name));
+  return id;
+}
+
+template <class T>
+void set_object(JsonFields& fields, const char* name, T& target) {
+  if (const Json* value = fields.object(name)) target = *value;
+}
+
+Answer create(const Call& call) {
+  JsonFields fields(call.body);
+  NewSession session;
+  session.owner = call.owner;
+  if (const std::string* title = fields.string("title")) session.title = *title;
+  set_object(fields, "settings", session.settings);
+  set_object(fields, "metadata", session.metadata);
+  session.messages = read_messages(fields, false);
+  if (fields.error()) return *fields.error();
+  return answer(call.store.create(session));
+}
+
+Answer change(const Call& call) {
+  JsonFields fields(call.body);
+  SessionChange change;
+  if (const std::string* title = fields.string("title")) change.title = *title;
+  set_object(fields, "settings", change.settings);
+  set_object(fields, "metadata", change.metadata);
+  change.head = read_message_id(fields, "head");
+  if (fields.error()) return *fields.error();
+  return answer(call.store.change(call.owner, call.id, change));
+}
+
+Answer branch(const Call& call) {
+  JsonFields fields(call.body);
+  fields.required_string("message");
+  const auto message = read_message_id(fields, "message");
+  const std::string* title = fields.string("title");
+  if (fields.error()) return *fields.error();
+  return answer(call.store.branch(call.owner, call.id, *message, title ? *title : ""));
+}
+
+Answer append(const Call& call) {
+  JsonFields fields(call.body);
+  const auto messages = read_messages(fields, true);
+  auto parent = read_message_id(fields, "parent");
+  if (call.body.contains("parent") && call.body["parent"].is_null()) parent = kNoMessage;
+  if (fields.error()) return *fields.error();
+  const auto ids = call.store.append(call.owner, call.id, parent, messages);
+  if (!ids) return session_error(ids.error());
+  return with_messages(call, std::nullopt);
+}
+
+Answer export_text(const Call& call) {
+  const std::string format = query_value(call.request.target, "format").value_or("jsonl");
+  if (format != "jsonl" && format != "markdown")
+    return ApiError{400, "'format' must be jsonl or markdown", "format", "invalid_value"};
+  const auto session = call.store.find(call.owner, call.id);
+  if (!session) return session_error(session.error());
+  const auto path = call.store.path(call.owner, call.id);
+  if (!path) return session_error(path.error());
+  const bool lines = format == "jsonl";
+  HttpResponse response;
+  response.content_type = lines ? "application/jsonl; charset=utf-8" : "text/markdown; charset=utf-8";
+  response.headers.emplace_back(
+      "Content-Disposition", fmt::format("attachment; filename=\"{}.{}\"", call.id, lines ? "jsonl" : "md"));
+  response.body = lines ? to_json_lines(*session, *path) : to_markdown(*session, *path);
+  return response;
+}
+
+Answer import(const Call& call) {
+  JsonFields fields(call.body);
+  const std::string text = fields.required_string("jsonl");
+  if (fields.error()) return *fields.error();
+  auto read = from_json_lines(text);
+  if (!read) return ApiError{400, read.error().message, "jsonl", "invalid_value"};
+  std::vector<Session> made;
+  for (NewSession& session : *read) {
+    session.owner = call.owner;
+    auto created = call.store.create(session);
+    if (!created) return session_error(created.error());
+    made.push_back(std::move(*created));
+  }
+  return json_response(list_json(made, false));
+}
+
+Answer erase(const Call& call) {
+  if (const auto erased = call.store.erase(call.owner, call.id); !erased)
+    return session_error(erased.error());
+  return json_response({{"id", call.id}, {"object", "session"}, {"deleted", true}});
+}
+
+Answer read(const Call& call) {
+  std::optional<MessageId> head;
+  if (const auto name = query_value(call.request.target, "head")) {
+    head = message_id(*name);
+    if (!head) return ApiError{400, "'head' must be a message's id, such as msg_12", "head", "invalid_value"};
+  }
+  return with_messages(call, head);
+}
+
+Answer run(SessionAction action, const Call& call) {
+  switch (action) {
+    case SessionAction::list:
+      return list(call);
+    case SessionAction::create:
+      return create(call);
+    case SessionAction::import:
+      return import(call);
+    case SessionAction::export_text:
+      return export_text(call);
+    case SessionAction::branch:
+      return branch(call);
+    case SessionAction::append:
+      return append(call);
+    case SessionAction::read:
+      return read(call);
+    case SessionAction::change:
+      return change(call);
+    case SessionAction::erase:
+      return erase(call);
+  }
+  return ApiError{};
+}
+
+Answer run(SessionAction action, const HttpRequest& request, const std::string& id, const std::string& owner,
+           SessionStores& stores) {
+  Json body = Json::object();
+  if (request.method == "POST") {
+    auto parsed = parse_body(request.body);
+    if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+    body = std::get<Json>(std::move(parsed));
+  }
+  const auto store = stores.kept();
+  if (!store) return session_error(store.error());
+  return run(action, {request, id, owner, **store, body});
+}
+
+// A stored response.
+Answer run(Page page, const std::string& id, const std::string& owner, SessionStores& stores) {
+  const auto problem = [&](const Error& error) {
+    ApiError answer = session_error(error);
+    if (answer.status == 404) answer.param = "response_id", answer.code = "response_not_found";
+    return answer;
+  };
+  const auto store = stores.of_response(owner, id);
+  if (!store) return problem(store.error());
+  if (page == Page::forget) {
+    if (const auto erased = (*store)->erase_response(owner, id); !erased) return problem(erased.error());
+    return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
+  }
+  const auto stored = (*store)->find_response(owner, id);
+  if (!stored) return problem(stored.error());
+  if (page == Page::response) return json_response(stored->response);
+  const Json& items = stored->input_items;
+  Json list = {{"object", "list"}, {"data", items}, {"has_more", false}};
+  list["first_id"] = items.empty() ? Json() : items.front()["id"];
+  list["last_id"] = items.empty() ? Json() : items.back()["id"];
+  return json_response(list);
+}
+
+}  // namespace
+
+SessionActions::SessionActions(std::shared_ptr<SessionStores> stores, Post post)
+    : stores_(std::move(stores)), post_(std::move(post)) {}
+
+void SessionActions::submit(std::function<Answer()> work, std::shared_ptr<ResponseStream> out) {
+  workers_.submit([work = std::move(work), out = std::move(out), post = post_] {
+    auto answer = std::make_shared<Answer>(work());
+    post([answer, out] {
+      if (const auto* error = std::get_if<ApiError>(answer.get()))
+        return out->respond(error_response(*error));
+      out->respond(std::get<HttpResponse>(std::move(*answer)));
+    });
+  });
+}
+
+void SessionActions::start(SessionAction action, HttpRequest request, std::string id, std::string owner,
+                           std::shared_ptr<ResponseStream> out) {
+  submit([action, request = std::move(request), id = std::move(id), owner = std::move(owner),
+          stores = stores_] { return run(action, request, id, owner, *stores); },
+         std::move(out));
+}
+
+void SessionActions::start(Page page, std::string id, std::string owner,
+                           std::shared_ptr<ResponseStream> out) {
+  submit([page, id = std::move(id), owner = std::move(owner),
+          stores = stores_] { return run(page, id, owner, *stores); },
+         std::move(out));
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,35 @@
+// /v1/sessions and stored responses: lists, searches, reads and changes the conversations that are kept on
+// disk (docs/sessions.md).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "server/api/routes.h"
+#include "server/api/session_stores.h"
+#include "server/api/worker_pool.h"
+#include "server/http/api_error.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// Used on the I/O thread only; the database is read and written by a worker.
+class SessionActions {
+ public:
+  SessionActions(std::shared_ptr<SessionStores> stores, Post post);
+  // id: of the session that the path names. owner: the name of the request's key, or "".
+  void start(SessionAction action, HttpRequest request, std::string id, std::string owner,
+             std::shared_ptr<ResponseStream> out);
+  // Reads or forgets a stored answer of the Responses API: Page::response, input_items or forget.
+  void start(Page page, std::string id, std::string owner, std::shared_ptr<ResponseStream> out);
+
+ private:
+  using Answer = std::variant<HttpResponse, ApiError>;
+  void submit(std::function<Answer()> work, std::shared_ptr<ResponseStream> out);
+
+  const std::shared_ptr<SessionStores> stores_;
+  const Post post_;
+  WorkerPool workers_{1};
+};
+
+}  // namespace anabranch::server

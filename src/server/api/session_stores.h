@@ -1,0 +1,48 @@
+// The stores of conversations that a server has: one in memory, for responses that clients may refer to, and
+// one on disk, for what its users want to keep.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "sessions/session_store.h"
+
+namespace anabranch::server {
+
+struct SessionOptions {
+  std::string directory;  // of the store on disk; empty: there is none
+  // Stored responses and OpenAI's conversations are kept on disk, too. Else only conversations for which a
+  // client asks it (POST /v1/sessions).
+  bool keep_responses = false;
+  Retention retention;
+};
+
+// Thread-safe. The members may wait for the disk.
+class SessionStores {
+ public:
+  // Opens the store on disk if responses are kept there. Errors: io, unsupported.
+  static Result<std::unique_ptr<SessionStores>> open(const SessionOptions& options);
+
+  // The store on disk, which is made if it is missing. Errors: not_found (it was turned off), io.
+  Result<SessionStore*> kept();
+  // For what clients store without asking that it be kept.
+  SessionStore& usual() { return options_.keep_responses ? *disk_ : *memory_; }
+  // The store that has this session, or this response. Errors: not_found, io.
+  Result<SessionStore*> of_session(const Owner& owner, const std::string& id);
+  Result<SessionStore*> of_response(const Owner& owner, const std::string& id);
+
+ private:
+  explicit SessionStores(const SessionOptions& options) : options_(options) {}
+  // Null: nothing was ever kept there.
+  Result<SessionStore*> kept_if_there();
+  template <class Find>
+  Result<SessionStore*> store_where(Find find);
+
+  const SessionOptions options_;
+  std::unique_ptr<SessionStore> memory_;
+  std::mutex mutex_;  // guards what follows; disk_ does not change once it is set
+  std::unique_ptr<SessionStore> disk_;
+};
+
+}  // namespace anabranch::server

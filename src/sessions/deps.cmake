@@ -1,0 +1,2 @@
+find_package(SQLiteCpp REQUIRED)
+target_link_libraries(anabranch_sessions PRIVATE SQLiteCpp)

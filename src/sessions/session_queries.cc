@@ -1,0 +1,246 @@
+// What is read from the store: sessions, paths of messages, searches, responses.
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "sessions/session_sql.h"
+
+namespace anabranch {
+namespace {
+
+constexpr int kSnippetWords = 16;
+// Mark a match within a snippet. Text that has them is shown without.
+constexpr char kMatchBegin = '\x01', kMatchEnd = '\x02';
+
+// The user's words as a query: each must be there, the last one may be the beginning of a longer one. Other
+// characters have a meaning in queries, so each word is quoted.
+std::string words_query(const std::string& text) {
+  std::string query, word;
+  const auto flush = [&](bool last) {
+    if (word.empty()) return;
+    query += fmt::format("{}\"{}\"{}", query.empty() ? "" : " ", word, last ? " *" : "");
+    word.clear();
+  };
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x80 || std::isalnum(byte) || c == '_')
+      word += c;
+    else
+      flush(false);
+  }
+  flush(true);
+  return query;
+}
+
+// For LIKE with '\' as its escape.
+std::string like_pattern(const std::string& text) {
+  std::string pattern = "%";
+  for (const char c : text) {
+    if (c == '%' || c == '_' || c == '\\') pattern += '\\';
+    pattern += c;
+  }
+  return pattern + "%";
+}
+
+std::vector<SnippetPart> snippet_parts(const std::string& marked) {
+  std::vector<SnippetPart> parts(1);
+  for (const char c : marked) {
+    if (c != kMatchBegin && c != kMatchEnd) {
+      parts.back().text += c;
+      continue;
+    }
+    if (parts.back().text.empty()) parts.pop_back();
+    parts.push_back({"", c == kMatchBegin});
+  }
+  if (parts.back().text.empty()) parts.pop_back();
+  return parts;
+}
+
+// The message's text around the words.
+std::vector<SnippetPart> find_snippet(SQLite::Database& db, const std::string& words, MessageId message) {
+  SQLite::Statement query(
+      db, fmt::format("SELECT snippet(words, 0, char({}), char({}), '…', {}) FROM words WHERE "
+                      "words MATCH ? AND rowid = ?",
+                      int{kMatchBegin}, int{kMatchEnd}, kSnippetWords));
+  query.bind(1, words);
+  query.bind(2, message);
+  return query.executeStep() ? snippet_parts(query.getColumn(0).getString()) : std::vector<SnippetPart>();
+}
+
+// The condition for the sessions that a query means; ?1 is the owner.
+std::string of_query(const SessionQuery& wanted) {
+  return fmt::format("{}{}", wanted.unlisted ? "1" : "listed = 1", wanted.owner ? " AND owner = ?1" : "");
+}
+
+SessionList all_sessions(SQLite::Database& db, const SessionQuery& wanted, int64_t before, int limit) {
+  SQLite::Statement query(db,
+                          fmt::format("SELECT {} FROM sessions WHERE {} AND changed < ?2 ORDER BY changed "
+                                      "DESC LIMIT ?3",
+                                      kSessionColumns, of_query(wanted)));
+  if (wanted.owner) query.bind(1, *wanted.owner);
+  query.bind(2, before);
+  query.bind(3, limit + 1);
+  SessionList list;
+  while (query.executeStep()) list.sessions.push_back(read_session(query));
+  return list;
+}
+
+// Those with the text in their title, then those with the words in a message, the newest message first: so
+// the search ends when it has enough.
+SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, const std::string& words,
+                            int limit) {
+  SessionList list;
+  std::set<std::string> seen;
+  SQLite::Statement titles(db, fmt::format("SELECT {} FROM sessions WHERE {} AND title LIKE ?2 ESCAPE '\\' "
+                                           "ORDER BY changed DESC LIMIT ?3",
+                                           kSessionColumns, of_query(wanted)));
+  if (wanted.owner) titles.bind(1, *wanted.owner);
+  titles.bind(2, like_pattern(wanted.text));
+  titles.bind(3, limit + 1);
+  while (titles.executeStep()) {
+    list.sessions.push_back(read_session(titles));
+    seen.insert(list.sessions.back().id);
+  }
+  SQLite::Statement found(db, "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC");
+  found.bind(1, words);
+  SQLite::Statement session(db, fmt::format("SELECT {} FROM sessions WHERE {} AND id = (SELECT session FROM "
+                                            "messages WHERE id = ?2)",
+                                            kSessionColumns, of_query(wanted)));
+  SQLite::Statement which(db, "SELECT session FROM messages WHERE id = ?");
+  while (static_cast<int>(list.sessions.size()) <= limit && found.executeStep()) {
+    const MessageId message = found.getColumn(0).getInt64();
+    which.reset();
+    which.bind(1, message);
+    if (!which.executeStep() || !seen.insert(which.getColumn(0).getString()).second) continue;
+    session.reset();
+    if (wanted.owner) session.bind(1, *wanted.owner);
+    session.bind(2, message);
+    if (!session.executeStep()) continue;
+    list.sessions.push_back(read_session(session));
+    list.sessions.back().snippet = find_snippet(db, words, message);
+  }
+  return list;
+}
+
+}  // namespace
+
+Json stored_json(const std::string& text) {
+  auto json = parse_json(text, {.bytes = 2 * SessionStore::kMaxMessageBytes});
+  return json && json->is_object() ? std::move(*json) : Json::object();
+}
+
+Session read_session(SQLite::Statement& row) {
+  Session session;
+  session.id = row.getColumn(0).getString();
+  session.owner = row.getColumn(1).getString();
+  session.title = row.getColumn(2).getString();
+  session.model = row.getColumn(3).getString();
+  session.settings = stored_json(row.getColumn(4).getString());
+  session.metadata = stored_json(row.getColumn(5).getString());
+  session.created_at = row.getColumn(6).getInt64();
+  session.updated_at = row.getColumn(7).getInt64();
+  session.head = row.getColumn(8).getInt64();
+  session.messages = row.getColumn(9).getInt64();
+  session.bytes = row.getColumn(10).getInt64();
+  return session;
+}
+
+std::optional<Session> find_session(SQLite::Database& db, const Owner& owner, const std::string& id) {
+  SQLite::Statement query(db, fmt::format("SELECT {} FROM sessions WHERE id = ?", kSessionColumns));
+  query.bind(1, id);
+  if (!query.executeStep()) return std::nullopt;
+  Session session = read_session(query);
+  if (owner && session.owner != *owner) return std::nullopt;
+  return session;
+}
+
+Result<Session> SessionStore::find(const Owner& owner, const std::string& id) {
+  return run(false, [&]() -> Result<Session> {
+    auto session = find_session(*db_, owner, id);
+    if (!session) return no_session(id);
+    return std::move(*session);
+  });
+}
+
+Result<SessionList> SessionStore::list(const SessionQuery& wanted) {
+  const std::string words = words_query(wanted.text);
+  if (!wanted.text.empty() && words.empty())
+    return make_error(ErrorKind::invalid, "There is no word to search for in '{}'", wanted.text);
+  if (!words.empty() && !wanted.after.empty())
+    return make_error(ErrorKind::invalid, "A search has one page: ask for more results at a time");
+  const int limit = std::clamp(wanted.limit, 1, kMaxListed);
+  return run(false, [&]() -> Result<SessionList> {
+    int64_t before = INT64_MAX;
+    if (!wanted.after.empty()) {
+      SQLite::Statement query(*db_, "SELECT changed FROM sessions WHERE id = ?");
+      query.bind(1, wanted.after);
+      if (!find_session(*db_, wanted.owner, wanted.after) || !query.executeStep())
+        return no_session(wanted.after);
+      before = query.getColumn(0).getInt64();
+    }
+    SessionList list = words.empty() ? all_sessions(*db_, wanted, before, limit)
+                                     : search_sessions(*db_, wanted, words, limit);
+    list.more = static_cast<int>(list.sessions.size()) > limit;
+    if (list.more) list.sessions.resize(static_cast<size_t>(limit));
+    return list;
+  });
+}
+
+Result<std::vector<SessionMessage>> SessionStore::path(const Owner& owner, const std::string& id,
+                                                       std::optional<MessageId> head) {
+  return run(false, [&]() -> Result<std::vector<SessionMessage>> {
+    const auto session = find_session(*db_, owner, id);
+    if (!session) return no_session(id);
+    const MessageId leaf = head.value_or(session->head);
+    std::vector<SessionMessage> messages;
+    if (leaf == kNoMessage) return messages;
+    SQLite::Statement query(
+        *db_,
+        "WITH RECURSIVE up(id, parent) AS (SELECT id, parent FROM messages WHERE id = ?1 AND session = ?2 "
+        "UNION ALL SELECT m.id, m.parent FROM messages m JOIN up ON m.id = up.parent) SELECT m.id, m.parent, "
+        "m.text, m.json, m.about, m.created_at FROM up JOIN messages m ON m.id = up.id ORDER BY m.id");
+    query.bind(1, leaf);
+    query.bind(2, id);
+    while (query.executeStep()) {
+      SessionMessage one;
+      one.id = query.getColumn(0).getInt64();
+      one.parent = query.getColumn(1).getInt64();
+      const Json rest = stored_json(query.getColumn(3).getString());
+      one.message = {{"role", string_at(rest, "role")}, {"content", query.getColumn(2).getString()}};
+      one.message.update(rest);
+      one.about = stored_json(query.getColumn(4).getString());
+      one.created_at = query.getColumn(5).getInt64();
+      messages.push_back(std::move(one));
+    }
+    if (messages.empty()) return no_message(leaf);
+    std::map<MessageId, std::vector<MessageId>> children;
+    SQLite::Statement all(*db_, "SELECT parent, id FROM messages WHERE session = ? ORDER BY id");
+    all.bind(1, id);
+    while (all.executeStep()) children[all.getColumn(0).getInt64()].push_back(all.getColumn(1).getInt64());
+    for (SessionMessage& one : messages) one.siblings = children[one.parent];
+    return messages;
+  });
+}
+
+Result<StoredResponse> SessionStore::find_response(const Owner& owner, const std::string& id) {
+  return run(false, [&]() -> Result<StoredResponse> {
+    const auto absent = [&] {
+      return make_error(ErrorKind::not_found, "There is no stored response '{}' here", id);
+    };
+    SQLite::Statement query(
+        *db_,
+        "SELECT r.session, r.message, r.response, r.input_items, s.owner FROM responses r "
+        "JOIN sessions s ON s.id = r.session WHERE r.id = ?");
+    query.bind(1, id);
+    if (!query.executeStep()) return absent();
+    if (owner && query.getColumn(4).getString() != *owner) return absent();
+    StoredResponse response{id, query.getColumn(0).getString(), query.getColumn(1).getInt64(),
+                            stored_json(query.getColumn(2).getString()), Json::array()};
+    auto items = parse_json(query.getColumn(3).getString(), {.bytes = 2 * kMaxMessageBytes});
+    if (items && items->is_array()) response.input_items = std::move(*items);
+    return response;
+  });
+}
+
+}  // namespace anabranch

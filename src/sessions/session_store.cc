@@ -1,0 +1,450 @@
+#include "sessions/session_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/private_file.h"
+#include "base/user_directory.h"
+#include "sessions/session_sql.h"
+
+namespace anabranch {
+namespace {
+
+constexpr int kBusyMs = 5000;
+constexpr int kFormat = 1;
+constexpr size_t kTitleLength = 60;  // of titles made of a message
+
+// A message's content stands in `text`, where the index of words finds it, and the rest in `json`.
+// AUTOINCREMENT: the id of a removed message is never given again.
+constexpr const char* kSchema = R"(
+CREATE TABLE IF NOT EXISTS sessions (
+  id TEXT PRIMARY KEY, owner TEXT NOT NULL, listed INTEGER NOT NULL, title TEXT NOT NULL, model TEXT NOT NULL,
+  settings TEXT NOT NULL, metadata TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+  changed INTEGER NOT NULL, head INTEGER NOT NULL, messages INTEGER NOT NULL, bytes INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS sessions_by_owner ON sessions (owner, listed, changed);
+CREATE INDEX IF NOT EXISTS sessions_by_change ON sessions (listed, changed);
+CREATE TABLE IF NOT EXISTS messages (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, parent INTEGER NOT NULL, text TEXT NOT NULL,
+  json TEXT NOT NULL, about TEXT NOT NULL, created_at INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS messages_by_session ON messages (session, parent);
+CREATE TABLE IF NOT EXISTS responses (
+  id TEXT PRIMARY KEY, session TEXT NOT NULL, message INTEGER NOT NULL, response TEXT NOT NULL,
+  input_items TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS responses_by_session ON responses (session);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
+  text, content='messages', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
+)";
+
+std::string new_session_id() {
+  std::random_device random;
+  return fmt::format("conv_{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+// The first line of the first message of a user, shortened at the end of a word.
+std::string title_of(std::span<const NewMessage> messages) {
+  for (const NewMessage& one : messages) {
+    if (string_at(one.message, "role") != "user") continue;
+    std::string line = string_at(one.message, "content");
+    line.erase(0, line.find_first_not_of(" \t\r\n"));
+    line.resize(std::min(line.size(), line.find_first_of("\r\n")));
+    if (line.size() <= kTitleLength) return line;
+    size_t end = line.rfind(' ', kTitleLength);
+    if (end == line.npos || end < kTitleLength / 2)
+      for (end = kTitleLength; end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80;) --end;
+    return line.substr(0, end) + "…";
+  }
+  return {};
+}
+
+Result<void> check_json(const Json& json, const char* name) {
+  if (!json.is_object()) return make_error(ErrorKind::invalid, "'{}' must be an object", name);
+  if (dump_json(json).size() > SessionStore::kMaxSettings)
+    return make_error(ErrorKind::invalid, "'{}' has more than {} KiB", name,
+                      SessionStore::kMaxSettings >> 10);
+  return {};
+}
+
+Result<void> check_title(const std::string& title) {
+  if (title.size() <= SessionStore::kMaxTitle) return {};
+  return make_error(ErrorKind::invalid, "'title' has more than {} bytes", SessionStore::kMaxTitle);
+}
+
+size_t size_of(const NewMessage& one) {
+  return dump_json(one.message).size() + dump_json(one.about).size();
+}
+
+Result<void> check_messages(std::span<const NewMessage> messages) {
+  for (const NewMessage& one : messages) {
+    if (!one.message.is_object() || string_at(one.message, "role").empty() || !one.about.is_object())
+      return make_error(ErrorKind::invalid, "A message must be an object with a 'role'");
+    if (const auto content = one.message.find("content");
+        content == one.message.end() || !content->is_string())
+      return make_error(ErrorKind::invalid, "A message's 'content' must be a text");
+    if (size_of(one) > SessionStore::kMaxMessageBytes)
+      return make_error(ErrorKind::invalid, "A message has more than {} MiB",
+                        SessionStore::kMaxMessageBytes >> 20);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<SQLite::Database>> open_database(const std::string& path) {
+  try {
+    auto db = std::make_unique<SQLite::Database>(path.empty() ? ":memory:" : path,
+                                                 SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyMs);
+    db->exec("PRAGMA trusted_schema = OFF");
+    db->exec("PRAGMA journal_mode = WAL");
+    // An acknowledged message survives a loss of power, too.
+    db->exec("PRAGMA synchronous = FULL");
+    db->exec("PRAGMA secure_delete = ON");
+    SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
+    const int format = db->execAndGet("PRAGMA user_version").getInt();
+    if (format > kFormat)
+      return make_error(ErrorKind::unsupported,
+                        "{} was written by a newer version of anabranch: use that one, or another directory",
+                        path);
+    if (format < kFormat) {
+      db->exec(kSchema);
+      db->exec(fmt::format("PRAGMA user_version = {}", kFormat));
+      transaction.commit();
+    }
+    return db;
+  } catch (const SQLite::Exception& e) {
+    return make_error(ErrorKind::io, "cannot open the sessions in {}: {}", path, e.what());
+  }
+}
+
+}  // namespace
+
+std::string session_file(const std::string& directory) {
+  return directory + "/sessions.db";
+}
+
+std::string default_session_directory() {
+  const std::string own = user_data_directory();
+  return own.empty() ? own : own + "/sessions";
+}
+
+SessionStore::SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention)
+    : db_(std::move(db)), retention_(retention) {}
+
+SessionStore::~SessionStore() = default;
+
+Result<std::unique_ptr<SessionStore>> SessionStore::open(const std::string& directory, Retention retention) {
+  std::string path;
+  if (!directory.empty()) {
+    path = session_file(directory);
+    if (const int error = make_private_directory(directory))
+      return make_error(ErrorKind::io, "cannot create the directory {}: {}", directory, std::strerror(error));
+    TRY_VOID(make_private_file(path));  // SQLite gives its own files the same mode
+  }
+  TRY(auto db, open_database(path));
+  std::unique_ptr<SessionStore> store(new SessionStore(std::move(db), retention));
+  TRY_VOID(store->prune());
+  return store;
+}
+
+Result<Session> SessionStore::create(const NewSession& session) {
+  TRY_VOID(check_title(session.title));
+  TRY_VOID(check_json(session.settings, "settings"));
+  TRY_VOID(check_json(session.metadata, "metadata"));
+  TRY_VOID(check_messages(session.messages));
+  auto made = run(true, [&]() -> Result<Session> {
+    const std::string id = new_session_id();
+    const std::string settings = dump_json(session.settings), metadata = dump_json(session.metadata);
+    SQLite::Statement insert(*db_, "INSERT INTO sessions VALUES (?,?,?,?,'',?,?,?,?,?,0,0,?)");
+    insert.bind(1, id);
+    insert.bind(2, session.owner);
+    insert.bind(3, session.listed ? 1 : 0);
+    insert.bind(4, session.title);
+    insert.bind(5, settings);
+    insert.bind(6, metadata);
+    insert.bind(7, unix_seconds());
+    insert.bind(8, unix_seconds());
+    insert.bind(9, unix_nanoseconds());
+    insert.bind(10, static_cast<int64_t>(settings.size() + metadata.size()));
+    insert.exec();
+    this->insert(id, kNoMessage, session.messages);
+    return *find_session(*db_, std::nullopt, id);
+  });
+  if (made) prune_after(static_cast<size_t>(made->bytes));
+  return made;
+}
+
+void SessionStore::prune_after(size_t bytes) {
+  constexpr uint64_t kPart = 16;  // the limit of bytes is exceeded by one of so many parts at most
+  constexpr int kChanges = 1024;
+  constexpr int64_t kSeconds = 3600;
+  written_ += bytes;
+  const bool large = retention_.bytes > 0 && written_ > retention_.bytes / kPart;
+  if (!large && ++changes_ < kChanges && unix_seconds() - pruned_at_ < kSeconds) return;
+  if (const auto removed = prune(); !removed)
+    log_warning("old conversations could not be removed: {}", removed.error().message);
+}
+
+// Within a transaction. The messages have been checked.
+std::vector<MessageId> SessionStore::insert(const std::string& id, MessageId parent,
+                                            std::span<const NewMessage> messages) {
+  std::vector<MessageId> ids;
+  if (messages.empty()) return ids;
+  SQLite::Statement add(
+      *db_, "INSERT INTO messages (session, parent, text, json, about, created_at) VALUES (?,?,?,?,?,?)");
+  SQLite::Statement index(*db_, "INSERT INTO words (rowid, text) VALUES (?,?)");
+  std::string model;
+  int64_t bytes = 0;
+  for (const NewMessage& one : messages) {
+    Json rest = one.message;
+    rest.erase("content");
+    const std::string text = string_at(one.message, "content"), json = dump_json(rest),
+                      about = dump_json(one.about);
+    if (std::string named = string_at(one.about, "model"); !named.empty()) model = std::move(named);
+    add.bind(1, id);
+    add.bind(2, parent);
+    add.bind(3, text);
+    add.bind(4, json);
+    add.bind(5, about);
+    const auto at = one.about.find("created_at");  // of an imported message
+    add.bind(6, at != one.about.end() && at->is_number_integer() ? at->get<int64_t>() : unix_seconds());
+    add.exec();
+    add.reset();
+    parent = db_->getLastInsertRowid();
+    ids.push_back(parent);
+    index.bind(1, parent);
+    index.bind(2, text);
+    index.exec();
+    index.reset();
+    bytes += static_cast<int64_t>(text.size() + json.size() + about.size());
+  }
+  SQLite::Statement note(*db_,
+                         "UPDATE sessions SET head = ?2, messages = messages + ?3, bytes = bytes + ?4, "
+                         "updated_at = ?5, changed = ?6, title = iif(title = '', ?7, title), "
+                         "model = iif(?8 = '', model, ?8) WHERE id = ?1");
+  note.bind(1, id);
+  note.bind(2, parent);
+  note.bind(3, static_cast<int64_t>(messages.size()));
+  note.bind(4, bytes);
+  note.bind(5, unix_seconds());
+  note.bind(6, unix_nanoseconds());
+  note.bind(7, title_of(messages));
+  note.bind(8, model);
+  note.exec();
+  return ids;
+}
+
+Result<std::vector<MessageId>> SessionStore::append(const Owner& owner, const std::string& id,
+                                                    std::optional<MessageId> parent,
+                                                    std::span<const NewMessage> messages) {
+  TRY_VOID(check_messages(messages));
+  auto ids = run(true, [&]() -> Result<std::vector<MessageId>> {
+    const auto session = find_session(*db_, owner, id);
+    if (!session) return no_session(id);
+    if (session->messages + static_cast<int64_t>(messages.size()) > kMaxMessages)
+      return make_error(ErrorKind::exhausted, "A session holds at most {} messages: begin a new one",
+                        kMaxMessages);
+    const MessageId below = parent.value_or(session->head);
+    if (below != kNoMessage) {
+      SQLite::Statement query(*db_, "SELECT 1 FROM messages WHERE id = ? AND session = ?");
+      query.bind(1, below);
+      query.bind(2, id);
+      if (!query.executeStep()) return no_message(below);
+    }
+    return insert(id, below, messages);
+  });
+  size_t bytes = 0;
+  for (const NewMessage& one : messages) bytes += size_of(one);
+  if (ids) prune_after(bytes);
+  return ids;
+}
+
+// Within a transaction. The index of words is told of the text before it goes.
+template <class Value>
+void SessionStore::remove_messages(const char* condition, const Value& value) {
+  for (const char* command :
+       {"INSERT INTO words (words, rowid, text) SELECT 'delete', id, text FROM messages WHERE ",
+        "DELETE FROM messages WHERE "}) {
+    SQLite::Statement remove(*db_, std::string(command) + condition);
+    remove.bind(1, value);
+    remove.exec();
+  }
+}
+
+Result<void> SessionStore::take_back(const std::string& id, std::span<const MessageId> messages) {
+  return run(true, [&]() -> Result<void> {
+    MessageId parent = kNoMessage;
+    for (size_t i = messages.size(); i-- > 0;) {
+      SQLite::Statement query(*db_,
+                              "SELECT parent, length(CAST(text AS BLOB)) + length(CAST(json AS BLOB)) + "
+                              "length(CAST(about AS BLOB)) FROM messages WHERE id = ?1 AND session = ?2 AND "
+                              "NOT EXISTS (SELECT 1 FROM messages WHERE session = ?2 AND parent = ?1)");
+      query.bind(1, messages[i]);
+      query.bind(2, id);
+      if (!query.executeStep()) return {};  // something was added below it meanwhile
+      parent = query.getColumn(0).getInt64();
+      SQLite::Statement note(*db_,
+                             "UPDATE sessions SET messages = messages - 1, bytes = bytes - ?3, "
+                             "head = iif(head = ?2, ?4, head) WHERE id = ?1");
+      note.bind(1, id);
+      note.bind(2, messages[i]);
+      note.bind(3, query.getColumn(1).getInt64());
+      note.bind(4, parent);
+      note.exec();
+      remove_messages("id = ?", messages[i]);
+    }
+    return {};
+  });
+}
+
+Result<Session> SessionStore::change(const Owner& owner, const std::string& id, const SessionChange& change) {
+  if (change.title) TRY_VOID(check_title(*change.title));
+  if (change.settings) TRY_VOID(check_json(*change.settings, "settings"));
+  if (change.metadata) TRY_VOID(check_json(*change.metadata, "metadata"));
+  return run(true, [&]() -> Result<Session> {
+    auto session = find_session(*db_, owner, id);
+    if (!session) return no_session(id);
+    const auto old_bytes = dump_json(session->settings).size() + dump_json(session->metadata).size();
+    if (change.title) session->title = *change.title;
+    if (change.settings) session->settings = *change.settings;
+    if (change.metadata) session->metadata = *change.metadata;
+    if (change.head) {
+      // Ids ascend, so the newest leaf below a message is found by going to the newest child again and again.
+      SQLite::Statement leaf(
+          *db_,
+          "WITH RECURSIVE down(id) AS (SELECT id FROM messages WHERE id = ?1 AND session = ?2 "
+          "UNION ALL SELECT (SELECT max(id) FROM messages WHERE session = ?2 AND parent = "
+          "down.id) FROM down WHERE down.id IS NOT NULL) SELECT max(id) FROM down");
+      leaf.bind(1, *change.head);
+      leaf.bind(2, id);
+      if (!leaf.executeStep() || leaf.getColumn(0).isNull()) return no_message(*change.head);
+      session->head = leaf.getColumn(0).getInt64();
+    }
+    const std::string settings = dump_json(session->settings), metadata = dump_json(session->metadata);
+    SQLite::Statement update(*db_,
+                             "UPDATE sessions SET title = ?, settings = ?, metadata = ?, head = ?, "
+                             "bytes = bytes + ?, updated_at = ?, listed = max(listed, ?) WHERE id = ?");
+    update.bind(1, session->title);
+    update.bind(2, settings);
+    update.bind(3, metadata);
+    update.bind(4, session->head);
+    update.bind(5, static_cast<int64_t>(settings.size() + metadata.size()) - static_cast<int64_t>(old_bytes));
+    update.bind(6, unix_seconds());
+    update.bind(7, change.title ? 1 : 0);  // a session that got a name is wanted
+    update.bind(8, id);
+    update.exec();
+    return *find_session(*db_, std::nullopt, id);
+  });
+}
+
+Result<Session> SessionStore::branch(const Owner& owner, const std::string& id, MessageId message,
+                                     const std::string& title) {
+  TRY(const Session session, find(owner, id));
+  TRY(auto messages, path(owner, id, message));
+  NewSession copy{session.owner, title.empty() ? session.title : title, session.settings, session.metadata};
+  for (SessionMessage& one : messages) {
+    one.about["created_at"] = one.created_at;
+    one.about.erase("response_id");  // the response stays with the first session
+    copy.messages.push_back({std::move(one.message), std::move(one.about)});
+  }
+  return create(copy);
+}
+
+// Within a transaction.
+void SessionStore::remove(const std::string& id) {
+  remove_messages("session = ?", id);
+  for (const char* table : {"responses WHERE session", "sessions WHERE id"}) {
+    SQLite::Statement remove(*db_, fmt::format("DELETE FROM {} = ?", table));
+    remove.bind(1, id);
+    remove.exec();
+  }
+}
+
+Result<void> SessionStore::erase(const Owner& owner, const std::string& id) {
+  TRY_VOID(run(true, [&]() -> Result<void> {
+    if (!find_session(*db_, owner, id)) return no_session(id);
+    remove(id);
+    // Removed words stay in the index's older parts until these are joined.
+    db_->exec("INSERT INTO words (words) VALUES ('optimize')");
+    return {};
+  }));
+  return run(false, [&]() -> Result<void> {
+    // A reader in another process may keep a part of the log for a while.
+    db_->exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    return {};
+  });
+}
+
+Result<int> SessionStore::prune() {
+  written_ = 0;
+  changes_ = 0;
+  pruned_at_ = unix_seconds();
+  return run(true, [&]() -> Result<int> {
+    std::vector<std::string> old;
+    const auto take = [&](SQLite::Statement& query) {
+      while (query.executeStep()) old.push_back(query.getColumn(0).getString());
+    };
+    SQLite::Statement excess(
+        *db_, "SELECT id FROM sessions WHERE listed = 0 ORDER BY changed DESC LIMIT -1 OFFSET ?");
+    excess.bind(1, kMaxUnlisted);
+    take(excess);
+    if (retention_.days > 0) {
+      SQLite::Statement query(*db_, "SELECT id FROM sessions WHERE updated_at < ?");
+      query.bind(1, unix_seconds() - static_cast<int64_t>(retention_.days * 86400));
+      take(query);
+    }
+    for (const std::string& id : old) remove(id);
+    if (retention_.bytes == 0) return static_cast<int>(old.size());
+    int removed = static_cast<int>(old.size());
+    old.clear();
+    SQLite::Statement query(
+        *db_,
+        "SELECT id FROM (SELECT id, sum(bytes) OVER (ORDER BY changed DESC ROWS UNBOUNDED PRECEDING) AS "
+        "newer FROM sessions) WHERE newer > ?");
+    query.bind(1, static_cast<int64_t>(retention_.bytes));
+    take(query);
+    for (const std::string& id : old) remove(id);
+    return removed + static_cast<int>(old.size());
+  });
+}
+
+Result<void> SessionStore::put_response(const StoredResponse& response) {
+  return run(true, [&]() -> Result<void> {
+    if (!find_session(*db_, std::nullopt, response.session)) return no_session(response.session);
+    const std::string text = dump_json(response.response), items = dump_json(response.input_items);
+    SQLite::Statement put(*db_, "INSERT OR REPLACE INTO responses VALUES (?,?,?,?,?)");
+    put.bind(1, response.id);
+    put.bind(2, response.session);
+    put.bind(3, response.message);
+    put.bind(4, text);
+    put.bind(5, items);
+    put.exec();
+    SQLite::Statement note(*db_, "UPDATE sessions SET bytes = bytes + ? WHERE id = ?");
+    note.bind(1, static_cast<int64_t>(text.size() + items.size()));
+    note.bind(2, response.session);
+    note.exec();
+    return {};
+  });
+}
+
+Result<void> SessionStore::erase_response(const Owner& owner, const std::string& id) {
+  TRY(const StoredResponse response, find_response(owner, id));
+  return run(true, [&]() -> Result<void> {
+    SQLite::Statement note(*db_,
+                           "UPDATE sessions SET bytes = bytes - (SELECT length(CAST(response AS BLOB)) + "
+                           "length(CAST(input_items AS BLOB)) FROM responses WHERE id = ?2) WHERE id = ?1");
+    note.bind(1, response.session);
+    note.bind(2, id);
+    note.exec();
+    SQLite::Statement erase(*db_, "DELETE FROM responses WHERE id = ?");
+    erase.bind(1, id);
+    erase.exec();
+    SQLite::Statement left(*db_,
+                           "SELECT 1 FROM sessions WHERE id = ?1 AND (listed = 1 OR EXISTS (SELECT 1 FROM "
+                           "responses WHERE session = ?1))");
+    left.bind(1, response.session);
+    if (!left.executeStep()) remove(response.session);
+    return {};
+  });
+}
+
+}  // namespace anabranch

@@ -1,0 +1,101 @@
+// Keeps conversations in an SQLite database that several processes may use at the same time.
+//
+// Every change is one transaction: after a crash a message is there as a whole or not at all. When a call has
+// returned, what it changed survives a crash of the process and of the machine.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sessions/session.h"
+
+namespace SQLite {
+class Database;
+}
+
+namespace anabranch {
+
+// The file of a store in this directory.
+std::string session_file(const std::string& directory);
+// anabranch/sessions in the user's data directory; empty: there is none.
+std::string default_session_directory();
+
+// Thread-safe. Every call may wait for the disk, and up to five seconds for other processes.
+// Errors of all calls: io (the database cannot be read or written), busy (another process holds it for too
+// long). Sessions of another owner count as not_found.
+class SessionStore {
+ public:
+  static constexpr size_t kMaxTitle = 200;              // bytes
+  static constexpr size_t kMaxSettings = 64 << 10;      // bytes of JSON; of metadata, too
+  static constexpr int64_t kMaxMessages = 65536;        // of a session
+  static constexpr size_t kMaxMessageBytes = 32 << 20;  // of text and JSON
+  static constexpr int kMaxListed = 1000;               // sessions in one answer
+  static constexpr int kMaxUnlisted = 4096;  // sessions that are not listed; older ones are removed
+
+  // directory: created for its owner only if missing; empty: the store is in memory.
+  // Errors: io, unsupported (a newer version of the program wrote the file).
+  static Result<std::unique_ptr<SessionStore>> open(const std::string& directory, Retention retention);
+  ~SessionStore();
+
+  // Errors: invalid (a title, settings, metadata or message that is too large or no object).
+  Result<Session> create(const NewSession& session);
+  // Errors: not_found.
+  Result<Session> find(const Owner& owner, const std::string& id);
+  // Errors: not_found (`after`), invalid (no word in the text).
+  Result<SessionList> list(const SessionQuery& query);
+  // The messages from the root down to `head`; without it, to the session's. Errors: not_found.
+  Result<std::vector<SessionMessage>> path(const Owner& owner, const std::string& id,
+                                           std::optional<MessageId> head = {});
+  // Adds messages, one below the other, below `parent` (kNoMessage: at the root; none: below the head). The
+  // last becomes the head. Returns their ids. Errors: not_found, invalid, exhausted (kMaxMessages).
+  Result<std::vector<MessageId>> append(const Owner& owner, const std::string& id,
+                                        std::optional<MessageId> parent,
+                                        std::span<const NewMessage> messages);
+  // Takes back the last append: removes these messages if nothing is below them, and sets the head to the
+  // parent of the first. Errors: not_found.
+  Result<void> take_back(const std::string& id, std::span<const MessageId> messages);
+  // Errors: not_found, invalid.
+  Result<Session> change(const Owner& owner, const std::string& id, const SessionChange& change);
+  // A new session with a copy of the messages down to `message`. title: empty: that of the first.
+  // Errors: not_found.
+  Result<Session> branch(const Owner& owner, const std::string& id, MessageId message,
+                         const std::string& title);
+  // Removes a session, its messages and its responses, and overwrites them in the file. Errors: not_found.
+  Result<void> erase(const Owner& owner, const std::string& id);
+  // Removes what Retention does not allow, and unlisted sessions beyond kMaxUnlisted. Returns how many
+  // sessions that were. Runs by itself when the store is opened, and now and then after changes.
+  Result<int> prune();
+
+  // Errors: not_found (its session).
+  Result<void> put_response(const StoredResponse& response);
+  // Errors: not_found.
+  Result<StoredResponse> find_response(const Owner& owner, const std::string& id);
+  // Its messages stay in the session. A session that is not listed goes with its last response.
+  // Errors: not_found.
+  Result<void> erase_response(const Owner& owner, const std::string& id);
+
+ private:
+  SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention);
+  template <class Work>
+  auto run(bool write, Work work) -> decltype(work());
+  std::vector<MessageId> insert(const std::string& id, MessageId parent,
+                                std::span<const NewMessage> messages);
+  void remove(const std::string& id);
+  void prune_after(size_t bytes);
+  template <class Value>
+  void remove_messages(const char* condition, const Value& value);
+
+  std::mutex mutex_;
+  std::unique_ptr<SQLite::Database> db_;
+  const Retention retention_;
+  std::atomic<uint64_t> written_{0};   // bytes since the last prune()
+  std::atomic<int> changes_{0};        // since then
+  std::atomic<int64_t> pruned_at_{0};  // Unix seconds
+};
+
+}  // namespace anabranch

@@ -1,0 +1,219 @@
+// /v1/sessions, and the conversations of the Responses API on the same store.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "server/server_fixture.h"
+
+namespace anabranch::server {
+namespace {
+
+class SessionsApi : public ServerTest {
+ protected:
+  Json made(const std::string& body = "{}") { return post("/v1/sessions", body).json(); }
+  Json read(const std::string& id, const std::string& query = "") {
+    return ask(port_, "GET", "/v1/sessions/" + id + query).json();
+  }
+  // "role:content" of each message, with a bar behind.
+  std::string said(const Json& session) {
+    std::string all;
+    for (const Json& message : session["messages"])
+      all += message["role"].get<std::string>() + ":" + message["content"].get<std::string>() + "|";
+    return all;
+  }
+  // Without thoughts, unless the fields say otherwise.
+  Json respond(const std::string& fields) {
+    const bool thinks = fields.find("reasoning") != fields.npos;
+    return post("/v1/responses", "{" + fields + (thinks ? "}" : R"(,"reasoning":{"effort":"none"}})")).json();
+  }
+  void says(std::vector<std::string> parts, FinishReason finish = FinishReason::stop) {
+    engine_.script = [parts, finish](const Request&) { return Script{parts, {}, finish}; };
+  }
+  // Waits until the session says this, since it is stored in the background.
+  bool comes_to_say(const std::string& id, const std::string& wanted) {
+    for (int i = 0; i < 500; ++i) {
+      if (said(read(id)) == wanted) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+};
+
+TEST_F(SessionsApi, AreMadeListedChangedAndRemoved) {
+  const Json first =
+      made(R"({"title":"A","settings":{"x":1},"messages":[{"role":"user","content":"the Danube"},
+    {"role":"assistant","content":[{"type":"text","text":"a river"}],"reasoning_content":"hm"}]})");
+  const std::string id = first["id"];
+  EXPECT_EQ(first["message_count"], 2);
+  made(R"({"title":"B"})");
+  const Json list = ask(port_, "GET", "/v1/sessions").json();
+  ASSERT_EQ(list["data"].size(), 2u);
+  EXPECT_EQ(list["data"][0]["title"], "B");
+  EXPECT_EQ(list["last_id"], id);
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions?limit=1").json()["has_more"], true);
+  EXPECT_EQ(
+      ask(port_, "GET", "/v1/sessions?after=" + list["first_id"].get<std::string>()).json()["data"].size(),
+      1u);
+  const Json found = ask(port_, "GET", "/v1/sessions?query=danube").json()["data"];
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["snippet"][1], Json({{"text", "Danube"}, {"match", true}}));
+  const Json whole = read(id);
+  EXPECT_EQ(said(whole), "user:the Danube|assistant:a river|");
+  EXPECT_EQ(whole["messages"][1]["reasoning_content"], "hm");
+  EXPECT_EQ(whole["messages"][1]["parent"], whole["messages"][0]["id"]);
+  EXPECT_EQ(whole["head"], whole["messages"][1]["id"]);
+  EXPECT_EQ(post("/v1/sessions/" + id, R"({"title":"C"})").json()["title"], "C");
+  EXPECT_EQ(read(id)["settings"]["x"], 1);
+  EXPECT_EQ(ask(port_, "DELETE", "/v1/sessions/" + id).json()["deleted"], true);
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + id).error_code(), "session_not_found");
+}
+
+TEST_F(SessionsApi, BranchesAndExports) {
+  const Json session =
+      made(R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a1"}]})");
+  const std::string id = session["id"], question = read(id)["messages"][0]["id"], first = session["head"];
+  const std::string place = R"("parent":")" + question + "\"";
+  Json whole = post("/v1/sessions/" + id + "/messages",
+                    "{" + place + R"(,"messages":[{"role":"assistant","content":"a2"}]})")
+                   .json();
+  EXPECT_EQ(said(whole), "user:q|assistant:a2|");
+  EXPECT_EQ(whole["messages"][1]["siblings"].size(), 2u);
+  EXPECT_EQ(said(read(id, "?head=" + first)), "user:q|assistant:a1|");
+  EXPECT_EQ(post("/v1/sessions/" + id, R"({"head":")" + first + "\"}").json()["head"], first);
+  const Json copy = post("/v1/sessions/" + id + "/branch", R"({"message":")" + question + "\"}").json();
+  EXPECT_EQ(said(read(copy["id"])), "user:q|");
+  const Answer lines = ask(port_, "GET", "/v1/sessions/" + id + "/export");
+  EXPECT_EQ(lines.headers.at("content-type"), "application/jsonl; charset=utf-8");
+  const Json again = post("/v1/sessions/import", Json{{"jsonl", lines.body}}.dump()).json();
+  EXPECT_EQ(said(read(again["data"][0]["id"])), "user:q|assistant:a1|");
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + id + "/export?format=markdown").body.rfind("# q\n", 0), 0u);
+}
+
+TEST_F(SessionsApi, RefuseWhatIsWrong) {
+  const std::string id = made()["id"];
+  const auto expect = [&](const std::string& path, const std::string& body, int status, const char* param) {
+    const Answer answer = post(path, body);
+    EXPECT_EQ(answer.status, status) << path << body << answer.body;
+    EXPECT_EQ(answer.error_param(), param) << answer.body;
+  };
+  expect("/v1/sessions", R"({"title":7})", 400, "title");
+  expect("/v1/sessions", R"({"messages":[{"role":"robot","content":"x"}]})", 400, "messages");
+  expect("/v1/sessions", R"({"messages":[{"role":"user","content":7}]})", 400, "messages");
+  expect("/v1/sessions/" + id, R"({"head":"x"})", 400, "head");
+  expect("/v1/sessions/" + id, R"({"head":"msg_99"})", 404, "");
+  expect("/v1/sessions/" + id + "/branch", "{}", 400, "message");
+  expect("/v1/sessions/" + id + "/messages", "{}", 400, "messages");
+  expect("/v1/sessions/import", R"({"jsonl":"x"})", 400, "jsonl");
+  expect("/v1/sessions/conv_x", "{}", 404, "");
+  for (const char* query : {"?limit=0", "?limit=x", "?limit=1001", "?query=*"})
+    EXPECT_EQ(ask(port_, "GET", std::string("/v1/sessions") + query).status, 400) << query;
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + id + "/export?format=pdf").status, 400);
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + id + "?head=x").status, 400);
+}
+
+TEST_F(SessionsApi, KeysOwnTheirSessions) {
+  ServerOptions options;
+  options.api_keys = {{"key-of-ann", "ann"}, {"key-of-bob", "bob"}};
+  start(options);
+  const auto as = [&](const char* key, const char* method, const std::string& path,
+                      const std::string& body = "") {
+    return ask(port_, method, path, body, std::string("Authorization: Bearer ") + key + "\r\n");
+  };
+  const std::string id = as("key-of-ann", "POST", "/v1/sessions", "{}").json()["id"];
+  EXPECT_EQ(as("key-of-ann", "GET", "/v1/sessions/" + id).status, 200);
+  EXPECT_EQ(as("key-of-bob", "GET", "/v1/sessions/" + id).status, 404);
+  EXPECT_EQ(as("key-of-bob", "DELETE", "/v1/sessions/" + id).status, 404);
+  EXPECT_TRUE(as("key-of-bob", "GET", "/v1/sessions").json()["data"].empty());
+  EXPECT_EQ(
+      as("key-of-bob", "POST", "/v1/responses", R"({"input":"hi","conversation":")" + id + "\"}").status,
+      404);
+  const std::string response = as("key-of-ann", "POST", "/v1/responses", R"({"input":"hi"})").json()["id"];
+  EXPECT_EQ(as("key-of-bob", "GET", "/v1/responses/" + response).status, 404);
+  EXPECT_EQ(
+      as("key-of-bob", "POST", "/v1/responses", R"({"input":"x","previous_response_id":")" + response + "\"}")
+          .status,
+      404);
+  EXPECT_EQ(as("key-of-ann", "GET", "/v1/responses/" + response).status, 200);
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions").status, 401);
+}
+
+TEST_F(SessionsApi, ResponsesGoOnWithAConversation) {
+  const std::string id = made()["id"], conversation = "\"conversation\":\"" + id + "\"";
+  says({"<think>Hm.</think>", "One."});
+  const Json first =
+      respond(conversation + R"(,"input":"hi","instructions":"S","reasoning":{"effort":"high"})");
+  EXPECT_EQ(first["conversation"]["id"], id);
+  EXPECT_EQ(said(read(id)), "user:hi|assistant:One.|") << "instructions are not kept";
+  const Json kept = read(id)["messages"];
+  EXPECT_EQ(kept[1]["reasoning_content"], "Hm.");
+  EXPECT_EQ(kept[1]["response_id"], first["id"]);
+  EXPECT_EQ(kept[1]["status"], "completed");
+  EXPECT_EQ(kept[1]["model"], "fake-1b");
+  EXPECT_EQ(kept[1]["usage"]["output_tokens"], first["usage"]["output_tokens"]);
+  EXPECT_EQ(kept[1]["cache_point"]["tokens"], first["usage"]["total_tokens"]);
+  EXPECT_EQ(first["anabranch"]["message_ids"], Json::array({kept[0]["id"], kept[1]["id"]}));
+  EXPECT_EQ(read(id)["title"], "hi");
+  says({"Two."});
+  const Json second = respond(conversation + R"(,"input":"more")");
+  EXPECT_EQ(engine_.last_prompt(),
+            "user: hi\nassistant: One.[reasoning_content=\"Hm.\"]\nuser: more\nassistant:");
+  // Another answer to the same question, and another question in the place of the second one.
+  says({"Other."});
+  respond("\"conversation\":{\"id\":\"" + id + "\",\"parent\":" + kept[0]["id"].dump() + "},\"input\":[]");
+  EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant:");
+  EXPECT_EQ(said(read(id)), "user:hi|assistant:Other.|");
+  respond("\"conversation\":{\"id\":\"" + id + "\",\"parent\":" + kept[1]["id"].dump() +
+          "},\"input\":\"else\"");
+  EXPECT_EQ(said(read(id)), "user:hi|assistant:One.|user:else|assistant:Other.|");
+  respond("\"conversation\":{\"id\":\"" + id + "\",\"parent\":null},\"input\":\"new\"");
+  EXPECT_EQ(said(read(id)), "user:new|assistant:Other.|");
+  // A response's place is in the same tree.
+  respond(R"("input":"after two","previous_response_id":)" + second["id"].dump());
+  EXPECT_EQ(said(read(id)),
+            "user:hi|assistant:One.|user:more|assistant:Two.|user:after two|assistant:Other.|");
+  EXPECT_EQ(read(id)["message_count"], 11);
+}
+
+TEST_F(SessionsApi, WhatWasNotAnsweredIsNotKept) {
+  const std::string id = made()["id"], conversation = "\"conversation\":\"" + id + "\"";
+  EXPECT_EQ(post("/v1/responses", "{" + conversation + R"(,"input":"raise"})").status, 400);
+  engine_.max_queue = 0;
+  EXPECT_EQ(post("/v1/responses", "{" + conversation + R"(,"input":"hi"})").status, 429);
+  EXPECT_TRUE(comes_to_say(id, ""));
+  engine_.max_queue = 1000;
+  engine_.script = [](const Request&) { return Script{{"x"}, {}, FinishReason::error, "broken"}; };
+  const Answer failed = post("/v1/responses", "{" + conversation + R"(,"input":"hi","stream":true})");
+  EXPECT_NE(failed.body.find("response.failed"), std::string::npos);
+  EXPECT_TRUE(comes_to_say(id, "user:hi|assistant:x|")) << "what there was of the answer is kept";
+  EXPECT_EQ(read(id)["messages"][1]["status"], "incomplete");
+}
+
+TEST_F(SessionsApi, StoredResponsesAreOnDiskOnlyWhenAsked) {
+  says({"Kept?"});
+  const std::string in_memory = respond("\"input\":\"hi\"")["id"];
+  EXPECT_EQ(ask(port_, "GET", "/v1/responses/" + in_memory).status, 200);
+  EXPECT_FALSE(std::filesystem::exists(sessions_)) << "nobody asked to keep anything";
+  start({});
+  EXPECT_EQ(ask(port_, "GET", "/v1/responses/" + in_memory).status, 404);
+  ServerOptions options;
+  options.sessions = {sessions_, true};
+  start(options);
+  const std::string kept = respond("\"input\":\"hi\"")["id"];
+  EXPECT_TRUE(ask(port_, "GET", "/v1/sessions").json()["data"].empty());
+  EXPECT_EQ(ask(port_, "GET", "/v1/sessions?all=true").json()["data"].size(), 1u);
+  start(options);
+  EXPECT_EQ(ask(port_, "GET", "/v1/responses/" + kept).json()["output"][0]["content"][0]["text"], "Kept?");
+  respond(R"("input":"more","previous_response_id":")" + kept + "\"");
+  EXPECT_EQ(engine_.last_prompt(), "user: hi\nassistant: Kept?\nuser: more\nassistant:");
+}
+
+TEST_F(SessionsApi, CanBeTurnedOff) {
+  ServerOptions options;
+  options.sessions.directory = "/dev/null/x";
+  start(options);
+  EXPECT_EQ(post("/v1/sessions", "{}").status, 500);
+  EXPECT_EQ(respond("\"input\":\"hi\"")["status"], "completed");
+}
+
+}  // namespace
+}  // namespace anabranch::server

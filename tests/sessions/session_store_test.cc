@@ -1,0 +1,336 @@
+// The store of sessions: messages in branches, lists, searches, responses, several users of one file.
+#include "sessions/session_store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace anabranch {
+namespace {
+
+NewMessage says(const char* role, const std::string& text, Json about = Json::object()) {
+  return {{{"role", role}, {"content", text}}, std::move(about)};
+}
+
+class Sessions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::temp_directory_path() /
+                 ("sessions_" + std::to_string(::getpid()) + "_" +
+                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(directory_);
+    store_ = open();
+  }
+  void TearDown() override {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  std::unique_ptr<SessionStore> open(Retention retention = {}) {
+    auto store = SessionStore::open(directory_, retention);
+    EXPECT_TRUE(store.ok()) << store.error().message;
+    return std::move(*store);
+  }
+  Session make(const std::string& title, const std::string& owner = "") {
+    NewSession session;
+    session.title = title;
+    session.owner = owner;
+    auto made = store_->create(session);
+    EXPECT_TRUE(made.ok());
+    return *made;
+  }
+  MessageId add(const std::string& id, const NewMessage& message, std::optional<MessageId> parent = {}) {
+    auto ids = store_->append({}, id, parent, std::span(&message, 1));
+    EXPECT_TRUE(ids.ok()) << ids.error().message;
+    return ids.ok() ? ids->front() : kNoMessage;
+  }
+  std::string texts(const std::string& id, std::optional<MessageId> head = {}) {
+    std::string all;
+    const auto path = store_->path({}, id, head);
+    EXPECT_TRUE(path.ok());
+    for (const SessionMessage& one : *path) all += one.message["content"].get<std::string>() + "|";
+    return all;
+  }
+  std::vector<std::string> titles(const SessionQuery& query) {
+    std::vector<std::string> out;
+    const auto list = store_->list(query);
+    EXPECT_TRUE(list.ok()) << list.error().message;
+    for (const Session& session : list->sessions) out.push_back(session.title);
+    return out;
+  }
+  // Of all files of the store.
+  std::string bytes_on_disk() {
+    std::string all;
+    for (const auto& file : std::filesystem::directory_iterator(directory_)) {
+      std::ostringstream text;
+      text << std::ifstream(file.path(), std::ios::binary).rdbuf();
+      all += text.str();
+    }
+    return all;
+  }
+
+  std::filesystem::path directory_;
+  std::unique_ptr<SessionStore> store_;
+};
+
+TEST_F(Sessions, KeepWhatTheyWereGiven) {
+  NewSession session;
+  session.settings = {{"temperature", 0.5}};
+  session.messages = {says("system", "S"),
+                      says("user", "  What is\nthis? "),
+                      {{{"role", "assistant"},
+                        {"content", "An\0swer"},
+                        {"reasoning_content", "Hm."},
+                        {"tool_calls", Json::array({{{"id", "c1"}}})}},
+                       {{"model", "m"}, {"usage", {{"output_tokens", 3}}}}}};
+  const Session made = *store_->create(session);
+  EXPECT_EQ(made.title, "What is");
+  EXPECT_EQ(made.model, "m");
+  EXPECT_EQ(made.messages, 3);
+  EXPECT_EQ(made.settings["temperature"], 0.5);
+  EXPECT_GT(made.bytes, 0);
+  store_ = open();  // as after a restart
+  const auto path = *store_->path({}, made.id);
+  ASSERT_EQ(path.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(path[i].message, session.messages[i].message) << i;
+    EXPECT_EQ(path[i].about, session.messages[i].about) << i;
+    EXPECT_EQ(path[i].parent, i == 0 ? kNoMessage : path[i - 1].id);
+    EXPECT_EQ(path[i].siblings, std::vector<MessageId>{path[i].id});
+  }
+  EXPECT_EQ(store_->find({}, made.id)->head, path[2].id);
+}
+
+TEST_F(Sessions, LongTitlesEndAtAWord) {
+  const Session words = make("");
+  add(words.id, says("user", std::string("one two three four five six seven eight nine ten eleven twelve")));
+  EXPECT_EQ(store_->find({}, words.id)->title, "one two three four five six seven eight nine ten eleven…");
+  const Session letters = make("");
+  std::string umlauts;
+  for (int i = 0; i < 60; ++i) umlauts += "ä";
+  add(letters.id, says("user", umlauts));
+  EXPECT_EQ(store_->find({}, letters.id)->title, umlauts.substr(0, 60) + "…");
+}
+
+TEST_F(Sessions, BranchesStandBesideEachOther) {
+  const Session session = make("t");
+  const MessageId question = add(session.id, says("user", "q1")),
+                  first = add(session.id, says("assistant", "a1"));
+  const MessageId second = add(session.id, says("assistant", "a2"), question);
+  EXPECT_EQ(texts(session.id), "q1|a2|");
+  EXPECT_EQ(texts(session.id, first), "q1|a1|");
+  EXPECT_EQ(store_->path({}, session.id)->back().siblings, (std::vector<MessageId>{first, second}));
+  add(session.id, says("user", "q2"), first);
+  const MessageId leaf = add(session.id, says("assistant", "a3"));
+  ASSERT_TRUE(store_->change({}, session.id, {.head = second}).ok());
+  EXPECT_EQ(texts(session.id), "q1|a2|");
+  ASSERT_TRUE(store_->change({}, session.id, {.head = first}).ok());
+  EXPECT_EQ(texts(session.id), "q1|a1|q2|a3|") << "the newest leaf below";
+  EXPECT_EQ(store_->find({}, session.id)->head, leaf);
+  add(session.id, says("user", "other beginning"), kNoMessage);
+  EXPECT_EQ(texts(session.id), "other beginning|");
+  EXPECT_EQ(store_->change({}, session.id, {.head = 999}).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(store_->append({}, session.id, 999, std::vector{says("user", "x")}).error().kind,
+            ErrorKind::not_found);
+
+  const Session copy = *store_->branch({}, session.id, first, "");
+  EXPECT_EQ(copy.title, "t");
+  EXPECT_EQ(texts(copy.id), "q1|a1|");
+  const Session other = make("other");
+  EXPECT_EQ(store_->append({}, other.id, first, std::vector{says("user", "x")}).error().kind,
+            ErrorKind::not_found)
+      << "a message of another session";
+}
+
+TEST_F(Sessions, TheLastAppendCanBeTakenBack) {
+  const Session session = make("t");
+  const MessageId first = add(session.id, says("user", "one"));
+  const Session before = *store_->find({}, session.id);
+  const auto ids =
+      *store_->append({}, session.id, {}, std::vector{says("assistant", "two"), says("user", "three")});
+  ASSERT_TRUE(store_->take_back(session.id, ids).ok());
+  const Session after = *store_->find({}, session.id);
+  EXPECT_EQ(texts(session.id), "one|");
+  EXPECT_EQ(after.head, first);
+  EXPECT_EQ(after.bytes, before.bytes);
+  EXPECT_EQ(after.messages, 1);
+  const auto more = *store_->append({}, session.id, {}, std::vector{says("assistant", "two")});
+  add(session.id, says("user", "below"));
+  ASSERT_TRUE(store_->take_back(session.id, more).ok());
+  EXPECT_EQ(texts(session.id), "one|two|below|") << "what has something below it stays";
+}
+
+TEST_F(Sessions, ListsAreByTheLastChangeAndHavePages) {
+  std::vector<Session> made;
+  for (int i = 0; i < 5; ++i) made.push_back(make("t" + std::to_string(i)));
+  add(made[1].id, says("user", "newest"));
+  EXPECT_EQ(titles({}), (std::vector<std::string>{"t1", "t4", "t3", "t2", "t0"}));
+  const auto page = *store_->list({.limit = 2});
+  EXPECT_TRUE(page.more);
+  EXPECT_EQ(titles({.limit = 2, .after = page.sessions.back().id}), (std::vector<std::string>{"t3", "t2"}));
+  EXPECT_FALSE(store_->list({.limit = 5})->more);
+  EXPECT_EQ(store_->list({.after = "conv_none"}).error().kind, ErrorKind::not_found);
+}
+
+TEST_F(Sessions, OwnersSeeTheirOwn) {
+  const Session ann = make("of ann", "ann"), bob = make("of bob", "bob");
+  EXPECT_EQ(titles({.owner = "ann"}), std::vector<std::string>{"of ann"});
+  EXPECT_EQ(titles({}).size(), 2u);
+  const Owner owner = "ann";
+  EXPECT_EQ(store_->find(owner, bob.id).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(store_->path(owner, bob.id).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(store_->change(owner, bob.id, {.title = "mine"}).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(store_->erase(owner, bob.id).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(store_->append(owner, bob.id, {}, std::vector{says("user", "x")}).error().kind,
+            ErrorKind::not_found);
+  EXPECT_EQ(store_->list({.owner = owner, .after = bob.id}).error().kind, ErrorKind::not_found);
+  add(bob.id, says("user", "secret words"));
+  EXPECT_TRUE(titles({.owner = owner, .text = "secret"}).empty());
+}
+
+TEST_F(Sessions, SearchesFindWordsAndTitles) {
+  const Session rivers = make("Rivers"), cakes = make("Cakes");
+  add(rivers.id, says("user", "The Danube flows through Vienna; naïve question"));
+  add(rivers.id, says("assistant", "It ends in the Black Sea, far from where the Danube begins."));
+  add(cakes.id, says("user", "Sachertorte of Vienna \"quoted\" AND OR NOT * ( ) 100%_done"));
+  EXPECT_EQ(titles({.text = "danube"}), std::vector<std::string>{"Rivers"});
+  EXPECT_EQ(titles({.text = "vienna"}), (std::vector<std::string>{"Cakes", "Rivers"}));
+  EXPECT_EQ(titles({.text = "dan"}), std::vector<std::string>{"Rivers"}) << "the beginning of a word";
+  EXPECT_EQ(titles({.text = "naive"}), std::vector<std::string>{"Rivers"});
+  EXPECT_EQ(titles({.text = "cake"}), std::vector<std::string>{"Cakes"}) << "a part of a title";
+  EXPECT_EQ(titles({.text = "danube torte"}).size(), 0u) << "all words must be there";
+  for (const char* odd : {"\"quoted\"", "AND", "NOT", "100%_done", "( quoted )", "text:quoted", "a* OR b"})
+    EXPECT_TRUE(store_->list({.text = odd}).ok()) << odd;
+  EXPECT_EQ(store_->list({.text = " *\"( "}).error().kind, ErrorKind::invalid);
+  const auto found = store_->list({.text = "danube"})->sessions.front().snippet;
+  std::string whole, matches;
+  for (const SnippetPart& part : found) (whole += part.text), matches += part.match ? part.text + "|" : "";
+  EXPECT_EQ(matches, "Danube|") << whole;
+  EXPECT_NE(whole.find("Black Sea"), whole.npos) << "of the newest message";
+  EXPECT_TRUE(store_->list({.limit = 1, .text = "vienna"})->more);
+}
+
+TEST_F(Sessions, ErasedTextIsGoneFromTheFile) {
+  const Session keep = make("keep"), drop = make("drop");
+  add(keep.id, says("user", "harmless"));
+  for (int i = 0; i < 50; ++i) add(drop.id, says("user", "xylophonist quarreled " + std::to_string(i)));
+  ASSERT_TRUE(store_->put_response({"resp_1", drop.id, 2, {{"x", "xylophonist"}}, Json::array()}).ok());
+  ASSERT_NE(bytes_on_disk().find("xylophonist"), std::string::npos);
+  ASSERT_TRUE(store_->erase({}, drop.id).ok());
+  EXPECT_EQ(bytes_on_disk().find("xylophonist"), std::string::npos);
+  EXPECT_EQ(bytes_on_disk().find("ylophonist"), std::string::npos) << "in the index of words, too";
+  EXPECT_EQ(store_->find_response({}, "resp_1").error().kind, ErrorKind::not_found);
+  EXPECT_EQ(texts(keep.id), "harmless|");
+  EXPECT_TRUE(titles({.text = "quarreled"}).empty());
+}
+
+TEST_F(Sessions, FilesAreTheirOwnersOnly) {
+  make("t");
+  for (const auto& file : std::filesystem::directory_iterator(directory_)) {
+    struct stat info {};
+    ASSERT_EQ(stat(file.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u) << file.path();
+  }
+  struct stat info {};
+  stat(directory_.c_str(), &info);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST_F(Sessions, RetentionRemovesTheOldest) {
+  std::vector<Session> made;
+  for (int i = 0; i < 4; ++i) {
+    made.push_back(make("t" + std::to_string(i)));
+    add(made.back().id, says("user", std::string(1000, 'x')));
+  }
+  store_.reset();
+  store_ = open({.bytes = 2500});
+  EXPECT_EQ(titles({}), (std::vector<std::string>{"t3", "t2"}));
+  store_.reset();
+  store_ = open({.days = 1e-9});
+  EXPECT_EQ(titles({}).size(), 2u) << "not older than this second";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  EXPECT_EQ(*store_->prune(), 2);
+  EXPECT_TRUE(titles({}).empty());
+}
+
+TEST_F(Sessions, ResponsesBelongToSessions) {
+  NewSession unlisted;
+  unlisted.listed = false;
+  unlisted.owner = "ann";
+  unlisted.messages = {says("user", "q"), says("assistant", "a")};
+  const Session session = *store_->create(unlisted);
+  EXPECT_TRUE(titles({}).empty());
+  EXPECT_EQ(titles({.unlisted = true}).size(), 1u);
+  ASSERT_TRUE(
+      store_->put_response({"resp_1", session.id, session.head, {{"id", "resp_1"}}, Json::array({1})}).ok());
+  const auto found = store_->find_response("ann", "resp_1");
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->session, session.id);
+  EXPECT_EQ(found->message, session.head);
+  EXPECT_EQ(found->response["id"], "resp_1");
+  EXPECT_EQ(found->input_items.size(), 1u);
+  EXPECT_FALSE(store_->find_response("bob", "resp_1").ok());
+  EXPECT_FALSE(store_->put_response({"resp_2", "conv_none", 1, {}, {}}).ok());
+  ASSERT_TRUE(store_->erase_response("ann", "resp_1").ok());
+  EXPECT_FALSE(store_->find({}, session.id).ok()) << "nobody could find it any more";
+}
+
+TEST_F(Sessions, LimitsAreKept) {
+  NewSession session;
+  session.title = std::string(SessionStore::kMaxTitle + 1, 'x');
+  EXPECT_EQ(store_->create(session).error().kind, ErrorKind::invalid);
+  session.title.clear();
+  session.settings = {{"x", std::string(SessionStore::kMaxSettings, 'x')}};
+  EXPECT_EQ(store_->create(session).error().kind, ErrorKind::invalid);
+  session.settings = Json::array();
+  EXPECT_EQ(store_->create(session).error().kind, ErrorKind::invalid);
+  session.settings = Json::object();
+  for (const Json& bad : {Json("text"), Json{{"content", "x"}}, Json{{"role", "user"}},
+                          Json{{"role", "user"}, {"content", Json::array()}}}) {
+    session.messages = {{bad}};
+    EXPECT_EQ(store_->create(session).error().kind, ErrorKind::invalid) << bad;
+  }
+}
+
+TEST_F(Sessions, SeveralStoresShareAFile) {
+  const Session session = make("t");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      const auto own = open();
+      for (int i = 0; i < 25; ++i) {
+        const auto message = says("user", fmt::format("{}-{}", t, i));
+        EXPECT_TRUE(own->append({}, session.id, {}, std::span(&message, 1)).ok());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store_->find({}, session.id)->messages, 100);
+  EXPECT_EQ(store_->path({}, session.id)->size(), 100u) << "one below the other, none lost";
+}
+
+TEST_F(Sessions, OddFilesAreRefused) {
+  store_.reset();
+  { std::ofstream(session_file(directory_), std::ios::binary) << std::string(4096, 'x'); }
+  EXPECT_EQ(SessionStore::open(directory_, {}).error().kind, ErrorKind::io);
+  std::filesystem::remove(session_file(directory_));
+  std::filesystem::create_symlink("/etc/passwd", session_file(directory_));
+  EXPECT_EQ(SessionStore::open(directory_, {}).error().kind, ErrorKind::io);
+  std::filesystem::remove(session_file(directory_));
+  std::filesystem::create_directory(session_file(directory_));
+  EXPECT_EQ(SessionStore::open(directory_, {}).error().kind, ErrorKind::io);
+}
+
+TEST_F(Sessions, WithoutADirectoryTheyAreInMemory) {
+  auto memory = SessionStore::open("", {});
+  ASSERT_TRUE(memory.ok());
+  NewSession session;
+  session.messages = {says("user", "hello there")};
+  ASSERT_TRUE((*memory)->create(session).ok());
+  EXPECT_EQ((*memory)->list({.text = "hello"})->sessions.size(), 1u);
+}
+
+}  // namespace
+}  // namespace anabranch
