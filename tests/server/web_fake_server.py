@@ -257,12 +257,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                if query["format"] == "jsonl" else f"# {session['title']}\n", "text/plain")
         if method == "GET":
             head = query.get("head") or session["head"]
-            if head and query.get("leaf") == "newest":
-                head = fake.newest_leaf(session, head)
             return self.answer(200, fake.describe(session, head or ""))
         for field in ("title", "settings", "head"):
             if field in body:
-                session[field] = body[field]
+                session[field] = fake.newest_leaf(session, body[field]) if field == "head" else body[field]
         self.answer(200, fake.describe(session))
 
     def list_sessions(self, query):
