@@ -375,6 +375,23 @@ TEST_F(Api, HealthAndWelcome) {
   EXPECT_NE(head.headers.at("content-length"), "0");
 }
 
+TEST_F(Api, BrowsersGetThePage) {
+  const Answer page = ask(port_, "GET", "/", "", "Accept: text/html,*/*;q=0.8\r\n");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_TRUE(page.body.starts_with("<!doctype html>"));
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_NE(page.headers.at("content-security-policy").find("script-src 'self'"), std::string::npos);
+  const Answer packed = ask(port_, "GET", "/web/vendor/marked.js", "", "Accept-Encoding: gzip\r\n");
+  EXPECT_EQ(packed.headers.at("content-encoding"), "gzip");
+  const Answer again =
+      ask(port_, "GET", "/web/vendor/marked.js", "",
+          fmt::format("Accept-Encoding: gzip\r\nIf-None-Match: {}\r\n", packed.headers.at("etag")));
+  EXPECT_EQ(again.status, 304);
+  EXPECT_EQ(again.headers.count("content-length"), 0U);
+  EXPECT_EQ(ask(port_, "GET", "/web/api.cc").status, 404);
+  EXPECT_EQ(ask(port_, "POST", "/web/main.js", "{}").status, 405);
+}
+
 TEST_F(Api, HealthTellsWhatCanDraftAndWhatItTakes) {
   Json model = ask(port_, "GET", "/health").json()["model"];
   EXPECT_EQ(model["has_mtp"], false);

@@ -57,7 +57,9 @@ TEST_F(Operation, AKeyGuardsEveryRouteThatTellsSomething) {
   start_with_keys();
   for (const char* path : {"/", "/v1/models", "/v1/models/fake-1b", "/metrics", "/nothing"})
     EXPECT_EQ(ask(port_, "GET", path).status, 401) << path;
-  for (const char* path : {"/docs", "/openapi.json"}) EXPECT_EQ(ask(port_, "GET", path).status, 200) << path;
+  for (const char* path : {"/docs", "/openapi.json", "/status", "/web/main.js"})
+    EXPECT_EQ(ask(port_, "GET", path).status, 200) << path;
+  EXPECT_EQ(ask(port_, "GET", "/", "", "Accept: text/html\r\n").status, 200);  // the page asks for the key
   EXPECT_EQ(ask(port_, "GET", "/health").body, R"({"status":"ok"})");
   EXPECT_TRUE(ask(port_, "GET", "/health", "", "x-api-key: second\r\n").json().contains("engine"));
   const Answer message = post("/v1/messages", kHi);

@@ -39,6 +39,7 @@ class Fake:
         self.health = {"running": 0, "queued": 0}
         self.state = "loaded"
         self.counter = 0
+        self.model = "fake-7b"
         self.lock = threading.RLock()
         handler = type("Handler", (Handler,), {"fake": self})
         self.server = None
@@ -207,7 +208,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.error(404, f"Unknown route: {method} {url.path}", "unknown_url")
 
     def models(self):
-        return [{"id": "fake-7b", "object": "model", "state": self.fake.state, "context_length": 32768, "weight_bytes": 4 << 30,
+        return [{"id": self.fake.model, "object": "model", "state": self.fake.state, "context_length": 32768, "weight_bytes": 4 << 30,
                  "pinned": True, "unload_after_s": None},
                 {"id": "fake-1b", "object": "model", "state": "unloaded"}]
 
@@ -217,7 +218,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                   "finished": 6, "cancelled": 1, "failed": 0, "prompt_tokens": 9000, "completion_tokens": tokens,
                   "speculation": {"drafted": tokens, "accepted": int(tokens * 0.7)}} | self.fake.health
         return {"status": "ok", "version": "0.1.0", "uptime_s": time.time() % 1000,
-                "model": {"id": "fake-7b", "family": "qwen3_5", "parameters": 7 * 10**9, "layers": 32, "context_length": 32768,
+                "model": {"id": self.fake.model, "family": "qwen3_5", "parameters": 7 * 10**9, "layers": 32, "context_length": 32768,
                           "draft_sources": ["ngram", "mtp"], "weight_bytes": 4 << 30},
                 "engine": engine,
                 "cache": {"kv": "exact", "lookups": 10, "ram_hits": 6, "disk_hits": 1, "prompt_tokens": tokens * 2,
@@ -256,12 +257,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                if query["format"] == "jsonl" else f"# {session['title']}\n", "text/plain")
         if method == "GET":
             head = query.get("head") or session["head"]
-            if head and query.get("leaf") == "newest":
-                head = fake.newest_leaf(session, head)
             return self.answer(200, fake.describe(session, head or ""))
         for field in ("title", "settings", "head"):
             if field in body:
-                session[field] = body[field]
+                session[field] = fake.newest_leaf(session, body[field]) if field == "head" else body[field]
         self.answer(200, fake.describe(session))
 
     def list_sessions(self, query):
@@ -330,7 +329,7 @@ class Answer:
         self.ids.append(self.parent)
 
     def response(self, status, **more):
-        return {"id": "resp_1", "object": "response", "status": status, "model": self.body.get("model", "fake-7b"),
+        return {"id": "resp_1", "object": "response", "status": status, "model": self.body.get("model", self.fake.model),
                 "output": self.output, "conversation": {"id": self.session["id"]} if self.session else None} | more
 
     def send(self):
@@ -356,11 +355,11 @@ class Answer:
                 self.end(done)
             self.handler.wfile.write(b"0\r\n\r\n")
         except (BrokenPipeError, ConnectionResetError):
-            self.store(role="assistant", status="incomplete", model="fake-7b", **done)
+            self.store(role="assistant", status="incomplete", model=self.fake.model, **done)
 
     def end(self, done):
         if done["content"] or done["reasoning_content"]:
-            self.store(role="assistant", status="completed", model="fake-7b", seconds=1.0, **done)
+            self.store(role="assistant", status="completed", model=self.fake.model, seconds=1.0, **done)
         self.emit("response.completed", response=self.response(
             "completed", usage={"input_tokens": 100, "input_tokens_details": {"cached_tokens": 93}, "output_tokens": 120,
                                 "output_tokens_details": {"reasoning_tokens": 40 if done["reasoning_content"] else 0}},

@@ -25,11 +25,11 @@ export function between(before, now) {
 
 export function makePlots() {
   return {
-    tokens: new Plot("Tokens a second", (value) => `${Math.round(value)} tok/s`),
+    tokens: new Plot("Speed", (value) => `${Math.round(value)} tok/s`),
     accepted: new Plot("Accepted drafts", format.percent, 1),
-    cached: new Plot("Prompts from the cache", format.percent, 1),
+    cached: new Plot("Cached prompts", format.percent, 1),
     memory: new Plot("Memory", format.bytes),
-    queue: new Plot("Running and waiting", (value) => format.count(value)),
+    queue: new Plot("Requests", (value) => format.count(value)),
   };
 }
 
@@ -41,7 +41,7 @@ export function addToPlots(plots, before, now) {
   plots.memory.add(now.memory?.process?.resident_bytes ?? null);
   const waiting = now.engine?.queued ?? 0, running = now.engine?.running ?? 0;
   plots.queue.add(running + waiting);
-  plots.queue.value.textContent = `${running} + ${waiting}`;
+  plots.queue.value.textContent = `${running} run, ${waiting} wait`;
 }
 
 export class Activity {

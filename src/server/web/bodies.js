@@ -14,10 +14,12 @@ export const approvalResponse = (item) => ({type: "mcp_approval_response", appro
   approve: item.decision === "once" || item.decision === "always",
   ...(item.decision === "once" || item.decision === "always" ? {} : {reason: "The user did not allow this call."})});
 
-function common(conversation, servers) {
+function common(conversation, servers, answered = []) {
   const body = {...requestFields(conversation.settings), stream: true, store: conversation.kept};
-  const offered = conversation.settings.tools.filter((label) => servers.some((server) => server.id === label));
-  const tools = toolsField(offered, servers);
+  const wanted = new Set([...conversation.settings.tools, ...answered.map((item) => item.server_label)]);
+  // While the servers are not known yet, those that were chosen earlier are taken to be there.
+  const here = [...wanted].filter((label) => !servers || servers.some((server) => server.id === label));
+  const tools = toolsField(here, servers || [], answered);
   if (tools.length) body.tools = tools;
   return body;
 }
@@ -44,7 +46,7 @@ export function answerBody(conversation, turn, servers) {
 
 // Goes on after requests for consent were decided.
 export function consentBody(conversation, turn, decided, servers) {
-  const body = common(conversation, servers);
+  const body = common(conversation, servers, decided);
   if (conversation.kept) {
     body.conversation = {id: conversation.id};
     body.input = decided.map(approvalResponse);

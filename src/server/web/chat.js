@@ -20,7 +20,7 @@ export const storeOf = (id) => (id?.startsWith("tab_") ? tabStore : serverStore)
 
 export class Chat {
   // hooks: {keeps(): whether new conversations are kept on the server, opened(conversation), busy(bool), listChanged(),
-  // servers(): the MCP servers, waiting(): why no token has come}
+  // servers(): the MCP servers, null while they are not known, waiting(): why no token has come}
   constructor(hooks) {
     this.hooks = hooks;
     this.run = null;

@@ -32,13 +32,15 @@ export function allDecisions() {
 }
 
 // The "tools" of a request. labels: the servers that are offered; servers: as GET /v1/mcp/servers tells.
-export function toolsField(labels, servers) {
+// answered: requests for consent that this request answers, so their tools must be offered.
+export function toolsField(labels, servers, answered = []) {
   const decided = allDecisions();
   const tools = [];
   for (const label of labels) {
     const names = (decision) =>
       decided.filter((one) => one.server === label && one.decision === decision).map((one) => one.tool);
-    const always = names("always"), never = names("never");
+    const always = names("always");
+    const never = names("never").filter((name) => !answered.some((one) => one.server_label === label && one.name === name));
     const tool = {type: "mcp", server_label: label, require_approval: "always"};
     if (always.length) tool.require_approval = {never: {tool_names: always}};
     const known = servers.find((server) => server.id === label)?.tools;

@@ -97,9 +97,11 @@ function itemsOf(message) {
   if (message.content)
     items.push({type: "message", id: message.id, role: "assistant", status: done,
       content: [{type: "output_text", text: message.content}]});
-  for (const call of message.tool_calls || [])
-    items.push({type: "mcp_call", id: call.id, server_label: "", name: call.function.name, arguments: call.function.arguments,
-      output: null, error: null, status: "open"});
+  for (const call of message.tool_calls || []) {
+    const {server_label = "", name = call.function.name, approval_request_id = null} = message.mcp_calls?.[call.id] || {};
+    items.push({type: "mcp_call", id: call.id, server_label, name, arguments: call.function.arguments, output: null, error: null,
+      status: "open", approval_request_id});
+  }
   return items;
 }
 
@@ -130,6 +132,13 @@ export function addUsage(sum, usage) {
   return total;
 }
 
+// Calls that still wait for the user's consent at the end of the conversation.
+function askAgain(turn) {
+  for (const item of turn?.items || [])
+    if (item.type === "mcp_call" && item.status === "open" && item.approval_request_id)
+      Object.assign(item, {type: "mcp_approval_request", id: item.approval_request_id, status: "completed"});
+}
+
 export function turnsOf(messages) {
   const turns = [];
   for (const message of messages) {
@@ -148,6 +157,7 @@ export function turnsOf(messages) {
     }
     addMessage(turn, message);
   }
+  askAgain(turns[turns.length - 1]);
   return turns;
 }
 

@@ -36,8 +36,8 @@ function thoughtSummary(item, turn) {
   if (thought.begin) return "Thinking…";
   const parts = [];
   if (thought.seconds >= 0.1) parts.push(`for ${format.seconds(thought.seconds)}`);
-  if (thought.tokens) parts.push(`${format.plural(thought.tokens, "token")}`);
-  return parts.length ? `Thought ${parts.join(", ")}` : "Thoughts";
+  if (thought.tokens) parts.push(format.plural(thought.tokens, "token"));
+  return parts.length ? `Thought ${parts.join(" · ")}` : "Thoughts";
 }
 
 function thoughtView(item, turn, actions) {

@@ -13,7 +13,7 @@ import {Sidebar} from "./sidebar.js";
 import {bindTheme} from "./theme_switch.js";
 
 const LAST = "anabranch.open";
-const server = {models: [], sources: [], mcp: []};
+const server = {models: [], sources: [], mcp: [], asking: true};
 const narrow = matchMedia("(max-width: 56rem)");
 
 fillIcons();
@@ -23,7 +23,7 @@ const keeps = () => byId("keep").checked;
 byId("keep").checked = choice("keep", "no") === "yes";
 
 const chat = new Chat({
-  keeps, opened, busy, listChanged: () => sidebar.refresh(), servers: () => server.mcp,
+  keeps, opened, busy, listChanged: () => sidebar.refresh(), servers: () => (server.asking ? null : server.mcp),
   waiting: () => activity.waiting(),
 });
 const composer = new Composer({send: (text) => chat.send(text), stop: () => chat.stop()});
@@ -49,7 +49,7 @@ function opened(conversation) {
   const title = conversation.title || "New conversation";
   byId("title").textContent = title;
   document.title = conversation.title ? `${title} – Anabranch` : "Anabranch";
-  byId("kept-note").textContent = !conversation.id ? "" : conversation.kept ? "kept on this server" : "not kept: ends with this tab";
+  byId("kept-note").textContent = !conversation.id ? "" : conversation.kept ? "kept on this server" : "only in this tab";
   panel.use(clean(conversation.settings));
   sidebar.refresh();
 }
@@ -109,12 +109,15 @@ async function loadServer() {
     if (error.kind !== "offline") toast(error.message);
     return;
   }
+  panel.showModels();
+  server.asking = true;
   try {
     server.mcp = (await api.json("/v1/mcp/servers", {quiet: true})).data;
   } catch {
     server.mcp = [];  // a server without MCP servers
   }
-  panel.showModels();
+  server.asking = false;
+  panel.showTools();
 }
 
 // ---- The sidebar on narrow pages.

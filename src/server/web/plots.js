@@ -14,13 +14,14 @@ export class Plot {
     this.value = el("span.plot-value", {}, "–");
     const drawing = svg("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot-lines", "aria-hidden": "true",
       preserveAspectRatio: "none"}, this.area, this.line);
-    this.element = el("div.plot", {}, el("span.plot-label", {}, label), this.value, drawing);
+    this.element = el("div.plot", {}, el("span.plot-label", {}, label), drawing, this.value);
   }
 
   // null: nothing was measured; the line goes on where it was.
   add(value) {
     const known = value !== null && Number.isFinite(value);
     if (known) this.value.textContent = this.show(value);
+    if (!known && !this.values.length) return;
     this.values.push(known ? value : this.values[this.values.length - 1] ?? 0);
     if (this.values.length > POINTS) this.values.shift();
     this.draw();

@@ -38,16 +38,14 @@ export const serverStore = {
     conversation.kept = true;
   },
 
-  // Loads the branch that ends at or goes through a message, and makes it the current one.
+  // Makes the branch that goes through a message the current one: to the leaf that was shown last, or else the newest.
   async show(conversation, id) {
     const known = conversation.turns.get(id);
     if (known) conversation.show(id);
     const head = conversation.turns.get(conversation.head);
     const wanted = known && head ? head.last || head.id : id;
-    const session = await api.json(`${path(conversation.id)}?head=${encodeURIComponent(wanted)}&leaf=newest`);
-    fill(conversation, session);
-    const last = session.messages[session.messages.length - 1];
-    if (last) await api.post(path(conversation.id), {head: last.id});
+    await api.post(path(conversation.id), {head: wanted});
+    fill(conversation, await api.json(path(conversation.id)));
   },
 
   // Reads again what the server has, after an answer.

@@ -9,7 +9,7 @@ const SOURCES = {ngram: "Repeated text (ngram)", mtp: "The model's own predictio
   exit: "Early layers (exit)", skip: "Skipped layers (skip)"};
 
 export class SettingsPanel {
-  // changed(settings): after each change. server(): {models, sources, mcp}, as far as known.
+  // changed(settings): after each change. server(): {models, sources, mcp, asking}, as far as known.
   constructor(changed, server) {
     Object.assign(this, {changed, server});
     this.dialog = byId("settings-dialog");
@@ -56,7 +56,16 @@ export class SettingsPanel {
   }
 
   show() {
-    this.body.replaceChildren(this.instructions(), this.thinking(), this.sampling(), this.speculation(), this.tools());
+    this.toolsGroup = this.tools();
+    this.body.replaceChildren(this.instructions(), this.thinking(), this.sampling(), this.speculation(), this.toolsGroup);
+  }
+
+  // The list of tools comes late: their servers have to start. Nothing else is touched, as the user may be typing.
+  showTools() {
+    if (!this.dialog.open) return;
+    const tools = this.tools();
+    this.toolsGroup.replaceWith(tools);
+    this.toolsGroup = tools;
   }
 
   group(title, ...children) {
@@ -113,7 +122,7 @@ export class SettingsPanel {
   }
 
   tools() {
-    const {mcp} = this.server();
+    const {mcp, asking} = this.server();
     const chosen = new Set(this.settings.tools);
     const lines = mcp.map((server) => {
       const box = el("input", {type: "checkbox", id: `tool-${server.id}`, onchange: (event) => {
@@ -125,7 +134,8 @@ export class SettingsPanel {
       const about = server.error || (server.tools || []).map((tool) => tool.name).join(", ") || server.state;
       return el("div.setting.check", {}, box, el("label", {for: `tool-${server.id}`}, server.id), el("p.hint", {}, about));
     });
-    if (!mcp.length) lines.push(el("p.hint", {}, "The server has no tools: see its documentation on MCP servers."));
+    if (!mcp.length) lines.push(el("p.hint", {}, asking ? "Asking the servers of tools…"
+      : "This server offers no tools. Its operator can add MCP servers."));
     return this.group("Tools", lines, this.decisions());
   }
 

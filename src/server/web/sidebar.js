@@ -53,10 +53,22 @@ export class Sidebar {
       group.push(entry);
     }
     if (group.length) this.addGroup(day, group);
-    if (kept.more) this.list.append(el("p.quiet.more", {}, "Older conversations are found by searching."));
+    if (kept.more) this.list.append(el("button.small.more", {type: "button", onclick: () => this.showMore(here, kept, query)},
+      "Show older ones"));
     const none = !here.length && !kept.entries.length;
     this.note.textContent = problem || (none ? (query ? "Nothing was found." : "No conversations yet.") : "");
     this.note.hidden = !this.note.textContent;
+  }
+
+  async showMore(here, kept, query) {
+    try {
+      const next = await serverStore.list(query, kept.entries[kept.entries.length - 1].id);
+      const first = kept.entries.length;
+      this.show(here, {entries: [...kept.entries, ...next.entries], more: next.more}, query, "");
+      this.list.querySelectorAll("a")[here.length + first]?.focus();
+    } catch (error) {
+      toast(error.message);
+    }
   }
 
   addGroup(name, entries) {

@@ -146,7 +146,7 @@ class AnswerView {
 export function describe(turn) {
   const parts = [];
   if (turn.model) parts.push(turn.model);
-  if (turn.seconds) parts.push(format.seconds(turn.seconds));
+  if (turn.seconds >= 0.05) parts.push(format.seconds(turn.seconds));
   const usage = turn.usage;
   if (usage?.output_tokens) {
     const time = turn.generating || turn.seconds;

@@ -1,0 +1,195 @@
+"""The web page in headless Chromium with the real server and model: python web_real_test.py BINARY MODEL"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+from selenium.webdriver.common.keys import Keys
+
+from web_browser import Browser, run_cases
+
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)
+
+
+class Real:
+    """Cases with the real server and model."""
+
+    def __init__(self, browser):
+        self.b = browser
+
+    def serve(self, *flags):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.folder = tempfile.TemporaryDirectory()
+        environment = os.environ | {"XDG_CACHE_HOME": self.folder.name, "XDG_STATE_HOME": self.folder.name,
+                                    "XDG_DATA_HOME": self.folder.name}
+        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(port), "--context", "2048", "--threads", "2",
+                                         *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                        env=environment)
+        assert " on http" in self.process.stdout.readline(), "the server did not start"
+        return f"http://127.0.0.1:{port}/"
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate()
+        self.folder.cleanup()
+
+    def short_answers(self):
+        b = self.b
+        b.click("#settings")
+        b.one("#set-max_output_tokens").send_keys("24")
+        b.one("#set-temperature").send_keys("0")
+        b.one("#set-thinking").send_keys("Never")
+        b.button("Done").click()
+
+    def check_real_headers(self):
+        url = self.serve()
+        try:
+            def get(path, **headers):
+                request = urllib.request.Request(url + path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+                try:
+                    with urllib.request.urlopen(request) as response:
+                        return response.status, dict(response.headers), response.read()
+                except urllib.error.HTTPError as error:
+                    return error.code, dict(error.headers), error.read()
+            status, headers, body = get("", Accept="text/html")
+            assert status == 200 and body.startswith(b"<!doctype html>") and "trusted-types" in headers["Content-Security-Policy"]
+            assert get("")[2].startswith(b"Anabranch")
+            status, headers, packed = get("web/main.js", Accept_Encoding="gzip")
+            assert headers["Content-Encoding"] == "gzip" and headers["X-Content-Type-Options"] == "nosniff"
+            assert get("web/main.js", Accept_Encoding="gzip", If_None_Match=headers["ETag"])[0] == 304
+            assert len(get("web/main.js")[2]) > len(packed)
+            assert get("web/nothing.js")[0] == 404 and get("web/../api/docs.html")[0] in (400, 404)
+            assert get("status")[2].startswith(b"<!doctype html>")
+        finally:
+            self.stop()
+
+    def check_real_chat(self):
+        b = self.b
+        url = self.serve()
+        try:
+            b.open(url)
+            self.short_answers()
+            b.ask("What is the capital of France?", 30)
+            first = b.text(".prose")
+            assert first.strip()
+            b.see("tokens", ".meta")
+            b.button("Generate this answer again").click()
+            b.see("2/2", ".siblings")
+            b.done(30)
+            assert b.text(".prose") == first  # greedy
+            b.driver.refresh()
+            b.until(lambda: b.text(".prose") == first)
+            b.driver.get(url + "status")
+            b.see("hybrid-146m", "#models")
+            found = b.problems()
+            assert not [one for one in found if "/v1/mcp" not in one], found
+        finally:
+            self.stop()
+
+    def check_real_sessions(self):
+        b = self.b
+        url = self.serve()
+        try:
+            b.open(url)
+            self.short_answers()
+            b.click("#keep")
+            b.ask("Tell me a story about a river.", 30)
+            b.until(lambda: b.js("return location.hash").startswith("#conv_"))
+            first = b.text(".prose")
+            b.button("Generate this answer again").click()
+            b.see("2/2", ".siblings")
+            b.done(30)
+            b.ask("And then?", 30)
+            assert len(b.turns()) == 4
+            b.driver.refresh()
+            b.until(lambda: len(b.turns()) == 4)
+            b.see("2/2", ".siblings")
+            b.js("document.querySelector('[aria-label=\"Previous version\"]').click()")
+            b.see("1/2", ".siblings")
+            assert b.text(".prose") == first
+            b.one("#search").send_keys("river")
+            b.until(lambda: len(b.all("#conversations li")) == 1)
+            b.js("document.querySelector('.answer [aria-label^=Branch]').click()")
+            b.see("(branch)", "#title")
+            b.press(("alt", "o"))
+            b.button("Delete").click()
+            b.button("Delete for good").click()
+            b.see("What can I do for you?")
+            found = b.problems()
+            assert not found, found
+        finally:
+            self.stop()
+
+    def check_real_tools(self):
+        """The model's own calls cannot be relied on: one is put into a conversation as if the model had just asked."""
+        b = self.b
+        config = os.path.join(tempfile.mkdtemp(), "mcp.json")
+        with open(config, "w") as file:
+            json.dump({"mcpServers": {"time": {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}}}, file)
+        url = self.serve("--mcp-config", config)
+        try:
+            b.open(url)
+            b.click("#settings")
+            b.click("#tool-time")
+            b.button("Done").click()
+            self.short_answers()
+            b.ask("What time is it?", 30)
+            conversation = post(url + "v1/sessions", {"title": "Time", "settings": {"tools": ["time"], "max_output_tokens": 16}, "messages": [
+                {"role": "user", "content": "What time is it in Paris?"},
+                {"role": "assistant", "content": "",
+                 "tool_calls": [{"id": "call_1", "type": "function", "function": {
+                     "name": "time__get_current_time", "arguments": {"timezone": "Europe/Paris"}}}],
+                 "about": {"mcp_calls": {"call_1": {"server_label": "time", "name": "get_current_time", "approval_request_id": "mcpr_1"}}}}]})
+            b.driver.get(url + "#" + conversation["id"])
+            b.see("The model wants to run get_current_time", ".consent")
+            b.button("Allow once").click()
+            b.until(lambda: b.text(".tool .state") in ("done", "failed"), 30)
+            assert b.text(".tool .state") == "done", b.js("return document.querySelector('.tool-body').textContent")
+            b.done(30)
+            b.driver.refresh()
+            b.see("time: get_current_time", ".tool")
+            b.click(".tool summary")
+            b.see('"timezone": "Europe/Paris"', ".tool-body")
+            b.open(url + "status", "summary")
+            b.see("get_current_time", "#mcp")
+            b.see("get_current_time", "#calls")
+            found = b.problems()
+            assert not found, found
+        finally:
+            self.stop()
+
+    def check_real_key(self):
+        b = self.b
+        url = self.serve("--api-key", "secret")
+        try:
+            b.open(url, "key-dialog")
+            b.one("#key-dialog[open] #key-field").send_keys("secret", Keys.ENTER)
+            self.short_answers()
+            b.ask("Hello", 30)
+            assert b.text(".prose").strip()
+        finally:
+            self.stop()
+
+
+def main():
+    browser = Browser()
+    try:
+        return run_cases([Real(browser)])
+    finally:
+        browser.close()
+
+
+if __name__ == "__main__":
+    PROGRAM, MODEL = sys.argv[1], os.path.abspath(sys.argv[2])
+    sys.exit(main())
