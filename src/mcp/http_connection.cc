@@ -106,7 +106,7 @@ class HttpConnection : public Connection {
     HttpExchange exchange = prepare({}, limits_.close_seconds);
     if (!alive_ || session_.empty()) return;
     exchange.method = "DELETE";
-    if (const auto ended = run_exchange(exchange); !ended)
+    if (const auto ended = client_.run(exchange); !ended)
       log_debug("MCP server '{}' was not told that its session ends: {}", config_.name,
                 ended.error().message);
   }
@@ -171,7 +171,7 @@ class HttpConnection : public Connection {
         for (const std::string& text : answers.take_replies()) post_aside(text);
         return closing_ || answers.answer();
       };
-      const auto head = run_exchange(exchange);
+      const auto head = client_.run(exchange);
       if (head && head->status != 200) return;
       for (double until = now_seconds() + pause; !closing_ && now_seconds() < until;)
         std::this_thread::sleep_for(std::chrono::milliseconds(kListenMilliseconds));
@@ -203,7 +203,7 @@ class HttpConnection : public Connection {
         if (head.status == 200 && session_id().empty()) keep_session(head);
         return answers.push(head, bytes);
       };
-      auto head = run_exchange(exchange);
+      auto head = client_.run(exchange);
       if (!head || (head->status != 307 && head->status != 308)) return head;
       if (redirects == kMaxRedirects || origin_of_address(head->location) != origin_of_address(exchange.url))
         return make_error(ErrorKind::invalid,
@@ -217,7 +217,7 @@ class HttpConnection : public Connection {
   // Answers one of the server's own requests while ours runs.
   void post_aside(const std::string& text) {
     HttpExchange exchange = prepare(text, kSideSeconds);
-    if (const auto sent = run_exchange(exchange); !sent)
+    if (const auto sent = client_.run(exchange); !sent)
       log_debug("MCP server '{}' did not take an answer: {}", config_.name, sent.error().message);
   }
 
@@ -256,6 +256,7 @@ class HttpConnection : public Connection {
 
   const ServerConfig config_;
   const Limits limits_;
+  HttpClient client_;
   std::atomic<int64_t> next_{1};
   std::atomic<bool> alive_{true}, closing_{false};
   std::thread listener_;
