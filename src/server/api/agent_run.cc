@@ -18,13 +18,21 @@ AgentRun::AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall>
       request_(std::move(request)),
       waiting_(std::move(waiting)),
       budget_(limits, now),
-      calls_(limits.calls),
+      calls_left_(limits.calls),
+      bytes_left_(limits.output_bytes),
       tokens_left_(request_.options.max_tokens) {}
 
 Json AgentRun::add_turn(const Json& message, int tokens) {
   budget_.add_step(tokens);
   if (tokens_left_ >= 0) tokens_left_ = std::max(0, tokens_left_ - tokens);
   request_.messages.push_back(message);
+  if (request_.continuation) {  // the turn began with the request's text
+    Json& turn = request_.messages.back();
+    turn["content"] = request_.continuation->content + string_at(turn, "content");
+    if (!request_.continuation->reasoning.empty())
+      turn["reasoning_content"] = request_.continuation->reasoning + string_at(turn, "reasoning_content");
+    request_.continuation.reset();
+  }
   Json known = Json::object();
   const auto calls = message.find("tool_calls");
   if (calls == message.end()) return known;
@@ -47,7 +55,8 @@ Json AgentRun::add_turn(const Json& message, int tokens) {
 }
 
 void AgentRun::add_result(const AgentCall& call, const mcp::CallResult& result) {
-  budget_.add_call(result.text.size());
+  calls_left_ = std::max(0, calls_left_ - 1);
+  bytes_left_ -= std::min(bytes_left_, result.text.size());
   request_.messages.push_back(result_message(call, result));
 }
 

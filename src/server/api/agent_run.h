@@ -70,17 +70,19 @@ class AgentRun {
   const std::string& stopped() const { return stopped_; }
   // For the model's next turn.
   ChatRequest next_request() const;
-  // For the calls to come: how many, and bytes of output.
-  int calls_left() const { return calls_ - budget_.calls(); }
-  size_t bytes_left() const { return budget_.bytes_left(); }
+  // For the calls to come: how many, and bytes of output. Further calls do not run; the model is told so, and
+  // can answer with what it knows.
+  int calls_left() const { return calls_left_; }
+  size_t bytes_left() const { return bytes_left_; }
 
  private:
   const AgentTools tools_;
   ChatRequest request_;
   std::vector<AgentCall> waiting_;
   bool others_wait_ = false;  // calls that the client runs or approves
-  mcp::AgentBudget budget_;
-  const int calls_;
+  mcp::AgentBudget budget_;   // of steps, tokens and time
+  int calls_left_;
+  size_t bytes_left_;
   int tokens_left_;  // of the answer; -1: no limit
   std::string stopped_;
 };

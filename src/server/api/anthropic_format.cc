@@ -1,5 +1,7 @@
 #include "server/api/anthropic_format.h"
 
+#include <utility>
+
 namespace anabranch::server {
 namespace {
 
@@ -22,6 +24,7 @@ Json usage_json(const Usage& usage) {
 const char* stop_reason(const AnswerEnd& end) {
   if (!end.stop_sequence.empty()) return "stop_sequence";
   if (end.finish == FinishReason::length) return "max_tokens";
+  if (!end.stopped.empty()) return "pause_turn";
   return end.calls > 0 ? "tool_use" : "end_turn";
 }
 
@@ -32,13 +35,6 @@ Json reason_json(const AnswerEnd& end) {
 
 Json message_json(const AnswerHead& head) {
   return {{"id", head.id}, {"type", "message"}, {"role", "assistant"}, {"model", head.model}};
-}
-
-// A content block before its first text. The signature is empty: only Anthropic can sign its thoughts.
-Json empty_block(Kind kind, const std::string& call_id, const std::string& name) {
-  if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
-  if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
-  return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
 }
 
 Json error_json_of(const ApiError& error, int status) {
@@ -64,9 +60,23 @@ int status_of(const ApiError& error) {
 
 }  // namespace
 
+// A content block before its first text. The signature is empty: only Anthropic can sign its thoughts.
+Json MessageWriter::empty_block(Kind kind, const std::string& call_id, const std::string& name) const {
+  if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+  if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
+  if (const mcp::Tool* tool = toolbox_.find(name))
+    return {{"type", "mcp_tool_use"},
+            {"id", call_id_with("mcptoolu_", call_id)},
+            {"name", tool->name},
+            {"server_name", tool->server},
+            {"input", Json::object()}};
+  return {{"type", "tool_use"}, {"id", call_id}, {"name", name}, {"input", Json::object()}};
+}
+
 // Copies the input as the model wrote it, because parsing it as JSON might change its numbers.
 std::string MessageWriter::text_of(const Block& block) {
-  Json json = empty_block(block.kind, block.call_id, block.name);
+  if (block.kind == Kind::call_end) return block.text;
+  Json json = block.start;
   if (block.kind != Kind::call_begin) {
     json[block.kind == Kind::reasoning ? "thinking" : "text"] = block.text;
     return dump_json(json);
@@ -78,10 +88,25 @@ std::string MessageWriter::text_of(const Block& block) {
 }
 
 void MessageWriter::add(const OutputEvent& event, const std::string& call_id) {
-  if (event.kind == Kind::call_begin) return blocks_.push_back({event.kind, "", call_id, event.text});
+  if (event.kind == Kind::call_begin)
+    return blocks_.push_back({event.kind, "", empty_block(event.kind, call_id, event.text)});
   if (event.call < 0 && (blocks_.empty() || blocks_.back().kind != event.kind))
-    blocks_.push_back({event.kind, "", "", ""});
+    blocks_.push_back({event.kind, "", empty_block(event.kind, "", "")});
   blocks_.back().text += event.text;
+}
+
+std::string MessageWriter::call_finished(const AgentCall& call, const mcp::CallResult& result) {
+  const Json block = {{"type", "mcp_tool_result"},
+                      {"tool_use_id", call_id_with("mcptoolu_", call.id)},
+                      {"is_error", result.is_error},
+                      {"content", Json::array({{{"type", "text"}, {"text", result.text}}})}};
+  if (!is_stream()) {
+    blocks_.push_back({Kind::call_end, dump_json(block), {}});
+    return "";
+  }
+  std::string out = close();
+  out += event_text({{"type", "content_block_start"}, {"index", ++index_}, {"content_block", block}});
+  return out + event_text({{"type", "content_block_stop"}, {"index", index_}});
 }
 
 std::string MessageWriter::whole(const AnswerEnd& end) const {
@@ -109,7 +134,7 @@ std::string MessageWriter::begin(AnswerHead head, size_t) {
 }
 
 std::string MessageWriter::started(const Usage& usage) {
-  if (!is_stream()) return "";
+  if (!is_stream() || std::exchange(started_, true)) return "";
   Json message = message_json(head_);
   message["content"] = Json::array();
   message["stop_reason"] = nullptr;
@@ -162,8 +187,13 @@ std::string MessageWriter::event(size_t, const OutputEvent& event, const std::st
   return out + delta(std::move(piece));
 }
 
-std::string MessageWriter::finish(const std::vector<AnswerEnd>& ends, const Usage&) {
-  const AnswerEnd& end = ends.front();
+std::string MessageWriter::finish(const std::vector<AnswerEnd>& ends, const Usage& total) {
+  AnswerEnd end = ends.front();
+  // Of all turns, if there were several.
+  end.usage.prompt_tokens = total.prompt_tokens;
+  end.usage.cached_tokens = total.cached_tokens;
+  end.usage.completion_tokens = total.completion_tokens;
+  end.usage.thinking_tokens = total.thinking_tokens;
   if (!is_stream()) return whole(end);
   std::string out = close();
   out += event_text({{"type", "message_delta"},

@@ -7,26 +7,29 @@ namespace anabranch::server {
 
 class MessageWriter : public AnswerWriter {
  public:
-  // left_out_tools: as of ChatRequest.
-  MessageWriter(bool stream, std::vector<std::string> left_out_tools)
-      : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)) {}
+  // left_out_tools: as of ChatRequest. toolbox: the tools that this server runs.
+  MessageWriter(bool stream, std::vector<std::string> left_out_tools, mcp::Toolbox toolbox = {})
+      : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)), toolbox_(std::move(toolbox)) {}
 
   std::string_view heartbeat() const override { return "event: ping\ndata: {\"type\": \"ping\"}\n\n"; }
   std::string begin(AnswerHead head, size_t choices) override;
   std::string started(const Usage& usage) override;
   std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
                     const TakeLogprobs& logprobs) override;
+  std::string call_finished(const AgentCall& call, const mcp::CallResult& result) override;
   std::string choice_finished(size_t, const AnswerEnd&, const TakeLogprobs&) override { return ""; }
   std::string finish(const std::vector<AnswerEnd>& ends, const Usage& total) override;
   std::string failure(const ApiError& error) override;
 
  private:
-  // A content block of a message that is sent whole: reasoning, content, or a call (call_begin).
+  // A content block of a message that is sent whole: reasoning, content, a call (call_begin), or the result
+  // of one that this server ran (call_end).
   struct Block {
     OutputEvent::Kind kind;
-    std::string text;           // of a call: its arguments, a JSON object
-    std::string call_id, name;  // of calls
+    std::string text;  // of a call: its arguments, a JSON object; of a result: the block as it is sent
+    Json start;        // the block before its first text
   };
+  Json empty_block(OutputEvent::Kind kind, const std::string& call_id, const std::string& name) const;
 
   void add(const OutputEvent& event, const std::string& call_id);
   std::string open(const OutputEvent& event, const std::string& call_id);
@@ -38,6 +41,8 @@ class MessageWriter : public AnswerWriter {
   Json extension_of(const AnswerEnd& end) const;
 
   const std::vector<std::string> left_out_tools_;
+  const mcp::Toolbox toolbox_;
+  bool started_ = false;  // the stream has its first event
   AnswerHead head_;
   std::vector<Block> blocks_;                // of a message that is sent whole
   int index_ = -1;                           // the last block's, in a stream

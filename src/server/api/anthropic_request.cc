@@ -7,13 +7,13 @@
 #include "server/api/content_parts.h"
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
+#include "server/api/responses_tools.h"
 #include "server/api/thinking_fields.h"
 
 namespace anabranch::server {
 namespace {
 
 void refuse_what_is_not_built(JsonFields& fields) {
-  fields.only("mcp_servers", {Json::array()}, "MCP servers are not built; let the client connect to them");
   fields.only("container", {}, "containers are not built");
 }
 
@@ -97,28 +97,64 @@ Json read_tool_use(JsonFields& block) {
 
 // Blocks of tools that Anthropic's servers ran: calls and their results.
 bool is_of_servers(const std::string& type) {
-  return type == "server_tool_use" || type == "mcp_tool_use" || type.ends_with("_tool_result");
+  return type == "server_tool_use" || type.ends_with("_tool_result");
 }
 
-Json read_assistant(JsonFields& fields, const Json& content, const std::string& name) {
-  std::string text, reasoning;
-  Json calls = Json::array();
-  read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
-    if (type == "text")
-      text += block.required_string("text");  // as it was written, with calls in between
-    else if (type == "thinking")
-      reasoning += block.required_string("thinking");
-    else if (type == "tool_use")
-      calls.push_back(read_tool_use(block));
-    else
-      return type == "redacted_thinking" || is_of_servers(type);
-    return true;
-  });
-  Json message = {{"role", "assistant"}, {"content", std::move(text)}};
-  if (!reasoning.empty()) message["reasoning_content"] = std::move(reasoning);
-  if (!calls.empty()) message["tool_calls"] = std::move(calls);
-  return message;
-}
+// A turn of the assistant's. With calls that this server ran and their results it becomes several messages.
+class AssistantReader {
+ public:
+  explicit AssistantReader(Json& messages) : messages_(messages) {}
+
+  void read(JsonFields& fields, const Json& content, const std::string& name) {
+    read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json&) {
+      if (type == "text")
+        text_ += block.required_string("text");  // as it was written, with calls in between
+      else if (type == "thinking")
+        reasoning_ += block.required_string("thinking");
+      else if (type == "tool_use")
+        calls_.push_back(read_tool_use(block));
+      else if (type == "mcp_tool_use")
+        read_mcp_use(block);
+      else if (type == "mcp_tool_result")
+        read_mcp_result(block, name);
+      else
+        return type == "redacted_thinking" || is_of_servers(type);
+      return true;
+    });
+    if (!results_ || !text_.empty() || !reasoning_.empty() || !calls_.empty()) flush();
+  }
+
+ private:
+  void read_mcp_use(JsonFields& block) {
+    Json call = read_tool_use(block);
+    call["id"] = call_id_with("call_", string_at(call, "id"));
+    call["function"]["name"] =
+        mcp_function(block.required_string("server_name"), block.required_string("name"));
+    calls_.push_back(std::move(call));
+  }
+
+  void read_mcp_result(JsonFields& block, const std::string& name) {
+    if (!calls_.empty()) flush();
+    const Json* result = block.find("content");
+    const std::string text = result ? read_result(block, *result, name + ".mcp_tool_result.content") : "";
+    messages_.push_back({{"role", "tool"},
+                         {"content", mcp::text_for_model(block.boolean("is_error").value_or(false), text)},
+                         {"tool_call_id", call_id_with("call_", block.required_string("tool_use_id"))}});
+    results_ = true;
+  }
+
+  void flush() {
+    Json message = {{"role", "assistant"}, {"content", std::exchange(text_, {})}};
+    if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});
+    if (!calls_.empty()) message["tool_calls"] = std::exchange(calls_, Json::array());
+    messages_.push_back(std::move(message));
+  }
+
+  Json& messages_;
+  std::string text_, reasoning_;
+  Json calls_ = Json::array();
+  bool results_ = false;
+};
 
 void read_message(JsonFields& request, const Json& message, size_t index, Json& messages) {
   const std::string where = fmt::format("messages[{}]", index);
@@ -134,7 +170,7 @@ void read_message(JsonFields& request, const Json& message, size_t index, Json& 
   else if (role == "user")
     read_user(fields, *content, name, messages);
   else if (role == "assistant")
-    messages.push_back(read_assistant(fields, *content, name));
+    AssistantReader(messages).read(fields, *content, name);
   else if (role == "system")
     messages.push_back({{"role", "system"}, {"content", read_text(fields, *content, name)}});
   else
@@ -155,8 +191,76 @@ void read_messages(JsonFields& fields, Json& messages) {
   for (size_t i = 0; i < list->size() && !fields.error(); ++i) read_message(fields, (*list)[i], i, messages);
 }
 
+// The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are on;
+// null: all that the server has.
+Json names_in_toolset(const Json& toolset, const std::vector<std::string>& offered) {
+  const auto enabled = [](const Json& config, bool otherwise) {
+    const auto value = config.is_object() ? config.find("enabled") : config.end();
+    return value != config.end() && value->is_boolean() ? value->get<bool>() : otherwise;
+  };
+  const bool usual = enabled(toolset.value("default_config", Json::object()), true);
+  const Json configs = toolset.value("configs", Json::object());
+  Json names = Json::array();
+  for (const std::string& name : offered) {
+    const auto config = configs.is_object() ? configs.find(name) : configs.end();
+    if (config == configs.end() ? usual : enabled(*config, usual)) names.push_back(name);
+  }
+  return names;
+}
+
+// Which tools of a server are wanted: by the toolset for it in "tools", or by its own "tool_configuration",
+// as in an older version of the API. Null: none.
+std::optional<Json> wanted_tools(const Json& server, const Json* tools,
+                                 const std::vector<std::string>& offered) {
+  bool toolsets = false;
+  for (size_t i = 0; tools && i < tools->size(); ++i) {
+    const Json& tool = (*tools)[i];
+    if (!tool.is_object() || string_at(tool, "type") != "mcp_toolset") continue;
+    toolsets = true;
+    if (string_at(tool, "mcp_server_name") == string_at(server, "name"))
+      return names_in_toolset(tool, offered);
+  }
+  if (toolsets) return std::nullopt;
+  const Json config = server.value("tool_configuration", Json::object());
+  if (!config.is_object()) return Json(offered);
+  if (const auto on = config.find("enabled"); on != config.end() && *on == false) return std::nullopt;
+  const auto allowed = config.find("allowed_tools");
+  return allowed != config.end() && allowed->is_array() ? *allowed : Json(offered);
+}
+
+// Adds the tools of "mcp_servers" to the functions. Servers are known by the names that this server's
+// operator gave them; their addresses and tokens are the operator's.
+void read_mcp_servers(JsonFields& fields, const Json* tools, AgentTools* agent,
+                      const mcp::Cancelled& cancelled, Json& functions) {
+  const Json* servers = fields.array("mcp_servers");
+  for (size_t i = 0; servers && i < servers->size() && !fields.error(); ++i) {
+    const std::string where = fmt::format("mcp_servers[{}]", i);
+    const Json& server = (*servers)[i];
+    if (!server.is_object()) {
+      fields.fail(where, "invalid_type", fmt::format("'{}' must be an object", where));
+      return;
+    }
+    AgentTools none;
+    AgentTools& taken = agent ? *agent : none;
+    const std::string name = string_at(server, "name");
+    if (JsonFields(server).find("authorization_token"))
+      fields.fail(where + ".authorization_token", "unsupported_value",
+                  fmt::format("'{}': tokens belong into the file of serve --mcp-config", where));
+    Json all = Json::array();
+    AgentTools listed{taken.servers};
+    const McpList list = add_mcp_tools(fields, where + ".name", name, nullptr, cancelled, listed, all);
+    if (!list.error.empty()) fields.fail(where, "mcp_server_failed", list.error);
+    std::vector<std::string> offered;
+    for (const Json& tool : list.tools) offered.push_back(string_at(tool, "name"));
+    if (fields.error()) return;
+    if (const auto wanted = wanted_tools(server, tools, offered))
+      add_mcp_tools(fields, where + ".name", name, &*wanted, cancelled, taken, functions);
+  }
+}
+
 // With tool_choice "none" the prompt must not contain the tools.
-void read_tools(JsonFields& fields, ChatRequest& request) {
+void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent,
+                const mcp::Cancelled& cancelled) {
   std::string choice = "auto";
   if (const Json* object = fields.object("tool_choice")) {
     JsonFields inner(*object, "tool_choice.");
@@ -171,17 +275,19 @@ void read_tools(JsonFields& fields, ChatRequest& request) {
     if (inner.error()) fields.fail(*inner.error());
   }
   const Json* list = fields.array("tools");
-  if (!list || list->empty()) return;
-  if (list->size() > kMaxTools)
+  if (list && list->size() > kMaxTools)
     fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
-  Json tools = read_anthropic_tools(fields, *list, request.left_out_tools);
+  Json tools = list ? read_anthropic_tools(fields, *list, request.left_out_tools) : Json::array();
+  if (!fields.error()) read_mcp_servers(fields, list, agent, cancelled, tools);
   if (choice != "none" && !tools.empty()) request.tools = std::move(tools);
 }
 
 }  // namespace
 
 std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body,
-                                                           const RequestDefaults& defaults, bool counting) {
+                                                           const RequestDefaults& defaults, bool counting,
+                                                           AgentTools* tools,
+                                                           const mcp::Cancelled& cancelled) {
   auto json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
   JsonFields fields(std::get<Json>(json));
@@ -202,7 +308,7 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   request.options.format = read_response_format(fields);
   read_stop(fields, "stop_sequences", request.options.stop);
   read_messages(fields, request.messages);
-  read_tools(fields, request);
+  read_tools(fields, request, tools, cancelled);
   check_tool_choice(fields, request.tool_choice, request.tools);
   if (fields.error()) return *fields.error();
   request.continuation = read_prefill(fields, request.messages, request.tool_choice);

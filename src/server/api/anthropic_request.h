@@ -3,12 +3,16 @@
 // unknown fields are ignored.
 #pragma once
 
+#include "server/api/agent_run.h"
 #include "server/api/api_request.h"
 
 namespace anabranch::server {
 
-// counting: of a body for count_tokens, which needs no "max_tokens".
+// counting: of a body for count_tokens, which needs no "max_tokens". tools: takes those of the MCP servers
+// that the body names, which are asked for them; null: there are no servers. cancelled: as of mcp::Servers.
 std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body,
-                                                           const RequestDefaults& defaults, bool counting);
+                                                           const RequestDefaults& defaults, bool counting,
+                                                           AgentTools* tools = nullptr,
+                                                           const mcp::Cancelled& cancelled = {});
 
 }  // namespace anabranch::server

@@ -105,6 +105,7 @@ Json read_anthropic_tools(JsonFields& request, const Json& list, std::vector<std
     JsonFields fields(list[i], where + ".");
     const std::string* type = fields.string("type");
     const ClientTool* known = type ? client_tool(*type) : nullptr;
+    if (type && *type == "mcp_toolset") continue;  // of "mcp_servers"
     if (type && *type != "custom" && !known) {
       left_out.push_back(type->substr(0, kMostOfType));
       continue;

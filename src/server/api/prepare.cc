@@ -72,13 +72,28 @@ PreparedRequest prepare_chat(std::string_view body, const PrepareContext& contex
   return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
 }
 
+// A byte of results for each token of the context leaves room for the rest of the conversation.
+mcp::AgentLimits agent_limits(const PrepareContext& context) {
+  mcp::AgentLimits limits = context.agent_limits;
+  limits.output_bytes =
+      std::min(limits.output_bytes, static_cast<size_t>(context.engine.info().context_length));
+  return limits;
+}
+
 PreparedRequest prepare_message(std::string_view body, bool counting, const PrepareContext& context) {
-  auto request = parse_messages_request(body, context.defaults, counting);
+  AgentTools tools{context.responses->servers};
+  auto request = parse_messages_request(body, context.defaults, counting, &tools, context.cancelled);
   if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
   auto chat = std::get<ChatRequest>(std::move(request));
   if (counting) return count(context.preparer.count(std::move(chat), context.cancelled), Json::object());
-  auto writer = std::make_shared<MessageWriter>(chat.options.stream, chat.left_out_tools);
-  return ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
+  auto writer = std::make_shared<MessageWriter>(chat.options.stream, chat.left_out_tools, tools.toolbox);
+  std::shared_ptr<AgentRun> agent;
+  if (!tools.toolbox.empty())
+    agent = std::make_shared<AgentRun>(std::move(tools), chat, std::vector<AgentCall>(),
+                                       agent_limits(context), now_seconds());
+  auto prepared = ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
+  if (auto* made = std::get_if<ReadyRequest>(&prepared)) made->agent = std::move(agent);
+  return prepared;
 }
 
 bool is_too_long(const Result& result) {
@@ -117,7 +132,7 @@ PreparedRequest prepare_response(std::string_view body, bool counting, const Pre
                  {{"object", "response.input_tokens"}});
   ReadyRequest out;
   if (!request.tools.agent.toolbox.empty()) {
-    mcp::AgentLimits limits = context.agent_limits;
+    mcp::AgentLimits limits = agent_limits(context);
     limits.calls = std::min(limits.calls, request.max_tool_calls);
     out.agent = std::make_shared<AgentRun>(std::move(request.tools.agent), request.chat,
                                            std::move(request.approved), limits, now_seconds());

@@ -178,11 +178,10 @@ McpList add_mcp_tools(JsonFields& fields, const std::string& where, const std::s
                       Json& functions) {
   McpList list{server};
   if (!tools.servers || !tools.servers->has(server)) {
-    fields.fail(
-        where, "invalid_value",
-        fmt::format("There is no MCP server '{}' here: the file of serve --mcp-config names them. Other "
-                    "servers cannot be used",
-                    server));
+    fields.fail(where, "invalid_value",
+                fmt::format("'{}': there is no MCP server '{}' here. Those that are in the file of serve "
+                            "--mcp-config can be used, and no others",
+                            where, server));
     return list;
   }
   const auto offered = tools.servers->tools(server, cancelled);

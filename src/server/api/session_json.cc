@@ -47,7 +47,7 @@ Json message_json(const SessionMessage& message) {
         call["function"]["arguments"] = dump_json(call["function"]["arguments"]);  // text, as in OpenAI's API
   json["created_at"] = message.created_at;
   for (const char* name : {"model", "response_id", "status", "usage", "seconds", "thinking_seconds", "mcp",
-                           "mcp_calls", "cache_point"})
+                           "mcp_calls", "mcp_calls", "cache_point"})
     if (const auto value = message.about.find(name); value != message.about.end()) json[name] = *value;
   json["siblings"] = Json::array();
   for (const MessageId sibling : message.siblings) json["siblings"].push_back(message_name(sibling));
