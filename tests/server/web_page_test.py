@@ -56,6 +56,7 @@ class Scripted:
         fake.paths.clear()
         fake.health = {"running": 0, "queued": 0}
         self.b.open(fake.url)
+        self.b.see("fake-7b", "#model")
         if keep:
             self.b.click("#keep")
         if tools:
