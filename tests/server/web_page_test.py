@@ -202,8 +202,12 @@ class Scripted:
         self.fresh(tools=True)
         b.ask("time")
         assert self.fake.bodies[-1]["tools"] == [{"type": "mcp", "server_label": "time", "require_approval": "always"}]
-        assert b.focused().text == "Allow once"
         b.see('"zone": "UTC"', ".consent")
+        b.press(Keys.ENTER)  # meant for the message field: nothing is allowed by it
+        time.sleep(0.2)
+        assert len(self.fake.bodies[-1]["input"]) == 1
+        b.press(Keys.TAB, Keys.TAB)  # past the arguments
+        assert b.focused().text == "Allow once"
         b.press(Keys.ENTER)
         b.see("It is 14:05.")
         b.done()

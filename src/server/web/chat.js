@@ -307,7 +307,8 @@ export class Chat {
         if (this.decideByHabit(turn)) return this.goOn(turn);
         this.draw();
         announce("The model asks for permission to run a tool.");
-        this.transcript.view(turn).element.querySelector(".consent .primary")?.focus();
+        // The group and not a button: Enter, meant for the message field, must not allow anything.
+        this.transcript.view(turn).element.querySelector(".consent:not(.decided)")?.focus();
       }
     }
     this.hooks.listChanged();
