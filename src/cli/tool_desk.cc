@@ -72,11 +72,13 @@ Result<std::unique_ptr<ToolDesk>> ToolDesk::open(const McpFlags& flags, Ask ask,
   return desk;
 }
 
-void ToolDesk::refresh() {
+void ToolDesk::refresh(bool try_failed) {
   mcp::Toolbox box;
-  for (const std::string& name : servers_.names())
-    if (const auto tools = servers_.tools(name, cancelled_))
+  for (const auto& state : servers_.states()) {
+    if (state.state == mcp::ServerState::State::failed && !try_failed) continue;
+    if (const auto tools = servers_.tools(state.name, cancelled_))
       for (const mcp::Tool& tool : *tools) box.add(tool);
+  }
   toolbox_ = std::move(box);
 }
 
@@ -149,7 +151,7 @@ std::string ToolDesk::summary() const {
 }
 
 std::string ToolDesk::list_tools() {
-  refresh();
+  refresh(true);
   std::string out;
   for (const auto& state : servers_.states()) {
     out += mcp::one_line(state.name, kShownResult);

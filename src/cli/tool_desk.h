@@ -27,7 +27,8 @@ class ToolDesk {
 
   const mcp::AgentLimits& limits() const { return limits_; }
   // Asks all servers for their tools. What a server cannot do is logged, and its tools are left out.
-  void refresh();
+  // try_failed: also those whose start failed; one that hangs would hold each message up otherwise.
+  void refresh(bool try_failed = false);
   // OpenAI's array; null: there are no tools.
   Json functions() const;
   // Shows the call, asks for consent if it must, runs it and returns the text for the model.

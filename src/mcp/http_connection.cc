@@ -98,7 +98,10 @@ class Answers {
 class HttpConnection : public Connection {
  public:
   HttpConnection(ServerConfig config, const Limits& limits)
-      : config_(std::move(config)), limits_(limits), url_(config_.url) {}
+      : config_(std::move(config)),
+        limits_(limits),
+        origin_(origin_of_address(config_.url)),
+        url_(config_.url) {}
 
   ~HttpConnection() override {
     closing_ = true;
@@ -106,7 +109,7 @@ class HttpConnection : public Connection {
     HttpExchange exchange = prepare({}, limits_.close_seconds);
     if (!alive_ || session_.empty()) return;
     exchange.method = "DELETE";
-    if (const auto ended = run_exchange(exchange); !ended)
+    if (const auto ended = client_.run(exchange); !ended)
       log_debug("MCP server '{}' was not told that its session ends: {}", config_.name,
                 ended.error().message);
   }
@@ -171,7 +174,7 @@ class HttpConnection : public Connection {
         for (const std::string& text : answers.take_replies()) post_aside(text);
         return closing_ || answers.answer();
       };
-      const auto head = run_exchange(exchange);
+      const auto head = client_.run(exchange);
       if (head && head->status != 200) return;
       for (double until = now_seconds() + pause; !closing_ && now_seconds() < until;)
         std::this_thread::sleep_for(std::chrono::milliseconds(kListenMilliseconds));
@@ -203,12 +206,12 @@ class HttpConnection : public Connection {
         if (head.status == 200 && session_id().empty()) keep_session(head);
         return answers.push(head, bytes);
       };
-      auto head = run_exchange(exchange);
+      auto head = client_.run(exchange);
       if (!head || (head->status != 307 && head->status != 308)) return head;
       if (redirects == kMaxRedirects || origin_of_address(head->location) != origin_of_address(exchange.url))
         return make_error(ErrorKind::invalid,
                           "it redirects to '{}': give that address if it is the right one",
-                          one_line(head->location, kShownBytes));
+                          one_line(head->location.substr(0, head->location.find('?')), kShownBytes));
       std::lock_guard lock(mutex_);
       url_ = head->location;
     }
@@ -217,7 +220,7 @@ class HttpConnection : public Connection {
   // Answers one of the server's own requests while ours runs.
   void post_aside(const std::string& text) {
     HttpExchange exchange = prepare(text, kSideSeconds);
-    if (const auto sent = run_exchange(exchange); !sent)
+    if (const auto sent = client_.run(exchange); !sent)
       log_debug("MCP server '{}' did not take an answer: {}", config_.name, sent.error().message);
   }
 
@@ -227,7 +230,7 @@ class HttpConnection : public Connection {
       post_aside(notification_text("notifications/cancelled", {{"requestId", id}}));
     if (given_up) return cancelled_error(config_.name, method);
     if (late) return late_error(config_.name, method, seconds);
-    return make_error(error.kind, "MCP server '{}' at {}: {}", config_.name, config_.url, error.message);
+    return make_error(error.kind, "MCP server '{}' at {}: {}", config_.name, origin_, error.message);
   }
 
   Error refusal(const HttpExchange::Head& head, const std::string& body) const {
@@ -238,7 +241,7 @@ class HttpConnection : public Connection {
     if (head.status == 401 || head.status == 403)
       what += " (it wants to know who asks: put a key into 'headers' of its configuration)";
     return make_error(ErrorKind::invalid, "MCP server '{}' at {} answers with HTTP {}: {}", config_.name,
-                      config_.url, head.status, what.empty() ? "no message" : what);
+                      origin_, head.status, what.empty() ? "no message" : what);
   }
 
   void keep_session(const HttpExchange::Head& head) {
@@ -256,6 +259,8 @@ class HttpConnection : public Connection {
 
   const ServerConfig config_;
   const Limits limits_;
+  const std::string origin_;  // for messages: the rest of the address may hold a key
+  HttpClient client_;
   std::atomic<int64_t> next_{1};
   std::atomic<bool> alive_{true}, closing_{false};
   std::thread listener_;

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
 
 #include "base/check.h"
 #include "base/white_space.h"
@@ -13,6 +16,7 @@
 namespace anabranch::mcp {
 namespace {
 
+constexpr size_t kIdleConnections = 4;
 constexpr long kConnectMilliseconds = 15'000;
 constexpr size_t kMaxHeaderBytes = 64 << 10;
 
@@ -26,20 +30,19 @@ std::string lower(std::string_view text) {
 struct Running {
   const HttpExchange& exchange;
   HttpExchange::Head head;
-  CURL* handle = nullptr;
-  CURLM* multi = nullptr;
+  CURL* const handle;
+  CURLM* const multi;
   curl_slist* headers = nullptr;
   size_t header_bytes = 0;
   bool refused = false;  // by on_body
   char error[CURL_ERROR_SIZE] = "";
 
-  explicit Running(const HttpExchange& e) : exchange(e), handle(curl_easy_init()), multi(curl_multi_init()) {
+  Running(const HttpExchange& e, CURLM* m) : exchange(e), handle(curl_easy_init()), multi(m) {
     CHECK(handle && multi, "out of memory");
   }
   ~Running() {
     curl_multi_remove_handle(multi, handle);
     curl_easy_cleanup(handle);
-    curl_multi_cleanup(multi);
     curl_slist_free_all(headers);
   }
 };
@@ -136,11 +139,42 @@ std::string HttpExchange::Head::header(const std::string& name) const {
   return at == headers.end() ? "" : at->second;
 }
 
-Result<HttpExchange::Head> run_exchange(const HttpExchange& exchange) {
+// What keeps connections is a multi handle; each serves one exchange at a time.
+struct HttpClient::Impl {
+  std::mutex mutex;
+  std::vector<CURLM*> idle;
+
+  CURLM* take() {
+    std::lock_guard lock(mutex);
+    if (idle.empty()) return curl_multi_init();
+    CURLM* const multi = idle.back();
+    idle.pop_back();
+    return multi;
+  }
+  void give_back(CURLM* multi) {
+    std::lock_guard lock(mutex);
+    if (idle.size() < kIdleConnections)
+      idle.push_back(multi);
+    else
+      curl_multi_cleanup(multi);
+  }
+};
+
+HttpClient::HttpClient() : impl_(std::make_unique<Impl>()) {
   static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   CHECK(ready, "libcurl cannot be used");
+}
+
+HttpClient::~HttpClient() {
   const PipeSignalHeld held;
-  Running running(exchange);
+  for (CURLM* multi : impl_->idle) curl_multi_cleanup(multi);
+}
+
+Result<HttpExchange::Head> HttpClient::run(const HttpExchange& exchange) {
+  const PipeSignalHeld held;
+  const std::unique_ptr<CURLM, std::function<void(CURLM*)>> multi(impl_->take(),
+                                                                  [this](CURLM* m) { impl_->give_back(m); });
+  Running running(exchange, multi.get());
   configure(running);
   curl_multi_add_handle(running.multi, running.handle);
   std::optional<CURLcode> code;

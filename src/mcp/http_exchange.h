@@ -1,8 +1,9 @@
-// One HTTP request at a time on the calling thread (libcurl), which can be given up at any moment.
+// HTTP requests on the calling thread (libcurl), which can be given up at any moment.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -30,9 +31,19 @@ struct HttpExchange {
   int poll_milliseconds = 20;
 };
 
-// The answer's head, when the answer has come as a whole, or on_body wanted no more. Errors: exhausted (not
-// within `seconds`), busy (`stop`), io (no connection, a broken one, a certificate).
-Result<HttpExchange::Head> run_exchange(const HttpExchange& exchange);
+// Keeps connections for later exchanges. Thread-safe; each exchange runs on its caller's thread.
+class HttpClient {
+ public:
+  HttpClient();
+  ~HttpClient();
+  // The answer's head, when the answer has come as a whole, or on_body wanted no more. Errors: exhausted (not
+  // within `seconds`), busy (`stop`), io (no connection, a broken one, a certificate).
+  Result<HttpExchange::Head> run(const HttpExchange& exchange);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // "https://host:port" of an address; empty: it is none.
 std::string origin_of_address(const std::string& url);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <thread>
 
@@ -18,7 +19,8 @@ constexpr size_t kLogBytes = 16 << 20;
 constexpr size_t kLoggedArgumentBytes = 4 << 10, kLoggedErrorBytes = 300;
 // After a failed start the next waits, longer after each failure.
 constexpr double kFirstPauseSeconds = 1, kLongestPauseSeconds = 60;
-constexpr std::chrono::milliseconds kLockPoll(20);
+constexpr int kMaxDoublings = 10;
+constexpr std::chrono::milliseconds kStartPoll(20);
 
 // A list as it was last seen, and how the server's counter of changes stood then.
 template <class T>
@@ -42,9 +44,10 @@ unsigned changes_of(const Session& session, const PromptInfo*) {
 
 struct Servers::Slot {
   ServerConfig config;
-  std::timed_mutex starting;  // held while the session is made: one at a time
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;       // guards what follows
+  bool starting = false;  // some thread makes the session: one at a time
+  std::condition_variable started;
   std::shared_ptr<Session> session;
   std::string error;
   double retry_at = 0;
@@ -57,9 +60,24 @@ struct Servers::Slot {
   Kept<Resource>& kept(const Resource*) { return resources; }
   Kept<PromptInfo>& kept(const PromptInfo*) { return prompts; }
 
-  std::shared_ptr<Session> current() {
-    std::lock_guard lock(mutex);
-    return session && session->alive() ? session : nullptr;
+  // With `mutex` held, as note_failure.
+  void note_start(std::shared_ptr<Session> opened) {
+    session = std::move(opened);
+    error.clear();
+    failures = 0;
+    tools = {};
+    resources = {};
+    prompts = {};
+    log_debug("MCP server '{}' is connected (protocol {})", config.name, session->protocol_version());
+  }
+  // The next start waits, unless it was only cancelled.
+  Error note_failure(const Error& failure) {
+    if (failure.kind == ErrorKind::busy) return failure;
+    error = failure.message;
+    retry_at = now_seconds() + std::min(kLongestPauseSeconds,
+                                        kFirstPauseSeconds * (1 << std::min(failures++, kMaxDoublings)));
+    log_warning("{}", error);
+    return failure;
   }
 };
 
@@ -104,37 +122,27 @@ Result<void> Servers::log_calls_to(const std::string& path) {
 
 // The server's session; a new one if there is none that lives.
 Result<std::shared_ptr<Session>> Servers::session(Slot& slot, const Cancelled& cancelled) {
-  if (auto session = slot.current()) return session;
-  std::unique_lock starting(slot.starting, std::defer_lock);
-  while (!starting.try_lock_for(kLockPoll))
+  std::unique_lock lock(slot.mutex);
+  while (slot.starting) {
+    slot.started.wait_for(lock, kStartPoll);
+    lock.unlock();
     if (cancelled && cancelled()) return cancelled_error(slot.config.name, "its start");
-  if (auto session = slot.current()) return session;
-  std::shared_ptr<Session> old;
-  {
-    std::lock_guard lock(slot.mutex);
-    old = std::move(slot.session);
-    if (now_seconds() < slot.retry_at)
-      return make_error(ErrorKind::busy, "{} (it is tried again in {:.0f} s)", slot.error,
-                        slot.retry_at - now_seconds() + 0.5);
+    lock.lock();
   }
+  if (slot.session && slot.session->alive()) return slot.session;
+  if (now_seconds() < slot.retry_at)
+    return make_error(ErrorKind::busy, "{} (it is tried again in {:.0f} s)", slot.error,
+                      slot.retry_at - now_seconds() + 0.5);
+  slot.starting = true;
+  std::shared_ptr<Session> old = std::move(slot.session);
+  lock.unlock();
   old.reset();
   auto opened = Session::open(slot.config, limits_, cancelled);
-  std::lock_guard lock(slot.mutex);
-  slot.tools = {};
-  slot.resources = {};
-  slot.prompts = {};
-  if (!opened) {
-    if (opened.error().kind == ErrorKind::busy) return opened.error();  // cancelled: no fault of the server's
-    slot.error = opened.error().message;
-    slot.retry_at = now_seconds() +
-                    std::min(kLongestPauseSeconds, kFirstPauseSeconds * (1 << std::min(slot.failures++, 10)));
-    log_warning("{}", slot.error);
-    return opened.error();
-  }
-  slot.session = std::move(*opened);
-  slot.error.clear();
-  slot.failures = 0;
-  log_debug("MCP server '{}' is connected (protocol {})", slot.config.name, slot.session->protocol_version());
+  lock.lock();
+  slot.starting = false;
+  slot.started.notify_all();
+  if (!opened) return slot.note_failure(opened.error());
+  slot.note_start(std::move(*opened));
   return slot.session;
 }
 

@@ -19,7 +19,8 @@ std::string words_query(const std::string& text) {
   std::string query, word;
   const auto flush = [&](bool last) {
     if (word.empty()) return;
-    query += fmt::format("{}\"{}\"{}", query.empty() ? "" : " ", word, last ? " *" : "");
+    // A beginning of one letter would be found everywhere.
+    query += fmt::format("{}\"{}\"{}", query.empty() ? "" : " ", word, last && word.size() > 1 ? " *" : "");
     word.clear();
   };
   for (const char c : text) {

@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS responses (
   input_items TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS responses_by_session ON responses (session);
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
-  text, content='messages', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
+  text, content='messages', content_rowid='id', prefix='2 3', tokenize='unicode61 remove_diacritics 2');
 )";
 
 std::string new_session_id() {

@@ -239,6 +239,18 @@ def test_consent_on_a_terminal():
         assert results(model) == [refused, "x", "x", refused, refused], results(model)
 
 
+def test_a_terminal_is_not_obeyed():
+    """Escape sequences of a tool, and those that the model repeats, do not reach the terminal."""
+    with config({"f": fake("good")}) as path, scripted_model([("f__echo", {"text": "\x1b[35mtool\x07"})], "\x1b[36mmodel\u009b1m end") as (model, url):
+        chat = Terminal("--mcp-config", path, "--url", url, "--mcp-allow", "f")
+        chat.expect("> ")
+        chat.say("go\n")
+        seen = chat.expect(" end")
+        assert "[35mtool" in seen and "[36mmodel1m" in seen and "\x1b[35" not in seen and "\x1b[36" not in seen and "\x07" not in seen, seen
+        chat.close()
+        assert results(model) == ["\x1b[35mtool\x07"]
+
+
 def test_interrupt_stops_a_call():
     with config({"f": fake("good")}) as path, scripted_model([("f__sleep", {"text": "30"})], "not reached") as (model, url):
         chat = Terminal("--mcp-config", path, "--url", url, "--mcp-allow", "f")

@@ -94,6 +94,7 @@ TEST(AgentBudget, EachLimitEndsARun) {
 TEST(Text, LosesWhatActsOrHides) {
   EXPECT_EQ(printable("a\x1b[31mb\x07\r\n\tc\u202e\u009b"), "a[31mb\n\tc");
   EXPECT_EQ(printable("\xff\xfe\xe2\x82"), "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(without_controls("\x1b[31mä\n\t\u009b\u00a0\x7f\xff"), "[31mä\n\t\u00a0\xff");
   EXPECT_EQ(one_line("a\nb", 10), "a b");
   EXPECT_EQ(one_line("äääää", 5), "ää...");
   EXPECT_EQ(beginning("äää", 3), "ä");
