@@ -9,36 +9,8 @@ import time
 from selenium.webdriver.common.keys import Keys
 
 from web_browser import Browser, run_cases
-from web_fake_server import CUT, FAIL, Fake, approval, call, text, thought, wait
-
-TIME_TOOL = {"name": "now", "description": "The time", "input_schema": {"type": "object"}}
-MCP = [{"id": "time", "object": "mcp_server", "transport": "stdio", "state": "connected", "tools": [TIME_TOOL]}]
-
-
-def script(said, body):
-    """What the scripted server answers to a text."""
-    approvals = [item for item in body["input"] if item.get("type") == "mcp_approval_response"]
-    if approvals and body["input"][-1] is approvals[-1]:
-        return [call("time", "now", '{"zone": "UTC"}', "14:05"), text("It is 14:05.")] if approvals[-1]["approve"] else [
-            text("Then I cannot tell.")]
-    if said == "slow":
-        return [text("word " * 400, 200, 0.05)]
-    if said == "wait":
-        return [wait(1.5), text("Here it is.")]
-    if said == "think":
-        return [thought("First this, then that. " * 5, 0.02), text("The **end**.")]
-    if said == "cut":
-        return [text("Half of the ans"), wait(0.3), CUT]
-    if said == "fail":
-        return [FAIL]
-    if said == "time":
-        return [approval("time", "now", '{"zone": "UTC"}')]
-    if said == "long":
-        return [text("".join(f"Paragraph {n} with some **words**.\n\n" for n in range(26000)), 300)]
-    return [text(f"You said: {said}. Answer {len(self_bodies)}.")]
-
-
-self_bodies = []  # the bodies that the scripted server has seen
+from web_fake_server import Fake
+from web_script import MCP, Script
 
 
 class Scripted:
@@ -46,9 +18,7 @@ class Scripted:
 
     def __init__(self, browser):
         self.b = browser
-        self.fake = Fake(script, MCP).start()
-        global self_bodies
-        self_bodies = self.fake.bodies
+        self.fake = Fake(Script(), MCP).start()
 
     def fresh(self, keep=False, tools=False):
         fake = self.fake
@@ -56,6 +26,7 @@ class Scripted:
         fake.paths.clear()
         fake.health = {"running": 0, "queued": 0}
         self.b.open(fake.url)
+        self.b.see("fake-7b", "#model")
         if keep:
             self.b.click("#keep")
         if tools:
@@ -184,6 +155,31 @@ class Scripted:
         b.ask("go on")
         self.clean()
 
+    def check_another_conversation_in_the_middle(self):
+        b = self.b
+        for keep in (False, True):
+            self.fresh(keep)
+            b.send("slow")
+            b.until(lambda: b.text(".prose").count("word") > 10)
+            b.press(("alt", "n"))
+            b.see("What can I do for you?")
+            b.ask("hello")
+            b.see("You said: hello.")
+            assert len(b.turns()) == 2
+            b.until(lambda: len(b.all("#conversations li")) == 2)
+            b.js("[...document.querySelectorAll('#conversations a')].find((one) => one.innerText.startsWith('slow')).click()")
+            b.see("word", ".prose")
+            b.see("not finished", ".meta")
+            b.send("slow")
+            b.until(lambda: b.text("#turns > li:last-child .prose").count("word") > 10)
+            b.press(("alt", "o"))
+            b.button("Delete").click()
+            b.button("Delete for good").click()
+            b.see("What can I do for you?")
+            time.sleep(0.6)
+            assert len(b.all("#conversations li")) == 1
+        self.clean(["404"])
+
     def check_thoughts_are_folded(self):
         b = self.b
         self.fresh()
@@ -201,8 +197,12 @@ class Scripted:
         self.fresh(tools=True)
         b.ask("time")
         assert self.fake.bodies[-1]["tools"] == [{"type": "mcp", "server_label": "time", "require_approval": "always"}]
-        assert b.focused().text == "Allow once"
         b.see('"zone": "UTC"', ".consent")
+        b.press(Keys.ENTER)  # meant for the message field: nothing is allowed by it
+        time.sleep(0.2)
+        assert len(self.fake.bodies[-1]["input"]) == 1
+        b.press(Keys.TAB, Keys.TAB)  # past the arguments
+        assert b.focused().text == "Allow once"
         b.press(Keys.ENTER)
         b.see("It is 14:05.")
         b.done()

@@ -131,6 +131,45 @@ class Real:
         finally:
             self.stop()
 
+    def check_real_stop_and_edit(self):
+        b = self.b
+        url = self.serve()
+        try:
+            b.open(url)
+            b.click("#keep")
+            b.click("#settings")
+            b.one("#set-thinking").send_keys("Never")
+            b.one("#set-max_output_tokens").send_keys("1500")
+            b.one("#set-temperature").send_keys("0")
+            b.button("Done").click()
+            b.send("List all integers from 1 to 2000.")
+            b.until(lambda: len(b.text(".prose")) > 40)
+            b.press(Keys.ESCAPE)
+            b.done(30)
+            b.see("not finished", ".meta")
+            b.click("#settings")
+            b.one("#set-max_output_tokens").send_keys(Keys.CONTROL, "a")
+            b.one("#set-max_output_tokens").send_keys("16")
+            b.button("Done").click()
+            b.ask("Now the letters.", 30)
+            assert not b.text(".notice").strip(), b.text(".notice")
+            b.driver.refresh()
+            b.until(lambda: len(b.turns()) == 4)
+            b.see("not finished", "#turns > li:nth-child(2) .meta")
+            b.button("Edit this message", "#turns > li:nth-child(1)").click()
+            b.one(".editing textarea").send_keys(" Or not.", Keys.CONTROL, Keys.ENTER)
+            b.see("2/2", ".siblings")
+            b.done(30)
+            assert len(b.turns()) == 2
+            b.driver.refresh()
+            b.until(lambda: len(b.turns()) == 2)
+            b.button("Previous version", ".user").click()
+            b.until(lambda: len(b.turns()) == 4)
+            found = b.problems()
+            assert not found, found
+        finally:
+            self.stop()
+
     def check_real_tools(self):
         """The model's own calls cannot be relied on: one is put into a conversation as if the model had just asked."""
         b = self.b

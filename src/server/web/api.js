@@ -23,6 +23,7 @@ function stored(storage) {
 let key = stored(sessionStorage) || stored(localStorage) || "";
 let askForKey = async () => null;
 let asking = null;
+let declined = false;  // the user gave no key when asked: only what the user starts asks again
 
 // ask(wasWrong): resolves with {key, remember}, or null if the user gives none.
 export function onKeyNeeded(ask) {
@@ -76,7 +77,8 @@ async function send(path, {method = "GET", body, signal} = {}) {
   }
 }
 
-// A successful answer; everything else is thrown. quiet: a missing key is an error and the user is not asked.
+// A successful answer; everything else is thrown. quiet: a missing key is an error and the user is not asked; insist: the
+// user is asked although they declined before.
 export async function request(path, options = {}) {
   for (;;) {
     const used = key;
@@ -84,9 +86,10 @@ export async function request(path, options = {}) {
     if (response.ok) return response;
     if (response.status !== 401) throw await errorOf(response);
     if (key !== used) continue;  // another request brought a key meanwhile
-    if (options.quiet) throw new ApiError("key", "This server asks for an API key.", {status: 401});
+    if (options.quiet || (declined && !options.insist)) throw new ApiError("key", "This server asks for an API key.", {status: 401});
     asking ??= askForKey(used !== "").finally(() => { asking = null; });
     const given = await asking;
+    declined = !given;
     if (!given) throw new ApiError("key", "This server asks for an API key, and none was given.", {status: 401});
     keepKey(given);
   }
@@ -105,7 +108,7 @@ export const post = (path, body, options = {}) => json(path, {method: "POST", bo
 
 // The data of each server-sent event of a POST. Throws "cut" if the connection breaks.
 export async function* events(path, body, signal) {
-  const response = await request(path, {method: "POST", body, signal});
+  const response = await request(path, {method: "POST", body, signal, insist: true});
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   let rest = "";

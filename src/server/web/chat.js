@@ -1,5 +1,6 @@
 // What a user can do with the conversation that is open. One answer at a time is generated.
 
+import {ApiError} from "./api.js";
 import {AnswerRun, firstWords, openRequests} from "./answer_run.js";
 import {answerBody, approvalResponse, consentBody} from "./bodies.js";
 import {announce, copyText, toast} from "./dom.js";
@@ -66,6 +67,7 @@ export class Chat {
   setConversation(conversation) {
     this.troubles.clear();
     this.conversation = conversation;
+    if (this.run) this.setBusy(null);  // an answer that was stopped may take a moment to end
     this.draw();
     this.transcript.toEnd();
     this.hooks.opened(conversation);
@@ -197,10 +199,12 @@ export class Chat {
     const conversation = this.conversation;
     this.troubles.clear();
     turn.status = "running";
-    this.setBusy({stop() {}});
+    let run = {stop() {}};
+    this.setBusy(run);
     try {
       if (!conversation.id) await this.begin(conversation);
-      const run = new AnswerRun(makeBody(), turn, (item) => this.progress(turn, item));
+      if (conversation !== this.conversation) throw new ApiError("stopped", "Stopped.");
+      run = new AnswerRun(makeBody(), turn, (item) => this.progress(turn, item));
       this.setBusy(run);
       announce("Generating an answer.");
       await run.go();
@@ -209,7 +213,7 @@ export class Chat {
     } catch (error) {
       await this.failed(conversation, turn, makeBody, error);
     }
-    this.setBusy(null);
+    if (this.run === run) this.setBusy(null);
     this.afterAnswer(conversation, turn);
   }
 
@@ -222,7 +226,7 @@ export class Chat {
       conversation.kept = false;
       throw error;
     }
-    this.hooks.opened(conversation);
+    if (conversation === this.conversation) this.hooks.opened(conversation);
   }
 
   setBusy(run) {
@@ -245,14 +249,14 @@ export class Chat {
     this.transcript.follow();
   }
 
-  save() {
+  save(conversation = this.conversation) {
     this.saved = performance.now();
-    if (!this.conversation?.id || this.conversation.kept) return;
+    if (!conversation?.id || conversation.kept || !tabStore.has(conversation.id)) return;
     try {
-      tabStore.save(this.conversation);
+      tabStore.save(conversation);
     } catch (error) {
-      if (!this.conversation.warned) toast(error.message);
-      this.conversation.warned = true;
+      if (!conversation.warned) toast(error.message);
+      conversation.warned = true;
     }
   }
 
@@ -300,14 +304,15 @@ export class Chat {
   }
 
   afterAnswer(conversation, turn) {
+    this.save(conversation);
     if (conversation === this.conversation) {
       this.draw();
-      this.save();
       if (openRequests(turn).length) {
         if (this.decideByHabit(turn)) return this.goOn(turn);
         this.draw();
         announce("The model asks for permission to run a tool.");
-        this.transcript.view(turn).element.querySelector(".consent .primary")?.focus();
+        // The group and not a button: Enter, meant for the message field, must not allow anything.
+        this.transcript.view(turn).element.querySelector(".consent:not(.decided)")?.focus();
       }
     }
     this.hooks.listChanged();

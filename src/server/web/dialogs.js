@@ -23,7 +23,9 @@ export function askKey(wasWrong) {
       dialog.close();
     };
     const enter = (event) => {
-      if (event.key === "Enter") done();
+      if (event.key !== "Enter") return;
+      event.preventDefault();  // else the key also presses what has the focus after the dialog
+      done();
     };
     byId("key-use").addEventListener("click", done);
     field.addEventListener("keydown", enter);
@@ -57,7 +59,9 @@ export function conversationOptions(title, actions) {
   });
   bind("options-really", act(actions.remove));
   field.onkeydown = (event) => {
-    if (event.key === "Enter") rename();
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    rename();
   };
   dialog.showModal();
   field.select();

@@ -103,7 +103,7 @@ const DECISIONS = {once: "allowed once", always: "allowed from now on", no: "not
   gone: "not answered"};
 
 function approvalView(item, turn, actions) {
-  const element = el("div.consent", {role: "group", "aria-label": `Permission for ${item.name}`});
+  const element = el("div.consent", {role: "group", tabindex: "-1", "aria-label": `Permission for ${item.name}`});
   const answer = (decision) => () => actions.decide(turn, item, decision);
   let shown = null;
   const update = () => {

@@ -91,22 +91,23 @@ function busy(isBusy) {
 
 function gone(isGone) {
   byId("gone").hidden = !isGone;
-  if (!isGone) loadServer();
+  if (!isGone) loadServer({quiet: true});
 }
 
 let modelStates = "";
 function news(health) {
   server.sources = health.model?.draft_sources || server.sources;
   const states = JSON.stringify((health.models || []).map((model) => [model.id, model.state]));
-  if (states !== modelStates) loadServer();
+  if (modelStates && states !== modelStates) loadServer({quiet: true});
   modelStates = states;
 }
 
-async function loadServer() {
+// quiet: not at the user's wish, so a missing key is not asked for.
+async function loadServer(options = {}) {
   try {
-    server.models = (await api.json("/v1/models")).data;
+    server.models = (await api.json("/v1/models", options)).data;
   } catch (error) {
-    if (error.kind !== "offline") toast(error.message);
+    if (error.kind !== "offline" && error.kind !== "key") toast(error.message);
     return;
   }
   panel.showModels();

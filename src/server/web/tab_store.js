@@ -112,7 +112,11 @@ export const tabStore = {
 
   async begin(conversation) {
     conversation.id = newId();
+    this.save(conversation);
   },
+
+  // Whether it was not deleted meanwhile.
+  has: (id) => readAll().has(id),
 
   async show(conversation, id) {
     conversation.show(id);

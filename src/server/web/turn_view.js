@@ -72,7 +72,10 @@ class UserView {
         event.stopPropagation();
         close();
       }
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) save();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        save();
+      }
     });
     this.element.classList.add("editing");
     this.bar.hidden = true;

@@ -107,7 +107,6 @@ WebAnswer answer_with(const WebFile& file, std::string_view accept_encoding, std
   answer.headers = {{"Content-Security-Policy", std::string(kWebPolicy)},
                     {"X-Content-Type-Options", "nosniff"},
                     {"Referrer-Policy", "no-referrer"},
-                    {"Cross-Origin-Opener-Policy", "same-origin"},
                     {"Cross-Origin-Resource-Policy", "same-origin"},
                     {"Cache-Control", "no-cache"},  // asks each time, and mostly gets 304
                     {"Vary", "Accept, Accept-Encoding"},

@@ -1,0 +1,35 @@
+"""The answers that web_page_test.py wants from its server."""
+
+from web_fake_server import CUT, FAIL, approval, call, text, thought, wait
+
+TIME_TOOL = {"name": "now", "description": "The time", "input_schema": {"type": "object"}}
+MCP = [{"id": "time", "object": "mcp_server", "transport": "stdio", "state": "connected", "tools": [TIME_TOOL]}]
+
+
+class Script:
+    """What the scripted server answers to a text. Each answer to ordinary words is another one."""
+
+    def __init__(self):
+        self.answers = 0
+
+    def __call__(self, said, body):
+        self.answers += 1
+        approvals = [item for item in body["input"] if item.get("type") == "mcp_approval_response"]
+        if approvals and body["input"][-1] is approvals[-1]:
+            return [call("time", "now", '{"zone": "UTC"}', "14:05"), text("It is 14:05.")] if approvals[-1]["approve"] else [
+                text("Then I cannot tell.")]
+        if said == "slow":
+            return [text("word " * 400, 200, 0.05)]
+        if said == "wait":
+            return [wait(1.5), text("Here it is.")]
+        if said == "think":
+            return [thought("First this, then that. " * 5, 0.02), text("The **end**.")]
+        if said == "cut":
+            return [text("Half of the ans"), wait(0.3), CUT]
+        if said == "fail":
+            return [FAIL]
+        if said == "time":
+            return [approval("time", "now", '{"zone": "UTC"}')]
+        if said == "long":
+            return [text("".join(f"Paragraph {n} with some **words**.\n\n" for n in range(26000)), 300)]
+        return [text(f"You said: {said}. Answer {self.answers}.")]
