@@ -189,10 +189,11 @@ def test_rules_and_limits(server):
     assert "mcp_call" in kinds(some)
     none = server.respond("What is the weather in Bonn?", tools=[tool(allowed_tools=["other"])], tool_choice="auto")
     assert none.output[0].type == "mcp_list_tools" and not none.output[0].tools and "mcp_call" not in kinds(none)
+    before = len(server.ran())
     stopped = server.respond("What is the weather in Bonn?", max_tool_calls=0)
     call = next(item for item in stopped.output if item.type == "mcp_call")
     assert "as many as they may be" in call.error, stopped
-    assert server.ran()[-1] == "Bonn" and server.ran().count("Bonn") == 1
+    assert len(server.ran()) == before
 
 
 def test_conversations_keep_calls(server):

@@ -12,6 +12,18 @@ std::string declined_text(const std::string& reason) {
   return "The user declined this call" + (reason.empty() ? "" : ": " + reason);
 }
 
+CallParts parts_of_call(const Json& call) {
+  CallParts parts{string_at(call, "id"), "", Json()};
+  const auto function = call.is_object() ? call.find("function") : call.end();
+  if (function == call.end() || !function->is_object()) return parts;
+  parts.name = string_at(*function, "name");
+  parts.arguments = function->value("arguments", Json());
+  if (!parts.arguments.is_string()) return parts;
+  if (auto parsed = parse_json(parts.arguments.get_ref<const std::string&>()); parsed && parsed->is_object())
+    parts.arguments = std::move(*parsed);
+  return parts;
+}
+
 AgentRun::AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall> waiting,
                    mcp::AgentLimits limits, double now)
     : tools_(std::move(tools)),
@@ -37,8 +49,9 @@ Json AgentRun::add_turn(const Json& message, int tokens) {
   const auto calls = message.find("tool_calls");
   if (calls == message.end()) return known;
   for (const Json& call : *calls) {
-    const std::string function = string_at(call["function"], "name"), id = string_at(call, "id");
-    const mcp::Tool* tool = tools_.toolbox.find(function);
+    CallParts parts = parts_of_call(call);
+    const std::string& id = parts.id;
+    const mcp::Tool* tool = tools_.toolbox.find(parts.name);
     if (!tool) {
       others_wait_ = true;
       continue;
@@ -48,7 +61,7 @@ Json AgentRun::add_turn(const Json& message, int tokens) {
       known[id]["approval_request_id"] = call_id_with("mcpr_", id);
       others_wait_ = true;
     } else {
-      waiting_.push_back({id, function, *tool, call["function"]["arguments"]});
+      waiting_.push_back({id, parts.name, *tool, std::move(parts.arguments)});
     }
   }
   return known;

@@ -36,6 +36,14 @@ struct AgentCall {
 // The result of a call that the user declined. reason: may be empty.
 std::string declined_text(const std::string& reason);
 
+// Of a call in a chat message, {"id", "type", "function": {"name", "arguments"}}, whatever it really holds.
+// Arguments that are the text of an object become that.
+struct CallParts {
+  std::string id, name;
+  Json arguments;
+};
+CallParts parts_of_call(const Json& call);
+
 // The tools that a request may use, as the model sees them.
 struct AgentTools {
   std::shared_ptr<mcp::Servers> servers;  // null: the request uses none

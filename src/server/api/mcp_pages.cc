@@ -1,5 +1,8 @@
 #include "server/api/mcp_pages.h"
 
+#include <future>
+#include <vector>
+
 namespace anabranch::server {
 namespace {
 
@@ -51,12 +54,15 @@ Json mcp_servers_json(mcp::Servers* servers) {
   Json data = Json::array();
   if (servers) {
     const mcp::Cancelled never = [] { return false; };
-    for (const std::string& name : servers->names()) {
-      // What fails shows in the state.
-      if (!servers->tools(name, never)) continue;
-      (void)servers->resources(name, never);
-      (void)servers->prompts(name, never);
-    }
+    // Side by side, so that one that hangs does not add to the others' time.
+    std::vector<std::future<void>> asked;
+    for (const std::string& name : servers->names())
+      asked.push_back(std::async(std::launch::async, [&never, servers, name] {
+        if (!servers->tools(name, never)) return;  // what fails shows in the state
+        (void)servers->resources(name, never);
+        (void)servers->prompts(name, never);
+      }));
+    for (auto& one : asked) one.wait();
     for (const mcp::ServerState& server : servers->states()) data.push_back(server_json(server));
   }
   return {{"object", "list"}, {"data", std::move(data)}};

@@ -294,13 +294,14 @@ void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesReque
   for (; at < messages.size() && messages[at]["role"] == "tool"; ++at)
     answered.insert(string_at(messages[at], "tool_call_id"));
   const Json calls = turn > 0 ? messages[turn - 1].value("tool_calls", Json::array()) : Json::array();
-  for (const Json& json : calls) {
-    const std::string id = string_at(json, "id"), name = string_at(json["function"], "name");
-    const mcp::Tool* tool = request.tools.agent.toolbox.find(name);
+  for (const Json& json : calls.is_array() ? calls : Json::array()) {
+    CallParts parts = parts_of_call(json);
+    const std::string& id = parts.id;
+    const mcp::Tool* tool = request.tools.agent.toolbox.find(parts.name);
     const auto decision = decisions.find(id);
     found += tool && decision != decisions.end();
     if (answered.contains(id) || !tool) continue;
-    AgentCall call{id, name, *tool, json["function"]["arguments"], true};
+    AgentCall call{id, parts.name, *tool, std::move(parts.arguments), true};
     if (decision != decisions.end() && !decision->second) {
       request.approved.push_back(std::move(call));
       continue;
