@@ -93,7 +93,8 @@ Result<void> ChatSession::store_new(const Json& messages, const Answer* answer, 
 void ChatSession::take_back(size_t first) {
   if (first >= kept_.size()) return;
   const std::vector<MessageId> last(kept_.begin() + static_cast<std::ptrdiff_t>(first), kept_.end());
-  if (const auto undone = store_->take_back(session_->id, last); !undone)
+  if (const auto undone = store_->take_back(session_->id, last, first > 0 ? kept_[first - 1] : kNoMessage);
+      !undone)
     fmt::print(stderr, "it stays in the session: {}\n", undone.error().message);
   kept_.resize(first);
 }

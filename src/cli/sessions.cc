@@ -1,5 +1,6 @@
 // `sessions`: the kept conversations, listed, searched, shown, renamed, removed, written to files and read.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -7,6 +8,7 @@
 #include <iterator>
 
 #include "base/mapped_file.h"
+#include "base/private_file.h"
 #include "cli/chat_session.h"
 #include "cli/confirm.h"
 #include "cli/conversation.h"
@@ -73,9 +75,11 @@ Result<std::string> text_of(SessionStore& store, const std::string& wanted, cons
 
 Result<void> write_out(const std::string& text, const std::string& file) {
   if (file.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    const std::string out = isatty(STDOUT_FILENO) ? mcp::printable(text) : text;
+    std::fwrite(out.data(), 1, out.size(), stdout);
     return {};
   }
+  TRY_VOID(make_private_file(file));
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
@@ -91,14 +95,19 @@ Result<void> import(SessionStore& store, const SessionsOptions& options) {
     TRY(text, read_file(options.file, kMaxImport));
   }
   TRY(const auto sessions, from_json_lines(text));
-  for (const NewSession& session : sessions) {
-    TRY(const Session made, store.create(session));
-    fmt::print("{}  {}\n", made.id, shown(made.title));
-  }
+  TRY(const auto made, store.create_all(sessions));
+  for (const Session& session : made) fmt::print("{}  {}\n", session.id, shown(session.title));
   return {};
 }
 
+// An empty name would mean the last session.
+Result<void> check_named(const SessionsOptions& options) {
+  if (!options.session.empty()) return {};
+  return make_error(ErrorKind::invalid, "name the session: `anabranch sessions ls` lists them");
+}
+
 Result<void> remove(SessionStore& store, const SessionsOptions& options) {
+  TRY_VOID(check_named(options));
   TRY(const Session session, find_session(store, options.session));
   if (!options.yes) {
     TRY(const bool yes,
@@ -107,11 +116,13 @@ Result<void> remove(SessionStore& store, const SessionsOptions& options) {
     if (!yes) return {};
   }
   TRY_VOID(store.erase({}, session.id));
+  TRY_VOID(store.scrub());
   fmt::print("removed {}\n", session.id);
   return {};
 }
 
 Result<void> rename(SessionStore& store, const SessionsOptions& options) {
+  TRY_VOID(check_named(options));
   TRY(const Session session, find_session(store, options.session));
   TRY_VOID(store.change({}, session.id, {.title = options.text}));
   return {};

@@ -77,6 +77,8 @@ size_t size_of(const NewMessage& one) {
 }
 
 Result<void> check_messages(std::span<const NewMessage> messages) {
+  if (messages.size() > static_cast<size_t>(SessionStore::kMaxMessages))
+    return make_error(ErrorKind::invalid, "A session holds at most {} messages", SessionStore::kMaxMessages);
   for (const NewMessage& one : messages) {
     if (!one.message.is_object() || string_at(one.message, "role").empty() || !one.about.is_object())
       return make_error(ErrorKind::invalid, "A message must be an object with a 'role'");
@@ -147,30 +149,48 @@ Result<std::unique_ptr<SessionStore>> SessionStore::open(const std::string& dire
 }
 
 Result<Session> SessionStore::create(const NewSession& session) {
-  TRY_VOID(check_title(session.title));
-  TRY_VOID(check_json(session.settings, "settings"));
-  TRY_VOID(check_json(session.metadata, "metadata"));
-  TRY_VOID(check_messages(session.messages));
-  auto made = run(true, [&]() -> Result<Session> {
-    const std::string id = new_session_id();
-    const std::string settings = dump_json(session.settings), metadata = dump_json(session.metadata);
-    SQLite::Statement insert(*db_, "INSERT INTO sessions VALUES (?,?,?,?,'',?,?,?,?,?,0,0,?)");
-    insert.bind(1, id);
-    insert.bind(2, session.owner);
-    insert.bind(3, session.listed ? 1 : 0);
-    insert.bind(4, session.title);
-    insert.bind(5, settings);
-    insert.bind(6, metadata);
-    insert.bind(7, unix_seconds());
-    insert.bind(8, unix_seconds());
-    insert.bind(9, unix_nanoseconds());
-    insert.bind(10, static_cast<int64_t>(settings.size() + metadata.size()));
-    insert.exec();
-    this->insert(id, kNoMessage, session.messages);
-    return *find_session(*db_, std::nullopt, id);
+  TRY(auto made, create_all(std::span(&session, 1)));
+  return std::move(made.front());
+}
+
+Result<std::vector<Session>> SessionStore::create_all(std::span<const NewSession> sessions) {
+  for (const NewSession& session : sessions) {
+    TRY_VOID(check_title(session.title));
+    TRY_VOID(check_json(session.settings, "settings"));
+    TRY_VOID(check_json(session.metadata, "metadata"));
+    TRY_VOID(check_messages(session.messages));
+  }
+  size_t bytes = 0;
+  auto made = run(true, [&]() -> Result<std::vector<Session>> {
+    std::vector<Session> all;
+    for (const NewSession& session : sessions) {
+      all.push_back(create_one(session));
+      bytes += static_cast<size_t>(all.back().bytes);
+    }
+    return all;
   });
-  if (made) prune_after(static_cast<size_t>(made->bytes));
+  if (made) prune_after(bytes);
   return made;
+}
+
+// Within a transaction. The session has been checked.
+Session SessionStore::create_one(const NewSession& session) {
+  const std::string id = new_session_id();
+  const std::string settings = dump_json(session.settings), metadata = dump_json(session.metadata);
+  SQLite::Statement add(*db_, "INSERT INTO sessions VALUES (?,?,?,?,'',?,?,?,?,?,0,0,?)");
+  add.bind(1, id);
+  add.bind(2, session.owner);
+  add.bind(3, session.listed ? 1 : 0);
+  add.bind(4, session.title);
+  add.bind(5, settings);
+  add.bind(6, metadata);
+  add.bind(7, unix_seconds());
+  add.bind(8, unix_seconds());
+  add.bind(9, unix_nanoseconds());
+  add.bind(10, static_cast<int64_t>(settings.size() + metadata.size()));
+  add.exec();
+  insert(id, kNoMessage, session.messages);
+  return *find_session(*db_, std::nullopt, id);
 }
 
 void SessionStore::prune_after(size_t bytes) {
@@ -270,28 +290,38 @@ void SessionStore::remove_messages(const char* condition, const Value& value) {
   }
 }
 
-Result<void> SessionStore::take_back(const std::string& id, std::span<const MessageId> messages) {
+Result<void> SessionStore::take_back(const std::string& id, std::span<const MessageId> messages,
+                                     MessageId head) {
   return run(true, [&]() -> Result<void> {
-    MessageId parent = kNoMessage;
+    MessageId parent = kNoMessage;  // of the first
     for (size_t i = messages.size(); i-- > 0;) {
-      SQLite::Statement query(*db_,
-                              "SELECT parent, length(CAST(text AS BLOB)) + length(CAST(json AS BLOB)) + "
-                              "length(CAST(about AS BLOB)) FROM messages WHERE id = ?1 AND session = ?2 AND "
-                              "NOT EXISTS (SELECT 1 FROM messages WHERE session = ?2 AND parent = ?1)");
+      SQLite::Statement query(
+          *db_,
+          "SELECT length(CAST(text AS BLOB)) + length(CAST(json AS BLOB)) + "
+          "length(CAST(about AS BLOB)), parent FROM messages WHERE id = ?1 AND session = ?2 AND "
+          "NOT EXISTS (SELECT 1 FROM messages WHERE session = ?2 AND parent = ?1)");
       query.bind(1, messages[i]);
       query.bind(2, id);
       if (!query.executeStep()) return {};  // something was added below it meanwhile
-      parent = query.getColumn(0).getInt64();
-      SQLite::Statement note(*db_,
-                             "UPDATE sessions SET messages = messages - 1, bytes = bytes - ?3, "
-                             "head = iif(head = ?2, ?4, head) WHERE id = ?1");
+      SQLite::Statement note(
+          *db_,
+          "UPDATE sessions SET messages = messages - 1, bytes = bytes - ?3, "
+          "head = iif(head = ?2, (SELECT parent FROM messages WHERE id = ?2), head) WHERE id = ?1");
       note.bind(1, id);
       note.bind(2, messages[i]);
-      note.bind(3, query.getColumn(1).getInt64());
-      note.bind(4, parent);
+      note.bind(3, query.getColumn(0).getInt64());
       note.exec();
+      parent = query.getColumn(1).getInt64();
       remove_messages("id = ?", messages[i]);
     }
+    SQLite::Statement back(
+        *db_,
+        "UPDATE sessions SET head = ?2 WHERE id = ?1 AND head = ?3 AND (?2 = 0 OR EXISTS (SELECT 1 "
+        "FROM messages WHERE id = ?2 AND session = ?1))");
+    back.bind(1, id);
+    back.bind(2, head);
+    back.bind(3, parent);
+    back.exec();
     return {};
   });
 }
@@ -360,13 +390,25 @@ void SessionStore::remove(const std::string& id) {
 }
 
 Result<void> SessionStore::erase(const Owner& owner, const std::string& id) {
-  TRY_VOID(run(true, [&]() -> Result<void> {
+  return run(true, [&]() -> Result<void> {
     if (!find_session(*db_, owner, id)) return no_session(id);
     remove(id);
-    // Removed words stay in the index's older parts until these are joined.
-    db_->exec("INSERT INTO words (words) VALUES ('optimize')");
     return {};
-  }));
+  });
+}
+
+Result<void> SessionStore::scrub() {
+  // Joining all parts of the index, as "optimize" does, but some pages at a time (FTS5's "merge" command: it
+  // has nothing left to do once it changes fewer than two rows).
+  constexpr int kPages = 200;
+  for (bool first = true, more = true; more; first = false) {
+    TRY(more, run(true, [&]() -> Result<bool> {
+          const int before = db_->getTotalChanges();
+          db_->exec(
+              fmt::format("INSERT INTO words (words, rank) VALUES ('merge', {})", first ? -kPages : kPages));
+          return first || db_->getTotalChanges() - before >= 2;
+        }));
+  }
   return run(false, [&]() -> Result<void> {
     // A reader in another process may keep a part of the log for a while.
     db_->exec("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -378,39 +420,46 @@ Result<int> SessionStore::prune() {
   written_ = 0;
   changes_ = 0;
   pruned_at_ = unix_seconds();
-  return run(true, [&]() -> Result<int> {
-    std::vector<std::string> old;
-    const auto take = [&](SQLite::Statement& query) {
-      while (query.executeStep()) old.push_back(query.getColumn(0).getString());
-    };
-    SQLite::Statement excess(
-        *db_, "SELECT id FROM sessions WHERE listed = 0 ORDER BY changed DESC LIMIT -1 OFFSET ?");
-    excess.bind(1, kMaxUnlisted);
-    take(excess);
-    if (retention_.days > 0) {
-      SQLite::Statement query(*db_, "SELECT id FROM sessions WHERE updated_at < ?");
-      query.bind(1, unix_seconds() - static_cast<int64_t>(retention_.days * 86400));
-      take(query);
-    }
-    for (const std::string& id : old) remove(id);
-    if (retention_.bytes == 0) return static_cast<int>(old.size());
-    int removed = static_cast<int>(old.size());
-    old.clear();
-    SQLite::Statement query(
-        *db_,
-        "SELECT id FROM (SELECT id, sum(bytes) OVER (ORDER BY changed DESC ROWS UNBOUNDED PRECEDING) AS "
-        "newer FROM sessions) WHERE newer > ?");
-    query.bind(1, static_cast<int64_t>(retention_.bytes));
+  TRY(const int removed, run(true, [&] { return remove_old(); }));
+  if (removed > 0) TRY_VOID(scrub());
+  return removed;
+}
+
+// Within a transaction.
+Result<int> SessionStore::remove_old() {
+  std::vector<std::string> old;
+  const auto take = [&](SQLite::Statement& query) {
+    while (query.executeStep()) old.push_back(query.getColumn(0).getString());
+  };
+  SQLite::Statement excess(
+      *db_, "SELECT id FROM sessions WHERE listed = 0 ORDER BY changed DESC LIMIT -1 OFFSET ?");
+  excess.bind(1, kMaxUnlisted);
+  take(excess);
+  if (retention_.days > 0) {
+    SQLite::Statement query(*db_, "SELECT id FROM sessions WHERE updated_at < ?");
+    query.bind(1, unix_seconds() - static_cast<int64_t>(retention_.days * 86400));
     take(query);
-    for (const std::string& id : old) remove(id);
-    return removed + static_cast<int>(old.size());
-  });
+  }
+  for (const std::string& id : old) remove(id);
+  if (retention_.bytes == 0) return static_cast<int>(old.size());
+  int removed = static_cast<int>(old.size());
+  old.clear();
+  // The one that was changed last stays, however large it is, and does not count.
+  SQLite::Statement query(
+      *db_,
+      "SELECT id FROM (SELECT id, sum(bytes) OVER newest AS newer, first_value(bytes) OVER newest AS last "
+      "FROM "
+      "sessions WINDOW newest AS (ORDER BY changed DESC ROWS UNBOUNDED PRECEDING)) WHERE newer - last > ?");
+  query.bind(1, static_cast<int64_t>(retention_.bytes));
+  take(query);
+  for (const std::string& id : old) remove(id);
+  return removed + static_cast<int>(old.size());
 }
 
 Result<void> SessionStore::put_response(const StoredResponse& response) {
-  return run(true, [&]() -> Result<void> {
+  const std::string text = dump_json(response.response), items = dump_json(response.input_items);
+  auto put = run(true, [&]() -> Result<void> {
     if (!find_session(*db_, std::nullopt, response.session)) return no_session(response.session);
-    const std::string text = dump_json(response.response), items = dump_json(response.input_items);
     SQLite::Statement put(*db_, "INSERT OR REPLACE INTO responses VALUES (?,?,?,?,?)");
     put.bind(1, response.id);
     put.bind(2, response.session);
@@ -424,6 +473,8 @@ Result<void> SessionStore::put_response(const StoredResponse& response) {
     note.exec();
     return {};
   });
+  if (put) prune_after(text.size() + items.size());
+  return put;
 }
 
 Result<void> SessionStore::erase_response(const Owner& owner, const std::string& id) {

@@ -56,17 +56,23 @@ class SessionStore {
   Result<std::vector<MessageId>> append(const Owner& owner, const std::string& id,
                                         std::optional<MessageId> parent,
                                         std::span<const NewMessage> messages);
-  // Takes back the last append: removes these messages if nothing is below them, and sets the head to the
-  // parent of the first. Errors: not_found.
-  Result<void> take_back(const std::string& id, std::span<const MessageId> messages);
+  // The same for several sessions: all are made, or none.
+  Result<std::vector<Session>> create_all(std::span<const NewSession> sessions);
+  // Takes back the last append: removes these messages if nothing is below them. head: what the head was
+  // before.
+  Result<void> take_back(const std::string& id, std::span<const MessageId> messages, MessageId head);
   // Errors: not_found, invalid.
   Result<Session> change(const Owner& owner, const std::string& id, const SessionChange& change);
   // A new session with a copy of the messages down to `message`. title: empty: that of the first.
   // Errors: not_found.
   Result<Session> branch(const Owner& owner, const std::string& id, MessageId message,
                          const std::string& title);
-  // Removes a session, its messages and its responses, and overwrites them in the file. Errors: not_found.
+  // Removes a session, its messages and its responses, and overwrites them in the file. Their words stay in
+  // the index of words, and what was written lately in SQLite's log, until scrub(). Errors: not_found.
   Result<void> erase(const Owner& owner, const std::string& id);
+  // Overwrites what removed sessions left behind. Takes seconds for large stores, in short steps between
+  // which others can work.
+  Result<void> scrub();
   // Removes what Retention does not allow, and unlisted sessions beyond kMaxUnlisted. Returns how many
   // sessions that were. Runs by itself when the store is opened, and now and then after changes.
   Result<int> prune();
@@ -83,10 +89,12 @@ class SessionStore {
   SessionStore(std::unique_ptr<SQLite::Database> db, Retention retention);
   template <class Work>
   auto run(bool write, Work work) -> decltype(work());
+  Session create_one(const NewSession& session);
   std::vector<MessageId> insert(const std::string& id, MessageId parent,
                                 std::span<const NewMessage> messages);
   void remove(const std::string& id);
   void prune_after(size_t bytes);
+  Result<int> remove_old();
   template <class Value>
   void remove_messages(const char* condition, const Value& value);
 

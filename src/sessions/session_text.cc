@@ -71,6 +71,15 @@ void take_head(const Json& head, NewSession& session) {
     if (const auto value = head.find(name); value != head.end() && value->is_object()) *target = *value;
 }
 
+// {"id", "function": {"name", "arguments"}}, with arguments as text or an object.
+bool is_call(const Json& call) {
+  const auto function = call.is_object() ? call.find("function") : call.end();
+  if (!call.is_object() || function == call.end() || string_at(call, "id").empty()) return false;
+  if (string_at(*function, "name").empty()) return false;
+  const auto arguments = function->find("arguments");
+  return arguments != function->end() && (arguments->is_string() || arguments->is_object());
+}
+
 }  // namespace
 
 std::string to_json_lines(const Session& session, std::span<const SessionMessage> messages) {
@@ -113,7 +122,14 @@ std::optional<NewMessage> message_from(Json json) {
     *content = text;
   }
   if (!json["content"].is_string()) return std::nullopt;
-  out.message = std::move(json);
+  // Only what a chat template knows, and only in the form in which it knows it.
+  for (const char* name : {"role", "content", "reasoning_content", "tool_call_id", "name"})
+    if (const auto value = json.find(name); value != json.end() && value->is_string())
+      out.message[name] = *value;
+  const auto calls = json.find("tool_calls");
+  if (calls == json.end() || calls->is_null()) return out;
+  if (!calls->is_array() || !std::ranges::all_of(*calls, is_call)) return std::nullopt;
+  out.message["tool_calls"] = std::move(*calls);
   return out;
 }
 

@@ -20,7 +20,8 @@ std::string to_json_lines(const Session& session, std::span<const SessionMessage
 std::string to_markdown(const Session& session, std::span<const SessionMessage> messages);
 
 // A chat message in any of the forms in which clients have it ("content" may be an array of parts with
-// "text"), with "about" and "created_at" where it has them; nothing if it has no role or no text.
+// "text"), with "about" and "created_at" where it has them; other fields are left out. Nothing if it has no
+// role, no text, or calls of another form.
 std::optional<NewMessage> message_from(Json json);
 
 // What to_json_lines() wrote, for one session or several one after the other. Lines with "messages", an array

@@ -185,7 +185,7 @@ TEST(MessagesRequest, RefusesByName) {
       {body(R"("stop_sequences":[""])"), "stop_sequences[0]", "invalid_value"},
       {body(R"("stop_sequences":[1])"), "stop_sequences[0]", "invalid_type"},
       {body(R"("thinking":{"type":"much"})"), "thinking.type", "invalid_value"},
-      {body(R"("mcp_servers":[{}])"), "mcp_servers", "invalid_value"},
+      {body(R"("mcp_servers":[{}])"), "mcp_servers[0].name", "invalid_value"},
       {body(R"("output_config":{"format":{"type":"json_schema"}})"), "output_config.format.json_schema",
        "missing_required_parameter"},
       {body(R"("output_format":{"type":"xml"})"), "output_format.type", "unsupported_value"},

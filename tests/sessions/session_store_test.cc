@@ -151,7 +151,7 @@ TEST_F(Sessions, TheLastAppendCanBeTakenBack) {
   const Session before = *store_->find({}, session.id);
   const auto ids =
       *store_->append({}, session.id, {}, std::vector{says("assistant", "two"), says("user", "three")});
-  ASSERT_TRUE(store_->take_back(session.id, ids).ok());
+  ASSERT_TRUE(store_->take_back(session.id, ids, first).ok());
   const Session after = *store_->find({}, session.id);
   EXPECT_EQ(texts(session.id), "one|");
   EXPECT_EQ(after.head, first);
@@ -159,8 +159,12 @@ TEST_F(Sessions, TheLastAppendCanBeTakenBack) {
   EXPECT_EQ(after.messages, 1);
   const auto more = *store_->append({}, session.id, {}, std::vector{says("assistant", "two")});
   add(session.id, says("user", "below"));
-  ASSERT_TRUE(store_->take_back(session.id, more).ok());
+  ASSERT_TRUE(store_->take_back(session.id, more, first).ok());
   EXPECT_EQ(texts(session.id), "one|two|below|") << "what has something below it stays";
+  const MessageId head = store_->find({}, session.id)->head;
+  const auto edit = *store_->append({}, session.id, first, std::vector{says("assistant", "other")});
+  ASSERT_TRUE(store_->take_back(session.id, edit, head).ok());
+  EXPECT_EQ(texts(session.id), "one|two|below|") << "the head is where it was";
 }
 
 TEST_F(Sessions, ListsAreByTheLastChangeAndHavePages) {
@@ -220,6 +224,7 @@ TEST_F(Sessions, ErasedTextIsGoneFromTheFile) {
   ASSERT_TRUE(store_->put_response({"resp_1", drop.id, 2, {{"x", "xylophonist"}}, Json::array()}).ok());
   ASSERT_NE(bytes_on_disk().find("xylophonist"), std::string::npos);
   ASSERT_TRUE(store_->erase({}, drop.id).ok());
+  ASSERT_TRUE(store_->scrub().ok());
   EXPECT_EQ(bytes_on_disk().find("xylophonist"), std::string::npos);
   EXPECT_EQ(bytes_on_disk().find("ylophonist"), std::string::npos) << "in the index of words, too";
   EXPECT_EQ(store_->find_response({}, "resp_1").error().kind, ErrorKind::not_found);
@@ -247,12 +252,15 @@ TEST_F(Sessions, RetentionRemovesTheOldest) {
   }
   store_.reset();
   store_ = open({.bytes = 2500});
-  EXPECT_EQ(titles({}), (std::vector<std::string>{"t3", "t2"}));
+  EXPECT_EQ(titles({}), (std::vector<std::string>{"t3", "t2", "t1"})) << "the newest does not count";
+  add(made[3].id, says("user", std::string(5000, 'x')));
+  ASSERT_EQ(*store_->prune(), 0);
+  EXPECT_EQ(titles({}).size(), 3u) << "nor when it is large";
   store_.reset();
   store_ = open({.days = 1e-9});
-  EXPECT_EQ(titles({}).size(), 2u) << "not older than this second";
+  EXPECT_EQ(titles({}).size(), 3u) << "not older than this second";
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  EXPECT_EQ(*store_->prune(), 2);
+  EXPECT_EQ(*store_->prune(), 3);
   EXPECT_TRUE(titles({}).empty());
 }
 

@@ -59,9 +59,11 @@ TEST(SessionText, OtherProgramsLinesAreTaken) {
 }
 
 TEST(SessionText, OddLinesAreRefusedByNumber) {
-  for (const char* odd :
-       {"{\"role\":\"user\",\"content\":\"a\"}\n\nno json", "\n\n[1]", "\n\n{\"role\":1}",
-        "\n\n{\"messages\":[{\"content\":\"x\"}]}", "\n\n{\"role\":\"user\",\"content\":{}}"}) {
+  for (const char* odd : {"{\"role\":\"user\",\"content\":\"a\"}\n\nno json", "\n\n[1]", "\n\n{\"role\":1}",
+                          "\n\n{\"messages\":[{\"content\":\"x\"}]}",
+                          "\n\n{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"x\"}]}",
+                          "\n\n{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":\"x\"}",
+                          "\n\n{\"role\":\"user\",\"content\":{}}"}) {
     const auto read = from_json_lines(odd);
     ASSERT_FALSE(read.ok()) << odd;
     EXPECT_EQ(read.error().message.rfind("Line 3: ", 0), 0u) << read.error().message;

@@ -1,8 +1,9 @@
 // Stores the conversation of one response: first the messages of its request, then those of its answer, and
-// at the end the response itself. The calls of one keeper come one after the other, on workers: they wait for
-// the disk.
+// at the end the response itself. Thread-safe; the calls wait for the disk, and for other processes that hold
+// the database.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,18 +27,22 @@ class ConversationKeeper {
   // The request could not be answered: what begin() did is undone, if nothing was added since.
   void take_back();
 
-  const std::string& session() const { return session_; }
   // Of the messages that were stored, in their order.
-  const std::vector<MessageId>& messages() const { return messages_; }
+  std::vector<MessageId> messages() const {
+    std::lock_guard lock(mutex_);
+    return messages_;
+  }
 
  private:
   SessionStore& store_;
   const std::string owner_;
+  mutable std::mutex mutex_;  // guards what follows
   std::string session_;
   MessageId last_;
   bool is_new_ = false;    // begin() made the session
   bool answered_ = false;  // add() was called
   Result<void> append(const std::vector<NewMessage>& messages);
+  MessageId head_ = kNoMessage;  // of the session before begin()
   std::vector<MessageId> messages_;
 };
 

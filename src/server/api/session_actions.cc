@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "base/log.h"
+
 #include "server/api/api_request.h"
 #include "server/api/json_fields.h"
 #include "server/api/session_json.h"
@@ -82,7 +84,7 @@ std::vector<NewMessage> read_messages(JsonFields& fields, bool required) {
       fields.fail(
           "messages", "invalid_value",
           fmt::format("'messages[{}]' must have the role system, user, assistant or tool, and a text as "
-                      "content",
+                      "content, and 'tool_calls' only in the form of chat completions",
                       i));
       break;
     }
@@ -171,14 +173,10 @@ Answer import(const Call& call) {
   if (fields.error()) return *fields.error();
   auto read = from_json_lines(text);
   if (!read) return ApiError{400, read.error().message, "jsonl", "invalid_value"};
-  std::vector<Session> made;
-  for (NewSession& session : *read) {
-    session.owner = call.owner;
-    auto created = call.store.create(session);
-    if (!created) return session_error(created.error());
-    made.push_back(std::move(*created));
-  }
-  return json_response(list_json(made, false));
+  for (NewSession& session : *read) session.owner = call.owner;
+  const auto made = call.store.create_all(*read);
+  if (!made) return session_error(made.error());
+  return json_response(list_json(*made, false));
 }
 
 Answer erase(const Call& call) {
@@ -229,8 +227,23 @@ Answer run(SessionAction action, const HttpRequest& request, const std::string& 
     body = std::get<Json>(std::move(parsed));
   }
   const auto store = stores.kept();
-  if (!store) return session_error(store.error());
+  if (!store) {
+    ApiError error = session_error(store.error());
+    if (error.status == 404) error.code = "sessions_off";
+    return error;
+  }
   return run(action, {request, id, owner, **store, body});
+}
+
+// Jobs of a worker must not throw.
+template <class Work>
+Answer safely_run(Work work) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    log_error("a request for conversations failed: {}", e.what());
+    return ApiError{500, "Internal error while conversations were read", "", "internal_error"};
+  }
 }
 
 // A stored response.
@@ -261,9 +274,11 @@ Answer run(Page page, const std::string& id, const std::string& owner, SessionSt
 SessionActions::SessionActions(std::shared_ptr<SessionStores> stores, Post post)
     : stores_(std::move(stores)), post_(std::move(post)) {}
 
-void SessionActions::submit(std::function<Answer()> work, std::shared_ptr<ResponseStream> out) {
-  workers_.submit([work = std::move(work), out = std::move(out), post = post_] {
+void SessionActions::submit(std::function<Answer()> work, bool scrubs, std::shared_ptr<ResponseStream> out) {
+  workers_.submit([this, work = std::move(work), scrubs, out = std::move(out), post = post_] {
     auto answer = std::make_shared<Answer>(work());
+    if (scrubs && std::holds_alternative<HttpResponse>(*answer))
+      scrubber_.submit([stores = stores_] { stores->scrub(); });
     post([answer, out] {
       if (const auto* error = std::get_if<ApiError>(answer.get()))
         return out->respond(error_response(*error));
@@ -275,15 +290,15 @@ void SessionActions::submit(std::function<Answer()> work, std::shared_ptr<Respon
 void SessionActions::start(SessionAction action, HttpRequest request, std::string id, std::string owner,
                            std::shared_ptr<ResponseStream> out) {
   submit([action, request = std::move(request), id = std::move(id), owner = std::move(owner),
-          stores = stores_] { return run(action, request, id, owner, *stores); },
-         std::move(out));
+          stores = stores_] { return safely_run([&] { return run(action, request, id, owner, *stores); }); },
+         action == SessionAction::erase, std::move(out));
 }
 
 void SessionActions::start(Page page, std::string id, std::string owner,
                            std::shared_ptr<ResponseStream> out) {
   submit([page, id = std::move(id), owner = std::move(owner),
-          stores = stores_] { return run(page, id, owner, *stores); },
-         std::move(out));
+          stores = stores_] { return safely_run([&] { return run(page, id, owner, *stores); }); },
+         page == Page::forget, std::move(out));
 }
 
 }  // namespace anabranch::server

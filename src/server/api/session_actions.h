@@ -25,11 +25,13 @@ class SessionActions {
 
  private:
   using Answer = std::variant<HttpResponse, ApiError>;
-  void submit(std::function<Answer()> work, std::shared_ptr<ResponseStream> out);
+  // scrubs: what removed conversations left behind is overwritten afterwards.
+  void submit(std::function<Answer()> work, bool scrubs, std::shared_ptr<ResponseStream> out);
 
   const std::shared_ptr<SessionStores> stores_;
   const Post post_;
   WorkerPool workers_{1};
+  WorkerPool scrubber_{1, true};  // SessionStore::scrub
 };
 
 }  // namespace anabranch::server

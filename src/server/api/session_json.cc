@@ -37,9 +37,9 @@ Json session_json(const Session& session) {
 }
 
 Json message_json(const SessionMessage& message) {
-  Json json = {{"id", message_name(message.id)},
-               {"parent", message.parent == kNoMessage ? Json() : Json(message_name(message.parent))}};
-  json.update(message.message);
+  Json json = message.message;
+  json["id"] = message_name(message.id);
+  json["parent"] = message.parent == kNoMessage ? Json() : Json(message_name(message.parent));
   if (const auto calls = json.find("tool_calls"); calls != json.end() && calls->is_array())
     for (Json& call : *calls)
       if (call.is_object() && call.contains("function") && call["function"].is_object() &&

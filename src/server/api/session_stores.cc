@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "base/log.h"
+
 namespace anabranch::server {
 namespace {
 
@@ -41,6 +43,13 @@ Result<SessionStore*> SessionStores::store_where(Find find) {
   if (!disk) return in_memory.error();
   if (auto on_disk = find(*disk); !on_disk) return on_disk.error();
   return disk;
+}
+
+void SessionStores::scrub() {
+  const auto disk = kept_if_there();
+  for (SessionStore* store : {memory_.get(), disk ? *disk : nullptr})
+    if (const auto done = store ? store->scrub() : Result<void>(); !done)
+      log_warning("removed conversations were not overwritten yet: {}", done.error().message);
 }
 
 Result<SessionStore*> SessionStores::of_session(const Owner& owner, const std::string& id) {

@@ -28,6 +28,8 @@ class SessionStores {
   Result<SessionStore*> kept();
   // For what clients store without asking that it be kept.
   SessionStore& usual() { return options_.keep_responses ? *disk_ : *memory_; }
+  // As of SessionStore, in both.
+  void scrub();
   // The store that has this session, or this response. Errors: not_found, io.
   Result<SessionStore*> of_session(const Owner& owner, const std::string& id);
   Result<SessionStore*> of_response(const Owner& owner, const std::string& id);
