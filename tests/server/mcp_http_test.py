@@ -149,6 +149,10 @@ def test_approval(server):
     assert server.ran()[before:] == ["Oslo"]
     no = server.respond(decide(False, reason="not now"), previous_response_id=ask.id, tools=[tool(approval="always")], tool_choice="none")
     assert "mcp_call" not in kinds(no) and len(server.ran()) == before + 1
+    twice = server.respond(decide(True), previous_response_id=ask.id, tools=[tool(approval="always")], tool_choice="auto")
+    assert "run before" in twice.output[0].error and twice.output[0].status == "failed" and len(server.ran()) == before + 1
+    ask = server.respond("What is the weather in Oslo?", tools=[tool(approval="always")], store=False)
+    request = ask.output[1]
     kept = [{"role": "user", "content": "What is the weather in Oslo?"}, *[i.model_dump(exclude_none=True) for i in ask.output]]
     whole = server.respond(kept + decide(True), tools=[tool(approval="always")], tool_choice="auto", store=False)
     assert whole.output_text == yes.output_text and whole.usage.input_tokens == yes.usage.input_tokens
@@ -194,6 +198,42 @@ def test_rules_and_limits(server):
     call = next(item for item in stopped.output if item.type == "mcp_call")
     assert "as many as they may be" in call.error, stopped
     assert len(server.ran()) == before
+
+
+def test_names_that_are_not_clear(server):
+    """The client's own function of the same name is the client's; a server is named once."""
+    own = {"type": "function", "name": "get_weather", "description": "The weather of a city", "strict": False,
+           "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+    before = len(server.ran())
+    for tools in ([own, tool()], [tool(), own]):
+        answer = server.respond("What is the weather in Paris?", tools=tools, tool_choice={"type": "function", "name": "get_weather"})
+        assert "function_call" in kinds(answer) and "mcp_call" not in kinds(answer), kinds(answer)
+    assert len(server.ran()) == before
+    refused(lambda: server.respond("hi", tools=[tool(approval="always"), tool(approval="never")]), 400, "second time")
+
+
+def test_calls_in_stored_messages_may_be_odd(server):
+    """None of them ends the server."""
+    def post(path, body):
+        request = urllib.request.Request(server.base + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, None
+
+    for calls in ([{"id": "x"}], [{"id": "x", "function": {"name": "weather__get_weather"}}], "abc", {"a": 1}, ["a"], [None], [{"id": "x", "function": 7}]):
+        messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x", "tool_calls": calls}]
+        assert post("/sessions", {"messages": messages})[0] == 400, calls
+    for arguments in ('{"city": "Rome"}', "no object", {"city": "Rome"}):
+        call = {"id": "call_odd", "type": "function", "function": {"name": "weather__get_weather", "arguments": arguments}}
+        messages = [{"role": "user", "content": "What is the weather in Rome?", "id": "msg_1", "parent": "msg_7"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+        status, session = post("/sessions", {"messages": messages})
+        assert status == 200 and session["message_count"] == 2
+        kept = server.get(f"/sessions/{session['id']}")["messages"]
+        assert kept[0]["parent"] is None and kept[1]["id"] == session["head"]
+        answer = server.respond("Thanks.", conversation=session["id"], tool_choice="none")
+        assert answer.status == "completed"
 
 
 def test_conversations_keep_calls(server):

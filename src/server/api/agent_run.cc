@@ -24,6 +24,39 @@ CallParts parts_of_call(const Json& call) {
   return parts;
 }
 
+int most_tokens(int asked, const mcp::AgentLimits& limits) {
+  return asked < 0 ? limits.tokens : std::min(asked, limits.tokens);
+}
+
+bool ApprovalLedger::claim(const std::string& call_id) {
+  std::lock_guard lock(mutex_);
+  if (!ids_.insert(call_id).second) return false;
+  order_.push_back(call_id);
+  if (order_.size() > kMost) {
+    ids_.erase(order_.front());
+    order_.pop_front();
+  }
+  return true;
+}
+
+void sort_results(Json& messages) {
+  for (size_t turn = 0; turn < messages.size(); ++turn) {
+    const auto calls = messages[turn].find("tool_calls");
+    if (calls == messages[turn].end() || !calls->is_array()) continue;
+    std::map<std::string, size_t> place;
+    for (const Json& call : *calls) place.emplace(string_at(call, "id"), place.size());
+    size_t end = turn + 1;
+    while (end < messages.size() && string_at(messages[end], "role") == "tool") ++end;
+    const auto of = [&](const Json& result) {
+      const auto at = place.find(string_at(result, "tool_call_id"));
+      return at == place.end() ? place.size() : at->second;
+    };
+    std::stable_sort(messages.begin() + static_cast<std::ptrdiff_t>(turn + 1),
+                     messages.begin() + static_cast<std::ptrdiff_t>(end),
+                     [&](const Json& one, const Json& other) { return of(one) < of(other); });
+  }
+}
+
 AgentRun::AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall> waiting,
                    mcp::AgentLimits limits, double now)
     : tools_(std::move(tools)),
@@ -32,7 +65,7 @@ AgentRun::AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall>
       budget_(limits, now),
       calls_left_(limits.calls),
       bytes_left_(limits.output_bytes),
-      tokens_left_(request_.options.max_tokens) {}
+      tokens_left_(most_tokens(request_.options.max_tokens, limits)) {}
 
 Json AgentRun::add_turn(const Json& message, int tokens) {
   budget_.add_step(tokens);
@@ -51,7 +84,7 @@ Json AgentRun::add_turn(const Json& message, int tokens) {
   for (const Json& call : *calls) {
     CallParts parts = parts_of_call(call);
     const std::string& id = parts.id;
-    const mcp::Tool* tool = tools_.toolbox.find(parts.name);
+    const mcp::Tool* tool = tools_.find(parts.name);
     if (!tool) {
       others_wait_ = true;
       continue;
@@ -82,6 +115,7 @@ bool AgentRun::goes_on(double now) {
 
 ChatRequest AgentRun::next_request() const {
   ChatRequest next = request_;
+  sort_results(next.messages);
   next.options.max_tokens = tokens_left_;
   // What the request forces was done in the first turn; it would force calls for ever.
   next.tool_choice = {};
@@ -90,23 +124,18 @@ ChatRequest AgentRun::next_request() const {
 
 mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t most_bytes,
                          const mcp::Cancelled& cancelled) {
-  mcp::CallResult result;
-  result.is_error = true;
-  if (!call.arguments.is_object()) {
-    result.text = "The arguments are no JSON object";
-  } else if (most_bytes == 0) {
-    result.text =
-        "This was not run, because the calls so far are as many as they may be: answer with what is known";
-  } else {
-    result = servers.call(call.tool, call.arguments, cancelled);
-    if (result.text.size() > most_bytes) {
-      while (most_bytes > 0 && (static_cast<unsigned char>(result.text[most_bytes]) & 0xC0) == 0x80)
-        --most_bytes;  // not within a character
-      result.text.resize(most_bytes);
-      result.truncated = true;
-    }
-  }
+  if (!call.arguments.is_object()) return not_run("The arguments are no JSON object");
+  mcp::CallResult result = servers.call(call.tool, call.arguments, cancelled);
+  if (result.text.size() <= most_bytes) return result;
+  while (most_bytes > 0 && (static_cast<unsigned char>(result.text[most_bytes]) & 0xC0) == 0x80)
+    --most_bytes;  // not within a character
+  result.text.resize(most_bytes);
+  result.truncated = true;
   return result;
+}
+
+mcp::CallResult not_run(std::string why) {
+  return {.text = std::move(why), .is_error = true};
 }
 
 Json result_message(const AgentCall& call, const mcp::CallResult& result) {

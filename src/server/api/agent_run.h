@@ -2,9 +2,12 @@
 // tools, whose approval a call needs, and the limits.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,12 +52,37 @@ struct AgentTools {
   std::shared_ptr<mcp::Servers> servers;  // null: the request uses none
   mcp::Toolbox toolbox;
   std::map<std::string, mcp::ApprovalRule> rules;  // by server; a server without one needs no approval
+  std::set<std::string> others;                    // names of functions that the client runs
+
+  // The tool that the model means by this name; null: none of these.
+  const mcp::Tool* find(const std::string& function) const {
+    return others.contains(function) ? nullptr : toolbox.find(function);
+  }
 
   bool needs_approval(const mcp::Tool& tool) const {
     const auto rule = rules.find(tool.server);
     return rule != rules.end() && rule->second.needs_approval(tool.name);
   }
 };
+
+// Approved calls that were run: an approval counts once. Remembers the latest. Thread-safe.
+class ApprovalLedger {
+ public:
+  // False: the call was run before.
+  bool claim(const std::string& call_id);
+
+ private:
+  static constexpr size_t kMost = 10'000;
+  std::mutex mutex_;
+  std::deque<std::string> order_;  // oldest first
+  std::set<std::string> ids_;
+};
+
+// Gives the results behind each of the assistant's messages the order of its calls, as templates expect it.
+void sort_results(Json& messages);
+
+// Of one turn. asked: by the request; -1: no limit.
+int most_tokens(int asked, const mcp::AgentLimits& limits);
 
 // Used on the I/O thread only; calls are run elsewhere (run_call).
 class AgentRun {
@@ -82,6 +110,7 @@ class AgentRun {
   // can answer with what it knows.
   int calls_left() const { return calls_left_; }
   size_t bytes_left() const { return bytes_left_; }
+  double seconds_left(double now) const { return budget_.seconds_left(now); }
 
  private:
   const AgentTools tools_;
@@ -95,9 +124,11 @@ class AgentRun {
   std::string stopped_;
 };
 
-// On a worker: calls the tool. most_bytes: of its output; 0: it does not run.
+// On a worker: calls the tool. most_bytes: of its output.
 mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t most_bytes,
                          const mcp::Cancelled& cancelled);
+// The result of a call that does not run. why: a sentence.
+mcp::CallResult not_run(std::string why);
 // The result as a message of the conversation.
 Json result_message(const AgentCall& call, const mcp::CallResult& result);
 

@@ -58,6 +58,7 @@ struct AnswerEnd {
   FinishReason finish = FinishReason::stop;
   int calls = 0;
   std::string stopped;        // why it may call no more tools of MCP servers (AgentRun::stopped)
+  std::string not_kept;       // why it could not be stored; empty: it was, or nobody asked for it
   std::string stop_sequence;  // empty: none was found
   Usage usage;
 };

@@ -64,7 +64,7 @@ int status_of(const ApiError& error) {
 Json MessageWriter::empty_block(Kind kind, const std::string& call_id, const std::string& name) const {
   if (kind == Kind::reasoning) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
   if (kind == Kind::content) return {{"type", "text"}, {"text", ""}};
-  if (const mcp::Tool* tool = toolbox_.find(name))
+  if (const mcp::Tool* tool = tools_.find(name))
     return {{"type", "mcp_tool_use"},
             {"id", call_id_with("mcptoolu_", call_id)},
             {"name", tool->name},

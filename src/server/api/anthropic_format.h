@@ -7,9 +7,9 @@ namespace anabranch::server {
 
 class MessageWriter : public AnswerWriter {
  public:
-  // left_out_tools: as of ChatRequest. toolbox: the tools that this server runs.
-  MessageWriter(bool stream, std::vector<std::string> left_out_tools, mcp::Toolbox toolbox = {})
-      : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)), toolbox_(std::move(toolbox)) {}
+  // left_out_tools: as of ChatRequest. tools: those that this server runs.
+  MessageWriter(bool stream, std::vector<std::string> left_out_tools, AgentTools tools = {})
+      : AnswerWriter(stream), left_out_tools_(std::move(left_out_tools)), tools_(std::move(tools)) {}
 
   std::string_view heartbeat() const override { return "event: ping\ndata: {\"type\": \"ping\"}\n\n"; }
   std::string begin(AnswerHead head, size_t choices) override;
@@ -41,7 +41,7 @@ class MessageWriter : public AnswerWriter {
   Json extension_of(const AnswerEnd& end) const;
 
   const std::vector<std::string> left_out_tools_;
-  const mcp::Toolbox toolbox_;
+  const AgentTools tools_;
   bool started_ = false;  // the stream has its first event
   AnswerHead head_;
   std::vector<Block> blocks_;                // of a message that is sent whole

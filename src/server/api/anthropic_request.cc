@@ -278,6 +278,8 @@ void read_tools(JsonFields& fields, ChatRequest& request, AgentTools* agent,
   if (list && list->size() > kMaxTools)
     fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
   Json tools = list ? read_anthropic_tools(fields, *list, request.left_out_tools) : Json::array();
+  if (agent)
+    for (const Json& tool : tools) agent->others.insert(string_at(tool["function"], "name"));
   if (!fields.error()) read_mcp_servers(fields, list, agent, cancelled, tools);
   if (choice != "none" && !tools.empty()) request.tools = std::move(tools);
 }

@@ -24,8 +24,10 @@ bool is_long(const HttpRequest& request) {
 }
 
 // Whether the request may use tools of MCP servers, which are asked for them while it is prepared.
-bool may_use_mcp(const HttpRequest& request) {
-  return request.body.find("\"mcp") != std::string::npos;
+bool may_use_mcp(AnswerKind kind, const HttpRequest& request) {
+  const bool takes_tools = kind == AnswerKind::response || kind == AnswerKind::input_count ||
+                           kind == AnswerKind::message || kind == AnswerKind::token_count;
+  return takes_tools && request.body.find("\"mcp") != std::string::npos;
 }
 
 // Returns freed memory to the system when it is destroyed, after the objects made from a long body.
@@ -119,9 +121,9 @@ void Generations::choose_model(uint64_t key, const RequestHints& hints,
 void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request) {
   const Generation& generation = *find(key);
   const bool slow = is_long(*request);
-  const bool asks_servers = responses_->servers && may_use_mcp(*request);
+  const bool asks_servers = responses_->servers && may_use_mcp(generation.head.kind, *request);
   // The client may leave before the worker begins, so the job holds it weakly.
-  (asks_servers ? tool_workers_
+  (asks_servers ? list_workers_
    : slow       ? long_workers_
                 : workers_)
       .submit([this, key, kind = generation.head.kind, client = std::weak_ptr<const void>(generation.client),
@@ -153,10 +155,8 @@ void Generations::compile(uint64_t key, std::weak_ptr<const void> client, ModelL
     Prepared prepared = std::exchange(ready.prepared, {});
     model->preparer.compile(std::move(prepared), std::move(client),
                             [take, rest = std::move(ready)](std::variant<Prepared, RequestError> made) {
-                              if (const auto* error = std::get_if<RequestError>(&made)) {
-                                if (rest.keeper) rest.keeper->take_back();
+                              if (const auto* error = std::get_if<RequestError>(&made))
                                 return take(to_api_error(*error));
-                              }
                               ReadyRequest whole = rest;
                               whole.prepared = std::get<Prepared>(std::move(made));
                               take(std::move(whole));
@@ -204,6 +204,7 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
     begin_turn(key, *generation, std::move(ready.prepared));
     return;
   }
+  if (ready.keeper && !ready.begun) return begin_keeping(key, *generation, std::move(ready));
   generation->writer = std::move(ready.writer);
   generation->keeper = std::move(ready.keeper);
   generation->agent = std::move(ready.agent);
@@ -217,6 +218,21 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   }
   if (begin_turn(key, *generation, std::move(ready.prepared)))
     begin_answer(*generation, generation->choices.size());
+}
+
+// Stores the request's messages before anything is answered.
+void Generations::begin_keeping(uint64_t key, const Generation& generation, ReadyRequest ready) {
+  keep_workers_.submit([this, key, client = std::weak_ptr<const void>(generation.client), post = post_,
+                        shared = std::make_shared<ReadyRequest>(std::move(ready))] {
+    if (client.expired()) return;
+    const auto begun = shared->keeper->begin(shared->added);
+    shared->begun = true;
+    post([this, key, shared, begun] {
+      if (find(key) && begun) return submit(key, std::move(*shared));
+      keep_workers_.submit([shared] { shared->keeper->take_back(); });
+      if (!begun) fail(key, session_error(begun.error()));
+    });
+  });
 }
 
 void Generations::begin_answer(Generation& generation, size_t choices) {
@@ -426,15 +442,16 @@ void Generations::finish(uint64_t key, Generation& generation) {
   }
   // The answer is stored before the client learns that it is complete.
   generation.finishing = true;
-  workers_.submit([this, key, ends, usage, messages = std::exchange(generation.unkept, {}),
-                   keeper = generation.keeper, writer = generation.writer, post = post_] {
-    const auto added = keeper->add(messages);
-    std::string rest = added ? writer->finish(ends, usage) : "";
-    post([this, key, rest = std::move(rest), added] {
+  keep_workers_.submit([this, key, ends, usage, messages = std::exchange(generation.unkept, {}),
+                        keeper = generation.keeper, writer = generation.writer, post = post_]() mutable {
+    // An answer that is there is sent, and says so if it could not be kept.
+    if (const auto added = keeper->add(messages); !added) {
+      log_warning("an answer could not be kept: {}", added.error().message);
+      ends[0].not_kept = added.error().message;
+    }
+    post([this, key, rest = writer->finish(ends, usage)] {
       Generation* generation = find(key);
       if (!generation) return;  // the client has left
-      generation->finishing = false;
-      if (!added) return fail(key, session_error(added.error()));
       end(*generation, rest);
       generations_.erase(key);
     });

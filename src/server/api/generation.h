@@ -74,6 +74,7 @@ class Generations {
     TurnRecorder recorder;                       // of this turn of the model's, if one of these is there
     std::vector<NewMessage> unkept;              // turns that have ended
     Usage spent;                                 // in earlier turns
+    bool turned = false;                         // a turn has ended, or calls were begun
     bool streaming = false;                      // the stream has started
     bool finishing = false;                      // a worker has the writer, to write its end
     KeyUse use;
@@ -87,6 +88,7 @@ class Generations {
   void choose_model(uint64_t key, const RequestHints& hints, std::shared_ptr<HttpRequest> request);
   void prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request);
   void compile(uint64_t key, std::weak_ptr<const void> client, ModelLease model, ReadyRequest ready);
+  void begin_keeping(uint64_t key, const Generation& generation, ReadyRequest ready);
   std::function<void(PreparedRequest)> taker(uint64_t key);
   std::function<void(double)> model_keeper(const std::string& name);
   void submit(uint64_t key, ReadyRequest ready);
@@ -132,8 +134,10 @@ class Generations {
   // Compiling a grammar may take a second, so it has threads of its own. The jobs of workers_ and
   // long_workers_ submit to this pool, so it must be destroyed after them.
   WorkerPool form_workers_{2};
-  // MCP servers may take a minute to answer.
-  WorkerPool tool_workers_{4};
+  // MCP servers may take a minute to answer: when they are asked for their tools, and when these are called.
+  WorkerPool list_workers_{4}, tool_workers_{8};
+  // Stores conversations; the database may be held by others for seconds.
+  WorkerPool keep_workers_{1};
   // Long requests have a thread of their own, so that short ones never wait for them.
   WorkerPool long_workers_{1, true};
 };

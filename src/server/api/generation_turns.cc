@@ -42,16 +42,20 @@ void Generations::end_turn(uint64_t key, Generation& generation) {
 
 // Runs the calls that wait, one after the other, and then gives the model the word again.
 void Generations::run_calls(uint64_t key, Generation& generation) {
-  tool_workers_.submit([this, key, client = std::weak_ptr<const void>(generation.client),
-                        calls = generation.agent->take_waiting(), keeper = generation.keeper,
-                        turns = std::exchange(generation.unkept, {}), servers = generation.agent->servers(),
-                        left = generation.agent->bytes_left(), calls_left = generation.agent->calls_left(),
-                        post = post_]() mutable {
+  generation.turned = true;
+  AgentRun& agent = *generation.agent;
+  const double until = now_seconds() + agent.seconds_left(now_seconds());
+  tool_workers_.submit([this, key, until, client = std::weak_ptr<const void>(generation.client),
+                        calls = agent.take_waiting(), keeper = generation.keeper,
+                        turns = std::exchange(generation.unkept, {}), servers = agent.servers(),
+                        bytes_left = agent.bytes_left(), calls_left = agent.calls_left(),
+                        responses = responses_, post = post_]() mutable {
     const auto keep = [&](const std::vector<NewMessage>& messages) {
       if (!keeper) return;
       if (const auto added = keeper->add(messages); !added)
         log_warning("a turn could not be kept: {}", added.error().message);
     };
+    const mcp::Cancelled ended = [&] { return client.expired() || now_seconds() > until; };
     keep(turns);
     for (const AgentCall& call : calls) {
       if (client.expired()) return;
@@ -59,9 +63,15 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
         Generation* generation = find(key);
         if (generation && call.approved) generation->send(generation->writer->call_started(call));
       });
-      const auto result =
-          run_call(call, *servers, calls_left-- > 0 ? left : 0, [&] { return client.expired(); });
-      left -= std::min(left, result.text.size());
+      const char* refusal = nullptr;
+      if (now_seconds() > until)
+        refusal = "This was not run: the answer has taken as long as it may. Answer with what is known";
+      else if (calls_left-- <= 0 || bytes_left == 0)
+        refusal = "This was not run: the calls so far are as many as they may be. Answer with what is known";
+      else if (call.approved && !responses->approvals.claim(call.id))
+        refusal = "This was not run: it has been run before";
+      const auto result = refusal ? not_run(refusal) : run_call(call, *servers, bytes_left, ended);
+      bytes_left -= std::min(bytes_left, result.text.size());
       NewMessage message{result_message(call, result)};
       message.about["mcp"] = {{"server_label", call.tool.server}, {"name", call.tool.name}};
       if (result.is_error) message.about["mcp"]["error"] = true;
@@ -80,7 +90,8 @@ void Generations::run_calls(uint64_t key, Generation& generation) {
 
 void Generations::next_turn(uint64_t key) {
   Generation* generation = find(key);
-  if (!generation) return;  // the client has left
+  if (!generation) return;      // the client has left
+  generation->choices.clear();  // their usage is in `spent`
   if (!generation->agent->goes_on(now_seconds())) return finish(key, *generation);
   workers_.submit([this, key, client = std::weak_ptr<const void>(generation->client),
                    model = generation->model, request = generation->agent->next_request()]() mutable {
@@ -123,12 +134,12 @@ void Generations::keep_cut(Generation& generation) {
   if (!generation.keeper || generation.finishing) return;
   if (!generation.recorder.empty()) generation.unkept.push_back(recorded(generation, "incomplete", {}));
   if (!generation.unkept.empty())
-    workers_.submit([keeper = generation.keeper, messages = std::exchange(generation.unkept, {})] {
+    keep_workers_.submit([keeper = generation.keeper, messages = std::exchange(generation.unkept, {})] {
       if (const auto added = keeper->add(messages); !added)
         log_warning("the beginning of an answer could not be kept: {}", added.error().message);
     });
-  else if (!generation.streaming)
-    workers_.submit([keeper = generation.keeper] { keeper->take_back(); });
+  else if (!generation.streaming && !generation.turned)
+    keep_workers_.submit([keeper = generation.keeper] { keeper->take_back(); });
 }
 
 }  // namespace anabranch::server

@@ -86,11 +86,13 @@ PreparedRequest prepare_message(std::string_view body, bool counting, const Prep
   if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
   auto chat = std::get<ChatRequest>(std::move(request));
   if (counting) return count(context.preparer.count(std::move(chat), context.cancelled), Json::object());
-  auto writer = std::make_shared<MessageWriter>(chat.options.stream, chat.left_out_tools, tools.toolbox);
+  auto writer = std::make_shared<MessageWriter>(chat.options.stream, chat.left_out_tools, tools);
   std::shared_ptr<AgentRun> agent;
-  if (!tools.toolbox.empty())
+  if (!tools.toolbox.empty()) {
+    chat.options.max_tokens = most_tokens(chat.options.max_tokens, context.agent_limits);
     agent = std::make_shared<AgentRun>(std::move(tools), chat, std::vector<AgentCall>(),
                                        agent_limits(context), now_seconds());
+  }
   auto prepared = ready(context.preparer.chat(std::move(chat), context.cancelled), std::move(writer));
   if (auto* made = std::get_if<ReadyRequest>(&prepared)) made->agent = std::move(agent);
   return prepared;
@@ -134,6 +136,7 @@ PreparedRequest prepare_response(std::string_view body, bool counting, const Pre
   if (!request.tools.agent.toolbox.empty()) {
     mcp::AgentLimits limits = agent_limits(context);
     limits.calls = std::min(limits.calls, request.max_tool_calls);
+    request.chat.options.max_tokens = most_tokens(request.chat.options.max_tokens, limits);
     out.agent = std::make_shared<AgentRun>(std::move(request.tools.agent), request.chat,
                                            std::move(request.approved), limits, now_seconds());
   }
@@ -144,11 +147,9 @@ PreparedRequest prepare_response(std::string_view body, bool counting, const Pre
     out.prepared = std::get<Prepared>(std::move(result));
   }
   out.keeper = request.keeper;
-  if (out.keeper)
-    if (const auto begun = out.keeper->begin(request.added); !begun) return session_error(begun.error());
+  out.added = std::move(request.added);
   const bool stream = request.chat.options.stream;
   request.chat = {};  // the writer needs the rest
-  request.added = {};
   out.writer = std::make_shared<ResponsesWriter>(stream, std::move(request), context.responses);
   return out;
 }

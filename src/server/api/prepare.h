@@ -20,8 +20,10 @@ struct ReadyRequest {
   Prepared prepared;
   std::shared_ptr<AnswerWriter> writer;
   std::vector<std::string> echo = {};  // the text that answers to each prompt begin with; empty: none
-  // Has stored the request's messages, and stores the answer's; null: nothing is stored.
+  // Stores the request's messages, which are `added`, and the answer's; null: nothing is stored.
   std::shared_ptr<ConversationKeeper> keeper = {};
+  std::vector<NewMessage> added = {};
+  bool begun = false;  // they are stored
   // Of an answer that calls the tools of MCP servers; else null. If it has calls waiting, `prepared` is
   // empty. In a later turn of the model's the writer is null: it has begun.
   std::shared_ptr<AgentRun> agent = {};

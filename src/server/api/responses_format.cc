@@ -45,6 +45,7 @@ Json ResponsesWriter::response(const char* status, const Usage* usage) const {
   if (usage && !request_.tools.left_out.empty())
     json["anabranch"]["left_out_tools"] = request_.tools.left_out;
   if (!stopped_.empty()) json["anabranch"]["stopped"] = stopped_;
+  if (!not_kept_.empty()) json["anabranch"]["not_kept"] = not_kept_;
   if (usage && !request_.conversation.empty())
     for (const MessageId id : request_.keeper->messages())
       json["anabranch"]["message_ids"].push_back(message_name(id));
@@ -246,14 +247,24 @@ std::string ResponsesWriter::choice_finished(size_t, const AnswerEnd& end, const
 
 std::string ResponsesWriter::finish(const std::vector<AnswerEnd>& ends, const Usage& total) {
   stopped_ = ends[0].stopped;
+  not_kept_ = ends[0].not_kept;
   if (!stopped_.empty()) cut_ = "max_tool_calls";
+  std::string last;
+  for (size_t i = 0; i < output_.size(); ++i) {
+    Json& item = output_[i];
+    if (string_at(item, "type") != "mcp_call" || item["status"] != "in_progress") continue;
+    // The answer was cut off before it could be run.
+    item["status"] = "incomplete";
+    item["error"] = "This was not run";
+    last += emit("response.output_item.done", {{"output_index", i}, {"item", item}});
+  }
   const char* status = cut_ ? "incomplete" : "completed";
   const Json whole = response(status, &total);
-  if (request_.keeper && request_.store)
+  if (request_.keeper && request_.store && not_kept_.empty())
     if (const auto put = request_.keeper->put_response(head_.id, whole, request_.input_items); !put)
       log_warning("{} cannot be referred to: {}", head_.id, put.error().message);
   if (!is_stream()) return dump_json(whole);
-  return emit(cut_ ? "response.incomplete" : "response.completed", {{"response", whole}});
+  return last + emit(cut_ ? "response.incomplete" : "response.completed", {{"response", whole}});
 }
 
 std::string ResponsesWriter::failure(const ApiError& error) {

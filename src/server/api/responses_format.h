@@ -47,6 +47,7 @@ class ResponsesWriter : public AnswerWriter {
   std::optional<Item> item_;
   Json output_ = Json::array();
   Json problem_;               // the response's "error"
+  std::string not_kept_;       // likewise
   std::string stopped_;        // as of AnswerEnd
   const char* cut_ = nullptr;  // why it is incomplete
   int sequence_ = 0;

@@ -11,6 +11,8 @@
 namespace anabranch::server {
 namespace {
 
+constexpr size_t kMaxMetadata = 64 << 10;  // bytes of JSON
+
 // The user's decisions on calls: {call id: reason}; no reason: approved.
 using Decisions = std::map<std::string, std::optional<std::string>>;
 
@@ -297,7 +299,7 @@ void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesReque
   for (const Json& json : calls.is_array() ? calls : Json::array()) {
     CallParts parts = parts_of_call(json);
     const std::string& id = parts.id;
-    const mcp::Tool* tool = request.tools.agent.toolbox.find(parts.name);
+    const mcp::Tool* tool = request.tools.agent.find(parts.name);
     const auto decision = decisions.find(id);
     found += tool && decision != decisions.end();
     if (answered.contains(id) || !tool) continue;
@@ -306,9 +308,11 @@ void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesReque
       request.approved.push_back(std::move(call));
       continue;
     }
-    const std::string reason = decision == decisions.end() ? "it was not approved" : *decision->second;
-    messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at),
-                    result_message(call, {.text = declined_text(reason), .is_error = true}));
+    const std::string text = decision != decisions.end() ? declined_text(*decision->second)
+                             : request.tools.agent.needs_approval(call.tool)
+                                 ? declined_text("it was not approved")
+                                 : "This was not run";
+    messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(at), result_message(call, not_run(text)));
     own += at++ < own ? 1 : 0;
   }
   if (found < decisions.size())
@@ -335,6 +339,7 @@ void read_conversation(JsonFields& fields, ResponseContext& context, const std::
   for (Json& message : added) messages.push_back(std::move(message));
   if (!fields.error()) decide_calls(fields, reader.decisions(), request, messages, own);
   if (fields.error()) return;
+  sort_results(messages);
   for (size_t i = own; i < messages.size(); ++i) request.added.push_back({messages[i]});
   request.begins = std::ranges::none_of(messages, [](const Json& m) { return m["role"] == "assistant"; });
   if (messages.empty())
@@ -423,6 +428,10 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
   refuse_what_is_not_built(fields);
   for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) fields.string(name);
   for (const char* name : {"metadata", "stream_options", "text", "reasoning"}) fields.object(name);
+  if (const Json* metadata = fields.object("metadata");
+      metadata && dump_json(*metadata).size() > kMaxMetadata)
+    fields.fail("metadata", "invalid_value",
+                fmt::format("'metadata' has more than {} KiB", kMaxMetadata >> 10));
   chat.options.format = read_response_format(fields);
   if (const auto most = fields.integer("max_output_tokens", 1, INT_MAX))
     chat.options.max_tokens = static_cast<int>(*most);

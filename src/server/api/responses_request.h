@@ -23,6 +23,7 @@ struct ResponseContext {
   const std::shared_ptr<SessionStores> stores;
   const std::shared_ptr<mcp::Servers> servers;  // of tools; null: none
   Sealer sealer;
+  ApprovalLedger approvals;
 };
 
 struct ResponsesRequest {

@@ -89,25 +89,19 @@ class ToolReader {
     const Json* allowed = fields.find("allowed_tools");
     if (allowed && allowed->is_object())
       allowed = allowed->contains("tool_names") ? &(*allowed)["tool_names"] : nullptr;
+    if (out_.agent.rules.contains(server))
+      fields.fail("server_label", "invalid_value",
+                  fmt::format("'{}' names '{}' a second time", where, server));
     if (fields.error()) return;
-    const size_t before = out_.functions.size();
     out_.agent.rules.insert_or_assign(server, *rule);
     out_.lists.push_back(add_mcp_tools(fields, where + ".server_label", server, allowed, cancelled_,
                                        out_.agent, out_.functions));
-    for (size_t i = before; i < out_.functions.size(); ++i) {
-      const std::string name = string_at(out_.functions[i]["function"], "name");
-      const mcp::Tool& tool = *out_.agent.toolbox.find(name);
-      const Kind kind = rule->needs_approval(tool.name) ? Kind::mcp_ask : Kind::mcp;
-      out_.known.insert_or_assign(name, ResponseTool{kind, tool.name, tool.server});
-      // The model may leave the server's name out.
-      if (out_.agent.toolbox.find(tool.name) == &tool)
-        out_.known.emplace(tool.name, ResponseTool{kind, tool.name, tool.server});
-    }
   }
 
   void add(ResponseTool tool, Json description, Json parameters, bool strict) {
     const std::string name = model_name(tool.space, tool.name);
     if (!out_.known.emplace(name, std::move(tool)).second) return;  // the first of a name counts
+    out_.agent.others.insert(name);
     out_.functions.push_back(function_tool(name, std::move(description), std::move(parameters), strict));
   }
 
@@ -136,6 +130,24 @@ void keep_allowed(JsonFields& fields, const Json& allowed, ResponseTools& tools)
     if (std::ranges::find(names, string_at(tool["function"], "name")) != names.end())
       kept.push_back(std::move(tool));
   tools.functions = std::move(kept);
+  mcp::Toolbox offered;
+  for (const std::string& name : names)
+    if (const mcp::Tool* tool = tools.agent.find(name)) offered.add(*tool);
+  tools.agent.toolbox = std::move(offered);
+}
+
+// What the model may call the tools of MCP servers: the names that they have here, and their own where
+// nothing else has it.
+void name_mcp_tools(ResponseTools& tools) {
+  for (const Json& function : tools.functions) {
+    const std::string name = string_at(function["function"], "name");
+    const mcp::Tool* tool = tools.agent.find(name);
+    if (!tool) continue;
+    const ResponseTool known{tools.agent.needs_approval(*tool) ? Kind::mcp_ask : Kind::mcp, tool->name,
+                             tool->server};
+    tools.known.emplace(name, known);
+    if (tools.agent.find(tool->name) == tool) tools.known.emplace(tool->name, known);
+  }
 }
 
 void read_choice(JsonFields& fields, ResponseTools& tools, ToolChoice& choice) {
@@ -216,6 +228,7 @@ ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice,
   for (const McpList& list : tools.lists)
     if (must_call && tools.functions.empty() && !list.error.empty())
       fields.fail("tools", "mcp_server_failed", list.error);
+  name_mcp_tools(tools);
   if (!fields.error()) read_choice(fields, tools, choice);
   if (!fields.error()) check_tool_choice(fields, choice, tools.functions);
   if (choice.kind == ToolChoice::Kind::none) tools.functions = Json::array();
