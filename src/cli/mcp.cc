@@ -5,6 +5,8 @@
 
 #include <csignal>
 
+#include "cli/chat_session.h"
+#include "cli/mcp_sessions.h"
 #include "cli/partner.h"
 #include "mcp/stdio_server.h"
 
@@ -76,13 +78,15 @@ Result<std::string> ask(Partner& partner, const ChatOptions& defaults, const mcp
   return answer.text;
 }
 
-// One row for each tool.
-std::vector<mcp::ServedTool> tools_of(Partner& partner, const ChatOptions& options) {
-  return {
+// One row for each tool. store: null for none.
+std::vector<mcp::ServedTool> tools_of(Partner& partner, const ChatOptions& options, SessionStore* store) {
+  std::vector<mcp::ServedTool> tools = {
       {"ask", "Ask the model",
        fmt::format("Asks the language model {} and returns its answer", partner.name()), ask_schema(), true,
        [&](const mcp::ServedCall& call) { return ask(partner, options, call); }},
   };
+  if (store) tools.push_back(sessions_tool(*store));
+  return tools;
 }
 
 // Standard output is for messages alone: whatever else is printed goes to stderr. The file to write them to.
@@ -98,9 +102,14 @@ Result<void> serve(const ChatOptions& options) {
   TRY(const int output, take_standard_output());
   std::signal(SIGPIPE, SIG_IGN);
   TRY(const auto partner, options.url.empty() ? load_partner(options) : connect_partner(options));
+  std::unique_ptr<SessionStore> store;
+  if (options.keep) {
+    TRY(const std::string directory, session_directory(options.sessions.directory));
+    TRY(store, SessionStore::open(directory, {}));
+  }
   const auto& interrupt = interrupt_flag();
-  return mcp::serve_stdio("anabranch", ANABRANCH_VERSION, tools_of(*partner, options), STDIN_FILENO, output,
-                          [&] { return interrupt.load(); });
+  return mcp::serve_stdio("anabranch", ANABRANCH_VERSION, tools_of(*partner, options, store.get()),
+                          STDIN_FILENO, output, [&] { return interrupt.load(); });
 }
 
 }  // namespace

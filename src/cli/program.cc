@@ -136,6 +136,7 @@ CLI::App* add_mcp(CLI::App& app, ChatOptions& o) {
   auto* command = app.add_subcommand("mcp", "Offer the model to other programs, as an MCP server on stdio");
   add_partner_flags(*command, o);
   command->add_option("-s,--system", o.system, "System message where a call brings none");
+  add_mcp_session_flag(*command, o);
   return command;
 }
 

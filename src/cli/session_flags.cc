@@ -33,12 +33,22 @@ void add_chat_session_flags(CLI::App& app, ChatOptions& o) {
                      "Go on with a kept conversation: its id, the beginning of it, or a part of the "
                      "title (without it: the last one)")
           ->type_name("[SESSION]")
-          ->expected(0, 1);
-  if (auto* system = app.get_option_no_throw("--system")) resume->excludes(system);
+          ->expected(0, 1)
+          ->excludes(app.get_option("--system"));
   app.parse_complete_callback([&o, sessions, resume] {
     o.keep = sessions->count() + resume->count() > 0;
     if (resume->count() > 0 && !o.sessions.resume) o.sessions.resume = "";
   });
+}
+
+void add_mcp_session_flag(CLI::App& app, ChatOptions& o) {
+  const auto* sessions =
+      app.add_option("--sessions", o.sessions.directory,
+                     "Also offer the conversations that are kept in this directory (without DIR: "
+                     "~/.local/share/anabranch/sessions)")
+          ->type_name("[DIR]")
+          ->expected(0, 1);
+  app.parse_complete_callback([&o, sessions] { o.keep = sessions->count() > 0; });
 }
 
 CLI::App* add_sessions(CLI::App& app, SessionsOptions& o) {

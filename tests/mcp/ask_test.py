@@ -5,6 +5,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 import time
 
 import anyio
@@ -63,6 +64,29 @@ def test_the_newest_client():
             assert answer.content[0].text
 
     asyncio.run(body())
+
+
+def test_sessions():
+    """With --sessions the client can list, search and read kept conversations."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = ["--sessions", folder]
+        subprocess.run([BINARY, "chat", *WORDS[1:], *place], input="What is the capital of France?\n", text=True, capture_output=True, check=True)
+
+        async def body(session):
+            assert [t.name for t in (await session.list_tools()).tools] == ["ask", "sessions"]
+
+            async def call(**arguments):
+                answer = await session.call_tool("sessions", arguments)
+                return answer.is_error, answer.content[0].text
+
+            assert "What is the capital of France?" in (await call(action="list"))[1]
+            assert "Paris" in (await call(action="search", query="paris"))[1]
+            assert (await call(action="search", query="xyzzy"))[1] == "There are none"
+            assert "## Assistant" in (await call(action="read", session="capital"))[1]
+            for wrong in ({"action": "remove"}, {"action": "read"}, {"action": "search"}, {"action": "list", "limit": 0}, {"action": "read", "session": "xyzzy"}, {}):
+                assert (await call(**wrong))[0], wrong
+
+        with_session(body, WORDS + place)
 
 
 def test_wrong_calls():

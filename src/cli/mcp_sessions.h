@@ -1,0 +1,12 @@
+// The kept conversations as a tool of other programs.
+#pragma once
+
+#include "mcp/stdio_server.h"
+#include "sessions/session_store.h"
+
+namespace anabranch::cli {
+
+// "sessions": lists, searches and reads the conversations in the store, which must outlive the tool.
+mcp::ServedTool sessions_tool(SessionStore& store);
+
+}  // namespace anabranch::cli
