@@ -160,6 +160,8 @@ export function describe(turn) {
   const drafts = turn.speculation;
   if (drafts?.drafted) parts.push(`${format.percent(drafts.accepted / drafts.drafted)} of the drafts accepted`);
   if (turn.cut === "max_output_tokens") parts.push("cut at the limit of tokens");
+  if (turn.about?.stopped) parts.push(`stopped: ${turn.about.stopped}`);
+  if (turn.about?.not_kept) parts.push(`not kept: ${turn.about.not_kept}`);
   else if (turn.status === "incomplete") parts.push("not finished");
   return parts.join(" · ");
 }
