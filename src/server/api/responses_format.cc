@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "chat/speculation_json.h"
 #include "server/api/session_json.h"
 
 namespace anabranch::server {
@@ -14,7 +15,8 @@ Json usage_json(const Usage& usage) {
           {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
           {"output_tokens", usage.completion_tokens},
           {"output_tokens_details", {{"reasoning_tokens", usage.thinking_tokens}}},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"speculation", speculation_json(usage.speculation)}};
 }
 
 }  // namespace

@@ -159,9 +159,9 @@ export function describe(turn) {
   if (usage?.input_tokens) parts.push(`${format.percent(usage.cached_tokens / usage.input_tokens)} of the prompt from the cache`);
   const drafts = turn.speculation;
   if (drafts?.drafted) parts.push(`${format.percent(drafts.accepted / drafts.drafted)} of the drafts accepted`);
-  if (turn.cut === "max_output_tokens") parts.push("cut at the limit of tokens");
   if (turn.about?.stopped) parts.push(`stopped: ${turn.about.stopped}`);
   if (turn.about?.not_kept) parts.push(`not kept: ${turn.about.not_kept}`);
+  if (turn.cut === "max_output_tokens") parts.push("cut at the limit of tokens");
   else if (turn.status === "incomplete") parts.push("not finished");
   return parts.join(" · ");
 }
