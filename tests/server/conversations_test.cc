@@ -106,6 +106,26 @@ TEST_F(ConversationsApi, ItemsAreAddedAndListedInPages) {
   EXPECT_TRUE(list(id, "?order=asc&after=" + after)["data"].empty());
 }
 
+TEST_F(ConversationsApi, TheLastItemCanBeRemoved) {
+  const std::string id = made(kItems), items = path_of(id) + "/items/";
+  const Json data = list(id)["data"];
+  const auto erase = [&](size_t i) { return ask(port_, "DELETE", items + data[i]["id"].get<std::string>()); };
+  EXPECT_EQ(erase(1).error_code(), "unsupported_value") << "others stand below it";
+  const Answer gone = erase(5);
+  EXPECT_EQ(gone.json()["id"], id);
+  EXPECT_EQ(erase(5).error_code(), "item_not_found");
+  EXPECT_EQ(erase(4).error_code(), "unsupported_value") << "its message has other items";
+  EXPECT_EQ(list(id)["data"].size(), 5u);
+  add(id, R"([{"type":"function_call_output","call_id":"call_1","output":"rain"}])");
+  EXPECT_EQ(list(id)["data"][5]["output"], "rain");
+  const std::string single = made(R"({"items":[{"role":"user","content":"a"}]})");
+  const std::string only = list(single)["first_id"];
+  EXPECT_EQ(ask(port_, "DELETE", path_of(single) + "/items/" + only).status, 200);
+  EXPECT_TRUE(list(single)["data"].empty());
+  add(single, R"([{"role":"user","content":"b"}])");
+  EXPECT_EQ(list(single)["data"].size(), 1u);
+}
+
 TEST_F(ConversationsApi, ResponsesGoOnWithThem) {
   const std::string id = made(R"({"items":[{"role":"user","content":"I am Ann."}]})");
   engine_.script = [](const Request&) { return Script{{"Hello."}, {}, FinishReason::stop}; };
@@ -197,6 +217,13 @@ TEST_F(ConversationsApi, AreSessionsOnDiskAndBelongToTheirKey) {
   EXPECT_EQ(as("key-of-ann", "GET", items).json()["data"].size(), 6u) << "after a restart, too";
   EXPECT_EQ(as("key-of-ann", "DELETE", path_of(id)).status, 200);
   EXPECT_EQ(as("key-of-ann", "GET", "/v1/sessions/" + id).status, 404);
+}
+
+TEST_F(ConversationsApi, ArgumentsMayBeDeep) {
+  const std::string deep = R"({"a":)" + std::string(126, '[') + std::string(126, ']') + "}";
+  const Json call = {{"type", "function_call"}, {"call_id", "c"}, {"name", "f"}, {"arguments", deep}};
+  const std::string id = made(Json{{"items", Json::array({call})}}.dump());
+  EXPECT_EQ(list(id)["data"][0]["arguments"], deep);
 }
 
 // Messages of sessions may have any form.

@@ -46,7 +46,8 @@ TEST(Routes, NameAllowedMethodsAndLabels) {
   EXPECT_EQ(allowed_methods("/v1/sessions"), "GET, HEAD, POST");
   EXPECT_EQ(allowed_methods("/v1/sessions/import"), "POST") << "no session has this name";
   EXPECT_EQ(allowed_methods("/v1/responses/x"), "GET, HEAD, DELETE");
-  EXPECT_EQ(allowed_methods("/v1/conversations/x/items/y"), "GET, HEAD") << "and not those of {id}";
+  EXPECT_EQ(allowed_methods("/v1/conversations/x/items/y"), "GET, HEAD, DELETE");
+  EXPECT_EQ(find_route("/v1/sessions/x/export", "DELETE").route->path, "/v1/sessions/{id}/export");
   EXPECT_EQ(route_label(model), "/v1/models");
   EXPECT_EQ(route_label(find_route("/", "GET").route), "/");
   EXPECT_EQ(route_label(nullptr), "other");

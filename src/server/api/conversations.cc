@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 #include "server/api/api_request.h"
 #include "server/api/conversation_items.h"
@@ -96,6 +97,24 @@ Answer read_item(const Work& work) {
   return json_response(*found);
 }
 
+// Only the last message can be removed, because others stand below the rest, and only with all of its items.
+Answer erase_item(const Work& work) {
+  const auto& [action, request, id, item, owner] = work.call;
+  const auto path = work.store.path(owner, id);
+  if (!path) return conversation_error(path.error());
+  const Json items = conversation_items(*path);
+  if (find_item(items, item) == items.end()) return no_item(item, "");
+  const MessageId last = path->back().id;
+  const Json of_last = conversation_items(*path, last);
+  const ApiError refused{400, "Only the last item can be removed, and only if its message has no other", "",
+                         "unsupported_value"};
+  if (of_last.size() != 1 || of_last[0]["id"] != item) return refused;
+  if (const auto done = work.store.take_back(id, std::span(&last, 1), path->back().parent); !done)
+    return conversation_error(done.error());
+  if (work.store.path(owner, id, last)) return refused;  // something was added below it meanwhile
+  return answer(work.store.find(owner, id));
+}
+
 Answer add_items(const Work& work) {
   JsonFields fields(work.body);
   const auto messages = read_conversation_items(fields, work.context);
@@ -149,6 +168,8 @@ Answer run(const Work& work) {
       return add_items(work);
     case ConversationAction::read_item:
       return read_item(work);
+    case ConversationAction::erase_item:
+      return erase_item(work);
   }
   return ApiError{};
 }

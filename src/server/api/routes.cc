@@ -31,6 +31,7 @@ constexpr Route kRoutes[] = {
     {"DELETE", "/v1/sessions/{id}", SessionAction::erase},
     {"POST", "/v1/conversations", ConversationAction::create, true, true, Listed::openai},
     {"GET", "/v1/conversations/{id}/items/{item}", ConversationAction::read_item},
+    {"DELETE", "/v1/conversations/{id}/items/{item}", ConversationAction::erase_item},
     {"GET", "/v1/conversations/{id}/items", ConversationAction::list_items},
     {"POST", "/v1/conversations/{id}/items", ConversationAction::add_items},
     {"GET", "/v1/conversations/{id}", ConversationAction::read},

@@ -16,7 +16,7 @@ enum class ModelAction { load, unload, pull, ollama_pull };
 // What a request does with kept conversations (session_actions.h).
 enum class SessionAction { list, create, import, export_text, branch, append, read, change, erase };
 // What a request does with a conversation of OpenAI's Conversations API (conversations.h).
-enum class ConversationAction { create, read, change, erase, list_items, add_items, read_item };
+enum class ConversationAction { create, read, change, erase, list_items, add_items, read_item, erase_item };
 // What else requests read.
 enum class Page {
   models,

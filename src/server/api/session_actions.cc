@@ -305,7 +305,8 @@ void SessionActions::start(Page page, std::string id, std::string owner,
 }
 
 void SessionActions::start(ConversationCall call, std::shared_ptr<ResponseStream> out) {
-  const bool erases = call.action == ConversationAction::erase;
+  const bool erases =
+      call.action == ConversationAction::erase || call.action == ConversationAction::erase_item;
   submit([call = std::move(call),
           context = context_] { return safely_run([&] { return run_conversation_call(call, *context); }); },
          erases, std::move(out));
