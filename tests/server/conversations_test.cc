@@ -219,6 +219,14 @@ TEST_F(ConversationsApi, AreSessionsOnDiskAndBelongToTheirKey) {
   EXPECT_EQ(as("key-of-ann", "GET", "/v1/sessions/" + id).status, 404);
 }
 
+TEST_F(ConversationsApi, StrangersKeepNone) {
+  ServerOptions options;
+  options.host = "0.0.0.0";
+  start(options);
+  EXPECT_EQ(post("/v1/conversations", "{}").error_code(), "no_api_keys");
+  EXPECT_EQ(ask(port_, "GET", "/v1/conversations/conv_1/items").error_code(), "no_api_keys");
+}
+
 TEST_F(ConversationsApi, ArgumentsMayBeDeep) {
   const std::string deep = R"({"a":)" + std::string(126, '[') + std::string(126, ']') + "}";
   const Json call = {{"type", "function_call"}, {"call_id", "c"}, {"name", "f"}, {"arguments", deep}};

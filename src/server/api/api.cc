@@ -190,7 +190,7 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       workers_(workers),
       post_(http.post()),
       pool_(std::move(models), std::move(prompts), post_, after(http)),
-      responses_(std::make_shared<ResponseContext>(sessions, tools.servers, seal_key_path)),
+      responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path)),
       generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
