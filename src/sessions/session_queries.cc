@@ -127,7 +127,9 @@ SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, co
 }  // namespace
 
 Json stored_json(const std::string& text) {
-  auto json = parse_json(text, {.bytes = 2 * SessionStore::kMaxMessageBytes});
+  // Within a message, a request's values stand deeper than in the request.
+  auto json =
+      parse_json(text, {.bytes = 2 * SessionStore::kMaxMessageBytes, .depth = 2 * JsonLimits().depth});
   return json && json->is_object() ? std::move(*json) : Json::object();
 }
 

@@ -16,6 +16,7 @@ namespace {
 constexpr int kBusyMs = 5000;
 constexpr int kFormat = 1;
 constexpr size_t kTitleLength = 60;  // of titles made of a message
+constexpr size_t kSessionBytes = 512;  // that a session without messages counts for
 
 // A message's content stands in `text`, where the index of words finds it, and the rest in `json`.
 // AUTOINCREMENT: the id of a removed message is never given again.
@@ -187,7 +188,7 @@ Session SessionStore::create_one(const NewSession& session) {
   add.bind(7, unix_seconds());
   add.bind(8, unix_seconds());
   add.bind(9, unix_nanoseconds());
-  add.bind(10, static_cast<int64_t>(settings.size() + metadata.size()));
+  add.bind(10, static_cast<int64_t>(kSessionBytes + settings.size() + metadata.size()));
   add.exec();
   insert(id, kNoMessage, session.messages);
   return *find_session(*db_, std::nullopt, id);

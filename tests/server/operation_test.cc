@@ -289,11 +289,17 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
     for (const auto& [method, what] : methods.items()) {
       std::string target = path;
       const std::string session = post("/v1/sessions", "{}").json()["id"];
+      const Json conversation =
+          post("/v1/conversations", R"({"items":[{"role":"user","content":"hi"}]})").json();
       if (const size_t at = target.find("{id}"); at != target.npos)
         target.replace(at, 4,
-                       target.starts_with("/v1/models")     ? "fake-1b"
-                       : target.starts_with("/v1/sessions") ? session
-                                                            : stored);
+                       target.starts_with("/v1/models")          ? "fake-1b"
+                       : target.starts_with("/v1/sessions")      ? session
+                       : target.starts_with("/v1/conversations") ? conversation["id"].get<std::string>()
+                                                                 : stored);
+      if (const size_t at = target.find("{item}"); at != target.npos)
+        target.replace(at, 6,
+                       ask(port_, "GET", target.substr(0, at - 1)).json()["first_id"].get<std::string>());
       const Answer got = method == "post"  ? post(target, "[]")
                          : method == "get" ? ask(port_, "GET", target)
                                            : ask(port_, "DELETE", target);

@@ -190,11 +190,11 @@ Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpS
       workers_(workers),
       post_(http.post()),
       pool_(std::move(models), std::move(prompts), post_, after(http)),
-      responses_(std::make_shared<ResponseContext>(sessions, tools.servers, seal_key_path)),
+      responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path)),
       generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
-      sessions_(std::move(sessions), post_),
+      sessions_(responses_, post_),
       access_(std::move(access)),
       keys_(std::move(keys)),
       addresses_(requests_per_minute) {}
@@ -234,7 +234,9 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& request, const Call& 
     return ApiError{
         405, fmt::format("{} is not allowed here; use {}", request.method, allowed_methods(call.target.path)),
         "", "method_not_allowed"};
-  if (std::holds_alternative<SessionAction>(route->handler) && is_open_to_all())
+  const bool keeps = std::holds_alternative<SessionAction>(route->handler) ||
+                     std::holds_alternative<ConversationAction>(route->handler);
+  if (keeps && is_open_to_all())
     return ApiError{403,
                     "Clients of other machines may keep conversations only with an API key: start the server "
                     "with --api-key-file",
@@ -298,6 +300,10 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
     return actions_.start(*action, request, std::move(out));
   if (const auto* action = std::get_if<SessionAction>(&handler))
     return sessions_.start(*action, std::move(request), call->match.id, call->key ? call->key->name : "",
+                           std::move(out));
+  if (const auto* action = std::get_if<ConversationAction>(&handler))
+    return sessions_.start(ConversationCall{*action, std::move(request), call->match.id, call->match.item,
+                                            call->key ? call->key->name : ""},
                            std::move(out));
   const Page wanted = std::get<Page>(handler);
   if (is_web_page(request, *call->match.route)) return out->respond(web_response("index.html", request));

@@ -448,6 +448,18 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
   return request;
 }
 
+Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context) {
+  Json messages = Json::array();
+  ItemReader reader(fields, context, messages);
+  for (size_t i = 0; i < items.size() && !fields.error(); ++i)
+    reader.read(items[i], fmt::format("{}[{}]", where, i));
+  if (!reader.decisions().empty())
+    fields.fail(where, "unsupported_value",
+                "An 'mcp_approval_response' belongs into the 'input' of a request for an answer");
+  sort_results(messages);
+  return messages;
+}
+
 Json from_turn(const Json& messages, size_t turn) {
   Json out = Json::array();
   size_t at = 0;

@@ -51,6 +51,10 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
                                                                  const std::string& owner,
                                                                  const mcp::Cancelled& cancelled);
 
+// The messages that a list of items stands for. where: the field that has them. Fails for items that cannot
+// be read, and for approvals of calls, which only a request for an answer can have.
+Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context);
+
 // The messages without the oldest turns, the instructions at the beginning kept: from the turn-th user
 // message on (from 0). Null if there is no such message.
 Json from_turn(const Json& messages, size_t turn);

@@ -7,7 +7,7 @@
 namespace anabranch::server {
 namespace {
 
-constexpr std::string_view kId = "{id}";
+constexpr std::string_view kId = "{id}", kItem = "{item}";
 
 constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions", AnswerKind::chat, true, true, Listed::openai},
@@ -29,6 +29,14 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/sessions/{id}", SessionAction::read},
     {"POST", "/v1/sessions/{id}", SessionAction::change},
     {"DELETE", "/v1/sessions/{id}", SessionAction::erase},
+    {"POST", "/v1/conversations", ConversationAction::create, true, true, Listed::openai},
+    {"GET", "/v1/conversations/{id}/items/{item}", ConversationAction::read_item},
+    {"DELETE", "/v1/conversations/{id}/items/{item}", ConversationAction::erase_item},
+    {"GET", "/v1/conversations/{id}/items", ConversationAction::list_items},
+    {"POST", "/v1/conversations/{id}/items", ConversationAction::add_items},
+    {"GET", "/v1/conversations/{id}", ConversationAction::read},
+    {"POST", "/v1/conversations/{id}", ConversationAction::change},
+    {"DELETE", "/v1/conversations/{id}", ConversationAction::erase},
     {"GET", "/v1/mcp/servers", Page::mcp_servers},
     {"GET", "/v1/mcp/calls", Page::mcp_calls},
     {"POST", "/v1/embeddings", AnswerKind::embedding, true, true, Listed::openai},
@@ -73,16 +81,25 @@ constexpr Route kRoutes[] = {
     {"POST", "/api/pull", ModelAction::ollama_pull, true, true, Listed::ollama},
 };
 
-// The text in place of {id}, "" if the path has none; nothing if this is another path.
-std::optional<std::string> match(const Route& route, std::string_view path) {
+// The match with this route; nothing if this is another path.
+std::optional<RouteMatch> match(const Route& route, std::string_view path) {
+  RouteMatch found{&route, "", ""};
   const size_t at = route.path.find(kId);
-  if (at == route.path.npos) return route.path == path ? std::optional(std::string()) : std::nullopt;
-  const std::string_view before = route.path.substr(0, at), after = route.path.substr(at + kId.size());
+  if (at == route.path.npos) return route.path == path ? std::optional(found) : std::nullopt;
+  std::string_view before = route.path.substr(0, at), after = route.path.substr(at + kId.size());
+  if (after.ends_with(kItem)) {
+    after.remove_suffix(kItem.size());
+    const size_t item = path.rfind('/') + 1;
+    if (item == path.size()) return std::nullopt;
+    found.item = path.substr(item);
+    path = path.substr(0, item);
+  }
   if (path.size() <= before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after))
     return std::nullopt;
   const std::string_view id = path.substr(before.size(), path.size() - before.size() - after.size());
   if (!after.empty() && id.find('/') != id.npos) return std::nullopt;
-  return std::string(id);
+  found.id = id;
+  return found;
 }
 
 }  // namespace
@@ -98,12 +115,12 @@ bool takes_method(const Route& route, std::string_view method) {
 RouteMatch find_route(std::string_view path, std::string_view method) {
   RouteMatch other;
   for (const Route& route : kRoutes) {
-    const auto id = match(route, path);
-    if (!id) continue;
-    // A path without {id} comes before those with one, which do not mean it.
-    if (other.route && other.id.empty() && !id->empty()) return other;
-    if (takes_method(route, method)) return {&route, *id};
-    if (!other.route) other = {&route, *id};
+    auto found = match(route, path);
+    if (!found) continue;
+    // The first path that matches is meant. Those behind it in the table are less exact.
+    if (other.route && other.route->path != route.path) return other;
+    if (takes_method(route, method)) return *found;
+    if (!other.route) other = std::move(*found);
   }
   return other;
 }

@@ -15,6 +15,8 @@ namespace anabranch::server {
 enum class ModelAction { load, unload, pull, ollama_pull };
 // What a request does with kept conversations (session_actions.h).
 enum class SessionAction { list, create, import, export_text, branch, append, read, change, erase };
+// What a request does with a conversation of OpenAI's Conversations API (conversations.h).
+enum class ConversationAction { create, read, change, erase, list_items, add_items, read_item, erase_item };
 // What else requests read.
 enum class Page {
   models,
@@ -43,8 +45,9 @@ enum class Listed { no, openai, anthropic, ollama, llama };
 
 struct Route {
   std::string_view method;  // GET includes HEAD
-  std::string_view path;    // {id} stands for any text that is not empty; before a "/" it has none itself
-  std::variant<AnswerKind, ModelAction, SessionAction, Page> handler;
+  // {id} stands for any text that is not empty; before a "/" it has none itself. {item} may come at the end.
+  std::string_view path;
+  std::variant<AnswerKind, ModelAction, SessionAction, ConversationAction, Page> handler;
   bool needs_key = true;  // when the server asks for API keys
   bool described = true;  // openapi.json has an operation with this method and path
   Listed listed = Listed::no;
@@ -54,7 +57,7 @@ std::span<const Route> routes();
 
 struct RouteMatch {
   const Route* route = nullptr;  // null: no route has this path
-  std::string id;                // the text in place of {id}
+  std::string id, item;          // the texts in place of {id} and {item}
 };
 // Whether a route takes this method.
 bool takes_method(const Route& route, std::string_view method);

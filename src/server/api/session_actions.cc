@@ -271,14 +271,14 @@ Answer run(Page page, const std::string& id, const std::string& owner, SessionSt
 
 }  // namespace
 
-SessionActions::SessionActions(std::shared_ptr<SessionStores> stores, Post post)
-    : stores_(std::move(stores)), post_(std::move(post)) {}
+SessionActions::SessionActions(std::shared_ptr<ResponseContext> context, Post post)
+    : context_(std::move(context)), post_(std::move(post)) {}
 
 void SessionActions::submit(std::function<Answer()> work, bool scrubs, std::shared_ptr<ResponseStream> out) {
   workers_.submit([this, work = std::move(work), scrubs, out = std::move(out), post = post_] {
     auto answer = std::make_shared<Answer>(work());
     if (scrubs && std::holds_alternative<HttpResponse>(*answer))
-      scrubber_.submit([stores = stores_] { stores->scrub(); });
+      scrubber_.submit([stores = context_->stores] { stores->scrub(); });
     post([answer, out] {
       if (const auto* error = std::get_if<ApiError>(answer.get()))
         return out->respond(error_response(*error));
@@ -289,16 +289,27 @@ void SessionActions::submit(std::function<Answer()> work, bool scrubs, std::shar
 
 void SessionActions::start(SessionAction action, HttpRequest request, std::string id, std::string owner,
                            std::shared_ptr<ResponseStream> out) {
-  submit([action, request = std::move(request), id = std::move(id), owner = std::move(owner),
-          stores = stores_] { return safely_run([&] { return run(action, request, id, owner, *stores); }); },
-         action == SessionAction::erase, std::move(out));
+  submit(
+      [action, request = std::move(request), id = std::move(id), owner = std::move(owner),
+       stores = context_->stores] {
+        return safely_run([&] { return run(action, request, id, owner, *stores); });
+      },
+      action == SessionAction::erase, std::move(out));
 }
 
 void SessionActions::start(Page page, std::string id, std::string owner,
                            std::shared_ptr<ResponseStream> out) {
   submit([page, id = std::move(id), owner = std::move(owner),
-          stores = stores_] { return safely_run([&] { return run(page, id, owner, *stores); }); },
+          stores = context_->stores] { return safely_run([&] { return run(page, id, owner, *stores); }); },
          page == Page::forget, std::move(out));
+}
+
+void SessionActions::start(ConversationCall call, std::shared_ptr<ResponseStream> out) {
+  const bool erases =
+      call.action == ConversationAction::erase || call.action == ConversationAction::erase_item;
+  submit([call = std::move(call),
+          context = context_] { return safely_run([&] { return run_conversation_call(call, *context); }); },
+         erases, std::move(out));
 }
 
 }  // namespace anabranch::server

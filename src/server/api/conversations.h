@@ -1,0 +1,25 @@
+// OpenAI's Conversations API: conversations of items, in the stores of /v1/sessions (docs/responses.md).
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "server/api/responses_request.h"
+#include "server/api/routes.h"
+#include "server/http/api_error.h"
+#include "server/http/types.h"
+
+namespace anabranch::server {
+
+// One request. id, item: what its path names. owner: the name of its key, or "".
+struct ConversationCall {
+  ConversationAction action;
+  HttpRequest request;
+  std::string id, item, owner;
+};
+
+// For workers: reads and writes the database.
+std::variant<HttpResponse, ApiError> run_conversation_call(const ConversationCall& call,
+                                                           ResponseContext& context);
+
+}  // namespace anabranch::server
