@@ -58,7 +58,7 @@ const Request* checked(const std::variant<Request, ApiError>& result) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const RequestDefaults defaults{anabranch::SamplingParams{}, {}, 1000};
-  static ResponseContext context(*SessionStores::open({}), "");
+  static ResponseContext context(*SessionStores::open({}), nullptr, "");
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] & 32) {
@@ -80,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (const auto* chat = request ? std::get_if<anabranch::ChatRequest>(&request->asks) : nullptr)
       check_chat(*chat);
   } else if (data[0] & 8) {
-    const auto result = parse_responses_request(body, defaults, context, "");
+    const auto result = parse_responses_request(body, defaults, context, "", [] { return false; });
     if (const auto* request = checked(result)) {
       check_chat(request->chat);
       if (const auto shorter = from_turn(request->chat.messages, 1); !shorter.is_null() && shorter.empty())

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBusyMs = 5000;
 constexpr int kFormat = 1;
-constexpr size_t kTitleLength = 60;  // of titles made of a message
+constexpr size_t kTitleLength = 60;    // of titles made of a message
 constexpr size_t kSessionBytes = 512;  // that a session without messages counts for
 
 // A message's content stands in `text`, where the index of words finds it, and the rest in `json`.

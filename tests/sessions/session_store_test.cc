@@ -251,15 +251,15 @@ TEST_F(Sessions, RetentionRemovesTheOldest) {
     add(made.back().id, says("user", std::string(1000, 'x')));
   }
   store_.reset();
-  store_ = open({.bytes = 2500});
+  store_ = open({.bytes = 3500});
   EXPECT_EQ(titles({}), (std::vector<std::string>{"t3", "t2", "t1"})) << "the newest does not count";
   add(made[3].id, says("user", std::string(5000, 'x')));
   ASSERT_EQ(*store_->prune(), 0);
   EXPECT_EQ(titles({}).size(), 3u) << "nor when it is large";
   store_.reset();
-  store_ = open({.days = 1e-9});
-  EXPECT_EQ(titles({}).size(), 3u) << "not older than this second";
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  store_ = open({.days = 1.0 / 86400});
+  EXPECT_EQ(titles({}).size(), 3u) << "not older than a second";
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   EXPECT_EQ(*store_->prune(), 3);
   EXPECT_TRUE(titles({}).empty());
 }

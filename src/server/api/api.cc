@@ -308,6 +308,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<ResponseStream> out) {
   const Page wanted = std::get<Page>(handler);
   if (is_web_page(request, *call->match.route)) return out->respond(web_response("index.html", request));
   if (wanted == Page::web_status) return out->respond(web_response("status.html", request));
+  if (wanted == Page::web_icon) return out->respond(web_response("icon.svg", request));
   if (wanted == Page::web_file) return out->respond(web_response(call->match.id, request));
   if (!handle_slow_page(wanted, request, *call, out)) out->respond(page(wanted, *call));
 }

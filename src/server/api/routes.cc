@@ -57,6 +57,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/", Page::welcome, true, false},
     {"GET", "/status", Page::web_status, false, false},
     {"GET", "/web/{id}", Page::web_file, false, false},
+    {"GET", "/favicon.ico", Page::web_icon, false, false},  // browsers ask for it beside pages that name none
     {"POST", "/v1/messages", AnswerKind::message, true, true, Listed::anthropic},
     {"POST", "/v1/messages/count_tokens", AnswerKind::token_count, true, true, Listed::anthropic},
     {"POST", "/completion", AnswerKind::llama_completion, true, true, Listed::llama},

@@ -38,7 +38,8 @@ enum class Page {
   mcp_servers,
   mcp_calls,
   web_status,
-  web_file
+  web_file,
+  web_icon
 };
 // Under which heading the page at "/" lists a route.
 enum class Listed { no, openai, anthropic, ollama, llama };
