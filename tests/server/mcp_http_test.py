@@ -5,12 +5,14 @@ servers made of the official SDK and hostile ones.
 usage: mcp_http_test.py PROGRAM MODEL_DIR
 Prints "N passed, N failed"."""
 
+import http.server
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import traceback
 import urllib.error
@@ -80,6 +82,11 @@ class Server:
         servers = {LABEL: {"command": sys.executable, "args": [os.path.join(folder, "weather.py")], "env": {"CALLS": self.calls}}}
         for kind in KINDS:
             servers[kind] = {"command": sys.executable, "args": [os.path.join(folder, "hostile.py"), kind], "timeout": 3000}
+        self.files = os.path.join(os.path.realpath(folder), "files")
+        os.mkdir(self.files)
+        programs = os.path.dirname(sys.executable)  # servers from PyPI
+        servers |= {"time": {"command": programs + "/mcp-server-time"}, "files": {"command": programs + "/filesystem-mcp", "args": [self.files]},
+                    "fetch": {"command": programs + "/mcp-server-fetch", "args": ["--ignore-robots-txt", "--allow-private-ips"]}}
         config = os.path.join(folder, "mcp.json")
         with open(config, "w") as file:
             json.dump({"mcpServers": servers}, file)
@@ -161,6 +168,42 @@ def test_approval(server):
     after = server.respond([*more], previous_response_id=yes.id, tools=[tool()], tool_choice="auto")
     again = server.respond(kept + decide(True)[:0] + [i.model_dump(exclude_none=True) for i in yes.output] + more, tools=[tool()], tool_choice="auto", store=False)
     assert kinds(after)[-1] == kinds(again)[-1] == "message"
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<html><body><h1>A page</h1><p>Its text.</p></body></html>")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_servers_that_people_use(server):
+    """The servers for time, files and web pages from PyPI, with calls that the client approves."""
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+
+    def call(label, name, number, **arguments):
+        items = [{"role": "user", "content": "Go on."}, {"type": "mcp_approval_request", "id": f"mcpr_{number}", "server_label": label, "name": name,
+                                                         "arguments": json.dumps(arguments)},
+                 {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{number}", "approve": True}]
+        answer = server.respond(items, tools=[tool(label, "always")], tool_choice="auto", store=False, max_output_tokens=10)
+        ran = [item for item in answer.output if item.type == "mcp_call"]
+        assert len(ran) == 1 and json.loads(ran[0].arguments) == arguments, answer.output
+        return ran[0]
+
+    assert "T21:00:00+09:00" in call("time", "convert_time", 1, source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo").output
+    path = server.files + "/a.txt"
+    assert call("files", "write_file", 2, path=path, content="hello").status == "completed" and open(path).read() == "hello"
+    assert "hello" in call("files", "read_file", 3, path=path).output
+    refused_read = call("files", "read_file", 4, path="/etc/passwd")
+    assert refused_read.status == "failed" and "root:" not in refused_read.error
+    page = call("fetch", "fetch", 5, url=f"http://127.0.0.1:{web.server_address[1]}/", raw=True)
+    assert "A page" in page.output and "Its text." in page.output
+    web.shutdown()
 
 
 def refused(work, status, what):

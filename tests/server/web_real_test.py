@@ -79,6 +79,9 @@ class Real:
         url = self.serve()
         try:
             b.open(url)
+            sizes = b.js("return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
+                         ".filter((entry) => !entry.name.includes('/v1/') && !entry.name.endsWith('/health')).map((entry) => entry.encodedBodySize)")
+            assert len(sizes) > 10 and 20_000 < sum(sizes) < 100_000, sizes  # compressed
             self.short_answers()
             b.ask("What is the capital of France?", 30)
             first = b.text(".prose")
