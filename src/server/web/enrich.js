@@ -24,7 +24,7 @@ async function colour(code, language) {
   try {
     const highlighter = await load("highlight");
     if (!highlighter.getLanguage(languageOf(language))) return;
-    const {value} = highlighter.highlight(text, {language: languageOf(language), ignoreIllegals: true});
+    const {value} = highlighter.highlight(languageOf(language), text, true);
     if (code.textContent === text) code.replaceChildren(sanitizeCode(value));
   } catch {
     // The code stays without colours.
@@ -76,9 +76,9 @@ async function showFormula(place) {
   const display = place.classList.contains("math-display");
   const source = place.textContent;
   try {
-    const temml = await load("temml");
-    const markup = temml.renderToString(source, {displayMode: display, throwOnError: true, maxExpand: 200, maxSize: [40, 40],
-      trust: false});
+    const katex = await load("katex");
+    const markup = katex.renderToString(source, {output: "mathml", displayMode: display, throwOnError: true, maxExpand: 200,
+      maxSize: 40, strict: "ignore", trust: false});
     const fragment = sanitizeMath(markup);
     if (!fragment.querySelector("math")) return;
     const shown = el(`span.formula${display ? ".display" : ""}`, {title: source}, fragment);

@@ -16,7 +16,7 @@ const RULES = {
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
 };
-// Temml writes presentation MathML only.
+// Presentation MathML only.
 const MATH_RULES = {
   USE_PROFILES: {mathMl: true},
   FORBID_TAGS: ["annotation", "annotation-xml", "semantics", "maction", "mglyph"],
@@ -33,6 +33,10 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 });
 
 const escape = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+// marked escapes addresses and titles in some places and not in others.
+const SIGNS = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'"};
+const unescape = (text) => text.replace(/&(?:amp|lt|gt|quot|#39);/g, (name) => SIGNS[name]);
+const again = (text) => escape(unescape(text));
 const isSafeAddress = (address) => /^(?:https?:\/\/|mailto:)/i.test(address.trim());
 
 // The few tags without attributes that models use inside Markdown.
@@ -40,26 +44,25 @@ const PLAIN_TAG = /^<(?:br\s*\/?|\/?(?:sub|sup|kbd))>$/i;
 
 const renderer = new Renderer();
 Object.assign(renderer, {
-  html({text}) {
+  html(text) {
     return PLAIN_TAG.test(text.trim()) ? text.trim() : escape(text);
   },
-  link({href, title, tokens}) {
-    const text = this.parser.parseInline(tokens);
-    if (!isSafeAddress(href)) return `${text} <span class="address">(${escape(href)})</span>`;
-    return `<a href="${escape(href)}"${title ? ` title="${escape(title)}"` : ""}>${text}</a>`;
+  link(href, title, text) {
+    if (!isSafeAddress(unescape(href))) return `${text} <span class="address">(${again(href)})</span>`;
+    return `<a href="${again(href)}"${title ? ` title="${again(title)}"` : ""}>${text}</a>`;
   },
-  image({href, text}) {
-    return `<span class="picture">Image: ${escape(text || "without a description")} ` +
-      `<span class="address">(${escape(href)})</span></span>`;
+  image(href, title, text) {
+    return `<span class="picture">Image: ${again(text || "without a description")} ` +
+      `<span class="address">(${again(href)})</span></span>`;
   },
-  heading({tokens, depth}) {
+  heading(text, depth) {
     const level = Math.min(6, depth + 2);  // the page's own headings come before
-    return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>\n`;
+    return `<h${level}>${text}</h${level}>\n`;
   },
-  checkbox({checked}) {
+  checkbox(checked) {
     return checked ? "☑ " : "☐ ";
   },
-  code({text, lang}) {
+  code(text, lang) {
     const language = (lang || "").match(/^[\w+#.-]{0,30}/)[0].toLowerCase();
     return `<pre><code class="language-${escape(language)}">${escape(text)}</code></pre>\n`;
   },
@@ -94,7 +97,7 @@ const extensions = {
   childTokens: {},
 };
 
-const options = {gfm: true, breaks: false, pedantic: false, silent: true, renderer, tokenizer: new Tokenizer(), extensions};
+const options = {gfm: true, breaks: false, pedantic: false, silent: true, mangle: false, headerIds: false, renderer, tokenizer: new Tokenizer(), extensions};
 
 const PIECE = 2000;  // characters
 
@@ -152,7 +155,9 @@ export function sanitizeCode(html) {
     ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true});
 }
 
-// Style attributes go before parsing already: the policy would report each of them.
+// Style attributes go before parsing already: the policy would report each of them. The source, which KaTeX adds as an
+// annotation, would be shown as text.
 export function sanitizeMath(markup) {
-  return DOMPurify.sanitize(markup.replace(/ style="[^"]*"/g, ""), MATH_RULES);
+  const bare = markup.replace(/<annotation[\s\S]*?<\/annotation>/g, "").replace(/ style="[^"]*"/g, "");
+  return DOMPurify.sanitize(bare, MATH_RULES);
 }
