@@ -128,7 +128,7 @@ def check_sighup_reads_the_keys_again():
             eventually(lambda: taken("new"), "the new key is not taken")
             assert not taken("old")
             assert b"[DONE]" in stream.read(), "the stream was cut off"
-            write("two words\n")  # what cannot be used changes nothing
+            write("a line with odd words\n")  # what cannot be used changes nothing
             server.signal(signal.SIGHUP)
             write("")
             server.signal(signal.SIGHUP)
