@@ -58,16 +58,25 @@ std::vector<SnippetPart> snippet_parts(const std::string& marked) {
   return parts;
 }
 
-// The message's text around the words.
-std::vector<SnippetPart> find_snippet(SQLite::Database& db, const std::string& words, MessageId message) {
-  SQLite::Statement query(
-      db, fmt::format("SELECT snippet(words, 0, char({}), char({}), '…', {}) FROM words WHERE "
-                      "words MATCH ? AND rowid = ?",
-                      int{kMatchBegin}, int{kMatchEnd}, kSnippetWords));
-  query.bind(1, words);
-  query.bind(2, message);
-  return query.executeStep() ? snippet_parts(query.getColumn(0).getString()) : std::vector<SnippetPart>();
-}
+// Finds the text around the words in messages. Made once for a search.
+class SnippetFinder {
+ public:
+  SnippetFinder(SQLite::Database& db, const std::string& words)
+      : query_(db, fmt::format(
+                       "SELECT snippet(words, 0, char({}), char({}), '…', {}) FROM words WHERE words MATCH ? "
+                       "AND rowid = ?",
+                       int{kMatchBegin}, int{kMatchEnd}, kSnippetWords)) {
+    query_.bind(1, words);
+  }
+  std::vector<SnippetPart> find(MessageId message) {
+    query_.reset();
+    query_.bind(2, message);
+    return query_.executeStep() ? snippet_parts(query_.getColumn(0).getString()) : std::vector<SnippetPart>();
+  }
+
+ private:
+  SQLite::Statement query_;
+};
 
 // The condition for the sessions that a query means; ?1 is the owner.
 std::string of_query(const SessionQuery& wanted) {
@@ -108,6 +117,7 @@ SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, co
   SQLite::Statement session(db, fmt::format("SELECT {} FROM sessions WHERE {} AND id = (SELECT session FROM "
                                             "messages WHERE id = ?2)",
                                             kSessionColumns, of_query(wanted)));
+  SnippetFinder snippets(db, words);
   SQLite::Statement which(db, "SELECT session FROM messages WHERE id = ?");
   while (static_cast<int>(list.sessions.size()) <= limit && found.executeStep()) {
     const MessageId message = found.getColumn(0).getInt64();
@@ -119,7 +129,7 @@ SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, co
     session.bind(2, message);
     if (!session.executeStep()) continue;
     list.sessions.push_back(read_session(session));
-    list.sessions.back().snippet = find_snippet(db, words, message);
+    list.sessions.back().snippet = snippets.find(message);
   }
   return list;
 }
