@@ -58,25 +58,26 @@ std::vector<SnippetPart> snippet_parts(const std::string& marked) {
   return parts;
 }
 
-// Finds the text around the words in messages. Made once for a search.
-class SnippetFinder {
- public:
-  SnippetFinder(SQLite::Database& db, const std::string& words)
-      : query_(db, fmt::format(
-                       "SELECT snippet(words, 0, char({}), char({}), '…', {}) FROM words WHERE words MATCH ? "
-                       "AND rowid = ?",
-                       int{kMatchBegin}, int{kMatchEnd}, kSnippetWords)) {
-    query_.bind(1, words);
-  }
-  std::vector<SnippetPart> find(MessageId message) {
-    query_.reset();
-    query_.bind(2, message);
-    return query_.executeStep() ? snippet_parts(query_.getColumn(0).getString()) : std::vector<SnippetPart>();
-  }
-
- private:
-  SQLite::Statement query_;
-};
+// Gives sessions the text around the words in these messages, one for each of the last sessions, newest
+// first. In one pass: to look up the words anew for each message would read all that have the beginning of
+// one.
+void add_snippets(SQLite::Database& db, const std::string& words, const std::vector<MessageId>& messages,
+                  std::vector<Session>& sessions) {
+  if (messages.empty()) return;
+  SQLite::Statement query(
+      db,
+      fmt::format("SELECT rowid, CASE WHEN rowid IN (SELECT value FROM json_each(?2)) THEN snippet(words, 0, "
+                  "char({}), char({}), '…', {}) END FROM words WHERE words MATCH ?1 AND rowid >= ?3 ORDER BY "
+                  "rowid DESC",
+                  int{kMatchBegin}, int{kMatchEnd}, kSnippetWords));
+  query.bind(1, words);
+  query.bind(2, dump_json(messages));
+  query.bind(3, messages.back());
+  size_t next = 0;
+  for (const size_t first = sessions.size() - messages.size(); next < messages.size() && query.executeStep();)
+    if (query.getColumn(0).getInt64() == messages[next])
+      sessions[first + next++].snippet = snippet_parts(query.getColumn(1).getString());
+}
 
 // The condition for the sessions that a query means; ?1 is the owner.
 std::string of_query(const SessionQuery& wanted) {
@@ -117,7 +118,7 @@ SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, co
   SQLite::Statement session(db, fmt::format("SELECT {} FROM sessions WHERE {} AND id = (SELECT session FROM "
                                             "messages WHERE id = ?2)",
                                             kSessionColumns, of_query(wanted)));
-  SnippetFinder snippets(db, words);
+  std::vector<MessageId> messages;  // in which the sessions were found
   SQLite::Statement which(db, "SELECT session FROM messages WHERE id = ?");
   while (static_cast<int>(list.sessions.size()) <= limit && found.executeStep()) {
     const MessageId message = found.getColumn(0).getInt64();
@@ -129,8 +130,9 @@ SessionList search_sessions(SQLite::Database& db, const SessionQuery& wanted, co
     session.bind(2, message);
     if (!session.executeStep()) continue;
     list.sessions.push_back(read_session(session));
-    list.sessions.back().snippet = snippets.find(message);
+    messages.push_back(message);
   }
+  add_snippets(db, words, messages, list.sessions);
   return list;
 }
 

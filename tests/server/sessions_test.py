@@ -138,7 +138,7 @@ def test_ten_thousand(program, folder):
                 words = [random_.choice(WORDS) for _ in range(40)] + (["uniqueword"] if (part, i, turn) == (11, 77, 3) else [])
                 lines.append(json.dumps({"role": ("user", "assistant")[turn % 2], "content": " ".join(words)}))
         server.ask("/sessions/import", {"jsonl": "\n".join(lines)})
-    took, quickest = {}, 0
+    took = {}
     for name, path in {"list": "/sessions?limit=50", "rare word": "/sessions?query=uniqueword", "common word": "/sessions?query=baran",
                        "three words": "/sessions?query=baran+dosen+kitis", "beginning": "/sessions?query=ba", "title": "/sessions?query=Talk+7777",
                        "no match": "/sessions?query=xyzzy"}.items():
@@ -148,11 +148,10 @@ def test_ten_thousand(program, folder):
             found = server.ask(path)
             times.append(time.perf_counter() - begin)
         took[name] = (round(1000 * statistics.median(times), 1), len(found["data"]))
-        quickest = max(quickest, min(times))  # the others had to wait for the tests beside this one
     last = server.ask("/sessions?limit=1")["last_id"]
     size = os.path.getsize(os.path.join(folder, "sessions", "sessions.db"))
     server.kill()
-    good = quickest < 0.05 and took["rare word"][1] == 1 and took["title"][1] == 1 and took["no match"][1] == 0 and last
+    good = all(ms < 50 for ms, _ in took.values()) and took["rare word"][1] == 1 and took["title"][1] == 1 and took["no match"][1] == 0 and last
     return good, f"10,000 conversations, {size >> 20} MiB; ms, found: {took}"
 
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mcp/text.h"
+
 namespace anabranch::server {
 
 std::string call_id_with(const char* prefix, const std::string& id) {
@@ -69,7 +71,7 @@ AgentRun::AgentRun(AgentTools tools, ChatRequest request, std::vector<AgentCall>
 
 Json AgentRun::add_turn(const Json& message, int tokens) {
   budget_.add_step(tokens);
-  if (tokens_left_ >= 0) tokens_left_ = std::max(0, tokens_left_ - tokens);
+  tokens_left_ = std::max(0, tokens_left_ - tokens);
   request_.messages.push_back(message);
   if (request_.continuation) {  // the turn began with the request's text
     Json& turn = request_.messages.back();
@@ -127,9 +129,7 @@ mcp::CallResult run_call(const AgentCall& call, mcp::Servers& servers, size_t mo
   if (!call.arguments.is_object()) return not_run("The arguments are no JSON object");
   mcp::CallResult result = servers.call(call.tool, call.arguments, cancelled);
   if (result.text.size() <= most_bytes) return result;
-  while (most_bytes > 0 && (static_cast<unsigned char>(result.text[most_bytes]) & 0xC0) == 0x80)
-    --most_bytes;  // not within a character
-  result.text.resize(most_bytes);
+  result.text.resize(mcp::beginning(result.text, most_bytes).size());
   result.truncated = true;
   return result;
 }

@@ -120,7 +120,7 @@ class AgentRun {
   mcp::AgentBudget budget_;   // of steps, tokens and time
   int calls_left_;
   size_t bytes_left_;
-  int tokens_left_;  // of the answer; -1: no limit
+  int tokens_left_;  // of the answer
   std::string stopped_;
 };
 
