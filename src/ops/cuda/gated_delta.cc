@@ -1,6 +1,7 @@
 #include "ops/cuda/gated_delta.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "ops/arguments.h"
@@ -67,40 +68,70 @@ void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<T
   span.conv_out = on.data(state.conv, kOp);
 }
 
-void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans) {
-  const std::string reason = gated_delta_unsupported(s);
-  require(reason.empty(), kOp, "{}.", reason);
-  // For a few tokens of many sequences a block has more of a head, whose queries and keys are then made less
-  // often, and other blocks work while it waits for memory.
-  bool few = spans > 1;
-  for (int i = 0; i < spans; i++) few &= args.span[i].count <= 4;
-  const int columns = few && s.value_dim % 64 == 0 ? 64 : 32;
-  const int tokens = few ? 4 : 16, makers = few ? 0 : 288;
+// Runs of so few tokens have all columns of a head in one block.
+constexpr int kFewTokens = 8;
+bool is_few(const DeltaRun& run) { return run.count <= kFewTokens; }
+
+// Heads of so many columns: the output norm is part of such a launch.
+constexpr int kMostFewColumns = 128;
+
+void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans, bool few) {
+  const int most = few ? kMostFewColumns : 32;
+  const int columns = s.value_dim <= most ? s.value_dim : s.value_dim % most == 0 ? most : 32;
+  const int tokens = few ? kFewTokens : 16, makers = few ? 0 : 288;
   on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, tokens, makers}}, "delta",
             {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
              static_cast<unsigned>(spans)},
             static_cast<unsigned>(4 * columns + makers), 0, &args);
 }
 
-// Runs of different states in one launch, those of one state in one launch after the other.
+// Runs of different states, in launches side by side.
+void carry_out_together(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
+                        std::span<const DeltaRun> runs) {
+  std::vector<Tensor> retired;  // until all are launched: the first may still run when the last begins
+  args.beside = 0;
+  for (const bool few : {true, false}) {
+    int spans = 0;
+    const auto flush = [&] {
+      if (spans == 0) return;
+      launch_delta(on, shape, args, spans, few);
+      args.beside = 1;
+      spans = 0;
+    };
+    for (const DeltaRun& run : runs) {
+      if (is_few(run) != few) continue;
+      DeltaSpan& span = args.span[spans++] = begin_run(on, run);
+      end_run(on, run, span, retired);
+      if (spans == kDeltaSpans) flush();
+    }
+    flush();
+  }
+  for (const DeltaRun& run : runs)
+    if (run.keep) *run.keep = {run.state->s, run.state->conv, {}};
+}
+
+void add_norm(DeltaArgs& args, const NormArgs& norm) {
+  args.gate = norm.gate;
+  args.norm_weight = norm.weight;
+  args.out = norm.out;
+  args.tiles = norm.tiles;
+  args.tiles_rows = norm.tiles_rows;
+  args.eps = norm.eps;
+}
+
+// Runs of one state one after the other.
 void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
                std::span<const DeltaRun> runs) {
-  std::vector<Tensor> retired;
-  for (size_t begin = 0; begin < runs.size();) {
-    size_t end = begin;
-    for (; end < runs.size() && end - begin < kDeltaSpans; end++) {
-      const auto together = runs.subspan(begin, end - begin);
-      const auto same = [&](const DeltaRun& other) { return other.state == runs[end].state; };
-      if (std::any_of(together.begin(), together.end(), same)) break;
-      DeltaSpan& span = args.span[end - begin] = begin_run(on, runs[end]);
-      end_run(on, runs[end], span, retired);
-    }
-    launch_delta(on, shape, args, static_cast<int>(end - begin));
-    for (; begin < end; begin++) {
-      const GatedDeltaState& state = *runs[begin].state;
-      if (runs[begin].keep) *runs[begin].keep = {state.s, state.conv, {}};
-    }
-    retired.clear();
+  const std::string reason = gated_delta_unsupported(shape);
+  require(reason.empty(), kOp, "{}.", reason);
+  std::unordered_set<const GatedDeltaState*> states;
+  states.reserve(runs.size());
+  while (!runs.empty()) {
+    states.clear();
+    size_t count = 0;
+    while (count < runs.size() && states.insert(runs[count].state).second) count++;
+    carry_out_together(on, args, shape, runs.first(count));
+    runs = runs.subspan(count);
   }
 }
 
@@ -121,7 +152,6 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   args.y = on.data(y, kOp);
   args.key_heads = shape.key_heads;
   args.value_heads = shape.value_heads;
-  carry_out(on, args, shape, runs);
 
   const MatmulInput out =
       plain ? MatmulInput(on.empty({rows, width}, Dtype::f32)) : make_packed_cleared(on, rows, width);
@@ -138,6 +168,12 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   norm.width = shape.value_dim;
   norm.tiles_rows = layout_rows(rows);
   norm.eps = weights.eps;
+  if (shape.value_dim <= kMostFewColumns && std::all_of(runs.begin(), runs.end(), is_few)) {
+    add_norm(args, norm);
+    carry_out(on, args, shape, runs);
+    return out;
+  }
+  carry_out(on, args, shape, runs);
   on.launch({Source::rows, {}}, "norm_heads", {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)},
             128, 0, &norm);
   return out;

@@ -190,7 +190,14 @@ struct DeltaArgs {
   const float *qkv, *b, *a;  // [rows][channels], [rows][value heads] x 2
   const float *conv_weight, *a_log, *dt_bias;
   float* y;  // [rows][value heads * DV]
+  // Not null: the output norm follows at once, and y is not written. `gate` is of y's shape; out as in NormArgs.
+  const float *gate, *norm_weight;
+  float* out;
+  unsigned short* tiles;
+  int tiles_rows;
+  float eps;
   int key_heads, value_heads;
+  int beside;  // the launch before it is one of other states
   DeltaSpan span[kDeltaSpans];
 };
 static_assert(sizeof(DeltaArgs) <= 4096, "what a launch takes");

@@ -77,16 +77,16 @@ KERNEL norm_heads(const __grid_constant__ NormArgs a) {
   for (int at = lane; at < a.width; at += 32 * kEach) {
     if (at >= 32 * kEach) read(from, at, x);
 #pragma unroll
-    for (int i = 0; i < kEach; i++) sum += x[i] * x[i];
+    for (int i = 0; i < kEach; i++) sum = __fmaf_rn(x[i], x[i], sum);
   }
-  const float factor = 1.0f / sqrtf(warp_sum(sum) / a.width + a.eps);
+  const float factor = head_factor(sum, a.width, a.eps);
   for (int at = lane; at < a.width; at += 32 * kEach) {
     if (a.width > 32 * kEach) read(from, at, x), read(gates, at, gate), read(a.weight, at, weight);
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
       const int own = at + i * 32;
       if (own >= a.width) break;
-      const float y = x[i] * factor * weight[i] * silu(gate[i]);
+      const float y = head_norm(x[i], factor, weight[i], silu(gate[i]));
       if (a.tiles) a.tiles[tile_index(row, first + own, a.tiles_rows)] = to_bf16(y);
       if (a.out) a.out[row * a.inputs + first + own] = y;
     }

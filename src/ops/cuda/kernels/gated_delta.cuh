@@ -1,0 +1,388 @@
+// The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula). Macros: DK,
+// DV (dimensions of a head), TAPS (of the convolution); COLUMNS of a block, TOKENS that it makes at a time, with MAKERS
+// threads of their own or, if there are none, all: these change no result.
+//
+// A block has COLUMNS columns of one value head's state S [DK][DV] in the registers of its first kAppliers threads:
+// kParts lanes share kLaneColumns columns, each has DK / kParts rows of them. Tokens are applied one by one, in one
+// order of operations, whoever asks. With makers, these make the next tokens' queries, keys, values and gates
+// meanwhile.
+//
+// The functions are told which thread of the block runs them and what it is about.
+namespace delta_rule {
+
+#ifndef PARTS
+#define PARTS 8
+#define LANE_COLUMNS 2
+#endif
+constexpr int kTokens = TOKENS, kParts = PARTS, kLaneColumns = LANE_COLUMNS, kRows = DK / kParts;
+constexpr int kVector = kRows % 4 == 0 ? 4 : kRows % 2 == 0 ? 2 : 1;  // neighbours among a lane's rows
+constexpr int kGroups = 32 / kParts;                                   // of columns, in a warp
+constexpr int kChannels = 2 * DK + COLUMNS, kAppliers = COLUMNS / kLaneColumns * kParts;
+constexpr int kMakers = MAKERS ? MAKERS : kAppliers, kThreads = kAppliers + MAKERS;
+constexpr int kBlocks = MAKERS ? 1 : kThreads > 256 ? 2 : 4;  // of a multiprocessor
+constexpr int kEach = (kChannels + kMakers - 1) / kMakers;  // channels of a thread
+static_assert(DK % kParts == 0 && DK <= 128 && COLUMNS % (kGroups * kLaneColumns) == 0, "");
+
+struct Tokens {
+  float q[kTokens][DK], k[kTokens][DK], v[kTokens][COLUMNS];
+  float gates[kTokens][4];  // decay, beta, q k
+};
+struct Shared {
+  Tokens tokens[MAKERS ? 2 : 1];
+  // What the output norm takes, where the block has a whole head: y and silu(gate).
+  float y[MAKERS ? 1 : kTokens][COLUMNS], gate[MAKERS ? 1 : kTokens][COLUMNS];
+};
+
+// What a block is about.
+struct Place {
+  int head, key_head, column0, keys, channels;
+  bool owns_keys, trial;
+  // The channels of the block: DK of queries, DK of keys, COLUMNS of values.
+  __device__ int channel(int i) const {
+    return i < DK ? key_head * DK + i : i < 2 * DK ? keys + key_head * DK + i - DK : 2 * keys + head * DV + column0 + i - 2 * DK;
+  }
+  __device__ bool owns(int i) const { return i >= 2 * DK || owns_keys; }
+};
+DEVICE Place place_of(const DeltaArgs& a, const DeltaSpan& s, int head, int column0) {
+  const int ratio = a.value_heads / a.key_heads, keys = a.key_heads * DK;
+  return {head, head / ratio, column0, keys, 2 * keys + a.value_heads * DV, column0 == 0 && head % ratio == 0, s.entry >= 0};
+}
+
+template <int N>
+DEVICE void read(const float* from, float* to) {
+  if constexpr (N == 4) {
+    const float4 x = *(const float4*)from;
+    to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+  } else if constexpr (N == 2) {
+    const float2 x = *(const float2*)from;
+    to[0] = x.x, to[1] = x.y;
+  } else {
+    to[0] = from[0];
+  }
+}
+template <int N>
+DEVICE void write(const float* from, float* to) {
+  if constexpr (N == 4)
+    *(float4*)to = float4{from[0], from[1], from[2], from[3]};
+  else if constexpr (N == 2)
+    *(float2*)to = float2{from[0], from[1]};
+  else
+    to[0] = from[0];
+}
+
+// Entry i of those to apply first.
+DEVICE long replayed(const DeltaSpan& s, int i) { return s.replay >> 4 * i & 15; }
+
+// One of the block's channels: a thread convolves its rows one after the other.
+struct Channel {
+  int own, at;  // among the block's, among all
+  float taps[TAPS], before[TAPS - 1];
+};
+DEVICE void read_taps(const DeltaArgs& a, const Place& p, int own, Channel& c) {
+  c.own = own;
+  if (own >= kChannels) return;
+  c.at = p.channel(own);
+  if (!a.conv_weight) return;  // no tokens
+#pragma unroll
+  for (int j = 0; j < TAPS; j++) c.taps[j] = a.conv_weight[j * p.channels + c.at];
+}
+// The rows before the span: the convolution's own, then tokens to apply first.
+DEVICE void read_before(const DeltaSpan& s, const Place& p, Channel& c) {
+  if (c.own >= kChannels) return;
+#pragma unroll
+  for (int j = 0; j < TAPS - 1; j++) {
+    const int t = j + s.replay_count;  // counted from the oldest row
+    c.before[j] = t < TAPS - 1 ? s.conv_in[(long)t * p.channels + c.at]
+                               : s.from.rows[replayed(s, t - (TAPS - 1)) * p.channels + c.at];
+  }
+}
+DEVICE void write_before(const DeltaSpan& s, const Place& p, const Channel& c) {
+  if (c.own >= kChannels || !p.owns(c.own)) return;
+#pragma unroll
+  for (int j = 0; j < TAPS - 1; j++) s.conv_out[(long)j * p.channels + c.at] = c.before[j];
+}
+// Read together: one wait for memory, not one for each.
+DEVICE void read_rows(const DeltaArgs& a, const DeltaSpan& s, const Place& p, const Channel& c, int first,
+                      float rows[kTokens]) {
+  const float* from = a.qkv + (long)(s.row + first) * p.channels + c.at;
+#pragma unroll
+  for (int t = 0; t < kTokens; t++)
+    rows[t] = c.own < kChannels && first + t < s.count ? from[(long)t * p.channels] : 0.0f;
+}
+DEVICE void convolve(const DeltaSpan& s, const Place& p, Channel& c, const float rows[kTokens], int first,
+                     Tokens& to) {
+  if (c.own >= kChannels) return;
+  const int tokens = s.count - first, stride = c.own < 2 * DK ? DK : COLUMNS;
+  float* out = c.own < DK ? &to.q[0][c.own] : c.own < 2 * DK ? &to.k[0][c.own - DK] : &to.v[0][c.own - 2 * DK];
+#pragma unroll
+  for (int t = 0; t < kTokens; t++) {
+    if (t >= tokens) break;
+    float sum = __fmul_rn(rows[t], c.taps[TAPS - 1]);
+#pragma unroll
+    for (int j = TAPS - 2; j >= 0; j--) sum = __fmaf_rn(c.before[j], c.taps[j], sum);
+    out[t * stride] = silu(sum);
+#pragma unroll
+    for (int j = 1; j < TAPS - 1; j++) c.before[j - 1] = c.before[j];
+    c.before[TAPS - 2] = rows[t];
+    if (p.trial && p.owns(c.own)) s.to.rows[(long)(s.entry + first + t) * p.channels + c.at] = rows[t];
+  }
+}
+
+// Decay and beta of token t of those made: a warp does all, a lane one.
+struct Gates {
+  float a, b, a_log, dt_bias;
+};
+DEVICE void read_gates(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int t, Gates& g) {
+  if (t >= s.count) return;
+  g.a_log = a.a_log[p.head], g.dt_bias = a.dt_bias[p.head];
+  const long at = (long)(s.row + t) * a.value_heads + p.head;
+  g.a = a.a[at], g.b = a.b[at];
+}
+DEVICE void make_gates(const DeltaArgs& a, const DeltaSpan& s, const Place& p, const Gates& g, int first, int t,
+                       Tokens& to) {
+  if (t >= kTokens || first + t >= s.count) return;
+  const float x = g.a + g.dt_bias, softplus = x > 20.0f ? x : log1pf(expf(x));
+  const float decay = expf(-expf(g.a_log) * softplus);
+  to.gates[t][0] = decay;
+  to.gates[t][1] = sigmoid(g.b);
+  if (p.trial && p.column0 == 0) s.to.decay[(long)(s.entry + first + t) * a.value_heads + p.head] = decay;
+}
+
+// Norms of queries and keys: a warp does a token, a lane four dimensions.
+DEVICE float dot4(const float a[4], const float b[4]) {
+  return __fmaf_rn(a[3], b[3], __fmaf_rn(a[2], b[2], __fmaf_rn(a[1], b[1], __fmul_rn(a[0], b[0]))));
+}
+DEVICE void normalise(const DeltaSpan& s, const Place& p, int thread, int first, Tokens& to) {
+  const int at = thread % 32 * 4, tokens = min(s.count - first, kTokens);
+  for (int t = thread / 32; t < tokens; t += kMakers / 32) {
+    float q[4] = {}, k[4] = {};
+    if (at < DK) read<4>(&to.q[t][at], q), read<4>(&to.k[t][at], k);
+    const float qq = warp_sum(dot4(q, q)), kk = warp_sum(dot4(k, k)), qk = warp_sum(dot4(q, k));
+    const float q_factor = __fmul_rn(rsqrtf(qq + 1e-6f), rsqrtf((float)DK)), k_factor = rsqrtf(kk + 1e-6f);
+    if (at == 0) to.gates[t][2] = __fmul_rn(__fmul_rn(qk, q_factor), k_factor);
+#pragma unroll
+    for (int i = 0; i < 4; i++) q[i] = __fmul_rn(q[i], q_factor), k[i] = __fmul_rn(k[i], k_factor);
+    if (at >= DK) continue;
+    write<4>(q, &to.q[t][at]);
+    write<4>(k, &to.k[t][at]);
+    if (p.trial && p.owns_keys) write<4>(k, s.to.k + (long)(s.entry + first + t) * p.keys + p.key_head * DK + at);
+  }
+}
+
+// A lane's part of the state: rows of the head, columns of the block.
+typedef float State[kRows][kLaneColumns];
+DEVICE int own_part(int thread) { return thread % 32 / kGroups; }
+DEVICE int own_column(int thread) { return (thread / 32 * kGroups + thread % kGroups) * kLaneColumns; }
+DEVICE int row_of(int thread, int i) { return i / kVector * kVector * kParts + own_part(thread) * kVector + i % kVector; }
+
+// S = g S + key d.
+DEVICE void update(const float key[kRows], const float d[kLaneColumns], float g, State state) {
+#pragma unroll
+  for (int i = 0; i < kRows; i++)
+#pragma unroll
+    for (int c = 0; c < kLaneColumns; c++) state[i][c] = __fmaf_rn(key[i], d[c], __fmul_rn(g, state[i][c]));
+}
+DEVICE void read_keys(const float* from, int thread, float to[kRows]) {
+#pragma unroll
+  for (int i = 0; i < kRows; i += kVector) read<kVector>(from + row_of(thread, i), to + i);
+}
+
+DEVICE void store_state(const DeltaSpan& s, const Place& p, int thread, const State state) {
+  float* to = s.s_out + (long)p.head * DK * DV + p.column0 + own_column(thread);
+#pragma unroll
+  for (int i = 0; i < kRows; i++) write<kLaneColumns>(state[i], to + row_of(thread, i) * DV);
+}
+// The state after the entries to apply first.
+DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, State state) {
+  const int column = p.head * DV + p.column0 + own_column(thread);
+  const float* from = s.s_in + (long)p.head * DK * DV + p.column0 + own_column(thread);
+#pragma unroll
+  for (int i = 0; i < kRows; i++) read<kLaneColumns>(from + row_of(thread, i) * DV, state[i]);
+  for (int e = 0; e < s.replay_count; e++) {
+    const long entry = replayed(s, e);
+    float key[kRows], d[kLaneColumns];
+    read_keys(s.from.k + entry * p.keys + p.key_head * DK, thread, key);
+    read<kLaneColumns>(s.from.delta + entry * a.value_heads * DV + column, d);
+    update(key, d, s.from.decay[entry * a.value_heads + p.head], state);
+  }
+  if (p.trial && s.fold) store_state(s, p, thread, state);
+}
+
+// What a lane reads of a token before it applies it; its queries follow when there is time.
+struct Operands {
+  float key[kRows], v[kLaneColumns], gates[4];
+};
+DEVICE void read_operands(const Tokens& from, int thread, int t, Operands& o) {
+  read_keys(from.k[t], thread, o.key);
+  read<kLaneColumns>(&from.v[t][own_column(thread)], o.v);
+  read<4>(from.gates[t], o.gates);
+}
+// The lane's part of x S, for each of its columns.
+DEVICE void dots(const float x[kRows], const State state, float sums[kLaneColumns]) {
+  float halves[2][kLaneColumns];
+#pragma unroll
+  for (int i = 0; i < kRows; i++)
+#pragma unroll
+    for (int c = 0; c < kLaneColumns; c++)
+      halves[i % 2][c] = i < 2 ? __fmul_rn(x[i], state[i][c]) : __fmaf_rn(x[i], state[i][c], halves[i % 2][c]);
+#pragma unroll
+  for (int c = 0; c < kLaneColumns; c++) sums[c] = kRows > 1 ? __fadd_rn(halves[0][c], halves[1][c]) : halves[0][c];
+}
+DEVICE void add_parts(float sums[kLaneColumns]) {
+#pragma unroll
+  for (int step = kGroups; step < 32; step *= 2)
+#pragma unroll
+    for (int c = 0; c < kLaneColumns; c++) sums[c] = __fadd_rn(sums[c], __shfl_xor_sync(~0u, sums[c], step));
+}
+
+// Applies a token to the lane's part of the state; y is for the lane's columns. Both products with S are of the state
+// before the token: q^T (g S + k d^T) = g q^T S + (q k) d.
+DEVICE void apply_token(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, int t, const Operands& o,
+                        const float* queries, State state, float* y) {
+  const float g = o.gates[0], beta = o.gates[1], qk = o.gates[2];
+  float query[kRows], read[kLaneColumns], asked[kLaneColumns], d[kLaneColumns];
+  read_keys(queries, thread, query);
+  dots(o.key, state, read);
+  add_parts(read);
+  dots(query, state, asked);
+#pragma unroll
+  for (int c = 0; c < kLaneColumns; c++) d[c] = __fmul_rn(beta, __fmaf_rn(-g, read[c], o.v[c]));
+  update(o.key, d, g, state);
+  add_parts(asked);
+  if (own_part(thread) > 0) return;
+  const int column = p.head * DV + p.column0 + own_column(thread);
+  float out[kLaneColumns];
+#pragma unroll
+  for (int c = 0; c < kLaneColumns; c++) out[c] = __fmaf_rn(g, asked[c], __fmul_rn(qk, d[c]));
+  write<kLaneColumns>(out, y);
+  if (p.trial) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
+}
+
+// The output norm of the block's head, as norm_heads (rows.cu) does it.
+DEVICE void read_gate(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
+  for (int i = kThreads - 1 - thread; i < s.count * COLUMNS; i += kThreads)
+    m.gate[i / COLUMNS][i % COLUMNS] =
+        silu(a.gate[(long)(s.row + i / COLUMNS) * a.value_heads * DV + p.head * DV + i % COLUMNS]);
+}
+DEVICE void norm_output(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, const Shared& m) {
+  constexpr int kLane = (COLUMNS + 31) / 32;
+  const int lane = thread % 32;
+  float weight[kLane];
+#pragma unroll
+  for (int i = 0; i < kLane; i++) weight[i] = a.norm_weight[lane + i * 32];
+  for (int t = thread / 32; t < s.count; t += kThreads / 32) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kLane; i++) sum = __fmaf_rn(m.y[t][lane + i * 32], m.y[t][lane + i * 32], sum);
+    const float factor = head_factor(sum, DV, a.eps);
+    const long row = s.row + t;
+#pragma unroll
+    for (int i = 0; i < kLane; i++) {
+      const int own = lane + i * 32, at = p.head * DV + own;
+      const float y = head_norm(m.y[t][own], factor, weight[i], m.gate[t][own]);
+      if (a.tiles) a.tiles[tile_index(row, at, a.tiles_rows)] = to_bf16(y);
+      if (a.out) a.out[row * a.value_heads * DV + at] = y;
+    }
+  }
+}
+
+// Up to kTokens tokens of a span, by all kThreads threads. Before wait() only weights are read, and lines of memory asked
+// for.
+template <class Wait>
+DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m, const Wait& wait) {
+  Tokens& made = m.tokens[0];
+  const int warp = thread / 32, lane = thread % 32;
+  constexpr int kLine = 32;
+  for (int i = thread; i < DK * COLUMNS / kLine; i += kThreads)
+    prefetch(s.s_in + (long)(p.head * DK + i / (COLUMNS / kLine)) * DV + p.column0 + i % (COLUMNS / kLine) * kLine);
+  Channel channel[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; i++) read_taps(a, p, thread + i * kThreads, channel[i]);
+  wait();
+  State state;
+#ifdef EARLY
+  load_state(a, s, p, thread, state);
+#endif
+  Gates gates;
+  if (warp == kThreads / 32 - 1) read_gates(a, s, p, lane, gates);
+#pragma unroll
+  for (int i = 0; i < kEach; i++) {
+    float rows[kTokens];
+    read_rows(a, s, p, channel[i], 0, rows);
+    read_before(s, p, channel[i]);
+    if (p.trial && s.fold) write_before(s, p, channel[i]);
+    convolve(s, p, channel[i], rows, 0, made);
+    if (!p.trial) write_before(s, p, channel[i]);
+  }
+  if (a.gate) read_gate(a, s, p, thread, m);
+  if (warp == kThreads / 32 - 1) make_gates(a, s, p, gates, 0, lane, made);
+#ifndef EARLY
+  load_state(a, s, p, thread, state);
+#endif
+  barrier_sync(0, kThreads);
+  normalise(s, p, thread, 0, made);
+  barrier_sync(0, kThreads);
+  const int column = p.column0 + own_column(thread);
+  for (int t = 0; t < s.count; t++) {
+    Operands o;
+    read_operands(made, thread, t, o);
+    float* y = a.gate ? &m.y[t][own_column(thread)] : a.y + ((long)(s.row + t) * a.value_heads + p.head) * DV + column;
+    apply_token(a, s, p, thread, t, o, made.q[t], state, y);
+  }
+  if (a.gate) {
+    barrier_sync(0, kThreads);
+    norm_output(a, s, p, thread, m);
+  }
+  if (!p.trial) store_state(s, p, thread, state);
+}
+
+// Any number of tokens: the first kAppliers threads apply them, the others make the next.
+DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
+  State state;
+  load_state(a, s, p, thread, state);
+  const int values = a.value_heads * DV;
+  float* y = a.y + (long)s.row * values + p.head * DV + p.column0 + own_column(thread);
+  for (int first = 0; first < s.count; first += kTokens) {
+    const Tokens& from = m.tokens[first / kTokens % 2];
+    const int tokens = min(kTokens, s.count - first);
+    barrier_sync(0, kThreads);
+    Operands now, next;
+    read_operands(from, thread, 0, now);
+#pragma unroll 2
+    for (int t = 0; t < tokens; t++) {
+      read_operands(from, thread, min(t + 1, kTokens - 1), next);
+      apply_token(a, s, p, thread, first + t, now, from.q[t], state, y);
+      y += values;
+      now = next;
+    }
+  }
+  if (!p.trial) store_state(s, p, thread, state);
+}
+DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, Shared& m) {
+  static_assert(!MAKERS || kEach == 1, "a maker has one channel");
+  const int warp = maker / 32, lane = maker % 32;
+  const bool gating = warp == kMakers / 32 - 1;
+  Channel channel;
+  float rows[kTokens];
+  Gates gates;
+  read_taps(a, p, maker, channel);
+  read_before(s, p, channel);
+  read_rows(a, s, p, channel, 0, rows);
+  if (gating) read_gates(a, s, p, lane, gates);
+  if (p.trial && s.fold) write_before(s, p, channel);
+  for (int first = 0; first < s.count; first += kTokens) {
+    Tokens& to = m.tokens[first / kTokens % 2];
+    convolve(s, p, channel, rows, first, to);
+    read_rows(a, s, p, channel, first + kTokens, rows);
+    barrier_sync(1, kMakers);
+    if (gating) {
+      make_gates(a, s, p, gates, first, lane, to);
+      read_gates(a, s, p, first + kTokens + lane, gates);
+    }
+    normalise(s, p, maker, first, to);
+    barrier_sync(0, kThreads);
+  }
+  if (!p.trial) write_before(s, p, channel);
+}
+
+}  // namespace delta_rule
