@@ -109,23 +109,31 @@ DEVICE void read_rows(const DeltaArgs& a, const DeltaSpan& s, const Place& p, co
   for (int t = 0; t < kTokens; t++)
     rows[t] = c.own < kChannels && first + t < s.count ? from[(long)t * p.channels] : 0.0f;
 }
+DEVICE float convolve_row(Channel& c, float row) {
+  float sum = __fmul_rn(row, c.taps[TAPS - 1]);
+#pragma unroll
+  for (int j = TAPS - 2; j >= 0; j--) sum = __fmaf_rn(c.before[j], c.taps[j], sum);
+#pragma unroll
+  for (int j = 1; j < TAPS - 1; j++) c.before[j - 1] = c.before[j];
+  c.before[TAPS - 2] = row;
+  return silu(sum);
+}
 DEVICE void convolve(const DeltaSpan& s, const Place& p, Channel& c, const float rows[kTokens], int first,
                      Tokens& to) {
   if (c.own >= kChannels) return;
   const int tokens = s.count - first, stride = c.own < 2 * DK ? DK : COLUMNS;
   float* out = c.own < DK ? &to.q[0][c.own] : c.own < 2 * DK ? &to.k[0][c.own - DK] : &to.v[0][c.own - 2 * DK];
+  if (MAKERS && tokens >= kTokens) {  // no branches between them: they wait together
 #pragma unroll
-  for (int t = 0; t < kTokens; t++) {
-    if (t >= tokens) break;
-    float sum = __fmul_rn(rows[t], c.taps[TAPS - 1]);
+    for (int t = 0; t < kTokens; t++) out[t * stride] = convolve_row(c, rows[t]);
+  } else {
 #pragma unroll
-    for (int j = TAPS - 2; j >= 0; j--) sum = __fmaf_rn(c.before[j], c.taps[j], sum);
-    out[t * stride] = silu(sum);
-#pragma unroll
-    for (int j = 1; j < TAPS - 1; j++) c.before[j - 1] = c.before[j];
-    c.before[TAPS - 2] = rows[t];
-    if (p.trial && p.owns(c.own)) s.to.rows[(long)(s.entry + first + t) * p.channels + c.at] = rows[t];
+    for (int t = 0; t < kTokens && t < tokens; t++) out[t * stride] = convolve_row(c, rows[t]);
   }
+  if (!p.trial || !p.owns(c.own)) return;
+#pragma unroll
+  for (int t = 0; t < kTokens && t < tokens; t++)
+    s.to.rows[(long)(s.entry + first + t) * p.channels + c.at] = rows[t];
 }
 
 // Decay and beta of token t of those made: a warp does all, a lane one.
@@ -154,7 +162,10 @@ DEVICE float dot4(const float a[4], const float b[4]) {
 }
 DEVICE void normalise(const DeltaSpan& s, const Place& p, int thread, int first, Tokens& to) {
   const int at = thread % 32 * 4, tokens = min(s.count - first, kTokens);
-  for (int t = thread / 32; t < tokens; t += kMakers / 32) {
+#pragma unroll
+  for (int i = 0; i < kTokens; i += kMakers / 32) {
+    const int t = i + thread / 32;
+    if (t >= tokens) break;
     float q[4] = {}, k[4] = {};
     if (at < DK) read<4>(&to.q[t][at], q), read<4>(&to.k[t][at], k);
     const float qq = warp_sum(dot4(q, q)), kk = warp_sum(dot4(k, k)), qk = warp_sum(dot4(q, k));
@@ -173,7 +184,9 @@ DEVICE void normalise(const DeltaSpan& s, const Place& p, int thread, int first,
 typedef float State[kRows][kLaneColumns];
 DEVICE int own_part(int thread) { return thread % 32 / kGroups; }
 DEVICE int own_column(int thread) { return (thread / 32 * kGroups + thread % kGroups) * kLaneColumns; }
-DEVICE int row_of(int thread, int i) { return i / kVector * kVector * kParts + own_part(thread) * kVector + i % kVector; }
+// Its row i is first_row() + row_offset(i) of the head.
+DEVICE int first_row(int thread) { return own_part(thread) * kVector; }
+DEVICE constexpr int row_offset(int i) { return i / kVector * kVector * kParts + i % kVector; }
 
 // S = g S + key d.
 DEVICE void update(const float key[kRows], const float d[kLaneColumns], float g, State state) {
@@ -183,21 +196,25 @@ DEVICE void update(const float key[kRows], const float d[kLaneColumns], float g,
     for (int c = 0; c < kLaneColumns; c++) state[i][c] = __fmaf_rn(key[i], d[c], __fmul_rn(g, state[i][c]));
 }
 DEVICE void read_keys(const float* from, int thread, float to[kRows]) {
+  from += first_row(thread);
 #pragma unroll
-  for (int i = 0; i < kRows; i += kVector) read<kVector>(from + row_of(thread, i), to + i);
+  for (int i = 0; i < kRows; i += kVector) read<kVector>(from + row_offset(i), to + i);
+}
+DEVICE long state_place(const Place& p, int thread) {
+  return (long)(p.head * DK + first_row(thread)) * DV + p.column0 + own_column(thread);
 }
 
 DEVICE void store_state(const DeltaSpan& s, const Place& p, int thread, const State state) {
-  float* to = s.s_out + (long)p.head * DK * DV + p.column0 + own_column(thread);
+  float* to = s.s_out + state_place(p, thread);
 #pragma unroll
-  for (int i = 0; i < kRows; i++) write<kLaneColumns>(state[i], to + row_of(thread, i) * DV);
+  for (int i = 0; i < kRows; i++) write<kLaneColumns>(state[i], to + row_offset(i) * DV);
 }
 // The state after the entries to apply first.
 DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, State state) {
   const int column = p.head * DV + p.column0 + own_column(thread);
-  const float* from = s.s_in + (long)p.head * DK * DV + p.column0 + own_column(thread);
+  const float* from = s.s_in + state_place(p, thread);
 #pragma unroll
-  for (int i = 0; i < kRows; i++) read<kLaneColumns>(from + row_of(thread, i) * DV, state[i]);
+  for (int i = 0; i < kRows; i++) read<kLaneColumns>(from + row_offset(i) * DV, state[i]);
   for (int e = 0; e < s.replay_count; e++) {
     const long entry = replayed(s, e);
     float key[kRows], d[kLaneColumns];
@@ -267,10 +284,9 @@ DEVICE void read_gate(const DeltaArgs& a, const DeltaSpan& s, const Place& p, in
 DEVICE void norm_output(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, const Shared& m) {
   constexpr int kLane = (COLUMNS + 31) / 32;
   const int lane = thread % 32;
-  float weight[kLane];
-#pragma unroll
-  for (int i = 0; i < kLane; i++) weight[i] = a.norm_weight[lane + i * 32];
-  for (int t = thread / 32; t < s.count; t += kThreads / 32) {
+  for (int first = 0; first < kTokens; first += kThreads / 32) {
+    const int t = first + thread / 32;
+    if (t >= s.count) break;
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < kLane; i++) sum = __fmaf_rn(m.y[t][lane + i * 32], m.y[t][lane + i * 32], sum);
@@ -279,7 +295,7 @@ DEVICE void norm_output(const DeltaArgs& a, const DeltaSpan& s, const Place& p, 
 #pragma unroll
     for (int i = 0; i < kLane; i++) {
       const int own = lane + i * 32, at = p.head * DV + own;
-      const float y = head_norm(m.y[t][own], factor, weight[i], m.gate[t][own]);
+      const float y = head_norm(m.y[t][own], factor, a.norm_weight[own], m.gate[t][own]);
       if (a.tiles) a.tiles[tile_index(row, at, a.tiles_rows)] = to_bf16(y);
       if (a.out) a.out[row * a.value_heads * DV + at] = y;
     }
