@@ -152,6 +152,7 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   args.y = on.data(y, kOp);
   args.key_heads = shape.key_heads;
   args.value_heads = shape.value_heads;
+  args.resident = 2 * on.info().multiprocessors;
 
   const MatmulInput out =
       plain ? MatmulInput(on.empty({rows, width}, Dtype::f32)) : make_packed_cleared(on, rows, width);

@@ -11,14 +11,19 @@ KERNEL __launch_bounds__(kThreads, kBlocks) delta(const __grid_constant__ DeltaA
     if (!a.beside) wait_for_previous();
     let_next_start();
   };
-  if (!MAKERS) {
-    few_tokens(a, s, p, thread, shared, wait);
-  } else {
-    wait();
-    if (thread < kAppliers)
-      apply_all(a, s, p, thread, shared);
-    else
-      make_all(a, s, p, thread - kAppliers, shared);
-  }
+#if MAKERS
+  wait();
+  if (thread < kAppliers)
+    apply_all(a, s, p, thread, shared);
+  else
+    make_all(a, s, p, thread - kAppliers, shared);
+#else
+  // The first blocks ask for their own states, and each for that of the block which will take its place.
+  const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z), later = block + a.resident;
+  if (block < a.resident) prefetch_state(s, p.head, p.column0, thread);
+  if (later < (int)(gridDim.x * gridDim.y * gridDim.z))
+    prefetch_state(a.span[later / (gridDim.x * gridDim.y)], later / gridDim.x % gridDim.y, later % gridDim.x * COLUMNS, thread);
+  few_tokens(a, s, p, thread, shared, wait);
+#endif
   if (a.beside) wait_for_previous();
 }

@@ -27,11 +27,21 @@ struct Tokens {
   float q[kTokens][DK], k[kTokens][DK], v[kTokens][COLUMNS];
   float gates[kTokens][4];  // decay, beta, q k
 };
-struct Shared {
-  Tokens tokens[MAKERS ? 2 : 1];
-  // What the output norm takes, where the block has a whole head: y and silu(gate).
-  float y[MAKERS ? 1 : kTokens][COLUMNS], gate[MAKERS ? 1 : kTokens][COLUMNS];
+// Of the tokens applied, for their outputs: each part's share of q^T S, and d. Rows are padded: 8 banks apart.
+struct Applied {
+  float asked[kTokens][kParts][COLUMNS + 8], d[kTokens][COLUMNS];
 };
+#if MAKERS
+struct Shared {
+  Tokens tokens[2];
+  Applied applied[2];
+};
+#else
+struct Shared {
+  Tokens tokens;
+  float y[kTokens][COLUMNS], gate[kTokens][COLUMNS];  // what the output norm takes: y and silu(gate)
+};
+#endif
 
 // What a block is about.
 struct Place {
@@ -104,10 +114,16 @@ DEVICE void write_before(const DeltaSpan& s, const Place& p, const Channel& c) {
 // Read together: one wait for memory, not one for each.
 DEVICE void read_rows(const DeltaArgs& a, const DeltaSpan& s, const Place& p, const Channel& c, int first,
                       float rows[kTokens]) {
+  const int tokens = s.count - first;
+  if (c.own >= kChannels || tokens <= 0) return;
   const float* from = a.qkv + (long)(s.row + first) * p.channels + c.at;
+  if (MAKERS && tokens >= kTokens) {
 #pragma unroll
-  for (int t = 0; t < kTokens; t++)
-    rows[t] = c.own < kChannels && first + t < s.count ? from[(long)t * p.channels] : 0.0f;
+    for (int t = 0; t < kTokens; t++, from += p.channels) rows[t] = *from;
+  } else {
+#pragma unroll
+    for (int t = 0; t < kTokens && t < tokens; t++, from += p.channels) rows[t] = *from;
+  }
 }
 DEVICE float convolve_row(Channel& c, float row) {
   float sum = __fmul_rn(row, c.taps[TAPS - 1]);
@@ -225,14 +241,15 @@ DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   if (p.trial && s.fold) store_state(s, p, thread, state);
 }
 
-// What a lane reads of a token before it applies it; its queries follow when there is time.
+// What a lane reads of a token.
 struct Operands {
-  float key[kRows], v[kLaneColumns], gates[4];
+  float key[kRows], query[kRows], v[kLaneColumns], gates[2];
 };
 DEVICE void read_operands(const Tokens& from, int thread, int t, Operands& o) {
   read_keys(from.k[t], thread, o.key);
+  read<2>(from.gates[t], o.gates);
   read<kLaneColumns>(&from.v[t][own_column(thread)], o.v);
-  read<4>(from.gates[t], o.gates);
+  read_keys(from.q[t], thread, o.query);
 }
 // The lane's part of x S, for each of its columns.
 DEVICE void dots(const float x[kRows], const State state, float sums[kLaneColumns]) {
@@ -245,36 +262,45 @@ DEVICE void dots(const float x[kRows], const State state, float sums[kLaneColumn
 #pragma unroll
   for (int c = 0; c < kLaneColumns; c++) sums[c] = kRows > 1 ? __fadd_rn(halves[0][c], halves[1][c]) : halves[0][c];
 }
+// Of all parts, in pairs: added_parts() adds in the same order.
 DEVICE void add_parts(float sums[kLaneColumns]) {
 #pragma unroll
   for (int step = kGroups; step < 32; step *= 2)
 #pragma unroll
     for (int c = 0; c < kLaneColumns; c++) sums[c] = __fadd_rn(sums[c], __shfl_xor_sync(~0u, sums[c], step));
 }
-
-// Applies a token to the lane's part of the state; y is for the lane's columns. Both products with S are of the state
-// before the token: q^T (g S + k d^T) = g q^T S + (q k) d.
-DEVICE void apply_token(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, int t, const Operands& o,
-                        const float* queries, State state, float* y) {
-  const float g = o.gates[0], beta = o.gates[1], qk = o.gates[2];
-  float query[kRows], read[kLaneColumns], asked[kLaneColumns], d[kLaneColumns];
-  read_keys(queries, thread, query);
-  dots(o.key, state, read);
-  add_parts(read);
-  dots(query, state, asked);
+DEVICE float added_parts(const float parts[kParts][COLUMNS + 8], int column) {
+  float sums[kParts];
 #pragma unroll
-  for (int c = 0; c < kLaneColumns; c++) d[c] = __fmul_rn(beta, __fmaf_rn(-g, read[c], o.v[c]));
-  update(o.key, d, g, state);
-  add_parts(asked);
-  if (own_part(thread) > 0) return;
-  const int column = p.head * DV + p.column0 + own_column(thread);
-  float out[kLaneColumns];
+  for (int i = 0; i < kParts; i++) sums[i] = parts[i][column];
 #pragma unroll
-  for (int c = 0; c < kLaneColumns; c++) out[c] = __fmaf_rn(g, asked[c], __fmul_rn(qk, d[c]));
-  write<kLaneColumns>(out, y);
-  if (p.trial) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
+  for (int step = 1; step < kParts; step *= 2)
+#pragma unroll
+    for (int i = 0; i < kParts; i += 2 * step) sums[i] = __fadd_rn(sums[i], sums[i + step]);
+  return sums[0];
 }
 
+// Applies a token to the lane's part of the state -> d, and the lane's share of q^T S. Both products with S are of the
+// state before the token: y = q^T (g S + k d^T) = g q^T S + (q k) d. read_next() is called when the lanes have
+// exchanged their sums: what it reads would delay these.
+template <class ReadNext>
+DEVICE void apply_token(const Operands& o, State state, float d[kLaneColumns], float asked[kLaneColumns],
+                        const ReadNext& read_next) {
+  const float g = o.gates[0], beta = o.gates[1], factor = __fmul_rn(-beta, g);
+  float sums[kLaneColumns];
+  dots(o.key, state, sums);
+  add_parts(sums);
+  dots(o.query, state, asked);
+  read_next();
+#pragma unroll
+  for (int c = 0; c < kLaneColumns; c++) d[c] = __fmaf_rn(factor, sums[c], __fmul_rn(beta, o.v[c]));
+  update(o.key, d, g, state);
+}
+DEVICE float output(float asked, float d, const float gates[4]) {
+  return __fmaf_rn(gates[0], asked, __fmul_rn(gates[2], d));
+}
+
+#if !MAKERS
 // The output norm of the block's head, as norm_heads (rows.cu) does it.
 DEVICE void read_gate(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
   for (int i = kThreads - 1 - thread; i < s.count * COLUMNS; i += kThreads)
@@ -302,15 +328,19 @@ DEVICE void norm_output(const DeltaArgs& a, const DeltaSpan& s, const Place& p, 
   }
 }
 
+// Asks for the block's part of the state: memory's latency passes while others work.
+DEVICE void prefetch_state(const DeltaSpan& s, int head, int column0, int thread) {
+  constexpr int kLine = 32;
+  for (int i = thread; i < DK * COLUMNS / kLine; i += kThreads)
+    prefetch(s.s_in + (long)(head * DK + i / (COLUMNS / kLine)) * DV + column0 + i % (COLUMNS / kLine) * kLine);
+}
+
 // Up to kTokens tokens of a span, by all kThreads threads. Before wait() only weights are read, and lines of memory asked
 // for.
 template <class Wait>
 DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m, const Wait& wait) {
-  Tokens& made = m.tokens[0];
+  Tokens& made = m.tokens;
   const int warp = thread / 32, lane = thread % 32;
-  constexpr int kLine = 32;
-  for (int i = thread; i < DK * COLUMNS / kLine; i += kThreads)
-    prefetch(s.s_in + (long)(p.head * DK + i / (COLUMNS / kLine)) * DV + p.column0 + i % (COLUMNS / kLine) * kLine);
   Channel channel[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; i++) read_taps(a, p, thread + i * kThreads, channel[i]);
@@ -338,12 +368,18 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   barrier_sync(0, kThreads);
   normalise(s, p, thread, 0, made);
   barrier_sync(0, kThreads);
-  const int column = p.column0 + own_column(thread);
   for (int t = 0; t < s.count; t++) {
     Operands o;
+    float d[kLaneColumns], y[kLaneColumns];
     read_operands(made, thread, t, o);
-    float* y = a.gate ? &m.y[t][own_column(thread)] : a.y + ((long)(s.row + t) * a.value_heads + p.head) * DV + column;
-    apply_token(a, s, p, thread, t, o, made.q[t], state, y);
+    apply_token(o, state, d, y, [] {});
+    add_parts(y);
+    if (own_part(thread) > 0) continue;
+#pragma unroll
+    for (int c = 0; c < kLaneColumns; c++) y[c] = output(y[c], d[c], made.gates[t]);
+    const int own = own_column(thread), column = p.head * DV + p.column0 + own;
+    write<kLaneColumns>(y, a.gate ? &m.y[t][own] : a.y + (long)(s.row + t) * a.value_heads * DV + column);
+    if (p.trial) write<kLaneColumns>(d, s.to.delta + (long)(s.entry + t) * a.value_heads * DV + column);
   }
   if (a.gate) {
     barrier_sync(0, kThreads);
@@ -352,30 +388,49 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   if (!p.trial) store_state(s, p, thread, state);
 }
 
-// Any number of tokens: the first kAppliers threads apply them, the others make the next.
+#else
+// Any number of tokens: the first kAppliers threads apply them in rounds of kTokens, the others make those of the next
+// round and finish the outputs of the one before.
 DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
   State state;
   load_state(a, s, p, thread, state);
-  const int values = a.value_heads * DV;
-  float* y = a.y + (long)s.row * values + p.head * DV + p.column0 + own_column(thread);
+  const int part = own_part(thread), own = own_column(thread);
   for (int first = 0; first < s.count; first += kTokens) {
     const Tokens& from = m.tokens[first / kTokens % 2];
+    Applied& to = m.applied[first / kTokens % 2];
     const int tokens = min(kTokens, s.count - first);
     barrier_sync(0, kThreads);
     Operands now, next;
     read_operands(from, thread, 0, now);
 #pragma unroll 2
     for (int t = 0; t < tokens; t++) {
-      read_operands(from, thread, min(t + 1, kTokens - 1), next);
-      apply_token(a, s, p, thread, first + t, now, from.q[t], state, y);
-      y += values;
+      float d[kLaneColumns], asked[kLaneColumns];
+      apply_token(now, state, d, asked, [&] {
+        __syncwarp();
+        read_operands(from, thread, min(t + 1, kTokens - 1), next);
+      });
+      write<kLaneColumns>(asked, &to.asked[t][part][own]);
+      if (part == 0) write<kLaneColumns>(d, &to.d[t][own]);
       now = next;
     }
   }
+  barrier_sync(0, kThreads);
   if (!p.trial) store_state(s, p, thread, state);
 }
+DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, int first, const Shared& m) {
+  const Tokens& made = m.tokens[first / kTokens % 2];
+  const Applied& from = m.applied[first / kTokens % 2];
+  const int tokens = min(kTokens, s.count - first);
+  for (int i = maker; i < tokens * COLUMNS; i += kMakers) {
+    const int t = i / COLUMNS, own = i % COLUMNS;
+    const long values = a.value_heads * DV, column = p.head * DV + p.column0 + own;
+    const float d = from.d[t][own];
+    a.y[(s.row + first + t) * values + column] = output(added_parts(from.asked[t], own), d, made.gates[t]);
+    if (p.trial) s.to.delta[(s.entry + first + t) * values + column] = d;
+  }
+}
 DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, Shared& m) {
-  static_assert(!MAKERS || kEach == 1, "a maker has one channel");
+  static_assert(kEach == 1, "a maker has one channel");
   const int warp = maker / 32, lane = maker % 32;
   const bool gating = warp == kMakers / 32 - 1;
   Channel channel;
@@ -388,6 +443,7 @@ DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int
   if (p.trial && s.fold) write_before(s, p, channel);
   for (int first = 0; first < s.count; first += kTokens) {
     Tokens& to = m.tokens[first / kTokens % 2];
+    if (first >= 2 * kTokens) finish(a, s, p, maker, first - 2 * kTokens, m);
     convolve(s, p, channel, rows, first, to);
     read_rows(a, s, p, channel, first + kTokens, rows);
     barrier_sync(1, kMakers);
@@ -399,6 +455,11 @@ DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int
     barrier_sync(0, kThreads);
   }
   if (!p.trial) write_before(s, p, channel);
+  const int last = (s.count - 1) / kTokens * kTokens;
+  if (last >= kTokens) finish(a, s, p, maker, last - kTokens, m);
+  barrier_sync(0, kThreads);
+  finish(a, s, p, maker, last, m);
 }
+#endif
 
 }  // namespace delta_rule
