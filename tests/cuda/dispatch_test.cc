@@ -203,10 +203,10 @@ TEST(CudaDispatch, DeltaRuleOfManySequences) {
     const GatedDeltaWeights weights{zeros(device, {4, shape.conv_channels()}), zeros(device, {4}),
                                     zeros(device, {4}), zeros(device, {128})};
     for (const auto& [sequences, tokens, launches, threads_of_makers] : {std::tuple{1, 1, 1, 0},
-                                                                         {1, 100, 1, 288},
+                                                                         {1, 100, 1, 384},
                                                                          {8, 1, 1, 0},
                                                                          {32, 8, 1, 0},
-                                                                         {32, 9, 1, 288},
+                                                                         {32, 9, 1, 384},
                                                                          {40, 1, 2, 0}}) {
       const int rows = sequences * tokens;
       std::vector<GatedDeltaState> states;

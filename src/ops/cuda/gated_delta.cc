@@ -78,7 +78,7 @@ constexpr int kMostFewColumns = 128;
 void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans, bool few) {
   const int most = few ? kMostFewColumns : 32;
   const int columns = s.value_dim <= most ? s.value_dim : s.value_dim % most == 0 ? most : 32;
-  const int tokens = few ? kFewTokens : 16, makers = few ? 0 : 288;
+  const int tokens = 8, makers = few ? 0 : 384;
   on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, tokens, makers}}, "delta",
             {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
              static_cast<unsigned>(spans)},

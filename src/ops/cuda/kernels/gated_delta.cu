@@ -13,16 +13,25 @@ KERNEL __launch_bounds__(kThreads, kBlocks) delta(const __grid_constant__ DeltaA
   };
 #if MAKERS
   wait();
-  if (thread < kAppliers)
+  if (thread < kAppliers) {
+#ifdef REGS
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGS));
+#endif
     apply_all(a, s, p, thread, shared);
-  else
+  } else {
+#ifdef REGS
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((512 - REGS) / 24 * 8));
+#endif
     make_all(a, s, p, thread - kAppliers, shared);
+  }
 #else
-  // The first blocks ask for their own states, and each for that of the block which will take its place.
-  const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z), later = block + a.resident;
-  if (block < a.resident) prefetch_state(s, p.head, p.column0, thread);
-  if (later < (int)(gridDim.x * gridDim.y * gridDim.z))
-    prefetch_state(a.span[later / (gridDim.x * gridDim.y)], later / gridDim.x % gridDim.y, later % gridDim.x * COLUMNS, thread);
+#ifdef STAGGER
+  const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  if (block >= a.resident / 2 && block < a.resident) __nanosleep(STAGGER);
+#endif
+#ifndef NOPREFETCH
+  prefetch_state(s, p.head, p.column0, thread);
+#endif
   few_tokens(a, s, p, thread, shared, wait);
 #endif
   if (a.beside) wait_for_previous();

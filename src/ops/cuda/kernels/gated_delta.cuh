@@ -19,13 +19,14 @@ constexpr int kVector = kRows % 4 == 0 ? 4 : kRows % 2 == 0 ? 2 : 1;  // neighbo
 constexpr int kGroups = 32 / kParts;                                   // of columns, in a warp
 constexpr int kChannels = 2 * DK + COLUMNS, kAppliers = COLUMNS / kLaneColumns * kParts;
 constexpr int kMakers = MAKERS ? MAKERS : kAppliers, kThreads = kAppliers + MAKERS;
-constexpr int kBlocks = MAKERS ? 1 : kThreads > 256 ? 2 : 4;  // of a multiprocessor
+constexpr int kBlocks = MAKERS ? 1 : 2048 / kLaneColumns / kThreads;  // of a multiprocessor, by registers
+constexpr int kConvolvers = (kChannels + 31) / 32 * 32;  // of the makers; the others finish outputs
 constexpr int kEach = (kChannels + kMakers - 1) / kMakers;  // channels of a thread
 static_assert(DK % kParts == 0 && DK <= 128 && COLUMNS % (kGroups * kLaneColumns) == 0, "");
 
 struct Tokens {
   float q[kTokens][DK], k[kTokens][DK], v[kTokens][COLUMNS];
-  float gates[kTokens][4];  // decay, beta, q k
+  float gates[kTokens][8];  // decay, beta; factors that make key and query unit vectors, q k without them
 };
 // Of the tokens applied, for their outputs: each part's share of q^T S, and d. Rows are padded: 8 banks apart.
 struct Applied {
@@ -172,27 +173,35 @@ DEVICE void make_gates(const DeltaArgs& a, const DeltaSpan& s, const Place& p, c
   if (p.trial && p.column0 == 0) s.to.decay[(long)(s.entry + first + t) * a.value_heads + p.head] = decay;
 }
 
-// Norms of queries and keys: a warp does a token, a lane four dimensions.
+// Norms of queries and keys: a warp does a token, a lane four dimensions. They are factors of what follows, queries and
+// keys stay as they are.
 DEVICE float dot4(const float a[4], const float b[4]) {
   return __fmaf_rn(a[3], b[3], __fmaf_rn(a[2], b[2], __fmaf_rn(a[1], b[1], __fmul_rn(a[0], b[0]))));
 }
-DEVICE void normalise(const DeltaSpan& s, const Place& p, int thread, int first, Tokens& to) {
-  const int at = thread % 32 * 4, tokens = min(s.count - first, kTokens);
+// The warp's sums of a, b and c, in its first, second and third eight lanes.
+DEVICE float three_sums(float a, float b, float c, int lane) {
+  const bool high = lane & 16, second = lane & 8;
+  a = __fadd_rn(high ? c : a, __shfl_xor_sync(~0u, high ? a : c, 16));
+  b = __fadd_rn(high ? 0.0f : b, __shfl_xor_sync(~0u, high ? b : 0.0f, 16));
+  float sum = __fadd_rn(second ? b : a, __shfl_xor_sync(~0u, second ? a : b, 8));
+#pragma unroll
+  for (int i = 4; i > 0; i >>= 1) sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, i));
+  return sum;
+}
+DEVICE void make_norms(const DeltaSpan& s, const Place& p, int thread, int first, Tokens& to) {
+  const int lane = thread % 32, at = lane * 4, tokens = min(s.count - first, kTokens);
 #pragma unroll
   for (int i = 0; i < kTokens; i += kMakers / 32) {
     const int t = i + thread / 32;
     if (t >= tokens) break;
     float q[4] = {}, k[4] = {};
     if (at < DK) read<4>(&to.q[t][at], q), read<4>(&to.k[t][at], k);
-    const float qq = warp_sum(dot4(q, q)), kk = warp_sum(dot4(k, k)), qk = warp_sum(dot4(q, k));
-    const float q_factor = __fmul_rn(rsqrtf(qq + 1e-6f), rsqrtf((float)DK)), k_factor = rsqrtf(kk + 1e-6f);
-    if (at == 0) to.gates[t][2] = __fmul_rn(__fmul_rn(qk, q_factor), k_factor);
-#pragma unroll
-    for (int i = 0; i < 4; i++) q[i] = __fmul_rn(q[i], q_factor), k[i] = __fmul_rn(k[i], k_factor);
-    if (at >= DK) continue;
-    write<4>(q, &to.q[t][at]);
-    write<4>(k, &to.k[t][at]);
-    if (p.trial && p.owns_keys) write<4>(k, s.to.k + (long)(s.entry + first + t) * p.keys + p.key_head * DK + at);
+    const float sum = three_sums(dot4(k, k), dot4(q, q), dot4(q, k), lane), inverse = rsqrtf(sum + 1e-6f);
+    if (lane == 0) to.gates[t][2] = inverse;
+    if (lane == 8) to.gates[t][3] = __fmul_rn(inverse, rsqrtf((float)DK));
+    if (lane == 16) to.gates[t][4] = sum;
+    if (p.trial && p.owns_keys && at < DK)
+      write<4>(k, s.to.k + (long)(s.entry + first + t) * p.keys + p.key_head * DK + at);
   }
 }
 
@@ -243,11 +252,11 @@ DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
 
 // What a lane reads of a token.
 struct Operands {
-  float key[kRows], query[kRows], v[kLaneColumns], gates[2];
+  float key[kRows], query[kRows], v[kLaneColumns], gates[4];
 };
 DEVICE void read_operands(const Tokens& from, int thread, int t, Operands& o) {
   read_keys(from.k[t], thread, o.key);
-  read<2>(from.gates[t], o.gates);
+  read<4>(from.gates[t], o.gates);
   read<kLaneColumns>(&from.v[t][own_column(thread)], o.v);
   read_keys(from.q[t], thread, o.query);
 }
@@ -281,23 +290,24 @@ DEVICE float added_parts(const float parts[kParts][COLUMNS + 8], int column) {
 }
 
 // Applies a token to the lane's part of the state -> d, and the lane's share of q^T S. Both products with S are of the
-// state before the token: y = q^T (g S + k d^T) = g q^T S + (q k) d. read_next() is called when the lanes have
-// exchanged their sums: what it reads would delay these.
+// state before the token: y = q^T (g S + k d^T) = g q^T S + (q k) d. Of a key without its factor f, d is f times as
+// large. read_next() is called when the lanes have exchanged their sums: what it reads would delay these.
 template <class ReadNext>
 DEVICE void apply_token(const Operands& o, State state, float d[kLaneColumns], float asked[kLaneColumns],
                         const ReadNext& read_next) {
-  const float g = o.gates[0], beta = o.gates[1], factor = __fmul_rn(-beta, g);
+  const float g = o.gates[0], f = o.gates[2], of_v = __fmul_rn(f, o.gates[1]), of_sums = __fmul_rn(__fmul_rn(-f, of_v), g);
   float sums[kLaneColumns];
   dots(o.key, state, sums);
   add_parts(sums);
   dots(o.query, state, asked);
   read_next();
 #pragma unroll
-  for (int c = 0; c < kLaneColumns; c++) d[c] = __fmaf_rn(factor, sums[c], __fmul_rn(beta, o.v[c]));
+  for (int c = 0; c < kLaneColumns; c++) d[c] = __fmaf_rn(of_sums, sums[c], __fmul_rn(of_v, o.v[c]));
   update(o.key, d, g, state);
 }
-DEVICE float output(float asked, float d, const float gates[4]) {
-  return __fmaf_rn(gates[0], asked, __fmul_rn(gates[2], d));
+DEVICE float output(float asked, float d, const float gates[8]) {
+  const float f = gates[3];
+  return __fmaf_rn(__fmul_rn(f, gates[0]), asked, __fmul_rn(__fmul_rn(f, gates[4]), d));
 }
 
 #if !MAKERS
@@ -366,7 +376,7 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   load_state(a, s, p, thread, state);
 #endif
   barrier_sync(0, kThreads);
-  normalise(s, p, thread, 0, made);
+  make_norms(s, p, thread, 0, made);
   barrier_sync(0, kThreads);
   for (int t = 0; t < s.count; t++) {
     Operands o;
@@ -417,11 +427,11 @@ DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, in
   barrier_sync(0, kThreads);
   if (!p.trial) store_state(s, p, thread, state);
 }
-DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, int first, const Shared& m) {
+DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, int first, const Shared& m) {
   const Tokens& made = m.tokens[first / kTokens % 2];
   const Applied& from = m.applied[first / kTokens % 2];
   const int tokens = min(kTokens, s.count - first);
-  for (int i = maker; i < tokens * COLUMNS; i += kMakers) {
+  for (int i = thread; i < tokens * COLUMNS; i += kMakers - kConvolvers) {
     const int t = i / COLUMNS, own = i % COLUMNS;
     const long values = a.value_heads * DV, column = p.head * DV + p.column0 + own;
     const float d = from.d[t][own];
@@ -429,36 +439,48 @@ DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int m
     if (p.trial) s.to.delta[(s.entry + first + t) * values + column] = d;
   }
 }
-DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, Shared& m) {
-  static_assert(kEach == 1, "a maker has one channel");
-  const int warp = maker / 32, lane = maker % 32;
-  const bool gating = warp == kMakers / 32 - 1;
-  Channel channel;
-  float rows[kTokens];
-  Gates gates;
-  read_taps(a, p, maker, channel);
-  read_before(s, p, channel);
-  read_rows(a, s, p, channel, 0, rows);
-  if (gating) read_gates(a, s, p, lane, gates);
-  if (p.trial && s.fold) write_before(s, p, channel);
+// A round of making: the outputs of two rounds ago are finished before their tokens are overwritten.
+template <class Make>
+DEVICE void make_rounds(const DeltaSpan& s, const Place& p, int maker, Shared& m, const Make& make) {
   for (int first = 0; first < s.count; first += kTokens) {
     Tokens& to = m.tokens[first / kTokens % 2];
-    if (first >= 2 * kTokens) finish(a, s, p, maker, first - 2 * kTokens, m);
-    convolve(s, p, channel, rows, first, to);
-    read_rows(a, s, p, channel, first + kTokens, rows);
+    make(first, to);
     barrier_sync(1, kMakers);
-    if (gating) {
-      make_gates(a, s, p, gates, first, lane, to);
-      read_gates(a, s, p, first + kTokens + lane, gates);
-    }
-    normalise(s, p, maker, first, to);
+    make_norms(s, p, maker, first, to);
     barrier_sync(0, kThreads);
   }
-  if (!p.trial) write_before(s, p, channel);
-  const int last = (s.count - 1) / kTokens * kTokens;
-  if (last >= kTokens) finish(a, s, p, maker, last - kTokens, m);
-  barrier_sync(0, kThreads);
-  finish(a, s, p, maker, last, m);
+}
+DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, Shared& m) {
+  static_assert(kConvolvers + 32 <= kMakers, "a maker has one channel, some have none");
+  if (maker < kConvolvers) {
+    Channel channel;
+    float rows[kTokens];
+    read_taps(a, p, maker, channel);
+    read_before(s, p, channel);
+    read_rows(a, s, p, channel, 0, rows);
+    if (p.trial && s.fold) write_before(s, p, channel);
+    make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
+      convolve(s, p, channel, rows, first, to);
+      read_rows(a, s, p, channel, first + kTokens, rows);
+    });
+    if (!p.trial) write_before(s, p, channel);
+    barrier_sync(0, kThreads);
+  } else {
+    const int own = maker - kConvolvers, last = (s.count - 1) / kTokens * kTokens;
+    Gates gates;
+    read_gates(a, s, p, own, gates);
+    make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
+      if (first >= 2 * kTokens) {
+        finish(a, s, p, own, first - 2 * kTokens, m);
+        barrier_sync(2, kMakers - kConvolvers);
+      }
+      make_gates(a, s, p, gates, first, own, to);
+      if (own < kTokens) read_gates(a, s, p, first + kTokens + own, gates);
+    });
+    if (last >= kTokens) finish(a, s, p, own, last - kTokens, m);
+    barrier_sync(0, kThreads);
+    finish(a, s, p, own, last, m);
+  }
 }
 #endif
 
