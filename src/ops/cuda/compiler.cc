@@ -98,7 +98,7 @@ const SourceFile& file_of(Source source) {
       {"embed.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
       {"rows.cu", {}, {}},
       {"attention.cu", {}, {"D"}},
-      {"gated_delta.cu", {"gated_delta.cuh"}, {"DK", "DV", "TAPS", "COLUMNS", "TOKENS", "MAKERS"}},
+      {"gated_delta.cu", {"gated_delta.cuh"}, {"DK", "DV", "TAPS", "COLUMNS", "LANE", "TOKENS", "MAKERS"}},
       {"experts.cu",
        {"weights.cuh", "experts.cuh"},
        {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES"}},

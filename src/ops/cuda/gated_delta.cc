@@ -68,9 +68,12 @@ void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<T
   span.conv_out = on.data(state.conv, kOp);
 }
 
-// Runs of so few tokens have all columns of a head in one block.
+// Runs of up to so many tokens have all columns of a head in one block. A sequence alone has few blocks then: with
+// more tokens than one it is better off with more.
 constexpr int kFewTokens = 8;
-bool is_few(const DeltaRun& run) { return run.count <= kFewTokens; }
+int most_few(size_t runs) {
+  return runs > 1 ? kFewTokens : 1;
+}
 
 // Heads of so many columns: the output norm is part of such a launch.
 constexpr int kMostFewColumns = 128;
@@ -78,16 +81,16 @@ constexpr int kMostFewColumns = 128;
 void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& args, int spans, bool few) {
   const int most = few ? kMostFewColumns : 32;
   const int columns = s.value_dim <= most ? s.value_dim : s.value_dim % most == 0 ? most : 32;
-  const int tokens = 8, makers = few ? 0 : 384;
-  on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, tokens, makers}}, "delta",
+  const int lane = few && columns >= 64 ? 4 : 2, tokens = kFewTokens, makers = few ? 0 : 384;
+  on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, lane, tokens, makers}}, "delta",
             {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
              static_cast<unsigned>(spans)},
-            static_cast<unsigned>(4 * columns + makers), 0, &args);
+            static_cast<unsigned>(columns / lane * 8 + makers), 0, &args);
 }
 
 // Runs of different states, in launches side by side.
 void carry_out_together(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
-                        std::span<const DeltaRun> runs) {
+                        std::span<const DeltaRun> runs, int most_few) {
   std::vector<Tensor> retired;  // until all are launched: the first may still run when the last begins
   args.beside = 0;
   for (const bool few : {true, false}) {
@@ -99,7 +102,7 @@ void carry_out_together(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& 
       spans = 0;
     };
     for (const DeltaRun& run : runs) {
-      if (is_few(run) != few) continue;
+      if ((run.count <= most_few) != few) continue;
       DeltaSpan& span = args.span[spans++] = begin_run(on, run);
       end_run(on, run, span, retired);
       if (spans == kDeltaSpans) flush();
@@ -121,7 +124,7 @@ void add_norm(DeltaArgs& args, const NormArgs& norm) {
 
 // Runs of one state one after the other.
 void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
-               std::span<const DeltaRun> runs) {
+               std::span<const DeltaRun> runs, int most_few) {
   const std::string reason = gated_delta_unsupported(shape);
   require(reason.empty(), kOp, "{}.", reason);
   std::unordered_set<const GatedDeltaState*> states;
@@ -130,7 +133,7 @@ void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
     states.clear();
     size_t count = 0;
     while (count < runs.size() && states.insert(runs[count].state).second) count++;
-    carry_out_together(on, args, shape, runs.first(count));
+    carry_out_together(on, args, shape, runs.first(count), most_few);
     runs = runs.subspan(count);
   }
 }
@@ -169,12 +172,12 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   norm.width = shape.value_dim;
   norm.tiles_rows = layout_rows(rows);
   norm.eps = weights.eps;
-  if (shape.value_dim <= kMostFewColumns && std::all_of(runs.begin(), runs.end(), is_few)) {
-    add_norm(args, norm);
-    carry_out(on, args, shape, runs);
-    return out;
-  }
-  carry_out(on, args, shape, runs);
+  const int most = most_few(runs.size());
+  const bool all_few = std::all_of(runs.begin(), runs.end(), [&](const DeltaRun& run) { return run.count <= most; });
+  const bool norm_within = all_few && shape.value_dim <= kMostFewColumns;
+  if (norm_within) add_norm(args, norm);
+  carry_out(on, args, shape, runs, most);
+  if (norm_within) return out;
   on.launch({Source::rows, {}}, "norm_heads", {static_cast<unsigned>((rows * shape.value_heads + 3) / 4)},
             128, 0, &norm);
   return out;
@@ -184,7 +187,7 @@ void gated_delta_fold(const GatedDeltaShape& shape, const DeltaRun& run) {
   DeltaArgs args{};
   args.key_heads = shape.key_heads;
   args.value_heads = shape.value_heads;
-  carry_out(cuda_device(run.state->s), args, shape, {&run, 1});
+  carry_out(cuda_device(run.state->s), args, shape, {&run, 1}, kFewTokens);
 }
 
 }  // namespace anabranch::ops::cuda

@@ -10,11 +10,7 @@
 // The functions are told which thread of the block runs them and what it is about.
 namespace delta_rule {
 
-#ifndef PARTS
-#define PARTS 8
-#define LANE_COLUMNS 2
-#endif
-constexpr int kTokens = TOKENS, kParts = PARTS, kLaneColumns = LANE_COLUMNS, kRows = DK / kParts;
+constexpr int kTokens = TOKENS, kParts = 8, kLaneColumns = LANE, kRows = DK / kParts;
 constexpr int kVector = kRows % 4 == 0 ? 4 : kRows % 2 == 0 ? 2 : 1;  // neighbours among a lane's rows
 constexpr int kGroups = 32 / kParts;                                   // of columns, in a warp
 constexpr int kChannels = 2 * DK + COLUMNS, kAppliers = COLUMNS / kLaneColumns * kParts;
