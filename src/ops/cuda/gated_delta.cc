@@ -68,8 +68,8 @@ void end_run(CudaDevice& on, const DeltaRun& run, DeltaSpan& span, std::vector<T
   span.conv_out = on.data(state.conv, kOp);
 }
 
-// Runs of up to so many tokens have all columns of a head in one block. A sequence alone has few blocks then: with
-// more tokens than one it is better off with more.
+// Runs of up to so many tokens have all columns of a head in one block. A sequence alone has few blocks then:
+// with more tokens than one it is better off with more.
 constexpr int kFewTokens = 8;
 int most_few(size_t runs) {
   return runs > 1 ? kFewTokens : 1;
@@ -82,7 +82,8 @@ void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& arg
   const int most = few ? kMostFewColumns : 32;
   const int columns = s.value_dim <= most ? s.value_dim : s.value_dim % most == 0 ? most : 32;
   const int lane = few && columns >= 64 ? 4 : 2, tokens = kFewTokens, makers = few ? 0 : 384;
-  on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, lane, tokens, makers}}, "delta",
+  on.launch({Source::gated_delta, {s.key_dim, s.value_dim, s.conv_kernel, columns, lane, tokens, makers}},
+            "delta",
             {static_cast<unsigned>(s.value_dim / columns), static_cast<unsigned>(s.value_heads),
              static_cast<unsigned>(spans)},
             static_cast<unsigned>(columns / lane * 8 + makers), 0, &args);
@@ -123,8 +124,8 @@ void add_norm(DeltaArgs& args, const NormArgs& norm) {
 }
 
 // Runs of one state one after the other.
-void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
-               std::span<const DeltaRun> runs, int most_few) {
+void carry_out(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape, std::span<const DeltaRun> runs,
+               int most_few) {
   const std::string reason = gated_delta_unsupported(shape);
   require(reason.empty(), kOp, "{}.", reason);
   std::unordered_set<const GatedDeltaState*> states;
@@ -155,7 +156,6 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   args.y = on.data(y, kOp);
   args.key_heads = shape.key_heads;
   args.value_heads = shape.value_heads;
-  args.resident = 2 * on.info().multiprocessors;
 
   const MatmulInput out =
       plain ? MatmulInput(on.empty({rows, width}, Dtype::f32)) : make_packed_cleared(on, rows, width);
@@ -173,7 +173,8 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   norm.tiles_rows = layout_rows(rows);
   norm.eps = weights.eps;
   const int most = most_few(runs.size());
-  const bool all_few = std::all_of(runs.begin(), runs.end(), [&](const DeltaRun& run) { return run.count <= most; });
+  const bool all_few =
+      std::all_of(runs.begin(), runs.end(), [&](const DeltaRun& run) { return run.count <= most; });
   const bool norm_within = all_few && shape.value_dim <= kMostFewColumns;
   if (norm_within) add_norm(args, norm);
   carry_out(on, args, shape, runs, most);

@@ -190,7 +190,8 @@ struct DeltaArgs {
   const float *qkv, *b, *a;  // [rows][channels], [rows][value heads] x 2
   const float *conv_weight, *a_log, *dt_bias;
   float* y;  // [rows][value heads * DV]
-  // Not null: the output norm follows at once, and y is not written. `gate` is of y's shape; out as in NormArgs.
+  // Not null: the output norm follows at once, and y is not written. `gate` is of y's shape; out as in
+  // NormArgs.
   const float *gate, *norm_weight;
   float* out;
   unsigned short* tiles;
@@ -198,7 +199,6 @@ struct DeltaArgs {
   float eps;
   int key_heads, value_heads;
   int beside;    // the launch before it is one of other states
-  int resident;  // blocks that run at a time
   DeltaSpan span[kDeltaSpans];
 };
 static_assert(sizeof(DeltaArgs) <= 4096, "what a launch takes");

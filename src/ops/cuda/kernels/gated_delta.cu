@@ -13,25 +13,12 @@ KERNEL __launch_bounds__(kThreads, kBlocks) delta(const __grid_constant__ DeltaA
   };
 #if MAKERS
   wait();
-  if (thread < kAppliers) {
-#ifdef REGS
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGS));
-#endif
+  if (thread < kAppliers)
     apply_all(a, s, p, thread, shared);
-  } else {
-#ifdef REGS
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((512 - REGS) / 24 * 8));
-#endif
+  else
     make_all(a, s, p, thread - kAppliers, shared);
-  }
 #else
-#ifdef STAGGER
-  const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-  if (block >= a.resident / 2 && block < a.resident) __nanosleep(STAGGER);
-#endif
-#ifndef NOPREFETCH
   prefetch_state(s, p.head, p.column0, thread);
-#endif
   few_tokens(a, s, p, thread, shared, wait);
 #endif
   if (a.beside) wait_for_previous();
