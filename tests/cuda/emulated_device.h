@@ -156,9 +156,6 @@ DEVICE void wait_copies() {}
 DEVICE void barrier_sync(int id, int threads) {
   anabranch::emulator::barrier(id, threads);
 }
-DEVICE void barrier_pass(int id, int threads) {
-  anabranch::emulator::barrier(id, threads, false);
-}
 DEVICE void load_shared(u32 from, u32 to[4]) {
   std::memcpy(to, anabranch::emulator::dynamic_shared() + from, 16);
 }

@@ -98,14 +98,13 @@ __attribute__((noinline)) void resume(unsigned index) {
   if (__builtin_setjmp(scheduler) == 0) enter(fibers[index]);
 }
 
-void wait(Meeting& meeting, unsigned wanted, bool waits = true) {
+void wait(Meeting& meeting, unsigned wanted) {
   Fiber& self = fibers[current];
   if (++meeting.come == wanted) {
     meeting.come = 0;
     meeting.round++;
     return;
   }
-  if (!waits) return;
   self.waits_for = &meeting;
   self.round = meeting.round;
   pause();
@@ -216,8 +215,8 @@ const char* exchange(const char* what, const void* bytes, size_t count) {
   return all;
 }
 
-void barrier(int id, int threads, bool waits) {
-  wait(barriers[id], threads > 0 ? static_cast<unsigned>(threads) : running, waits);
+void barrier(int id, int threads) {
+  wait(barriers[id], threads > 0 ? static_cast<unsigned>(threads) : running);
 }
 
 void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, bool f16) {

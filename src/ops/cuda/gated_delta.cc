@@ -89,26 +89,25 @@ void launch_delta(CudaDevice& on, const GatedDeltaShape& s, const DeltaArgs& arg
             static_cast<unsigned>(columns / lane * 8 + makers), 0, &args);
 }
 
-// Runs of different states, in launches side by side.
+// Runs of different states, in launches side by side. All is prepared before the first: what is retired
+// must live until the last is launched, and no copy may come between them.
 void carry_out_together(CudaDevice& on, DeltaArgs& args, const GatedDeltaShape& shape,
                         std::span<const DeltaRun> runs, int most_few) {
-  std::vector<Tensor> retired;  // until all are launched: the first may still run when the last begins
+  std::vector<Tensor> retired;
+  std::vector<DeltaSpan> few, many;
+  for (const DeltaRun& run : runs) {
+    DeltaSpan span = begin_run(on, run);
+    end_run(on, run, span, retired);
+    (run.count <= most_few ? few : many).push_back(span);
+  }
   args.beside = 0;
-  for (const bool few : {true, false}) {
-    int spans = 0;
-    const auto flush = [&] {
-      if (spans == 0) return;
-      launch_delta(on, shape, args, spans, few);
+  for (const auto* spans : {&few, &many}) {
+    for (size_t i = 0; i < spans->size(); i += kDeltaSpans) {
+      const size_t count = std::min<size_t>(kDeltaSpans, spans->size() - i);
+      std::copy_n(spans->begin() + static_cast<std::ptrdiff_t>(i), count, args.span);
+      launch_delta(on, shape, args, static_cast<int>(count), spans == &few);
       args.beside = 1;
-      spans = 0;
-    };
-    for (const DeltaRun& run : runs) {
-      if ((run.count <= most_few) != few) continue;
-      DeltaSpan& span = args.span[spans++] = begin_run(on, run);
-      end_run(on, run, span, retired);
-      if (spans == kDeltaSpans) flush();
     }
-    flush();
   }
   for (const DeltaRun& run : runs)
     if (run.keep) *run.keep = {run.state->s, run.state->conv, {}};

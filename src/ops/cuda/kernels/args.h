@@ -198,7 +198,7 @@ struct DeltaArgs {
   int tiles_rows;
   float eps;
   int key_heads, value_heads;
-  int beside;    // the launch before it is one of other states
+  int beside;  // the launch before it is one of other states
   DeltaSpan span[kDeltaSpans];
 };
 static_assert(sizeof(DeltaArgs) <= 4096, "what a launch takes");

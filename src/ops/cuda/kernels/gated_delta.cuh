@@ -390,38 +390,32 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
 }
 
 #else
-// Any number of tokens, in rounds of kTokens: the first kAppliers threads apply them, the others make those of the next
-// round and finish the outputs of the one before. A warp that applies waits for makers only: each has barriers of its
-// own, so that the warps' reads of shared memory need not fall together.
-constexpr int kMakersMeet = 1, kFinishersMeet = 2;
-DEVICE int applied_barrier(int round) { return 3 + round % 2; }
-DEVICE int made_barrier(int round, int warp) { return 5 + round % 2 * (kAppliers / 32) + warp; }
-static_assert(kAppliers <= 5 * 32, "there are 16 barriers");
-
+// Any number of tokens: the first kAppliers threads apply them in rounds of kTokens, the others make those of the next
+// round and finish the outputs of the one before.
 DEVICE void apply_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, Shared& m) {
   State state;
   load_state(a, s, p, thread, state);
   const int part = own_part(thread), own = own_column(thread);
-  Operands now, next;
-  const auto read_token = [&](int t, Operands& o) {
-    const int round = t / kTokens;
-    if (t % kTokens == 0 && t < s.count) barrier_sync(made_barrier(round, thread / 32), kMakers + 32);
-    read_operands(m.tokens[round % 2], thread, t % kTokens, o);
-  };
-  read_token(0, now);
+  for (int first = 0; first < s.count; first += kTokens) {
+    const Tokens& from = m.tokens[first / kTokens % 2];
+    Applied& to = m.applied[first / kTokens % 2];
+    const int tokens = min(kTokens, s.count - first);
+    barrier_sync(0, kThreads);
+    Operands now, next;
+    read_operands(from, thread, 0, now);
 #pragma unroll 2
-  for (int t = 0; t < s.count; t++) {
-    float d[kLaneColumns], asked[kLaneColumns];
-    apply_token(now, state, d, asked, [&] {
-      __syncwarp();
-      read_token(t + 1, next);
-    });
-    Applied& to = m.applied[t / kTokens % 2];
-    write<kLaneColumns>(asked, &to.asked[t % kTokens][part][own]);
-    if (part == 0) write<kLaneColumns>(d, &to.d[t % kTokens][own]);
-    if (t % kTokens == kTokens - 1 || t == s.count - 1) barrier_pass(applied_barrier(t / kTokens), kThreads);
-    now = next;
+    for (int t = 0; t < tokens; t++) {
+      float d[kLaneColumns], asked[kLaneColumns];
+      apply_token(now, state, d, asked, [&] {
+        __syncwarp();
+        read_operands(from, thread, min(t + 1, kTokens - 1), next);
+      });
+      write<kLaneColumns>(asked, &to.asked[t][part][own]);
+      if (part == 0) write<kLaneColumns>(d, &to.d[t][own]);
+      now = next;
+    }
   }
+  barrier_sync(0, kThreads);
   if (!p.trial) store_state(s, p, thread, state);
 }
 DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int thread, int first, const Shared& m) {
@@ -436,23 +430,15 @@ DEVICE void finish(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int t
     if (p.trial) s.to.delta[(s.entry + first + t) * values + column] = d;
   }
 }
-// Makes all rounds. finish(first): the outputs of the round are finished before its tokens are overwritten.
-template <class Make, class Finish>
-DEVICE void make_rounds(const DeltaSpan& s, const Place& p, int maker, Shared& m, const Make& make, const Finish& finish) {
-  const int rounds = (s.count + kTokens - 1) / kTokens;
-  for (int round = 0; round < rounds + 2; round++) {
-    if (round >= 2 && round - 2 < rounds) {
-      barrier_sync(applied_barrier(round), kThreads);
-      finish((round - 2) * kTokens);
-    }
-    if (round >= rounds) continue;
-    const int first = round * kTokens;
-    Tokens& to = m.tokens[round % 2];
+// A round of making: the outputs of two rounds ago are finished before their tokens are overwritten.
+template <class Make>
+DEVICE void make_rounds(const DeltaSpan& s, const Place& p, int maker, Shared& m, const Make& make) {
+  for (int first = 0; first < s.count; first += kTokens) {
+    Tokens& to = m.tokens[first / kTokens % 2];
     make(first, to);
-    barrier_sync(kMakersMeet, kMakers);
+    barrier_sync(1, kMakers);
     make_norms(s, p, maker, first, to);
-#pragma unroll
-    for (int warp = 0; warp < kAppliers / 32; warp++) barrier_pass(made_barrier(round, warp), kMakers + 32);
+    barrier_sync(0, kThreads);
   }
 }
 DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int maker, Shared& m) {
@@ -464,24 +450,27 @@ DEVICE void make_all(const DeltaArgs& a, const DeltaSpan& s, const Place& p, int
     read_before(s, p, channel);
     read_rows(a, s, p, channel, 0, rows);
     if (p.trial && s.fold) write_before(s, p, channel);
-    const auto make = [&](int first, Tokens& to) {
+    make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
       convolve(s, p, channel, rows, first, to);
       read_rows(a, s, p, channel, first + kTokens, rows);
-    };
-    make_rounds(s, p, maker, m, make, [](int) {});
+    });
     if (!p.trial) write_before(s, p, channel);
+    barrier_sync(0, kThreads);
   } else {
-    const int own = maker - kConvolvers;
+    const int own = maker - kConvolvers, last = (s.count - 1) / kTokens * kTokens;
     Gates gates;
     read_gates(a, s, p, own, gates);
-    const auto make = [&](int first, Tokens& to) {
+    make_rounds(s, p, maker, m, [&](int first, Tokens& to) {
+      if (first >= 2 * kTokens) {
+        finish(a, s, p, own, first - 2 * kTokens, m);
+        barrier_sync(2, kMakers - kConvolvers);
+      }
       make_gates(a, s, p, gates, first, own, to);
       if (own < kTokens) read_gates(a, s, p, first + kTokens + own, gates);
-    };
-    make_rounds(s, p, maker, m, make, [&](int first) {
-      finish(a, s, p, own, first, m);
-      barrier_sync(kFinishersMeet, kMakers - kConvolvers);  // all have read the gates, which are made next
     });
+    if (last >= kTokens) finish(a, s, p, own, last - kTokens, m);
+    barrier_sync(0, kThreads);
+    finish(a, s, p, own, last, m);
   }
 }
 #endif

@@ -66,8 +66,6 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
 
 // Waits until so many threads of the block have come to barrier `id`; 0 is __syncthreads()'s.
 DEVICE void barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-// Comes there without waiting.
-DEVICE void barrier_pass(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
 DEVICE void load_shared(u32 from, u32 to[4]) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
