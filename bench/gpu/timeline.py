@@ -135,7 +135,7 @@ def print_table(report):
 WIDTH, LEFT, BAR = 900, 10, 26
 COLOURS = ["#0b6e99", "#d9730d", "#4d8a3d", "#9b51e0", "#b8860b", "#c2185b", "#00897b", "#6d4c41", "#3f51b5", "#7f8c8d"]
 INK, EMPTY = "#57606a", "#e4e7eb"
-ZOOM_US = 250  # of a step, shown enlarged
+ZOOM = 8  # a share of one in so many of a step is shown enlarged
 
 
 def draw(args):
@@ -167,7 +167,7 @@ def picture(reports, text):
                  size=14, weight="bold")]
     x, y = LEFT, 32
     for name, colour in colours.items():
-        wide = 22 + 7 * len(name)
+        wide = 26 + 8 * len(name)
         if x + wide > WIDTH:
             x, y = LEFT, y + 18
         body += [f'<rect x="{x}" y="{y}" width="11" height="11" fill="{colour}" stroke="{INK}" stroke-width="0.3"/>',
@@ -207,21 +207,25 @@ def panel(body, text, y, label, made, longest, colours):
     y += BAR + 2
     strip(body, y, 14, made["spans"], 0, made["step_us"], scale, colours)
     y += 16
-    width = min(ZOOM_US, made["step_us"])
+    width = made["step_us"] / ZOOM
     begin = (made["step_us"] - width) / 2
     strip(body, y, 14, made["spans"], begin, begin + width, room / width, colours)
-    body.append(text(WIDTH - LEFT, y + 26, f"{width:.0f} us of its middle", "end", size=10))
+    body.append(text(WIDTH - LEFT, y + 26, f"{width:,.0f} us of its middle", "end", size=10))
     return y + 32
 
 
 def strip(body, y, height, spans, begin, end, scale, colours):
+    """What runs from `begin` to `end`: a path for each kernel, of all its times."""
     body.append(rect(LEFT, y, (end - begin) * scale, height, EMPTY, GAP))
-    until = begin
+    paths, until = {}, begin
     for name, start, stop in spans:
         start, stop = max(start, until), min(stop, end)
         if stop > start:
-            body.append(rect(LEFT + (start - begin) * scale, y, (stop - start) * scale, height, colours[name], name))
+            paths.setdefault(name, []).append(f"M{LEFT + (start - begin) * scale:.1f} {y}h{max((stop - start) * scale, 0.1):.1f}"
+                                              f"v{height}h-{max((stop - start) * scale, 0.1):.1f}z")
             until = stop
+    for name, drawn in paths.items():
+        body.append(f'<path d="{"".join(drawn)}" fill="{colours[name]}"><title>{html.escape(name)}</title></path>')
 
 
 def main():
