@@ -276,7 +276,8 @@ class Compilation {
     for (size_t i = next_++; i < variants_.size(); i = next_++) {
       const auto made = machine_code(variants_[i], capability_);
       if (!made || !made->compiled) continue;
-      log_debug("{} of {} kernels compiled", ++compiled_, variants_.size());
+      const int done = ++compiled_;  // of those that were not kept
+      if (done % 8 == 0) log_info("{} kernels compiled, {} to go at most", done, variants_.size() - done);
     }
   }
 
