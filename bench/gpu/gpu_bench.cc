@@ -1,6 +1,9 @@
 // What the CUDA kernels do on this card: models of Qwen3.5's true shapes with random 4-bit weights (group 64)
 // in decode, verification, many streams and prefill, then each kernel alone beside the memory it must move or
-// the operations it must do. `gpu_bench [9b] [0.8b] [35b] [kernels] [experts] [profile]`;
+// the operations it must do.
+//   gpu_bench [MODEL ...] [PART ...]
+//   models: 9b 0.8b 35b; parts: decode rows streams prefill (of each model, where no part is named), long,
+//   profile, timeline (works for a tracer: bench/gpu/timeline.py), and without a model: kernels, experts
 // docs/internals/cuda.md has its tables.
 #include <fmt/core.h>
 
@@ -176,7 +179,6 @@ double median(std::vector<double> v) {
 
 struct Run {
   const Model& model;
-  double bandwidth;
 
   void prefill(SequenceState& state, int tokens, int chunk) const {
     for (int done = 0; done < tokens;) {
@@ -227,32 +229,58 @@ struct Run {
     return median(times);
   }
 
-  void table(const ModelShape& shape) const {
-    const double bytes = static_cast<double>(model.bytes_per_token());
-    fmt::print("{}: {:.2f} GB read a token; the limit of decode is {:.0f} tok/s\n", shape.name, bytes / 1e9,
-               bandwidth / bytes);
-    const auto line = [&](const std::string& work, double rate, double seconds) {
-      fmt::print("  {:<28} {:>9.1f} tok/s {:>9.3f} ms a step {:>7.0f} GB/s of weights\n", work, rate,
-                 seconds * 1e3, bytes / seconds / 1e9);
-      std::fflush(stdout);
-    };
-    double one = 0;
-    for (const int depth : {512, 4096}) {
-      const double t = step(1, 1, depth);
-      if (depth == 512) one = t;
+  void line(const std::string& work, double rate, double seconds) const {
+    fmt::print("  {:<28} {:>9.1f} tok/s {:>9.3f} ms a step {:>7.0f} GB/s of weights\n", work, rate,
+               seconds * 1e3, static_cast<double>(model.bytes_per_token()) / seconds / 1e9);
+    std::fflush(stdout);
+  }
+  void decode(std::initializer_list<int> depths, int steps = 64) const {
+    for (const int depth : depths) {
+      const double t = step(1, 1, depth, steps);
       line(fmt::format("decode, prompt {}", depth), 1 / t, t);
     }
+  }
+  // Tokens of one sequence: a draft's verification.
+  void rows() const {
+    const double one = step(1, 1, 512);
     for (const int rows : {2, 4, 8, 16}) {
       const double t = step(1, rows, 512);
       line(fmt::format("{} rows: {:.2f}x of one", rows, t / one), rows / t, t);
     }
-    for (const int streams : {8, 32}) {
+  }
+  void streams() const {
+    const double one = step(1, 1, 512);
+    for (const int streams : {4, 8, 16, 32, 64, 128, 256}) {
       const double t = step(streams, 1, 512);
       line(fmt::format("{} streams: {:.1f}x of one", streams, streams * one / t), streams / t, t);
     }
-    for (const auto& [tokens, chunk] : {std::pair{512, 512}, {4096, 2048}, {4096, 4096}}) {
+  }
+  void prefills(std::initializer_list<std::pair<int, int>> works) const {
+    for (const auto& [tokens, chunk] : works) {
       const double rate = prefill_rate(tokens, chunk);
       line(fmt::format("prefill {}, chunks of {}", tokens, chunk), rate, tokens / rate);
+    }
+  }
+  // What a tracer of kernels needs: each work begins and ends with a pause, and has been done before. Every
+  // step and every prefill ends with a copy to the host.
+  void timeline(const ModelShape& shape) const {
+    struct Work {
+      const char* name;
+      std::function<void()> run;
+    };
+    const Work works[] = {{"decode, 1 stream", [&] { step(1, 1, 512, 40); }},
+                          {"decode, 32 streams", [&] { step(32, 1, 512, 40); }},
+                          {"decode, 128 streams", [&] { step(128, 1, 512, 40); }},
+                          {"prefill 4096", [&] {
+                             auto state = model.make_state();
+                             prefill(state, 4096, 4096);
+                           }}};
+    for (const Work& work : works) {
+      work.run();
+      const double start = now_seconds();
+      work.run();
+      fmt::print("  timeline: {}, {}, {:.6f} to {:.6f}\n", shape.name, work.name, start, now_seconds());
+      std::fflush(stdout);
     }
   }
 
@@ -383,10 +411,38 @@ void expert_kernels(double bandwidth, double flops) {
   }
 }
 
+void run_parts(const Run& bench, const ModelShape& shape, double bandwidth,
+               const std::function<bool(const char*)>& asked) {
+  const double bytes = static_cast<double>(bench.model.bytes_per_token());
+  fmt::print("{}: {:.2f} GB read a token; the limit of decode is {:.0f} tok/s\n", shape.name, bytes / 1e9,
+             bandwidth / bytes);
+  if (asked("decode")) bench.decode({512, 4096});
+  if (asked("rows")) bench.rows();
+  if (asked("streams")) bench.streams();
+  if (asked("prefill")) bench.prefills({{512, 512}, {4096, 2048}, {4096, 4096}});
+  if (asked("long")) {
+    bench.decode({32768, 131072}, 24);
+    bench.prefills({{32768, 2048}});
+  }
+  if (asked("profile")) {
+    bench.profile(1, 512);
+    bench.profile(4096, 0);
+  }
+  if (asked("timeline")) bench.timeline(shape);
+}
+
 int run(int count, char** words) {
   const std::vector<std::string> wanted(words, words + count);
-  const auto asked = [&](const char* word) {
-    return wanted.empty() || std::find(wanted.begin(), wanted.end(), word) != wanted.end();
+  const auto named = [&](const std::string& word) {
+    return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
+  };
+  const auto asked = [&](const char* word) { return wanted.empty() || named(word); };
+  const std::vector<std::string> usual = {"decode", "rows", "streams", "prefill"},
+                                 more = {"long", "profile", "timeline"};
+  const bool all_usual =
+      std::none_of(usual.begin(), usual.end(), named) && std::none_of(more.begin(), more.end(), named);
+  const auto part = [&](const char* word) {
+    return named(word) || (all_usual && std::find(usual.begin(), usual.end(), word) != usual.end());
   };
   auto device = ops::open_device({.device = "cuda"});
   if (!device) {
@@ -402,11 +458,7 @@ int run(int count, char** words) {
     const double start = now_seconds();
     const auto model = RandomModel::make(*shape);
     fmt::print("{} made in {:.1f} s\n", shape->name, now_seconds() - start);
-    const Run bench{*model, bandwidth};
-    bench.table(*shape);
-    if (!asked("profile")) continue;
-    bench.profile(1, 512);
-    bench.profile(4096, 0);
+    run_parts({*model}, *shape, bandwidth, part);
   }
   if (asked("kernels")) kernels(bandwidth, flops);
   if (asked("experts")) expert_kernels(bandwidth, flops);

@@ -11,13 +11,16 @@ works (--works NAME,...):
           (--prompt-tokens, --tokens): tokens a second of all together in the --seconds after each has had its first
           token; time to the first token and gaps between a stream's events, over all; and the share of our tokens
           that came within 60 ms of the one before, as the server counts them (a token without text is no event)
-  stall   N streams decode while a prompt of --prompt tokens comes: their gaps before it and while it is read
+  stall   N streams decode while a prompt of --prompt tokens comes: their gaps before it and while it is read; on a GPU
+          also its time to the first token when it is alone
 models (--models NAME,...): hybrid-146m, ours only (llama.cpp does not run it); qwen35-0.8b, qwen35-4b and qwen35-9b, random
-  weights of the true shapes in 4 bits; 8b-a1b and 35b-a3b, hybrids with experts, Q4_0 (llama-server: 0.8b and these, on the CPU)
+  weights of the true shapes in 4 bits; 9b-q4_0, and 8b-a1b and 35b-a3b, hybrids with experts: random Q4_0 files
+  (llama-server: these; on the CPU also qwen35-0.8b)
 
-On a GPU, with a machine that has no network, only python3 with numpy and a program that was built elsewhere:
+On a GPU, with a machine that has no network, only python3 (qwen35-...: with numpy) and programs that were built elsewhere
+(llama-server for the card: bench/gpu/run.py builds it):
 
-    python3 bench/streams/run.py --device cuda --models qwen35-9b --works load --streams 1,8,32,64,128 --peers '' \\
+    python3 bench/streams/run.py --device cuda --models 9b-q4_0 --works load --streams 1,8,32,64,128 --llama-bin DIR \\
         --anabranch PROGRAM --work /tmp/streams --json FILE
 
 Both servers get the same prompts, as token ids, greedy, with no end but --tokens, no cache and no speculation: what
@@ -43,8 +46,8 @@ from prepare import ROOT, Workshop, say  # noqa: E402
 from programs import Failure, run  # noqa: E402
 
 WORKS, PEERS = ("load", "stall"), ("llama-server",)
-MIXTURES = ("8b-a1b", "35b-a3b")
-MODELS = ("hybrid-146m", "qwen35-0.8b", "qwen35-4b", "qwen35-9b", *MIXTURES)
+FILES = {"9b-q4_0": "9b", "8b-a1b": "8b-a1b", "35b-a3b": "35b-a3b"}  # the shapes of tools/random_gguf.py
+MODELS = ("hybrid-146m", "qwen35-0.8b", "qwen35-4b", "qwen35-9b", *FILES)
 CPU_MODELS = "hybrid-146m,qwen35-0.8b"
 HYBRID = os.path.join(ROOT, "models", "hybrid-146m")
 FIRST_ID, IDS = 1000, 20000  # of prompts: common words in both vocabularies
@@ -63,7 +66,7 @@ def arguments():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--peers", type=flags.names(PEERS), default=",".join(PEERS), metavar="NAME,...", help="'' for none")
     parser.add_argument("--streams", type=lambda text: [count(n) for n in text.split(",")], metavar="N,...",
-                        default="1,2,4,8,16,32", help="default: %(default)s; the stall work takes those up to 8")
+                        default="1,2,4,8,16,32", help="default: %(default)s; the stall work beside load takes those up to 8")
     parser.add_argument("--prompt-tokens", type=count, default=512, help="of each prompt under load (default: %(default)s)")
     parser.add_argument("--tokens", type=count, default=128, help="of each answer (default: %(default)s)")
     parser.add_argument("--seconds", type=count, default=10, help="measured for each number of streams (default: %(default)s)")
@@ -146,6 +149,15 @@ def server_gaps(server):
         return figures.gaps_counted(response.read().decode())
 
 
+def alone_of(server, long_prompt):
+    """The long prompt's time to the first token while nothing else runs, the second time."""
+    for turn in range(2):
+        reader = Stream(server, prompt_of(long_prompt, 500 + turn), 8)
+        reader.start()
+        read = reader.finish()
+    return {"ttft_alone_s": read["events"][0] - read["sent"]}
+
+
 def stall(server, streams, long_prompt):
     """The streams' answers outlast the long prompt: what is left of them is cut off."""
     running = [Stream(server, prompt_of(SHORT_PROMPT, i), LONG_ANSWER) for i in range(streams)]
@@ -171,8 +183,8 @@ def stall(server, streams, long_prompt):
 def our_model(args, shop, model):
     if model == "hybrid-146m":
         return HYBRID
-    if model in MIXTURES:
-        return os.path.realpath(shop.random_gguf(model))
+    if model in FILES:
+        return os.path.realpath(shop.random_gguf(FILES[model]))
     if model == "qwen35-0.8b" and "llama-server" in args.peers:
         return os.path.realpath(shop.qwen_mlx())  # the weights that llama-server has
 
@@ -196,30 +208,36 @@ def our_server(args, shop, model):
 def llama_server(args, shop, model):
     slots = max(args.streams) + 1
     port = servers.free_port()
-    file = shop.random_gguf(model) if model in MIXTURES else shop.qwen_gguf("Q4_0")
+    file = shop.random_gguf(FILES[model]) if model in FILES else shop.qwen_gguf("Q4_0")
+    each = 1024
+    on_device = []
+    if args.device == "cuda":  # like ours: all on the card, and nothing is kept of what was answered
+        each = max(SHORT_PROMPT + LONG_ANSWER, args.prompt_tokens + args.tokens)
+        on_device = ["-ngl", "99", "-fa", "on", "--cache-ram", "0", "--ctx-checkpoints", "0"]
     command = [shop.llama("llama-server"), "-m", os.path.realpath(file), "-t", str(args.threads),
-               "-tb", str(args.threads), "-np", str(slots), "--kv-unified", "-c", str(args.prompt + 1024 * slots),
-               "--host", "127.0.0.1", "--port", str(port)]
+               "-tb", str(args.threads), "-np", str(slots), "--kv-unified", "-c", str(args.prompt + each * slots),
+               "--host", "127.0.0.1", "--port", str(port), *on_device]
     return servers.Server("llama-server", command, port, shop.path("streams-bench", f"llama-server-{model}.log"))
 
 
 def measure(args, shop, report, save):
     for model in args.models:
         made = [("anabranch", our_server)]
-        if "llama-server" in args.peers and model in ("qwen35-0.8b", *MIXTURES) and args.device == "cpu":
+        if "llama-server" in args.peers and (model in FILES or (model == "qwen35-0.8b" and args.device == "cpu")):
             made.append(("llama-server", llama_server))
         for name, make in made:
             with make(args, shop, model) as server:
                 load(server, 1, args, 1)  # pages and costs are known from here on
                 if args.device == "cuda":  # and all kernels are compiled
                     load(server, max(args.streams), args, 3)
+                alone = alone_of(server, args.prompt) if args.device == "cuda" and "stall" in args.works else {}
                 for work in args.works:
                     for streams in args.streams:
-                        if work == "stall" and streams > 8:
+                        if work == "stall" and streams > 8 and "load" in args.works:
                             continue
                         say(f"{model}, {name}: {work}, {streams} streams")
                         result = load(server, streams, args, args.seconds) if work == "load" else \
-                            stall(server, streams, args.prompt)
+                            stall(server, streams, args.prompt) | alone
                         report[work].append({"model": model, "server": name, "streams": streams, **result})
                         save()
 

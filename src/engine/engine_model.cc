@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/white_space.h"
@@ -40,7 +41,16 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   if (!mode.automatic && !speculation_.has(mode.source))
     return cannot_draft(mode.source, info, loaded_.model->spec());
   load_statistics(options);
+  finish_kernels();
   return {};
+}
+
+// Before anyone may ask for answers.
+void EngineModel::finish_kernels() {
+  const double start = now_seconds();
+  if (const int compiled = device_->finish_kernels(); compiled > 0)
+    log_info("{} kernels were compiled for {}; the last ones took {:.1f} s more than loading the model",
+             compiled, device_->name(), now_seconds() - start);
 }
 
 // Drops the calibration as well: its layer numbers do not apply to the remaining layers.

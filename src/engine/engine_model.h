@@ -39,6 +39,7 @@ class EngineModel {
 
  private:
   Result<void> drop_layers();
+  void finish_kernels();
   Result<void> load_draft_model(const std::string& path);
   void use_calibration();
   void load_statistics(const EngineOptions& options);

@@ -12,6 +12,7 @@
 #include "base/memory_info.h"
 #include "engine/loader_gguf.h"
 #include "models/config.h"
+#include "models/kernel_passes.h"
 
 namespace anabranch {
 namespace {
@@ -226,7 +227,9 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   options.progress = [](int done, int total) {
     if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
   };
+  options.begun = prepare_kernels;
   TRY(out.model, Model::load(*checkpoint, *out.device, options));
+  prepare_kernels(*out.model);
   const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
   if (!fits) {
     log_warning("{} is ignored: {}; run `anabranch calibrate -m {}` again", calibration_path(path),

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -131,6 +133,15 @@ Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint, const Device& de
 
 namespace {
 
+// The first layers among which every kind of layer is, of more than twice as many; else 0.
+int layers_of_each_kind(const ModelSpec& spec) {
+  std::set<std::pair<size_t, size_t>> kinds;
+  size_t first = 0;
+  for (size_t i = 0; i < spec.layers.size(); i++)
+    if (kinds.insert({spec.layers[i].mixer.index(), spec.layers[i].mlp.index()}).second) first = i + 1;
+  return 2 * first < spec.layers.size() ? static_cast<int>(first) : 0;
+}
+
 void plan_experts(const Checkpoint& checkpoint, Device& device) {
   uint64_t experts = 0, others = 0;
   for (const TensorInfo& tensor : checkpoint.tensors())
@@ -147,7 +158,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   const ModelBuilder builder{checkpoint, spec, device};
   plan_experts(checkpoint, device);
 
-  const int layer_count = static_cast<int>(spec.layers.size());
+  const int layer_count = static_cast<int>(spec.layers.size()), of_each_kind = layers_of_each_kind(spec);
   TRY(auto head_rows, checkpoint.take_matrix(kEmbedding, spec.vocab, spec.hidden));
   auto embedding = ops::Weight::make(device, head_rows);
   checkpoint.release_pages();
@@ -157,6 +168,11 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
     layers.push_back(std::move(layer));
     checkpoint.release_pages();
     if (options.progress) options.progress(i + 1, layer_count);
+    if (options.begun && i + 1 == of_each_kind && spec.per_layer_width == 0) {
+      ModelSpec first = spec;
+      first.layers.resize(layers.size());
+      options.begun(Model(device, std::move(first), embedding, layers, layers.front().norm1, embedding));
+    }
   }
   TRY(auto norm, take_norm(builder, "model.norm", spec.hidden, spec.norms));
   ops::Weight head = embedding;

@@ -21,6 +21,9 @@ struct ModelLoadOptions {
   // head.
   std::vector<int> draft_vocab;
   std::function<void(int done, int total)> progress;  // per layer
+  // Called as soon as there is a layer of each kind, with a model of the layers so far, which has no use but
+  // to find out what the whole one will need: its head is the embedding. Not called for models of few layers.
+  std::function<void(const class Model& begun)> begun;
 };
 
 // The model that config.json describes, without its weights. Errors: unsupported (a family or value that this

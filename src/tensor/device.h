@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -87,6 +88,11 @@ class Device {
   // Called before a model is loaded whose files have so many bytes of experts and of other weights: a device
   // of little memory leaves experts in the machine's.
   virtual void plan_experts(uint64_t experts, uint64_t others) { (void)experts, (void)others; }
+  // Calls `passes`, passes of a model that compute nothing: the device notes which kernels they need, and
+  // begins to compile those that it lacks, on threads of its own. Devices that compile none do not call it.
+  virtual void prepare_kernels(const std::function<void()>& passes) { (void)passes; }
+  // Waits until they are ready. Returns how many were compiled.
+  virtual int finish_kernels() { return 0; }
   // The device has failed for good; every later call fails. Any thread.
   virtual bool lost() const { return false; }
 

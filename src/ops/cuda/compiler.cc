@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +15,8 @@
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -170,22 +173,35 @@ void write(const std::filesystem::path& path, const std::vector<char>& bytes) {
   std::filesystem::remove(part, error);
 }
 
-Module* load(Context& context, const Variant& variant) {
-  const SourceFile& file = file_of(variant.source);
-  const std::string architecture = architecture_of(context.info().capability);
+// Machine code: what was kept, or compiled and then kept.
+struct MachineCode {
+  std::vector<char> code;
+  bool compiled = false;
+};
+Result<MachineCode> machine_code(const Variant& variant, int capability, bool use_kept = true) {
+  const std::string architecture = architecture_of(capability);
   const auto path = cached(text_of(variant), architecture);
-  if (!path.empty()) {
-    const auto kept = read(path);
+  if (use_kept && !path.empty())
+    if (auto kept = read(path); !kept.empty()) return MachineCode{std::move(kept)};
+  TRY(auto code, compile(variant, architecture));
+  if (!path.empty()) write(path, code);
+  return MachineCode{std::move(code), true};
+}
+
+Module* load(Context& context, const Variant& variant) {
+  const char* name = file_of(variant.source).name;
+  const int capability = context.info().capability;
+  auto made = machine_code(variant, capability);
+  if (made && !made->compiled) {
     try {
-      if (!kept.empty()) return context.load_module(kept.data(), file.name);
+      return context.load_module(made->code.data(), name);
     } catch (const std::runtime_error& e) {  // damaged: compiled again
-      log_debug("{}: {}", path.string(), e.what());
+      log_debug("{}, kept: {}", name, e.what());
+      made = machine_code(variant, capability, false);
     }
   }
-  auto code = compile(variant, architecture);
-  if (!code) throw std::runtime_error(code.error().message);
-  if (!path.empty()) write(path, *code);
-  return context.load_module(code->data(), file.name);
+  if (!made) throw std::runtime_error(made.error().message);
+  return context.load_module(made->code.data(), name);
 }
 
 }  // namespace
@@ -232,17 +248,87 @@ Result<std::vector<char>> compile(const Variant& variant, const std::string& arc
   return code;
 }
 
+// Variants that threads make the machine code of, each the next that no other has begun.
+class Compilation {
+ public:
+  Compilation(std::set<Variant> variants, int capability)
+      : variants_(variants.begin(), variants.end()), capability_(capability) {
+    const size_t most = std::max(1u, std::thread::hardware_concurrency());
+    for (size_t i = 0; i < std::min(most, variants_.size()); i++) threads_.emplace_back([this] { work(); });
+  }
+  ~Compilation() {
+    next_ = variants_.size();
+    join();
+  }
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
+
+  // Waits, and returns how many were compiled. What failed is told by who asks for the kernel.
+  int join() {
+    for (std::thread& thread : threads_)
+      if (thread.joinable()) thread.join();
+    return compiled_;
+  }
+  const std::vector<Variant>& variants() const { return variants_; }
+
+ private:
+  void work() {
+    for (size_t i = next_++; i < variants_.size(); i = next_++) {
+      const auto made = machine_code(variants_[i], capability_);
+      if (!made || !made->compiled) continue;
+      const int done = ++compiled_;  // of those that were not kept
+      if (done % 8 == 0) log_info("{} kernels compiled, {} to go at most", done, variants_.size() - done);
+    }
+  }
+
+  std::vector<Variant> variants_;
+  int capability_;
+  std::atomic<size_t> next_{0};
+  std::atomic<int> compiled_{0};
+  std::vector<std::thread> threads_;
+};
+
+KernelCache::KernelCache(Context& context) : context_(context) {}
+
 KernelCache::~KernelCache() {
+  running_.clear();
   for (const auto& [variant, module] : modules_) context_.unload_module(module);
 }
 
+void KernelCache::compile_noted() {
+  noting_ = false;
+  for (const auto& compilation : running_)
+    for (const Variant& variant : compilation->variants()) noted_.erase(variant);
+  if (!noted_.empty())
+    running_.push_back(std::make_unique<Compilation>(std::exchange(noted_, {}), context_.info().capability));
+}
+
+int KernelCache::load_compiled() {
+  int compiled = 0;
+  for (const auto& compilation : running_) {
+    compiled += compilation->join();
+    for (const Variant& variant : compilation->variants())
+      if (modules_.count(variant) == 0) modules_.emplace(variant, load(context_, variant));
+  }
+  running_.clear();
+  return compiled;
+}
+
 Function KernelCache::get(const Variant& variant, const char* name) {
+  if (noting_) {
+    if (modules_.count(variant) == 0) noted_.insert(variant);
+    return {};
+  }
   size_t hash = static_cast<size_t>(variant.source) + reinterpret_cast<uintptr_t>(name);
   for (const int value : variant.values) hash = hash * 31 + static_cast<size_t>(value);
   auto& bucket = found_[hash * 0x9E3779B97F4A7C15u >> 58];
   for (const Kernel& kernel : bucket)
     if (kernel.name == name && kernel.variant == variant) return kernel.function;
   auto module = modules_.find(variant);
+  if (module == modules_.end() && !running_.empty()) {
+    load_compiled();
+    module = modules_.find(variant);
+  }
   if (module == modules_.end()) module = modules_.emplace(variant, load(context_, variant)).first;
   bucket.push_back({variant, name, context_.find_function(module->second, name)});
   return bucket.back().function;

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,10 +44,12 @@ struct Variant {
 // Machine code for an architecture such as "sm_90a". Needs no device.
 Result<std::vector<char>> compile(const Variant& variant, const std::string& architecture);
 
+class Compilation;
+
 // The kernels that a device has loaded. Used by the thread that runs the device's models.
 class KernelCache {
  public:
-  explicit KernelCache(Context& context) : context_(context) {}
+  explicit KernelCache(Context& context);
   ~KernelCache();
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
@@ -53,6 +57,14 @@ class KernelCache {
   // A kernel of the variant; `name` is a literal. Compiles, or reads what was compiled, when first asked.
   // Throws std::runtime_error when that fails.
   Function get(const Variant& variant, const char* name);
+
+  // From here to compile_noted(), get() only notes what is missing. Its functions have no handle: launching
+  // one does nothing.
+  void note() { noting_ = true; }
+  // Begins to compile what was noted, on several threads. May be called again before load_compiled().
+  void compile_noted();
+  // Loads it when it is ready. Returns how many kernels' machine code had to be compiled.
+  int load_compiled();
 
  private:
   struct Kernel {
@@ -63,6 +75,9 @@ class KernelCache {
   Context& context_;
   std::map<Variant, Module*> modules_;
   std::vector<Kernel> found_[64];  // by a hash: every launch asks
+  bool noting_ = false;
+  std::set<Variant> noted_;
+  std::vector<std::unique_ptr<Compilation>> running_;
 };
 
 // ops/cuda/kernels/*, by file name.

@@ -92,6 +92,17 @@ int CudaDevice::clusters() {
   return clusters_;
 }
 
+void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
+  clusters();  // needs a kernel of its own, which is not only noted
+  kernels_.note();
+  try {
+    passes();
+  } catch (const std::exception& e) {  // no memory for such passes: the others' kernels are compiled
+    log_debug("kernels that are not compiled before they are needed: {}", e.what());
+  }
+  kernels_.compile_noted();
+}
+
 const float* CudaDevice::frequencies(std::span<const float> inv_freq) {
   for (const Frequencies& known : frequencies_)
     if (std::equal(known.host.begin(), known.host.end(), inv_freq.begin(), inv_freq.end()))

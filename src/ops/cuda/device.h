@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -47,6 +48,8 @@ class CudaDevice final : public Device {
   std::vector<std::vector<uint64_t>> expert_rows() override;
   bool lost() const override { return context_->lost(); }
   void plan_experts(uint64_t experts, uint64_t others) override;
+  void prepare_kernels(const std::function<void()>& passes) override;
+  int finish_kernels() override { return kernels_.load_compiled(); }
   // Of a mixture's experts, those that lie in the device's memory.
   int resident_experts(int experts) const {
     return std::min(experts, static_cast<int>(expert_share_ * experts));

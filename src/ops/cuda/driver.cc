@@ -297,6 +297,7 @@ int Context::most_clusters(Function f, unsigned blocks, unsigned threads, unsign
 }
 
 void Context::launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args) {
+  if (!f.handle) return;
   LaunchAttribute attribute{};
   attribute.id = kProgrammaticStreamSerialization;
   attribute.value = 1;

@@ -83,6 +83,7 @@ class Context {
   // time.
   int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes);
   // The kernel's only parameter is a struct of `args`. It may start while the one before ends (common.cuh).
+  // A function without a handle: nothing happens (KernelCache::note).
   void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args);
 
  private:

@@ -1,0 +1,77 @@
+#include "models/kernel_passes.h"
+
+#include <algorithm>
+
+#include "ops/elementwise.h"
+
+namespace anabranch {
+namespace {
+
+// Kernels differ by the rows that they take at once; these lie on both sides of every change known.
+constexpr int kRows[] = {1, 2, 4, 5, 8, 9, 16, 17, 24, 25, 32, 33, 48, 64, 65, 96, 128, 129, 192, 256};
+constexpr int kPromptChunks = 2;   // the second one has context
+constexpr size_t kLogitRows = 64;  // more would take much memory, of which pools keep what they had once
+
+class Passes {
+ public:
+  explicit Passes(const Model& model) : model_(model), state_(model.make_state()) {}
+
+  void prompt() {
+    for (int i = 0; i < kPromptChunks; i++)
+      run({&state_}, model_.device().prefill_chunk(), Batch::Logits::last);
+  }
+  void rows() {
+    for (const int n : kRows) run({&state_}, n, Batch::Logits::all);
+    SequenceState other = state_;
+    run({&state_, &other}, 1, Batch::Logits::all);
+  }
+  // What was drafted is applied by the pass after it.
+  void drafts() {
+    for (const int n : kRows) {
+      if (n > ops::kMaxDraftTokens) break;
+      state_.open();
+      run({&state_}, n, Batch::Logits::all);
+      state_.commit(1);
+    }
+    run({&state_}, 1, Batch::Logits::all);
+  }
+  void draft_heads() {
+    if (!model_.has_mtp()) return;
+    SequenceState of_head(model_.device(), model_.mtp_layout());
+    for (const int n : {model_.device().prefill_chunk(), 1, 2, 4, 8, 16}) {
+      const Tensor hidden = run({&state_}, n, Batch::Logits::none);
+      Batch batch;
+      batch.add(of_head, std::vector<int>(static_cast<size_t>(n)), Batch::Logits::none);
+      const Tensor drafted = model_.mtp(hidden, batch);
+      ops::best_of_rows(model_.draft_logits(drafted.slice_rows(0, 1)));
+    }
+  }
+
+ private:
+  Tensor run(std::initializer_list<SequenceState*> states, int rows, Batch::Logits logits) {
+    Batch batch;
+    for (SequenceState* state : states)
+      batch.add(*state, std::vector<int>(static_cast<size_t>(rows)), logits);
+    if (batch.logit_rows.size() > kLogitRows) batch.logit_rows.resize(kLogitRows);
+    const auto out = model_.forward(batch);
+    if (logits != Batch::Logits::none) ops::best_of_rows(out.logits);
+    return out.hidden;
+  }
+
+  const Model& model_;
+  SequenceState state_;
+};
+
+}  // namespace
+
+void prepare_kernels(const Model& model) {
+  model.device().prepare_kernels([&] {
+    Passes passes(model);
+    passes.rows();
+    passes.drafts();
+    passes.draft_heads();
+    passes.prompt();
+  });
+}
+
+}  // namespace anabranch
