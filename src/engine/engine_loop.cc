@@ -19,8 +19,8 @@ FinishReason reason_of(Ending ending) {
                                     : FinishReason::none;
 }
 
-// Whether steps overlap. They gain nothing on devices in the host's memory; $ANABRANCH_OVERLAP (0 or 1) is for
-// tests.
+// Whether steps overlap. They gain nothing on devices in the host's memory; $ANABRANCH_OVERLAP (0 or 1) is
+// for tests.
 bool overlaps(const Device& device) {
   const char* told = std::getenv("ANABRANCH_OVERLAP");
   return told && *told ? *told != '0' : device.kind() == DeviceKind::cuda;
@@ -266,8 +266,8 @@ bool EngineLoop::collect(Step& step) {
 }
 
 // A step has failed, and with it the pending one. If they had several sequences, the faulty one is unknown:
-// each of them starts again and runs alone until it has a token. A sequence whose pass fails alone ends with an
-// error.
+// each of them starts again and runs alone until it has a token. A sequence whose pass fails alone ends with
+// an error.
 void EngineLoop::fail(Step& step, const std::exception& e) {
   const std::optional<Step> pending = std::exchange(pending_, std::nullopt);
   std::set<RequestId> ids;
@@ -296,8 +296,7 @@ void EngineLoop::settle_follower(const StepPart& part) {
 void EngineLoop::deliver(const Step& step, StepPart& part) {
   if (part.failure) std::rethrow_exception(part.failure);
   Sequence& sequence = *part.sequence;
-  if (!step.ahead)
-    scheduler_.advanced(sequence.id, part.applied(), static_cast<int>(part.sampled.size()));
+  if (!step.ahead) scheduler_.advanced(sequence.id, part.applied(), static_cast<int>(part.sampled.size()));
   if (sequence.request.progress && part.begin < sequence.usage.prompt_tokens) {
     Event event;
     event.usage = sequence.usage;
@@ -342,8 +341,7 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
   const auto sequence = std::move(it->second);
   sequences_.erase(it);
   scheduler_.remove(id);
-  if (pending_)
-    std::erase_if(pending_->parts, [&](const StepPart& part) { return part.scheduled.id == id; });
+  if (pending_) std::erase_if(pending_->parts, [&](const StepPart& part) { return part.scheduled.id == id; });
   if (sequence->state && reason != FinishReason::error) {
     keeper_.keep(*sequence);
     note_cache();

@@ -1,5 +1,5 @@
-// The logits of a pass. Most requests need only the token that was chosen from a row, which a GPU finds in less
-// time than it takes to copy the row to the host.
+// The logits of a pass. Most requests need only the token that was chosen from a row, which a GPU finds in
+// less time than it takes to copy the row to the host.
 #pragma once
 
 #include <mutex>
@@ -14,8 +14,8 @@ namespace anabranch {
 
 class Logits {
  public:
-  // rows [n, vocab]. chosen: each row's token as its request's sampling chooses it, -1 where nobody did; empty:
-  // all rows will be needed.
+  // rows [n, vocab]. chosen: each row's token as its request's sampling chooses it, -1 where nobody did;
+  // empty: all rows will be needed.
   Logits(Tensor rows, std::vector<int> chosen)
       : rows_(std::move(rows)), chosen_(std::move(chosen)), host_(static_cast<size_t>(rows_.shape(0))) {
     if (chosen_.empty()) rows_ = fetch(rows_);

@@ -100,8 +100,8 @@ class Scheduler {
   // none: what was reported has not happened.
   void advanced(uint64_t id, int applied, int sampled);
   // Reports that a step of this and other sequences failed. The sequence, of `known` tokens, waits with an
-  // empty state, and then runs alone until it has one more token. After each further failure it runs alone for
-  // twice as many tokens, because the fault may occur only when it shares a step.
+  // empty state, and then runs alone until it has one more token. After each further failure it runs alone
+  // for twice as many tokens, because the fault may occur only when it shares a step.
   void isolate(uint64_t id, int known);
   bool isolates() const;  // some sequence runs alone, or will
   void remove(uint64_t id);

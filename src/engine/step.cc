@@ -31,6 +31,14 @@ bool may_run_ahead(const StepPart& part) {
                              : !request.pooling && !request.prompt_logprobs;
 }
 
+// A host's token as a device chooses it.
+int chosen_by_host(const StepPart& part, std::span<const float> logits) {
+  const Sequence& sequence = *part.sequence;
+  if (ops::best_of_row(logits) < 0) return -1;
+  return sample(logits, sequence.request.sampling, sequence.history,
+                static_cast<size_t>(part.begin + part.scheduled.tokens));
+}
+
 // Samples a token that the sequence's constraints allow.
 int sample_allowed(Sequence& sequence, std::span<const float> logits) {
   ConstraintList& constraints = sequence.constraints;
@@ -62,8 +70,8 @@ StepPart StepRunner::part_of(const ScheduledTokens& scheduled, Sequence& sequenc
   StepPart part{.scheduled = scheduled, .sequence = &sequence};
   part.begin = sequence.state->length();
   part.follows = part.begin == static_cast<int>(sequence.tokens.size());
-  part.decodes = part.follows ||
-                 (sequence.usage.completion_tokens > 0 && scheduled.tokens == 1 && scheduled.last);
+  part.decodes =
+      part.follows || (sequence.usage.completion_tokens > 0 && scheduled.tokens == 1 && scheduled.last);
   part.forced = part.decodes && !sequence.constraints.forced().empty();
   auto& keep_at = sequence.keep_at;
   const auto later = std::upper_bound(keep_at.begin(), keep_at.end(), part.begin + scheduled.tokens);
@@ -117,9 +125,7 @@ void StepRunner::choose(Step& step) {
   const auto vocab = static_cast<size_t>(step.logits.shape(1));
   for (const StepPart& part : step.parts)
     if (part.samples())
-      tokens.push_back(sample({step.logits.data<float>() + part.logit * vocab, vocab},
-                              part.sequence->request.sampling, part.sequence->history,
-                              static_cast<size_t>(part.begin + part.scheduled.tokens)));
+      tokens.push_back(chosen_by_host(part, {step.logits.data<float>() + part.logit * vocab, vocab}));
   step.chosen = ops::known_tokens(model_.device(), std::move(tokens));
 }
 
@@ -197,9 +203,8 @@ void StepRunner::add_rows(Batch& batch, StepPart& part, const Step* before) {
   const auto last = part.samples() ? Batch::Logits::last : Batch::Logits::none;
   const std::span<const int> known = sequence.tokens;
   if (part.follows) {
-    const auto drawing =
-        std::find_if(before->parts.begin(), before->parts.end(),
-                     [&](const StepPart& other) { return other.sequence == part.sequence; });
+    const auto drawing = std::find_if(before->parts.begin(), before->parts.end(),
+                                      [&](const StepPart& other) { return other.sequence == part.sequence; });
     CHECK(drawing != before->parts.end(), "request {} follows nothing", sequence.id);
     const int token = -1 - static_cast<int>(drawing->logit);
     sequence.state->remember();

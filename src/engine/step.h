@@ -44,13 +44,13 @@ struct StepPart {
 struct Step {
   StepPlan plan;
   std::vector<StepPart> parts;
-  Tensor hidden, logits;  // of the pass
+  Tensor hidden, logits;                      // of the pass
   std::unique_ptr<ops::ChosenTokens> chosen;  // null: the host samples all rows
   bool ahead = false;                         // the next step may be submitted before this one is collected
   bool fetched = false;                       // logits were copied to the host
   DraftTimes drafting;
   double started = 0, drafted = 0, submitted = 0;  // times
-  double before = 0;  // when the tokens of the step before it were delivered
+  double before = 0;                               // when the tokens of the step before it were delivered
 };
 
 class StepRunner {

@@ -45,7 +45,8 @@ class ScriptedModel final : public Model {
       auto& tokens = tokens_[span.state];
       for (int row = span.begin; row < span.begin + span.count; row++) {
         tokens.resize(static_cast<size_t>(batch.positions[row]));  // what was refused is gone
-        tokens.push_back(batch.ids[row]);
+        const int id = batch.ids[row];
+        tokens.push_back(id >= 0 ? id : batch.chosen->data<int>()[-1 - id]);
         if (next < batch.logit_rows.size() && batch.logit_rows[next] == row)
           logits[next++ * kVocab + static_cast<size_t>(scripts_.at(tokens[0])(tokens))] = 40.0f;
       }

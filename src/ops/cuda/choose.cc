@@ -53,14 +53,14 @@ class TokensOnTheWay final : public ChosenTokens {
 
 std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows) {
   const int vocab = logits.shape(1), parts = (vocab + kChoosePart - 1) / kChoosePart;
-  if (parts > kMostChooseParts) return nullptr;
   CudaDevice& on = cuda_device(logits);
   std::vector<ChooseRow> all;
   bool draws = false;
   for (const RowChoice& row : rows) {
-    all.push_back({row.temperature, row.behind_top, row.top_p, static_cast<int>(row.kind), row.top_k,
-                   row.seed, row.position});
-    draws |= row.kind == RowChoice::Kind::noise;
+    int kind = static_cast<int>(row.kind);
+    if (kind == kTopK && parts * kChosen > kChoosePart) kind = kNotHere;  // a block holds no more
+    draws |= kind == kNoise;
+    all.push_back({row.temperature, row.behind_top, row.top_p, kind, row.top_k, row.seed, row.position});
   }
   const auto count = static_cast<unsigned>(rows.size());
   const Block choices = on.upload(all.data(), all.size() * sizeof(ChooseRow)),

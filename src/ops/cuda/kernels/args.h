@@ -138,15 +138,8 @@ struct TakeArgs {
   int width;
 };
 
-struct BestArgs {
-  const float* x;
-  int* best;
-  int width;
-};
-
 // Of a row of logits, a block takes a part.
 constexpr int kChoosePart = 4096, kChooseThreads = 256, kChosen = 64;
-constexpr int kMostChooseParts = 64;
 enum ChooseKind { kNotHere, kGreedy, kNoise, kTopK };  // as in RowChoice (ops/choose.h)
 struct ChooseRow {
   float temperature, behind_top, top_p;
@@ -156,7 +149,7 @@ struct ChooseRow {
 struct ChooseArgs {
   const float* logits;  // [rows, vocab]
   const ChooseRow* rows;
-  unsigned long long* ranks;  // [rows, parts, kChosen]
+  unsigned long long* ranks;  // [rows, parts, kChosen]; the first alone where not so many are asked for
   unsigned long long* best;   // [rows]
   int* chosen;                // [rows]
   int vocab, parts;

@@ -103,6 +103,12 @@ DEVICE u64 draw(const ChooseRow& row, float score, int token) {
   return rank_of(score + noise_of(random_words(row.seed, row.position, (Word)token)), token);
 }
 
+DEVICE u64 best_of_parts(const u64* from, int parts) {
+  u64 best = 0;
+  for (int i = threadIdx.x; i < parts; i += kChooseThreads) best = max(best, from[i * kChosen]);
+  return block_most(best);
+}
+
 KERNEL choose_rows(const __grid_constant__ ChooseArgs a) {
   __shared__ u64 list[kChosen * kEach];
   __shared__ LongWord weights[kChosen];
@@ -111,20 +117,19 @@ KERNEL choose_rows(const __grid_constant__ ChooseArgs a) {
   let_next_start();
   const ChooseRow row = a.rows[blockIdx.x];
   const u64* from = a.ranks + (long)blockIdx.x * a.parts * kChosen;
+  if (row.kind != kTopK) {
+    const u64 best = row.kind == kNotHere ? 0 : best_of_parts(from, a.parts);
+    if (threadIdx.x > 0) return;
+    const bool found = best > 0 && is_finite(value_of(best));
+    a.chosen[blockIdx.x] = found && row.kind == kGreedy ? token_of(best) : -1;
+    a.best[blockIdx.x] = found ? best : 0;
+    return;
+  }
   u64 ranks[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; i++) {
     const int at = i * kChooseThreads + threadIdx.x;
-    const bool there = at < a.parts * kChosen && (row.kind == kTopK || at % kChosen == 0) && row.kind != kNotHere;
-    ranks[i] = there ? from[at] : 0;
-  }
-  if (row.kind != kTopK) {
-    const u64 best = block_most(most(ranks));
-    if (threadIdx.x > 0) return;
-    const bool found = row.kind != kNotHere && is_finite(value_of(best));
-    a.chosen[blockIdx.x] = found && row.kind == kGreedy ? token_of(best) : -1;
-    a.best[blockIdx.x] = found ? best : 0;
-    return;
+    ranks[i] = at < a.parts * kChosen ? from[at] : 0;
   }
   select(ranks, list);
   const float top = value_of(list[0]);
@@ -173,6 +178,6 @@ KERNEL choose_drawn(const __grid_constant__ ChooseArgs a) {
   let_next_start();
   if (a.rows[blockIdx.x].kind != kNoise || a.best[blockIdx.x] == 0) return;
   const u64* from = a.ranks + (long)blockIdx.x * a.parts * kChosen;
-  const u64 winner = block_most(threadIdx.x < a.parts ? from[threadIdx.x * kChosen] : 0);
+  const u64 winner = best_of_parts(from, a.parts);
   if (threadIdx.x == 0) a.chosen[blockIdx.x] = token_of(winner);
 }
