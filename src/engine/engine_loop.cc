@@ -34,7 +34,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
       model_(model),
       inbox_(inbox),
       scheduler_({options.prefill_chunk > 0 ? options.prefill_chunk : model.device().prefill_chunk(),
-                  options.max_running, options.max_queue, options.max_gap_s}),
+                  model.info().max_running, options.max_queue, options.max_gap_s}),
       memory_(memory.budgets, memory.reserve),
       keeper_(std::move(keeper)),
       overlap_(overlaps(model.device())),
