@@ -190,6 +190,7 @@ struct EngineStats {
   int running = 0, queued = 0;
   uint64_t preempted = 0;              // how often a running request had to wait again because memory ran out
   double prefill_s = 0, decode_s = 0;  // as of Usage, of ended requests
+  double busy_s = 0;                   // time in which the device worked on steps
   uint64_t steps = 0, step_requests = 0;  // passes of the model, and the requests in each of them, summed up
   uint64_t longest = 0;                   // tokens of the longest request so far, prompt and answer
   uint64_t logit_passes = 0;  // passes that copied logits to the host; greedy sampling does not need that

@@ -239,10 +239,12 @@ void EngineLoop::finish(Step& step) {
   if (!collect(step)) return;
   {
     std::lock_guard lock(inbox_.mutex);
+    inbox_.stats.busy_s += step.computed - std::max(step.started, computed_);
     inbox_.stats.logit_passes += step.fetched;
     inbox_.stats.steps++;
     inbox_.stats.step_requests += step.parts.size();
   }
+  computed_ = step.computed;
   for (const StepPart& part : step.parts) settle_follower(part);
   for (StepPart& part : step.parts) guard(part.scheduled.id, [&] { deliver(step, part); });
   tokens_out_ = now_seconds();

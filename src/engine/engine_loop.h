@@ -75,6 +75,7 @@ class EngineLoop {
   std::optional<Step> pending_;  // submitted, and not collected yet
   double memory_checked_ = 0;
   double tokens_out_ = 0;  // when the last step's tokens were delivered
+  double computed_ = 0;    // when the device was done with it
 };
 
 }  // namespace anabranch

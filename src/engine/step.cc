@@ -115,12 +115,10 @@ void StepRunner::choose(Step& step) {
         rows.push_back(device_choice(*part.sequence, position + i));
   }
   const auto here = [](const ops::RowChoice& row) { return row.kind != ops::RowChoice::Kind::none; };
-  if (std::any_of(rows.begin(), rows.end(), here)) step.chosen = ops::choose_tokens(step.logits, rows);
+  if (rows.empty() || std::any_of(rows.begin(), rows.end(), here))
+    step.chosen = ops::choose_tokens(step.logits, rows);
+  step.ahead = step.ahead && (step.chosen || model_.device().is_host());
   if (!step.ahead || step.chosen) return;
-  if (!model_.device().is_host() || rows.empty()) {
-    step.ahead = false;
-    return;
-  }
   std::vector<int> tokens;
   const auto vocab = static_cast<size_t>(step.logits.shape(1));
   for (const StepPart& part : step.parts)
@@ -141,6 +139,7 @@ void StepRunner::collect(Step& step) {
   else if (all_greedy())
     chosen = ops::best_of_rows(step.logits);
   Logits logits(std::move(step.logits), std::move(chosen));
+  step.computed = now_seconds();
   const auto parts = static_cast<int64_t>(step.parts.size());
   model_.device().threads().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);

@@ -49,8 +49,8 @@ struct Step {
   bool ahead = false;                         // the next step may be submitted before this one is collected
   bool fetched = false;                       // logits were copied to the host
   DraftTimes drafting;
-  double started = 0, drafted = 0, submitted = 0;  // times
-  double before = 0;                               // when the tokens of the step before it were delivered
+  double started = 0, drafted = 0, submitted = 0, computed = 0;  // times
+  double before = 0;  // when the tokens of the step before it were delivered
 };
 
 class StepRunner {

@@ -23,7 +23,7 @@ class KnownTokens final : public ChosenTokens {
 
 std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows) {
   require_f32("choose_tokens", "logits", logits, 2);
-  require(logits.shape(0) == static_cast<int>(rows.size()) && !rows.empty(), "choose_tokens",
+  require(logits.shape(0) == static_cast<int>(rows.size()), "choose_tokens",
           "{} rows of logits, {} of choices.", logits.shape(0), rows.size());
   const auto choose = logits.device().ops().choose_tokens;
   return choose ? choose(logits, rows) : nullptr;

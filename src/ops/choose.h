@@ -37,7 +37,8 @@ class ChosenTokens {
   Tensor ids_;
 };
 
-// logits [rows, vocab]; null: this device does not choose.
+// logits [rows, vocab]; null: this device does not choose. Of no rows the result only tells when the device
+// is done with what it was asked for before.
 std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows);
 // Tokens that the host chose, for a device in the host's memory.
 std::unique_ptr<ChosenTokens> known_tokens(Device& device, std::vector<int> tokens);

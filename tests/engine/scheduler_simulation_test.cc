@@ -223,8 +223,12 @@ TEST(SchedulerSimulation, LoadOnAGpu) {
 // Nearly as much as the sum of all work allows: prompts at the rate of full passes, answers at that of full
 // steps.
 TEST(SchedulerSimulation, LoadOnAFasterGpu) {
-  for (const auto& [clients, rate, first] : std::vector<std::tuple<int, double, double>>{
-           {1, 560, .02}, {8, 2500, .05}, {32, 3800, .08}, {64, 4300, .1}, {128, 4700, .15}, {256, 4800, 1.1}})
+  for (const auto& [clients, rate, first] : std::vector<std::tuple<int, double, double>>{{1, 560, .02},
+                                                                                         {8, 2500, .05},
+                                                                                         {32, 3800, .08},
+                                                                                         {64, 4300, .1},
+                                                                                         {128, 4700, .15},
+                                                                                         {256, 4800, 1.1}})
     for (const double noise : {0.0, 0.05}) {
       const Seen seen = load(kFastGpu, clients, 40, 0.05, noise, 256);
       SCOPED_TRACE(seen.text(clients));

@@ -24,8 +24,9 @@ class TokensOnTheWay final : public ChosenTokens {
       : ChosenTokens(std::move(ids)),
         host_(on.empty_host(this->ids().shape(), Dtype::i32)),
         done_(on.context()) {
-    on.context().copy_to_host_later(host_.data<char>(), on.data<void>(this->ids(), "choose_tokens"),
-                                    host_.nbytes());
+    if (host_.nbytes() > 0)
+      on.context().copy_to_host_later(host_.data<char>(), on.data<void>(this->ids(), "choose_tokens"),
+                                      host_.nbytes());
     done_.record();
   }
   // The copy writes to memory that others get next.
@@ -54,6 +55,8 @@ class TokensOnTheWay final : public ChosenTokens {
 std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows) {
   const int vocab = logits.shape(1), parts = (vocab + kChoosePart - 1) / kChoosePart;
   CudaDevice& on = cuda_device(logits);
+  Tensor ids = on.empty({logits.shape(0)}, Dtype::i32);
+  if (rows.empty()) return std::make_unique<TokensOnTheWay>(on, std::move(ids));
   std::vector<ChooseRow> all;
   bool draws = false;
   for (const RowChoice& row : rows) {
@@ -66,7 +69,6 @@ std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<cons
   const Block choices = on.upload(all.data(), all.size() * sizeof(ChooseRow)),
               ranks = on.scratch(size_t{count} * parts * kChosen * sizeof(unsigned long long)),
               best = on.scratch(count * sizeof(unsigned long long));
-  Tensor ids = on.empty({static_cast<int>(count)}, Dtype::i32);
   const ChooseArgs args{on.data(logits, "choose_tokens"),
                         choices.address<ChooseRow>(),
                         ranks.address<unsigned long long>(),
