@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Whether a model's answers depend on how they are made: they must not.
 
-    python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 32]
+    python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 64]
 
-Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, every second one sampled
-with a seed at temperature 0.8): one at a time, 8 and 32 at once, with every kind of draft that the model has, without a
-cache, cold, from the cache in memory and from the one on disk. Prints a line for each way; exit status 1 if an answer
-differs from that without drafts, without a cache and alone."""
+Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, greedy and sampled with a seed
+in several ways): one at a time, 8 and 64 at once, with steps that overlap and that do not, with every kind of
+draft that the model has, without a cache, cold, from the cache in memory and from the one on disk. Prints a line for each
+way; exit status 1 if an answer differs from that without drafts, without a cache and alone."""
 
 import argparse
 import concurrent.futures
 import http.client
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def arguments():
     parser.add_argument("program")
     parser.add_argument("model")
     parser.add_argument("--device", default="cuda", help="default: %(default)s")
-    parser.add_argument("--requests", type=int, default=32, help="default: %(default)s")
+    parser.add_argument("--requests", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--tokens", type=int, default=60, help="of an answer; default: %(default)s")
     parser.add_argument("--spec", default="mtp,ngram,exit,auto", help="kinds of drafts; default: %(default)s")
     return parser.parse_args()
@@ -44,20 +45,23 @@ def requests(args):
     for i in range(args.requests):
         start = 41 * i % (len(words) - LENGTHS[-1])
         body = {"prompt": " ".join(words[start:start + LENGTHS[i % len(LENGTHS)]]), "max_tokens": args.tokens, "seed": i}
-        bodies.append(body | {"temperature": 0.8 if i % 2 else 0.0})
+        ways = ({"temperature": 0}, {"temperature": 0.8}, {"temperature": 0.8, "top_k": 20, "top_p": 0.9}, {"temperature": 0},
+                {"temperature": 1.2, "min_p": 0.05}, {"temperature": 0.6, "top_p": 0.95}, {"temperature": 0.7, "stop": ["the"]})
+        bodies.append(body | ways[i % len(ways)])
     return bodies
 
 
 class Server:
     """anabranch serve, as a context: it is gone when that ends."""
 
-    def __init__(self, args, *options):
+    def __init__(self, args, *options, overlap=""):
+        self.environment = os.environ | {"ANABRANCH_OVERLAP": overlap}
         self.command = [args.program, "serve", "--model", args.model, "--device", args.device, "--port", "0",
-                        "--parallel", "32", *options]
+                        "--parallel", "64", *options]
 
     def __enter__(self):
         self.log = tempfile.NamedTemporaryFile()
-        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT, env=self.environment)
         until = time.monotonic() + START_SECONDS
         while self.process.poll() is None and time.monotonic() < until:
             if found := re.search(r"http://[^\s/]*:(\d+)", self.said()):
@@ -89,8 +93,12 @@ class Server:
         return choice["text"], choice["finish_reason"]
 
     def answers(self, bodies, together):
+        order = list(range(len(bodies)))
+        if together > 1:
+            random.shuffle(order)
         with concurrent.futures.ThreadPoolExecutor(together) as pool:
-            return list(pool.map(self.answer, bodies))
+            answers = dict(zip(order, pool.map(lambda i: self.answer(bodies[i]), order)))
+        return [answers[i] for i in range(len(bodies))]
 
 
 def main():
@@ -107,17 +115,18 @@ def main():
         failed += different
         print(f"{what:<40} {together:>2} at once: {len(got) - different} of {len(got)} equal, {seconds:.2f} s", flush=True)
 
-    def run(what, concurrencies, *options):
-        with Server(args, *options) as server:
+    def run(what, concurrencies, *options, overlap=""):
+        with Server(args, *options, overlap=overlap) as server:
             for together in concurrencies:
                 compare(server, what, together)
 
-    run("no drafts, no cache", (1, 8, 32), "--spec", "off", "--no-cache")
+    run("no drafts, no cache, no overlap", (1, 8, 64), "--spec", "off", "--no-cache", overlap="0")
+    run("no drafts, no cache, overlap", (1, 8, 64), "--spec", "off", "--no-cache", overlap="1")
     for kind in args.spec.split(","):
-        run(f"drafts: {kind}, no cache", (1, 32), "--spec", kind, "--no-cache")
+        run(f"drafts: {kind}, no cache", (1, 64), "--spec", kind, "--no-cache")
     with tempfile.TemporaryDirectory() as directory:
-        run("no drafts, cold, then from memory", (1, 8, 32), "--spec", "off", "--cache-dir", directory)
-        run("no drafts, from disk", (32,), "--spec", "off", "--cache-dir", directory)
+        run("no drafts, cold, then from memory", (1, 8, 64), "--spec", "off", "--cache-dir", directory)
+        run("no drafts, from disk", (64,), "--spec", "off", "--cache-dir", directory)
     sys.exit(1 if failed else 0)
 
 

@@ -149,7 +149,7 @@ struct ServeOptions {
   SamplingOptions sampling;  // likewise
   std::string host = "127.0.0.1";
   int port = 11436;
-  int parallel = 8, queue = 64;  // requests that run at a time, and that wait
+  int parallel = 0, queue = 64;  // requests that run at a time (0: the device's default), and that wait
   double max_gap_ms = 50;        // between a stream's tokens, while prompts are read beside it
   uint64_t memory_bytes = 0;     // for their states; 0: chosen
   int connections = 256, connections_per_address = 64;

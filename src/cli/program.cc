@@ -152,7 +152,10 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")
       ->check(CLI::Range(0, 65535));
-  command->add_option("--parallel", o.parallel, "Requests that run at a time; others wait (default: 8)")
+  command
+      ->add_option("--parallel", o.parallel,
+                   "Requests that run at a time; others wait (default: 8; with --device cuda 256, as "
+                   "far as memory allows)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--queue", o.queue, "Requests that wait at most; more are refused (default: 64)")
       ->check(CLI::Range(0, 1 << 16));

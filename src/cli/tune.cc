@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kAlike = 1.03;   // a smaller difference is noise
 constexpr double kWorthIt = 1.1;  // twice as many streams must deliver so much more
-constexpr int kUsualParallel = 8, kMostParallel = 64, kLeastParallel = 4;
+constexpr int kMostParallel = 64, kLeastParallel = 4;
 constexpr int kContext = 128;  // tokens before the streams' own
 
 // The best of several measurements, by value: what disturbs a measurement only makes it slower.
@@ -113,14 +113,15 @@ class Tuner {
     auto shared = model_.make_state();
     feed(shared, std::min(kContext, info_.context_length / 2), device_.prefill_chunk());
     std::vector<int> values;
-    for (int streams = 1; streams <= kMostParallel; streams *= 2) values.push_back(streams);
+    for (int streams = 1; streams <= std::max(kMostParallel, device_.parallel()); streams *= 2)
+      values.push_back(streams);
     const Rates rates = measure(values, [&](int streams) { return decode_together(shared, streams); });
     int best = 1;
     for (const int streams : values)
       if (streams > 1 && rates.of(streams) >= kWorthIt * rates.of(streams / 2) && best == streams / 2)
         best = streams;
     best = std::max(best, kLeastParallel);
-    return {"parallel",     kUsualParallel,     best,       rates.of(kUsualParallel),
+    return {"parallel",     device_.parallel(), best,       rates.of(device_.parallel()),
             rates.of(best), "streams together", rates.all()};
   }
 

@@ -1,30 +1,19 @@
 #include "decode/sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <stdexcept>
 #include <vector>
 
 #include "base/check.h"
+#include "ops/draw.h"
 #include "ops/elementwise.h"
 
 namespace anabranch {
 namespace {
 
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; round++) {
-    const uint64_t p0 = 0xD2511F53ull * counter[0], p1 = 0xCD9E8D57ull * counter[2];
-    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
-               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
-  }
-  return counter;
-}
-
-// Gumbel noise lies within (-4, 37) for the 52-bit uniforms drawn here: a token further behind cannot win.
-constexpr float kNoiseSpan = 41.0f;
+// A token further behind cannot win.
+constexpr float kNoiseSpan = ops::kMostNoise - ops::kLeastNoise;
 
 struct Candidate {
   float score;  // logit / temperature
@@ -35,6 +24,16 @@ bool ahead(const Candidate& a, const Candidate& b) {
   return a.score != b.score ? a.score > b.score : a.token < b.token;
 }
 
+// Of a sorted list.
+uint64_t weight_of(const std::vector<Candidate>& list, size_t i) {
+  return ops::weight_of(static_cast<double>(list[i].score) - list[0].score);
+}
+uint64_t sum_of_weights(const std::vector<Candidate>& list) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < list.size(); i++) sum += weight_of(list, i);
+  return sum;
+}
+
 // Sorts the list as far as needed and cuts it by top_k, top_p and min_p.
 void filter(std::vector<Candidate>& list, const SamplingParams& params) {
   if (params.top_k > 0 && params.top_k < static_cast<int>(list.size())) {
@@ -43,11 +42,11 @@ void filter(std::vector<Candidate>& list, const SamplingParams& params) {
   }
   if (params.top_p < 1.0f) {
     std::sort(list.begin(), list.end(), ahead);
-    double total = 0, reached = 0;
-    for (const auto& c : list) total += std::exp(static_cast<double>(c.score) - list[0].score);
+    const double enough = static_cast<double>(params.top_p) * static_cast<double>(sum_of_weights(list));
+    uint64_t reached = 0;
     size_t keep = 0;
-    while (keep < list.size() && (keep == 0 || reached < params.top_p * total))
-      reached += std::exp(static_cast<double>(list[keep++].score) - list[0].score);
+    while (keep < list.size() && (keep == 0 || static_cast<double>(reached) < enough))
+      reached += weight_of(list, keep++);
     list.resize(keep);
   }
   if (params.min_p > 0.0f) {
@@ -64,12 +63,9 @@ void exclude_top_choices(std::vector<Candidate>& list, const SamplingParams& par
       counter_uniform(params.seed, position, kNoToken) >= params.xtc_probability)
     return;
   std::sort(list.begin(), list.end(), ahead);
-  double total = 0;
-  for (const auto& c : list) total += std::exp(static_cast<double>(c.score) - list[0].score);
+  const double least = static_cast<double>(params.xtc_threshold) * static_cast<double>(sum_of_weights(list));
   size_t likely = 0;
-  while (likely < list.size() &&
-         std::exp(static_cast<double>(list[likely].score) - list[0].score) >= params.xtc_threshold * total)
-    likely++;
+  while (likely < list.size() && static_cast<double>(weight_of(list, likely)) >= least) likely++;
   if (likely > 1) list.erase(list.begin(), list.begin() + static_cast<long>(likely - 1));
 }
 
@@ -104,10 +100,7 @@ std::vector<float> changed_logits(std::span<const float> logits, const SamplingP
 }  // namespace
 
 double counter_uniform(uint64_t seed, uint64_t position, uint32_t token) {
-  const auto r = philox({token, 0, static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32)},
-                        {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  const uint64_t bits = (static_cast<uint64_t>(r[0]) << 20) | (r[1] >> 12);  // 52: bits + 0.5 stays exact
-  return (static_cast<double>(bits) + 0.5) * 0x1p-52;
+  return ops::uniform(ops::random_words(seed, position, token));
 }
 
 int sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
@@ -129,11 +122,31 @@ int sample(std::span<const float> logits, const SamplingParams& params, const To
 
   Candidate winner{-INFINITY, -1};
   for (const auto& c : list) {
-    const double uniform = counter_uniform(params.seed, position, static_cast<uint32_t>(c.token));
-    const Candidate drawn{c.score + static_cast<float>(-std::log(-std::log(uniform))), c.token};
+    if (winner.token >= 0 && c.score + ops::kMostNoise < winner.score) continue;
+    const auto words = ops::random_words(params.seed, position, static_cast<uint32_t>(c.token));
+    if (winner.token >= 0 && c.score + ops::most_noise(words) < winner.score) continue;
+    const Candidate drawn{c.score + ops::noise_of(words), c.token};
     if (winner.token < 0 || ahead(drawn, winner)) winner = drawn;
   }
   return winner.token;
+}
+
+ops::RowChoice choice_of(const SamplingParams& params, uint64_t position) {
+  using Kind = ops::RowChoice::Kind;
+  ops::RowChoice choice{.temperature = params.temperature,
+                        .behind_top = params.min_p > 0 ? std::log(params.min_p) : -INFINITY,
+                        .top_k = params.top_k,
+                        .top_p = params.top_p,
+                        .seed = params.seed,
+                        .position = position};
+  if (params.changes_logits() || (params.xtc_probability > 0 && !params.greedy())) return choice;
+  if (params.greedy())
+    choice.kind = Kind::greedy;
+  else if (params.top_k > 0 && params.top_k <= ops::kMostTopK)
+    choice.kind = Kind::top_k;
+  else if (params.top_k <= 0 && params.top_p >= 1)
+    choice.kind = Kind::noise;
+  return choice;
 }
 
 }  // namespace anabranch

@@ -7,11 +7,11 @@
 
 #include "base/sampling_params.h"
 #include "decode/token_history.h"
+#include "ops/choose.h"
 
 namespace anabranch {
 
-// Uniform in (0, 1) from a counter: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
-// 1, 2, 3") keyed by the seed, at counter (token, position).
+// Uniform in (0, 1), of the seed and the counter (token, position). ops/draw.h has the arithmetic.
 double counter_uniform(uint64_t seed, uint64_t position, uint32_t token);
 
 // Samples the token at `position`, which follows `history`.
@@ -25,5 +25,8 @@ double counter_uniform(uint64_t seed, uint64_t position, uint32_t token);
 // same noise. Throws std::runtime_error if a logit is NaN or the largest is infinite.
 int sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
            uint64_t position, std::span<const int> ids = {});
+
+// The same choice for a device to make (ops/choose.h). Kind::none: only sample() can.
+ops::RowChoice choice_of(const SamplingParams& params, uint64_t position);
 
 }  // namespace anabranch

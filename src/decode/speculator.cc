@@ -163,17 +163,25 @@ void Speculator::run(Group& group, DraftSource source, DraftTimes& times) {
   times.seconds += seconds;
 }
 
-DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
-                                      bool measured) {
+std::vector<RoundChoice> Speculator::choose(SpecResources& resources, std::span<SpecSeat> seats,
+                                            int sequences, bool measured) {
   std::vector<BatchSeat> limits;
   for (SpecSeat& seat : seats)
     limits.push_back({&seat.speculator->controller_, seat.speculator->limits_of(seat.request)});
-  std::vector<RoundChoice> choices;
-  if (sequences > 1)
-    choices = resources.planner.choose(sequences, limits, measured);
-  else if (!seats.empty())
-    choices = {seats[0].speculator->controller_.choose(limits[0].limits)};
+  if (sequences > 1) return resources.planner.choose(sequences, limits, measured);
+  if (seats.empty()) return {};
+  return {seats[0].speculator->controller_.choose(limits[0].limits)};
+}
 
+bool Speculator::would_draft(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
+                             bool measured) {
+  const auto choices = choose(resources, seats, sequences, measured);
+  return std::any_of(choices.begin(), choices.end(), [](const RoundChoice& c) { return c.depth > 0; });
+}
+
+DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
+                                      bool measured) {
+  const auto choices = choose(resources, seats, sequences, measured);
   std::array<Group, kDraftSources> groups;
   for (size_t i = 0; i < seats.size(); i++) seats[i].speculator->follow_choice(seats[i], choices[i], groups);
   DraftTimes times;

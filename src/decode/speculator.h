@@ -70,6 +70,9 @@ class Speculator {
   static DraftTimes draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
                                    bool measured);
 
+  // Whether the tokens known so far would make draft_together() draft.
+  static bool would_draft(SpecResources& resources, std::span<SpecSeat> seats, int sequences, bool measured);
+
   // Reports the result of the round that began with `draft`: its first `accepted` tokens are right. ended:
   // the request ended, so later draft tokens were not judged. verify_s: as in RoundResult. shared: other
   // sequences decoded in the same pass.
@@ -79,6 +82,8 @@ class Speculator {
 
  private:
   struct Group;
+  static std::vector<RoundChoice> choose(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
+                                         bool measured);
   bool may_use(DraftSource source) const;
   bool can_draft(DraftSource source, size_t tokens);
   Drafter& drafter(DraftSource source);

@@ -148,7 +148,7 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
   std::lock_guard lock(inbox_.mutex);
   if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");
-  if (inbox_.waiting >= options_.max_running + options_.max_queue)
+  if (inbox_.waiting >= info().max_running + options_.max_queue)
     return make_error(ErrorKind::busy, "{} requests are waiting already; try again later",
                       options_.max_queue);
   const RequestId id = sequence->id = inbox_.next_id++;

@@ -141,8 +141,8 @@ struct EngineOptions {
   uint64_t expert_bytes = 0;       // as DeviceOptions has it
   int context_length = 0;          // 0: the model's own, bounded by memory
   int prefill_chunk = 0;           // tokens per prefill step; 0: the device's default
-  int max_running = 8;             // requests that run at the same time, in one pass per step
-  int max_queue = 64;              // requests that may wait; more are refused
+  int max_running = 0;  // requests that run at the same time, in one pass per step; 0: the device's default
+  int max_queue = 64;   // requests that may wait; more are refused
   // The longest gap between two tokens of a stream while other prompts are read (engine/scheduler.h).
   double max_gap_s = 0.05;
   // Memory for the states of all running requests; 0: half of the machine's memory, or the free memory if
@@ -163,7 +163,7 @@ struct ModelInfo {
   std::string path;
   int context_length = 0;
   int layers = 0;
-  int max_running = 0;             // as of EngineOptions
+  int max_running = 0;             // requests that run at the same time
   uint64_t parameters = 0;         // without the MTP head
   uint64_t weight_bytes = 0;       // resident, including the next two
   uint64_t mtp_bytes = 0;          // the MTP head
@@ -190,6 +190,7 @@ struct EngineStats {
   int running = 0, queued = 0;
   uint64_t preempted = 0;              // how often a running request had to wait again because memory ran out
   double prefill_s = 0, decode_s = 0;  // as of Usage, of ended requests
+  double busy_s = 0;                   // time in which the device worked on steps
   uint64_t steps = 0, step_requests = 0;  // passes of the model, and the requests in each of them, summed up
   uint64_t longest = 0;                   // tokens of the longest request so far, prompt and answer
   uint64_t logit_passes = 0;  // passes that copied logits to the host; greedy sampling does not need that

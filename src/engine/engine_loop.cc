@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,6 +19,13 @@ FinishReason reason_of(Ending ending) {
                                     : FinishReason::none;
 }
 
+// Whether steps overlap. They gain nothing on devices in the host's memory; $ANABRANCH_OVERLAP (0 or 1) is
+// for tests.
+bool overlaps(const Device& device) {
+  const char* told = std::getenv("ANABRANCH_OVERLAP");
+  return told && *told ? *told != '0' : device.kind() == DeviceKind::cuda;
+}
+
 }  // namespace
 
 EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const MemoryPlan& memory,
@@ -25,11 +34,14 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
       model_(model),
       inbox_(inbox),
       scheduler_({options.prefill_chunk > 0 ? options.prefill_chunk : model.device().prefill_chunk(),
-                  options.max_running, options.max_queue, options.max_gap_s}),
+                  model.info().max_running, options.max_queue, options.max_gap_s}),
       memory_(memory.budgets, memory.reserve),
       keeper_(std::move(keeper)),
-      runner_(model) {
-  scheduler_.set_bytes(memory.sequence);
+      overlap_(overlaps(model.device())),
+      runner_(model, overlap_) {
+  SequenceBytes bytes = memory.sequence;
+  if (overlap_) bytes.fixed += recurrent_bytes(model.model().state_layout());  // SequenceState::remember()
+  scheduler_.set_bytes(bytes);
   scheduler_.set_budget(memory.budgets.states);
   note_cache();
   const std::lock_guard lock(inbox_.mutex);
@@ -39,8 +51,13 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
 void EngineLoop::run() {
   while (take_inbox()) {
     schedule();
-    step(scheduler_.plan(now_seconds() - tokens_out_));
+    StepPlan plan = scheduler_.plan(std::max(0.0, now_seconds() - pending_end()));
+    if (pending_ && !may_follow(plan))
+      settle();
+    else
+      step(std::move(plan));
   }
+  settle();
   while (!sequences_.empty()) end(sequences_.begin()->first, FinishReason::cancelled, {});
 }
 
@@ -71,6 +88,7 @@ bool EngineLoop::take_inbox() {
     else if (nothing_to_do)
       end(id, FinishReason::length, {});
   }
+  if (!cancels.empty()) settle();
   for (const RequestId id : cancels) end(id, FinishReason::cancelled, {});
   return !stopping;
 }
@@ -100,7 +118,10 @@ void EngineLoop::guard_memory() {
 // Decides which sequences run in the next step: preempts and admits.
 void EngineLoop::schedule() {
   guard_memory();
-  for (const RequestId id : scheduler_.preempt()) {
+  const auto preempted = scheduler_.preempt();
+  if (!preempted.empty()) settle();
+  for (const RequestId id : preempted) {
+    if (sequences_.count(id) == 0) continue;  // it has ended
     Sequence& sequence = *sequences_.at(id);
     log_info(
         "request {} waits again after {} tokens: states of running requests need more memory than there is",
@@ -119,12 +140,13 @@ void EngineLoop::schedule() {
 // While other sequences decode, admits one sequence at a time as long as the step has time left.
 void EngineLoop::admit() {
   for (int begun = 0; begun < kMostAdmissions; begun++) {
-    const auto ids = scheduler_.admit(begun, now_seconds() - tokens_out_);
+    const auto ids = scheduler_.admit(begun, std::max(0.0, now_seconds() - pending_end()));
     if (ids.empty()) return;
     for (const RequestId id : ids) {
       const double start = now_seconds();
       guard(id, [&] { begin(*sequences_.at(id)); });
-      scheduler_.began(now_seconds() - start);
+      // What waits for the pending step delays nobody.
+      scheduler_.began(std::max(0.0, now_seconds() - (pending_ ? std::max(start, pending_end()) : start)));
     }
   }
 }
@@ -162,22 +184,71 @@ void EngineLoop::drop_state(Sequence& sequence) {
   sequence.state.reset();
 }
 
-// Deliver tokens first; store snapshots taken during the pass afterwards.
+// When the pending step should be done, or the time at which the last tokens were delivered.
+double EngineLoop::pending_end() const {
+  return pending_ ? std::max(tokens_out_, pending_->submitted) + scheduler_.expected_s(pending_->plan)
+                  : tokens_out_;
+}
+
+// Whether the plan's step can be submitted before the pending one is collected. Takes sequences out of the
+// plan that end with the pending step.
+bool EngineLoop::may_follow(StepPlan& plan) {
+  std::vector<Sequence*> waiting;
+  std::erase_if(plan.scheduled, [&](const ScheduledTokens& scheduled) {
+    Sequence& sequence = *sequences_.at(scheduled.id);
+    if (sequence.state->length() < static_cast<int>(sequence.tokens.size())) return false;
+    if (!runner_.ends_next(sequence)) {
+      waiting.push_back(&sequence);
+      return false;
+    }
+    plan.decoding--;
+    return true;
+  });
+  return !plan.scheduled.empty() && runner_.may_follow(waiting, plan);
+}
+
 void EngineLoop::step(StepPlan plan) {
   Step step{.plan = std::move(plan)};
   for (const ScheduledTokens& scheduled : step.plan.scheduled)
     guard(scheduled.id,
           [&] { step.parts.push_back(StepRunner::part_of(scheduled, *sequences_.at(scheduled.id))); });
-  if (step.parts.empty() || !run_pass(step)) return;
+  if (step.parts.empty()) return settle();
+  try {
+    runner_.submit(step, pending_ ? &*pending_ : nullptr);
+  } catch (const std::exception& e) {
+    return fail(step, e);
+  }
+  step.ahead = step.ahead && !scheduler_.isolates();
+  if (step.ahead)
+    for (const StepPart& part : step.parts)
+      scheduler_.advanced(part.scheduled.id, part.applied(), part.samples() ? 1 : 0);
+  std::optional<Step> before = std::exchange(pending_, std::move(step));
+  if (before) finish(*before);
+  if (pending_ && (!pending_->ahead || pending_->parts.empty())) settle();
+}
+
+// Collects the pending step, if there is one.
+void EngineLoop::settle() {
+  std::optional<Step> step = std::exchange(pending_, std::nullopt);
+  if (step && !step->parts.empty()) finish(*step);
+}
+
+// Deliver tokens first; store snapshots taken during the pass afterwards.
+void EngineLoop::finish(Step& step) {
+  step.before = tokens_out_;
+  if (!collect(step)) return;
   {
     std::lock_guard lock(inbox_.mutex);
+    inbox_.stats.busy_s += step.computed - std::max(step.started, computed_);
     inbox_.stats.logit_passes += step.fetched;
     inbox_.stats.steps++;
     inbox_.stats.step_requests += step.parts.size();
   }
-  for (StepPart& part : step.parts) guard(part.scheduled.id, [&] { deliver(part); });
+  computed_ = step.computed;
+  for (const StepPart& part : step.parts) settle_follower(part);
+  for (StepPart& part : step.parts) guard(part.scheduled.id, [&] { deliver(step, part); });
   tokens_out_ = now_seconds();
-  scheduler_.took(step.plan, tokens_out_ - step.started);
+  scheduler_.took(step.plan, tokens_out_ - std::max(step.started, step.before));
   const double delivered = tokens_out_;
   for (StepPart& part : step.parts)
     if (sequences_.count(part.scheduled.id))
@@ -185,32 +256,49 @@ void EngineLoop::step(StepPlan plan) {
   runner_.observe(step);
 }
 
-// Returns false when the pass failed. If it had several sequences, the faulty one is unknown: each of them
-// starts again and runs alone until it has a token. A sequence whose pass fails alone ends with an error.
-bool EngineLoop::run_pass(Step& step) {
+// Waits for the step's tokens. Returns false if it failed.
+bool EngineLoop::collect(Step& step) {
   try {
-    runner_.submit(step);
     runner_.collect(step);
     return true;
   } catch (const std::exception& e) {
-    log_error("a step of {} requests failed: {}", step.parts.size(), e.what());
-    if (step.parts.size() == 1) {
-      end(step.parts[0].scheduled.id, FinishReason::error, {},
-          fmt::format("the engine failed: {}", e.what()));
-      return false;
-    }
-    for (StepPart& part : step.parts) {
-      drop_state(*part.sequence);
-      scheduler_.isolate(part.scheduled.id);
-    }
+    fail(step, e);
     return false;
   }
 }
 
-void EngineLoop::deliver(StepPart& part) {
+// A step has failed, and with it the pending one. If they had several sequences, the faulty one is unknown:
+// each of them starts again and runs alone until it has a token. A sequence whose pass fails alone ends with
+// an error.
+void EngineLoop::fail(Step& step, const std::exception& e) {
+  const std::optional<Step> pending = std::exchange(pending_, std::nullopt);
+  std::set<RequestId> ids;
+  for (const StepPart& part : step.parts) ids.insert(part.scheduled.id);
+  if (pending)
+    for (const StepPart& part : pending->parts) ids.insert(part.scheduled.id);
+  log_error("a step of {} requests failed: {}", ids.size(), e.what());
+  if (ids.size() == 1)
+    return end(*ids.begin(), FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
+  for (const RequestId id : ids) {
+    Sequence& sequence = *sequences_.at(id);
+    drop_state(sequence);
+    scheduler_.isolate(id, static_cast<int>(sequence.tokens.size()));
+  }
+}
+
+// The pending step's row for the part's token is of no use if the sequence ends with that or has another one.
+void EngineLoop::settle_follower(const StepPart& part) {
+  if (!pending_ || !(part.changed || part.failure || part.ending != Ending::none)) return;
+  const auto follows = [&](const StepPart& other) { return other.scheduled.id == part.scheduled.id; };
+  if (std::erase_if(pending_->parts, follows) == 0) return;
+  part.sequence->state->take_back();
+  if (pending_->ahead) scheduler_.advanced(part.scheduled.id, -1, -1);
+}
+
+void EngineLoop::deliver(const Step& step, StepPart& part) {
   if (part.failure) std::rethrow_exception(part.failure);
   Sequence& sequence = *part.sequence;
-  scheduler_.advanced(sequence.id, part.applied(), static_cast<int>(part.sampled.size()));
+  if (!step.ahead) scheduler_.advanced(sequence.id, part.applied(), static_cast<int>(part.sampled.size()));
   if (sequence.request.progress && part.begin < sequence.usage.prompt_tokens) {
     Event event;
     event.usage = sequence.usage;
@@ -255,6 +343,7 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
   const auto sequence = std::move(it->second);
   sequences_.erase(it);
   scheduler_.remove(id);
+  if (pending_) std::erase_if(pending_->parts, [&](const StepPart& part) { return part.scheduled.id == id; });
   if (sequence->state && reason != FinishReason::error) {
     keeper_.keep(*sequence);
     note_cache();

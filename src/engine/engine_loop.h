@@ -1,5 +1,8 @@
 // The engine's thread: takes requests from the inbox, asks the scheduler what to compute, runs steps, and
 // delivers events. Only this thread uses EngineLoop; other threads use the Inbox.
+//
+// Where it can, it submits a step before it collects the one before: while the device computes, it delivers
+// tokens, takes requests and plans. Then one step is pending.
 #pragma once
 
 #include <condition_variable>
@@ -7,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +48,15 @@ class EngineLoop {
   void admit();
   void begin(Sequence& sequence);
   void drop_state(Sequence& sequence);
+  bool may_follow(StepPlan& plan);
   void step(StepPlan plan);
-  bool run_pass(Step& step);
-  void deliver(StepPart& part);
+  void settle();
+  void finish(Step& step);
+  bool collect(Step& step);
+  void fail(Step& step, const std::exception& e);
+  void deliver(const Step& step, StepPart& part);
+  void settle_follower(const StepPart& part);
+  double pending_end() const;
   void finish_part(Step& step, StepPart& part, double delivered);
   void guard(RequestId id, const std::function<void()>& work);
   void end(RequestId id, FinishReason reason, std::vector<int> last_tokens, std::string error = {});
@@ -59,10 +69,13 @@ class EngineLoop {
   Scheduler scheduler_;
   MemoryGuard memory_;
   SnapshotKeeper keeper_;
+  const bool overlap_;
   StepRunner runner_;
   Sequences sequences_;
+  std::optional<Step> pending_;  // submitted, and not collected yet
   double memory_checked_ = 0;
   double tokens_out_ = 0;  // when the last step's tokens were delivered
+  double computed_ = 0;    // when the device was done with it
 };
 
 }  // namespace anabranch

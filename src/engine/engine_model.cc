@@ -25,7 +25,7 @@ Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction&
   if (options.lossy_skip) TRY_VOID(drop_layers());
   if (!options.draft_path.empty()) TRY_VOID(load_draft_model(options.draft_path));
   auto& info = loaded_.info;
-  info.max_running = options.max_running;
+  info.max_running = options.max_running > 0 ? options.max_running : device_->parallel();
   if (options.pooling) info.pooling = options.pooling;
   if (!options.model_name.empty()) info.name = options.model_name;
   if (options.context_length > 0) info.context_length = std::min(info.context_length, options.context_length);

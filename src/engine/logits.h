@@ -1,46 +1,48 @@
-// The logits of a pass. Greedy requests need only the best token of each row, which a GPU finds in less time
-// than it takes to copy the row to the host.
+// The logits of a pass. Most requests need only the token that was chosen from a row, which a GPU finds in
+// less time than it takes to copy the row to the host.
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "ops/elementwise.h"
 #include "tensor/device.h"
 
 namespace anabranch {
 
 class Logits {
  public:
-  // rows [n, vocab]. best_only: row() will probably not be called.
-  Logits(Tensor rows, bool best_only) : rows_(std::move(rows)) {
-    if (best_only)
-      best_ = ops::best_of_rows(rows_);
-    else
-      fetch();
+  // rows [n, vocab]. chosen: each row's token as its request's sampling chooses it, -1 where nobody did;
+  // empty: all rows will be needed.
+  Logits(Tensor rows, std::vector<int> chosen)
+      : rows_(std::move(rows)), chosen_(std::move(chosen)), host_(static_cast<size_t>(rows_.shape(0))) {
+    if (chosen_.empty()) rows_ = fetch(rows_);
   }
 
-  // The greedy token of row i; -1: not known, use row(i).
-  int best(size_t i) const { return best_.empty() ? -1 : best_[i]; }
-  // The first call copies all rows to the host, and throws if that fails. May be called from any thread.
+  // The token of row i; -1: not known, use row(i).
+  int chosen(size_t i) const { return chosen_.empty() ? -1 : chosen_[i]; }
+  // Copies the row to the host if it is not there, and throws if that fails. May be called from any thread.
   std::span<const float> row(size_t i) {
-    std::lock_guard lock(mutex_);
-    fetch();
     const auto vocab = static_cast<size_t>(rows_.shape(1));
-    return {rows_.data<float>() + i * vocab, vocab};
+    std::lock_guard lock(mutex_);
+    const int at = static_cast<int>(i);
+    if (!host_[i]) host_[i] = fetch(rows_.slice_rows(at, at + 1));
+    return {host_[i]->data<float>(), vocab};
   }
+  // Whether a row was copied.
   bool fetched() const { return fetched_; }
 
  private:
-  void fetch() {
-    if (!fetched_) rows_ = to_host(rows_);
-    fetched_ = true;
+  Tensor fetch(const Tensor& rows) {
+    fetched_ |= rows.shape(0) > 0;
+    return to_host(rows);
   }
 
   Tensor rows_;
-  std::vector<int> best_;  // by row, or empty
+  std::vector<int> chosen_;  // by row, or empty
+  std::vector<std::optional<Tensor>> host_;
   std::mutex mutex_;
   bool fetched_ = false;
 };

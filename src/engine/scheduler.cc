@@ -212,6 +212,11 @@ void Scheduler::add_partial_chunks(const std::vector<const ScheduledSequence*>& 
   }
 }
 
+double Scheduler::expected_s(const StepLoad& load) const {
+  const double prefill = load.prompt_tokens > 0 ? costs_.prefill_s(load.prompt_tokens, load.positions) : 0;
+  return costs_.decode_s(load.decoding) + prefill;
+}
+
 void Scheduler::took(const StepPlan& plan, double seconds) {
   costs_.observe(plan, seconds);
   prompt_tokens_ += plan.prompt_tokens;
@@ -231,12 +236,17 @@ void Scheduler::advanced(uint64_t id, int applied, int sampled) {
   ScheduledSequence& e = at(id);
   e.known += sampled;
   e.applied += applied;
-  e.alone = std::max(0, e.alone - sampled);
+  e.alone = std::max(0, e.alone - std::max(0, sampled));
   CHECK(e.applied <= e.known, "{} of {} tokens", e.applied, e.known);
 }
 
-void Scheduler::isolate(uint64_t id) {
+bool Scheduler::isolates() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& e) { return e.alone > 0; });
+}
+
+void Scheduler::isolate(uint64_t id, int known) {
   ScheduledSequence& e = at(id);
+  e.known = known;
   e.applied = 0;
   e.running = false;
   e.alone = e.alone_next;

@@ -91,15 +91,19 @@ class Scheduler {
   void wait_for(uint64_t id, uint64_t other, int tokens);
   // Plans the next step; empty if nothing runs. spent: as for admit().
   StepPlan plan(double spent = 0) const;
+  // The estimated time of a step.
+  double expected_s(const StepLoad& load) const;
   // Reports the time of a step, from its plan to the delivery of its tokens.
   void took(const StepPlan& plan, double seconds);
   // Reports that a step applied `applied` known tokens of the sequence and sampled `sampled` new ones: the
-  // scheduled tokens and at most one new token, or the accepted drafts and the token after them.
+  // scheduled tokens and at most one new token, or the accepted drafts and the token after them. Less than
+  // none: what was reported has not happened.
   void advanced(uint64_t id, int applied, int sampled);
-  // Reports that a step of this and other sequences failed. The sequence waits with an empty state, and then
-  // runs alone until it has one more token. After each further failure it runs alone for twice as many
-  // tokens, because the fault may occur only when it shares a step.
-  void isolate(uint64_t id);
+  // Reports that a step of this and other sequences failed. The sequence, of `known` tokens, waits with an
+  // empty state, and then runs alone until it has one more token. After each further failure it runs alone
+  // for twice as many tokens, because the fault may occur only when it shares a step.
+  void isolate(uint64_t id, int known);
+  bool isolates() const;  // some sequence runs alone, or will
   void remove(uint64_t id);
 
   int running() const;

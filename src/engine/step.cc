@@ -4,17 +4,39 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "decode/sampler.h"
+#include "ops/elementwise.h"
 
 namespace anabranch {
 namespace {
 
-// Whether the part needs only the best token of each of its rows of logits.
-bool takes_best(const StepPart& part) {
+// How a device chooses the token at `position`. Kind::none: the sequence needs the logits.
+ops::RowChoice device_choice(const Sequence& sequence, size_t position) {
+  if (sequence.request.logprobs >= 0 || sequence.constraints.masks()) return {};
+  return choice_of(sequence.request.sampling, position);
+}
+
+// Whether the host decides nothing by the sequence's next token but how it ends.
+bool decides_late(const Sequence& sequence) {
+  return sequence.generates() && !sequence.grammar && sequence.constraints.forced().empty() &&
+         device_choice(sequence, 0).kind != ops::RowChoice::Kind::none;
+}
+
+bool may_run_ahead(const StepPart& part) {
+  if (!part.draft.tokens.empty() || !part.kept.empty()) return false;
   const Request& request = part.sequence->request;
-  return !part.scheduled.last || (request.sampling.greedy() && !request.sampling.changes_logits() &&
-                                  request.logprobs < 0 && !part.sequence->constraints.masks());
+  return part.scheduled.last ? decides_late(*part.sequence) && !request.prompt_logprobs
+                             : !request.pooling && !request.prompt_logprobs;
+}
+
+// A host's token as a device chooses it.
+int chosen_by_host(const StepPart& part, std::span<const float> logits) {
+  const Sequence& sequence = *part.sequence;
+  if (ops::best_of_row(logits) < 0) return -1;
+  return sample(logits, sequence.request.sampling, sequence.history,
+                static_cast<size_t>(part.begin + part.scheduled.tokens));
 }
 
 // Samples a token that the sequence's constraints allow.
@@ -47,7 +69,9 @@ int StepPart::applied() const {
 StepPart StepRunner::part_of(const ScheduledTokens& scheduled, Sequence& sequence) {
   StepPart part{.scheduled = scheduled, .sequence = &sequence};
   part.begin = sequence.state->length();
-  part.decodes = sequence.usage.completion_tokens > 0 && scheduled.tokens == 1 && scheduled.last;
+  part.follows = part.begin == static_cast<int>(sequence.tokens.size());
+  part.decodes =
+      part.follows || (sequence.usage.completion_tokens > 0 && scheduled.tokens == 1 && scheduled.last);
   part.forced = part.decodes && !sequence.constraints.forced().empty();
   auto& keep_at = sequence.keep_at;
   const auto later = std::upper_bound(keep_at.begin(), keep_at.end(), part.begin + scheduled.tokens);
@@ -57,20 +81,65 @@ StepPart StepRunner::part_of(const ScheduledTokens& scheduled, Sequence& sequenc
   return part;
 }
 
-void StepRunner::submit(Step& step) {
+bool StepRunner::may_follow(std::span<Sequence* const> sequences, const StepLoad& load) {
+  std::vector<SpecSeat> seats;
+  for (Sequence* sequence : sequences) {
+    if (!decides_late(*sequence)) return false;
+    seats.push_back(seat_of(*sequence, 1));
+  }
+  return !Speculator::would_draft(model_.speculation(), seats, load.decoding, load.prompt_tokens == 0);
+}
+
+void StepRunner::submit(Step& step, const Step* before) {
   step.started = now_seconds();
-  step.drafting = draft(step);
+  if (!before) step.drafting = draft(step);
   step.drafted = now_seconds();
   Batch batch;
-  for (StepPart& part : step.parts) add_rows(batch, part);
+  if (before) batch.chosen = before->chosen->ids();
+  for (StepPart& part : step.parts) add_rows(batch, part, before);
   step.submitted = now_seconds();
   auto out = model_.model().forward(batch);
   step.hidden = std::move(out.hidden);
   step.logits = std::move(out.logits);
+  choose(step);
+}
+
+// Has tokens chosen where the logits are, as far as the device can.
+void StepRunner::choose(Step& step) {
+  step.ahead = overlap_ && std::all_of(step.parts.begin(), step.parts.end(), may_run_ahead);
+  std::vector<ops::RowChoice> rows;
+  for (const StepPart& part : step.parts) {
+    const size_t position = static_cast<size_t>(part.begin + part.scheduled.tokens);
+    if (part.samples())
+      for (size_t i = 0; i <= part.draft.tokens.size(); i++)
+        rows.push_back(device_choice(*part.sequence, position + i));
+  }
+  const auto here = [](const ops::RowChoice& row) { return row.kind != ops::RowChoice::Kind::none; };
+  if (rows.empty() || std::any_of(rows.begin(), rows.end(), here))
+    step.chosen = ops::choose_tokens(step.logits, rows);
+  step.ahead = step.ahead && (step.chosen || model_.device().is_host());
+  if (!step.ahead || step.chosen) return;
+  std::vector<int> tokens;
+  const auto vocab = static_cast<size_t>(step.logits.shape(1));
+  for (const StepPart& part : step.parts)
+    if (part.samples())
+      tokens.push_back(chosen_by_host(part, {step.logits.data<float>() + part.logit * vocab, vocab}));
+  step.chosen = ops::known_tokens(model_.device(), std::move(tokens));
 }
 
 void StepRunner::collect(Step& step) {
-  Logits logits(std::move(step.logits), std::all_of(step.parts.begin(), step.parts.end(), takes_best));
+  const auto all_greedy = [&] {
+    return std::all_of(step.parts.begin(), step.parts.end(), [](const StepPart& part) {
+      return !part.samples() || device_choice(*part.sequence, 0).kind == ops::RowChoice::Kind::greedy;
+    });
+  };
+  std::vector<int> chosen;
+  if (step.chosen)
+    chosen = step.chosen->wait();
+  else if (all_greedy())
+    chosen = ops::best_of_rows(step.logits);
+  Logits logits(std::move(step.logits), std::move(chosen));
+  step.computed = now_seconds();
   const auto parts = static_cast<int64_t>(step.parts.size());
   model_.device().threads().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);
@@ -90,15 +159,14 @@ DraftTimes StepRunner::draft(Step& step) {
   for (StepPart& part : step.parts) {
     if (!part.decodes) continue;
     Sequence& sequence = *part.sequence;
-    const int most = std::max(0, std::min(tokens_left(sequence) - 1, kMaxDraft));
     if (part.forced) {
+      const int most = most_drafts(sequence, 0);
       const auto forced = sequence.constraints.forced();
       const auto known = forced.first(std::min(forced.size(), static_cast<size_t>(most)));
       part.draft.tokens.assign(known.begin(), known.end());
       continue;
     }
-    seats.push_back({&*sequence.speculator,
-                     {sequence.tokens, sequence.request.sampling, sequence.history, most, *sequence.state}});
+    seats.push_back(seat_of(sequence, 0));
     seated.push_back(&part);
   }
   const auto times = Speculator::draft_together(model_.speculation(), seats, step.plan.decoding,
@@ -116,13 +184,32 @@ DraftTimes StepRunner::draft(Step& step) {
   return times;
 }
 
-void StepRunner::add_rows(Batch& batch, StepPart& part) {
+// drawing: tokens that were drawn but are not known yet.
+int StepRunner::most_drafts(const Sequence& sequence, int drawing) const {
+  return std::max(0, std::min(tokens_left(sequence) - drawing - 1, kMaxDraft));
+}
+
+SpecSeat StepRunner::seat_of(Sequence& sequence, int drawing) const {
+  return {&*sequence.speculator,
+          {sequence.tokens, sequence.request.sampling, sequence.history, most_drafts(sequence, drawing),
+           *sequence.state}};
+}
+
+void StepRunner::add_rows(Batch& batch, StepPart& part, const Step* before) {
   Sequence& sequence = *part.sequence;
   part.row = static_cast<int>(batch.ids.size());
   part.logit = batch.logit_rows.size();
-  const bool samples = part.scheduled.last && sequence.generates();
-  const auto last = samples ? Batch::Logits::last : Batch::Logits::none;
+  const auto last = part.samples() ? Batch::Logits::last : Batch::Logits::none;
   const std::span<const int> known = sequence.tokens;
+  if (part.follows) {
+    const auto drawing = std::find_if(before->parts.begin(), before->parts.end(),
+                                      [&](const StepPart& other) { return other.sequence == part.sequence; });
+    CHECK(drawing != before->parts.end(), "request {} follows nothing", sequence.id);
+    const int token = -1 - static_cast<int>(drawing->logit);
+    sequence.state->remember();
+    batch.add(*sequence.state, {&token, 1}, last);
+    return;
+  }
   if (!part.draft.tokens.empty()) {
     std::vector<int> tokens = {known.back()};
     tokens.insert(tokens.end(), part.draft.tokens.begin(), part.draft.tokens.end());
@@ -149,6 +236,7 @@ void StepRunner::take_tokens(StepPart& part, Logits& logits) {
     while (part.scheduled.last && part.right && part.ending == Ending::none) {
       const size_t row = part.sampled.size();
       part.sampled.push_back(draw(*part.sequence, logits, part.logit + row));
+      part.changed = part.sampled.back() != logits.chosen(part.logit + row);
       part.right = row < part.draft.tokens.size() && part.sampled.back() == part.draft.tokens[row];
       part.ending = accept(*part.sequence, part.sampled.back());
     }
@@ -187,7 +275,7 @@ void StepRunner::pool(const Step& step, StepPart& part) {
   if (pooling == Pooling::last) add(rows - 1, rows);
   if (pooling == Pooling::rank) {
     const int last = part.row + rows - 1;
-    Logits logits(model_.model().logits(step.hidden.slice_rows(last, last + 1)), false);
+    Logits logits(model_.model().logits(step.hidden.slice_rows(last, last + 1)), {});
     for (const int id : sequence.request.classes)
       sequence.embedding.push_back(logits.row(0)[static_cast<size_t>(id)]);
   }
@@ -204,8 +292,7 @@ void StepRunner::judge_prompt(const Step& step, StepPart& part) {
   const int rows = std::min(part.scheduled.tokens, sequence.usage.prompt_tokens - 1 - part.begin);
   for (int row = 0; row < rows; row += kRows) {
     const int count = std::min(kRows, rows - row);
-    Logits logits(model_.model().logits(step.hidden.slice_rows(part.row + row, part.row + row + count)),
-                  false);
+    Logits logits(model_.model().logits(step.hidden.slice_rows(part.row + row, part.row + row + count)), {});
     for (int i = 0; i < count; i++) {
       const int token = sequence.tokens[static_cast<size_t>(part.begin + row + i + 1)];
       sequence.prompt_logprobs.push_back(logprobs_of(logits.row(static_cast<size_t>(i)), token, top));
@@ -220,7 +307,7 @@ int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
   if (const auto forced = constraints.forced(); !forced.empty()) {
     token = forced.front();
   } else {
-    token = logits.best(row);
+    token = logits.chosen(row);
     if (token < 0 || !constraints.allows(token)) token = sample_allowed(sequence, logits.row(row));
     token = constraints.decide(token);
   }
@@ -268,7 +355,8 @@ void StepRunner::observe(const Step& step, StepPart& part, double delivered) {
   if (!part.decodes || part.forced) return;
   const bool alone = step.plan.decoding == 1 && step.plan.prompt_tokens == 0;
   const int accepted = static_cast<int>(part.sampled.size()) - (part.right ? 0 : 1);
-  part.sequence->speculator->observe(part.draft, accepted, alone ? delivered - step.submitted : 0,
+  const double verify_s = delivered - std::max(step.submitted, step.before);
+  part.sequence->speculator->observe(part.draft, accepted, alone ? verify_s : 0,
                                      part.right && part.ending != Ending::none, step.plan.decoding > 1);
 }
 
@@ -276,7 +364,7 @@ void StepRunner::observe(const Step& step) {
   const DraftTimes& drafting = step.drafting;
   BatchStep done{step.plan.decoding, 0, drafting.source, drafting.chains, drafting.levels, drafting.seconds};
   for (const StepPart& part : step.parts) done.drafted += static_cast<int>(part.draft.tokens.size());
-  if (step.plan.prompt_tokens == 0) done.rest_s = now_seconds() - step.drafted;
+  if (step.plan.prompt_tokens == 0) done.rest_s = now_seconds() - std::max(step.drafted, step.before);
   model_.speculation().planner.observe(done);
 }
 

@@ -1,15 +1,22 @@
 // A step of the engine: one pass of the model over tokens of several sequences, and the selection of their
 // next tokens. submit() enqueues the pass, collect() waits for it and samples. Synchronous backends do the
 // work inside submit().
+//
+// Where the device chooses all tokens of a step, the next step may be submitted before they are collected: a
+// part that follows one of the step before it takes its token from the device. If collect() then decides on
+// another token, or that the sequence ends, the state takes that row back (StepRunner::take_back).
 #pragma once
 
 #include <exception>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/engine_model.h"
 #include "engine/logits.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
+#include "ops/choose.h"
 
 namespace anabranch {
 
@@ -18,6 +25,7 @@ struct StepPart {
   ScheduledTokens scheduled;
   Sequence* sequence;
   bool decodes = false;        // one token, and perhaps a draft after it
+  bool follows = false;        // its token is the one that the step before draws
   bool forced = false;         // the draft consists of forced tokens (Constraint::forced)
   Draft draft;                 // verified in the pass
   std::vector<Snapshot> kept;  // snapshots to take within the scheduled tokens; their lengths are set first
@@ -25,30 +33,41 @@ struct StepPart {
   int row = 0;                 // the part's first row in the batch
   size_t logit = 0;            // the part's first row of logits
   std::vector<int> sampled;
-  bool right = false;  // the last sampled token equals the draft's token at that position
+  bool right = false;    // the last sampled token equals the draft's token at that position
+  bool changed = false;  // the last sampled token is not the one that the device chose
   Ending ending = Ending::none;
   std::exception_ptr failure;  // of this part alone, in drafting or sampling
   int applied() const;         // rows whose tokens become part of the sequence
+  bool samples() const { return scheduled.last && sequence->generates(); }
 };
 
 struct Step {
   StepPlan plan;
   std::vector<StepPart> parts;
-  Tensor hidden, logits;  // of the pass
-  bool fetched = false;   // the logits were copied to the host
+  Tensor hidden, logits;                      // of the pass
+  std::unique_ptr<ops::ChosenTokens> chosen;  // null: the host samples all rows
+  bool ahead = false;                         // the next step may be submitted before this one is collected
+  bool fetched = false;                       // logits were copied to the host
   DraftTimes drafting;
-  double started = 0, drafted = 0, submitted = 0;  // times
+  double started = 0, drafted = 0, submitted = 0, computed = 0;  // times
+  double before = 0;  // when the tokens of the step before it were delivered
 };
 
 class StepRunner {
  public:
-  explicit StepRunner(EngineModel& model) : model_(model) {}
+  // overlap: steps may be submitted before the one before them is collected.
+  StepRunner(EngineModel& model, bool overlap) : model_(model), overlap_(overlap) {}
 
   // Makes a sequence's part. The sequence must have a state and constraints.
   static StepPart part_of(const ScheduledTokens& scheduled, Sequence& sequence);
-  // Makes the drafts of the decoding parts, and enqueues the pass over all parts. If it throws, the states of
-  // all parts may be half advanced.
-  void submit(Step& step);
+  // Whether sequences may run in a step that is submitted before their tokens of the step before are
+  // collected: nothing that the host decides by these tokens is needed, and nobody would draft.
+  bool may_follow(std::span<Sequence* const> sequences, const StepLoad& load);
+  // Whether the sequence ends with the token that it waits for, whatever that is.
+  bool ends_next(const Sequence& sequence) const { return tokens_left(sequence) <= 1; }
+  // Makes the drafts of the decoding parts, and enqueues the pass over all parts. before: a step that was not
+  // collected yet; then nobody drafts. If it throws, the states of all parts may be half advanced.
+  void submit(Step& step, const Step* before = nullptr);
   // Waits for the pass, samples, applies the constraints, and commits the states. Throws as submit().
   void collect(Step& step);
   // Gives the part's drafters the hidden states of rows [row, until) of the batch, then sets row to until.
@@ -61,7 +80,9 @@ class StepRunner {
 
  private:
   DraftTimes draft(Step& step);
-  void add_rows(Batch& batch, StepPart& part);
+  SpecSeat seat_of(Sequence& sequence, int drawing) const;
+  void add_rows(Batch& batch, StepPart& part, const Step* before);
+  void choose(Step& step);
   void take_tokens(StepPart& part, Logits& logits);
   void read_prompt(const Step& step, StepPart& part);
   void pool(const Step& step, StepPart& part);
@@ -69,8 +90,10 @@ class StepRunner {
   int draw(Sequence& sequence, Logits& logits, size_t row);
   Ending accept(Sequence& sequence, int token);
   int tokens_left(const Sequence& sequence) const;
+  int most_drafts(const Sequence& sequence, int drawing) const;
 
   EngineModel& model_;
+  bool overlap_;
 };
 
 }  // namespace anabranch

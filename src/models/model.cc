@@ -246,8 +246,8 @@ Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<in
   return {};
 }
 
-Tensor Model::embed(std::span<const int> ids) const {
-  const Tensor x = ops::embed(ids, embedding_);
+Tensor Model::embed(const Batch& batch) const {
+  const Tensor x = ops::embed(batch.ids, embedding_, batch.chosen ? &*batch.chosen : nullptr);
   return spec_.embedding_scale == 1 ? x : ops::scale(x, spec_.embedding_scale);
 }
 
@@ -268,9 +268,10 @@ Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_laye
   device_->begin_pass();
   auto x = [&] {
     const ops::Stage stage(*device_, "embedding");
-    return embed(batch.ids);
+    return embed(batch);
   }();
-  const Tensor inputs = per_layer_inputs_ ? (*per_layer_inputs_)(batch.ids, x) : Tensor();
+  const Tensor* chosen = batch.chosen ? &*batch.chosen : nullptr;
+  const Tensor inputs = per_layer_inputs_ ? (*per_layer_inputs_)(batch.ids, x, chosen) : Tensor();
   for (size_t i = 0; i < layers_.size(); i++) {
     x = run_layer(static_cast<int>(i), x, batch, inputs);
     if (after_layer) after_layer->push_back(norm_(x));
@@ -290,7 +291,7 @@ Tensor Model::forward_some(const Batch& batch, std::span<const int> layers) cons
     CHECK(span.state->has_draft_tokens(), "a draft's tokens are applied for good");
   CHECK(can_skip_layers() || layers.empty() || layers.back() + 1 == static_cast<int>(layers.size()),
         "layers need each other");
-  auto x = embed(batch.ids);
+  auto x = embed(batch);
   const Tensor inputs = per_layer_inputs_ ? (*per_layer_inputs_)(batch.ids, x) : Tensor();
   for (const int i : layers) x = run_layer(i, x, batch, inputs);
   for (const auto& span : batch.spans) span.state->advance(span.count);
@@ -303,7 +304,7 @@ Tensor Model::draft_logits(const Tensor& hidden) const {
 
 Tensor Model::mtp(const Tensor& hidden, const Batch& batch) const {
   CHECK(mtp_, "the model has no MTP head");
-  const auto out = (*mtp_)(embed(batch.ids), hidden, batch);
+  const auto out = (*mtp_)(embed(batch), hidden, batch);
   for (const auto& span : batch.spans) span.state->advance(span.count);
   return out;
 }

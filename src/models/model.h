@@ -97,7 +97,7 @@ class Model {
         nn::RmsNorm norm, ops::Weight head);
 
  private:
-  Tensor embed(std::span<const int> ids) const;
+  Tensor embed(const Batch& batch) const;
   Tensor run_layer(int layer, const Tensor& x, const Batch& batch, const Tensor& inputs) const;
   Tensor logits(const Tensor& hidden, const ops::Weight& head) const;
   void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);

@@ -1,6 +1,7 @@
 // One forward step as plain data: rows of several sequences packed one after the other, without padding.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,10 +24,11 @@ struct Span {
 };
 
 struct Batch {
-  std::vector<int> ids;         // token of each row
-  std::vector<int> positions;   // its position in its sequence
-  std::vector<Span> spans;      // together they cover every row, in order
-  std::vector<int> logit_rows;  // rows whose logits are wanted, ascending
+  std::vector<int> ids;          // token of each row; -1 - i: element i of `chosen`
+  std::optional<Tensor> chosen;  // [..] i32 on the device: tokens that the host does not know yet
+  std::vector<int> positions;    // its position in its sequence
+  std::vector<Span> spans;       // together they cover every row, in order
+  std::vector<int> logit_rows;   // rows whose logits are wanted, ascending
 
   // Adds the next tokens of a sequence, with logits for none, the last or all of them. A sequence may have
   // several spans, each the tokens after the one before, so that a state between them can be kept.

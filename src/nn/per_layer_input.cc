@@ -4,10 +4,11 @@
 
 namespace anabranch::nn {
 
-Tensor PerLayerInputs::operator()(std::span<const int> ids, const Tensor& embedding) const {
+Tensor PerLayerInputs::operator()(std::span<const int> ids, const Tensor& embedding,
+                                  const Tensor* chosen) const {
   const ops::Stage stage(embedding.device(), "per-layer inputs");
   const int rows = static_cast<int>(ids.size());
-  const Tensor own = ops::scale(ops::embed(ids, table), table_scale).reshape({rows * layers, width});
+  const Tensor own = ops::scale(ops::embed(ids, table, chosen), table_scale).reshape({rows * layers, width});
   const Tensor context = norm(ops::linear(embedding, projection).reshape({rows * layers, width}));
   std::vector<int> by_layer;
   by_layer.reserve(static_cast<size_t>(rows) * static_cast<size_t>(layers));

@@ -16,7 +16,8 @@ struct PerLayerInputs {
   RmsNorm norm;            // over width
 
   // embedding [M, H] -> [layers * M, width]: layer i's rows begin at i * M.
-  Tensor operator()(std::span<const int> ids, const Tensor& embedding) const;
+  // chosen: as in ops::embed().
+  Tensor operator()(std::span<const int> ids, const Tensor& embedding, const Tensor* chosen = nullptr) const;
 };
 
 // x + norm(projection(activation(gate(x)) * input)).

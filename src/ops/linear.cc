@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include <algorithm>
+
 #include "ops/arguments.h"
 #include "ops/input_observer.h"
 #include "ops/table.h"
@@ -65,11 +67,18 @@ MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up,
   return x.device().ops().linear_swiglu(x, gate, up, norm, activation);
 }
 
-Tensor embed(std::span<const int> ids, const Weight& table) {
+Tensor embed(std::span<const int> ids, const Weight& table, const Tensor* chosen) {
+  const int known = chosen ? chosen->shape(0) : 0;
   for (const int id : ids)
-    require(id >= 0 && id < table.out_features(), "embed", "id {} is not in a table of {} rows.", id,
+    require(id >= -known && id < table.out_features(), "embed", "id {} is not in a table of {} rows.", id,
             table.out_features());
-  return table.device().ops().embed(ids, table);
+  const OpTable& ops = table.device().ops();
+  if (!chosen) return ops.embed(ids, table);
+  if (ops.embed_chosen) return ops.embed_chosen(ids, *chosen, table);
+  std::vector<int> all(ids.begin(), ids.end());
+  for (int& id : all)
+    if (id < 0) id = std::max(chosen->data<int>()[-1 - id], 0);
+  return ops.embed(all, table);
 }
 
 }  // namespace anabranch::ops

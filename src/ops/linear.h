@@ -34,6 +34,7 @@ MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up,
                           Activation activation = Activation::silu);
 
 // Rows `ids` of a table [vocab, K], dequantised -> [ids.size(), K] f32. Throws if an id is out of range.
-Tensor embed(std::span<const int> ids, const Weight& table);
+// chosen (ops/choose.h): an id of -1 - i means its element i; where that is no token, a row is undefined.
+Tensor embed(std::span<const int> ids, const Weight& table, const Tensor* chosen = nullptr);
 
 }  // namespace anabranch::ops

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/attention.h"
+#include "ops/choose.h"
 #include "ops/experts.h"
 #include "ops/gated_delta.h"
 #include "ops/linear.h"
@@ -43,6 +44,8 @@ struct OpTable {
   MatmulInput (*linear_swiglu)(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                                Activation activation);
   Tensor (*embed)(std::span<const int> ids, const Weight& table);
+  // null: `chosen` lies in the host's memory, or is never given
+  Tensor (*embed_chosen)(std::span<const int> ids, const Tensor& chosen, const Weight& table) = nullptr;
 
   // experts.h; null: the backend has no kernels for mixtures of experts
   Routing (*route)(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale) = nullptr;
@@ -63,6 +66,9 @@ struct OpTable {
   Tensor (*take_rows)(const Tensor& x, std::span<const int> rows);
   Tensor (*concat_rows)(const std::vector<Tensor>& parts);  // always makes storage of its own
   std::vector<int> (*best_of_rows)(const Tensor& x);        // null: done by the host
+  // choose.h; null: done by the host
+  std::unique_ptr<ChosenTokens> (*choose_tokens)(const Tensor& logits,
+                                                 std::span<const RowChoice> rows) = nullptr;
   Tensor (*rope)(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries);
 
   // attention.h

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "ops/elementwise.h"
@@ -46,10 +47,13 @@ uint64_t fixed_bytes(const StateLayout& layout, const Device& device) {
     const uint64_t positions = static_cast<uint64_t>(kv->window + kKvBlock + device.prefill_chunk());
     windows += 2 * positions * kv->kv_heads * kv->head_dim * anabranch::bytes_of(device.kv_dtype());
   }
-  return windows + sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
-           return 4ull * d.value_heads * d.key_dim * d.value_dim +
-                  4ull * (d.conv_kernel - 1) * d.conv_channels();
-         });
+  return windows + recurrent_bytes(layout);
+}
+
+uint64_t recurrent_bytes(const StateLayout& layout) {
+  return sum_deltas(layout, [](const ops::GatedDeltaShape& d) -> uint64_t {
+    return 4ull * d.value_heads * d.key_dim * d.value_dim + 4ull * (d.conv_kernel - 1) * d.conv_channels();
+  });
 }
 
 uint64_t window_bytes(const StateLayout& layout) {
@@ -77,6 +81,7 @@ SequenceState::SequenceState(Device& device, const StateLayout& layout) {
 
 void SequenceState::open() {
   CHECK(!on_trial_, "a trial is open already");
+  forget();
   on_trial_ = true;
 }
 
@@ -110,7 +115,47 @@ void SequenceState::commit(std::span<const int> path) {
 
 void SequenceState::advance(int tokens) {
   (on_trial_ ? open_ : length_) += tokens;
-  if (!on_trial_) drop_unseen();
+  if (!on_trial_ && remembered_ < 0) drop_unseen();
+}
+
+void SequenceState::forget() {
+  if (remembered_ < 0) return;
+  remembered_ = -1;
+  drop_unseen();
+  for (auto& layer : layers_)
+    if (auto* delta = std::get_if<Delta>(&layer)) delta->before.reset();
+}
+
+// The tensors are enough: what others have, too, is written elsewhere.
+void SequenceState::remember() {
+  CHECK(!on_trial_, "a trial is open");
+  forget();
+  remembered_ = length_;
+  for (auto& layer : layers_)
+    if (auto* delta = std::get_if<Delta>(&layer)) {
+      const auto& now = delta->state;
+      delta->before = {now.s, now.conv, {}};
+      if (now.window) delta->before->window.emplace().accepted = now.window->accepted;
+    }
+}
+
+void SequenceState::take_back() {
+  CHECK(!on_trial_ && remembered_ >= 0, "nothing was remembered");
+  for (auto& layer : layers_) {
+    if (auto* delta = std::get_if<Delta>(&layer)) {
+      auto& before = *delta->before;
+      delta->state.s = std::move(before.s);
+      delta->state.conv = std::move(before.conv);
+      if (delta->state.window)
+        delta->state.window->accepted =
+            before.window ? std::move(before.window->accepted) : std::vector<int>();
+      delta->before.reset();
+    } else {
+      auto& kv = std::get<AttentionState>(layer).kv;
+      kv.length -= length_ - remembered_;  // blocks that these tokens began stay: the next ones need them
+    }
+  }
+  length_ = std::exchange(remembered_, -1);
 }
 
 // Drafts begin at the length, so what a query there cannot see is not needed any more.
@@ -171,6 +216,7 @@ void SequenceState::restore(const Snapshot& snapshot) {
     }
   }
   length_ = snapshot.length;
+  remembered_ = -1;
 }
 
 AttentionState& SequenceState::attention(int layer) {

@@ -43,6 +43,8 @@ using StateLayout = std::vector<LayerLayout>;
 uint64_t kv_bytes_per_token(const StateLayout& layout, const Device& device);
 uint64_t fixed_bytes(const StateLayout& layout, const Device& device);
 uint64_t window_bytes(const StateLayout& layout);
+// Bytes that SequenceState::remember() takes.
+uint64_t recurrent_bytes(const StateLayout& layout);
 
 // One attention layer's memory; rows of draft tokens are kept when they branch, since siblings share a slot.
 struct AttentionState {
@@ -83,6 +85,14 @@ class SequenceState {
   // The first `tokens` of a chain stay.
   void commit(int tokens);
 
+  // Tokens applied from here on, for good, can be taken back until this is called again. Costs the memory of
+  // the recurrent states once more. Aborts during a trial.
+  void remember();
+  // The state is what it was at remember().
+  void take_back();
+  // They stay: nothing is kept for take_back() any more.
+  void forget();
+
   // Aborts during a trial.
   Snapshot snapshot();
   // The same while a pass runs, layer by layer in their order, as each has applied its tokens; the length is
@@ -103,9 +113,11 @@ class SequenceState {
   struct Delta {
     ops::GatedDeltaShape shape;
     ops::GatedDeltaState state;
+    std::optional<ops::GatedDeltaState> before = {};  // at remember(), with `accepted` alone of a window
   };
   std::vector<std::variant<AttentionState, Delta>> layers_;
   int length_ = 0, open_ = 0;
+  int remembered_ = -1;  // the length at remember(); -1: nothing is remembered
   bool on_trial_ = false;
 };
 

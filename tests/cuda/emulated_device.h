@@ -133,6 +133,9 @@ DEVICE bool __any_sync(u32 mask, bool x) {
 DEVICE void atomicAdd(u64* to, u64 x) {
   *to += x;
 }
+DEVICE int atomicAdd(int* to, int x) {
+  return (*to += x) - x;
+}
 DEVICE u32 __reduce_max_sync(u32 mask, u32 x) {
   return reduce(Lanes<u32>("__reduce_max_sync", mask, x), 0u, max<u32>);
 }

@@ -118,7 +118,7 @@ size_t args_bytes(const std::string& kernel) {
   if (kernel == "embed") return sizeof(EmbedArgs);
   if (kernel == "pairs") return sizeof(PairArgs);
   if (kernel == "take") return sizeof(TakeArgs);
-  if (kernel == "best") return sizeof(BestArgs);
+  if (kernel.starts_with("choose_")) return sizeof(ChooseArgs);
   if (kernel == "route") return sizeof(RouteArgs);
   if (kernel == "sort_pairs") return sizeof(SortArgs);
   if (kernel == "experts") return sizeof(ExpertArgs);

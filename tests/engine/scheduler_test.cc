@@ -435,8 +435,10 @@ TEST(Scheduler, WhatFailsInCompanyOnlyIsAloneForLongerEachTime) {
   s.add(2, 10);
   s.admit();
   apply(s, s.plan());
+  int known = 11;
   for (const int tokens : {1, 2, 4}) {
-    for (uint64_t id = 1; id <= 2; id++) s.isolate(id);
+    for (uint64_t id = 1; id <= 2; id++) s.isolate(id, known);
+    known += tokens;
     for (uint64_t id = 1; id <= 2; id++) {
       for (int i = 0; i < tokens; i++) {
         s.admit();
@@ -455,7 +457,7 @@ TEST(Scheduler, AfterAFailedStepEachRunsAloneUntilItHasAToken) {
   for (uint64_t id = 1; id <= 3; id++) s.add(id, 10);
   s.admit();
   apply(s, s.plan());
-  for (uint64_t id = 1; id <= 2; id++) s.isolate(id);
+  for (uint64_t id = 1; id <= 2; id++) s.isolate(id, 11);
   EXPECT_EQ(tokens_of(s.plan()), (std::map<uint64_t, int>{{3, 1}}));
   s.admit();
   EXPECT_EQ(tokens_of(s.plan()), (std::map<uint64_t, int>{{1, 11}}));

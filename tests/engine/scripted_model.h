@@ -1,6 +1,7 @@
 // A model that plays given tokens: what comes next is a function of all tokens so far, whatever the weights.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -35,6 +36,9 @@ class ScriptedModel final : public Model {
       : Model(device, spec_of(), weight(device), {}, norm(device), weight(device)),
         scripts_(std::move(scripts)) {}
 
+  // Rows whose token the host did not know yet.
+  int followed() const { return followed_; }
+
   Output forward(const Batch& batch, std::vector<Tensor>* after_layer) const override {
     Output out = Model::forward(batch, after_layer);
     out.logits = device().empty({static_cast<int>(batch.logit_rows.size()), kVocab}, Dtype::f32);
@@ -45,7 +49,9 @@ class ScriptedModel final : public Model {
       auto& tokens = tokens_[span.state];
       for (int row = span.begin; row < span.begin + span.count; row++) {
         tokens.resize(static_cast<size_t>(batch.positions[row]));  // what was refused is gone
-        tokens.push_back(batch.ids[row]);
+        const int id = batch.ids[row];
+        followed_ += id < 0;
+        tokens.push_back(id >= 0 ? id : batch.chosen->data<int>()[-1 - id]);
         if (next < batch.logit_rows.size() && batch.logit_rows[next] == row)
           logits[next++ * kVocab + static_cast<size_t>(scripts_.at(tokens[0])(tokens))] = 40.0f;
       }
@@ -79,6 +85,7 @@ class ScriptedModel final : public Model {
   }
 
   std::vector<Script> scripts_;
+  mutable std::atomic<int> followed_{0};
   mutable std::map<const SequenceState*, std::vector<int>> tokens_;  // engine thread only
 };
 

@@ -68,7 +68,7 @@ class FailingPart : public ::testing::TestWithParam<Failing::Call> {
 };
 
 TEST_P(FailingPart, OthersOfTheStepGoOn) {
-  StepRunner runner(model_);
+  StepRunner runner(model_, false);
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (RequestId id = 1; id <= 3; id++)
     sequences.push_back(decoding(id, id == 2 ? GetParam() : Failing::Call::nothing));

@@ -119,6 +119,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   using cuda::Source;
   std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
                                            {Source::routing, {}},
+                                           {Source::choose, {}},
                                            {Source::gated_delta, {128, 128, 4, 32, 16, 288}},
                                            {Source::gated_delta, {64, 64, 4, 64, 4, 0}},
                                            {Source::gated_delta, {128, 32, 4, 32, 4, 0}}};

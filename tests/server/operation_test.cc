@@ -219,6 +219,8 @@ TEST_F(Operation, MetricsCountWhatHappened) {
   EXPECT_EQ(metric(R"(anabranch_answers_total{finish="stop",kind="completion"})"), 2);
   EXPECT_EQ(metric(R"(anabranch_time_to_first_token_seconds_count{kind="completion"})"), 2);
   EXPECT_EQ(metric("anabranch_queue_wait_seconds_count"), 3);
+  EXPECT_EQ(metric("anabranch_time_per_output_token_seconds_count"), 3);
+  EXPECT_EQ(metric(R"(anabranch_device_busy_seconds_total{model="fake-1b"})"), 0);
   EXPECT_EQ(metric(R"(anabranch_expert_rows_total{model="fake-1b",mixture="0"})"), 8);
   EXPECT_EQ(metric(R"(anabranch_busiest_expert_rows_total{model="fake-1b",mixture="0"})"), 5);
   EXPECT_EQ(metric(R"(anabranch_experts_unused{model="fake-1b",mixture="0"})"), 2);

@@ -168,6 +168,33 @@ TEST_F(SequenceStateTest, AfterACommitTheRestNeverWas) {
   }
 }
 
+// With commits pending before, at the start of a block, twice, or without.
+TEST_F(SequenceStateTest, WhatIsTakenBackNeverWas) {
+  for (const int length : {0, 20, ops::kKvBlock - 1, ops::kKvBlock, ops::kKvBlock + 1})
+    for (const int accepted : {0, 3}) {
+      SCOPED_TRACE(::testing::PrintToString(std::pair(length, accepted)));
+      SequenceState plain = started(length), tried = started(length);
+      for (SequenceState* state : {&plain, &tried}) {
+        state->open();
+        apply(*state, Tokens(5, 3));
+        state->commit(accepted);
+      }
+      for (int i = 0; i < 4; i++) {
+        tried.remember();
+        apply(tried, Tokens(1, 50 + static_cast<unsigned>(i), 1e30f));
+        EXPECT_EQ(tried.length(), plain.length() + 1);
+        tried.take_back();
+        EXPECT_EQ(tried.length(), plain.length());
+        if (i == 2) tried.remember();  // and what comes next stays
+        const Tokens next(1, 10 + static_cast<unsigned>(i));
+        EXPECT_TRUE(ops::bits_agree(apply(tried, next), apply(plain, next)));
+        if (i > 0) {
+          EXPECT_TRUE(same_state(tried.snapshot(), plain.snapshot()));
+        }
+      }
+    }
+}
+
 // A refused draft may have begun a block: it stays for the next tokens, but no snapshot holds it.
 TEST_F(SequenceStateTest, ABlockBegunByARefusedDraftIsUsedAgain) {
   SequenceState tried = started(ops::kKvBlock - 2), plain = started(ops::kKvBlock - 2);

@@ -110,6 +110,7 @@ const SourceFile& file_of(Source source) {
        {"DENSE", "PLANES", "GROUPS", "SCALES", "HELD"}},
       {"few_down.cu", {"weights.cuh", "experts.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
       {"routing.cu", {"routing.cuh"}, {}},
+      {"choose.cu", {"draw.h"}, {}},
   };
   return files[static_cast<size_t>(source)];
 }

@@ -31,7 +31,8 @@ enum class Source {
   experts,
   few_gate_up,
   few_down,
-  routing
+  routing,
+  choose
 };
 
 // What a kernel is specialised by: the macros of its file, in the file's order.

@@ -45,6 +45,7 @@ class CudaDevice final : public Device {
   uint64_t memory_bytes() const override { return context_->info().memory_bytes; }
   uint64_t free_bytes() const override { return context_->free_memory(); }
   int prefill_chunk() const override { return 2048; }
+  int parallel() const override { return 256; }
   std::vector<std::vector<uint64_t>> expert_rows() override;
   bool lost() const override { return context_->lost(); }
   void plan_experts(uint64_t experts, uint64_t others) override;

@@ -251,6 +251,9 @@ void Context::copy_to_host(void* to, const void* from, size_t bytes) {
   check(driver_here().MemcpyDtoH(to, address(from), bytes, stream_), "a copy from the device");
   synchronize();
 }
+void Context::copy_to_host_later(void* to, const void* from, size_t bytes) {
+  check(driver_here().MemcpyDtoH(to, address(from), bytes, stream_), "a copy from the device");
+}
 void Context::copy_on_device(void* to, const void* from, size_t bytes) {
   check(driver_here().MemcpyDtoD(address(to), address(from), bytes, stream_), "a copy on the device");
 }
@@ -317,6 +320,9 @@ Event::~Event() {
 }
 void Event::record() {
   context_.check(context_.driver_here().EventRecord(event_, context_.stream_), "recording an event");
+}
+void Event::wait() const {
+  context_.check(context_.driver_here().EventSynchronize(event_), "work on the device");
 }
 double Event::seconds_until(const Event& end) const {
   float ms = 0;

@@ -72,6 +72,8 @@ class Context {
   // host always. copy_to_host() and synchronize(): any thread.
   void copy_to_device(void* to, const void* from, size_t bytes);
   void copy_to_host(void* to, const void* from, size_t bytes);
+  // To pinned memory; returns before it is done.
+  void copy_to_host_later(void* to, const void* from, size_t bytes);
   void copy_on_device(void* to, const void* from, size_t bytes);
   void clear(void* p, size_t bytes);
   void synchronize();
@@ -101,7 +103,7 @@ class Context {
   std::map<void*, unsigned> allowed_shared_;  // bytes, by function
 };
 
-// A mark on the stream, for timing.
+// A mark on the stream, for timing and waiting. wait(): any thread.
 class Event {
  public:
   explicit Event(Context& context);
@@ -109,6 +111,7 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record();
+  void wait() const;
   // Waits for `end`; seconds since this one.
   double seconds_until(const Event& end) const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/choose.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/cuda/linear.h"
 
@@ -104,13 +105,9 @@ Tensor concat_rows(const std::vector<Tensor>& parts) {
 }
 
 std::vector<int> best_of_rows(const Tensor& x) {
-  const int rows = x.shape(0);
-  CudaDevice& on = cuda_device(x);
-  Tensor best = on.empty({rows}, Dtype::i32);
-  const BestArgs args{on.data(x, "best_of_rows"), on.data<int>(best, "best_of_rows"), x.shape(1)};
-  on.launch(kRows, "best", {static_cast<unsigned>(rows)}, 1024, 0, &args);
-  const Tensor host = on.to_host(best);
-  return {host.data<int>(), host.data<int>() + rows};
+  RowChoice greedy;
+  greedy.kind = RowChoice::Kind::greedy;
+  return cuda::choose_tokens(x, std::vector<RowChoice>(static_cast<size_t>(x.shape(0)), greedy))->wait();
 }
 
 }  // namespace anabranch::ops::cuda

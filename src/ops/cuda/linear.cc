@@ -287,18 +287,30 @@ MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up,
   return linear_swiglu(prepared(cuda_device(x), x, &norm), gate, up, activation);
 }
 
-Tensor embed(std::span<const int> ids, const Weight& table) {
+namespace {
+
+Tensor embed(std::span<const int> ids, const int* chosen, const Weight& table) {
   CudaDevice& on = cuda_device(table.device());
   const DeviceWeight& w = stored(table);
   const int count = static_cast<int>(ids.size()), width = static_cast<int>(table.in_features());
   Tensor out = on.empty({count, width}, Dtype::f32);
   if (count == 0) return out;
   const Block rows = on.upload(ids.data(), ids.size_bytes());
-  const EmbedArgs args{w.memory.get(), rows.address<int>(), on.data(out, "embed"), width, w.input_tiles};
+  const EmbedArgs args{w.memory.get(), rows.address<int>(), chosen, on.data(out, "embed"),
+                       width,          w.input_tiles};
   const auto& f = w.format;
   on.launch({Source::embed, {f[0], f[1], f[2], f[3]}}, "embed", {static_cast<unsigned>(count)}, 256, 0,
             &args);
   return out;
+}
+
+}  // namespace
+
+Tensor embed(std::span<const int> ids, const Weight& table) {
+  return embed(ids, nullptr, table);
+}
+Tensor embed_chosen(std::span<const int> ids, const Tensor& chosen, const Weight& table) {
+  return embed(ids, cuda_device(table.device()).data<int>(chosen, "embed"), table);
 }
 
 }  // namespace anabranch::ops::cuda

@@ -30,5 +30,6 @@ MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up,
 MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,
                           Activation activation);
 Tensor embed(std::span<const int> ids, const Weight& table);
+Tensor embed_chosen(std::span<const int> ids, const Tensor& chosen, const Weight& table);
 
 }  // namespace anabranch::ops::cuda

@@ -1,6 +1,7 @@
 #include "ops/table.h"
 
 #include "ops/cuda/attention.h"
+#include "ops/cuda/choose.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/experts.h"
@@ -23,6 +24,7 @@ const OpTable& cuda_ops() {
                                 .linear_add = cuda::linear_add,
                                 .linear_swiglu = cuda::linear_swiglu,
                                 .embed = cuda::embed,
+                                .embed_chosen = cuda::embed_chosen,
                                 .route = cuda::route,
                                 .mix_experts = cuda::mix_experts,
                                 .mixture = cuda::mixture,
@@ -36,6 +38,7 @@ const OpTable& cuda_ops() {
                                 .take_rows = cuda::take_rows,
                                 .concat_rows = cuda::concat_rows,
                                 .best_of_rows = cuda::best_of_rows,
+                                .choose_tokens = cuda::choose_tokens,
                                 .rope = cuda::rope,
                                 .kv_block_shapes = cuda::kv_block_shapes,
                                 .kv_append = cuda::kv_append,

@@ -414,6 +414,8 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
   end.usage = event.usage;
   end.stop_sequence = choice.text->stop_found();
   metrics_.waited_in_queue(event.usage.queue_s);
+  if (const int later = event.usage.completion_tokens - 1; later > 0)
+    metrics_.time_per_token(event.usage.decode_s / later);
   metrics_.answered(generation.head.kind, finish_name(end.finish, end.calls));
   if (generation.streaming) remember(generation, choice);
   generation.send(generation.writer->choice_finished(index, end, choice.take_logprobs));

@@ -98,6 +98,9 @@ void add_engines(Snapshot& out, const std::vector<Scraped>& models) {
   out.of_each(models, kCounter, "anabranch_logit_passes_total",
               "Passes that brought logits to the host, as greedy tokens need not",
               [](const Scraped& m) { return m.stats.logit_passes; });
+  out.of_each(models, kCounter, "anabranch_device_busy_seconds_total",
+              "Time in which the device worked on passes of the model",
+              [](const Scraped& m) { return m.stats.busy_s; });
   out.of_each(models, kGauge, "anabranch_state_bytes", "Memory of running sequences' states",
               [](const Scraped& m) { return m.stats.state_bytes; });
   out.of_each(models, kGauge, "anabranch_state_budget_bytes", "What they may take now",
@@ -256,6 +259,11 @@ struct Metrics::Series {
                                          .Help("Between two deliveries of an answer's tokens")
                                          .Register(registry)
                                          .Add({}, kGapSeconds);
+  prometheus::Histogram& time_per_token = prometheus::BuildHistogram()
+                                              .Name("anabranch_time_per_output_token_seconds")
+                                              .Help("From an answer's first token to its last, per token")
+                                              .Register(registry)
+                                              .Add({}, kGapSeconds);
   prometheus::Histogram& queue_wait = prometheus::BuildHistogram()
                                           .Name("anabranch_queue_wait_seconds")
                                           .Help("From a sequence's submission to its first step")
@@ -280,6 +288,10 @@ void Metrics::token_gap(double seconds) {
 
 void Metrics::answered(AnswerKind kind, std::string_view how) {
   series_->answers.Add({{"kind", kind_name(kind)}, {"finish", std::string(how)}}).Increment();
+}
+
+void Metrics::time_per_token(double seconds) {
+  series_->time_per_token.Observe(seconds);
 }
 
 void Metrics::waited_in_queue(double seconds) {

@@ -28,6 +28,8 @@ class Metrics {
   // An answer ended. how: its finish_reason, "cancelled" or "error"; each answer of a request counts.
   void answered(AnswerKind kind, std::string_view how);
   void waited_in_queue(double seconds);
+  // Of an answer: the mean time from one token to the next.
+  void time_per_token(double seconds);
 
   // entries: of ModelPool::entries().
   std::string text(const std::vector<const ModelPool::Entry*>& entries) const;

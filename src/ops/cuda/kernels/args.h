@@ -104,7 +104,7 @@ struct WeightedSumArgs {
 
 struct EmbedArgs {
   const unsigned char* weights;
-  const int* ids;
+  const int *ids, *chosen;  // an id below 0: -1 - its place in `chosen`
   float* out;
   int inputs, input_tiles;
 };
@@ -138,10 +138,21 @@ struct TakeArgs {
   int width;
 };
 
-struct BestArgs {
-  const float* x;
-  int* best;
-  int width;
+// Of a row of logits, a block takes a part.
+constexpr int kChoosePart = 4096, kChooseThreads = 256, kChosen = 64;
+enum ChooseKind { kNotHere, kGreedy, kNoise, kTopK };  // as in RowChoice (ops/choose.h)
+struct ChooseRow {
+  float temperature, behind_top, top_p;
+  int kind, top_k;
+  unsigned long long seed, position;
+};
+struct ChooseArgs {
+  const float* logits;  // [rows, vocab]
+  const ChooseRow* rows;
+  unsigned long long* ranks;  // [rows, parts, kChosen]; the first alone where not so many are asked for
+  unsigned long long* best;   // [rows]
+  int* chosen;                // [rows]
+  int vocab, parts;
 };
 
 constexpr int kPart = 128, kAttendSpans = 32, kAttendPairs = 192;

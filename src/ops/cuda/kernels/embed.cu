@@ -2,7 +2,9 @@
 KERNEL embed(const __grid_constant__ EmbedArgs a) {
   let_next_start();
   wait_for_previous();
-  const int id = a.ids[blockIdx.x], r = id % 8, high = id % 16 / 8;
+  int id = a.ids[blockIdx.x];
+  if (id < 0) id = max(a.chosen[-1 - id], 0);  // where no token was chosen, nobody asks for this row
+  const int r = id % 8, high = id % 16 / 8;
   const u8* tile = a.weights + (long)(id / 16) * a.input_tiles * kRecordBytes;
   for (int k = threadIdx.x; k < a.inputs; k += blockDim.x) {
     const u8* record = tile + k / kTileK * kRecordBytes;

@@ -113,31 +113,3 @@ KERNEL take(const __grid_constant__ TakeArgs a) {
   const float* from = a.x + (long)a.rows[blockIdx.x] * a.width;
   for (int i = threadIdx.x; i < a.width; i += blockDim.x) a.out[(long)blockIdx.x * a.width + i] = from[i];
 }
-
-// The first largest element of each row, or -1 if one is not a number or the largest not finite.
-KERNEL best(const __grid_constant__ BestArgs a) {
-  __shared__ float values[32];
-  __shared__ int places[32];
-  wait_for_previous();
-  let_next_start();
-  const float* x = a.x + (long)blockIdx.x * a.width;
-  const float infinity = __uint_as_float(0x7F800000u);
-  float value = -infinity;
-  int place = 0x7FFFFFFF;
-  for (int i = threadIdx.x; i < a.width; i += blockDim.x) {
-    const float v = x[i] == x[i] ? x[i] : infinity;
-    if (v > value || place == 0x7FFFFFFF) value = v, place = i;
-  }
-  const auto join = [&](float v, int p) {
-    if (v > value || (v == value && p < place)) value = v, place = p;
-  };
-  for (int i = 16; i > 0; i >>= 1) {
-    const float v = __shfl_xor_sync(~0u, value, i);
-    join(v, __shfl_xor_sync(~0u, place, i));
-  }
-  if (threadIdx.x % 32 == 0) values[threadIdx.x / 32] = value, places[threadIdx.x / 32] = place;
-  __syncthreads();
-  if (threadIdx.x > 0) return;
-  for (int i = 1; i < (int)blockDim.x / 32; i++) join(values[i], places[i]);
-  a.best[blockIdx.x] = value < infinity && value > -infinity ? place : -1;
-}

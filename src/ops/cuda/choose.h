@@ -1,0 +1,13 @@
+// What choose_tokens() of OpTable promises.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "ops/choose.h"
+
+namespace anabranch::ops::cuda {
+
+std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<const RowChoice> rows);
+
+}  // namespace anabranch::ops::cuda
