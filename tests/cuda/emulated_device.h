@@ -156,7 +156,9 @@ DEVICE void copy8_async(u32 to, const void* from, bool wanted) {
 DEVICE void load_matrices(u32 row, u32 to[4]) {
   const Lanes<u32> rows("load_matrices", ~0u, row);
   for (u32 i = 0; i < 4; i++)
-    std::memcpy(to + i, anabranch::emulator::dynamic_shared() + rows[8 * i + threadIdx.x % 32 / 4] + threadIdx.x % 4 * 4, 4);
+    std::memcpy(
+        to + i,
+        anabranch::emulator::dynamic_shared() + rows[8 * i + threadIdx.x % 32 / 4] + threadIdx.x % 4 * 4, 4);
 }
 DEVICE void commit_copies() {}
 template <int N>

@@ -16,16 +16,13 @@ namespace {
 const char* const kOp = "attention";
 constexpr float kLog2E = 1.44269504088896340736f;
 
-int tune(const char* name, int otherwise) {  // TUNE
-  const char* s = getenv(name);
-  return s ? atoi(s) : otherwise;
-}
 constexpr int kTileRows = 16, kManyRows = 64;  // query rows of a tile; of a warpgroup of attend_many()
+constexpr int kTogether = 64, kRound = 1024;   // parts that combine() brings, and weighs, at a time
 
 // The shape of attention.cu: stages of a ring, so that two blocks fit on a multiprocessor.
 struct Shape {
   int head_dim, stages;
-  Shape(const CudaDevice& on, int dim) : head_dim(dim), stages(tune("A_STAGES", on.info().capability >= 90 ? 6 : 3)) {
+  Shape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
     const std::string reason = attention_unsupported(dim, {});
     require(reason.empty(), kOp, "{}.", reason);
   }
@@ -73,8 +70,8 @@ class LaunchSpans {
       units_ += tiles(s, group, rows);
     }
   }
-  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys, if that
-  // makes no more than most_slots.
+  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys,
+  // if that makes no more than most_slots.
   void set_units(int group, int wanted, int64_t most_slots) {
     int64_t all = 0;
     for (const AttendSpan& s : spans_) all += int64_t{tiles(s, group, kTileRows)} * parts(s);
@@ -115,9 +112,7 @@ class LaunchSpans {
   int units() const { return units_; }
   int slots() const { return slots_; }
   int longest() const { return longest_; }  // parts of a span in several units
-  int most_rows() const {
-    return std::ranges::max_element(spans_, {}, &AttendSpan::count)->count;
-  }
+  int most_rows() const { return std::ranges::max_element(spans_, {}, &AttendSpan::count)->count; }
   int tile_rows() const { return tile_rows_; }
   int tiles(int group, int rows) const {
     int sum = 0;
@@ -154,17 +149,20 @@ void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope) {
 
 void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
   const int units = args.rows * ((args.q ? args.heads : 0) + (args.k ? 2 * args.kv_heads : 0));
-  on.launch(Shape(on, head_dim).variant(), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0, &args);
+  on.launch(Shape(on, head_dim).variant(), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0,
+            &args);
 }
 
-// Few query rows: 16 at a time. Where blocks would be too few, a block takes some parts, and another kernel joins them.
+// Few query rows: 16 at a time. Where blocks would be too few, a block takes some parts, and another kernel
+// joins them.
 void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim) {
   const int group = args.heads / args.kv_heads;
   args.slot_rows = std::min(kTileRows, spans.most_rows() * group);
   const int64_t slot_bytes = int64_t{args.kv_heads} * args.slot_rows * (head_dim * 4 + 8);
-  constexpr int64_t kMostScratch = 256 << 20;
-  spans.set_units(group, std::max(tune("A_UNITS", 2) * on.info().multiprocessors / args.kv_heads, 1), kMostScratch / slot_bytes);
-  args.joined_ahead = std::min(kJoinedAhead, (spans.longest() + 31) / 32);
+  constexpr int64_t kMostScratch = int64_t{1} << 30;
+  spans.set_units(group, std::max(2 * on.info().multiprocessors / args.kv_heads, 1),
+                  kMostScratch / slot_bytes);
+  args.joined_ahead = std::min(kJoinedAhead, (spans.longest() + kTogether - 1) / kTogether);
   spans.fill(on, args);
 }
 void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int head_dim) {
@@ -182,8 +180,8 @@ void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int 
   if (rows == 0) return;
   const Grid grid{static_cast<unsigned>(head_dim / 32), static_cast<unsigned>(args.heads),
                   static_cast<unsigned>(args.rows)};
-  constexpr int kPartsBytes = 32 * (32 * 4 + 8);
-  on.launch(shape.variant(), "combine", grid, 32, static_cast<unsigned>(args.joined_ahead * kPartsBytes), &args);
+  const int bytes = args.joined_ahead * kTogether * 32 * 4 + 16 + std::min(spans.longest(), kRound) * 16;
+  on.launch(shape.variant(), "combine", grid, 128, static_cast<unsigned>(bytes), &args);
 }
 
 // Many query rows on Hopper: 128 in a block, or 64 where that takes less time.
@@ -199,12 +197,14 @@ void plan_many(CudaDevice& on, AttendArgs& args, LaunchSpans& spans) {
 void launch_many(CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, int head_dim) {
   const int warpgroups = spans.tile_rows() / kManyRows;
   on.launch({Source::attention_many, {head_dim, warpgroups}}, "attend_many",
-            {static_cast<unsigned>(spans.units() * args.kv_heads)}, static_cast<unsigned>(128 * warpgroups + 128),
-            static_cast<unsigned>(on.info().shared_bytes), &args);
+            {static_cast<unsigned>(spans.units() * args.kv_heads)},
+            static_cast<unsigned>(128 * warpgroups + 128), static_cast<unsigned>(on.info().shared_bytes),
+            &args);
 }
 // Whether these spans keep enough multiprocessors busy.
 bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, int head_dim) {
-  return on.info().capability == 90 && (head_dim == 64 || head_dim == 128 || head_dim == 256) && !spans.empty() &&
+  return on.info().capability == 90 && (head_dim == 64 || head_dim == 128 || head_dim == 256) &&
+         !spans.empty() &&
          spans.tiles(args.heads / args.kv_heads, kManyRows) * args.kv_heads * 4 >= on.info().multiprocessors;
 }
 

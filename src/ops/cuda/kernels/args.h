@@ -145,7 +145,7 @@ struct BestArgs {
 };
 
 // A span of query rows. Its work is tiles of query rows, each in `splits` units of up to unit_parts parts.
-constexpr int kPart = 128, kJoinedAhead = 8, kAttendSpans = 32, kAttendPairs = 152;
+constexpr int kPart = 128, kJoinedAhead = 6, kAttendSpans = 32, kAttendPairs = 152;
 struct AttendSpan {
   int row, count, length, first_pair;  // length: positions with these; pair: of its first block
   int begin;                           // the first part that is seen

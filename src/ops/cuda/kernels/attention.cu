@@ -130,8 +130,8 @@ struct Chunks {
         const bool of_keys = c < kKeyChunks;
         const int bytes = of_keys ? kKeyBytes : kValueBytes;
         barrier_expect(ring.group.full + stage, bytes);
-        copy_bulk(to, of_keys ? keys + c * kKeyBytes : values + (c - kKeyChunks) * kValueBytes, bytes,
-                  ring.group.full + stage);
+        const u8* from = of_keys ? keys + c * kKeyBytes : values + (c - kKeyChunks) * kValueBytes;
+        copy_bulk_once(to, from, bytes, ring.group.full + stage);
       }
 #else
       if (c == 0) keys = part_address(a, s, kv_head, part, 0), values = part_address(a, s, kv_head, part, 1);
@@ -362,74 +362,118 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
   attend_unit(a, blockIdx.x / a.kv_heads, blockIdx.x % a.kv_heads, ring);
 }
 
-// Joins the parts of a query row and head, 32 dimensions from d on: a warp brings parts into shared memory, 32 at a time
-// and a.joined_ahead times so many ahead, and joins them in order.
-struct Parts {
-  float values[32][32];
-  float2 largest[32];  // and sum
+// Joining: a group of 128 threads has 32 dimensions of a query row and head. It brings parts into shared memory,
+// kTogether at a time and a.joined_ahead times so many ahead; a warp joins them in order. What a part adds is known
+// before: the largest score up to it does not depend on the order.
+constexpr int kRound = 1024, kTogether = 64;
+struct PartJoint {
+  float keep, add, sum, unused;
+};
+struct Joining {
+  float warp_largest[4];
+  PartJoint joints[kRound];  // memory is there for as many as there are parts
 };
 
-DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, Parts* ring) {
+// The joints of `count` parts (at most kRound), whose largest scores and sums lie `next` apart: a thread has 8.
+DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, float& largest, int thread, int barrier) {
+  const int lane = thread % 32, warp = thread / 32;
+  float2 own[8];
+  float upto = nothing();
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    own[i] = thread * 8 + i < count ? of[(thread * 8 + i) * next] : make_float2(nothing(), 0.0f);
+    upto = fmaxf(upto, own[i].x);
+  }
+#pragma unroll
+  for (int i = 1; i < 32; i *= 2) {
+    const float left = __shfl_sync(~0u, upto, lane - i);
+    if (lane >= i) upto = fmaxf(upto, left);
+  }
+  barrier_sync(barrier, 128);  // the round before has ended
+  if (lane == 31) to.warp_largest[warp] = upto;
+  barrier_sync(barrier, 128);
+  float before = largest;
+  const float left = __shfl_sync(~0u, upto, lane - 1);
+  if (lane > 0) before = fmaxf(before, left);
+  for (int w = 0; w < 4; w++) {
+    if (w < warp) before = fmaxf(before, to.warp_largest[w]);
+    largest = fmaxf(largest, to.warp_largest[w]);
+  }
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    if (thread * 8 + i >= count) continue;
+    const Joint j = join(before, own[i].x);
+    to.joints[thread * 8 + i] = {j.keep, j.add, own[i].y, 0.0f};
+  }
+}
+
+// If all that was there before is kept as it is, products with 1 are left out.
+template <bool KEPT>
+DEVICE void join_parts(const float (*values)[32], const PartJoint* joints, int count, float& sum, float& mixed) {
   const int lane = threadIdx.x % 32;
+#pragma unroll 16
+  for (int i = 0; i < count; i++) {
+    const float4 v = *(const float4*)(joints + i);
+    const Joint j = {v.x, v.y};
+    const float o = values[i][lane];
+    sum = KEPT ? __fmaf_rn(v.z, j.add, sum) : joined(j, sum, v.z);
+    mixed = KEPT ? __fmaf_rn(o, j.add, mixed) : joined(j, mixed, o);
+  }
+}
+
+DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shared, int thread, int barrier) {
   const AttendSpan& s = find_span(a, &AttendSpan::row, row);
   if (s.splits <= 1 || row >= s.row + s.count) return;
-  const int group = a.heads / a.kv_heads, index = (row - s.row) * group + head % group;
+  const int group = a.heads / a.kv_heads, index = (row - s.row) * group + head % group, lane = thread % 32;
   const int position = s.length - s.count + row - s.row;
   const int begin = a.window > 0 ? max(0, position - a.window + 1) / kPart : 0, count = position / kPart + 1 - begin;
   const long slot = slot_of(a, s, index / 16, begin, head / group, index % 16), next = a.kv_heads * a.slot_rows;
-  const auto ask = [&](int chunk) {
-    Parts& to = ring[chunk % a.joined_ahead];
+  float(*ring)[kTogether][32] = (float(*)[kTogether][32])shared;
+  Joining& joining = *(Joining*)(ring + a.joined_ahead);
+  const float* from = a.sums + (slot + thread / 8 * next) * D + d + thread % 8 * 4;
+  int asked = thread / 8;
+  const auto ask = [&](int stage) {
 #pragma unroll
-    for (int i = 0; i < 32; i += 4) {
-      const int p = chunk * 32 + i + lane / 8;
-      copy16_async(shared_address(to.values[i + lane / 8] + lane % 8 * 4),
-                   a.sums + (slot + p * next) * D + d + lane % 8 * 4, p < count);
+    for (int i = 0; i < kTogether; i += 16) {
+      copy16_async(shared_address(&ring[stage][i + thread / 8][thread % 8 * 4]), from, asked < count);
+      from += 16 * next * D;
+      asked += 16;
     }
-    copy8_async(shared_address(to.largest + lane), a.largest + (slot + (chunk * 32 + lane) * next) * 2,
-                chunk * 32 + lane < count);
     commit_copies();
   };
-  for (int c = 0; c < a.joined_ahead; c++) ask(c);
+  for (int i = 0; i < a.joined_ahead; i++) ask(i);
   float largest = nothing(), sum = 0.0f, mixed = 0.0f;
-  for (int c = 0; c * 32 < count; c++) {
+  int stage = 0;
+  for (int first = 0; first < count; first += kTogether) {
+    if (first % kRound == 0)
+      weigh_parts(joining, (const float2*)a.largest + slot + first * next, next, min(kRound, count - first), largest, thread,
+                  barrier);
     if (a.joined_ahead == kJoinedAhead)
-      wait_copies<kJoinedAhead - 1>();
+      wait_copies<kJoinedAhead - 2>();
     else
       wait_copies<0>();
-    __syncwarp();
-    const Parts& part = ring[c % a.joined_ahead];
-    const int here = min(32, count - c * 32);
-    const float2 own = part.largest[lane];
-    float upto = lane < here ? own.x : nothing();  // the largest of this part and those before it
-#pragma unroll
-    for (int i = 1; i < 32; i *= 2) {
-      const float left = __shfl_sync(~0u, upto, lane - i);
-      if (lane >= i) upto = fmaxf(upto, left);
+    barrier_sync(barrier, 128);
+    if (first > 0) ask(stage > 0 ? stage - 1 : a.joined_ahead - 1);
+    if (thread < 32) {
+      const int here = min(kTogether, count - first);
+      const PartJoint* joints = joining.joints + first % kRound;
+      const bool changed = (lane < here && joints[lane].keep != 1.0f) || (lane + 32 < here && joints[lane + 32].keep != 1.0f);
+      if (__any_sync(~0u, changed))
+        join_parts<false>(ring[stage], joints, here, sum, mixed);
+      else
+        join_parts<true>(ring[stage], joints, here, sum, mixed);
     }
-    const float left = __shfl_sync(~0u, upto, lane - 1);
-    float before = lane > 0 ? fmaxf(largest, left) : largest;
-    const Joint mine = join(before, own.x);
-    largest = fmaxf(largest, __shfl_sync(~0u, upto, 31));
-    const bool kept = !__any_sync(~0u, lane < here && mine.keep != 1.0f);
-#pragma unroll
-    for (int i = 0; i < 32; i++) {
-      const Joint j = {__shfl_sync(~0u, mine.keep, i), __shfl_sync(~0u, mine.add, i)};
-      const float l = __shfl_sync(~0u, own.y, i), o = part.values[i][lane];
-      if (i >= here) continue;
-      sum = kept ? __fmaf_rn(l, j.add, sum) : joined(j, sum, l);
-      mixed = kept ? __fmaf_rn(o, j.add, mixed) : joined(j, mixed, o);
-    }
-    __syncwarp();
-    ask(c + a.joined_ahead);
+    if (++stage == a.joined_ahead) stage = 0;
   }
+  if (thread >= 32) return;
   const float y = mixed / sum, other = __shfl_xor_sync(~0u, y, 1);
   if (lane % 2 == 0) store(a, row, head, d + lane, y, other);
 }
 
 // Grid: D / 32, heads, rows.
-KERNEL __launch_bounds__(32) combine(const __grid_constant__ AttendArgs a) {
+KERNEL __launch_bounds__(128) combine(const __grid_constant__ AttendArgs a) {
   extern __shared__ __align__(1024) u8 shared[];
   wait_for_previous();
   let_next_start();
-  combine_unit(a, a.first_row + blockIdx.z, blockIdx.y, blockIdx.x * 32, (Parts*)shared);
+  combine_unit(a, a.first_row + blockIdx.z, blockIdx.y, blockIdx.x * 32, shared, threadIdx.x, 1);
 }

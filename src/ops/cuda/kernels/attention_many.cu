@@ -204,26 +204,38 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
       }
       kept = !__any_sync(~0u, j[0].keep != 1.0f || j[1].keep != 1.0f);
     }
+    // The products of 64 dimensions run while those before are joined.
+    constexpr int kOfStage = kKeyDims / 64;
+    float mixed[2][32];
+    const auto finish = [&](int g) {
+#pragma unroll
+      for (int i = 0; i < 32; i++) asm volatile("" : "+f"(mixed[g % 2][i])::"memory");
+      if (g % kOfStage == kOfStage - 1) release(stages);
+      join_values(j, kept, running[g], mixed[g % 2]);
+    };
+    Stages values = stages;
 #pragma unroll
     for (int g = 0; g < D / 64; g++) {
-      constexpr int kOfStage = kKeyDims / 64;
-      if (g % kOfStage == 0) barrier_wait(stages.full + stages.stage, stages.phase);
-      const u64 value = memory + stages.stage * (kStageBytes / 16) + g % kOfStage * (64 * 128 / 16);
-      float mixed[32];
+      if (g % kOfStage == 0) {
+        if (g > 0) values.advance();
+        barrier_wait(values.full + values.stage, values.phase);
+      }
+      const u64 value = memory + values.stage * (kStageBytes / 16) + g % kOfStage * (64 * 128 / 16);
       wgmma_begin();
 #pragma unroll
       for (int k = 0; k < 8; k++)
-        wgmma_values(mixed, weights[k], value + k / 4 * (kStageBytes / 32) + k % 4 * 2, k > 0);
+        wgmma_values(mixed[g % 2], weights[k], value + k / 4 * (kStageBytes / 32) + k % 4 * 2, k > 0);
       wgmma_commit();
-      wgmma_wait<0>();
-#pragma unroll
-      for (int k = 0; k < 8; k++)
-        asm volatile("" ::"r"(weights[k][0]), "r"(weights[k][1]), "r"(weights[k][2]), "r"(weights[k][3]));
-#pragma unroll
-      for (int i = 0; i < 32; i++) asm volatile("" : "+f"(mixed[i])::"memory");
-      if (g % kOfStage == kOfStage - 1) release(stages);
-      join_values(j, kept, running[g], mixed);
+      if (g == 0) continue;
+      wgmma_wait<1>();
+      finish(g - 1);
     }
+    wgmma_wait<0>();
+    finish(D / 64 - 1);
+    // Until here the products read the weights, which the compiler does not know.
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+      asm volatile("" ::"r"(weights[k][0]), "r"(weights[k][1]), "r"(weights[k][2]), "r"(weights[k][3]));
   }
 #pragma unroll
   for (int h = 0; h < 2; h++) {

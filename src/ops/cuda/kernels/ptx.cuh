@@ -78,6 +78,15 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
                "l"(from), "r"(bytes), "r"(shared_address(b))
                : "memory");
 }
+// The same of what is read once: other memory stays in the L2 cache.
+DEVICE void copy_bulk_once(void* to, const void* from, int bytes, u64* b) {
+  asm volatile(
+      "{\n.reg .b64 policy;\ncreatepolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], policy;\n}" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(b))
+      : "memory");
+}
 
 // Waits until so many threads of the block have come to barrier `id`; 0 is __syncthreads()'s.
 DEVICE void barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
