@@ -249,9 +249,11 @@ TEST(CudaDispatch, Attention) {
   for (const FakeCard& card : {kH200, kA100, kA10})
     on_card(card, [&](Device& device) {
       const bool hopper = card.capability == 90;
-      EXPECT_EQ(names(device, {{0, 1}}), (Names{"prepare", "attend"}));
-      EXPECT_EQ(names(device, {{9000, 1}}), (Names{"prepare", "attend", "combine"}));
-      EXPECT_EQ(names(device, std::vector(300, std::pair{700, 1})), (Names{"prepare", "attend"}));
+      EXPECT_EQ(names(device, {{0, 1}}), (Names{"attend"}));
+      EXPECT_EQ(names(device, {{4000, 1}}), (Names{"attend"}));
+      EXPECT_EQ(names(device, {{9000, 4}}), (Names{"attend", "combine"}));
+      EXPECT_EQ(names(device, {{9000, 5}}), (Names{"prepare", "attend", "combine"}));
+      EXPECT_EQ(names(device, std::vector(300, std::pair{700, 1})), (Names{"attend"}));
       EXPECT_EQ(names(device, {{0, 2048}}), (Names{"prepare", hopper ? "attend_many" : "attend"}));
       const auto both = names(device, {{9000, 1}, {0, 1000}});
       if (hopper) {

@@ -27,11 +27,17 @@ struct Shape {
     require(reason.empty(), kOp, "{}.", reason);
   }
   Variant variant() const { return {Source::attention, {head_dim, stages}}; }
+  int stage_bytes() const {
+    const int rows = head_dim % 128 == 0 ? 128 : head_dim % 96 == 0 ? 96 : head_dim % 64 == 0 ? 64 : 32;
+    return std::max(head_dim % 64 == 0 ? 64 : 32, rows / 2) * kPart * 2;
+  }
+  // Whether the ring has room for so many parts' sums, of 8 parts at a time.
+  bool joins(int parts, int rows) const {
+    return parts <= 64 && parts * rows * 24 + 8 * rows * head_dim * 4 <= stages * stage_bytes();
+  }
   // sizeof(Group)
   unsigned shared_bytes() const {
-    const int rows = head_dim % 128 == 0 ? 128 : head_dim % 96 == 0 ? 96 : head_dim % 64 == 0 ? 64 : 32;
-    const int stage = std::max(head_dim % 64 == 0 ? 64 : 32, rows / 2) * kPart * 2;
-    return static_cast<unsigned>(stages * (stage + 8) + 32 * head_dim + 5376);
+    return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head_dim + std::max(16 * head_dim, 4096) + 1288);
   }
 };
 
@@ -70,12 +76,17 @@ class LaunchSpans {
       units_ += tiles(s, group, rows);
     }
   }
-  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys,
-  // if that makes no more than most_slots.
+  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys, if that
+  // makes no more than most_slots. If tiles are nearly enough and no span is much longer than most, none is split.
   void set_units(int group, int wanted, int64_t most_slots) {
-    int64_t all = 0;
-    for (const AttendSpan& s : spans_) all += int64_t{tiles(s, group, kTileRows)} * parts(s);
+    int64_t all = 0, tiles_of_all = 0;
+    for (const AttendSpan& s : spans_) {
+      all += int64_t{tiles(s, group, kTileRows)} * parts(s);
+      tiles_of_all += tiles(s, group, kTileRows);
+      longest_ = std::max(longest_, parts(s));
+    }
     int64_t unit = std::max<int64_t>((all + wanted - 1) / wanted, 1);
+    if (3 * tiles_of_all >= wanted && longest_ * tiles_of_all <= 2 * all) unit = longest_;
     for (;; unit *= 2) {
       units_ = slots_ = 0;
       for (AttendSpan& s : spans_) {
@@ -86,32 +97,32 @@ class LaunchSpans {
         s.first_unit = units_;
         s.first_slot = slots_;
         units_ += tiles_of_span * s.splits;
-        if (s.splits > 1) slots_ += tiles_of_span * of_span, longest_ = std::max(longest_, of_span);
+        if (s.splits > 1) slots_ += tiles_of_span * of_span;
       }
       if (slots_ <= most_slots) return;
     }
   }
-  // The memory that args refer to is this object's.
+  // What args has no room for lies in memory of this object's.
   void fill(CudaDevice& on, AttendArgs& args) {
     args.spans = static_cast<int>(spans_.size());
-    if (spans_.size() <= kAttendSpans) {
-      std::copy(spans_.begin(), spans_.end(), args.span);
-    } else {
-      span_table_ = on.upload(spans_.data(), spans_.size() * sizeof(spans_[0]));
-      args.span_table = span_table_.address<AttendSpan>();
-    }
     args.first_row = spans_.front().row;
     args.rows = spans_.back().row + spans_.back().count - args.first_row;
-    if (addresses_.size() <= 2 * kAttendPairs) {
+    if (spans_.size() <= kAttendSpans && addresses_.size() <= 2 * kAttendPairs) {
+      std::copy(spans_.begin(), spans_.end(), args.span);
       std::copy(addresses_.begin(), addresses_.end(), args.pairs);
-    } else {
-      table_ = on.upload(addresses_.data(), addresses_.size() * sizeof(addresses_[0]));
-      args.table = table_.address<unsigned long long>();
+      return;
     }
+    const size_t table_bytes = addresses_.size() * 8, span_bytes = spans_.size() * sizeof(AttendSpan);
+    std::vector<char> bytes(table_bytes + span_bytes);
+    std::memcpy(bytes.data(), addresses_.data(), table_bytes);
+    std::memcpy(bytes.data() + table_bytes, spans_.data(), span_bytes);
+    tables_ = on.upload(bytes.data(), bytes.size());
+    args.table = tables_.address<unsigned long long>();
+    args.span_table = reinterpret_cast<AttendSpan*>(tables_.address<char>() + table_bytes);
   }
   int units() const { return units_; }
   int slots() const { return slots_; }
-  int longest() const { return longest_; }  // parts of a span in several units
+  int longest() const { return longest_; }  // parts of a span
   int most_rows() const { return std::ranges::max_element(spans_, {}, &AttendSpan::count)->count; }
   int tile_rows() const { return tile_rows_; }
   int tiles(int group, int rows) const {
@@ -127,7 +138,7 @@ class LaunchSpans {
   std::vector<AttendSpan> spans_;
   std::vector<unsigned long long> addresses_;
   int tile_rows_ = 0, units_ = 0, slots_ = 0, longest_ = 0;
-  Block span_table_, table_;
+  Block tables_;
 };
 
 void set_scores(AttendArgs& args, const ScoreSpec& scores) {
@@ -155,7 +166,7 @@ void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
 
 // Few query rows: 16 at a time. Where blocks would be too few, a block takes some parts, and another kernel
 // joins them.
-void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim) {
+void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim, bool alone) {
   const int group = args.heads / args.kv_heads;
   args.slot_rows = std::min(kTileRows, spans.most_rows() * group);
   const int64_t slot_bytes = int64_t{args.kv_heads} * args.slot_rows * (head_dim * 4 + 8);
@@ -163,6 +174,8 @@ void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim
   spans.set_units(group, std::max(2 * on.info().multiprocessors / args.kv_heads, 1),
                   kMostScratch / slot_bytes);
   args.joined_ahead = std::min(kJoinedAhead, (spans.longest() + kTogether - 1) / kTogether);
+  args.joins = Shape(on, head_dim).joins(spans.longest(), args.slot_rows) && spans.units() * args.kv_heads <= kMostJoins;
+  args.prepares = alone && args.k && spans.most_rows() * group <= kTileRows;
   spans.fill(on, args);
 }
 void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int head_dim) {
@@ -177,7 +190,7 @@ void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int 
   }
   on.launch(shape.variant(), "attend", {static_cast<unsigned>(spans.units() * args.kv_heads)}, 128,
             shape.shared_bytes(), &args);
-  if (rows == 0) return;
+  if (rows == 0 || args.joins) return;
   const Grid grid{static_cast<unsigned>(head_dim / 32), static_cast<unsigned>(args.heads),
                   static_cast<unsigned>(args.rows)};
   const int bytes = args.joined_ahead * kTogether * 32 * 4 + 16 + std::min(spans.longest(), kRound) * 16;
@@ -227,7 +240,7 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
   const bool any_many = are_many(on, common, many, head_dim);
   LaunchSpans few = spans_of([&](const Rows& rows) { return !any_many || !is_long(rows); });
   AttendArgs of_few = common, of_many = common;
-  if (!few.empty()) plan_few(on, of_few, few, head_dim);
+  if (!few.empty()) plan_few(on, of_few, few, head_dim, !any_many);
   if (any_many) plan_many(on, of_many, many);
   if (any_many && !few.empty()) {
     LaunchSpans all = spans_of([](const Rows&) { return true; });
@@ -235,7 +248,7 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
     all.fill(on, of_all);
     launch_prepare(on, of_all, head_dim);
   } else {
-    launch_prepare(on, any_many ? of_many : of_few, head_dim);
+    if (any_many || !of_few.prepares) launch_prepare(on, any_many ? of_many : of_few, head_dim);
   }
   if (any_many) launch_many(on, of_many, many, head_dim);
   if (!few.empty()) launch_few(on, of_few, few, head_dim);

@@ -2,21 +2,16 @@
 // with 16 query rows, then their joining. Macros: D; STAGES of a ring in shared memory, which change no result.
 DEVICE float in_f16_range(float x) { return fminf(fmaxf(x, -65504.0f), 65504.0f); }
 
-// Norm and rotation of a row's head of queries, keys or values, and where it belongs: by a warp, with `all` in shared
-// memory.
-DEVICE int prepared_units(const AttendArgs& a) { return a.rows * ((a.q ? a.heads : 0) + (a.k ? 2 * a.kv_heads : 0)); }
-DEVICE void prepare_unit(const AttendArgs& a, int unit, float all[D]) {
-  const int lane = threadIdx.x % 32, q_heads = a.q ? a.heads : 0, units = q_heads + (a.k ? 2 * a.kv_heads : 0);
-  const int row = a.first_row + unit / units, head = unit % units;
-  const bool is_q = head < q_heads, is_v = !is_q && head >= q_heads + a.kv_heads;
-  const int h = is_q ? head : (head - q_heads) % a.kv_heads;
-  const float* x = is_q ? a.q + ((long)row * a.heads + h) * D : (is_v ? a.v : a.k) + ((long)row * a.kv_heads + h) * D;
-  const AttendSpan& s = find_span(a, &AttendSpan::row, row);
-  const int position = s.length - s.count + row - s.row;
-  float y[D / 32];
+// A row's head of queries, keys or values after norm and rotation: by a warp, with `all` in shared memory.
+enum Kind { kQuery, kKey, kValue };
+DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int position, float all[D], float y[D / 32]) {
+  const int lane = threadIdx.x % 32;
+  const bool is_q = kind == kQuery;
+  const float* from = is_q ? a.q : kind == kKey ? a.k : a.v;
+  const float* x = from + ((long)row * (is_q ? a.heads : a.kv_heads) + head) * D;
 #pragma unroll
   for (int i = 0; i < D / 32; i++) y[i] = x[i * 32 + lane];
-  const float* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
+  const float* norm = kind == kValue ? nullptr : is_q ? a.q_norm : a.k_norm;
   if (norm) {
     float sum = 0.0f;
 #pragma unroll
@@ -25,53 +20,61 @@ DEVICE void prepare_unit(const AttendArgs& a, int unit, float all[D]) {
 #pragma unroll
     for (int i = 0; i < D / 32; i++) y[i] *= factor * norm[i * 32 + lane];
   }
-  if (!is_v && a.inv_freq) {
+  if (kind == kValue || !a.inv_freq) return;
 #pragma unroll
-    for (int i = 0; i < D / 32; i++) all[i * 32 + lane] = y[i];
-    __syncwarp();
-    const int own = a.positions ? a.positions[row] : position;
-    const double at = own;
-    const float* frequencies = a.far_from > 0 && own >= a.far_from ? a.far_inv_freq : a.inv_freq;
-    float factor = a.attention_factor;
-    if (is_q && a.query_beta != 0.0f) factor *= 1.0f + a.query_beta * logf(1.0f + (float)(own / a.query_period));
-    for (int i = lane; i < a.pairs_turned; i += 32) {
-      double sine, cosine;
-      sincos(at * (double)frequencies[i], &sine, &cosine);
-      const float c = (float)cosine * factor, sn = (float)sine * factor;
-      const float x1 = all[i], x2 = all[i + a.pairs_turned];
-      all[i] = x1 * c - x2 * sn;
-      all[i + a.pairs_turned] = x2 * c + x1 * sn;
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) y[i] = all[i * 32 + lane];
+  for (int i = 0; i < D / 32; i++) all[i * 32 + lane] = y[i];
+  __syncwarp();
+  const int own = a.positions ? a.positions[row] : position;
+  const double at = own;
+  const float* frequencies = a.far_from > 0 && own >= a.far_from ? a.far_inv_freq : a.inv_freq;
+  float factor = a.attention_factor;
+  if (is_q && a.query_beta != 0.0f) factor *= 1.0f + a.query_beta * logf(1.0f + (float)(own / a.query_period));
+  for (int i = lane; i < a.pairs_turned; i += 32) {
+    double sine, cosine;
+    sincos(at * (double)frequencies[i], &sine, &cosine);
+    const float c = (float)cosine * factor, sn = (float)sine * factor;
+    const float x1 = all[i], x2 = all[i + a.pairs_turned];
+    all[i] = x1 * c - x2 * sn;
+    all[i + a.pairs_turned] = x2 * c + x1 * sn;
   }
-  if (is_q) {
-    const long to = ((long)row * a.heads + h) * D;
+  __syncwarp();
 #pragma unroll
-    for (int i = 0; i < D / 32; i++) {
-      if (a.q_out) a.q_out[to + i * 32 + lane] = y[i];
-      if (a.q16) a.q16[to + i * 32 + lane] = to_f16(in_f16_range(y[i]));
-    }
-    return;
-  }
-  u16* block = (u16*)block_address(a, s.first_pair + position / kBlock, is_v);
-  const int column = position % kBlock;
+  for (int i = 0; i < D / 32; i++) y[i] = all[i * 32 + lane];
+  __syncwarp();
+}
+DEVICE u16 kept(float y) { return to_f16(in_f16_range(y)); }
+// A row's keys or values of a head go to the cache.
+DEVICE void cache_head(const AttendArgs& a, const AttendSpan& s, Kind kind, int head, int position, const float y[D / 32]) {
+  u16* block = (u16*)block_address(a, s.first_pair + position / kBlock, kind == kValue);
+  const int column = position % kBlock, lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < D / 32; i++) {
     const int d = i * 32 + lane;
-    const u16 value = to_f16(in_f16_range(y[i]));
-    block[is_v ? value_place(h, column, d) : key_place(h, column, d)] = value;
+    block[kind == kValue ? value_place(head, column, d) : key_place(head, column, d)] = kept(y[i]);
   }
 }
 
-// Grid: a warp for each unit.
+// Grid: a warp for each row and head.
 KERNEL prepare(const __grid_constant__ AttendArgs a) {
   __shared__ float shared[8][D];
   wait_for_previous();
   let_next_start();
-  const int warp = threadIdx.x / 32, unit = blockIdx.x * 8 + warp;
-  if (unit < prepared_units(a)) prepare_unit(a, unit, shared[warp]);
+  const int q_heads = a.q ? a.heads : 0, units = q_heads + (a.k ? 2 * a.kv_heads : 0), lane = threadIdx.x % 32;
+  const int unit = blockIdx.x * 8 + threadIdx.x / 32, row = a.first_row + unit / units, head = unit % units;
+  if (unit / units >= a.rows) return;
+  const AttendSpan& s = find_span(a, &AttendSpan::row, row);
+  const int position = s.length - s.count + row - s.row;
+  const Kind kind = head < q_heads ? kQuery : head < q_heads + a.kv_heads ? kKey : kValue;
+  const int h = kind == kQuery ? head : (head - q_heads) % a.kv_heads;
+  float y[D / 32];
+  prepare_head(a, kind, row, h, position, shared[threadIdx.x / 32], y);
+  if (kind != kQuery) return cache_head(a, s, kind, h, position, y);
+  const long to = ((long)row * a.heads + h) * D;
+#pragma unroll
+  for (int i = 0; i < D / 32; i++) {
+    if (a.q_out) a.q_out[to + i * 32 + lane] = y[i];
+    if (a.q16) a.q16[to + i * 32 + lane] = kept(y[i]);
+  }
 }
 
 // A part's keys, then its values, in chunks that one copy brings: kWide dimensions of all keys, or 64 positions of
@@ -84,12 +87,16 @@ constexpr int kStages = STAGES, kStageBytes = kKeyBytes > kValueBytes ? kKeyByte
 // What a group of 128 threads has in shared memory.
 struct Group {
   u8 ring[kStages][kStageBytes];
-  u16 queries[16 * D], weights[2][16 * 64];
+  u16 queries[16 * D];
+  union {
+    u16 weights[2][16 * 64];
+    float heads[4][D];  // before there are weights
+  };
   float largest[4][16], sum[4][16][4];
-  u64 full[kStages];
+  u64 full[kStages], is_last;
 };
 
-static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + 5376, "attention.cc has this");
+static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1288, "attention.cc has this");
 
 // The ring through which chunks come. Threads use it together; `barrier` is theirs.
 struct Ring {
@@ -265,6 +272,9 @@ DEVICE float sum_of(const Group& group, int row, int q) {
   return sum + __shfl_xor_sync(~0u, sum, 2);
 }
 
+DEVICE u16* query_place(Group& group, int row, int d) {
+  return group.queries + d / kWide * 16 * kWide + swizzled<kWide>(row, d % kWide);
+}
 DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, Group& group, int thread) {
   for (int i = thread; i < 16 * (D / 8); i += 128) {
     const int row = i / (D / 8), d = i % (D / 8) * 8, index = tile.first + row;
@@ -273,14 +283,130 @@ DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& 
       const long at = (long)(s.row + index / tile.group) * a.heads + kv_head * tile.group + index % tile.group;
       v = *(const uint4*)(a.q16 + at * D + d);
     }
-    *(uint4*)(group.queries + d / kWide * 16 * kWide + swizzled<kWide>(row, d % kWide)) = v;
+    *(uint4*)query_place(group, row, d) = v;
   }
+}
+// Without prepare(): the tile's queries, and those of the span's keys and values that lie in parts [begin, end).
+DEVICE void prepare_tile(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, int begin, int end,
+                         Group& group, int thread, int barrier) {
+  const int warp = thread / 32, lane = thread % 32;
+  const int first = max(tile.start, begin * kPart), fresh = max(min(s.length, end * kPart) - first, 0);
+  for (int i = warp; i < 16 + 2 * fresh; i += 4) {
+    const int index = tile.first + i;
+    float y[D / 32] = {};
+    if (i >= 16) {
+      const Kind kind = i % 2 ? kValue : kKey;
+      const int position = first + (i - 16) / 2;
+      prepare_head(a, kind, s.row + position - tile.start, kv_head, position, group.heads[warp], y);
+      cache_head(a, s, kind, kv_head, position, y);
+      continue;
+    }
+    if (index < tile.rows)
+      prepare_head(a, kQuery, s.row + index / tile.group, kv_head * tile.group + index % tile.group, tile.position(i),
+                   group.heads[warp], y);
+#pragma unroll
+    for (int d = 0; d < D / 32; d++) *query_place(group, i, d * 32 + lane) = kept(y[d]);
+  }
+#if __CUDA_ARCH__ >= 900
+  other_proxy_fence();
+#endif
+  barrier_sync(barrier, 128);
 }
 
 // Where a row's results of a part lie in a.sums and a.largest.
 DEVICE long slot_of(const AttendArgs& a, const AttendSpan& s, int tile, int part, int kv_head, int row) {
   const int parts = (s.length - 1) / kPart + 1 - s.begin;
   return ((long)(s.first_slot + tile * parts + part - s.begin) * a.kv_heads + kv_head) * a.slot_rows + row;
+}
+
+// Joining by the block that ends a tile last, where parts are few.
+struct PartJoint {
+  float keep, add, sum, unused;
+};
+__device__ u32 arrived[kMostJoins];  // 0 between launches
+
+// Whether all other units of the tile have left their parts.
+DEVICE bool arrives_last(u32* counter, int units, Group& group, int thread, int barrier) {
+  __threadfence();
+  barrier_sync(barrier, 128);
+  if (thread == 0) {
+    group.is_last = atomicAdd(counter, 1u) == units - 1;
+    if (group.is_last) *counter = 0;
+    __threadfence();
+  }
+  barrier_sync(barrier, 128);
+  return group.is_last;
+}
+
+// keep and add of a row's parts, `stride` apart: by a warp.
+DEVICE void weigh_row(const float2* parts, PartJoint* joints, int stride, int count) {
+  const int lane = threadIdx.x % 32;
+  float largest = nothing();
+  for (int p = lane; p - lane < count; p += 32) {
+    const float2 own = p < count ? parts[p * stride] : make_float2(nothing(), 0.0f);
+    float upto = own.x;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+      const float left = __shfl_sync(~0u, upto, lane - i);
+      if (lane >= i) upto = fmaxf(upto, left);
+    }
+    const float left = __shfl_sync(~0u, upto, lane - 1);
+    float before = lane > 0 ? fmaxf(largest, left) : largest;
+    largest = fmaxf(largest, __shfl_sync(~0u, upto, 31));
+    Joint j = {1.0f, 0.0f};
+    if (before != nothing() || own.x != nothing()) j = join(before, own.x);
+    if (p < count) joints[p * stride] = {j.keep, j.add, own.y, 0.0f};
+  }
+}
+
+DEVICE void join_tile(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int index, int kv_head, int begin, int count,
+                      Ring& ring) {
+  const int thread = ring.thread, rows = a.slot_rows, part_floats = rows * D;
+  const long first_slot = slot_of(a, s, index, begin, kv_head, 0), next = a.kv_heads * rows;
+  PartJoint* joints = (PartJoint*)ring.group.ring;  // [count][rows]
+  float2* largest = (float2*)(joints + count * rows);
+  float* values = (float*)(largest + count * rows);  // of parts that are brought together
+  const int together = (int)((sizeof(ring.group.ring) - count * rows * 24) / (part_floats * 4));
+  for (int i = thread; i < count * rows; i += 128)
+    copy8_async(shared_address(largest + i), a.largest + (first_slot + i / rows * next + i % rows) * 2, true);
+  commit_copies();
+  float mixed[D / 32][4] = {}, sum[D / 32] = {};
+  for (int first = 0; first < count; first += together) {
+    const int here = min(together, count - first);
+    for (int i = thread * 4; i < here * part_floats; i += 512)
+      copy16_async(shared_address(values + i), a.sums + (first_slot + (first + i / part_floats) * next) * D + i % part_floats,
+                   true);
+    commit_copies();
+    if (first == 0) {
+      wait_copies<1>();
+      barrier_sync(ring.barrier, 128);
+      for (int row = thread / 32; row < rows; row += 4) weigh_row(largest + row, joints + row, rows, count);
+    }
+    wait_copies<0>();
+    barrier_sync(ring.barrier, 128);
+    for (int p = 0; p < here; p++) {
+#pragma unroll
+      for (int k = 0; k < D / 32; k++) {
+        const int i = k * 512 + thread * 4;
+        if (i >= part_floats) continue;
+        const float4 of = *(const float4*)(joints + (first + p) * rows + i / D);
+        const float4 v = *(const float4*)(values + p * part_floats + i);
+        const Joint j = {of.x, of.y};
+        sum[k] = joined(j, sum[k], of.z);
+        mixed[k][0] = joined(j, mixed[k][0], v.x), mixed[k][1] = joined(j, mixed[k][1], v.y);
+        mixed[k][2] = joined(j, mixed[k][2], v.z), mixed[k][3] = joined(j, mixed[k][3], v.w);
+      }
+    }
+    barrier_sync(ring.barrier, 128);
+  }
+#pragma unroll
+  for (int k = 0; k < D / 32; k++) {
+    const int i = k * 512 + thread * 4, row = tile.first + i / D;
+    if (i >= part_floats || row >= tile.rows) continue;
+    const int at = s.row + row / tile.group, head = kv_head * tile.group + row % tile.group;
+    store(a, at, head, i % D, mixed[k][0] / sum[k], mixed[k][1] / sum[k]);
+    store(a, at, head, i % D + 2, mixed[k][2] / sum[k], mixed[k][3] / sum[k]);
+  }
 }
 
 // One unit of work: a tile of 16 query rows, a head of keys, and up to unit_parts parts. If these are all parts, the
@@ -295,15 +421,27 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
   const int end = min(tile.last() / kPart, s.begin + min((split + 1) * s.unit_parts, parts) - 1) + 1;
   Group& group = ring.group;
   Chunks chunks{a, s, ring, kv_head, begin, max(end - begin, 0) * kChunks};
-  // Before the kernel before has ended: what it does not write.
+  // What the kernels before do not write.
   const int old = (tile.start / kPart - begin) * kChunks;
   int ahead = 0;
-  for (; ahead < kStages - 1 && ahead < old; ahead++) chunks.ask(ahead);
+  const auto ask_old = [&] {
+    for (; ahead < kStages - 1 && ahead < old; ahead++) chunks.ask(ahead);
+  };
+  if (!a.prepares) {  // prepare() began when all before it had ended
+    ask_old();
+  } else if (begin < end) {  // into the L2 cache, which sees what is written later
+#if __CUDA_ARCH__ >= 900
+    if (ring.thread < 2) prefetch_bulk(part_address(a, s, kv_head, begin, ring.thread), kPartBytes);
+#endif
+  }
   wait_for_previous();
   let_next_start();
-  if (end <= begin) return;
+  ask_old();
+  if (a.prepares)
+    prepare_tile(a, s, tile, kv_head, begin, end, group, ring.thread, ring.barrier);
+  else
+    bring_queries(a, s, tile, kv_head, group, ring.thread);
   for (; ahead < kStages - 1; ahead++) chunks.ask(ahead);
-  bring_queries(a, s, tile, kv_head, group, ring.thread);
 
   const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;
   Mixed running = {};
@@ -339,7 +477,12 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
       }
     }
   }
-  if (s.splits > 1) return;
+  if (s.splits > 1) {
+    if (!a.joins || !arrives_last(arrived + (unit - split) * a.kv_heads + kv_head, s.splits, group, ring.thread, ring.barrier))
+      return;
+    const int from = max(first_seen, s.begin);
+    return join_tile(a, s, tile, index, kv_head, from, tile.last() / kPart + 1 - from, ring);
+  }
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int row = tile.first + r + 8 * i;
@@ -366,9 +509,6 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
 // kTogether at a time and a.joined_ahead times so many ahead; a warp joins them in order. What a part adds is known
 // before: the largest score up to it does not depend on the order.
 constexpr int kRound = 1024, kTogether = 64;
-struct PartJoint {
-  float keep, add, sum, unused;
-};
 struct Joining {
   float warp_largest[4];
   PartJoint joints[kRound];  // memory is there for as many as there are parts

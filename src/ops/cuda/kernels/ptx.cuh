@@ -77,7 +77,12 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
                    shared_address(to)),
                "l"(from), "r"(bytes), "r"(shared_address(b))
                : "memory");
+}DEVICE void prefetch_bulk(const void* from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
+// What the thread has written is seen by copies that are asked for after the next barrier.
+DEVICE void other_proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
 // The same of what is read once: other memory stays in the L2 cache.
 DEVICE void copy_bulk_once(void* to, const void* from, int bytes, u64* b) {
   asm volatile(
