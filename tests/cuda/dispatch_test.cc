@@ -251,8 +251,8 @@ TEST(CudaDispatch, Attention) {
       const bool hopper = card.capability == 90;
       EXPECT_EQ(names(device, {{0, 1}}), (Names{"attend"}));
       EXPECT_EQ(names(device, {{4000, 1}}), (Names{"attend"}));
-      EXPECT_EQ(names(device, {{9000, 4}}), (Names{"attend", "combine"}));
-      EXPECT_EQ(names(device, {{9000, 5}}), (Names{"prepare", "attend", "combine"}));
+      EXPECT_EQ(names(device, {{9000, 1}}), (Names{"attend", "combine"}));
+      EXPECT_EQ(names(device, {{9000, 2}}), (Names{"prepare", "attend", "combine"}));
       EXPECT_EQ(names(device, std::vector(300, std::pair{700, 1})), (Names{"attend"}));
       EXPECT_EQ(names(device, {{0, 2048}}), (Names{"prepare", hopper ? "attend_many" : "attend"}));
       const auto both = names(device, {{9000, 1}, {0, 1000}});

@@ -37,7 +37,8 @@ struct Shape {
   }
   // sizeof(Group)
   unsigned shared_bytes() const {
-    return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head_dim + std::max(16 * head_dim, 4096) + 1288);
+    return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head_dim +
+                                 std::max(16 * head_dim, 4096) + 1288);
   }
 };
 
@@ -76,8 +77,9 @@ class LaunchSpans {
       units_ += tiles(s, group, rows);
     }
   }
-  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys, if that
-  // makes no more than most_slots. If tiles are nearly enough and no span is much longer than most, none is split.
+  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys,
+  // if that makes no more than most_slots. If tiles are nearly enough and no span is much longer than most,
+  // none is split.
   void set_units(int group, int wanted, int64_t most_slots) {
     int64_t all = 0, tiles_of_all = 0;
     for (const AttendSpan& s : spans_) {
@@ -102,23 +104,26 @@ class LaunchSpans {
       if (slots_ <= most_slots) return;
     }
   }
-  // What args has no room for lies in memory of this object's.
+  // What args has no room for lies in memory of this object's, or of the device's.
   void fill(CudaDevice& on, AttendArgs& args) {
     args.spans = static_cast<int>(spans_.size());
     args.first_row = spans_.front().row;
     args.rows = spans_.back().row + spans_.back().count - args.first_row;
-    if (spans_.size() <= kAttendSpans && addresses_.size() <= 2 * kAttendPairs) {
-      std::copy(spans_.begin(), spans_.end(), args.span);
+    const bool few = spans_.size() <= kAttendSpans;
+    if (few) std::copy(spans_.begin(), spans_.end(), args.span);
+    if (addresses_.size() <= 2 * kAttendPairs && few) {
       std::copy(addresses_.begin(), addresses_.end(), args.pairs);
-      return;
+    } else if (few) {
+      args.table = on.table(addresses_);
+    } else {
+      const size_t table_bytes = addresses_.size() * 8, span_bytes = spans_.size() * sizeof(AttendSpan);
+      std::vector<char> bytes(table_bytes + span_bytes);
+      std::memcpy(bytes.data(), addresses_.data(), table_bytes);
+      std::memcpy(bytes.data() + table_bytes, spans_.data(), span_bytes);
+      tables_ = on.upload(bytes.data(), bytes.size());
+      args.table = tables_.address<unsigned long long>();
+      args.span_table = reinterpret_cast<AttendSpan*>(tables_.address<char>() + table_bytes);
     }
-    const size_t table_bytes = addresses_.size() * 8, span_bytes = spans_.size() * sizeof(AttendSpan);
-    std::vector<char> bytes(table_bytes + span_bytes);
-    std::memcpy(bytes.data(), addresses_.data(), table_bytes);
-    std::memcpy(bytes.data() + table_bytes, spans_.data(), span_bytes);
-    tables_ = on.upload(bytes.data(), bytes.size());
-    args.table = tables_.address<unsigned long long>();
-    args.span_table = reinterpret_cast<AttendSpan*>(tables_.address<char>() + table_bytes);
   }
   int units() const { return units_; }
   int slots() const { return slots_; }
@@ -174,8 +179,10 @@ void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim
   spans.set_units(group, std::max(2 * on.info().multiprocessors / args.kv_heads, 1),
                   kMostScratch / slot_bytes);
   args.joined_ahead = std::min(kJoinedAhead, (spans.longest() + kTogether - 1) / kTogether);
-  args.joins = Shape(on, head_dim).joins(spans.longest(), args.slot_rows) && spans.units() * args.kv_heads <= kMostJoins;
-  args.prepares = alone && args.k && spans.most_rows() * group <= kTileRows;
+  args.joins = Shape(on, head_dim).joins(spans.longest(), args.slot_rows) &&
+               spans.units() * args.kv_heads <= kMostJoins;
+  // Each block prepares its queries: only where that is one for a warp.
+  args.prepares = alone && args.k && spans.most_rows() * group <= 4;
   spans.fill(on, args);
 }
 void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int head_dim) {
@@ -193,7 +200,7 @@ void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int 
   if (rows == 0 || args.joins) return;
   const Grid grid{static_cast<unsigned>(head_dim / 32), static_cast<unsigned>(args.heads),
                   static_cast<unsigned>(args.rows)};
-  const int bytes = args.joined_ahead * kTogether * 32 * 4 + 16 + std::min(spans.longest(), kRound) * 16;
+  const int bytes = args.joined_ahead * kTogether * 32 * 4 + 32 + std::min(spans.longest(), kRound) * 16;
   on.launch(shape.variant(), "combine", grid, 128, static_cast<unsigned>(bytes), &args);
 }
 

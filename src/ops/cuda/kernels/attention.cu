@@ -510,7 +510,7 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
 // before: the largest score up to it does not depend on the order.
 constexpr int kRound = 1024, kTogether = 64;
 struct Joining {
-  float warp_largest[4];
+  float warp_largest[4], sum, unused[3];
   PartJoint joints[kRound];  // memory is there for as many as there are parts
 };
 
@@ -547,18 +547,29 @@ DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, flo
   }
 }
 
-// If all that was there before is kept as it is, products with 1 are left out.
-template <bool KEPT>
-DEVICE void join_parts(const float (*values)[32], const PartJoint* joints, int count, float& sum, float& mixed) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll 16
-  for (int i = 0; i < count; i++) {
-    const float4 v = *(const float4*)(joints + i);
-    const Joint j = {v.x, v.y};
-    const float o = values[i][lane];
-    sum = KEPT ? __fmaf_rn(v.z, j.add, sum) : joined(j, sum, v.z);
-    mixed = KEPT ? __fmaf_rn(o, j.add, mixed) : joined(j, mixed, o);
+// Joins `count` parts to `total`: numbers of(part). If all that was there before is kept as it is, products with 1 are
+// left out.
+template <bool KEPT, class Of>
+DEVICE void join_parts(const PartJoint* joints, int count, float& total, const Of& of) {
+  const auto one = [&](int i) {
+    const float2 keep_add = *(const float2*)(joints + i);
+    const Joint j = {keep_add.x, keep_add.y};
+    total = KEPT ? __fmaf_rn(of(i), j.add, total) : joined(j, total, of(i));
+  };
+  if (count == kTogether) {
+#pragma unroll
+    for (int i = 0; i < kTogether; i++) one(i);
+  } else {
+    for (int i = 0; i < count; i++) one(i);
   }
+}
+
+template <class Of>
+DEVICE void join_parts(bool kept, const PartJoint* joints, int count, float& total, const Of& of) {
+  if (kept)
+    join_parts<true>(joints, count, total, of);
+  else
+    join_parts<false>(joints, count, total, of);
 }
 
 DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shared, int thread, int barrier) {
@@ -582,7 +593,7 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
     commit_copies();
   };
   for (int i = 0; i < a.joined_ahead; i++) ask(i);
-  float largest = nothing(), sum = 0.0f, mixed = 0.0f;
+  float largest = nothing(), total = 0.0f;
   int stage = 0;
   for (int first = 0; first < count; first += kTogether) {
     if (first % kRound == 0)
@@ -594,19 +605,23 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
       wait_copies<0>();
     barrier_sync(barrier, 128);
     if (first > 0) ask(stage > 0 ? stage - 1 : a.joined_ahead - 1);
-    if (thread < 32) {
+    // The first warp joins values, the second their weights' sums.
+    if (thread < 64) {
       const int here = min(kTogether, count - first);
       const PartJoint* joints = joining.joints + first % kRound;
       const bool changed = (lane < here && joints[lane].keep != 1.0f) || (lane + 32 < here && joints[lane + 32].keep != 1.0f);
-      if (__any_sync(~0u, changed))
-        join_parts<false>(ring[stage], joints, here, sum, mixed);
+      const bool kept = !__any_sync(~0u, changed);
+      if (thread < 32)
+        join_parts(kept, joints, here, total, [&](int i) { return ring[stage][i][lane]; });
       else
-        join_parts<true>(ring[stage], joints, here, sum, mixed);
+        join_parts(kept, joints, here, total, [&](int i) { return joints[i].sum; });
     }
     if (++stage == a.joined_ahead) stage = 0;
   }
+  if (thread == 32) joining.sum = total;
+  barrier_sync(barrier, 128);
   if (thread >= 32) return;
-  const float y = mixed / sum, other = __shfl_xor_sync(~0u, y, 1);
+  const float y = total / joining.sum, other = __shfl_xor_sync(~0u, y, 1);
   if (lane % 2 == 0) store(a, row, head, d + lane, y, other);
 }
 
