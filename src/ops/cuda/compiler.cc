@@ -97,7 +97,7 @@ const SourceFile& file_of(Source source) {
       {"gemm.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU", "TOKENS"}},
       {"embed.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
       {"rows.cu", {}, {}},
-      {"attention.cu", {"attention.cuh"}, {"D", "STAGES"}},
+      {"attention.cu", {"attention.cuh", "attention_prepare.cuh", "attention_join.cuh"}, {"D", "STAGES"}},
       {"attention_many.cu", {"attention.cuh"}, {"D", "WARPGROUPS"}},
       {"gated_delta.cu", {}, {"DK", "DV", "TAPS", "COLUMNS", "TOKENS", "MAKERS"}},
       {"experts.cu",

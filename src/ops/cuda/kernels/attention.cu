@@ -1,81 +1,7 @@
-// Attention over paged keys and values for few query rows: norms, rotation and the cache, then parts of positions, each
-// with 16 query rows, then their joining. Macros: D; STAGES of a ring in shared memory, which change no result.
-DEVICE float in_f16_range(float x) { return fminf(fmaxf(x, -65504.0f), 65504.0f); }
-
-// A row's head of queries, keys or values after norm and rotation: by a warp, with `all` in shared memory.
-enum Kind { kQuery, kKey, kValue };
-DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int position, float all[D], float y[D / 32]) {
-  const int lane = threadIdx.x % 32;
-  const bool is_q = kind == kQuery;
-  const float* from = is_q ? a.q : kind == kKey ? a.k : a.v;
-  const float* x = from + ((long)row * (is_q ? a.heads : a.kv_heads) + head) * D;
-#pragma unroll
-  for (int i = 0; i < D / 32; i++) y[i] = x[i * 32 + lane];
-  const float* norm = kind == kValue ? nullptr : is_q ? a.q_norm : a.k_norm;
-  if (norm) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) sum += y[i] * y[i];
-    const float factor = 1.0f / sqrtf(warp_sum(sum) / D + (is_q ? a.q_eps : a.k_eps));
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) y[i] *= factor * norm[i * 32 + lane];
-  }
-  if (kind == kValue || !a.inv_freq) return;
-#pragma unroll
-  for (int i = 0; i < D / 32; i++) all[i * 32 + lane] = y[i];
-  __syncwarp();
-  const int own = a.positions ? a.positions[row] : position;
-  const double at = own;
-  const float* frequencies = a.far_from > 0 && own >= a.far_from ? a.far_inv_freq : a.inv_freq;
-  float factor = a.attention_factor;
-  if (is_q && a.query_beta != 0.0f) factor *= 1.0f + a.query_beta * logf(1.0f + (float)(own / a.query_period));
-  for (int i = lane; i < a.pairs_turned; i += 32) {
-    double sine, cosine;
-    sincos(at * (double)frequencies[i], &sine, &cosine);
-    const float c = (float)cosine * factor, sn = (float)sine * factor;
-    const float x1 = all[i], x2 = all[i + a.pairs_turned];
-    all[i] = x1 * c - x2 * sn;
-    all[i + a.pairs_turned] = x2 * c + x1 * sn;
-  }
-  __syncwarp();
-#pragma unroll
-  for (int i = 0; i < D / 32; i++) y[i] = all[i * 32 + lane];
-  __syncwarp();
-}
-DEVICE u16 kept(float y) { return to_f16(in_f16_range(y)); }
-// A row's keys or values of a head go to the cache.
-DEVICE void cache_head(const AttendArgs& a, const AttendSpan& s, Kind kind, int head, int position, const float y[D / 32]) {
-  u16* block = (u16*)block_address(a, s.first_pair + position / kBlock, kind == kValue);
-  const int column = position % kBlock, lane = threadIdx.x % 32;
-#pragma unroll
-  for (int i = 0; i < D / 32; i++) {
-    const int d = i * 32 + lane;
-    block[kind == kValue ? value_place(head, column, d) : key_place(head, column, d)] = kept(y[i]);
-  }
-}
-
-// Grid: a warp for each row and head.
-KERNEL prepare(const __grid_constant__ AttendArgs a) {
-  __shared__ float shared[8][D];
-  wait_for_previous();
-  let_next_start();
-  const int q_heads = a.q ? a.heads : 0, units = q_heads + (a.k ? 2 * a.kv_heads : 0), lane = threadIdx.x % 32;
-  const int unit = blockIdx.x * 8 + threadIdx.x / 32, row = a.first_row + unit / units, head = unit % units;
-  if (unit / units >= a.rows) return;
-  const AttendSpan& s = find_span(a, &AttendSpan::row, row);
-  const int position = s.length - s.count + row - s.row;
-  const Kind kind = head < q_heads ? kQuery : head < q_heads + a.kv_heads ? kKey : kValue;
-  const int h = kind == kQuery ? head : (head - q_heads) % a.kv_heads;
-  float y[D / 32];
-  prepare_head(a, kind, row, h, position, shared[threadIdx.x / 32], y);
-  if (kind != kQuery) return cache_head(a, s, kind, h, position, y);
-  const long to = ((long)row * a.heads + h) * D;
-#pragma unroll
-  for (int i = 0; i < D / 32; i++) {
-    if (a.q_out) a.q_out[to + i * 32 + lane] = y[i];
-    if (a.q16) a.q16[to + i * 32 + lane] = kept(y[i]);
-  }
-}
+// Attention over paged keys and values for few query rows, 16 of which meet a part. Macros: D; STAGES of a ring in shared
+// memory, which change no result.
+//
+// Kernels are made of functions for a group of 128 threads that meet at a named barrier.
 
 // A part's keys, then its values, in chunks that one copy brings: kWide dimensions of all keys, or 64 positions of
 // kRows dimensions of the values.
@@ -95,7 +21,6 @@ struct Group {
   float largest[4][16], sum[4][16][4];
   u64 full[kStages], is_last;
 };
-
 static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1288, "attention.cc has this");
 
 // The ring through which chunks come. Threads use it together; `barrier` is theirs.
@@ -313,16 +238,7 @@ DEVICE void prepare_tile(const AttendArgs& a, const AttendSpan& s, const Tile& t
   barrier_sync(barrier, 128);
 }
 
-// Where a row's results of a part lie in a.sums and a.largest.
-DEVICE long slot_of(const AttendArgs& a, const AttendSpan& s, int tile, int part, int kv_head, int row) {
-  const int parts = (s.length - 1) / kPart + 1 - s.begin;
-  return ((long)(s.first_slot + tile * parts + part - s.begin) * a.kv_heads + kv_head) * a.slot_rows + row;
-}
-
 // Joining by the block that ends a tile last, where parts are few.
-struct PartJoint {
-  float keep, add, sum, unused;
-};
 __device__ u32 arrived[kMostJoins];  // 0 between launches
 
 // Whether all other units of the tile have left their parts.
@@ -336,27 +252,6 @@ DEVICE bool arrives_last(u32* counter, int units, Group& group, int thread, int 
   }
   barrier_sync(barrier, 128);
   return group.is_last;
-}
-
-// keep and add of a row's parts, `stride` apart: by a warp.
-DEVICE void weigh_row(const float2* parts, PartJoint* joints, int stride, int count) {
-  const int lane = threadIdx.x % 32;
-  float largest = nothing();
-  for (int p = lane; p - lane < count; p += 32) {
-    const float2 own = p < count ? parts[p * stride] : make_float2(nothing(), 0.0f);
-    float upto = own.x;
-#pragma unroll
-    for (int i = 1; i < 32; i *= 2) {
-      const float left = __shfl_sync(~0u, upto, lane - i);
-      if (lane >= i) upto = fmaxf(upto, left);
-    }
-    const float left = __shfl_sync(~0u, upto, lane - 1);
-    float before = lane > 0 ? fmaxf(largest, left) : largest;
-    largest = fmaxf(largest, __shfl_sync(~0u, upto, 31));
-    Joint j = {1.0f, 0.0f};
-    if (before != nothing() || own.x != nothing()) j = join(before, own.x);
-    if (p < count) joints[p * stride] = {j.keep, j.add, own.y, 0.0f};
-  }
 }
 
 DEVICE void join_tile(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int index, int kv_head, int begin, int count,
@@ -503,132 +398,4 @@ KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
   Ring ring{*(Group*)shared, (int)threadIdx.x, 1};
   ring.start();
   attend_unit(a, blockIdx.x / a.kv_heads, blockIdx.x % a.kv_heads, ring);
-}
-
-// Joining: a group of 128 threads has 32 dimensions of a query row and head. It brings parts into shared memory,
-// kTogether at a time and a.joined_ahead times so many ahead; a warp joins them in order. What a part adds is known
-// before: the largest score up to it does not depend on the order.
-constexpr int kRound = 1024, kTogether = 64;
-struct Joining {
-  float warp_largest[4], sum, unused[3];
-  PartJoint joints[kRound];  // memory is there for as many as there are parts
-};
-
-// The joints of `count` parts (at most kRound), whose largest scores and sums lie `next` apart: a thread has 8.
-DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, float& largest, int thread, int barrier) {
-  const int lane = thread % 32, warp = thread / 32;
-  float2 own[8];
-  float upto = nothing();
-#pragma unroll
-  for (int i = 0; i < 8; i++) {
-    own[i] = thread * 8 + i < count ? of[(thread * 8 + i) * next] : make_float2(nothing(), 0.0f);
-    upto = fmaxf(upto, own[i].x);
-  }
-#pragma unroll
-  for (int i = 1; i < 32; i *= 2) {
-    const float left = __shfl_sync(~0u, upto, lane - i);
-    if (lane >= i) upto = fmaxf(upto, left);
-  }
-  barrier_sync(barrier, 128);  // the round before has ended
-  if (lane == 31) to.warp_largest[warp] = upto;
-  barrier_sync(barrier, 128);
-  float before = largest;
-  const float left = __shfl_sync(~0u, upto, lane - 1);
-  if (lane > 0) before = fmaxf(before, left);
-  for (int w = 0; w < 4; w++) {
-    if (w < warp) before = fmaxf(before, to.warp_largest[w]);
-    largest = fmaxf(largest, to.warp_largest[w]);
-  }
-#pragma unroll
-  for (int i = 0; i < 8; i++) {
-    if (thread * 8 + i >= count) continue;
-    const Joint j = join(before, own[i].x);
-    to.joints[thread * 8 + i] = {j.keep, j.add, own[i].y, 0.0f};
-  }
-}
-
-// Joins `count` parts to `total`: numbers of(part). If all that was there before is kept as it is, products with 1 are
-// left out.
-template <bool KEPT, class Of>
-DEVICE void join_parts(const PartJoint* joints, int count, float& total, const Of& of) {
-  const auto one = [&](int i) {
-    const float2 keep_add = *(const float2*)(joints + i);
-    const Joint j = {keep_add.x, keep_add.y};
-    total = KEPT ? __fmaf_rn(of(i), j.add, total) : joined(j, total, of(i));
-  };
-  if (count == kTogether) {
-#pragma unroll
-    for (int i = 0; i < kTogether; i++) one(i);
-  } else {
-    for (int i = 0; i < count; i++) one(i);
-  }
-}
-
-template <class Of>
-DEVICE void join_parts(bool kept, const PartJoint* joints, int count, float& total, const Of& of) {
-  if (kept)
-    join_parts<true>(joints, count, total, of);
-  else
-    join_parts<false>(joints, count, total, of);
-}
-
-DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shared, int thread, int barrier) {
-  const AttendSpan& s = find_span(a, &AttendSpan::row, row);
-  if (s.splits <= 1 || row >= s.row + s.count) return;
-  const int group = a.heads / a.kv_heads, index = (row - s.row) * group + head % group, lane = thread % 32;
-  const int position = s.length - s.count + row - s.row;
-  const int begin = a.window > 0 ? max(0, position - a.window + 1) / kPart : 0, count = position / kPart + 1 - begin;
-  const long slot = slot_of(a, s, index / 16, begin, head / group, index % 16), next = a.kv_heads * a.slot_rows;
-  float(*ring)[kTogether][32] = (float(*)[kTogether][32])shared;
-  Joining& joining = *(Joining*)(ring + a.joined_ahead);
-  const float* from = a.sums + (slot + thread / 8 * next) * D + d + thread % 8 * 4;
-  int asked = thread / 8;
-  const auto ask = [&](int stage) {
-#pragma unroll
-    for (int i = 0; i < kTogether; i += 16) {
-      copy16_async(shared_address(&ring[stage][i + thread / 8][thread % 8 * 4]), from, asked < count);
-      from += 16 * next * D;
-      asked += 16;
-    }
-    commit_copies();
-  };
-  for (int i = 0; i < a.joined_ahead; i++) ask(i);
-  float largest = nothing(), total = 0.0f;
-  int stage = 0;
-  for (int first = 0; first < count; first += kTogether) {
-    if (first % kRound == 0)
-      weigh_parts(joining, (const float2*)a.largest + slot + first * next, next, min(kRound, count - first), largest, thread,
-                  barrier);
-    if (a.joined_ahead == kJoinedAhead)
-      wait_copies<kJoinedAhead - 2>();
-    else
-      wait_copies<0>();
-    barrier_sync(barrier, 128);
-    if (first > 0) ask(stage > 0 ? stage - 1 : a.joined_ahead - 1);
-    // The first warp joins values, the second their weights' sums.
-    if (thread < 64) {
-      const int here = min(kTogether, count - first);
-      const PartJoint* joints = joining.joints + first % kRound;
-      const bool changed = (lane < here && joints[lane].keep != 1.0f) || (lane + 32 < here && joints[lane + 32].keep != 1.0f);
-      const bool kept = !__any_sync(~0u, changed);
-      if (thread < 32)
-        join_parts(kept, joints, here, total, [&](int i) { return ring[stage][i][lane]; });
-      else
-        join_parts(kept, joints, here, total, [&](int i) { return joints[i].sum; });
-    }
-    if (++stage == a.joined_ahead) stage = 0;
-  }
-  if (thread == 32) joining.sum = total;
-  barrier_sync(barrier, 128);
-  if (thread >= 32) return;
-  const float y = total / joining.sum, other = __shfl_xor_sync(~0u, y, 1);
-  if (lane % 2 == 0) store(a, row, head, d + lane, y, other);
-}
-
-// Grid: D / 32, heads, rows.
-KERNEL __launch_bounds__(128) combine(const __grid_constant__ AttendArgs a) {
-  extern __shared__ __align__(1024) u8 shared[];
-  wait_for_previous();
-  let_next_start();
-  combine_unit(a, a.first_row + blockIdx.z, blockIdx.y, blockIdx.x * 32, shared, threadIdx.x, 1);
 }
