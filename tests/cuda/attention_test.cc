@@ -69,7 +69,6 @@ std::vector<float> formula(const Tensor& q, const Tensor& k, const Tensor& v, in
   return out;
 }
 
-// Parts are joined by the block that ends last (4,000 positions), or by another kernel.
 TEST_F(EmulatedAttention, CloseToTheFormula) {
   for (const auto& [dim, total, scores] : {std::tuple{32, 9000, ScoreSpec{0.2f}},
                                            {64, 4000, ScoreSpec{0.2f}},

@@ -250,7 +250,6 @@ TEST(CudaDispatch, Attention) {
     on_card(card, [&](Device& device) {
       const bool hopper = card.capability == 90;
       EXPECT_EQ(names(device, {{0, 1}}), (Names{"attend"}));
-      EXPECT_EQ(names(device, {{4000, 1}}), (Names{"attend"}));
       EXPECT_EQ(names(device, {{9000, 1}}), (Names{"attend", "combine"}));
       EXPECT_EQ(names(device, {{9000, 2}}), (Names{"prepare", "attend", "combine"}));
       EXPECT_EQ(names(device, std::vector(300, std::pair{700, 1})), (Names{"attend"}));

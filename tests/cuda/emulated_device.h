@@ -130,12 +130,6 @@ DEVICE bool __any_sync(u32 mask, bool x) {
   return __ballot_sync(mask, x) != 0;
 }
 // Blocks run one after the other.
-DEVICE void __threadfence() {}
-DEVICE u32 atomicAdd(u32* to, u32 x) {
-  const u32 before = *to;
-  *to += x;
-  return before;
-}
 DEVICE void atomicAdd(u64* to, u64 x) {
   *to += x;
 }

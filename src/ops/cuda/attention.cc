@@ -31,14 +31,10 @@ struct Shape {
     const int rows = head_dim % 128 == 0 ? 128 : head_dim % 96 == 0 ? 96 : head_dim % 64 == 0 ? 64 : 32;
     return std::max(head_dim % 64 == 0 ? 64 : 32, rows / 2) * kPart * 2;
   }
-  // Whether the ring has room for so many parts' sums, of 8 parts at a time.
-  bool joins(int parts, int rows) const {
-    return parts <= 64 && parts * rows * 24 + 8 * rows * head_dim * 4 <= stages * stage_bytes();
-  }
   // sizeof(Group)
   unsigned shared_bytes() const {
     return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head_dim +
-                                 std::max(16 * head_dim, 4096) + 1288);
+                                 std::max(16 * head_dim, 4096) + 1280);
   }
 };
 
@@ -179,8 +175,6 @@ void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim
   spans.set_units(group, std::max(2 * on.info().multiprocessors / args.kv_heads, 1),
                   kMostScratch / slot_bytes);
   args.joined_ahead = std::min(kJoinedAhead, (spans.longest() + kTogether - 1) / kTogether);
-  args.joins = Shape(on, head_dim).joins(spans.longest(), args.slot_rows) &&
-               spans.units() * args.kv_heads <= kMostJoins;
   // Each block prepares its queries: only where that is one for a warp.
   args.prepares = alone && args.k && spans.most_rows() * group <= 4;
   spans.fill(on, args);
@@ -197,7 +191,7 @@ void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int 
   }
   on.launch(shape.variant(), "attend", {static_cast<unsigned>(spans.units() * args.kv_heads)}, 128,
             shape.shared_bytes(), &args);
-  if (rows == 0 || args.joins) return;
+  if (rows == 0) return;
   const Grid grid{static_cast<unsigned>(head_dim / 32), static_cast<unsigned>(args.heads),
                   static_cast<unsigned>(args.rows)};
   const int bytes = args.joined_ahead * kTogether * 32 * 4 + 32 + std::min(spans.longest(), kRound) * 16;

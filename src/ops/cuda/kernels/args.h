@@ -145,7 +145,7 @@ struct BestArgs {
 };
 
 // A span of query rows. Its work is tiles of query rows, each in `splits` units of up to unit_parts parts.
-constexpr int kPart = 128, kJoinedAhead = 6, kAttendSpans = 32, kAttendPairs = 152, kMostJoins = 2048;
+constexpr int kPart = 128, kJoinedAhead = 6, kAttendSpans = 32, kAttendPairs = 152;
 struct AttendSpan {
   int row, count, length, first_pair;  // length: positions with these; pair: of its first block
   int begin;                           // the first part that is seen
@@ -169,7 +169,7 @@ struct AttendArgs {
   const AttendSpan* span_table;     // and `span`
   int first_row, rows, heads, kv_heads, pairs_turned, tiles_rows, spans, window;
   int slot_rows, joined_ahead;
-  bool prepares, joins;  // attend() does what prepare(), and combine(), would
+  bool prepares;  // attend() does what prepare() does
   float q_eps, k_eps, attention_factor;
   float scale, soft_cap;  // of scores (ScoreSpec in ops/attention.h), times log2(e)
   AttendSpan span[kAttendSpans];

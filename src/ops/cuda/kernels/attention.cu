@@ -19,9 +19,9 @@ struct Group {
     float heads[4][D];  // before there are weights
   };
   float largest[4][16], sum[4][16][4];
-  u64 full[kStages], is_last;
+  u64 full[kStages];
 };
-static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1288, "attention.cc has this");
+static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1280, "attention.cc has this");
 
 // The ring through which chunks come. Threads use it together; `barrier` is theirs.
 struct Ring {
@@ -46,6 +46,7 @@ struct Chunks {
   const AttendSpan& s;
   Ring& ring;
   int kv_head, begin, total;
+  bool is_once;  // nobody else reads them
   int asked = 0;
   const u8 *keys = nullptr, *values = nullptr;  // of the part that is asked for
 
@@ -63,7 +64,10 @@ struct Chunks {
         const int bytes = of_keys ? kKeyBytes : kValueBytes;
         barrier_expect(ring.group.full + stage, bytes);
         const u8* from = of_keys ? keys + c * kKeyBytes : values + (c - kKeyChunks) * kValueBytes;
-        copy_bulk_once(to, from, bytes, ring.group.full + stage);
+        if (is_once)
+          copy_bulk_once(to, from, bytes, ring.group.full + stage);
+        else
+          copy_bulk(to, from, bytes, ring.group.full + stage);
       }
 #else
       if (c == 0) keys = part_address(a, s, kv_head, part, 0), values = part_address(a, s, kv_head, part, 1);
@@ -133,14 +137,9 @@ DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
 DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Tile& tile, int part, float scores[4][4],
                   float largest[2]) {
   const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;
-  if (!plain_part(a, part, tile.start + tile.first / tile.group, tile.last())) {
-#pragma unroll
-    for (int n = 0; n < 4; n++)
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        scores[n][i] = seen_score(a, scores[n][i], part * kPart + warp * 32 + n * 8 + 2 * q + i % 2,
-                                  tile.position(r + i / 2 * 8));
-  }
+  const int own[2] = {tile.position(r), tile.position(r + 8)};
+  if (!plain_part(a, part, tile.start + tile.first / tile.group, tile.last()))
+    see<4>(a, scores[0], part * kPart + warp * 32, own);
   const float factor = score_factor(a);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
@@ -201,14 +200,20 @@ DEVICE u16* query_place(Group& group, int row, int d) {
   return group.queries + d / kWide * 16 * kWide + swizzled<kWide>(row, d % kWide);
 }
 DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, Group& group, int thread) {
-  for (int i = thread; i < 16 * (D / 8); i += 128) {
-    const int row = i / (D / 8), d = i % (D / 8) * 8, index = tile.first + row;
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (index < tile.rows) {
-      const long at = (long)(s.row + index / tile.group) * a.heads + kv_head * tile.group + index % tile.group;
-      v = *(const uint4*)(a.q16 + at * D + d);
+  constexpr int kEach = D / 64 > 0 ? D / 64 : 1;  // read together: one wait for memory
+  for (int first = thread; first < 16 * (D / 8); first += 128 * kEach) {
+    uint4 v[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int at = first + i * 128, index = tile.first + at / (D / 8);
+      const long row = s.row + index / tile.group, head = kv_head * tile.group + index % tile.group;
+      v[i] = make_uint4(0, 0, 0, 0);
+      if (at < 16 * (D / 8) && index < tile.rows) v[i] = *(const uint4*)(a.q16 + (row * a.heads + head) * D + at % (D / 8) * 8);
     }
-    *(uint4*)query_place(group, row, d) = v;
+#pragma unroll
+    for (int i = 0; i < kEach; i++)
+      if (first + i * 128 < 16 * (D / 8))
+        *(uint4*)query_place(group, (first + i * 128) / (D / 8), (first + i * 128) % (D / 8) * 8) = v[i];
   }
 }
 // Without prepare(): the tile's queries, and those of the span's keys and values that lie in parts [begin, end).
@@ -238,84 +243,20 @@ DEVICE void prepare_tile(const AttendArgs& a, const AttendSpan& s, const Tile& t
   barrier_sync(barrier, 128);
 }
 
-// Joining by the block that ends a tile last, where parts are few.
-__device__ u32 arrived[kMostJoins];  // 0 between launches
-
-// Whether all other units of the tile have left their parts.
-DEVICE bool arrives_last(u32* counter, int units, Group& group, int thread, int barrier) {
-  __threadfence();
-  barrier_sync(barrier, 128);
-  if (thread == 0) {
-    group.is_last = atomicAdd(counter, 1u) == units - 1;
-    if (group.is_last) *counter = 0;
-    __threadfence();
-  }
-  barrier_sync(barrier, 128);
-  return group.is_last;
-}
-
-DEVICE void join_tile(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int index, int kv_head, int begin, int count,
-                      Ring& ring) {
-  const int thread = ring.thread, rows = a.slot_rows, part_floats = rows * D;
-  const long first_slot = slot_of(a, s, index, begin, kv_head, 0), next = a.kv_heads * rows;
-  PartJoint* joints = (PartJoint*)ring.group.ring;  // [count][rows]
-  float2* largest = (float2*)(joints + count * rows);
-  float* values = (float*)(largest + count * rows);  // of parts that are brought together
-  const int together = (int)((sizeof(ring.group.ring) - count * rows * 24) / (part_floats * 4));
-  for (int i = thread; i < count * rows; i += 128)
-    copy8_async(shared_address(largest + i), a.largest + (first_slot + i / rows * next + i % rows) * 2, true);
-  commit_copies();
-  float mixed[D / 32][4] = {}, sum[D / 32] = {};
-  for (int first = 0; first < count; first += together) {
-    const int here = min(together, count - first);
-    for (int i = thread * 4; i < here * part_floats; i += 512)
-      copy16_async(shared_address(values + i), a.sums + (first_slot + (first + i / part_floats) * next) * D + i % part_floats,
-                   true);
-    commit_copies();
-    if (first == 0) {
-      wait_copies<1>();
-      barrier_sync(ring.barrier, 128);
-      for (int row = thread / 32; row < rows; row += 4) weigh_row(largest + row, joints + row, rows, count);
-    }
-    wait_copies<0>();
-    barrier_sync(ring.barrier, 128);
-    for (int p = 0; p < here; p++) {
-#pragma unroll
-      for (int k = 0; k < D / 32; k++) {
-        const int i = k * 512 + thread * 4;
-        if (i >= part_floats) continue;
-        const float4 of = *(const float4*)(joints + (first + p) * rows + i / D);
-        const float4 v = *(const float4*)(values + p * part_floats + i);
-        const Joint j = {of.x, of.y};
-        sum[k] = joined(j, sum[k], of.z);
-        mixed[k][0] = joined(j, mixed[k][0], v.x), mixed[k][1] = joined(j, mixed[k][1], v.y);
-        mixed[k][2] = joined(j, mixed[k][2], v.z), mixed[k][3] = joined(j, mixed[k][3], v.w);
-      }
-    }
-    barrier_sync(ring.barrier, 128);
-  }
-#pragma unroll
-  for (int k = 0; k < D / 32; k++) {
-    const int i = k * 512 + thread * 4, row = tile.first + i / D;
-    if (i >= part_floats || row >= tile.rows) continue;
-    const int at = s.row + row / tile.group, head = kv_head * tile.group + row % tile.group;
-    store(a, at, head, i % D, mixed[k][0] / sum[k], mixed[k][1] / sum[k]);
-    store(a, at, head, i % D + 2, mixed[k][2] / sum[k], mixed[k][3] / sum[k]);
-  }
-}
-
 // One unit of work: a tile of 16 query rows, a head of keys, and up to unit_parts parts. If these are all parts, the
 // result is stored, else each part's.
 DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) {
   const AttendSpan& s = find_span(a, &AttendSpan::first_unit, unit);
-  const int index = (unit - s.first_unit) / s.splits, split = (unit - s.first_unit) % s.splits;
+  // Tiles that read the same keys follow each other.
+  const int tiles = (s.count * (a.heads / a.kv_heads) + 15) / 16;
+  const int index = (unit - s.first_unit) % tiles, split = (unit - s.first_unit) / tiles;
   const Tile tile(a, s, index);
   const int parts = (s.length - 1) / kPart + 1 - s.begin;
   const int first_seen = a.window > 0 ? max(0, tile.start + tile.first / tile.group - a.window + 1) / kPart : 0;
   const int begin = max(first_seen, s.begin + split * s.unit_parts);
   const int end = min(tile.last() / kPart, s.begin + min((split + 1) * s.unit_parts, parts) - 1) + 1;
   Group& group = ring.group;
-  Chunks chunks{a, s, ring, kv_head, begin, max(end - begin, 0) * kChunks};
+  Chunks chunks{a, s, ring, kv_head, begin, max(end - begin, 0) * kChunks, tiles == 1};
   // What the kernels before do not write.
   const int old = (tile.start / kPart - begin) * kChunks;
   int ahead = 0;
@@ -331,6 +272,7 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
   }
   wait_for_previous();
   let_next_start();
+  if (end <= begin) return;
   ask_old();
   if (a.prepares)
     prepare_tile(a, s, tile, kv_head, begin, end, group, ring.thread, ring.barrier);
@@ -372,23 +314,24 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
       }
     }
   }
-  if (s.splits > 1) {
-    if (!a.joins || !arrives_last(arrived + (unit - split) * a.kv_heads + kv_head, s.splits, group, ring.thread, ring.barrier))
-      return;
-    const int from = max(first_seen, s.begin);
-    return join_tile(a, s, tile, index, kv_head, from, tile.last() / kPart + 1 - from, ring);
-  }
+  if (s.splits > 1) return;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int row = tile.first + r + 8 * i;
+    const int row = tile.first + r + 8 * i, at = s.row + row / tile.group, head = kv_head * tile.group + row % tile.group;
     if (row >= tile.rows) continue;
+    const float factor = 1.0f / running_sum[i];
+    float2 gates[kRowGroups][kRows / 32];
 #pragma unroll
     for (int g = 0; g < kRowGroups; g++)
 #pragma unroll
       for (int n = 0; n < kRows / 32; n++)
-        store(a, s.row + row / tile.group, kv_head * tile.group + row % tile.group,
-              g * kRows + warp * (kRows / 4) + n * 8 + 2 * q, running[g][n][2 * i] / running_sum[i],
-              running[g][n][2 * i + 1] / running_sum[i]);
+        gates[g][n] = gate_of(a, at, head, g * kRows + warp * (kRows / 4) + n * 8 + 2 * q);
+#pragma unroll
+    for (int g = 0; g < kRowGroups; g++)
+#pragma unroll
+      for (int n = 0; n < kRows / 32; n++)
+        store(a, at, head, g * kRows + warp * (kRows / 4) + n * 8 + 2 * q, running[g][n][2 * i] * factor,
+              running[g][n][2 * i + 1] * factor, gates[g][n]);
   }
 }
 

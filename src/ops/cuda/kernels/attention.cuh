@@ -54,10 +54,21 @@ DEVICE const u8* part_address(const AttendArgs& a, const AttendSpan& s, int kv_h
 constexpr u32 kNothing = 0xFF800000u;  // -infinity: no position is seen
 DEVICE float nothing() { return __uint_as_float(kNothing); }
 
-// The scores that a query at `own` may see: else -infinity.
-DEVICE float seen_score(const AttendArgs& a, float score, int position, int own) {
-  if (a.soft_cap > 0.0f) score = a.soft_cap * tanhf(score * a.scale / a.soft_cap);
-  return position <= own && (a.window <= 0 || position > own - a.window) ? score : nothing();
+// Scores of TILES times 8 positions from `first` on, as fragments have them: caps them, and takes away what the queries
+// of rows r and r + 8 at own[] do not see.
+template <int TILES>
+DEVICE void see(const AttendArgs& a, float scores[TILES * 4], int first, const int own[2]) {
+  if (a.soft_cap > 0.0f) {
+    const float factor = a.scale / a.soft_cap;
+#pragma unroll
+    for (int i = 0; i < TILES * 4; i++) scores[i] = a.soft_cap * tanhf(scores[i] * factor);
+  }
+  const int q = threadIdx.x % 4;
+#pragma unroll
+  for (int i = 0; i < TILES * 4; i++) {
+    const int position = first + i / 4 * 8 + 2 * q + i % 2, at = own[i % 4 / 2];
+    if (position > at || (a.window > 0 && position <= at - a.window)) scores[i] = nothing();
+  }
 }
 // Whether queries at positions [first, last] see the whole part, and nothing else is to be done to scores.
 DEVICE bool plain_part(const AttendArgs& a, int part, int first, int last) {
@@ -79,13 +90,12 @@ DEVICE Joint join(float& largest, float m) {
 }
 DEVICE float joined(Joint j, float old, float more) { return __fmaf_rn(more, j.add, __fmul_rn(old, j.keep)); }
 
-// The result of a head's dimensions d, d + 1.
-DEVICE void store(const AttendArgs& a, int row, int head, int d, float y0, float y1) {
-  const long at = ((long)row * a.heads + head) * D + d;
-  if (a.gate) {
-    const float2 gate = *(const float2*)(a.gate + at);
-    y0 *= sigmoid(gate.x), y1 *= sigmoid(gate.y);
-  }
-  if (a.out) *(float2*)(a.out + at) = make_float2(y0, y1);
+// The result of a head's dimensions d, d + 1. Gates (as projected; 0 where there are none) are read before, many together.
+DEVICE float2 gate_of(const AttendArgs& a, int row, int head, int d) {
+  return a.gate ? *(const float2*)(a.gate + ((long)row * a.heads + head) * D + d) : make_float2(0.0f, 0.0f);
+}
+DEVICE void store(const AttendArgs& a, int row, int head, int d, float y0, float y1, float2 gate) {
+  if (a.gate) y0 *= sigmoid(gate.x), y1 *= sigmoid(gate.y);
+  if (a.out) *(float2*)(a.out + ((long)row * a.heads + head) * D + d) = make_float2(y0, y1);
   if (a.tiles) *(u32*)(a.tiles + tile_index(row, head * D + d, a.tiles_rows)) = pack_bf16(y0, y1);
 }

@@ -22,23 +22,7 @@ DEVICE float largest_upto(float x) {
   return x;
 }
 
-// keep and add of a row's parts, `stride` apart: by a warp.
-DEVICE void weigh_row(const float2* parts, PartJoint* joints, int stride, int count) {
-  const int lane = threadIdx.x % 32;
-  float largest = nothing();
-  for (int p = lane; p - lane < count; p += 32) {
-    const float2 own = p < count ? parts[p * stride] : make_float2(nothing(), 0.0f);
-    const float upto = largest_upto(own.x);
-    const float left = __shfl_sync(~0u, upto, lane - 1);
-    float before = lane > 0 ? fmaxf(largest, left) : largest;
-    largest = fmaxf(largest, __shfl_sync(~0u, upto, 31));
-    Joint j = {1.0f, 0.0f};
-    if (before != nothing() || own.x != nothing()) j = join(before, own.x);
-    if (p < count) joints[p * stride] = {j.keep, j.add, own.y, 0.0f};
-  }
-}
-
-// The way for many parts: a group of 128 threads has 32 dimensions of a query row and head. It brings parts into shared
+// A group of 128 threads has 32 dimensions of a query row and head. It brings parts into shared
 // memory, kTogether at a time and a.joined_ahead times so many ahead, and joins them in order.
 constexpr int kRound = 1024, kTogether = 64;
 struct Joining {
@@ -149,8 +133,8 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
   if (thread == 32) joining.sum = total;
   barrier_sync(barrier, 128);
   if (thread >= 32) return;
-  const float y = total / joining.sum, other = __shfl_xor_sync(~0u, y, 1);
-  if (lane % 2 == 0) store(a, row, head, d + lane, y, other);
+  const float y = total * (1.0f / joining.sum), other = __shfl_xor_sync(~0u, y, 1);
+  if (lane % 2 == 0) store(a, row, head, d + lane, y, other, gate_of(a, row, head, d + lane));
 }
 
 // Grid: D / 32, heads, rows.

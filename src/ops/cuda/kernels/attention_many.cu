@@ -98,14 +98,19 @@ DEVICE void release(Stages& stages) {
 }
 
 DEVICE void bring_queries(const AttendArgs& a, const Block& b, u8* queries) {
-  for (int i = threadIdx.x; i < kQueryRows * (D / 8); i += kConsumers) {
-    const int row = i / (D / 8), d = i % (D / 8) * 8, index = b.first + row;
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (index < b.rows) {
-      const long at = (long)(b.s.row + index / b.group) * a.heads + b.kv_head * b.group + index % b.group;
-      v = *(const uint4*)(a.q16 + at * D + d);
-    }
-    *(uint4*)(queries + (d / 64 * kQueryRows * 64 + swizzled<64>(row, d % 64)) * 2) = v;
+  constexpr int kEach = kQueryRows * (D / 8) / kConsumers;  // read together: one wait for memory
+  uint4 v[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; i++) {
+    const int at = threadIdx.x + i * kConsumers, index = b.first + at / (D / 8);
+    const long row = b.s.row + index / b.group, head = b.kv_head * b.group + index % b.group;
+    v[i] = make_uint4(0, 0, 0, 0);
+    if (index < b.rows) v[i] = *(const uint4*)(a.q16 + (row * a.heads + head) * D + at % (D / 8) * 8);
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; i++) {
+    const int at = threadIdx.x + i * kConsumers, row = at / (D / 8), d = at % (D / 8) * 8;
+    *(uint4*)(queries + (d / 64 * kQueryRows * 64 + swizzled<64>(row, d % 64)) * 2) = v[i];
   }
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   barrier_sync(1, kConsumers);
@@ -114,14 +119,8 @@ DEVICE void bring_queries(const AttendArgs& a, const Block& b, u8* queries) {
 // Weights of the warp's rows r (half 0) and r + 8 (1) as fragments: of 16 positions each.
 DEVICE void weigh(const AttendArgs& a, const Block& b, int part, const int own[2], float scores[64], u32 weights[8][4],
                   float largest[2], float sum[2]) {
-  const int q = threadIdx.x % 4;
-  if (!plain_part(a, part, b.start + b.first / b.group, b.start + (b.first + kQueryRows - 1) / b.group)) {
-#pragma unroll
-    for (int n = 0; n < 16; n++)
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        scores[n * 4 + i] = seen_score(a, scores[n * 4 + i], part * kPart + n * 8 + 2 * q + i % 2, own[i / 2]);
-  }
+  if (!plain_part(a, part, b.start + b.first / b.group, b.start + (b.first + kQueryRows - 1) / b.group))
+    see<16>(a, scores, part * kPart, own);
   const float factor = score_factor(a);
 #pragma unroll
   for (int h = 0; h < 2; h++) {
@@ -240,13 +239,18 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     if (own[h] < 0) continue;
-    const int index = row + 8 * h;
+    const int index = row + 8 * h, at = b.s.row + index / b.group, head = b.kv_head * b.group + index % b.group;
+    const float factor = 1.0f / running_sum[h];
 #pragma unroll
-    for (int g = 0; g < D / 64; g++)
+    for (int g = 0; g < D / 64; g++) {
+      float2 gates[8];
+#pragma unroll
+      for (int n = 0; n < 8; n++) gates[n] = gate_of(a, at, head, g * 64 + n * 8 + 2 * q);
 #pragma unroll
       for (int n = 0; n < 8; n++)
-        store(a, b.s.row + index / b.group, b.kv_head * b.group + index % b.group, g * 64 + n * 8 + 2 * q,
-              running[g][n * 4 + 2 * h] / running_sum[h], running[g][n * 4 + 2 * h + 1] / running_sum[h]);
+        store(a, at, head, g * 64 + n * 8 + 2 * q, running[g][n * 4 + 2 * h] * factor, running[g][n * 4 + 2 * h + 1] * factor,
+              gates[n]);
+    }
   }
 }
 
@@ -271,7 +275,7 @@ KERNEL __launch_bounds__(kConsumers + 128, 1) attend_many(const __grid_constant_
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x == kConsumers) produce(a, b, stages);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(WARPGROUPS == 1 ? 248 : 240));
     consume(a, b, shared, stages);
   }
 }
