@@ -21,6 +21,7 @@ struct Group {
   float largest[4][16], sum[4][16][4];
   u64 full[kStages];
 };
+static_assert(16 * kResultStride * 4 <= kStages * kStageBytes, "results fit");
 static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1280, "attention.cc has this");
 
 // The ring through which chunks come. Threads use it together; `barrier` is theirs.
@@ -109,19 +110,19 @@ struct Tile {
 // Weighted values of 16 rows and a part: of a warp's share of the dimensions.
 typedef float Mixed[kRowGroups][kRows / 32][4];
 
-// Scores of 16 rows and the warp's 32 keys of a part.
+// Scores of 16 rows and the warp's 32 keys of a part. Loops over chunks are not unrolled: code that is not in the
+// multiprocessor's cache takes longer to come than to run.
 DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
   const int lane = threadIdx.x % 32, warp = chunks.ring.thread / 32;
-  const int row_of_queries = lane % 16, half = lane / 16;
-#pragma unroll
-  for (int c = 0; c < kKeyChunks; c++) {
-    const u32 chunk = shared_address(chunks.next()), queries = shared_address(group.queries + c * 16 * kWide);
+  u32 queries = shared_address(group.queries);
+#pragma unroll 1
+  for (int c = 0; c < kKeyChunks; c++, queries += 16 * kWide * 2) {
+    const u32 chunk = shared_address(chunks.next());
 #pragma unroll
     for (int k = 0; k < kWide; k += 32) {
       u32 a[2][4];
 #pragma unroll
-      for (int j = 0; j < 2; j++)
-        load_matrices(queries + swizzled<kWide>(row_of_queries, k + j * 16 + half * 8) * 2, a[j]);
+      for (int j = 0; j < 2; j++) load_matrices(queries + swizzled<kWide>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
 #pragma unroll
       for (int n = 0; n < 4; n++) {
         u32 b[4];
@@ -170,24 +171,26 @@ DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Til
 
 DEVICE void mix_values(Chunks& chunks, const Group& group, Mixed mixed) {
   const int lane = threadIdx.x % 32, warp = chunks.ring.thread / 32;
+  u32 weights = shared_address(group.weights);
+#pragma unroll 1
+  for (int half = 0; half < 2; half++, weights += 16 * 64 * 2)
 #pragma unroll
-  for (int c = 0; c < kValueChunks; c++) {
-    const u32 chunk = shared_address(chunks.next()), weights = shared_address(group.weights[c / kRowGroups]);
+    for (int g = 0; g < kRowGroups; g++) {
+      const u32 chunk = shared_address(chunks.next());
 #pragma unroll
-    for (int k = 0; k < 64; k += 32) {
-      u32 a[2][4];
+      for (int k = 0; k < 64; k += 32) {
+        u32 a[2][4];
 #pragma unroll
-      for (int j = 0; j < 2; j++)
-        load_matrices(weights + swizzled<64>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
+        for (int j = 0; j < 2; j++) load_matrices(weights + swizzled<64>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
 #pragma unroll
-      for (int n = 0; n < kRows / 32; n++) {
-        u32 b[4];
-        load_matrices(chunk + swizzled<64>(warp * (kRows / 4) + n * 8 + lane % 8, k + lane / 8 * 8) * 2, b);
-        mma_f16(mixed[c % kRowGroups][n], a[0], b[0], b[1]);
-        mma_f16(mixed[c % kRowGroups][n], a[1], b[2], b[3]);
+        for (int n = 0; n < kRows / 32; n++) {
+          u32 b[4];
+          load_matrices(chunk + swizzled<64>(warp * (kRows / 4) + n * 8 + lane % 8, k + lane / 8 * 8) * 2, b);
+          mma_f16(mixed[g][n], a[0], b[0], b[1]);
+          mma_f16(mixed[g][n], a[1], b[2], b[3]);
+        }
       }
     }
-  }
 }
 // The sums of a row's weights, which all lanes of the row get.
 DEVICE float sum_of(const Group& group, int row, int q) {
@@ -221,19 +224,18 @@ DEVICE void prepare_tile(const AttendArgs& a, const AttendSpan& s, const Tile& t
                          Group& group, int thread, int barrier) {
   const int warp = thread / 32, lane = thread % 32;
   const int first = max(tile.start, begin * kPart), fresh = max(min(s.length, end * kPart) - first, 0);
+#pragma unroll 1
   for (int i = warp; i < 16 + 2 * fresh; i += 4) {
     const int index = tile.first + i;
+    const Kind kind = i < 16 ? kQuery : i % 2 ? kValue : kKey;
+    const int position = kind == kQuery ? tile.position(i) : first + (i - 16) / 2;
+    const int head = kind == kQuery ? kv_head * tile.group + index % tile.group : kv_head;
     float y[D / 32] = {};
-    if (i >= 16) {
-      const Kind kind = i % 2 ? kValue : kKey;
-      const int position = first + (i - 16) / 2;
-      prepare_head(a, kind, s.row + position - tile.start, kv_head, position, group.heads[warp], y);
+    if (position >= 0) prepare_head(a, kind, s.row + position - tile.start, head, position, group.heads[warp], y);
+    if (kind != kQuery) {
       cache_head(a, s, kind, kv_head, position, y);
       continue;
     }
-    if (index < tile.rows)
-      prepare_head(a, kQuery, s.row + index / tile.group, kv_head * tile.group + index % tile.group, tile.position(i),
-                   group.heads[warp], y);
 #pragma unroll
     for (int d = 0; d < D / 32; d++) *query_place(group, i, d * 32 + lane) = kept(y[d]);
   }
@@ -261,6 +263,7 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
   const int old = (tile.start / kPart - begin) * kChunks;
   int ahead = 0;
   const auto ask_old = [&] {
+#pragma unroll 1
     for (; ahead < kStages - 1 && ahead < old; ahead++) chunks.ask(ahead);
   };
   if (!a.prepares) {  // prepare() began when all before it had ended
@@ -278,6 +281,7 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
     prepare_tile(a, s, tile, kv_head, begin, end, group, ring.thread, ring.barrier);
   else
     bring_queries(a, s, tile, kv_head, group, ring.thread);
+#pragma unroll 1
   for (; ahead < kStages - 1; ahead++) chunks.ask(ahead);
 
   const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;
@@ -315,24 +319,28 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
     }
   }
   if (s.splits > 1) return;
+  // Through shared memory, where nobody reads chunks any more: few rows are there, and neighbours are stored together.
+  float* results = (float*)group.ring;
+  barrier_sync(ring.barrier, 128);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int row = tile.first + r + 8 * i, at = s.row + row / tile.group, head = kv_head * tile.group + row % tile.group;
-    if (row >= tile.rows) continue;
     const float factor = 1.0f / running_sum[i];
-    float2 gates[kRowGroups][kRows / 32];
 #pragma unroll
     for (int g = 0; g < kRowGroups; g++)
 #pragma unroll
       for (int n = 0; n < kRows / 32; n++)
-        gates[g][n] = gate_of(a, at, head, g * kRows + warp * (kRows / 4) + n * 8 + 2 * q);
-#pragma unroll
-    for (int g = 0; g < kRowGroups; g++)
-#pragma unroll
-      for (int n = 0; n < kRows / 32; n++)
-        store(a, at, head, g * kRows + warp * (kRows / 4) + n * 8 + 2 * q, running[g][n][2 * i] * factor,
-              running[g][n][2 * i + 1] * factor, gates[g][n]);
+        *(float2*)(results + (r + 8 * i) * kResultStride + g * kRows + warp * (kRows / 4) + n * 8 + 2 * q) =
+            make_float2(running[g][n][2 * i] * factor, running[g][n][2 * i + 1] * factor);
   }
+  barrier_sync(ring.barrier, 128);
+#pragma unroll 1
+  for (int i = warp; i < 16 && tile.first + i < tile.rows; i += 4) {
+    const int row = tile.first + i;
+    store_row(a, s.row + row / tile.group, kv_head * tile.group + row % tile.group, results + i * kResultStride);
+  }
+#if __CUDA_ARCH__ >= 900
+  other_proxy_fence();  // before chunks come there again
+#endif
 }
 
 // Grid: units by kv heads.

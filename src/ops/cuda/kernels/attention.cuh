@@ -90,12 +90,23 @@ DEVICE Joint join(float& largest, float m) {
 }
 DEVICE float joined(Joint j, float old, float more) { return __fmaf_rn(more, j.add, __fmul_rn(old, j.keep)); }
 
-// The result of a head's dimensions d, d + 1. Gates (as projected; 0 where there are none) are read before, many together.
-DEVICE float2 gate_of(const AttendArgs& a, int row, int head, int d) {
-  return a.gate ? *(const float2*)(a.gate + ((long)row * a.heads + head) * D + d) : make_float2(0.0f, 0.0f);
+// The result of a row's head, by a warp, from shared memory.
+constexpr int kResultStride = D + 8;  // so that fragments' rows lie in different banks
+DEVICE void store(const AttendArgs& a, int row, int head, int d, float2 y) {
+  const long at = ((long)row * a.heads + head) * D + d;
+  if (a.out) *(float2*)(a.out + at) = y;
+  if (a.tiles) *(u32*)(a.tiles + tile_index(row, head * D + d, a.tiles_rows)) = pack_bf16(y.x, y.y);
 }
-DEVICE void store(const AttendArgs& a, int row, int head, int d, float y0, float y1, float2 gate) {
-  if (a.gate) y0 *= sigmoid(gate.x), y1 *= sigmoid(gate.y);
-  if (a.out) *(float2*)(a.out + ((long)row * a.heads + head) * D + d) = make_float2(y0, y1);
-  if (a.tiles) *(u32*)(a.tiles + tile_index(row, head * D + d, a.tiles_rows)) = pack_bf16(y0, y1);
+DEVICE void store_row(const AttendArgs& a, int row, int head, const float* results) {
+  const int lane = threadIdx.x % 32;
+  const float* gates = a.gate + ((long)row * a.heads + head) * D;
+#pragma unroll
+  for (int d = 2 * lane; d < D; d += 64) {
+    float2 y = *(const float2*)(results + d);
+    if (a.gate) {
+      const float2 gate = *(const float2*)(gates + d);
+      y = make_float2(y.x * sigmoid(gate.x), y.y * sigmoid(gate.y));
+    }
+    store(a, row, head, d, y);
+  }
 }

@@ -63,16 +63,11 @@ DEVICE void weigh_parts(Joining& to, const float2* of, long next, int count, flo
 // left out.
 template <bool KEPT, class Of>
 DEVICE void join_parts(const PartJoint* joints, int count, float& total, const Of& of) {
-  const auto one = [&](int i) {
+#pragma unroll 16
+  for (int i = 0; i < count; i++) {
     const float2 keep_add = *(const float2*)(joints + i);
     const Joint j = {keep_add.x, keep_add.y};
     total = KEPT ? __fmaf_rn(of(i), j.add, total) : joined(j, total, of(i));
-  };
-  if (count == kTogether) {
-#pragma unroll
-    for (int i = 0; i < kTogether; i++) one(i);
-  } else {
-    for (int i = 0; i < count; i++) one(i);
   }
 }
 
@@ -133,8 +128,10 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
   if (thread == 32) joining.sum = total;
   barrier_sync(barrier, 128);
   if (thread >= 32) return;
-  const float y = total * (1.0f / joining.sum), other = __shfl_xor_sync(~0u, y, 1);
-  if (lane % 2 == 0) store(a, row, head, d + lane, y, other, gate_of(a, row, head, d + lane));
+  float y = total * (1.0f / joining.sum);
+  if (a.gate) y *= sigmoid(a.gate[((long)row * a.heads + head) * D + d + lane]);
+  const float other = __shfl_xor_sync(~0u, y, 1);
+  if (lane % 2 == 0) store(a, row, head, d + lane, make_float2(y, other));
 }
 
 // Grid: D / 32, heads, rows.

@@ -8,6 +8,8 @@ constexpr int kKeyStages = D / kKeyDims, kStagesOfPart = 2 * kKeyStages;  // of 
 constexpr int kStageBytes = kKeyDims * kPart * 2, kQueryBytes = kQueryRows * D * 2;
 constexpr int kFit = (226 * 1024 - kQueryBytes) / kStageBytes, kStages = kFit < 6 ? kFit : 6;
 
+static_assert(kQueryRows * kResultStride * 4 <= kStages * kStageBytes, "results fit");
+
 #define OUT8(i)                                                                                \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -236,21 +238,23 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
     for (int k = 0; k < 8; k++)
       asm volatile("" ::"r"(weights[k][0]), "r"(weights[k][1]), "r"(weights[k][2]), "r"(weights[k][3]));
   }
+  // Through shared memory, where nobody reads keys and values any more: the code for storing from fragments took longer
+  // to come than to run.
+  barrier_sync(1, kConsumers);
+  float* results = (float*)stages.memory + warp * 16 * kResultStride;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    if (own[h] < 0) continue;
-    const int index = row + 8 * h, at = b.s.row + index / b.group, head = b.kv_head * b.group + index % b.group;
     const float factor = 1.0f / running_sum[h];
 #pragma unroll
-    for (int g = 0; g < D / 64; g++) {
-      float2 gates[8];
-#pragma unroll
-      for (int n = 0; n < 8; n++) gates[n] = gate_of(a, at, head, g * 64 + n * 8 + 2 * q);
-#pragma unroll
-      for (int n = 0; n < 8; n++)
-        store(a, at, head, g * 64 + n * 8 + 2 * q, running[g][n * 4 + 2 * h] * factor, running[g][n * 4 + 2 * h + 1] * factor,
-              gates[n]);
-    }
+    for (int i = 0; i < D / 8; i++)
+      *(float2*)(results + (r + 8 * h) * kResultStride + i * 8 + 2 * q) =
+          make_float2(running[i / 8][i % 8 * 4 + 2 * h] * factor, running[i / 8][i % 8 * 4 + 2 * h + 1] * factor);
+  }
+  __syncwarp();
+#pragma unroll 1
+  for (int i = 0; i < 16 && b.first + warp * 16 + i < b.rows; i++) {
+    const int index = b.first + warp * 16 + i;
+    store_row(a, b.s.row + index / b.group, b.kv_head * b.group + index % b.group, results + i * kResultStride);
   }
 }
 
