@@ -226,6 +226,44 @@ TEST(CudaDispatch, DeltaRuleOfManySequences) {
   });
 }
 
+// Few query rows go 16 at a time, many to the kernel with wgmma; all sequences of a batch share the launches.
+TEST(CudaDispatch, Attention) {
+  const auto names = [](Device& device, const std::vector<std::pair<int, int>>& lengths_and_rows) {
+    std::vector<PagedKv> caches(lengths_and_rows.size());
+    std::vector<AttentionSpan> spans;
+    std::vector<int> positions;
+    for (size_t i = 0; i < caches.size(); i++) {
+      const auto [length, rows] = lengths_and_rows[i];
+      caches[i].kv_heads = 4, caches[i].head_dim = 256, caches[i].length = length;
+      while (static_cast<int>(caches[i].k.size()) * kKvBlock < length) kv_add_block(device, caches[i]);
+      spans.push_back({&caches[i], static_cast<int>(positions.size()), rows});
+      for (int t = 0; t < rows; t++) positions.push_back(length + t);
+    }
+    const int rows = static_cast<int>(positions.size());
+    const Tensor q = zeros(device, {rows, 16 * 256}), k = zeros(device, {rows, 4 * 256});
+    const Rope rope{{1.0f}};
+    return kernels_of([&] {
+      attend({q, k, k, nullptr, nullptr, nullptr, positions, &rope, 16, {0.0625f}}, spans);
+    });
+  };
+  using Names = std::vector<std::string>;
+  for (const FakeCard& card : {kH200, kA100, kA10})
+    on_card(card, [&](Device& device) {
+      const bool hopper = card.capability == 90;
+      EXPECT_EQ(names(device, {{0, 1}}), (Names{"attend"}));
+      EXPECT_EQ(names(device, {{9000, 1}}), (Names{"attend", "combine"}));
+      EXPECT_EQ(names(device, {{9000, 2}}), (Names{"prepare", "attend", "combine"}));
+      EXPECT_EQ(names(device, std::vector(300, std::pair{700, 1})), (Names{"attend"}));
+      EXPECT_EQ(names(device, {{0, 2048}}), (Names{"prepare", hopper ? "attend_many" : "attend"}));
+      const auto both = names(device, {{9000, 1}, {0, 1000}});
+      if (hopper) {
+        EXPECT_EQ(both, (Names{"prepare", "attend_many", "attend", "combine"}));
+      } else {
+        EXPECT_EQ(both.front(), "prepare");
+      }
+    });
+}
+
 // Weights and states of a small model on a device, and a step of it.
 class SmallModel {
  public:

@@ -153,6 +153,16 @@ DEVICE u32 shared_address(const void* p) {
 DEVICE void copy16_async(u32 to, const void* from, bool wanted) {
   if (wanted) std::memcpy(anabranch::emulator::dynamic_shared() + to, from, 16);
 }
+DEVICE void copy8_async(u32 to, const void* from, bool wanted) {
+  if (wanted) std::memcpy(anabranch::emulator::dynamic_shared() + to, from, 8);
+}
+DEVICE void load_matrices(u32 row, u32 to[4]) {
+  const Lanes<u32> rows("load_matrices", ~0u, row);
+  for (u32 i = 0; i < 4; i++)
+    std::memcpy(
+        to + i,
+        anabranch::emulator::dynamic_shared() + rows[8 * i + threadIdx.x % 32 / 4] + threadIdx.x % 4 * 4, 4);
+}
 DEVICE void commit_copies() {}
 template <int N>
 DEVICE void wait_copies() {}
@@ -180,6 +190,9 @@ DEVICE u32 pack_bf16(float low, float high) {
 }
 DEVICE u32 pack_f16(float low, float high) {
   return (u32)anabranch::float_to_f16(high) << 16 | anabranch::float_to_f16(low);
+}
+DEVICE float exp2_fast(float x) {
+  return exp2f(x);
 }
 DEVICE float from_f16(u32 bits) {
   return anabranch::f16_to_float((u16)bits);

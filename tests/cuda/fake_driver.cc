@@ -112,7 +112,8 @@ int check_host(const void* p, const std::string& what) {
 
 size_t args_bytes(const std::string& kernel) {
   using namespace ops::cuda;
-  if (kernel == "prepare" || kernel == "attend" || kernel == "combine") return sizeof(AttendArgs);
+  if (kernel == "prepare" || kernel == "attend" || kernel == "attend_many" || kernel == "combine")
+    return sizeof(AttendArgs);
   if (kernel == "delta") return sizeof(DeltaArgs);
   if (kernel == "norm_rows" || kernel == "norm_heads") return sizeof(NormArgs);
   if (kernel == "embed") return sizeof(EmbedArgs);

@@ -16,11 +16,27 @@ namespace {
 const char* const kOp = "attention";
 constexpr float kLog2E = 1.44269504088896340736f;
 
-Variant variant(int head_dim) {
-  const std::string reason = attention_unsupported(head_dim, {});
-  require(reason.empty(), kOp, "{}.", reason);
-  return {Source::attention, {head_dim}};
-}
+constexpr int kTileRows = 16, kManyRows = 64;  // query rows of a tile; of a warpgroup of attend_many()
+constexpr int kTogether = 64, kRound = 1024;   // parts that combine() brings, and weighs, at a time
+
+// The shape of attention.cu: stages of a ring, so that two blocks fit on a multiprocessor.
+struct Shape {
+  int head_dim, stages;
+  Shape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
+    const std::string reason = attention_unsupported(dim, {});
+    require(reason.empty(), kOp, "{}.", reason);
+  }
+  Variant variant() const { return {Source::attention, {head_dim, stages}}; }
+  int stage_bytes() const {
+    const int rows = head_dim % 128 == 0 ? 128 : head_dim % 96 == 0 ? 96 : head_dim % 64 == 0 ? 64 : 32;
+    return std::max(head_dim % 64 == 0 ? 64 : 32, rows / 2) * kPart * 2;
+  }
+  // sizeof(Group)
+  unsigned shared_bytes() const {
+    return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head_dim +
+                                 std::max(16 * head_dim, 4096) + 1280);
+  }
+};
 
 // Room for `count` more positions, in blocks that nothing else refers to.
 void make_room(CudaDevice& on, PagedKv& kv, int count) {
@@ -37,42 +53,93 @@ void make_room(CudaDevice& on, PagedKv& kv, int count) {
 // A launch's spans, and where the blocks of each lie.
 class LaunchSpans {
  public:
-  explicit LaunchSpans(CudaDevice& on) : on_(on) {}
-  // False when the launch is full.
-  bool add(const PagedKv& kv, int begin, int count, int group) {
-    if (spans_ == kAttendSpans) return false;
-    span_[spans_++] = {begin, count, kv.length, static_cast<int>(addresses_.size() / 2), tiles_};
-    tiles_ += (count * group + 15) / 16;
-    parts_ = std::max(parts_, (kv.length + kPart - 1) / kPart);
-    for (size_t b = 0; b < kv.k.size(); b++) {
+  void add(const PagedKv& kv, int begin, int count, int window = 0) {
+    AttendSpan s{.row = begin, .count = count, .length = kv.length};
+    s.first_pair = static_cast<int>(addresses_.size() / 2);
+    s.begin = window > 0 ? std::max(0, kv.length - count - window + 1) / kPart : 0;
+    spans_.push_back(s);
+    for (size_t b = 0; b < kv.k.size(); b++)
       for (const Tensor* block : {&kv.k[b], &kv.v[b]})  // 0: dropped
-        addresses_.push_back(
-            !block->empty() ? reinterpret_cast<unsigned long long>(on_.data<void>(*block, kOp)) : 0);
-    }
-    return true;
+        addresses_.push_back(block->empty() ? 0 : static_cast<unsigned long long>(block->device_address()));
   }
-  void fill(AttendArgs& args) {
-    args.spans = spans_;
-    args.parts = parts_;
-    std::copy_n(span_, spans_, args.span);
-    args.first_row = span_[0].row;
-    args.rows = span_[spans_ - 1].row + span_[spans_ - 1].count - args.first_row;
-    if (addresses_.size() <= 2 * kAttendPairs) {
+  bool empty() const { return spans_.empty(); }
+  // Each span in units of one tile of `rows` query rows and all its parts.
+  void set_tiles(int group, int rows) {
+    tile_rows_ = rows;
+    for (AttendSpan& s : spans_) {
+      s.splits = 1;
+      s.unit_parts = parts(s);
+      s.first_unit = units_;
+      units_ += tiles(s, group, rows);
+    }
+  }
+  // Tiles of kTileRows in units of some parts, so that there are about `wanted` units for each head of keys,
+  // if that makes no more than most_slots. If tiles are nearly enough and no span is much longer than most,
+  // none is split.
+  void set_units(int group, int wanted, int64_t most_slots) {
+    int64_t all = 0, tiles_of_all = 0;
+    for (const AttendSpan& s : spans_) {
+      all += int64_t{tiles(s, group, kTileRows)} * parts(s);
+      tiles_of_all += tiles(s, group, kTileRows);
+      longest_ = std::max(longest_, parts(s));
+    }
+    int64_t unit = std::max<int64_t>((all + wanted - 1) / wanted, 1);
+    if (3 * tiles_of_all >= wanted && longest_ * tiles_of_all <= 2 * all) unit = longest_;
+    for (;; unit *= 2) {
+      units_ = slots_ = 0;
+      for (AttendSpan& s : spans_) {
+        const int of_span = parts(s), tiles_of_span = tiles(s, group, kTileRows);
+        s.splits = static_cast<int>(std::max<int64_t>((of_span + unit / 2) / unit, 1));
+        s.unit_parts = (of_span + s.splits - 1) / s.splits;
+        s.splits = (of_span + s.unit_parts - 1) / s.unit_parts;
+        s.first_unit = units_;
+        s.first_slot = slots_;
+        units_ += tiles_of_span * s.splits;
+        if (s.splits > 1) slots_ += tiles_of_span * of_span;
+      }
+      if (slots_ <= most_slots) return;
+    }
+  }
+  // What args has no room for lies in memory of this object's, or of the device's.
+  void fill(CudaDevice& on, AttendArgs& args) {
+    args.spans = static_cast<int>(spans_.size());
+    args.first_row = spans_.front().row;
+    args.rows = spans_.back().row + spans_.back().count - args.first_row;
+    const bool few = spans_.size() <= kAttendSpans;
+    if (few) std::copy(spans_.begin(), spans_.end(), args.span);
+    if (addresses_.size() <= 2 * kAttendPairs && few) {
       std::copy(addresses_.begin(), addresses_.end(), args.pairs);
+    } else if (few) {
+      args.table = on.table(addresses_);
     } else {
-      table_ = on_.upload(addresses_.data(), addresses_.size() * sizeof(addresses_[0]));
-      args.table = table_.address<unsigned long long>();
+      const size_t table_bytes = addresses_.size() * 8, span_bytes = spans_.size() * sizeof(AttendSpan);
+      std::vector<char> bytes(table_bytes + span_bytes);
+      std::memcpy(bytes.data(), addresses_.data(), table_bytes);
+      std::memcpy(bytes.data() + table_bytes, spans_.data(), span_bytes);
+      tables_ = on.upload(bytes.data(), bytes.size());
+      args.table = tables_.address<unsigned long long>();
+      args.span_table = reinterpret_cast<AttendSpan*>(tables_.address<char>() + table_bytes);
     }
   }
-  int tiles() const { return tiles_; }
-  int parts() const { return parts_; }
+  int units() const { return units_; }
+  int slots() const { return slots_; }
+  int longest() const { return longest_; }  // parts of a span
+  int most_rows() const { return std::ranges::max_element(spans_, {}, &AttendSpan::count)->count; }
+  int tile_rows() const { return tile_rows_; }
+  int tiles(int group, int rows) const {
+    int sum = 0;
+    for (const AttendSpan& s : spans_) sum += tiles(s, group, rows);
+    return sum;
+  }
 
  private:
-  CudaDevice& on_;
-  AttendSpan span_[kAttendSpans];
-  int spans_ = 0, tiles_ = 0, parts_ = 0;
+  static int parts(const AttendSpan& s) { return (s.length - 1) / kPart + 1 - s.begin; }
+  static int tiles(const AttendSpan& s, int group, int rows) { return (s.count * group + rows - 1) / rows; }
+
+  std::vector<AttendSpan> spans_;
   std::vector<unsigned long long> addresses_;
-  Block table_;
+  int tile_rows_ = 0, units_ = 0, slots_ = 0, longest_ = 0;
+  Block tables_;
 };
 
 void set_scores(AttendArgs& args, const ScoreSpec& scores) {
@@ -94,29 +161,98 @@ void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope) {
 
 void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
   const int units = args.rows * ((args.q ? args.heads : 0) + (args.k ? 2 * args.kv_heads : 0));
-  on.launch(variant(head_dim), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0, &args);
+  on.launch(Shape(on, head_dim).variant(), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0,
+            &args);
 }
 
-// Parts in blocks of their own where there are few query rows, else one after the other in one block: the
-// same bits either way.
-void launch_attend(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int head_dim) {
-  const auto tiles = static_cast<unsigned>(spans.tiles()), heads = static_cast<unsigned>(args.kv_heads);
-  const int64_t blocks = int64_t{spans.tiles()} * args.kv_heads;
-  const auto parts = static_cast<size_t>(blocks) * static_cast<size_t>(spans.parts()) * 16;
-  constexpr size_t kMostScratch = 256u << 20;
-  const bool whole = blocks >= 256 || (blocks >= 64 && blocks * spans.parts() > 4096) || spans.parts() == 1 ||
-                     parts * static_cast<size_t>(head_dim) * 4 > kMostScratch;
+// Few query rows: 16 at a time. Where blocks would be too few, a block takes some parts, and another kernel
+// joins them.
+void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim, bool alone) {
+  const int group = args.heads / args.kv_heads;
+  args.slot_rows = std::min(kTileRows, spans.most_rows() * group);
+  const int64_t slot_bytes = int64_t{args.kv_heads} * args.slot_rows * (head_dim * 4 + 8);
+  constexpr int64_t kMostScratch = int64_t{1} << 30;
+  spans.set_units(group, std::max(2 * on.info().multiprocessors / args.kv_heads, 1),
+                  kMostScratch / slot_bytes);
+  args.joined_ahead = std::min(kJoinedAhead, (spans.longest() + kTogether - 1) / kTogether);
+  // Each block prepares its queries: only where that is one for a warp.
+  args.prepares = alone && args.k && spans.most_rows() * group <= 4;
+  spans.fill(on, args);
+}
+void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int head_dim) {
+  const Shape shape(on, head_dim);
+  const auto rows = static_cast<size_t>(spans.slots()) * static_cast<size_t>(args.kv_heads * args.slot_rows);
   Block sums, largest;
-  if (!whole) {
-    sums = on.scratch(parts * static_cast<size_t>(head_dim) * 4);
-    largest = on.scratch(parts * 8);
+  if (rows > 0) {
+    sums = on.scratch(rows * static_cast<size_t>(head_dim) * 4);
+    largest = on.scratch(rows * 8);
     args.sums = sums.address<float>();
     args.largest = largest.address<float>();
   }
-  on.launch(variant(head_dim), "attend", {whole ? 1u : static_cast<unsigned>(spans.parts()), heads, tiles},
-            128, 0, &args);
-  if (!whole)
-    on.launch(variant(head_dim), "combine", {16, heads, tiles}, static_cast<unsigned>(head_dim), 0, &args);
+  on.launch(shape.variant(), "attend", {static_cast<unsigned>(spans.units() * args.kv_heads)}, 128,
+            shape.shared_bytes(), &args);
+  if (rows == 0) return;
+  const Grid grid{static_cast<unsigned>(head_dim / 32), static_cast<unsigned>(args.heads),
+                  static_cast<unsigned>(args.rows)};
+  const int bytes = args.joined_ahead * kTogether * 32 * 4 + 32 + std::min(spans.longest(), kRound) * 16;
+  on.launch(shape.variant(), "combine", grid, 128, static_cast<unsigned>(bytes), &args);
+}
+
+// Many query rows on Hopper: 128 in a block, or 64 where that takes less time.
+void plan_many(CudaDevice& on, AttendArgs& args, LaunchSpans& spans) {
+  const int group = args.heads / args.kv_heads, processors = on.info().multiprocessors;
+  const auto rounds = [&](int rows) {
+    return (spans.tiles(group, rows) * args.kv_heads + processors - 1) / processors;
+  };
+  const bool half = 3 * rounds(kManyRows) < 4 * rounds(2 * kManyRows);
+  spans.set_tiles(group, half ? kManyRows : 2 * kManyRows);
+  spans.fill(on, args);
+}
+void launch_many(CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, int head_dim) {
+  const int warpgroups = spans.tile_rows() / kManyRows;
+  on.launch({Source::attention_many, {head_dim, warpgroups}}, "attend_many",
+            {static_cast<unsigned>(spans.units() * args.kv_heads)},
+            static_cast<unsigned>(128 * warpgroups + 128), static_cast<unsigned>(on.info().shared_bytes),
+            &args);
+}
+// Whether these spans keep enough multiprocessors busy.
+bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, int head_dim) {
+  return on.info().capability == 90 && (head_dim == 64 || head_dim == 128 || head_dim == 256) &&
+         !spans.empty() &&
+         spans.tiles(args.heads / args.kv_heads, kManyRows) * args.kv_heads * 4 >= on.info().multiprocessors;
+}
+
+// The next rows of a sequence, whose keys and values are, or will be, the last of its cache.
+struct Rows {
+  const PagedKv* kv;
+  int begin, count;
+};
+// Everything that `common` asks for, of all rows.
+void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> batch, int head_dim) {
+  const int group = common.heads / common.kv_heads;
+  const auto spans_of = [&](const auto& wanted) {
+    LaunchSpans spans;
+    for (const Rows& rows : batch)
+      if (wanted(rows)) spans.add(*rows.kv, rows.begin, rows.count, common.window);
+    return spans;
+  };
+  const auto is_long = [&](const Rows& rows) { return rows.count * group >= kManyRows; };
+  LaunchSpans many = spans_of(is_long);
+  const bool any_many = are_many(on, common, many, head_dim);
+  LaunchSpans few = spans_of([&](const Rows& rows) { return !any_many || !is_long(rows); });
+  AttendArgs of_few = common, of_many = common;
+  if (!few.empty()) plan_few(on, of_few, few, head_dim, !any_many);
+  if (any_many) plan_many(on, of_many, many);
+  if (any_many && !few.empty()) {
+    LaunchSpans all = spans_of([](const Rows&) { return true; });
+    AttendArgs of_all = common;
+    all.fill(on, of_all);
+    launch_prepare(on, of_all, head_dim);
+  } else {
+    if (any_many || !of_few.prepares) launch_prepare(on, any_many ? of_many : of_few, head_dim);
+  }
+  if (any_many) launch_many(on, of_many, many, head_dim);
+  if (!few.empty()) launch_few(on, of_few, few, head_dim);
 }
 
 }  // namespace
@@ -132,9 +268,9 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   make_room(on, kv, rows);
   kv.length += rows;
   AttendArgs args{};
-  LaunchSpans spans(on);
-  spans.add(kv, 0, rows, 1);
-  spans.fill(args);
+  LaunchSpans spans;
+  spans.add(kv, 0, rows);
+  spans.fill(on, args);
   args.k = on.data(k, "kv_append");
   args.v = on.data(v, "kv_append");
   args.heads = args.kv_heads = kv.kv_heads;
@@ -156,7 +292,7 @@ Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, b
   set_rope(on, args, rope);
   if (!queries) args.query_beta = 0;
   args.spans = 1;
-  args.span[0] = {0, args.rows, args.rows, 0, 0};
+  args.span[0] = {.row = 0, .count = args.rows, .length = args.rows};
   launch_prepare(on, args, x.shape(2));
   return out;
 }
@@ -167,61 +303,49 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
   if (q.size() == 0) return out;
   const Block q16 = on.scratch(static_cast<size_t>(q.size()) * 2);
   AttendArgs args{};
-  LaunchSpans spans(on);
-  spans.add(kv, 0, q.shape(0), q.shape(1) / kv.kv_heads);
-  spans.fill(args);
   args.q = on.data(q, kOp);
   args.q16 = q16.address<unsigned short>();
   args.out = on.data(out, kOp);
   args.heads = q.shape(1);
   args.kv_heads = kv.kv_heads;
   set_scores(args, scores);
-  launch_prepare(on, args, kv.head_dim);
-  launch_attend(on, args, spans, kv.head_dim);
+  const Rows rows{&kv, 0, q.shape(0)};
+  attend_to(on, args, {&rows, 1}, kv.head_dim);
   return out;
 }
 
 MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> batch) {
   const PagedKv& any = *batch.front().kv;
-  const int rows = in.q.shape(0), head_dim = any.head_dim, group = in.heads / any.kv_heads;
+  const int rows = in.q.shape(0), head_dim = any.head_dim;
   const int width = in.heads * head_dim;
   CudaDevice& on = cuda_device(in.q);
   const MatmulInput out = make_packed_cleared(on, rows, width);
   const Block q16 = on.scratch(static_cast<size_t>(rows) * width * 2);
-  AttendArgs common{};
-  common.q = on.data(in.q, kOp);
-  common.k = on.data(in.k, kOp);
-  common.v = on.data(in.v, kOp);
-  common.q16 = q16.address<unsigned short>();
-  if (in.q_norm) common.q_norm = on.data(in.q_norm->weight, kOp), common.q_eps = in.q_norm->eps;
-  if (in.k_norm) common.k_norm = on.data(in.k_norm->weight, kOp), common.k_eps = in.k_norm->eps;
-  if (in.gate) common.gate = on.data(*in.gate, kOp);
-  set_rope(on, common, *in.rope);
-  common.tiles = on.data<unsigned short>(out.values, kOp);
-  common.tiles_rows = layout_rows(rows);
-  common.heads = in.heads;
-  common.kv_heads = any.kv_heads;
-  set_scores(common, in.scores);
-  for (size_t i = 0; i < batch.size();) {
-    LaunchSpans spans(on);
-    for (; i < batch.size(); i++) {
-      const AttentionSpan& s = batch[i];
-      for (int t = 0; t < s.count; t++)
-        require(in.positions[static_cast<size_t>(s.begin + t)] == s.kv->length + t, kOp,
-                "row {} stands at position {}, but on CUDA it must follow the {} that are kept.", s.begin + t,
-                in.positions[static_cast<size_t>(s.begin + t)], s.kv->length);
-      make_room(on, *s.kv, s.count);
-      s.kv->length += s.count;
-      if (!spans.add(*s.kv, s.begin, s.count, group)) {
-        s.kv->length -= s.count;
-        break;
-      }
-    }
-    AttendArgs args = common;
-    spans.fill(args);
-    launch_prepare(on, args, head_dim);
-    launch_attend(on, args, spans, head_dim);
+  AttendArgs args{};
+  args.q = on.data(in.q, kOp);
+  args.k = on.data(in.k, kOp);
+  args.v = on.data(in.v, kOp);
+  args.q16 = q16.address<unsigned short>();
+  if (in.q_norm) args.q_norm = on.data(in.q_norm->weight, kOp), args.q_eps = in.q_norm->eps;
+  if (in.k_norm) args.k_norm = on.data(in.k_norm->weight, kOp), args.k_eps = in.k_norm->eps;
+  if (in.gate) args.gate = on.data(*in.gate, kOp);
+  set_rope(on, args, *in.rope);
+  args.tiles = on.data<unsigned short>(out.values, kOp);
+  args.tiles_rows = layout_rows(rows);
+  args.heads = in.heads;
+  args.kv_heads = any.kv_heads;
+  set_scores(args, in.scores);
+  std::vector<Rows> all;
+  for (const AttentionSpan& s : batch) {
+    for (int t = 0; t < s.count; t++)
+      require(in.positions[static_cast<size_t>(s.begin + t)] == s.kv->length + t, kOp,
+              "row {} stands at position {}, but on CUDA it must follow the {} that are kept.", s.begin + t,
+              in.positions[static_cast<size_t>(s.begin + t)], s.kv->length);
+    make_room(on, *s.kv, s.count);
+    s.kv->length += s.count;
+    all.push_back({s.kv, s.begin, s.count});
   }
+  attend_to(on, args, all, head_dim);
   return out;
 }
 

@@ -27,6 +27,7 @@ enum class Source {
   embed,
   rows,
   attention,
+  attention_many,
   gated_delta,
   experts,
   few_gate_up,

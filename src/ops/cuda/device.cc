@@ -113,6 +113,18 @@ const float* CudaDevice::frequencies(std::span<const float> inv_freq) {
   return data(frequencies_.back().device, "rope");
 }
 
+const unsigned long long* CudaDevice::table(std::span<const unsigned long long> entries) {
+  constexpr size_t kKept = 128;
+  for (const Table& known : tables_)
+    if (std::ranges::equal(known.host, entries)) return known.device.address<unsigned long long>();
+  if (tables_.size() < kKept) tables_.emplace_back();
+  Table& table = tables_[oldest_table_];
+  oldest_table_ = (oldest_table_ + 1) % kKept;
+  table.host.assign(entries.begin(), entries.end());
+  table.device = upload(entries.data(), entries.size_bytes());
+  return table.device.address<unsigned long long>();
+}
+
 unsigned long long* CudaDevice::expert_counters(const void* mixture, int experts) {
   const std::lock_guard lock(counters_mutex_);
   if (mixtures_.empty()) counters_ = zeros({kMostCounters, 8}, Dtype::u8);

@@ -88,6 +88,8 @@ class CudaDevice final : public Device {
   int clusters();
   // The frequencies of rope() in the device's memory. They are kept: a model has one or two sets.
   const float* frequencies(std::span<const float> inv_freq);
+  // A table in the device's memory. One that comes again is not copied again.
+  const unsigned long long* table(std::span<const unsigned long long> entries);
   // Counters for expert_rows() of a mixture's experts, on the device. mixture: the address of its weights.
   // Null beyond kMostCounters.
   unsigned long long* expert_counters(const void* mixture, int experts);
@@ -96,6 +98,10 @@ class CudaDevice final : public Device {
   struct Frequencies {
     std::vector<float> host;
     Tensor device;
+  };
+  struct Table {
+    std::vector<unsigned long long> host;
+    Block device;
   };
   struct Mixture {
     const void* weights;
@@ -113,6 +119,8 @@ class CudaDevice final : public Device {
   uint64_t expert_bytes_;
   double expert_share_ = 1;
   std::vector<Frequencies> frequencies_;
+  std::vector<Table> tables_;  // of the latest uses
+  size_t oldest_table_ = 0;
   std::mutex counters_mutex_;
   Tensor counters_;  // 8 bytes each
   std::vector<Mixture> mixtures_;

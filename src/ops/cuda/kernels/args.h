@@ -155,9 +155,13 @@ struct ChooseArgs {
   int vocab, parts;
 };
 
-constexpr int kPart = 128, kAttendSpans = 32, kAttendPairs = 192;
+// A span of query rows. Its work is tiles of query rows, each in `splits` units of up to unit_parts parts.
+constexpr int kPart = 128, kJoinedAhead = 6, kAttendSpans = 32, kAttendPairs = 152;
 struct AttendSpan {
-  int row, count, length, first_pair, first_tile;  // length: positions with these; pair: of its first block
+  int row, count, length, first_pair;  // length: positions with these; pair: of its first block
+  int begin;                           // the first part that is seen
+  int first_unit, splits, unit_parts;
+  int first_slot;  // of its tiles' parts in `sums`
 };
 struct AttendArgs {
   const float *q, *k, *v;  // as projected [rows][heads][D], [rows][kv heads][D]; each may be null
@@ -171,9 +175,12 @@ struct AttendArgs {
   const float* gate;                // of q's shape, or null
   float* out;                       // [rows][heads][D], or null
   unsigned short* tiles;            // the same as activations
-  float *sums, *largest;            // of parts [tile][part][kv head][16][D], [..][16][2]
-  const unsigned long long* table;  // pairs of addresses of blocks: keys, values; null: `pairs`
-  int first_row, rows, heads, kv_heads, pairs_turned, tiles_rows, spans, parts, window;
+  float *sums, *largest;            // of parts [slot][kv head][slot_rows][D], [..][slot_rows][2]
+  const unsigned long long* table;  // pairs of addresses of blocks: keys, values; null: `pairs`,
+  const AttendSpan* span_table;     // and `span`
+  int first_row, rows, heads, kv_heads, pairs_turned, tiles_rows, spans, window;
+  int slot_rows, joined_ahead;
+  bool prepares;  // attend() does what prepare() does
   float q_eps, k_eps, attention_factor;
   float scale, soft_cap;  // of scores (ScoreSpec in ops/attention.h), times log2(e)
   AttendSpan span[kAttendSpans];

@@ -1,316 +1,352 @@
-// Attention over paged keys and values: D is the head's size, a multiple of 32.
+// Attention over paged keys and values for few query rows, 16 of which meet a part. Macros: D; STAGES of a ring in shared
+// memory, which change no result.
 //
-// Of a block of 256 positions, keys are f16 [kv heads][256][D] and values f16 [kv heads][D][256]. A part is
-// kPart positions on an absolute grid. 16 query rows (positions by the heads that share keys) meet a part on
-// the tensor cores and leave its largest score, sum and weighted values; parts are joined in order, by the same
-// operations in one block's registers (prefill) or in a second kernel (decode). So a row's result depends
-// neither on other rows nor on which way it went.
-constexpr int kBlock = 256;
+// Kernels are made of functions for a group of 128 threads that meet at a named barrier.
 
-DEVICE u64 block_address(const AttendArgs& a, int pair, int which) {
-  return a.table ? a.table[2 * pair + which] : a.pairs[2 * pair + which];
-}
-DEVICE float in_f16_range(float x) { return fminf(fmaxf(x, -65504.0f), 65504.0f); }
+// A part's keys, then its values, in chunks that one copy brings: kWide dimensions of all keys, or 64 positions of
+// kRows dimensions of the values.
+constexpr int kRows = D % 128 == 0 ? 128 : D % 96 == 0 ? 96 : D % 64 == 0 ? 64 : 32, kRowGroups = D / kRows;
+constexpr int kKeyChunks = D / kWide, kValueChunks = 2 * kRowGroups, kChunks = kKeyChunks + kValueChunks;
+constexpr int kKeyBytes = kPartBytes / kKeyChunks, kValueBytes = kPartBytes / kValueChunks;
+constexpr int kStages = STAGES, kStageBytes = kKeyBytes > kValueBytes ? kKeyBytes : kValueBytes;
 
-// One warp for each row and head: norm, rotation, and where it belongs.
-KERNEL prepare(const __grid_constant__ AttendArgs a) {
-  __shared__ float shared[8][D];
-  wait_for_previous();
-  let_next_start();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int q_heads = a.q ? a.heads : 0, units = q_heads + (a.k ? 2 * a.kv_heads : 0);
-  const int unit = blockIdx.x * 8 + warp;
-  const int row = a.first_row + unit / units, head = unit % units;
-  if (unit / units >= a.rows) return;
-  const bool is_q = head < q_heads, is_v = !is_q && head >= q_heads + a.kv_heads;
-  const int h = is_q ? head : (head - q_heads) % a.kv_heads;
-  const float* x = is_q ? a.q + ((long)row * a.heads + h) * D : (is_v ? a.v : a.k) + ((long)row * a.kv_heads + h) * D;
-  int span = 0;
-  while (span + 1 < a.spans && row >= a.span[span + 1].row) span++;
-  const AttendSpan& s = a.span[span];
-  const int position = s.length - s.count + row - s.row;
-  float y[D / 32];
-#pragma unroll
-  for (int i = 0; i < D / 32; i++) y[i] = x[i * 32 + lane];
-  const float* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
-  if (norm) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) sum += y[i] * y[i];
-    const float factor = 1.0f / sqrtf(warp_sum(sum) / D + (is_q ? a.q_eps : a.k_eps));
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) y[i] *= factor * norm[i * 32 + lane];
-  }
-  if (!is_v && a.inv_freq) {
-    float* all = shared[warp];
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) all[i * 32 + lane] = y[i];
-    __syncwarp();
-    const int own = a.positions ? a.positions[row] : position;
-    const double at = own;
-    const float* frequencies = a.far_from > 0 && own >= a.far_from ? a.far_inv_freq : a.inv_freq;
-    float factor = a.attention_factor;
-    if (is_q && a.query_beta != 0.0f) factor *= 1.0f + a.query_beta * logf(1.0f + (float)(own / a.query_period));
-    for (int i = lane; i < a.pairs_turned; i += 32) {
-      double sine, cosine;
-      sincos(at * (double)frequencies[i], &sine, &cosine);
-      const float c = (float)cosine * factor, sn = (float)sine * factor;
-      const float x1 = all[i], x2 = all[i + a.pairs_turned];
-      all[i] = x1 * c - x2 * sn;
-      all[i + a.pairs_turned] = x2 * c + x1 * sn;
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) y[i] = all[i * 32 + lane];
-  }
-  if (is_q) {
-    const long to = ((long)row * a.heads + h) * D;
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) {
-      if (a.q_out) a.q_out[to + i * 32 + lane] = y[i];
-      if (a.q16) a.q16[to + i * 32 + lane] = to_f16(in_f16_range(y[i]));
-    }
-    return;
-  }
-  u16* block = (u16*)block_address(a, s.first_pair + position / kBlock, is_v);
-  const int column = position % kBlock;
-#pragma unroll
-  for (int i = 0; i < D / 32; i++) {
-    const int d = i * 32 + lane;
-    const u16 value = to_f16(in_f16_range(y[i]));
-    if (is_v)
-      block[((long)h * D + d) * kBlock + column] = value;
-    else
-      block[((long)h * kBlock + column) * D + d] = value;
-  }
-}
-
-// Joins a part (m, l, o) to what is there.
-struct Joint {
-  float keep, add;
+// What a group of 128 threads has in shared memory.
+struct Group {
+  u8 ring[kStages][kStageBytes];
+  u16 queries[16 * D];
+  union {
+    u16 weights[2][16 * 64];
+    float heads[4][D];  // before there are weights
+  };
+  float largest[4][16], sum[4][16][4];
+  u64 full[kStages];
 };
-DEVICE Joint join(float& largest, float m) {
-  const float both = fmaxf(largest, m);
-  const Joint j = {exp2f(largest - both), exp2f(m - both)};
-  largest = both;
-  return j;
-}
-DEVICE float joined(Joint j, float old, float more) { return __fmaf_rn(old, j.keep, __fmul_rn(more, j.add)); }
+static_assert(16 * kResultStride * 4 <= kStages * kStageBytes, "results fit");
+static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1280, "attention.cc has this");
 
-DEVICE void store(const AttendArgs& a, int row, int head, int d, float y) {
-  const long at = ((long)row * a.heads + head) * D + d;
-  if (a.gate) y *= sigmoid(a.gate[at]);
-  if (a.out) a.out[at] = y;
-  if (a.tiles) a.tiles[tile_index(row, head * D + d, a.tiles_rows)] = to_bf16(y);
-}
+// The ring through which chunks come. Threads use it together; `barrier` is theirs.
+struct Ring {
+  Group& group;
+  int thread, barrier;
+  int stage = 0, phase = 0;  // of the next chunk to use
 
-// Where the keys and the values of a warp begin: 32 rows of D, and D / 4 rows of kPart (kBlock apart).
-struct PartOfWarp {
-  const u16 *keys, *values;
-  __device__ PartOfWarp(const AttendArgs& a, const AttendSpan& s, int part, int kv_head, int warp) {
-    const int pair = s.first_pair + part * kPart / kBlock, column = part * kPart % kBlock;
-    keys = (const u16*)block_address(a, pair, 0) + ((long)kv_head * kBlock + column + warp * 32) * D;
-    values = (const u16*)block_address(a, pair, 1) + ((long)kv_head * D + warp * (D / 4)) * kBlock + column;
-  }
-  // Values are on their way while keys are.
-  __device__ void ask() const {
-    for (int i = threadIdx.x % 32; i < D / 2; i += 32) prefetch(keys + i * 64);
-    for (int i = threadIdx.x % 32; i < D / 2; i += 32) prefetch(values + i / 2 * kBlock + i % 2 * 64);
+  __device__ void start() {
+#if __CUDA_ARCH__ >= 900
+    if (thread == 0) {
+      for (int i = 0; i < kStages; i++) barrier_init(group.full + i, 1);
+      barriers_ready();
+    }
+    barrier_sync(barrier, 128);
+#endif
   }
 };
 
-// Grid: parts or 1 (then a block takes all), kv heads, tiles of 16 query rows.
-KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
-  constexpr int kStride = kPart + 8;
-  __shared__ __align__(16) u16 weights[16 * kStride];
-  __shared__ float largest_of[4][16], sum_of[4][16];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
-  const int group = a.heads / a.kv_heads, kv_head = blockIdx.y, tile = blockIdx.z;
-  int span = 0;
-  while (span + 1 < a.spans && tile >= a.span[span + 1].first_tile) span++;
-  const AttendSpan& s = a.span[span];
-  const int first = (tile - s.first_tile) * 16, rows = s.count * group;
-  const int start = s.length - s.count;
-  // Of this lane's two rows: index among the batch's rows, head, position; -1: none.
-  int at[2], head[2], position[2];
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const int index = first + r + 8 * i;
-    at[i] = index < rows ? s.row + index / group : -1;
-    head[i] = kv_head * group + index % group;
-    position[i] = index < rows ? start + index / group : -1;
-  }
-  const int last = start + (min(first + 16, rows) - 1) / group;
-  const int begin = a.window > 0 ? max(0, start + first / group - a.window + 1) / kPart : 0, end = last / kPart + 1;
-  const bool whole = gridDim.x == 1, here = whole || ((int)blockIdx.x >= begin && (int)blockIdx.x < end);
-  if (!whole && here && !a.table) PartOfWarp(a, s, blockIdx.x, kv_head, warp).ask();
-  wait_for_previous();
-  let_next_start();
-  if (!here) {
-    const long unit = ((long)tile * a.parts + blockIdx.x) * a.kv_heads + kv_head;
-    if (threadIdx.x < 16) a.largest[(unit * 16 + threadIdx.x) * 2] = __uint_as_float(0xFF800000u);
-    return;
-  }
+// The chunks of parts [begin, begin + total / kChunks) of a head.
+struct Chunks {
+  const AttendArgs& a;
+  const AttendSpan& s;
+  Ring& ring;
+  int kv_head, begin, total;
+  bool is_once;  // nobody else reads them
+  int asked = 0;
+  const u8 *keys = nullptr, *values = nullptr;  // of the part that is asked for
 
-  u32 queries[D / 32][2][4];
-#pragma unroll
-  for (int c = 0; c < D / 32; c++)
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      uint4 v = make_uint4(0, 0, 0, 0);
-      if (at[i] >= 0) v = *(const uint4*)(a.q16 + ((long)at[i] * a.heads + head[i]) * D + c * 32 + q * 8);
-      queries[c][i][0] = v.x, queries[c][i][1] = v.y, queries[c][i][2] = v.z, queries[c][i][3] = v.w;
+  // Asks for the next chunk, in the stage `ahead` of the one that is used next.
+  __device__ void ask(int ahead) {
+    if (asked < total) {
+      const int c = asked % kChunks, part = begin + asked / kChunks;
+      int stage = ring.stage + ahead;
+      if (stage >= kStages) stage -= kStages;
+      u8* to = ring.group.ring[stage];
+#if __CUDA_ARCH__ >= 900
+      if (ring.thread == 0) {
+        if (c == 0) keys = part_address(a, s, kv_head, part, 0), values = part_address(a, s, kv_head, part, 1);
+        const bool of_keys = c < kKeyChunks;
+        const int bytes = of_keys ? kKeyBytes : kValueBytes;
+        barrier_expect(ring.group.full + stage, bytes);
+        const u8* from = of_keys ? keys + c * kKeyBytes : values + (c - kKeyChunks) * kValueBytes;
+        if (is_once)
+          copy_bulk_once(to, from, bytes, ring.group.full + stage);
+        else
+          copy_bulk(to, from, bytes, ring.group.full + stage);
+      }
+#else
+      if (c == 0) keys = part_address(a, s, kv_head, part, 0), values = part_address(a, s, kv_head, part, 1);
+      const bool of_keys = c < kKeyChunks;
+      const u8* from = of_keys ? keys + c * kKeyBytes : values + (c - kKeyChunks) * kValueBytes;
+      for (int i = ring.thread * 16; i < (of_keys ? kKeyBytes : kValueBytes); i += 128 * 16)
+        copy16_async(shared_address(to) + i, from + i, true);
+#endif
+      asked++;
     }
-  float running[D / 32][4], running_largest[2], running_sum[2] = {0.0f, 0.0f};
-#pragma unroll
-  for (int i = 0; i < 2; i++) running_largest[i] = __uint_as_float(0xFF800000u);
-#pragma unroll
-  for (int n = 0; n < D / 32; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) running[n][i] = 0.0f;
+#if __CUDA_ARCH__ < 900
+    commit_copies();
+#endif
+  }
+  // Waits for the next chunk. All threads have done with the one before it, whose stage is filled again.
+  __device__ const u8* next() {
+    const u8* chunk = ring.group.ring[ring.stage];
+#if __CUDA_ARCH__ >= 900
+    barrier_wait(ring.group.full + ring.stage, ring.phase);
+#else
+    wait_copies<kStages - 2>();
+#endif
+    barrier_sync(ring.barrier, 128);
+    ask(kStages - 1);
+    if (++ring.stage == kStages) ring.stage = 0, ring.phase ^= 1;
+    return chunk;
+  }
+};
 
-  for (int part = whole ? begin : (int)blockIdx.x; part < (whole ? end : (int)blockIdx.x + 1); part++) {
-    const PartOfWarp at_part(a, s, part, kv_head, warp);
-    const u16 *keys = at_part.keys, *values = at_part.values;
-    float scores[4][4] = {};
+// 16 query rows: positions of a span by the heads of a group.
+struct Tile {
+  int first, rows, group, start;  // first row of `rows`; position of the span's first
+  __device__ Tile(const AttendArgs& a, const AttendSpan& s, int index)
+      : first(index * 16), rows(s.count * (a.heads / a.kv_heads)), group(a.heads / a.kv_heads), start(s.length - s.count) {}
+  __device__ int position(int row) const { return first + row < rows ? start + (first + row) / group : -1; }
+  __device__ int last() const { return start + (min(first + 16, rows) - 1) / group; }
+};
+
+// Weighted values of 16 rows and a part: of a warp's share of the dimensions.
+typedef float Mixed[kRowGroups][kRows / 32][4];
+
+// Scores of 16 rows and the warp's 32 keys of a part. Loops over chunks are not unrolled: code that is not in the
+// multiprocessor's cache takes longer to come than to run.
+DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
+  const int lane = threadIdx.x % 32, warp = chunks.ring.thread / 32;
+  u32 queries = shared_address(group.queries);
+#pragma unroll 1
+  for (int c = 0; c < kKeyChunks; c++, queries += 16 * kWide * 2) {
+    const u32 chunk = shared_address(chunks.next());
 #pragma unroll
-    for (int c = 0; c < D / 32; c++)
+    for (int k = 0; k < kWide; k += 32) {
+      u32 a[2][4];
+#pragma unroll
+      for (int j = 0; j < 2; j++) load_matrices(queries + swizzled<kWide>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
 #pragma unroll
       for (int n = 0; n < 4; n++) {
-        const uint4 k = *(const uint4*)(keys + (n * 8 + r) * D + c * 32 + q * 8);
-        const u32 low[4] = {queries[c][0][0], queries[c][1][0], queries[c][0][1], queries[c][1][1]};
-        const u32 high[4] = {queries[c][0][2], queries[c][1][2], queries[c][0][3], queries[c][1][3]};
-        mma_f16(scores[n], low, k.x, k.y);
-        mma_f16(scores[n], high, k.z, k.w);
-      }
-    float largest[2], sum[2] = {0.0f, 0.0f};
-    largest[0] = largest[1] = __uint_as_float(0xFF800000u);
-#pragma unroll
-    for (int n = 0; n < 4; n++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int p = part * kPart + warp * 32 + n * 8 + 2 * q + i % 2, own = position[i / 2];
-        const bool seen = p <= own && (a.window <= 0 || p > own - a.window);
-        float score = scores[n][i] * a.scale;
-        if (a.soft_cap > 0.0f) score = a.soft_cap * tanhf(score / a.soft_cap);
-        scores[n][i] = seen ? score : __uint_as_float(0xFF800000u);
-        largest[i / 2] = fmaxf(largest[i / 2], scores[n][i]);
-      }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      largest[i] = fmaxf(largest[i], __shfl_xor_sync(~0u, largest[i], 1));
-      largest[i] = fmaxf(largest[i], __shfl_xor_sync(~0u, largest[i], 2));
-      if (q == 0) largest_of[warp][r + 8 * i] = largest[i];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int row = r + 8 * i;
-      largest[i] = fmaxf(fmaxf(largest_of[0][row], largest_of[1][row]), fmaxf(largest_of[2][row], largest_of[3][row]));
-    }
-#pragma unroll
-    for (int n = 0; n < 4; n++)
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        const bool none = largest[i] == __uint_as_float(0xFF800000u);
-        const float p0 = none ? 0.0f : exp2f(scores[n][2 * i] - largest[i]);
-        const float p1 = none ? 0.0f : exp2f(scores[n][2 * i + 1] - largest[i]);
-        sum[i] += p0 + p1;
-        *(u32*)(weights + (r + 8 * i) * kStride + warp * 32 + n * 8 + 2 * q) = pack_f16(p0, p1);
-      }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      sum[i] += __shfl_xor_sync(~0u, sum[i], 1);
-      sum[i] += __shfl_xor_sync(~0u, sum[i], 2);
-      if (q == 0) sum_of[warp][r + 8 * i] = sum[i];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int row = r + 8 * i;
-      sum[i] = (sum_of[0][row] + sum_of[1][row]) + (sum_of[2][row] + sum_of[3][row]);
-    }
-    float mixed[D / 32][4] = {};
-#pragma unroll
-    for (int c = 0; c < kPart / 32; c++) {
-      const uint4 w0 = *(const uint4*)(weights + r * kStride + c * 32 + q * 8);
-      const uint4 w8 = *(const uint4*)(weights + (r + 8) * kStride + c * 32 + q * 8);
-      const u32 low[4] = {w0.x, w8.x, w0.y, w8.y}, high[4] = {w0.z, w8.z, w0.w, w8.w};
-#pragma unroll
-      for (int n = 0; n < D / 32; n++) {
-        const uint4 v = *(const uint4*)(values + (n * 8 + r) * kBlock + c * 32 + q * 8);
-        mma_f16(mixed[n], low, v.x, v.y);
-        mma_f16(mixed[n], high, v.z, v.w);
+        u32 b[4];
+        load_matrices(chunk + swizzled<kWide>(warp * 32 + n * 8 + lane % 8, k + lane / 8 * 8) * 2, b);
+        mma_f16(scores[n], a[0], b[0], b[1]);
+        mma_f16(scores[n], a[1], b[2], b[3]);
       }
     }
-    if (!whole) {
-      const long unit = ((long)tile * a.parts + part) * a.kv_heads + kv_head;
-#pragma unroll
-      for (int n = 0; n < D / 32; n++)
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-          if (at[i] >= 0)
-            *(float2*)(a.sums + (unit * 16 + r + 8 * i) * D + warp * (D / 4) + n * 8 + 2 * q) =
-                make_float2(mixed[n][2 * i], mixed[n][2 * i + 1]);
-      if (warp == 0 && q == 0)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-          a.largest[(unit * 16 + r + 8 * i) * 2] = largest[i];
-          a.largest[(unit * 16 + r + 8 * i) * 2 + 1] = sum[i];
-        }
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      if (largest[i] == __uint_as_float(0xFF800000u)) continue;
-      const Joint j = join(running_largest[i], largest[i]);
-      running_sum[i] = joined(j, running_sum[i], sum[i]);
-#pragma unroll
-      for (int n = 0; n < D / 32; n++) {
-        running[n][2 * i] = joined(j, running[n][2 * i], mixed[n][2 * i]);
-        running[n][2 * i + 1] = joined(j, running[n][2 * i + 1], mixed[n][2 * i + 1]);
-      }
-    }
-    __syncthreads();
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    if (at[i] < 0) continue;
-#pragma unroll
-    for (int n = 0; n < D / 32; n++)
-#pragma unroll
-      for (int e = 0; e < 2; e++)
-        store(a, at[i], head[i], warp * (D / 4) + n * 8 + 2 * q + e, running[n][2 * i + e] / running_sum[i]);
   }
 }
 
-// Joins the parts of a query row. Grid: 16 rows, kv heads, tiles; D threads.
-KERNEL combine(const __grid_constant__ AttendArgs a) {
+// Turns scores into weights, which go to shared memory with the warp's sums. largest: of rows r, r + 8.
+DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Tile& tile, int part, float scores[4][4],
+                  float largest[2]) {
+  const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;
+  const int own[2] = {tile.position(r), tile.position(r + 8)};
+  if (!plain_part(a, part, tile.start + tile.first / tile.group, tile.last()))
+    see<4>(a, scores[0], part * kPart + warp * 32, own);
+  const float factor = score_factor(a);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    float m = nothing();
+#pragma unroll
+    for (int n = 0; n < 4; n++) m = fmaxf(m, fmaxf(scores[n][2 * i], scores[n][2 * i + 1]));
+    m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));
+    m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));
+    if (q == 0) group.largest[warp][r + 8 * i] = m;
+  }
+  barrier_sync(ring.barrier, 128);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int row = r + 8 * i;
+    largest[i] = factor * fmaxf(fmaxf(group.largest[0][row], group.largest[1][row]),
+                                fmaxf(group.largest[2][row], group.largest[3][row]));
+    const float m = largest[i] == nothing() ? 0.0f : largest[i];
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+      const float p0 = weight_of(scores[n][2 * i], factor, m), p1 = weight_of(scores[n][2 * i + 1], factor, m);
+      sum += p0 + p1;
+      *(u32*)(group.weights[warp / 2] + swizzled<64>(row, warp % 2 * 32 + n * 8 + 2 * q)) = pack_f16(p0, p1);
+    }
+    group.sum[warp][row][q] = sum;
+  }
+}
+
+DEVICE void mix_values(Chunks& chunks, const Group& group, Mixed mixed) {
+  const int lane = threadIdx.x % 32, warp = chunks.ring.thread / 32;
+  u32 weights = shared_address(group.weights);
+#pragma unroll 1
+  for (int half = 0; half < 2; half++, weights += 16 * 64 * 2)
+#pragma unroll
+    for (int g = 0; g < kRowGroups; g++) {
+      const u32 chunk = shared_address(chunks.next());
+#pragma unroll
+      for (int k = 0; k < 64; k += 32) {
+        u32 a[2][4];
+#pragma unroll
+        for (int j = 0; j < 2; j++) load_matrices(weights + swizzled<64>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
+#pragma unroll
+        for (int n = 0; n < kRows / 32; n++) {
+          u32 b[4];
+          load_matrices(chunk + swizzled<64>(warp * (kRows / 4) + n * 8 + lane % 8, k + lane / 8 * 8) * 2, b);
+          mma_f16(mixed[g][n], a[0], b[0], b[1]);
+          mma_f16(mixed[g][n], a[1], b[2], b[3]);
+        }
+      }
+    }
+}
+// The sums of a row's weights, which all lanes of the row get.
+DEVICE float sum_of(const Group& group, int row, int q) {
+  float sum = (group.sum[0][row][q] + group.sum[1][row][q]) + (group.sum[2][row][q] + group.sum[3][row][q]);
+  sum += __shfl_xor_sync(~0u, sum, 1);
+  return sum + __shfl_xor_sync(~0u, sum, 2);
+}
+
+DEVICE u16* query_place(Group& group, int row, int d) {
+  return group.queries + d / kWide * 16 * kWide + swizzled<kWide>(row, d % kWide);
+}
+DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, Group& group, int thread) {
+  constexpr int kEach = D / 64 > 0 ? D / 64 : 1;  // read together: one wait for memory
+  for (int first = thread; first < 16 * (D / 8); first += 128 * kEach) {
+    uint4 v[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int at = first + i * 128, index = tile.first + at / (D / 8);
+      const long row = s.row + index / tile.group, head = kv_head * tile.group + index % tile.group;
+      v[i] = make_uint4(0, 0, 0, 0);
+      if (at < 16 * (D / 8) && index < tile.rows) v[i] = *(const uint4*)(a.q16 + (row * a.heads + head) * D + at % (D / 8) * 8);
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; i++)
+      if (first + i * 128 < 16 * (D / 8))
+        *(uint4*)query_place(group, (first + i * 128) / (D / 8), (first + i * 128) % (D / 8) * 8) = v[i];
+  }
+}
+// Without prepare(): the tile's queries, and those of the span's keys and values that lie in parts [begin, end).
+DEVICE void prepare_tile(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, int begin, int end,
+                         Group& group, int thread, int barrier) {
+  const int warp = thread / 32, lane = thread % 32;
+  const int first = max(tile.start, begin * kPart), fresh = max(min(s.length, end * kPart) - first, 0);
+#pragma unroll 1
+  for (int i = warp; i < 16 + 2 * fresh; i += 4) {
+    const int index = tile.first + i;
+    const Kind kind = i < 16 ? kQuery : i % 2 ? kValue : kKey;
+    const int position = kind == kQuery ? tile.position(i) : first + (i - 16) / 2;
+    const int head = kind == kQuery ? kv_head * tile.group + index % tile.group : kv_head;
+    float y[D / 32] = {};
+    if (position >= 0) prepare_head(a, kind, s.row + position - tile.start, head, position, group.heads[warp], y);
+    if (kind != kQuery) {
+      cache_head(a, s, kind, kv_head, position, y);
+      continue;
+    }
+#pragma unroll
+    for (int d = 0; d < D / 32; d++) *query_place(group, i, d * 32 + lane) = kept(y[d]);
+  }
+#if __CUDA_ARCH__ >= 900
+  other_proxy_fence();
+#endif
+  barrier_sync(barrier, 128);
+}
+
+// One unit of work: a tile of 16 query rows, a head of keys, and up to unit_parts parts. If these are all parts, the
+// result is stored, else each part's.
+DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) {
+  const AttendSpan& s = find_span(a, &AttendSpan::first_unit, unit);
+  // Tiles that read the same keys follow each other.
+  const int tiles = (s.count * (a.heads / a.kv_heads) + 15) / 16;
+  const int index = (unit - s.first_unit) % tiles, split = (unit - s.first_unit) / tiles;
+  const Tile tile(a, s, index);
+  const int parts = (s.length - 1) / kPart + 1 - s.begin;
+  const int first_seen = a.window > 0 ? max(0, tile.start + tile.first / tile.group - a.window + 1) / kPart : 0;
+  const int begin = max(first_seen, s.begin + split * s.unit_parts);
+  const int end = min(tile.last() / kPart, s.begin + min((split + 1) * s.unit_parts, parts) - 1) + 1;
+  Group& group = ring.group;
+  Chunks chunks{a, s, ring, kv_head, begin, max(end - begin, 0) * kChunks, tiles == 1};
+  // What the kernels before do not write.
+  const int old = (tile.start / kPart - begin) * kChunks;
+  int ahead = 0;
+  const auto ask_old = [&] {
+#pragma unroll 1
+    for (; ahead < kStages - 1 && ahead < old; ahead++) chunks.ask(ahead);
+  };
+  if (!a.prepares) {  // prepare() began when all before it had ended
+    ask_old();
+  } else if (begin < end) {  // into the L2 cache, which sees what is written later
+#if __CUDA_ARCH__ >= 900
+    if (ring.thread < 2) prefetch_bulk(part_address(a, s, kv_head, begin, ring.thread), kPartBytes);
+#endif
+  }
   wait_for_previous();
   let_next_start();
-  const int group = a.heads / a.kv_heads, kv_head = blockIdx.y, tile = blockIdx.z, d = threadIdx.x;
-  int span = 0;
-  while (span + 1 < a.spans && tile >= a.span[span + 1].first_tile) span++;
-  const AttendSpan& s = a.span[span];
-  const int index = (tile - s.first_tile) * 16 + blockIdx.x;
-  if (index >= s.count * group) return;
-  const int parts = (s.length - s.count + index / group) / kPart + 1;
-  float largest = __uint_as_float(0xFF800000u), sum = 0.0f, mixed = 0.0f;
-  constexpr int kTogether = 32;  // read together: one wait for memory, not one for each
-  for (int first = 0; first < parts; first += kTogether) {
-    float m[kTogether], l[kTogether], o[kTogether];
+  if (end <= begin) return;
+  ask_old();
+  if (a.prepares)
+    prepare_tile(a, s, tile, kv_head, begin, end, group, ring.thread, ring.barrier);
+  else
+    bring_queries(a, s, tile, kv_head, group, ring.thread);
+#pragma unroll 1
+  for (; ahead < kStages - 1; ahead++) chunks.ask(ahead);
+
+  const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;
+  Mixed running = {};
+  float running_largest[2] = {nothing(), nothing()}, running_sum[2] = {0.0f, 0.0f};
+  for (int part = begin; part < end; part++) {
+    float scores[4][4] = {}, largest[2];
+    Mixed mixed = {};
+    score_keys(chunks, group, scores);
+    weigh(a, group, ring, tile, part, scores, largest);
+    mix_values(chunks, group, mixed);
 #pragma unroll
-    for (int i = 0; i < kTogether; i++) {
-      const long unit = (((long)tile * a.parts + min(first + i, parts - 1)) * a.kv_heads + kv_head) * 16 + blockIdx.x;
-      m[i] = a.largest[unit * 2], l[i] = a.largest[unit * 2 + 1], o[i] = a.sums[unit * D + d];
-    }
+    for (int i = 0; i < 2; i++) {
+      const float sum = sum_of(group, r + 8 * i, q);
+      if (s.splits > 1) {
+        if (tile.position(r + 8 * i) < 0) continue;
+        const long slot = slot_of(a, s, index, part, kv_head, r + 8 * i);
+        if (warp == 0 && q == 0) *(float2*)(a.largest + slot * 2) = make_float2(largest[i], sum);
 #pragma unroll
-    for (int i = 0; i < kTogether; i++) {
-      if (first + i >= parts || m[i] == __uint_as_float(0xFF800000u)) continue;
-      const Joint j = join(largest, m[i]);
-      sum = joined(j, sum, l[i]);
-      mixed = joined(j, mixed, o[i]);
+        for (int g = 0; g < kRowGroups; g++)
+#pragma unroll
+          for (int n = 0; n < kRows / 32; n++)
+            *(float2*)(a.sums + slot * D + g * kRows + warp * (kRows / 4) + n * 8 + 2 * q) =
+                make_float2(mixed[g][n][2 * i], mixed[g][n][2 * i + 1]);
+      } else if (largest[i] != nothing()) {
+        const Joint j = join(running_largest[i], largest[i]);
+        running_sum[i] = joined(j, running_sum[i], sum);
+#pragma unroll
+        for (int g = 0; g < kRowGroups; g++)
+#pragma unroll
+          for (int n = 0; n < kRows / 32; n++)
+#pragma unroll
+            for (int e = 2 * i; e < 2 * i + 2; e++) running[g][n][e] = joined(j, running[g][n][e], mixed[g][n][e]);
+      }
     }
   }
-  store(a, s.row + index / group, kv_head * group + index % group, d, mixed / sum);
+  if (s.splits > 1) return;
+  // Through shared memory, where nobody reads chunks any more: few rows are there, and neighbours are stored together.
+  float* results = (float*)group.ring;
+  barrier_sync(ring.barrier, 128);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const float factor = 1.0f / running_sum[i];
+#pragma unroll
+    for (int g = 0; g < kRowGroups; g++)
+#pragma unroll
+      for (int n = 0; n < kRows / 32; n++)
+        *(float2*)(results + (r + 8 * i) * kResultStride + g * kRows + warp * (kRows / 4) + n * 8 + 2 * q) =
+            make_float2(running[g][n][2 * i] * factor, running[g][n][2 * i + 1] * factor);
+  }
+  barrier_sync(ring.barrier, 128);
+#pragma unroll 1
+  for (int i = warp; i < 16 && tile.first + i < tile.rows; i += 4) {
+    const int row = tile.first + i;
+    store_row(a, s.row + row / tile.group, kv_head * tile.group + row % tile.group, results + i * kResultStride);
+  }
+#if __CUDA_ARCH__ >= 900
+  other_proxy_fence();  // before chunks come there again
+#endif
+}
+
+// Grid: units by kv heads.
+KERNEL __launch_bounds__(128) attend(const __grid_constant__ AttendArgs a) {
+  extern __shared__ __align__(1024) u8 shared[];
+  Ring ring{*(Group*)shared, (int)threadIdx.x, 1};
+  ring.start();
+  attend_unit(a, blockIdx.x / a.kv_heads, blockIdx.x % a.kv_heads, ring);
 }

@@ -33,14 +33,29 @@ DEVICE void copy16_async(u32 to, const void* from, bool wanted) {
       "l"(from), "r"((int)wanted)
       : "memory");
 }
+DEVICE void copy8_async(u32 to, const void* from, bool wanted) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p cp.async.ca.shared.global [%0], [%1], 8;\n}" ::"r"(to),
+               "l"(from), "r"((int)wanted)
+               : "memory");
+}
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;"); }
 template <int N>
 DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// Four matrices of 8 rows of 16 bytes: lane 8 i + j has the address of row j of matrix i, and gets of each matrix the 4
+// bytes that fragments of mma have.
+DEVICE void load_matrices(u32 row, u32 to[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(row)
+               : "memory");
+}
 
 // Barriers in shared memory, which also count the bytes of bulk copies (Hopper).
 DEVICE void barrier_init(u64* b, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count));
 }
+DEVICE void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 DEVICE void barrier_arrive(u64* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
@@ -62,6 +77,20 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
                    shared_address(to)),
                "l"(from), "r"(bytes), "r"(shared_address(b))
                : "memory");
+}DEVICE void prefetch_bulk(const void* from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+// What the thread has written is seen by copies that are asked for after the next barrier.
+DEVICE void other_proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+// The same of what is read once: other memory stays in the L2 cache.
+DEVICE void copy_bulk_once(void* to, const void* from, int bytes, u64* b) {
+  asm volatile(
+      "{\n.reg .b64 policy;\ncreatepolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], policy;\n}" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(b))
+      : "memory");
 }
 
 // Waits until so many threads of the block have come to barrier `id`; 0 is __syncthreads()'s.
@@ -108,6 +137,11 @@ DEVICE u32 pack_f16(float low, float high) {
   u32 r;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
+}
+DEVICE float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 DEVICE float from_f16(u32 bits) {
   float f;

@@ -1,0 +1,112 @@
+// What the kernels of attention share. D is the head's size, a multiple of 32.
+//
+// Keys and values of a block of 256 positions are f16 and lie as shared memory has them, in rows of 64 numbers (keys
+// of 32 where D is no multiple of 64):
+//   keys   [kv heads][2 parts][D / kWide][128 positions][kWide]
+//   values [kv heads][2 parts][2 halves of the part][D][64 positions]
+// Within a row, chunks of 16 bytes change places by the row's number, as wgmma has them with its swizzle, so that the
+// same chunk of 8 rows lies in all banks.
+//
+// A part is kPart positions on an absolute grid. Query rows (positions by the heads that share keys) meet a part on the
+// tensor cores, 16 inputs at a time in their order, and leave its largest score, the sum of its weights and its weighted
+// values. Parts are joined in order. All kernels do this with the same operations: a row's result depends neither on
+// other rows nor on which kernel it went through.
+constexpr int kBlock = 256;
+constexpr int kWide = D % 64 == 0 ? 64 : 32;
+constexpr int kPartBytes = D * kPart * 2;  // of a head's keys, and of its values
+
+// The place of (row, column) in a tile of rows of WIDE numbers.
+template <int WIDE>
+DEVICE int swizzled(int row, int column) {
+  const int turn = WIDE == 64 ? row % 8 : row / 2 % 4;
+  return row * WIDE + (column / 8 ^ turn) * 8 + column % 8;
+}
+DEVICE long key_place(int head, int column, int d) {
+  const int tile = (head * 2 + column / kPart) * (D / kWide) + d / kWide;
+  return (long)tile * kPart * kWide + swizzled<kWide>(column % kPart, d % kWide);
+}
+DEVICE long value_place(int head, int column, int d) {
+  return (long)(head * 4 + column / 64) * D * 64 + swizzled<64>(d, column % 64);
+}
+
+DEVICE const AttendSpan* spans_of(const AttendArgs& a) { return a.span_table ? a.span_table : a.span; }
+// The last span whose `first` is not above `value`.
+DEVICE const AttendSpan& find_span(const AttendArgs& a, int AttendSpan::*first, int value) {
+  const AttendSpan* spans = spans_of(a);
+  int low = 0, high = a.spans - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (value >= spans[middle].*first)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return spans[low];
+}
+DEVICE u64 block_address(const AttendArgs& a, int pair, int which) {
+  return a.table ? a.table[2 * pair + which] : a.pairs[2 * pair + which];
+}
+// Where a head's keys (0) or values (1) of a part lie.
+DEVICE const u8* part_address(const AttendArgs& a, const AttendSpan& s, int kv_head, int part, int which) {
+  return (const u8*)block_address(a, s.first_pair + part / 2, which) + (long)(kv_head * 2 + part % 2) * kPartBytes;
+}
+
+constexpr u32 kNothing = 0xFF800000u;  // -infinity: no position is seen
+DEVICE float nothing() { return __uint_as_float(kNothing); }
+
+// Scores of TILES times 8 positions from `first` on, as fragments have them: caps them, and takes away what the queries
+// of rows r and r + 8 at own[] do not see.
+template <int TILES>
+DEVICE void see(const AttendArgs& a, float scores[TILES * 4], int first, const int own[2]) {
+  if (a.soft_cap > 0.0f) {
+    const float factor = a.scale / a.soft_cap;
+#pragma unroll
+    for (int i = 0; i < TILES * 4; i++) scores[i] = a.soft_cap * tanhf(scores[i] * factor);
+  }
+  const int q = threadIdx.x % 4;
+#pragma unroll
+  for (int i = 0; i < TILES * 4; i++) {
+    const int position = first + i / 4 * 8 + 2 * q + i % 2, at = own[i % 4 / 2];
+    if (position > at || (a.window > 0 && position <= at - a.window)) scores[i] = nothing();
+  }
+}
+// Whether queries at positions [first, last] see the whole part, and nothing else is to be done to scores.
+DEVICE bool plain_part(const AttendArgs& a, int part, int first, int last) {
+  return part * kPart + kPart - 1 <= first && (a.window <= 0 || part * kPart > last - a.window) && a.soft_cap <= 0.0f;
+}
+// Weights are 2^(score * factor - m), m the part's largest score times factor.
+DEVICE float score_factor(const AttendArgs& a) { return a.soft_cap > 0.0f ? 1.0f : a.scale; }
+DEVICE float weight_of(float score, float factor, float m) { return exp2_fast(__fmaf_rn(score, factor, -m)); }
+
+// Joins a part (m, sum, values) to those before it. The first meets -infinity and zeros.
+struct Joint {
+  float keep, add;
+};
+DEVICE Joint join(float& largest, float m) {
+  const float both = fmaxf(largest, m);
+  const Joint j = {exp2_fast(largest - both), exp2_fast(m - both)};
+  largest = both;
+  return j;
+}
+DEVICE float joined(Joint j, float old, float more) { return __fmaf_rn(more, j.add, __fmul_rn(old, j.keep)); }
+
+// The result of a row's head, by a warp, from shared memory.
+constexpr int kResultStride = D + 8;  // so that fragments' rows lie in different banks
+DEVICE void store(const AttendArgs& a, int row, int head, int d, float2 y) {
+  const long at = ((long)row * a.heads + head) * D + d;
+  if (a.out) *(float2*)(a.out + at) = y;
+  if (a.tiles) *(u32*)(a.tiles + tile_index(row, head * D + d, a.tiles_rows)) = pack_bf16(y.x, y.y);
+}
+DEVICE void store_row(const AttendArgs& a, int row, int head, const float* results) {
+  const int lane = threadIdx.x % 32;
+  const float* gates = a.gate + ((long)row * a.heads + head) * D;
+#pragma unroll
+  for (int d = 2 * lane; d < D; d += 64) {
+    float2 y = *(const float2*)(results + d);
+    if (a.gate) {
+      const float2 gate = *(const float2*)(gates + d);
+      y = make_float2(y.x * sigmoid(gate.x), y.y * sigmoid(gate.y));
+    }
+    store(a, row, head, d, y);
+  }
+}

@@ -1,0 +1,133 @@
+// Attention on CUDA by kernels that the emulator runs on the CPU: close to the formula, and the same bits for
+// any rows.
+#include "ops/attention.h"
+
+#include <cmath>
+
+#include "cuda/emulator.h"
+#include "cuda/fake_card.h"
+#include "ops/cuda/device.h"
+#include "ops/elementwise.h"
+#include "ops/matrices.h"
+
+namespace anabranch::ops {
+namespace {
+
+class EmulatedAttention : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
+    // So many multiprocessors that each part has a block of its own.
+    fake_cards[0] = {
+        .capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .clusters = 0, .emulated = true};
+    device_ = cuda::open_cuda(0, 1).value();
+  }
+  void TearDown() override {
+    device_.reset();
+    EXPECT_EQ(fake_faults, std::vector<std::string>());
+    fake_faults.clear();
+    fake_cards[0] = {};
+  }
+  Device& card() { return *device_; }
+  Tensor random(const Shape& shape) { return random_tensor(shape, rng_); }
+
+ private:
+  Rng rng_{5};
+  std::unique_ptr<Device> device_;
+};
+
+PagedKv make_kv(int heads, int dim) {
+  PagedKv kv;
+  kv.kv_heads = heads;
+  kv.head_dim = dim;
+  return kv;
+}
+
+// A row of attention in double.
+std::vector<float> formula(const Tensor& q, const Tensor& k, const Tensor& v, int row, int position,
+                           const ScoreSpec& scores) {
+  const int heads = q.shape(1), dim = q.shape(2), kv_heads = k.shape(1);
+  std::vector<float> out;
+  for (int h = 0; h < heads; h++) {
+    const int of = h / (heads / kv_heads);
+    std::vector<double> sum(static_cast<size_t>(dim));
+    double weights = 0;
+    for (int p = scores.window > 0 ? std::max(0, position - scores.window + 1) : 0; p <= position; p++) {
+      double score = 0;
+      for (int d = 0; d < dim; d++)
+        score += double{q.data<float>()[(row * heads + h) * dim + d]} *
+                 double{k.data<float>()[(p * kv_heads + of) * dim + d]};
+      score *= double{scores.scale};
+      if (scores.soft_cap > 0) score = scores.soft_cap * std::tanh(score / scores.soft_cap);
+      const double weight = std::exp(score);
+      weights += weight;
+      for (int d = 0; d < dim; d++)
+        sum[static_cast<size_t>(d)] += weight * double{v.data<float>()[(p * kv_heads + of) * dim + d]};
+    }
+    for (const double x : sum) out.push_back(static_cast<float>(x / weights));
+  }
+  return out;
+}
+
+TEST_F(EmulatedAttention, CloseToTheFormula) {
+  for (const auto& [dim, total, scores] : {std::tuple{32, 9000, ScoreSpec{0.2f}},
+                                           {64, 4000, ScoreSpec{0.2f}},
+                                           {64, 1000, ScoreSpec{0.2f, 300}},
+                                           {32, 9000, ScoreSpec{0.2f, 8500}},
+                                           {96, 300, ScoreSpec{0.3f, 0, 2.0f}}}) {
+    const int kv_heads = 2, heads = 4, rows = 11;
+    const Tensor k = random({total, kv_heads, dim}), v = random({total, kv_heads, dim}),
+                 q = random({rows, heads, dim});
+    PagedKv kv = make_kv(kv_heads, dim);
+    kv_append(kv, card().to_device(k), card().to_device(v));
+    const Tensor there = card().to_device(q), y = to_host(attention(there, kv, scores));
+    const int width = heads * dim;
+    for (const int row : {0, rows - 1}) {
+      const auto wanted = formula(q, k, v, row, total - rows + row, scores);
+      for (int i = 0; i < width; i++)
+        ASSERT_NEAR(y.data<float>()[row * width + i], wanted[static_cast<size_t>(i)], 2e-3)
+            << dim << " " << total << " row " << row << " " << i;
+    }
+    expect_same_bits(to_host(attention(there.slice_rows(rows - 1, rows), kv, scores)),
+                     y.slice_rows(rows - 1, rows),
+                     fmt::format("the last of {} positions, {} dimensions", total, dim));
+  }
+}
+
+// Norms, rotation, cache, attention and gate: any way to cut the rows, few or many together.
+TEST_F(EmulatedAttention, DoesNotDependOnChunks) {
+  for (const auto& [dim, window] : {std::pair{32, 0}, {64, 150}}) {
+    const int heads = 4, kv_heads = 2, rows = 400, width = heads * dim;
+    const Tensor q = card().to_device(random({rows, width})), gate = card().to_device(random({rows, width})),
+                 k = card().to_device(random({rows, kv_heads * dim})),
+                 v = card().to_device(random({rows, kv_heads * dim}));
+    const RowNorm norm{card().to_device(random({dim})), 1e-6f};
+    const Rope rope{{1.0f, 0.3f, 0.01f}};
+    const Weight out =
+        Weight::make(card(), affine_matrix(32, width, 8, 64, ScaleType::f16, false, 9).source());
+    const auto run = [&, window = window](const std::vector<int>& ends) {
+      PagedKv kv = make_kv(kv_heads, dim);
+      std::vector<Tensor> parts;
+      int begin = 0;
+      for (const int end : ends) {
+        std::vector<int> positions;
+        for (int i = begin; i < end; i++) positions.push_back(i);
+        const auto cut = [&](const Tensor& x) { return x.slice_rows(begin, end); };
+        const Tensor q_part = cut(q), k_part = cut(k), v_part = cut(v), gate_part = cut(gate);
+        const AttentionSpan span{&kv, 0, end - begin};
+        const AttentionInputs in{q_part, k_part,    v_part, &gate_part, &norm,
+                                 &norm,  positions, &rope,  heads,      {0.2f, window}};
+        const Tensor zero = card().zeros({end - begin, 32}, Dtype::f32);
+        parts.push_back(linear_add(attend(in, {&span, 1}), out, zero));
+        begin = end;
+      }
+      return to_host(concat_rows(parts));
+    };
+    const Tensor whole = run({rows});
+    expect_same_bits(run({1, 2, 5, 13, 100, 126, 130, 255, 257, 258, 300, 383, 385, 400}), whole,
+                     fmt::format("in chunks, {} dimensions", dim));
+  }
+}
+
+}  // namespace
+}  // namespace anabranch::ops
