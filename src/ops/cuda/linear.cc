@@ -11,9 +11,6 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-// The GEMM reads 64 rows of x and their sums, also where there are 32. The rows beyond lie in the next tile
-// or, after the last tile, in this padding.
-constexpr size_t kMoreRows = 32 * 128, kMoreSums = 32 * 4;
 constexpr int kMostGemvRows = 32;  // of a launch of either kernel for few
 
 // Tiles of packed rows.
@@ -24,7 +21,7 @@ int input_tiles(int inputs) {
 
 // A product over several matrices of one format.
 struct Product {
-  std::array<int, 4> format;
+  RecordFormat format;
   LinearArgs args{};
 };
 
@@ -60,7 +57,7 @@ struct GemvShape {
 
 // Slots as large, and rings as deep, as shared memory allows; x's tiles follow each other where all its rows
 // are used.
-GemvShape gemv_shape(const DeviceInfo& card, const std::array<int, 4>& f, int rows, int row_tiles, int tiles,
+GemvShape gemv_shape(const DeviceInfo& card, const RecordFormat& f, int rows, int row_tiles, int tiles,
                      int x_rows) {
   const int record = record_bytes(f);
   const int now = std::min(rows, 8 * row_tiles), most = rows <= 4 ? 4 : 8 * row_tiles;
@@ -77,7 +74,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const std::array<int, 4>& f, int ro
 }
 
 // The same with fewer rows or tiles at a time, where that is what fits.
-GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const std::array<int, 4>& f, int rows,
+GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int rows,
                      bool swiglu) {
   const int tiles = f[0] ? 1 : tiles_of_a_warp(card, args, swiglu);
   for (int row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; row_tiles /= 2) {
@@ -87,10 +84,9 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const std::
   }
 }
 
-void launch_gemv(CudaDevice& on, LinearArgs args, const std::array<int, 4>& f, const GemvShape& s,
-                 bool swiglu) {
+void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
   count_gemv_units(args, swiglu, s.tiles);
-  on.launch({Source::gemv, {f[0], f[1], f[2], f[3], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv",
+  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv",
             {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
             static_cast<unsigned>(s.shared_bytes), &args);
 }
@@ -114,17 +110,14 @@ struct ClusterShape {
 };
 
 // As many tiles to a warp as there are and fit: a share of a cluster in as few passes as possible.
-ClusterShape cluster_shape(CudaDevice& on, const LinearArgs& args, const std::array<int, 4>& f, int row_tiles,
-                           bool swiglu) {
+ClusterShape cluster_shape(CudaDevice& on, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
   const int record = record_bytes(f);
   const int share = (args.units + on.clusters() - 1) / on.clusters();
-  const int sums = f[0] ? 0 : args.x_bytes / (row_tiles * 1024) * f[2] * 128;
   for (int tiles = 4; tiles > 0; tiles--) {
     const int room = swiglu ? 8 * tiles : 16 * tiles, passes = (share + room - 1) / room;
     const int units = (share + passes - 1) / passes, most = units * (swiglu ? 2 : 1);
     if (most <= 16 * (tiles - 1)) continue;
-    const int fixed = args.x_bytes + 2048 * most + sums + 16 + 128 * tiles,
-              stage = (most + 3) / 4 * 4 * record;
+    const int fixed = args.x_bytes + 2048 * most + 16 + 128 * tiles, stage = (most + 3) / 4 * 4 * record;
     const int stages = std::min((on.info().shared_bytes - fixed) / stage, 6);
     if (stages >= 2) return {tiles, units, stages, fixed + stages * stage};
   }
@@ -140,35 +133,50 @@ bool run_gemv_cluster(CudaDevice& on, const Product& product, bool swiglu) {
   const int row_tiles = (args.rows + 7) / 8;
   args.x_rows = layout_rows(args.rows);
   args.x_bytes = (args.input_tiles + 7) / 8 * row_tiles * 1024;
-  const ClusterShape s = cluster_shape(on, args, f, row_tiles, swiglu);
+  const ClusterShape s = cluster_shape(on, args, f, swiglu);
   if (s.tiles == 0) return false;
   args.pass_units = s.pass_units;
-  const Variant variant{Source::gemv_cluster, {f[0], f[1], f[2], f[3], row_tiles, swiglu, s.tiles, s.stages}};
+  const Variant variant{Source::gemv_cluster, {f[0], f[1], f[2], row_tiles, swiglu, s.tiles, s.stages}};
   on.launch(variant, "gemv_cluster",
             {kClusterBlocks * static_cast<unsigned>(std::min(args.units, on.clusters()))}, 512,
             static_cast<unsigned>(s.shared_bytes), &args);
   return true;
 }
 
+// How gemm.cu is specialised.
+struct GemmShape {
+  int rows, tokens, split;
+};
+
+GemmShape gemm_shape(const DeviceInfo&, const LinearArgs& args, const RecordFormat&, bool) {
+  const int tokens = args.rows <= 32 ? 32 : args.rows <= 64 ? 64 : 128;
+  return {128, tokens, args.input_tiles >= kSegments && args.rows <= 128 ? 8 : 1};
+}
+
 void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
   LinearArgs args = product.args;
   const auto& f = product.format;
-  count_units(args, swiglu, 128);
-  // A block takes tiles of 128 or 64 rows of x, and a narrow one 4/7 of a wide one's time. Shared memory has
-  // no room for wide tiles of two bf16 matrices.
-  const int blocks = on.info().multiprocessors;
-  const auto count = [&](int tokens) { return args.units * ((args.rows + tokens - 1) / tokens); };
-  const auto rounds = [&](int tokens) { return (count(tokens) + blocks - 1) / blocks; };
-  const int tokens = (swiglu && f[0]) || 4 * rounds(64) < 7 * rounds(128) ? 64 : 128;
-  const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}};
-  const Block sums = on.scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32 +
-                                (args.rows <= kMostGemvRows ? kMoreSums : 0));
-  args.sums = sums.address<float>();
-  if (!f[0])
-    on.launch(variant, "sums", {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256, 0,
-              &args);
+  const GemmShape s = gemm_shape(on.info(), args, f, swiglu);
+  count_units(args, swiglu, swiglu ? s.rows / 2 : s.rows);
+  const Variant variant{Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split}};
+  for (int m = 0; m < args.matrices; m++) {
+    args.matrix[m].column = args.partial_width;
+    args.partial_width += (args.matrix[m].rows + 15) / 16 * 16;
+  }
+  Block partial;
+  if (s.split > 1) {
+    partial = on.scratch(sizeof(float) * kSegments * static_cast<size_t>(args.rows) *
+                         static_cast<size_t>(args.partial_width));
+    args.partial = partial.address<float>();
+  }
+  const int tiles = args.units * ((args.rows + s.tokens - 1) / s.tokens) * s.split;
   constexpr int kShared = 227 << 10;  // gemm.cu: all that a block may have
-  on.launch(variant, "gemm", {static_cast<unsigned>(std::min(count(tokens), blocks))}, 384, kShared, &args);
+  on.launch(variant, "gemm", {static_cast<unsigned>(std::min(tiles, on.info().multiprocessors))}, 384,
+            kShared, &args);
+  if (s.split == 1) return;
+  const int width = swiglu ? args.matrix[0].rows : args.partial_width;
+  on.launch(variant, "add_up", {static_cast<unsigned>((width + 511) / 512), static_cast<unsigned>(args.rows)},
+            256, 0, &args);
 }
 
 // wgmma and clusters are Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.
@@ -222,9 +230,7 @@ int layout_rows(int rows) {
 MatmulInput make_packed(CudaDevice& on, int rows, int inputs) {
   const Shape shape = {input_tiles(inputs), layout_rows(rows) * kTileRowBytes};
   const auto bytes = static_cast<size_t>(shape.count());
-  const bool more = rows > kMostLaneRows && rows <= kMostGemvRows;
-  return {on.empty_padded(shape, Dtype::u8, std::max<size_t>(bytes, 1024) + (more ? kMoreRows : 0)), rows,
-          inputs};
+  return {on.empty_padded(shape, Dtype::u8, std::max<size_t>(bytes, 1024)), rows, inputs};
 }
 
 MatmulInput make_packed_cleared(CudaDevice& on, int rows, int inputs) {
@@ -296,8 +302,7 @@ Tensor embed(std::span<const int> ids, const Weight& table) {
   const Block rows = on.upload(ids.data(), ids.size_bytes());
   const EmbedArgs args{w.memory.get(), rows.address<int>(), on.data(out, "embed"), width, w.input_tiles};
   const auto& f = w.format;
-  on.launch({Source::embed, {f[0], f[1], f[2], f[3]}}, "embed", {static_cast<unsigned>(count)}, 256, 0,
-            &args);
+  on.launch({Source::embed, {f[0], f[1], f[2]}}, "embed", {static_cast<unsigned>(count)}, 256, 0, &args);
   return out;
 }
 

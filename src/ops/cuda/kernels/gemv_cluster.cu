@@ -1,12 +1,12 @@
 // y = x W^T for 17 to 32 rows of x (8 * NT: 24 or 32) on Hopper: gemv.cu's sums in gemv.cu's order, for so many rows
 // that reading x costs more than reading weights. A cluster of kSegments blocks has a share of the weight rows, each of
-// its blocks one segment of the inputs: that part of x, and the sums of its groups, stay in its shared memory. Weights
+// its blocks one segment of the inputs: that part of x stays in its shared memory. Weights
 // stream through rings; a warp turns TILES tiles of 16 weight rows into fragments, which its warpgroup multiplies
 // (wgmma). The blocks' sums meet in the shared memory of one of them: block b has rows 2q, 2q + 1 of every second 8 rows
 // of x, q = b % 4.
 constexpr int kWarps = 16, kThreads = 32 * kWarps, kPassTiles = kWarps * TILES;
 constexpr int kSlots = 2;  // of a block for sums: each for two of 8 rows of x
-constexpr int kXTile = NT * 1024, kGroups = DENSE ? 1 : GROUPS, kSumTile = DENSE ? 0 : kGroups * kSlots * 16;
+constexpr int kXTile = NT * 1024;
 constexpr int kItems = (kSlots * kPassTiles * 8 + kThreads - 1) / kThreads;  // of a thread, four sums each
 
 // Blocks of the cluster meet; nothing that one wrote before need be seen by the others.
@@ -102,25 +102,6 @@ struct Reader {
   }
 };
 
-// Sums of the groups of x's input tiles, as gemv.cu has them: to[tile][group][..], four of each 16 rows of x together:
-// a lane's.
-DEVICE void sum_groups(const u8* x, int tiles, float* to) {
-  const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
-  const int lane = threadIdx.x % 32;
-  for (int i = threadIdx.x / 32; i < tiles * NT; i += kWarps) {
-    const u32* of = (const u32*)(x + i * 1024) + lane;
-    const int t = i % NT;
-#pragma unroll
-    for (int g = 0; g < kGroups; g++) {
-      float sum[4];
-#pragma unroll
-      for (int j = g * 4 / kGroups; j < (g + 1) * 4 / kGroups; j++)
-        mma_bf16_from(sum, ones, of[j * 64], of[j * 64 + 32], j % (4 / kGroups) == 0);
-      if (lane < 4) *(float2*)&to[i / NT * kSumTile + (g * kSlots + t / 2) * 16 + lane * 4 + t % 2 * 2] = {sum[0], sum[1]};
-    }
-  }
-}
-
 #define OUT4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 // b: the low word of a descriptor.
 DEVICE void wgmma(float d[4 * NT], const u32 a[4], u32 b, int add) {
@@ -143,42 +124,27 @@ DEVICE void wgmma(float d[4 * NT], const u32 a[4], u32 b, int add) {
 
 // Products of one tile's record with x, added to the sums. `while_it_runs` is done meanwhile.
 template <class F>
-DEVICE void multiply(const Record& record, u32 x, const float* sums, u32 nibbles, float acc[4 * NT], F while_it_runs) {
-  constexpr int kSteps = 4 / kGroups;
+DEVICE void multiply(const Record& record, u32 x, bool add, float acc[4 * NT], F while_it_runs) {
+  u32 f[4 * PLANES][4];
 #pragma unroll
   for (int g = 0; g < kGroups; g++) {
-    Scales s;
-    if (!DENSE) s = scales_of(record, g);
+    const Scales s = scales_of(record, g);
 #pragma unroll
-    for (int p = 0; p < PLANES; p++) {
-      float part[4 * NT];
-      u32 f[kSteps][4];
+    for (int j = g * 4 / kGroups; j < (g + 1) * 4 / kGroups; j++)
 #pragma unroll
-      for (int j = 0; j < kSteps; j++) fragment(record, p, g * kSteps + j, nibbles, f[j]);
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-      for (int j = 0; j < kSteps; j++) wgmma(part, f[j], x + (g * kSteps + j) * 16, j > 0);
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      if (g == kGroups - 1 && p == PLANES - 1) while_it_runs();
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-      // Until here the products read f, which the compiler does not know.
-#pragma unroll
-      for (int j = 0; j < kSteps; j++) asm volatile("" ::"r"(f[j][0]), "r"(f[j][1]), "r"(f[j][2]), "r"(f[j][3]));
-#pragma unroll
-      for (int i = 0; i < 4 * NT; i++) asm volatile("" : "+f"(part[i])::"memory");
-#pragma unroll
-      for (int i = 0; i < 4 * NT; i++) acc[i] = add_plane(acc[i], part[i], s.scale[i % 4 / 2], p);
-    }
-    if (DENSE) continue;
-#pragma unroll
-    for (int t = 0; t < kSlots; t++) {
-      const float4 sum = *(const float4*)&sums[(g * kSlots + t) * 16];
-      const float of[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-      for (int i = 0; i < 8 && t * 8 + i < 4 * NT; i++)
-        acc[t * 8 + i] = __fmaf_rn(s.bias[i % 4 / 2], of[i / 4 * 2 + i % 2], acc[t * 8 + i]);
-    }
+      for (int p = 0; p < PLANES; p++) fragment(record, s, p, j, f[j * PLANES + p]);
   }
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+  for (int i = 0; i < 4 * PLANES; i++) wgmma(acc, f[i], x + i / PLANES * 16, add || i > 0);
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  while_it_runs();
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  // Until here the products read f, which the compiler does not know.
+#pragma unroll
+  for (int i = 0; i < 4 * PLANES; i++) asm volatile("" ::"r"(f[i][0]), "r"(f[i][1]), "r"(f[i][2]), "r"(f[i][3]));
+#pragma unroll
+  for (int i = 0; i < 4 * NT; i++) asm volatile("" : "+f"(acc[i])::"memory");
 }
 
 // Four sums that a block adds and stores: of weight rows r, r + 8 of tile i of a pass and of rows token, token + 1 of x,
@@ -201,6 +167,7 @@ struct Item {
       const float4 v = from[s * most * 8];
       sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
     }
+    sum.x *= kSumScale, sum.y *= kSumScale, sum.z *= kSumScale, sum.w *= kSumScale;
     return sum;
   }
 };
@@ -283,12 +250,11 @@ KERNEL __cluster_dims__(kSegments, 1, 1) __launch_bounds__(kThreads, 1) gemv_clu
   const int segment = blockIdx.x % kSegments, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int k0 = segment * a.input_tiles / kSegments, tiles = (segment + 1) * a.input_tiles / kSegments - k0;
   const Share share(a);
-  // x's part, the sums that meet here, the rings (of whole warpgroups), sums of x's groups, and what is small.
+  // x's part, the sums that meet here, the rings (of whole warpgroups), and what is small.
   float4* partial = (float4*)(shared + a.x_bytes);
   u8* rings = (u8*)(partial + kSlots * kSegments * share.most * 8);
   const u32 stage_bytes = (share.most + 3) / 4 * 4 * kRecordBytes;
-  float* sums = (float*)(rings + STAGES * stage_bytes);
-  u64 *x_here = (u64*)(sums + a.x_bytes / kXTile * kSumTile), *sums_here = x_here + 1;
+  u64 *x_here = (u64*)(rings + STAGES * stage_bytes), *sums_here = x_here + 1;
   if (threadIdx.x == 0) {
     barrier_init(x_here, 1);
     barrier_init(sums_here, 1);
@@ -311,13 +277,6 @@ KERNEL __cluster_dims__(kSegments, 1, 1) __launch_bounds__(kThreads, 1) gemv_clu
       copy_bulk(shared + i * kXTile, (const u8*)a.x + (long)(k0 + i) * a.x_rows * 128, kXTile, x_here);
   }
   barrier_wait(x_here, 0);
-  if (!DENSE) {
-    sum_groups(shared, tiles, sums);
-    __syncthreads();
-    sums += lane % 4 * 4;
-  }
-
-  const u32 nibbles = low_nibbles(a);
   // Where this lane's sums go: in the two blocks that have its rows of x.
   u32 to[2], told[2];
 #pragma unroll
@@ -326,7 +285,7 @@ KERNEL __cluster_dims__(kSegments, 1, 1) __launch_bounds__(kThreads, 1) gemv_clu
     told[i] = address_in(shared_address(sums_here), i * 4 + lane % 4);
   }
   const u32 codes = kept(shared_address(rings) + warp * kRecordBytes + lane * 16);
-  const u32 scales = kept(shared_address(rings) + warp * kRecordBytes + kCodeBytes + lane / 4 * kScaleWords * 4);
+  const u32 scales = kept(shared_address(rings) + warp * kRecordBytes + kCodeBytes + lane / 4 * 8);
   u32 slot_at = 0;
 #pragma unroll 1
   for (int pass = 0; pass < share.passes; pass++) {
@@ -349,7 +308,7 @@ KERNEL __cluster_dims__(kSegments, 1, 1) __launch_bounds__(kThreads, 1) gemv_clu
 #pragma unroll
       for (int i = 0; i < TILES; i++) {
         if (i >= ours) break;
-        multiply(record, x, sums + k * kSumTile, nibbles, acc[i], [&] {
+        multiply(record, x, k > 0, acc[i], [&] {
           if (i + 1 < TILES && i + 1 < ours) read(i + 1);
         });
       }
