@@ -94,7 +94,7 @@ const SourceFile& file_of(Source source) {
       {"gemv_cluster.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES", "STAGES"}},
       {"gemm.cu",
        {"weights.cuh", "wgmma.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "SWIGLU", "ROWS", "TOKENS", "SPLIT"}},
+       {"DENSE", "PLANES", "GROUPS", "SWIGLU", "ROWS", "TOKENS", "SPLIT", "PAIR"}},
       {"embed.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS"}},
       {"rows.cu", {}, {}},
       {"attention.cu", {}, {"D"}},

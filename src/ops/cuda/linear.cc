@@ -143,14 +143,46 @@ bool run_gemv_cluster(CudaDevice& on, const Product& product, bool swiglu) {
   return true;
 }
 
-// How gemm.cu is specialised.
+// How gemm.cu is specialised: a tile's rows (SwiGLU: of both matrices), its rows of x, the blocks that share
+// it.
 struct GemmShape {
   int rows, tokens, split;
+  int pair = 1;  // 2: pairs of blocks share the rows of x
+
+  int threads() const { return rows % 192 == 0 ? 512 : 384; }
+  int units(LinearArgs args, bool swiglu) const {
+    count_units(args, swiglu, swiglu ? rows / 2 : rows);
+    return (args.units + pair - 1) / pair * pair * ((args.rows + tokens - 1) / tokens);
+  }
 };
 
-GemmShape gemm_shape(const DeviceInfo&, const LinearArgs& args, const RecordFormat&, bool) {
-  const int tokens = args.rows <= 32 ? 32 : args.rows <= 64 ? 64 : 128;
-  return {128, tokens, args.input_tiles >= kSegments && args.rows <= 128 ? 8 : 1};
+// About how many cycles it takes, by measurements of an H200.
+double gemm_cycles(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu,
+                   const GemmShape& s) {
+  const int items = s.units(args, swiglu) * s.split;
+  const double rounds = (items + card.multiprocessors - 1) / card.multiprocessors,
+               inputs = static_cast<double>(args.input_tiles) / s.split,
+               products = s.rows / 64.0 * f[1] * std::max(2.0 * s.tokens, 75.0) * 1.15;
+  const double numbers = s.rows * s.tokens;
+  const double end = 2000 + numbers / 8, meeting = s.split == 1 ? 0 : 3000 + 8 / s.split * numbers / 3;
+  return rounds * (inputs * products + end + meeting);
+}
+
+GemmShape gemm_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
+  static constexpr GemmShape kShapes[] = {{128, 128, 1}, {128, 128, 2}, {128, 128, 4}, {128, 128, 8},
+                                          {192, 64, 1},  {256, 64, 4},  {256, 64, 8},  {128, 64, 4},
+                                          {192, 32, 1},  {256, 32, 4},  {256, 32, 8},  {128, 32, 4}};
+  GemmShape best = {};
+  double least = 0;
+  for (const GemmShape& s : kShapes) {
+    const bool fits = args.rows > 32 || s.tokens == 32;  // what x is laid out for
+    if (!fits || (s.split > 1 &&
+                  (args.input_tiles < kSegments || s.units(args, swiglu) > CudaDevice::kMostSplitTiles)))
+      continue;
+    const double cycles = gemm_cycles(card, args, f, swiglu, s);
+    if (best.rows == 0 || cycles < least) best = s, least = cycles;
+  }
+  return best;
 }
 
 void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
@@ -158,25 +190,18 @@ void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
   const auto& f = product.format;
   const GemmShape s = gemm_shape(on.info(), args, f, swiglu);
   count_units(args, swiglu, swiglu ? s.rows / 2 : s.rows);
-  const Variant variant{Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split}};
-  for (int m = 0; m < args.matrices; m++) {
-    args.matrix[m].column = args.partial_width;
-    args.partial_width += (args.matrix[m].rows + 15) / 16 * 16;
-  }
-  Block partial;
+  const int tiles = s.units(args, swiglu);
+  Block partial = {};
   if (s.split > 1) {
-    partial = on.scratch(sizeof(float) * kSegments * static_cast<size_t>(args.rows) *
-                         static_cast<size_t>(args.partial_width));
+    partial = on.scratch(sizeof(float) * kSegments * static_cast<size_t>(tiles) *
+                         static_cast<size_t>(s.rows) * static_cast<size_t>(s.tokens));
     args.partial = partial.address<float>();
+    args.counters = on.tile_counters();
   }
-  const int tiles = args.units * ((args.rows + s.tokens - 1) / s.tokens) * s.split;
+  const int blocks = std::min(tiles * s.split, on.info().multiprocessors);
   constexpr int kShared = 227 << 10;  // gemm.cu: all that a block may have
-  on.launch(variant, "gemm", {static_cast<unsigned>(std::min(tiles, on.info().multiprocessors))}, 384,
-            kShared, &args);
-  if (s.split == 1) return;
-  const int width = swiglu ? args.matrix[0].rows : args.partial_width;
-  on.launch(variant, "add_up", {static_cast<unsigned>((width + 511) / 512), static_cast<unsigned>(args.rows)},
-            256, 0, &args);
+  on.launch({Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split, s.pair}}, "gemm",
+            {static_cast<unsigned>(blocks)}, static_cast<unsigned>(s.threads()), kShared, &args);
 }
 
 // wgmma and clusters are Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.

@@ -23,14 +23,13 @@ struct MatrixArgs {
   float* out;
   const float* residual;
   int rows, first;  // first: unit of work (GEMV: pairs of 16 rows; GEMM: a tile's rows)
-  int column;       // GEMM: where its rows begin among all matrices' sums of segments
 };
 struct LinearArgs {
   MatrixArgs matrix[8];
   int matrices, units;
-  const unsigned* x;  // tiles
-  float* partial;     // GEMM: sums of segments, [segment][rows][partial_width]
-  int partial_width;
+  const unsigned* x;   // tiles
+  float* partial;      // GEMM of split tiles: their segments' sums
+  unsigned* counters;  // [tile], 0 before and after
   int input_tiles, rows;
   int row_tiles;            // GEMM: of x, 8 rows each
   int x_rows, first_row;    // GEMV: rows that x is laid out for, rows before these

@@ -1,58 +1,102 @@
 // y = x W^T for many rows of x on Hopper's tensor cores (wgmma): gemv.cu's sums in gemv.cu's order, so the same bits. A
 // block takes tiles of ROWS weight rows (with SWIGLU half of each matrix) by TOKENS rows of x, one after the other. A
-// warpgroup has weights and x brought into shared memory, some stages ahead. Two others turn weights into fragments in
-// registers while their products before still run; each has kParts times 64 of the rows. With SPLIT, a tile's segments
-// go to SPLIT blocks, whose sums add_up() adds.
-constexpr int kWarps = 8, kConsumers = 32 * kWarps, kThreads = kConsumers + 128;
-constexpr int kParts = ROWS / 128, kRecords = ROWS / 16, kTileRows = SWIGLU ? ROWS / 2 : ROWS;  // of a matrix
+// warpgroup has weights and x brought into shared memory, some stages ahead. Two or three others turn weights into
+// fragments in registers while their products before still run; each has kParts times 64 of the rows. With SPLIT, a tile's segments
+// go to SPLIT blocks.
+constexpr int kMultiplying = ROWS % 192 == 0 ? 3 : 2, kParts = ROWS / 64 / kMultiplying;  // warpgroups
+constexpr int kWarps = 4 * kMultiplying, kConsumers = 32 * kWarps, kThreads = kConsumers + 128;
+constexpr int kRecords = ROWS / 16, kTileRows = SWIGLU ? ROWS / 2 : ROWS;  // of a matrix
 constexpr int kXBytes = TOKENS * 128, kStageBytes = kXBytes + kRecords * kRecordBytes;
 constexpr int kAcc = TOKENS / 2, kFragments = 4 * PLANES;
 constexpr int kFitting = (227 * 1024 - 256) / kStageBytes, kStages = kFitting < 12 ? kFitting : 12;
-constexpr int kTotals = SPLIT > 1 ? 1 : kAcc;
+constexpr int kTotals = SPLIT > 1 ? 4 : kAcc, kTogether = kTotals < 32 ? kTotals / 4 : 8;  // 8 rows of x stored together
 static_assert(kStages >= 3 && (kParts == 1 || kParts % 2 == 0), "stages, buffers");
 
 // A tile of the product: rows of a matrix (SWIGLU: of both), rows of x and a range of input tiles.
 struct Tile {
   int matrix, row, token, segment, k0, k1;
 };
-DEVICE int tile_count(const LinearArgs& a) { return a.units * ((a.rows + TOKENS - 1) / TOKENS) * SPLIT; }
+// A block takes every gridDim.x-th of these; the blocks of a pair have neighbouring rows of weights and the same of x.
+DEVICE int tile_count(const LinearArgs& a) {
+  return (a.units + PAIR - 1) / PAIR * PAIR * ((a.rows + TOKENS - 1) / TOKENS) * SPLIT;
+}
 DEVICE Tile tile_of(const LinearArgs& a, int index) {
-  const int part = index % SPLIT, across = (a.rows + TOKENS - 1) / TOKENS, unit = index / SPLIT / across;
+  const int part = index % SPLIT, across = (a.rows + TOKENS - 1) / TOKENS;
+  const int unit = index / SPLIT / PAIR / across * PAIR + index / SPLIT % PAIR;
   int m = 0;
   while (!SWIGLU && m + 1 < a.matrices && unit >= a.matrix[m + 1].first) m++;
   constexpr int kSegmentsOf = kSegments / SPLIT;
-  return {m, (unit - a.matrix[m].first) * kTileRows, index / SPLIT % across * TOKENS, part * kSegmentsOf,
+  return {m, (unit - a.matrix[m].first) * kTileRows, index / SPLIT / PAIR % across * TOKENS, part * kSegmentsOf,
           part * kSegmentsOf * a.input_tiles / kSegments, (part + 1) * kSegmentsOf * a.input_tiles / kSegments};
 }
 
-// The warpgroup that brings stages: each warp a quarter of the weights, the first also x.
-DEVICE void produce(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
-  if (threadIdx.x % 32 > 0) return;
-  constexpr int kEach = kRecords / 4;
-  const int warp = threadIdx.x / 32 % 4, count = tile_count(a);
-  int stage = 0, phase = 1;
+// A place in the ring of stages.
+struct Ring {
+  int stage, phase;
+  __device__ void advance() {
+    if (++stage == kStages) stage = 0, phase ^= 1;
+  }
+};
+
+DEVICE void wait_empty(u64* empty, int phase) {
+  if (PAIR == 1)
+    barrier_wait(empty, phase);
+  else
+    barrier_wait_for_cluster(empty, phase);
+}
+
+// The warpgroup that brings stages: a warp x in one copy, the others the weights, 16 bytes a lane (a copy of a record by
+// one lane takes as long as these all), and before the kernel before has ended.
+constexpr int kLanes = 96, kRecordPieces = kRecordBytes / 16, kPieces = kRecords * kRecordPieces;
+constexpr int kEach = (kPieces + kLanes - 1) / kLanes;
+DEVICE void bring_weights(const LinearArgs& a, u32 shared, u64* full, u64* empty) {
+  const int lane = threadIdx.x - kConsumers, count = tile_count(a);
+  const u32 stride = a.input_tiles * kRecordPieces;
+  Ring ring{0, 1};
+  for (int index = blockIdx.x; index < count; index += gridDim.x) {
+    const Tile tile = tile_of(a, index);
+    u32 from[kEach];  // in pieces
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int piece = lane + i * kLanes, record = piece / kRecordPieces % (SWIGLU ? kRecords / 2 : kRecords);
+      const int last = (a.matrix[tile.matrix].rows + 15) / 16 - 1;
+      from[i] = min(tile.row / 16 + record, last) * stride + piece % kRecordPieces;
+    }
+    const u8 *first = a.matrix[tile.matrix].weights + (long)tile.k0 * kRecordBytes,
+             *second = a.matrix[SWIGLU].weights + (long)tile.k0 * kRecordBytes;
+#pragma unroll 1
+    for (int k = tile.k0; k < tile.k1; k++, ring.advance()) {
+      wait_empty(empty + ring.stage, ring.phase);
+      const u32 to = shared + ring.stage * kStageBytes + kXBytes + lane * 16;
+#pragma unroll
+      for (int i = 0; i < kEach; i++) {
+        const int piece = lane + i * kLanes;
+        const u8* matrix = SWIGLU && piece >= kPieces / 2 ? second : first;
+        copy16_async(to + i * kLanes * 16, matrix + (long)from[i] * 16, piece < kPieces);
+      }
+      first += kRecordBytes, second += kRecordBytes;
+      barrier_arrive_after_copies(full + ring.stage);
+    }
+  }
+}
+DEVICE void bring_x(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
+  const int count = tile_count(a);
+  const long stride = (long)a.row_tiles * 1024;
+  Ring ring{0, 1};
   wait_for_previous();
   for (int index = blockIdx.x; index < count; index += gridDim.x) {
     const Tile tile = tile_of(a, index);
-    const int first = warp * kEach, m = SWIGLU ? first / (kRecords / 2) : tile.matrix;
-    const int own = tile.row / 16 + (SWIGLU ? first % (kRecords / 2) : first), last = (a.matrix[m].rows + 15) / 16 - 1;
-    const long stride = (long)a.input_tiles * kRecordBytes, x_stride = (long)a.row_tiles * 1024;
-    const u8* weights = a.matrix[m].weights + (long)tile.k0 * kRecordBytes;
-    const u8* x = (const u8*)a.x + tile.k0 * x_stride + (long)tile.token * 128;
-    for (int k = tile.k0; k < tile.k1; k++) {
-      u8* to = shared + stage * kStageBytes;
-      barrier_wait(empty + stage, phase);
-      if (warp == 0) {
-        barrier_expect(full + stage, kStageBytes);
-        copy_bulk(to, x, kXBytes, full + stage);
+    const u8* x = (const u8*)a.x + tile.k0 * stride + (long)tile.token * 128;
+    for (int k = tile.k0; k < tile.k1; k++, x += stride, ring.advance()) {
+      u8* to = shared + ring.stage * kStageBytes;
+      wait_empty(empty + ring.stage, ring.phase);
+      barrier_expect(full + ring.stage, kXBytes);
+      if (PAIR == 1) {
+        copy_bulk(to, x, kXBytes, full + ring.stage);
+      } else {  // half of it, to both
+        const int half = blockIdx.x % 2 * (kXBytes / 2);
+        copy_bulk_to_pair(to + half, x + half, kXBytes / 2, full + ring.stage);
       }
-#pragma unroll
-      for (int i = 0; i < kEach; i++)
-        copy_bulk(to + kXBytes + (first + i) * kRecordBytes, weights + min(own + i, last) * stride, kRecordBytes,
-                  full + stage);
-      weights += kRecordBytes;
-      x += x_stride;
-      if (++stage == kStages) stage = 0, phase ^= 1;
     }
   }
 }
@@ -64,62 +108,80 @@ DEVICE int row_of(const Tile& tile, int part) {
   return tile.row + slot * (SWIGLU ? 8 : 16) + threadIdx.x % 32 / 4;
 }
 
-// y of a tile, plus residuals.
-DEVICE void store(const LinearArgs& a, const Tile& tile, int part, const float (&y)[kAcc]) {
+// y of `COUNT` times 8 rows of x from the tile's `t` times 8 on, plus residuals, which are read together.
+template <int COUNT>
+DEVICE void store(const LinearArgs& a, const Tile& tile, int part, int t, const float* y) {
   const MatrixArgs& matrix = a.matrix[tile.matrix];
-  const int first = tile.token + threadIdx.x % 4 * 2, row = row_of(tile, part);
-  const long next = matrix.rows;
+  const int first = tile.token + t * 8 + threadIdx.x % 4 * 2, row = row_of(tile, part);
+  const long at = (long)first * matrix.rows + row;
   const bool low = row < matrix.rows, high = row + 8 < matrix.rows;
-  constexpr int kTogether = 4;  // residuals are read a few at a time
+  const auto here = [&](int i) { return first + i / 4 * 8 + i % 2 < a.rows && (i % 4 < 2 ? low : high); };
+  const auto place = [&](int i) { return at + (long)(i / 4 * 8 + i % 2) * matrix.rows + i % 4 / 2 * 8; };
+  float z[COUNT * 4];
+  if (matrix.residual)
 #pragma unroll
-  for (int t = 0; t < TOKENS / 8; t += kTogether) {
-    float z[kTogether][4] = {};
+    for (int i = 0; i < COUNT * 4; i++) z[i] = here(i) ? matrix.residual[place(i)] : 0.0f;
 #pragma unroll
-    for (int u = 0; u < kTogether; u++)
-#pragma unroll
-      for (int i = 0; i < 4 && matrix.residual; i++) {
-        const int token = first + (t + u) * 8 + i % 2;
-        if (token < a.rows && (i < 2 ? low : high)) z[u][i] = matrix.residual[token * next + row + i / 2 * 8];
-      }
-#pragma unroll
-    for (int u = 0; u < kTogether; u++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int token = first + (t + u) * 8 + i % 2;
-        const float v = y[(t + u) * 4 + i] * kSumScale;
-        if (token < a.rows && (i < 2 ? low : high))
-          matrix.out[token * next + row + i / 2 * 8] = matrix.residual ? v + z[u][i] : v;
-      }
-  }
+  for (int i = 0; i < COUNT * 4; i++)
+    if (here(i)) matrix.out[place(i)] = matrix.residual ? y[i] * kSumScale + z[i] : y[i] * kSumScale;
 }
 
-// silu(gate) * up of a tile. Of two neighbours each gets both rows of one row of x.
-DEVICE void store_swiglu(const LinearArgs& a, const Tile& tile, int part, const float (&y)[kAcc]) {
+// silu(gate) * up of 8 rows of x. Of two neighbours each gets both rows of one row of x.
+DEVICE void store_swiglu(const LinearArgs& a, const Tile& tile, int part, int t, const float* y) {
   const int odd = threadIdx.x / 4 % 2, row = row_of(tile, part) - odd;
-#pragma unroll
-  for (int t = 0; t < TOKENS / 8; t++) {
-    const int token = tile.token + t * 8 + threadIdx.x % 4 * 2 + odd;
-    const float first = silu(y[t * 4] * kSumScale) * (y[t * 4 + 2] * kSumScale),
-                second = silu(y[t * 4 + 1] * kSumScale) * (y[t * 4 + 3] * kSumScale);
-    const float got = __shfl_xor_sync(~0u, odd ? first : second, 4);
-    const u32 both = odd ? pack_bf16(got, second) : pack_bf16(first, got);
-    if (row < a.matrix[0].rows && token < a.rows) *(u32*)(a.tiles + tile_index(token, row, a.tiles_rows)) = both;
-  }
+  const int token = tile.token + t * 8 + threadIdx.x % 4 * 2 + odd;
+  const float first = silu(y[0] * kSumScale) * (y[2] * kSumScale), second = silu(y[1] * kSumScale) * (y[3] * kSumScale);
+  const float got = __shfl_xor_sync(~0u, odd ? first : second, 4);
+  const u32 both = odd ? pack_bf16(got, second) : pack_bf16(first, got);
+  if (row < a.matrix[0].rows && token < a.rows) *(u32*)(a.tiles + tile_index(token, row, a.tiles_rows)) = both;
 }
 
-// The sums of a segment, for add_up().
-DEVICE void store_segment(const LinearArgs& a, const Tile& tile, int part, const float (&y)[kAcc], int segment) {
-  const int first = tile.token + threadIdx.x % 4 * 2, row = row_of(tile, part);
+template <int COUNT>
+DEVICE void store_any(const LinearArgs& a, const Tile& tile, int part, int t, const float* y) {
+  if (!SWIGLU) return store<COUNT>(a, tile, part, t, y);
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const MatrixArgs& matrix = a.matrix[SWIGLU ? i / 2 : tile.matrix];
-    const int own = SWIGLU ? row : row + i / 2 * 8;
-    if (own >= matrix.rows) continue;
-    float* to = a.partial + ((long)segment * a.rows + first + i % 2) * a.partial_width + matrix.column + own;
-#pragma unroll
-    for (int t = 0; t < TOKENS / 8; t++)
-      if (first + i % 2 + t * 8 < a.rows) to[(long)t * 8 * a.partial_width] = y[t * 4 + i];
+  for (int i = 0; i < COUNT; i++) store_swiglu(a, tile, part, t + i, y + i * 4);
+}
+
+// Of a split tile: sums of segments, as threads hold them, in the cache that all blocks share.
+struct Partial {
+  float4* sums;  // [segment][part][8 rows of x][thread]
+  __device__ Partial(const LinearArgs& a, int index)
+      : sums((float4*)a.partial + (long)(index / SPLIT) * kSegments * kParts * (TOKENS / 8) * kConsumers + threadIdx.x) {}
+  __device__ float4& at(int segment, int part, int t) const {
+    return sums[((segment * kParts + part) * (TOKENS / 8) + t) * kConsumers];
   }
+  __device__ void write(int segment, int part, const float (&y)[kAcc]) const {
+#pragma unroll
+    for (int t = 0; t < TOKENS / 8; t++) at(segment, part, t) = make_float4(y[t * 4], y[t * 4 + 1], y[t * 4 + 2], y[t * 4 + 3]);
+  }
+  __device__ float4 total(int part, int t) const {
+    float4 v[kSegments], sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+    for (int s = 0; s < kSegments; s++) v[s] = __ldcg(&at(s, part, t));
+#pragma unroll
+    for (int s = 0; s < kSegments; s++) sum.x += v[s].x, sum.y += v[s].y, sum.z += v[s].z, sum.w += v[s].w;
+    return sum;
+  }
+};
+
+// When the tile's other blocks have written theirs, a block adds and stores a share. A tile's counter goes from 0 up to
+// SPLIT as blocks write, on as they have read, and back to 0. All blocks of the launch run at the same time.
+DEVICE void add_up(const LinearArgs& a, int index) {
+  u32* counter = a.counters + index / SPLIT;
+  if (threadIdx.x == 0)
+    while (load_acquire(counter) < SPLIT) {
+    }
+  barrier_sync(1, kConsumers);
+  const Tile tile = tile_of(a, index);
+  const Partial partial(a, index);
+  for (int i = index % SPLIT; i < kParts * (TOKENS / 8); i += SPLIT) {
+    const float4 sum = partial.total(i / (TOKENS / 8), i % (TOKENS / 8));
+    const float y[4] = {sum.x, sum.y, sum.z, sum.w};
+    store_any<1>(a, tile, i / (TOKENS / 8), i % (TOKENS / 8), y);
+  }
+  barrier_sync(1, kConsumers);
+  if (threadIdx.x == 0) atomicInc(counter, 2 * SPLIT - 1);
 }
 
 // A part's record of a stage. With SWIGLU half a record of each matrix: 8 rows.
@@ -170,19 +232,17 @@ DEVICE void keep(float (&acc)[kAcc]) {
   for (int j = 0; j < kAcc; j++) asm volatile("" : "+f"(acc[j])::"memory");
 }
 
-// A place in the ring of stages.
-struct Ring {
-  int stage = 0, phase = 0;
-  __device__ void advance() {
-    if (++stage == kStages) stage = 0, phase ^= 1;
-  }
-};
+// A warp has used a stage.
+DEVICE void release(u64* empty, int stage) {
+  const int lane = threadIdx.x % 32;
+  if (PAIR == 1 && lane == 0) barrier_arrive(empty + stage);
+  if (PAIR == 2 && lane < 2) barrier_arrive_in(address_in(shared_address(empty + stage), lane));
+}
 
 // A warpgroup that multiplies.
 DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
   const u64 tiles_of_x = descriptor(shared_address(shared));
-  const bool first_lane = threadIdx.x % 32 == 0;
-  Ring ring, ahead;  // of the products, of what is read
+  Ring ring{0, 0}, ahead{0, 0};  // of the products, of what is read
   constexpr int kUnroll = kParts == 1 ? 2 : 1, kJobs = kUnroll * kParts;
   const int count = tile_count(a);
   for (int index = blockIdx.x; index < count; index += gridDim.x) {
@@ -222,7 +282,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
         // The job before has ended: so has, after a stage's last job, the use of the stage.
         wgmma_wait<1>();
         keep(f[(job + 1) % 2]);
-        if (part == 0 && own > tile.k0 && first_lane) barrier_arrive(empty + (ring.stage > 0 ? ring.stage : kStages) - 1);
+        if (part == 0 && own > tile.k0) release(empty, (ring.stage > 0 ? ring.stage : kStages) - 1);
         if (own + 1 < tile.k1 || part + 1 < kParts) {
           fragments(record, f[(job + 1) % 2]);
           read((part + 2) % kParts);
@@ -237,7 +297,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
         for (int i = 0; i < kParts; i++) {
           keep(acc[i]);
           if (SPLIT > 1) {
-            store_segment(a, tile, i, acc[i], segment);
+            Partial(a, index).write(segment, i, acc[i]);
           } else {
 #pragma unroll
             for (int j = 0; j < kTotals; j++) totals[i][j] += acc[i][j];
@@ -245,76 +305,54 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
         }
         while (segment_end <= own + 1 && segment + 1 < kSegments) segment_end = (++segment + 1) * a.input_tiles / kSegments;
       }
-    if (tile.k0 < tile.k1 && first_lane) barrier_arrive(empty + (ring.stage > 0 ? ring.stage : kStages) - 1);
-    if (SPLIT > 1) continue;
+    if (tile.k0 < tile.k1) release(empty, (ring.stage > 0 ? ring.stage : kStages) - 1);
+    if (SPLIT > 1) {
+      __threadfence();
+      barrier_sync(1, kConsumers);
+      if (threadIdx.x == 0) atomicInc(a.counters + index / SPLIT, 2 * SPLIT - 1);
+      continue;
+    }
     wait_for_previous();
 #pragma unroll
-    for (int i = 0; i < kParts; i++) {
-#if SPLIT == 1
-      if (SWIGLU)
-        store_swiglu(a, tile, i, totals[i]);
-      else
-        store(a, tile, i, totals[i]);
-#endif
-    }
+    for (int i = 0; i < kParts; i++)
+#pragma unroll
+      for (int t = 0; t < kTotals / 4; t += kTogether) store_any<kTogether>(a, tile, i, t, totals[i] + t * 4);
   }
+  if (SPLIT == 1) return;
+  wait_for_previous();
+  for (int index = blockIdx.x; index < count; index += gridDim.x) add_up(a, index);
 }
 
+#if PAIR == 2
+KERNEL __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a) {
+#else
 KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a) {
+#endif
   extern __shared__ __align__(1024) u8 shared[];
   u64 *full = (u64*)(shared + kStages * kStageBytes), *empty = full + kStages;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; i++) {
-      barrier_init(full + i, 1);
-      barrier_init(empty + i, kWarps);
+      barrier_init(full + i, 1 + kLanes);
+      barrier_init(empty + i, PAIR * kWarps);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  __syncthreads();
+  if (PAIR == 2)
+    cluster_sync();
+  else
+    __syncthreads();
   let_next_start();
   // Registers go from the warpgroup that copies to those that multiply.
   if (threadIdx.x >= kConsumers) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    produce(a, shared, full, empty);
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kMultiplying == 3 ? 32 : 40));
+    if (threadIdx.x < kConsumers + kLanes)
+      bring_weights(a, shared_address(shared), full, empty);
+    else if (threadIdx.x % 32 == 0)
+      bring_x(a, shared, full, empty);
+    __syncwarp();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kMultiplying == 3 ? 160 : 232));
     consume(a, shared, full, empty);
   }
-}
-
-// Adds a split tile's segments in order: a block has a row of x, a thread two neighbouring weight rows.
-KERNEL add_up(const __grid_constant__ LinearArgs a) {
-  let_next_start();
-  wait_for_previous();
-  const int token = blockIdx.y, at = (blockIdx.x * 256 + threadIdx.x) * 2;
-  const auto total = [&](int column, float sum[2]) {
-    const float* from = a.partial + (long)token * a.partial_width + column;
-    float2 v[kSegments];
-#pragma unroll
-    for (int s = 0; s < kSegments; s++) v[s] = *(const float2*)(from + (long)s * a.rows * a.partial_width);
-    sum[0] = sum[1] = 0.0f;
-#pragma unroll
-    for (int s = 0; s < kSegments; s++) sum[0] += v[s].x, sum[1] += v[s].y;
-    sum[0] *= kSumScale, sum[1] *= kSumScale;
-  };
-  float y[2];
-  if (SWIGLU) {
-    if (at >= a.matrix[0].rows) return;
-    float up[2];
-    total(a.matrix[0].column + at, y);
-    total(a.matrix[1].column + at, up);
-    const u16 second = at + 1 < a.matrix[0].rows ? to_bf16(silu(y[1]) * up[1]) : 0;
-    *(u32*)(a.tiles + tile_index(token, at, a.tiles_rows)) = to_bf16(silu(y[0]) * up[0]) | (u32)second << 16;
-    return;
-  }
-  int m = 0;
-  while (m + 1 < a.matrices && at >= a.matrix[m + 1].column) m++;
-  const MatrixArgs& matrix = a.matrix[m];
-  const int row = at - matrix.column;
-  if (row >= matrix.rows) return;
-  total(at, y);
-  for (int i = 0; i < 2 && row + i < matrix.rows; i++) {
-    const long to = (long)token * matrix.rows + row + i;
-    matrix.out[to] = matrix.residual ? y[i] + matrix.residual[to] : y[i];
-  }
+  if (PAIR == 2) cluster_sync();  // nothing comes from the other block any more
 }

@@ -12,11 +12,6 @@ constexpr int kItems = (kSlots * kPassTiles * 8 + kThreads - 1) / kThreads;  // 
 // Blocks of the cluster meet; nothing that one wrote before need be seen by the others.
 DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-DEVICE u32 address_in(u32 shared, int block) {
-  u32 r;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(shared), "r"(block));
-  return r;
-}
 // Stores in another block's shared memory; its barrier counts the bytes.
 DEVICE void store_in(u32 at, const float v[4], u32 barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(at),

@@ -44,6 +44,10 @@ DEVICE void barrier_init(u64* b, int count) {
 DEVICE void barrier_arrive(u64* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
+// An arrival when the copies that the thread has begun by copy16_async() have ended; the barrier counts it.
+DEVICE void barrier_arrive_after_copies(u64* b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
+}
 DEVICE void barrier_expect(u64* b, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
@@ -62,6 +66,33 @@ DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
                    shared_address(to)),
                "l"(from), "r"(bytes), "r"(shared_address(b))
                : "memory");
+}
+
+// Clusters of blocks (Hopper): an address in the shared memory of one of them, an arrival there, a copy to both blocks
+// of a pair, whose barriers count it, and a meeting of all.
+DEVICE u32 address_in(u32 shared, int block) {
+  u32 r;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(shared), "r"(block));
+  return r;
+}
+DEVICE void barrier_arrive_in(u32 barrier) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+DEVICE void copy_bulk_to_pair(void* to, const void* from, int bytes, u64* b) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(b)), "h"((u16)3)
+      : "memory");
+}
+DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+DEVICE u32 load_acquire(const u32* p) {
+  u32 x;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
 }
 
 // Waits until so many threads of the block have come to barrier `id`; 0 is __syncthreads()'s.
