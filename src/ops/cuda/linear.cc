@@ -11,7 +11,7 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-constexpr int kMostGemvRows = 32;  // of a launch of either kernel for few
+constexpr int kMostGemvRows = 32;  // of a launch
 
 // Tiles of packed rows.
 constexpr int kTileInputs = 64, kTileRowBytes = 2 * kTileInputs;
@@ -104,83 +104,41 @@ void run_gemv(CudaDevice& on, const Product& product, bool swiglu) {
   }
 }
 
-// How gemv_cluster.cu is specialised; no tiles: shared memory has no room.
-struct ClusterShape {
-  int tiles = 0, pass_units = 0, stages = 0, shared_bytes = 0;
-};
-
-// As many tiles to a warp as there are and fit: a share of a cluster in as few passes as possible.
-ClusterShape cluster_shape(CudaDevice& on, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
-  const int record = record_bytes(f);
-  const int share = (args.units + on.clusters() - 1) / on.clusters();
-  for (int tiles = 4; tiles > 0; tiles--) {
-    const int room = swiglu ? 8 * tiles : 16 * tiles, passes = (share + room - 1) / room;
-    const int units = (share + passes - 1) / passes, most = units * (swiglu ? 2 : 1);
-    if (most <= 16 * (tiles - 1)) continue;
-    const int fixed = args.x_bytes + 2048 * most + 16 + 128 * tiles, stage = (most + 3) / 4 * 4 * record;
-    const int stages = std::min((on.info().shared_bytes - fixed) / stage, 6);
-    if (stages >= 2) return {tiles, units, stages, fixed + stages * stage};
-  }
-  return {};
-}
-
-// Whether there was room: for quantised matrices of up to some 20,000 inputs, bf16 ones of half as many.
-bool run_gemv_cluster(CudaDevice& on, const Product& product, bool swiglu) {
-  if (on.clusters() == 0) return false;
-  LinearArgs args = product.args;
-  count_units(args, swiglu, 16);
-  const auto& f = product.format;
-  const int row_tiles = (args.rows + 7) / 8;
-  args.x_rows = layout_rows(args.rows);
-  args.x_bytes = (args.input_tiles + 7) / 8 * row_tiles * 1024;
-  const ClusterShape s = cluster_shape(on, args, f, swiglu);
-  if (s.tiles == 0) return false;
-  args.pass_units = s.pass_units;
-  const Variant variant{Source::gemv_cluster, {f[0], f[1], f[2], row_tiles, swiglu, s.tiles, s.stages}};
-  on.launch(variant, "gemv_cluster",
-            {kClusterBlocks * static_cast<unsigned>(std::min(args.units, on.clusters()))}, 512,
-            static_cast<unsigned>(s.shared_bytes), &args);
-  return true;
-}
-
 // How gemm.cu is specialised: a tile's rows (SwiGLU: of both matrices), its rows of x, the blocks that share
 // it.
 struct GemmShape {
   int rows, tokens, split;
-  int pair = 1;  // 2: pairs of blocks share the rows of x
 
   int threads() const { return rows % 192 == 0 ? 512 : 384; }
   int units(LinearArgs args, bool swiglu) const {
     count_units(args, swiglu, swiglu ? rows / 2 : rows);
-    return (args.units + pair - 1) / pair * pair * ((args.rows + tokens - 1) / tokens);
+    return args.units * ((args.rows + tokens - 1) / tokens);
   }
 };
 
-// About how many cycles it takes, by measurements of an H200.
-double gemm_cycles(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu,
-                   const GemmShape& s) {
-  const int items = s.units(args, swiglu) * s.split;
-  const double rounds = (items + card.multiprocessors - 1) / card.multiprocessors,
-               inputs = static_cast<double>(args.input_tiles) / s.split,
-               products = s.rows / 64.0 * f[1] * std::max(2.0 * s.tokens, 75.0) * 1.15;
-  const double numbers = s.rows * s.tokens;
-  const double end = 2000 + numbers / 8, meeting = s.split == 1 ? 0 : 3000 + 8 / s.split * numbers / 3;
-  return rounds * (inputs * products + end + meeting);
+// About how many microseconds it takes an H200, by measurements of such products (docs/internals/cuda.md).
+double gemm_time(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu,
+                 const GemmShape& s) {
+  const int tiles = s.units(args, swiglu), blocks = card.multiprocessors;
+  const double rounds = (tiles * s.split + blocks - 1) / blocks,
+               of_64_rows = (0.092 + 0.00112 * s.tokens) * (f[1] == 2 ? 1.75 : 1),  // and one input tile
+      products = rounds * args.input_tiles / s.split * s.rows / 64 * of_64_rows;
+  const double partial_megabytes = s.split == 1 ? 0 : 32e-6 * tiles * s.rows * s.tokens;
+  return products + rounds + (s.split == 1 ? 2 : 3 + 0.45 * partial_megabytes);
 }
 
 GemmShape gemm_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
-  static constexpr GemmShape kShapes[] = {{128, 128, 1}, {128, 128, 2}, {128, 128, 4}, {128, 128, 8},
-                                          {192, 64, 1},  {256, 64, 4},  {256, 64, 8},  {128, 64, 4},
-                                          {192, 32, 1},  {256, 32, 4},  {256, 32, 8},  {128, 32, 4}};
+  static constexpr GemmShape kShapes[] = {{128, 128, 1}, {128, 128, 2}, {128, 128, 4}, {128, 64, 1},
+                                          {192, 64, 1},  {128, 64, 4},  {256, 64, 8},  {128, 32, 1},
+                                          {192, 32, 1},  {128, 32, 4},  {256, 32, 8}};
   GemmShape best = {};
   double least = 0;
   for (const GemmShape& s : kShapes) {
-    const bool fits = args.rows > 32 || s.tokens == 32;  // what x is laid out for
-    if (!fits || (s.split > 1 &&
-                  (args.input_tiles < kSegments || s.units(args, swiglu) > CudaDevice::kMostSplitTiles)))
-      continue;
-    const double cycles = gemm_cycles(card, args, f, swiglu, s);
-    if (best.rows == 0 || cycles < least) best = s, least = cycles;
+    if (args.rows <= 32 && s.tokens > 32) continue;  // x is laid out for 32
+    if (s.split > 1 && (args.input_tiles < kSegments || s.units(args, swiglu) > CudaDevice::kMostSplitTiles))
+      continue;  // a segment would be empty
+    const double time = gemm_time(card, args, f, swiglu, s);
+    if (best.rows == 0 || time < least) best = s, least = time;
   }
   return best;
 }
@@ -200,15 +158,14 @@ void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
   }
   const int blocks = std::min(tiles * s.split, on.info().multiprocessors);
   constexpr int kShared = 227 << 10;  // gemm.cu: all that a block may have
-  on.launch({Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split, s.pair}}, "gemm",
+  on.launch({Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split}}, "gemm",
             {static_cast<unsigned>(blocks)}, static_cast<unsigned>(s.threads()), kShared, &args);
 }
 
-// wgmma and clusters are Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.
+// wgmma is Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.
 void run(CudaDevice& on, const Product& product, bool swiglu) {
-  const int rows = product.args.rows;
-  if (on.info().capability != 90 || rows <= kMostLaneRows) return run_gemv(on, product, swiglu);
-  if (rows > kMostGemvRows || !run_gemv_cluster(on, product, swiglu)) run_gemm(on, product, swiglu);
+  if (on.info().capability != 90 || product.args.rows <= kMostLaneRows) return run_gemv(on, product, swiglu);
+  run_gemm(on, product, swiglu);
 }
 
 MatmulInput prepared(CudaDevice& on, const MatmulInput& x, const RowNorm* norm) {

@@ -31,9 +31,8 @@ struct LinearArgs {
   float* partial;      // GEMM of split tiles: their segments' sums
   unsigned* counters;  // [tile], 0 before and after
   int input_tiles, rows;
-  int row_tiles;            // GEMM: of x, 8 rows each
-  int x_rows, first_row;    // GEMV: rows that x is laid out for, rows before these
-  int x_bytes, pass_units;  // GEMV in clusters: of the largest segment of x; units of a pass at most
+  int row_tiles;          // GEMM: of x, 8 rows each
+  int x_rows, first_row;  // GEMV: rows that x is laid out for, rows before these
   unsigned short* tiles;
   int tiles_rows;  // that `tiles` is laid out for
 };

@@ -16,17 +16,13 @@ static_assert(kStages >= 3 && (kParts == 1 || kParts % 2 == 0), "stages, buffers
 struct Tile {
   int matrix, row, token, segment, k0, k1;
 };
-// A block takes every gridDim.x-th of these; the blocks of a pair have neighbouring rows of weights and the same of x.
-DEVICE int tile_count(const LinearArgs& a) {
-  return (a.units + PAIR - 1) / PAIR * PAIR * ((a.rows + TOKENS - 1) / TOKENS) * SPLIT;
-}
+DEVICE int tile_count(const LinearArgs& a) { return a.units * ((a.rows + TOKENS - 1) / TOKENS) * SPLIT; }
 DEVICE Tile tile_of(const LinearArgs& a, int index) {
-  const int part = index % SPLIT, across = (a.rows + TOKENS - 1) / TOKENS;
-  const int unit = index / SPLIT / PAIR / across * PAIR + index / SPLIT % PAIR;
+  const int part = index % SPLIT, across = (a.rows + TOKENS - 1) / TOKENS, unit = index / SPLIT / across;
   int m = 0;
   while (!SWIGLU && m + 1 < a.matrices && unit >= a.matrix[m + 1].first) m++;
   constexpr int kSegmentsOf = kSegments / SPLIT;
-  return {m, (unit - a.matrix[m].first) * kTileRows, index / SPLIT / PAIR % across * TOKENS, part * kSegmentsOf,
+  return {m, (unit - a.matrix[m].first) * kTileRows, index / SPLIT % across * TOKENS, part * kSegmentsOf,
           part * kSegmentsOf * a.input_tiles / kSegments, (part + 1) * kSegmentsOf * a.input_tiles / kSegments};
 }
 
@@ -37,13 +33,6 @@ struct Ring {
     if (++stage == kStages) stage = 0, phase ^= 1;
   }
 };
-
-DEVICE void wait_empty(u64* empty, int phase) {
-  if (PAIR == 1)
-    barrier_wait(empty, phase);
-  else
-    barrier_wait_for_cluster(empty, phase);
-}
 
 // The warpgroup that brings stages: a warp x in one copy, the others the weights, 16 bytes a lane (a copy of a record by
 // one lane takes as long as these all), and before the kernel before has ended.
@@ -66,7 +55,7 @@ DEVICE void bring_weights(const LinearArgs& a, u32 shared, u64* full, u64* empty
              *second = a.matrix[SWIGLU].weights + (long)tile.k0 * kRecordBytes;
 #pragma unroll 1
     for (int k = tile.k0; k < tile.k1; k++, ring.advance()) {
-      wait_empty(empty + ring.stage, ring.phase);
+      barrier_wait(empty + ring.stage, ring.phase);
       const u32 to = shared + ring.stage * kStageBytes + kXBytes + lane * 16;
 #pragma unroll
       for (int i = 0; i < kEach; i++) {
@@ -89,14 +78,9 @@ DEVICE void bring_x(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
     const u8* x = (const u8*)a.x + tile.k0 * stride + (long)tile.token * 128;
     for (int k = tile.k0; k < tile.k1; k++, x += stride, ring.advance()) {
       u8* to = shared + ring.stage * kStageBytes;
-      wait_empty(empty + ring.stage, ring.phase);
+      barrier_wait(empty + ring.stage, ring.phase);
       barrier_expect(full + ring.stage, kXBytes);
-      if (PAIR == 1) {
-        copy_bulk(to, x, kXBytes, full + ring.stage);
-      } else {  // half of it, to both
-        const int half = blockIdx.x % 2 * (kXBytes / 2);
-        copy_bulk_to_pair(to + half, x + half, kXBytes / 2, full + ring.stage);
-      }
+      copy_bulk(to, x, kXBytes, full + ring.stage);
     }
   }
 }
@@ -232,16 +216,10 @@ DEVICE void keep(float (&acc)[kAcc]) {
   for (int j = 0; j < kAcc; j++) asm volatile("" : "+f"(acc[j])::"memory");
 }
 
-// A warp has used a stage.
-DEVICE void release(u64* empty, int stage) {
-  const int lane = threadIdx.x % 32;
-  if (PAIR == 1 && lane == 0) barrier_arrive(empty + stage);
-  if (PAIR == 2 && lane < 2) barrier_arrive_in(address_in(shared_address(empty + stage), lane));
-}
-
 // A warpgroup that multiplies.
 DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
   const u64 tiles_of_x = descriptor(shared_address(shared));
+  const bool first_lane = threadIdx.x % 32 == 0;
   Ring ring{0, 0}, ahead{0, 0};  // of the products, of what is read
   constexpr int kUnroll = kParts == 1 ? 2 : 1, kJobs = kUnroll * kParts;
   const int count = tile_count(a);
@@ -282,7 +260,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
         // The job before has ended: so has, after a stage's last job, the use of the stage.
         wgmma_wait<1>();
         keep(f[(job + 1) % 2]);
-        if (part == 0 && own > tile.k0) release(empty, (ring.stage > 0 ? ring.stage : kStages) - 1);
+        if (part == 0 && own > tile.k0 && first_lane) barrier_arrive(empty + (ring.stage > 0 ? ring.stage : kStages) - 1);
         if (own + 1 < tile.k1 || part + 1 < kParts) {
           fragments(record, f[(job + 1) % 2]);
           read((part + 2) % kParts);
@@ -305,7 +283,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
         }
         while (segment_end <= own + 1 && segment + 1 < kSegments) segment_end = (++segment + 1) * a.input_tiles / kSegments;
       }
-    if (tile.k0 < tile.k1) release(empty, (ring.stage > 0 ? ring.stage : kStages) - 1);
+    if (tile.k0 < tile.k1 && first_lane) barrier_arrive(empty + (ring.stage > 0 ? ring.stage : kStages) - 1);
     if (SPLIT > 1) {
       __threadfence();
       barrier_sync(1, kConsumers);
@@ -323,24 +301,17 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
   for (int index = blockIdx.x; index < count; index += gridDim.x) add_up(a, index);
 }
 
-#if PAIR == 2
-KERNEL __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a) {
-#else
 KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a) {
-#endif
   extern __shared__ __align__(1024) u8 shared[];
   u64 *full = (u64*)(shared + kStages * kStageBytes), *empty = full + kStages;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; i++) {
       barrier_init(full + i, 1 + kLanes);
-      barrier_init(empty + i, PAIR * kWarps);
+      barrier_init(empty + i, kWarps);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  if (PAIR == 2)
-    cluster_sync();
-  else
-    __syncthreads();
+  __syncthreads();
   let_next_start();
   // Registers go from the warpgroup that copies to those that multiply.
   if (threadIdx.x >= kConsumers) {
@@ -349,10 +320,8 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
       bring_weights(a, shared_address(shared), full, empty);
     else if (threadIdx.x % 32 == 0)
       bring_x(a, shared, full, empty);
-    __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kMultiplying == 3 ? 160 : 232));
     consume(a, shared, full, empty);
   }
-  if (PAIR == 2) cluster_sync();  // nothing comes from the other block any more
 }

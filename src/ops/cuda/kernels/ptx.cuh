@@ -52,41 +52,18 @@ DEVICE void barrier_expect(u64* b, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
 }
-#define BARRIER_WAIT(name, sees)                                                                              \
-  DEVICE void name(u64* b, int phase) {                                                                       \
-    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity" sees                                    \
-                 ".shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(shared_address(b)), \
-                 "r"(phase)                                                                                   \
-                 : "memory");                                                                                 \
-  }
-BARRIER_WAIT(barrier_wait, "")
-BARRIER_WAIT(barrier_wait_for_cluster, ".acquire.cluster")  // where other blocks have sent what is counted
+DEVICE void barrier_wait(u64* b, int phase) {
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\n"
+      "done:\n}" ::"r"(shared_address(b)),
+      "r"(phase)
+      : "memory");
+}
 DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
                "l"(from), "r"(bytes), "r"(shared_address(b))
                : "memory");
-}
-
-// Clusters of blocks (Hopper): an address in the shared memory of one of them, an arrival there, a copy to both blocks
-// of a pair, whose barriers count it, and a meeting of all.
-DEVICE u32 address_in(u32 shared, int block) {
-  u32 r;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(shared), "r"(block));
-  return r;
-}
-DEVICE void barrier_arrive_in(u32 barrier) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-DEVICE void copy_bulk_to_pair(void* to, const void* from, int bytes, u64* b) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
-          shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(b)), "h"((u16)3)
-      : "memory");
-}
-DEVICE void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 DEVICE u32 load_acquire(const u32* p) {
