@@ -20,7 +20,7 @@
 namespace anabranch::ops {
 namespace {
 
-const FakeCard kH200{}, kSlice{.multiprocessors = 16, .clusters = 0},
+const FakeCard kH200{},
     kA100{.capability = 80, .multiprocessors = 108, .shared_bytes = 166912, .clusters = 0},
     kA10{.capability = 86, .multiprocessors = 72, .shared_bytes = 101376, .clusters = 0};
 
@@ -81,7 +81,7 @@ void expect_products(Device& device, std::initializer_list<int> rows,
         const Tensor x = zeros(device, {m, k}), residual = zeros(device, {m, n});
         const auto products = [&](const std::function<void()>& work) {
           auto names = kernels_of(work);
-          std::erase_if(names, [](const std::string& name) { return name == "norm_rows" || name == "sums"; });
+          std::erase_if(names, [](const std::string& name) { return name == "norm_rows"; });
           return names;
         };
         const auto what = fmt::format("{} x {}, {} bits, {} rows", n, k, matrix.bits, m);
@@ -95,48 +95,7 @@ void expect_products(Device& device, std::initializer_list<int> rows,
 TEST(CudaDispatch, ProductsOnHopper) {
   on_card(kH200, [](Device& device) {
     expect_products(device, {1, 4, 5, 8, 9, 16}, {"gemv"});
-    expect_products(device, {17, 24, 25, 32}, {"gemv_cluster"});
-    expect_products(device, {33, 64, 200}, {"gemm"});
-  });
-}
-
-TEST(CudaDispatch, ProductsWithoutClusters) {
-  on_card(kSlice, [](Device& device) {
-    expect_products(device, {1, 16}, {"gemv"});
-    expect_products(device, {17, 32, 33}, {"gemm"});
-  });
-}
-
-// Where shared memory has no room for 32 rows of so many inputs.
-TEST(CudaDispatch, ManyInputs) {
-  on_card(kH200, [](Device& device) {
-    const Matrix matrix = affine_matrix(48, 32832, 4, 64, ScaleType::bf16, false, 1);
-    const Weight weight = Weight::make(device, matrix.source());
-    const Tensor x = zeros(device, {32, 32832});
-    EXPECT_EQ(kernels_of([&] { linear(x, weight); }),
-              (std::vector<std::string>{"norm_rows", "sums", "gemm"}));
-  });
-}
-
-// No share of a cluster has more passes than it needs, and warps no more tiles than four.
-TEST(CudaDispatch, SharesOfClusters) {
-  on_card(kH200, [](Device& device) {
-    const Tensor x = zeros(device, {32, 64});
-    for (const auto& [tiles, of_a_warp] : {std::pair{15, 1},
-                                           {15 * 16, 1},
-                                           {15 * 16 + 1, 2},
-                                           {15 * 64, 4},
-                                           {15 * 64 + 1, 3},
-                                           {15 * 96, 3},
-                                           {15 * 128, 4}}) {
-      const Matrix matrix = affine_matrix(16 * tiles, 64, 4, 64, ScaleType::bf16, false, 1);
-      const Weight weight = Weight::make(device, matrix.source());
-      const auto launches = launches_of([&] { linear(x, weight); });
-      ASSERT_EQ(launches.back().kernel, "gemv_cluster");
-      EXPECT_EQ(launches.back().grid, 8u * 15) << tiles;
-      EXPECT_EQ(launches.back().macro("TILES"), of_a_warp) << tiles;
-      EXPECT_EQ(launches.back().macro("NT"), 4);
-    }
+    expect_products(device, {17, 24, 32, 33, 64, 200}, {"gemm"});
   });
 }
 

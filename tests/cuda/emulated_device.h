@@ -178,9 +178,25 @@ DEVICE void load_shared_pair(u32 from, u32 to[2]) {
 DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
   anabranch::emulator::mma(d, a, b0, b1, false);
 }
-DEVICE void mma_bf16_from(float d[4], const u32 a[4], u32 b0, u32 b1, bool first) {
-  for (int i = 0; i < 4 && first; i++) d[i] = 0.0f;
-  mma_bf16(d, a, b0, b1);
+// Rounded once: a product of two bf16 numbers is exact in double; its sum with c is rounded to odd there, and
+// to odd in float, which leaves the last rounding what one of the exact sum is.
+DEVICE u16 fma_bf16(u16 a, u16 b, u16 c) {
+  const double x = (double)anabranch::bf16_to_float(a) * anabranch::bf16_to_float(b),
+               y = anabranch::bf16_to_float(c), sum = x + y;
+  const double part = sum - x, rest = (x - (sum - part)) + (y - part);  // sum + rest is exact
+  u64 bits = std::bit_cast<u64>(sum);
+  if (rest != 0 && bits % 2 == 0) bits += (rest > 0) == (sum > 0) ? 1 : -1;
+  const double odd = std::bit_cast<double>(bits);
+  u32 shorter = std::bit_cast<u32>((float)odd);
+  const double back = std::bit_cast<float>(shorter);
+  if (back != odd && !std::isinf(back)) shorter = (shorter - (std::fabs(back) > std::fabs(odd))) | 1;
+  return anabranch::float_to_bf16(std::bit_cast<float>(shorter));
+}
+DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {
+  return fma_bf16(a, b, c) | (u32)fma_bf16(a >> 16, b >> 16, c >> 16) << 16;
+}
+DEVICE u32 both_halves(u32 x, int half) {
+  return (x >> 16 * half & 0xFFFF) * 0x10001u;
 }
 DEVICE void mma_f16(float d[4], const u32 a[4], u32 b0, u32 b1) {
   anabranch::emulator::mma(d, a, b0, b1, true);

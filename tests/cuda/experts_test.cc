@@ -205,14 +205,14 @@ struct Numbers {
   std::vector<double> x, error;
 };
 
-// They are rounded to bf16 and multiplied with exact products, summed in f32.
+// They and weights are rounded to bf16 and multiplied with exact products, summed in f32.
 Numbers product(const Numbers& in, const Matrix& m) {
   Numbers out;
   for (int n = 0; n < m.rows; n++) {
     double y = 0, error = 0;
     for (int k = 0; k < m.cols; k++) {
       const double x = in.x[static_cast<size_t>(k)], size = m.magnitude(n, k);
-      y += x * m.value(n, k);
+      y += x * multiplied_weight(m, n, k);
       error += size * (in.error[static_cast<size_t>(k)] +
                        (kBf16 + kBf16 * kBf16 + (m.cols + 8) * kUlp) * std::fabs(x));
     }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/float16.h"
 #include "ops/gated_delta.h"
 #include "ops/matrices.h"
 
@@ -11,6 +12,36 @@ namespace anabranch::ops {
 constexpr double kBf16 = 1.0 / 256;  // one rounding to bf16, relative
 
 inline const GatedDeltaShape kDeltaShapes[] = {{2, 4, 32, 32, 4}, {3, 3, 128, 128, 4}, {1, 3, 64, 64, 3}};
+
+// What packing changes, relative to Matrix::magnitude(): scales and biases are rounded to bf16, f32 values to
+// two bf16 numbers.
+inline double packing_error(const Matrix& m) {
+  if (m.kind == WeightKind::affine) return m.scale_type == ScaleType::bf16 ? 0 : kBf16;
+  return m.kind == WeightKind::f32 ? kBf16 * kBf16 : 0;
+}
+
+inline double to_bf16(double x) {
+  return bf16_to_float(float_to_bf16(static_cast<float>(x)));
+}
+
+// The number, or sum of two, that the tensor cores multiply. Rounding it makes an error of kBf16 of its size;
+// of two planes, the high one with the bias and the low one, kBf16 of the sum of their sizes: together with
+// the rounding of scale and bias at most weight_error() of Matrix::magnitude().
+inline double multiplied_weight(const Matrix& m, int row, int k) {
+  if (m.kind != WeightKind::affine) {
+    const double value = m.value(row, k), high = to_bf16(value);
+    return m.kind == WeightKind::bf16 ? high : high + to_bf16(value - high);
+  }
+  const auto g = static_cast<size_t>(row * m.groups() + k / m.group);
+  const double scale = to_bf16(m.scales[g]),
+               bias = m.symmetric ? -m.zero_point * scale : to_bf16(m.biases[g]);
+  const int code = m.codes[static_cast<size_t>(row * m.cols + k)];
+  if (m.bits <= 4) return to_bf16(code * scale + bias);
+  return to_bf16(code / 16 * 16 * scale + bias) + to_bf16(code % 16 * scale);
+}
+inline double weight_error(const Matrix& m) {
+  return packing_error(m) + (m.kind == WeightKind::affine ? kBf16 * (1 + kBf16) : 0);
+}
 
 // Matrices of each format that the CUDA backend packs in a way of its own.
 struct Format {

@@ -6,6 +6,7 @@
 #include "base/float16.h"
 #include "ops/cuda/compiler.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/kernels/args.h"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/weight.h"
 #include "ops/cuda_cases.h"
@@ -17,9 +18,9 @@ namespace {
 
 // Reads a packed matrix as kernels/embed.cu does.
 double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
-  const auto [dense, planes, groups, type] = p.format;
+  const auto [dense, planes, groups] = p.format;
   const int code_bytes = dense ? planes * 2048 : planes * 512;
-  const int record_bytes = code_bytes + (dense ? 0 : groups * 16 * (type == 2 ? 8 : 4));
+  const int record_bytes = code_bytes + (dense ? 0 : groups * 64);
   const uint8_t* record =
       p.memory.get() + (static_cast<size_t>(row / 16) * p.input_tiles + k / 64) * record_bytes;
   const int at = k % 64, j = at / 16, c = at % 16 / 8, lane = row % 8 * 4 + at % 8 / 2, odd = at % 2,
@@ -40,16 +41,10 @@ double unpacked(const cuda::PackedRecords& p, const Matrix& m, int row, int k) {
     code += static_cast<int>(word >> ((j % 2 * 2 + c) * 4 + odd * 16) & 15) << (4 * plane);
   }
   EXPECT_EQ(code, m.codes[static_cast<size_t>(row * m.cols + k)]);
-  const int pair = ((at * groups / 64 * 8 + row % 8) * 2 + high) * 2;
-  float both[2];
-  for (int i = 0; i < 2; i++) {
-    const uint8_t* from = record + code_bytes + (pair + i) * (type == 2 ? 4 : 2);
-    uint16_t half;
-    std::memcpy(&half, from, 2);
-    std::memcpy(&both[i], from, type == 2 ? 4 : 0);
-    if (type != 2) both[i] = type == 1 ? bf16_to_float(half) : f16_to_float(half);
-  }
-  return static_cast<double>(both[0]) * code + both[1];
+  uint16_t both[2];
+  std::memcpy(both, record + code_bytes + ((at * groups / 64 * 8 + row % 8) * 2 + high) * 4, 4);
+  return std::ldexp(static_cast<double>(bf16_to_float(both[0])), -cuda::kScaleExponent) * code +
+         std::ldexp(static_cast<double>(bf16_to_float(both[1])), cuda::kSumExponent);
 }
 
 TEST(CudaWithoutDevice, PackedMatrices) {
@@ -58,9 +53,18 @@ TEST(CudaWithoutDevice, PackedMatrices) {
     for (int row = 0; row < 37; row++)
       for (int k = 0; k < 192; k++)
         ASSERT_NEAR(unpacked(packed, matrix, row, k), matrix.value(row, k),
-                    matrix.kind == WeightKind::f32 ? kBf16 * kBf16 * matrix.magnitude(row, k) : 0)
+                    packing_error(matrix) * matrix.magnitude(row, k))
             << name << " row " << row << " input " << k;
   }
+}
+
+TEST(CudaWithoutDevice, WeightsAsTheyAreMultiplied) {
+  for (const auto& [matrix, name] : formats(37, 192))
+    for (int row = 0; row < 37; row++)
+      for (int k = 0; k < 192; k++)
+        ASSERT_NEAR(multiplied_weight(matrix, row, k), matrix.value(row, k),
+                    weight_error(matrix) * matrix.magnitude(row, k))
+            << name << " row " << row << " input " << k;
 }
 
 TEST(CudaWithoutDevice, OpensADevice) {
@@ -124,21 +128,18 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
                                            {Source::gated_delta, {64, 64, 4, 64, 4, 0}},
                                            {Source::gated_delta, {128, 32, 4, 32, 4, 0}}};
   for (const int dim : {64, 256, 512}) everywhere.push_back({Source::attention, {dim}});
-  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}})
+  for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}})
     for (const auto& [rows, swiglu, tiles] :
          {std::tuple{1, 1, 2}, {4, 1, f[0] ? 2 : 4}, {4, 0, f[0] ? 2 : 4}})
-      everywhere.push_back({Source::experts, {f[0], f[1], f[2], f[3], rows, swiglu, tiles}});
+      everywhere.push_back({Source::experts, {f[0], f[1], f[2], rows, swiglu, tiles}});
   std::vector<cuda::Variant> variants = everywhere;
-  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 1, 1, 0}, {1, 2, 1, 0}}) {
-    variants.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
+  for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}}) {
+    variants.push_back({Source::embed, {f[0], f[1], f[2]}});
     for (const int swiglu : {0, 1}) {
       for (const auto& [rows, tiles, steps, stages] : {std::tuple{1, f[0] ? 1 : 3, 2, 2}, {2, 1, 2, 3}})
-        variants.push_back({Source::gemv, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, steps, stages}});
-      for (const auto& [rows, tiles, stages] : {std::tuple{4, f[0] ? 1 : 4, 2}, {3, 1, 6}})
-        variants.push_back({Source::gemv_cluster, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, stages}});
-      for (const int tokens : {64, 128})  // wide tiles of two bf16 matrices have no room
-        if (tokens == 64 || !swiglu || !f[0])
-          variants.push_back({Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}});
+        variants.push_back({Source::gemv, {f[0], f[1], f[2], rows, swiglu, tiles, steps, stages}});
+      for (const auto& [rows, tokens, split] : {std::tuple{128, 128, 1}, {192, 64, 1}, {256, 32, 8}})
+        variants.push_back({Source::gemm, {f[0], f[1], f[2], swiglu, rows, tokens, split}});
     }
   }
   expect_compiles(variants, "sm_90a");
@@ -146,24 +147,24 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   // Products that ops/cuda/linear.cc chooses for 163 KB of shared memory (8.0) and for 99 (8.6, 8.9).
   std::vector<cuda::Variant> older = everywhere;
   for (const auto& [f, rows, swiglu, tiles, steps, stages] :
-       std::initializer_list<std::tuple<std::array<int, 4>, int, int, int, int, int>>{
-           {{0, 1, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits
-           {{0, 1, 1, 1}, 4, 0, 3, 1, 2},
-           {{0, 1, 2, 1}, 1, 0, 1, 4, 2},
-           {{0, 1, 2, 0}, 2, 1, 2, 1, 2},
-           {{0, 1, 4, 1}, 4, 0, 2, 1, 2},
-           {{0, 1, 4, 2}, 1, 1, 1, 1, 3},
-           {{0, 2, 1, 1}, 1, 0, 3, 1, 2},  // more bits
-           {{0, 2, 1, 1}, 4, 1, 2, 1, 2},
-           {{0, 2, 2, 0}, 2, 0, 2, 1, 2},
-           {{0, 2, 4, 2}, 1, 1, 1, 2, 2},
-           {{1, 1, 1, 0}, 4, 0, 1, 1, 2},  // bf16
-           {{1, 1, 1, 0}, 1, 1, 1, 1, 1},
-           {{1, 2, 1, 0}, 1, 0, 1, 1, 2},  // f16 and f32
-           {{1, 2, 1, 0}, 1, 1, 1, 1, 1}})
-    older.push_back({Source::gemv, {f[0], f[1], f[2], f[3], rows, swiglu, tiles, steps, stages}});
-  for (const auto& f : {std::array{0, 1, 1, 1}, {0, 2, 4, 2}, {1, 2, 1, 0}})
-    older.push_back({Source::embed, {f[0], f[1], f[2], f[3]}});
+       std::initializer_list<std::tuple<std::array<int, 3>, int, int, int, int, int>>{
+           {{0, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits
+           {{0, 1, 1}, 4, 0, 3, 1, 2},
+           {{0, 1, 2}, 1, 0, 1, 4, 2},
+           {{0, 1, 2}, 2, 1, 2, 1, 2},
+           {{0, 1, 4}, 4, 0, 2, 1, 2},
+           {{0, 1, 4}, 1, 1, 1, 1, 3},
+           {{0, 2, 1}, 1, 0, 3, 1, 2},  // more bits
+           {{0, 2, 1}, 4, 1, 2, 1, 2},
+           {{0, 2, 2}, 2, 0, 2, 1, 2},
+           {{0, 2, 4}, 1, 1, 1, 2, 2},
+           {{1, 1, 1}, 4, 0, 1, 1, 2},  // bf16
+           {{1, 1, 1}, 1, 1, 1, 1, 1},
+           {{1, 2, 1}, 1, 0, 1, 1, 2},  // f16 and f32
+           {{1, 2, 1}, 1, 1, 1, 1, 1}})
+    older.push_back({Source::gemv, {f[0], f[1], f[2], rows, swiglu, tiles, steps, stages}});
+  for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 2, 1}})
+    older.push_back({Source::embed, {f[0], f[1], f[2]}});
   expect_compiles(older, "sm_80");
 }
 

@@ -86,30 +86,29 @@ const Nvrtc& nvrtc() {
 
 struct SourceFile {
   const char* name;
-  std::array<const char*, 3> includes;  // files that go before it, after those of all kernels
+  std::array<const char*, 4> includes;  // files that go before it, after those of all kernels
   std::array<const char*, 9> macros;
 };
 const SourceFile& file_of(Source source) {
   static const SourceFile files[] = {
       {"gemv.cu",
-       {"weights.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STEPS", "STAGES"}},
-      {"gemv_cluster.cu",
-       {"weights.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES", "STAGES"}},
-      {"gemm.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES", "SWIGLU", "TOKENS"}},
-      {"embed.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
+       {"weights.cuh", "product.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES", "STEPS", "STAGES"}},
+      {"gemm.cu",
+       {"weights.cuh", "wgmma.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "SWIGLU", "ROWS", "TOKENS", "SPLIT"}},
+      {"embed.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS"}},
       {"rows.cu", {}, {}},
       {"attention.cu", {"attention.cuh", "attention_prepare.cuh", "attention_join.cuh"}, {"D", "STAGES"}},
       {"attention_many.cu", {"attention.cuh"}, {"D", "WARPGROUPS"}},
       {"gated_delta.cu", {"gated_delta.cuh"}, {"DK", "DV", "TAPS", "COLUMNS", "LANE", "TOKENS", "MAKERS"}},
       {"experts.cu",
-       {"weights.cuh", "experts.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "SCALES", "NT", "SWIGLU", "TILES"}},
+       {"weights.cuh", "product.cuh", "experts.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES"}},
       {"few_gate_up.cu",
-       {"weights.cuh", "experts.cuh", "routing.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "SCALES", "HELD"}},
-      {"few_down.cu", {"weights.cuh", "experts.cuh"}, {"DENSE", "PLANES", "GROUPS", "SCALES"}},
+       {"weights.cuh", "product.cuh", "experts.cuh", "routing.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "HELD"}},
+      {"few_down.cu", {"weights.cuh", "product.cuh", "experts.cuh"}, {"DENSE", "PLANES", "GROUPS"}},
       {"routing.cu", {"routing.cuh"}, {}},
       {"choose.cu", {"draw.h"}, {}},
   };

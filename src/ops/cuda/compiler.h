@@ -22,7 +22,6 @@ std::string compiler_unsupported(int capability, int driver);
 
 enum class Source {
   gemv,
-  gemv_cluster,
   gemm,
   embed,
   rows,

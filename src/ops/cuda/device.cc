@@ -103,6 +103,11 @@ void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
   kernels_.compile_noted();
 }
 
+unsigned* CudaDevice::tile_counters() {
+  if (tile_counters_.empty()) tile_counters_ = zeros({kMostSplitTiles}, Dtype::i32);
+  return data<unsigned>(tile_counters_, "linear");
+}
+
 const float* CudaDevice::frequencies(std::span<const float> inv_freq) {
   for (const Frequencies& known : frequencies_)
     if (std::equal(known.host.begin(), known.host.end(), inv_freq.begin(), inv_freq.end()))

@@ -86,6 +86,9 @@ class CudaDevice final : public Device {
   }
   // Clusters of kClusterBlocks blocks with all of the shared memory that run at the same time.
   int clusters();
+  // kMostSplitTiles counters of blocks that share a tile of a product: all are 0 between launches.
+  static constexpr int kMostSplitTiles = 4096;
+  unsigned* tile_counters();
   // The frequencies of rope() in the device's memory. They are kept: a model has one or two sets.
   const float* frequencies(std::span<const float> inv_freq);
   // A table in the device's memory. One that comes again is not copied again.
@@ -118,6 +121,7 @@ class CudaDevice final : public Device {
   int clusters_ = -1;  // not known yet
   uint64_t expert_bytes_;
   double expert_share_ = 1;
+  Tensor tile_counters_;
   std::vector<Frequencies> frequencies_;
   std::vector<Table> tables_;  // of the latest uses
   size_t oldest_table_ = 0;

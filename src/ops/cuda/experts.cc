@@ -98,7 +98,7 @@ void launch(CudaDevice& on, const SortedPairs& sorted, ExpertArgs args,
   const int tiles = f[0] || (swiglu && sorted.row_tiles == 1) ? 2 : 4;
   const int unit_rows = 16 * (swiglu ? tiles / 2 : tiles);
   args.units = (args.rows + unit_rows - 1) / unit_rows;
-  on.launch({Source::experts, {f[0], f[1], f[2], f[3], sorted.row_tiles, swiglu, tiles}}, "experts",
+  on.launch({Source::experts, {f[0], f[1], f[2], sorted.row_tiles, swiglu, tiles}}, "experts",
             {static_cast<unsigned>(sorted.slots) * static_cast<unsigned>(args.units)}, 256, 0, &args);
 }
 
@@ -261,7 +261,7 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
   first.gelu = experts.activation == Activation::gelu_tanh;
   const auto& f = stored(experts.gate->weight).format;
   const int count = experts.gate->experts, held = count <= 128 ? 4 : count <= 256 ? 8 : 16;
-  on.launch({Source::few_gate_up, {f[0], f[1], f[2], f[3], held}}, "few_gate_up",
+  on.launch({Source::few_gate_up, {f[0], f[1], f[2], held}}, "few_gate_up",
             {static_cast<unsigned>(pairs * first.units)}, 256, 0, &first);
 
   const Tensor y = on.empty({rows, width}, Dtype::f32);
@@ -279,8 +279,8 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
   second.units = (width + 15) / 16;
   second.top_k = top_k;
   const auto& g = stored(experts.down->weight).format;
-  on.launch({Source::few_down, {g[0], g[1], g[2], g[3]}}, "few_down",
-            {static_cast<unsigned>(rows * second.units)}, 512, 0, &second);
+  on.launch({Source::few_down, {g[0], g[1], g[2]}}, "few_down", {static_cast<unsigned>(rows * second.units)},
+            512, 0, &second);
   return y;
 }
 

@@ -11,10 +11,7 @@
 namespace anabranch::ops::cuda {
 namespace {
 
-// The GEMM reads 64 rows of x and their sums, also where there are 32. The rows beyond lie in the next tile
-// or, after the last tile, in this padding.
-constexpr size_t kMoreRows = 32 * 128, kMoreSums = 32 * 4;
-constexpr int kMostGemvRows = 32;  // of a launch of either kernel for few
+constexpr int kMostGemvRows = 32;  // of a launch
 
 // Tiles of packed rows.
 constexpr int kTileInputs = 64, kTileRowBytes = 2 * kTileInputs;
@@ -24,7 +21,7 @@ int input_tiles(int inputs) {
 
 // A product over several matrices of one format.
 struct Product {
-  std::array<int, 4> format;
+  RecordFormat format;
   LinearArgs args{};
 };
 
@@ -60,7 +57,7 @@ struct GemvShape {
 
 // Slots as large, and rings as deep, as shared memory allows; x's tiles follow each other where all its rows
 // are used.
-GemvShape gemv_shape(const DeviceInfo& card, const std::array<int, 4>& f, int rows, int row_tiles, int tiles,
+GemvShape gemv_shape(const DeviceInfo& card, const RecordFormat& f, int rows, int row_tiles, int tiles,
                      int x_rows) {
   const int record = record_bytes(f);
   const int now = std::min(rows, 8 * row_tiles), most = rows <= 4 ? 4 : 8 * row_tiles;
@@ -77,7 +74,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const std::array<int, 4>& f, int ro
 }
 
 // The same with fewer rows or tiles at a time, where that is what fits.
-GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const std::array<int, 4>& f, int rows,
+GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int rows,
                      bool swiglu) {
   const int tiles = f[0] ? 1 : tiles_of_a_warp(card, args, swiglu);
   for (int row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; row_tiles /= 2) {
@@ -87,10 +84,9 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const std::
   }
 }
 
-void launch_gemv(CudaDevice& on, LinearArgs args, const std::array<int, 4>& f, const GemvShape& s,
-                 bool swiglu) {
+void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
   count_gemv_units(args, swiglu, s.tiles);
-  on.launch({Source::gemv, {f[0], f[1], f[2], f[3], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv",
+  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv",
             {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
             static_cast<unsigned>(s.shared_bytes), &args);
 }
@@ -108,74 +104,68 @@ void run_gemv(CudaDevice& on, const Product& product, bool swiglu) {
   }
 }
 
-// How gemv_cluster.cu is specialised; no tiles: shared memory has no room.
-struct ClusterShape {
-  int tiles = 0, pass_units = 0, stages = 0, shared_bytes = 0;
+// How gemm.cu is specialised: a tile's rows (SwiGLU: of both matrices), its rows of x, the blocks that share
+// it.
+struct GemmShape {
+  int rows, tokens, split;
+
+  int threads() const { return rows % 192 == 0 ? 512 : 384; }
+  int units(LinearArgs args, bool swiglu) const {
+    count_units(args, swiglu, swiglu ? rows / 2 : rows);
+    return args.units * ((args.rows + tokens - 1) / tokens);
+  }
 };
 
-// As many tiles to a warp as there are and fit: a share of a cluster in as few passes as possible.
-ClusterShape cluster_shape(CudaDevice& on, const LinearArgs& args, const std::array<int, 4>& f, int row_tiles,
-                           bool swiglu) {
-  const int record = record_bytes(f);
-  const int share = (args.units + on.clusters() - 1) / on.clusters();
-  const int sums = f[0] ? 0 : args.x_bytes / (row_tiles * 1024) * f[2] * 128;
-  for (int tiles = 4; tiles > 0; tiles--) {
-    const int room = swiglu ? 8 * tiles : 16 * tiles, passes = (share + room - 1) / room;
-    const int units = (share + passes - 1) / passes, most = units * (swiglu ? 2 : 1);
-    if (most <= 16 * (tiles - 1)) continue;
-    const int fixed = args.x_bytes + 2048 * most + sums + 16 + 128 * tiles,
-              stage = (most + 3) / 4 * 4 * record;
-    const int stages = std::min((on.info().shared_bytes - fixed) / stage, 6);
-    if (stages >= 2) return {tiles, units, stages, fixed + stages * stage};
-  }
-  return {};
+// About how many microseconds it takes an H200, by measurements of such products (docs/internals/cuda.md).
+double gemm_time(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu,
+                 const GemmShape& s) {
+  const int tiles = s.units(args, swiglu), blocks = card.multiprocessors;
+  const double rounds = (tiles * s.split + blocks - 1) / blocks,
+               of_64_rows = (0.092 + 0.00112 * s.tokens) * (f[1] == 2 ? 1.75 : 1),  // and one input tile
+      products = rounds * args.input_tiles / s.split * s.rows / 64 * of_64_rows;
+  const double partial_megabytes = s.split == 1 ? 0 : 32e-6 * tiles * s.rows * s.tokens;
+  return products + rounds + (s.split == 1 ? 2 : 3 + 0.45 * partial_megabytes);
 }
 
-// Whether there was room: for quantised matrices of up to some 20,000 inputs, bf16 ones of half as many.
-bool run_gemv_cluster(CudaDevice& on, const Product& product, bool swiglu) {
-  if (on.clusters() == 0) return false;
-  LinearArgs args = product.args;
-  count_units(args, swiglu, 16);
-  const auto& f = product.format;
-  const int row_tiles = (args.rows + 7) / 8;
-  args.x_rows = layout_rows(args.rows);
-  args.x_bytes = (args.input_tiles + 7) / 8 * row_tiles * 1024;
-  const ClusterShape s = cluster_shape(on, args, f, row_tiles, swiglu);
-  if (s.tiles == 0) return false;
-  args.pass_units = s.pass_units;
-  const Variant variant{Source::gemv_cluster, {f[0], f[1], f[2], f[3], row_tiles, swiglu, s.tiles, s.stages}};
-  on.launch(variant, "gemv_cluster",
-            {kClusterBlocks * static_cast<unsigned>(std::min(args.units, on.clusters()))}, 512,
-            static_cast<unsigned>(s.shared_bytes), &args);
-  return true;
+GemmShape gemm_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
+  static constexpr GemmShape kShapes[] = {{128, 128, 1}, {128, 128, 2}, {128, 128, 4}, {128, 64, 1},
+                                          {192, 64, 1},  {128, 64, 4},  {256, 64, 8},  {128, 32, 1},
+                                          {192, 32, 1},  {128, 32, 4},  {256, 32, 8}};
+  GemmShape best = {};
+  double least = 0;
+  for (const GemmShape& s : kShapes) {
+    if (args.rows <= 32 && s.tokens > 32) continue;  // x is laid out for 32
+    if (s.split > 1 && (args.input_tiles < kSegments || s.units(args, swiglu) > CudaDevice::kMostSplitTiles))
+      continue;  // a segment would be empty
+    const double time = gemm_time(card, args, f, swiglu, s);
+    if (best.rows == 0 || time < least) best = s, least = time;
+  }
+  return best;
 }
 
 void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
   LinearArgs args = product.args;
   const auto& f = product.format;
-  count_units(args, swiglu, 128);
-  // A block takes tiles of 128 or 64 rows of x, and a narrow one 4/7 of a wide one's time. Shared memory has
-  // no room for wide tiles of two bf16 matrices.
-  const int blocks = on.info().multiprocessors;
-  const auto count = [&](int tokens) { return args.units * ((args.rows + tokens - 1) / tokens); };
-  const auto rounds = [&](int tokens) { return (count(tokens) + blocks - 1) / blocks; };
-  const int tokens = (swiglu && f[0]) || 4 * rounds(64) < 7 * rounds(128) ? 64 : 128;
-  const Variant variant{Source::gemm, {f[0], f[1], f[2], f[3], swiglu, tokens}};
-  const Block sums = on.scratch(static_cast<size_t>(args.input_tiles) * f[2] * args.row_tiles * 32 +
-                                (args.rows <= kMostGemvRows ? kMoreSums : 0));
-  args.sums = sums.address<float>();
-  if (!f[0])
-    on.launch(variant, "sums", {static_cast<unsigned>((args.input_tiles * args.row_tiles + 7) / 8)}, 256, 0,
-              &args);
+  const GemmShape s = gemm_shape(on.info(), args, f, swiglu);
+  count_units(args, swiglu, swiglu ? s.rows / 2 : s.rows);
+  const int tiles = s.units(args, swiglu);
+  Block partial = {};
+  if (s.split > 1) {
+    partial = on.scratch(sizeof(float) * kSegments * static_cast<size_t>(tiles) *
+                         static_cast<size_t>(s.rows) * static_cast<size_t>(s.tokens));
+    args.partial = partial.address<float>();
+    args.counters = on.tile_counters();
+  }
+  const int blocks = std::min(tiles * s.split, on.info().multiprocessors);
   constexpr int kShared = 227 << 10;  // gemm.cu: all that a block may have
-  on.launch(variant, "gemm", {static_cast<unsigned>(std::min(count(tokens), blocks))}, 384, kShared, &args);
+  on.launch({Source::gemm, {f[0], f[1], f[2], swiglu, s.rows, s.tokens, s.split}}, "gemm",
+            {static_cast<unsigned>(blocks)}, static_cast<unsigned>(s.threads()), kShared, &args);
 }
 
-// wgmma and clusters are Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.
+// wgmma is Hopper's: elsewhere many rows go through the first kernel, as many at a time as fit.
 void run(CudaDevice& on, const Product& product, bool swiglu) {
-  const int rows = product.args.rows;
-  if (on.info().capability != 90 || rows <= kMostLaneRows) return run_gemv(on, product, swiglu);
-  if (rows > kMostGemvRows || !run_gemv_cluster(on, product, swiglu)) run_gemm(on, product, swiglu);
+  if (on.info().capability != 90 || product.args.rows <= kMostLaneRows) return run_gemv(on, product, swiglu);
+  run_gemm(on, product, swiglu);
 }
 
 MatmulInput prepared(CudaDevice& on, const MatmulInput& x, const RowNorm* norm) {
@@ -222,9 +212,7 @@ int layout_rows(int rows) {
 MatmulInput make_packed(CudaDevice& on, int rows, int inputs) {
   const Shape shape = {input_tiles(inputs), layout_rows(rows) * kTileRowBytes};
   const auto bytes = static_cast<size_t>(shape.count());
-  const bool more = rows > kMostLaneRows && rows <= kMostGemvRows;
-  return {on.empty_padded(shape, Dtype::u8, std::max<size_t>(bytes, 1024) + (more ? kMoreRows : 0)), rows,
-          inputs};
+  return {on.empty_padded(shape, Dtype::u8, std::max<size_t>(bytes, 1024)), rows, inputs};
 }
 
 MatmulInput make_packed_cleared(CudaDevice& on, int rows, int inputs) {
@@ -299,8 +287,7 @@ Tensor embed(std::span<const int> ids, const int* chosen, const Weight& table) {
   const EmbedArgs args{w.memory.get(), rows.address<int>(), chosen, on.data(out, "embed"),
                        width,          w.input_tiles};
   const auto& f = w.format;
-  on.launch({Source::embed, {f[0], f[1], f[2], f[3]}}, "embed", {static_cast<unsigned>(count)}, 256, 0,
-            &args);
+  on.launch({Source::embed, {f[0], f[1], f[2]}}, "embed", {static_cast<unsigned>(count)}, 256, 0, &args);
   return out;
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/float16.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/kernels/args.h"
 
 namespace anabranch::ops::cuda {
 namespace {
@@ -43,20 +45,19 @@ void put_value(uint8_t* record, int planes, int r, int k, float value) {
   }
 }
 
-void put_scale(uint8_t* scales, int type, int group, int r, float scale, float bias) {
-  const int at = (group * 8 + r % 8) * 4 + r / 8 * 2;
-  if (type == 2) {
-    const float both[] = {scale, bias};
-    std::memcpy(scales + at * 4, both, 8);
-    return;
-  }
-  const auto bits = type == 1 ? float_to_bf16 : float_to_f16;
-  const uint16_t both[] = {bits(scale), bits(bias)};
-  std::memcpy(scales + at * 2, both, 4);
+float rounded_to_bf16(float x) {
+  return bf16_to_float(float_to_bf16(x));
+}
+
+// Both are bf16 numbers. A scale so large that it would not fit is none of any model.
+void put_scale(uint8_t* scales, int group, int r, float scale, float bias) {
+  const uint16_t both[] = {float_to_bf16(std::ldexp(scale, kScaleExponent)),
+                           float_to_bf16(std::ldexp(bias, -kSumExponent))};
+  std::memcpy(scales + ((group * 8 + r % 8) * 2 + r / 8) * 4, both, 4);
 }
 
 struct Layout {
-  int planes, groups, scale_type;
+  int planes, groups;
   int64_t code_bytes, record_bytes;
 };
 
@@ -73,9 +74,10 @@ void pack_affine(const WeightSource& s, const Layout& layout, int64_t first, int
     const int span = kInputs / layout.groups;
     for (int64_t k = 0; k < s.cols; k += span) {
       const auto g = static_cast<size_t>(r * groups + k / s.group);
-      const float bias = s.symmetric ? -static_cast<float>(s.zero_point) * scales[g] : biases[g];
-      put_scale(to + k / kInputs * layout.record_bytes + layout.code_bytes, layout.scale_type,
-                static_cast<int>(k % kInputs / span), row, scales[g], bias);
+      const float scale = rounded_to_bf16(scales[g]),
+                  bias = s.symmetric ? -static_cast<float>(s.zero_point) * scale : biases[g];
+      put_scale(to + k / kInputs * layout.record_bytes + layout.code_bytes,
+                static_cast<int>(k % kInputs / span), row, scale, rounded_to_bf16(bias));
     }
   }
 }
@@ -91,9 +93,9 @@ void pack_dense(const WeightSource& s, const Layout& layout, int64_t first, int6
 
 }  // namespace
 
-int record_bytes(const std::array<int, 4>& format) {
-  const auto [dense, planes, groups, scales] = format;
-  return dense ? planes * 2048 : planes * 512 + groups * kRows * (scales == 2 ? 8 : 4);
+int record_bytes(const RecordFormat& format) {
+  const auto [dense, planes, groups] = format;
+  return dense ? planes * 2048 : planes * 512 + groups * kRows * 4;
 }
 
 PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
@@ -102,12 +104,8 @@ PackedRecords pack(const WeightSource& s, ThreadPool& threads) {
   Layout layout{};
   layout.planes = dense ? (s.kind == WeightKind::bf16 ? 1 : 2) : (s.bits <= 4 ? 1 : 2);
   layout.groups = dense ? 1 : kInputs / std::min(s.group, kInputs);
-  layout.scale_type = dense                             ? 0
-                      : s.scale_type == ScaleType::f16  ? 0
-                      : s.scale_type == ScaleType::bf16 ? 1
-                                                        : 2;
   layout.code_bytes = layout.planes * (dense ? 2048 : 512);
-  out.format = {dense, layout.planes, layout.groups, layout.scale_type};
+  out.format = {dense, layout.planes, layout.groups};
   layout.record_bytes = record_bytes(out.format);
   out.input_tiles = static_cast<int>((s.cols + kInputs - 1) / kInputs);
   const int64_t tiles = (s.rows + kRows - 1) / kRows, tile_bytes = out.input_tiles * layout.record_bytes;

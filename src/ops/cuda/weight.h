@@ -1,7 +1,8 @@
 // A matrix as the tensor cores read it. 16 rows by 64 inputs are a record, a row of records covers 16 rows:
 // each of the 32 lanes of a warp finds its part of a record's fragments (kernels/weights.cuh) in consecutive
 // bytes. Codes of up to 4 bits are one plane of nibbles, longer ones two; f16 and f32 values are two planes
-// of bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales and biases follow the codes.
+// of bf16 (value and remainder: exact for f16, to 16 bits for f32). Scales and biases, rounded to bf16,
+// follow the codes.
 #pragma once
 
 #include <array>
@@ -14,8 +15,10 @@
 
 namespace anabranch::ops::cuda {
 
+using RecordFormat = std::array<int, 3>;  // DENSE, PLANES, GROUPS
+
 struct DeviceWeight : Weight::Storage {
-  std::array<int, 4> format{};  // DENSE, PLANES, GROUPS, SCALES
+  RecordFormat format{};
   int input_tiles = 0;
   std::shared_ptr<unsigned char> memory;  // of the device; null: they are split experts
   std::shared_ptr<SplitExperts> split;
@@ -25,11 +28,11 @@ struct DeviceWeight : Weight::Storage {
 };
 
 // Of a record of this format.
-int record_bytes(const std::array<int, 4>& format);
+int record_bytes(const RecordFormat& format);
 
 // A matrix in host memory, in this layout.
 struct PackedRecords {
-  std::array<int, 4> format{};
+  RecordFormat format{};
   int input_tiles = 0;
   std::unique_ptr<uint8_t[]> memory;
   size_t size = 0;

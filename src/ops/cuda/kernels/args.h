@@ -6,8 +6,14 @@ namespace anabranch::ops::cuda {
 // Of a mixture (ops/experts.h has the same number).
 constexpr int kMostExperts = 2048;
 
+// Parts of a dot product, each summed by itself, then added in order.
+constexpr int kSegments = 8;
+
 // Up to so many rows of activations lie by lanes of a warp, more as Hopper's wgmma reads them.
 constexpr int kMostLaneRows = 16;
+
+// Scales of codes are multiplied by 2^kScaleExponent and biases by 2^-kSumExponent (kernels/weights.cuh).
+constexpr int kSumExponent = 32, kScaleExponent = 133 - kSumExponent;
 
 // Matrices with the same inputs, one after the other (kernels/weights.cuh). `out` [rows of x, rows] f32, plus
 // `residual` if there is one; for SWIGLU two matrices of one size, whose silu(first) * second goes to
@@ -16,17 +22,17 @@ struct MatrixArgs {
   const unsigned char* weights;
   float* out;
   const float* residual;
-  int rows, first;  // first: unit of work (GEMV: pairs of 16 rows; GEMM: 128 rows)
+  int rows, first;  // first: unit of work (GEMV: pairs of 16 rows; GEMM: a tile's rows)
 };
 struct LinearArgs {
   MatrixArgs matrix[8];
   int matrices, units;
-  const unsigned* x;  // tiles
-  const float* sums;  // GEMM: of each group and row, [input tile][groups][8 * row_tiles]
+  const unsigned* x;   // tiles
+  float* partial;      // GEMM of split tiles: their segments' sums
+  unsigned* counters;  // [tile], 0 before and after
   int input_tiles, rows;
-  int row_tiles;            // GEMM: of x, 8 rows each
-  int x_rows, first_row;    // GEMV: rows that x is laid out for, rows before these
-  int x_bytes, pass_units;  // GEMV in clusters: of the largest segment of x; units of a pass at most
+  int row_tiles;          // GEMM: of x, 8 rows each
+  int x_rows, first_row;  // GEMV: rows that x is laid out for, rows before these
   unsigned short* tiles;
   int tiles_rows;  // that `tiles` is laid out for
 };

@@ -2,7 +2,6 @@
 using namespace anabranch::ops::cuda;
 
 constexpr int kTileK = 64;     // inputs of a tile of activations or weights
-constexpr int kSegments = 8;   // parts of a dot product, each summed by itself, then added in order
 
 // Of x's tiles: 8 rows by 16 bytes lie together; the next 16 bytes of inputs 128 bytes on, the next 8 rows 1024.
 constexpr u32 kDescriptorHigh = 1024 >> 4;

@@ -19,15 +19,9 @@ KERNEL embed(const __grid_constant__ EmbedArgs a) {
         const u32 word = ((const u32*)(record + p * 512 + lane * 16))[high * 2 + j / 2];
         code += (int)(word >> ((j % 2 * 2 + c) * 4 + odd * 16) & 15u) << (4 * p);
       }
-      const u32* s = (const u32*)(record + kCodeBytes) + (at * GROUPS / kTileK * 8 + r) * kScaleWords;
-      float scale, bias;
-      if (SCALES == 2) {
-        scale = __uint_as_float(s[high * 2]), bias = __uint_as_float(s[high * 2 + 1]);
-      } else {
-        const u32 w = s[high];
-        scale = SCALES == 1 ? from_bf16(w & 0xFFFFu) : from_f16(w & 0xFFFFu);
-        bias = SCALES == 1 ? from_bf16(w >> 16) : from_f16(w >> 16);
-      }
+      const u32 w = ((const u32*)(record + kCodeBytes))[(at * GROUPS / kTileK * 8 + r) * 2 + high];
+      const float scale = from_bf16(w & 0xFFFFu) / (float)(1ull << kScaleExponent / 2) / (float)(1ull << (kScaleExponent - kScaleExponent / 2));
+      const float bias = from_bf16(w >> 16) * kSumScale;
       y = __fmaf_rn(scale, (float)code, bias);
     }
     a.out[(long)blockIdx.x * a.inputs + k] = y;

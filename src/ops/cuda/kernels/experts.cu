@@ -38,12 +38,8 @@ struct Operands {
   }
 };
 
-// The segments of a dot product, added in order.
 DEVICE float total(const float* sums, int token, int row) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int w = 0; w < kSegments; w++) sum += sums[w * kWarpSums + token * kTokenStride + row];
-  return sum;
+  return add_segments(sums + token * kTokenStride + row, kWarpSums);
 }
 
 // Rows first to first + 8 of the tile.
@@ -65,7 +61,6 @@ KERNEL __launch_bounds__(kThreads) experts(const __grid_constant__ ExpertArgs a)
   let_next_start();
   const int slot = blockIdx.x / a.units, unit = blockIdx.x % a.units;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const u32 nibbles = low_nibbles(a);
   wait_for_previous();
   const ExpertTile tile = a.tiles ? a.tiles[slot] : ExpertTile{a.chosen[slot], slot, 1};
   if (tile.count == 0) return;
@@ -80,7 +75,7 @@ KERNEL __launch_bounds__(kThreads) experts(const __grid_constant__ ExpertArgs a)
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
       if (k + i >= k1) break;
-      multiply(steps[i], nibbles, acc);
+      steps[i].multiply_into(acc);
       if (k + i + kAhead < k1) from.read(k + i + kAhead, steps[i]);
     }
 

@@ -10,7 +10,6 @@ KERNEL __launch_bounds__(kThreads, 2) few_down(const __grid_constant__ FewDownAr
   let_next_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, segment = warp % kSegments;
   const int slots = a.top_k + (a.shared ? 1 : 0), row = blockIdx.x / a.units, unit = blockIdx.x % a.units;
-  const u32 nibbles = low_nibbles(a);
   wait_for_previous();
   if (threadIdx.x < a.top_k) {
     chosen[threadIdx.x] = a.chosen[(long)row * a.top_k + threadIdx.x];
@@ -54,18 +53,14 @@ KERNEL __launch_bounds__(kThreads, 2) few_down(const __grid_constant__ FewDownAr
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
       if (now.slot >= slots) break;
-      multiply(steps[i], nibbles, acc);
+      steps[i].multiply_into(acc);
       read(steps[i]);
       if (now.k + 1 == k1) store(now.slot);
       advance(now);
     }
   __syncthreads();
-  for (int i = threadIdx.x; i < slots * 16; i += kThreads) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int s = 0; s < kSegments; s++) sum += sums[i / 16][s][i % 16];
-    totals[i / 16][i % 16] = sum;
-  }
+  for (int i = threadIdx.x; i < slots * 16; i += kThreads)
+    totals[i / 16][i % 16] = add_segments(&sums[i / 16][0][i % 16], 16);
   __syncthreads();
   const int output = unit * 16 + threadIdx.x;
   if (threadIdx.x >= 16 || output >= a.rows) return;

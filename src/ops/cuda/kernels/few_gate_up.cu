@@ -12,7 +12,6 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, top_k = a.route.top_k;
   const int slots = top_k + (a.shared[0] ? 1 : 0), position = blockIdx.x / a.units, unit = blockIdx.x % a.units;
   const int row = position / slots, slot = position % slots;
-  const u32 nibbles = low_nibbles(a);
   wait_for_previous();
   if (slot < top_k) {
     if (warp == 0) {
@@ -48,7 +47,7 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
       if (k + i >= k1) break;
-      multiply(steps[i], nibbles, acc);
+      steps[i].multiply_into(acc);
       if (k + i + kAhead < k1) read(k + i + kAhead, steps[i]);
     }
 
@@ -60,9 +59,7 @@ KERNEL __launch_bounds__(kThreads, kBlocks) few_gate_up(const __grid_constant__ 
       for (int half = 0; half < 2; half++) sums[warp][i * 16 + half * 8 + lane / 4] = acc[i][0][half * 2];
   __syncthreads();
   if (warp != 0) return;
-  float sum = 0.0f;
-#pragma unroll
-  for (int w = 0; w < kWarps; w++) sum += sums[w][lane];
+  const float sum = add_segments(&sums[0][lane], 32);
   const float up = __shfl_sync(~0u, sum, lane % 16 + 16);
   const int output = unit * 16 + lane;
   if (lane < 16 && output < a.rows)

@@ -67,80 +67,35 @@ struct Reader {
   }
 };
 
-// Products of the records of COUNT input tiles with x, added to the sums. A lane's parts of x lie at x_at. For few
-// rows all chains of products advance together, to hide the tensor cores' latency; for more, a tile has enough.
+// Products of the records of COUNT input tiles with x, added to the sums. A lane's parts of x lie at x_at. For few rows
+// all chains of products advance together, to hide the tensor cores' latency; for more, a tile has enough.
 template <int COUNT>
-DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[NT], u32 nibbles,
-                     float acc[TILES][NT][4]) {
+DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[NT], float acc[TILES][NT][4]) {
+  constexpr int kTogether = NT == 1 ? TILES : 1;
   const int lane = threadIdx.x % 32;
-  const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
-  constexpr int kGroups = DENSE ? 1 : GROUPS, kEach = 4 / kGroups, kTogether = NT == 1 ? TILES : 1;
-  static_assert(COUNT == 1 || kGroups == 1);  // groups are added in order
-  u32 b[COUNT][NT][8];
-  float sum[COUNT][kGroups][NT][4];
 #pragma unroll
-  for (int c = 0; c < COUNT; c++)
+  for (int c = 0; c < COUNT; c++) {
+    u32 b[NT][8];
 #pragma unroll
     for (int t = 0; t < NT; t++)
 #pragma unroll
-      for (int i = 0; i < 2; i++) *(uint4*)&b[c][t][4 * i] = *(const uint4*)(x + c * x_step + x_at[t] + i * 16);
+      for (int i = 0; i < 2; i++) *(uint4*)&b[t][4 * i] = *(const uint4*)(x + c * x_step + x_at[t] + i * 16);
 #pragma unroll
-  for (int first = 0; first < TILES; first += kTogether) {
-    Record record[COUNT][kTogether];
+    for (int first = 0; first < TILES; first += kTogether) {
+      Record record[kTogether];
 #pragma unroll
-    for (int c = 0; c < COUNT; c++)
-#pragma unroll
-      for (int tile = 0; tile < kTogether; tile++) {
-        const u8* at = weights + (first + tile) * kTileBytes + c * kRecordBytes;
-        read_record(at + lane * 16, at + kCodeBytes + lane / 4 * kScaleWords * 4, record[c][tile]);
+      for (int i = 0; i < kTogether; i++) {
+        const u8* at = weights + (first + i) * kTileBytes + c * kRecordBytes;
+        read_record(at + lane * 16, at + kCodeBytes + lane / 4 * 8, record[i]);
       }
-#pragma unroll
-    for (int g = 0; g < kGroups; g++) {
-      float part[COUNT][kTogether][PLANES][NT][4];
-#pragma unroll
-      for (int j = g * kEach; j < (g + 1) * kEach; j++)
-#pragma unroll
-        for (int c = 0; c < COUNT; c++) {
-#pragma unroll
-          for (int tile = 0; tile < kTogether; tile++)
-#pragma unroll
-            for (int p = 0; p < PLANES; p++) {
-              u32 f[4];
-              fragment(record[c][tile], p, j, nibbles, f);
-#pragma unroll
-              for (int t = 0; t < NT; t++)
-                mma_bf16_from(part[c][tile][p][t], f, b[c][t][2 * j], b[c][t][2 * j + 1], j % kEach == 0);
-            }
-#pragma unroll
-          for (int t = 0; t < NT && !DENSE && first == 0; t++)
-            mma_bf16_from(sum[c][g][t], ones, b[c][t][2 * j], b[c][t][2 * j + 1], j % kEach == 0);
-        }
-#pragma unroll
-      for (int c = 0; c < COUNT; c++)
-#pragma unroll
-        for (int tile = 0; tile < kTogether; tile++) {
-          Scales s;
-          if (!DENSE) s = scales_of(record[c][tile], g);
-#pragma unroll
-          for (int t = 0; t < NT; t++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-              float& to = acc[first + tile][t][i];
-#pragma unroll
-              for (int p = 0; p < PLANES; p++) to = add_plane(to, part[c][tile][p][t][i], s.scale[i / 2], p);
-              if (!DENSE) to = __fmaf_rn(s.bias[i / 2], sum[c][g][t][i % 2], to);
-            }
-        }
+      multiply(record, b, *(float (*)[kTogether][NT][4])(acc + first));
     }
   }
 }
 
-// The segments of a dot product, added in order.
+// A dot product of this block's sums.
 DEVICE float total(const float* sums, int token, int row) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int w = 0; w < kSegments; w++) sum += sums[w * kWarpSums + token * kTokenStride + row];
-  return sum;
+  return add_segments(sums + token * kTokenStride + row, kWarpSums);
 }
 
 // Where a unit's results go.
@@ -182,7 +137,6 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   float* sums = (float*)shared;
   u8* rings = shared + kBuffers * kWarps * kWarpSums * 4;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = warp / kSegments, segment = warp % kSegments;
-  const u32 nibbles = low_nibbles(a);
   const int x_step = a.rows * kXStride;
   const u8* weights = rings + warp * STAGES * TILES * kTileBytes;
   const u8* x = rings + kWarps * STAGES * TILES * kTileBytes + segment * STAGES * STEPS * x_step;
@@ -242,11 +196,11 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
       pair_barrier(segment);  // the slot is filled, and the one before is used
       if (STAGES > 1) fetch();
       const u8 *w = weights + slot * TILES * kTileBytes, *at = x + slot * STEPS * x_step;
-      if (k + STEPS <= reader.k1 && (DENSE || GROUPS == 1))
-        multiply<DENSE || GROUPS == 1 ? STEPS : 1>(w, at, x_step, x_at, nibbles, acc);
+      if (k + STEPS <= reader.k1)
+        multiply<STEPS>(w, at, x_step, x_at, acc);
       else
         for (int i = 0; i < STEPS && k + i < reader.k1; i++)
-          multiply<1>(w + i * kRecordBytes, at + i * x_step, 0, x_at, nibbles, acc);
+          multiply<1>(w + i * kRecordBytes, at + i * x_step, 0, x_at, acc);
       slot = slot + 1 == STAGES ? 0 : slot + 1;
     }
 

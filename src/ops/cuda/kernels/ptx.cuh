@@ -59,19 +59,21 @@ DEVICE void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster
 DEVICE void barrier_arrive(u64* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
+// An arrival when the copies that the thread has begun by copy16_async() have ended; the barrier counts it.
+DEVICE void barrier_arrive_after_copies(u64* b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
+}
 DEVICE void barrier_expect(u64* b, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
 }
-#define BARRIER_WAIT(name, sees)                                                                              \
-  DEVICE void name(u64* b, int phase) {                                                                       \
-    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity" sees                                    \
-                 ".shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(shared_address(b)), \
-                 "r"(phase)                                                                                   \
-                 : "memory");                                                                                 \
-  }
-BARRIER_WAIT(barrier_wait, "")
-BARRIER_WAIT(barrier_wait_for_cluster, ".acquire.cluster")  // where other blocks have sent what is counted
+DEVICE void barrier_wait(u64* b, int phase) {
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\n"
+      "done:\n}" ::"r"(shared_address(b)),
+      "r"(phase)
+      : "memory");
+}
 DEVICE void copy_bulk(void* to, const void* from, int bytes, u64* b) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
@@ -93,6 +95,12 @@ DEVICE void copy_bulk_once(void* to, const void* from, int bytes, u64* b) {
       : "memory");
 }
 
+DEVICE u32 load_acquire(const u32* p) {
+  u32 x;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+
 // Waits until so many threads of the block have come to barrier `id`; 0 is __syncthreads()'s.
 DEVICE void barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
@@ -105,21 +113,23 @@ DEVICE void load_shared_pair(u32 from, u32 to[2]) {
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from));
 }
 
+// Two bf16 numbers each: a b + c, rounded once; numbers below 2^-126 stay what they are.
+DEVICE u32 fma_bf16x2(u32 a, u32 b, u32 c) {
+  u32 d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+// One half of x twice.
+DEVICE u32 both_halves(u32 x, int half) { return __byte_perm(x, x, half ? 0x3232 : 0x1010); }
+
 // d += a b: a [16, 16], b [16, 8] bf16 (or f16), d [16, 8] f32. Lane (r = lane / 4, q = lane % 4) has of a rows
 // r and r + 8 at inputs 2q, 2q + 1 (a0, a1) and 8 more (a2, a3), of b column r at the same inputs, of d rows r
 // and r + 8 at columns 2q, 2q + 1.
 DEVICE void mma_bf16(float d[4], const u32 a[4], u32 b0, u32 b1) {
-  asm volatile(
+  asm(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-// The same, with d = 0 before if `first`.
-DEVICE void mma_bf16_from(float d[4], const u32 a[4], u32 b0, u32 b1, bool first) {
-  if (!first) return mma_bf16(d, a, b0, b1);
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 DEVICE void mma_f16(float d[4], const u32 a[4], u32 b0, u32 b1) {
   asm volatile(

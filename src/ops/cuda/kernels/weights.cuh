@@ -1,86 +1,70 @@
 // The layout of a packed matrix (ops/cuda/weight.h), as all matrix products read it. Macros, by weight:
 //   DENSE    1: bf16 values, 0: codes        PLANES  planes of values (high, low), or of codes (4 bits each)
-//   GROUPS   groups of a tile of 64 inputs   SCALES  type of scales: 0 f16, 1 bf16, 2 f32
-constexpr int kScaleWords = SCALES == 2 ? 4 : 2;  // of scale and bias of rows r, r + 8, for each lane and group
+//   GROUPS   groups of a tile of 64 inputs
+// A scale and a bias are bf16, made smaller or larger by powers of two (kScaleExponent in ops/cuda/kernels/args.h):
+// what the tensor cores multiply is a weight times 2^-kSumExponent.
 constexpr int kCodeBytes = DENSE ? PLANES * 2048 : PLANES * 512;
-constexpr int kRecordBytes = DENSE ? kCodeBytes : kCodeBytes + GROUPS * 8 * 4 * kScaleWords;
+constexpr int kRecordBytes = DENSE ? kCodeBytes : kCodeBytes + GROUPS * 64;
 constexpr int kCodeWords = DENSE ? PLANES * 16 : PLANES * 4;  // of a lane
+constexpr int kScaleWords = DENSE ? 0 : GROUPS * 2;           // of a lane: scale and bias of rows r, r + 8 by group
+constexpr int kGroups = DENSE ? 1 : GROUPS;
+// By which sums of products are multiplied in the end.
+constexpr float kSumScale = DENSE ? 1.0f : (float)(1ull << kSumExponent);
 
 // One of a record's 64 inputs by 16 rows, as a lane holds it.
 struct Record {
   u32 codes[kCodeWords];
-  u32 scales[DENSE ? 1 : GROUPS * kScaleWords];
+  u32 scales[DENSE ? 1 : kScaleWords];
 };
 
-// 0x000F000F, which the compiler must not know: it would move it to a register for every use.
-template <class Args>
-DEVICE u32 low_nibbles(const Args& a) { return a.units > 0 ? 0x000F000Fu : 0u; }
-
-// Fragments of step j (16 inputs) of a plane.
-DEVICE void fragment(const Record& record, int plane, int j, u32 nibbles, u32 a[4]) {
-  if (DENSE) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = record.codes[plane * 16 + j * 4 + i];
-    return;
-  }
-  // A nibble under the exponent of 128 is the bf16 number 128 + code.
-  const u32 row0 = record.codes[plane * 4 + j / 2], row8 = record.codes[plane * 4 + 2 + j / 2];
-  const int shift = j % 2 * 8;
-  a[0] = ((row0 >> shift) & nibbles) | 0x43004300u;
-  a[1] = ((row8 >> shift) & nibbles) | 0x43004300u;
-  a[2] = ((row0 >> (shift + 4)) & nibbles) | 0x43004300u;
-  a[3] = ((row8 >> (shift + 4)) & nibbles) | 0x43004300u;
-}
-
-// `codes`, `scales`: where the lane's parts lie in shared memory.
+// `codes`, `scales`: where the lane's parts lie (in a record: lane * 16 and kCodeBytes + lane / 4 * 8).
 DEVICE void read_record(const u8* codes, const u8* scales, Record& record) {
 #pragma unroll
   for (int i = 0; i < kCodeWords / 4; i++) ((uint4*)record.codes)[i] = *(const uint4*)(codes + i * 512);
-  if (DENSE) return;
 #pragma unroll
-  for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
-    ((uint2*)record.scales)[i] =
-        *(const uint2*)(scales + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8);
+  for (int g = 0; g < kScaleWords / 2; g++) ((uint2*)record.scales)[g] = *(const uint2*)(scales + g * 64);
 }
 
 // The same from addresses in shared memory.
 DEVICE void read_record(u32 codes, u32 scales, Record& record) {
 #pragma unroll
   for (int i = 0; i < kCodeWords / 4; i++) load_shared(codes + i * 512, record.codes + 4 * i);
-  if (DENSE) return;
 #pragma unroll
-  for (int i = 0; i < GROUPS * kScaleWords / 2; i++)
-    load_shared_pair(scales + (i * 2 / kScaleWords) * 32 * kScaleWords + i % (kScaleWords / 2) * 8,
-                     record.scales + 2 * i);
+  for (int g = 0; g < kScaleWords / 2; g++) load_shared_pair(scales + g * 64, record.scales + 2 * g);
 }
 
+// A group's scales of rows r, r + 8, each twice. A nibble in bits 0 to 3 or 4 to 7 of 16 is, as a bf16 number, its
+// value times 2^-133 or 2^-129: each place has scales of its own.
 struct Scales {
-  float scale[2], bias[2];  // rows r, r + 8
+  u32 scale[PLANES + 1][2], bias[2];  // of a nibble's value, falling by 2^4: [p] and [p + 1] are those of plane p
 };
-// The bias also takes off the 128 of every plane.
 DEVICE Scales scales_of(const Record& record, int group) {
-  Scales s;
-  const u32* w = record.scales + group * kScaleWords;
+  Scales s = {};
+  if (DENSE) return s;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    float bias;
-    if (SCALES == 2) {
-      s.scale[i] = __uint_as_float(w[2 * i]);
-      bias = __uint_as_float(w[2 * i + 1]);
-    } else if (SCALES == 1) {
-      s.scale[i] = from_bf16(w[i] & 0xFFFFu);
-      bias = __uint_as_float(w[i] & 0xFFFF0000u);
-    } else {
-      s.scale[i] = from_f16(w[i] & 0xFFFFu);
-      bias = from_f16(w[i] >> 16);
-    }
-    s.bias[i] = __fmaf_rn(PLANES == 2 ? -2176.0f : -128.0f, s.scale[i], bias);
+    const u32 both = record.scales[group * 2 + i], scale = both_halves(both, 0);
+    s.bias[i] = both_halves(both, 1);
+    s.scale[PLANES - 1][i] = scale;
+    s.scale[PLANES][i] = fma_bf16x2(scale, 0x3D803D80u, 0x80008000u);                  // / 16
+    if (PLANES == 2) s.scale[0][i] = fma_bf16x2(scale, 0x41804180u, 0x80008000u);  // * 16
   }
   return s;
 }
 
-// Dot products of one group and plane become part of the sums: all matrix products add in this order.
-DEVICE float add_plane(float sum, float part, float scale, int plane) {
-  return DENSE ? __fadd_rn(sum, part) : __fmaf_rn(plane == 1 ? 16.0f * scale : scale, part, sum);
+// Fragments of step j (16 inputs) of a plane: the first of two planes (of dense weights the second too) has what the
+// tensor cores add first.
+DEVICE void fragment(const Record& record, const Scales& s, int plane, int j, u32 a[4]) {
+  if (DENSE) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) a[i] = record.codes[plane * 16 + j * 4 + i];
+    return;
+  }
+  const int stored = PLANES - 1 - plane, shift = j % 2 * 8;  // the low nibbles lie first
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 word = record.codes[stored * 4 + i * 2 + j / 2] >> shift, bias = plane == 0 ? s.bias[i] : 0x80008000u;
+    a[i] = fma_bf16x2(word & 0x000F000Fu, s.scale[plane][i], bias);
+    a[i + 2] = fma_bf16x2(word & 0x00F000F0u, s.scale[plane + 1][i], bias);
+  }
 }
-
