@@ -32,7 +32,8 @@ struct GatedDeltaWeights {
 
 // Draft tokens: instead of advancing S, each leaves an entry from which its update can be made again. All
 // f32: normalised keys k [kMaxDraftTokens, Hk * Dk], delta [kMaxDraftTokens, Hv * Dv] and decay g
-// [kMaxDraftTokens, Hv] of the formula below, and rows, the tokens' qkv [kMaxDraftTokens, C].
+// [kMaxDraftTokens, Hv] of the formula below, and rows, the tokens' qkv [kMaxDraftTokens, C]. A backend may
+// move a factor from k to delta: their product is what counts.
 struct GatedDeltaWindow {
   Tensor k, delta, decay, rows;
   int open = 0;               // entries of draft tokens, not committed yet

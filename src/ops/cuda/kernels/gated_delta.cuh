@@ -1,13 +1,14 @@
 // The gated delta rule between its projections and its output norm (ops/gated_delta.h has the formula). Macros: DK,
-// DV (dimensions of a head), TAPS (of the convolution); COLUMNS of a block, TOKENS that it makes at a time, with MAKERS
-// threads of their own or, if there are none, all: these change no result.
+// DV (dimensions of a head), TAPS (of the convolution); COLUMNS of a block, LANE of a lane, TOKENS that it makes at a
+// time, with MAKERS threads of their own or, if there are none, all: these change no result.
 //
 // A block has COLUMNS columns of one value head's state S [DK][DV] in the registers of its first kAppliers threads:
 // kParts lanes share kLaneColumns columns, each has DK / kParts rows of them. Tokens are applied one by one, in one
 // order of operations, whoever asks. With makers, these make the next tokens' queries, keys, values and gates
 // meanwhile.
 //
-// The functions are told which thread of the block runs them and what it is about.
+// The functions are told which thread of the block runs them and what it is about; their barriers are 0 (kThreads
+// threads), 1 and 2.
 namespace delta_rule {
 
 constexpr int kTokens = TOKENS, kParts = 8, kLaneColumns = LANE, kRows = DK / kParts;
