@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Whether a model's answers depend on how they are made: they must not.
 
-    python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 32]
+    python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 64] [--also="OPTIONS" ...]
 
 Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, every second one sampled
-with a seed at temperature 0.8): one at a time, 8 and 32 at once, with every kind of draft that the model has, without a
-cache, cold, from the cache in memory and from the one on disk. Prints a line for each way; exit status 1 if an answer
+with a seed at temperature 0.8): one at a time, 8 and 32 at once, 64 in random order at random times, with every kind of draft
+that the model has, without a cache, cold, from the cache in memory and from the one on disk; and with other options of the
+server, such as those that switch a way of computing off (--also). Prints a line for each way; exit status 1 if an answer
 differs from that without drafts, without a cache and alone."""
 
 import argparse
@@ -13,7 +14,9 @@ import concurrent.futures
 import http.client
 import json
 import os
+import random
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -29,9 +32,10 @@ def arguments():
     parser.add_argument("program")
     parser.add_argument("model")
     parser.add_argument("--device", default="cuda", help="default: %(default)s")
-    parser.add_argument("--requests", type=int, default=32, help="default: %(default)s")
+    parser.add_argument("--requests", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--tokens", type=int, default=60, help="of an answer; default: %(default)s")
     parser.add_argument("--spec", default="mtp,ngram,exit,auto", help="kinds of drafts; default: %(default)s")
+    parser.add_argument("--also", action="append", default=[], metavar="OPTIONS", help="of the server: once more with these")
     return parser.parse_args()
 
 
@@ -53,7 +57,7 @@ class Server:
 
     def __init__(self, args, *options):
         self.command = [args.program, "serve", "--model", args.model, "--device", args.device, "--port", "0",
-                        "--parallel", "32", *options]
+                        "--parallel", "64", *options]
 
     def __enter__(self):
         self.log = tempfile.NamedTemporaryFile()
@@ -88,19 +92,31 @@ class Server:
         choice = json.loads(text)["choices"][0]
         return choice["text"], choice["finish_reason"]
 
-    def answers(self, bodies, together):
+    def answers(self, bodies, together, chance=None):
+        """In the order of the bodies; with a chance (random.Random) they are asked in another, after pauses of up to 50 ms."""
+        order = list(range(len(bodies)))
+        pauses = [0.0] * len(bodies)
+        if chance:
+            chance.shuffle(order)
+            pauses = [chance.uniform(0, 0.05) for _ in bodies]
+
+        def ask(i):
+            time.sleep(pauses[i])
+            return self.answer(bodies[i])
+
         with concurrent.futures.ThreadPoolExecutor(together) as pool:
-            return list(pool.map(self.answer, bodies))
+            got = dict(zip(order, pool.map(ask, order)))
+        return [got[i] for i in range(len(bodies))]
 
 
 def main():
     args = arguments()
     bodies, expected, failed = requests(args), [], 0
 
-    def compare(server, what, together):
+    def compare(server, what, together, chance=None):
         nonlocal expected, failed
         start = time.perf_counter()
-        got = server.answers(bodies, together)
+        got = server.answers(bodies, together, chance)
         seconds = time.perf_counter() - start
         expected = expected or got
         different = sum(a != b for a, b in zip(got, expected))
@@ -112,7 +128,17 @@ def main():
             for together in concurrencies:
                 compare(server, what, together)
 
+    def random_orders(what, *options):
+        with Server(args, *options) as server:
+            for seed in range(3):
+                compare(server, what, 64, random.Random(seed))
+
     run("no drafts, no cache", (1, 8, 32), "--spec", "off", "--no-cache")
+    random_orders("the same, random order", "--spec", "off", "--no-cache")
+    random_orders("drafts: auto, random order", "--spec", "auto")
+    for options in args.also:
+        run(options, (1, 32), "--spec", "off", "--no-cache", *shlex.split(options))
+        random_orders(f"{options}, random order", "--spec", "off", "--no-cache", *shlex.split(options))
     for kind in args.spec.split(","):
         run(f"drafts: {kind}, no cache", (1, 32), "--spec", kind, "--no-cache")
     with tempfile.TemporaryDirectory() as directory:
