@@ -20,7 +20,7 @@ The works are done in this order; each can be left out, since a machine may be l
   http         N clients over HTTP, 512 + 128 and 16 + 512 tokens (bench/streams), our server beside llama-server, same file
   stall        a prompt of 32,768 tokens beside 16 streams, the same servers
   exactness    whether answers of a trained hybrid depend on how they are made
-  speculation  what drafts bring there
+  speculation  what drafts bring there: one answer at a time (bench), and 1, 8, 32 clients over HTTP
   sanitize     NVIDIA's compute-sanitizer over the tests; only when named
 
 With --json the figures are kept in FILE, and what another run with the same FILE measured stays there: the tables at the
@@ -70,6 +70,8 @@ def arguments():
     parser.add_argument("--seconds", type=count(600), default=8, help="for each number of clients (default: %(default)s)")
     parser.add_argument("--http-models", type=names((FILE_MODEL, "qwen35-9b")), default=FILE_MODEL, metavar="NAME,...",
                         help=f"{FILE_MODEL}: the file; qwen35-9b: ours alone, groups of 64 (default: %(default)s)")
+    parser.add_argument("--also", action="append", default=[], metavar="OPTIONS", help="of the server: exactness once more with"
+                        " these, such as those that switch a way of computing off")
     parser.add_argument("--json", metavar="FILE", help="keep the figures here")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help=argparse.SUPPRESS)  # to try this script
     return parser.parse_args()
@@ -231,13 +233,16 @@ def stall(session):
 
 def exactness(session):
     run([sys.executable, os.path.join("bench", "gpu", "exactness.py"), session.program("anabranch"), session.args.trained,
-         *session.on_device()])
+         *session.on_device(), *(f"--also={options}" for options in session.args.also)])
 
 
 def speculation(session):
     prompts = ",".join(os.path.join("bench", "prompts", name + ".jsonl") for name in ("chat", "code", "copy"))
     run([session.program("anabranch"), "bench", "--model", session.args.trained, *session.on_device(), "--prompts", prompts, "--spec",
          "off,mtp,ngram,auto", "--temp", "0", "--tg", "128", "--reps", "2"])
+    run([sys.executable, os.path.join("bench", "streams", "speculation.py"), "--anabranch", session.program("anabranch"), "--model",
+         session.args.trained, *session.on_device(), "--kinds", "off,mtp,ngram,auto", "--clients", "1,8,32", "--rounds",
+         str(session.args.reps)])
 
 
 def sanitize(session):
