@@ -134,12 +134,14 @@ void StepRunner::collect(Step& step) {
     });
   };
   std::vector<int> chosen;
+  const double waits = now_seconds();
   if (step.chosen)
     chosen = step.chosen->wait();
   else if (all_greedy())
     chosen = ops::best_of_rows(step.logits);
   Logits logits(std::move(step.logits), std::move(chosen));
   step.computed = now_seconds();
+  step.waited = step.computed - waits;
   const auto parts = static_cast<int64_t>(step.parts.size());
   model_.device().threads().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);

@@ -50,7 +50,8 @@ struct Step {
   bool fetched = false;                       // logits were copied to the host
   DraftTimes drafting;
   double started = 0, drafted = 0, submitted = 0, computed = 0;  // times
-  double before = 0;  // when the tokens of the step before it were delivered
+  double waited = 0;                                             // for its tokens
+  double before = 0;  // its time begins then (when the step before it was delivered), or when it is submitted
 };
 
 class StepRunner {
