@@ -239,7 +239,11 @@ void EngineLoop::finish(Step& step, bool followed) {
   if (!collect(step)) return;
   // Where the device was done long ago, the time since the last tokens were delivered says nothing.
   constexpr double kNoWait = 20e-6;
-  if (followed || step.waited > kNoWait) step.before = tokens_out_;
+  const bool seen = followed || step.waited > kNoWait;
+  if (seen) step.before = tokens_out_;
+  // Rounds that overlap have all work between steps in them, and so must others that are compared with them.
+  const bool whole = overlap_ && (seen || !step.ahead);
+  step.round = whole ? tokens_out_ + step.drafting.seconds : step.submitted;
   {
     std::lock_guard lock(inbox_.mutex);
     inbox_.stats.busy_s += step.computed - std::max(step.started, computed_);

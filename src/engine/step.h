@@ -51,7 +51,9 @@ struct Step {
   DraftTimes drafting;
   double started = 0, drafted = 0, submitted = 0, computed = 0;  // times
   double waited = 0;                                             // for its tokens
-  double before = 0;  // its time begins then (when the step before it was delivered), or when it is submitted
+  // Its time begins when it is submitted, or when the step before it was delivered; and that of its round
+  // (the verification of a draft, or a plain token).
+  double before = 0, round = 0;
 };
 
 class StepRunner {
