@@ -74,6 +74,8 @@ class SpecController {
   SpecController(SpecCosts& costs, SpecMode mode);
 
   RoundChoice choose(const RoundLimits& limits);
+  // The choice is not made, but asked for again later: the next round to be observed is no trial.
+  void drop_choice() { trying_ = -1; }
   // Call once after each round, including plain ones.
   void observe(const RoundResult& result);
   // Call instead after a round whose pass was shared with other sequences: acceptance is counted, times are

@@ -176,7 +176,11 @@ std::vector<RoundChoice> Speculator::choose(SpecResources& resources, std::span<
 bool Speculator::would_draft(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
                              bool measured) {
   const auto choices = choose(resources, seats, sequences, measured);
-  return std::any_of(choices.begin(), choices.end(), [](const RoundChoice& c) { return c.depth > 0; });
+  if (std::all_of(choices.begin(), choices.end(), [](const RoundChoice& c) { return c.depth == 0; }))
+    return false;
+  resources.planner.drop_choice();
+  for (const SpecSeat& seat : seats) seat.speculator->controller_.drop_choice();
+  return true;
 }
 
 DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,

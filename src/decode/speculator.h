@@ -70,7 +70,7 @@ class Speculator {
   static DraftTimes draft_together(SpecResources& resources, std::span<SpecSeat> seats, int sequences,
                                    bool measured);
 
-  // Whether the tokens known so far would make draft_together() draft.
+  // Whether the tokens known so far would make draft_together() draft. If not, the round is a plain one.
   static bool would_draft(SpecResources& resources, std::span<SpecSeat> seats, int sequences, bool measured);
 
   // Reports the result of the round that began with `draft`: its first `accepted` tokens are right. ended:

@@ -223,20 +223,27 @@ void EngineLoop::step(StepPlan plan) {
     for (const StepPart& part : step.parts)
       scheduler_.advanced(part.scheduled.id, part.applied(), part.samples() ? 1 : 0);
   std::optional<Step> before = std::exchange(pending_, std::move(step));
-  if (before) finish(*before);
+  if (before) finish(*before, true);
   if (pending_ && (!pending_->ahead || pending_->parts.empty())) settle();
 }
 
 // Collects the pending step, if there is one.
 void EngineLoop::settle() {
   std::optional<Step> step = std::exchange(pending_, std::nullopt);
-  if (step && !step->parts.empty()) finish(*step);
+  if (step && !step->parts.empty()) finish(*step, false);
 }
 
 // Deliver tokens first; store snapshots taken during the pass afterwards.
-void EngineLoop::finish(Step& step) {
-  step.before = tokens_out_;
+// followed: the next step was submitted.
+void EngineLoop::finish(Step& step, bool followed) {
   if (!collect(step)) return;
+  // Where the device was done long ago, the time since the last tokens were delivered says nothing.
+  constexpr double kNoWait = 20e-6;
+  const bool seen = followed || step.waited > kNoWait;
+  if (seen) step.before = tokens_out_;
+  // Rounds that overlap have all work between steps in them, and so must others that are compared with them.
+  const bool whole = overlap_ && (seen || !step.ahead);
+  step.round = whole ? tokens_out_ + step.drafting.seconds : step.submitted;
   {
     std::lock_guard lock(inbox_.mutex);
     inbox_.stats.busy_s += step.computed - std::max(step.started, computed_);

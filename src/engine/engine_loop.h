@@ -51,7 +51,7 @@ class EngineLoop {
   bool may_follow(StepPlan& plan);
   void step(StepPlan plan);
   void settle();
-  void finish(Step& step);
+  void finish(Step& step, bool followed);
   bool collect(Step& step);
   void fail(Step& step, const std::exception& e);
   void deliver(const Step& step, StepPart& part);

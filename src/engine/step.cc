@@ -134,12 +134,14 @@ void StepRunner::collect(Step& step) {
     });
   };
   std::vector<int> chosen;
+  const double waits = now_seconds();
   if (step.chosen)
     chosen = step.chosen->wait();
   else if (all_greedy())
     chosen = ops::best_of_rows(step.logits);
   Logits logits(std::move(step.logits), std::move(chosen));
   step.computed = now_seconds();
+  step.waited = step.computed - waits;
   const auto parts = static_cast<int64_t>(step.parts.size());
   model_.device().threads().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);
@@ -307,7 +309,9 @@ int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
   if (const auto forced = constraints.forced(); !forced.empty()) {
     token = forced.front();
   } else {
-    token = logits.chosen(row);
+    // A grammar that began within a draft changes what the filters of sampling leave.
+    const bool chosen = sequence.request.sampling.greedy() || !constraints.masks();
+    token = chosen ? logits.chosen(row) : -1;
     if (token < 0 || !constraints.allows(token)) token = sample_allowed(sequence, logits.row(row));
     token = constraints.decide(token);
   }
@@ -355,7 +359,7 @@ void StepRunner::observe(const Step& step, StepPart& part, double delivered) {
   if (!part.decodes || part.forced) return;
   const bool alone = step.plan.decoding == 1 && step.plan.prompt_tokens == 0;
   const int accepted = static_cast<int>(part.sampled.size()) - (part.right ? 0 : 1);
-  const double verify_s = delivered - std::max(step.submitted, step.before);
+  const double verify_s = delivered - step.round;
   part.sequence->speculator->observe(part.draft, accepted, alone ? verify_s : 0,
                                      part.right && part.ending != Ending::none, step.plan.decoding > 1);
 }
@@ -364,7 +368,7 @@ void StepRunner::observe(const Step& step) {
   const DraftTimes& drafting = step.drafting;
   BatchStep done{step.plan.decoding, 0, drafting.source, drafting.chains, drafting.levels, drafting.seconds};
   for (const StepPart& part : step.parts) done.drafted += static_cast<int>(part.draft.tokens.size());
-  if (step.plan.prompt_tokens == 0) done.rest_s = now_seconds() - std::max(step.drafted, step.before);
+  if (step.plan.prompt_tokens == 0) done.rest_s = now_seconds() - std::min(step.drafted, step.round);
   model_.speculation().planner.observe(done);
 }
 

@@ -50,7 +50,10 @@ struct Step {
   bool fetched = false;                       // logits were copied to the host
   DraftTimes drafting;
   double started = 0, drafted = 0, submitted = 0, computed = 0;  // times
-  double before = 0;  // when the tokens of the step before it were delivered
+  double waited = 0;                                             // for its tokens
+  // Its time begins when it is submitted, or when the step before it was delivered; and that of its round
+  // (the verification of a draft, or a plain token).
+  double before = 0, round = 0;
 };
 
 class StepRunner {

@@ -103,6 +103,14 @@ TEST(Overlap, DraftsAreMadeWhereTheyPay) {
   const auto got = run_to_end(*engine, request);
   EXPECT_EQ(got.tokens.size(), 200u);
   EXPECT_GT(got.last.usage.speculation.sources[static_cast<size_t>(DraftSource::ngram)].accepted, 100);
+
+  // Left to the engine: passes cost the same whatever their rows.
+  ScriptedModel::pass_time = std::chrono::milliseconds(2);
+  request.speculation = SpecMode{};
+  const uint64_t steps = engine->stats().steps;
+  EXPECT_EQ(run_to_end(*engine, request).tokens, got.tokens);
+  EXPECT_LT(engine->stats().steps - steps, 100u);
+  ScriptedModel::pass_time = {};
 }
 
 // An answer's state is kept without the token that ends it, though a pass may have read that.
