@@ -1,7 +1,7 @@
 // Attention for many query rows on Hopper's tensor cores (wgmma): the same sums in the same order as attention.cu, so
 // the same bits. D is 64, 128 or 256. A block has 64 * WARPGROUPS query rows (positions by the heads of a group) and
-// goes through all parts that they see. One thread brings keys and values, which the warpgroups share; a warpgroup's scores,
-// and its values so far, stay in registers.
+// goes through all parts that they see. One thread brings keys and values, which the warpgroups share; a warpgroup's
+// scores, and its values so far, stay in registers.
 constexpr int kConsumers = 128 * WARPGROUPS, kQueryRows = 64 * WARPGROUPS;
 constexpr int kKeyDims = D < 128 ? D : 128;                      // of a stage of keys: all keys' dimensions
 constexpr int kKeyStages = D / kKeyDims, kStagesOfPart = 2 * kKeyStages;  // of values: as many dimensions
