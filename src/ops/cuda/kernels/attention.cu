@@ -1,5 +1,5 @@
-// Attention over paged keys and values for few query rows, 16 of which meet a part. Macros: D; STAGES of a ring in shared
-// memory, which change no result.
+// Attention over paged keys and values for few query rows, 16 of which meet a part. Macros: D; STAGES of a ring in
+// shared memory, which change no result.
 //
 // Kernels are made of functions for a group of 128 threads that meet at a named barrier.
 
@@ -22,7 +22,8 @@ struct Group {
   u64 full[kStages];
 };
 static_assert(16 * kResultStride * 4 <= kStages * kStageBytes, "results fit");
-static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1280, "attention.cc has this");
+static_assert(sizeof(Group) == kStages * (kStageBytes + 8) + 32 * D + (D > 256 ? 16 * D : 4096) + 1280,
+              "attention.cc has this");
 
 // The ring through which chunks come. Threads use it together; `barrier` is theirs.
 struct Ring {
@@ -102,7 +103,8 @@ struct Chunks {
 struct Tile {
   int first, rows, group, start;  // first row of `rows`; position of the span's first
   __device__ Tile(const AttendArgs& a, const AttendSpan& s, int index)
-      : first(index * 16), rows(s.count * (a.heads / a.kv_heads)), group(a.heads / a.kv_heads), start(s.length - s.count) {}
+      : first(index * 16), rows(s.count * (a.heads / a.kv_heads)), group(a.heads / a.kv_heads),
+        start(s.length - s.count) {}
   __device__ int position(int row) const { return first + row < rows ? start + (first + row) / group : -1; }
   __device__ int last() const { return start + (min(first + 16, rows) - 1) / group; }
 };
@@ -122,7 +124,8 @@ DEVICE void score_keys(Chunks& chunks, const Group& group, float scores[4][4]) {
     for (int k = 0; k < kWide; k += 32) {
       u32 a[2][4];
 #pragma unroll
-      for (int j = 0; j < 2; j++) load_matrices(queries + swizzled<kWide>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
+      for (int j = 0; j < 2; j++)
+        load_matrices(queries + swizzled<kWide>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
 #pragma unroll
       for (int n = 0; n < 4; n++) {
         u32 b[4];
@@ -181,7 +184,8 @@ DEVICE void mix_values(Chunks& chunks, const Group& group, Mixed mixed) {
       for (int k = 0; k < 64; k += 32) {
         u32 a[2][4];
 #pragma unroll
-        for (int j = 0; j < 2; j++) load_matrices(weights + swizzled<64>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
+        for (int j = 0; j < 2; j++)
+          load_matrices(weights + swizzled<64>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
 #pragma unroll
         for (int n = 0; n < kRows / 32; n++) {
           u32 b[4];
@@ -202,7 +206,8 @@ DEVICE float sum_of(const Group& group, int row, int q) {
 DEVICE u16* query_place(Group& group, int row, int d) {
   return group.queries + d / kWide * 16 * kWide + swizzled<kWide>(row, d % kWide);
 }
-DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, Group& group, int thread) {
+DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& tile, int kv_head, Group& group,
+                          int thread) {
   constexpr int kEach = D / 64 > 0 ? D / 64 : 1;  // read together: one wait for memory
   for (int first = thread; first < 16 * (D / 8); first += 128 * kEach) {
     uint4 v[kEach];
@@ -211,7 +216,8 @@ DEVICE void bring_queries(const AttendArgs& a, const AttendSpan& s, const Tile& 
       const int at = first + i * 128, index = tile.first + at / (D / 8);
       const long row = s.row + index / tile.group, head = kv_head * tile.group + index % tile.group;
       v[i] = make_uint4(0, 0, 0, 0);
-      if (at < 16 * (D / 8) && index < tile.rows) v[i] = *(const uint4*)(a.q16 + (row * a.heads + head) * D + at % (D / 8) * 8);
+      if (at < 16 * (D / 8) && index < tile.rows)
+        v[i] = *(const uint4*)(a.q16 + (row * a.heads + head) * D + at % (D / 8) * 8);
     }
 #pragma unroll
     for (int i = 0; i < kEach; i++)

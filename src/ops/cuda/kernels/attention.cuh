@@ -8,9 +8,9 @@
 // same chunk of 8 rows lies in all banks.
 //
 // A part is kPart positions on an absolute grid. Query rows (positions by the heads that share keys) meet a part on the
-// tensor cores, 16 inputs at a time in their order, and leave its largest score, the sum of its weights and its weighted
-// values. Parts are joined in order. All kernels do this with the same operations: a row's result depends neither on
-// other rows nor on which kernel it went through.
+// tensor cores, 16 inputs at a time in their order, and leave its largest score, the sum of its weights and its
+// weighted values. Parts are joined in order. All kernels do this with the same operations: a row's result depends
+// neither on other rows nor on which kernel it went through.
 constexpr int kBlock = 256;
 constexpr int kWide = D % 64 == 0 ? 64 : 32;
 constexpr int kPartBytes = D * kPart * 2;  // of a head's keys, and of its values

@@ -104,8 +104,8 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
   int stage = 0;
   for (int first = 0; first < count; first += kTogether) {
     if (first % kRound == 0)
-      weigh_parts(joining, (const float2*)a.largest + slot + first * next, next, min(kRound, count - first), largest, thread,
-                  barrier);
+      weigh_parts(joining, (const float2*)a.largest + slot + first * next, next, min(kRound, count - first), largest,
+                  thread, barrier);
     if (a.joined_ahead == kJoinedAhead)
       wait_copies<kJoinedAhead - 2>();
     else
@@ -116,7 +116,8 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
     if (thread < 64) {
       const int here = min(kTogether, count - first);
       const PartJoint* joints = joining.joints + first % kRound;
-      const bool changed = (lane < here && joints[lane].keep != 1.0f) || (lane + 32 < here && joints[lane + 32].keep != 1.0f);
+      const bool changed =
+          (lane < here && joints[lane].keep != 1.0f) || (lane + 32 < here && joints[lane + 32].keep != 1.0f);
       const bool kept = !__any_sync(~0u, changed);
       if (thread < 32)
         join_parts(kept, joints, here, total, [&](int i) { return ring[stage][i][lane]; });

@@ -1,10 +1,10 @@
-// Attention for many query rows on Hopper's tensor cores (wgmma): the same sums in the same order as attention.cu, so the
-// same bits. D is 64, 128 or 256. A block has 64 * WARPGROUPS query rows (positions by the heads of a group) and goes
-// through all parts that they see. One thread brings keys and values, which the warpgroups share; a warpgroup's scores,
-// and its values so far, stay in registers.
+// Attention for many query rows on Hopper's tensor cores (wgmma): the same sums in the same order as attention.cu, so
+// the same bits. D is 64, 128 or 256. A block has 64 * WARPGROUPS query rows (positions by the heads of a group) and
+// goes through all parts that they see. One thread brings keys and values, which the warpgroups share; a warpgroup's
+// scores, and its values so far, stay in registers.
 constexpr int kConsumers = 128 * WARPGROUPS, kQueryRows = 64 * WARPGROUPS;
 constexpr int kKeyDims = D < 128 ? D : 128;                      // of a stage of keys: all keys' dimensions
-constexpr int kKeyStages = D / kKeyDims, kStagesOfPart = 2 * kKeyStages;  // of values: kKeyDims dimensions, all positions
+constexpr int kKeyStages = D / kKeyDims, kStagesOfPart = 2 * kKeyStages;  // of values: as many dimensions
 constexpr int kStageBytes = kKeyDims * kPart * 2, kQueryBytes = kQueryRows * D * 2;
 constexpr int kFit = (226 * 1024 - kQueryBytes) / kStageBytes, kStages = kFit < 6 ? kFit : 6;
 
@@ -136,7 +136,8 @@ DEVICE void weigh(const AttendArgs& a, const Block& b, int part, const int own[2
     float quarter[4] = {};  // of 32 positions each
 #pragma unroll
     for (int n = 0; n < 16; n++) {
-      const float p0 = weight_of(scores[n * 4 + 2 * h], factor, m), p1 = weight_of(scores[n * 4 + 2 * h + 1], factor, m);
+      const float p0 = weight_of(scores[n * 4 + 2 * h], factor, m);
+      const float p1 = weight_of(scores[n * 4 + 2 * h + 1], factor, m);
       quarter[n / 4] += p0 + p1;
       weights[n / 2][n % 2 * 2 + h] = pack_f16(p0, p1);
     }
@@ -161,7 +162,8 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
   bring_queries(a, b, queries);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
   const int row = b.first + warp * 16 + r;
-  const int own[2] = {row < b.rows ? b.start + row / b.group : -1, row + 8 < b.rows ? b.start + (row + 8) / b.group : -1};
+  const int own[2] = {row < b.rows ? b.start + row / b.group : -1,
+                      row + 8 < b.rows ? b.start + (row + 8) / b.group : -1};
   const u64 query = turned_descriptor(shared_address(queries) + warp / 4 * 64 * 128);
   const u64 memory = turned_descriptor(shared_address(stages.memory));
   float running[D / 64][32], running_largest[2] = {nothing(), nothing()}, running_sum[2] = {0.0f, 0.0f};
@@ -184,8 +186,8 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
 #pragma unroll
         for (int k = 0; k < kKeyDims / 16; k++) {
           const int tile = (c * kKeyDims + k * 16) / 64;
-          wgmma_scores(scores, query + tile * (kQueryRows * 128 / 16) + k % 4 * 2, key + k / 4 * (kPart * 128 / 16) + k % 4 * 2,
-                       c > 0 || k > 0);
+          wgmma_scores(scores, query + tile * (kQueryRows * 128 / 16) + k % 4 * 2,
+                       key + k / 4 * (kPart * 128 / 16) + k % 4 * 2, c > 0 || k > 0);
         }
         wgmma_commit();
         keys.advance();

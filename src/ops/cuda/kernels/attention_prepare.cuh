@@ -3,7 +3,8 @@ DEVICE float in_f16_range(float x) { return fminf(fmaxf(x, -65504.0f), 65504.0f)
 
 // A row's head of queries, keys or values after norm and rotation: by a warp, with `all` in shared memory.
 enum Kind { kQuery, kKey, kValue };
-DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int position, float all[D], float y[D / 32]) {
+DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int position, float all[D],
+                         float y[D / 32]) {
   const int lane = threadIdx.x % 32;
   const bool is_q = kind == kQuery;
   const float* from = is_q ? a.q : kind == kKey ? a.k : a.v;
@@ -43,7 +44,8 @@ DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int 
 }
 DEVICE u16 kept(float y) { return to_f16(in_f16_range(y)); }
 // A row's keys or values of a head go to the cache.
-DEVICE void cache_head(const AttendArgs& a, const AttendSpan& s, Kind kind, int head, int position, const float y[D / 32]) {
+DEVICE void cache_head(const AttendArgs& a, const AttendSpan& s, Kind kind, int head, int position,
+                       const float y[D / 32]) {
   u16* block = (u16*)block_address(a, s.first_pair + position / kBlock, kind == kValue);
   const int column = position % kBlock, lane = threadIdx.x % 32;
 #pragma unroll
