@@ -20,7 +20,8 @@ KERNEL embed(const __grid_constant__ EmbedArgs a) {
         code += (int)(word >> ((j % 2 * 2 + c) * 4 + odd * 16) & 15u) << (4 * p);
       }
       const u32 w = ((const u32*)(record + kCodeBytes))[(at * GROUPS / kTileK * 8 + r) * 2 + high];
-      const float scale = from_bf16(w & 0xFFFFu) / (float)(1ull << kScaleExponent / 2) / (float)(1ull << (kScaleExponent - kScaleExponent / 2));
+      constexpr float kHalf = (float)(1ull << kScaleExponent / 2), kRest = (float)(1ull << (kScaleExponent + 1) / 2);
+      const float scale = from_bf16(w & 0xFFFFu) / kHalf / kRest;
       const float bias = from_bf16(w >> 16) * kSumScale;
       y = __fmaf_rn(scale, (float)code, bias);
     }

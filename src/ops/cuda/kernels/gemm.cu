@@ -1,15 +1,16 @@
 // y = x W^T for many rows of x on Hopper's tensor cores (wgmma): gemv.cu's sums in gemv.cu's order, so the same bits. A
 // block takes tiles of ROWS weight rows (with SWIGLU half of each matrix) by TOKENS rows of x, one after the other. A
 // warpgroup has weights and x brought into shared memory, some stages ahead. Two or three others turn weights into
-// fragments in registers while their products before still run; each has kParts times 64 of the rows. With SPLIT, a tile's segments
-// go to SPLIT blocks.
+// fragments in registers while their products before still run; each has kParts times 64 of the rows. With SPLIT, a
+// tile's segments go to SPLIT blocks.
 constexpr int kMultiplying = ROWS % 192 == 0 ? 3 : 2, kParts = ROWS / 64 / kMultiplying;  // warpgroups
 constexpr int kWarps = 4 * kMultiplying, kConsumers = 32 * kWarps, kThreads = kConsumers + 128;
 constexpr int kRecords = ROWS / 16, kTileRows = SWIGLU ? ROWS / 2 : ROWS;  // of a matrix
 constexpr int kXBytes = TOKENS * 128, kStageBytes = kXBytes + kRecords * kRecordBytes;
 constexpr int kAcc = TOKENS / 2, kFragments = 4 * PLANES;
 constexpr int kFitting = (227 * 1024 - 256) / kStageBytes, kStages = kFitting < 12 ? kFitting : 12;
-constexpr int kTotals = SPLIT > 1 ? 4 : kAcc, kTogether = kTotals < 32 ? kTotals / 4 : 8;  // 8 rows of x stored together
+constexpr int kTotals = SPLIT > 1 ? 4 : kAcc;
+constexpr int kTogether = kTotals < 32 ? kTotals / 4 : 8;  // times 8 rows of x, whose residuals are read together
 static_assert(kStages >= 3 && (kParts == 1 || kParts % 2 == 0), "stages, buffers");
 
 // A tile of the product: rows of a matrix (SWIGLU: of both), rows of x and a range of input tiles.
@@ -32,10 +33,11 @@ struct Ring {
   __device__ void advance() {
     if (++stage == kStages) stage = 0, phase ^= 1;
   }
+  __device__ int before() const { return (stage > 0 ? stage : kStages) - 1; }
 };
 
-// The warpgroup that brings stages: a warp x in one copy, the others the weights, 16 bytes a lane (a copy of a record by
-// one lane takes as long as these all), and before the kernel before has ended.
+// The warpgroup that brings stages: a lane x in one copy, three warps the weights, 16 bytes a lane (faster than copies
+// of whole records by one lane), the first of them before the kernel before has ended.
 constexpr int kLanes = 96, kRecordPieces = kRecordBytes / 16, kPieces = kRecords * kRecordPieces;
 constexpr int kEach = (kPieces + kLanes - 1) / kLanes;
 DEVICE void bring_weights(const LinearArgs& a, u32 shared, u64* full, u64* empty) {
@@ -131,13 +133,15 @@ DEVICE void store_any(const LinearArgs& a, const Tile& tile, int part, int t, co
 struct Partial {
   float4* sums;  // [segment][part][8 rows of x][thread]
   __device__ Partial(const LinearArgs& a, int index)
-      : sums((float4*)a.partial + (long)(index / SPLIT) * kSegments * kParts * (TOKENS / 8) * kConsumers + threadIdx.x) {}
+      : sums((float4*)a.partial + (long)(index / SPLIT) * (kSegments * kParts * (TOKENS / 8) * kConsumers) +
+             threadIdx.x) {}
   __device__ float4& at(int segment, int part, int t) const {
     return sums[((segment * kParts + part) * (TOKENS / 8) + t) * kConsumers];
   }
   __device__ void write(int segment, int part, const float (&y)[kAcc]) const {
 #pragma unroll
-    for (int t = 0; t < TOKENS / 8; t++) at(segment, part, t) = make_float4(y[t * 4], y[t * 4 + 1], y[t * 4 + 2], y[t * 4 + 3]);
+    for (int t = 0; t < TOKENS / 8; t++)
+      at(segment, part, t) = make_float4(y[t * 4], y[t * 4 + 1], y[t * 4 + 2], y[t * 4 + 3]);
   }
   __device__ float4 total(int part, int t) const {
     float4 v[kSegments], sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -209,7 +213,8 @@ DEVICE void fragments(const Record& record, u32 (&f)[kFragments][4]) {
 // Until here the products read f, which the compiler does not know.
 DEVICE void keep(const u32 (&f)[kFragments][4]) {
 #pragma unroll
-  for (int j = 0; j < kFragments; j++) asm volatile("" ::"r"(f[j][0]), "r"(f[j][1]), "r"(f[j][2]), "r"(f[j][3]) : "memory");
+  for (int j = 0; j < kFragments; j++)
+    asm volatile("" ::"r"(f[j][0]), "r"(f[j][1]), "r"(f[j][2]), "r"(f[j][3]) : "memory");
 }
 DEVICE void keep(float (&acc)[kAcc]) {
 #pragma unroll
@@ -260,7 +265,7 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
         // The job before has ended: so has, after a stage's last job, the use of the stage.
         wgmma_wait<1>();
         keep(f[(job + 1) % 2]);
-        if (part == 0 && own > tile.k0 && first_lane) barrier_arrive(empty + (ring.stage > 0 ? ring.stage : kStages) - 1);
+        if (part == 0 && own > tile.k0 && first_lane) barrier_arrive(empty + ring.before());
         if (own + 1 < tile.k1 || part + 1 < kParts) {
           fragments(record, f[(job + 1) % 2]);
           read((part + 2) % kParts);
@@ -281,9 +286,10 @@ DEVICE void consume(const LinearArgs& a, u8* shared, u64* full, u64* empty) {
             for (int j = 0; j < kTotals; j++) totals[i][j] += acc[i][j];
           }
         }
-        while (segment_end <= own + 1 && segment + 1 < kSegments) segment_end = (++segment + 1) * a.input_tiles / kSegments;
+        while (segment_end <= own + 1 && segment + 1 < kSegments)
+          segment_end = (++segment + 1) * a.input_tiles / kSegments;
       }
-    if (tile.k0 < tile.k1 && first_lane) barrier_arrive(empty + (ring.stage > 0 ? ring.stage : kStages) - 1);
+    if (first_lane) barrier_arrive(empty + ring.before());
     if (SPLIT > 1) {
       __threadfence();
       barrier_sync(1, kConsumers);
