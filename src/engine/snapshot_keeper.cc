@@ -10,7 +10,7 @@ namespace anabranch {
 namespace {
 
 // Incremented when a change makes the same tokens produce different bits. Older states are not found then.
-constexpr int kStateVersion = 1;
+constexpr int kStateVersion = 2;
 
 // States are kept at the lengths that the request names (by default before the last token, so that the same
 // prompt is found again), at lengths that double, so that a prompt that differs somewhere finds at least half

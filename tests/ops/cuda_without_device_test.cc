@@ -124,15 +124,16 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
                                            {Source::routing, {}},
                                            {Source::choose, {}},
-                                           {Source::gated_delta, {128, 128, 4, 32, 16, 288}},
-                                           {Source::gated_delta, {64, 64, 4, 64, 4, 0}},
-                                           {Source::gated_delta, {128, 32, 4, 32, 4, 0}}};
-  for (const int dim : {64, 256, 512}) everywhere.push_back({Source::attention, {dim}});
+                                           {Source::gated_delta, {128, 128, 4, 32, 2, 8, 384}},
+                                           {Source::gated_delta, {64, 64, 4, 64, 4, 8, 0}},
+                                           {Source::gated_delta, {128, 32, 4, 32, 4, 8, 0}}};
   for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}})
     for (const auto& [rows, swiglu, tiles] :
          {std::tuple{1, 1, 2}, {4, 1, f[0] ? 2 : 4}, {4, 0, f[0] ? 2 : 4}})
       everywhere.push_back({Source::experts, {f[0], f[1], f[2], rows, swiglu, tiles}});
   std::vector<cuda::Variant> variants = everywhere;
+  for (const int dim : {64, 256, 512}) variants.push_back({Source::attention, {dim, 6}});
+  for (const int dim : {64, 128, 256}) variants.push_back({Source::attention_many, {dim, 2}});
   for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}}) {
     variants.push_back({Source::embed, {f[0], f[1], f[2]}});
     for (const int swiglu : {0, 1}) {
@@ -146,6 +147,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
 
   // Products that ops/cuda/linear.cc chooses for 163 KB of shared memory (8.0) and for 99 (8.6, 8.9).
   std::vector<cuda::Variant> older = everywhere;
+  for (const int dim : {64, 256, 512}) older.push_back({Source::attention, {dim, 3}});
   for (const auto& [f, rows, swiglu, tiles, steps, stages] :
        std::initializer_list<std::tuple<std::array<int, 3>, int, int, int, int, int>>{
            {{0, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits
