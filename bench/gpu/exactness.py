@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Whether a model's answers depend on how they are made: they must not.
 
-    python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 64]
+    python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 64] [--also="OPTIONS" ...]
 
-Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, greedy and sampled with a seed
-in several ways): one at a time, 8 and 64 at once, with steps that overlap and that do not, with every kind of
-draft that the model has, without a cache, cold, from the cache in memory and from the one on disk. Prints a line for each
-way; exit status 1 if an answer differs from that without drafts, without a cache and alone."""
+Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, greedy and sampled with a
+seed in several ways): one at a time, 8 and 32 at once, 64 in random order at random times, with steps that overlap and that
+do not (ANABRANCH_OVERLAP), with every kind of draft that the model has, without a cache, cold, from the cache in memory and from the one on disk; and with other options of the
+server, such as those that switch a way of computing off (--also). Prints a line for each way; exit status 1 if an answer
+differs from that without drafts, without a cache and alone."""
 
 import argparse
 import concurrent.futures
@@ -15,6 +16,7 @@ import json
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,7 @@ def arguments():
     parser.add_argument("--requests", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--tokens", type=int, default=60, help="of an answer; default: %(default)s")
     parser.add_argument("--spec", default="mtp,ngram,exit,auto", help="kinds of drafts; default: %(default)s")
+    parser.add_argument("--also", action="append", default=[], metavar="OPTIONS", help="of the server: once more with these")
     return parser.parse_args()
 
 
@@ -54,8 +57,8 @@ def requests(args):
 class Server:
     """anabranch serve, as a context: it is gone when that ends."""
 
-    def __init__(self, args, *options, overlap=""):
-        self.environment = os.environ | {"ANABRANCH_OVERLAP": overlap}
+    def __init__(self, args, *options, overlap=None):
+        self.environment = os.environ | ({} if overlap is None else {"ANABRANCH_OVERLAP": overlap})
         self.command = [args.program, "serve", "--model", args.model, "--device", args.device, "--port", "0",
                         "--parallel", "64", *options]
 
@@ -92,41 +95,59 @@ class Server:
         choice = json.loads(text)["choices"][0]
         return choice["text"], choice["finish_reason"]
 
-    def answers(self, bodies, together):
+    def answers(self, bodies, together, chance=None):
+        """In the order of the bodies; with a chance (random.Random) they are asked in another, after pauses of up to 50 ms."""
         order = list(range(len(bodies)))
-        if together > 1:
-            random.shuffle(order)
+        pauses = [0.0] * len(bodies)
+        if chance:
+            chance.shuffle(order)
+            pauses = [chance.uniform(0, 0.05) for _ in bodies]
+
+        def ask(i):
+            time.sleep(pauses[i])
+            return self.answer(bodies[i])
+
         with concurrent.futures.ThreadPoolExecutor(together) as pool:
-            answers = dict(zip(order, pool.map(lambda i: self.answer(bodies[i]), order)))
-        return [answers[i] for i in range(len(bodies))]
+            got = dict(zip(order, pool.map(ask, order)))
+        return [got[i] for i in range(len(bodies))]
 
 
 def main():
     args = arguments()
     bodies, expected, failed = requests(args), [], 0
 
-    def compare(server, what, together):
+    def compare(server, what, together, chance=None):
         nonlocal expected, failed
         start = time.perf_counter()
-        got = server.answers(bodies, together)
+        got = server.answers(bodies, together, chance)
         seconds = time.perf_counter() - start
         expected = expected or got
         different = sum(a != b for a, b in zip(got, expected))
         failed += different
         print(f"{what:<40} {together:>2} at once: {len(got) - different} of {len(got)} equal, {seconds:.2f} s", flush=True)
 
-    def run(what, concurrencies, *options, overlap=""):
-        with Server(args, *options, overlap=overlap) as server:
+    def run(what, concurrencies, *options):
+        with Server(args, *options) as server:
             for together in concurrencies:
                 compare(server, what, together)
 
-    run("no drafts, no cache, no overlap", (1, 8, 64), "--spec", "off", "--no-cache", overlap="0")
-    run("no drafts, no cache, overlap", (1, 8, 64), "--spec", "off", "--no-cache", overlap="1")
+    def random_orders(what, *options, overlap=None):
+        with Server(args, *options, overlap=overlap) as server:
+            for seed in range(3):
+                compare(server, what, 64, random.Random(seed))
+
+    run("no drafts, no cache", (1, 8, 32), "--spec", "off", "--no-cache")
+    for overlap, what in (("0", "no overlap, random order"), ("1", "overlap, random order")):
+        random_orders(what, "--spec", "off", "--no-cache", overlap=overlap)
+    random_orders("drafts: auto, random order", "--spec", "auto")
+    for options in args.also:
+        run(options, (1, 32), "--spec", "off", "--no-cache", *shlex.split(options))
+        random_orders(f"{options}, random order", "--spec", "off", "--no-cache", *shlex.split(options))
     for kind in args.spec.split(","):
-        run(f"drafts: {kind}, no cache", (1, 64), "--spec", kind, "--no-cache")
+        run(f"drafts: {kind}, no cache", (1, 32), "--spec", kind, "--no-cache")
     with tempfile.TemporaryDirectory() as directory:
-        run("no drafts, cold, then from memory", (1, 8, 64), "--spec", "off", "--cache-dir", directory)
-        run("no drafts, from disk", (64,), "--spec", "off", "--cache-dir", directory)
+        run("no drafts, cold, then from memory", (1, 8, 32), "--spec", "off", "--cache-dir", directory)
+        run("no drafts, from disk", (32,), "--spec", "off", "--cache-dir", directory)
     sys.exit(1 if failed else 0)
 
 
