@@ -3,11 +3,11 @@
 
     python3 bench/gpu/exactness.py PROGRAM MODEL [--device cuda] [--requests 64] [--also="OPTIONS" ...]
 
-Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, greedy and sampled with a
-seed in several ways): one at a time, 8 and 32 at once, 64 in random order at random times, with steps that overlap and that
-do not (ANABRANCH_OVERLAP), with every kind of draft that the model has, without a cache, cold, from the cache in memory and from the one on disk; and with other options of the
-server, such as those that switch a way of computing off (--also). Prints a line for each way; exit status 1 if an answer
-differs from that without drafts, without a cache and alone."""
+Starts PROGRAM's server again and again and asks for the same answers (prompts of 5 to 900 words, greedy and sampled with a seed
+in several ways): one at a time, 8 and 32 at once, 64 in random order at random times, with steps that overlap and that do not
+(ANABRANCH_OVERLAP), with every kind of draft that the model has, without a cache, cold, from the cache in memory and from the
+one on disk; and with other options of the server, such as those that switch a way of computing off (--also). Prints a line for
+each way; exit status 1 if an answer differs from that without drafts, without a cache and alone."""
 
 import argparse
 import concurrent.futures
