@@ -203,6 +203,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part, const Step* before) {
   part.logit = batch.logit_rows.size();
   const auto last = part.samples() ? Batch::Logits::last : Batch::Logits::none;
   const std::span<const int> known = sequence.tokens;
+  if (!part.follows) sequence.state->forget();
   if (part.follows) {
     const auto drawing = std::find_if(before->parts.begin(), before->parts.end(),
                                       [&](const StepPart& other) { return other.sequence == part.sequence; });
