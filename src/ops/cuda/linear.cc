@@ -129,8 +129,8 @@ double gemm_time(const DeviceInfo& card, const LinearArgs& args, const RecordFor
 
 GemmShape gemm_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
   static constexpr GemmShape kShapes[] = {{128, 128, 1}, {128, 128, 2}, {128, 128, 4}, {128, 64, 1},
-                                          {192, 64, 1},  {128, 64, 4},  {256, 64, 8},  {128, 32, 1},
-                                          {192, 32, 1},  {128, 32, 4},  {256, 32, 8}};
+                                          {192, 64, 1},  {256, 64, 8},  {128, 64, 4},  {128, 32, 1},
+                                          {192, 32, 1},  {256, 32, 8},  {128, 32, 4}};
   GemmShape best = {};
   double least = 0;
   for (const GemmShape& s : kShapes) {
