@@ -8,9 +8,10 @@ namespace anabranch {
 namespace {
 
 // Kernels differ by the rows that they take at once; these lie on both sides of every change known.
-constexpr int kRows[] = {1,  2,  4,  5,  8,   9,   16,  17,  24,  25,  32,  33,  40,  48,  56,  64,  65,   72,
-                         80, 88, 96, 104, 112, 120, 128, 129, 160, 192, 224, 256, 320, 384, 512, 700, 1024, 1536};
-constexpr int kPromptChunks = 2;   // the second one has context
+constexpr int kRows[] = {1,   2,   4,   5,   8,   9,   16,  17,  24,  25,  32,   33,
+                         40,  48,  56,  64,  65,  72,  80,  88,  96,  104, 112,  120,
+                         128, 129, 160, 192, 224, 256, 320, 384, 512, 700, 1024, 1536};
+constexpr int kPromptChunks = 2;    // the second one has context
 constexpr size_t kLogitRows = 128;  // more would take much memory, of which pools keep what they had once
 
 class Passes {
