@@ -11,8 +11,7 @@ class EmulatedDelta : public testing::Test {
  protected:
   void SetUp() override {
     if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
-    fake_cards[0] = {
-        .capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .clusters = 0, .emulated = true};
+    fake_cards[0] = {.capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .emulated = true};
     device_ = cuda::open_cuda(0, 1).value();
   }
   void TearDown() override {

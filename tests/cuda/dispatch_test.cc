@@ -20,9 +20,8 @@
 namespace anabranch::ops {
 namespace {
 
-const FakeCard kH200{},
-    kA100{.capability = 80, .multiprocessors = 108, .shared_bytes = 166912, .clusters = 0},
-    kA10{.capability = 86, .multiprocessors = 72, .shared_bytes = 101376, .clusters = 0};
+const FakeCard kH200{}, kA100{.capability = 80, .multiprocessors = 108, .shared_bytes = 166912},
+    kA10{.capability = 86, .multiprocessors = 72, .shared_bytes = 101376};
 
 std::unique_ptr<Device> open(int index = 0) {
   auto device = cuda::open_cuda(index, 1);

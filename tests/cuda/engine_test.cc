@@ -48,8 +48,7 @@ std::vector<std::vector<int>> answers(const TinyModel& model, const char* overla
 
 TEST(EngineOnCuda, ChoosesAndOverlapsWithTheSameTokens) {
   if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
-  fake_cards[0] = {
-      .capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .clusters = 0, .emulated = true};
+  fake_cards[0] = {.capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .emulated = true};
   const TinyModel model("qwen35_flat_tied");
   const auto want = answers(model, "0", true, false);
   EXPECT_EQ(answers(model, "0", false, true), want);

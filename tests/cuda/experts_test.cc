@@ -21,8 +21,7 @@ class EmulatedExperts : public testing::Test {
     if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
     // Without Hopper's own kernels, which the emulator cannot run, and with so many multiprocessors that one
     // variant of gemv.cu does for most matrices.
-    fake_cards[0] = {
-        .capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .clusters = 0, .emulated = true};
+    fake_cards[0] = {.capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .emulated = true};
     device_ = cuda::open_cuda(0, 1).value();
   }
   void TearDown() override {

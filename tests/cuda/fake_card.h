@@ -23,7 +23,6 @@ struct FakeLaunch {
 
 struct FakeCard {
   int capability = 90, multiprocessors = 132, shared_bytes = 232448;
-  int clusters = 15;      // of 8 blocks, at a time
   bool emulated = false;  // kernels run (emulator.h), and memory is full of NaN at first
 
   std::vector<FakeLaunch> launches;

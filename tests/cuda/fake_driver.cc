@@ -346,13 +346,6 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   f->allowed = static_cast<unsigned>(value);
   return check_card(f->card, "asking for shared memory");
 }
-int cuOccupancyMaxActiveClusters(int* count, void* function, const void* config) {
-  const Lock lock(mutex);
-  const auto* f = static_cast<Function*>(function);
-  *count = f->card->clusters;
-  const int error = check_stream(static_cast<const LaunchConfig*>(config)->stream, "counting clusters");
-  return error ? error : check_card(f->card, "counting clusters");
-}
 // Programs that run with this driver lose the card once the file that $FAKE_CUDA_FAILURE names is there.
 static bool is_broken() {
   static const char* const file = std::getenv("FAKE_CUDA_FAILURE");

@@ -67,8 +67,7 @@ class CudaPrepare : public testing::Test {
 
 TEST_F(CudaPrepare, SmallModels) {
   for (const FakeCard& card :
-       {FakeCard{},
-        FakeCard{.capability = 80, .multiprocessors = 108, .shared_bytes = 166912, .clusters = 0}})
+       {FakeCard{}, FakeCard{.capability = 80, .multiprocessors = 108, .shared_bytes = 166912}})
     for (const char* name :
          {"qwen35_true_heads", "qwen35_moe_nested_mtp", "qwen35_mlx_quantised", "gemma3", "qwen3_moe"}) {
       fake_cards[0] = card;

@@ -85,15 +85,7 @@ Block CudaDevice::upload(const void* from, size_t bytes) {
   return to;
 }
 
-int CudaDevice::clusters() {
-  if (clusters_ < 0)
-    clusters_ = context_->most_clusters(kernels_.get({Source::rows, {}}, "norm_heads"), kClusterBlocks, 512,
-                                        static_cast<unsigned>(info().shared_bytes));
-  return clusters_;
-}
-
 void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
-  clusters();  // needs a kernel of its own, which is not only noted
   kernels_.note();
   try {
     passes();

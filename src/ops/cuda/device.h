@@ -84,8 +84,6 @@ class CudaDevice final : public Device {
               const void* args) {
     context_->launch(kernels_.get(variant, name), grid, threads, shared_bytes, args);
   }
-  // Clusters of kClusterBlocks blocks with all of the shared memory that run at the same time.
-  int clusters();
   // kMostSplitTiles counters of blocks that share a tile of a product: all are 0 between launches.
   static constexpr int kMostSplitTiles = 4096;
   unsigned* tile_counters();
@@ -118,7 +116,6 @@ class CudaDevice final : public Device {
   Pool pool_, pinned_;
   Staging staging_;
   KernelCache kernels_;
-  int clusters_ = -1;  // not known yet
   uint64_t expert_bytes_;
   double expert_share_ = 1;
   Tensor tile_counters_;
@@ -131,8 +128,6 @@ class CudaDevice final : public Device {
   Block stage_ = {};
   size_t stage_bytes_ = 0;
 };
-
-constexpr unsigned kClusterBlocks = 8;  // kSegments of the kernels
 
 // The device of an operand of an op of this backend.
 inline CudaDevice& cuda_device(Device& device) {

@@ -29,46 +29,45 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
-constexpr int kClusterDimension = 4, kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
-constexpr int kOutOfMemory = 2;                                             // CUDA_ERROR_OUT_OF_MEMORY
+constexpr int kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_...
+constexpr int kOutOfMemory = 2;                      // CUDA_ERROR_OUT_OF_MEMORY
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kClock = 13,
               kShared = 97;           // CU_DEVICE_ATTRIBUTE_...
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 using Address = unsigned long long;
 
-#define ANABRANCH_CUDA_CALLS(X)                                                          \
-  X(Init, "cuInit", unsigned)                                                            \
-  X(DeviceGet, "cuDeviceGet", int*, int)                                                 \
-  X(DeviceGetName, "cuDeviceGetName", char*, int, int)                                   \
-  X(DeviceGetAttribute, "cuDeviceGetAttribute", int*, int, int)                          \
-  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)                     \
-  X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", int)                        \
-  X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                             \
-  X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                     \
-  X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                         \
-  X(MemFree, "cuMemFree_v2", Address)                                                    \
-  X(MemHostAlloc, "cuMemHostAlloc", void**, size_t, unsigned)                            \
-  X(MemFreeHost, "cuMemFreeHost", void*)                                                 \
-  X(MemcpyHtoD, "cuMemcpyHtoDAsync_v2", Address, const void*, size_t, void*)             \
-  X(MemcpyDtoH, "cuMemcpyDtoHAsync_v2", void*, Address, size_t, void*)                   \
-  X(MemcpyDtoD, "cuMemcpyDtoDAsync_v2", Address, Address, size_t, void*)                 \
-  X(MemsetD8, "cuMemsetD8Async", Address, unsigned char, size_t, void*)                  \
-  X(StreamCreate, "cuStreamCreate", void**, unsigned)                                    \
-  X(StreamDestroy, "cuStreamDestroy_v2", void*)                                          \
-  X(StreamSynchronize, "cuStreamSynchronize", void*)                                     \
-  X(MaxActiveClusters, "cuOccupancyMaxActiveClusters", int*, void*, const LaunchConfig*) \
-  X(EventCreate, "cuEventCreate", void**, unsigned)                                      \
-  X(EventDestroy, "cuEventDestroy_v2", void*)                                            \
-  X(EventRecord, "cuEventRecord", void*, void*)                                          \
-  X(EventSynchronize, "cuEventSynchronize", void*)                                       \
-  X(EventElapsedTime, "cuEventElapsedTime", float*, void*, void*)                        \
-  X(ModuleLoadData, "cuModuleLoadData", void**, const void*)                             \
-  X(ModuleUnload, "cuModuleUnload", void*)                                               \
-  X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)                \
-  X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                             \
-  X(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, void*, void**, void**)      \
-  X(GetErrorName, "cuGetErrorName", int, const char**)                                   \
+#define ANABRANCH_CUDA_CALLS(X)                                                     \
+  X(Init, "cuInit", unsigned)                                                       \
+  X(DeviceGet, "cuDeviceGet", int*, int)                                            \
+  X(DeviceGetName, "cuDeviceGetName", char*, int, int)                              \
+  X(DeviceGetAttribute, "cuDeviceGetAttribute", int*, int, int)                     \
+  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)                \
+  X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", int)                   \
+  X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                        \
+  X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                \
+  X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                    \
+  X(MemFree, "cuMemFree_v2", Address)                                               \
+  X(MemHostAlloc, "cuMemHostAlloc", void**, size_t, unsigned)                       \
+  X(MemFreeHost, "cuMemFreeHost", void*)                                            \
+  X(MemcpyHtoD, "cuMemcpyHtoDAsync_v2", Address, const void*, size_t, void*)        \
+  X(MemcpyDtoH, "cuMemcpyDtoHAsync_v2", void*, Address, size_t, void*)              \
+  X(MemcpyDtoD, "cuMemcpyDtoDAsync_v2", Address, Address, size_t, void*)            \
+  X(MemsetD8, "cuMemsetD8Async", Address, unsigned char, size_t, void*)             \
+  X(StreamCreate, "cuStreamCreate", void**, unsigned)                               \
+  X(StreamDestroy, "cuStreamDestroy_v2", void*)                                     \
+  X(StreamSynchronize, "cuStreamSynchronize", void*)                                \
+  X(EventCreate, "cuEventCreate", void**, unsigned)                                 \
+  X(EventDestroy, "cuEventDestroy_v2", void*)                                       \
+  X(EventRecord, "cuEventRecord", void*, void*)                                     \
+  X(EventSynchronize, "cuEventSynchronize", void*)                                  \
+  X(EventElapsedTime, "cuEventElapsedTime", float*, void*, void*)                   \
+  X(ModuleLoadData, "cuModuleLoadData", void**, const void*)                        \
+  X(ModuleUnload, "cuModuleUnload", void*)                                          \
+  X(ModuleGetFunction, "cuModuleGetFunction", void**, void*, const char*)           \
+  X(FuncSetAttribute, "cuFuncSetAttribute", void*, int, int)                        \
+  X(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, void*, void**, void**) \
+  X(GetErrorName, "cuGetErrorName", int, const char**)                              \
   X(DriverGetVersion, "cuDriverGetVersion", int*)
 
 }  // namespace
@@ -286,17 +285,6 @@ void Context::allow_shared(Function f, unsigned bytes) {
   check(driver_here().FuncSetAttribute(f.handle, kMaxDynamicShared, static_cast<int>(bytes)),
         "asking for shared memory");
   most = bytes;
-}
-
-int Context::most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes) {
-  allow_shared(f, shared_bytes);
-  LaunchAttribute attribute{};
-  attribute.id = kClusterDimension;
-  attribute.size[0] = blocks, attribute.size[1] = attribute.size[2] = 1;
-  const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes, stream_, &attribute, 1};
-  int most = 0;
-  check(driver_here().MaxActiveClusters(&most, f.handle, &config), "counting clusters");
-  return most;
 }
 
 void Context::launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args) {

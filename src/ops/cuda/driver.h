@@ -81,9 +81,6 @@ class Context {
   Module* load_module(const void* cubin, const char* name);
   void unload_module(Module* module);
   Function find_function(Module* module, const char* name);
-  // How many clusters of so many blocks, each with such a kernel's threads and shared memory, run at the same
-  // time.
-  int most_clusters(Function f, unsigned blocks, unsigned threads, unsigned shared_bytes);
   // The kernel's only parameter is a struct of `args`. It may start while the one before ends (common.cuh).
   // A function without a handle: nothing happens (KernelCache::note).
   void launch(Function f, Grid grid, unsigned threads, unsigned shared_bytes, const void* args);
