@@ -5,7 +5,7 @@
 
 Needs no network. Without --binaries the programs are built here; --llama-source is an archive of llama.cpp's source
 (llama-cpp-python 0.3.36 carries it in vendor/), built here with this machine's nvcc, --llama a folder with the programs.
-The works are done in this order; each can be left out, since a machine may be lent for minutes only:
+The works are done in this order; each can be left out, since all of them take long:
 
   tests        the tests of the CUDA ops
   models       gpu_bench: Qwen3.5's true shapes, random 4-bit weights (groups of 64), beside mlx-lm with --mlx: decode, rows of

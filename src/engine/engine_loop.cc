@@ -121,8 +121,10 @@ void EngineLoop::schedule() {
   const auto preempted = scheduler_.preempt();
   if (!preempted.empty()) settle();
   for (const RequestId id : preempted) {
-    if (sequences_.count(id) == 0) continue;  // it has ended
-    Sequence& sequence = *sequences_.at(id);
+    const auto it = sequences_.find(id);
+    // It has ended, or begins again because the pending step failed.
+    if (it == sequences_.end() || !it->second->state) continue;
+    Sequence& sequence = *it->second;
     log_info(
         "request {} waits again after {} tokens: states of running requests need more memory than there is",
         id, sequence.tokens.size());

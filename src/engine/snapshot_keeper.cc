@@ -9,8 +9,11 @@
 namespace anabranch {
 namespace {
 
-// Incremented when a change makes the same tokens produce different bits. Older states are not found then.
-constexpr int kStateVersion = 2;
+// Incremented when a change makes the same tokens produce different bits, or lays them out differently. Older
+// states are not found then.
+int state_version(DeviceKind device) {
+  return device == DeviceKind::cuda ? 2 : 1;
+}
 
 // States are kept at the lengths that the request names (by default before the last token, so that the same
 // prompt is found again), at lengths that double, so that a prompt that differs somewhere finds at least half
@@ -69,8 +72,9 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
     const auto* kv = std::get_if<KvLayout>(&layer);
     return kv && is_windowed(*kv);
   });
-  options.fingerprint = fingerprint_of(fmt::format("{} {} {} {}{}", to_hex(weights), kStateVersion, setting,
-                                                   engine.lossy_skip, windows ? " windows" : ""));
+  options.fingerprint =
+      fingerprint_of(fmt::format("{} {} {} {}{}", to_hex(weights), state_version(model.device().kind()),
+                                 setting, engine.lossy_skip, windows ? " windows" : ""));
   options.kv = wanted.kv;
   if (wanted.kv == KvForm::q8)
     log_warning(

@@ -142,12 +142,13 @@ void StepRunner::collect(Step& step) {
   Logits logits(std::move(step.logits), std::move(chosen));
   step.computed = now_seconds();
   step.waited = step.computed - waits;
+  // Needs memory, so it may fail: then no token was accepted that its client would never get.
+  for (StepPart& part : step.parts)
+    if (part.begin < part.sequence->usage.prompt_tokens) read_prompt(step, part);
   const auto parts = static_cast<int64_t>(step.parts.size());
   model_.device().threads().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) take_tokens(step.parts[static_cast<size_t>(i)], logits);
   });
-  for (StepPart& part : step.parts)
-    if (part.begin < part.sequence->usage.prompt_tokens) read_prompt(step, part);
   step.fetched = logits.fetched();
   for (StepPart& part : step.parts)
     if (SequenceState& state = *part.sequence->state; !part.failure && state.has_draft_tokens())

@@ -12,6 +12,8 @@ TEST(ChooseOnCuda, EqualsTheHostsSampler) {
   fake_cards[0] = {.emulated = true};
   for (const int vocab : {70, 3000, 9001})
     testing::expect_choices_of_the_host(*ops::cuda::open_cuda(0, 1).value(), vocab);
+  // More parts of a row than a block takes at once: Gemma 3's vocabulary.
+  testing::expect_choices_of_the_host(*ops::cuda::open_cuda(0, 1).value(), 262208, 1);
   EXPECT_EQ(fake_faults, std::vector<std::string>());
   fake_faults.clear();
   fake_cards[0] = {};

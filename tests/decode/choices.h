@@ -44,13 +44,13 @@ inline std::vector<float> row_of_logits(int kind, int vocab, std::mt19937& rando
   return row;
 }
 
-inline void expect_choices_of_the_host(Device& device, int vocab) {
+inline void expect_choices_of_the_host(Device& device, int vocab, int kinds = 8) {
   std::mt19937 random(static_cast<unsigned>(vocab));
   std::vector<std::vector<float>> rows;
   std::vector<SamplingParams> params;
   std::vector<ops::RowChoice> choices;
   const auto ways = ways_to_sample();
-  for (int kind = 0; kind < 8; kind++)
+  for (int kind = 0; kind < kinds; kind++)
     for (const SamplingParams& way : ways) {
       rows.push_back(row_of_logits(kind, vocab, random));
       params.push_back(way);

@@ -60,8 +60,7 @@ std::unique_ptr<ChosenTokens> choose_tokens(const Tensor& logits, std::span<cons
   std::vector<ChooseRow> all;
   bool draws = false;
   for (const RowChoice& row : rows) {
-    int kind = static_cast<int>(row.kind);
-    if (kind == kTopK && parts * kChosen > kChoosePart) kind = kNotHere;  // a block holds no more
+    const int kind = static_cast<int>(row.kind);
     draws |= kind == kNoise;
     all.push_back({row.temperature, row.behind_top, row.top_p, kind, row.top_k, row.seed, row.position});
   }

@@ -273,10 +273,18 @@ class Compilation {
   const std::vector<Variant>& variants() const { return variants_; }
 
  private:
+  bool compiles(const Variant& variant) const {
+    try {
+      const auto made = machine_code(variant, capability_);
+      return made && made->compiled;
+    } catch (const std::exception& e) {  // no memory
+      log_debug("{}: {}", file_of(variant.source).name, e.what());
+      return false;
+    }
+  }
   void work() {
     for (size_t i = next_++; i < variants_.size(); i = next_++) {
-      const auto made = machine_code(variants_[i], capability_);
-      if (!made || !made->compiled) continue;
+      if (!compiles(variants_[i])) continue;
       const int done = ++compiled_;  // of those that were not kept
       if (done % 8 == 0) log_info("{} kernels compiled, {} to go at most", done, variants_.size() - done);
     }

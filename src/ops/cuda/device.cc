@@ -93,6 +93,13 @@ void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
     log_debug("kernels that are not compiled before they are needed: {}", e.what());
   }
   kernels_.compile_noted();
+  // Where there is little, the memory of these passes is for weights and states (engine/memory_plan.cc).
+  if (context_->free_memory() < memory_bytes() / 2) trim();
+}
+
+void CudaDevice::trim() {
+  context_->synchronize();
+  pool_.trim();
 }
 
 unsigned* CudaDevice::tile_counters() {

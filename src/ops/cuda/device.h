@@ -74,6 +74,8 @@ class CudaDevice final : public Device {
   // Work space of one op, and such memory with a copy of bytes of the host, for the next launches.
   Block scratch(size_t bytes) { return pool_.take(bytes); }
   Block upload(const void* from, size_t bytes);
+  // Gives memory that nobody uses back to the system.
+  void trim();
   // Memory for the experts of two matrices that the device does not hold, while a long pass needs them.
   // bytes: of one matrix.
   void reserve_stage(size_t bytes);

@@ -64,6 +64,11 @@ void Pool::put(void* address, unsigned size_class) {
   taken_--;
 }
 
+void Pool::trim() {
+  std::lock_guard lock(mutex_);
+  release_free();
+}
+
 void* Pool::get(size_t bytes) {
   return kind_ == MemoryKind::device ? context_.allocate(bytes) : context_.allocate_pinned(bytes);
 }

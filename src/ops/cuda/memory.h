@@ -55,6 +55,8 @@ class Pool {
 
   // Throws std::runtime_error when there is no memory.
   Block take(size_t bytes);
+  // Gives the blocks that nobody has back to the system.
+  void trim();
 
  private:
   friend class Block;

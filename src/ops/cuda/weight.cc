@@ -151,6 +151,10 @@ std::shared_ptr<const Weight::Storage> make_weight(Device& device, const WeightS
   const PackedRecords packed = pack(source, on.threads());
   auto weight = describe(packed);
   void* memory = context.allocate(packed.size);
+  if (!memory) {
+    on.trim();
+    memory = context.allocate(packed.size);
+  }
   if (!memory)
     throw std::runtime_error(
         fmt::format("CUDA: the device has {} MB of memory left; the model's next matrix takes {}",

@@ -125,13 +125,18 @@ KERNEL choose_rows(const __grid_constant__ ChooseArgs a) {
     a.best[blockIdx.x] = found ? best : 0;
     return;
   }
-  u64 ranks[kEach];
+  // A block holds kChoosePart numbers: of more, the best so far and the next ones.
+  const int all = a.parts * kChosen;
+  for (int first = 0, held = 0; first < all; first += kChoosePart - held, held = kChosen) {
+    u64 ranks[kEach];
 #pragma unroll
-  for (int i = 0; i < kEach; i++) {
-    const int at = i * kChooseThreads + threadIdx.x;
-    ranks[i] = at < a.parts * kChosen ? from[at] : 0;
+    for (int i = 0; i < kEach; i++) {
+      const int at = i * kChooseThreads + threadIdx.x, next = first + at - held;
+      ranks[i] = at < held ? list[at] : next < all ? from[next] : 0;
+    }
+    __syncthreads();
+    select(ranks, list);
   }
-  select(ranks, list);
   const float top = value_of(list[0]);
   const float score = threadIdx.x < kChosen && list[threadIdx.x] > 0 ? value_of(list[threadIdx.x]) : 0.0f;
   if (threadIdx.x < kChosen)
