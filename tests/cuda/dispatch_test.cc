@@ -422,6 +422,22 @@ TEST(CudaDevices, TheFakeDriverNoticesMixedCards) {
   expect_closed();
 }
 
+// Blocks that wait for each other's sums: not where another device's kernels might do so, too.
+TEST(CudaDispatch, SegmentsAreSplitOnTheOnlyDevice) {
+  const auto most_split = [] {
+    const auto device = open();
+    const Matrix matrix = affine_matrix(512, 4096, 4, 64, ScaleType::bf16, false, 1);
+    const Weight weight = Weight::make(*device, matrix.source());
+    int most = 0;
+    for (const FakeLaunch& launch : launches_of([&] { linear(zeros(*device, {64, 4096}), weight); }))
+      if (launch.kernel == "gemm") most = std::max(most, launch.macro("SPLIT"));
+    return most;
+  };
+  EXPECT_GT(most_split(), 1);
+  const auto other = open(1);
+  EXPECT_EQ(most_split(), 1);
+}
+
 }  // namespace
 }  // namespace anabranch::ops
 

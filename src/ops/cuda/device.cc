@@ -35,7 +35,9 @@ CudaDevice::CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t e
       pinned_(*context_, MemoryKind::pinned),
       staging_(*context_),
       kernels_(*context_),
-      expert_bytes_(expert_bytes) {}
+      expert_bytes_(expert_bytes) {
+  devices_++;
+}
 
 Tensor CudaDevice::empty_padded(const Shape& shape, Dtype dtype, size_t bytes) {
   return {std::make_shared<PooledStorage>(*this, pool_.take(bytes), bytes), shape, dtype};

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,11 @@ Result<std::unique_ptr<Device>> open_cuda(int index, int threads, uint64_t exper
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t expert_bytes);
+  ~CudaDevice() override { devices_--; }
+
+  // No other device of this process is open: blocks of a kernel may wait for each other. Beside a second
+  // kernel that does so on another stream, neither might get all of its blocks onto the card.
+  bool alone() const { return devices_ == 1; }
 
   Tensor empty(const Shape& shape, Dtype dtype) override;
   Tensor zeros(const Shape& shape, Dtype dtype) override;
@@ -110,6 +116,7 @@ class CudaDevice final : public Device {
     const void* weights;
     int first, experts;  // of the counters
   };
+  static inline std::atomic<int> devices_{0};
   static constexpr int kMostCounters = 1 << 16;
   [[noreturn]] void refuse(const Tensor& x, const char* op) const;
 

@@ -127,7 +127,8 @@ double gemm_time(const DeviceInfo& card, const LinearArgs& args, const RecordFor
   return products + rounds + (s.split == 1 ? 2 : 3 + 0.45 * partial_megabytes);
 }
 
-GemmShape gemm_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
+GemmShape gemm_shape(const CudaDevice& on, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
+  const DeviceInfo& card = on.info();
   static constexpr GemmShape kShapes[] = {{128, 128, 1}, {128, 128, 2}, {128, 128, 4}, {128, 64, 1},
                                           {192, 64, 1},  {256, 64, 8},  {128, 64, 4},  {128, 32, 1},
                                           {192, 32, 1},  {256, 32, 8},  {128, 32, 4}};
@@ -135,6 +136,7 @@ GemmShape gemm_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
   double least = 0;
   for (const GemmShape& s : kShapes) {
     if (args.rows <= 32 && s.tokens > 32) continue;  // x is laid out for 32
+    if (s.split > 1 && !on.alone()) continue;
     if (s.split > 1 && (args.input_tiles < kSegments || s.units(args, swiglu) > CudaDevice::kMostSplitTiles))
       continue;  // a segment would be empty
     const double time = gemm_time(card, args, f, swiglu, s);
@@ -146,7 +148,7 @@ GemmShape gemm_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
 void run_gemm(CudaDevice& on, const Product& product, bool swiglu) {
   LinearArgs args = product.args;
   const auto& f = product.format;
-  const GemmShape s = gemm_shape(on.info(), args, f, swiglu);
+  const GemmShape s = gemm_shape(on, args, f, swiglu);
   count_units(args, swiglu, swiglu ? s.rows / 2 : s.rows);
   const int tiles = s.units(args, swiglu);
   Block partial = {};
