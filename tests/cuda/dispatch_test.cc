@@ -424,6 +424,7 @@ TEST(CudaDevices, TheFakeDriverNoticesMixedCards) {
 
 // Blocks that wait for each other's sums: not where another device's kernels might do so, too.
 TEST(CudaDispatch, SegmentsAreSplitOnTheOnlyDevice) {
+  fake_cards[0] = fake_cards[1] = kH200;
   const auto most_split = [] {
     const auto device = open();
     const Matrix matrix = affine_matrix(512, 4096, 4, 64, ScaleType::bf16, false, 1);
