@@ -112,17 +112,21 @@ class Tuner {
   TunedSetting best_parallel() const {
     auto shared = model_.make_state();
     feed(shared, std::min(kContext, info_.context_length / 2), device_.prefill_chunk());
+    // Two states for each stream must fit: the shared one is copied while it is in use.
+    const uint64_t room = device_.has_own_memory() ? device_.free_bytes() : UINT64_MAX;
     std::vector<int> values;
     for (int streams = 1; streams <= std::max(kMostParallel, device_.parallel()); streams *= 2)
-      values.push_back(streams);
+      if (streams == 1 || 2 * info_.state_bytes * static_cast<uint64_t>(streams) <= room)
+        values.push_back(streams);
+    const int usual = std::min(device_.parallel(), values.back());
     const Rates rates = measure(values, [&](int streams) { return decode_together(shared, streams); });
     int best = 1;
     for (const int streams : values)
       if (streams > 1 && rates.of(streams) >= kWorthIt * rates.of(streams / 2) && best == streams / 2)
         best = streams;
     best = std::max(best, kLeastParallel);
-    return {"parallel",     device_.parallel(), best,       rates.of(device_.parallel()),
-            rates.of(best), "streams together", rates.all()};
+    best = std::min(best, values.back());
+    return {"parallel", usual, best, rates.of(usual), rates.of(best), "streams together", rates.all()};
   }
 
   double decode_together(const SequenceState& shared, int streams) const {
