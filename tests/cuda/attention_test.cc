@@ -4,35 +4,19 @@
 
 #include <cmath>
 
-#include "cuda/emulator.h"
-#include "cuda/fake_card.h"
-#include "ops/cuda/device.h"
+#include "cuda/emulated_card.h"
 #include "ops/elementwise.h"
 #include "ops/matrices.h"
 
 namespace anabranch::ops {
 namespace {
 
-class EmulatedAttention : public testing::Test {
+class EmulatedAttention : public EmulatedDevice {
  protected:
-  void SetUp() override {
-    if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
-    // So many multiprocessors that each part has a block of its own.
-    fake_cards[0] = {.capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .emulated = true};
-    device_ = cuda::open_cuda(0, 1).value();
-  }
-  void TearDown() override {
-    device_.reset();
-    EXPECT_EQ(fake_faults, std::vector<std::string>());
-    fake_faults.clear();
-    fake_cards[0] = {};
-  }
-  Device& card() { return *device_; }
   Tensor random(const Shape& shape) { return random_tensor(shape, rng_); }
 
  private:
   Rng rng_{5};
-  std::unique_ptr<Device> device_;
 };
 
 PagedKv make_kv(int heads, int dim) {

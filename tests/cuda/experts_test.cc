@@ -4,9 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "cuda/emulator.h"
-#include "cuda/fake_card.h"
-#include "ops/cuda/device.h"
+#include "cuda/emulated_card.h"
 #include "ops/cuda/kernels/args.h"
 #include "ops/cuda/weight.h"
 #include "ops/cuda_cases.h"
@@ -15,22 +13,8 @@
 namespace anabranch::ops {
 namespace {
 
-class EmulatedExperts : public testing::Test {
+class EmulatedExperts : public EmulatedDevice {
  protected:
-  void SetUp() override {
-    if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
-    // Without Hopper's own kernels, which the emulator cannot run, and with so many multiprocessors that one
-    // variant of gemv.cu does for most matrices.
-    fake_cards[0] = {.capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .emulated = true};
-    device_ = cuda::open_cuda(0, 1).value();
-  }
-  void TearDown() override {
-    device_.reset();
-    EXPECT_EQ(fake_faults, std::vector<std::string>());
-    fake_faults.clear();
-    fake_cards[0] = {};
-  }
-  cuda::CudaDevice& card() { return static_cast<cuda::CudaDevice&>(*device_); }
   Tensor there(const std::vector<float>& x, const Shape& shape) {
     return device_->to_device(to_tensor(x, shape));
   }
@@ -43,9 +27,6 @@ class EmulatedExperts : public testing::Test {
     const Tensor host = to_host(x);
     return {host.data<int>(), host.data<int>() + host.size()};
   }
-
- private:
-  std::unique_ptr<Device> device_;
 };
 
 // Rows of logits: random ones; ties; all equal; zeros of both signs; very small ones, of which every sigmoid

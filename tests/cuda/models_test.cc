@@ -1,24 +1,9 @@
 // Whole models on CUDA, by kernels that the emulator runs on the CPU, against Transformers.
-#include "cuda/emulator.h"
-#include "cuda/fake_card.h"
+#include "cuda/emulated_card.h"
 #include "models/golden.h"
-#include "ops/cuda/device.h"
 
 namespace anabranch::golden {
 namespace {
-
-class EmulatedCard : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!emulator::unsupported().empty()) GTEST_SKIP() << emulator::unsupported();
-    fake_cards[0] = {.capability = 80, .multiprocessors = 512, .shared_bytes = 166912, .emulated = true};
-  }
-  void TearDown() override {
-    EXPECT_EQ(fake_faults, std::vector<std::string>());
-    fake_faults.clear();
-    fake_cards[0] = {};
-  }
-};
 
 class EmulatedModels : public EmulatedCard, public testing::WithParamInterface<std::string> {};
 

@@ -100,7 +100,7 @@ const SourceFile& file_of(Source source) {
       {"embed.cu", {"weights.cuh"}, {"DENSE", "PLANES", "GROUPS"}},
       {"rows.cu", {}, {}},
       {"attention.cu", {"attention.cuh", "attention_prepare.cuh", "attention_join.cuh"}, {"D", "STAGES"}},
-      {"attention_many.cu", {"attention.cuh"}, {"D", "WARPGROUPS"}},
+      {"attention_many.cu", {"attention.cuh", "wgmma.cuh"}, {"D", "WARPGROUPS"}},
       {"gated_delta.cu", {"gated_delta.cuh"}, {"DK", "DV", "TAPS", "COLUMNS", "LANE", "TOKENS", "MAKERS"}},
       {"experts.cu",
        {"weights.cuh", "product.cuh", "experts.cuh"},

@@ -37,12 +37,6 @@ DEVICE void wgmma_values(float d[32], const u32 a[4], u64 b, int add) {
       : OUT8(0), OUT8(8), OUT8(16), OUT8(24)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
-DEVICE void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int N>
-DEVICE void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
 // Rows of 128 bytes, chunks turned: 8 rows are 1024 bytes.
 DEVICE u64 turned_descriptor(u32 address) {
   return (u64)((address & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
@@ -182,7 +176,7 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
       for (int c = 0; c < kKeyStages; c++) {
         barrier_wait(keys.full + keys.stage, keys.phase);
         const u64 key = memory + keys.stage * (kStageBytes / 16);
-        wgmma_begin();
+        wgmma_fence();
 #pragma unroll
         for (int k = 0; k < kKeyDims / 16; k++) {
           const int tile = (c * kKeyDims + k * 16) / 64;
@@ -224,7 +218,7 @@ DEVICE void consume(const AttendArgs& a, const Block& b, u8* queries, Stages sta
         barrier_wait(values.full + values.stage, values.phase);
       }
       const u64 value = memory + values.stage * (kStageBytes / 16) + g % kOfStage * (64 * 128 / 16);
-      wgmma_begin();
+      wgmma_fence();
 #pragma unroll
       for (int k = 0; k < 8; k++)
         wgmma_values(mixed[g % 2], weights[k], value + k / 4 * (kStageBytes / 32) + k % 4 * 2, k > 0);

@@ -315,7 +315,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemm(const __grid_constant__ LinearArgs a)
       barrier_init(full + i, 1 + kLanes);
       barrier_init(empty + i, kWarps);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barriers_ready();
   }
   __syncthreads();
   let_next_start();
