@@ -28,6 +28,10 @@ Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, floa
 
 }  // namespace
 
+int norm_threads(int inputs) {
+  return std::clamp((inputs + 255) / 256 * 32, 128, 1024);
+}
+
 void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tensor* out,
                const MatmulInput* packed, const MatmulInput* lanes) {
   const char* op = "rms_norm";
@@ -44,9 +48,8 @@ void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tenso
   args.inputs = args.width = x.shape(1);
   args.tiles_rows = layout_rows(args.rows);
   if (args.rows == 0) return;
-  // 8 inputs each: a row's sum has one order, whatever the rows beside it.
-  const unsigned threads = std::clamp((static_cast<unsigned>(args.inputs) + 255) / 256 * 32, 128u, 1024u);
-  on.launch(kRows, "norm_rows", {static_cast<unsigned>(args.rows)}, threads, 0, &args);
+  on.launch(kRows, "norm_rows", {static_cast<unsigned>(args.rows)},
+            static_cast<unsigned>(norm_threads(args.inputs)), 0, &args);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& w, float eps) {

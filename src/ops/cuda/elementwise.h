@@ -10,6 +10,10 @@
 
 namespace anabranch::ops::cuda {
 
+// The threads that sum a row's squares, 8 inputs each: a row's sum has one order, whatever the rows beside it and
+// whichever kernel.
+int norm_threads(int inputs);
+
 // Rows of x [M, K], normalised if `norm`, to f32 [M, K], to packed rows (linear.h) and to rows packed by
 // lanes; each may be null.
 void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tensor* out,

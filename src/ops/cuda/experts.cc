@@ -308,12 +308,18 @@ Tensor mixture(const Tensor& x, const RowNorm& norm, const MixtureWeights& w, bo
   CudaDevice& on = cuda_device(x);
   if (x.shape(0) == 0) return on.empty(x.shape(), Dtype::f32);
   move_experts(on, w.experts);
-  const Inputs in = norm_inputs(on, x, norm, w.gate || !w.router_norm);
+  const int rows = x.shape(0), width = x.shape(1);
   const Weight* both[] = {w.router, w.output_gate};
-  const auto logits = cuda::linear(w.router_norm ? MatmulInput(x) : in.packed,
-                                   std::span(both, w.output_gate ? 2 : 1), w.router_norm);
+  const std::span routers(both, w.output_gate ? 2 : 1);
   const Tensor* residual = add_x ? &x : nullptr;
-  if (takes_few(x.shape(0), w)) return mix_few(on, in.lanes, logits, w, residual);
+  const bool few = takes_few(rows, w);
+  if (few && !w.router_norm && normed_by_blocks(rows, width)) {
+    const MatmulInput lanes = make_lanes(on, rows, width, false);
+    return mix_few(on, lanes, linear_of_few(x, routers, norm, lanes), w, residual);
+  }
+  const Inputs in = norm_inputs(on, x, norm, w.gate || !w.router_norm);
+  const auto logits = cuda::linear(w.router_norm ? MatmulInput(x) : in.packed, routers, w.router_norm);
+  if (few) return mix_few(on, in.lanes, logits, w, residual);
   const SharedExpert shared{w.gate, w.up, w.down, w.output_gate ? &logits[1] : nullptr};
   return mix(on, in, cuda::route(logits[0], w.routing, w.expert_scale), w.experts, w.gate ? &shared : nullptr,
              residual);

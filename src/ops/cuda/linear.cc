@@ -52,24 +52,39 @@ int tiles_of_a_warp(const DeviceInfo& card, LinearArgs args, bool swiglu) {
 
 // How gemv.cu is specialised for a format and a number of rows.
 struct GemvShape {
-  int row_tiles, tiles, steps, stages, shared_bytes;
+  int row_tiles, tiles, norms, steps, stages, shared_bytes;
 };
 
+// gemv.cu's NORMS where x is not packed: how often its 16 warps take what a warp of norm_rows() takes.
+constexpr int kMostNorms = 4;
+int norms_of(int rows, int inputs) {
+  const int times = (rows * norm_threads(inputs) / 32 + 15) / 16;
+  return times <= 2 ? times : kMostNorms;
+}
+
 // Slots as large, and rings as deep, as shared memory allows; x's tiles follow each other where all its rows
-// are used.
-GemvShape gemv_shape(const DeviceInfo& card, const RecordFormat& f, int rows, int row_tiles, int tiles,
-                     int x_rows) {
-  const int record = record_bytes(f);
-  const int now = std::min(rows, 8 * row_tiles), most = rows <= 4 ? 4 : 8 * row_tiles;
+// are used. Rows that a block normalises lie beside the rings.
+GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int rows,
+                     int row_tiles, int tiles) {
+  constexpr int kXStride = 144;
+  const bool plain = args.plain.x != nullptr;
+  GemvShape s{row_tiles, tiles, plain ? norms_of(rows, args.plain.inputs) : 0};
+  const int now = std::min(rows, 8 * row_tiles),
+            most = plain       ? std::min(s.norms * 16 / args.plain.warps, kMostLaneRows)
+                   : rows <= 4 ? 4
+                               : 8 * row_tiles;
   const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + 4) * 4;
-  GemvShape s{row_tiles, tiles};
-  const auto slots = [&](int of_x) { return s.steps * (16 * tiles * record + 8 * of_x * 144); };
-  s.steps = f[0] || now != x_rows ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
+  const auto of_x = [&](int rows) { return rows * kXStride; };
+  const auto slots = [&](int rows) {
+    return s.steps * (16 * tiles * record_bytes(f) + (plain ? 0 : kSegments * of_x(rows)));
+  };
+  const auto beside = [&](int rows) { return sums + (plain ? args.input_tiles * of_x(rows) : 0); };
+  s.steps = f[0] || (!plain && now != args.x_rows) ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
   for (;; s.steps /= 2) {
-    s.stages = std::min((card.shared_bytes - sums) / slots(most), 4);
+    s.stages = std::min((card.shared_bytes - beside(most)) / slots(most), 4);
     if (s.stages >= 2 || s.steps == 1) break;
   }
-  s.shared_bytes = sums + s.stages * slots(now);
+  s.shared_bytes = beside(now) + s.stages * slots(now);
   return s;
 }
 
@@ -78,15 +93,15 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
                      bool swiglu) {
   const int tiles = f[0] ? 1 : tiles_of_a_warp(card, args, swiglu);
   for (int row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; row_tiles /= 2) {
-    GemvShape s = gemv_shape(card, f, rows, row_tiles, tiles, args.x_rows);
-    if (s.stages < 2) s = gemv_shape(card, f, rows, row_tiles, 1, args.x_rows);
+    GemvShape s = gemv_shape(card, args, f, rows, row_tiles, tiles);
+    if (s.stages < 2) s = gemv_shape(card, args, f, rows, row_tiles, 1);
     if (s.stages >= 2 || row_tiles == 1) return s;
   }
 }
 
 void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
   count_gemv_units(args, swiglu, s.tiles);
-  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages}}, "gemv",
+  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.norms}}, "gemv",
             {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
             static_cast<unsigned>(s.shared_bytes), &args);
 }
@@ -170,32 +185,52 @@ void run(CudaDevice& on, const Product& product, bool swiglu) {
   run_gemm(on, product, swiglu);
 }
 
-MatmulInput prepared(CudaDevice& on, const MatmulInput& x, const RowNorm* norm) {
-  if (x.packed) return x;
-  MatmulInput packed = make_packed(on, x.rows, x.inputs);
-  norm_rows(on, x.values, norm, nullptr, &packed);
+// The input of products: packed rows, or plain ones that are normalised if `norm`.
+struct Input {
+  const MatmulInput& x;
+  const RowNorm* norm = nullptr;
+  const MatmulInput* lanes = nullptr;  // where normalised rows go, too; for few rows
+};
+
+// Rows that products normalise for themselves stay as they are.
+MatmulInput prepared(CudaDevice& on, const Input& in) {
+  if (in.x.packed || normed_by_blocks(in.x.rows, in.x.inputs)) return in.x;
+  MatmulInput packed = make_packed(on, in.x.rows, in.x.inputs);
+  norm_rows(on, in.x.values, in.norm, nullptr, &packed, in.lanes);
   return packed;
 }
 
-LinearArgs args_of(CudaDevice& on, const MatmulInput& packed, const char* op) {
+LinearArgs args_of(CudaDevice& on, const Input& in, const char* op) {
   LinearArgs args{};
-  args.x = on.data<unsigned>(packed.values, op);
-  args.rows = packed.rows;
+  const MatmulInput& x = in.x;
+  args.rows = x.rows;
   args.row_tiles = layout_rows(args.rows) / 8;
-  args.input_tiles = input_tiles(packed.inputs);
+  args.input_tiles = input_tiles(x.inputs);
+  if (x.packed) {
+    args.x = on.data<unsigned>(x.values, op);
+    return args;
+  }
+  RowsArgs& plain = args.plain;
+  plain.x = on.data(x.values, op);
+  plain.inputs = x.inputs;
+  plain.warps = norm_threads(x.inputs) / 32;
+  if (in.lanes) plain.lanes = on.data<unsigned short>(in.lanes->values, op);
+  if (in.norm) plain.weight = on.data(in.norm->weight, op), plain.eps = in.norm->eps;
   return args;
 }
 
 // y_i = x W_i^T (+ residual), matrices of one format in one launch.
-void multiply(CudaDevice& on, const MatmulInput& packed, std::span<const Weight* const> weights,
+void multiply(CudaDevice& on, const Input& in, std::span<const Weight* const> weights,
               std::span<const Tensor> out, const Tensor* residual) {
-  if (packed.rows == 0) return;
+  if (in.x.rows == 0) return;
+  const MatmulInput x = prepared(on, in);
   std::vector<Product> products;
   for (size_t i = 0; i < weights.size(); i++) {
     const DeviceWeight& w = stored(*weights[i]);
     auto it = std::find_if(products.begin(), products.end(),
                            [&](const Product& p) { return p.format == w.format; });
-    if (it == products.end()) it = products.insert(it, Product{w.format, args_of(on, packed, "linear")});
+    if (it == products.end())
+      it = products.insert(it, Product{w.format, args_of(on, {x, in.norm, in.lanes}, "linear")});
     it->args.matrix[it->args.matrices++] = {w.memory.get(), on.data(out[i], "linear"),
                                             residual ? on.data(*residual, "linear_add") : nullptr,
                                             static_cast<int>(weights[i]->out_features()), 0};
@@ -203,7 +238,43 @@ void multiply(CudaDevice& on, const MatmulInput& packed, std::span<const Weight*
   for (const Product& product : products) run(on, product, false);
 }
 
+std::vector<Tensor> linear(const Input& in, std::span<const Weight* const> weights) {
+  CudaDevice& on = cuda_device(in.x.values);
+  std::vector<Tensor> out;
+  out.reserve(weights.size());
+  for (const Weight* w : weights)
+    out.push_back(on.empty({in.x.rows, static_cast<int>(w->out_features())}, Dtype::f32));
+  multiply(on, in, weights, out, nullptr);
+  return out;
+}
+
+MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up, Activation activation) {
+  const char* op = "linear_swiglu";
+  const Weight* both[] = {&gate, &up};
+  // The kernels that finish both products have SiLU only.
+  if (activation != Activation::silu || stored(gate).format != stored(up).format) {
+    const auto y = linear(in, both);
+    return cuda::swiglu(y[0], y[1], activation);
+  }
+  CudaDevice& on = cuda_device(in.x.values);
+  const int outputs = static_cast<int>(gate.out_features());
+  MatmulInput out = make_packed_cleared(on, in.x.rows, outputs);
+  if (in.x.rows == 0) return out;
+  const MatmulInput x = prepared(on, in);
+  Product product{stored(gate).format, args_of(on, {x, in.norm}, op)};
+  for (const Weight* w : both)
+    product.args.matrix[product.args.matrices++] = {stored(*w).memory.get(), nullptr, nullptr, outputs, 0};
+  product.args.tiles = on.data<unsigned short>(out.values, op);
+  product.args.tiles_rows = layout_rows(in.x.rows);
+  run(on, product, true);
+  return out;
+}
+
 }  // namespace
+
+bool normed_by_blocks(int rows, int inputs) {
+  return rows <= kMostLaneRows && inputs <= 8192 && rows * norm_threads(inputs) <= kMostNorms * 512;
+}
 
 int layout_rows(int rows) {
   if (rows <= kMostLaneRows) return rows;
@@ -231,50 +302,31 @@ MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared) {
   return {values, rows, inputs};
 }
 
-std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
-                           const RowNorm* norm) {
-  CudaDevice& on = cuda_device(x.values);
-  std::vector<Tensor> out;
-  out.reserve(weights.size());
-  for (const Weight* w : weights)
-    out.push_back(on.empty({x.rows, static_cast<int>(w->out_features())}, Dtype::f32));
-  if (x.rows > 0) multiply(on, prepared(on, x, norm), weights, out, nullptr);
-  return out;
+std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm) {
+  return linear(Input{x, norm}, weights);
+}
+std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights, const RowNorm& norm,
+                                  const MatmulInput& lanes) {
+  const MatmulInput rows = x;
+  return linear(Input{rows, &norm, &lanes}, weights);
 }
 
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual) {
   CudaDevice& on = cuda_device(x.values);
   const Weight* one = &weight;
   const Tensor out = on.empty(residual.shape(), Dtype::f32);
-  multiply(on, prepared(on, x, nullptr), {&one, 1}, {&out, 1}, &residual);
+  multiply(on, {x}, {&one, 1}, {&out, 1}, &residual);
   return out;
 }
 
 MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,
                           Activation activation) {
-  const char* op = "linear_swiglu";
-  const Weight* both[] = {&gate, &up};
-  // The kernels that finish both products have SiLU only.
-  if (activation != Activation::silu || stored(gate).format != stored(up).format) {
-    const auto y = cuda::linear(packed, both, nullptr);
-    return cuda::swiglu(y[0], y[1], activation);
-  }
-  CudaDevice& on = cuda_device(packed.values);
-  const int outputs = static_cast<int>(gate.out_features());
-  MatmulInput out = make_packed_cleared(on, packed.rows, outputs);
-  if (packed.rows == 0) return out;
-  Product product{stored(gate).format, args_of(on, packed, op)};
-  for (const Weight* w : both)
-    product.args.matrix[product.args.matrices++] = {stored(*w).memory.get(), nullptr, nullptr, outputs, 0};
-  product.args.tiles = on.data<unsigned short>(out.values, op);
-  product.args.tiles_rows = layout_rows(packed.rows);
-  run(on, product, true);
-  return out;
+  return linear_swiglu(Input{packed}, gate, up, activation);
 }
-
 MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                           Activation activation) {
-  return linear_swiglu(prepared(cuda_device(x), x, &norm), gate, up, activation);
+  const MatmulInput rows = x;
+  return linear_swiglu(Input{rows, &norm}, gate, up, activation);
 }
 
 namespace {

@@ -24,6 +24,13 @@ struct MatrixArgs {
   const float* residual;
   int rows, first;  // first: unit of work (GEMV: pairs of 16 rows; GEMM: a tile's rows)
 };
+// Plain rows, normalised unless weight is null.
+struct RowsArgs {
+  const float *x, *weight;  // [rows, inputs], [inputs]
+  unsigned short* lanes;    // where the result goes by lanes, for other products too; may be null
+  int inputs, warps;        // warps: that sum a row's squares (norm_threads() in ops/cuda/elementwise.h)
+  float eps;
+};
 struct LinearArgs {
   MatrixArgs matrix[8];
   int matrices, units;
@@ -35,6 +42,7 @@ struct LinearArgs {
   int x_rows, first_row;  // GEMV: rows that x is laid out for, rows before these
   unsigned short* tiles;
   int tiles_rows;  // that `tiles` is laid out for
+  RowsArgs plain;  // GEMV: what x is made of, where it is not packed
 };
 
 // Rows of x that use one expert, in positions [first, first + count) of the sorted pairs.

@@ -25,6 +25,10 @@ DEVICE float warp_sum(float x) {
   return x;
 }
 
+// The norm of a row, of whose squares `sum` is the sum.
+DEVICE float row_factor(float sum, int inputs, float eps) { return 1.0f / sqrtf(sum / inputs + eps); }
+DEVICE float row_norm(float x, float factor, float weight) { return __fmul_rn(x, __fmul_rn(factor, weight)); }
+
 // The norm of a head of the gated delta rule's output, whose lane has summed the squares of some of its numbers.
 DEVICE float head_factor(float sum, int width, float eps) { return 1.0f / sqrtf(warp_sum(sum) / width + eps); }
 DEVICE float head_norm(float x, float factor, float weight, float silu_of_gate) {

@@ -3,6 +3,8 @@
 // parts of the inputs, each of its warps one half. Weights, and the activations that a pair shares, stream through
 // rings in shared memory, STAGES slots of STEPS input tiles: only pairs wait for each other before a unit's end. A
 // row's result does not depend on the others: a column of the tensor cores' product does not.
+// With NORMS, x is not packed: each block normalises all of it for itself, while its first weights come, so that a
+// layer's norm needs no launch. A warp then takes NORMS times a part of a row, and activations need no ring.
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
 constexpr int kUnitRows = TILES * (SWIGLU ? 16 : 32);
 constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
@@ -22,8 +24,13 @@ DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
   return matrix.weights + (long)min(tile, (matrix.rows + 15) / 16 - 1) * a.input_tiles * kRecordBytes;
 }
 
-// Waits for the other warp of the pair.
-DEVICE void pair_barrier(int segment) { barrier_sync(segment + 1, 64); }
+// Waits for the other warp of the pair, where they share activations that come.
+DEVICE void pair_barrier(int segment) {
+  if (NORMS)
+    __syncwarp();
+  else
+    barrier_sync(segment + 1, 64);
+}
 
 // Brings weights and activations from memory to the rings, in the order in which a warp uses them.
 struct Reader {
@@ -50,6 +57,7 @@ struct Reader {
   }
   // The pair's lanes take 16 bytes each; a row of x is 8 of them. Where STEPS > 1, all of a tile is brought.
   __device__ void activations() const {
+    if (NORMS) return;
     const u8* tiles = x + (long)(k - k0) * x_tile_bytes;
     const u32 at = x_to + slot * STEPS * (x_bytes / 128 * kXStride);
     const int bytes = min(STEPS, k1 - k) * x_bytes - x_lane;
@@ -91,6 +99,50 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
       multiply(record, b, *(float (*)[kTogether][NT][4])(acc + first));
     }
   }
+}
+
+// Rows of x to shared memory, as norm_rows() in rows.cu makes them, in tiles x_step bytes apart. Waits for the kernel
+// before.
+DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step) {
+  constexpr int kEach = 8, kTimes = NORMS ? NORMS : 1;  // numbers of a lane, warps of norm_rows()
+  __shared__ float sums[kTimes * 16];
+  const RowsArgs& p = a.plain;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  float numbers[kTimes][kEach], weight[kTimes][kEach];
+  const auto for_each = [&](auto&& body) {  // number e of the lane's part i: its row and input
+#pragma unroll
+    for (int i = 0; i < kTimes; i++) {
+      const int job = warp + i * 16, row = job / p.warps;
+      if (row >= a.rows) break;
+#pragma unroll
+      for (int e = 0; e < kEach; e++) body(i, e, row, (job % p.warps + e * p.warps) * 32 + lane);
+    }
+  };
+  for_each([&](int i, int e, int, int at) { weight[i][e] = p.weight && at < p.inputs ? p.weight[at] : 1.0f; });
+  wait_for_previous();
+  for_each([&](int i, int e, int row, int at) {
+    numbers[i][e] = at < p.inputs ? p.x[(long)(a.first_row + row) * p.inputs + at] : 0.0f;
+  });
+  float factor[kTimes] = {};
+  for_each([&](int i, int e, int, int at) {
+    if (at < p.inputs) factor[i] = __fmaf_rn(numbers[i][e], numbers[i][e], factor[i]);
+  });
+#pragma unroll
+  for (int i = 0; i < kTimes; i++)
+    if (const float sum = warp_sum(factor[i]); lane == 0) sums[warp + i * 16] = sum;
+  __syncthreads();
+  for_each([&](int i, int e, int row, int at) {
+    if (e == 0) {
+      float sum = 0.0f;
+      for (int w = 0; w < p.warps; w++) sum += sums[row * p.warps + w];
+      factor[i] = p.weight ? row_factor(sum, p.inputs, p.eps) : 1.0f;
+    }
+    if (at >= a.input_tiles * kTileK) return;
+    const u16 y = to_bf16(row_norm(numbers[i][e], factor[i], weight[i][e]));
+    *(u16*)(x + at / kTileK * x_step + row * kXStride + lane_input(at % kTileK) * 2) = y;
+    if (p.lanes && blockIdx.x == 0) p.lanes[lane_index(a.first_row + row, at, a.x_rows)] = y;
+  });
+  __syncthreads();
 }
 
 // A dot product of this block's sums.
@@ -139,7 +191,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = warp / kSegments, segment = warp % kSegments;
   const int x_step = a.rows * kXStride;
   const u8* weights = rings + warp * STAGES * TILES * kTileBytes;
-  const u8* x = rings + kWarps * STAGES * TILES * kTileBytes + segment * STAGES * STEPS * x_step;
+  const u8* x = rings + kWarps * STAGES * TILES * kTileBytes + (NORMS ? 0 : segment * STAGES * STEPS * x_step);
   Reader reader;
   reader.half = half;
   reader.k0 = segment * a.input_tiles / kSegments;
@@ -160,10 +212,15 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
     if (!early.done(a)) early.weights(), early.advance(a);
     commit_copies();
   }
-  wait_for_previous();
-  for (int i = 0; i + 1 < STAGES; i++) {
-    if (!reader.done(a)) reader.activations(), reader.advance(a);
-    commit_copies();
+  if (NORMS) {
+    make_inputs(a, rings + kWarps * STAGES * TILES * kTileBytes, x_step);
+    reader = early;
+  } else {
+    wait_for_previous();
+    for (int i = 0; i + 1 < STAGES; i++) {
+      if (!reader.done(a)) reader.activations(), reader.advance(a);
+      commit_copies();
+    }
   }
   const auto fetch = [&] {
     if (!reader.done(a)) reader.weights(), reader.activations(), reader.advance(a);
@@ -195,7 +252,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
       wait_copies<(STAGES > 2 ? STAGES - 2 : 0)>();
       pair_barrier(segment);  // the slot is filled, and the one before is used
       if (STAGES > 1) fetch();
-      const u8 *w = weights + slot * TILES * kTileBytes, *at = x + slot * STEPS * x_step;
+      const u8 *w = weights + slot * TILES * kTileBytes, *at = x + (NORMS ? k : slot * STEPS) * x_step;
       if (k + STEPS <= reader.k1)
         multiply<STEPS>(w, at, x_step, x_at, acc);
       else

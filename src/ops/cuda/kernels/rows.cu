@@ -10,7 +10,7 @@ DEVICE float block_sum(float x, float* shared) {
   return sum;
 }
 
-// Rows of x, normalised, to f32 and tiles. Of each kHeld numbers a thread reads all before it uses one.
+// Rows of x, normalised (without a weight: as they are), to f32 and tiles. Of each kHeld numbers a thread reads all before it uses one.
 constexpr int kHeld = 16;
 KERNEL norm_rows(const __grid_constant__ NormArgs a) {
   __shared__ float shared[32];
@@ -36,9 +36,9 @@ KERNEL norm_rows(const __grid_constant__ NormArgs a) {
       if (first >= span) read(from, first, x);
 #pragma unroll
       for (int i = 0; i < kHeld; i++)
-        if (first + i * threads < a.inputs) sum += x[i] * x[i];
+        if (first + i * threads < a.inputs) sum = __fmaf_rn(x[i], x[i], sum);
     }
-    factor = 1.0f / sqrtf(block_sum(sum, shared) / a.inputs + a.eps);
+    factor = row_factor(block_sum(sum, shared), a.inputs, a.eps);
   }
   for (int first = threadIdx.x; first < padded; first += span) {
     if (a.inputs > span) read(from, first, x), read(a.weight, first, weight);
@@ -46,7 +46,7 @@ KERNEL norm_rows(const __grid_constant__ NormArgs a) {
     for (int i = 0; i < kHeld; i++) {
       const int at = first + i * threads;
       if (at >= padded) break;
-      const float y = at < a.inputs ? x[i] * (a.weight ? factor * weight[i] : 1.0f) : 0.0f;
+      const float y = at < a.inputs ? row_norm(x[i], factor, weight[i]) : 0.0f;
       if (a.tiles) a.tiles[tile_index(row, at, a.tiles_rows)] = to_bf16(y);
       if (a.lanes) a.lanes[lane_index(row, at, a.rows)] = to_bf16(y);
       if (a.out && at < a.inputs) a.out[row * a.inputs + at] = y;
