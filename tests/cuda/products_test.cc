@@ -1,5 +1,5 @@
-// Products of few rows, by kernels that the emulator runs on the CPU: rows that blocks normalise for themselves give
-// the bits of rows that a kernel has normalised before.
+// Products of few rows, by kernels that the emulator runs on the CPU: rows that blocks normalise for
+// themselves give the bits of rows that a kernel has normalised before.
 #include "cuda/emulated_card.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/linear.h"
@@ -36,7 +36,8 @@ TEST_F(EmulatedProducts, BlocksNormaliseAsKernelsDo) {
       const Tensor x = card().to_device(random_tensor({rows, inputs}, rng)),
                    residual = card().to_device(random_tensor({rows, 50}, rng));
       const MatmulInput before = packed(x, &norm), lanes = cuda::make_lanes(card(), rows, inputs, false);
-      const auto got = cuda::linear_of_few(x, both, norm, lanes), expected = cuda::linear(before, both, nullptr);
+      const auto got = cuda::linear_of_few(x, both, norm, lanes),
+                 expected = cuda::linear(before, both, nullptr);
       for (const size_t i : {0, 1}) EXPECT_TRUE(bits_agree(to_vector(got[i]), to_vector(expected[i])));
       EXPECT_EQ(bytes(lanes.values), bytes(before.values));
       EXPECT_EQ(bytes(cuda::linear_swiglu(x, a, a, norm, Activation::silu).values),

@@ -101,8 +101,8 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
 
 void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
   count_gemv_units(args, swiglu, s.tiles);
-  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.norms}}, "gemv",
-            {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
+  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.norms}},
+            "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
             static_cast<unsigned>(s.shared_bytes), &args);
 }
 
@@ -302,11 +302,12 @@ MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared) {
   return {values, rows, inputs};
 }
 
-std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm) {
+std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights,
+                           const RowNorm* norm) {
   return linear(Input{x, norm}, weights);
 }
-std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights, const RowNorm& norm,
-                                  const MatmulInput& lanes) {
+std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights,
+                                  const RowNorm& norm, const MatmulInput& lanes) {
   const MatmulInput rows = x;
   return linear(Input{rows, &norm, &lanes}, weights);
 }

@@ -27,8 +27,8 @@ bool normed_by_blocks(int rows, int inputs);
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
 // The same where normed_by_blocks(). The normalised rows go to `lanes` (make_lanes()) as well.
-std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights, const RowNorm& norm,
-                                  const MatmulInput& lanes);
+std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights,
+                                  const RowNorm& norm, const MatmulInput& lanes);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
 MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                           Activation activation);

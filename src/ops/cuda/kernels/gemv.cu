@@ -101,37 +101,39 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
   }
 }
 
+// body(i, e, row, input) for numbers e of each part i of the rows that the warp takes.
+constexpr int kEach = 8, kParts = NORMS ? NORMS : 1;  // numbers of a lane
+template <class Body>
+DEVICE void for_each_input(const LinearArgs& a, const Body& body) {
+#pragma unroll
+  for (int i = 0; i < kParts; i++) {
+    const int warps = a.plain.warps, part = threadIdx.x / 32 + i * 16, row = part / warps;
+    if (row >= a.rows) break;
+#pragma unroll
+    for (int e = 0; e < kEach; e++) body(i, e, row, (part % warps + e * warps) * 32 + threadIdx.x % 32);
+  }
+}
+
 // Rows of x to shared memory, as norm_rows() in rows.cu makes them, in tiles x_step bytes apart. Waits for the kernel
-// before.
-DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step) {
-  constexpr int kEach = 8, kTimes = NORMS ? NORMS : 1;  // numbers of a lane, warps of norm_rows()
-  __shared__ float sums[kTimes * 16];
+// before. sums: kParts * 16 numbers of shared memory.
+DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums) {
   const RowsArgs& p = a.plain;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float numbers[kTimes][kEach], weight[kTimes][kEach];
-  const auto for_each = [&](auto&& body) {  // number e of the lane's part i: its row and input
-#pragma unroll
-    for (int i = 0; i < kTimes; i++) {
-      const int job = warp + i * 16, row = job / p.warps;
-      if (row >= a.rows) break;
-#pragma unroll
-      for (int e = 0; e < kEach; e++) body(i, e, row, (job % p.warps + e * p.warps) * 32 + lane);
-    }
-  };
-  for_each([&](int i, int e, int, int at) { weight[i][e] = p.weight && at < p.inputs ? p.weight[at] : 1.0f; });
+  float numbers[kParts][kEach], weight[kParts][kEach];
+  for_each_input(a, [&](int i, int e, int, int at) { weight[i][e] = p.weight && at < p.inputs ? p.weight[at] : 1.0f; });
   wait_for_previous();
-  for_each([&](int i, int e, int row, int at) {
+  for_each_input(a, [&](int i, int e, int row, int at) {
     numbers[i][e] = at < p.inputs ? p.x[(long)(a.first_row + row) * p.inputs + at] : 0.0f;
   });
-  float factor[kTimes] = {};
-  for_each([&](int i, int e, int, int at) {
+  float factor[kParts] = {};
+  for_each_input(a, [&](int i, int e, int, int at) {
     if (at < p.inputs) factor[i] = __fmaf_rn(numbers[i][e], numbers[i][e], factor[i]);
   });
 #pragma unroll
-  for (int i = 0; i < kTimes; i++)
+  for (int i = 0; i < kParts; i++)
     if (const float sum = warp_sum(factor[i]); lane == 0) sums[warp + i * 16] = sum;
   __syncthreads();
-  for_each([&](int i, int e, int row, int at) {
+  for_each_input(a, [&](int i, int e, int row, int at) {
     if (e == 0) {
       float sum = 0.0f;
       for (int w = 0; w < p.warps; w++) sum += sums[row * p.warps + w];
@@ -213,7 +215,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
     commit_copies();
   }
   if (NORMS) {
-    make_inputs(a, rings + kWarps * STAGES * TILES * kTileBytes, x_step);
+    make_inputs(a, rings + kWarps * STAGES * TILES * kTileBytes, x_step, sums);
     reader = early;
   } else {
     wait_for_previous();
