@@ -93,7 +93,7 @@ const SourceFile& file_of(Source source) {
   static const SourceFile files[] = {
       {"gemv.cu",
        {"weights.cuh", "product.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES", "STEPS", "STAGES", "NORMS"}},
+       {"DENSE", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES", "STEPS", "STAGES", "NORMED"}},
       {"gemm.cu",
        {"weights.cuh", "wgmma.cuh"},
        {"DENSE", "PLANES", "GROUPS", "SWIGLU", "ROWS", "TOKENS", "SPLIT"}},

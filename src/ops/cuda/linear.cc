@@ -52,56 +52,48 @@ int tiles_of_a_warp(const DeviceInfo& card, LinearArgs args, bool swiglu) {
 
 // How gemv.cu is specialised for a format and a number of rows.
 struct GemvShape {
-  int row_tiles, tiles, norms, steps, stages, shared_bytes;
+  int row_tiles, tiles, normed, steps, stages, shared_bytes;
 };
 
-// gemv.cu's NORMS where x is not packed: how often its 16 warps take what a warp of norm_rows() takes.
-constexpr int kMostNorms = 4;
-int norms_of(int rows, int inputs) {
-  const int times = (rows * norm_threads(inputs) / 32 + 15) / 16;
-  return times <= 2 ? times : kMostNorms;
-}
-
 // Slots as large, and rings as deep, as shared memory allows; x's tiles follow each other where all its rows
-// are used. Rows that a block normalises lie beside the rings.
-GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int rows,
-                     int row_tiles, int tiles) {
-  constexpr int kXStride = 144;
-  const bool plain = args.plain.x != nullptr;
-  GemvShape s{row_tiles, tiles, plain ? norms_of(rows, args.plain.inputs) : 0};
-  const int now = std::min(rows, 8 * row_tiles),
-            most = plain       ? std::min(s.norms * 16 / args.plain.warps, kMostLaneRows)
-                   : rows <= 4 ? 4
-                               : 8 * row_tiles;
+// are used. Rows that the block normalises lie beside the rings.
+GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int row_tiles,
+                     int tiles) {
+  constexpr int kXStride = 144;  // of 64 inputs of a row
+  const bool normed = args.plain.x;
+  GemvShape s{row_tiles, tiles, normed};
+  const int now = std::min(args.rows, 8 * row_tiles), most = normed           ? 16 / args.plain.warps
+                                                             : args.rows <= 4 ? 4
+                                                                              : 8 * row_tiles;
   const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + 4) * 4;
-  const auto of_x = [&](int rows) { return rows * kXStride; };
-  const auto slots = [&](int rows) {
-    return s.steps * (16 * tiles * record_bytes(f) + (plain ? 0 : kSegments * of_x(rows)));
+  const auto beside = [&](int rows) { return sums + (normed ? args.input_tiles * rows * kXStride : 0); };
+  const auto slot = [&](int rows) {
+    return s.steps * (16 * tiles * record_bytes(f) + (normed ? 0 : kSegments * rows * kXStride));
   };
-  const auto beside = [&](int rows) { return sums + (plain ? args.input_tiles * of_x(rows) : 0); };
-  s.steps = f[0] || (!plain && now != args.x_rows) ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
+  s.steps = f[0] || (!normed && now != args.x_rows) ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
   for (;; s.steps /= 2) {
-    s.stages = std::min((card.shared_bytes - beside(most)) / slots(most), 4);
+    s.stages = std::min((card.shared_bytes - beside(most)) / slot(most), 4);
     if (s.stages >= 2 || s.steps == 1) break;
   }
-  s.shared_bytes = beside(now) + s.stages * slots(now);
+  s.shared_bytes = beside(now) + s.stages * slot(now);
   return s;
 }
 
 // The same with fewer rows or tiles at a time, where that is what fits.
-GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int rows,
-                     bool swiglu) {
-  const int tiles = f[0] ? 1 : tiles_of_a_warp(card, args, swiglu);
-  for (int row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;; row_tiles /= 2) {
-    GemvShape s = gemv_shape(card, args, f, rows, row_tiles, tiles);
-    if (s.stages < 2) s = gemv_shape(card, args, f, rows, row_tiles, 1);
-    if (s.stages >= 2 || row_tiles == 1) return s;
-  }
+GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, bool swiglu) {
+  const int most_tiles = f[0] ? 1 : tiles_of_a_warp(card, args, swiglu);
+  for (int row_tiles = args.rows <= 8 ? 1 : args.rows <= 16 ? 2 : 4;; row_tiles /= 2)
+    for (const int tiles : {most_tiles, 1}) {
+      const GemvShape s = gemv_shape(card, args, f, row_tiles, tiles);
+      if (s.stages >= 2 || (row_tiles == 1 && tiles == 1)) return s;
+    }
 }
 
 void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
   count_gemv_units(args, swiglu, s.tiles);
-  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.norms}},
+  constexpr int kEarlyBytes = 64 << 10;  // more delay x, fewer leave memory idle
+  args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
+  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.normed}},
             "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
             static_cast<unsigned>(s.shared_bytes), &args);
 }
@@ -112,7 +104,7 @@ void run_gemv(CudaDevice& on, const Product& product, bool swiglu) {
   args.x_rows = layout_rows(rows);
   for (int first = 0; first < rows; first += args.rows) {
     args.rows = std::min(kMostGemvRows, rows - first);
-    const GemvShape s = gemv_shape(on.info(), args, product.format, args.rows, swiglu);
+    const GemvShape s = gemv_shape(on.info(), args, product.format, swiglu);
     args.first_row = first;
     args.rows = std::min(8 * s.row_tiles, args.rows);
     launch_gemv(on, args, product.format, s, swiglu);
@@ -273,7 +265,7 @@ MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up,
 }  // namespace
 
 bool normed_by_blocks(int rows, int inputs) {
-  return rows <= kMostLaneRows && inputs <= 8192 && rows * norm_threads(inputs) <= kMostNorms * 512;
+  return inputs <= 8192 && rows * norm_threads(inputs) <= 512;
 }
 
 int layout_rows(int rows) {

@@ -22,7 +22,8 @@ int layout_rows(int rows);
 // where `cleared` and the last tile has more than the inputs.
 MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared);
 
-// Whether products normalise these plain rows in each block for itself: few, and not too long.
+// Whether products normalise these plain rows in each block for itself: few, and not too long. A warp takes a
+// part of one row.
 bool normed_by_blocks(int rows, int inputs);
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);

@@ -43,6 +43,7 @@ struct LinearArgs {
   unsigned short* tiles;
   int tiles_rows;  // that `tiles` is laid out for
   RowsArgs plain;  // GEMV: what x is made of, where it is not packed
+  int early;       // GEMV: slots of weights to ask for before the kernel before has ended
 };
 
 // Rows of x that use one expert, in positions [first, first + count) of the sorted pairs.

@@ -9,7 +9,7 @@ KERNEL __launch_bounds__(kThreads, kBlocks) delta(const __grid_constant__ DeltaA
   // A launch of other states than the one before it has: they run side by side, and end in order.
   const auto wait = [&] {
     if (!a.beside) wait_for_previous();
-    let_next_start();
+    if (MAKERS || gridDim.z > 1) let_next_start();
   };
 #if MAKERS
   wait();

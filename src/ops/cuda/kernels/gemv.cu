@@ -3,8 +3,8 @@
 // parts of the inputs, each of its warps one half. Weights, and the activations that a pair shares, stream through
 // rings in shared memory, STAGES slots of STEPS input tiles: only pairs wait for each other before a unit's end. A
 // row's result does not depend on the others: a column of the tensor cores' product does not.
-// With NORMS, x is not packed: each block normalises all of it for itself, while its first weights come, so that a
-// layer's norm needs no launch. A warp then takes NORMS times a part of a row, and activations need no ring.
+// With NORMED, x is not packed: each block makes it of plain rows, normalised, and holds all of it in shared memory. So a
+// layer's norm needs no launch, and warps wait for nobody before a unit's end.
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
 constexpr int kUnitRows = TILES * (SWIGLU ? 16 : 32);
 constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
@@ -24,13 +24,8 @@ DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
   return matrix.weights + (long)min(tile, (matrix.rows + 15) / 16 - 1) * a.input_tiles * kRecordBytes;
 }
 
-// Waits for the other warp of the pair, where they share activations that come.
-DEVICE void pair_barrier(int segment) {
-  if (NORMS)
-    __syncwarp();
-  else
-    barrier_sync(segment + 1, 64);
-}
+// Waits for the other warp of the pair.
+DEVICE void pair_barrier(int segment) { barrier_sync(segment + 1, 64); }
 
 // Brings weights and activations from memory to the rings, in the order in which a warp uses them.
 struct Reader {
@@ -57,7 +52,7 @@ struct Reader {
   }
   // The pair's lanes take 16 bytes each; a row of x is 8 of them. Where STEPS > 1, all of a tile is brought.
   __device__ void activations() const {
-    if (NORMS) return;
+    if (NORMED) return;
     const u8* tiles = x + (long)(k - k0) * x_tile_bytes;
     const u32 at = x_to + slot * STEPS * (x_bytes / 128 * kXStride);
     const int bytes = min(STEPS, k1 - k) * x_bytes - x_lane;
@@ -101,49 +96,44 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
   }
 }
 
-// body(i, e, row, input) for numbers e of each part i of the rows that the warp takes.
-constexpr int kEach = 8, kParts = NORMS ? NORMS : 1;  // numbers of a lane
-template <class Body>
-DEVICE void for_each_input(const LinearArgs& a, const Body& body) {
-#pragma unroll
-  for (int i = 0; i < kParts; i++) {
-    const int warps = a.plain.warps, part = threadIdx.x / 32 + i * 16, row = part / warps;
-    if (row >= a.rows) break;
-#pragma unroll
-    for (int e = 0; e < kEach; e++) body(i, e, row, (part % warps + e * warps) * 32 + threadIdx.x % 32);
-  }
-}
-
-// Rows of x to shared memory, as norm_rows() in rows.cu makes them, in tiles x_step bytes apart. Waits for the kernel
-// before. sums: kParts * 16 numbers of shared memory.
-DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums) {
+// Plain rows, normalised, to shared memory in tiles x_step bytes apart, as norm_rows() in rows.cu makes them: a warp does
+// what one of its warps does. Waits for the kernel before. sums: a number for each warp. asked() is called when the rows
+// are on their way.
+template <class Asked>
+DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums, const Asked& asked) {
+  constexpr int kEach = 8;  // inputs of a lane
   const RowsArgs& p = a.plain;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float numbers[kParts][kEach], weight[kParts][kEach];
-  for_each_input(a, [&](int i, int e, int, int at) { weight[i][e] = p.weight && at < p.inputs ? p.weight[at] : 1.0f; });
-  wait_for_previous();
-  for_each_input(a, [&](int i, int e, int row, int at) {
-    numbers[i][e] = at < p.inputs ? p.x[(long)(a.first_row + row) * p.inputs + at] : 0.0f;
-  });
-  float factor[kParts] = {};
-  for_each_input(a, [&](int i, int e, int, int at) {
-    if (at < p.inputs) factor[i] = __fmaf_rn(numbers[i][e], numbers[i][e], factor[i]);
-  });
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp / p.warps;
+  const int first = warp % p.warps * 32 + lane, step = p.warps * 32;
+  const bool here = row < a.rows;
+  float numbers[kEach], weight[kEach], sum = 0.0f;
 #pragma unroll
-  for (int i = 0; i < kParts; i++)
-    if (const float sum = warp_sum(factor[i]); lane == 0) sums[warp + i * 16] = sum;
+  for (int i = 0; i < kEach; i++)
+    weight[i] = here && p.weight && first + i * step < p.inputs ? p.weight[first + i * step] : 1.0f;
+  wait_for_previous();
+  const float* from = p.x + (long)(a.first_row + row) * p.inputs + first;
+#pragma unroll
+  for (int i = 0; i < kEach; i++) numbers[i] = here && first + i * step < p.inputs ? from[i * step] : 0.0f;
+  asked();
+#pragma unroll
+  for (int i = 0; i < kEach; i++)
+    if (first + i * step < p.inputs) sum = __fmaf_rn(numbers[i], numbers[i], sum);
+  sum = warp_sum(sum);
+  if (lane == 0) sums[warp] = sum;
   __syncthreads();
-  for_each_input(a, [&](int i, int e, int row, int at) {
-    if (e == 0) {
-      float sum = 0.0f;
-      for (int w = 0; w < p.warps; w++) sum += sums[row * p.warps + w];
-      factor[i] = p.weight ? row_factor(sum, p.inputs, p.eps) : 1.0f;
+  if (here) {
+    sum = 0.0f;
+    for (int w = 0; w < p.warps; w++) sum += sums[row * p.warps + w];
+    const float factor = p.weight ? row_factor(sum, p.inputs, p.eps) : 1.0f;
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int at = first + i * step;
+      if (at >= a.input_tiles * kTileK) break;
+      const u16 y = to_bf16(row_norm(numbers[i], factor, weight[i]));
+      *(u16*)(x + at / kTileK * x_step + row * kXStride + lane_input(at % kTileK) * 2) = y;
+      if (p.lanes && blockIdx.x == 0) p.lanes[lane_index(a.first_row + row, at, a.x_rows)] = y;
     }
-    if (at >= a.input_tiles * kTileK) return;
-    const u16 y = to_bf16(row_norm(numbers[i][e], factor[i], weight[i][e]));
-    *(u16*)(x + at / kTileK * x_step + row * kXStride + lane_input(at % kTileK) * 2) = y;
-    if (p.lanes && blockIdx.x == 0) p.lanes[lane_index(a.first_row + row, at, a.x_rows)] = y;
-  });
+  }
   __syncthreads();
 }
 
@@ -193,7 +183,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = warp / kSegments, segment = warp % kSegments;
   const int x_step = a.rows * kXStride;
   const u8* weights = rings + warp * STAGES * TILES * kTileBytes;
-  const u8* x = rings + kWarps * STAGES * TILES * kTileBytes + (NORMS ? 0 : segment * STAGES * STEPS * x_step);
+  const u8* x = rings + kWarps * STAGES * TILES * kTileBytes + (NORMED ? 0 : segment * STAGES * STEPS * x_step);
   Reader reader;
   reader.half = half;
   reader.k0 = segment * a.input_tiles / kSegments;
@@ -208,19 +198,28 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   reader.unit = blockIdx.x;
   reader.begin(a);
 
-  // The rings are filled with weights while the kernel before still runs, then with activations.
+  // A part of the rings is filled with weights while the kernel before still runs: x would wait behind more of them. Then
+  // come activations, and the other slots.
+  constexpr int kFilled = NORMED ? STAGES : STAGES - 1;
+  const int early_slots = min(kFilled, a.early);
   Reader early = reader;
-  for (int i = 0; i + 1 < STAGES; i++) {
-    if (!early.done(a)) early.weights(), early.advance(a);
-    commit_copies();
-  }
-  if (NORMS) {
-    make_inputs(a, rings + kWarps * STAGES * TILES * kTileBytes, x_step, sums);
+  const auto fill = [&](int slots) {
+    for (int i = 0; i < slots; i++) {
+      if (!early.done(a)) early.weights(), early.advance(a);
+      commit_copies();
+    }
+  };
+  fill(early_slots);
+  if (NORMED) {
+    make_inputs(a, rings + kWarps * STAGES * TILES * kTileBytes, x_step, sums, [&] { fill(kFilled - early_slots); });
     reader = early;
   } else {
     wait_for_previous();
-    for (int i = 0; i + 1 < STAGES; i++) {
-      if (!reader.done(a)) reader.activations(), reader.advance(a);
+    for (int i = 0; i < kFilled; i++) {
+      if (!reader.done(a)) {
+        if (i >= early_slots) reader.weights();
+        reader.activations(), reader.advance(a);
+      }
       commit_copies();
     }
   }
@@ -250,16 +249,22 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
 #pragma unroll
         for (int i = 0; i < 4; i++) acc[tile][t][i] = 0.0f;
     for (int k = reader.k0; k < reader.k1; k += STEPS) {
-      if (STAGES == 1) pair_barrier(segment), fetch();
-      wait_copies<(STAGES > 2 ? STAGES - 2 : 0)>();
-      pair_barrier(segment);  // the slot is filled, and the one before is used
-      if (STAGES > 1) fetch();
-      const u8 *w = weights + slot * TILES * kTileBytes, *at = x + (NORMS ? k : slot * STEPS) * x_step;
+      if (NORMED) {
+        wait_copies<STAGES - 1>();
+        __syncwarp();
+      } else {
+        if (STAGES == 1) pair_barrier(segment), fetch();
+        wait_copies<(STAGES > 2 ? STAGES - 2 : 0)>();
+        pair_barrier(segment);  // the slot is filled, and the one before is used
+        if (STAGES > 1) fetch();
+      }
+      const u8 *w = weights + slot * TILES * kTileBytes, *at = x + (NORMED ? k : slot * STEPS) * x_step;
       if (k + STEPS <= reader.k1)
         multiply<STEPS>(w, at, x_step, x_at, acc);
       else
         for (int i = 0; i < STEPS && k + i < reader.k1; i++)
           multiply<1>(w + i * kRecordBytes, at + i * x_step, 0, x_at, acc);
+      if (NORMED) __syncwarp(), fetch();
       slot = slot + 1 == STAGES ? 0 : slot + 1;
     }
 
