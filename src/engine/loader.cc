@@ -13,6 +13,7 @@
 #include "base/mapped_file.h"
 #include "base/memory_info.h"
 #include "engine/loader_gguf.h"
+#include "engine/memory_plan.h"
 #include "models/config.h"
 #include "models/kernel_passes.h"
 
@@ -201,9 +202,22 @@ Result<std::shared_ptr<const ChatTemplate>> read_chat_template(const std::string
   return parsed;
 }
 
+namespace {
+
+void warn_of_memory(const Checkpoint& checkpoint, const Device& device) {
+  if (device.has_own_memory()) return;
+  uint64_t weights = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors()) weights += tensor.bytes;
+  const std::string warning = weights_warning(weights, available_memory());
+  if (!warning.empty()) log_warning("{}: {}", checkpoint.path(), warning);
+}
+
+}  // namespace
+
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device, LoadedFor purpose) {
   const double start = now_seconds();
   TRY(auto checkpoint, Checkpoint::open(path));
+  warn_of_memory(*checkpoint, *device);
   LoadedModel out;
   out.device = std::move(device);
   // The tokenizer and the weights are made of different parts of the files.
