@@ -72,7 +72,10 @@ class LinuxCores {
   explicit LinuxCores(const std::string& root) : cpus_(root + "/sys/devices/system/cpu/") {
     // Intel processors with two types of cores name the small ones.
     atoms_ = parse_cpu_list(first_line(root + "/sys/devices/cpu_atom/cpus"));
-    for (const int cpu : parse_cpu_list(first_line(cpus_ + "online"))) most_ = std::max(most_, capacity(cpu));
+    for (const int cpu : parse_cpu_list(first_line(cpus_ + "online"))) {
+      most_ = std::max(most_, capacity(cpu));
+      fastest_ = std::max(fastest_, frequency(cpu));
+    }
   }
 
   // Of a core's hardware threads the first stands for it.
@@ -82,8 +85,13 @@ class LinuxCores {
   }
 
   // Arm gives capacities relative to the largest core's 1024; those of small cores lie between 150 and 500.
+  // Where neither that nor a list is there, frequencies tell: AMD's compact cores reach two thirds of the
+  // others', while cores of one type differ by a few percent.
   bool is_efficient(int cpu) const {
-    return std::find(atoms_.begin(), atoms_.end(), cpu) != atoms_.end() || 2 * capacity(cpu) < most_;
+    if (std::find(atoms_.begin(), atoms_.end(), cpu) != atoms_.end()) return true;
+    if (most_ > 0) return 2 * capacity(cpu) < most_;
+    const int64_t reached = frequency(cpu);
+    return atoms_.empty() && reached > 0 && 5 * reached < 4 * fastest_;
   }
 
   void read_caches(int cpu, CpuInfo& info) const {
@@ -105,15 +113,17 @@ class LinuxCores {
  private:
   std::string of(int cpu) const { return fmt::format("{}cpu{}/", cpus_, cpu); }
 
-  int64_t capacity(int cpu) const {
-    const std::string line = first_line(of(cpu) + "cpu_capacity");
+  int64_t number(int cpu, const char* file, int64_t most) const {
+    const std::string line = first_line(of(cpu) + file);
     std::string_view text = line;
-    return std::min<int64_t>(take_number(text).value_or(0), 1024);
+    return std::min(take_number(text).value_or(0), most);
   }
+  int64_t capacity(int cpu) const { return number(cpu, "cpu_capacity", 1024); }
+  int64_t frequency(int cpu) const { return number(cpu, "cpufreq/cpuinfo_max_freq", 100'000'000); }  // kHz
 
   std::string cpus_;
   std::vector<int> atoms_;
-  int64_t most_ = 0;
+  int64_t most_ = 0, fastest_ = 0;
 };
 
 // The CPUs that one control group may use, quota / period; 0: no limit ("max", in version 1 -1).
@@ -237,8 +247,13 @@ CpuInfo read_cpu_info() {
 CpuInfo read_linux_cores(const std::string& root, const std::vector<int>& allowed) {
   const LinuxCores cores(root);
   std::set<int> fast, slow;
-  for (const int cpu : allowed) (cores.is_efficient(cpu) ? slow : fast).insert(cores.core_of(cpu));
   CpuInfo info;
+  for (const int cpu : allowed) {
+    const bool efficient = cores.is_efficient(cpu);
+    (efficient ? slow : fast).insert(cores.core_of(cpu));
+    if (!efficient) info.fast_cpus.push_back(cpu);
+  }
+  if (slow.empty()) info.fast_cpus.clear();
   info.logical_cores = static_cast<int>(allowed.size());
   info.performance_cores = static_cast<int>(fast.size());
   info.efficiency_cores = static_cast<int>(slow.size());
@@ -256,6 +271,18 @@ ThreadChoice choose_threads(const CpuInfo& info) {
             fmt::format("this container may use {:.4g} CPUs", info.quota)};
   if (info.efficiency_cores > 0 && !pinned_to_slow) return {cores, "one per performance core"};
   return {cores, info.logical_cores > cores ? "one per core, not per hardware thread" : "one per core"};
+}
+
+void run_on_fast_cores(const CpuInfo& info, int threads) {
+#if defined(__linux__)
+  if (info.fast_cpus.empty() || threads > info.performance_cores) return;
+  cpu_set_t sets[kMaxCpus / CPU_SETSIZE];
+  CPU_ZERO_S(sizeof(sets), sets);
+  for (const int cpu : info.fast_cpus) CPU_SET_S(cpu, sizeof(sets), sets);
+  sched_setaffinity(0, sizeof(sets), sets);
+#else
+  (void)info, (void)threads;
+#endif
 }
 
 const CpuInfo& cpu_info() {

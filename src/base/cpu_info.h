@@ -20,6 +20,9 @@ struct CpuInfo {
   int logical_cores = 1;
   int performance_cores = 1;
   int efficiency_cores = 0;
+  // The CPUs (hardware threads) of the performance cores, where there are efficiency cores besides. Linux
+  // only.
+  std::vector<int> fast_cpus = {};
   double quota = 0;  // CPUs' worth of time that a container's limit grants; 0: no limit
 
   // Of a performance core; 0: unknown.
@@ -36,6 +39,11 @@ struct ThreadChoice {
   std::string why;
 };
 ThreadChoice choose_threads(const CpuInfo& info);
+
+// From now on the calling thread, and threads that it starts, run on the performance cores only: a job is as
+// late as its last thread. Does nothing where all cores are alike, or for more threads than there are
+// performance cores.
+void run_on_fast_cores(const CpuInfo& info, int threads);
 
 // The cores, quota and caches that Linux describes in `root`/sys and `root`/proc, for a process that may run
 // on the CPUs `allowed` (not empty). What is missing or unreadable there keeps its default.

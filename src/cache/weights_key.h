@@ -8,8 +8,12 @@
 
 namespace anabranch {
 
-// Hashes every byte of config.json and the weights of a model directory, or of a single-file model. Reads all
-// of them (10 GB/s from the page cache). Errors: io.
-Result<Fingerprint> weights_key(const std::string& model_path);
+// Hashes every byte of config.json and the weights of a model directory, or of a single-file model (10 GB/s
+// from the page cache). Errors: io.
+//
+// memory: a directory, or empty. The hash of a file is kept there, in a file `weights-<16 digits>` of the
+// model's, and is not made again while the system's notes on the file (device, inode, size, times of change)
+// are the same.
+Result<Fingerprint> weights_key(const std::string& model_path, const std::string& memory = {});
 
 }  // namespace anabranch

@@ -24,6 +24,7 @@
 #include "base/mapped_file.h"
 #include "base/result.h"
 #include "base/weight_source.h"
+#include "checkpoint/gguf_texts.h"
 #include "tensor/tensor.h"
 
 namespace anabranch {
@@ -84,8 +85,11 @@ class Checkpoint {
   // Further files of the model, and kPoolingFile: text of `name` ("tokenizer.json", "chat_template.jinja",
   // "generation_config.json") beside config.json, if there; null for GGUF.
   virtual std::optional<std::string> side_file(std::string_view name) const = 0;
-  // GGUF metadata as JSON (arrays included: tokenizer.ggml.tokens, ...); null object for other formats.
+  // GGUF metadata as JSON (arrays included, but for those of gguf_texts()); null object for other formats.
   virtual const Json& gguf_metadata() const = 0;
+  // The arrays of texts among a GGUF file's metadata on its tokenizer: "tokenizer.ggml.tokens", ... They are
+  // there as long as the checkpoint is.
+  virtual const GgufTexts& gguf_texts() const = 0;
 };
 
 }  // namespace anabranch

@@ -62,14 +62,19 @@ class Parser {
     return true;
   }
 
-  Result<std::string> read_string(uint64_t most, const std::string& what) {
+  // Where the file has it.
+  Result<std::string_view> read_text(uint64_t most, const std::string& what) {
     uint64_t length;
     if (!read(length)) return truncated(what);
     if (length > most) return invalid("{}: a string of {} bytes; at most {} are read", what, length, most);
     if (length > left()) return truncated(what);
-    std::string out(reinterpret_cast<const char*>(bytes_.data() + at_), length);
+    const std::string_view out(reinterpret_cast<const char*>(bytes_.data() + at_), length);
     at_ += length;
     return out;
+  }
+  Result<std::string> read_string(uint64_t most, const std::string& what) {
+    TRY(const auto text, read_text(most, what));
+    return std::string(text);
   }
 
   template <class T>
@@ -116,8 +121,8 @@ class Parser {
     return invalid("{}: value type {} is not known", what, type);
   }
 
-  Result<Json> read_array(const std::string& what, int depth) {
-    if (depth == kMaxNesting) return invalid("{}: arrays nested more than {} deep", what, kMaxNesting);
+  // The type of an array's elements, and how many there are.
+  Result<std::pair<uint32_t, uint64_t>> read_array_head(const std::string& what) {
     uint32_t type;
     uint64_t count;
     if (!read(type) || !read(count)) return truncated(what);
@@ -127,12 +132,37 @@ class Parser {
                                count, kMaxElements)};
     if (count > left()) return truncated(what);  // an element takes a byte at least
     elements_ += count;
+    return std::pair{type, count};
+  }
+
+  Result<Json> read_array(const std::string& what, int depth) {
+    if (depth == kMaxNesting) return invalid("{}: arrays nested more than {} deep", what, kMaxNesting);
+    TRY(const auto head, read_array_head(what));
+    const auto [type, count] = head;
     Json out = Json::array();
     auto& items = out.get_ref<Json::array_t&>();
     items.reserve(count);
     for (uint64_t i = 0; i < count; i++) {
       TRY(auto item, read_value(type, what, depth + 1));
       items.push_back(std::move(item));
+    }
+    return out;
+  }
+
+  bool is_array_of_texts() const {
+    uint32_t of;
+    if (left() < sizeof(of)) return false;
+    std::memcpy(&of, bytes_.data() + at_, sizeof(of));
+    return of == string;
+  }
+
+  Result<std::vector<std::string_view>> read_texts(const std::string& what) {
+    TRY(const auto head, read_array_head(what));
+    std::vector<std::string_view> out;
+    out.reserve(head.second);
+    for (uint64_t i = 0; i < head.second; i++) {
+      TRY(const auto text, read_text(kMaxString, what));
+      out.push_back(text);
     }
     return out;
   }
@@ -156,9 +186,13 @@ class Parser {
   Result<void> parse_key() {
     TRY(const std::string key, read_string(kMaxName, "a metadata key"));
     const std::string what = "metadata \"" + shown(key) + "\"";
-    if (file_.metadata.contains(key)) return invalid("{} is there twice", what);
+    if (file_.metadata.contains(key) || file_.texts.contains(key)) return invalid("{} is there twice", what);
     uint32_t type;
     if (!read(type)) return truncated(what);
+    if (type == array && key.starts_with("tokenizer.") && is_array_of_texts()) {
+      TRY(file_.texts[key], read_texts(what));
+      return {};
+    }
     TRY(file_.metadata[key], read_value(type, what, 0));
     return {};
   }

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/gguf_blocks.h"
+#include "checkpoint/gguf_texts.h"
 
 namespace anabranch {
 
@@ -21,7 +22,8 @@ struct GgufTensor {
 };
 
 struct GgufFile {
-  Json metadata;                    // an object; arrays included
+  Json metadata;                    // an object; arrays included, but for those in `texts`
+  GgufTexts texts;                  // of keys below "tokenizer.", which lie in the file
   std::vector<GgufTensor> tensors;  // sorted by name
 };
 

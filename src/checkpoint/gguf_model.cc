@@ -330,7 +330,8 @@ Result<StoreParts> read_gguf(const FileBytes& file) {
                     std::move(parsed.metadata),
                     stack_experts(std::move(entries)),
                     0,
-                    file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{}};
+                    file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{},
+                    std::move(parsed.texts)};
 }
 
 Result<StoreParts> open_gguf(const std::string& path) {

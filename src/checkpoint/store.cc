@@ -22,6 +22,7 @@ class Store : public Checkpoint {
 
   const Json& config() const override { return parts_.config; }
   const Json& gguf_metadata() const override { return parts_.gguf_metadata; }
+  const GgufTexts& gguf_texts() const override { return parts_.gguf_texts; }
   std::string path() const override { return parts_.path; }
 
   std::string name() const override { return model_name_of(parts_.path); }

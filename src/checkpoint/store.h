@@ -25,6 +25,7 @@ struct StoreParts {
   std::vector<Entry> entries;
   size_t left_out = 0;
   std::vector<std::shared_ptr<const MappedFile>> maps{};
+  GgufTexts gguf_texts{};  // in one of `maps`
 };
 
 // Error (invalid): a name that occurs twice, with both files.

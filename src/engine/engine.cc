@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/cpu_info.h"
 #include "base/log.h"
 #include "engine/engine_loop.h"
 
@@ -100,6 +101,8 @@ Result<void> EngineImpl::start() {
   std::promise<Result<void>> ready;
   auto loaded = ready.get_future();
   thread_ = std::thread([this, &ready] {
+    run_on_fast_cores(cpu_info(),
+                      options_.threads > 0 ? options_.threads : choose_threads(cpu_info()).threads);
     auto loop = load_safely();
     if (!loop) return ready.set_value(loop.error());
     ready.set_value({});

@@ -1,7 +1,9 @@
 #include "engine/loader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <numeric>
 
 #include "base/clock.h"
@@ -11,6 +13,7 @@
 #include "base/mapped_file.h"
 #include "base/memory_info.h"
 #include "engine/loader_gguf.h"
+#include "engine/memory_plan.h"
 #include "models/config.h"
 #include "models/kernel_passes.h"
 
@@ -199,36 +202,54 @@ Result<std::shared_ptr<const ChatTemplate>> read_chat_template(const std::string
   return parsed;
 }
 
+namespace {
+
+void warn_of_memory(const Checkpoint& checkpoint, const Device& device) {
+  if (device.has_own_memory()) return;
+  uint64_t weights = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors()) weights += tensor.bytes;
+  const std::string warning = weights_warning(weights, available_memory());
+  if (!warning.empty()) log_warning("{}: {}", checkpoint.path(), warning);
+}
+
+}  // namespace
+
 Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> device, LoadedFor purpose) {
   const double start = now_seconds();
   TRY(auto checkpoint, Checkpoint::open(path));
+  warn_of_memory(*checkpoint, *device);
   LoadedModel out;
   out.device = std::move(device);
-  TRY(out.tokenizer, load_tokenizer(*checkpoint));
+  // The tokenizer and the weights are made of different parts of the files.
+  const auto tokenizer = std::async(std::launch::async, [&] { return load_tokenizer(*checkpoint); }).share();
+  auto generation = read_generation_config(*checkpoint);
+  out.sampling = generation.sampling;
+  out.calibration = load_calibration(*checkpoint);
+  ModelLoadOptions options;
+  // The head's rows for drafts are loaded only if some draft source uses them.
+  options.draft_vocab = [&]() -> std::vector<int> {
+    const Calibration& c = out.calibration;
+    const bool drafts = purpose == LoadedFor::drafts || checkpoint->has("mtp.fc.weight") ||
+                        !c.exit_layers.empty() || !c.skip_layers.empty();
+    if (!drafts || !tokenizer.get()) return {};
+    return c.draft_vocab.empty() ? default_draft_vocab(**tokenizer.get()) : c.draft_vocab;
+  };
+  options.progress = [&](int done, int total) -> Result<void> {
+    if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
+    const bool known = tokenizer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    if (known && !tokenizer.get()) return tokenizer.get().error();
+    return {};
+  };
+  options.begun = prepare_kernels;
+  auto model = Model::load(*checkpoint, *out.device, options);
+  TRY(out.tokenizer, tokenizer.get());
+  TRY(out.model, std::move(model));
   if (auto chat_template = load_chat_template(*checkpoint, *out.tokenizer)) {
     out.chat_template = std::move(*chat_template);
   } else {  // the model can still continue plain text
     out.template_problem = chat_template.error().message;
     log_warning("{}: its chat template cannot be used: {}", checkpoint->path(), out.template_problem);
   }
-  auto generation = read_generation_config(*checkpoint);
-  out.sampling = generation.sampling;
-  out.calibration = load_calibration(*checkpoint);
-  ModelLoadOptions options;
-  // The head's rows for drafts are loaded only if some draft source uses them.
-  const auto draft_vocab = [&]() -> std::vector<int> {
-    const Calibration& c = out.calibration;
-    const bool drafts = purpose == LoadedFor::drafts || checkpoint->has("mtp.fc.weight") ||
-                        !c.exit_layers.empty() || !c.skip_layers.empty();
-    if (!drafts) return {};
-    return c.draft_vocab.empty() ? default_draft_vocab(*out.tokenizer) : c.draft_vocab;
-  };
-  options.draft_vocab = draft_vocab();
-  options.progress = [](int done, int total) {
-    if (done == total || done % 8 == 0) log_debug("loaded layer {} of {}", done, total);
-  };
-  options.begun = prepare_kernels;
-  TRY(out.model, Model::load(*checkpoint, *out.device, options));
   prepare_kernels(*out.model);
   const auto fits = check_calibration(out.calibration, static_cast<int>(out.model->spec().layers.size()));
   if (!fits) {
@@ -236,7 +257,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
                 fits.error().message, path);
     out.calibration = {};
     TRY(const auto again, Checkpoint::open(path));
-    TRY_VOID(out.model->set_draft_vocab(*again, draft_vocab()));
+    TRY_VOID(out.model->set_draft_vocab(*again, options.draft_vocab()));
   }
   out.eos = turn_ends(*out.model, *out.tokenizer, generation.eos);
 
@@ -246,7 +267,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   out.info.pooling = read_pooling(*checkpoint);
   if (out.info.pooling) out.info.embedding_end = read_embedding_end(*checkpoint, *out.tokenizer);
   checkpoint.reset();
-  return_free_memory();  // GGUF metadata are about a million small allocations
+  return_free_memory();  // of what only loading needed
   out.info.load_s = now_seconds() - start;
   return out;
 }

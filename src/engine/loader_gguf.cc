@@ -15,14 +15,21 @@ Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
     const auto it = meta.find(std::string("tokenizer.ggml.") + key);
     return it == meta.end() ? nullptr : &*it;
   };
+  const auto texts_at = [&](const char* key, std::vector<std::string>& out) {
+    const auto it = checkpoint.gguf_texts().find(std::string("tokenizer.ggml.") + key);
+    if (it != checkpoint.gguf_texts().end())
+      out.assign(it->second.begin(), it->second.end());
+    else if (const Json* v = at(key))  // empty, or not of texts
+      out = v->get<std::vector<std::string>>();
+  };
   GgufVocab vocab;
   try {
     if (const Json* v = at("model")) vocab.model = v->get<std::string>();
     if (const Json* v = at("pre")) vocab.pre = v->get<std::string>();
-    if (const Json* v = at("tokens")) vocab.tokens = v->get<std::vector<std::string>>();
+    texts_at("tokens", vocab.tokens);
     if (const Json* v = at("scores")) vocab.scores = v->get<std::vector<float>>();
     if (const Json* v = at("token_type")) vocab.types = v->get<std::vector<int32_t>>();
-    if (const Json* v = at("merges")) vocab.merges = v->get<std::vector<std::string>>();
+    texts_at("merges", vocab.merges);
     if (const Json* v = at("bos_token_id")) vocab.bos = v->get<int>();
     if (const Json* v = at("eos_token_id")) vocab.eos = v->get<int>();
     if (const Json* v = at("unknown_token_id")) vocab.unk = v->get<int>();

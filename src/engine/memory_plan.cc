@@ -34,6 +34,15 @@ MemoryBudgets choose_budgets(const EngineOptions& options, const SequenceBytes& 
 
 }  // namespace
 
+std::string weights_warning(uint64_t weights, uint64_t available) {
+  if (available == 0 || weights <= available) return {};
+  return fmt::format(
+      "{:.1f} GB of weights are read into memory, of which {:.1f} GB are free: the system will swap, or end "
+      "this "
+      "program. End other programs, or take a smaller model or quantisation",
+      weights / 1e9, available / 1e9);
+}
+
 Result<MemoryPlan> plan_memory(const EngineOptions& options, const ModelInfo& info, const Device& device) {
   MemoryPlan plan;
   plan.sequence = {info.state_bytes + info.draft_state_bytes,

@@ -60,7 +60,7 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   if (engine.device != "cpu" && wanted.kv == KvForm::q8)
     return make_error(ErrorKind::unsupported,
                       "--cache-kv q8 is for the CPU only: leave it out with --device {}", engine.device);
-  TRY(const Fingerprint weights, weights_key(engine.model_path));
+  TRY(const Fingerprint weights, weights_key(engine.model_path, wanted.directory));
   StateCacheOptions options;
   options.device = &model.device();
   options.model = model.model().state_layout();

@@ -167,7 +167,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
     TRY(auto layer, family->build_layer(builder, fmt::format("model.layers.{}.", i), spec.layers[i]));
     layers.push_back(std::move(layer));
     checkpoint.release_pages();
-    if (options.progress) options.progress(i + 1, layer_count);
+    if (options.progress) TRY_VOID(options.progress(i + 1, layer_count));
     if (options.begun && i + 1 == of_each_kind && spec.per_layer_width == 0) {
       ModelSpec first = spec;
       first.layers.resize(layers.size());
@@ -201,7 +201,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
                                          std::move(norm), std::move(head)));
   model->per_layer_inputs_ = std::move(per_layer_inputs);
   model->mtp_ = std::move(mtp);
-  model->load_draft_head(head_rows, options.draft_vocab);
+  if (options.draft_vocab) model->load_draft_head(head_rows, options.draft_vocab());
   // Not every file lists the rotary frequencies; those that do repeat what the config says.
   for (int i = 0; i < layer_count; i++)
     checkpoint.ignore(fmt::format("model.layers.{}.self_attn.rotary_emb.", i));

@@ -17,10 +17,10 @@ namespace anabranch {
 
 struct ModelLoadOptions {
   // Token ids, ascending, that drafts are chosen from (those that the model has): the head's rows for them
-  // are kept once more, so that a draft does not pay for the whole vocabulary. Empty: drafts use the whole
-  // head.
-  std::vector<int> draft_vocab;
-  std::function<void(int done, int total)> progress;  // per layer
+  // are kept once more, so that a draft does not pay for the whole vocabulary. Null, or none: drafts use the
+  // whole head. Called when the other weights are there.
+  std::function<std::vector<int>()> draft_vocab;
+  std::function<Result<void>(int done, int total)> progress;  // per layer; an error ends the loading
   // Called as soon as there is a layer of each kind, with a model of the layers so far, which has no use but
   // to find out what the whole one will need: its head is the embedding. Not called for models of few layers.
   std::function<void(const class Model& begun)> begun;

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <stdlib.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 #include <algorithm>
 #include <filesystem>
@@ -74,6 +77,8 @@ TEST(CpuCores, IntelHybrid) {
   EXPECT_EQ(all.l2_bytes, 1280u << 10);
   EXPECT_EQ(all.l3_bytes, 12u << 20);
 
+  EXPECT_EQ(all.fast_cpus, (std::vector<int>{0, 1, 2, 3}));
+
   const CpuInfo small = machine.read({4, 5, 6});  // pinned to efficiency cores
   EXPECT_EQ(cores(small), "0+3 of 3: 3");
   EXPECT_EQ(small.l1d_bytes, 32u << 10);
@@ -105,6 +110,31 @@ TEST(CpuCores, ArmCapacities) {
   EXPECT_EQ(cores(machine.read({0, 1, 2, 3, 4, 5})), "3+3 of 6: 3");
   EXPECT_EQ(cores(machine.read({0, 1})), "0+2 of 2: 2");
   EXPECT_EQ(cores(machine.read({0, 3})), "1+1 of 2: 1");
+}
+
+// Two cores of 5.1 GHz, one that boosts a little higher, and two compact ones, of two hardware threads each.
+TEST(CpuCores, AmdCompactCores) {
+  FakeMachine machine;
+  machine.put("sys/devices/system/cpu/online", "0-9");
+  const char* kilohertz[] = {"5100000", "5300000", "5100000", "3300000", "3300000"};
+  for (int cpu = 0; cpu < 10; cpu++) {
+    machine.put_cpu(cpu, "cpufreq/cpuinfo_max_freq", kilohertz[cpu % 5]);
+    machine.put_cpu(cpu, "topology/thread_siblings_list",
+                    std::to_string(cpu % 5) + "," + std::to_string(cpu % 5 + 5));
+  }
+  const CpuInfo all = machine.read({0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_EQ(cores(all), "3+2 of 10: 3");
+  EXPECT_EQ(all.fast_cpus, (std::vector<int>{0, 1, 2, 5, 6, 7}));
+  EXPECT_EQ(cores(machine.read({3, 4})), "0+2 of 2: 2");
+  EXPECT_EQ(cores(machine.read({2, 3})), "1+1 of 2: 1");
+  EXPECT_TRUE(machine.read({0, 1, 2}).fast_cpus.empty());  // all that may be used are alike
+  machine.put("proc/self/cgroup", "0::/");
+  machine.put("sys/fs/cgroup/cpu.max", "200000 100000");
+  EXPECT_EQ(cores(machine.read({0, 1, 2, 3, 4})), "3+2 of 5: 2");
+
+  for (int cpu = 0; cpu < 10; cpu++)
+    machine.put_cpu(cpu, "cpu_capacity", "1024");  // says more than frequencies
+  EXPECT_EQ(cores(machine.read({0, 1, 2, 3, 4})), "5+0 of 5: 5");
 }
 
 TEST(CpuCores, MachineThatSaysNothing) {
@@ -159,7 +189,8 @@ TEST(CpuCores, GarbageChangesNothing) {
       machine.put(std::string("sys/fs/cgroup/") + name, junk);
     for (const char* name : {"system/cpu/online", "cpu_core/cpus", "cpu_atom/cpus"})
       machine.put(std::string("sys/devices/") + name, junk);
-    for (const char* name : {"cpu_capacity", "topology/thread_siblings_list"}) machine.put_cpu(0, name, junk);
+    for (const char* name : {"cpu_capacity", "cpufreq/cpuinfo_max_freq", "topology/thread_siblings_list"})
+      machine.put_cpu(0, name, junk);
     machine.put_cache(0, 0, 1, "Data", junk.c_str(), junk.c_str());
     machine.put_cache(0, 1, 2, junk.c_str(), junk.c_str(), junk.c_str());
     const CpuInfo info = machine.read({0, 1});
@@ -168,6 +199,32 @@ TEST(CpuCores, GarbageChangesNothing) {
     EXPECT_EQ(info.l1d_bytes + info.l2_bytes, 0u) << junk;
   }
 }
+
+#if defined(__linux__)
+// The CPUs that a thread may run on after run_on_fast_cores().
+std::vector<int> cpus_after(const CpuInfo& info, int threads) {
+  std::vector<int> cpus;
+  std::thread([&] {
+    run_on_fast_cores(info, threads);
+    cpu_set_t set;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }).join();
+  return cpus;
+}
+
+TEST(CpuCores, ThreadsRunOnTheFastOnes) {
+  CpuInfo info;
+  const std::vector<int> before = cpus_after(info, 1);
+  ASSERT_FALSE(before.empty());
+  info.performance_cores = 1;
+  info.fast_cpus = {before.back()};
+  EXPECT_EQ(cpus_after(info, 1), info.fast_cpus);
+  EXPECT_EQ(cpus_after(info, 2), before);  // asked for more than there are
+  EXPECT_EQ(cpus_after({}, 1), before);
+}
+#endif
 
 TEST(CpuInfo, IsPlausible) {
   const CpuInfo& info = cpu_info();

@@ -153,7 +153,7 @@ TEST(GgufModel, llama_equals_its_hugging_face_twin) {
   ASSERT_TRUE(gguf && hf);
   EXPECT_EQ(gguf->name(), "llama");
   expect_same_config(gguf->config(), hf->config());
-  EXPECT_EQ(gguf->gguf_metadata()["tokenizer.ggml.tokens"].size(), 8u);
+  EXPECT_EQ(gguf->gguf_texts().at("tokenizer.ggml.tokens").size(), 8u);
   EXPECT_EQ(gguf->side_file("tokenizer.json"), std::nullopt);
   expect_same_tensors(*gguf, *hf, 1e-4f);                 // lm_head is F16 here
   EXPECT_FALSE(gguf->config().contains("rope_scaling"));  // rope_freqs.weight has ones

@@ -76,7 +76,11 @@ std::vector<int> mtp_drafts(const Model& model, const Tensor& hidden, std::span<
 
 TEST(MtpDrafter, ProposesWhatItsWholePastSays) {
   ModelLoadOptions some;
-  for (int id = 0; id < 263; id += 3) some.draft_vocab.push_back(id);
+  some.draft_vocab = [] {
+    std::vector<int> ids;
+    for (int id = 0; id < 263; id += 3) ids.push_back(id);
+    return ids;
+  };
   for (const auto& options : {ModelLoadOptions{}, some}) {
     const auto model = load("qwen35_nested_untied_grouped", options);
     Random random(8);

@@ -4,6 +4,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/gguf_writer.h"
 #include "engine/loader_gguf.h"
+#include "engine/memory_plan.h"
 #include "engine/tiny_model.h"
 #include "ops/open.h"
 
@@ -28,6 +29,13 @@ void set_text_config(const TinyModel& model, const char* key, const Json& value)
   Json config = parse_json(read_file(model.path() + "/config.json", 1 << 20).value()).value();
   config["text_config"][key] = value;
   model.write("config.json", config.dump());
+}
+
+TEST(Loader, WarnsOfWeightsThatDoNotFit) {
+  EXPECT_EQ(weights_warning(5'000'000'000, 5'000'000'000), "");
+  EXPECT_EQ(weights_warning(5'000'000'000, 0), "");  // not known
+  EXPECT_HAS(weights_warning(5'060'000'000, 3'200'000'000),
+             "5.1 GB of weights are read into memory, of which 3.2 GB");
 }
 
 TEST(Loader, AnMtpHeadThatCannotBeRunIsLeftAside) {

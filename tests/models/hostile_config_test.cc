@@ -260,9 +260,11 @@ class AnyWeights final : public Checkpoint {
   void release_pages() const override {}
   std::optional<std::string> side_file(std::string_view) const override { return std::nullopt; }
   const Json& gguf_metadata() const override { return none_; }
+  const GgufTexts& gguf_texts() const override { return no_texts_; }
 
  private:
   Json config_, none_;
+  GgufTexts no_texts_;
   uint64_t seed_;
 };
 

@@ -36,148 +36,189 @@ int size_of(PackedMatrix::Kind kind) {
 uint16_t to_bf16(float x) {
   uint32_t u;
   std::memcpy(&u, &x, 4);
-  if ((u & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((u >> 16) | 0x40u);
-  return static_cast<uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
+  const uint32_t nan = (u >> 16) | 0x40u, rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
 }
 
-void store_typed(const CpuKernels& kernels, uint8_t* base, int64_t index, PackedMatrix::Kind type,
-                 float value) {
+// `count` floats as `type`.
+void to_typed(const CpuKernels& kernels, PackedMatrix::Kind type, const float* from, int64_t count,
+              uint8_t* to) {
   if (type == PackedMatrix::f32) {
-    std::memcpy(base + index * 4, &value, 4);
+    std::memcpy(to, from, static_cast<size_t>(count) * 4);
+  } else if (type == PackedMatrix::f16) {
+    kernels.to_f16(from, reinterpret_cast<uint16_t*>(to), count);
+  } else {
+    auto* h = reinterpret_cast<uint16_t*>(to);
+    for (int64_t i = 0; i < count; i++) h[i] = to_bf16(from[i]);
+  }
+}
+
+// Element i of a row becomes that of lane `lane` in vector i.
+template <class T>
+void scatter(const T* row, int64_t count, int lane, T* out) {
+  for (int64_t i = 0; i < count; i++) out[i * kPanelRows + lane] = row[i];
+}
+
+// The plane of `kWidth` bits from bit `shift` on of 32 codes, into one lane of the vectors at `out`. A quad
+// is half of a word of eight codes.
+template <int kWidth>
+void pack_plane(const uint64_t (&codes)[4], int shift, uint32_t* out) {
+  constexpr uint64_t kMask = 0x0101010101010101u * ((1u << kWidth) - 1);
+  uint64_t x[4];
+  for (int i = 0; i < 4; i++) x[i] = (codes[i] >> shift) & kMask;
+  if constexpr (kWidth == 8) {
+    for (int i = 0; i < 4; i++) {
+      out[2 * i * kPanelRows] = static_cast<uint32_t>(x[i]);
+      out[(2 * i + 1) * kPanelRows] = static_cast<uint32_t>(x[i] >> 32);
+    }
     return;
   }
-  uint16_t h;
-  if (type == PackedMatrix::bf16)
-    h = to_bf16(value);
-  else
-    kernels.to_f16(&value, &h, 1);
-  std::memcpy(base + index * 2, &h, 2);
-}
-
-// Ors code words (one per row: 4 consecutive codes) of plane `width` bits into the vectors at `out`; shift:
-// where the plane's bits lie in the code.
-void pack_plane(const uint32_t words[8][kPanelRows], int width, int shift, uint32_t* out) {
-  const int quads = 8 / width;
-  const uint32_t mask = 0x01010101u * ((1u << width) - 1);
-  for (int q = 0; q < 8; q += quads) {
-    for (int r = 0; r < kPanelRows; r++) {
-      uint32_t v = 0;
-      for (int i = 0; i < quads; i++) v |= ((words[q + i][r] >> shift) & mask) << (width * i);
-      out[q / quads * kPanelRows + r] = v;
-    }
+  for (int i = 0; i < 4; i++) x[i] |= x[i] >> (32 - kWidth);  // the second quad above the first
+  constexpr int kWords = kWidth == 4 ? 1 : kWidth == 2 ? 2 : 4;
+  for (int i = 0; i < 4; i += kWords) {
+    uint64_t v = x[i];
+    for (int j = 1; j < kWords; j++) v |= x[i + j] << (2 * kWidth * j);
+    out[i / kWords * kPanelRows] = static_cast<uint32_t>(v);
   }
 }
 
-void pack_block(const uint32_t words[8][kPanelRows], int bits, uint8_t* out) {
-  uint32_t* o = reinterpret_cast<uint32_t*>(out);
-  switch (bits) {
+// 32 codes, one byte each.
+template <int kBits>
+void pack_block(const uint8_t* codes, uint32_t* out) {
+  uint64_t x[4];
+  std::memcpy(x, codes, 32);
+  if constexpr (kBits == 8) return pack_plane<8>(x, 0, out);
+  constexpr int kFirst = kBits >= 4 ? 4 : 2, kSecond = kBits - kFirst;
+  pack_plane<kFirst>(x, 0, out);
+  if constexpr (kSecond > 0) pack_plane<kSecond>(x, kFirst, out + kFirst * kPanelRows);
+}
+
+template <int kBits>
+void pack_codes(const PackedMatrix& m, const uint8_t* codes, int lane, uint8_t* out) {
+  for (int64_t r = 0; r < m.records(); r++, out += m.record_bytes)
+    for (int b = 0; b < m.record / 32; b++, codes += 32)
+      pack_block<kBits>(codes, reinterpret_cast<uint32_t*>(out) + b * kBits * kPanelRows + lane);
+}
+
+void pack_codes(const PackedMatrix& m, const uint8_t* codes, int lane, uint8_t* out) {
+  switch (m.bits) {
     case 2:
-      return pack_plane(words, 2, 0, o);
+      return pack_codes<2>(m, codes, lane, out);
     case 3:
-      return pack_plane(words, 2, 0, o), pack_plane(words, 1, 2, o + 32);
+      return pack_codes<3>(m, codes, lane, out);
     case 4:
-      return pack_plane(words, 4, 0, o);
+      return pack_codes<4>(m, codes, lane, out);
     case 5:
-      return pack_plane(words, 4, 0, o), pack_plane(words, 1, 4, o + 64);
+      return pack_codes<5>(m, codes, lane, out);
     case 6:
-      return pack_plane(words, 4, 0, o), pack_plane(words, 2, 4, o + 64);
+      return pack_codes<6>(m, codes, lane, out);
     case 8:
-      return pack_plane(words, 8, 0, o);
+      return pack_codes<8>(m, codes, lane, out);
   }
 }
 
-// Work space of one thread for one panel.
-struct Rows {
-  std::vector<uint8_t> codes;
-  std::vector<float> scales, biases, values;
-  std::vector<uint16_t> d, dmin;  // block scales
-  std::vector<int8_t> integers;
-  std::vector<uint8_t> mins;
+// One row of an affine weight, on its way into a panel. What lies behind its inputs is zero.
+class AffineRow {
+ public:
+  AffineRow(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m)
+      : kernels_(kernels), source_(source), m_(m) {
+    const auto groups = static_cast<size_t>(m.padded_cols / m.group);
+    codes_.resize(static_cast<size_t>(m.padded_cols));
+    scales_.resize(groups);
+    biases_.resize(groups);
+    typed_.resize(groups * size_of(m.scale_type));
+    if (!m.block_scales) return;
+    const auto blocks = static_cast<size_t>(m.padded_cols / kScaleBlock);
+    d_.resize(blocks);
+    dmin_.resize(blocks);
+    integers_.resize(groups);
+    mins_.resize(groups);
+  }
+
+  void pack(int64_t row, int lane, uint8_t* panel) {
+    source_.read_affine(row, 1, codes_.data(), scales_.data(), biases_.data());
+    pack_codes(m_, codes_.data(), lane, panel);
+    if (!m_.block_scales) {
+      put_typed(scales_, lane, panel + m_.scale_offset);
+      if (!m_.symmetric) put_typed(biases_, lane, panel + m_.bias_offset);
+      return;
+    }
+    source_.read_block_scales(row, 1, {d_.data(), dmin_.data(), integers_.data(), mins_.data()});
+    put_groups(integers_.data(), lane, panel + m_.scale_offset);
+    put_factors(d_, lane, panel + m_.factor_offset);
+    if (m_.symmetric) return;
+    put_groups(mins_.data(), lane, panel + m_.bias_offset);
+    put_factors(dmin_, lane, panel + m_.factor_offset + kPanelRows * sizeof(uint16_t));
+  }
+
+ private:
+  void put_typed(const std::vector<float>& values, int lane, uint8_t* out) {
+    to_typed(kernels_, m_.scale_type, values.data(), static_cast<int64_t>(values.size()), typed_.data());
+    if (m_.scale_type == PackedMatrix::f32)
+      put_groups(reinterpret_cast<const uint32_t*>(typed_.data()), lane, out);
+    else
+      put_groups(reinterpret_cast<const uint16_t*>(typed_.data()), lane, out);
+  }
+
+  // A value of each group.
+  template <class T>
+  void put_groups(const T* values, int lane, uint8_t* out) const {
+    const int64_t count = m_.record / m_.group;
+    for (int64_t r = 0; r < m_.records(); r++, out += m_.record_bytes, values += count)
+      scatter(values, count, lane, reinterpret_cast<T*>(out));
+  }
+
+  // A factor of each record.
+  void put_factors(const std::vector<uint16_t>& values, int lane, uint8_t* out) const {
+    for (int64_t r = 0; r < m_.records(); r++, out += m_.record_bytes)
+      reinterpret_cast<uint16_t*>(out)[lane] = values[static_cast<size_t>(r)];
+  }
+
+  const CpuKernels& kernels_;
+  const WeightSource& source_;
+  const PackedMatrix& m_;
+  std::vector<uint8_t> codes_, typed_;
+  std::vector<float> scales_, biases_;
+  std::vector<uint16_t> d_, dmin_;  // block scales
+  std::vector<int8_t> integers_;
+  std::vector<uint8_t> mins_;
 };
 
-Rows make_rows(const WeightSource& source, const PackedMatrix& m) {
-  Rows rows;
-  const auto size = [](int64_t per_row) { return static_cast<size_t>(kPanelRows * per_row); };
-  if (m.kind != PackedMatrix::affine) {
-    rows.values.resize(size(source.cols));
-    return rows;
+void pack_affine_panels(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
+                        int64_t begin, int64_t end) {
+  AffineRow row(kernels, source, m);
+  for (int64_t p = begin; p < end; p++) {
+    const int64_t first = p * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
+    uint8_t* panel = const_cast<uint8_t*>(m.data) + p * m.panel_bytes;
+    if (count < kPanelRows) std::memset(panel, 0, static_cast<size_t>(m.panel_bytes));
+    for (int r = 0; r < count; r++) row.pack(first + r, r, panel);
   }
-  rows.codes.resize(size(source.cols));
-  rows.scales.resize(size(source.cols / source.group));
-  rows.biases.resize(size(source.cols / source.group));
-  if (!m.block_scales) return rows;
-  rows.d.resize(size(source.cols / kScaleBlock));
-  rows.dmin.resize(size(source.cols / kScaleBlock));
-  rows.integers.resize(size(source.cols / source.group));
-  rows.mins.resize(size(source.cols / source.group));
-  return rows;
 }
 
-// Codes of 32 inputs from k on, `count` rows.
-void pack_codes(const WeightSource& source, const Rows& rows, int64_t count, int64_t k, int bits,
-                uint8_t* out) {
-  uint32_t words[8][kPanelRows] = {};
-  const int64_t quads = std::min<int64_t>(8, (source.cols - k) / 4);
-  for (int r = 0; r < count; r++) {
-    const uint8_t* from = rows.codes.data() + r * source.cols + k;
-    for (int64_t q = 0; q < quads; q++) std::memcpy(&words[q][r], from + 4 * q, 4);
-  }
-  pack_block(words, bits, out);
+// Columns of 16 rows of `stride` elements.
+template <class T>
+void transpose(const uint8_t* rows, int64_t stride, uint8_t* panel) {
+  const T* from = reinterpret_cast<const T*>(rows);
+  T* to = reinterpret_cast<T*>(panel);
+  for (int64_t k = 0; k < stride; k++)
+    for (int64_t r = 0; r < kPanelRows; r++) to[k * kPanelRows + r] = from[r * stride + k];
 }
 
-// Scales and biases of one record.
-void pack_scales(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
-                 const Rows& rows, int64_t count, int64_t record, uint8_t* out) {
-  const int64_t groups = source.cols / source.group, per_record = m.record / m.group;
-  for (int64_t g = 0; g < per_record; g++) {
-    const int64_t from = record * per_record + g;
-    for (int r = 0; r < kPanelRows; r++) {
-      const bool real = r < count && from < groups;
-      const int64_t to = g * kPanelRows + r, at = r * groups + from;
-      if (m.block_scales) {
-        out[m.scale_offset + to] = real ? static_cast<uint8_t>(rows.integers[at]) : 0;
-        if (!m.symmetric) out[m.bias_offset + to] = real ? rows.mins[at] : 0;
-      } else {
-        store_typed(kernels, out + m.scale_offset, to, m.scale_type, real ? rows.scales[at] : 0.0f);
-        if (!m.symmetric)
-          store_typed(kernels, out + m.bias_offset, to, m.scale_type, real ? rows.biases[at] : 0.0f);
-      }
+void pack_dense_panels(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
+                       int64_t begin, int64_t end) {
+  const int size = size_of(m.kind);
+  std::vector<float> values(static_cast<size_t>(source.cols));
+  std::vector<uint8_t> rows(static_cast<size_t>(m.panel_bytes));
+  for (int64_t p = begin; p < end; p++) {
+    const int64_t first = p * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
+    if (count < kPanelRows) std::fill(rows.begin(), rows.end(), uint8_t{0});
+    for (int64_t r = 0; r < count; r++) {
+      source.read_dense(first + r, 1, values.data());
+      to_typed(kernels, m.kind, values.data(), source.cols, rows.data() + r * m.padded_cols * size);
     }
-  }
-  if (!m.block_scales) return;
-  auto* factors = reinterpret_cast<uint16_t*>(out + m.factor_offset);
-  const int64_t blocks = source.cols / kScaleBlock;
-  for (int r = 0; r < kPanelRows; r++) {
-    factors[r] = r < count ? rows.d[r * blocks + record] : 0;
-    if (!m.symmetric) factors[kPanelRows + r] = r < count ? rows.dmin[r * blocks + record] : 0;
-  }
-}
-
-void pack_affine_panel(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
-                       int64_t panel, Rows& rows) {
-  const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
-  source.read_affine(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
-  if (m.block_scales)
-    source.read_block_scales(first, count,
-                             {rows.d.data(), rows.dmin.data(), rows.integers.data(), rows.mins.data()});
-  uint8_t* out = const_cast<uint8_t*>(m.data) + panel * m.panel_bytes;
-  for (int64_t r = 0; r < m.records(); r++, out += m.record_bytes) {
-    for (int64_t b = 0; b < m.record / 32; b++)
-      pack_codes(source, rows, count, r * m.record + b * 32, m.bits, out + b * 64 * m.bits);
-    pack_scales(kernels, source, m, rows, count, r, out);
-  }
-}
-
-void pack_dense_panel(const CpuKernels& kernels, const WeightSource& source, const PackedMatrix& m,
-                      int64_t panel, Rows& rows) {
-  const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
-  source.read_dense(first, count, rows.values.data());
-  uint8_t* out = const_cast<uint8_t*>(m.data) + panel * m.panel_bytes;
-  for (int64_t k = 0; k < m.padded_cols; k++) {
-    for (int r = 0; r < kPanelRows; r++) {
-      const bool real = r < count && k < source.cols;
-      store_typed(kernels, out, k * kPanelRows + r, m.kind, real ? rows.values[r * source.cols + k] : 0.0f);
-    }
+    uint8_t* panel = const_cast<uint8_t*>(m.data) + p * m.panel_bytes;
+    size == 4 ? transpose<uint32_t>(rows.data(), m.padded_cols, panel)
+              : transpose<uint16_t>(rows.data(), m.padded_cols, panel);
   }
 }
 
@@ -226,10 +267,8 @@ std::shared_ptr<const PackedWeight> pack(CpuDevice& device, const WeightSource& 
   m.data = static_cast<const uint8_t*>(weight->memory.get());
   const int64_t grain = std::max<int64_t>(1, m.panels() / 64);
   device.threads().parallel_for(m.panels(), grain, [&](int64_t begin, int64_t end) {
-    Rows rows = make_rows(source, m);
-    for (int64_t p = begin; p < end; p++)
-      m.kind == PackedMatrix::affine ? pack_affine_panel(kernels, source, m, p, rows)
-                                     : pack_dense_panel(kernels, source, m, p, rows);
+    m.kind == PackedMatrix::affine ? pack_affine_panels(kernels, source, m, begin, end)
+                                   : pack_dense_panels(kernels, source, m, begin, end);
   });
   return weight;
 }
