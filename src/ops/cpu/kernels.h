@@ -11,7 +11,7 @@
 namespace anabranch::ops::cpu {
 
 constexpr int kPanelRows = 16;
-constexpr int kMaxTileRows = 6;
+constexpr int kMaxTileRows = 8;
 
 // A packed weight matrix (layout: ops/cpu/packed.h). A panel of an affine one is a row of records: the codes
 // of `record` inputs, then what scales and biases are made of.
@@ -57,7 +57,7 @@ struct LinearTask {
   float* y;
   int64_t y_stride;
   int64_t panel_begin, panel_end, tile_begin, tile_end;
-  bool unpack;    // unpack codes once for all tiles, or read the packed codes for each tile (for few)
+  bool unpack;    // unpack codes once for all tiles, or read the packed codes for each tile
   void* scratch;  // linear_scratch_bytes(weight, tiles), when unpack
 };
 
@@ -117,8 +117,9 @@ struct GatedDeltaArgs {
 
 struct CpuKernels {
   const char* name;
-  int tile_rows;  // Activations::tile for the linear kernels
-  int tall_rows;  // what it may also be for linear_int8 without unpack
+  int tile_rows;      // Activations::tile for the linear kernels
+  int tall_rows;      // up to this it may be for linear_int8 without unpack
+  bool unpacks_int8;  // LinearTask::unpack is possible for linear_int8, and pays for many rows
 
   // Activations of rows [begin, end) (multiples of tile, or the end).
   void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);

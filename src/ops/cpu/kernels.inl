@@ -31,6 +31,7 @@ static const CpuKernels kTable = {
     .name = ANABRANCH_TARGET_NAME,
     .tile_rows = kTile,
     .tall_rows = kTallTile,
+    .unpacks_int8 = kUnpacksInt8,
     .prepare_int8 = prepare_int8,
     .prepare_f32 = prepare_f32,
     .linear_scratch_bytes = linear_scratch_bytes,

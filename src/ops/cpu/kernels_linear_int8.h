@@ -1,17 +1,21 @@
 // Products of int8 activations with affine weights (kernels_linear.h states the formula). Included through
 // kernels.inl.
 //
-// For few rows each tile decodes the packed codes as they stream by. For many rows a slice of a panel (kSlice
+// Each tile decodes the packed codes as they stream by. Or (LinearTask::unpack) a slice of a panel (kSlice
 // inputs, so that it stays in the L1 cache) is unpacked once and meets all tiles; sums wait in `partial`
 // between slices.
 
 constexpr int64_t kSlice = 1024;
+constexpr int64_t kPrefetchBeside = 8192;  // as kPrefetch, for panels side by side
 
 // Where a panel's codes and scales come from: its records as they are packed, ...
 template <int Bits>
 struct PackedPanel {
   static constexpr int kBits = Bits, kBlockBytes = 64 * Bits;
   const uint8_t* record;
+  int64_t ahead;        // from what is read to what is fetched into the cache meanwhile
+  int64_t ahead_later;  // the same from `turn` on
+  const uint8_t* turn;  // null: never
 
   template <int Q>
   FN B quad(const uint8_t* block) {
@@ -23,10 +27,11 @@ struct PackedPanel {
   }
   __attribute__((always_inline)) void next(const PackedMatrix& w) {
     record += w.record_bytes;
-    __builtin_prefetch(record + kPrefetch - 1);  // scales
+    __builtin_prefetch(record + ahead - 1);  // scales
+    if (record == turn) ahead = ahead_later;
   }
-  FN void prefetch(const uint8_t* block) {
-    UNROLL for (int i = 0; i < Bits; i++) __builtin_prefetch(block + kPrefetch + 64 * i);
+  __attribute__((always_inline)) void prefetch(const uint8_t* block) const {
+    UNROLL for (int i = 0; i < Bits; i++) __builtin_prefetch(block + ahead + 64 * i);
   }
 };
 // ... or 64 bytes a quad and floats [group][2][16], written by unpack_slice.
@@ -51,7 +56,7 @@ struct UnpackedPanel {
     bytes += w.record * kLanes;
     scales += w.record / w.group * 2 * kLanes;
   }
-  FN void prefetch(const uint8_t*) {}
+  __attribute__((always_inline)) void prefetch(const uint8_t*) const {}
 };
 
 template <class Panel, int MR, int NP, int First, int Last, int Q>
@@ -118,7 +123,7 @@ FN void int8_records(const PackedMatrix& w, Panel (&panels)[NP], TileInput in, i
     UNROLL for (int p = 0; p < NP; p++) block[p] = panels[p].codes();
     const auto next_block = [&]() __attribute__((always_inline)) {
       UNROLL for (int p = 0; p < NP; p++) {
-        Panel::prefetch(block[p]);
+        panels[p].prefetch(block[p]);
         block[p] += Panel::kBlockBytes;
       }
       in.q += 32 * MR;
@@ -154,32 +159,67 @@ FN void store_tile(const LinearTask& t, int64_t tile, int64_t panel, const F (&a
   }
 }
 
-// ---- few rows
+// ---- packed codes
 
-template <int Bits, bool Group16, int MR>
+// Panels side by side of a tile: they share its activations. Low tiles wait for memory, which gives one
+// stream faster.
+constexpr int packed_panels([[maybe_unused]] int height) {
+#if defined(__AVX512VNNI__)
+  return height <= 4 ? 1 : 2;
+#else
+  return 1;
+#endif
+}
+constexpr int64_t kPanelBlock = 4;  // panels that all tiles of a task meet before the next ones
+
+// One of NP panels that are read side by side, and then the next NP. What is fetched lies kPrefetchBeside
+// bytes further in the panels that take this one's place one after the other, NP panels apart.
+template <int Bits, int NP>
+FN PackedPanel<Bits> packed_panel(const PackedMatrix& w, int64_t panel) {
+  const uint8_t* base = w.data + panel * w.panel_bytes;
+  if constexpr (NP == 1) return {base, kPrefetch, kPrefetch, nullptr};
+  const int64_t records = kPrefetchBeside / w.record_bytes, over = records / w.records();
+  const int64_t ahead = records * w.record_bytes + over * (NP - 1) * w.panel_bytes;
+  return {base, ahead, ahead + (NP - 1) * w.panel_bytes,
+          base + ((over + 1) * w.records() - records) * w.record_bytes};
+}
+
+template <int Bits, bool Group16, int MR, int NP>
 static void int8_packed_tile(const LinearTask& t, int64_t tile, int64_t panel) {
   const PackedMatrix& w = *t.weight;
-  PackedPanel<Bits> panels[1] = {{w.data + panel * w.panel_bytes}};
-  F acc[1][MR];
-  UNROLL for (int i = 0; i < MR; i++) acc[0][i] = zero();
-  int8_records<PackedPanel<Bits>, Group16, MR, 1>(w, panels, tile_input(*t.input, tile, MR, 0), w.records(),
-                                                  acc);
-  store_tile<MR, 1>(t, tile, panel, acc);
+  PackedPanel<Bits> panels[NP];
+  F acc[NP][MR];
+  UNROLL for (int p = 0; p < NP; p++) {
+    panels[p] = packed_panel<Bits, NP>(w, panel + p);
+    UNROLL for (int i = 0; i < MR; i++) acc[p][i] = zero();
+  }
+  int8_records<PackedPanel<Bits>, Group16, MR, NP>(w, panels, tile_input(*t.input, tile, MR, 0), w.records(),
+                                                   acc);
+  store_tile<MR, NP>(t, tile, panel, acc);
 }
 
+// Panels [panel, end) of a tile.
 template <int Bits, bool Group16, int MR = 1>
-FN void int8_packed_tile_of(int64_t h, const LinearTask& t, int64_t tile, int64_t panel) {
-  if (h == MR) return int8_packed_tile<Bits, Group16, MR>(t, tile, panel);
-  if constexpr (MR < kTallTile) int8_packed_tile_of<Bits, Group16, MR + 1>(h, t, tile, panel);
+FN void int8_packed_tile_of(int64_t h, const LinearTask& t, int64_t tile, int64_t panel, int64_t end) {
+  if (h == MR) {
+    constexpr int NP = packed_panels(MR);
+    for (; panel + NP <= end; panel += NP) int8_packed_tile<Bits, Group16, MR, NP>(t, tile, panel);
+    if constexpr (NP > 1) {
+      for (; panel < end; panel++) int8_packed_tile<Bits, Group16, MR, 1>(t, tile, panel);
+    }
+    return;
+  }
+  if constexpr (MR < kTallTile) int8_packed_tile_of<Bits, Group16, MR + 1>(h, t, tile, panel, end);
 }
 
+// Tiles from `tile_begin` on and panels [panel, end).
 template <int Bits, bool Group16>
-FN void int8_packed(const LinearTask& t, int64_t tile_begin, int64_t panel) {
+FN void int8_packed(const LinearTask& t, int64_t tile_begin, int64_t panel, int64_t end) {
   for (int64_t tile = tile_begin; tile < t.tile_end; tile++)
-    int8_packed_tile_of<Bits, Group16>(tile_height(*t.input, tile), t, tile, panel);
+    int8_packed_tile_of<Bits, Group16>(tile_height(*t.input, tile), t, tile, panel, end);
 }
 
-// ---- many rows
+// ---- unpacked codes
 
 template <int Bits, int... Q>
 FN void unpack_block(Sequence<Q...>, const uint8_t* block, uint8_t* out) {
@@ -259,22 +299,31 @@ static void int8_unpacked(const LinearTask& t, int64_t panel, int64_t tile_end) 
 }
 
 static int64_t int8_scratch_bytes(const PackedMatrix& w, int64_t tiles) {
-  return kUnpackedPanels * (slice_bytes(w) + tiles * kTile * kLanes * 4);
+  return kUnpacksInt8 ? kUnpackedPanels * (slice_bytes(w) + tiles * kTile * kLanes * 4) : 0;
+}
+
+// Full tiles of panels [panel, end), at most kPanelBlock; returns the first tile that is left.
+template <int Bits, bool Group16>
+FN int64_t int8_unpacked_panels(const LinearTask& t, int64_t panel, int64_t end) {
+  const int64_t full = tile_height(*t.input, t.tile_end - 1) == kTile ? t.tile_end : t.tile_end - 1;
+  if (full == t.tile_begin) return full;
+  for (; panel + kUnpackedPanels <= end; panel += kUnpackedPanels)
+    int8_unpacked<Bits, Group16, kUnpackedPanels>(t, panel, full);
+  if constexpr (kUnpackedPanels > 1) {
+    for (; panel < end; panel++) int8_unpacked<Bits, Group16, 1>(t, panel, full);
+  }
+  return full;
 }
 
 template <int Bits, bool Group16>
 static void linear_int8_of(const LinearTask& t) {
-  int64_t full = t.tile_begin;  // tiles that the unpacked kernels do: a lower last one reads the packed codes
-  if (t.unpack) full = tile_height(*t.input, t.tile_end - 1) == kTile ? t.tile_end : t.tile_end - 1;
-  for (int64_t p = t.panel_begin; p < t.panel_end;) {
-    const int64_t count = t.panel_end - p < kUnpackedPanels ? 1 : kUnpackedPanels;
-    if (full > t.tile_begin) {
-      if (count == kUnpackedPanels)
-        int8_unpacked<Bits, Group16, kUnpackedPanels>(t, p, full);
-      else
-        int8_unpacked<Bits, Group16, 1>(t, p, full);
+  for (int64_t p = t.panel_begin; p < t.panel_end; p += kPanelBlock) {
+    const int64_t end = p + kPanelBlock < t.panel_end ? p + kPanelBlock : t.panel_end;
+    int64_t first = t.tile_begin;
+    if constexpr (kUnpacksInt8) {
+      if (t.unpack) first = int8_unpacked_panels<Bits, Group16>(t, p, end);
     }
-    for (const int64_t end = p + count; p < end; p++) int8_packed<Bits, Group16>(t, full, p);
+    int8_packed<Bits, Group16>(t, first, p, end);
   }
 }
 

@@ -16,6 +16,7 @@ size_t aligned(size_t bytes) {
 }
 
 bool pays_to_unpack(const CpuKernels& kernels, const Prepared& form, const PackedMatrix& m) {
+  if (form.int8 && !kernels.unpacks_int8) return false;
   const int64_t height = kernels.tile_rows;
   const bool split = form.int8 && (m.bits == 3 || m.bits == 5 || m.bits == 6);
   return form.a.tile == height && form.a.rows / height >= (split ? kUnpackSplitTiles : kUnpackTiles);
@@ -24,10 +25,12 @@ bool pays_to_unpack(const CpuKernels& kernels, const Prepared& form, const Packe
 // About 16 units a thread, so that a thread that is held up does not hold up the others for long; but none so
 // small that handing it out takes longer than doing it.
 int64_t panel_step(int threads, const PackedMatrix& m, const LinearTask& task, int64_t tile_blocks) {
-  const int64_t units = std::max<int64_t>(1, threads * 16 / tile_blocks);
-  const int64_t least = task.unpack ? 2 : (kUnitBytes + m.panel_bytes - 1) / m.panel_bytes;
+  const int64_t units = std::max<int64_t>(1, threads * 16 / tile_blocks), rows = task.input->rows;
+  const int64_t beside = rows > 4 ? 2 : 1;  // kernels for many rows take panels in pairs
+  const int64_t bytes = m.panel_bytes * tiles_of(rows, task.input->tile);
+  const int64_t least = (kUnitBytes + bytes - 1) / bytes;
   const int64_t step = std::max(least, std::min<int64_t>(m.panels() / units, 64));
-  return task.unpack ? (step + 1) / 2 * 2 : step;  // unpacked panels may go in pairs
+  return (step + beside - 1) / beside * beside;
 }
 
 }  // namespace
@@ -40,11 +43,10 @@ int64_t tiles_of(int64_t rows, int64_t tile_rows) {
   return (rows + tile_rows - 1) / tile_rows;
 }
 
-// Tall tiles where they save one: decoding the weights for a last tile of one row costs as much as for four.
+// Few rows are cut evenly: decoding the weights for a last tile of one row costs as much as for four.
 int64_t choose_tile_rows(const CpuKernels& k, int64_t rows, bool int8) {
-  const bool few = rows < kUnpackTiles * k.tile_rows,
-             fewer = tiles_of(rows, k.tall_rows) < tiles_of(rows, k.tile_rows);
-  return int8 && few && fewer ? k.tall_rows : k.tile_rows;
+  if (rows >= kUnpackTiles * k.tile_rows && (k.unpacks_int8 || !int8)) return k.tile_rows;
+  return tiles_of(rows, tiles_of(rows, int8 ? k.tall_rows : k.tile_rows));
 }
 
 Prepared make_prepared(const CpuDevice& device, const PackedMatrix& m, int64_t rows, int64_t tile_rows) {
