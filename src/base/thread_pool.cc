@@ -26,8 +26,11 @@ inline void cpu_relax() {
 #endif
 }
 
-// How long a worker spins before it sleeps. Longer than the gap between two stages of a forward pass.
+// How long a worker spins before it sleeps: longer than the gap between two stages of a forward pass.
 constexpr double kSpinSeconds = 200e-6;
+// Pauses between two looks at the clock, and offers of the core to others: some microseconds, as such an
+// offer costs half a microsecond in which no work is seen.
+constexpr uint32_t kPauses = 256;
 
 }  // namespace
 
@@ -37,8 +40,8 @@ constexpr double kSpinSeconds = 200e-6;
 // job, and the caller closes a job only when nobody is inside.
 class ThreadPool::Workers {
  public:
-  explicit Workers(int threads) {
-    for (int i = 1; i < threads; i++) workers_.emplace_back([this] { work(); });
+  explicit Workers(int threads) : shares_(static_cast<size_t>(threads)) {
+    for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { work(i); });
   }
 
   ~Workers() {
@@ -48,37 +51,75 @@ class ThreadPool::Workers {
     for (auto& worker : workers_) worker.join();
   }
 
-  int size() const { return static_cast<int>(workers_.size()) + 1; }
-
   void run(int64_t count, int64_t grain, RangeBody body) {
     std::lock_guard lock(turn_);
     body_ = &body;
     count_ = count;
-    grain_ = grain;
-    next_.store(0, std::memory_order_relaxed);
+    grain_ = std::max(grain, (count + Share::kMost - 1) / Share::kMost);
+    const int64_t pieces = (count + grain_ - 1) / grain_, threads = size();
+    for (int64_t i = 0; i < threads; i++)
+      shares_[static_cast<size_t>(i)].set((i * pieces + threads - 1) / threads,
+                                          ((i + 1) * pieces + threads - 1) / threads);
     const uint32_t open = (state_.load(std::memory_order_relaxed) + kJob) | kOpen;
     state_.store(open, std::memory_order_seq_cst);
     if (sleeping_.load(std::memory_order_seq_cst) > 0) state_.notify_all();
-    take_work();
-    for (uint32_t i = 1, idle = open; !state_.compare_exchange_weak(idle, open & ~kOpen); i++, idle = open) {
-      cpu_relax();
-      if (i % 64 == 0) std::this_thread::yield();  // a worker inside may be waiting for this core
-    }
+    take_work(0);
+    close(open);
   }
 
  private:
   static constexpr uint32_t kOpen = 1u << 11, kJob = 1u << 12;
 
-  // Long ranges first (memory is best read in long runs, and taking one costs a trip between cores), short
-  // ones at the end (nobody waits long for the last): a quarter of a thread's share of what is left.
-  void take_work() {
-    int64_t begin = next_.load(std::memory_order_relaxed);
-    while (begin < count_) {
-      const int64_t left = count_ - begin;
-      const int64_t n = std::min(left, std::max<int64_t>(grain_, left / (4 * size())));
-      if (!next_.compare_exchange_weak(begin, begin + n, std::memory_order_relaxed)) continue;
-      (*body_)(begin, begin + n);
-      begin = next_.load(std::memory_order_relaxed);
+  // A thread's part of a job: pieces [begin, end) of `grain` items, the bounds in the halves of one word. Its
+  // thread takes them from the front, in the order in which they lie in memory; threads that have finished
+  // their own take from the back.
+  class alignas(64) Share {
+   public:
+    static constexpr int64_t kMost = int64_t{1} << 31;
+
+    void set(int64_t begin, int64_t end) { bounds_.store(pack(begin, end), std::memory_order_relaxed); }
+
+    // A quarter of what is left: nobody waits long for a thread that the system holds up.
+    template <class Body>
+    void take_all(bool own, const Body& body) {
+      uint64_t bounds = bounds_.load(std::memory_order_relaxed);
+      for (;;) {
+        const int64_t begin = static_cast<int64_t>(bounds & 0xFFFFFFFF),
+                      end = static_cast<int64_t>(bounds >> 32);
+        if (begin >= end) return;
+        const int64_t n = std::max<int64_t>(1, (end - begin) / 4);
+        const uint64_t left = own ? pack(begin + n, end) : pack(begin, end - n);
+        if (!bounds_.compare_exchange_weak(bounds, left, std::memory_order_relaxed)) continue;
+        own ? body(begin, begin + n) : body(end - n, end);
+        bounds = bounds_.load(std::memory_order_relaxed);
+      }
+    }
+
+   private:
+    static uint64_t pack(int64_t begin, int64_t end) {
+      return static_cast<uint64_t>(begin) | static_cast<uint64_t>(end) << 32;
+    }
+    std::atomic<uint64_t> bounds_{0};
+  };
+
+  int64_t size() const { return static_cast<int64_t>(shares_.size()); }
+
+  void take_work(int64_t self) {
+    const auto run = [&](int64_t begin, int64_t end) {
+      (*body_)(begin * grain_, std::min(count_, end * grain_));
+    };
+    for (int64_t i = self; i < self + size(); i++)
+      shares_[static_cast<size_t>(i % size())].take_all(i == self, run);
+  }
+
+  // Waits until nobody is inside.
+  void close(uint32_t open) {
+    for (uint32_t i = 1;; i++) {
+      uint32_t idle = open;
+      if (state_.load(std::memory_order_relaxed) == open && state_.compare_exchange_weak(idle, open & ~kOpen))
+        return;
+      cpu_relax();
+      if (i % kPauses == 0) std::this_thread::yield();  // a worker inside may be waiting for this core
     }
   }
 
@@ -89,7 +130,7 @@ class ThreadPool::Workers {
     double until = now_seconds() + kSpinSeconds;
     for (uint32_t i = 1; !stop_ && !is_new(state_.load(std::memory_order_acquire), last); i++) {
       cpu_relax();
-      if (i % 64 != 0) continue;
+      if (i % kPauses != 0) continue;
       std::this_thread::yield();
       if (now_seconds() < until) continue;
       sleeping_.fetch_add(1, std::memory_order_seq_cst);
@@ -100,7 +141,7 @@ class ThreadPool::Workers {
     }
   }
 
-  void work() {
+  void work(int64_t self) {
     uint32_t last = 0;
     for (;;) {
       wait_for_work(last);
@@ -108,7 +149,7 @@ class ThreadPool::Workers {
       uint32_t state = state_.load(std::memory_order_relaxed);
       if (!is_new(state, last) || !state_.compare_exchange_weak(state, state + 1)) continue;
       last = state / kJob;
-      take_work();
+      take_work(self);
       state_.fetch_sub(1, std::memory_order_release);
     }
   }
@@ -117,7 +158,7 @@ class ThreadPool::Workers {
   std::mutex turn_;
   const RangeBody* body_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
-  alignas(64) std::atomic<int64_t> next_{0};
+  std::vector<Share> shares_;
   alignas(64) std::atomic<uint32_t> state_{0};
   alignas(64) std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};

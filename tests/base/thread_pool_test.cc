@@ -77,6 +77,40 @@ TEST(ThreadPool, UsesEveryThread) {
   EXPECT_EQ(seen.size(), 3u);
 }
 
+// A thread that is held up keeps only the piece that it is in: the others do the rest of its share.
+TEST(ThreadPool, OthersFinishTheShareOfAThreadThatIsHeldUp) {
+  for (const int64_t held : {int64_t{0}, int64_t{63}}) {  // the first and the last thread's
+    ThreadPool pool(3);
+    std::atomic<int64_t> done{0};
+    std::atomic<bool> in_time{true};
+    pool.parallel_for(64, 1, [&](int64_t begin, int64_t end) {
+      if (begin <= held && held < end) {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (done < 64 - (end - begin) && in_time) {
+          std::this_thread::yield();
+          if (std::chrono::steady_clock::now() > until) in_time = false;
+        }
+      }
+      done += end - begin;
+    });
+    EXPECT_TRUE(in_time) << "held " << held;
+    EXPECT_EQ(done, 64);
+  }
+}
+
+TEST(ThreadPool, MoreThreadsThanCores) {
+  ThreadPool pool(4 * static_cast<int>(std::thread::hardware_concurrency()));
+  for (int round = 0; round < 200; round++) expect_covered_once(pool, 300, 1);
+}
+
+TEST(ThreadPool, MoreItemsThanAShareCounts) {
+  ThreadPool pool(3);
+  constexpr int64_t kCount = (int64_t{1} << 40) + 5;
+  std::atomic<int64_t> sum{0};
+  pool.parallel_for(kCount, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  EXPECT_EQ(sum, kCount);
+}
+
 TEST(ThreadPool, WritesAreVisibleToTheCaller) {
   ThreadPool pool(4);
   std::vector<int64_t> out(10000);
