@@ -54,7 +54,9 @@ Result<TaskSet> read_tasks(const std::string& path, bool sampled) {
       return make_error(ErrorKind::invalid, "{}:{}: not an object with a \"prompt\"", path, number);
     // Answers that fall into a loop would flatter every drafter.
     if (json.value(sampled ? "sampled_ok" : "greedy_ok", Json(true)) == false) continue;
+    // As bench/speculation_loops.py has it, whose marks hold for these answers only.
     Task task{string_at(json, "thinking")};
+    if (task.thinking.empty()) task.thinking = "off";
     if (const auto system = string_at(json, "system"); !system.empty())
       task.messages.push_back({{"role", "system"}, {"content", system}});
     task.messages.push_back({{"role", "user"}, {"content", string_at(json, "prompt")}});
@@ -96,7 +98,8 @@ class SpeculationBench {
       for (size_t t = 0; t < set.tasks.size(); t++) {
         for (size_t k = 0; k < kinds; k++) {
           const size_t kind = (k + t + rep) % kinds;  // each comes first in turn
-          TRY(const Answer answer, ask(set.tasks[t], modes_[kind]));
+          // Drafts are copied from answers of the same kind and turn: never from the same prompt's.
+          TRY(const Answer answer, ask(set.tasks[t], modes_[kind], fmt::format("{} {}", kind, rep)));
           Column& column = columns[kind];
           seconds[kind] += answer.usage.decode_s;
           tokens[kind] += answer.usage.completion_tokens - 1;
@@ -115,7 +118,7 @@ class SpeculationBench {
   }
 
  private:
-  Result<Answer> ask(const Task& task, const SpecMode& mode) {
+  Result<Answer> ask(const Task& task, const SpecMode& mode, std::string salt) {
     const bool thinks = engine_.chat_template()->mentions("enable_thinking");
     TRY(auto prompt, make_chat_prompt(engine_, task.messages, ThinkFlags{thinks ? task.thinking : ""}));
     Request request;
@@ -123,6 +126,7 @@ class SpeculationBench {
     request.max_tokens = options_.decode;
     prompt.thinking.budget = options_.decode;
     request.speculation = mode;
+    request.cache_salt = std::move(salt);
     return run_prompt(engine_, std::move(prompt), std::move(request), true, interrupt_flag());
   }
 

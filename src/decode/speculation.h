@@ -47,7 +47,7 @@ struct RoundLimits {
   int max_drafts = 0;  // from token budget, window and context; <= 0: plain decoding
   std::array<bool, kDraftSources> available{};
   int ngram_length = 0;  // tokens of the available n-gram proposal, 0 = none
-  int ngram_match = 0;   // tokens of context that matched to make it
+  int ngram_match = 0;   // how far it can be trusted: the tokens of context that matched, about
 };
 
 // depth is 0 exactly when source is none.

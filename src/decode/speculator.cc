@@ -25,8 +25,25 @@ bool SpecResources::has(DraftSource source) const {
   return false;
 }
 
-Speculator::Speculator(SpecResources& resources, const SpecMode& mode)
-    : resources_(resources), mode_(mode), controller_(resources.costs, mode) {}
+namespace {
+
+// How far a proposal can be trusted, as the length of a match at a single place of the sequence itself: on
+// bench/prompts, proposals with the same such length are right equally often. Places that all agree count for
+// twice their length, other answers for half of it. 0: hardly ever right.
+int trusted_match(const SuffixIndex::Proposal& proposal, bool own) {
+  if (5 * proposal.agree < 4 * proposal.places) return 0;
+  const int match = proposal.match * (proposal.places > 1 ? 2 : 1);
+  return own ? match : match == 2 ? 0 : (match + 1) / 2;
+}
+
+}  // namespace
+
+Speculator::Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt)
+    : resources_(resources), mode_(mode), controller_(resources.costs, mode), salt_(std::move(salt)) {}
+
+void Speculator::ended(std::span<const int> answer) {
+  if (salt_ && may_use(DraftSource::ngram)) resources_.answers.add(*salt_, answer);
+}
 
 bool Speculator::may_use(DraftSource source) const {
   const bool wanted =
@@ -91,13 +108,30 @@ RoundLimits Speculator::limits_of(const DraftRequest& request) {
   limits.max_drafts = request.count;
   for (int i = 1; i < kDraftSources; i++)
     limits.available[i] = can_draft(static_cast<DraftSource>(i), request.tokens.size());
-  match_ = {};
+  copy_.clear();
   if (limits.available[static_cast<size_t>(DraftSource::ngram)]) {
-    match_ = ngrams_.match(request.tokens);
-    limits.ngram_match = match_.length;
-    limits.ngram_length = match_.length > 0 ? std::min(request.count, kMaxDraft) : 0;
+    find_copy(request);
+    limits.ngram_match = copy_match_;
+    limits.ngram_length = static_cast<int>(copy_.size());
   }
   return limits;
+}
+
+// From the sequence itself, or from another answer where that says more.
+void Speculator::find_copy(const DraftRequest& request) {
+  own_.append(request.tokens.subspan(own_.size()));
+  const int count = std::clamp(request.count, 0, kMaxDraft);
+  auto found = own_.find_own(count);
+  copy_match_ = trusted_match(found, true);
+  if (salt_) {
+    auto other = resources_.answers.find(*salt_, request.tokens, count);
+    const int match = trusted_match(other, false);
+    if (match > copy_match_) {
+      found = std::move(other);
+      copy_match_ = match;
+    }
+  }
+  if (copy_match_ > 0) copy_ = std::move(found.tokens);
 }
 
 void Speculator::observe(const Draft& draft, int accepted, double verify_s, bool ended, bool shared) {
@@ -124,8 +158,9 @@ void Speculator::follow_choice(SpecSeat& seat, const RoundChoice& choice, std::s
   if (choice.depth <= 0) return;
   CHECK(choice.depth <= seat.request.count, "{} drafts, {} fit", choice.depth, seat.request.count);
   if (choice.source == DraftSource::ngram) {
-    seat.draft.tokens = NgramIndex::follow(seat.request.tokens, match_, choice.depth);
-    seat.draft.ngram_match = match_.length;
+    const auto length = std::min(copy_.size(), static_cast<size_t>(choice.depth));
+    seat.draft.tokens.assign(copy_.begin(), copy_.begin() + static_cast<std::ptrdiff_t>(length));
+    seat.draft.ngram_match = copy_match_;
     return;
   }
   guarded(choice.source, [&] {

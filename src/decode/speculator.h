@@ -5,11 +5,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "decode/batch_planner.h"
 #include "decode/drafters.h"
-#include "decode/ngram.h"
+#include "decode/recent_answers.h"
 #include "decode/spec_controller.h"
 
 namespace anabranch {
@@ -24,6 +25,7 @@ struct SpecResources {
       only_on_request{};  // sources that cannot pay: the controller never tries them
   SpecCosts costs;
   BatchPlanner planner{costs};
+  RecentAnswers answers;
 
   bool has(DraftSource source) const;
 };
@@ -32,8 +34,8 @@ struct SpecResources {
 struct Draft {
   DraftSource source = DraftSource::none;
   std::vector<int> tokens;  // empty: decode plainly
-  int ngram_match = 0;
-  double seconds = 0;  // time to make the draft
+  int ngram_match = 0;      // as in RoundLimits
+  double seconds = 0;       // time to make the draft
 };
 
 class Speculator;
@@ -54,8 +56,12 @@ struct DraftTimes {
 
 class Speculator {
  public:
-  // mode.source must be among the resources.
-  Speculator(SpecResources& resources, const SpecMode& mode);
+  // mode.source must be among the resources. salt: drafts may be copied from answers to earlier requests with
+  // this salt, and those of later ones from this answer; unset: from the sequence's own tokens only.
+  Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt = std::nullopt);
+
+  // The sequence has ended with these tokens after its prompt.
+  void ended(std::span<const int> answer);
 
   // Reports the hidden states of committed tokens, in order. tokens: all known tokens. busy: other sequences
   // run, too.
@@ -93,12 +99,15 @@ class Speculator {
   static void run(Group& group, DraftSource source, DraftTimes& times);
   // The limits of this round. Also finds the n-gram proposal.
   RoundLimits limits_of(const DraftRequest& request);
+  void find_copy(const DraftRequest& request);
 
   SpecResources& resources_;
   SpecMode mode_;
   SpecController controller_;
-  NgramIndex ngrams_;
-  NgramIndex::Match match_;                                       // of the last limits_of()
+  std::optional<std::string> salt_;
+  SuffixIndex own_;                                               // the sequence's tokens
+  std::vector<int> copy_;                                         // the n-gram proposal of limits_of()
+  int copy_match_ = 0;                                            // RoundLimits::ngram_match
   std::array<std::unique_ptr<Drafter>, kDraftSources> drafters_;  // made when first needed
   std::array<bool, kDraftSources> failed_{};                      // sources that failed are not used again
 };

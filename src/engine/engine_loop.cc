@@ -160,8 +160,9 @@ void EngineLoop::begin(Sequence& sequence) {
     return;
   }
   sequence.state.emplace(model_.model().make_state());
-  sequence.speculator.emplace(model_.speculation(),
-                              sequence.request.speculation.value_or(options_.speculation));
+  const Request& request = sequence.request;
+  sequence.speculator.emplace(model_.speculation(), request.speculation.value_or(options_.speculation),
+                              request.cache ? std::optional(request.cache_salt) : std::nullopt);
   const bool first = sequence.constraints.empty();
   if (first) {
     model_.constrain(sequence);
@@ -356,6 +357,8 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
   if (sequence->state && reason != FinishReason::error) {
     keeper_.keep(*sequence);
     note_cache();
+    sequence->speculator->ended(
+        std::span<const int>(sequence->tokens).subspan(static_cast<size_t>(sequence->usage.prompt_tokens)));
   }
   drop_state(*sequence);
   if (sequence->grammar) {

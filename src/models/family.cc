@@ -4,10 +4,29 @@
 #include <cmath>
 
 namespace anabranch {
+namespace {
+
+WeightSource stored_as(const ModelBuilder& builder, WeightSource source) {
+  const bool rounds = builder.for_drafts && builder.device.favours_8_bits();
+  return rounds ? rounded_to_8_bits(std::move(source)) : source;
+}
+
+}  // namespace
+
+Result<WeightSource> ModelBuilder::take_matrix(const std::string& name, int64_t rows, int64_t cols) const {
+  TRY(auto source, checkpoint.take_matrix(name, rows, cols));
+  return stored_as(*this, std::move(source));
+}
+
+Result<WeightSource> ModelBuilder::take_matrices(const std::string& name, int64_t count, int64_t rows,
+                                                 int64_t cols) const {
+  TRY(auto source, checkpoint.take_matrices(name, count, rows, cols));
+  return stored_as(*this, std::move(source));
+}
 
 Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
                                bool bias) {
-  TRY(auto source, builder.checkpoint.take_matrix(name + ".weight", out, in));
+  TRY(auto source, builder.take_matrix(name + ".weight", out, in));
   nn::Linear linear{ops::Weight::make(builder.device, source), {}};
   if (bias) {
     TRY(auto values, builder.checkpoint.take(name + ".bias", {out}));
@@ -48,7 +67,7 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
   out.scores = {scale, a.window, a.soft_cap};
   out.rope = rope;
   if (a.output_gate) {
-    TRY(auto both, builder.checkpoint.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
+    TRY(auto both, builder.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
     std::vector<int64_t> query_rows, gate_rows;
     for (int head = 0; head < a.heads; head++) {
       for (int i = 0; i < a.head_dim; i++) {
@@ -91,7 +110,7 @@ Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix,
 
 Result<ops::ExpertMatrices> take_experts(const ModelBuilder& builder, const std::string& name,
                                          const MoeSpec& moe, int rows, int cols) {
-  TRY(const auto source, builder.checkpoint.take_matrices(name + ".weight", moe.experts, rows, cols));
+  TRY(const auto source, builder.take_matrices(name + ".weight", moe.experts, rows, cols));
   return ops::ExpertMatrices::make(builder.device, source, moe.experts);
 }
 

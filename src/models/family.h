@@ -13,6 +13,14 @@ struct ModelBuilder {
   Checkpoint& checkpoint;
   const ModelSpec& spec;
   Device& device;
+  // The matrices are for drafts only. Dense ones are rounded to 8 bits where that is faster: as many drafts
+  // are right, and a draft costs a third less.
+  bool for_drafts = false;
+
+  // As Checkpoint has them.
+  Result<WeightSource> take_matrix(const std::string& name, int64_t rows, int64_t cols) const;
+  Result<WeightSource> take_matrices(const std::string& name, int64_t count, int64_t rows,
+                                     int64_t cols) const;
 };
 
 // A family: reads its config, then builds one decoder layer at a time from tensors named "<prefix>...", and,

@@ -189,7 +189,9 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   std::optional<nn::Mtp> mtp;
   if (family->build_mtp && checkpoint.has("mtp.fc.weight")) {
     if (spec.mtp_unsupported.empty()) {
-      TRY(mtp, family->build_mtp(builder));
+      ModelBuilder for_drafts = builder;
+      for_drafts.for_drafts = true;
+      TRY(mtp, family->build_mtp(for_drafts));
     } else {
       log_warning("{}: the MTP head is left aside: {}", checkpoint.path(), spec.mtp_unsupported);
     }

@@ -78,6 +78,8 @@ class Device {
   // Tokens of a prompt that a pass should read at a time when nothing else runs: as many rows as the matrix
   // products need to be fast.
   virtual int prefill_chunk() const { return 256; }
+  // Whether it multiplies 8-bit matrices with inputs that are rounded, too, and much faster than dense ones.
+  virtual bool favours_8_bits() const { return false; }
   // Requests that should run at a time, as far as their memory allows.
   virtual int parallel() const { return 8; }
   // Of the device's memory; free: 0 = not known. Any thread.

@@ -258,6 +258,29 @@ TEST_F(Speculation, TheContextEndsOnTheSameToken) {
   }
 }
 
+// A request is drafted for from an earlier answer to it, unless their salts differ or one shares nothing.
+TEST_F(Speculation, AnswersAreCopiedUnderTheirOwnSaltOnly) {
+  const auto engine = start(options_of(*full_));
+  Request request = request_of(40, 80, 0.8f);
+  const auto want = run_with(*engine, request, kOff);
+  const auto accepted = [&](const std::string& salt, bool shares) {
+    request.cache_salt = salt;
+    request.cache = shares;
+    const auto got = run_with(*engine, request, from(DraftSource::ngram, 15));
+    expect_same(got, want, salt);
+    expect_counted(got, salt);
+    return counters(got, DraftSource::ngram).accepted;
+  };
+  const long alone = accepted("a", false);
+  EXPECT_LT(alone, 20);
+  EXPECT_EQ(accepted("a", true), alone) << "what shared nothing";
+  EXPECT_GT(accepted("a", true), 60);
+  EXPECT_EQ(accepted("", true), alone);
+  EXPECT_EQ(accepted("b", true), alone);
+  EXPECT_EQ(accepted("a", false), alone);
+  EXPECT_GT(accepted("b", true), 60);
+}
+
 // Past the draft model's own context it falls silent.
 TEST_F(Speculation, ADraftModelMayHaveAShorterContext) {
   const TinyModel draft("qwen35_flat_tied");

@@ -32,6 +32,7 @@ class CpuDevice final : public Device {
   Tensor empty_host(const Shape& shape, Dtype dtype) override { return empty(shape, dtype); }
   Tensor to_device(const Tensor& x) override;
   Tensor to_host(const Tensor& x) override { return x; }
+  bool favours_8_bits() const override { return !precise_; }
   void begin_pass() override { pool_.begin_pass(); }
   uint64_t memory_bytes() const override;
   uint64_t free_bytes() const override;

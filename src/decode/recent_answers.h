@@ -1,0 +1,42 @@
+// The latest answers of an engine, from which the drafts of later requests can be copied. Requests see only
+// answers that were given under their own cache salt: how fast an answer comes would tell of others.
+//
+// Memory is bounded: the oldest answers of all salts are forgotten first. Used on the engine thread only.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "decode/suffix_index.h"
+
+namespace anabranch {
+
+class RecentAnswers {
+ public:
+  static constexpr size_t kMostBytes = 16u << 20;
+
+  explicit RecentAnswers(size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
+
+  void add(std::string_view salt, std::span<const int> answer);
+  // Proposes what may follow `context`, as SuffixIndex::find() does.
+  SuffixIndex::Proposal find(std::string_view salt, std::span<const int> context, int count) const;
+  size_t bytes() const { return bytes_; }
+
+ private:
+  using Texts = std::map<std::string, SuffixIndex, std::less<>>;
+  struct Answer {
+    Texts::iterator text;
+    size_t tokens;  // with kEnd
+  };
+  static size_t bytes_of(const Texts::value_type& text);
+  void drop_oldest();
+
+  size_t most_bytes_, bytes_ = 0;
+  Texts texts_;                 // by salt
+  std::deque<Answer> answers_;  // the oldest first
+};
+
+}  // namespace anabranch

@@ -1,0 +1,69 @@
+// Finds where the last tokens of a sequence stood before, and proposes what followed there (Saxena 2023,
+// "Prompt lookup decoding"; Oliaro et al. 2024, "SuffixDecoding", arXiv 2411.04975). As a suffix tree would:
+// the longest match decides, and of several places with equally long matches the most frequent continuation.
+//
+// In place of a tree there are chains of earlier positions with the same last 2, 4 and 8 tokens, as in a
+// compressor. They take O(1) time per token, can forget the oldest tokens, and find the same matches, except
+// where the same tokens occur very often: then the latest places decide.
+//
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace anabranch {
+
+class SuffixIndex {
+ public:
+  // The most places to compare, and the most tokens to compare at each. More would find little better.
+  static constexpr int kMostPlaces = 64, kMostLength = 64;
+  // Stands between texts of one index: nothing matches it, and no proposal contains it.
+  static constexpr int kEnd = -1;
+
+  struct Proposal {
+    std::vector<int> tokens;  // empty: nothing matches
+    int match = 0;            // tokens that matched, at least two
+    // Places with this match: their number, and how many have the first proposed token.
+    int places = 0, agree = 0;
+  };
+
+  void append(std::span<const int> tokens);
+  // Forgets the oldest tokens. They take memory until they are a quarter of all.
+  void drop_front(size_t tokens);
+
+  // Proposes at most `count` tokens that may follow `context`, whose tokens are not kEnd. Stops before a
+  // token on which the places do not mostly agree.
+  Proposal find(std::span<const int> context, int count) const { return propose(context, count, false); }
+  // The same for the indexed text itself, which the proposal may copy beyond its end.
+  Proposal find_own(int count) const { return propose(text(), count, true); }
+
+  size_t size() const { return tokens_.size() - first_; }  // tokens
+  size_t bytes() const;
+
+ private:
+  static constexpr std::array<int, 3> kOrders = {2, 4, 8};
+  static constexpr int kMostSteps = 256;  // of a walk, with places that only share a hash
+  struct Chains {
+    std::vector<int32_t> last;    // by hash of `order` tokens: the last place where they end, -1: none
+    std::vector<int32_t> before;  // of each position: the place before with this hash
+  };
+  struct Place {
+    int next = 0;   // the position after the match
+    int match = 0;  // its length
+  };
+
+  std::span<const int> text() const { return std::span(tokens_).subspan(first_); }
+  void link(size_t from);
+  std::vector<Place> places(std::span<const int> context) const;
+  Proposal propose(std::span<const int> context, int count, bool own) const;
+
+  std::vector<int> tokens_;
+  size_t first_ = 0;  // tokens before this position are forgotten
+  std::array<Chains, kOrders.size()> chains_;
+};
+
+}  // namespace anabranch
