@@ -12,6 +12,7 @@ constexpr int kRows[] = {1,   2,   4,   5,   8,   9,   16,  17,  24,  25,  32,  
                          40,  48,  56,  64,  65,  72,  80,  88,  96,  104, 112,  120,
                          128, 129, 160, 192, 224, 256, 320, 384, 512, 700, 1024, 1536};
 constexpr int kPromptChunks = 2;    // the second one has context
+constexpr int kMostDrafting = 16;   // sequences that draft together
 constexpr size_t kLogitRows = 128;  // more would take much memory, of which pools keep what they had once
 
 class Passes {
@@ -40,12 +41,12 @@ class Passes {
   void draft_heads() {
     if (!model_.has_mtp()) return;
     SequenceState of_head(model_.device(), model_.mtp_layout());
-    for (const int n : {model_.device().prefill_chunk(), 1, 2, 4, 8, 16}) {
+    for (const int n : {model_.device().prefill_chunk(), 1, 2, 3, 4, 8, 16}) {
       const Tensor hidden = run({&state_}, n, Batch::Logits::none);
       Batch batch;
       batch.add(of_head, std::vector<int>(static_cast<size_t>(n)), Batch::Logits::none);
       const Tensor drafted = model_.mtp(hidden, batch);
-      ops::best_of_rows(model_.draft_logits(drafted.slice_rows(0, 1)));
+      ops::best_of_rows(model_.draft_logits(drafted.slice_rows(0, std::min(n, kMostDrafting))));
     }
   }
 

@@ -98,6 +98,34 @@ TEST(CudaDispatch, ProductsOnHopper) {
   });
 }
 
+// A norm of one row is part of the product; a mixture of few rows takes three launches.
+TEST(CudaDispatch, NormsOfFewRows) {
+  on_card(kH200, [](Device& device) {
+    const int width = 128, inner = 64, count = 6;
+    const auto weight = [&](int rows, int cols) {
+      return Weight::make(device, affine_matrix(rows, cols, 4, 64, ScaleType::bf16, false, 1).source());
+    };
+    const Weight router = weight(count, width);
+    const Weight* one = &router;
+    const RowNorm norm{zeros(device, {width}), 1e-6f};
+    const auto names = [&](int rows) {
+      return kernels_of([&] { linear(zeros(device, {rows, width}), {&one, 1}, &norm); });
+    };
+    EXPECT_EQ(names(1), (std::vector<std::string>{"gemv"}));
+    EXPECT_EQ(names(5), (std::vector<std::string>{"norm_rows", "gemv"}));
+    const auto stack = [&](int rows, int cols) {
+      return ExpertMatrices::make(
+          device, affine_matrix(count * rows, cols, 4, 64, ScaleType::bf16, false, 1).source(), count);
+    };
+    const ExpertMatrices gate = stack(inner, width), up = stack(inner, width), down = stack(width, inner);
+    const MixtureWeights w{&router, {.top_k = 2}, {&gate, &up, &down}};
+    EXPECT_EQ(kernels_of([&] {
+                mixture(zeros(device, {1, width}), norm, w, true);
+              }),
+              (std::vector<std::string>{"gemv", "few_gate_up", "few_down"}));
+  });
+}
+
 // There many rows go through the kernel for few, as many at a time as shared memory has room for.
 TEST(CudaDispatch, ProductsBeforeHopper) {
   for (const auto& [card, most] : {std::pair{kA100, 32}, {kA10, 16}})

@@ -15,37 +15,55 @@ class EmulatedProducts : public EmulatedDevice {
     cuda::norm_rows(card(), x, norm, nullptr, &out);
     return out;
   }
+  void expect_same_bits(int inputs, int rows, Rng& rng);
   static std::vector<uint8_t> bytes(const Tensor& x) {
     const Tensor host = to_host(x);
     return {host.data<uint8_t>(), host.data<uint8_t>() + host.size()};
   }
 };
 
+TEST_F(EmulatedProducts, OfFewRowsAloneAreNormalisedByBlocks) {
+  EXPECT_TRUE(cuda::normed_by_blocks(1, 4096));
+  EXPECT_FALSE(cuda::normed_by_blocks(2, 4096));
+  EXPECT_FALSE(cuda::normed_by_blocks(1, 4097));
+  EXPECT_TRUE(cuda::normed_by_blocks(4, 1024));
+  EXPECT_FALSE(cuda::normed_by_blocks(5, 1024));
+}
+
+void EmulatedProducts::expect_same_bits(int inputs, int rows, Rng& rng) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows of " << inputs);
+  ASSERT_TRUE(cuda::normed_by_blocks(rows, inputs));
+  const int outputs = 100;
+  const Matrix four = inputs % 64 ? dense_matrix(outputs, inputs, WeightKind::bf16, 1)
+                                  : affine_matrix(outputs, inputs, 4, 64, ScaleType::bf16, false, 1),
+               other = dense_matrix(outputs, inputs, WeightKind::f16, 2);
+  const Weight a = Weight::make(card(), four.source()), b = Weight::make(card(), other.source());
+  const Weight* both[] = {&a, &b};
+  const RowNorm norm{card().to_device(random_tensor({inputs}, rng)), 1e-6f};
+  const Tensor x = card().to_device(random_tensor({rows, inputs}, rng)),
+               residual = card().to_device(random_tensor({rows, outputs}, rng));
+  const MatmulInput before = packed(x, &norm), lanes = cuda::make_lanes(card(), rows, inputs, false);
+  const auto got = cuda::linear_of_few(x, both, norm, lanes), expected = cuda::linear(before, both, nullptr);
+  for (const size_t i : {0, 1}) EXPECT_TRUE(bits_agree(to_vector(got[i]), to_vector(expected[i])));
+  EXPECT_EQ(bytes(lanes.values), bytes(before.values));
+  EXPECT_EQ(bytes(cuda::linear_swiglu(x, a, a, norm, Activation::silu).values),
+            bytes(cuda::linear_swiglu(before, a, a, Activation::silu).values));
+  EXPECT_TRUE(bits_agree(to_vector(cuda::linear_add(x, a, residual)),
+                         to_vector(cuda::linear_add(packed(x, nullptr), a, residual))));
+}
+
 TEST_F(EmulatedProducts, BlocksNormaliseAsKernelsDo) {
   Rng rng(1);
-  for (const int inputs : {40, 130, 640, 4100, 5120, 8192}) {
-    const Matrix four = inputs % 64 ? dense_matrix(50, inputs, WeightKind::bf16, 1)
-                                    : affine_matrix(50, inputs, 4, 64, ScaleType::bf16, false, 1),
-                 other = dense_matrix(50, inputs, WeightKind::f16, 2);
-    const Weight a = Weight::make(card(), four.source()), b = Weight::make(card(), other.source());
-    const Weight* both[] = {&a, &b};
-    const RowNorm norm{card().to_device(random_tensor({inputs}, rng)), 1e-6f};
-    for (const int rows : {1, 2, 3, 4, 7, 16}) {
-      if (!cuda::normed_by_blocks(rows, inputs)) continue;
-      SCOPED_TRACE(::testing::Message() << rows << " rows of " << inputs);
-      const Tensor x = card().to_device(random_tensor({rows, inputs}, rng)),
-                   residual = card().to_device(random_tensor({rows, 50}, rng));
-      const MatmulInput before = packed(x, &norm), lanes = cuda::make_lanes(card(), rows, inputs, false);
-      const auto got = cuda::linear_of_few(x, both, norm, lanes),
-                 expected = cuda::linear(before, both, nullptr);
-      for (const size_t i : {0, 1}) EXPECT_TRUE(bits_agree(to_vector(got[i]), to_vector(expected[i])));
-      EXPECT_EQ(bytes(lanes.values), bytes(before.values));
-      EXPECT_EQ(bytes(cuda::linear_swiglu(x, a, a, norm, Activation::silu).values),
-                bytes(cuda::linear_swiglu(before, a, a, Activation::silu).values));
-      EXPECT_TRUE(bits_agree(to_vector(cuda::linear_add(x, a, residual)),
-                             to_vector(cuda::linear_add(packed(x, nullptr), a, residual))));
-    }
-  }
+  for (const auto& [inputs, rows] :
+       {std::pair{40, 1}, {130, 4}, {640, 2}, {1024, 4}, {1200, 3}, {2048, 2}, {2050, 1}, {4096, 1}})
+    expect_same_bits(inputs, rows, rng);
+}
+
+TEST_F(EmulatedProducts, ABlockWithManyUnitsDoesToo) {
+  fake_cards[0].multiprocessors = 1;
+  device_ = ops::cuda::open_cuda(0, 1).value();
+  Rng rng(2);
+  for (const auto& [inputs, rows] : {std::pair{640, 2}, {1200, 3}}) expect_same_bits(inputs, rows, rng);
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
 
 void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const GemvShape& s, bool swiglu) {
   count_gemv_units(args, swiglu, s.tiles);
-  constexpr int kEarlyBytes = 64 << 10;  // more delay x, fewer leave memory idle
+  constexpr int kEarlyBytes = 64 << 10;  // or one slot; more delay x, fewer leave memory idle
   args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
   on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.normed}},
             "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
@@ -265,7 +265,7 @@ MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up,
 }  // namespace
 
 bool normed_by_blocks(int rows, int inputs) {
-  return inputs <= 8192 && rows * norm_threads(inputs) <= 512;
+  return rows * norm_threads(inputs) <= 512;
 }
 
 int layout_rows(int rows) {

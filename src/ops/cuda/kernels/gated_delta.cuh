@@ -368,7 +368,7 @@ DEVICE void few_tokens(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   if (warp == kThreads / 32 - 1) make_gates(a, s, p, gates, 0, lane, made);
   load_state(a, s, p, thread, state);
   barrier_sync(0, kThreads);
-  if (gridDim.z == 1) let_next_start();  // not before: the next launch's weights would delay what was read
+  if (gridDim.z == 1) let_next_start();  // not before: the next launch's weights would delay what is read here
   make_norms(s, p, thread, 0, made);
   barrier_sync(0, kThreads);
   for (int t = 0; t < s.count; t++) {

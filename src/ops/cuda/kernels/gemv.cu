@@ -111,7 +111,7 @@ DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums, con
   for (int i = 0; i < kEach; i++)
     weight[i] = here && p.weight && first + i * step < p.inputs ? p.weight[first + i * step] : 1.0f;
   wait_for_previous();
-  const float* from = p.x + (long)(a.first_row + row) * p.inputs + first;
+  const float* from = p.x + (long)row * p.inputs + first;
 #pragma unroll
   for (int i = 0; i < kEach; i++) numbers[i] = here && first + i * step < p.inputs ? from[i * step] : 0.0f;
   asked();
@@ -131,7 +131,7 @@ DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums, con
       if (at >= a.input_tiles * kTileK) break;
       const u16 y = to_bf16(row_norm(numbers[i], factor, weight[i]));
       *(u16*)(x + at / kTileK * x_step + row * kXStride + lane_input(at % kTileK) * 2) = y;
-      if (p.lanes && blockIdx.x == 0) p.lanes[lane_index(a.first_row + row, at, a.x_rows)] = y;
+      if (p.lanes && blockIdx.x == 0) p.lanes[lane_index(row, at, a.x_rows)] = y;
     }
   }
   __syncthreads();
