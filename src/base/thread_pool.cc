@@ -58,8 +58,8 @@ class ThreadPool::Workers {
     grain_ = std::max(grain, (count + Share::kMost - 1) / Share::kMost);
     const int64_t pieces = (count + grain_ - 1) / grain_, threads = size();
     for (int64_t i = 0; i < threads; i++)
-      shares_[static_cast<size_t>(i)].set((i * pieces + threads - 1) / threads,
-                                          ((i + 1) * pieces + threads - 1) / threads);
+      shares_[static_cast<size_t>(i)].set(share_begin(pieces, i, threads),
+                                          share_begin(pieces, i + 1, threads));
     const uint32_t open = (state_.load(std::memory_order_relaxed) + kJob) | kOpen;
     state_.store(open, std::memory_order_seq_cst);
     if (sleeping_.load(std::memory_order_seq_cst) > 0) state_.notify_all();

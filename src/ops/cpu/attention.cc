@@ -11,7 +11,7 @@ namespace anabranch::ops::cpu {
 namespace {
 
 constexpr int64_t kSerialElements = 32 << 10;
-constexpr int64_t kSerialWork = 64 << 10;  // multiplications of q and k
+constexpr int64_t kSerialWork = 16 << 10;  // multiplications of q and k
 // Query rows that share a block's keys and values, with scores and sums of their own, in the L2 cache: as
 // many as leave every thread a few tasks, within these limits, in steps of what a kernel takes at once.
 constexpr int64_t kMinRowBlock = 24, kMaxRowBlock = 96, kRowStep = 6;
@@ -182,7 +182,7 @@ void run_blocks(const Job& job) {
     const auto run = [&](int64_t begin, int64_t end) {
       for (int64_t u = begin; u < end; u++) b.run_unit(start + u / b.tasks, u % b.tasks, u, last);
     };
-    threads.parallel_for(units, std::max<int64_t>(1, units / (8 * threads.size())), run);
+    threads.parallel_for(units, 1, run);
     for (int64_t i = 0; i < b.tasks; i++) {
       const int64_t n = job.row_count(i % job.row_blocks);
       for (int64_t u = i; u < units; u += b.tasks)

@@ -25,36 +25,37 @@ size_t BufferPool::size_class(size_t bytes) {
 
 void* BufferPool::take(size_t bytes) {
   const size_t size = size_class(bytes);
-  {
-    std::lock_guard lock(mutex_);
-    used_ += size;
-    peak_ = std::max(peak_, used_);
-    const auto found = free_.find(size);
-    if (found != free_.end() && !found->second.empty()) {
-      void* buffer = found->second.back();
-      found->second.pop_back();
-      kept_ -= size;
-      return buffer;
-    }
-  }
-  void* buffer = std::aligned_alloc(kAlign, size);
+  std::lock_guard lock(mutex_);
+  void* buffer = find(size);
   if (!buffer) {
-    std::lock_guard lock(mutex_);
     drop_beyond(0);
-    buffer = std::aligned_alloc(kAlign, size);
-    if (!buffer) used_ -= size;
+    buffer = find(size);
   }
   if (!buffer) throw std::bad_alloc();
+  used_ += size;
+  peak_ = std::max(peak_, used_);
+  return buffer;
+}
+
+// One that waits, or a new one; null: no memory.
+void* BufferPool::find(size_t size) {
+  if (Slabs::suits(size)) return slabs_.take(size);
+  const auto found = free_.find(size);
+  if (found == free_.end() || found->second.empty()) return std::aligned_alloc(kAlign, size);
+  void* buffer = found->second.back();
+  found->second.pop_back();
+  kept_ -= size;
   return buffer;
 }
 
 void BufferPool::put(void* buffer, size_t bytes) {
-  const size_t size = size_class(bytes);
+  const size_t size = size_class(bytes), most = std::max(limit_, kLeastKept);
   std::lock_guard lock(mutex_);
   used_ -= size;
+  if (Slabs::suits(size)) return slabs_.put(buffer, size, most);
   free_[size].push_back(buffer);
   kept_ += size;
-  if (kept_ > std::max(limit_, kLeastKept)) drop_beyond(std::max(limit_, kLeastKept));
+  if (kept_ > most) drop_beyond(most);
 }
 
 void BufferPool::begin_pass() {
@@ -65,11 +66,12 @@ void BufferPool::begin_pass() {
 
 size_t BufferPool::kept_bytes() const {
   std::lock_guard lock(mutex_);
-  return kept_;
+  return kept_ + slabs_.free_bytes();
 }
 
 // Largest first: these are the cheapest to ask for again, by the byte.
 void BufferPool::drop_beyond(size_t limit) {
+  if (limit == 0) slabs_.trim();
   for (auto at = free_.rbegin(); at != free_.rend() && kept_ > limit; ++at) {
     while (!at->second.empty() && kept_ > limit) {
       std::free(at->second.back());

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include "ops/cpu/slabs.h"
+
 namespace anabranch::ops::cpu {
 
 // Buffers of a size class wait for the next tensor of that class. As many bytes are kept as the largest pass
@@ -24,15 +26,18 @@ class BufferPool {
   void put(void* buffer, size_t bytes);
   void begin_pass();
 
-  size_t kept_bytes() const;  // waiting for reuse
+  size_t kept_bytes() const;  // waiting for reuse, free pieces of slabs included
   // What a request of so many bytes takes: at most an eighth more.
   static size_t size_class(size_t bytes);
 
  private:
   void drop_beyond(size_t limit);
 
+  void* find(size_t size);
+
   mutable std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;  // by size class
+  std::map<size_t, std::vector<void*>> free_;  // by size class; those that suit slabs are there
+  Slabs slabs_;
   size_t kept_ = 0, used_ = 0, peak_ = 0, limit_ = 0;
 };
 

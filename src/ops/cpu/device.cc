@@ -92,7 +92,9 @@ constexpr uint64_t kHugePage = 2u << 20;
 // Smaller pieces share chunks: a page of their own each would waste up to half of it.
 constexpr uint64_t kChunk = 16 * kHugePage, kLargestPiece = kChunk / 4;
 
-std::shared_ptr<void> allocate_pages(uint64_t bytes) {
+}  // namespace
+
+std::shared_ptr<void> allocate_huge(uint64_t bytes) {
   const uint64_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* p = std::aligned_alloc(kHugePage, size);
   if (!p) throw std::bad_alloc();
@@ -102,10 +104,8 @@ std::shared_ptr<void> allocate_pages(uint64_t bytes) {
   return {p, [](void* q) { std::free(q); }};
 }
 
-}  // namespace
-
 std::shared_ptr<void> allocate_large(uint64_t bytes) {
-  if (bytes > kLargestPiece) return allocate_pages(bytes);
+  if (bytes > kLargestPiece) return allocate_huge(bytes);
   static std::mutex mutex;
   static std::weak_ptr<void> current;  // its pieces keep a chunk alive
   static uint64_t used = 0;
@@ -113,7 +113,7 @@ std::shared_ptr<void> allocate_large(uint64_t bytes) {
   std::lock_guard lock(mutex);
   auto chunk = current.lock();
   if (!chunk || used + size > kChunk) {
-    chunk = allocate_pages(kChunk);
+    chunk = allocate_huge(kChunk);
     current = chunk;
     used = 0;
   }

@@ -65,6 +65,9 @@ inline CpuDevice& cpu_device(const Tensor& x) {
 // Any thread.
 std::shared_ptr<void> allocate_large(uint64_t bytes);
 
+// The same with pages of its own, 2 MiB aligned.
+std::shared_ptr<void> allocate_huge(uint64_t bytes);
+
 // A buffer of the calling thread that grows and is kept: work space of one op. 64-byte aligned. `slot` tells
 // apart buffers that one op uses at once.
 void* thread_scratch(int slot, size_t bytes);

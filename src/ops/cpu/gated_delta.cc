@@ -12,13 +12,25 @@ namespace {
 
 void run_heads(CpuDevice& device, const GatedDeltaArgs& args) {
   const CpuKernels& kernel = device.kernels();
+  ThreadPool& threads = device.threads();
+  const int64_t work = (args.tokens + args.replay_count) * args.value_heads * args.key_dim * args.value_dim;
+  const bool serial = work < (32 << 10);
+  const int64_t heads = args.key_heads, sharers = serial ? 1 : threads.size();
+  const int64_t head_floats = args.value_heads / heads * args.key_dim * args.value_dim;
+  // Some thread's share begins with head h.
+  const auto begins_share = [&](int64_t h) {
+    return ThreadPool::share_begin(heads, h * sharers / heads, sharers) == h;
+  };
   const auto body = [&](int64_t begin, int64_t end) {
     auto* scratch = static_cast<float*>(
         thread_scratch(0, static_cast<size_t>(kernel.delta_scratch_floats(args)) * sizeof(float)));
-    for (int64_t h = begin; h < end; h++) kernel.delta_head(args, h, scratch);
+    for (int64_t h = begin; h < end; h++) {
+      const bool last = h + 1 == heads || begins_share(h + 1);
+      kernel.delta_head(args, h, begins_share(h), last ? nullptr : args.s_in + (h + 1) * head_floats,
+                        scratch);
+    }
   };
-  const int64_t work = (args.tokens + args.replay_count) * args.value_heads * args.key_dim * args.value_dim;
-  work < (32 << 10) ? body(0, args.key_heads) : device.threads().parallel_for(args.key_heads, 1, body);
+  serial ? body(0, heads) : threads.parallel_for(heads, 1, body);
 }
 
 // conv = the last kernel - 1 rows of (conv, `count` rows), row i at `row(i)`.

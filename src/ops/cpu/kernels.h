@@ -161,8 +161,11 @@ struct CpuKernels {
                            const AttentionPartial& from);
 
   int64_t (*delta_scratch_floats)(const GatedDeltaArgs& args);
-  // The whole op for one key head and the value heads that use it, all tokens.
-  void (*delta_head)(const GatedDeltaArgs& args, int64_t key_head, float* scratch);
+  // The whole op for one key head and the value heads that use it, all tokens. first: this thread has not
+  // been working on the head before, so its states are not on their way to the cache. next: states of one
+  // value head that this thread reads after these, to be fetched into the cache meanwhile; may be null.
+  void (*delta_head)(const GatedDeltaArgs& args, int64_t key_head, bool first, const float* next,
+                     float* scratch);
 
   // Probe: `rounds` of the inner loops, all registers busy; returns operations done (multiply and add each
   // count).

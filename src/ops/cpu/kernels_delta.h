@@ -15,6 +15,7 @@ struct DeltaBlock {
   float *decay, *beta;  // [ratio, kDeltaTokens]
   float* s;             // [Dk, 16 * kColumnVectors]
   float* saved;         // trees only: [1 + kMaxDraftTokens] copies of s; number 1 + t is s after token t
+  const float* next;    // state of the head that this thread turns to next, or null
 };
 
 FN int64_t delta_ratio(const GatedDeltaArgs& a) {
@@ -36,6 +37,7 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   const int64_t ratio = delta_ratio(a);
   DeltaBlock b;
   b.t0 = b.count = 0;
+  b.next = nullptr;
   b.s = scratch;
   b.saved = b.s + delta_tile(a);
   b.decay = b.saved + (a.parents ? (1 + kMaxDraftTokens) * delta_tile(a) : 0);
@@ -235,6 +237,12 @@ FN Columns<NC> replay_row(const Replay<NC>& replay, int64_t i, Columns<NC> row) 
 // Rows of S ahead that a pass over them asks the cache for: a piece of one row is a line or two, a row apart.
 constexpr int64_t kRowsAhead = 8;
 
+// S is read in pieces of rows, which memory delivers slowly; so it comes into the L2 cache as it lies, while
+// the head before is worked on: floats [begin, begin + count) of its S.
+FN void fetch_state(const float* state, int64_t begin, int64_t count) {
+  for (int64_t i = begin; i < begin + count; i += 16) __builtin_prefetch(state + i, 0, 2);
+}
+
 // S to scratch, the window applied on the way and stored when it is folded; u = k^T S of the first token.
 template <int NC, bool WithReplay>
 static void delta_load(const DeltaPiece<NC>& p, Columns<NC> (&u)[2]) {
@@ -247,6 +255,7 @@ static void delta_load(const DeltaPiece<NC>& p, Columns<NC> (&u)[2]) {
   if (WithReplay) make_replay<NC>(p, replay);
   clear(u);
   for (int64_t i = 0; i < dk; i++) {
+    if (p.b.next) fetch_state(p.b.next, p.column * dk + i * NC * kLanes, NC * kLanes);
     UNROLL for (int c = 0; c < NC; c++) __builtin_prefetch(s_in + (i + kRowsAhead) * dv + c * kLanes);
     Columns<NC> row = load_columns<NC>(s_in + i * dv, left);
     if (WithReplay) {
@@ -377,17 +386,25 @@ static void delta_keep(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t key
   }
 }
 
-static void delta_head(const GatedDeltaArgs& a, int64_t key_head, float* scratch) {
-  const int64_t ratio = delta_ratio(a);
+static void delta_head(const GatedDeltaArgs& a, int64_t key_head, bool first, const float* next,
+                       float* scratch) {
+  const int64_t ratio = delta_ratio(a), begin = key_head * ratio, end = begin + ratio;
+  const int64_t head_floats = a.key_dim * a.value_dim;
   DeltaBlock b = carve_block(a, scratch);
+  const auto columns = [&](int64_t h) __attribute__((always_inline)) {
+    const bool once = b.t0 == 0;  // later blocks find S in the cache, or not: it has been written since
+    b.next = !once ? nullptr : h + 1 < end ? a.s_in + (h + 1) * head_floats : next;
+    delta_columns(a, b, h);
+  };
+  if (first) fetch_state(a.s_in + begin * head_floats, 0, head_floats);
   if (a.tokens == 0) {  // only fold
-    for (int64_t h = key_head * ratio; h < (key_head + 1) * ratio; h++) delta_columns(a, b, h);
+    for (int64_t h = begin; h < end; h++) columns(h);
   }
   for (; b.t0 < a.tokens; b.t0 += kDeltaTokens) {
     b.count = a.tokens - b.t0 < kDeltaTokens ? a.tokens - b.t0 : kDeltaTokens;
     delta_prepare(a, b, key_head);
-    for (int64_t h = key_head * ratio; h < (key_head + 1) * ratio; h++) {
-      delta_columns(a, b, h);
+    for (int64_t h = begin; h < end; h++) {
+      columns(h);
       delta_finish(a, b, h);
     }
   }

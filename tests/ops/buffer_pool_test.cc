@@ -1,0 +1,101 @@
+#include "ops/cpu/buffer_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <random>
+#include <vector>
+
+namespace anabranch::ops::cpu {
+namespace {
+
+constexpr size_t kPiece = size_t{256} << 10, kPieces = Slabs::kSlab / kPiece;
+
+uintptr_t slab_of(const void* piece) {
+  return reinterpret_cast<uintptr_t>(piece) / Slabs::kSlab;
+}
+
+TEST(Slabs, PiecesFillHugePages) {
+  if (!Slabs::suits(kPiece)) GTEST_SKIP() << "not in this build";
+  Slabs slabs;
+  std::map<uintptr_t, int> pieces;
+  for (size_t i = 0; i < 3 * kPieces; i++) pieces[slab_of(slabs.take(kPiece))]++;
+  ASSERT_EQ(pieces.size(), 3u);
+  for (const auto& [slab, count] : pieces) EXPECT_EQ(count, static_cast<int>(kPieces));
+  EXPECT_EQ(slabs.free_bytes(), 0u);
+}
+
+TEST(Slabs, FreePiecesAreUsedBeforeNewSlabs) {
+  if (!Slabs::suits(kPiece)) GTEST_SKIP() << "not in this build";
+  Slabs slabs;
+  std::vector<void*> all;
+  for (size_t i = 0; i < 2 * kPieces; i++) all.push_back(slabs.take(kPiece));
+  void* back = all[3];
+  slabs.put(back, kPiece, 0);
+  EXPECT_EQ(slabs.free_bytes(), kPiece);  // its neighbours are in use, so it stays whatever the limit
+  EXPECT_EQ(slabs.take(kPiece), back);
+}
+
+TEST(Slabs, AnUnusedSlabGoesBackBeyondTheLimit) {
+  if (!Slabs::suits(kPiece)) GTEST_SKIP() << "not in this build";
+  Slabs slabs;
+  std::vector<void*> all;
+  for (size_t i = 0; i < 2 * kPieces; i++) all.push_back(slabs.take(kPiece));
+  for (void* piece : all) slabs.put(piece, kPiece, Slabs::kSlab);
+  EXPECT_EQ(slabs.free_bytes(), Slabs::kSlab);
+  slabs.trim();
+  EXPECT_EQ(slabs.free_bytes(), 0u);
+}
+
+TEST(Slabs, OnlySizesThatWasteLittle) {
+  EXPECT_FALSE(Slabs::suits(64));
+  EXPECT_FALSE(Slabs::suits(Slabs::kSlab));
+  EXPECT_FALSE(Slabs::suits(size_t{768} << 10));  // two of them leave a quarter
+}
+
+// Buffers in use never overlap, and keep what was written, whatever else comes and goes.
+TEST(BufferPool, BuffersAreTheirOwners) {
+  struct Buffer {
+    unsigned char* data;
+    size_t bytes;
+    unsigned char mark;
+  };
+  BufferPool pool;
+  std::mt19937 random(7);
+  const size_t sizes[] = {1000, 64 << 10, 100000, kPiece, kPiece + 64, size_t{1} << 20, size_t{3} << 20};
+  std::vector<Buffer> used;
+  for (int step = 0; step < 600; step++) {
+    if (step % 50 == 0) pool.begin_pass();
+    if (used.size() < 20 || random() % 2 == 0) {
+      const size_t bytes = sizes[random() % std::size(sizes)];
+      Buffer b{static_cast<unsigned char*>(pool.take(bytes)), bytes, static_cast<unsigned char>(step)};
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(b.data) % 64, 0u);
+      std::memset(b.data, b.mark, b.bytes);
+      used.push_back(b);
+    }
+    if (used.size() > 40 || random() % 3 == 0) {
+      std::swap(used[random() % used.size()], used.back());
+      const Buffer b = used.back();
+      used.pop_back();
+      for (size_t i = 0; i < b.bytes; i += 61) ASSERT_EQ(b.data[i], b.mark) << "size " << b.bytes;
+      ASSERT_EQ(b.data[b.bytes - 1], b.mark);
+      pool.put(b.data, b.bytes);
+    }
+  }
+  for (const Buffer& b : used) pool.put(b.data, b.bytes);
+}
+
+TEST(BufferPool, KeepsNoMoreThanItsLimit) {
+  BufferPool pool;
+  std::vector<void*> all;
+  for (int i = 0; i < 400; i++) all.push_back(pool.take(kPiece));  // 100 MB
+  for (void* buffer : all) pool.put(buffer, kPiece);
+  EXPECT_LE(pool.kept_bytes(), size_t{32} << 20);
+  EXPECT_GE(pool.kept_bytes(), size_t{30} << 20);
+}
+
+}  // namespace
+}  // namespace anabranch::ops::cpu
