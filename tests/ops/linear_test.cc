@@ -15,7 +15,7 @@ namespace anabranch::ops {
 namespace {
 
 constexpr int kMaxRows = 64;
-const int kRowCounts[] = {1, 2, 3, 5, 9, 11, 17, kMaxRows};  // tall tiles, few unpacked tiles, many
+const int kRowCounts[] = {1, 2, 3, 5, 7, 8, 9, 11, 17, kMaxRows};  // tiles of every height, few and many
 const int kOutputs[] = {1, 9, 16, 17, 100};
 const int kInputs[] = {32, 48, 64, 96, 128, 1152};  // the last: more than is unpacked at a time
 

@@ -65,16 +65,33 @@ FN void conv_taps(const GatedDeltaArgs& a, int64_t t, const float** taps) {
   }
 }
 
-// out = silu(sum over taps of w row), oldest tap first, for channels [c0, c0 + count).
-static void conv_channels(const GatedDeltaArgs& a, const float* const* taps, int64_t c0, int64_t count,
-                          float* out) {
-  for (int64_t c = 0; c < count; c += kLanes) {
+// out = silu(sum over taps of w row), oldest tap first, for channels [c0, c0 + count). Taps: how many there
+// are, or 0 if that is not known when this is compiled.
+template <int Taps>
+static void conv_channels_of(const GatedDeltaArgs& a, const float* const* taps, int64_t c0, int64_t count,
+                             float* out) {
+  const float* w = a.conv_weight + c0;
+  int64_t c = 0;
+  if constexpr (Taps > 0) {
+    const float* rows[Taps];
+    UNROLL for (int j = 0; j < Taps; j++) rows[j] = taps[j] + c0;
+    for (; c + kLanes <= count; c += kLanes) {
+      F s = zero();
+      UNROLL for (int j = 0; j < Taps; j++) s = fma(load(w + j * a.channels + c), load(rows[j] + c), s);
+      store(out + c, silu(s));
+    }
+  }
+  for (; c < count; c += kLanes) {
     F s = zero();
     for (int64_t j = 0; j < a.conv_kernel; j++)
-      s = fma(load_upto(a.conv_weight + j * a.channels + c0 + c, count - c),
-              load_upto(taps[j] + c0 + c, count - c), s);
+      s = fma(load_upto(w + j * a.channels + c, count - c), load_upto(taps[j] + c0 + c, count - c), s);
     store_upto(out + c, silu(s), count - c);
   }
+}
+FN void conv_channels(const GatedDeltaArgs& a, const float* const* taps, int64_t c0, int64_t count,
+                      float* out) {
+  a.conv_kernel == 4 ? conv_channels_of<4>(a, taps, c0, count, out)
+                     : conv_channels_of<0>(a, taps, c0, count, out);
 }
 
 // x = x / sqrt(sum(x^2) + 1e-6) * factor

@@ -14,7 +14,7 @@
 constexpr int kTile = 2, kTallTile = 2, kUnpackedPanels = 1;
 constexpr bool kUnpacksInt8 = true;
 #elif defined(__AVX512VNNI__)
-constexpr int kTile = 8, kTallTile = 8, kUnpackedPanels = 2;
+constexpr int kTile = 6, kTallTile = 8, kUnpackedPanels = 2;
 constexpr bool kUnpacksInt8 = false;
 #elif defined(__AVX512F__)
 constexpr int kTile = 6, kTallTile = 6, kUnpackedPanels = 2;

@@ -8,6 +8,8 @@ namespace {
 constexpr int64_t kUnitBytes = 16 << 10;
 // From this many full tiles on, unpacking a panel first pays; sooner where a code's bits lie in two places.
 constexpr int64_t kUnpackTiles = 4, kUnpackSplitTiles = 2;
+// From this many rows on, a low last tile does not matter, without unpacking.
+constexpr int64_t kManyRows = 64;
 // Activations that meet one panel after another: they should stay in half an L2 cache.
 constexpr int64_t kTileBlockBytes = 192 << 10;
 
@@ -45,8 +47,8 @@ int64_t tiles_of(int64_t rows, int64_t tile_rows) {
 
 // Few rows are cut evenly: decoding the weights for a last tile of one row costs as much as for four.
 int64_t choose_tile_rows(const CpuKernels& k, int64_t rows, bool int8) {
-  if (rows >= kUnpackTiles * k.tile_rows && (k.unpacks_int8 || !int8)) return k.tile_rows;
-  return tiles_of(rows, tiles_of(rows, int8 ? k.tall_rows : k.tile_rows));
+  const int64_t many = int8 && !k.unpacks_int8 ? kManyRows : kUnpackTiles * k.tile_rows;
+  return rows >= many ? k.tile_rows : tiles_of(rows, tiles_of(rows, int8 ? k.tall_rows : k.tile_rows));
 }
 
 Prepared make_prepared(const CpuDevice& device, const PackedMatrix& m, int64_t rows, int64_t tile_rows) {
