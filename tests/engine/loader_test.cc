@@ -207,8 +207,10 @@ TEST(Loader, BytesForDraftsAreCounted) {
   const TinyModel with_head(kWithHead), plain(kPlain);
   const auto bare = loaded(with_head).info;
   EXPECT_EQ(bare.draft_head_bytes, 0u);
-  // fc, queries and gates, keys and values, output, three of the MLP.
-  EXPECT_EQ(bare.mtp_bytes, 2u * (32 * 64 + 2 * 128 * 32 + 2 * 64 * 32 + 32 * 128 + 3 * 64 * 32));
+  // In 8 bits, with two bytes for a group of 64: fc, the output, the MLP's third; or of 32: queries and
+  // gates, keys and values, the MLP's other two.
+  EXPECT_EQ(bare.mtp_bytes, (32u * 64 + 32 * 128 + 32 * 64) * 66 / 64 +
+                                (2u * 128 * 32 + 2 * 64 * 32 + 2 * 64 * 32) * 34 / 32);
   EXPECT_EQ(bare.kv_bytes_per_token, 2u * 2 * 2 * 32);  // one layer's; the head has one, too
   EXPECT_EQ(bare.draft_kv_bytes_per_token, bare.kv_bytes_per_token);
   EXPECT_EQ(bare.draft_state_bytes, window_bytes(loaded(with_head).model->state_layout()));
