@@ -1,4 +1,5 @@
 #include "cache/disk_tools.h"
+#include "cache/weights_key.h"
 
 #include <unistd.h>
 
@@ -235,8 +236,10 @@ Result<DiskCleared> clear_records(const std::string& directory, const RecordFilt
     remove_about(path);
     ::rmdir(path.c_str());  // fails when something else is in it, which then stays
   }
-  if (filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns)
+  if (filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns) {
     remove_old_formats(directory);
+    forget_weights(directory);
+  }
   return cleared;
 }
 

@@ -62,7 +62,8 @@ struct DiskCleared {
   uint64_t files = 0, bytes = 0;
 };
 // Removes these records, temporary files of dead writers, and folders that are then empty; without a filter,
-// also the folders of older formats. Files that do not belong to the cache stay.
+// also the folders of older formats and the hashes of models' files (weights_key.h). Files that do not belong
+// to the cache stay.
 Result<DiskCleared> clear_records(const std::string& directory, const RecordFilter& filter = {});
 
 }  // namespace anabranch

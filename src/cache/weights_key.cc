@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kPrefix = "weights-";
+constexpr size_t kNameDigits = 16;
+
 int64_t nanoseconds(const timespec& t) {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
@@ -43,7 +46,7 @@ class KnownHashes {
     const std::string model = fs::absolute(model_path, ignored).lexically_normal().string();
     Fnv1a hash;
     for (const char c : model) hash.add(static_cast<uint8_t>(c));
-    path_ = fmt::format("{}/weights-{:016x}", memory, hash.value());
+    path_ = fmt::format("{}/{}{:016x}", memory, kPrefix, hash.value());
     struct stat info {};
     if (::lstat(path_.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
         (info.st_mode & 022) != 0)
@@ -147,6 +150,18 @@ Result<Fingerprint> weights_key(const std::string& model_path, const std::string
   known.save();
   if (error) return make_error(ErrorKind::io, "{}: {}", model_path, error.message());
   return fingerprint_of(text);
+}
+
+void forget_weights(const std::string& memory) {
+  std::error_code ignored;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(memory, ignored), end; !ignored && it != end; it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    if (name.size() == kPrefix.size() + kNameDigits && name.starts_with(kPrefix) &&
+        name.find_first_not_of("0123456789abcdef", kPrefix.size()) == name.npos)
+      files.push_back(it->path());
+  }
+  for (const auto& path : files) unlink(path.c_str());
 }
 
 }  // namespace anabranch

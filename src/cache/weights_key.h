@@ -16,4 +16,7 @@ namespace anabranch {
 // are the same.
 Result<Fingerprint> weights_key(const std::string& model_path, const std::string& memory = {});
 
+// Removes what weights_key() keeps in the directory.
+void forget_weights(const std::string& memory);
+
 }  // namespace anabranch

@@ -94,6 +94,10 @@ TEST(WeightsKey, RemembersFilesThatDoNotChange) {
   EXPECT_EQ(key(model, memory), key(model));
   EXPECT_NE(key(model, memory), right);
   EXPECT_EQ(key(model, "/proc/nowhere"), key(model));
+
+  put(memory / "weights-of-mine", "");
+  forget_weights(memory.string());
+  EXPECT_EQ(files_in(memory), std::vector{memory / "weights-of-mine"});
 }
 
 }  // namespace
