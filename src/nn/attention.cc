@@ -5,14 +5,11 @@
 namespace anabranch::nn {
 namespace {
 
-// [M, heads * D] -> [M, heads, D], the same memory.
-Tensor split_heads(const Tensor& x, int heads, int head_dim) {
-  return x.reshape({x.shape(0), heads, head_dim});
-}
-
+// [M, heads * D] -> [M, heads, D].
 Tensor norm_heads(const Tensor& x, const std::optional<RmsNorm>& norm, int heads, int head_dim) {
-  if (!norm) return split_heads(x, heads, head_dim);
-  return (*norm)(x.reshape({x.shape(0) * heads, head_dim})).reshape({x.shape(0), heads, head_dim});
+  const int rows = x.shape(0);
+  const auto normed = norm ? (*norm)(x.reshape({rows * heads, head_dim})) : x;
+  return normed.reshape({rows, heads, head_dim});
 }
 
 // All spans of a sequence as one: keys and values are read once, and a snapshot between them only has a
@@ -29,12 +26,6 @@ std::vector<ops::AttentionSpan> spans_of_sequences(const Batch& batch, int part)
   return spans;
 }
 
-// The cache without its last positions.
-ops::PagedKv without(ops::PagedKv kv, int last) {
-  ops::kv_truncate(kv, kv.length - last);
-  return kv;
-}
-
 }  // namespace
 
 LayerOutput Attention::operator()(const Normed& x, const Batch& batch, int part) const {
@@ -44,10 +35,7 @@ LayerOutput Attention::operator()(const Normed& x, const Batch& batch, int part)
     return project_all(x);
   }();
   const ops::Stage stage(device, "attention: rope, append, attend");
-  const auto run = batch.has_trees() ? &Attention::attend_trees
-                   : k               ? &Attention::attend
-                                     : &Attention::attend_shared;
-  return {(this->*run)(in, batch, part), &o, "attention: out-projection, add"};
+  return {k ? attend(in, batch, part) : attend_shared(in, batch, part), &o, "attention: out-projection, add"};
 }
 
 Attention::Projected Attention::project_all(const Normed& x) const {
@@ -62,14 +50,6 @@ Attention::Projected Attention::project_all(const Normed& x) const {
   if (gate) out.gate = products[next++];
   if (k && v_norm) out.v = norm_heads(out.v, v_norm, kv_heads, head_dim).reshape(out.k.shape());
   return out;
-}
-
-Tensor Attention::rotated_queries(const Tensor& x, const Batch& batch) const {
-  return ops::rope(norm_heads(x, q_norm, heads, head_dim), batch.positions, rope, true);
-}
-
-Tensor Attention::rotated_keys(const Tensor& x, const Batch& batch) const {
-  return ops::rope(norm_heads(x, k_norm, kv_heads, head_dim), batch.positions, rope);
 }
 
 ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int part) const {
@@ -93,60 +73,12 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
 }
 
 ops::MatmulInput Attention::attend_shared(const Projected& in, const Batch& batch, int part) const {
-  const auto queries = rotated_queries(in.q, batch);
+  const auto queries = ops::rope(norm_heads(in.q, q_norm, heads, head_dim), batch.positions, rope, true);
   std::vector<Tensor> parts;
   for (const auto& span : spans_of_sequences(batch, part))
     parts.push_back(
         ops::attention(queries.slice_rows(span.begin, span.begin + span.count), *span.kv, scores));
   const auto y = ops::concat_rows(parts).reshape({queries.shape(0), heads * head_dim});
-  return gate ? ops::sigmoid_gate(y, in.gate) : y;
-}
-
-// A tree is verified branch by branch; each branch overwrites its siblings' KV slots, so that a row finds the
-// keys of its own path in the positions before it. A layer that shares another's keys and values writes them
-// again, as that layer's last branch has left its own there.
-ops::MatmulInput Attention::attend_trees(const Projected& in, const Batch& batch, int part) const {
-  const auto queries = rotated_queries(in.q, batch);
-  Tensor keys, values;
-  if (k) keys = rotated_keys(in.k, batch), values = split_heads(in.v, kv_heads, head_dim);
-  std::vector<Tensor> parts;
-  for (size_t s = 0; s < batch.spans.size(); s++) {
-    const Span& span = batch.spans[s];
-    AttentionState& state = span.state->attention(part);
-    const auto rows = [&](const Tensor& x, int begin, int end) {
-      return x.slice_rows(span.begin + begin, span.begin + end);
-    };
-    const bool chain = span.parents.empty();
-    // Another layer has applied all spans of the sequence already.
-    int later = 0;
-    for (size_t i = s + 1; i < batch.spans.size() && batch.spans[i].state == span.state; i++)
-      later += batch.spans[i].count;
-    if (k && !chain) {
-      state.k = rows(keys, 0, span.count);
-      state.v = rows(values, 0, span.count);
-    }
-    std::vector<int> depth(span.count);
-    const int base = state.kv.length - (k || chain ? 0 : state.tree_depth);
-    for (int begin = 0; begin < span.count;) {
-      int end = begin + 1;
-      if (chain) {
-        end = span.count;
-        if (k) ops::kv_append(state.kv, rows(keys, 0, end), rows(values, 0, end));
-      } else {
-        const int parent = span.parents[begin];
-        depth[begin] = parent < 0 ? 0 : depth[parent] + 1;
-        for (; end < span.count && span.parents[end] == end - 1; end++) depth[end] = depth[end - 1] + 1;
-        state.kv.length = base + depth[begin];
-        ops::kv_append(state.kv, state.k->slice_rows(begin, end), state.v->slice_rows(begin, end));
-        state.tree_depth = depth[end - 1] + 1;
-      }
-      parts.push_back(
-          ops::attention(rows(queries, begin, end), k ? state.kv : without(state.kv, later), scores));
-      begin = end;
-    }
-    if (k && span.keep) span.state->snapshot_layer(part, *span.keep);
-  }
-  const auto y = ops::concat_rows(parts).reshape({in.q.shape(0), heads * head_dim});
   return gate ? ops::sigmoid_gate(y, in.gate) : y;
 }
 

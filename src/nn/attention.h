@@ -32,14 +32,10 @@ struct Attention {
     Tensor q, k, v, gate;
   };
   Projected project_all(const Normed& x) const;
-  Tensor rotated_queries(const Tensor& x, const Batch& batch) const;
-  Tensor rotated_keys(const Tensor& x, const Batch& batch) const;
   // -> [M, heads * D], for `o`.
   ops::MatmulInput attend(const Projected& in, const Batch& batch, int part) const;
   // The same where keys and values are another layer's.
   ops::MatmulInput attend_shared(const Projected& in, const Batch& batch, int part) const;
-  // The same for a batch in which a span is a tree of drafts.
-  ops::MatmulInput attend_trees(const Projected& in, const Batch& batch, int part) const;
 };
 
 }  // namespace anabranch::nn

@@ -11,21 +11,7 @@ void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits
     positions.push_back(position + i);
     if (logits == Logits::all || (logits == Logits::last && i + 1 == count)) logit_rows.push_back(begin + i);
   }
-  spans.push_back({&state, begin, count, {}, keep});
-}
-
-void Batch::add_tree(SequenceState& state, std::span<const int> tokens, std::span<const int> parents) {
-  const int begin = static_cast<int>(ids.size());
-  add(state, tokens, Logits::all);
-  for (size_t i = 0; i < parents.size(); i++)
-    positions[begin + i] = parents[i] < 0 ? state.applied() : positions[begin + parents[i]] + 1;
-  spans.back().parents.assign(parents.begin(), parents.end());
-}
-
-bool Batch::has_trees() const {
-  for (const Span& span : spans)
-    if (!span.parents.empty()) return true;
-  return false;
+  spans.push_back({&state, begin, count, keep});
 }
 
 }  // namespace anabranch

@@ -15,9 +15,6 @@ struct Span {
   SequenceState* state = nullptr;
   int begin = 0;
   int count = 0;
-  // A tree of draft tokens, in preorder: the row (of the span) before each, -1 = after the applied tokens.
-  // Empty: a chain.
-  std::vector<int> parents = {};
   // Where the state after these tokens is left (SequenceState::snapshot(), made while the pass runs); or
   // null.
   Snapshot* keep = nullptr;
@@ -34,9 +31,6 @@ struct Batch {
   // several spans, each the tokens after the one before, so that a state between them can be kept.
   enum class Logits { none, last, all };
   void add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep = nullptr);
-  // Adds a tree of draft tokens (nothing else may be open), with logits for all.
-  void add_tree(SequenceState& state, std::span<const int> tokens, std::span<const int> parents);
-  bool has_trees() const;
 };
 
 }  // namespace anabranch

@@ -15,8 +15,7 @@ LayerOutput GatedDelta::operator()(const Normed& x, const Batch& batch, int laye
   std::vector<ops::GatedDeltaSpan> spans;
   spans.reserve(batch.spans.size());
   for (const Span& span : batch.spans) {
-    spans.push_back(
-        {&span.state->delta(layer), span.begin, span.count, span.state->has_draft_tokens(), span.parents});
+    spans.push_back({&span.state->delta(layer), span.begin, span.count, span.state->has_draft_tokens()});
     if (span.keep) spans.back().keep = &span.state->snapshot_delta(layer, *span.keep);
   }
   return {ops::gated_delta({in[0], in[1], in[2], in[3]}, shape, weights, spans), &out,

@@ -1,7 +1,7 @@
 #include "ops/gated_delta.h"
 
-#include <algorithm>
-#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "ops/arguments.h"
 #include "ops/table.h"
@@ -40,34 +40,24 @@ void check_inputs(const char* op, const GatedDeltaInputs& in, const GatedDeltaSh
 }
 
 // Makes the window if there is none yet.
-void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& state, int tokens,
-                 std::span<const int> parents) {
-  Device& device = state.s.device();
-  if (!state.window) state.window = make_window(device, shape);
+void check_trial(const char* op, const GatedDeltaShape& shape, GatedDeltaState& state, int tokens) {
+  if (!state.window) state.window = make_window(state.s.device(), shape);
   const GatedDeltaWindow& window = *state.window;
   require(window.open + tokens <= kMaxDraftTokens, op, "{} tokens and {} more are over the limit of {}.",
           window.open, tokens, kMaxDraftTokens);
-  require(!window.tree, op, "there is a tree of draft tokens already.");
-  require(parents.empty() || (parents.size() == static_cast<size_t>(tokens) && is_preorder(parents)), op,
-          "the {} parents of {} rows are not in preorder.", parents.size(), tokens);
-  require(parents.empty() || device.ops().trees, op, "trees of draft tokens cannot run on {}.",
-          device.name());
 }
 
-// What is applied to S before a span's rows: accepted entries, or those of draft tokens.
-void plan_replay(const GatedDeltaWindow& window, DeltaRun& run) {
-  run.fold = !window.accepted.empty();
-  run.replay_count = run.fold ? static_cast<int>(window.accepted.size()) : window.open;
-  if (run.fold)
-    std::copy(window.accepted.begin(), window.accepted.end(), run.replay.begin());
-  else
-    std::iota(run.replay.begin(), run.replay.begin() + run.replay_count, 0);
+// What is applied to S before a span's rows: accepted entries, which are then in it, or those of draft
+// tokens.
+void plan_replay(GatedDeltaWindow& window, DeltaRun& run) {
+  run.fold = window.accepted > 0;
+  run.replay = run.fold ? std::exchange(window.accepted, 0) : window.open;
 }
 
 void check_span(const char* op, const GatedDeltaShape& shape, const GatedDeltaSpan& span) {
   GatedDeltaState& state = *span.state;
   check_state(op, shape, state);
-  if (span.trial) check_trial(op, shape, state, span.count, span.parents);
+  if (span.trial) check_trial(op, shape, state, span.count);
   require(span.trial || !state.window || state.window->open == 0, op, "there are draft tokens.");
 }
 
@@ -79,13 +69,10 @@ DeltaRun plan_run(const GatedDeltaSpan& span) {
   if (!state.window) return run;
   GatedDeltaWindow& window = *state.window;
   plan_replay(window, run);
-  window.accepted.clear();
   if (!span.trial) return run;
   run.trial = true;
   run.entry = window.open;
-  run.parents = span.parents;
   window.open += span.count;
-  for (size_t i = 0; i < span.parents.size(); i++) window.tree |= span.parents[i] != static_cast<int>(i) - 1;
   return run;
 }
 
@@ -128,38 +115,23 @@ Tensor gated_delta_plain(const GatedDeltaInputs& in, const GatedDeltaShape& shap
   return run_spans(in, shape, weights, spans, true).values;
 }
 
-void gated_delta_commit(GatedDeltaState& state, std::span<const int> path) {
-  if (!state.window || state.window->open == 0) {  // nothing was applied: what was accepted before stays
-    require(path.empty(), "gated_delta_commit", "there are no draft tokens.");
-    return;
-  }
-  GatedDeltaWindow& window = *state.window;
-  for (size_t i = 0; i < path.size(); i++)
-    require(path[i] < window.open && path[i] > (i == 0 ? -1 : path[i - 1]), "gated_delta_commit",
-            "entry {} of {} does not continue the path.", path[i], window.open);
-  window.accepted.assign(path.begin(), path.end());
-  window.open = 0;
-  window.tree = false;
+void gated_delta_commit(GatedDeltaState& state, int count) {
+  const int open = state.window ? state.window->open : 0;
+  require(count >= 0 && count <= open, "gated_delta_commit", "{} of {} draft tokens cannot stay.", count,
+          open);
+  if (open == 0) return;  // nothing was applied: what was accepted before stays
+  state.window->accepted = count;
+  state.window->open = 0;
 }
 
 void gated_delta_fold(const GatedDeltaShape& shape, GatedDeltaState& state) {
   check_state("gated_delta_fold", shape, state);
   if (!state.window) return;
   require(state.window->open == 0, "gated_delta_fold", "there are draft tokens.");
-  if (state.window->accepted.empty()) return;
+  if (state.window->accepted == 0) return;
   DeltaRun run{&state};
   plan_replay(*state.window, run);
-  state.window->accepted.clear();
   state.s.device().ops().gated_delta_fold(shape, run);
-}
-
-bool is_preorder(std::span<const int> parents) {
-  for (int i = 0; i < static_cast<int>(parents.size()); i++) {
-    int at = i - 1;
-    while (at >= 0 && at != parents[i]) at = parents[at];
-    if (at != parents[i]) return false;
-  }
-  return true;
 }
 
 }  // namespace anabranch::ops

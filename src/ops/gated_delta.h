@@ -2,10 +2,8 @@
 // Transformers' Qwen3_5GatedDeltaNet.forward is the reference for every detail below).
 #pragma once
 
-#include <array>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "base/limits.h"
 #include "ops/matmul_input.h"
@@ -36,9 +34,8 @@ struct GatedDeltaWeights {
 // move a factor from k to delta: their product is what counts.
 struct GatedDeltaWindow {
   Tensor k, delta, decay, rows;
-  int open = 0;               // entries of draft tokens, not committed yet
-  bool tree = false;          // they do not form one chain
-  std::vector<int> accepted;  // entries that turned out real, in order, and are not in S yet
+  int open = 0;      // entries of draft tokens, not committed yet
+  int accepted = 0;  // the first so many entries turned out real, and are not in S yet
 };
 
 // One sequence's recurrent memory for one layer, f32: s [Hv, Dk, Dv] and the last kernel - 1 rows of conv
@@ -59,9 +56,6 @@ struct GatedDeltaSpan {
   GatedDeltaState* state = nullptr;
   int begin = 0, count = 0;
   bool trial = false;
-  // On trial: the row (of the span) before each row, -1 = after the entries already open, or the state.
-  // Empty: a chain. A tree's rows are in preorder (is_preorder).
-  std::span<const int> parents = {};
   GatedDeltaState* keep =
       nullptr;  // where the whole state after these rows is left (not with draft tokens); or null
 };
@@ -76,8 +70,7 @@ struct GatedDeltaSpan {
 //
 // For good: the state advances by the tokens; accepted entries of the window are applied first. Throws while
 // tokens are drafts. With drafts: S is read once, accepted entries are folded into it while it is there (one
-// write), and the tokens become entries of the window. Throws when more than kMaxDraftTokens would be open,
-// after a tree, and on a tree where the backend knows none (OpTable::trees).
+// write), and the tokens become entries of the window. Throws when more than kMaxDraftTokens would be open.
 MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape,
                         const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
 // The same as a plain tensor: what tests compare.
@@ -85,27 +78,22 @@ Tensor gated_delta_plain(const GatedDeltaInputs& in, const GatedDeltaShape& shap
                          const GatedDeltaWeights& weights, std::span<const GatedDeltaSpan> spans);
 
 // What a backend does for a span: planned by gated_delta(), which has already advanced the books of the
-// window (open, tree, accepted) past it.
+// window (open, accepted) past it.
 struct DeltaRun {
   GatedDeltaState* state = nullptr;
   int begin = 0, count = 0;
-  std::array<int, kMaxDraftTokens> replay{};  // entries that are applied to S before the rows, in order
-  int replay_count = 0;
+  int replay = 0;      // the window's first so many entries are applied to S before the rows
   bool fold = false;   // the replayed entries are real: they go into s and conv for good
   bool trial = false;  // the rows become entries [entry, entry + count), and leave s and conv alone
   int entry = 0;
-  std::span<const int> parents = {};
   GatedDeltaState* keep = nullptr;
 };
 
-// Ends a trial: the entries of `path` (each the parent of the next) are real, the others never were. Integers
-// only: S takes them in when it is read next.
-void gated_delta_commit(GatedDeltaState& state, std::span<const int> path);
+// Ends a trial: the first `count` entries are real, the others never were. Integers only: S takes them in
+// when it is read next.
+void gated_delta_commit(GatedDeltaState& state, int count);
 
 // Applies accepted entries to s and conv now, so that these are the whole state. Throws during a trial.
 void gated_delta_fold(const GatedDeltaShape& shape, GatedDeltaState& state);
-
-// Each row's parent is -1, the row before it, or an ancestor of that row.
-bool is_preorder(std::span<const int> parents);
 
 }  // namespace anabranch::ops

@@ -28,8 +28,6 @@ struct OpTable {
   // or empty.
   std::string (*attention_unsupported)(int head_dim, const Rope& rope);
   std::string (*gated_delta_unsupported)(const GatedDeltaShape& shape);
-  // Whether drafts can be trees (otherwise only chains).
-  bool trees = true;
 
   std::shared_ptr<const Weight::Storage> (*make_weight)(Device& device, const WeightSource& source);
   // The same of a mixture's experts, one matrix below the other; null: as any weight.

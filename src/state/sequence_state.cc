@@ -1,12 +1,8 @@
 #include "state/sequence_state.h"
 
-#include <algorithm>
-#include <array>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
-#include "ops/elementwise.h"
 
 namespace anabranch {
 namespace {
@@ -17,13 +13,6 @@ uint64_t sum_deltas(const StateLayout& layout, uint64_t (*of)(const ops::GatedDe
     if (const auto* shape = std::get_if<ops::GatedDeltaShape>(&layer)) bytes += of(*shape);
   }
   return bytes;
-}
-
-// Rows `rows` of x [T, H, D].
-Tensor gather(const Tensor& x, std::span<const int> rows) {
-  const int heads = x.shape(1), d = x.shape(2);
-  const auto flat = x.reshape({x.shape(0), heads * d});
-  return ops::take_rows(flat, rows).reshape({static_cast<int>(rows.size()), heads, d});
 }
 
 }  // namespace
@@ -85,29 +74,18 @@ void SequenceState::open() {
   on_trial_ = true;
 }
 
-void SequenceState::commit(std::span<const int> path) {
-  CHECK(on_trial_ && static_cast<int>(path.size()) <= open_, "{} of {} tokens cannot stay", path.size(),
-        open_);
-  bool chain = true;
-  for (size_t i = 0; i < path.size(); i++) chain &= path[i] == static_cast<int>(i);
+void SequenceState::commit(int tokens) {
+  CHECK(on_trial_ && tokens >= 0 && tokens <= open_, "{} of {} tokens cannot stay", tokens, open_);
   for (auto& layer : layers_) {
     if (auto* delta = std::get_if<Delta>(&layer)) {
-      ops::gated_delta_commit(delta->state, path);
+      ops::gated_delta_commit(delta->state, tokens);
       continue;
     }
-    auto& attention = std::get<AttentionState>(layer);
-    if (attention.kv.length <= length_) continue;  // left out of the trial
-    attention.kv.length = length_;  // blocks that a draft began stay: the next tokens need them
-    if (chain && !attention.k) {
-      attention.kv.length += static_cast<int>(path.size());
-    } else if (!path.empty()) {
-      CHECK(attention.k && attention.k->shape(0) == open_, "a path with gaps through a chain");
-      ops::kv_append(attention.kv, gather(*attention.k, path), gather(*attention.v, path));
-    }
-    attention.k.reset();
-    attention.v.reset();
+    auto& kv = std::get<AttentionState>(layer).kv;
+    if (kv.length <= length_) continue;  // left out of the trial
+    kv.length = length_ + tokens;        // blocks that a draft began stay: the next tokens need them
   }
-  length_ += static_cast<int>(path.size());
+  length_ += tokens;
   open_ = 0;
   on_trial_ = false;
   drop_unseen();
@@ -146,9 +124,7 @@ void SequenceState::take_back() {
       auto& before = *delta->before;
       delta->state.s = std::move(before.s);
       delta->state.conv = std::move(before.conv);
-      if (delta->state.window)
-        delta->state.window->accepted =
-            before.window ? std::move(before.window->accepted) : std::vector<int>();
+      if (delta->state.window) delta->state.window->accepted = before.window ? before.window->accepted : 0;
       delta->before.reset();
     } else {
       auto& kv = std::get<AttentionState>(layer).kv;
@@ -163,13 +139,6 @@ void SequenceState::drop_unseen() {
   for (auto& layer : layers_)
     if (auto* attention = std::get_if<AttentionState>(&layer); attention && attention->window > 0)
       ops::kv_drop_unseen(attention->kv, attention->window);
-}
-
-void SequenceState::commit(int tokens) {
-  std::array<int, kMaxDraftTokens> path;
-  CHECK(tokens >= 0 && tokens <= kMaxDraftTokens, "{} tokens", tokens);
-  std::iota(path.begin(), path.end(), 0);
-  commit(std::span<const int>(path.data(), static_cast<size_t>(tokens)));
 }
 
 Snapshot SequenceState::snapshot() {
@@ -210,7 +179,7 @@ void SequenceState::restore(const Snapshot& snapshot) {
       const auto& from = std::get<ops::GatedDeltaState>(snapshot.layers[i]);
       delta->state.s = from.s;
       delta->state.conv = from.conv;
-      if (delta->state.window) delta->state.window->accepted.clear();
+      if (delta->state.window) delta->state.window->accepted = 0;
     } else {
       std::get<AttentionState>(layers_[i]).kv = std::get<ops::PagedKv>(snapshot.layers[i]);
     }

@@ -3,7 +3,7 @@
 //
 // Tokens are committed at once, or, between open() and commit(), are draft tokens. These change nothing that
 // the committed tokens left: gated-delta layers keep window entries (ops/gated_delta.h), attention layers
-// write beyond the committed length. After commit(path) the state is, to the bit, what applying the path's
+// write beyond the committed length. After commit(tokens) the state is, to the bit, what applying these
 // tokens alone would have made; the work that this takes is done by the next pass.
 //
 // Ownership: one SequenceState belongs to one Sequence and is touched only by the engine thread. Layers reach
@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <variant>
 #include <vector>
 
@@ -46,12 +45,10 @@ uint64_t window_bytes(const StateLayout& layout);
 // Bytes that SequenceState::remember() takes.
 uint64_t recurrent_bytes(const StateLayout& layout);
 
-// One attention layer's memory; rows of draft tokens are kept when they branch, since siblings share a slot.
+// One attention layer's memory.
 struct AttentionState {
   ops::PagedKv kv;
-  int window = 0;              // beyond which blocks are dropped, 0 = none are
-  std::optional<Tensor> k, v;  // [T, Hkv, D] f32
-  int tree_depth = 0;          // of the branch that kv's last positions hold
+  int window = 0;  // beyond which blocks are dropped, 0 = none are
 };
 
 // An immutable point of a sequence that it can go back to, as can others of the same model. Shares storage
@@ -73,16 +70,14 @@ class SequenceState {
  public:
   SequenceState(Device& device, const StateLayout& layout);
 
-  // Committed tokens; and all tokens with the drafts, which is the position of the next one of a chain.
+  // Committed tokens; and all tokens with the drafts, which is the position of the next one.
   int length() const { return length_; }
   int applied() const { return length_ + open_; }
   bool has_draft_tokens() const { return on_trial_; }
 
   // From here to commit(), applied tokens are drafts, at most kMaxDraftTokens. Aborts if it is open already.
   void open();
-  // The tokens of `path` (numbers in the order applied, each the parent of the next) stay, others never were.
-  void commit(std::span<const int> path);
-  // The first `tokens` of a chain stay.
+  // The first `tokens` drafts stay, the others never were.
   void commit(int tokens);
 
   // Tokens applied from here on, for good, can be taken back until this is called again. Costs the memory of

@@ -273,7 +273,7 @@ class SmallModel {
     const GatedDeltaState snapshot = delta_;
     const GatedDeltaSpan span{&delta_, 0, rows, true};
     here(gated_delta({qkv, y, b, b}, kDelta, delta_weights_, {&span, 1}).values);
-    gated_delta_commit(delta_, std::vector<int>{0});
+    gated_delta_commit(delta_, 1);
     here(delta_.s);
     EXPECT_EQ(best_of_rows(y).size(), static_cast<size_t>(rows));
     EXPECT_TRUE(to_host(add(y, y)).device().is_host());

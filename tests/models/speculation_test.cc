@@ -62,13 +62,6 @@ std::vector<Row> apply(const Model& model, SequenceState& state, std::span<const
   return rows_of(model, batch);
 }
 
-std::vector<Row> apply_tree(const Model& model, SequenceState& state, std::span<const int> tokens,
-                            std::span<const int> parents) {
-  Batch batch;
-  batch.add_tree(state, tokens, parents);
-  return rows_of(model, batch);
-}
-
 // One token after the other.
 std::vector<Row> decode(const Model& model, SequenceState& state, std::span<const int> tokens) {
   std::vector<Row> rows;
@@ -84,29 +77,6 @@ std::vector<Row> decode(const Model& model, SequenceState& state, std::span<cons
 std::vector<int> random_tokens(Random& random, int n, int vocab) {
   std::vector<int> out;
   for (int i = 0; i < n; i++) out.push_back(random.below(vocab));
-  return out;
-}
-
-// In preorder: a row hangs on the row before it, or on an ancestor of that.
-std::vector<int> random_tree(Random& random, int rows) {
-  std::vector<int> parents;
-  for (int i = 0; i < rows; i++) {
-    int at = i - 1;
-    while (at >= 0 && random.below(3) == 0) at = parents[at];
-    parents.push_back(at);
-  }
-  return parents;
-}
-
-std::vector<int> path_to(std::span<const int> parents, int row) {
-  std::vector<int> path;
-  for (int at = row; at >= 0; at = parents[at]) path.insert(path.begin(), at);
-  return path;
-}
-
-std::vector<int> take(std::span<const int> tokens, std::span<const int> path) {
-  std::vector<int> out;
-  for (const int i : path) out.push_back(tokens[i]);
   return out;
 }
 
@@ -138,7 +108,7 @@ class Trial : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
 };
 
 // The draft crosses into a new block of keys and values.
-TEST_P(Trial, EveryChainAndCommitEqualsPlainDecoding) {
+TEST_P(Trial, EveryDraftAndCommitEqualsPlainDecoding) {
   const SequenceState start = started(ops::kKvBlock - 6);
   const auto tokens = random_tokens(random_, kMaxDraftTokens, vocab_);
   set_thread_count(1);
@@ -176,29 +146,6 @@ TEST_P(Trial, EveryChainAndCommitEqualsPlainDecoding) {
   }
 }
 
-TEST_P(Trial, EveryPathOfATreeEqualsPlainDecoding) {
-  for (int round = 0; round < 4; round++) {
-    const int rows = round == 0 ? kMaxDraftTokens : 2 + random_.below(kMaxDraftTokens - 1);
-    const SequenceState start = started(round < 2 ? ops::kKvBlock - 3 : 1 + random_.below(40));
-    const auto tokens = random_tokens(random_, rows, vocab_), parents = random_tree(random_, rows);
-    set_thread_count(1 + round % 2);
-    SequenceState tried = start;
-    tried.open();
-    const auto got = apply_tree(*model_, tried, tokens, parents);
-    set_thread_count(2 - round % 2);
-    for (int row = -1; row < rows; row++) {
-      const auto path = path_to(parents, row);
-      const auto what = fmt::format("round {}, row {} of {}", round, row, rows);
-      SequenceState plain = start, kept = tried;
-      const auto want = decode(*model_, plain, take(tokens, path));
-      ASSERT_TRUE(row < 0 || same_row(got[row], want.back())) << what;
-      kept.commit(path);
-      if (row % 5 == 2) expect_same_future(kept, plain, 20, what);
-      ASSERT_TRUE(same_state(kept.snapshot(), plain.snapshot())) << what;
-    }
-  }
-}
-
 // Whatever one sequence goes through in between, in place, with states that others share and that nobody
 // does.
 TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
@@ -220,20 +167,15 @@ TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
     } else if (kind == 1) {  // single tokens
       got = decode(*model_, tried, tokens);
       want = apply(*model_, plain, tokens);
-    } else if (kind <= 3) {  // a chain
-      const int k = random_.below(n + 1);
+    } else if (kind <= 5) {  // a draft, some in two passes
+      const int first = kind <= 3 ? 0 : n / 2, k = random_.below(n + 1);
+      const std::span<const int> all = tokens;
       tried.open();
-      got = apply(*model_, tried, tokens);
+      if (first > 0) got = apply(*model_, tried, all.first(first));
+      for (auto& row : apply(*model_, tried, all.subspan(first))) got.push_back(std::move(row));
       tried.commit(k);
       got.resize(k);
-      want = decode(*model_, plain, {tokens.data(), static_cast<size_t>(k)});
-    } else if (kind <= 5) {  // a tree
-      const auto parents = random_tree(random_, n), path = path_to(parents, random_.below(n + 1) - 1);
-      tried.open();
-      const auto rows = apply_tree(*model_, tried, tokens, parents);
-      tried.commit(path);
-      for (const int i : path) got.push_back(rows[i]);
-      want = decode(*model_, plain, take(tokens, path));
+      want = decode(*model_, plain, all.first(k));
     } else if (kind == 6) {  // a draft by some layers, thrown away
       tried.open();
       for (const int token : tokens) {
@@ -258,25 +200,24 @@ TEST_P(Trial, AnyInterleavingLeavesTheSequenceAsItWas) {
   expect_same_future(tried, plain, 20, "at the end");
 }
 
-// Two sequences of one batch: one on trial with a tree, the other decoding for good, in two spans.
+// Two sequences of one batch: one on trial, the other decoding for good, in two spans.
 TEST_P(Trial, NeighboursInABatchDoNotMeet) {
   const SequenceState a = started(30), b = started(50);
   const auto tokens = random_tokens(random_, 7, vocab_), other = random_tokens(random_, 3, vocab_);
-  const std::vector<int> parents = {-1, 0, 1, 0, -1, 4, 4};
   SequenceState tried = a, plain = b, tried_alone = a, plain_alone = b;
   tried.open();
   tried_alone.open();
   Batch batch;
-  batch.add_tree(tried, tokens, parents);
+  batch.add(tried, tokens, Batch::Logits::all);
   Snapshot kept;
   batch.add(plain, std::span(other).first(1), Batch::Logits::all, &kept);
   batch.add(plain, std::span(other).subspan(1), Batch::Logits::all);
   const auto got = rows_of(*model_, batch);
-  auto want = apply_tree(*model_, tried_alone, tokens, parents);
+  auto want = apply(*model_, tried_alone, tokens);
   for (auto& row : apply(*model_, plain_alone, other)) want.push_back(std::move(row));
   for (size_t i = 0; i < got.size(); i++) EXPECT_TRUE(same_row(got[i], want[i])) << "row " << i;
-  tried.commit(std::vector<int>{4, 6});
-  tried_alone.commit(std::vector<int>{4, 6});
+  tried.commit(2);
+  tried_alone.commit(2);
   EXPECT_TRUE(same_state(tried.snapshot(), tried_alone.snapshot()));
   EXPECT_TRUE(same_state(plain.snapshot(), plain_alone.snapshot()));
 }
@@ -330,24 +271,21 @@ TEST(TrialReference, IsCloseToPlainDecoding) {
     const int vocab = model->spec().vocab;
     auto start = model->make_state();
     apply(*model, start, random_tokens(random, 9, vocab));
-    const std::vector<int> parents = {-1, 0, 1, 0, -1, 4}, path = {0, 3};
     const auto tokens = random_tokens(random, 6, vocab), after = random_tokens(random, 2, vocab);
     SequenceState tried = start;
     tried.open();
-    const auto rows = apply_tree(*model, tried, tokens, parents);
+    const auto rows = apply(*model, tried, tokens);
     const auto close = [&](const Row& a, const Row& b, const std::string& what) {
       for (size_t i = 0; i < a.logits.size(); i++)
         ASSERT_NEAR(a.logits[i], b.logits[i], 1e-4) << name << ": " << what << ", logit " << i;
     };
-    for (int row = 0; row < 6; row++) {
-      SequenceState plain = start;
-      const auto want = decode(*model, plain, take(tokens, path_to(parents, row)));
-      close(rows[row], want.back(), fmt::format("row {}", row));
-    }
-    tried.commit(path);
+    SequenceState all = start;
+    const auto each = decode(*model, all, tokens);
+    for (int row = 0; row < 6; row++) close(rows[row], each[row], fmt::format("row {}", row));
+    tried.commit(2);
     SequenceState plain = start;
-    decode(*model, plain, take(tokens, path));
-    // A chain that is refused, then what stays.
+    decode(*model, plain, {tokens.data(), 2});
+    // A draft that is refused, then what stays.
     tried.open();
     apply(*model, tried, tokens);
     tried.commit(0);

@@ -69,16 +69,13 @@ inline void expect_trials_of_delta(Device& card) {
       for (int i = 0; i < drafted; i++)
         expect_same_bits(y.slice_rows(i, i + 1), expected[static_cast<size_t>(at + i)],
                          fmt::format("token {} of a draft of {}", at + i, drafted));
-      std::vector<int> path;
-      for (int i = 0; i < kept; i++) path.push_back(i);
-      gated_delta_commit(tried, path);
+      gated_delta_commit(tried, kept);
       at += kept;
     }
     // Two drafts in one trial, then a snapshot, and on from there for good.
     delta_rows(d, at, at + 2, tried, true);
     delta_rows(d, at + 2, at + 5, tried, true);
-    const std::vector<int> path = {0, 1, 2};
-    gated_delta_commit(tried, path);
+    gated_delta_commit(tried, 3);
     at += 3;
     gated_delta_fold(shape, tried);
     auto again = make_gated_delta_state(card, shape);
@@ -125,10 +122,9 @@ inline void expect_delta_of_many_sequences(Device& card) {
       Sequence& s = all[static_cast<size_t>(i)];
       const int turn = (i + step) % 5;  // 0: for good; 1: on trial; 2: more; 3: some accepted; 4: none
       const int open = s.together.window ? s.together.window->open : 0;
-      const std::vector<int> entries = {0, 1, 2, 3, 4, 5, 6, 7};
       const int accepted = turn == 4 ? 0 : std::min(open, 1 + i % 3);
       for (GatedDeltaState* state : {&s.together, &s.alone})
-        if (turn != 1 && turn != 2) gated_delta_commit(*state, std::span(entries).first(accepted));
+        if (turn != 1 && turn != 2) gated_delta_commit(*state, accepted);
       if (step == 3 && i % 4 == 0) s.copy = s.together, s.copied = numbers(s.together);
       const int count = turn > 0 ? 1 + i % 4 : step % 2 == 1 && i % 3 == 0 ? 20 : 1;
       spans.push_back({&s.together, rows, count, turn > 0});
@@ -146,7 +142,7 @@ inline void expect_delta_of_many_sequences(Device& card) {
   }
   for (Sequence& s : all) {
     for (GatedDeltaState* state : {&s.together, &s.alone}) {
-      gated_delta_commit(*state, {});
+      gated_delta_commit(*state, 0);
       gated_delta_fold(shape, *state);
     }
     expect_same_bits(to_host(s.together.s), to_host(s.alone.s), "state");

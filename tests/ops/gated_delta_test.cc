@@ -1,7 +1,6 @@
 #include "ops/gated_delta.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "ops/elementwise.h"
 #include "ops/testing.h"
@@ -53,9 +52,8 @@ Tensor step(const GatedDeltaShape& s, const Inputs& in, int begin, int end, Gate
 }
 
 // On trial.
-Tensor try_rows(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state,
-                std::span<const int> parents = {}) {
-  return mix(s, in, begin, end, {.state = &state, .trial = true, .parents = parents});
+Tensor try_rows(const GatedDeltaShape& s, const Inputs& in, int begin, int end, GatedDeltaState& state) {
+  return mix(s, in, begin, end, {.state = &state, .trial = true});
 }
 
 Tensor run(const GatedDeltaShape& s, const Inputs& in, const std::vector<int>& chunks,
@@ -143,34 +141,6 @@ TEST(GatedDelta, ASharedStateIsNotChanged) {
   }
 }
 
-Inputs take(const Inputs& in, const std::vector<int>& rows) {
-  return {take_rows(in.qkv, rows), take_rows(in.z, rows), take_rows(in.b, rows), take_rows(in.a, rows),
-          in.weights};
-}
-
-// A random tree in preorder: each row hangs on the row before it or on one of its ancestors.
-std::vector<int> random_tree(int rows, Rng& rng) {
-  std::vector<int> parents;
-  for (int i = 0; i < rows; i++) {
-    int at = i - 1;
-    while (at >= 0 && rng() % 3 == 0) at = parents[at];
-    parents.push_back(at);
-  }
-  return parents;
-}
-
-std::vector<int> path_to(const std::vector<int>& parents, int row) {
-  std::vector<int> path;
-  for (int at = row; at >= 0; at = parents[at]) path.insert(path.begin(), at);
-  return path;
-}
-
-std::vector<int> first_rows(int n) {
-  std::vector<int> path(n);
-  std::iota(path.begin(), path.end(), 0);
-  return path;
-}
-
 void expect_same_state(const GatedDeltaState& a, const GatedDeltaState& b, const std::string& what) {
   expect_same_bits(a.s, b.s, what + " state");
   expect_same_bits(a.conv, b.conv, what + " conv rows");
@@ -198,7 +168,7 @@ TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
             try_rows(s, in, at + r.rows * l / r.launches, at + r.rows * (l + 1) / r.launches, tried));
       auto ahead = plain;
       expect_same_bits(concat_rows(parts), step(s, in, at, at + r.rows, ahead), what);
-      gated_delta_commit(tried, first_rows(r.keep));
+      gated_delta_commit(tried, r.keep);
       if (r.keep > 0) step(s, in, at, at + r.keep, plain);
       at += r.keep;
       auto settled = tried;  // the trial goes on from the unsettled one
@@ -210,51 +180,18 @@ TEST(GatedDelta, ACommittedTrialEqualsNeverHavingTried) {
   }
 }
 
-TEST(GatedDelta, ATreeSeesOnlyAncestors) {
-  Rng rng(7);
-  Device& cpu = cpu_device();
-  for (const auto& s : kShapes) {
-    for (int round = 0; round < 12; round++) {
-      const int rows = 1 + round % kMaxDraftTokens;
-      const Inputs in = on(cpu, make_inputs(s, 4 + rows, rng));
-      auto base = make_gated_delta_state(cpu, s);
-      step(s, in, 0, 4, base);
-      const auto parents = random_tree(rows, rng);
-      auto tried = base;
-      const Tensor out = try_rows(s, in, 4, 4 + rows, tried, parents);
-      const Inputs tree = {in.qkv.slice_rows(4, 4 + rows), in.z.slice_rows(4, 4 + rows),
-                           in.b.slice_rows(4, 4 + rows), in.a.slice_rows(4, 4 + rows), in.weights};
-      for (int row = 0; row < rows; row++) {
-        const auto path = path_to(parents, row);
-        const auto what = fmt::format("{} round {} row {}", name(s), round, row);
-        auto plain = base;
-        const Inputs alone = take(tree, path);
-        const Tensor want = step(s, alone, 0, static_cast<int>(path.size()), plain);
-        expect_same_bits(out.slice_rows(row, row + 1),
-                         want.slice_rows(static_cast<int>(path.size()) - 1, static_cast<int>(path.size())),
-                         what);
-        auto kept = tried;
-        gated_delta_commit(kept, path);
-        gated_delta_fold(s, kept);
-        expect_same_state(kept, plain, what);
-      }
-    }
-  }
-}
-
 TEST(GatedDelta, TrialsEqualReferenceAndAnyTarget) {
   Rng rng(8);
   for (const auto& s : kShapes) {
     const Inputs inputs = make_inputs(s, 20, rng);
-    const std::vector<int> tree = {-1, 0, 1, 1, 0, -1, 5};
     const auto play = [&](Device& device, GatedDeltaState& state) {
       const Inputs in = on(device, inputs);
       state = make_gated_delta_state(device, s);
       std::vector<Tensor> parts = {step(s, in, 0, 6, state), try_rows(s, in, 6, 8, state),
                                    try_rows(s, in, 8, 9, state)};
-      gated_delta_commit(state, first_rows(2));
-      parts.push_back(try_rows(s, in, 8, 15, state, tree));
-      gated_delta_commit(state, std::vector<int>{0, 1, 3});
+      gated_delta_commit(state, 2);
+      parts.push_back(try_rows(s, in, 8, 15, state));
+      gated_delta_commit(state, 3);
       parts.push_back(step(s, in, 15, 20, state));
       return concat_rows(parts);
     };
@@ -286,7 +223,7 @@ TEST(GatedDelta, SpansEqualCallsOfTheirOwn) {
       for (auto* states : {&together, &alone}) {
         for (auto& state : *states) state = make_gated_delta_state(*device, s);
         try_rows(s, in, 0, 3, (*states)[0]);
-        gated_delta_commit((*states)[0], first_rows(2));
+        gated_delta_commit((*states)[0], 2);
         step(s, in, 3, 5, (*states)[1]);
       }
       GatedDeltaState kept;
@@ -306,7 +243,7 @@ TEST(GatedDelta, SpansEqualCallsOfTheirOwn) {
       parts.push_back(step(s, in, 12, 13, alone[2]));
       parts.push_back(try_rows(s, in, 13, 20, alone[1]));
       for (auto* states : {&together, &alone}) {
-        gated_delta_commit((*states)[1], first_rows(9));
+        gated_delta_commit((*states)[1], 9);
         gated_delta_fold(s, (*states)[1]);
       }
       expect_same_bits(out, concat_rows(parts), what);
@@ -323,12 +260,12 @@ TEST(GatedDelta, TrialsLeaveSharedStatesAlone) {
   auto state = make_gated_delta_state(cpu_device(), s);
   step(s, in, 0, 2, state);
   try_rows(s, in, 2, 6, state);
-  gated_delta_commit(state, first_rows(3));
+  gated_delta_commit(state, 3);
   auto copy = state, again = state;  // the same window, S and conv rows
   const Tensor out = try_rows(s, in, 5, 8, state);
   expect_same_bits(try_rows(s, in, 5, 8, copy), out, "from a copy");
   gated_delta_fold(s, again);
-  gated_delta_commit(copy, {});
+  gated_delta_commit(copy, 0);
   gated_delta_fold(s, copy);
   expect_same_state(copy, again, "nothing kept");
 }
@@ -339,19 +276,12 @@ TEST(GatedDelta, RefusesTrialsThatCannotBe) {
   const Inputs in = on(cpu_device(), make_inputs(s, 20, rng));
   auto state = make_gated_delta_state(cpu_device(), s);
   EXPECT_THROW(try_rows(s, in, 0, 17, state), std::invalid_argument);
-  EXPECT_THROW(try_rows(s, in, 0, 3, state, std::vector<int>{-1, 0, 3}), std::invalid_argument);
-  EXPECT_THROW(try_rows(s, in, 0, 3, state, std::vector<int>{-1, -1, 0}), std::invalid_argument)
-      << "not preorder";
-  EXPECT_THROW(try_rows(s, in, 0, 3, state, std::vector<int>{-1, 0}), std::invalid_argument);
-  EXPECT_THROW(gated_delta_commit(state, first_rows(1)), std::invalid_argument);
+  EXPECT_THROW(gated_delta_commit(state, 1), std::invalid_argument);
   try_rows(s, in, 0, 3, state);
   EXPECT_THROW(step(s, in, 3, 4, state), std::invalid_argument) << "tokens are on trial";
   EXPECT_THROW(gated_delta_fold(s, state), std::invalid_argument);
-  EXPECT_THROW(gated_delta_commit(state, first_rows(4)), std::invalid_argument);
-  EXPECT_THROW(gated_delta_commit(state, std::vector<int>{1, 0}), std::invalid_argument);
-  gated_delta_commit(state, first_rows(3));
-  try_rows(s, in, 3, 6, state, std::vector<int>{-1, 0, 0});
-  EXPECT_THROW(try_rows(s, in, 6, 7, state), std::invalid_argument) << "a tree takes no more";
+  EXPECT_THROW(gated_delta_commit(state, 4), std::invalid_argument);
+  EXPECT_THROW(gated_delta_commit(state, -1), std::invalid_argument);
   // Spans of one state in one call: 17 on trial, and tokens for good after some on trial.
   for (const bool trial : {true, false}) {
     auto other = make_gated_delta_state(cpu_device(), s);
@@ -362,9 +292,6 @@ TEST(GatedDelta, RefusesTrialsThatCannotBe) {
                  a = in.a.slice_rows(0, rows);
     EXPECT_THROW(gated_delta_plain({qkv, z, b, a}, s, in.weights, spans), std::invalid_argument) << trial;
   }
-  EXPECT_TRUE(is_preorder(std::vector<int>{-1, 0, 1, 0, -1, 4}));
-  EXPECT_FALSE(is_preorder(std::vector<int>{-1, 0, 0, 1}));
-  EXPECT_FALSE(is_preorder(std::vector<int>{0}));
 }
 
 TEST(GatedDelta, RefusesWrongShapes) {

@@ -45,7 +45,7 @@ TEST(Reference, StatesOfALongPromptKeepTheirOwnSize) {
   };
   check(kept, "kept");
   check(state, "after the prompt");
-  gated_delta_commit(state, std::vector<int>{0, 1, 2});
+  gated_delta_commit(state, 3);
   gated_delta_fold(s, state);
   check(state, "settled");
 }

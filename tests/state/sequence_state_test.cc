@@ -73,8 +73,8 @@ const ops::GatedDeltaWeights& weights() {
 }
 
 // The mixer of a recurrent layer.
-Tensor mix(ops::GatedDeltaState& delta, const Tokens& in, bool trial, std::span<const int> parents = {}) {
-  const ops::GatedDeltaSpan span{&delta, 0, in.count(), trial, parents};
+Tensor mix(ops::GatedDeltaState& delta, const Tokens& in, bool trial) {
+  const ops::GatedDeltaSpan span{&delta, 0, in.count(), trial};
   return ops::gated_delta_plain({in[0], in[1], in[2], in[3]}, kShape, weights(), {&span, 1});
 }
 
@@ -327,37 +327,6 @@ TEST_F(SequenceStateTest, RoundsAllocateNothing) {
   EXPECT_EQ(places(), before);
 }
 
-// Siblings share a place: rows that branch are put where the path needs them.
-TEST_F(SequenceStateTest, ATreeKeepsItsPath) {
-  // 0 - 1 - 2 and 0 - 3, with 4 beside 0; {0, 3} stays. As nn::Attention writes it: chains over each other.
-  const std::vector<int> parents = {-1, 0, 1, 0, -1}, path = {0, 3};
-  const Tokens rows(5, 3), after(2, 4);
-  for (const int length : {20, ops::kKvBlock - 1}) {
-    SequenceState tried = started(length), plain = started(length);
-    tried.open();
-    for (const int layer : {0, 2}) mix(tried.delta(layer), rows, true, parents);
-    for (const int layer : {1, 3}) {
-      auto& attention = tried.attention(layer);
-      const Shape shape = {5, attention.kv.kv_heads, attention.kv.head_dim};
-      const auto k = rows[layer == 1 ? 4 : 6].reshape(shape), v = rows[layer == 1 ? 5 : 7].reshape(shape);
-      const struct { int begin, end, depth; } chains[] = {{0, 3, 0}, {3, 4, 1}, {4, 5, 0}};
-      for (const auto& c : chains) {
-        attention.kv.length = length + c.depth;
-        ops::kv_append(attention.kv, k.slice_rows(c.begin, c.end), v.slice_rows(c.begin, c.end));
-      }
-      attention.k = k;
-      attention.v = v;
-    }
-    tried.advance(5);
-    tried.commit(path);
-    apply(plain, rows.take(path));
-    EXPECT_EQ(tried.length(), length + 2);
-    SequenceState settled = tried;
-    EXPECT_TRUE(same_state(settled.snapshot(), plain.snapshot()));
-    EXPECT_TRUE(ops::bits_agree(apply(tried, after), apply(plain, after)));
-  }
-}
-
 // A draft by some layers, and a model that leaves layers out for good: their part keeps its length, so that
 // no position is taken for filled that is not.
 TEST_F(SequenceStateTest, LayersLeftOutOfATrialStayAsTheyAre) {
@@ -412,27 +381,11 @@ TEST_F(SequenceStateDeathTest, VerbsOutOfTurnAbort) {
   EXPECT_DEATH(state.commit(1), "1 of 0 tokens cannot stay");
   apply(state, Tokens(3, 3));
   EXPECT_DEATH(state.commit(4), "4 of 3 tokens cannot stay");
-  EXPECT_DEATH(state.commit(kMaxDraftTokens + 1), "17 tokens");
-  EXPECT_DEATH(state.commit(-1), "-1 tokens");
+  EXPECT_DEATH(state.commit(kMaxDraftTokens + 1), "17 of 3 tokens cannot stay");
+  EXPECT_DEATH(state.commit(-1), "-1 of 3 tokens cannot stay");
   state.commit(3);
   SequenceState other(device(), StateLayout{kShape});
   EXPECT_DEATH(other.restore(snapshot), "4 layers for 1");
-}
-
-TEST_F(SequenceStateDeathTest, APathMustBeOneThatWasTried) {
-  SequenceState state(device(), StateLayout{KvLayout{2, 32}});
-  const Tokens rows(3, 3);
-  const auto k = rows[4].reshape({3, 2, 32}), v = rows[5].reshape({3, 2, 32});
-  state.open();
-  ops::kv_append(state.attention(0).kv, k, v);
-  state.advance(3);
-  EXPECT_DEATH(state.commit(std::vector<int>{0, 2}), "gaps");
-  // Rows after a tree's: not kept, so no path leads through them.
-  state.attention(0).k = k;
-  state.attention(0).v = v;
-  ops::kv_append(state.attention(0).kv, k.slice_rows(0, 1), v.slice_rows(0, 1));
-  state.advance(1);
-  EXPECT_DEATH(state.commit(std::vector<int>{0, 3}), "gaps");
 }
 
 // What no later query sees through a window is dropped, as the sequence grows and in snapshots.

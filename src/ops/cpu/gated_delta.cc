@@ -13,7 +13,7 @@ namespace {
 void run_heads(CpuDevice& device, const GatedDeltaArgs& args) {
   const CpuKernels& kernel = device.kernels();
   ThreadPool& threads = device.threads();
-  const int64_t work = (args.tokens + args.replay_count) * args.value_heads * args.key_dim * args.value_dim;
+  const int64_t work = (args.tokens + args.replay) * args.value_heads * args.key_dim * args.value_dim;
   const bool serial = work < (32 << 10);
   const int64_t heads = args.key_heads, sharers = serial ? 1 : threads.size();
   const int64_t head_floats = args.value_heads / heads * args.key_dim * args.value_dim;
@@ -73,12 +73,10 @@ void take_window(const DeltaRun& run, GatedDeltaArgs& args) {
   GatedDeltaWindow& w = *state.window;
   args.window = {w.k.data<float>(), w.delta.data<float>(), w.decay.data<float>(), w.rows.data<float>()};
   args.fold = run.fold;
-  args.replay = run.replay.data();
-  args.replay_count = run.replay_count;
+  args.replay = run.replay;
   if (run.fold)
-    advance_conv(args, state.conv, args.replay_count, [&](int64_t i) {
-      return args.window.rows + run.replay[static_cast<size_t>(i)] * args.channels;
-    });
+    advance_conv(args, state.conv, args.replay,
+                 [&](int64_t i) { return args.window.rows + i * args.channels; });
 }
 
 // The heads from state.s to the new state. A state that a snapshot shares is left as it is: the new one goes
@@ -109,7 +107,6 @@ void run_rows(CpuDevice& device, const DeltaRun& run, GatedDeltaArgs args) {
   take_window(run, args);
   args.trial = run.trial;
   args.entry = run.entry;
-  args.parents = run.parents.empty() ? nullptr : run.parents.data();
   args.conv_state = std::as_const(state.conv).data<float>();
   run_state(device, state, args);
   if (!run.trial)

@@ -107,12 +107,10 @@ struct GatedDeltaArgs {
   float* y = nullptr;                 // [T, Hv * Dv]
 
   DeltaWindow window;
-  const int* replay = nullptr;  // entries applied to S before the tokens, in order
-  int64_t replay_count = 0;
+  int64_t replay = 0;  // the window's first so many entries are applied to S before the tokens
   bool fold = false;   // they go to s_out (conv_state has their rows), else they are drafts too
   bool trial = false;  // the tokens become entries [entry, entry + T) and leave s_out alone
   int64_t entry = 0;
-  const int* parents = nullptr;  // trial: the token before token t, -1 = none of these; null: t - 1
 };
 
 struct CpuKernels {

@@ -14,7 +14,6 @@ struct DeltaBlock {
   float* v;             // [kDeltaTokens, ratio * Dv]
   float *decay, *beta;  // [ratio, kDeltaTokens]
   float* s;             // [Dk, 16 * kColumnVectors]
-  float* saved;         // trees only: [1 + kMaxDraftTokens] copies of s; number 1 + t is s after token t
   const float* next;    // state of the head that this thread turns to next, or null
 };
 
@@ -27,9 +26,8 @@ FN int64_t delta_tile(const GatedDeltaArgs& a) {
 }
 
 static int64_t delta_scratch_floats(const GatedDeltaArgs& a) {
-  const int64_t ratio = delta_ratio(a), saved = a.parents ? 1 + kMaxDraftTokens : 0;
-  return kDeltaTokens * (2 * a.key_dim + ratio * a.value_dim + 2 * ratio + kLanes) +
-         (1 + saved) * delta_tile(a);
+  const int64_t ratio = delta_ratio(a);
+  return kDeltaTokens * (2 * a.key_dim + ratio * a.value_dim + 2 * ratio + kLanes) + delta_tile(a);
 }
 
 // Every part begins on a cache line when the dimensions are multiples of 16, as in all released models.
@@ -39,8 +37,7 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
   b.t0 = b.count = 0;
   b.next = nullptr;
   b.s = scratch;
-  b.saved = b.s + delta_tile(a);
-  b.decay = b.saved + (a.parents ? (1 + kMaxDraftTokens) * delta_tile(a) : 0);
+  b.decay = b.s + delta_tile(a);
   b.beta = b.decay + ratio * kDeltaTokens;
   b.q = b.beta + ratio * kDeltaTokens;
   b.k = b.q + kDeltaTokens * a.key_dim;
@@ -52,17 +49,14 @@ FN DeltaBlock carve_block(const GatedDeltaArgs& a, float* scratch) {
 // for a draft token that is not folded yet, else in conv_state.
 FN const float* conv_row(const GatedDeltaArgs& a, int64_t t) {
   if (t >= 0) return a.qkv + t * a.channels;
-  const int64_t open = a.fold ? 0 : a.replay_count;
-  if (open + t >= 0) return a.window.rows + a.replay[open + t] * a.channels;
+  const int64_t open = a.fold ? 0 : a.replay;
+  if (open + t >= 0) return a.window.rows + (open + t) * a.channels;
   return a.conv_state + (open + t + a.conv_kernel - 1) * a.channels;
 }
 
 // The rows that meet token t's taps, oldest first.
 FN void conv_taps(const GatedDeltaArgs& a, int64_t t, const float** taps) {
-  for (int64_t j = a.conv_kernel; j-- > 0;) {
-    taps[j] = conv_row(a, t);
-    t = a.parents && t >= 0 ? a.parents[t] : t - 1;
-  }
+  for (int64_t j = 0; j < a.conv_kernel; j++) taps[j] = conv_row(a, t - (a.conv_kernel - 1) + j);
 }
 
 // out = silu(sum over taps of w row), oldest tap first, for channels [c0, c0 + count). Taps: how many there
@@ -236,11 +230,9 @@ struct Replay {
 };
 template <int NC>
 static void make_replay(const DeltaPiece<NC>& p, Replay<NC>& out) {
-  out.count = p.a.replay_count;
-  for (int64_t r = 0; r < out.count; r++) {
-    const int64_t e = p.a.replay[r];
-    out.entries[r] = {p.replay_k(e), splat(p.replay_decay(e)), load_columns<NC>(p.replay_delta(e), p.left())};
-  }
+  out.count = p.a.replay;
+  for (int64_t e = 0; e < out.count; e++)
+    out.entries[e] = {p.replay_k(e), splat(p.replay_decay(e)), load_columns<NC>(p.replay_delta(e), p.left())};
 }
 template <int NC>
 FN Columns<NC> replay_row(const Replay<NC>& replay, int64_t i, Columns<NC> row) {
@@ -287,37 +279,9 @@ static void delta_load(const DeltaPiece<NC>& p, Columns<NC> (&u)[2]) {
   }
 }
 
-// S as it was after token `parent` (-1: before the first), and u = k^T S for token t.
-template <int NC>
-static void delta_return(const DeltaPiece<NC>& p, int64_t parent, int64_t t, Columns<NC> (&u)[2]) {
-  const float* from = p.b.saved + (1 + parent) * delta_tile(p.a);
-  clear(u);
-  for (int64_t i = 0; i < p.dk(); i++) {
-    UNROLL for (int c = 0; c < NC; c++) {
-      const F row = load(from + (i * NC + c) * kLanes);
-      store(p.b.s + (i * NC + c) * kLanes, row);
-      u[i & 1].v[c] = fma(splat(p.k(t)[i]), row, u[i & 1].v[c]);
-    }
-  }
-}
-
-// A token after `t` that is not t + 1 descends from it directly (t = -1: from the state).
-FN bool branches(const GatedDeltaArgs& a, int64_t t) {
-  for (int64_t c = t + 2; a.parents && c < a.tokens; c++) {
-    if (a.parents[c] == t) return true;
-  }
-  return false;
-}
-template <int NC>
-static void delta_save(const DeltaPiece<NC>& p, int64_t t) {
-  float* to = p.b.saved + (1 + t) * delta_tile(p.a);
-  for (int64_t i = 0; i < p.dk() * NC * kLanes; i += kLanes) store(to + i, load(p.b.s + i));
-}
-
 // Sums over Dk run in two chains, even and odd rows, added at the end.
 //   u = k^T S;  delta = beta (v - g u);  S = g S + k delta^T;  y = q^T S
-// The pass that updates S for one token also makes u for the next one. A tree's tokens come in preorder: a
-// token follows its parent at once, or S goes back to what it was there.
+// The pass that updates S for one token also makes u for the next one.
 template <int NC>
 static void delta_recur(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t head, int64_t column) {
   const DeltaPiece<NC> p = {a, b, head, column};
@@ -326,13 +290,11 @@ static void delta_recur(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t he
   const float *q = b.q, *v = b.v + j * dv + column;
   const float *decay = b.decay + j * kDeltaTokens, *beta = b.beta + j * kDeltaTokens;
   Columns<NC> u[2], y[2];
-  if (b.t0 == 0 && a.replay_count > 0)
+  if (b.t0 == 0 && a.replay > 0)
     delta_load<NC, true>(p, u);
   else
     delta_load<NC, false>(p, u);
-  if (branches(a, -1)) delta_save<NC>(p, -1);
   for (int64_t t = 0; t < b.count; t++, q += dk, v += ratio * dv) {
-    if (a.parents && a.parents[t] != t - 1) delta_return<NC>(p, a.parents[t], t, u);
     const F g = splat(decay[t]);
     Columns<NC> delta = load_columns<NC>(v, left);
     UNROLL for (int c = 0; c < NC; c++) delta.v[c] =
@@ -346,7 +308,6 @@ static void delta_recur(const GatedDeltaArgs& a, const DeltaBlock& b, int64_t he
       delta_rows<NC, Keep::nothing>(rows, dk, p.k(t), q, g, delta, y, u);
     else
       delta_rows<NC, Keep::out>(rows, dk, p.k(t), q, g, delta, y, u);
-    if (branches(a, t)) delta_save<NC>(p, t);
     UNROLL for (int c = 0; c < NC; c++) y[0].v[c] = add(y[0].v[c], y[1].v[c]);
     store_columns<NC>(a.y + ((b.t0 + t) * a.value_heads + head) * dv + column, y[0], left);
   }

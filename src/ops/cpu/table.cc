@@ -16,7 +16,6 @@ const OpTable& cpu_ops() {
       .kernels_name = [](Device& device) -> std::string { return cpu::cpu_device(device).kernels().name; },
       .attention_unsupported = [](int, const Rope&) { return std::string(); },
       .gated_delta_unsupported = [](const GatedDeltaShape&) { return std::string(); },
-      .trees = true,
       .make_weight = [](Device& device, const WeightSource& source)
           -> std::shared_ptr<const Weight::Storage> { return cpu::pack(cpu::cpu_device(device), source); },
       .measure_limits = cpu::measure_limits,

@@ -39,10 +39,7 @@ DeltaSpan begin_run(CudaDevice& on, const DeltaRun& run) {
   span.s_in = on.data(state.s, kOp);
   span.conv_in = on.data(state.conv, kOp);
   span.fold = run.fold;
-  span.replay_count = static_cast<unsigned char>(run.replay_count);
-  static_assert(kMaxDraftTokens <= 16);  // 4 bits each
-  for (int i = 0; i < run.replay_count; i++)
-    span.replay |= static_cast<unsigned long long>(run.replay[static_cast<size_t>(i)]) << 4 * i;
+  span.replay = static_cast<unsigned char>(run.replay);
   if (state.window) span.from = window_args(on, *state.window);
   return span;
 }

@@ -16,7 +16,6 @@ const OpTable& cuda_ops() {
   static const OpTable table = {.kernels_name = [](Device&) -> std::string { return "cuda"; },
                                 .attention_unsupported = cuda::attention_unsupported,
                                 .gated_delta_unsupported = cuda::gated_delta_unsupported,
-                                .trees = false,
                                 .make_weight = cuda::make_weight,
                                 .make_experts = cuda::make_experts,
                                 .measure_limits = cuda::measure_limits,

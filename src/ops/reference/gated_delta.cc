@@ -4,7 +4,6 @@
 #include <mlx/transforms.h>
 
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "ops/metal/gated_delta.h"
@@ -51,30 +50,22 @@ mx::array l2_normalise(const mx::array& x) {
   return mx::multiply(x, mx::rsqrt(mx::add(mx::sum(mx::square(x), -1, true), mx::array(1e-6f))));
 }
 
-// silu(causal depthwise convolution) of rows [T, C], where row i follows row parents[i] (-1: the end of
-// `before` [n, C], n >= kernel - 1).
-mx::array convolve(const mx::array& before, const mx::array& rows, const mx::array& weight, int kernel,
-                   std::span<const int> parents) {
-  const int tokens = rows.shape(0), first = before.shape(0);
+// silu(causal depthwise convolution) of rows [T, C], which follow `before` [kernel - 1, C].
+mx::array convolve(const mx::array& before, const mx::array& rows, const mx::array& weight, int kernel) {
   const auto all = mx::concatenate({before, rows}, 0);
-  std::vector<int> at(tokens);
-  std::iota(at.begin(), at.end(), first);
   const auto tap = [&](int j) {
-    const auto met = mx::take(all, mx::array(at.data(), {tokens}), 0);
-    for (int& row : at) row = row >= first ? first + parents[row - first] : row - 1;
-    return mx::multiply(met, slice_rows(weight, j, j + 1));
+    return mx::multiply(slice_rows(all, j, j + rows.shape(0)), slice_rows(weight, j, j + 1));
   };
   auto sum = tap(kernel - 1);
   for (int j = kernel - 2; j >= 0; j--) sum = mx::add(sum, tap(j));
   return silu(sum);
 }
 
-// What tokens bring, after the convolution; row i follows row parents[i], the first ones what `conv` ends
-// with.
+// What tokens bring, after the convolution; `conv` has the rows before them.
 metal::DeltaTokens prepare(const Rows& rows, const GatedDeltaShape& s, const Weights& w,
-                           const mx::array& conv, std::span<const int> parents) {
+                           const mx::array& conv) {
   const int tokens = rows.qkv.shape(0), keys = s.key_heads * s.key_dim;
-  const auto x = convolve(conv, rows.qkv, w.conv, s.conv_kernel, parents);
+  const auto x = convolve(conv, rows.qkv, w.conv, s.conv_kernel);
   const auto heads = [&](int begin, int end, int count, int dim) {
     return mx::reshape(mx::slice(x, {0, begin}, {tokens, end}), {tokens, count, dim});
   };
@@ -114,25 +105,21 @@ Entry entry_of(const GatedDeltaWindow& w, const GatedDeltaShape& s, int i) {
           row(w.decay, {s.value_heads})};
 }
 
-std::span<const int> entries_of(const DeltaRun& run) {
-  return std::span(run.replay).first(static_cast<size_t>(run.replay_count));
-}
-
 // The last rows of conv input after more rows, in memory of their own.
 mx::array conv_after(const mx::array& conv, const mx::array& rows) {
   const auto all = mx::concatenate({conv, rows}, 0);
   return copy_rows(all, all.shape(0) - conv.shape(0), all.shape(0));
 }
 mx::array conv_after(const mx::array& conv, const DeltaRun& run) {
-  if (run.replay_count == 0) return conv;
-  return conv_after(conv, copy_rows(as_mlx(run.state->window->rows), entries_of(run)));
+  if (run.replay == 0) return conv;
+  return conv_after(conv, slice_rows(as_mlx(run.state->window->rows), 0, run.replay));
 }
 
 // The memory with the run's entries applied.
 Memory replayed(const GatedDeltaShape& shape, const DeltaRun& run) {
   const Memory before = memory_of(*run.state);
   mx::array s = before.s;
-  for (const int i : entries_of(run))
+  for (int i = 0; i < run.replay; i++)
     s = updated(s, entry_of(*run.state->window, shape, i), shape.value_heads / shape.key_heads);
   return {s, conv_after(before.conv, run)};
 }
@@ -140,35 +127,27 @@ Memory replayed(const GatedDeltaShape& shape, const DeltaRun& run) {
 struct Applied {
   mx::array out;  // [T, Hv * Dv]
   std::vector<Entry> entries;
-  std::vector<mx::array> states;  // S after each token
+  mx::array s;  // after the tokens
 };
 
-// Tokens after `from`; row i follows row parents[i].
-Applied apply(const Rows& rows, const GatedDeltaShape& s, const Weights& w, const Memory& from,
-              std::span<const int> parents) {
+// Tokens after `from`.
+Applied apply(const Rows& rows, const GatedDeltaShape& s, const Weights& w, const Memory& from) {
   const int tokens = rows.qkv.shape(0), ratio = s.value_heads / s.key_heads;
-  const auto [q, k, v, decay, beta] = prepare(rows, s, w, from.conv, parents);
-  Applied done{rows.z, {}, {}};
+  const auto [q, k, v, decay, beta] = prepare(rows, s, w, from.conv);
+  Applied done{rows.z, {}, from.s};
   std::vector<mx::array> outputs;
   for (int t = 0; t < tokens; t++) {
     const auto at = [&](const mx::array& y) { return mx::take(y, t, 0); };
     const auto wide = [&](const mx::array& y) { return mx::expand_dims(mx::repeat(at(y), ratio, 0), 1); };
-    const auto before = parents[t] < 0 ? from.s : done.states[parents[t]];
-    const auto decayed = mx::multiply(before, mx::reshape(at(decay), {s.value_heads, 1, 1}));
+    const auto decayed = mx::multiply(done.s, mx::reshape(at(decay), {s.value_heads, 1, 1}));
     const auto read = mx::reshape(mx::matmul(wide(k), decayed), {s.value_heads, s.value_dim});  // k^T S
     const auto delta = mx::multiply(mx::expand_dims(at(beta), 1), mx::subtract(at(v), read));
     done.entries.push_back({at(k), delta, at(decay)});
-    done.states.push_back(updated(before, done.entries.back(), ratio));
-    outputs.push_back(mx::reshape(mx::matmul(wide(q), done.states.back()), {1, s.value_heads, s.value_dim}));
+    done.s = updated(done.s, done.entries.back(), ratio);
+    outputs.push_back(mx::reshape(mx::matmul(wide(q), done.s), {1, s.value_heads, s.value_dim}));
   }
   done.out = finish(mx::concatenate(outputs, 0), rows.z, w);
   return done;
-}
-
-std::vector<int> chain_of(int tokens) {
-  std::vector<int> parents(tokens);
-  std::iota(parents.begin(), parents.end(), -1);
-  return parents;
 }
 
 // Tokens' entries [T, ...] and rows become those of the window from run.entry on.
@@ -199,18 +178,18 @@ void put_memory(GatedDeltaState& state, const Memory& after, std::vector<mx::arr
   mx::eval(out);
 }
 
-// A run with the recurrence in one kernel; its rows are no tree.
+// A run with the recurrence in one kernel.
 mx::array run_with_kernel(const metal::Launcher& launcher, const Rows& rows, const GatedDeltaShape& shape,
                           const Weights& weights, const DeltaRun& run) {
   const Memory before = memory_of(*run.state);
   metal::DeltaEntries entries{mx::zeros({0}), mx::zeros({0}), mx::zeros({0})};
-  if (run.replay_count > 0) {
+  if (run.replay > 0) {
     const GatedDeltaWindow& w = *run.state->window;
-    const auto replay = [&](const Tensor& x) { return copy_rows(as_mlx(x), entries_of(run)); };
+    const auto replay = [&](const Tensor& x) { return copy_rows(as_mlx(x), 0, run.replay); };
     entries = {replay(w.k), replay(w.delta), replay(w.decay)};
   }
   const auto conv = conv_after(before.conv, run);
-  const auto tokens = prepare(rows, shape, weights, conv, chain_of(run.count));
+  const auto tokens = prepare(rows, shape, weights, conv);
   const auto scanned = metal::delta_scan(launcher, shape, before.s, entries, tokens, run.fold, !run.trial);
   const auto out = finish(scanned.y, rows.z, weights);
   if (run.trial) {
@@ -225,9 +204,7 @@ mx::array run_with_kernel(const metal::Launcher& launcher, const Rows& rows, con
 mx::array run_with_mlx(const Rows& rows, const GatedDeltaShape& shape, const Weights& weights,
                        const DeltaRun& run) {
   const Memory from = replayed(shape, run);
-  const auto chain = chain_of(run.count);
-  const Applied done =
-      apply(rows, shape, weights, from, run.parents.empty() ? std::span<const int>(chain) : run.parents);
+  const Applied done = apply(rows, shape, weights, from);
   if (run.trial) {
     std::vector<mx::array> k, delta, decay;
     for (const Entry& e : done.entries) {
@@ -238,7 +215,7 @@ mx::array run_with_mlx(const Rows& rows, const GatedDeltaShape& shape, const Wei
     put_entries(run, {mx::concatenate(k, 0), mx::concatenate(delta, 0), mx::concatenate(decay, 0)}, rows.qkv);
     put_memory(*run.state, run.fold ? from : memory_of(*run.state), {done.out});
   } else {
-    put_memory(*run.state, {done.states.back(), conv_after(from.conv, rows.qkv)}, {done.out});
+    put_memory(*run.state, {done.s, conv_after(from.conv, rows.qkv)}, {done.out});
   }
   return done.out;
 }
@@ -254,8 +231,8 @@ MatmulInput gated_delta(const GatedDeltaInputs& in, const GatedDeltaShape& shape
   std::vector<mx::array> parts;
   for (const DeltaRun& run : runs) {
     const Rows rows = rows_of(in, run.begin, run.begin + run.count);
-    parts.push_back(kernel && run.parents.empty() ? run_with_kernel(device.launcher(), rows, shape, w, run)
-                                                  : run_with_mlx(rows, shape, w, run));
+    parts.push_back(kernel ? run_with_kernel(device.launcher(), rows, shape, w, run)
+                           : run_with_mlx(rows, shape, w, run));
     if (run.keep) *run.keep = {run.state->s, run.state->conv, {}};
   }
   return from_mlx(device, mx::concatenate(parts, 0));

@@ -212,12 +212,11 @@ struct DeltaSpan {
   float* s_out;
   const float* conv_in;
   float* conv_out;
-  WindowArgs from, to;        // entries to apply first; where the tokens go
-  unsigned long long replay;  // entries to apply first, 4 bits each
+  WindowArgs from, to;  // entries to apply first; where the tokens go
   int row, count;
-  short entry;  // of the first token in `to`; -1: the tokens are applied for good
-  unsigned char replay_count;
-  bool fold;  // what is replayed is applied for good
+  short entry;           // of the first token in `to`; -1: the tokens are applied for good
+  unsigned char replay;  // the first so many entries of `from` are applied first
+  bool fold;             // what is replayed is applied for good
 };
 struct DeltaArgs {
   const float *qkv, *b, *a;  // [rows][channels], [rows][value heads] x 2

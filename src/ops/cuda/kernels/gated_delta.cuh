@@ -78,9 +78,6 @@ DEVICE void write(const float* from, float* to) {
     to[0] = from[0];
 }
 
-// Entry i of those to apply first.
-DEVICE long replayed(const DeltaSpan& s, int i) { return s.replay >> 4 * i & 15; }
-
 // One of the block's channels: a thread convolves its rows one after the other.
 struct Channel {
   int own, at;  // among the block's, among all
@@ -99,9 +96,9 @@ DEVICE void read_before(const DeltaSpan& s, const Place& p, Channel& c) {
   if (c.own >= kChannels) return;
 #pragma unroll
   for (int j = 0; j < TAPS - 1; j++) {
-    const int t = j + s.replay_count;  // counted from the oldest row
+    const int t = j + s.replay;  // counted from the oldest row
     c.before[j] = t < TAPS - 1 ? s.conv_in[(long)t * p.channels + c.at]
-                               : s.from.rows[replayed(s, t - (TAPS - 1)) * p.channels + c.at];
+                               : s.from.rows[(long)(t - (TAPS - 1)) * p.channels + c.at];
   }
 }
 DEVICE void write_before(const DeltaSpan& s, const Place& p, const Channel& c) {
@@ -237,8 +234,7 @@ DEVICE void load_state(const DeltaArgs& a, const DeltaSpan& s, const Place& p, i
   const float* from = s.s_in + state_place(p, thread);
 #pragma unroll
   for (int i = 0; i < kRows; i++) read<kLaneColumns>(from + row_offset(i) * DV, state[i]);
-  for (int e = 0; e < s.replay_count; e++) {
-    const long entry = replayed(s, e);
+  for (long entry = 0; entry < s.replay; entry++) {
     float key[kRows], d[kLaneColumns];
     read_keys(s.from.k + entry * p.keys + p.key_head * DK, thread, key);
     read<kLaneColumns>(s.from.delta + entry * a.value_heads * DV + column, d);
