@@ -189,7 +189,8 @@ class Parser {
     if (file_.metadata.contains(key) || file_.texts.contains(key)) return invalid("{} is there twice", what);
     uint32_t type;
     if (!read(type)) return truncated(what);
-    if (type == array && key.starts_with("tokenizer.") && is_array_of_texts()) {
+    const bool vocabulary = key == "tokenizer.ggml.tokens" || key == "tokenizer.ggml.merges";
+    if (type == array && vocabulary && is_array_of_texts()) {
       TRY(file_.texts[key], read_texts(what));
       return {};
     }

@@ -1,6 +1,7 @@
 #include "decode/speculator.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -42,7 +43,13 @@ Speculator::Speculator(SpecResources& resources, const SpecMode& mode, std::opti
     : resources_(resources), mode_(mode), controller_(resources.costs, mode), salt_(std::move(salt)) {}
 
 void Speculator::ended(std::span<const int> answer) {
-  if (salt_ && may_use(DraftSource::ngram)) resources_.answers.add(*salt_, answer);
+  if (!salt_ || !may_use(DraftSource::ngram)) return;
+  try {
+    resources_.answers.add(*salt_, answer);
+  } catch (const std::bad_alloc&) {  // the request has its answer; other drafts are made without it
+    log_warning("no memory to keep an answer for drafts: recent answers are forgotten");
+    resources_.answers = RecentAnswers();
+  }
 }
 
 bool Speculator::may_use(DraftSource source) const {

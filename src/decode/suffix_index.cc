@@ -43,9 +43,9 @@ void SuffixIndex::append(std::span<const int> tokens) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   const size_t table = chains_[0].last.size();
   if (tokens_.size() <= table) return link(from);
-  // Chains stay short while a table has more entries than there are tokens.
+  // Chains stay short while a table has as many entries as there are tokens.
   for (Chains& chains : chains_) {
-    chains.last.assign(std::max(size_t{64}, 2 * std::bit_ceil(tokens_.size())), -1);
+    chains.last.assign(std::max(size_t{64}, std::bit_ceil(tokens_.size())), -1);
     chains.before.clear();
   }
   link(0);

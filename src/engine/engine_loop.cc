@@ -161,8 +161,9 @@ void EngineLoop::begin(Sequence& sequence) {
   }
   sequence.state.emplace(model_.model().make_state());
   const Request& request = sequence.request;
-  sequence.speculator.emplace(model_.speculation(), request.speculation.value_or(options_.speculation),
-                              request.cache ? std::optional(request.cache_salt) : std::nullopt);
+  sequence.speculator.emplace(
+      model_.speculation(), request.speculation.value_or(options_.speculation),
+      request.cache && options_.cache.enabled ? std::optional(request.cache_salt) : std::nullopt);
   const bool first = sequence.constraints.empty();
   if (first) {
     model_.constrain(sequence);

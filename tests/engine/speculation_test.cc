@@ -260,7 +260,9 @@ TEST_F(Speculation, TheContextEndsOnTheSameToken) {
 
 // A request is drafted for from an earlier answer to it, unless their salts differ or one shares nothing.
 TEST_F(Speculation, AnswersAreCopiedUnderTheirOwnSaltOnly) {
-  const auto engine = start(options_of(*full_));
+  auto options = options_of(*full_);
+  options.cache.enabled = true;
+  auto engine = start(options);
   Request request = request_of(40, 80, 0.8f);
   const auto want = run_with(*engine, request, kOff);
   const auto accepted = [&](const std::string& salt, bool shares) {
@@ -279,6 +281,9 @@ TEST_F(Speculation, AnswersAreCopiedUnderTheirOwnSaltOnly) {
   EXPECT_EQ(accepted("b", true), alone);
   EXPECT_EQ(accepted("a", false), alone);
   EXPECT_GT(accepted("b", true), 60);
+  options.cache.enabled = false;  // nothing is kept for later requests then
+  engine = start(options);
+  for (int i = 0; i < 2; i++) EXPECT_EQ(accepted("b", true), alone);
 }
 
 // Past the draft model's own context it falls silent.
