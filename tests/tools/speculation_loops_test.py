@@ -65,7 +65,7 @@ def test_the_share_that_stands_in_the_source():
 
 def test_the_prompt_sets():
     paths = sorted(glob.glob(os.path.join(BENCH, "prompts", "*.jsonl")))
-    assert [os.path.basename(path) for path in paths] == ["chat.jsonl", "code.jsonl", "copy.jsonl", "tasks.jsonl"]
+    assert [os.path.basename(path) for path in paths] == ["chat.jsonl", "code.jsonl", "copy.jsonl", "edits.jsonl", "tasks.jsonl"]
     for path in paths:
         name = os.path.basename(path)[:-len(".jsonl")]
         with open(path, encoding="utf-8") as file:
