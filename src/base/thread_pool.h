@@ -42,8 +42,8 @@ class ThreadPool {
   // items (grain >= 1; the last may be shorter), on the pool's threads, and returns when all are done. body
   // must not throw, and must not call parallel_for of the same pool. Concurrent callers take turns.
   //
-  // Thread i of n (the caller is 0) takes the items from share_begin(count, i, n) on, in grains, front to
-  // back; when it has none left it helps the others.
+  // Thread i of n (the caller is 0) takes its share, from grain share_begin(grains, i, n) on, front to back;
+  // when nothing of it is left it helps the others.
   void parallel_for(int64_t count, int64_t grain, RangeBody body);
   static int64_t share_begin(int64_t count, int64_t thread, int64_t threads) {
     return (thread * count + threads - 1) / threads;

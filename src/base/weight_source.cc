@@ -70,9 +70,10 @@ WeightSource rounded_to_8_bits(WeightSource source) {
       for (int64_t i = begin; i < begin + group; i++) most = std::max(most, std::abs(values[i]));
       const float scale = bf16_to_float(float_to_bf16(most / 127));
       const float inverse = scale > 0 ? 1 / scale : 0;
-      for (int64_t i = begin; i < begin + group; i++)
-        codes[i] =
-            static_cast<uint8_t>(128 + std::clamp(std::nearbyint(values[i] * inverse), -128.0f, 127.0f));
+      for (int64_t i = begin; i < begin + group; i++) {
+        const float steps = std::nearbyint(values[i] * inverse);  // not a number in a damaged file
+        codes[i] = static_cast<uint8_t>(std::isnan(steps) ? 128 : 128 + std::clamp(steps, -128.0f, 127.0f));
+      }
       scales[begin / group] = scale;
     }
   };

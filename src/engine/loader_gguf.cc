@@ -19,7 +19,7 @@ Result<GgufVocab> read_gguf_vocab(const Checkpoint& checkpoint) {
     const auto it = checkpoint.gguf_texts().find(std::string("tokenizer.ggml.") + key);
     if (it != checkpoint.gguf_texts().end())
       out.assign(it->second.begin(), it->second.end());
-    else if (const Json* v = at(key))  // empty, or not of texts
+    else if (const Json* v = at(key))  // of another type
       out = v->get<std::vector<std::string>>();
   };
   GgufVocab vocab;

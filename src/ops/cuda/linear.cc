@@ -12,6 +12,7 @@ namespace anabranch::ops::cuda {
 namespace {
 
 constexpr int kMostGemvRows = 32;  // of a launch
+constexpr int kGemvThreads = 512;
 
 // Tiles of packed rows.
 constexpr int kTileInputs = 64, kTileRowBytes = 2 * kTileInputs;
@@ -94,7 +95,7 @@ void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const G
   constexpr int kEarlyBytes = 64 << 10;  // or one slot; more delay x, fewer leave memory idle
   args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
   on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.normed}},
-            "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, 512,
+            "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, kGemvThreads,
             static_cast<unsigned>(s.shared_bytes), &args);
 }
 
@@ -181,14 +182,14 @@ void run(CudaDevice& on, const Product& product, bool swiglu) {
 struct Input {
   const MatmulInput& x;
   const RowNorm* norm = nullptr;
-  const MatmulInput* lanes = nullptr;  // where normalised rows go, too; for few rows
+  const MatmulInput* lanes = nullptr;  // where rows that blocks normalise go, too
 };
 
 // Rows that products normalise for themselves stay as they are.
 MatmulInput prepared(CudaDevice& on, const Input& in) {
   if (in.x.packed || normed_by_blocks(in.x.rows, in.x.inputs)) return in.x;
   MatmulInput packed = make_packed(on, in.x.rows, in.x.inputs);
-  norm_rows(on, in.x.values, in.norm, nullptr, &packed, in.lanes);
+  norm_rows(on, in.x.values, in.norm, nullptr, &packed);
   return packed;
 }
 
@@ -265,7 +266,7 @@ MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up,
 }  // namespace
 
 bool normed_by_blocks(int rows, int inputs) {
-  return rows * norm_threads(inputs) <= 512;
+  return rows * norm_threads(inputs) <= kGemvThreads;
 }
 
 int layout_rows(int rows) {
