@@ -35,6 +35,7 @@ def arguments():
     parser.add_argument("--requests", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--tokens", type=int, default=60, help="of an answer; default: %(default)s")
     parser.add_argument("--spec", default="mtp,ngram,exit,auto", help="kinds of drafts; default: %(default)s")
+    parser.add_argument("--devices", metavar="LIST", help="everything again on these GPUs together, such as 0,1: the same answers")
     parser.add_argument("--also", action="append", default=[], metavar="OPTIONS", help="of the server: once more with these")
     return parser.parse_args()
 
@@ -124,30 +125,35 @@ def main():
         expected = expected or got
         different = sum(a != b for a, b in zip(got, expected))
         failed += different
-        print(f"{what:<40} {together:>2} at once: {len(got) - different} of {len(got)} equal, {seconds:.2f} s", flush=True)
+        print(f"{what:<52} {together:>2} at once: {len(got) - different} of {len(got)} equal, {seconds:.2f} s", flush=True)
 
-    def run(what, concurrencies, *options):
-        with Server(args, *options) as server:
-            for together in concurrencies:
-                compare(server, what, together)
+    def all_ways(name, *base):
+        def run(what, concurrencies, *options):
+            with Server(args, *options, *base) as server:
+                for together in concurrencies:
+                    compare(server, name + what, together)
 
-    def random_orders(what, *options, overlap=None):
-        with Server(args, *options, overlap=overlap) as server:
-            for seed in range(3):
-                compare(server, what, 64, random.Random(seed))
+        def random_orders(what, *options, overlap=None):
+            with Server(args, *options, *base, overlap=overlap) as server:
+                for seed in range(3):
+                    compare(server, name + what, 64, random.Random(seed))
 
-    run("no drafts, no cache", (1, 8, 32), "--spec", "off", "--no-cache")
-    for overlap, what in (("0", "no overlap, random order"), ("1", "overlap, random order")):
-        random_orders(what, "--spec", "off", "--no-cache", overlap=overlap)
-    random_orders("drafts: auto, random order", "--spec", "auto")
-    for options in args.also:
-        run(options, (1, 32), "--spec", "off", "--no-cache", *shlex.split(options))
-        random_orders(f"{options}, random order", "--spec", "off", "--no-cache", *shlex.split(options))
-    for kind in args.spec.split(","):
-        run(f"drafts: {kind}, no cache", (1, 32), "--spec", kind, "--no-cache")
-    with tempfile.TemporaryDirectory() as directory:
-        run("no drafts, cold, then from memory", (1, 8, 32), "--spec", "off", "--cache-dir", directory)
-        run("no drafts, from disk", (32,), "--spec", "off", "--cache-dir", directory)
+        run("no drafts, no cache", (1, 8, 32), "--spec", "off", "--no-cache")
+        for overlap, what in (("0", "no overlap, random order"), ("1", "overlap, random order")):
+            random_orders(what, "--spec", "off", "--no-cache", overlap=overlap)
+        random_orders("drafts: auto, random order", "--spec", "auto")
+        for options in args.also:
+            run(options, (1, 32), "--spec", "off", "--no-cache", *shlex.split(options))
+            random_orders(f"{options}, random order", "--spec", "off", "--no-cache", *shlex.split(options))
+        for kind in args.spec.split(","):
+            run(f"drafts: {kind}, no cache", (1, 32), "--spec", kind, "--no-cache")
+        with tempfile.TemporaryDirectory() as directory:
+            run("no drafts, cold, then from memory", (1, 8, 32), "--spec", "off", "--cache-dir", directory)
+            run("no drafts, from disk", (32,), "--spec", "off", "--cache-dir", directory)
+
+    all_ways("")
+    if args.devices:
+        all_ways(f"devices {args.devices}: ", "--devices", args.devices)
     sys.exit(1 if failed else 0)
 
 

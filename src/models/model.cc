@@ -153,16 +153,11 @@ int layers_of_each_kind(const ModelSpec& spec) {
   return 2 * first < spec.layers.size() ? static_cast<int>(first) : 0;
 }
 
-// Whether each layer's heads and units are enough for every rank, and lie in whole tiles of packed rows.
-Result<void> check_split(const ModelSpec& spec, int ranks, const std::string& path) {
+// Why layers cannot be split among so many devices, or empty: each layer's heads and units must be enough for
+// every rank, and lie in whole tiles of packed rows.
+std::string unsplit_because(const ModelSpec& spec, int ranks) {
   constexpr int kTile = 64;
-  const auto unsplit = [&](size_t layer, const std::string& why) {
-    return make_error(ErrorKind::unsupported, "{}: layer {} cannot be split among {} devices: {}", path,
-                      layer, ranks, why);
-  };
-  if (spec.per_layer_width > 0 || spec.hidden % kTile != 0)
-    return unsplit(0, spec.per_layer_width > 0 ? "it has per-layer embeddings"
-                                               : fmt::format("its width is {}", spec.hidden));
+  if (spec.hidden % kTile != 0) return fmt::format("layers of width {}", spec.hidden);
   for (size_t i = 0; i < spec.layers.size(); i++) {
     const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
     const auto* delta = std::get_if<ops::GatedDeltaShape>(&spec.layers[i].mixer);
@@ -170,20 +165,37 @@ Result<void> check_split(const ModelSpec& spec, int ranks, const std::string& pa
     const int heads = a ? a->kv_heads : delta->key_heads;
     const int width =
         a ? a->heads / a->kv_heads * a->head_dim : delta->value_heads / delta->key_heads * delta->value_dim;
-    if (!mlp) return unsplit(i, "it is a mixture of experts");
-    if (heads < ranks) return unsplit(i, fmt::format("it has {} key heads", heads));
-    if (width % kTile != 0) return unsplit(i, fmt::format("a key head has {} outputs", width));
+    if (!mlp) return fmt::format("layer {} is a mixture of experts", i);
+    if (heads < ranks) return fmt::format("layer {} has {} key heads", i, heads);
+    if (width % kTile != 0) return fmt::format("a key head of layer {} has {} outputs", i, width);
     if (mlp->intermediate % kTile != 0 || mlp->intermediate / kTile < ranks)
-      return unsplit(i, fmt::format("its MLP has {} units", mlp->intermediate));
+      return fmt::format("the MLP of layer {} has {} units", i, mlp->intermediate);
   }
-  return {};
+  return "";
+}
+
+// Empty where layers are split; else of each layer the device that has it. Error: unsupported.
+Result<std::vector<int>> owners_of_layers(const ModelSpec& spec, int ranks, const std::string& path) {
+  const std::string why = unsplit_because(spec, ranks);
+  const auto layers = static_cast<int>(spec.layers.size());
+  if (why.empty() && spec.per_layer_width == 0) return std::vector<int>();
+  if (layers < ranks || spec.per_layer_width > 0 || spec.state_layout().size() != spec.layers.size())
+    return make_error(
+        ErrorKind::unsupported, "{}: this model cannot be shared by {} devices: {}", path, ranks,
+        layers < ranks ? fmt::format("it has {} layers", layers) : "its layers need each other");
+  log_info("{}: each of {} devices has some layers, and they work in turns: {}", path, ranks, why);
+  std::vector<int> owners;
+  for (int i = 0; i < layers; i++) owners.push_back(i * ranks / layers);
+  return owners;
 }
 
 void plan_experts(const Checkpoint& checkpoint, Device& device) {
   uint64_t experts = 0, others = 0;
   for (const TensorInfo& tensor : checkpoint.tensors())
     (is_expert_module(tensor.name) ? experts : others) += tensor.bytes;
-  device.plan_experts(experts, others);
+  const auto devices = device.peers().size() + 1;
+  device.plan_experts(experts / devices, others / devices);
+  for (const auto& peer : device.peers()) peer->plan_experts(experts / devices, others / devices);
 }
 
 }  // namespace
@@ -192,12 +204,13 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
                                            const ModelLoadOptions& options) {
   TRY(const Family* family, family_of(checkpoint));
   TRY(ModelSpec spec, read_model_spec(checkpoint, device));
-  ModelBuilder builder{checkpoint, spec, device};
+  const ModelBuilder builder{checkpoint, spec, device};
   plan_experts(checkpoint, device);
   // A device that stands alone has every layer as a whole.
   std::vector<Rank> others;
+  std::vector<int> owners;
   if (options.split && device.collective()) {
-    TRY_VOID(check_split(spec, device.collective()->ranks(), checkpoint.path()));
+    TRY(owners, owners_of_layers(spec, device.collective()->ranks(), checkpoint.path()));
     for (const auto& peer : device.peers()) others.push_back({peer.get(), {}});
   }
 
@@ -208,11 +221,14 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   std::vector<nn::DecoderLayer> layers;
   for (int i = 0; i < layer_count; i++) {
     const std::string prefix = fmt::format("model.layers.{}.", i);
-    ModelBuilder of_layer = builder;
-    if (!others.empty()) of_layer.group = device.collective();
+    const int owner = owners.empty() ? 0 : owners[static_cast<size_t>(i)];
+    ModelBuilder of_layer{checkpoint, spec,
+                          owner == 0 ? device : *device.peers()[static_cast<size_t>(owner) - 1]};
+    if (!others.empty() && owners.empty()) of_layer.group = device.collective();
     TRY(auto layer, family->build_layer(of_layer, prefix, spec.layers[i]));
     layers.push_back(std::move(layer));
     for (Rank& rank : others) {
+      if (!owners.empty()) break;
       checkpoint.reopen(prefix);
       ModelBuilder of_rank{checkpoint, spec, *rank.device};
       of_rank.group = rank.device->collective();
@@ -221,11 +237,11 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
     }
     checkpoint.release_pages();
     if (options.progress) TRY_VOID(options.progress(i + 1, layer_count));
-    if (options.begun && i + 1 == of_each_kind && spec.per_layer_width == 0) {
+    if (options.begun && i + 1 == of_each_kind && spec.per_layer_width == 0 && owners.empty()) {
       ModelSpec first = spec;
       first.layers.resize(layers.size());
       Model begun(device, std::move(first), embedding, layers, layers.front().norm1, embedding);
-      begun.set_ranks(others);
+      begun.set_ranks(others, {});
       options.begun(begun);
     }
   }
@@ -256,7 +272,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
                 checkpoint.path());
   std::unique_ptr<Model> model(new Model(device, std::move(spec), std::move(embedding), std::move(layers),
                                          std::move(norm), std::move(head)));
-  model->set_ranks(std::move(others));
+  model->set_ranks(std::move(others), std::move(owners));
   model->per_layer_inputs_ = std::move(per_layer_inputs);
   model->mtp_ = std::move(mtp);
   if (options.draft_vocab) model->load_draft_head(head_rows, options.draft_vocab());
@@ -323,25 +339,56 @@ Tensor Model::logits(const Tensor& hidden, const ops::Weight& head) const {
   return spec_.logits_soft_cap > 0 ? ops::soft_cap(y, spec_.logits_soft_cap) : y;
 }
 
-// Rank 0 makes the embeddings and keeps what comes after the last layer; each rank has its share of the
-// layers, and all of the residual stream between them.
+// Each rank has its share of every layer, and all of the residual stream between them.
+Tensor Model::run_shares(int rank, std::span<const int> layers, const Batch& batch,
+                         std::vector<Tensor>* after_layer) const {
+  const auto& own = rank == 0 ? layers_ : others_[static_cast<size_t>(rank) - 1].layers;
+  const int first_part = rank * static_cast<int>(layout_.size()) / ranks();
+  const Tensor first = rank == 0 ? embed(batch) : Tensor();
+  Tensor x = rank_device(rank).collective()->broadcast(rank == 0 ? &first : nullptr, 0,
+                                                       {static_cast<int>(batch.ids.size()), spec_.hidden});
+  for (const int i : layers) {
+    x = own[static_cast<size_t>(i)](x, batch, first_part + parts_[static_cast<size_t>(i)]);
+    if (after_layer && rank == 0) after_layer->push_back(norm_(x));
+  }
+  return x;
+}
+
+// Each rank has some layers as a whole (pipeline parallelism, one batch at a time): those of one rank run
+// while the others wait for what comes out of them.
+Tensor Model::run_turns(int rank, std::span<const int> layers, const Batch& batch,
+                        std::vector<Tensor>* after_layer) const {
+  ops::Collective& group = *rank_device(rank).collective();
+  Tensor x = rank == 0 ? embed(batch) : Tensor();
+  int holder = 0;
+  const auto move_on = [&] {
+    x = group.broadcast(rank == holder ? &x : nullptr, holder,
+                        {static_cast<int>(batch.ids.size()), spec_.hidden});
+  };
+  for (const int i : layers) {
+    const int owner = owners_[static_cast<size_t>(i)];
+    if (owner != holder && !after_layer) move_on();
+    holder = owner;
+    if (rank == owner) x = layers_[static_cast<size_t>(i)](x, batch, parts_[static_cast<size_t>(i)]);
+    if (!after_layer) continue;
+    move_on();
+    if (rank == 0) after_layer->push_back(norm_(x));
+  }
+  if (holder != 0 && !after_layer) move_on();
+  return x;
+}
+
+// Rank 0 makes the embeddings and keeps what comes after the last layer.
 Tensor Model::run_ranks(std::span<const int> layers, const Batch& batch,
                         std::vector<Tensor>* after_layer) const {
-  const Shape shape = {static_cast<int>(batch.ids.size()), spec_.hidden};
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks()));
   Tensor out;
   const auto run_rank = [&](int rank) {
-    Device& device = rank == 0 ? *device_ : *others_[static_cast<size_t>(rank) - 1].device;
-    const auto& own = rank == 0 ? layers_ : others_[static_cast<size_t>(rank) - 1].layers;
-    const int first_part = rank * static_cast<int>(layout_.size()) / ranks();
+    Device& device = rank_device(rank);
     try {
       device.begin_pass();
-      const Tensor first = rank == 0 ? embed(batch) : Tensor();
-      Tensor x = device.collective()->broadcast(rank == 0 ? &first : nullptr, shape);
-      for (const int i : layers) {
-        x = own[static_cast<size_t>(i)](x, batch, first_part + parts_[static_cast<size_t>(i)]);
-        if (after_layer && rank == 0) after_layer->push_back(norm_(x));
-      }
+      const Tensor x = in_turns() ? run_turns(rank, layers, batch, after_layer)
+                                  : run_shares(rank, layers, batch, after_layer);
       if (rank == 0) out = x;
     } catch (...) {
       errors[static_cast<size_t>(rank)] = std::current_exception();
@@ -422,11 +469,13 @@ StateLayout Model::mtp_layout() const {
 }
 
 bool Model::can_skip_layers() const {
-  return !per_layer_inputs_ && layout_.size() == layers_.size() * static_cast<size_t>(ranks());
+  const size_t shares = in_turns() ? 1 : static_cast<size_t>(ranks());
+  return !per_layer_inputs_ && layout_.size() == layers_.size() * shares;
 }
 
-void Model::set_ranks(std::vector<Rank> others) {
+void Model::set_ranks(std::vector<Rank> others, std::vector<int> owners) {
   others_ = std::move(others);
+  owners_ = std::move(owners);
   if (!others_.empty()) rank_threads_ = std::make_unique<ThreadPool>(ranks());
   lay_out_states();
 }
@@ -434,10 +483,15 @@ void Model::set_ranks(std::vector<Rank> others) {
 void Model::lay_out_states() {
   layout_.clear();
   part_devices_.clear();
+  if (in_turns()) {
+    layout_ = spec_.state_layout();
+    for (const int owner : owners_) part_devices_.push_back(&rank_device(owner));
+    return;
+  }
   for (int rank = 0; rank < ranks(); rank++) {
     const StateLayout own = spec_.state_layout(rank, ranks());
     layout_.insert(layout_.end(), own.begin(), own.end());
-    part_devices_.resize(layout_.size(), rank == 0 ? device_ : others_[static_cast<size_t>(rank) - 1].device);
+    part_devices_.resize(layout_.size(), &rank_device(rank));
   }
 }
 
@@ -448,7 +502,9 @@ void Model::drop_layers(std::span<const int> layers) {
   };
   drop(layers_);
   drop(spec_.layers);
-  for (Rank& rank : others_) drop(rank.layers);
+  if (in_turns()) drop(owners_);
+  for (Rank& rank : others_)
+    if (!rank.layers.empty()) drop(rank.layers);
   parts_ = spec_.state_parts();
   lay_out_states();
 }

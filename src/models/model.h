@@ -101,16 +101,24 @@ class Model {
         nn::RmsNorm norm, ops::Weight head);
 
  private:
-  // What another device of the group has of the model: its share of each layer.
+  // Another device of the group, and its share of each layer where layers are split.
   struct Rank {
     Device* device;
     std::vector<nn::DecoderLayer> layers;
   };
+  Device& rank_device(int rank) const {
+    return rank == 0 ? *device_ : *others_[static_cast<size_t>(rank) - 1].device;
+  }
+  bool in_turns() const { return !owners_.empty(); }
   Tensor embed(const Batch& batch) const;
   Tensor run_layer(int layer, const Tensor& x, const Batch& batch, const Tensor& inputs) const;
   Tensor run_layers(std::span<const int> layers, const Batch& batch, std::vector<Tensor>* after_layer) const;
   Tensor run_ranks(std::span<const int> layers, const Batch& batch, std::vector<Tensor>* after_layer) const;
-  void set_ranks(std::vector<Rank> others);
+  Tensor run_shares(int rank, std::span<const int> layers, const Batch& batch,
+                    std::vector<Tensor>* after_layer) const;
+  Tensor run_turns(int rank, std::span<const int> layers, const Batch& batch,
+                   std::vector<Tensor>* after_layer) const;
+  void set_ranks(std::vector<Rank> others, std::vector<int> owners);
   void lay_out_states();
   Tensor logits(const Tensor& hidden, const ops::Weight& head) const;
   void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);
@@ -119,7 +127,9 @@ class Model {
   ModelSpec spec_;
   StateLayout layout_;
   std::vector<Device*> part_devices_;
-  std::vector<Rank> others_;                  // ranks 1, 2, ...
+  std::vector<Rank> others_;  // ranks 1, 2, ...
+  // Of each layer the rank that has all of it, where layers are not split: ranks work in turns. Else empty.
+  std::vector<int> owners_;
   std::unique_ptr<ThreadPool> rank_threads_;  // one for each rank; null: there is one rank
   ops::Weight embedding_;                     // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;

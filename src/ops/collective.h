@@ -47,8 +47,8 @@ class Collective {
   virtual MatmulInput gather_inputs(const MatmulInput& own, const Split& columns) = 0;
   // own [M, columns.size(rank)] f32 -> [M, columns.all()], plus residual of that shape if it is not null.
   virtual Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) = 0;
-  // x [M, N] f32 of rank 0, which the others leave null -> the same on every rank.
-  virtual Tensor broadcast(const Tensor* x, const Shape& shape) = 0;
+  // x [M, N] f32 of rank `root`, which the others leave null -> the same on every rank.
+  virtual Tensor broadcast(const Tensor* x, int root, const Shape& shape) = 0;
   // This rank has failed: the others stop waiting. Any thread. The group is of no use after it.
   virtual void abort() = 0;
 

@@ -39,6 +39,15 @@ Json gemma_config() {
     "sliding_window": 24, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})");
 }
 
+Json mixture_config() {
+  return Json::parse(R"({
+    "model_type": "qwen3_moe", "hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64, "vocab_size": 64,
+    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32, "num_experts": 8,
+    "num_experts_per_tok": 2, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "hidden_act": "silu", "rope_theta": 10000.0,
+    "tie_word_embeddings": true})");
+}
+
 std::unique_ptr<Device> group_of(int ranks) {
   std::vector<std::unique_ptr<Device>> devices;
   for (int i = 0; i < ranks; i++) devices.push_back(ops::cpu::open_cpu(1, false));
@@ -119,16 +128,23 @@ TEST(Split, NormsBehindLayersSeeWholeRows) {
   expect_same(gemma_config(), {2, 4});
 }
 
-TEST(Split, AModelWithTooFewHeadsIsRefused) {
-  AnyWeights weights(gemma_config(), 7);
+// Layers whose heads are too few, and mixtures, lie on one device each.
+TEST(Split, DevicesWorkInTurnsWhereLayersCannotBeSplit) {
+  Json few_heads = gemma_config();
+  few_heads["num_key_value_heads"] = 1;
+  few_heads["num_hidden_layers"] = 5;
+  expect_same(few_heads, {2, 4, 5});
+  expect_same(mixture_config(), {2, 3});
+}
+
+TEST(Split, MoreDevicesThanLayersAreRefused) {
   Json config = gemma_config();
-  config["num_key_value_heads"] = 2;
-  AnyWeights few(config, 7);
-  const auto group = group_of(4);
-  const auto model = Model::load(few, *group);
+  config["num_key_value_heads"] = 1;
+  AnyWeights weights(config, 7);
+  const auto group = group_of(3);
+  const auto model = Model::load(weights, *group);
   ASSERT_FALSE(model);
-  EXPECT_NE(model.error().message.find("cannot be split among 4 devices: it has 2 key heads"),
-            std::string::npos)
+  EXPECT_NE(model.error().message.find("cannot be shared by 3 devices: it has 2 layers"), std::string::npos)
       << model.error().message;
 }
 

@@ -30,11 +30,11 @@ class CpuCollective final : public Collective {
     return out;
   }
 
-  Tensor broadcast(const Tensor* x, const Shape& shape) override {
+  Tensor broadcast(const Tensor* x, int root, const Shape& shape) override {
     meeting_->show(rank(), x);
     Tensor out = device_.empty(shape, Dtype::f32);
-    const Tensor& from = meeting_->of<Tensor>(0);
-    CHECK(from.shape() == shape, "{} was expected of rank 0, not {}", shape, from.shape());
+    const Tensor& from = meeting_->of<Tensor>(root);
+    CHECK(from.shape() == shape, "{} was expected of rank {}, not {}", shape, root, from.shape());
     std::copy_n(from.data<float>(), from.size(), out.data<float>());
     meeting_->wait();
     return out;

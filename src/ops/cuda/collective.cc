@@ -81,7 +81,8 @@ class CudaCollective final : public Collective {
     return exchange(args, {rows, all}, Dtype::f32);
   }
 
-  Tensor broadcast(const Tensor* x, const Shape& shape) override {
+  Tensor broadcast(const Tensor* x, int root, const Shape& shape) override {
+    CHECK((x != nullptr) == (root == rank()), "rank {} of a broadcast by rank {}", rank(), root);
     ExchangeArgs args{};
     if (x) args = args_of(*x, static_cast<int>(x->nbytes()));
     args.all_rows = 1;
