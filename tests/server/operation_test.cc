@@ -306,7 +306,8 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
       const Answer got = method == "post"  ? post(target, "[]")
                          : method == "get" ? ask(port_, "GET", target)
                                            : ask(port_, "DELETE", target);
-      EXPECT_EQ(got.status, method == "post" ? 400 : 200) << path;
+      const int wanted = path.ends_with("/cancel") ? 404 : method == "post" ? 400 : 200;  // nothing runs
+      EXPECT_EQ(got.status, wanted) << path;
       EXPECT_TRUE(what["responses"].contains(std::to_string(got.status))) << path;
     }
   const Answer page = ask(port_, "GET", "/docs");

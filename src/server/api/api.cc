@@ -345,6 +345,9 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
         post([out, json = mcp_servers_json(servers.get())] { out->respond(json_response(json)); });
       });
       return true;
+    case Page::cancel_generate:
+      out->respond(cancel(call));
+      return true;
     case Page::models:
       list_models(request.header("anthropic-version") != nullptr, out);
       return true;
@@ -433,6 +436,14 @@ HttpResponse Api::model(const std::string& id) const {
   ModelPool::Entry other;
   other.name = *name;
   return json_response(model_json(other, created_));
+}
+
+HttpResponse Api::cancel(const Call& call) {
+  const std::string& id = call.match.id;
+  if (generations_.cancel(id, call.key ? call.key->name : ""))
+    return json_response({{"id", id}, {"cancelled", true}});
+  return error_response(
+      {404, fmt::format("No running request of /v1/generate has the id '{}'", id), "", "request_not_found"});
 }
 
 HttpResponse Api::of_main_model(Json (*describe)(const ServedModel&)) const {

@@ -38,6 +38,8 @@ const char* kind_name(AnswerKind kind) {
       return "llama_completion";
     case AnswerKind::infill:
       return "infill";
+    case AnswerKind::generate:
+      return "generate";
     default:
       return "token_count";
   }

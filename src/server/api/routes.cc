@@ -15,6 +15,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions/input_tokens", AnswerKind::chat_count},
     {"POST", "/chat/completions/input_tokens", AnswerKind::chat_count, true, false},
     {"POST", "/v1/completions", AnswerKind::completion, true, true, Listed::openai},
+    {"POST", "/v1/generate", AnswerKind::generate, true, true, Listed::openai},
+    {"POST", "/v1/generate/{id}/cancel", Page::cancel_generate},
     {"POST", "/v1/responses", AnswerKind::response, true, true, Listed::openai},
     {"POST", "/v1/responses/input_tokens", AnswerKind::input_count, true, true, Listed::openai},
     {"GET", "/v1/responses/{id}/input_items", Page::input_items},
