@@ -51,7 +51,7 @@ class Fleet:
                                          folder, self.environment))
         self.url = f"http://127.0.0.1:{free_port()}"
         self.frontend = Process("frontend", [sys.executable, "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port",
-                                             self.url.rsplit(":", 1)[1], "--router-mode", router, "--migration-limit", "3"]
+                                             self.url.rsplit(":", 1)[1], "--router-mode", router, "--migration-limit", "10"]
                                 + ([] if events else ["--no-router-kv-events"]), folder, self.environment)
 
     def __enter__(self):
@@ -139,13 +139,19 @@ def main():
             answers = run(client, args.requests, fleet.workers[0].kill, args.requests // 3)
             taken = time.perf_counter() - begin
             left = json.loads(get(fleet.workers[1].url + "/health"))
+            migrations = counted(get(fleet.url + "/metrics"), "model_migration_total")
             again = [ask(client, number)["text"] for number in range(0, args.requests, 10)]
-        report = summary(answers, again, taken, left)
+        report = summary(answers, again, taken, left) | {"migrations": migrations}
     print(json.dumps(report, indent=1))
     if args.json:
         with open(args.json, "w") as file:
             json.dump(report, file, indent=1)
     return 1 if report["lost_before_streaming"] else 0
+
+
+def counted(metrics, word):
+    """The sum of the frontend's metrics whose name has the word."""
+    return sum(float(line.rsplit(" ", 1)[1]) for line in metrics.splitlines() if word in line and not line.startswith("#"))
 
 
 def summary(answers, again, taken, left):

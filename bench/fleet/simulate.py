@@ -61,6 +61,19 @@ def row_text(row):
             f"{row['answers_per_s']:.0f} | {row['busy']:.0%} |")
 
 
+def page_row(row, first, network):
+    """The row in docs/fleet.md's tables."""
+    last = "" if network else f" {row['answers_per_s']:,.0f} |"
+    return (f"| {first} | {row['policy']} | {seconds_text(row['ttft_p50_s'])} | {seconds_text(row['ttft_p99_s'])} | "
+            f"{100 * row['hit_rate']:.1f} % | {100 * row['fetched_share']:.1f} % |{last}")
+
+
+def page_rows(rows, network=False):
+    first = "gbits" if network else "workers"
+    shown = [f"{row[first]:g}" if i == 0 or rows[i - 1][first] != row[first] else "" for i, row in enumerate(rows)]
+    return [page_row(row, name, network) for row, name in zip(rows, shown)]
+
+
 def text(report):
     head = ["| workers | routing | Gbit/s | TTFT median | TTFT p99 | hit rate | of it fetched | answers/s | busy |",
             "|---|---|---|---|---|---|---|---|---|"]

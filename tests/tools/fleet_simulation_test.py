@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The simulated fleet: what requests find, what they wait for, and that the same seed gives the same figures."""
 
+import json
 import os
 import sys
 
@@ -107,6 +108,20 @@ def test_the_table_has_a_row_for_each_run():
     report = {"costs": "c", "cache_gb": 64, "seed": 1, "rows": [simulate.run(("both", 2, 25, 64, 3, 5, 20))], "links": []}
     lines = simulate.text(report).splitlines()
     assert len(lines) == 5 and lines[-1].startswith("| 2 | both | 25 |"), lines
+
+
+def test_the_page_has_the_reports_figures_and_the_report_is_of_this_simulation():
+    with open(os.path.join(ROOT, "bench/results/fleet.json")) as file:
+        report = json.load(file)
+    with open(os.path.join(ROOT, "docs/fleet.md")) as file:
+        page = file.read()
+    for rows, network in ((report["rows"], False), (report["links"], True)):
+        assert "\n".join(simulate.page_rows(rows, network)) in page, "docs/fleet.md has other figures than bench/results/fleet.json"
+    for kept in report["rows"][:4]:
+        row = simulate.run((kept["policy"], kept["workers"], kept["gbits"], report["cache_gb"], report["seed"], report["warm_s"],
+                            report["seconds"]))
+        for key in ("ttft_p50_s", "ttft_p99_s", "hit_rate"):
+            assert abs(row[key] - kept[key]) <= 0.02 * kept[key], (key, row, kept)
 
 
 run_all(globals())
