@@ -51,10 +51,15 @@ def arguments(argv):
 
 
 def key_of(file):
+    """The first key of a file in the form of `serve --api-key-file`: a key, or a name, the key and its limits."""
     if file is None:
         return os.environ.get("ANABRANCH_API_KEY")
     with open(file) as lines:
-        return next(line.split()[-1] for line in lines if line.strip() and not line.startswith("#"))
+        for line in lines:
+            words = line.split()
+            if words and not words[0].startswith("#"):
+                return words[min(1, len(words) - 1)]
+    raise SystemExit(f"{file}: no key is in it")
 
 
 class AnabranchEngine(LLMEngine):

@@ -50,7 +50,7 @@ class Worker:
 
     async def get(self, path):
         try:
-            async with self.session.get(self.url + path, timeout=aiohttp.ClientTimeout(total=POLL_SECONDS)) as response:
+            async with self.session.get(self.url + path, allow_redirects=False, timeout=aiohttp.ClientTimeout(total=POLL_SECONDS)) as response:
                 text = await response.text()
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
             raise Lost(f"{self.url}: {error or type(error).__name__}")
@@ -73,7 +73,7 @@ class Worker:
         """The events of a streamed answer."""
         reader, ended = translate.EventReader(), False
         try:
-            async with self.session.post(self.url + "/v1/generate", json=body) as response:
+            async with self.session.post(self.url + "/v1/generate", json=body, allow_redirects=False) as response:
                 if response.status != 200:
                     message, code = translate.error_message(await response.text())
                     raise Failed(response.status, message, code)
@@ -96,7 +96,7 @@ class Worker:
     async def cancel(self, request_id):
         """True: the request is being cancelled; False: it is not known (it may have ended)."""
         try:
-            async with self.session.post(f"{self.url}/v1/generate/{request_id}/cancel", json={},
+            async with self.session.post(f"{self.url}/v1/generate/{request_id}/cancel", json={}, allow_redirects=False,
                                          timeout=aiohttp.ClientTimeout(total=POLL_SECONDS)) as response:
                 return response.status == 200
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError):

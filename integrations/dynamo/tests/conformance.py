@@ -32,6 +32,7 @@ from anabranch_dynamo.engine import AnabranchEngine  # noqa: E402
 
 PROMPT = [1, 2, 3]
 CANCEL_SECONDS = 2.0
+KEY = "secret"
 CHECKS = []
 
 
@@ -225,7 +226,8 @@ async def cleans_unstarted(engine, config, workers):
 
 
 async def run(workers):
-    engine = AnabranchEngine("m", [worker.url for worker in workers], ["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"])
+    engine = AnabranchEngine("m", [worker.url for worker in workers], ["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"],
+                             key=KEY)
     config, failed = await engine.start(0), 0
     for name, function in CHECKS:
         try:
@@ -243,8 +245,8 @@ def main():
         sys.exit(__doc__)
     program, model = map(os.path.abspath, sys.argv[1:])
     with tempfile.TemporaryDirectory() as folder:
-        with Serve(program, model, folder, "worker-0", "--context", "512") as one, \
-                Serve(program, model, folder, "worker-1", "--context", "512") as two:
+        with Serve(program, model, folder, "worker-0", "--context", "512", "--api-key", KEY) as one, \
+                Serve(program, model, folder, "worker-1", "--context", "512", "--api-key", KEY) as two:
             return asyncio.run(run([one.ready(), two.ready()]))
 
 
