@@ -47,7 +47,8 @@ class Fleet:
             worker.ready()
             options = ["--kv-events", self.endpoints[i]] if events else []
             self.backends.append(Process(f"backend-{i}", [sys.executable, "-m", "anabranch_dynamo", "--model", self.model,
-                                                          "--url", worker.url, "--served-model-name", "anabranch", *options],
+                                                          "--url", worker.url, "--served-model-name", "anabranch",
+                                                          "--reasoning-parser", "qwen3", *options],
                                          folder, self.environment))
         self.url = f"http://127.0.0.1:{free_port()}"
         self.frontend = Process("frontend", [sys.executable, "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port",
@@ -76,12 +77,14 @@ def body(number):
 
 def ask(client, number):
     """{"text", "begun", "error", "ttft_s"}"""
-    answer = {"text": "", "begun": False, "error": None, "finish": None}
+    answer = {"text": "", "begun": False, "error": None, "finish": None, "thought": False}
     began = time.perf_counter()
     try:
         for chunk in client.chat.completions.create(stream=True, **body(number)):
             for choice in chunk.choices:
-                said = (choice.delta.content or "") + (getattr(choice.delta, "reasoning_content", None) or "")
+                thought = getattr(choice.delta, "reasoning_content", None) or ""
+                answer["thought"] |= bool(thought)
+                said = thought + (choice.delta.content or "")
                 if said and not answer["begun"]:
                     answer |= {"begun": True, "ttft_s": time.perf_counter() - began}
                 answer["text"] += said
@@ -160,7 +163,7 @@ def summary(answers, again, taken, left):
             "lost_before_streaming": sum(not answer["begun"] for answer in failed),
             "cut_while_streaming": sum(answer["begun"] for answer in failed),
             "errors": collections.Counter(answer["error"][:120] for answer in failed),
-            "asked_again": len(again), "same_text": sum(a["text"] == b for a, b in zip(answers[::10], again)),
+            "with_thoughts": sum(answer["thought"] for answer in answers), "asked_again": len(again), "same_text": sum(a["text"] == b for a, b in zip(answers[::10], again)),
             "ttft_p50_s": statistics.median(answer["ttft_s"] for answer in answers if answer["begun"]),
             "seconds": taken, "hit_rate_of_the_one_left": left["cache"]["cached_tokens"] / max(1, left["cache"]["prompt_tokens"])}
 

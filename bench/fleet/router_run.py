@@ -126,7 +126,8 @@ def main():
     except OSError as error:
         sys.exit(f"{args.router}: {error.strerror}: `pip install vllm-router` or `sglang-router`, and name its program")
     report = {"router": os.path.basename(args.router), "version": version, "rows": []}
-    print("| policy | requests | hit rate | TTFT median | TTFT most | of all, seconds | requests of each worker |\n|---|---|---|---|---|---|---|")
+    print("| policy | requests | hit rate | TTFT median | TTFT most | of all, seconds | requests of each worker |")
+    print("|---|---|---|---|---|---|---|")
     for policy in args.policies.split(","):
         row = run(args, policy)
         report["rows"].append(row)

@@ -35,6 +35,10 @@ def arguments(argv):
     parser.add_argument("--kv-events", action="append", default=[], metavar="ENDPOINT", help="where the worker publishes its KV"
                         " events, such as tcp://127.0.0.1:5557; as often as --url, in the same order, or never")
     parser.add_argument("--served-model-name", metavar="NAME", help="default: the worker's own name of the model")
+    parser.add_argument("--reasoning-parser", metavar="NAME", help="how the frontend tells thoughts from answers, such as qwen3"
+                        " (default: it does not)")
+    parser.add_argument("--tool-call-parser", metavar="NAME", help="how the frontend finds tool calls, such as hermes or"
+                        " qwen3_coder (default: it does not)")
     parser.add_argument("--api-key-file", metavar="FILE", help="a key of the workers (default: ANABRANCH_API_KEY of the environment)")
     parser.add_argument("--wait", type=float, default=300, metavar="SECONDS", help="for the workers to be ready (default: %(default)g)")
     parser.add_argument("--namespace", default=os.environ.get("DYN_NAMESPACE", "dynamo"))
@@ -78,7 +82,8 @@ class AnabranchEngine(LLMEngine):
         return engine, WorkerConfig(namespace=args.namespace, component=args.component, endpoint=args.endpoint,
                                     model_name=args.model, served_model_name=args.served_model_name,
                                     discovery_backend=args.discovery_backend, request_plane=args.request_plane,
-                                    event_plane=args.event_plane, enable_kv_routing=True)
+                                    event_plane=args.event_plane, reasoning_parser=args.reasoning_parser,
+                                    tool_call_parser=args.tool_call_parser, enable_kv_routing=True)
 
     # ---- life
 
