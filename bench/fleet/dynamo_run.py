@@ -5,7 +5,8 @@
 
 PYTHON is one that has ai-dynamo and openai (integrations/dynamo/README.md says how to install them). No etcd and no NATS:
 discovery by a directory, events by ZMQ. The official openai client streams --requests answers, some at a time; after a third
-of them one `anabranch serve` gets kill -9. Counted are the answers that came whole, and those that had not begun to stream
+of them one `anabranch serve` gets kill -9. Before that, conversations of a few programs with long system prompts take turns, one
+request at a time: a router that reads the workers' KV events sends each where its system prompt is kept. Counted are the answers that came whole, and those that had not begun to stream
 and failed: there must be none of these. Each answer is asked for once (the client does not retry), greedy; its text is also
 compared with what the remaining worker says to it alone. Exit status: 1 when an answer was lost that had not begun."""
 
@@ -138,18 +139,41 @@ def main():
         os.makedirs(os.path.join(folder, "discovery"), exist_ok=True)
         with Fleet(os.path.abspath(args.program), args.model, folder, not args.no_events, args.router) as fleet:
             client = openai.OpenAI(base_url=fleet.url + "/v1", api_key="-", max_retries=0, timeout=120)
+            in_turn = programs_in_turn(client, fleet.workers)
             begin = time.perf_counter()
             answers = run(client, args.requests, fleet.workers[0].kill, args.requests // 3)
             taken = time.perf_counter() - begin
             left = json.loads(get(fleet.workers[1].url + "/health"))
             migrations = counted(get(fleet.url + "/metrics"), "model_migration_total")
             again = [ask(client, number)["text"] for number in range(0, args.requests, 10)]
-        report = summary(answers, again, taken, left) | {"migrations": migrations}
+        report = summary(answers, again, taken, left) | {"migrations": migrations, "programs_in_turn": in_turn}
     print(json.dumps(report, indent=1))
     if args.json:
         with open(args.json, "w") as file:
             json.dump(report, file, indent=1)
     return 1 if report["lost_before_streaming"] else 0
+
+
+def programs_in_turn(client, workers, programs=5, rounds=4):
+    """Of the requests after the first round, how many went to the worker that had the program's prompt, and the share of their
+    prompt tokens that was found."""
+    home, at_home, found, prompt = {}, 0, 0, 0
+    for turn in range(rounds):
+        for program in range(programs):
+            before = [worker.cache() for worker in workers]
+            system = f"This is program {program}. " + f"Rule of program {program}: be careful, friendly and brief. " * 60
+            client.chat.completions.create(**{**body(turn), "max_tokens": 4, "messages": [
+                {"role": "system", "content": system}, {"role": "user", "content": f"Question {turn}?"}]})
+            time.sleep(0.3)  # for the events
+            after = [worker.cache() for worker in workers]
+            asked = next(i for i in range(len(workers)) if after[i]["lookups"] > before[i]["lookups"])
+            if turn:
+                at_home += asked == home[program]
+                found += after[asked]["cached_tokens"] - before[asked]["cached_tokens"]
+                prompt += after[asked]["prompt_tokens"] - before[asked]["prompt_tokens"]
+            home[program] = asked
+    return {"requests": programs * (rounds - 1), "where_the_prompt_is": at_home, "hit_rate": found / prompt,
+            "workers": len(set(home.values()))}
 
 
 def counted(metrics, word):
