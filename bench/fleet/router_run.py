@@ -66,19 +66,14 @@ class Agent(threading.Thread):
 
 def run(args, policy):
     with tempfile.TemporaryDirectory() as folder:
-        events = [f"tcp://127.0.0.1:{free_port()}" for _ in range(args.workers)] if policy == "kv_aware" else []
         workers = [Serve(os.path.abspath(args.program), args.model, folder, f"worker-{i}", "--parallel", "4",
-                         "--cache-ram", args.cache_ram, *(["--kv-events", events[i]] if events else [])) for i in range(args.workers)]
+                         "--cache-ram", args.cache_ram) for i in range(args.workers)]
         try:
             for worker in workers:
                 worker.ready()
             port = free_port()
             command = [args.router, *args.router_words, "--host", "127.0.0.1", "--port", str(port), "--policy", policy,
                        "--prometheus-port", str(free_port()), "--worker-urls", *[worker.url for worker in workers]]
-            for worker, endpoint in zip(workers, events):
-                command += ["--kv-event-source", f"{worker.url}={endpoint}"]
-            if events:
-                command += ["--kv-event-block-size", "256", "--kv-event-model", os.path.basename(os.path.realpath(args.model))]
             with Process("router", command, folder) as router:
                 router.wait_for(f"http://127.0.0.1:{port}/v1/models", lambda text: '"id"' in text)
                 agents = [Agent(port, i % args.programs, i, args.calls, args.tools) for i in range(args.agents)]
