@@ -85,7 +85,8 @@ struct StateCache::Match {
 
 StateCache::StateCache(StateCacheOptions options)
     : options_(std::move(options)),
-      format_{options_.device, options_.model, options_.mtp, options_.mtp_hidden, options_.kv},
+      format_{options_.device,     options_.model, options_.mtp,
+              options_.mtp_hidden, options_.kv,    options_.devices},
       any_token_(std::ranges::all_of(format_.model, has_shared_blocks) && format_.mtp.empty()) {
   stats_.kv = options_.kv;
   if (const size_t most = most_sections(format_); disk() && most > kMaxSections) {

@@ -31,10 +31,11 @@ struct SavedState {
 };
 
 struct StateCacheOptions {
-  Device* device = nullptr;  // of the states
-  StateLayout model, mtp;    // mtp: empty when there is no head
-  int mtp_hidden = 0;        // width of its hidden states
-  Fingerprint fingerprint;   // states of other fingerprints are never found; must differ for each KvForm
+  Device* device = nullptr;           // of the states
+  std::vector<Device*> devices = {};  // of each part of `model`; empty: all lie on `device`
+  StateLayout model, mtp;             // mtp: empty when there is no head
+  int mtp_hidden = 0;                 // width of its hidden states
+  Fingerprint fingerprint;  // states of other fingerprints are never found; must differ for each KvForm
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
   std::unique_ptr<DiskStore> disk;  // may be null

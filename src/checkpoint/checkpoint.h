@@ -73,6 +73,8 @@ class Checkpoint {
   // The same of a tensor [count, rows, cols]: one matrix below the other.
   virtual Result<WeightSource> take_matrices(std::string_view name, int64_t count, int64_t rows,
                                              int64_t cols) = 0;
+  // Tensors with this prefix may be taken once more: several devices take a share of each.
+  virtual void reopen(std::string_view prefix) = 0;
   // Tensors with this prefix need not be taken. Returns how many there are.
   virtual int ignore(std::string_view prefix) = 0;
   // Error (invalid) naming tensors that were neither taken nor ignored.

@@ -69,6 +69,12 @@ class Store : public Checkpoint {
     return named_source(*entry);
   }
 
+  void reopen(std::string_view prefix) override {
+    for (size_t i = 0; i < parts_.entries.size(); i++)
+      if (parts_.entries[i].info.name.starts_with(prefix) && state_[i] == State::taken)
+        state_[i] = State::open;
+  }
+
   int ignore(std::string_view prefix) override {
     int count = 0;
     for (size_t i = 0; i < state_.size(); i++) {

@@ -28,8 +28,9 @@ int fail(const Error& error) {
 }
 
 Result<LoadedModel> load_on_device(const ModelOptions& options) {
-  TRY(std::shared_ptr<Device> device, ops::open_device({options.device, options.reference, options.precise,
-                                                        options.threads, options.expert_bytes}));
+  TRY(std::shared_ptr<Device> device,
+      ops::open_device({options.device, options.reference, options.precise, options.threads,
+                        options.expert_bytes, options.devices}));
   return load_model(options.model, std::move(device));
 }
 
@@ -59,6 +60,7 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const SpecOpti
   engine.reference = options.reference;
   engine.device = options.device;
   engine.expert_bytes = options.expert_bytes;
+  engine.devices = options.devices;
   engine.context_length = options.context;
   engine.prefill_chunk = options.prefill_chunk;
   engine.chat_template_path = options.chat_template;

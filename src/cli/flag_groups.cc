@@ -20,6 +20,10 @@ void add_model_flags(CLI::App& app, ModelOptions& o) {
   app.add_flag("--reference", o.reference,
                "Run the plain MLX operations instead of our kernels (very slow; to compare)");
   add_device_flag(app, o.device);
+  app.add_option("--devices", o.devices,
+                 "Split the model among these GPUs of the machine, such as 0,1; its answers stay the same")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 63));
   app.add_option(
          "--expert-memory", o.expert_bytes,
          "CUDA: memory of the device for the experts of a mixture, such as 8GB; the others stay in the "

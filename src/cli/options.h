@@ -23,6 +23,7 @@ struct ModelOptions {
   bool reference = false;
   std::string device = "cpu";  // or "cuda", "metal"
   uint64_t expert_bytes = 0;   // of the device's memory for experts; 0: what is free
+  std::vector<int> devices;    // that share the model; empty: the first one has all of it
   std::string pooling;         // "cls", "last", "mean" or "rank"; "": as the model's files say
 };
 

@@ -141,6 +141,7 @@ struct EngineOptions {
   bool reference = false;          // run ops/reference instead of our kernels
   std::string device = "cpu";      // or "cuda", "metal"
   uint64_t expert_bytes = 0;       // as DeviceOptions has it
+  std::vector<int> devices;        // likewise
   int context_length = 0;          // 0: the model's own, bounded by memory
   int prefill_chunk = 0;           // tokens per prefill step; 0: the device's default
   int max_running = 0;  // requests that run at the same time, in one pass per step; 0: the device's default

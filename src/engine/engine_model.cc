@@ -17,7 +17,7 @@ namespace anabranch {
 
 Result<void> EngineModel::load(const EngineOptions& options, const LoadFunction& load) {
   TRY(device_, ops::open_device({options.device, options.reference, options.precise, options.threads,
-                                 options.expert_bytes}));
+                                 options.expert_bytes, options.devices}));
   TRY(loaded_, load(device_));
   if (!options.chat_template_path.empty()) {
     TRY(loaded_.chat_template, read_chat_template(options.chat_template_path, *loaded_.tokenizer));

@@ -241,6 +241,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
     return {};
   };
   options.begun = prepare_kernels;
+  options.split = purpose != LoadedFor::drafts;
   auto model = Model::load(*checkpoint, *out.device, options);
   TRY(out.tokenizer, tokenizer.get());
   TRY(out.model, std::move(model));

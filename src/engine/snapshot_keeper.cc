@@ -64,10 +64,13 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   StateCacheOptions options;
   options.device = &model.device();
   options.model = model.model().state_layout();
+  options.devices = model.model().state_devices();
   if (model.model().has_mtp()) options.mtp = model.model().mtp_layout();
   options.mtp_hidden = model.model().spec().hidden;
-  const auto setting = fmt::format("{} {}{}", engine.reference ? "reference" : engine.device,
-                                   engine.precise ? "f32" : "f16", wanted.kv == KvForm::q8 ? " q8" : "");
+  const int ranks = model.model().ranks();
+  const auto setting =
+      fmt::format("{} {}{}{}", engine.reference ? "reference" : engine.device, engine.precise ? "f32" : "f16",
+                  wanted.kv == KvForm::q8 ? " q8" : "", ranks > 1 ? fmt::format(" in {} parts", ranks) : "");
   const bool windows = std::ranges::any_of(options.model, [](const LayerLayout& layer) {
     const auto* kv = std::get_if<KvLayout>(&layer);
     return kv && is_windowed(*kv);

@@ -35,6 +35,45 @@ Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& n
   return linear;
 }
 
+void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; row++) rows.push_back(row);
+}
+
+Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const std::vector<int64_t>& rows) {
+  Tensor out = host_device().empty({static_cast<int>(rows.size())}, Dtype::f32);
+  for (size_t i = 0; i < rows.size(); i++) out.data<float>()[i] = values.data<float>()[rows[i]];
+  return builder.device.to_device(out);
+}
+
+Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
+                                       const std::vector<int64_t>& rows, bool bias) {
+  if (static_cast<int>(rows.size()) == out) return take_linear(builder, name, out, in, bias);
+  TRY(auto source, builder.take_matrix(name + ".weight", out, in));
+  nn::Linear linear{ops::Weight::make(builder.device, select_rows(std::move(source), rows)), {}};
+  if (bias) {
+    TRY(const auto values, builder.checkpoint.take(name + ".bias", {out}));
+    linear.bias = take_elements(builder, values, rows);
+  }
+  return linear;
+}
+
+Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::string& name, ops::Split inputs,
+                                    bool bias) {
+  constexpr int kUnit = 16;  // columns of the residual stream that stay together
+  const int hidden = builder.spec.hidden, in = inputs.all();
+  if (!builder.group) return take_linear(builder, name, hidden, in, bias);
+  const auto outputs = builder.split(hidden / kUnit, kUnit);
+  std::vector<int64_t> rows;
+  append_rows(rows, outputs.first(builder.rank()), outputs.last(builder.rank()));
+  TRY(auto linear, take_rows_of_linear(builder, name, hidden, in, rows));
+  if (bias) {
+    TRY(const auto values, builder.checkpoint.take(name + ".bias", {hidden}));
+    linear.bias = builder.device.to_device(values);
+  }
+  linear.share = std::make_shared<nn::Share>(nn::Share{builder.group, std::move(inputs), outputs});
+  return linear;
+}
+
 Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& name, int size,
                               const NormsSpec& norms) {
   const auto info = builder.checkpoint.find(name + ".weight");
@@ -45,6 +84,13 @@ Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& na
 }
 
 namespace {
+
+// Packed rows have tiles of 64 inputs, which are not cut (ops/cuda/linear.h).
+constexpr int kInnerUnit = 64;
+ops::Split split_inner(const ModelBuilder& builder, int intermediate) {
+  return builder.group ? builder.split(intermediate / kInnerUnit, kInnerUnit)
+                       : builder.split(1, intermediate);
+}
 
 Tensor ones(int size) {
   Tensor out = host_device().empty({size}, Dtype::f32);
@@ -58,29 +104,34 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
                                      const LayerSpec& layer) {
   const auto& a = std::get<AttentionSpec>(layer.mixer);
   const int hidden = builder.spec.hidden, width = a.heads * a.head_dim, kv_width = a.kv_heads * a.head_dim;
+  const int queries = a.heads / a.kv_heads * a.head_dim;  // rows of the queries of a key head
+  const auto by_queries = builder.split(a.kv_heads, queries), by_keys = builder.split(a.kv_heads, a.head_dim);
+  const int rank = builder.rank();
+  std::vector<int64_t> query_rows, key_rows;
+  append_rows(query_rows, by_queries.first(rank), by_queries.last(rank));
+  append_rows(key_rows, by_keys.first(rank), by_keys.last(rank));
   const ops::Rope& rope = builder.spec.ropes.at(static_cast<size_t>(layer.rope));
   nn::Attention out;
-  out.heads = a.heads;
-  out.kv_heads = a.kv_heads;
+  out.heads = by_queries.size(rank) / a.head_dim;
+  out.kv_heads = by_keys.size(rank) / a.head_dim;
   out.head_dim = a.head_dim;
   const float scale = a.scale != 0 ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   out.scores = {scale, a.window, a.soft_cap};
   out.rope = rope;
   if (a.output_gate) {
     TRY(auto both, builder.take_matrix(prefix + "q_proj.weight", 2 * width, hidden));
-    std::vector<int64_t> query_rows, gate_rows;
-    for (int head = 0; head < a.heads; head++) {
-      for (int i = 0; i < a.head_dim; i++) {
-        query_rows.push_back(2ll * head * a.head_dim + i);
-        gate_rows.push_back((2ll * head + 1) * a.head_dim + i);
-      }
+    std::vector<int64_t> first_rows, gate_rows;
+    for (const int64_t row : query_rows) {
+      const int64_t head = row / a.head_dim, i = row % a.head_dim;
+      first_rows.push_back(2 * head * a.head_dim + i);
+      gate_rows.push_back((2 * head + 1) * a.head_dim + i);
     }
-    out.q.weight = ops::Weight::make(builder.device, select_rows(both, query_rows));
+    out.q.weight = ops::Weight::make(builder.device, select_rows(both, first_rows));
     out.gate = nn::Linear{ops::Weight::make(builder.device, select_rows(both, gate_rows)), {}};
   } else {
-    TRY(out.q, take_linear(builder, prefix + "q_proj", width, hidden, a.qkv_bias));
+    TRY(out.q, take_rows_of_linear(builder, prefix + "q_proj", width, hidden, query_rows, a.qkv_bias));
   }
-  TRY(out.o, take_linear(builder, prefix + "o_proj", hidden, width, a.out_bias));
+  TRY(out.o, take_last_linear(builder, prefix + "o_proj", by_queries, a.out_bias));
   if (a.qk_norm) {
     TRY(out.q_norm, take_norm(builder, prefix + "q_norm", a.head_dim, layer.norms));
   }
@@ -89,9 +140,9 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
       builder.checkpoint.ignore(prefix + name);
     return out;
   }
-  TRY(out.k, take_linear(builder, prefix + "k_proj", kv_width, hidden, a.qkv_bias));
+  TRY(out.k, take_rows_of_linear(builder, prefix + "k_proj", kv_width, hidden, key_rows, a.qkv_bias));
   if (!a.keys_are_values) {
-    TRY(out.v, take_linear(builder, prefix + "v_proj", kv_width, hidden, a.qkv_bias));
+    TRY(out.v, take_rows_of_linear(builder, prefix + "v_proj", kv_width, hidden, key_rows, a.qkv_bias));
   }
   if (a.qk_norm) {
     TRY(out.k_norm, take_norm(builder, prefix + "k_norm", a.head_dim, layer.norms));
@@ -102,9 +153,12 @@ Result<nn::Attention> take_attention(const ModelBuilder& builder, const std::str
 
 Result<nn::Mlp> take_mlp(const ModelBuilder& builder, const std::string& prefix, const MlpSpec& mlp) {
   const int hidden = builder.spec.hidden;
-  TRY(auto gate, take_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden));
-  TRY(auto up, take_linear(builder, prefix + "up_proj", mlp.intermediate, hidden));
-  TRY(auto down, take_linear(builder, prefix + "down_proj", hidden, mlp.intermediate));
+  const auto inner = split_inner(builder, mlp.intermediate);
+  std::vector<int64_t> rows;
+  append_rows(rows, inner.first(builder.rank()), inner.last(builder.rank()));
+  TRY(auto gate, take_rows_of_linear(builder, prefix + "gate_proj", mlp.intermediate, hidden, rows));
+  TRY(auto up, take_rows_of_linear(builder, prefix + "up_proj", mlp.intermediate, hidden, rows));
+  TRY(auto down, take_last_linear(builder, prefix + "down_proj", inner));
   return nn::Mlp{std::move(gate.weight), std::move(up.weight), std::move(down), mlp.activation};
 }
 

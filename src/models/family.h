@@ -16,6 +16,14 @@ struct ModelBuilder {
   // The matrices are for drafts only. Dense ones are rounded to 8 bits where that is faster: as many drafts
   // are right, and a draft costs a third less.
   bool for_drafts = false;
+  // The device's end of the group among whose devices layers are split; null: it has all of each.
+  ops::Collective* group = nullptr;
+
+  // How `units` units of `size` rows are split, and this device's.
+  ops::Split split(int units, int size) const {
+    return ops::split_units(units, size, group ? group->ranks() : 1);
+  }
+  int rank() const { return group ? group->rank() : 0; }
 
   // As Checkpoint has them.
   Result<WeightSource> take_matrix(const std::string& name, int64_t rows, int64_t cols) const;
@@ -42,6 +50,17 @@ const Family& gemma_family();    // gemma2, gemma3, gemma4 (gemma.cc)
 // A projection "<name>.weight" [out, in], with "<name>.bias" when `bias`.
 Result<nn::Linear> take_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
                                bool bias = false);
+// Some rows of the projection, and of its bias.
+Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::string& name, int out, int in,
+                                       const std::vector<int64_t>& rows, bool bias = false);
+// A projection back to the residual stream, [hidden, inputs.all()]: of a group's device, its share of the
+// outputs. inputs: how its input is split.
+Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::string& name, ops::Split inputs,
+                                    bool bias = false);
+// Rows [begin, end), behind `rows`.
+void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t end);
+// Of a vector, these elements, on the builder's device.
+Tensor take_elements(const ModelBuilder& builder, const Tensor& values, const std::vector<int64_t>& rows);
 // A norm's multiplier "<name>.weight" [size]; 1 is added when `norms.offset` and the file stores w
 // (Checkpoint's NormConvention).
 Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& name, int size,

@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "checkpoint/experts.h"
 #include "models/family.h"
+#include "ops/collective.h"
 #include "ops/profile.h"
 #include "ops/table.h"
 
@@ -102,12 +104,21 @@ uint64_t parameters_of(const ops::Weight& w) {
 
 }  // namespace
 
-StateLayout ModelSpec::state_layout() const {
+StateLayout ModelSpec::state_layout(int rank, int ranks) const {
   StateLayout layout;
   for (const auto& layer : layers) {
     const auto* a = std::get_if<AttentionSpec>(&layer.mixer);
-    if (!a) layout.emplace_back(std::get<ops::GatedDeltaShape>(layer.mixer));
-    if (a && a->kv_layer < 0) layout.emplace_back(KvLayout{a->kv_heads, a->head_dim, a->window});
+    if (a && a->kv_layer >= 0) continue;
+    if (a) {
+      const int kv_heads = ops::split_units(a->kv_heads, 1, ranks).size(rank);
+      layout.emplace_back(KvLayout{kv_heads, a->head_dim, a->window});
+    } else {
+      ops::GatedDeltaShape shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+      const int values = shape.value_heads / shape.key_heads;
+      shape.key_heads = ops::split_units(shape.key_heads, 1, ranks).size(rank);
+      shape.value_heads = shape.key_heads * values;
+      layout.emplace_back(shape);
+    }
   }
   return layout;
 }
@@ -142,6 +153,32 @@ int layers_of_each_kind(const ModelSpec& spec) {
   return 2 * first < spec.layers.size() ? static_cast<int>(first) : 0;
 }
 
+// Whether each layer's heads and units are enough for every rank, and lie in whole tiles of packed rows.
+Result<void> check_split(const ModelSpec& spec, int ranks, const std::string& path) {
+  constexpr int kTile = 64;
+  const auto unsplit = [&](size_t layer, const std::string& why) {
+    return make_error(ErrorKind::unsupported, "{}: layer {} cannot be split among {} devices: {}", path,
+                      layer, ranks, why);
+  };
+  if (spec.per_layer_width > 0 || spec.hidden % kTile != 0)
+    return unsplit(0, spec.per_layer_width > 0 ? "it has per-layer embeddings"
+                                               : fmt::format("its width is {}", spec.hidden));
+  for (size_t i = 0; i < spec.layers.size(); i++) {
+    const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
+    const auto* delta = std::get_if<ops::GatedDeltaShape>(&spec.layers[i].mixer);
+    const auto* mlp = std::get_if<MlpSpec>(&spec.layers[i].mlp);
+    const int heads = a ? a->kv_heads : delta->key_heads;
+    const int width =
+        a ? a->heads / a->kv_heads * a->head_dim : delta->value_heads / delta->key_heads * delta->value_dim;
+    if (!mlp) return unsplit(i, "it is a mixture of experts");
+    if (heads < ranks) return unsplit(i, fmt::format("it has {} key heads", heads));
+    if (width % kTile != 0) return unsplit(i, fmt::format("a key head has {} outputs", width));
+    if (mlp->intermediate % kTile != 0 || mlp->intermediate / kTile < ranks)
+      return unsplit(i, fmt::format("its MLP has {} units", mlp->intermediate));
+  }
+  return {};
+}
+
 void plan_experts(const Checkpoint& checkpoint, Device& device) {
   uint64_t experts = 0, others = 0;
   for (const TensorInfo& tensor : checkpoint.tensors())
@@ -155,8 +192,14 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
                                            const ModelLoadOptions& options) {
   TRY(const Family* family, family_of(checkpoint));
   TRY(ModelSpec spec, read_model_spec(checkpoint, device));
-  const ModelBuilder builder{checkpoint, spec, device};
+  ModelBuilder builder{checkpoint, spec, device};
   plan_experts(checkpoint, device);
+  // A device that stands alone has every layer as a whole.
+  std::vector<Rank> others;
+  if (options.split && device.collective()) {
+    TRY_VOID(check_split(spec, device.collective()->ranks(), checkpoint.path()));
+    for (const auto& peer : device.peers()) others.push_back({peer.get(), {}});
+  }
 
   const int layer_count = static_cast<int>(spec.layers.size()), of_each_kind = layers_of_each_kind(spec);
   TRY(auto head_rows, checkpoint.take_matrix(kEmbedding, spec.vocab, spec.hidden));
@@ -164,14 +207,26 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   checkpoint.release_pages();
   std::vector<nn::DecoderLayer> layers;
   for (int i = 0; i < layer_count; i++) {
-    TRY(auto layer, family->build_layer(builder, fmt::format("model.layers.{}.", i), spec.layers[i]));
+    const std::string prefix = fmt::format("model.layers.{}.", i);
+    ModelBuilder of_layer = builder;
+    if (!others.empty()) of_layer.group = device.collective();
+    TRY(auto layer, family->build_layer(of_layer, prefix, spec.layers[i]));
     layers.push_back(std::move(layer));
+    for (Rank& rank : others) {
+      checkpoint.reopen(prefix);
+      ModelBuilder of_rank{checkpoint, spec, *rank.device};
+      of_rank.group = rank.device->collective();
+      TRY(auto share, family->build_layer(of_rank, prefix, spec.layers[i]));
+      rank.layers.push_back(std::move(share));
+    }
     checkpoint.release_pages();
     if (options.progress) TRY_VOID(options.progress(i + 1, layer_count));
     if (options.begun && i + 1 == of_each_kind && spec.per_layer_width == 0) {
       ModelSpec first = spec;
       first.layers.resize(layers.size());
-      options.begun(Model(device, std::move(first), embedding, layers, layers.front().norm1, embedding));
+      Model begun(device, std::move(first), embedding, layers, layers.front().norm1, embedding);
+      begun.set_ranks(others);
+      options.begun(begun);
     }
   }
   TRY(auto norm, take_norm(builder, "model.norm", spec.hidden, spec.norms));
@@ -201,6 +256,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
                 checkpoint.path());
   std::unique_ptr<Model> model(new Model(device, std::move(spec), std::move(embedding), std::move(layers),
                                          std::move(norm), std::move(head)));
+  model->set_ranks(std::move(others));
   model->per_layer_inputs_ = std::move(per_layer_inputs);
   model->mtp_ = std::move(mtp);
   if (options.draft_vocab) model->load_draft_head(head_rows, options.draft_vocab());
@@ -222,6 +278,7 @@ Model::Model(Device& device, ModelSpec spec, ops::Weight embedding, std::vector<
     : device_(&device),
       spec_(std::move(spec)),
       layout_(spec_.state_layout()),
+      part_devices_(layout_.size(), device_),
       embedding_(std::move(embedding)),
       layers_(std::move(layers)),
       parts_(spec_.state_parts()),
@@ -266,7 +323,44 @@ Tensor Model::logits(const Tensor& hidden, const ops::Weight& head) const {
   return spec_.logits_soft_cap > 0 ? ops::soft_cap(y, spec_.logits_soft_cap) : y;
 }
 
-Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_layer) const {
+// Rank 0 makes the embeddings and keeps what comes after the last layer; each rank has its share of the
+// layers, and all of the residual stream between them.
+Tensor Model::run_ranks(std::span<const int> layers, const Batch& batch,
+                        std::vector<Tensor>* after_layer) const {
+  const Shape shape = {static_cast<int>(batch.ids.size()), spec_.hidden};
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks()));
+  Tensor out;
+  const auto run_rank = [&](int rank) {
+    Device& device = rank == 0 ? *device_ : *others_[static_cast<size_t>(rank) - 1].device;
+    const auto& own = rank == 0 ? layers_ : others_[static_cast<size_t>(rank) - 1].layers;
+    const int first_part = rank * static_cast<int>(layout_.size()) / ranks();
+    try {
+      device.begin_pass();
+      const Tensor first = rank == 0 ? embed(batch) : Tensor();
+      Tensor x = device.collective()->broadcast(rank == 0 ? &first : nullptr, shape);
+      for (const int i : layers) {
+        x = own[static_cast<size_t>(i)](x, batch, first_part + parts_[static_cast<size_t>(i)]);
+        if (after_layer && rank == 0) after_layer->push_back(norm_(x));
+      }
+      if (rank == 0) out = x;
+    } catch (...) {
+      errors[static_cast<size_t>(rank)] = std::current_exception();
+      device.collective()->abort();
+    }
+  };
+  rank_threads_->parallel_for(ranks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t rank = begin; rank < end; rank++) run_rank(static_cast<int>(rank));
+  });
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+  return out;
+}
+
+Tensor Model::run_layers(std::span<const int> layers, const Batch& batch,
+                         std::vector<Tensor>* after_layer) const {
+  for (const auto& span : batch.spans)
+    if (span.keep) span.state->begin_snapshot(*span.keep);
+  if (!others_.empty()) return run_ranks(layers, batch, after_layer);
   device_->begin_pass();
   auto x = [&] {
     const ops::Stage stage(*device_, "embedding");
@@ -274,10 +368,17 @@ Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_laye
   }();
   const Tensor* chosen = batch.chosen ? &*batch.chosen : nullptr;
   const Tensor inputs = per_layer_inputs_ ? (*per_layer_inputs_)(batch.ids, x, chosen) : Tensor();
-  for (size_t i = 0; i < layers_.size(); i++) {
-    x = run_layer(static_cast<int>(i), x, batch, inputs);
+  for (const int i : layers) {
+    x = run_layer(i, x, batch, inputs);
     if (after_layer) after_layer->push_back(norm_(x));
   }
+  return x;
+}
+
+Model::Output Model::forward(const Batch& batch, std::vector<Tensor>* after_layer) const {
+  std::vector<int> all(layers_.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Tensor x = run_layers(all, batch, after_layer);
   for (const auto& span : batch.spans) {
     span.state->advance(span.count);
     if (span.keep) span.keep->length = span.state->length();
@@ -293,9 +394,7 @@ Tensor Model::forward_some(const Batch& batch, std::span<const int> layers) cons
     CHECK(span.state->has_draft_tokens(), "a draft's tokens are applied for good");
   CHECK(can_skip_layers() || layers.empty() || layers.back() + 1 == static_cast<int>(layers.size()),
         "layers need each other");
-  auto x = embed(batch);
-  const Tensor inputs = per_layer_inputs_ ? (*per_layer_inputs_)(batch.ids, x) : Tensor();
-  for (const int i : layers) x = run_layer(i, x, batch, inputs);
+  const Tensor x = run_layers(layers, batch, nullptr);
   for (const auto& span : batch.spans) span.state->advance(span.count);
   return norm_(x);
 }
@@ -323,27 +422,42 @@ StateLayout Model::mtp_layout() const {
 }
 
 bool Model::can_skip_layers() const {
-  return !per_layer_inputs_ && layout_.size() == layers_.size();
+  return !per_layer_inputs_ && layout_.size() == layers_.size() * static_cast<size_t>(ranks());
+}
+
+void Model::set_ranks(std::vector<Rank> others) {
+  others_ = std::move(others);
+  if (!others_.empty()) rank_threads_ = std::make_unique<ThreadPool>(ranks());
+  lay_out_states();
+}
+
+void Model::lay_out_states() {
+  layout_.clear();
+  part_devices_.clear();
+  for (int rank = 0; rank < ranks(); rank++) {
+    const StateLayout own = spec_.state_layout(rank, ranks());
+    layout_.insert(layout_.end(), own.begin(), own.end());
+    part_devices_.resize(layout_.size(), rank == 0 ? device_ : others_[static_cast<size_t>(rank) - 1].device);
+  }
 }
 
 void Model::drop_layers(std::span<const int> layers) {
   CHECK(can_skip_layers(), "layers need each other");
-  std::vector<nn::DecoderLayer> kept;
-  std::vector<LayerSpec> specs;
-  for (size_t i = 0; i < layers_.size(); i++) {
-    if (std::find(layers.begin(), layers.end(), static_cast<int>(i)) != layers.end()) continue;
-    kept.push_back(std::move(layers_[i]));
-    specs.push_back(spec_.layers[i]);
-  }
-  layers_ = std::move(kept);
-  spec_.layers = std::move(specs);
-  layout_ = spec_.state_layout();
+  const auto drop = [&](auto& from) {
+    for (auto at = layers.rbegin(); at != layers.rend(); ++at) from.erase(from.begin() + *at);
+  };
+  drop(layers_);
+  drop(spec_.layers);
+  for (Rank& rank : others_) drop(rank.layers);
   parts_ = spec_.state_parts();
+  lay_out_states();
 }
 
 uint64_t Model::parameters() const {
   uint64_t sum = parameters_of(embedding_) + (spec_.tied_embeddings ? 0 : parameters_of(head_));
   for (const auto& layer : layers_) sum += sum_weights(layer, parameters_of);
+  for (const Rank& rank : others_)
+    for (const auto& layer : rank.layers) sum += sum_weights(layer, parameters_of);
   return sum;
 }
 

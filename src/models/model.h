@@ -24,6 +24,7 @@ struct ModelLoadOptions {
   // Called as soon as there is a layer of each kind, with a model of the layers so far, which has no use but
   // to find out what the whole one will need: its head is the embedding. Not called for models of few layers.
   std::function<void(const class Model& begun)> begun;
+  bool split = true;  // among the device's group, if it is in one
 };
 
 // The model that config.json describes, without its weights. Errors: unsupported (a family or value that this
@@ -75,10 +76,13 @@ class Model {
   // False where layers need others: they read their keys and values, or take inputs of their own.
   bool can_skip_layers() const;
 
-  SequenceState make_state() const { return SequenceState(*device_, layout_); }
+  SequenceState make_state() const { return SequenceState(part_devices_, layout_); }
   Device& device() const { return *device_; }
   const ModelSpec& spec() const { return spec_; }
+  // The parts of a state; of a model that is split among devices those of rank 0, then those of rank 1, ...
   const StateLayout& state_layout() const { return layout_; }
+  const std::vector<Device*>& state_devices() const { return part_devices_; }  // of each part
+  int ranks() const { return static_cast<int>(others_.size()) + 1; }
   uint64_t parameters() const;    // without the MTP head
   uint64_t weight_bytes() const;  // all matrices, those for drafts included
   // Read by one decode step: the layers and the head, not the embedding table.
@@ -97,15 +101,27 @@ class Model {
         nn::RmsNorm norm, ops::Weight head);
 
  private:
+  // What another device of the group has of the model: its share of each layer.
+  struct Rank {
+    Device* device;
+    std::vector<nn::DecoderLayer> layers;
+  };
   Tensor embed(const Batch& batch) const;
   Tensor run_layer(int layer, const Tensor& x, const Batch& batch, const Tensor& inputs) const;
+  Tensor run_layers(std::span<const int> layers, const Batch& batch, std::vector<Tensor>* after_layer) const;
+  Tensor run_ranks(std::span<const int> layers, const Batch& batch, std::vector<Tensor>* after_layer) const;
+  void set_ranks(std::vector<Rank> others);
+  void lay_out_states();
   Tensor logits(const Tensor& hidden, const ops::Weight& head) const;
   void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);
 
   Device* device_;
   ModelSpec spec_;
   StateLayout layout_;
-  ops::Weight embedding_;  // [vocab, hidden]
+  std::vector<Device*> part_devices_;
+  std::vector<Rank> others_;                  // ranks 1, 2, ...
+  std::unique_ptr<ThreadPool> rank_threads_;  // one for each rank; null: there is one rank
+  ops::Weight embedding_;                     // [vocab, hidden]
   std::vector<nn::DecoderLayer> layers_;
   std::vector<int> parts_;  // of each layer: which part of the states it uses
   std::optional<nn::PerLayerInputs> per_layer_inputs_;

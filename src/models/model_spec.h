@@ -74,8 +74,9 @@ struct ModelSpec {
   int mtp_layers = 0;           // that the config promises; the files may lack them
   std::string mtp_unsupported;  // why its MTP head cannot be run, or empty
 
-  // The parts of a sequence's state: one for each layer that has memory of its own.
-  StateLayout state_layout() const;
+  // The parts of a sequence's state: one for each layer that has memory of its own. Of a rank: with its share
+  // of the heads.
+  StateLayout state_layout(int rank = 0, int ranks = 1) const;
   // Of each layer, the part that it uses.
   std::vector<int> state_parts() const;
 };

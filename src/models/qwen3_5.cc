@@ -32,10 +32,10 @@ struct InputProjections {
 
 // Rows of a matrix that go by key head: of each head's `head_rows` rows the `count` from `begin` on.
 struct RowsByHead {
-  int heads, head_rows;
+  int first_head, last_head, head_rows;
   std::vector<int64_t> rows = {};
   void append(int begin, int count) {
-    for (int head = 0; head < heads; head++)
+    for (int head = first_head; head < last_head; head++)
       for (int i = 0; i < count; i++) rows.push_back(int64_t{head} * head_rows + begin + i);
   }
 };
@@ -44,21 +44,54 @@ nn::Linear linear_of_rows(const ModelBuilder& builder, const WeightSource& sourc
   return {ops::Weight::make(builder.device, select_rows(source, std::move(rows.rows))), {}};
 }
 
+// A device's share of a layer's heads: all of them when it is alone. A key head's value heads stay with it.
+struct HeadShare {
+  int first, last, values;  // key heads [first, last), value heads of each
+  ops::Split outputs;       // how the layer's output is split
+
+  HeadShare(const ModelBuilder& builder, const ops::GatedDeltaShape& shape)
+      : values(shape.value_heads / shape.key_heads),
+        outputs(builder.split(shape.key_heads, values * shape.value_dim)) {
+    const auto heads = builder.split(shape.key_heads, 1);
+    first = heads.first(builder.rank()), last = heads.last(builder.rank());
+  }
+  // Of rows of which each key head has `each`, behind `offset` others.
+  void append(std::vector<int64_t>& rows, int64_t each, int64_t offset = 0) const {
+    append_rows(rows, offset + first * each, offset + last * each);
+  }
+  // The channels of the convolution: queries, keys, values.
+  std::vector<int64_t> channels(const ops::GatedDeltaShape& shape) const {
+    std::vector<int64_t> rows;
+    const int64_t keys = int64_t{shape.key_heads} * shape.key_dim;
+    append(rows, shape.key_dim), append(rows, shape.key_dim, keys);
+    append(rows, int64_t{values} * shape.value_dim, 2 * keys);
+    return rows;
+  }
+  std::vector<int64_t> value_rows(int64_t of_each_head) const {
+    std::vector<int64_t> rows;
+    append(rows, values * of_each_head);
+    return rows;
+  }
+};
+
 // Qwen3-Next's in_proj_qkvz has [q, k, v of its value heads, z of them] for each key head. Rows of all heads'
 // q come first here, then k, then v. Reference: Transformers' fix_query_key_value_ordering. GGUF files have
 // the two matrices that Qwen3.5 has.
 Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
-                            const ops::GatedDeltaShape& shape, InputProjections& out) {
+                            const ops::GatedDeltaShape& shape, const HeadShare& share,
+                            InputProjections& out) {
   const int hidden = builder.spec.hidden, values = shape.value_heads * shape.value_dim;
   if (!builder.checkpoint.has(p + "in_proj_qkvz.weight")) {
-    TRY(out.qkv, take_linear(builder, p + "in_proj_qkv", shape.conv_channels(), hidden));
-    TRY(out.z, take_linear(builder, p + "in_proj_z", values, hidden));
+    TRY(out.qkv, take_rows_of_linear(builder, p + "in_proj_qkv", shape.conv_channels(), hidden,
+                                     share.channels(shape)));
+    TRY(out.z,
+        take_rows_of_linear(builder, p + "in_proj_z", values, hidden, share.value_rows(shape.value_dim)));
     return {};
   }
   const int heads = shape.key_heads, key = shape.key_dim, value = values / heads, block = 2 * key + 2 * value;
   TRY(const auto both,
       builder.checkpoint.take_matrix(p + "in_proj_qkvz.weight", int64_t{heads} * block, hidden));
-  RowsByHead qkv{heads, block}, z{heads, block};
+  RowsByHead qkv{share.first, share.last, block}, z{share.first, share.last, block};
   qkv.append(0, key), qkv.append(key, key), qkv.append(2 * key, value);
   z.append(2 * key + value, value);
   out.qkv = linear_of_rows(builder, both, std::move(qkv));
@@ -68,27 +101,40 @@ Result<void> take_qkv_and_z(const ModelBuilder& builder, const std::string& p,
 
 // Qwen3-Next's in_proj_ba has [b of its value heads, a of them] for each key head.
 Result<void> take_b_and_a(const ModelBuilder& builder, const std::string& p,
-                          const ops::GatedDeltaShape& shape, InputProjections& out) {
-  const int hidden = builder.spec.hidden, hv = shape.value_heads, each = hv / shape.key_heads;
+                          const ops::GatedDeltaShape& shape, const HeadShare& share, InputProjections& out) {
+  const int hidden = builder.spec.hidden, hv = shape.value_heads, each = share.values;
   if (!builder.checkpoint.has(p + "in_proj_ba.weight")) {
-    TRY(out.b, take_linear(builder, p + "in_proj_b", hv, hidden));
-    TRY(out.a, take_linear(builder, p + "in_proj_a", hv, hidden));
+    TRY(out.b, take_rows_of_linear(builder, p + "in_proj_b", hv, hidden, share.value_rows(1)));
+    TRY(out.a, take_rows_of_linear(builder, p + "in_proj_a", hv, hidden, share.value_rows(1)));
     return {};
   }
   TRY(const auto both, builder.checkpoint.take_matrix(p + "in_proj_ba.weight", 2ll * hv, hidden));
-  RowsByHead b{shape.key_heads, 2 * each}, a{shape.key_heads, 2 * each};
+  RowsByHead b{share.first, share.last, 2 * each}, a{share.first, share.last, 2 * each};
   b.append(0, each), a.append(each, each);
   out.b = linear_of_rows(builder, both, std::move(b));
   out.a = linear_of_rows(builder, both, std::move(a));
   return {};
 }
 
+// Columns of taps [k, C].
+Tensor take_channels(const Tensor& taps, const std::vector<int64_t>& channels) {
+  const int64_t kernel = taps.shape(0), all = taps.shape(1), some = static_cast<int64_t>(channels.size());
+  if (some == all) return taps;
+  Tensor out = host_device().empty({taps.shape(0), static_cast<int>(some)}, Dtype::f32);
+  for (int64_t t = 0; t < kernel; t++) {
+    for (int64_t i = 0; i < some; i++)
+      out.data<float>()[t * some + i] = taps.data<float>()[t * all + channels[static_cast<size_t>(i)]];
+  }
+  return out;
+}
+
 Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::string& p,
                                         const LayerSpec& layer) {
   const auto& shape = std::get<ops::GatedDeltaShape>(layer.mixer);
+  const HeadShare share(builder, shape);
   Checkpoint& checkpoint = builder.checkpoint;
   Device& device = builder.device;
-  const int hidden = builder.spec.hidden, hv = shape.value_heads, values = hv * shape.value_dim;
+  const int hv = shape.value_heads;
   TRY(auto conv, take_conv(checkpoint, p + "conv1d.weight", shape.conv_channels(), shape.conv_kernel));
   TRY(auto a_log, checkpoint.take(p + "A_log", {hv}));
   TRY(auto dt_bias, checkpoint.take(p + "dt_bias", {hv}));
@@ -96,17 +142,21 @@ Result<nn::GatedDelta> take_gated_delta(const ModelBuilder& builder, const std::
   gated.offset = false;
   TRY(auto norm, take_norm(builder, p + "norm", shape.value_dim, gated));
   InputProjections in;
-  TRY_VOID(take_qkv_and_z(builder, p, shape, in));
-  TRY_VOID(take_b_and_a(builder, p, shape, in));
-  TRY(auto out, take_linear(builder, p + "out_proj", hidden, values));
-  return nn::GatedDelta{
-      shape,
-      {device.to_device(conv), device.to_device(a_log), device.to_device(dt_bias), norm.weight, norm.eps},
-      std::move(in.qkv),
-      std::move(in.z),
-      std::move(in.b),
-      std::move(in.a),
-      std::move(out)};
+  TRY_VOID(take_qkv_and_z(builder, p, shape, share, in));
+  TRY_VOID(take_b_and_a(builder, p, shape, share, in));
+  TRY(auto out, take_last_linear(builder, p + "out_proj", share.outputs));
+  ops::GatedDeltaShape own = shape;
+  own.key_heads = share.last - share.first;
+  own.value_heads = own.key_heads * share.values;
+  return nn::GatedDelta{own,
+                        {device.to_device(take_channels(conv, share.channels(shape))),
+                         take_elements(builder, a_log, share.value_rows(1)),
+                         take_elements(builder, dt_bias, share.value_rows(1)), norm.weight, norm.eps},
+                        std::move(in.qkv),
+                        std::move(in.z),
+                        std::move(in.b),
+                        std::move(in.a),
+                        std::move(out)};
 }
 
 Result<nn::Mixer> take_mixer(const ModelBuilder& builder, const std::string& p, const LayerSpec& layer) {

@@ -16,16 +16,24 @@ std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> 
   return out;
 }
 
+Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual) {
+  if (!linear.share)
+    return residual ? ops::linear_add(y, linear.weight, *residual) : ops::linear(y, linear.weight);
+  const auto& [group, inputs, outputs] = *linear.share;
+  return group->gather_columns(ops::linear(group->gather_inputs(y, inputs), linear.weight), outputs,
+                               residual);
+}
+
 Tensor add(const Tensor& x, const std::optional<RmsNorm>& post, const LayerOutput& output) {
   if (output.added_x) return output.y.values;
   const ops::Stage stage(x.device(), output.stage);
   if (!output.linear) return ops::add(x, post ? (*post)(output.y.values) : output.y.values);
-  const auto& [weight, bias] = *output.linear;
+  const auto& bias = output.linear->bias;
   if (post) {
-    const auto y = ops::linear(output.y, weight);
+    const auto y = apply(*output.linear, output.y);
     return ops::add(x, (*post)(bias ? ops::add_bias(y, *bias) : y));
   }
-  const auto y = ops::linear_add(output.y, weight, x);
+  const auto y = apply(*output.linear, output.y, &x);
   return bias ? ops::add_bias(y, *bias) : y;
 }
 

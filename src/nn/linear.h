@@ -2,10 +2,12 @@
 // its last product. Activations are [M, hidden] f32, M rows of the batch.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "ops/collective.h"
 #include "ops/elementwise.h"
 #include "ops/linear.h"
 
@@ -16,9 +18,17 @@ struct RmsNorm : ops::RowNorm {
   Tensor operator()(const Tensor& x) const { return ops::rms_norm(x, weight, eps); }
 };
 
+// Where a linear has only some of its outputs, because devices share it: how its input and its output are
+// cut.
+struct Share {
+  ops::Collective* group = nullptr;
+  ops::Split inputs, outputs;
+};
+
 struct Linear {
   ops::Weight weight;          // [out, in]
-  std::optional<Tensor> bias;  // [out]
+  std::optional<Tensor> bias;  // [out], of all outputs
+  std::shared_ptr<const Share> share = {};
 };
 
 // norm(x), the input of a layer. It is computed together with the first products of it.
@@ -39,6 +49,9 @@ struct LayerOutput {
 
 // The products of one input with several matrices.
 std::vector<Tensor> project(const Normed& input, std::span<const Linear* const> layers);
+
+// linear(y) as it stands in all its outputs, plus residual unless it is null; without the bias.
+Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* residual = nullptr);
 
 // x + post(output), or the output where x is in it already. With a linear and without a norm: (x + W y) +
 // bias, in this order.

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "tensor/device.h"
@@ -15,6 +16,9 @@ struct DeviceOptions {
   bool precise = false;        // CPU: fp32 activations and keys and values, instead of int8 and f16
   int threads = 0;             // host threads; 0 = chosen for this machine
   uint64_t expert_bytes = 0;   // CUDA: memory of the device for the experts of mixtures; 0 = what is free
+  // CUDA: indices of the devices that share each model; empty: the first one alone. On the CPU as many groups
+  // of threads share it.
+  std::vector<int> devices = {};
 };
 
 // Errors: invalid (no such device, or options that exclude each other), unsupported (the device cannot be

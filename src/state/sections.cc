@@ -58,14 +58,19 @@ const Tensor* find_section(const SectionFormat& format, const StateSections& sec
   return data.shape() == form->shape && data.dtype() == form->dtype ? &data : nullptr;
 }
 
+Device& device_of(const SectionFormat& format, Stack stack, int layer) {
+  const bool several = stack == Stack::model && !format.devices.empty();
+  return several ? *format.devices.at(static_cast<size_t>(layer)) : *format.device;
+}
+
 // A section's keys or values on the device.
 Tensor block_on_device(const SectionFormat& format, SectionKind kind, const KvLayout& layout,
-                       const Tensor& stored) {
-  if (format.kv == KvForm::exact) return format.device->to_device(stored);
+                       const Tensor& stored, Device& device) {
+  if (format.kv == KvForm::exact) return device.to_device(stored);
   const ArrayForm exact = exact_block(format, kind, layout);
   Tensor host = format.device->empty_host(exact.shape, exact.dtype);
   from_q8(stored, part_of(kind), host, format.device->threads());
-  return format.device->to_device(host);
+  return device.to_device(host);
 }
 
 }  // namespace
@@ -131,8 +136,9 @@ bool read_kv_block(const SectionFormat& format, Stack stack, int layer, int bloc
   if (!k || !v) return false;
   const KvLayout layout{kv.kv_heads, kv.head_dim};
   kv.k.resize(static_cast<size_t>(block)), kv.v.resize(static_cast<size_t>(block));
-  kv.k.push_back(block_on_device(format, SectionKind::keys, layout, *k));
-  kv.v.push_back(block_on_device(format, SectionKind::values, layout, *v));
+  Device& device = device_of(format, stack, layer);
+  kv.k.push_back(block_on_device(format, SectionKind::keys, layout, *k, device));
+  kv.v.push_back(block_on_device(format, SectionKind::values, layout, *v, device));
   return true;
 }
 
@@ -146,7 +152,8 @@ bool read_delta(const SectionFormat& format, int layer, const StateSections& sec
   const Tensor* s = find_section(format, sections, tag_of(SectionKind::delta_state, Stack::model, layer));
   const Tensor* conv = find_section(format, sections, tag_of(SectionKind::conv_rows, Stack::model, layer));
   if (!s || !conv) return false;
-  delta = {format.device->to_device(*s), format.device->to_device(*conv), {}};
+  Device& device = device_of(format, Stack::model, layer);
+  delta = {device.to_device(*s), device.to_device(*conv), {}};
   return true;
 }
 

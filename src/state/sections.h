@@ -40,6 +40,7 @@ struct SectionFormat {
   StateLayout model, mtp;    // mtp: empty when there is no head
   int mtp_hidden = 0;        // width of its hidden states
   KvForm kv = KvForm::exact;
+  std::vector<Device*> devices = {};  // of each part of `model`; empty: all lie on `device`
 };
 
 // The shape and type of a section's array; none when such states have no section with this tag.

@@ -52,9 +52,14 @@ uint64_t window_bytes(const StateLayout& layout) {
   });
 }
 
-SequenceState::SequenceState(Device& device, const StateLayout& layout) {
+SequenceState::SequenceState(Device& device, const StateLayout& layout)
+    : SequenceState(std::vector<Device*>(layout.size(), &device), layout) {}
+
+SequenceState::SequenceState(std::span<Device* const> devices, const StateLayout& layout) {
+  CHECK(devices.size() == layout.size(), "{} devices for {} parts", devices.size(), layout.size());
   layers_.reserve(layout.size());
-  for (const auto& layer : layout) {
+  for (size_t i = 0; i < layout.size(); i++) {
+    const auto& layer = layout[i];
     if (const auto* kv = std::get_if<KvLayout>(&layer)) {
       AttentionState attention;
       attention.kv.kv_heads = kv->kv_heads;
@@ -63,7 +68,7 @@ SequenceState::SequenceState(Device& device, const StateLayout& layout) {
       layers_.emplace_back(std::move(attention));
     } else {
       const auto& shape = std::get<ops::GatedDeltaShape>(layer);
-      layers_.emplace_back(Delta{shape, ops::make_gated_delta_state(device, shape)});
+      layers_.emplace_back(Delta{shape, ops::make_gated_delta_state(*devices[i], shape)});
     }
   }
 }
@@ -144,6 +149,7 @@ void SequenceState::drop_unseen() {
 Snapshot SequenceState::snapshot() {
   Snapshot out;
   out.length = length_;
+  begin_snapshot(out);
   for (size_t i = 0; i < layers_.size(); i++) snapshot_layer(static_cast<int>(i), out);
   return out;
 }
@@ -151,24 +157,21 @@ Snapshot SequenceState::snapshot() {
 void SequenceState::snapshot_layer(int layer, Snapshot& out, int later) {
   CHECK(!on_trial_, "a snapshot during a trial");
   auto& from = layers_.at(static_cast<size_t>(layer));
-  CHECK(out.layers.size() == static_cast<size_t>(layer), "layer {} of a snapshot of {}", layer,
-        out.layers.size());
+  auto& to = out.layers.at(static_cast<size_t>(layer));
   if (auto* delta = std::get_if<Delta>(&from)) {
     ops::gated_delta_fold(delta->shape, delta->state);
-    out.layers.emplace_back(ops::GatedDeltaState{delta->state.s, delta->state.conv, {}});
+    to = ops::GatedDeltaState{delta->state.s, delta->state.conv, {}};
   } else {
     ops::PagedKv kv = std::get<AttentionState>(from).kv;
     ops::kv_truncate(kv, kv.length - later);  // without blocks that only a draft reached, too
     ops::kv_drop_unseen(kv, std::get<AttentionState>(from).window);
-    out.layers.emplace_back(std::move(kv));
+    to = std::move(kv);
   }
 }
 
 ops::GatedDeltaState& SequenceState::snapshot_delta(int layer, Snapshot& out) {
-  CHECK(!on_trial_ && out.layers.size() == static_cast<size_t>(layer), "layer {} of a snapshot of {}", layer,
-        out.layers.size());
-  out.layers.emplace_back(ops::GatedDeltaState{});
-  return std::get<ops::GatedDeltaState>(out.layers.back());
+  CHECK(!on_trial_, "a snapshot during a trial");
+  return out.layers.at(static_cast<size_t>(layer)).emplace<ops::GatedDeltaState>();
 }
 
 void SequenceState::restore(const Snapshot& snapshot) {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -69,6 +70,8 @@ struct MtpSnapshot {
 class SequenceState {
  public:
   SequenceState(Device& device, const StateLayout& layout);
+  // devices: of each part.
+  SequenceState(std::span<Device* const> devices, const StateLayout& layout);
 
   // Committed tokens; and all tokens with the drafts, which is the position of the next one.
   int length() const { return length_; }
@@ -90,8 +93,10 @@ class SequenceState {
 
   // Aborts during a trial.
   Snapshot snapshot();
-  // The same while a pass runs, layer by layer in their order, as each has applied its tokens; the length is
-  // set by advance()'s caller. later: tokens that an attention layer has applied beyond the point.
+  // The same while a pass runs: begun before it, then layer by layer, as each has applied its tokens; the
+  // length is set by advance()'s caller. Layers on different threads do not meet. later: tokens that an
+  // attention layer has applied beyond the point.
+  void begin_snapshot(Snapshot& out) const { out.layers.resize(layers_.size()); }
   void snapshot_layer(int layer, Snapshot& out, int later = 0);
   // A gated-delta layer's place in such a snapshot, for ops::gated_delta() to fill.
   ops::GatedDeltaState& snapshot_delta(int layer, Snapshot& out);

@@ -46,6 +46,17 @@ Device::Device(DeviceKind kind, std::string name, const ops::OpTable* ops, Dtype
     : kind_(kind), name_(std::move(name)), ops_(ops), kv_dtype_(kv_dtype), threads_(threads) {}
 Device::~Device() = default;
 
+void Device::join_group(std::shared_ptr<ops::Collective> end, std::vector<std::unique_ptr<Device>> peers) {
+  collective_ = std::move(end);
+  peers_ = std::move(peers);
+}
+
+void Device::leave_group() {
+  collective_.reset();
+  for (const auto& peer : peers_) peer->leave_group();
+  peers_.clear();
+}
+
 const ops::OpTable& Device::ops() const {
   CHECK(ops_, "there are no ops on the device {}", name_);
   return *ops_;

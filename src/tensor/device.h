@@ -20,6 +20,7 @@ namespace anabranch {
 namespace ops {
 struct OpTable;
 class InputObserver;
+class Collective;
 }  // namespace ops
 
 // host: memory only, without ops, for tensors read from files. reference and metal: MLX.
@@ -100,9 +101,18 @@ class Device {
   // The device has failed for good; every later call fails. Any thread.
   virtual bool lost() const { return false; }
 
+  // The other devices among which this one's models are split, by rank from 1 on: it is rank 0 and owns them
+  // (ops/collective.h). Empty: models lie here as a whole.
+  const std::vector<std::unique_ptr<Device>>& peers() const { return peers_; }
+  // Its end of the group; null when it is in none.
+  ops::Collective* collective() const { return collective_.get(); }
+  void join_group(std::shared_ptr<ops::Collective> end, std::vector<std::unique_ptr<Device>> peers);
+
  protected:
   Device(DeviceKind kind, std::string name, const ops::OpTable* ops, Dtype kv_dtype, int threads);
   void set_name(std::string name) { name_ = std::move(name); }
+  // For destructors of devices: what lies in their memory goes first.
+  void leave_group();
 
  private:
   DeviceKind kind_;
@@ -112,6 +122,8 @@ class Device {
   ThreadPool threads_;
   Profile profile_;
   ops::InputObserver* input_observer_ = nullptr;
+  std::vector<std::unique_ptr<Device>> peers_;
+  std::shared_ptr<ops::Collective> collective_;
 };
 
 // The device of tensors that belong to none: rows read from files before they are put on a device.

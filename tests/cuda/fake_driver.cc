@@ -199,6 +199,13 @@ int cuCtxSetCurrent(void* context) {
   current_generation = generation[card - fake_cards];
   return 0;
 }
+int cuDeviceCanAccessPeer(int* possible, int, int) {
+  *possible = 1;
+  return 0;
+}
+int cuCtxEnablePeerAccess(void*, unsigned) {
+  return 0;
+}
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
   *free = *total = size_t{4} << 30;
   return no_context() ? fault(kInvalidContext, "memory without a context") : 0;
@@ -364,7 +371,7 @@ int cuLaunchKernelEx(const void* config, void* function, void** parameters, void
   const std::string what = "a launch of " + f.kernel;
   int error = check_stream(c.stream, what);
   if (!error) error = check_card(f.card, what);
-  if (!error) error = check_args(f.kernel, parameters[0]);
+  if (!error && f.kernel != "exchange") error = check_args(f.kernel, parameters[0]);  // it writes to all cards
   if (error) return error;
   f.card->launches.push_back({f.kernel, f.source, blocks});
   if (!f.card->emulated) return 0;

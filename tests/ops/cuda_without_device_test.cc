@@ -124,6 +124,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   std::vector<cuda::Variant> everywhere = {{Source::rows, {}},
                                            {Source::routing, {}},
                                            {Source::choose, {}},
+                                           {Source::exchange, {}},
                                            {Source::gated_delta, {128, 128, 4, 32, 2, 8, 384}},
                                            {Source::gated_delta, {64, 64, 4, 64, 4, 8, 0}},
                                            {Source::gated_delta, {128, 32, 4, 32, 4, 8, 0}}};

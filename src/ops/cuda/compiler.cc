@@ -111,6 +111,7 @@ const SourceFile& file_of(Source source) {
       {"few_down.cu", {"weights.cuh", "product.cuh", "experts.cuh"}, {"DENSE", "PLANES", "GROUPS"}},
       {"routing.cu", {"routing.cuh"}, {}},
       {"choose.cu", {"draw.h"}, {}},
+      {"exchange.cu", {}, {}},
   };
   return files[static_cast<size_t>(source)];
 }

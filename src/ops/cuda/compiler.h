@@ -32,7 +32,8 @@ enum class Source {
   few_gate_up,
   few_down,
   routing,
-  choose
+  choose,
+  exchange
 };
 
 // What a kernel is specialised by: the macros of its file, in the file's order.
@@ -62,6 +63,7 @@ class KernelCache {
   // From here to compile_noted(), get() only notes what is missing. Its functions have no handle: launching
   // one does nothing.
   void note() { noting_ = true; }
+  bool noting() const { return noting_; }
   // Begins to compile what was noted, on several threads. May be called again before load_compiled().
   void compile_noted();
   // Loads it when it is ready. Returns how many kernels' machine code had to be compiled.

@@ -36,7 +36,22 @@ CudaDevice::CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t e
       staging_(*context_),
       kernels_(*context_),
       expert_bytes_(expert_bytes) {
-  devices_++;
+  of_card()++;
+}
+
+CudaDevice::~CudaDevice() {
+  leave_group();
+  of_card()--;
+}
+
+bool CudaDevice::lost() const {
+  return context_->lost() || std::ranges::any_of(peers(), [](const auto& peer) { return peer->lost(); });
+}
+
+int CudaDevice::finish_kernels() {
+  int compiled = kernels_.load_compiled();
+  for (const auto& peer : peers()) compiled += peer->finish_kernels();
+  return compiled;
 }
 
 Tensor CudaDevice::empty_padded(const Shape& shape, Dtype dtype, size_t bytes) {
@@ -89,12 +104,14 @@ Block CudaDevice::upload(const void* from, size_t bytes) {
 
 void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
   kernels_.note();
+  for (const auto& peer : peers()) cuda_device(*peer).kernels_.note();
   try {
     passes();
   } catch (const std::exception& e) {  // no memory for such passes: the others' kernels are compiled
     log_debug("kernels that are not compiled before they are needed: {}", e.what());
   }
   kernels_.compile_noted();
+  for (const auto& peer : peers()) cuda_device(*peer).kernels_.compile_noted();
   // Where there is little, the memory of these passes is for weights and states (engine/memory_plan.cc).
   if (context_->free_memory() < memory_bytes() / 2) trim();
 }

@@ -36,11 +36,11 @@ Result<std::unique_ptr<Device>> open_cuda(int index, int threads, uint64_t exper
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<Context> context, int threads, uint64_t expert_bytes);
-  ~CudaDevice() override { devices_--; }
+  ~CudaDevice() override;
 
-  // No other device of this process is open: blocks of a kernel may wait for each other. Beside a second
-  // kernel that does so on another stream, neither might get all of its blocks onto the card.
-  bool alone() const { return devices_ == 1; }
+  // No other device of this process is open on the card: blocks of a kernel may wait for each other. Beside a
+  // second kernel that does so on another stream, neither might get all of its blocks onto the card.
+  bool alone() const { return of_card() == 1; }
 
   Tensor empty(const Shape& shape, Dtype dtype) override;
   Tensor zeros(const Shape& shape, Dtype dtype) override;
@@ -53,10 +53,11 @@ class CudaDevice final : public Device {
   int prefill_chunk() const override { return 2048; }
   int parallel() const override { return 256; }
   std::vector<std::vector<uint64_t>> expert_rows() override;
-  bool lost() const override { return context_->lost(); }
+  bool lost() const override;
   void plan_experts(uint64_t experts, uint64_t others) override;
   void prepare_kernels(const std::function<void()>& passes) override;
-  int finish_kernels() override { return kernels_.load_compiled(); }
+  int finish_kernels() override;
+  bool noting() const { return kernels_.noting(); }  // no kernel runs: the device only notes which it needs
   // Of a mixture's experts, those that lie in the device's memory.
   int resident_experts(int experts) const {
     return std::min(experts, static_cast<int>(expert_share_ * experts));
@@ -80,6 +81,8 @@ class CudaDevice final : public Device {
   // Work space of one op, and such memory with a copy of bytes of the host, for the next launches.
   Block scratch(size_t bytes) { return pool_.take(bytes); }
   Block upload(const void* from, size_t bytes);
+  // Memory of the host that every device reaches.
+  Block pinned(size_t bytes) { return pinned_.take(bytes); }
   // Gives memory that nobody uses back to the system.
   void trim();
   // Memory for the experts of two matrices that the device does not hold, while a long pass needs them.
@@ -116,7 +119,9 @@ class CudaDevice final : public Device {
     const void* weights;
     int first, experts;  // of the counters
   };
-  static inline std::atomic<int> devices_{0};
+  static constexpr size_t kMostCards = 64;
+  static inline std::atomic<int> open_[kMostCards] = {};
+  std::atomic<int>& of_card() const { return open_[static_cast<size_t>(info().index) % kMostCards]; }
   static constexpr int kMostCounters = 1 << 16;
   [[noreturn]] void refuse(const Tensor& x, const char* op) const;
 

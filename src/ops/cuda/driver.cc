@@ -45,6 +45,8 @@ using Address = unsigned long long;
   X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", void**, int)                \
   X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", int)                   \
   X(CtxSetCurrent, "cuCtxSetCurrent", void*)                                        \
+  X(DeviceCanAccessPeer, "cuDeviceCanAccessPeer", int*, int, int)                   \
+  X(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", void*, unsigned)                  \
   X(MemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                \
   X(MemAlloc, "cuMemAlloc_v2", Address*, size_t)                                    \
   X(MemFree, "cuMemFree_v2", Address)                                               \
@@ -261,6 +263,18 @@ void Context::clear(void* p, size_t bytes) {
 }
 void Context::synchronize() {
   check(driver_here().StreamSynchronize(stream_), "work on the device");
+}
+
+bool Context::reach(Context& other) {
+  constexpr int kAlreadyEnabled = 704;          // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+  if (other.context_ == context_) return true;  // of one card
+  int possible = 0;
+  const Driver& d = driver_here();
+  check(d.DeviceCanAccessPeer(&possible, info_.index, other.info_.index), "asking for peer access");
+  if (!possible) return false;
+  const int error = d.CtxEnablePeerAccess(other.context_, 0);
+  if (error != kAlreadyEnabled) check(error, "peer access");
+  return true;
 }
 
 Module* Context::load_module(const void* cubin, const char* name) {

@@ -78,6 +78,9 @@ class Context {
   void clear(void* p, size_t bytes);
   void synchronize();
 
+  // From now on kernels here may use the other's memory. False: the cards cannot.
+  bool reach(Context& other);
+
   Module* load_module(const void* cubin, const char* name);
   void unload_module(Module* module);
   Function find_function(Module* module, const char* name);

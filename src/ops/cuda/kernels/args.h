@@ -235,4 +235,20 @@ struct DeltaArgs {
 };
 static_assert(sizeof(DeltaArgs) <= 4096, "what a launch takes");
 
+// A rank's part of an exchange (ops/cuda/collective.h), in pieces of 16 bytes. Row i of `from` goes to pieces
+// [i * all_pieces + first_piece, ... + row_pieces) of each rank's `to`, plus `residual` there, f32, if there
+// is one.
+constexpr int kMostExchangeRanks = 8;
+struct ExchangeArgs {
+  const void* from;
+  const void* residual;  // laid out as `to`
+  void* to[kMostExchangeRanks];
+  unsigned* flags[kMostExchangeRanks];  // of each rank: the last exchange that the others have told it of
+  unsigned* counter;                    // of blocks that are done, 0 before and after
+  const unsigned* failed;               // not 0: a rank will not come
+  int rows, row_pieces, all_pieces, first_piece;
+  int rank, ranks;
+  unsigned epoch;  // of this exchange
+};
+
 }  // namespace anabranch::ops::cuda

@@ -1,0 +1,63 @@
+// Several devices that hold the matrices of one model in shares (tensor parallelism; Shoeybi et al. 2019,
+// "Megatron-LM"), and what they tell each other.
+//
+// Every product is split by its outputs: heads, intermediate units, columns of the residual stream. Between
+// products the activations are gathered. So no sum is split, and a number has the same bits whatever the
+// number of devices.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/matmul_input.h"
+#include "tensor/device.h"
+
+namespace anabranch::ops {
+
+constexpr int kMostRanks = 8;
+
+// Rank r has columns [begin[r], begin[r + 1]) of a row.
+struct Split {
+  std::vector<int> begin;
+  int ranks() const { return static_cast<int>(begin.size()) - 1; }
+  int all() const { return begin.back(); }
+  int first(int rank) const { return begin[static_cast<size_t>(rank)]; }
+  int last(int rank) const { return begin[static_cast<size_t>(rank) + 1]; }
+  int size(int rank) const { return last(rank) - first(rank); }
+};
+// `units` units of `size` columns, as evenly as they go; each rank gets at least one if there are enough.
+Split split_units(int units, int size, int ranks);
+
+// One rank's end of a group. Each rank calls the same functions in the same order, with the same shapes, on a
+// thread of its own; a call may wait for the others on the host or on the device.
+//
+// Errors: std::runtime_error when the group was aborted.
+class Collective {
+ public:
+  Collective(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  virtual ~Collective() = default;
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  // own: this rank's columns of the input of a product -> all columns.
+  virtual MatmulInput gather_inputs(const MatmulInput& own, const Split& columns) = 0;
+  // own [M, columns.size(rank)] f32 -> [M, columns.all()], plus residual of that shape if it is not null.
+  virtual Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) = 0;
+  // x [M, N] f32 of rank 0, which the others leave null -> the same on every rank.
+  virtual Tensor broadcast(const Tensor* x, const Shape& shape) = 0;
+  // This rank has failed: the others stop waiting. Any thread. The group is of no use after it.
+  virtual void abort() = 0;
+
+ private:
+  int rank_, ranks_;
+};
+
+// Makes the devices, all of one kind, a group: the first is rank 0 and owns the others (Device::peers()).
+// Errors: unsupported (devices that cannot reach each other's memory, or that know no groups).
+Result<std::unique_ptr<Device>> make_group(std::vector<std::unique_ptr<Device>> devices);
+
+}  // namespace anabranch::ops

@@ -1,0 +1,188 @@
+#include "ops/cuda/collective.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/kernels/args.h"
+#include "ops/cuda/linear.h"
+#include "ops/meeting.h"
+
+namespace anabranch::ops::cuda {
+namespace {
+
+static_assert(kMostExchangeRanks == kMostRanks);
+constexpr size_t kSlots = 8, kLeastSlot = 1 << 20, kPiece = 16;
+constexpr int kTileInputs = 64;
+
+// Memory that other ranks write to.
+struct Arena {
+  Arena(Context& context, size_t bytes)
+      : context(context), address(static_cast<char*>(context.allocate(bytes))) {
+    if (!address) throw std::runtime_error(fmt::format("CUDA: no memory for {} bytes of exchanges", bytes));
+  }
+  ~Arena() { context.release(address); }
+  Context& context;
+  char* address;
+};
+
+class SlotStorage final : public Storage {
+ public:
+  SlotStorage(Device& device, std::shared_ptr<Arena> arena, char* address, size_t bytes)
+      : Storage(device, address, bytes), arena_(std::move(arena)) {}
+
+ private:
+  std::shared_ptr<Arena> arena_;
+};
+
+// What a rank shows the others.
+struct Shown {
+  char* arena = nullptr;
+  unsigned* flags = nullptr;
+};
+
+class CudaCollective final : public Collective {
+ public:
+  CudaCollective(CudaDevice& device, std::shared_ptr<Meeting> meeting, std::shared_ptr<Block> failed,
+                 int rank, int ranks)
+      : Collective(rank, ranks), device_(device), meeting_(std::move(meeting)), failed_(std::move(failed)) {
+    words_ = device.zeros({kMostRanks + 1}, Dtype::i32);
+    device.synchronize();
+    flags_[static_cast<size_t>(rank)] = device.data<unsigned>(words_, "exchange");
+  }
+
+  MatmulInput gather_inputs(const MatmulInput& own, const Split& columns) override {
+    if (!own.packed) return gather_columns(own.values, columns, nullptr);
+    const int all = columns.all(), first = columns.first(rank()) / kTileInputs;
+    CHECK(own.inputs == columns.size(rank()) && all % kTileInputs == 0 && own.inputs % kTileInputs == 0,
+          "rank {} has {} of {} packed columns", rank(), own.inputs, all);
+    const int tile = own.values.shape(1);
+    ExchangeArgs args = args_of(own.values, tile * own.values.shape(0));
+    args.first_piece = first * (tile / static_cast<int>(kPiece));
+    const Tensor out = exchange(args, {all / kTileInputs, tile}, Dtype::u8);
+    return {out, own.rows, all};
+  }
+
+  Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) override {
+    constexpr int kFloats = 4;
+    const int rows = own.shape(0), count = columns.size(rank()), all = columns.all();
+    CHECK(own.shape(1) == count && count % kFloats == 0 && all % kFloats == 0 &&
+              columns.first(rank()) % kFloats == 0,
+          "rank {} has {} of {} columns", rank(), own.shape(1), all);
+    ExchangeArgs args = args_of(own, count * kFloats);
+    args.rows = rows;
+    args.all_pieces = all / kFloats;
+    args.first_piece = columns.first(rank()) / kFloats;
+    if (residual) args.residual = device_.data<void>(*residual, "exchange");
+    return exchange(args, {rows, all}, Dtype::f32);
+  }
+
+  Tensor broadcast(const Tensor* x, const Shape& shape) override {
+    ExchangeArgs args{};
+    if (x) args = args_of(*x, static_cast<int>(x->nbytes()));
+    return exchange(args, shape, Dtype::f32);
+  }
+
+  void abort() override {
+    meeting_->abort();
+    *failed_->address<volatile unsigned>() = 1;
+  }
+
+ private:
+  // One long row that is this rank's whole part.
+  ExchangeArgs args_of(const Tensor& own, int row_bytes) const {
+    CHECK(row_bytes % static_cast<int>(kPiece) == 0, "rows of {} bytes", row_bytes);
+    ExchangeArgs args{};
+    args.from = device_.data<void>(own, "exchange");
+    args.rows = 1;
+    args.row_pieces = args.all_pieces = row_bytes / static_cast<int>(kPiece);
+    return args;
+  }
+
+  Tensor exchange(ExchangeArgs args, const Shape& shape, Dtype dtype) {
+    const size_t bytes = static_cast<size_t>(shape.count()) * bytes_of(dtype);
+    if (bytes > slot_bytes_) grow(bytes);
+    auto& slot = slots_[next_ % kSlots];
+    CHECK(!slots_[(next_ + 1) % kSlots] || slots_[(next_ + 1) % kSlots].use_count() == 1,
+          "the result of an exchange is kept too long");
+    const size_t offset = next_ % kSlots * slot_bytes_;
+    slot = std::make_shared<SlotStorage>(device_, arena_, arena_->address + offset, slot_bytes_);
+    next_++;
+    if (!device_.noting()) launch(args, offset);
+    return {slot, shape, dtype};
+  }
+
+  void launch(ExchangeArgs args, size_t offset) {
+    constexpr unsigned kThreads = 512;
+    args.rank = rank();
+    args.ranks = ranks();
+    args.epoch = ++epoch_;
+    for (size_t r = 0; r < static_cast<size_t>(ranks()); r++) {
+      args.to[r] = arenas_[r] + offset;
+      args.flags[r] = flags_[r];
+    }
+    args.counter = flags_[static_cast<size_t>(rank())] + kMostRanks;
+    args.failed = failed_->address<unsigned>();
+    const auto pieces = static_cast<unsigned>(args.rows * args.row_pieces);
+    const unsigned most = static_cast<unsigned>(device_.info().multiprocessors),
+                   blocks = std::clamp((pieces + kThreads - 1) / kThreads, 1u, most);
+    device_.launch({Source::exchange, {}}, "exchange", {blocks}, kThreads, 0, &args);
+  }
+
+  // Larger slots on every rank: each comes here in the same exchange.
+  void grow(size_t bytes) {
+    slot_bytes_ = kLeastSlot;
+    while (slot_bytes_ < bytes) slot_bytes_ += slot_bytes_ / 2;
+    slot_bytes_ = (slot_bytes_ + 1023) / 1024 * 1024;
+    device_.synchronize();  // the others' last writes, which this device's last exchange waited for
+    for (auto& slot : slots_) slot.reset();
+    arena_ = std::make_shared<Arena>(device_.context(), kSlots * slot_bytes_);
+    const Shown shown{arena_->address, flags_[static_cast<size_t>(rank())]};
+    meeting_->show(rank(), &shown);
+    for (int r = 0; r < ranks(); r++) {
+      arenas_[static_cast<size_t>(r)] = meeting_->of<Shown>(r).arena;
+      flags_[static_cast<size_t>(r)] = meeting_->of<Shown>(r).flags;
+    }
+    meeting_->wait();
+  }
+
+  CudaDevice& device_;
+  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<Block> failed_;  // a word of the host that every device reads: a rank has failed
+  Tensor words_;                   // a flag for each rank, and a counter of blocks
+  std::shared_ptr<Arena> arena_;
+  std::array<std::shared_ptr<Storage>, kSlots> slots_;
+  std::array<char*, kMostRanks> arenas_ = {};
+  std::array<unsigned*, kMostRanks> flags_ = {};
+  size_t slot_bytes_ = 0, next_ = 0;
+  unsigned epoch_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<std::shared_ptr<Collective>>> make_collectives(std::span<Device* const> devices) {
+  for (Device* from : devices) {
+    for (Device* to : devices) {
+      if (from == to || cuda_device(*from).context().reach(cuda_device(*to).context())) continue;
+      return make_error(
+          ErrorKind::unsupported,
+          "{} (device {}) cannot reach the memory of device {}: a model cannot be split between "
+          "them; name other devices in --devices",
+          from->name(), cuda_device(*from).info().index, cuda_device(*to).info().index);
+    }
+  }
+  const int ranks = static_cast<int>(devices.size());
+  const auto meeting = std::make_shared<Meeting>(ranks);
+  // The first device outlives the others.
+  const auto failed = std::make_shared<Block>(cuda_device(*devices.front()).pinned(sizeof(unsigned)));
+  *failed->address<unsigned>() = 0;
+  std::vector<std::shared_ptr<Collective>> out;
+  for (int r = 0; r < ranks; r++)
+    out.push_back(std::make_shared<CudaCollective>(cuda_device(*devices[static_cast<size_t>(r)]), meeting,
+                                                   failed, r, ranks));
+  return out;
+}
+
+}  // namespace anabranch::ops::cuda
