@@ -129,6 +129,7 @@ struct CacheOptions {
   std::string directory;      // empty: no disk tier
   uint64_t disk_bytes = 0;    // 0: a tenth of the free space there, at most 32 GiB
   KvForm kv = KvForm::exact;  // an engine finds only states that were kept in its own form
+  std::string events;         // a ZeroMQ endpoint that tells of states (cache/kv_events.h); empty: none
 };
 
 struct EngineOptions {

@@ -11,6 +11,7 @@
 #include "server/api/llama_pages.h"
 #include "server/api/mcp_pages.h"
 #include "server/api/ollama_format.h"
+#include "server/api/router_pages.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
 #include "server/web/web_files.h"
@@ -379,6 +380,9 @@ HttpResponse Api::page(Page page, const Call& call) const {
     case Page::llama_props:
     case Page::llama_slots:
       return of_main_model(page == Page::llama_props ? props_json : slots_json);
+    case Page::router_model:
+    case Page::router_server:
+      return of_main_model(page == Page::router_model ? router_model_json : router_server_json);
     case Page::mcp_calls:
       return json_response(mcp_calls_json(responses_->servers.get()));
     case Page::ollama_version:

@@ -70,6 +70,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/apply-template", AnswerKind::apply_template, true, true, Listed::llama},
     {"GET", "/props", Page::llama_props, true, true, Listed::llama},
     {"GET", "/slots", Page::llama_slots, true, true, Listed::llama},
+    {"GET", "/model_info", Page::router_model},
+    {"GET", "/server_info", Page::router_server},
     {"GET", "/v1/health", Page::health, false, false},
     {"GET", "/models", Page::models, true, false},
     {"POST", "/responses", AnswerKind::response, true, false},

@@ -36,6 +36,8 @@ enum class Page {
   ollama_model,
   llama_props,
   llama_slots,
+  router_model,
+  router_server,
   mcp_servers,
   mcp_calls,
   web_status,

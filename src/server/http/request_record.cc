@@ -27,6 +27,8 @@ void RequestRecord::identify(const HttpRequest* request, std::mt19937_64& random
   if (!request) return;
   const std::string* id = request->header("x-request-id");
   if (id && is_request_id(*id)) name_.id = *id;
+  const std::string* session = request->header("x-session-id");
+  if (session && is_request_id(*session)) name_.session = *session;
   name_.method = request->method;
   name_.target = request->target;
 }
