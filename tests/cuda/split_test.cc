@@ -22,7 +22,8 @@ Json config() {
 }
 
 size_t exchanges(const FakeCard& card) {
-  return static_cast<size_t>(std::ranges::count(card.launches, "exchange", &FakeLaunch::kernel));
+  return static_cast<size_t>(
+      std::ranges::count_if(card.launches, [](const FakeLaunch& launch) { return launch.kernel.starts_with("exchange"); }));
 }
 
 // The embeddings, and in each layer the inputs and the outputs of two products.

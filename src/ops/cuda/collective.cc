@@ -15,6 +15,7 @@ namespace {
 
 static_assert(kMostExchangeRanks == kMostRanks);
 constexpr size_t kSlots = 8, kLeastSlot = 1 << 20, kPiece = 16;
+constexpr size_t kFewBytes = 512 << 10, kLineBytes = 2 * kFewBytes;  // of a slot, for exchange_few
 constexpr int kTileInputs = 64;
 
 // Memory that other ranks write to.
@@ -58,9 +59,10 @@ class CudaCollective final : public Collective {
     const int all = columns.all(), first = columns.first(rank()) / kTileInputs;
     CHECK(own.inputs == columns.size(rank()) && all % kTileInputs == 0 && own.inputs % kTileInputs == 0,
           "rank {} has {} of {} packed columns", rank(), own.inputs, all);
-    const int tile = own.values.shape(1);
+    const int tile = own.values.shape(1), pieces = tile / static_cast<int>(kPiece);
     ExchangeArgs args = args_of(own.values, tile * own.values.shape(0));
-    args.first_piece = first * (tile / static_cast<int>(kPiece));
+    args.first_piece = first * pieces;
+    args.all_pieces = all / kTileInputs * pieces;
     const Tensor out = exchange(args, {all / kTileInputs, tile}, Dtype::u8);
     return {out, own.rows, all};
   }
@@ -72,7 +74,7 @@ class CudaCollective final : public Collective {
               columns.first(rank()) % kFloats == 0,
           "rank {} has {} of {} columns", rank(), own.shape(1), all);
     ExchangeArgs args = args_of(own, count * kFloats);
-    args.rows = rows;
+    args.rows = args.all_rows = rows;
     args.all_pieces = all / kFloats;
     args.first_piece = columns.first(rank()) / kFloats;
     if (residual) args.residual = device_.data<void>(*residual, "exchange");
@@ -82,6 +84,8 @@ class CudaCollective final : public Collective {
   Tensor broadcast(const Tensor* x, const Shape& shape) override {
     ExchangeArgs args{};
     if (x) args = args_of(*x, static_cast<int>(x->nbytes()));
+    args.all_rows = 1;
+    args.all_pieces = static_cast<int>(static_cast<size_t>(shape.count()) * sizeof(float) / kPiece);
     return exchange(args, shape, Dtype::f32);
   }
 
@@ -96,7 +100,7 @@ class CudaCollective final : public Collective {
     CHECK(row_bytes % static_cast<int>(kPiece) == 0, "rows of {} bytes", row_bytes);
     ExchangeArgs args{};
     args.from = device_.data<void>(own, "exchange");
-    args.rows = 1;
+    args.rows = args.all_rows = 1;
     args.row_pieces = args.all_pieces = row_bytes / static_cast<int>(kPiece);
     return args;
   }
@@ -104,31 +108,32 @@ class CudaCollective final : public Collective {
   Tensor exchange(ExchangeArgs args, const Shape& shape, Dtype dtype) {
     const size_t bytes = static_cast<size_t>(shape.count()) * bytes_of(dtype);
     if (bytes > slot_bytes_) grow(bytes);
-    auto& slot = slots_[next_ % kSlots];
-    CHECK(!slots_[(next_ + 1) % kSlots] || slots_[(next_ + 1) % kSlots].use_count() == 1,
-          "the result of an exchange is kept too long");
-    const size_t offset = next_ % kSlots * slot_bytes_;
-    slot = std::make_shared<SlotStorage>(device_, arena_, arena_->address + offset, slot_bytes_);
-    next_++;
-    if (!device_.noting()) launch(args, offset);
-    return {slot, shape, dtype};
+    const size_t slot = next_++ % kSlots;
+    slots_[slot] =
+        std::make_shared<SlotStorage>(device_, arena_, arena_->address + slot * slot_bytes_, slot_bytes_);
+    // Nothing that is launched from here on reads the next two slots.
+    for (const size_t later : {next_ % kSlots, (next_ + 1) % kSlots})
+      CHECK(!slots_[later] || slots_[later].use_count() == 1, "the result of an exchange is kept too long");
+    if (!device_.noting()) launch(args, slot);
+    return {slots_[slot], shape, dtype};
   }
 
-  void launch(ExchangeArgs args, size_t offset) {
-    constexpr unsigned kThreads = 512;
+  void launch(ExchangeArgs args, size_t slot) {
     args.rank = rank();
     args.ranks = ranks();
     args.epoch = ++epoch_;
+    const size_t pieces = static_cast<size_t>(args.all_rows) * static_cast<size_t>(args.all_pieces);
+    const bool few = pieces * kPiece <= kFewBytes;
     for (size_t r = 0; r < static_cast<size_t>(ranks()); r++) {
-      args.to[r] = arenas_[r] + offset;
+      args.to[r] = arenas_[r] + slot * slot_bytes_;
+      if (few) args.lines[r] = arenas_[r] + kSlots * slot_bytes_ + slot * kLineBytes;
       args.flags[r] = flags_[r];
     }
     args.counter = flags_[static_cast<size_t>(rank())] + kMostRanks;
     args.failed = failed_->address<unsigned>();
-    const auto pieces = static_cast<unsigned>(args.rows * args.row_pieces);
-    const unsigned most = static_cast<unsigned>(device_.info().multiprocessors),
-                   blocks = std::clamp((pieces + kThreads - 1) / kThreads, 1u, most);
-    device_.launch({Source::exchange, {}}, "exchange", {blocks}, kThreads, 0, &args);
+    const unsigned threads = few ? 256 : 512, most = static_cast<unsigned>(device_.info().multiprocessors),
+                   blocks = std::clamp((static_cast<unsigned>(pieces) + threads - 1) / threads, 1u, most);
+    device_.launch({Source::exchange, {}}, few ? "exchange_few" : "exchange", {blocks}, threads, 0, &args);
   }
 
   // Larger slots on every rank: each comes here in the same exchange.
@@ -138,7 +143,10 @@ class CudaCollective final : public Collective {
     slot_bytes_ = (slot_bytes_ + 1023) / 1024 * 1024;
     device_.synchronize();  // the others' last writes, which this device's last exchange waited for
     for (auto& slot : slots_) slot.reset();
-    arena_ = std::make_shared<Arena>(device_.context(), kSlots * slot_bytes_);
+    const size_t lines = kSlots * kLineBytes;
+    arena_ = std::make_shared<Arena>(device_.context(), kSlots * slot_bytes_ + lines);
+    device_.context().clear(arena_->address + kSlots * slot_bytes_, lines);  // of no exchange yet
+    device_.synchronize();
     const Shown shown{arena_->address, flags_[static_cast<size_t>(rank())]};
     meeting_->show(rank(), &shown);
     for (int r = 0; r < ranks(); r++) {

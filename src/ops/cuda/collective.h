@@ -2,8 +2,8 @@
 // PCIe.
 //
 // Every rank has an arena of kSlots slots, at the same places; exchange i goes to slot i modulo kSlots. A
-// slot may be written again kSlots exchanges later: a rank then knows, from the exchange before, that the
-// others have gone past every kernel that reads it.
+// slot may be written again kSlots exchanges later: of the two exchanges before, at least one was no broadcast,
+// and from that a rank knows that the others have gone past every kernel that reads the slot.
 #pragma once
 
 #include <memory>

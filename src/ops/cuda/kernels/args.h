@@ -243,10 +243,12 @@ struct ExchangeArgs {
   const void* from;
   const void* residual;  // laid out as `to`
   void* to[kMostExchangeRanks];
+  void* lines[kMostExchangeRanks];      // exchange_few: of each rank, where others write; else null
   unsigned* flags[kMostExchangeRanks];  // of each rank: the last exchange that the others have told it of
   unsigned* counter;                    // of blocks that are done, 0 before and after
   const unsigned* failed;               // not 0: a rank will not come
   int rows, row_pieces, all_pieces, first_piece;
+  int all_rows;  // of `to`; a rank without rows has other pieces to wait for
   int rank, ranks;
   unsigned epoch;  // of this exchange
 };
