@@ -3,11 +3,13 @@
 
     python3 bench/plot.py [--check]
 
-bench/results/peers.json -> docs/images/speed.svg. With --check nothing is written; exit status 1 means that a picture is
-out of date. To renew a report: bench/peers/run.py --json bench/results/peers.json, on a machine that does nothing else."""
+bench/results/peers.json -> docs/images/speed.svg, bench/results/fleet.json -> docs/images/fleet.svg. With --check nothing is written; exit status 1 means that a picture is
+out of date. To renew a report: bench/peers/run.py --json bench/results/peers.json, on a machine that does nothing else;
+bench/fleet/simulate.py --json bench/results/fleet.json anywhere."""
 
 import html
 import json
+import math
 import os
 import sys
 
@@ -71,7 +73,52 @@ def speed_picture(report):
                       'font-family="system-ui, sans-serif">', text(10, 18, about), *legend, *body, "</svg>", ""])
 
 
-PICTURES = {"docs/images/speed.svg": ("bench/results/peers.json", speed_picture)}
+POLICIES = {"neither": ("round robin", "#b8b8b8"), "shared": ("round robin, shared states", "#d1802b"),
+            "prefix": ("prefix-aware", "#0b6e99"), "both": ("prefix-aware, shared states", "#3f9b5a")}
+
+
+def curves(left, title, rows, series, ticks, place):
+    """A panel of lines over the number of workers. series: [(key, dash)]; ticks: [(value, label)]; place(value): 0 to 1."""
+    width, height, top = 260, 190, 84
+    counts = sorted({row["workers"] for row in rows})
+    out = [text(left, top - 16, title, size=13, weight="bold")]
+
+    def x(workers):
+        return left + 44 + (width - 44) * math.log2(workers / counts[0]) / max(1, math.log2(counts[-1] / counts[0]))
+
+    def y(value):
+        return top + height * (1 - place(value))
+
+    for value, label in ticks:
+        out.append(f'<path d="M{left + 44} {y(value):.1f}H{left + width}" stroke="{INK}" stroke-opacity="0.25"/>')
+        out.append(text(left + 38, y(value) + 4, label, "end"))
+    out += [text(x(count), top + height + 18, str(count), "middle") for count in counts]
+    for policy, (_, colour) in POLICIES.items():
+        for key, dash in series:
+            points = [(row["workers"], row[key]) for row in rows if row["policy"] == policy]
+            path = " ".join(f"{x(workers):.1f},{y(value):.1f}" for workers, value in sorted(points))
+            out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
+    return out
+
+
+def fleet_picture(report):
+    rows, legend, at = report["rows"], [], 10
+    for name, colour in POLICIES.values():
+        legend += [f'<rect x="{at}" y="30" width="11" height="11" fill="{colour}"/>', text(at + 16, 40, name)]
+        at += 40 + 7 * len(name)
+    seconds = [(0.01, "10 ms"), (0.1, "100 ms"), (1, "1 s"), (10, "10 s")]
+    body = curves(10, "TTFT: median, p99 (dashed)", rows, [("ttft_p50_s", ""), ("ttft_p99_s", ' stroke-dasharray="5 4"')], seconds,
+                  lambda value: math.log10(value / 0.01) / 3)
+    body += curves(390, "Share of prompt tokens found", rows, [("hit_rate", "")], [(i / 4, f"{i * 25} %") for i in range(5)],
+                   lambda value: value)
+    about = f"Simulated: {report['costs']}, {rows[0]['gbits']:g} Gbit/s"
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="318" viewBox="0 0 {WIDTH} 318" '
+                      'font-family="system-ui, sans-serif">', text(10, 18, about), *legend, *body,
+                      text(WIDTH / 2, 312, "workers", "middle"), "</svg>", ""])
+
+
+PICTURES = {"docs/images/speed.svg": ("bench/results/peers.json", speed_picture),
+            "docs/images/fleet.svg": ("bench/results/fleet.json", fleet_picture)}
 
 
 def main():

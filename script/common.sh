@@ -13,15 +13,15 @@ debian_build_packages=(
   g++ cmake ninja-build ccache mold pkg-config git ca-certificates curl
   libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev libcli11-dev libedit-dev libsqlitecpp-dev libsqlite3-dev
-  libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libtomlplusplus-dev
+  libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libtomlplusplus-dev cppzmq-dev
 )
 debian_test_packages=(python3-venv libgtest-dev clang-14 libclang-rt-14-dev clang-format-14 nginx-light chromium chromium-driver)
 homebrew_build_packages=(
-  cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp tomlplusplus
+  cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp tomlplusplus cppzmq
 )
 homebrew_test_packages=(googletest clang-format)
 python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 ollama==0.6.3 schemathesis==4.32.5
-  jsonschema==4.26.0 rfc3339-validator==0.1.4 nvidia-cuda-nvrtc==13.5.37 huggingface_hub==2.4.0
+  jsonschema==4.26.0 rfc3339-validator==0.1.4 pyzmq==27.3.0 msgspec==0.22.0 nvidia-cuda-nvrtc==13.5.37 huggingface_hub==2.4.0
   mcp==2.3.0 mcp-server-time==2026.10.19 mcp-server-fetch==2026.10.24 filesystem-mcp==1.0.2
   selenium==4.51.0 axe-selenium-python-nhsuk==1.0.4)
 

@@ -11,6 +11,7 @@ class Anabranch < Formula
   depends_on "python@3.11" => :build
   depends_on "boost"
   depends_on "cli11"
+  depends_on "cppzmq"
   depends_on "fmt"
   depends_on "nlohmann-json"
   depends_on "openssl@3"
@@ -22,6 +23,7 @@ class Anabranch < Formula
   depends_on "tomlplusplus"
   depends_on "utf8proc"
   depends_on "xxhash"
+  depends_on "zeromq"
 
   def install
     system "script/build"

@@ -76,6 +76,7 @@ PrefixTree::Node& PrefixTree::add_root(const PrefixKey& root) {
   if (!slot) {
     slot = std::make_unique<Node>();
     slot->key = root;
+    slot->watched = root == watched_root_;
   }
   return *slot;
 }
@@ -91,8 +92,10 @@ PrefixTree::Node& PrefixTree::add_block(Node& parent, std::span<const int> token
     node->parent = &parent;
     node->length = parent.length + kBlockTokens;
     node->tokens.assign(tokens.begin(), tokens.end());
+    node->watched = parent.watched;
     parent.children.push_back(node);
     nodes_[node->key] = std::move(fresh);
+    if (every_block_) count_states(*node, 1);
   }
   if (!node->data) set_data(*node, std::move(data), bytes);
   return *node;
@@ -109,10 +112,30 @@ PrefixTree::Checkpoint& PrefixTree::add_checkpoint(Node& node, std::span<const i
     checkpoint->node = &node;
     checkpoint->tail.assign(tail.begin(), tail.end());
     checkpoints_++;
+    count_states(node, 1);
   }
   if (!checkpoint->data) set_data(*checkpoint, std::move(data), bytes);
   use(*checkpoint);
   return *checkpoint;
+}
+
+void PrefixTree::watch(const PrefixKey& root, bool every_block) {
+  watched_root_ = root;
+  every_block_ = every_block;
+}
+
+// A point at the end of the node's prefix, or behind it, was added or removed.
+void PrefixTree::count_states(Node& node, int more) {
+  if (!node.watched) return;
+  const auto first = static_cast<std::ptrdiff_t>(changes_.size());
+  for (Node* at = &node; at->parent; at = at->parent) {
+    at->states += more;
+    if (more > 0 && at->states == more)
+      changes_.push_back({true, at->key, at->parent->key, at->length, at->tokens});
+    else if (at->states == 0)
+      changes_.push_back({false, at->key, at->parent->key, at->length, {}});
+  }
+  if (more > 0) std::reverse(changes_.begin() + first, changes_.end());
 }
 
 void PrefixTree::use(Node& node) {
@@ -136,6 +159,7 @@ void PrefixTree::set_data(Checkpoint& checkpoint, Data data, uint64_t bytes) {
 void PrefixTree::remove(Checkpoint& checkpoint) {
   set_data(checkpoint, nullptr, 0);
   checkpoints_--;
+  count_states(*checkpoint.node, -1);
   std::erase_if(checkpoint.node->checkpoints, [&](const auto& known) { return known.get() == &checkpoint; });
 }
 
@@ -143,6 +167,7 @@ void PrefixTree::remove(Node& node) {
   while (!node.checkpoints.empty()) remove(*node.checkpoints.back());
   while (!node.children.empty()) remove(*node.children.back());
   set_data(node, nullptr, 0);
+  if (every_block_) count_states(node, -1);
   if (node.parent) std::erase(node.parent->children, &node);
   nodes_.erase(PrefixKey(node.key));
 }

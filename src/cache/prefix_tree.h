@@ -10,13 +10,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cache/prefix_key.h"
 
 namespace anabranch {
+
+// A block that a prompt can be resumed behind now, or not any more.
+struct BlockChange {
+  bool stored = false;
+  PrefixKey key, parent;
+  int length = 0;           // tokens of the prefix that ends with the block
+  std::vector<int> tokens;  // of the block; empty if it is not stored
+};
 
 class PrefixTree {
  public:
@@ -40,7 +50,9 @@ class PrefixTree {
     Data data;
     uint64_t bytes = 0;
     bool stored = false;
-    double clock = -1;  // of the last use without a checkpoint; below 0: there was none
+    double clock = -1;     // of the last use without a checkpoint; below 0: there was none
+    bool watched = false;  // see watch()
+    int states = 0;        // of a watched one: points in or below it at which a sequence can be resumed
     std::vector<Node*> children;
     std::vector<std::unique_ptr<Checkpoint>> checkpoints;
   };
@@ -64,6 +76,12 @@ class PrefixTree {
   Checkpoint& add_checkpoint(Node& node, std::span<const int> tail, Data data, uint64_t bytes);
   void set_data(Node& node, Data data, uint64_t bytes);
   void set_data(Checkpoint& checkpoint, Data data, uint64_t bytes);
+
+  // From now on changes under this root are noted; call it before the root is added. A block counts while it
+  // or a block below it has a checkpoint, in memory or on disk; every_block: as long as it is there.
+  void watch(const PrefixKey& root, bool every_block);
+  // Those since the last call. Parents are stored before their children, and removed after them.
+  std::vector<BlockChange> take_changes() { return std::exchange(changes_, {}); }
 
   Node* node(const PrefixKey& key) const;
   void use(Checkpoint& checkpoint) { checkpoint.clock = clock_; }
@@ -96,11 +114,15 @@ class PrefixTree {
   Node* release(Node& node);
   void release_up(Node* node);
   void remove_if_empty_root(const Node& node);
+  void count_states(Node& node, int more);
 
   std::unordered_map<PrefixKey, std::unique_ptr<Node>> nodes_;
   uint64_t bytes_ = 0;
   size_t checkpoints_ = 0;
   double clock_ = 0;
+  std::optional<PrefixKey> watched_root_;
+  bool every_block_ = false;
+  std::vector<BlockChange> changes_;
 };
 
 }  // namespace anabranch

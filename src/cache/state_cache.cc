@@ -94,7 +94,9 @@ StateCache::StateCache(StateCacheOptions options)
                 most, kMaxSections);
     options_.disk.reset();
   }
+  if (options_.events) tree_.watch(root_key(options_.fingerprint, ""), any_token_);
   if (disk()) index(disk()->scan());
+  tell();
 }
 
 StateCache::~StateCache() = default;
@@ -121,6 +123,11 @@ void StateCache::forget_missing() {
     else
       tree_.not_stored(record.parent, record.key, static_cast<int>(record.length));
   }
+}
+
+// Tells others which blocks have come and gone.
+void StateCache::tell() {
+  if (options_.events) options_.events->publish(tree_.take_changes());
 }
 
 // ---- states as sections
@@ -359,6 +366,7 @@ StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view s
   }
   count(*match, hit);
   tree_.evict(options_.ram_bytes);
+  tell();
   return hit;
 }
 
@@ -446,11 +454,13 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
   tree_.use(checkpoint);
   if (any_token_) tree_.use(*at);
   tree_.evict(options_.ram_bytes);
+  tell();
 }
 
 void StateCache::set_ram_budget(uint64_t bytes) {
   options_.ram_bytes = bytes;
   tree_.evict(bytes);
+  tell();
 }
 
 StateCacheStats StateCache::stats() const {

@@ -18,6 +18,7 @@
 
 #include "cache/cache_stats.h"
 #include "cache/disk_store.h"
+#include "cache/kv_events.h"
 #include "cache/prefix_tree.h"
 #include "state/sections.h"
 #include "state/sequence_state.h"
@@ -38,7 +39,8 @@ struct StateCacheOptions {
   Fingerprint fingerprint;  // states of other fingerprints are never found; must differ for each KvForm
   KvForm kv = KvForm::exact;
   uint64_t ram_bytes = 0;
-  std::unique_ptr<DiskStore> disk;  // may be null
+  std::unique_ptr<DiskStore> disk;   // may be null
+  std::unique_ptr<KvEvents> events;  // told of the states without a salt; may be null
 };
 
 class StateCache {
@@ -79,6 +81,7 @@ class StateCache {
 
   void index(const std::vector<RecordHead>& heads);
   void forget_missing();
+  void tell();
   Plan plan(const PrefixTree::Found& found, int most) const;
   void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);

@@ -21,11 +21,13 @@ struct GenerationOptions {
   SamplingParams sampling;           // seed: see below
   std::optional<uint64_t> seed;      // unset: the caller draws one
   int max_tokens = -1;               // of answer; -1 = up to the context length
+  bool count_thoughts = false;       // as of Request
   int choices = 1;                   // answers to each prompt
   int logprobs = -1;                 // alternatives told beside each token; -1: no log probabilities
   ThinkingWish thinking;             // where it says nothing, the server decides
   LoopRule loops = LoopRule::exact;  // as of ThinkingOptions
   std::vector<std::string> stop;
+  std::vector<int> stop_tokens;  // as of Request
   ResponseFormat format;
   std::optional<SpecMode> speculation;  // unset: as the engine was started
   bool ignore_eos = false;
@@ -56,6 +58,7 @@ struct CompletionRequest {
   std::vector<TextOrTokens> prompts;  // one or more
   std::string suffix;                 // the answer goes between a prompt, then a text, and this; empty: none
   bool echo = false;                  // the answer begins with its prompt
+  std::string field = "prompt";       // where the prompts stood, for errors
 };
 
 // Why a request cannot be served.

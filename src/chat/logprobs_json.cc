@@ -49,7 +49,7 @@ void LogprobsJson::push_prompt(std::span<const int> tokens, std::span<const Toke
 
 Json LogprobsJson::take() {
   if (tokens_.empty()) return nullptr;
-  Json out = form_ == LogprobsForm::chat ? chat() : completion();
+  Json out = form_ == LogprobsForm::chat ? chat() : form_ == LogprobsForm::ids ? ids() : completion();
   tokens_.clear();
   logprobs_.clear();
   unknown_first_ = false;
@@ -66,6 +66,17 @@ Json LogprobsJson::chat() const {
     content.push_back(std::move(entry));
   }
   return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+Json LogprobsJson::ids() const {
+  Json list = Json::array();
+  for (size_t i = 0; i < tokens_.size(); i++) {
+    Json top = Json::array();
+    for (const auto& t : logprobs_[i].top) top.push_back({{"token_id", t.token}, {"logprob", t.logprob}});
+    list.push_back(
+        {{"token_id", tokens_[i]}, {"logprob", logprobs_[i].logprob}, {"top_logprobs", std::move(top)}});
+  }
+  return list;
 }
 
 // The sampled token is among the alternatives always, so there may be one more than was asked for.

@@ -1,4 +1,4 @@
-// Log probabilities as OpenAI's two routes write them.
+// Log probabilities as OpenAI's two routes write them, and as ids without texts.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace anabranch {
 
-enum class LogprobsForm { chat, completion };
+enum class LogprobsForm { chat, completion, ids };
 
 class LogprobsJson {
  public:
@@ -27,11 +27,13 @@ class LogprobsJson {
   // Of the tokens pushed since the last call; null if there are none. Chat: {"content": [{"id", "token",
   // "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. Text completions: {"tokens",
   // "token_logprobs", "top_logprobs": [{token: logprob}], "text_offset"}, offsets in code points from the
-  // start of the answer. A prompt's first token has null in place of its log probabilities.
+  // start of the answer. A prompt's first token has null in place of its log probabilities. Ids:
+  // [{"token_id", "logprob", "top_logprobs": [{"token_id", "logprob"}]}].
   Json take();
 
  private:
   Json chat() const;
+  Json ids() const;
   Json completion();
 
   LogprobsForm form_;

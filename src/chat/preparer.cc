@@ -168,17 +168,18 @@ std::variant<Prepared, RequestError> Preparer::completion(CompletionRequest requ
   prepared.thinking.budget = prepared.options.thinking.budget;
   prepared.thinking.loops = prepared.options.loops;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
-    const std::string param = request.prompts.size() > 1 ? fmt::format("prompt[{}]", i) : "prompt";
+    const std::string param =
+        request.prompts.size() > 1 ? fmt::format("{}[{}]", request.field, i) : request.field;
     auto ids = prompt_tokens(std::move(request.prompts[i]), param, {most_tokens(), cancelled});
     if (auto* error = std::get_if<RequestError>(&ids)) return std::move(*error);
     prepared.prompts.push_back(std::get<std::vector<int>>(std::move(ids)));
   }
   prepared.constrained = is_constrained(prepared.options.format, {}, nullptr);
-  return check(std::move(prepared), "prompt");
+  return check(std::move(prepared), request.field);
 }
 
 // The checks that both share; afterwards the engine has no reason to refuse a prompt.
-std::variant<Prepared, RequestError> Preparer::check(Prepared prepared, const char* param) const {
+std::variant<Prepared, RequestError> Preparer::check(Prepared prepared, const std::string& param) const {
   if (prepared.constrained && prepared.options.ignore_eos)
     return fault(ErrorKind::invalid, "'ignore_eos' does not go with a form of the answer, which has an end",
                  "ignore_eos");

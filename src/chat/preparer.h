@@ -63,7 +63,7 @@ class Preparer {
   std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, EncodeLimit limit);
   std::variant<std::vector<int>, RequestError> prompt_tokens(TextOrTokens prompt, const std::string& param,
                                                              EncodeLimit limit) const;
-  std::variant<Prepared, RequestError> check(Prepared prepared, const char* param) const;
+  std::variant<Prepared, RequestError> check(Prepared prepared, const std::string& param) const;
   RequestError too_long(size_t tokens, bool counted, const std::string& param) const;
   RequestError stop_error(const EncodeLimit& limit, const std::string& param) const;
   size_t most_tokens() const;

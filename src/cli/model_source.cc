@@ -76,6 +76,7 @@ Result<server::PulledModel> pull(const std::string& text, const std::function<bo
 
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
   TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
+  wanted.cache.events = options.kv_events;
   wanted.model_name = options.model_name;
   wanted.max_running = options.parallel;
   wanted.max_queue = options.queue;
@@ -92,7 +93,9 @@ Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
 server::ModelSource model_source(const ServeOptions& options, const std::string& first) {
   const auto options_of = [options, first](const std::string& name) -> Result<ServeOptions> {
     if (name == first) return options;
-    return options.for_model(name);
+    TRY(auto its, options.for_model(name));
+    its.kv_events.clear();  // routers know one model of a server
+    return its;
   };
   server::ModelSource source;
   source.find = [first,

@@ -144,6 +144,7 @@ struct ServeOptions {
   ModelOptions model;  // "": models are loaded when requests name them
   SpecOptions spec;
   CacheFlags cache;
+  std::string kv_events;  // an endpoint that tells of the model's states; "": none
   SessionFlags sessions;
   McpFlags mcp;              // `allow` is not used: requests say what needs approval
   ThinkFlags thinking;       // where requests say nothing

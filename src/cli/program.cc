@@ -148,6 +148,13 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   add_sampler_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
   add_cache_flags(*command, o.cache);
+  command
+      ->add_option(
+          "--kv-events", o.kv_events,
+          "Tell routers over ZeroMQ which prompts of the model have kept states: an endpoint to listen on, "
+          "such as tcp://127.0.0.1:5557")
+      ->group("Cache")
+      ->excludes("--no-cache");
   add_thinking_flags(*command, o.thinking);
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")

@@ -197,6 +197,8 @@ Result<server::ServerTools> server_tools(const ServeOptions& options, bool has_k
 }
 
 Result<server::ServerOptions> server_options(const ServeOptions& options) {
+  if (!options.kv_events.empty() && options.model.model.empty())
+    return make_error(ErrorKind::invalid, "--kv-events tells of one model: name it with --model");
   server::ServerOptions result;
   result.host = options.host;
   result.port = static_cast<uint16_t>(options.port);

@@ -11,7 +11,7 @@
 
 namespace anabranch {
 
-// Ends the sequence at one of the model's end-of-turn tokens.
+// Ends the sequence at one of these tokens: the model's end-of-turn tokens, or those of a request.
 class TurnEnd final : public Constraint {
  public:
   // ends: sorted; outlives the constraint.

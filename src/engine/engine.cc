@@ -2,6 +2,7 @@
 // it.
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <future>
 #include <new>
@@ -122,12 +123,10 @@ Result<void> EngineImpl::check(const Request& request) const {
         ErrorKind::exhausted,
         "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too{}", length,
         context, context_note_);
-  for (const int id : request.prompt)
-    if (id < 0 || id >= spec.vocab)
-      return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
-  for (const int id : request.classes)
-    if (id < 0 || id >= spec.vocab)
-      return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
+  for (const auto* ids : {&request.prompt, &request.classes, &request.stop_tokens})
+    for (const int id : *ids)
+      if (id < 0 || id >= spec.vocab)
+        return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
   TRY_VOID(check_sampling(request, spec.vocab));
   const auto& speculation = request.speculation;
   if (speculation && !speculation->automatic && !model_.speculation().has(speculation->source))
@@ -148,6 +147,7 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
     request.speculation = SpecMode{};
   }
   if (request.prompt_logprobs) request.cache = false;
+  std::sort(request.stop_tokens.begin(), request.stop_tokens.end());
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
   std::lock_guard lock(inbox_.mutex);
   if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");

@@ -56,11 +56,13 @@ struct Request {
   int logprobs =
       -1;  // alternatives to report with each token, at most kMaxLogprobs; -1: no log probabilities
   int max_tokens = -1;            // the most answer tokens, without thoughts; -1: up to the context; 0: none
+  bool count_thoughts = false;    // max_tokens counts all tokens
   std::vector<std::string> stop;  // generation ends when the answer's text contains one of these
   // How an OutputText parses the answer. Generation ends at the token for which OutputText::stopped() becomes
   // true, so callers never have to cancel a request because of its text.
   OutputRules output;
-  bool ignore_eos = false;  // for benchmarks: max_tokens counts all tokens, and nothing ends a thought
+  std::vector<int> stop_tokens;  // any of these ends the generation, also within a thought
+  bool ignore_eos = false;       // for benchmarks: max_tokens counts all tokens, and nothing ends a thought
   ThinkingOptions thinking;
   std::shared_ptr<const CompiledGrammar> grammar;  // constrains the answer (compile_grammar); null: none
   int begun = 0;  // number of tokens at the prompt's end that already belong to the answer and its grammar
@@ -127,6 +129,7 @@ struct CacheOptions {
   std::string directory;      // empty: no disk tier
   uint64_t disk_bytes = 0;    // 0: a tenth of the free space there, at most 32 GiB
   KvForm kv = KvForm::exact;  // an engine finds only states that were kept in its own form
+  std::string events;         // a ZeroMQ endpoint that tells of states (cache/kv_events.h); empty: none
 };
 
 struct EngineOptions {

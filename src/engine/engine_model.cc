@@ -230,6 +230,7 @@ void EngineModel::constrain(Sequence& sequence) const {
     sequence.constraints.add(std::move(grammar));
   }
   if (!request.ignore_eos) sequence.constraints.add(std::make_unique<TurnEnd>(loaded_.eos));
+  if (!request.stop_tokens.empty()) sequence.constraints.add(std::make_unique<TurnEnd>(request.stop_tokens));
   if (!request.stop.empty() || request.output.max_calls < INT_MAX)
     sequence.constraints.add(std::make_unique<StopText>(tokenizer(), request.stop, request.output));
 }

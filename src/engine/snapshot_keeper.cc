@@ -87,6 +87,9 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   // The fingerprint does not cover which layers are left out, and the next calibration may change them.
   if (!wanted.directory.empty() && !engine.lossy_skip)
     options.disk = open_disk(wanted, options, setting, model.info());
+  if (!wanted.events.empty()) {
+    TRY(options.events, KvEvents::open(wanted.events));
+  }
   keeper.cache_ = std::make_unique<StateCache>(std::move(options));
   return keeper;
 }

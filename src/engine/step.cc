@@ -326,7 +326,7 @@ int StepRunner::draw(Sequence& sequence, Logits& logits, size_t row) {
 int StepRunner::tokens_left(const Sequence& sequence) const {
   const int room = model_.info().context_length - static_cast<int>(sequence.tokens.size());
   const ThinkControl& control = *sequence.thinking;
-  if (sequence.request.ignore_eos)
+  if (sequence.request.ignore_eos || sequence.request.count_thoughts)
     return std::min(room, sequence.request.max_tokens - sequence.usage.completion_tokens);
   return control.thinking() ? room : std::min(room, sequence.request.max_tokens - control.answer_tokens());
 }

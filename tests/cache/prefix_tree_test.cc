@@ -205,5 +205,65 @@ TEST(PrefixTree, RootsOfSaltsThatAreGoneTakeNoMemory) {
   EXPECT_EQ(tree.nodes(), 5u);
 }
 
+// "+512" for a block that ends there and is stored, "-512" for one that is not any more.
+std::string changes_of(PrefixTree& tree) {
+  std::string out;
+  for (const BlockChange& change : tree.take_changes()) {
+    out += (change.stored ? "+" : "-") + std::to_string(change.length) + " ";
+    EXPECT_EQ(change.tokens.size(), change.stored ? kBlockTokens : 0u);
+    if (change.length == kBlockTokens) EXPECT_EQ(change.parent, kRoot);
+  }
+  return out;
+}
+
+TEST(PrefixTree, TellsWhichBlocksCanBeResumedBehind) {
+  PrefixTree tree;
+  tree.watch(kRoot, false);
+  keep(tree, tokens_of(600));
+  EXPECT_EQ(changes_of(tree), "+256 +512 ");
+  auto& middle = keep(tree, tokens_of(300));
+  EXPECT_EQ(changes_of(tree), "") << "its block is known";
+  auto& other = keep(tree, joined(tokens_of(256), tokens_of(300, 5000)));
+  EXPECT_EQ(changes_of(tree), "+512 ");
+  auto* block = &tree.add_block(*other.node, tokens_of(256, 900), data(), 100);
+  EXPECT_EQ(changes_of(tree), "") << "a block without a checkpoint behind it is of no use";
+  tree.add_checkpoint(*block, {}, data(), 10);
+  EXPECT_EQ(changes_of(tree), "+768 ");
+  tree.remove(middle);
+  EXPECT_EQ(changes_of(tree), "");
+  tree.remove(*other.node);
+  EXPECT_EQ(changes_of(tree), "-768 -512 ") << "children before parents";
+  tree.evict(0);
+  EXPECT_EQ(changes_of(tree), "-512 -256 ");
+}
+
+TEST(PrefixTree, TellsOfStoredBlocksUntilTheyAreGone) {
+  PrefixTree tree;
+  tree.watch(kRoot, false);
+  const auto tokens = tokens_of(600);
+  auto& checkpoint = keep(tree, tokens, true);
+  const PrefixKey block = checkpoint.node->key, point = next_key(block, checkpoint.tail);
+  changes_of(tree);
+  tree.evict(0);
+  EXPECT_EQ(changes_of(tree), "") << "they are on disk";
+  tree.not_stored(block, point, 600);
+  EXPECT_EQ(changes_of(tree), "-512 -256 ");
+}
+
+TEST(PrefixTree, TellsOfEveryBlockAndOfOneRootOnly) {
+  PrefixTree tree;
+  tree.watch(kRoot, true);
+  auto& first = tree.add_block(tree.add_root(kRoot), tokens_of(256), data(), 100);
+  auto& second = tree.add_block(first, tokens_of(256, 256), data(), 100);
+  EXPECT_EQ(changes_of(tree), "+256 +512 ");
+  tree.add_checkpoint(second, tokens_of(5), data(), 10);
+  tree.add_block(tree.add_root(root_key(fingerprint_of("test"), "salt")), tokens_of(256), data(), 100);
+  EXPECT_EQ(changes_of(tree), "");
+  tree.remove(second);
+  EXPECT_EQ(changes_of(tree), "-512 ");
+  tree.remove(first);
+  EXPECT_EQ(changes_of(tree), "-256 ");
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -35,6 +35,8 @@ struct Case {
   std::string keeps;  // what of it is sampled; empty: all of it, and the end of the turn
   FinishReason finish = FinishReason::stop;
   int max_calls = 1;
+  std::string stop_tokens = "";  // each of its tokens
+  bool count_thoughts = false, ignore_eos = false;
 };
 
 const std::string kCall = "{C{\"name\":\"now\",\"arguments\":{}}}C";
@@ -51,6 +53,21 @@ std::vector<Case> cases() {
       {"one that only begins does not", "xab", {"abc"}, false, 3, "xab", FinishReason::length},
       {"not in thoughts", "two}Tone,two,three", {"two"}, true, 200, "two}Tone,two"},
       {"markers are text", "a" + kCall, {"<tool_call>"}, false, 200, "a{C"},
+      {"a stop token", "one,two", {}, false, 200, "one,tw", FinishReason::stop, 2, "wx"},
+      {"a stop token in a thought", "one}Tone,two", {}, true, 200, "on", FinishReason::stop, 2, "n"},
+      {"a stop token and no end of the turn",
+       "one",
+       {},
+       false,
+       200,
+       "one",
+       FinishReason::stop,
+       2,
+       "e",
+       true,
+       true},
+      {"thoughts count", "one}Tone,two", {}, true, 6, "one}Ton", FinishReason::length, 2, "", true},
+      {"a thought may be all", "one}Tone,two", {}, true, 2, "on", FinishReason::length, 2, "", true},
       {"in the arguments of a call", kCall, {"arg"}, false, 200, "{C{\"name\":\"now\",\"arg"},
   };
 }
@@ -83,6 +100,9 @@ TEST(Ending, IsTheEnginesAloneHoweverItDecodes) {
     request.prompt.push_back(4);
     request.stop = c.stop;
     request.max_tokens = c.max_tokens;
+    request.stop_tokens = tokens_of(c.stop_tokens);
+    request.count_thoughts = c.count_thoughts;
+    request.ignore_eos = c.ignore_eos;
     request.thinking.calls = CallPolicy::text;
     request.output = rules;
     request.output.thinking_open = c.open;
@@ -99,7 +119,7 @@ TEST(Ending, IsTheEnginesAloneHoweverItDecodes) {
       OutputText text(engine->tokenizer(), c.stop, request.output);
       text.push(got.tokens);
       text.finish();
-      EXPECT_EQ(text.stopped(), c.finish == FinishReason::stop && !c.keeps.empty());
+      EXPECT_EQ(text.stopped(), c.finish == FinishReason::stop && !c.keeps.empty() && c.stop_tokens.empty());
     }
   }
   EXPECT_EQ(engine->stats().cancelled, 0u);

@@ -230,10 +230,27 @@ TEST_F(Operation, MetricsCountWhatHappened) {
   // Each gap is 20 ms, but the first delivery of an answer may be taken late.
   EXPECT_GE(metric("anabranch_token_gap_seconds_sum"), 6 * 0.010);
   EXPECT_EQ(metric(R"(anabranch_requests_running{model="fake-1b"})"), 0);
+  EXPECT_EQ(metric(R"(vllm:num_requests_running{model_name="fake-1b"})"), 0);
+  EXPECT_EQ(metric(R"(vllm:num_requests_waiting{model_name="fake-1b"})"), 0);
+  EXPECT_EQ(metric(R"(vllm:kv_cache_usage_perc{model_name="fake-1b"})"), 0);
+  EXPECT_EQ(metric(R"(vllm:cache_config_info{model_name="fake-1b",block_size="256",num_gpu_blocks="0"})"), 1);
   EXPECT_GT(metric("process_resident_memory_bytes"), 1e6);
   EXPECT_EQ(metric(R"(anabranch_drafted_tokens_total{model="fake-1b",source="mtp"})"), 0);
   const Answer answer = ask(port_, "GET", "/metrics");
   EXPECT_EQ(answer.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+TEST_F(Operation, SessionsOfRoutersAreRepeated) {
+  const auto session = [&](const std::string& id) {
+    const Answer answer = ask(port_, "GET", "/v1/models", "", "X-Session-ID: " + id + "\r\n");
+    return answer.headers.count("x-session-id") ? answer.headers.at("x-session-id") : "none";
+  };
+  EXPECT_EQ(session("user-7:a"), "user-7:a");
+  EXPECT_EQ(session("a b"), "none");
+  EXPECT_EQ(session(std::string(129, 'a')), "none");
+  EXPECT_EQ(ask(port_, "GET", "/v1/models").headers.count("x-session-id"), 0u);
+  EXPECT_EQ(ask(port_, "GET", "/model_info").json()["model_path"], "fake-1b");
+  EXPECT_EQ(ask(port_, "GET", "/server_info").json()["served_model_name"], "fake-1b");
 }
 
 TEST_F(Operation, HealthTellsOfMemory) {
@@ -306,7 +323,8 @@ TEST_F(Operation, TheDescriptionIsWholeAndServed) {
       const Answer got = method == "post"  ? post(target, "[]")
                          : method == "get" ? ask(port_, "GET", target)
                                            : ask(port_, "DELETE", target);
-      EXPECT_EQ(got.status, method == "post" ? 400 : 200) << path;
+      const int wanted = path.ends_with("/cancel") ? 404 : method == "post" ? 400 : 200;  // nothing runs
+      EXPECT_EQ(got.status, wanted) << path;
       EXPECT_TRUE(what["responses"].contains(std::to_string(got.status))) << path;
     }
   const Answer page = ask(port_, "GET", "/docs");

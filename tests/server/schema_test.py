@@ -24,7 +24,7 @@ from conclude import conclude
 
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
           "response_schema_conformance", "unsupported_method", "allow_header_conformance", "stream_conformance"]
-GENERATING = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens"]
+GENERATING = ["/v1/chat/completions", "/v1/completions", "/v1/generate", "/v1/messages", "/v1/messages/count_tokens"]
 CHANGE_MODELS = r"^/v1/models/(load|unload|pull)$|^/api/pull$"
 MOST = 3  # tokens of an answer
 
@@ -52,6 +52,9 @@ def mend(body):
         body["model"] = "default"
     if isinstance(body.get("logit_bias"), dict):
         body["logit_bias"] = {str(i): bias for i, bias in enumerate(body["logit_bias"].values())}
+    for name in ("prompt_token_ids", "stop_token_ids"):
+        if body.get(name):
+            body[name] = [token % 1000 for token in body[name]]
     if body.get("top_logprobs"):
         body["logprobs"] = True
     if body.get("stream_options"):
@@ -88,7 +91,8 @@ def register():
         """Every event of OpenAI's streams is a chunk, with one end for each choice; then comes [DONE]."""
         import jsonschema_rs
 
-        chunk = {"/v1/chat/completions": "ChatChunk", "/v1/completions": "CompletionChunk"}.get(case.operation.path)
+        chunk = {"/v1/chat/completions": "ChatChunk", "/v1/completions": "CompletionChunk",
+                 "/v1/generate": "GenerateChunk"}.get(case.operation.path)
         if not chunk or response.status_code != 200 or "text/event-stream" not in str(response.headers.get("content-type")):
             return
         lines = [line for line in response.content.decode().split("\n\n") if line and not line.startswith(":")]
@@ -99,7 +103,7 @@ def register():
         for line in lines[:-1]:
             event = json.loads(line.removeprefix("data: "))
             validator.validate(event)
-            for choice in event["choices"]:
+            for choice in event.get("choices", [event | {"index": 0}]):
                 ends[choice["index"]] = ends.get(choice["index"], 0) + bool(choice["finish_reason"])
         assert ends and set(ends.values()) == {1}, ends
 

@@ -29,4 +29,14 @@ def test_bars_are_as_long_as_the_figures():
     assert "A &amp; B" in picture and "(2.0x)" in picture and "Prefill" not in picture
 
 
+def test_a_line_for_each_way_to_route():
+    rows = [{"workers": n, "policy": p, "gbits": 25, "ttft_p50_s": 0.01 if p == "both" else 0.1, "ttft_p99_s": 1.0, "hit_rate": 0.5}
+            for n in (8, 512) for p in plot.POLICIES]
+    picture = plot.fleet_picture({"costs": "a < b", "rows": rows})
+    assert picture.count("<polyline") == 3 * len(plot.POLICIES) and "a &lt; b" in picture
+    lines = [part.split('"')[0] for part in picture.split('points="')[1:]]
+    heights = [[float(point.split(",")[1]) for point in line.split()] for line in lines[:8:2]]  # of the medians
+    assert heights[3] == [274.0, 274.0] and heights[0][0] == heights[0][1] < 274, heights
+
+
 run_all(globals())

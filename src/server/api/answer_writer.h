@@ -20,8 +20,8 @@
 namespace anabranch::server {
 
 // What a request asks for: chat, completion, response and input_count are of OpenAI's APIs, message and
-// token_count of Anthropic's, ollama_... of Ollama's, chat_count and those after it of llama-server's. The
-// counts are of prompts.
+// token_count of Anthropic's, ollama_... of Ollama's, chat_count and those after it of llama-server's,
+// generate of this server's own. The counts are of prompts.
 enum class AnswerKind {
   chat,
   completion,
@@ -40,13 +40,14 @@ enum class AnswerKind {
   embedding,
   ollama_embed,
   ollama_embedding,
-  rerank
+  rerank,
+  generate
 };
 
 // Fields that every JSON object of an answer repeats.
 struct AnswerHead {
   AnswerKind kind = AnswerKind::chat;
-  std::string id;       // "chatcmpl-...", "cmpl-...", "resp_...", "msg_..."
+  std::string id;  // "chatcmpl-...", "cmpl-...", "resp_...", "msg_...", or of `generate` the request's own
   int64_t created = 0;  // Unix seconds
   std::string model;
   std::optional<ThinkReport> thinking;  // chat only
@@ -84,7 +85,7 @@ class AnswerWriter {
   // So many tokens of the prompt have been read, after so long. Only if the request asked for it.
   virtual std::string prefilled(size_t, const Usage&, int, double) { return ""; }
   // The tokens that the next events come from.
-  virtual void tokens(size_t, std::span<const int>) {}
+  virtual std::string tokens(size_t, std::span<const int>, const TakeLogprobs&) { return ""; }
   // call_id: of calls, for the event that begins one.
   virtual std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
                             const TakeLogprobs& logprobs) = 0;

@@ -11,6 +11,7 @@
 #include "server/api/llama_pages.h"
 #include "server/api/mcp_pages.h"
 #include "server/api/ollama_format.h"
+#include "server/api/router_pages.h"
 #include "server/api/static_files.h"
 #include "server/http/target.h"
 #include "server/web/web_files.h"
@@ -345,6 +346,9 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
         post([out, json = mcp_servers_json(servers.get())] { out->respond(json_response(json)); });
       });
       return true;
+    case Page::cancel_generate:
+      out->respond(cancel(call));
+      return true;
     case Page::models:
       list_models(request.header("anthropic-version") != nullptr, out);
       return true;
@@ -376,6 +380,9 @@ HttpResponse Api::page(Page page, const Call& call) const {
     case Page::llama_props:
     case Page::llama_slots:
       return of_main_model(page == Page::llama_props ? props_json : slots_json);
+    case Page::router_model:
+    case Page::router_server:
+      return of_main_model(page == Page::router_model ? router_model_json : router_server_json);
     case Page::mcp_calls:
       return json_response(mcp_calls_json(responses_->servers.get()));
     case Page::ollama_version:
@@ -433,6 +440,14 @@ HttpResponse Api::model(const std::string& id) const {
   ModelPool::Entry other;
   other.name = *name;
   return json_response(model_json(other, created_));
+}
+
+HttpResponse Api::cancel(const Call& call) {
+  const std::string& id = call.match.id;
+  if (generations_.cancel(id, call.key ? call.key->name : ""))
+    return json_response({{"id", id}, {"cancelled", true}});
+  return error_response(
+      {404, fmt::format("No running request of /v1/generate has the id '{}'", id), "", "request_not_found"});
 }
 
 HttpResponse Api::of_main_model(Json (*describe)(const ServedModel&)) const {

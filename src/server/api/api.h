@@ -66,6 +66,7 @@ class Api {
   // anthropic: in the form of its API.
   void list_models(bool anthropic, std::shared_ptr<ResponseStream> out);
   HttpResponse model(const std::string& id) const;
+  HttpResponse cancel(const Call& call);
   HttpResponse of_main_model(Json (*describe)(const ServedModel&)) const;
   // "ok" while new work is taken.
   std::string_view status() const;

@@ -113,19 +113,6 @@ void read_logit_bias(JsonFields& fields, int vocab_size, SamplingParams& samplin
   }
 }
 
-// A boolean, and top_logprobs beside it (mlx_lm.server's default of it is -1: none). In text completions also
-// the number of alternatives.
-int read_logprobs(JsonFields& fields, bool chat) {
-  const Json* value = fields.find("logprobs");
-  if (!chat && value && !value->is_boolean())
-    return static_cast<int>(fields.integer("logprobs", 0, kMaxLogprobs).value_or(-1));
-  const bool wanted = fields.boolean("logprobs").value_or(false);
-  const auto top = std::max<int64_t>(0, fields.integer("top_logprobs", -1, kMaxLogprobs).value_or(0));
-  if (top > 0 && !wanted)
-    fields.fail("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs': true");
-  return wanted ? static_cast<int>(top) : -1;
-}
-
 // "speculation": "auto", "off" or a draft source; or {"source": one of these, "depth": drafts a round}.
 void read_speculation(JsonFields& fields, const std::vector<DraftSource>& sources,
                       std::optional<SpecMode>& mode) {
@@ -427,6 +414,19 @@ GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults&
   read_cache(fields, options);
   options.stream = fields.boolean("stream").value_or(false);
   return options;
+}
+
+// A boolean, and top_logprobs beside it (mlx_lm.server's default of it is -1: none). In text completions also
+// the number of alternatives.
+int read_logprobs(JsonFields& fields, bool chat) {
+  const Json* value = fields.find("logprobs");
+  if (!chat && value && !value->is_boolean())
+    return static_cast<int>(fields.integer("logprobs", 0, kMaxLogprobs).value_or(-1));
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const auto top = std::max<int64_t>(0, fields.integer("top_logprobs", -1, kMaxLogprobs).value_or(0));
+  if (top > 0 && !wanted)
+    fields.fail("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs': true");
+  return wanted ? static_cast<int>(top) : -1;
 }
 
 void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop) {

@@ -45,6 +45,8 @@ std::variant<Json, ApiError> parse_body(std::string_view body);
 GenerationOptions read_common_options(JsonFields& fields, const RequestDefaults& defaults);
 // "timeout", which is read before the rest (request_model.h).
 void check_timeout(JsonFields& fields);
+// "logprobs" and "top_logprobs" of a chat; of a text completion "logprobs" may be a number, too.
+int read_logprobs(JsonFields& fields, bool chat);
 // A string or an array of strings.
 void read_stop(JsonFields& fields, const char* name, std::vector<std::string>& stop);
 

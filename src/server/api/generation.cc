@@ -11,6 +11,7 @@
 #include "server/api/generation_parts.h"
 #include "server/api/openai_format.h"
 #include "server/api/session_json.h"
+#include "server/http/request_record.h"
 
 namespace anabranch::server {
 namespace {
@@ -42,7 +43,13 @@ struct ReturnMemory {
 const char* id_prefix(AnswerKind kind) {
   if (kind == AnswerKind::chat) return "chatcmpl-";
   if (kind == AnswerKind::response) return "resp_";
+  if (kind == AnswerKind::generate) return "gen-";
   return kind == AnswerKind::completion || kind == AnswerKind::llama_completion ? "cmpl-" : "msg_";
+}
+
+LogprobsForm logprobs_form(AnswerKind kind) {
+  if (kind == AnswerKind::generate) return LogprobsForm::ids;
+  return kind == AnswerKind::completion ? LogprobsForm::completion : LogprobsForm::chat;
 }
 
 // The first answer uses the request's seed, so it equals the answer with n = 1. The others use seeds that are
@@ -80,6 +87,14 @@ Generations::Generation* Generations::find(uint64_t key) {
   return it == generations_.end() ? nullptr : &it->second;
 }
 
+Generations::Generation* Generations::find_generate(const std::string& id, const std::string& key_name) {
+  const auto it = std::ranges::find_if(generations_, [&](const auto& entry) {
+    const Generation& other = entry.second;
+    return other.head.kind == AnswerKind::generate && other.head.id == id && other.use.name() == key_name;
+  });
+  return it == generations_.end() ? nullptr : &it->second;
+}
+
 void Generations::start(AnswerKind kind, HttpRequest request, KeyUse use,
                         std::shared_ptr<ResponseStream> out) {
   const uint64_t key = next_key_++;
@@ -106,6 +121,12 @@ void Generations::choose_model(uint64_t key, const RequestHints& hints,
   Deadline& deadline = waiting->deadline;
   for (const double seconds : {timeout_s_, hints.timeout_s}) deadline.limit(waiting->started, seconds);
   if (deadline.is_set()) watch_.start();
+  if (waiting->head.kind == AnswerKind::generate && is_request_id(hints.request_id)) {
+    if (find_generate(hints.request_id, waiting->use.name()))
+      return fail(key, {409, fmt::format("A running request has the id '{}'", hints.request_id), "request_id",
+                        "request_id_in_use"});
+    waiting->note->id = waiting->head.id = hints.request_id;
+  }
   models_.acquire(hints.model,
                   [this, key, request = std::move(request)](std::variant<ModelLease, ApiError> taken) {
                     Generation* generation = find(key);
@@ -218,6 +239,9 @@ void Generations::submit(uint64_t key, ReadyRequest ready) {
   }
   if (begin_turn(key, *generation, std::move(ready.prepared)))
     begin_answer(*generation, generation->choices.size());
+  else
+    return;
+  if (generation->unwanted) stop(*generation);
 }
 
 // Stores the request's messages before anything is answered.
@@ -260,6 +284,8 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
   request.logprobs = options.logprobs;
   request.max_tokens = options.max_tokens;
   request.speculation = options.speculation;
+  request.count_thoughts = options.count_thoughts;
+  request.stop_tokens = options.stop_tokens;
   request.ignore_eos = options.ignore_eos;
   request.priority = generation.use.priority().value_or(options.priority);
   request.progress = options.progress;
@@ -278,8 +304,7 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
     Choice& choice = generation.choices[i];
     choice.text = std::make_unique<OutputText>(engine.tokenizer(), options.stop, prepared.rules);
     if (options.logprobs >= 0) {
-      const bool text = generation.head.kind == AnswerKind::completion;
-      choice.logprobs.emplace(text ? LogprobsForm::completion : LogprobsForm::chat, engine.tokenizer());
+      choice.logprobs.emplace(logprobs_form(generation.head.kind), engine.tokenizer());
       choice.take_logprobs = [&choice] { return choice.logprobs->take(); };
     }
     request.prompt = prepared.prompts[i / options.choices];
@@ -330,7 +355,7 @@ void Generations::receive(uint64_t key, size_t index, const Event& event) {
   if (choice.logprobs) choice.logprobs->push(event.tokens, event.logprobs);
   if (generation->remember)
     choice.sampled.insert(choice.sampled.end(), event.tokens.begin(), event.tokens.end());
-  writer.tokens(index, event.tokens);
+  generation->send(writer.tokens(index, event.tokens, choice.take_logprobs));
   deliver(*generation, index, choice.text->push(event.tokens));
   if (event.finish != FinishReason::none) finish_choice(key, *generation, index, event);
 }
@@ -400,7 +425,7 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
     metrics_.answered(generation.head.kind, "error");
     return fail(key, {500, "The engine failed: " + event.error, "", "engine_error"});
   }
-  if (event.finish == FinishReason::cancelled) {
+  if (event.finish == FinishReason::cancelled && !generation.unwanted) {
     metrics_.answered(generation.head.kind, "cancelled");
     return fail(key, {503, "The engine cancelled the request", "", "cancelled"});
   }
@@ -413,8 +438,8 @@ void Generations::finish_choice(uint64_t key, Generation& generation, size_t ind
   end.finish = event.finish;
   end.usage = event.usage;
   end.stop_sequence = choice.text->stop_found();
-  metrics_.waited_in_queue(event.usage.queue_s);
-  if (const int later = event.usage.completion_tokens - 1; later > 0)
+  if (end.finish != FinishReason::cancelled) metrics_.waited_in_queue(event.usage.queue_s);
+  if (const int later = event.usage.completion_tokens - 1; later > 0 && end.finish != FinishReason::cancelled)
     metrics_.time_per_token(event.usage.decode_s / later);
   metrics_.answered(generation.head.kind, finish_name(end.finish, end.calls));
   if (generation.streaming) remember(generation, choice);
@@ -482,6 +507,19 @@ void Generations::remember(const Generation& generation, const Choice& choice) {
       choice.text->stopped() ? TurnEndReason::last_allowed_call : TurnEndReason::end_of_turn;
   generation.model->preparer.remember(choice.sampled, end, *generation.remember, generation.rules);
   workers_.submit([model = generation.model] { model->preparer.write_turns(); });
+}
+
+void Generations::stop(const Generation& generation) {
+  for (const Choice& choice : generation.choices)
+    if (choice.submitted) generation.model->engine->cancel(choice.request);
+}
+
+bool Generations::cancel(const std::string& id, const std::string& key_name) {
+  Generation* generation = find_generate(id, key_name);
+  if (!generation) return false;
+  generation->unwanted = true;  // it may not have been submitted yet
+  stop(*generation);
+  return true;
 }
 
 void Generations::cancel(const Generation& generation) {

@@ -37,6 +37,9 @@ class Generations {
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out);
+  // Ends the answer to a request of /v1/generate with this id, which showed the key of this name, as its
+  // client wishes. False: there is none.
+  bool cancel(const std::string& id, const std::string& key_name);
   // Ends every answer with an error.
   void cancel_all();
 
@@ -77,6 +80,7 @@ class Generations {
     bool turned = false;                         // a turn has ended, or calls were begun
     bool streaming = false;                      // the stream has started
     bool finishing = false;                      // a worker has the writer, to write its end
+    bool unwanted = false;                       // its client asked for its end
     KeyUse use;
     std::shared_ptr<AnswerNote> note = std::make_shared<AnswerNote>();  // for the logs
 
@@ -110,6 +114,7 @@ class Generations {
   bool holds_too_much(Generation& generation, const Event& event) const;
   void observe(const Generation& generation, Choice& choice, const Event& event);
   void remember(const Generation& generation, const Choice& choice);
+  static void stop(const Generation& generation);
   void cancel(const Generation& generation);
   void fail(uint64_t key, const ApiError& error);
   ApiError queue_full(const Error& error, const Engine& engine) const;
@@ -117,6 +122,7 @@ class Generations {
   bool end_late_ones();
   void client_left(uint64_t key);
   Generation* find(uint64_t key);
+  Generation* find_generate(const std::string& id, const std::string& key_name);
 
   ModelPool& models_;
   WorkerPool& workers_;

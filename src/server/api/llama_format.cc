@@ -61,11 +61,12 @@ std::string LlamaWriter::started(const Usage& usage) {
   return "";
 }
 
-void LlamaWriter::tokens(size_t choice, std::span<const int> tokens) {
+std::string LlamaWriter::tokens(size_t choice, std::span<const int> tokens, const TakeLogprobs&) {
   Choice& c = choices_[choice];
   c.predicted += static_cast<int>(tokens.size());
   if (is_stream() || request_.return_tokens)
     for (const int id : tokens) c.tokens.push_back(id);
+  return "";
 }
 
 Json LlamaWriter::part(size_t index, const std::string& text) const {

@@ -20,7 +20,7 @@ class LlamaWriter : public AnswerWriter {
   std::string begin(AnswerHead head, size_t choices) override;
   std::string started(const Usage& usage) override;
   std::string prefilled(size_t choice, const Usage& usage, int read, double seconds) override;
-  void tokens(size_t choice, std::span<const int> tokens) override;
+  std::string tokens(size_t choice, std::span<const int> tokens, const TakeLogprobs& logprobs) override;
   std::string event(size_t choice, const OutputEvent& event, const std::string& call_id,
                     const TakeLogprobs& logprobs) override;
   std::string choice_finished(size_t choice, const AnswerEnd& end, const TakeLogprobs& logprobs) override;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/limits.h"
 #include "base/memory_info.h"
 
 namespace anabranch::server {
@@ -38,6 +39,8 @@ const char* kind_name(AnswerKind kind) {
       return "llama_completion";
     case AnswerKind::infill:
       return "infill";
+    case AnswerKind::generate:
+      return "generate";
     default:
       return "token_count";
   }
@@ -49,6 +52,7 @@ struct Scraped {
   EngineStats stats;
   std::vector<std::vector<uint64_t>> expert_rows;
   double weight_bytes;
+  uint64_t kv_bytes_per_token;
 };
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
@@ -162,6 +166,35 @@ void add_experts(Snapshot& out, const std::vector<Scraped>& models) {
           [](const Rows& rows) { return *std::max_element(rows.begin(), rows.end()); });
   of_each("anabranch_experts_unused", "Experts that were given none", MetricType::Gauge,
           [](const Rows& rows) { return std::count(rows.begin(), rows.end(), uint64_t{0}); });
+}
+
+// What routers of vLLM's engines look for, under its names. Its block is kKvBlock tokens of a running
+// sequence.
+void add_vllm_names(Snapshot& out, const std::vector<Scraped>& models) {
+  constexpr auto kGauge = MetricType::Gauge;
+  const auto add = [&](const char* name, const char* help, const auto& value) {
+    out.family(name, help, kGauge);
+    for (const Scraped& m : models) out.add({{"model_name", m.name}}, value(m));
+  };
+  add("vllm:num_requests_running", "Sequences that run now",
+      [](const Scraped& m) { return m.stats.running; });
+  add("vllm:num_requests_waiting", "Sequences that wait now",
+      [](const Scraped& m) { return m.stats.queued; });
+  add("vllm:kv_cache_usage_perc",
+      "The part of the memory for running sequences' states that is in use, 0 to 1", [](const Scraped& m) {
+        const auto budget = static_cast<double>(m.stats.state_budget_bytes);
+        return budget > 0 ? std::min(1.0, static_cast<double>(m.stats.state_bytes) / budget) : 0.0;
+      });
+  out.family("vllm:cache_config_info", "Tokens in a block, and blocks that the memory for states holds",
+             kGauge);
+  for (const Scraped& m : models) {
+    const uint64_t block_bytes = m.kv_bytes_per_token * kKvBlock;
+    const uint64_t blocks = block_bytes > 0 ? m.stats.state_budget_bytes / block_bytes : 0;
+    out.add({{"model_name", m.name},
+             {"block_size", std::to_string(kKvBlock)},
+             {"num_gpu_blocks", std::to_string(blocks)}},
+            1);
+  }
 }
 
 // What llama-server's clients look for: sums over the models, under its names.
@@ -303,7 +336,8 @@ std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) c
   for (const auto* entry : entries) {
     if (!entry->model) continue;
     const Engine& engine = *entry->model->engine;
-    models.push_back({entry->name, engine.stats(), engine.expert_rows(), static_cast<double>(entry->bytes)});
+    models.push_back({entry->name, engine.stats(), engine.expert_rows(), static_cast<double>(entry->bytes),
+                      engine.info().kv_bytes_per_token});
   }
   std::vector<MetricFamily> families = series_->registry.Collect();
   Snapshot out(families);
@@ -312,6 +346,7 @@ std::string Metrics::text(const std::vector<const ModelPool::Entry*>& entries) c
   add_caches(out, models);
   add_experts(out, models);
   add_llama_names(out, models);
+  add_vllm_names(out, models);
   add_pool(out, entries);
   if (const uint64_t resident = resident_memory(); resident > 0) {
     out.family("process_resident_memory_bytes", "Resident memory of the process", MetricType::Gauge);

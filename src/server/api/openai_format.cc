@@ -51,6 +51,7 @@ Json delta_of(const OutputEvent& event, const std::string& call_id) {
 
 std::string_view finish_name(FinishReason finish, int calls) {
   if (finish == FinishReason::length) return "length";
+  if (finish == FinishReason::cancelled) return "cancelled";
   return calls > 0 ? "tool_calls" : "stop";
 }
 

@@ -5,7 +5,7 @@
 
 namespace anabranch::server {
 
-// "stop", "length", or "tool_calls": the model stopped after `calls` calls.
+// "stop", "length", "cancelled", or "tool_calls": the model stopped after `calls` calls.
 std::string_view finish_name(FinishReason finish, int calls);
 
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";

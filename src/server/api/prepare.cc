@@ -4,6 +4,8 @@
 
 #include "server/api/anthropic_format.h"
 #include "server/api/anthropic_request.h"
+#include "server/api/generate_format.h"
+#include "server/api/generate_request.h"
 #include "server/api/llama_format.h"
 #include "server/api/ollama_format.h"
 #include "server/api/ollama_request.h"
@@ -62,6 +64,15 @@ PreparedRequest prepare_completion(std::string_view body, const PrepareContext& 
       ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
   if (auto* made = std::get_if<ReadyRequest>(&prepared)) made->echo = std::move(echo);
   return prepared;
+}
+
+PreparedRequest prepare_generate(std::string_view body, const PrepareContext& context) {
+  auto request = parse_generate_request(body, context.defaults);
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+  auto completion = std::get<CompletionRequest>(std::move(request));
+  const GenerationOptions& options = completion.options;
+  auto writer = std::make_shared<GenerateWriter>(options.stream, options.stop_tokens);
+  return ready(context.preparer.completion(std::move(completion), context.cancelled), std::move(writer));
 }
 
 PreparedRequest prepare_chat(std::string_view body, const PrepareContext& context) {
@@ -233,6 +244,8 @@ PreparedRequest prepare(AnswerKind kind, std::string_view body, const PrepareCon
     case AnswerKind::llama_completion:
     case AnswerKind::infill:
       return prepare_llama(body, kind == AnswerKind::infill, context);
+    case AnswerKind::generate:
+      return prepare_generate(body, context);
     case AnswerKind::tokenize:
       return reply(tokenize(body, context.engine.tokenizer()));
     case AnswerKind::detokenize:

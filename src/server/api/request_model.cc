@@ -19,6 +19,10 @@ RequestHints read_hints(std::string_view body) {
       document.find_field_unordered("timeout").get_double().get(timeout_s) == simdjson::SUCCESS &&
       timeout_s > 0)
     hints.timeout_s = timeout_s;
+  std::string_view id;
+  if (body.find("\"request_id\"") != body.npos && parser.iterate(text).get(document) == simdjson::SUCCESS &&
+      document.find_field_unordered("request_id").get_string().get(id) == simdjson::SUCCESS)
+    hints.request_id = id;
   return hints;
 }
 

@@ -17,7 +17,7 @@ enum class ModelAction { load, unload, pull, ollama_pull };
 enum class SessionAction { list, create, import, export_text, branch, append, read, change, erase };
 // What a request does with a conversation of OpenAI's Conversations API (conversations.h).
 enum class ConversationAction { create, read, change, erase, list_items, add_items, read_item, erase_item };
-// What else requests read.
+// What else requests read or do.
 enum class Page {
   models,
   model,
@@ -29,12 +29,15 @@ enum class Page {
   response,
   input_items,
   forget,
+  cancel_generate,
   ollama_version,
   ollama_models,
   ollama_loaded,
   ollama_model,
   llama_props,
   llama_slots,
+  router_model,
+  router_server,
   mcp_servers,
   mcp_calls,
   web_status,

@@ -25,6 +25,7 @@ std::string access_line(const EndedRequest& request) {
                {"status", request.status ? Json(request.status) : Json()},
                {"seconds", std::round(request.seconds * 1e6) / 1e6},
                {"cut_off", request.cut_off}};
+  if (!request.name.session.empty()) line["session_id"] = request.name.session;
   if (request.note) {
     line["model"] = request.note->model;
     line["prompt_tokens"] = request.note->prompt_tokens;

@@ -9,8 +9,8 @@
 namespace anabranch::server {
 
 // {"time" (RFC 3339, UTC), "request_id", "address", "key" (its name or null), "method", "path", "status"
-// (null: no answer), "seconds", "cut_off", and of answers "model", "prompt_tokens", "cached_tokens",
-// "completion_tokens"}.
+// (null: no answer), "seconds", "cut_off", "session_id" if the request named one, and of answers "model",
+// "prompt_tokens", "cached_tokens", "completion_tokens"}.
 std::string access_line(const EndedRequest& request);
 
 }  // namespace anabranch::server

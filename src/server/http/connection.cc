@@ -189,6 +189,7 @@ std::shared_ptr<Exchange> Connection::make_exchange(bool keep_alive) {
   Headers headers = answer_headers_;
   headers.emplace_back("x-request-id", name.id);
   headers.emplace_back("request-id", name.id);
+  if (!name.session.empty()) headers.emplace_back("x-session-id", name.session);
   return std::make_shared<Exchange>(this, reader_.http10(), name.method == "HEAD", keep_alive,
                                     std::move(headers));
 }

@@ -12,8 +12,9 @@ namespace {
 
 constexpr size_t kLoggedTarget = 200;
 
-// A client's own id is used if it can do no harm in a header, a log or a file's name.
-bool is_sane_id(std::string_view id) {
+}  // namespace
+
+bool is_request_id(std::string_view id) {
   constexpr std::string_view kOthers = "-_.:+=@";
   return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [&](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -21,13 +22,13 @@ bool is_sane_id(std::string_view id) {
   });
 }
 
-}  // namespace
-
 void RequestRecord::identify(const HttpRequest* request, std::mt19937_64& random) {
   if (name_.id.empty()) name_.id = fmt::format("req_{:016x}{:08x}", random(), random() >> 32);
   if (!request) return;
   const std::string* id = request->header("x-request-id");
-  if (id && is_sane_id(*id)) name_.id = *id;
+  if (id && is_request_id(*id)) name_.id = *id;
+  const std::string* session = request->header("x-session-id");
+  if (session && is_request_id(*session)) name_.session = *session;
   name_.method = request->method;
   name_.target = request->target;
 }

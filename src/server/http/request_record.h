@@ -4,12 +4,16 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
 #include "server/http/types.h"
 
 namespace anabranch::server {
+
+// 1 to 128 letters, digits and characters of -_.:+=@, which do no harm in a header, a log or a file's name.
+bool is_request_id(std::string_view id);
 
 class RequestRecord {
  public:

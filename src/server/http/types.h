@@ -19,8 +19,9 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 // Identifies a request in logs and metrics. Fields that could not be read are empty.
 struct RequestName {
   std::string method;
-  std::string target;  // as sent, still percent-encoded
-  std::string id;      // the value of x-request-id: the client's own or a new one
+  std::string target;   // as sent, still percent-encoded
+  std::string id;       // the value of x-request-id: the client's own or a new one
+  std::string session;  // the value of x-session-id, by which routers choose a server; empty: none
 };
 
 struct HttpRequest {

@@ -1,0 +1,1 @@
+"""Anabranch workers (`anabranch serve`) as a backend of NVIDIA Dynamo."""
