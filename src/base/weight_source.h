@@ -53,10 +53,6 @@ struct WeightSource {
 // Rows of another source in a new order: row i of the result is row rows[i] of `source`.
 WeightSource select_rows(WeightSource source, std::vector<int64_t> rows);
 
-// The same values rounded to 8 bits, each group of 64 or 32 with a scale of its own, as they are read. A
-// source that is quantised already, or whose rows no such group divides, stays what it is.
-WeightSource rounded_to_8_bits(WeightSource source);
-
 // Every block of `rows` rows of the source becomes one of `padded` rows: zeros follow. rows divides
 // source.rows.
 WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded);

@@ -16,6 +16,7 @@
 #include <random>
 #include <unordered_map>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/private_file.h"
 
@@ -26,21 +27,6 @@ namespace {
 constexpr std::string_view kFolderPrefix = "v2-", kOldFolderPrefix = "v1-", kTemporaryPrefix = "tmp-",
                            kAboutName = "about.txt";
 static_assert(kRecordVersion == 2, "folders carry the format's version");
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int operator*() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 int64_t modified_ns(const struct stat& info) {
 #ifdef __APPLE__

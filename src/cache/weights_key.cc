@@ -1,19 +1,23 @@
 #include "cache/weights_key.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "base/hash.h"
-#include "base/mapped_file.h"
 #include "base/private_file.h"
 
 namespace anabranch {
@@ -22,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "weights-";
+constexpr std::string_view kTemporary = ".tmp";
 constexpr size_t kNameDigits = 16;
 
 int64_t nanoseconds(const timespec& t) {
@@ -37,64 +42,120 @@ std::pair<int64_t, int64_t> changed(const struct stat& info) {
 #endif
 }
 
+// Whether only this user can have written the file.
+bool is_ours(const struct stat& info) {
+  return S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 022) == 0;
+}
+
+// The whole of a file of at most `most` bytes; empty: it cannot be read.
+std::string read_whole(int fd, size_t most) {
+  std::string text(most + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t n = ::read(fd, text.data() + size, text.size() - size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return {};
+    if (n == 0) break;
+    size += static_cast<size_t>(n);
+  }
+  text.resize(size <= most ? size : 0);
+  return text;
+}
+
+// XXH3-128 in 32 digits. Error: io.
+Result<std::string> content_hash(int fd, const std::string& path) {
+  std::vector<char> part(256 << 10);  // from the page cache into the processor's
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_128bits_reset(state.get());
+  while (const ssize_t n = ::read(fd, part.data(), part.size())) {
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return make_error(ErrorKind::io, "cannot read {}: {}", path, std::strerror(errno));
+    XXH3_128bits_update(state.get(), part.data(), static_cast<size_t>(n));
+  }
+  const auto hash = XXH3_128bits_digest(state.get());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
 // What the hashes of one model's files were when they were last made: a line for each, with all that says
-// whether the file is still the same. Nothing is believed of a file that somebody else may write.
+// whether the file is still the same. Nothing is believed that somebody else may have written.
 class KnownHashes {
  public:
-  KnownHashes(const std::string& memory, const std::string& model_path) {
+  KnownHashes(const std::string& memory, const std::string& model_path) : memory_(memory) {
     if (memory.empty()) return;
     std::error_code ignored;
     const std::string model = fs::absolute(model_path, ignored).lexically_normal().string();
     Fnv1a hash;
     for (const char c : model) hash.add(static_cast<uint8_t>(c));
-    path_ = fmt::format("{}/{}{:016x}", memory, kPrefix, hash.value());
+    name_ = fmt::format("{}{:016x}", kPrefix, hash.value());
+    const FileDescriptor directory = open_memory();
+    if (!directory.ok()) return;
+    const FileDescriptor file(::openat(*directory, name_.c_str(), kFlags | O_RDONLY));
     struct stat info {};
-    if (::lstat(path_.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
-        (info.st_mode & 022) != 0)
-      return;
-    if (auto text = read_file(path_, kMostBytes); text && text->starts_with(kHeader))
-      known_ = std::move(*text);
+    if (!file.ok() || ::fstat(*file, &info) != 0 || !is_ours(info)) return;
+    if (std::string text = read_whole(*file, kMostBytes); text.starts_with(kHeader)) known_ = std::move(text);
   }
 
-  // The file's hash in 32 digits. Error: io.
-  Result<std::string> hash_of(const fs::path& path) {
-    const std::string line = describe(path);
-    if (const size_t at = known_.find("\n" + line); !line.empty() && at != known_.npos) {
-      const std::string hash = known_.substr(at + 1 + line.size(), kDigits);
-      if (is_hash(hash) && known_.compare(at + 1 + line.size() + kDigits, 1, "\n") == 0)
-        return add(line, hash);
+  // "<size> <hash in 32 digits>". Error: io.
+  Result<std::string> contents_of(const std::string& path) {
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // no FIFO blocks
+    struct stat info {};
+    if (!file.ok() || ::fstat(*file, &info) != 0)
+      return make_error(ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
+    if (!S_ISREG(info.st_mode)) return make_error(ErrorKind::io, "{} is not a regular file", path);
+    const std::string line = describe(path, info);
+    std::string hash = known(line);
+    if (hash.empty()) {
+      fresh_ = true;
+      TRY(hash, content_hash(*file, path));
+      // Of a file that was changed or renamed while it was read, the next start makes the hash again.
+      struct stat now {};
+      if (!line.empty() && ::fstat(*file, &now) == 0 && describe(path, now) == line)
+        text_ += line + hash + "\n";
+    } else {
+      text_ += line + hash + "\n";
     }
-    fresh_ = true;
-    TRY(const auto file, MappedFile::open(path.string()));
-    const std::string hash = make(*file);
-    // Changed while it was read: the next start makes it again.
-    return describe(path) == line ? add(line, hash) : hash;
+    return fmt::format("{} {}", info.st_size, hash);
   }
 
-  // Without an effect where it cannot be written.
+  // Without an effect where it cannot be written, or while another process writes it.
   void save() const {
-    if (path_.empty() || !fresh_ || text_.size() > kMostBytes) return;
-    if (make_private_directory(fs::path(path_).parent_path().string()) != 0) return;
-    std::string temporary = path_ + ".XXXXXX";
-    const int fd = mkstemp(temporary.data());  // made 0600
-    if (fd < 0) return;
-    const bool written = write(fd, text_.data(), text_.size()) == static_cast<ssize_t>(text_.size());
-    if (close(fd) != 0 || !written || std::rename(temporary.c_str(), path_.c_str()) != 0)
-      unlink(temporary.c_str());
+    if (name_.empty() || !fresh_ || text_.size() > kMostBytes) return;
+    if (make_private_directory(memory_) != 0) return;
+    const FileDescriptor directory = open_memory();
+    if (!directory.ok()) return;
+    // One name, so that what a process leaves that died is written over.
+    const std::string temporary = name_ + std::string(kTemporary);
+    const FileDescriptor file(::openat(*directory, temporary.c_str(), kFlags | O_WRONLY | O_CREAT, 0600));
+    if (!file.ok() || ::flock(*file, LOCK_EX | LOCK_NB) != 0) return;
+    struct stat ours {
+    }, named{};  // another process may have renamed it between open() and flock()
+    if (::fstat(*file, &ours) != 0 || !is_ours(ours) ||
+        ::fstatat(*directory, temporary.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0 ||
+        named.st_ino != ours.st_ino)
+      return;
+    const bool written = ::ftruncate(*file, 0) == 0 &&
+                         ::write(*file, text_.data(), text_.size()) == static_cast<ssize_t>(text_.size());
+    if (!written || ::renameat(*directory, temporary.c_str(), *directory, name_.c_str()) != 0)
+      ::unlinkat(*directory, temporary.c_str(), 0);
   }
 
  private:
   static constexpr size_t kMostBytes = 1 << 20, kDigits = 32;
   static constexpr std::string_view kHeader = "anabranch-weights 1\n";
+  static constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
-  static bool is_hash(const std::string& text) {
-    return text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
+  // None where others may put files in our place: these would be another user's, or renamed ones of ours.
+  FileDescriptor open_memory() const {
+    const int fd = ::open(memory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat info {};
+    if (fd < 0 || (::fstat(fd, &info) == 0 && ((info.st_mode & 022) == 0 || (info.st_mode & S_ISVTX) != 0)))
+      return FileDescriptor(fd);
+    ::close(fd);
+    return FileDescriptor(-1);
   }
 
   // The beginning of a file's line; empty: its times may be too coarse to tell of the next change.
-  static std::string describe(const fs::path& path) {
-    struct stat info {};
-    if (::stat(path.c_str(), &info) != 0) return {};
+  static std::string describe(const fs::path& path, const struct stat& info) {
     const auto [content, inode] = changed(info);
     constexpr int64_t kCoarse = 2'000'000'000;
     if (std::max(content, inode) > unix_nanoseconds() - kCoarse) return {};
@@ -103,28 +164,17 @@ class KnownHashes {
     return fmt::format("{} {} {} {} {} {} ", name, info.st_dev, info.st_ino, info.st_size, content, inode);
   }
 
-  static std::string make(const MappedFile& file) {
-    constexpr size_t kPart =
-        16 << 20;  // pages read are given back, so that the file is never in memory as a whole
-    const auto bytes = file.bytes();
-    XXH3_state_t* state = XXH3_createState();
-    XXH3_128bits_reset(state);
-    for (size_t at = 0; at < bytes.size(); at += kPart) {
-      const auto part = bytes.subspan(at, std::min(kPart, bytes.size() - at));
-      XXH3_128bits_update(state, part.data(), part.size());
-      file.release_pages();
-    }
-    const auto hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  // The hash of the file with this line; empty: it must be made.
+  std::string known(const std::string& line) const {
+    const size_t at = line.empty() ? known_.npos : known_.find("\n" + line);
+    if (at == known_.npos) return {};
+    const std::string hash = known_.substr(at + 1 + line.size(), kDigits);
+    const bool good = hash.size() == kDigits && hash.find_first_not_of("0123456789abcdef") == hash.npos &&
+                      known_.compare(at + 1 + line.size() + kDigits, 1, "\n") == 0;
+    return good ? hash : std::string();
   }
 
-  const std::string& add(const std::string& line, const std::string& hash) {
-    if (!line.empty()) text_ += line + hash + "\n";
-    return hash;
-  }
-
-  std::string path_, known_, text_{kHeader};
+  std::string memory_, name_, known_, text_{kHeader};
   bool fresh_ = false;
 };
 
@@ -145,11 +195,10 @@ Result<Fingerprint> weights_key(const std::string& model_path, const std::string
   KnownHashes known(memory, model_path);
   std::string text;
   for (const auto& path : files) {
-    TRY(const auto hash, known.hash_of(path));
-    text += fmt::format("{} {} {}\n", path.filename().string(), fs::file_size(path, error), hash);
+    TRY(const auto contents, known.contents_of(path.string()));
+    text += fmt::format("{} {}\n", path.filename().string(), contents);
   }
   known.save();
-  if (error) return make_error(ErrorKind::io, "{}: {}", model_path, error.message());
   return fingerprint_of(text);
 }
 
@@ -157,7 +206,8 @@ void forget_weights(const std::string& memory) {
   std::error_code ignored;
   std::vector<fs::path> files;
   for (fs::directory_iterator it(memory, ignored), end; !ignored && it != end; it.increment(ignored)) {
-    const std::string name = it->path().filename().string();
+    std::string name = it->path().filename().string();
+    if (name.ends_with(kTemporary)) name.resize(name.size() - kTemporary.size());
     if (name.size() == kPrefix.size() + kNameDigits && name.starts_with(kPrefix) &&
         name.find_first_not_of("0123456789abcdef", kPrefix.size()) == name.npos)
       files.push_back(it->path());

@@ -8,7 +8,7 @@
 
 namespace anabranch {
 
-// Hashes every byte of config.json and the weights of a model directory, or of a single-file model (10 GB/s
+// Hashes every byte of config.json and the weights of a model directory, or of a single-file model (some GB/s
 // from the page cache). Errors: io.
 //
 // memory: a directory, or empty. The hash of a file is kept there, in a file `weights-<16 digits>` of the

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/float16.h"
@@ -209,6 +211,36 @@ void quantize_row(const float* values, const float* importance, int64_t cols, co
     stats.minmax_error += plain.error;
     stats.energy += energy;
   }
+}
+
+WeightSource rounded_to_8_bits(WeightSource source) {
+  const int group = source.cols % 64 == 0 ? 64 : 32;
+  if (source.kind == WeightKind::affine || source.cols % group != 0) return source;
+  WeightSource out = source;
+  out.kind = WeightKind::affine;
+  out.bits = 8;
+  out.group = group;
+  out.scale_type = ScaleType::bf16;
+  out.symmetric = true;
+  out.zero_point = 128;
+  out.read_dense = nullptr;
+  out.read_affine = [cols = source.cols, group, read = std::move(source.read_dense)](
+                        int64_t first, int64_t count, uint8_t* codes, float* scales, float*) {
+    std::vector<float> values(static_cast<size_t>(count * cols));
+    read(first, count, values.data());
+    for (int64_t begin = 0; begin < count * cols; begin += group) {
+      float most = 0;
+      for (int64_t i = begin; i < begin + group; i++) most = std::max(most, std::abs(values[i]));
+      const float scale = bf16_to_float(float_to_bf16(most / 127));
+      const float inverse = scale > 0 ? 1 / scale : 0;
+      for (int64_t i = begin; i < begin + group; i++) {
+        const float steps = std::nearbyint(values[i] * inverse);  // not a number in a damaged file
+        codes[i] = static_cast<uint8_t>(std::isnan(steps) ? 128 : 128 + std::clamp(steps, -128.0f, 127.0f));
+      }
+      scales[begin / group] = scale;
+    }
+  };
+  return out;
 }
 
 }  // namespace anabranch

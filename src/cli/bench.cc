@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "cli/conversation.h"
 #include "cli/made_up_tokens.h"
 #include "cli/spread.h"
@@ -76,7 +77,8 @@ class Bench {
     return row;
   }
 
-  // Passes of `rows` tokens of one sequence, with logits for each: what verifying a draft costs.
+  // Passes of `rows` tokens of one sequence, with logits for each: what verifying a draft costs. More than a
+  // draft can have are applied as if they were a prompt's.
   Row verify(int rows, int depth) const {
     Row row = step(rows * kVerifyPasses, rows, depth);
     row.work = fmt::format("{} row{}", rows, rows > 1 ? "s" : "") + at_depth(depth);
@@ -120,7 +122,7 @@ class Bench {
       if (rep == 0) begin_profile();
       const int n = rep < 0 ? std::min(tokens, 8 * rows) : tokens;
       const double start = now_seconds();
-      feed(state, n, rows, rows > 1 ? Feed::trial : Feed::decode);
+      feed(state, n, rows, rows > 1 && rows <= kMaxDraftTokens ? Feed::trial : Feed::decode);
       if (rep >= 0) rates.push_back(n / (now_seconds() - start));
     }
     Row row;

@@ -302,9 +302,10 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& o) {
       ->check(CLI::Range(0, 1 << 24));
   command->add_option("--tg", o.decode, "Tokens to decode; 0 = none")->check(CLI::Range(0, 1 << 20));
   command
-      ->add_option("--rows", o.rows, "Tokens that one pass takes, logits for each (a draft's verification)")
+      ->add_option("--rows", o.rows,
+                   "Tokens that one pass takes, logits for each (up to 16: a draft's verification)")
       ->delimiter(',')
-      ->check(CLI::Range(1, kMaxDraft + 1));
+      ->check(CLI::Range(1, 256));
   command->add_option("--depth", o.depths, "Context lengths to decode at")
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 24));

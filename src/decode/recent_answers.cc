@@ -2,36 +2,44 @@
 
 namespace anabranch {
 
-// With what the containers take, about.
-size_t RecentAnswers::bytes_of(const Texts::value_type& text) {
-  return sizeof text + text.first.capacity() + text.second.bytes() + 4 * sizeof(void*);
+// What a salt takes beside its text, about.
+size_t RecentAnswers::bytes_of(std::string_view salt) {
+  return sizeof(Texts::value_type) + salt.size() + 4 * sizeof(void*);
+}
+
+// What one more answer of so many tokens adds.
+size_t RecentAnswers::bytes_more(std::string_view salt, size_t tokens) const {
+  const auto text = texts_.find(salt);
+  if (text == texts_.end()) return bytes_of(salt) + SuffixIndex().bytes_with(tokens) + sizeof(Answer);
+  return text->second.bytes_with(tokens) - text->second.bytes() + sizeof(Answer);
 }
 
 void RecentAnswers::add(std::string_view salt, std::span<const int> answer) {
-  if (answer.empty()) return;
+  const size_t tokens = answer.size() + 1;
+  const bool fits = RecentAnswers().bytes_more(salt, tokens) <= most_bytes_;
+  if (answer.empty() || !fits) return;
+  while (bytes_ + bytes_more(salt, tokens) > most_bytes_) drop_oldest();  // room first
+  bytes_ += bytes_more(salt, tokens);
   auto text = texts_.find(salt);
-  if (text == texts_.end()) {
-    text = texts_.emplace(std::string(salt), SuffixIndex()).first;
-    bytes_ += bytes_of(*text);
-  }
-  bytes_ -= bytes_of(*text);
+  if (text == texts_.end()) text = texts_.emplace(std::string(salt), SuffixIndex()).first;
   text->second.append(answer);
   static constexpr int kEnds[] = {SuffixIndex::kEnd};
   text->second.append(kEnds);
-  bytes_ += bytes_of(*text) + sizeof(Answer);
-  answers_.push_back({text, answer.size() + 1});
-  while (bytes_ > most_bytes_ && !answers_.empty()) drop_oldest();
+  answers_.push_back({text, tokens});
 }
 
 void RecentAnswers::drop_oldest() {
   const Answer oldest = answers_.front();
   answers_.pop_front();
-  bytes_ -= bytes_of(*oldest.text) + sizeof(Answer);
-  oldest.text->second.drop_front(oldest.tokens);
-  if (oldest.text->second.size() == 0)
-    texts_.erase(oldest.text);
-  else
-    bytes_ += bytes_of(*oldest.text);
+  SuffixIndex& text = oldest.text->second;
+  bytes_ -= text.bytes() + sizeof(Answer);
+  text.drop_front(oldest.tokens);
+  if (text.size() > 0) {
+    bytes_ += text.bytes();
+    return;
+  }
+  bytes_ -= bytes_of(oldest.text->first);
+  texts_.erase(oldest.text);
 }
 
 SuffixIndex::Proposal RecentAnswers::find(std::string_view salt, std::span<const int> context,

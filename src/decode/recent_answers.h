@@ -1,7 +1,8 @@
 // The latest answers of an engine, from which the drafts of later requests can be copied. Requests see only
 // answers that were given under their own cache salt: how fast an answer comes would tell of others.
 //
-// Memory is bounded: the oldest answers of all salts are forgotten first. Used on the engine thread only.
+// Memory is bounded at all times: the oldest answers of all salts are forgotten before one is added. Used on
+// the engine thread only.
 #pragma once
 
 #include <deque>
@@ -20,6 +21,7 @@ class RecentAnswers {
 
   explicit RecentAnswers(size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
 
+  // An answer that no memory of this size holds is not kept.
   void add(std::string_view salt, std::span<const int> answer);
   // Proposes what may follow `context`, as SuffixIndex::find() does.
   SuffixIndex::Proposal find(std::string_view salt, std::span<const int> context, int count) const;
@@ -31,7 +33,8 @@ class RecentAnswers {
     Texts::iterator text;
     size_t tokens;  // with kEnd
   };
-  static size_t bytes_of(const Texts::value_type& text);
+  static size_t bytes_of(std::string_view salt);
+  size_t bytes_more(std::string_view salt, size_t tokens) const;
   void drop_oldest();
 
   size_t most_bytes_, bytes_ = 0;

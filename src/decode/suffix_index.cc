@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace anabranch {
 namespace {
+
+size_t room_for(size_t tokens) {
+  return std::max(size_t{16}, std::bit_ceil(tokens));
+}
 
 // Of the last tokens up to `end`, for tables of a power of two.
 size_t hash_of(std::span<const int> tokens, size_t end, int order, size_t table) {
@@ -39,15 +44,27 @@ Vote most_frequent(std::span<const int> tokens) {
 }  // namespace
 
 void SuffixIndex::append(std::span<const int> tokens) {
+  if (tokens_.size() + tokens.size() > room_) rebuild(room_for(size() + tokens.size()));
   const size_t from = tokens_.size();
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  const size_t table = chains_[0].last.size();
-  if (tokens_.size() <= table) return link(from);
-  // Chains stay short while a table has as many entries as there are tokens.
+  link(from);
+}
+
+// Makes tables of the new size for what is not forgotten. The old tables go first: both are never held at
+// once.
+void SuffixIndex::rebuild(size_t room) {
+  room_ = 0;  // until all is there, should memory end
+  chains_ = {};
+  std::vector<int> kept;
+  kept.reserve(room);
+  kept.assign(text().begin(), text().end());
+  tokens_ = std::move(kept);
+  first_ = 0;
   for (Chains& chains : chains_) {
-    chains.last.assign(std::max(size_t{64}, std::bit_ceil(tokens_.size())), -1);
-    chains.before.clear();
+    chains.last.assign(room, -1);
+    chains.before.reserve(room);
   }
+  room_ = room;
   link(0);
 }
 
@@ -67,10 +84,7 @@ void SuffixIndex::link(size_t from) {
 
 void SuffixIndex::drop_front(size_t tokens) {
   first_ += std::min(tokens, size());
-  if (first_ <= tokens_.size() / 4) return;
-  const std::vector<int> kept(text().begin(), text().end());
-  *this = {};
-  append(kept);
+  if (first_ > tokens_.size() / 4) rebuild(room_for(size()));
 }
 
 // The places with the longest match, the latest first.
@@ -122,11 +136,12 @@ SuffixIndex::Proposal SuffixIndex::propose(std::span<const int> context, int cou
   return proposal;
 }
 
-size_t SuffixIndex::bytes() const {
-  size_t sum = sizeof *this + tokens_.capacity() * sizeof(int);
-  for (const Chains& chains : chains_)
-    sum += (chains.last.capacity() + chains.before.capacity()) * sizeof(int32_t);
-  return sum;
+size_t SuffixIndex::bytes_for(size_t room) {
+  return sizeof(SuffixIndex) + room * (sizeof(int) + 2 * kOrders.size() * sizeof(int32_t));
+}
+
+size_t SuffixIndex::bytes_with(size_t tokens) const {
+  return tokens_.size() + tokens > room_ ? bytes_for(room_for(size() + tokens)) : bytes();
 }
 
 }  // namespace anabranch

@@ -32,7 +32,7 @@ class SuffixIndex {
   };
 
   void append(std::span<const int> tokens);
-  // Forgets the oldest tokens. They take memory until they are a quarter of all.
+  // Forgets the oldest tokens. They take memory until they are a quarter of all, or until the tables grow.
   void drop_front(size_t tokens);
 
   // Proposes at most `count` tokens that may follow `context`, whose tokens are not kEnd. Stops before a
@@ -42,7 +42,9 @@ class SuffixIndex {
   Proposal find_own(int count) const { return propose(text(), count, true); }
 
   size_t size() const { return tokens_.size() - first_; }  // tokens
-  size_t bytes() const;
+  // Memory has room for a power of two of tokens. It is never above this, also while it grows.
+  size_t bytes() const { return bytes_for(room_); }
+  size_t bytes_with(size_t tokens) const;  // bytes() after append() of so many tokens
 
  private:
   static constexpr std::array<int, 3> kOrders = {2, 4, 8};
@@ -56,13 +58,16 @@ class SuffixIndex {
     int match = 0;  // its length
   };
 
+  static size_t bytes_for(size_t room);
   std::span<const int> text() const { return std::span(tokens_).subspan(first_); }
+  void rebuild(size_t room);
   void link(size_t from);
   std::vector<Place> places(std::span<const int> context) const;
   Proposal propose(std::span<const int> context, int count, bool own) const;
 
   std::vector<int> tokens_;
   size_t first_ = 0;  // tokens before this position are forgotten
+  size_t room_ = 0;   // tokens that fit, and the entries of a table: chains stay short
   std::array<Chains, kOrders.size()> chains_;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/quantize.h"
+
 namespace anabranch {
 namespace {
 

@@ -79,6 +79,24 @@ TEST(WeightsKey, RemembersFilesThatDoNotChange) {
   EXPECT_EQ(key(model, memory), right);
   EXPECT_EQ(get(known), good);
 
+  put(known, other);
+  fs::permissions(memory, fs::perms::group_write, fs::perm_options::add);  // or moved it there
+  EXPECT_EQ(key(model, memory), right);
+  fs::permissions(memory, fs::perms::group_write, fs::perm_options::remove);
+  EXPECT_EQ(key(model, memory), wrong);
+  fs::rename(known, root / "elsewhere");
+  fs::create_symlink(root / "elsewhere", known);
+  EXPECT_EQ(key(model, memory), right);
+  EXPECT_EQ(get(known), good);
+  EXPECT_FALSE(fs::is_symlink(known));
+
+  const fs::path temporary = known.string() + ".tmp";  // of a process that died
+  put(temporary, std::string(3000, 'x'));
+  fs::remove(known);
+  EXPECT_EQ(key(model, memory), right);
+  EXPECT_EQ(get(known), good);
+  EXPECT_EQ(files_in(memory), std::vector{known});
+
   for (const std::string& damaged :
        {std::string(), good.substr(0, good.size() - 1), good.substr(0, good.size() - 9) + "\n",
         good.substr(good.find('\n') + 1), std::string(good).replace(good.size() - 2, 1, "x"),
@@ -96,6 +114,7 @@ TEST(WeightsKey, RemembersFilesThatDoNotChange) {
   EXPECT_EQ(key(model, "/proc/nowhere"), key(model));
 
   put(memory / "weights-of-mine", "");
+  put(temporary, "");
   forget_weights(memory.string());
   EXPECT_EQ(files_in(memory), std::vector{memory / "weights-of-mine"});
 }

@@ -68,6 +68,27 @@ TEST(RecentAnswers, NeverTakeMoreThanTheirMemory) {
   }
 }
 
+TEST(RecentAnswers, AnAnswerThatNeverFitsForgetsNoOther) {
+  RecentAnswers answers(100000);
+  answers.add("a", answer_of(1, 9));
+  const size_t bytes = answers.bytes();
+  answers.add("a", answer_of(2, 4000));
+  EXPECT_EQ(answers.bytes(), bytes);
+  EXPECT_TRUE(knows(answers, "a", 1));
+  EXPECT_FALSE(knows(answers, "a", 2));
+}
+
+TEST(RecentAnswers, OneSaltFillsItsMemoryAndGoesOn) {
+  RecentAnswers answers;
+  int last = 0;
+  for (size_t tokens = 0; tokens < 1'000'000; tokens += 20'000) {
+    answers.add("", answer_of(++last, 20'000));
+    ASSERT_LE(answers.bytes(), RecentAnswers::kMostBytes);
+  }
+  EXPECT_TRUE(knows(answers, "", last));
+  EXPECT_GT(answers.bytes(), RecentAnswers::kMostBytes / 2);
+}
+
 TEST(RecentAnswers, NothingIsLeftOfSaltsWhoseAnswersAreForgotten) {
   RecentAnswers answers(20000);
   for (int i = 0; i < 3000; i++) answers.add(fmt::format("a salt that is not short {}", i), answer_of(i, 8));

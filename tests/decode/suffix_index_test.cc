@@ -188,6 +188,18 @@ TEST(SuffixIndex, RepetitionIsNotSlow) {
   }
 }
 
+TEST(SuffixIndex, TellsTheMemoryOfAnAppendBefore) {
+  Random random(8);
+  SuffixIndex index;
+  for (int i = 0; i < 3000; i++) {
+    const Tokens tokens(static_cast<size_t>(random.below(i % 50 == 0 ? 2000 : 40)), i);
+    const size_t told = index.bytes_with(tokens.size());
+    index.append(tokens);
+    ASSERT_EQ(index.bytes(), told) << i;
+    if (index.size() > 5000) index.drop_front(static_cast<size_t>(random.below(3000)));
+  }
+}
+
 TEST(SuffixIndex, TakesLinearMemory) {
   Random random(5);
   SuffixIndex index;

@@ -66,7 +66,7 @@ void BufferPool::begin_pass() {
 
 size_t BufferPool::kept_bytes() const {
   std::lock_guard lock(mutex_);
-  return kept_ + slabs_.free_bytes();
+  return kept_ + slabs_.idle_bytes();
 }
 
 // Largest first: these are the cheapest to ask for again, by the byte.

@@ -26,7 +26,7 @@ class BufferPool {
   void put(void* buffer, size_t bytes);
   void begin_pass();
 
-  size_t kept_bytes() const;  // waiting for reuse, free pieces of slabs included
+  size_t kept_bytes() const;  // waiting for reuse, with slabs of which nothing is in use
   // What a request of so many bytes takes: at most an eighth more.
   static size_t size_class(size_t bytes);
 

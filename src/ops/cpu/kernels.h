@@ -159,9 +159,10 @@ struct CpuKernels {
                            const AttentionPartial& from);
 
   int64_t (*delta_scratch_floats)(const GatedDeltaArgs& args);
-  // The whole op for one key head and the value heads that use it, all tokens. first: this thread has not
-  // been working on the head before, so its states are not on their way to the cache. next: states of one
-  // value head that this thread reads after these, to be fetched into the cache meanwhile; may be null.
+  // The whole op for one key head and the value heads that use it, all tokens. first: the head begins a
+  // thread's share, so no head before it has fetched its states into the cache; they are fetched at once.
+  // next: states of one value head that this thread reads after these, to be fetched meanwhile; may be null.
+  // Neither changes a result.
   void (*delta_head)(const GatedDeltaArgs& args, int64_t key_head, bool first, const float* next,
                      float* scratch);
 

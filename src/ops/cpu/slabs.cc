@@ -28,10 +28,10 @@ void* Slabs::take(size_t size) {
   if (of.open.empty() && !add_slab(of, size)) return nullptr;
   const uintptr_t address = *of.open.begin();
   Slab& slab = of.slabs.at(address);
+  if (slab.free.size() == pieces_of(size)) idle_bytes_ -= pieces_of(size) * size;
   void* piece = slab.free.back();
   slab.free.pop_back();
   if (slab.free.empty()) of.open.erase(address);
-  free_bytes_ -= size;
   return piece;
 }
 
@@ -47,7 +47,7 @@ bool Slabs::add_slab(Class& of, size_t size) {
   const auto address = reinterpret_cast<uintptr_t>(base);
   of.slabs.emplace(address, std::move(slab));
   of.open.insert(address);
-  free_bytes_ += pieces_of(size) * size;
+  idle_bytes_ += pieces_of(size) * size;
   return true;
 }
 
@@ -57,8 +57,9 @@ void Slabs::put(void* piece, size_t size, size_t most) {
   Slab& slab = of.slabs.at(address);
   slab.free.push_back(piece);
   of.open.insert(address);
-  free_bytes_ += size;
-  if (slab.free.size() == pieces_of(size) && free_bytes_ > most) give_back(of, address, size);
+  if (slab.free.size() < pieces_of(size)) return;
+  idle_bytes_ += pieces_of(size) * size;
+  if (idle_bytes_ > most) give_back(of, address, size);
 }
 
 void Slabs::trim() {
@@ -70,7 +71,7 @@ void Slabs::trim() {
 }
 
 void Slabs::give_back(Class& of, uintptr_t slab, size_t size) {
-  free_bytes_ -= pieces_of(size) * size;
+  idle_bytes_ -= pieces_of(size) * size;
   of.open.erase(slab);
   of.slabs.erase(slab);
 }

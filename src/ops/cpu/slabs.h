@@ -22,13 +22,15 @@ class Slabs {
 
   // A free piece of `size` bytes, or one of a new slab; 64-byte aligned, uninitialised. Null: no memory.
   void* take(size_t size);
-  // What take(size) returned. Its slab is given back if nothing else of it is in use and more than `most`
-  // bytes of all slabs would be free.
+  // What take(size) returned. Its slab is given back if nothing else of it is in use and idle_bytes() would
+  // be more than `most`.
   void put(void* piece, size_t size, size_t most);
   // Gives back all slabs of which nothing is in use.
   void trim();
 
-  size_t free_bytes() const { return free_bytes_; }  // of slabs that were not given back
+  // Of slabs of which nothing is in use. Free pieces beside one in use do not count: they cannot go back, and
+  // slabs that can would go in their place.
+  size_t idle_bytes() const { return idle_bytes_; }
 
  private:
   struct Slab {
@@ -43,7 +45,7 @@ class Slabs {
   void give_back(Class& of, uintptr_t slab, size_t size);
 
   std::map<size_t, Class> classes_;  // by size
-  size_t free_bytes_ = 0;
+  size_t idle_bytes_ = 0;
 };
 
 }  // namespace anabranch::ops::cpu

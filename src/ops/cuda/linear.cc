@@ -60,13 +60,12 @@ struct GemvShape {
 // are used. Rows that the block normalises lie beside the rings.
 GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int row_tiles,
                      int tiles) {
-  constexpr int kXStride = 144;  // of 64 inputs of a row
   const bool normed = args.plain.x;
   GemvShape s{row_tiles, tiles, normed};
   const int now = std::min(args.rows, 8 * row_tiles), most = normed           ? 16 / args.plain.warps
                                                              : args.rows <= 4 ? 4
                                                                               : 8 * row_tiles;
-  const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + 4) * 4;
+  const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + kSumsPad) * 4;
   const auto beside = [&](int rows) { return sums + (normed ? args.input_tiles * rows * kXStride : 0); };
   const auto slot = [&](int rows) {
     return s.steps * (16 * tiles * record_bytes(f) + (normed ? 0 : kSegments * rows * kXStride));

@@ -12,6 +12,10 @@ constexpr int kSegments = 8;
 // Up to so many rows of activations lie by lanes of a warp, more as Hopper's wgmma reads them.
 constexpr int kMostLaneRows = 16;
 
+// Products of few rows, in shared memory: the bytes of 64 inputs of a row, and the floats beside a warp's
+// sums for a row. Both spare the banks.
+constexpr int kXStride = 128 + 16, kSumsPad = 4;
+
 // Scales of codes are multiplied by 2^kScaleExponent and biases by 2^-kSumExponent (kernels/weights.cuh).
 constexpr int kSumExponent = 32, kScaleExponent = 133 - kSumExponent;
 

@@ -4,7 +4,7 @@
 // go from memory to registers, kAhead input tiles in advance.
 constexpr int kWarps = kSegments, kThreads = 32 * kWarps;
 constexpr int kMatrixTiles = SWIGLU ? TILES / 2 : TILES, kUnitRows = kMatrixTiles * 16;
-constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
+constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
 using Tiles = Step<TILES, NT>;
 constexpr int kSums = TILES * NT * 4;
 constexpr int kAhead = Tiles::kHeldWords * 4 + kSums <= 160 ? 4 : Tiles::kHeldWords * 2 + kSums <= 160 ? 2 : 1;

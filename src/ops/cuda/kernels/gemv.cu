@@ -7,9 +7,9 @@
 // layer's norm needs no launch, and warps wait for nobody before a unit's end.
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
 constexpr int kUnitRows = TILES * (SWIGLU ? 16 : 32);
-constexpr int kTokenStride = TILES * 16 + 4, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
+constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
 constexpr int kBuffers = NT == 1 ? 2 : 1;  // of sums
-constexpr int kTileBytes = STEPS * kRecordBytes, kXStride = 144;  // 128 and 16, for shared memory's banks
+constexpr int kTileBytes = STEPS * kRecordBytes;
 
 DEVICE int matrix_of(const LinearArgs& a, int unit) {
   int m = 0;

@@ -1,4 +1,4 @@
-#include "base/weight_source.h"
+#include "checkpoint/quantize.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ WeightSource dense(int64_t rows, int64_t cols) {
   return source;
 }
 
-TEST(WeightSource, RoundedTo8BitsIsNearInEveryGroup) {
+TEST(Quantize, RoundedTo8BitsIsNearInEveryGroup) {
   for (const int cols : {192, 96}) {
     const WeightSource source = dense(5, cols), rounded = rounded_to_8_bits(source);
     ASSERT_EQ(rounded.kind, WeightKind::affine);
@@ -44,7 +44,7 @@ TEST(WeightSource, RoundedTo8BitsIsNearInEveryGroup) {
   }
 }
 
-TEST(WeightSource, OthersAreNotRounded) {
+TEST(Quantize, OthersAreNotRounded) {
   EXPECT_EQ(rounded_to_8_bits(dense(2, 40)).kind, WeightKind::f32) << "no group divides it";
   WeightSource source = dense(2, 64);
   source.kind = WeightKind::affine;
