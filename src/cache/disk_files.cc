@@ -51,27 +51,6 @@ int64_t modified_ns(const struct stat& info) {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-std::string file_name(const DiskRecord& record) {
-  return fmt::format("{}-{}-{:08x}.{}", to_hex(record.key), to_hex(record.parent), record.length,
-                     record.kind == RecordKind::block ? "block" : "checkpoint");
-}
-
-std::optional<DiskRecord> parse_file_name(std::string_view name) {
-  if (name.size() < 74 || name[32] != '-' || name[65] != '-') return std::nullopt;
-  DiskRecord record;
-  const auto key = key_from_hex(name.substr(0, 32)), parent = key_from_hex(name.substr(33, 32));
-  const std::string_view digits = name.substr(66, 8), ending = name.substr(74);
-  if (!key || !parent || digits.find_first_not_of("0123456789abcdef") != digits.npos) return std::nullopt;
-  if (ending != ".block" && ending != ".checkpoint") return std::nullopt;
-  std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
-  record.key = *key;
-  record.parent = *parent;
-  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
-  if (record.length == 0) return std::nullopt;
-  if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
-  return record;
-}
-
 // Calls each(directory's descriptor, name) for every entry. Returns errno, or 0.
 template <class Each>
 int for_each_entry(const std::string& path, const Each& each) {
@@ -93,12 +72,33 @@ int for_each_entry(const std::string& path, const Each& each) {
 
 }  // namespace
 
+std::string record_name(const DiskRecord& record) {
+  return fmt::format("{}-{}-{:08x}.{}", to_hex(record.key), to_hex(record.parent), record.length,
+                     record.kind == RecordKind::block ? "block" : "checkpoint");
+}
+
+std::optional<DiskRecord> parse_record_name(std::string_view name) {
+  if (name.size() < 74 || name[32] != '-' || name[65] != '-') return std::nullopt;
+  DiskRecord record;
+  const auto key = key_from_hex(name.substr(0, 32)), parent = key_from_hex(name.substr(33, 32));
+  const std::string_view digits = name.substr(66, 8), ending = name.substr(74);
+  if (!key || !parent || digits.find_first_not_of("0123456789abcdef") != digits.npos) return std::nullopt;
+  if (ending != ".block" && ending != ".checkpoint") return std::nullopt;
+  std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
+  record.key = *key;
+  record.parent = *parent;
+  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
+  if (record.length == 0) return std::nullopt;
+  if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
+  return record;
+}
+
 std::string folder_path(const std::string& directory, const Fingerprint& fingerprint) {
   return fmt::format("{}/{}{}", directory, kFolderPrefix, to_hex(fingerprint));
 }
 
 std::string record_path(const std::string& directory, const DiskRecord& record) {
-  return folder_path(directory, record.fingerprint) + "/" + file_name(record);
+  return folder_path(directory, record.fingerprint) + "/" + record_name(record);
 }
 
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head) {
@@ -130,7 +130,7 @@ Result<std::vector<DiskRecord>> list_folder(const std::string& directory, const 
   std::vector<DiskRecord> found;
   const std::string folder = folder_path(directory, fingerprint);
   const int error = for_each_entry(folder, [&](int at, const char* name) {
-    auto record = parse_file_name(name);
+    auto record = parse_record_name(name);
     if (!record) return;
     record->fingerprint = fingerprint;
     if (with_stat) {
@@ -187,7 +187,7 @@ void remove_old_formats(const std::string& directory) {
     for_each_entry(folder, [&](int at, std::string_view name) {
       const bool temporary = name.starts_with(kTemporaryPrefix);
       struct stat info {};
-      if (!temporary && name != kAboutName && !parse_file_name(name)) return;
+      if (!temporary && name != kAboutName && !parse_record_name(name)) return;
       if (::fstatat(at, name.data(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
       if (temporary ? !remove_dead_temporary(at, name.data()) : ::unlinkat(at, name.data(), 0) != 0) return;
       files++;

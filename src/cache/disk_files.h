@@ -41,6 +41,10 @@ struct DiskRecord {
 
 std::string folder_path(const std::string& directory, const Fingerprint& fingerprint);
 std::string record_path(const std::string& directory, const DiskRecord& record);
+// The last part of it, and the record that has this name; none: no record has. The fingerprint is not part of
+// it.
+std::string record_name(const DiskRecord& record);
+std::optional<DiskRecord> parse_record_name(std::string_view name);
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head);
 
 // Lists the folders of all fingerprints; none if the directory does not exist. Errors: io.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/prefix_key.h"
+#include "cache/record.h"
 
 namespace anabranch {
 
@@ -102,5 +103,9 @@ class PrefixTree {
   size_t checkpoints_ = 0;
   double clock_ = 0;
 };
+
+// The heads of their records. Not of a root, which has none.
+RecordHead head_of(const PrefixTree::Node& node);
+RecordHead head_of(const PrefixTree::Checkpoint& checkpoint);
 
 }  // namespace anabranch

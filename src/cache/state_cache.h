@@ -6,10 +6,12 @@
 // is kept once for each checkpoint: a point at which a sequence was kept. A model with recurrent state can
 // continue only from checkpoints; other models can continue from any kept token.
 //
-// Engine thread only; disk_store.h writes on a thread of its own.
+// Engine thread only, except what SharedStates has and what says so; disk_store.h writes on a thread of its
+// own.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +21,7 @@
 #include "cache/cache_stats.h"
 #include "cache/disk_store.h"
 #include "cache/prefix_tree.h"
+#include "cache/shared_states.h"
 #include "state/sections.h"
 #include "state/sequence_state.h"
 
@@ -41,10 +44,10 @@ struct StateCacheOptions {
   std::unique_ptr<DiskStore> disk;  // may be null
 };
 
-class StateCache {
+class StateCache final : public SharedStates {
  public:
   explicit StateCache(StateCacheOptions options);
-  ~StateCache();
+  ~StateCache() override;
 
   struct Hit {
     int length = 0;          // tokens of the prompt that the state covers; 0: a miss
@@ -72,14 +75,30 @@ class StateCache {
   StateCacheStats stats() const;
   DiskStore* disk() const { return options_.disk.get(); }
 
+  // For other workers, and for states of theirs (shared_states.cc). Any thread.
+  const Fingerprint& fingerprint() const override { return options_.fingerprint; }
+  KeptPrefix kept(std::span<const PrefixKey> keys) const override;
+  Result<std::string> record(const DiskRecord& name) const override;
+  // What is kept of a prompt: the tokens after which it can be continued, and its whole blocks.
+  struct KeptHere {
+    int length = 0, blocks = 0;
+  };
+  KeptHere kept_here(std::span<const int> prompt, std::string_view salt);
+  // Takes records that another worker kept, parents before children. The next find() has them.
+  void add(std::vector<StoredRecord> records);
+  // A limit for the size of a record of such states.
+  uint64_t most_record_bytes() const;
+
  private:
   using SectionsPtr = std::shared_ptr<const StateSections>;
+  struct Known;
   struct Plan;
   struct Match;
 
   void index(const std::vector<RecordHead>& heads);
   void forget_missing();
   Plan plan(const PrefixTree::Found& found, int most) const;
+  int resumable(const PrefixTree::Found& found, int most) const;
   void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);
   SectionsPtr load(const RecordHead& head);
@@ -89,6 +108,8 @@ class StateCache {
   template <class Entry>
   void forget_unusable(Entry& entry);
   void store(RecordHead head, const StateSections& sections);
+  std::optional<Known> known(const DiskRecord& name) const;
+  void take_added();
   void used(const Plan& plan);
   void count(const Match& match, Hit& hit);
 
@@ -101,8 +122,10 @@ class StateCache {
   StateCacheOptions options_;
   SectionFormat format_;
   bool any_token_;
+  mutable std::mutex mutex_;  // guards the members below
   PrefixTree tree_;
   StateCacheStats stats_;
+  std::vector<StoredRecord> added_;  // since the last find()
 };
 
 }  // namespace anabranch

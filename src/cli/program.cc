@@ -148,6 +148,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
   add_sampler_flags(*command, o.sampling);
   add_spec_flags(*command, o.spec);
   add_cache_flags(*command, o.cache);
+  add_peer_flags(*command, o.states);
   add_thinking_flags(*command, o.thinking);
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")

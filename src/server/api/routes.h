@@ -37,6 +37,8 @@ enum class Page {
   llama_slots,
   mcp_servers,
   mcp_calls,
+  states_lookup,
+  state_record,
   web_status,
   web_file,
   web_icon
