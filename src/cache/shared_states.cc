@@ -103,34 +103,31 @@ StateCache::KeptHere StateCache::kept_here(std::span<const int> prompt, std::str
   return {resumable(found, most), found.node ? found.node->length / kBlockTokens : 0};
 }
 
-void StateCache::add(std::vector<StoredRecord> records) {
+Result<void> StateCache::add(std::span<const StoredRecord> records) {
+  std::vector<Added> added;
+  for (const StoredRecord& record : records) {
+    auto sections = std::make_shared<StateSections>();
+    for (const StoredSection& stored : record.sections)
+      TRY_VOID(add_section(format_, std::bit_cast<SectionTag>(stored.tag), stored.bytes, *sections));
+    added.push_back({record.head, std::move(sections)});
+  }
   const std::lock_guard lock(mutex_);
-  std::ranges::move(records, std::back_inserter(added_));
+  std::ranges::move(added, std::back_inserter(added_));
+  return {};
 }
 
-// Puts the records of add() into the tree.
+// Puts the records of add() into the tree. Those whose parent was evicted meanwhile are dropped.
 void StateCache::take_added() {
-  for (const StoredRecord& record : std::exchange(added_, {})) {
+  for (const Added& record : std::exchange(added_, {})) {
     const RecordHead& head = record.head;
     const bool first = head.parent_length() == 0;
     PrefixTree::Node* parent = first ? &tree_.add_root(head.parent) : tree_.node(head.parent);
-    auto sections = std::make_shared<StateSections>();
-    Result<void> taken = {};
-    if (!parent || parent->length != static_cast<int>(head.parent_length()))
-      taken = make_error(ErrorKind::not_found, "the block before it is not here any more");
-    for (const StoredSection& stored : record.sections) {
-      if (!taken) break;
-      taken = add_section(format_, std::bit_cast<SectionTag>(stored.tag), stored.bytes, *sections);
-    }
-    if (!taken) {
-      log_warning("a fetched record of {} tokens is not used: {}", head.length, taken.error().message);
-      return;  // those behind it need it
-    }
-    const uint64_t bytes = bytes_of(*sections);
+    if (!parent || parent->length != static_cast<int>(head.parent_length())) continue;
+    const uint64_t bytes = bytes_of(*record.sections);
     if (head.kind == RecordKind::block)
-      tree_.add_block(*parent, head.tokens, std::move(sections), bytes);
+      tree_.add_block(*parent, head.tokens, record.sections, bytes);
     else
-      tree_.add_checkpoint(*parent, head.tokens, std::move(sections), bytes);
+      tree_.add_checkpoint(*parent, head.tokens, record.sections, bytes);
   }
 }
 

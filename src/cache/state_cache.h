@@ -84,14 +84,19 @@ class StateCache final : public SharedStates {
     int length = 0, blocks = 0;
   };
   KeptHere kept_here(std::span<const int> prompt, std::string_view salt);
-  // Takes records that another worker kept, parents before children. The next find() has them.
-  void add(std::vector<StoredRecord> records);
+  // Takes records that another worker kept, parents before children. The next find() has them. Errors:
+  // unsupported (they do not fit this model's states).
+  Result<void> add(std::span<const StoredRecord> records);
   // A limit for the size of a record of such states.
   uint64_t most_record_bytes() const;
 
  private:
   using SectionsPtr = std::shared_ptr<const StateSections>;
   struct Known;
+  struct Added {
+    RecordHead head;
+    SectionsPtr sections;
+  };
   struct Plan;
   struct Match;
 
@@ -125,7 +130,7 @@ class StateCache final : public SharedStates {
   mutable std::mutex mutex_;  // guards the members below
   PrefixTree tree_;
   StateCacheStats stats_;
-  std::vector<StoredRecord> added_;  // since the last find()
+  std::vector<Added> added_;  // since the last find()
 };
 
 }  // namespace anabranch

@@ -117,10 +117,11 @@ void StateFetcher::fetch(const Sequence& sequence) {
   const double begun = now_seconds();
   auto fetched = peers_.fetch(wanted);
   if (!fetched || given_up(sequence.id)) return;
+  if (const auto added = cache_.add(fetched->records); !added)
+    return log_warning("states of {} are not used: {}", fetched->peer, added.error().message);
   log_info("request {}: {} of {} tokens come from {} ({:.1f} MB in {:.0f} ms)", sequence.id,
            fetched->length - here.length, sequence.tokens.size(), fetched->peer,
            static_cast<double>(fetched->bytes) / 1e6, 1e3 * (now_seconds() - begun));
-  cache_.add(std::move(fetched->records));
 }
 
 }  // namespace anabranch
