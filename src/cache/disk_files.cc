@@ -6,11 +6,17 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#ifdef __APPLE__
+#include <sys/mount.h>
+#else
+#include <sys/vfs.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <queue>
 #include <random>
@@ -358,13 +364,44 @@ int populate(void* data, size_t bytes) {
 
 }  // namespace
 
-Result<MappedRecord> map_record(const std::string& path) {
+namespace {
+
+// Whether other machines may remove the file while it is read here.
+bool is_on_network(int fd) {
+  struct statfs system {};
+  if (::fstatfs(fd, &system) != 0) return true;
+#ifdef __APPLE__
+  return (system.f_flags & MNT_LOCAL) == 0;
+#else
+  constexpr uint32_t kNetwork[] = {0x6969,     0x517b,     0xfe534d42, 0xff534d42,
+                                   0x65735546,                                       // NFS, SMB, FUSE
+                                   0x01021997, 0x00c36400, 0x0bd00bd0, 0x5346414f};  // 9P, Ceph, Lustre, AFS
+  return std::ranges::count(kNetwork, static_cast<uint32_t>(system.f_type)) > 0;
+#endif
+}
+
+Result<MappedRecord> read_record(int fd, const std::string& path, MappedRecord record) {
+  const auto size = static_cast<size_t>(record.info.st_size);
+  void* const data =
+      std::aligned_alloc(kSectionAlignment, (size / kSectionAlignment + 1) * kSectionAlignment);
+  if (!data) return cannot_read(path, ENOMEM);
+  record.owner = std::shared_ptr<const void>(data, [](const void* p) { std::free(const_cast<void*>(p)); });
+  const std::span bytes(static_cast<std::byte*>(data), size);
+  if (const int error = read_bytes(fd, bytes, 0)) return cannot_read(path, error);
+  record.bytes = bytes;
+  return record;
+}
+
+}  // namespace
+
+Result<MappedRecord> map_record(const std::string& path, bool copy) {
   MappedRecord mapped;
   const int fd = open_for_reading(path, &mapped.info);
   if (fd < 0) return cannot_read(path, -fd);
   const FileDescriptor file(fd);
   const auto size = static_cast<size_t>(mapped.info.st_size);
   if (size == 0) return mapped;
+  if (copy || is_on_network(*file)) return read_record(*file, path, std::move(mapped));
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, *file, 0);
   if (data == MAP_FAILED) return cannot_read(path, errno);
   mapped.owner =

@@ -86,14 +86,15 @@ uint64_t default_budget(const std::string& directory, uint64_t used);
 // Bytes that this user can still write there, if the system reports it.
 std::optional<uint64_t> free_space(const std::string& directory);
 
-// A file's bytes: mapped, and already read into memory.
+// A file's bytes, in memory: mapped, or on a network file system a copy, because a mapped file that another
+// machine removes can end the process.
 struct MappedRecord {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
   struct stat info {};
 };
-// Errors: not_found, io.
-Result<MappedRecord> map_record(const std::string& path);
+// copy: always. Errors: not_found, io.
+Result<MappedRecord> map_record(const std::string& path, bool copy = false);
 // Asks the system to read a file ahead, if it exists.
 void read_ahead(const std::string& path);
 // Reads and parses a file's head. Errors: those of parse_head, not_found, io; invalid also when the file's
