@@ -41,6 +41,7 @@ NOT_RUN = [
     (r".*\b(calibrate|verify) ", "takes too long; tests/cli tests it"),
     (r"(sudo |apt|dpkg|docker|brew|systemctl|journalctl|launchctl|make |cmake |ninja |debootstrap)", "changes the machine"),
     (r"(pip|python3 -m pip) ", "needs the network"),
+    (r"vllm-router ", "another program"),
 ]
 # Words of examples, and what stands for them.
 STANDS_FOR = [
@@ -56,7 +57,7 @@ STANDS_FOR = [
 # Flags in the text that are not the program's: of scripts, of other programs.
 OTHER_FLAGS = set("""--gpus --full --total --preset --help --clients --rounds --kinds --url --out --prompts --make-only --quick --peers
 --models --works --max-tokens --tests --test --check --selftest --root --prefix --build --install --user --now --data-urlencode
---openai-api-base --openai-api-key --no-index --tp --dry-run --offline --reps --threads --json --each""".split())
+--openai-api-base --openai-api-key --no-index --tp --dry-run --offline --reps --threads --json --each --vllm-pd-disaggregation --prefill --decode""".split())
 
 
 def port():

@@ -33,6 +33,9 @@ struct StateCacheStats {
   uint64_t disk_bytes = 0, disk_budget_bytes = 0, disk_written_bytes = 0;
   uint64_t disk_dropped = 0, disk_failed = 0, disk_corrupt = 0, disk_evicted = 0;
   std::string disk_last_reason;
+  // Of other workers: prompts that they were asked for, that they had a state for, that it failed for.
+  bool has_peers = false;
+  uint64_t peer_lookups = 0, peer_hits = 0, peer_failed = 0, peer_tokens = 0, peer_bytes = 0;
 };
 
 }  // namespace anabranch

@@ -6,11 +6,17 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#ifdef __APPLE__
+#include <sys/mount.h>
+#else
+#include <sys/vfs.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <queue>
 #include <random>
@@ -37,27 +43,6 @@ int64_t modified_ns(const struct stat& info) {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-std::string file_name(const DiskRecord& record) {
-  return fmt::format("{}-{}-{:08x}.{}", to_hex(record.key), to_hex(record.parent), record.length,
-                     record.kind == RecordKind::block ? "block" : "checkpoint");
-}
-
-std::optional<DiskRecord> parse_file_name(std::string_view name) {
-  if (name.size() < 74 || name[32] != '-' || name[65] != '-') return std::nullopt;
-  DiskRecord record;
-  const auto key = key_from_hex(name.substr(0, 32)), parent = key_from_hex(name.substr(33, 32));
-  const std::string_view digits = name.substr(66, 8), ending = name.substr(74);
-  if (!key || !parent || digits.find_first_not_of("0123456789abcdef") != digits.npos) return std::nullopt;
-  if (ending != ".block" && ending != ".checkpoint") return std::nullopt;
-  std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
-  record.key = *key;
-  record.parent = *parent;
-  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
-  if (record.length == 0) return std::nullopt;
-  if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
-  return record;
-}
-
 // Calls each(directory's descriptor, name) for every entry. Returns errno, or 0.
 template <class Each>
 int for_each_entry(const std::string& path, const Each& each) {
@@ -79,12 +64,33 @@ int for_each_entry(const std::string& path, const Each& each) {
 
 }  // namespace
 
+std::string record_name(const DiskRecord& record) {
+  return fmt::format("{}-{}-{:08x}.{}", to_hex(record.key), to_hex(record.parent), record.length,
+                     record.kind == RecordKind::block ? "block" : "checkpoint");
+}
+
+std::optional<DiskRecord> parse_record_name(std::string_view name) {
+  if (name.size() < 74 || name[32] != '-' || name[65] != '-') return std::nullopt;
+  DiskRecord record;
+  const auto key = key_from_hex(name.substr(0, 32)), parent = key_from_hex(name.substr(33, 32));
+  const std::string_view digits = name.substr(66, 8), ending = name.substr(74);
+  if (!key || !parent || digits.find_first_not_of("0123456789abcdef") != digits.npos) return std::nullopt;
+  if (ending != ".block" && ending != ".checkpoint") return std::nullopt;
+  std::from_chars(digits.data(), digits.data() + digits.size(), record.length, 16);
+  record.key = *key;
+  record.parent = *parent;
+  record.kind = ending == ".block" ? RecordKind::block : RecordKind::checkpoint;
+  if (record.length == 0) return std::nullopt;
+  if (record.kind == RecordKind::block && record.length % kBlockTokens != 0) return std::nullopt;
+  return record;
+}
+
 std::string folder_path(const std::string& directory, const Fingerprint& fingerprint) {
   return fmt::format("{}/{}{}", directory, kFolderPrefix, to_hex(fingerprint));
 }
 
 std::string record_path(const std::string& directory, const DiskRecord& record) {
-  return folder_path(directory, record.fingerprint) + "/" + file_name(record);
+  return folder_path(directory, record.fingerprint) + "/" + record_name(record);
 }
 
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head) {
@@ -116,7 +122,7 @@ Result<std::vector<DiskRecord>> list_folder(const std::string& directory, const 
   std::vector<DiskRecord> found;
   const std::string folder = folder_path(directory, fingerprint);
   const int error = for_each_entry(folder, [&](int at, const char* name) {
-    auto record = parse_file_name(name);
+    auto record = parse_record_name(name);
     if (!record) return;
     record->fingerprint = fingerprint;
     if (with_stat) {
@@ -173,7 +179,7 @@ void remove_old_formats(const std::string& directory) {
     for_each_entry(folder, [&](int at, std::string_view name) {
       const bool temporary = name.starts_with(kTemporaryPrefix);
       struct stat info {};
-      if (!temporary && name != kAboutName && !parse_file_name(name)) return;
+      if (!temporary && name != kAboutName && !parse_record_name(name)) return;
       if (::fstatat(at, name.data(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
       if (temporary ? !remove_dead_temporary(at, name.data()) : ::unlinkat(at, name.data(), 0) != 0) return;
       files++;
@@ -344,13 +350,44 @@ int populate(void* data, size_t bytes) {
 
 }  // namespace
 
-Result<MappedRecord> map_record(const std::string& path) {
+namespace {
+
+// Whether other machines may remove the file while it is read here.
+bool is_on_network(int fd) {
+  struct statfs system {};
+  if (::fstatfs(fd, &system) != 0) return true;
+#ifdef __APPLE__
+  return (system.f_flags & MNT_LOCAL) == 0;
+#else
+  constexpr uint32_t kNetwork[] = {0x6969,     0x517b,     0xfe534d42, 0xff534d42,
+                                   0x65735546,                                       // NFS, SMB, FUSE
+                                   0x01021997, 0x00c36400, 0x0bd00bd0, 0x5346414f};  // 9P, Ceph, Lustre, AFS
+  return std::ranges::count(kNetwork, static_cast<uint32_t>(system.f_type)) > 0;
+#endif
+}
+
+Result<MappedRecord> read_record(int fd, const std::string& path, MappedRecord record) {
+  const auto size = static_cast<size_t>(record.info.st_size);
+  void* const data =
+      std::aligned_alloc(kSectionAlignment, (size / kSectionAlignment + 1) * kSectionAlignment);
+  if (!data) return cannot_read(path, ENOMEM);
+  record.owner = std::shared_ptr<const void>(data, [](const void* p) { std::free(const_cast<void*>(p)); });
+  const std::span bytes(static_cast<std::byte*>(data), size);
+  if (const int error = read_bytes(fd, bytes, 0)) return cannot_read(path, error);
+  record.bytes = bytes;
+  return record;
+}
+
+}  // namespace
+
+Result<MappedRecord> map_record(const std::string& path, bool copy) {
   MappedRecord mapped;
   const int fd = open_for_reading(path, &mapped.info);
   if (fd < 0) return cannot_read(path, -fd);
   const FileDescriptor file(fd);
   const auto size = static_cast<size_t>(mapped.info.st_size);
   if (size == 0) return mapped;
+  if (copy || is_on_network(*file)) return read_record(*file, path, std::move(mapped));
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, *file, 0);
   if (data == MAP_FAILED) return cannot_read(path, errno);
   mapped.owner =

@@ -41,6 +41,10 @@ struct DiskRecord {
 
 std::string folder_path(const std::string& directory, const Fingerprint& fingerprint);
 std::string record_path(const std::string& directory, const DiskRecord& record);
+// The last part of it, and the record that has this name; none: no record has. The fingerprint is not part of
+// it.
+std::string record_name(const DiskRecord& record);
+std::optional<DiskRecord> parse_record_name(std::string_view name);
 DiskRecord disk_record(const Fingerprint& fingerprint, const RecordHead& head);
 
 // Lists the folders of all fingerprints; none if the directory does not exist. Errors: io.
@@ -82,14 +86,15 @@ uint64_t default_budget(const std::string& directory, uint64_t used);
 // Bytes that this user can still write there, if the system reports it.
 std::optional<uint64_t> free_space(const std::string& directory);
 
-// A file's bytes: mapped, and already read into memory.
+// A file's bytes, in memory: mapped, or on a network file system a copy, because a mapped file that another
+// machine removes can end the process.
 struct MappedRecord {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
   struct stat info {};
 };
-// Errors: not_found, io.
-Result<MappedRecord> map_record(const std::string& path);
+// copy: always. Errors: not_found, io.
+Result<MappedRecord> map_record(const std::string& path, bool copy = false);
 // Asks the system to read a file ahead, if it exists.
 void read_ahead(const std::string& path);
 // Reads and parses a file's head. Errors: those of parse_head, not_found, io; invalid also when the file's

@@ -20,6 +20,9 @@ namespace anabranch {
 
 namespace {
 
+constexpr Seconds kQuickListing{2e-3};
+constexpr double kListingPause = 20;  // times as long as the last listing took
+
 // The folder's modification time; 0 when it does not exist.
 int64_t changed_ns(const std::string& folder) {
   struct stat info {};
@@ -161,7 +164,10 @@ std::vector<RecordHead> DiskStore::refresh() {
   {
     const std::lock_guard lock(impl_->mutex);
     if (changed == impl_->seen_change) return {};
-    if (impl_->changed_it && Steady::now() - impl_->seen_at < std::chrono::seconds(1)) return {};
+    const Seconds since = Steady::now() - impl_->seen_at;
+    if (impl_->changed_it && since < Seconds(1)) return {};
+    // Other processes may write all the time, and a large folder takes long to list.
+    if (impl_->listing_took > kQuickListing && since < kListingPause * impl_->listing_took) return {};
   }
   return impl_->report_new();
 }
@@ -192,6 +198,7 @@ std::vector<DiskStore::Impl::ReadHead> DiskStore::Impl::read_heads(
 // Returns the heads of the records that the caller does not know yet.
 std::vector<RecordHead> DiskStore::Impl::report_new() {
   const int64_t now = unix_nanoseconds();
+  const auto begun = Steady::now();
   const int64_t changed = changed_ns(folder);
   const uint64_t listing = begin_listing();
   const auto files = list_folder(options.directory, options.fingerprint, false);
@@ -207,6 +214,7 @@ std::vector<RecordHead> DiskStore::Impl::report_new() {
     }
     merge(*files, listing);
     seen_at = Steady::now();
+    listing_took = seen_at - begun;
     changed_it = false;
     // A later change within the clock's resolution would not be seen, so a very recent time is not
     // remembered.

@@ -68,7 +68,8 @@ class DiskStore {
   // Reads every head on the caller's thread.
   std::vector<RecordHead> scan();
   // The same for records that other processes added since the last scan() or refresh(). Costs one stat() when
-  // nothing changed. After a change by this store, it looks for others' changes at most once a second.
+  // nothing changed. After a change by this store, it looks for others' changes at most once a second, and
+  // where listing takes more than 2 ms, for a twentieth of the time.
   std::vector<RecordHead> refresh();
 
   // Returns records that scan() or refresh() reported or put() accepted, but that are not on disk: evicted

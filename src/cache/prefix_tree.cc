@@ -276,4 +276,12 @@ void PrefixTree::evict(uint64_t budget) {
   }
 }
 
+RecordHead head_of(const PrefixTree::Node& node) {
+  return {RecordKind::block, node.key, node.parent->key, static_cast<uint32_t>(node.length), node.tokens};
+}
+RecordHead head_of(const PrefixTree::Checkpoint& checkpoint) {
+  return {RecordKind::checkpoint, next_key(checkpoint.node->key, checkpoint.tail), checkpoint.node->key,
+          static_cast<uint32_t>(checkpoint.length()), checkpoint.tail};
+}
+
 }  // namespace anabranch

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cache/prefix_key.h"
+#include "cache/record.h"
 
 namespace anabranch {
 
@@ -124,5 +125,9 @@ class PrefixTree {
   bool every_block_ = false;
   std::vector<BlockChange> changes_;
 };
+
+// The heads of their records. Not of a root, which has none.
+RecordHead head_of(const PrefixTree::Node& node);
+RecordHead head_of(const PrefixTree::Checkpoint& checkpoint);
 
 }  // namespace anabranch

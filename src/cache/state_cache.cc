@@ -57,14 +57,6 @@ const StateSections& sections_in(const PrefixTree::Data& data) {
   return *static_cast<const StateSections*>(data.get());
 }
 
-RecordHead head_of(const PrefixTree::Node& node) {
-  return {RecordKind::block, node.key, node.parent->key, static_cast<uint32_t>(node.length), node.tokens};
-}
-RecordHead head_of(const PrefixTree::Checkpoint& checkpoint) {
-  return {RecordKind::checkpoint, next_key(checkpoint.node->key, checkpoint.tail), checkpoint.node->key,
-          static_cast<uint32_t>(checkpoint.length()), checkpoint.tail};
-}
-
 }  // namespace
 
 // The entries from which a state is assembled.
@@ -287,6 +279,10 @@ StateCache::Plan StateCache::plan(const PrefixTree::Found& found, int most) cons
   return plan;
 }
 
+int StateCache::resumable(const PrefixTree::Found& found, int most) const {
+  return plan(found, most).length;
+}
+
 void StateCache::prefetch(const Plan& plan) const {
   if (!disk()) return;
   std::vector<RecordHead> heads;
@@ -348,6 +344,8 @@ bool StateCache::assemble(const Plan& plan, Hit& hit) {
 }
 
 StateCache::Hit StateCache::find(std::span<const int> prompt, std::string_view salt) {
+  const std::lock_guard lock(mutex_);
+  take_added();
   if (disk()) index(disk()->refresh());
   const PrefixKey root = root_key(options_.fingerprint, salt);
   const int most = static_cast<int>(prompt.size()) - 1;
@@ -427,6 +425,7 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
   const int length = state.model.length;
   CHECK(length == static_cast<int>(tokens.size()), "a state of {} tokens for {}", length, tokens.size());
   if (length == 0) return;
+  const std::lock_guard lock(mutex_);
   forget_missing();
   PrefixTree::Node* at = &tree_.add_root(root_key(options_.fingerprint, salt));
   for (int b = 0; b < whole_blocks(length); b++) {
@@ -458,12 +457,14 @@ void StateCache::keep(std::span<const int> tokens, std::string_view salt, const 
 }
 
 void StateCache::set_ram_budget(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
   options_.ram_bytes = bytes;
   tree_.evict(bytes);
   tell();
 }
 
 StateCacheStats StateCache::stats() const {
+  const std::lock_guard lock(mutex_);
   StateCacheStats stats = stats_;
   stats.ram_bytes = tree_.bytes();
   stats.blocks = tree_.nodes();

@@ -6,10 +6,12 @@
 // is kept once for each checkpoint: a point at which a sequence was kept. A model with recurrent state can
 // continue only from checkpoints; other models can continue from any kept token.
 //
-// Engine thread only; disk_store.h writes on a thread of its own.
+// Engine thread only, except what SharedStates has and what says so; disk_store.h writes on a thread of its
+// own.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +22,7 @@
 #include "cache/disk_store.h"
 #include "cache/kv_events.h"
 #include "cache/prefix_tree.h"
+#include "cache/shared_states.h"
 #include "state/sections.h"
 #include "state/sequence_state.h"
 
@@ -43,10 +46,10 @@ struct StateCacheOptions {
   std::unique_ptr<KvEvents> events;  // told of the states without a salt; may be null
 };
 
-class StateCache {
+class StateCache final : public SharedStates {
  public:
   explicit StateCache(StateCacheOptions options);
-  ~StateCache();
+  ~StateCache() override;
 
   struct Hit {
     int length = 0;          // tokens of the prompt that the state covers; 0: a miss
@@ -74,8 +77,28 @@ class StateCache {
   StateCacheStats stats() const;
   DiskStore* disk() const { return options_.disk.get(); }
 
+  // For other workers, and for states of theirs (shared_states.cc). Any thread.
+  const Fingerprint& fingerprint() const override { return options_.fingerprint; }
+  KeptPrefix kept(std::span<const PrefixKey> keys) const override;
+  Result<std::string> record(const DiskRecord& name) const override;
+  // What is kept of a prompt: the tokens after which it can be continued, and its whole blocks.
+  struct KeptHere {
+    int length = 0, blocks = 0;
+  };
+  KeptHere kept_here(std::span<const int> prompt, std::string_view salt);
+  // Takes records that another worker kept, parents before children. The next find() has them. Errors:
+  // unsupported (they do not fit this model's states).
+  Result<void> add(std::span<const StoredRecord> records);
+  // A limit for the size of a record of such states.
+  uint64_t most_record_bytes() const;
+
  private:
   using SectionsPtr = std::shared_ptr<const StateSections>;
+  struct Known;
+  struct Added {
+    RecordHead head;
+    SectionsPtr sections;
+  };
   struct Plan;
   struct Match;
 
@@ -83,6 +106,7 @@ class StateCache {
   void forget_missing();
   void tell();
   Plan plan(const PrefixTree::Found& found, int most) const;
+  int resumable(const PrefixTree::Found& found, int most) const;
   void prefetch(const Plan& plan) const;
   bool assemble(const Plan& plan, Hit& hit);
   SectionsPtr load(const RecordHead& head);
@@ -92,6 +116,8 @@ class StateCache {
   template <class Entry>
   void forget_unusable(Entry& entry);
   void store(RecordHead head, const StateSections& sections);
+  std::optional<Known> known(const DiskRecord& name) const;
+  void take_added();
   void used(const Plan& plan);
   void count(const Match& match, Hit& hit);
 
@@ -104,8 +130,10 @@ class StateCache {
   StateCacheOptions options_;
   SectionFormat format_;
   bool any_token_;
+  mutable std::mutex mutex_;  // guards the members below
   PrefixTree tree_;
   StateCacheStats stats_;
+  std::vector<Added> added_;  // since the last find()
 };
 
 }  // namespace anabranch

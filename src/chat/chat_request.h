@@ -34,6 +34,8 @@ struct GenerationOptions {
   int priority = 0;  // lower ones go first
   bool cache = true;
   std::string cache_salt;
+  bool to_decode = false;  // another worker goes on with the states that are left (kv_transfer_params)
+  StateOrigin state_from;  // as of Request
   bool stream = false;
   bool progress = false;       // of reading the prompt (streams only)
   bool include_usage = false;  // a last chunk with the usage (streams only)

@@ -121,6 +121,24 @@ void add_cache_flags(CLI::App& app, CacheFlags& o) {
       ->excludes(off);
 }
 
+void add_peer_flags(CLI::App& app, PeerFlags& o) {
+  const Group group(app, "Cache");
+  app.add_flag("--share-states", o.share,
+               "Give kept states to other workers of this model that ask for them (behind the API keys)");
+  app.add_option("--state-peer", o.peers,
+                 "Address of another worker, such as http://10.0.0.5:11436: states that it keeps are fetched "
+                 "before a prompt is computed (may be given several times)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  app.add_option("--state-peer-timeout", o.timeout_s,
+                 "Seconds that a prompt waits for other workers at most; then it is computed here (default: "
+                 "2)")
+      ->check(number_in(0.01f, 600.0f));
+  app.add_option("--state-peer-key-file", o.key_file,
+                 "File with the API key for those workers (default: ANABRANCH_API_KEY in the environment)");
+}
+
 void add_thinking_flags(CLI::App& app, ThinkFlags& o) {
   const Group group(app, "Thinking");
   app.add_option(

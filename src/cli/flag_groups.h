@@ -14,6 +14,7 @@ void add_sampler_flags(CLI::App& app, SamplingOptions& o);
 void add_sampling_flags(CLI::App& app, SamplingOptions& o);
 void add_spec_flags(CLI::App& app, SpecOptions& o);
 void add_cache_flags(CLI::App& app, CacheFlags& o);
+void add_peer_flags(CLI::App& app, PeerFlags& o);
 void add_thinking_flags(CLI::App& app, ThinkFlags& o);
 
 // A number in a range; CLI::Range lets NaN through.

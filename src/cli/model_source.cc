@@ -11,11 +11,13 @@
 #include "cli/conversation.h"
 #include "cli/locate.h"
 #include "cli/reports.h"
+#include "cli/server_access.h"
 #include "engine/loader.h"
 #include "engine/loader_gguf.h"
 #include "hub/pull.h"
 #include "models/model.h"
 #include "ops/open.h"
+#include "peers/peer_states.h"
 
 namespace anabranch::cli {
 namespace {
@@ -74,6 +76,19 @@ Result<server::PulledModel> pull(const std::string& text, const std::function<bo
 
 }  // namespace
 
+Result<PeerOptions> peer_options(const PeerFlags& flags) {
+  PeerOptions peers;
+  peers.timeout_s = flags.timeout_s;
+  for (const std::string& url : flags.peers) {
+    auto origin = peer_origin(url);
+    if (!origin) return make_error(ErrorKind::invalid, "--state-peer: {}", origin.error().message);
+    peers.urls.push_back(std::move(*origin));
+  }
+  if (peers.urls.empty()) return peers;
+  TRY(peers.api_key, key_to_show(flags.key_file));
+  return peers;
+}
+
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
   TRY(EngineOptions wanted, engine_options(options.model, options.spec, options.cache));
   wanted.cache.events = options.kv_events;
@@ -82,6 +97,7 @@ Result<server::ReadyModel> load_for_serving(const ServeOptions& options) {
   wanted.max_queue = options.queue;
   wanted.max_gap_s = options.max_gap_ms / 1000;
   wanted.memory_bytes = options.memory_bytes;
+  TRY(wanted.peers, peer_options(options.states));
   TRY(std::shared_ptr<Engine> engine, make_engine(wanted));
   if (options.mlock) {
     TRY_VOID(lock_memory());

@@ -8,6 +8,9 @@
 
 namespace anabranch::cli {
 
+// Errors: invalid (an address that is none, or a key file without a key).
+Result<PeerOptions> peer_options(const PeerFlags& flags);
+
 // Loads the model that the options name. A progress line stands on a terminal meanwhile.
 Result<server::ReadyModel> load_for_serving(const ServeOptions& options);
 

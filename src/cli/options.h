@@ -44,6 +44,14 @@ struct CacheFlags {
 
 inline const CacheFlags kNoCache{.off = true};
 
+// Kept states that workers give each other.
+struct PeerFlags {
+  bool share = false;              // give
+  std::vector<std::string> peers;  // addresses of workers that may be asked
+  double timeout_s = 2;
+  std::string key_file;  // with the API key for them; "": ANABRANCH_API_KEY
+};
+
 struct SessionFlags {
   std::string directory;              // "": the usual one
   std::optional<std::string> resume;  // of chat: a session to go on with; "": the last one
@@ -145,6 +153,7 @@ struct ServeOptions {
   SpecOptions spec;
   CacheFlags cache;
   std::string kv_events;  // an endpoint that tells of the model's states; "": none
+  PeerFlags states;
   SessionFlags sessions;
   McpFlags mcp;              // `allow` is not used: requests say what needs approval
   ThinkFlags thinking;       // where requests say nothing

@@ -155,6 +155,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
           "such as tcp://127.0.0.1:5557")
       ->group("Cache")
       ->excludes("--no-cache");
+  add_peer_flags(*command, o.states);
   add_thinking_flags(*command, o.thinking);
   command->add_option("--host", o.host, "Address to listen on");
   command->add_option("-p,--port", o.port, "Port to listen on; 0 = any free one")

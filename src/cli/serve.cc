@@ -213,6 +213,8 @@ Result<server::ServerOptions> server_options(const ServeOptions& options) {
   result.access_log_bytes = options.access_log_bytes;
   result.allowed_hosts = options.allowed_hosts;
   result.cors_origins = options.cors_origins;
+  result.share_states = options.states.share;
+  TRY_VOID(peer_options(options.states));
   result.tls = {options.tls_certificate, options.tls_key};
   result.stop_grace_s = options.drain_seconds;
   TRY_VOID(allow_descriptors(options.connections));

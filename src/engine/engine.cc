@@ -13,6 +13,7 @@
 #include "base/cpu_info.h"
 #include "base/log.h"
 #include "engine/engine_loop.h"
+#include "engine/state_fetcher.h"
 
 namespace anabranch {
 namespace {
@@ -36,6 +37,7 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(const EngineOptions& options, LoadFunction load) : options_(options), load_(std::move(load)) {}
   ~EngineImpl() override {
+    fetcher_.reset();  // its requests come to the inbox
     {
       std::lock_guard lock(inbox_.mutex);
       inbox_.stopping = true;
@@ -62,6 +64,7 @@ class EngineImpl final : public Engine {
   std::vector<std::vector<uint64_t>> expert_rows() const override;
   std::optional<DeviceMemory> device_memory() const override;
   bool device_lost() const override { return model_.device().lost(); }
+  const SharedStates* shared_states() const override { return states_; }
   const Tokenizer& tokenizer() const override { return model_.tokenizer(); }
   const ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
   const SamplingParams& default_sampling() const override { return model_.loaded().sampling; }
@@ -76,6 +79,8 @@ class EngineImpl final : public Engine {
   EngineModel model_;
   std::string context_note_;  // why the context is shorter than the model's; for messages
   Inbox inbox_;
+  StateCache* states_ = nullptr;           // the loop's, which lives as long as thread_
+  std::unique_ptr<StateFetcher> fetcher_;  // null: there are no peers
   std::thread thread_;
 };
 
@@ -85,6 +90,15 @@ Result<std::unique_ptr<EngineLoop>> EngineImpl::load() {
   model_.info().context_length = memory.context_length;
   context_note_ = memory.context_note;
   TRY(auto keeper, SnapshotKeeper::open(options_, model_, memory.budgets.cache));
+  states_ = keeper.cache();
+  if (states_ && !options_.peers.urls.empty())
+    fetcher_ = std::make_unique<StateFetcher>(options_.peers, *states_,
+                                              [this](std::unique_ptr<Sequence> sequence, bool cancelled) {
+                                                const std::lock_guard lock(inbox_.mutex);
+                                                if (cancelled) inbox_.cancels.push_back(sequence->id);
+                                                inbox_.arrivals.push_back(std::move(sequence));
+                                                inbox_.wake.notify_one();
+                                              });
   return std::make_unique<EngineLoop>(options_, model_, memory, std::move(keeper), inbox_);
 }
 
@@ -149,20 +163,26 @@ Result<RequestId> EngineImpl::submit(Request request, Sink sink) {
   if (request.prompt_logprobs) request.cache = false;
   std::sort(request.stop_tokens.begin(), request.stop_tokens.end());
   auto sequence = std::make_unique<Sequence>(0, std::move(request), std::move(sink));
-  std::lock_guard lock(inbox_.mutex);
+  std::unique_lock lock(inbox_.mutex);
   if (inbox_.stopping) return make_error(ErrorKind::busy, "the engine is stopping");
   if (inbox_.waiting >= info().max_running + options_.max_queue)
     return make_error(ErrorKind::busy, "{} requests are waiting already; try again later",
                       options_.max_queue);
   const RequestId id = sequence->id = inbox_.next_id++;
-  inbox_.arrivals.push_back(std::move(sequence));
   inbox_.waiting++;
   inbox_.stats.requests++;
+  if (fetcher_ && fetcher_->wants(sequence->request)) {
+    lock.unlock();
+    fetcher_->add(std::move(sequence));
+    return id;
+  }
+  inbox_.arrivals.push_back(std::move(sequence));
   inbox_.wake.notify_one();
   return id;
 }
 
 void EngineImpl::cancel(RequestId id) {
+  if (fetcher_ && fetcher_->cancel(id)) return;
   std::lock_guard lock(inbox_.mutex);
   inbox_.cancels.push_back(id);
   inbox_.wake.notify_one();
@@ -173,6 +193,14 @@ EngineStats EngineImpl::stats() const {
   EngineStats stats = inbox_.stats;
   stats.queued += static_cast<int>(inbox_.arrivals.size());
   stats.grammars = model_.grammars().stats();
+  if (!fetcher_ || !stats.cache) return stats;
+  const PeerStates::Stats peers = fetcher_->stats();
+  stats.cache->has_peers = true;
+  stats.cache->peer_lookups = peers.lookups;
+  stats.cache->peer_hits = peers.fetched;
+  stats.cache->peer_failed = peers.failed;
+  stats.cache->peer_tokens = peers.tokens;
+  stats.cache->peer_bytes = peers.bytes;
   return stats;
 }
 

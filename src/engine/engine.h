@@ -23,6 +23,7 @@
 #include "grammar/grammar.h"
 #include "jinja/chat_template.h"
 #include "output/output_parser.h"
+#include "peers/peer_options.h"
 #include "tokenizer/tokenizer.h"
 
 namespace anabranch {
@@ -49,6 +50,14 @@ struct ThinkingOptions {
 // How the final hidden states of a text become its embedding: that of its first or last token, or their mean.
 // rank: the logits of Request::classes behind its last token.
 enum class Pooling : uint8_t { first, last, mean, rank };
+
+class SharedStates;
+
+// The worker that has read a request's prompt.
+struct StateOrigin {
+  std::string host;               // "host:port"; empty: not known
+  std::vector<std::string> keys;  // prompt_key() of the prompts that it has read; empty: not known
+};
 
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
@@ -79,6 +88,7 @@ struct Request {
 
   bool cache = true;       // read and write the state cache, if the engine has one
   std::string cache_salt;  // states that were kept under another salt are not found
+  StateOrigin state_from;  // with peers: only this one is asked, if it is one of them
   // Lengths of prefixes that other prompts are likely to share (the end of the tools and the system prompt,
   // the end before the answer's opening), ascending. States are kept at these lengths.
   std::vector<int> keep_at;
@@ -155,6 +165,7 @@ struct EngineOptions {
   SpecMode speculation;    // for requests that do not choose one
   std::string draft_path;  // a draft model, or empty
   CacheOptions cache;
+  PeerOptions peers;             // without a cache nothing is fetched
   bool keep_statistics = false;  // remember costs and acceptance of speculation between runs, in ~/.cache
   bool lossy_skip =
       false;  // leave out the layers that calibration found least needed: a different, faster model
@@ -240,6 +251,8 @@ class Engine {
   // True once the GPU has failed for good; every later request fails.
   virtual bool device_lost() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
+  // The kept states, for other workers. They live as long as the engine. Null: none are kept.
+  virtual const SharedStates* shared_states() const { return nullptr; }
   // Null when the model has no chat template.
   virtual const ChatTemplate* chat_template() const = 0;
   // The model's recommended parameters (generation_config.json), or greedy.

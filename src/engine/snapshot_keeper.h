@@ -40,6 +40,8 @@ class SnapshotKeeper {
 
   void set_ram_budget(uint64_t bytes);
   std::optional<StateCacheStats> stats() const;
+  // Null: nothing is kept. Its address stays the same when the keeper moves.
+  StateCache* cache() const { return cache_.get(); }
 
  private:
   template <class Take>

@@ -66,6 +66,7 @@ class Device {
   virtual Tensor empty(const Shape& shape, Dtype dtype) = 0;
   virtual Tensor zeros(const Shape& shape, Dtype dtype) = 0;
   // An uninitialised tensor of the host whose way to the device is short: the CPU's own memory, or pinned.
+  // Any thread.
   virtual Tensor empty_host(const Shape& shape, Dtype dtype);
   // The tensor of the host on this device (itself if it is there already).
   virtual Tensor to_device(const Tensor& x) = 0;

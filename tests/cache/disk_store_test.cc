@@ -30,6 +30,20 @@ std::vector<PrefixKey> leaf_to_root(const std::vector<RecordHead>& heads) {
   return keys;
 }
 
+TEST(DiskFiles, ACopyOfARecordHasTheSameBytes) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/record";
+  write_bytes(path, std::string(100'001, 'x'));
+  const auto mapped = map_record(path), copy = map_record(path, true);
+  ASSERT_TRUE(mapped.ok() && copy.ok());
+  EXPECT_TRUE(std::ranges::equal(mapped->bytes, copy->bytes));
+  EXPECT_EQ(copy->bytes.size(), 100'001u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(copy->bytes.data()) % kSectionAlignment, 0u);
+  std::filesystem::remove(path);
+  EXPECT_EQ(static_cast<char>(copy->bytes[100'000]), 'x');
+  EXPECT_EQ(map_record(path, true).error().kind, ErrorKind::not_found);
+}
+
 TEST(DiskStoreTest, KeepsRecordsOverRestarts) {
   TemporaryDirectory directory;
   const auto a = chain(1, 3), b = chain(2, 0, 200);

@@ -171,6 +171,67 @@ TEST_F(StateCacheTest, FindsInMemoryWhatWasKept) {
   }
 }
 
+// As another worker does: by the prompt's keys alone.
+TEST_F(StateCacheTest, AnotherCacheTakesRecords) {
+  int seed = 100;  // records on disk are of one model
+  for (const bool on_disk : {false, true})
+    for (const Layers& layers : {kHybrid, kAttention, kWindows}) {
+      const std::string salt = std::to_string(++seed);
+      const Tokens tokens = text(seed, 600), prompt = tokens + text(3, 5);
+      const auto theirs = open(layers, on_disk), ours = open(layers, false);
+      for (const int length : {100, 512, 600})
+        theirs->keep(first(tokens, length), salt, state_of(layers, first(tokens, length)));
+      if (on_disk) {
+        theirs->disk()->drain();
+        theirs->set_ram_budget(0);
+      }
+      const auto keys = prefix_keys(kFingerprint, salt, prompt);
+      const KeptPrefix kept = theirs->kept(keys);
+      ASSERT_EQ(kept.blocks, 2u);
+      ASSERT_EQ(kept.points.size(), 3u);
+      EXPECT_EQ(kept.points[0].length, 600u);
+      EXPECT_EQ(kept.points[0].mark, mark_of(next_key(keys[2], std::span(tokens).subspan(512))));
+      EXPECT_EQ(kept.points[2].length, 100u);
+      EXPECT_EQ(theirs->kept(prefix_keys(kFingerprint, "", prompt)).points.size(), 0u);
+      EXPECT_EQ(theirs->kept(prefix_keys(kFingerprint, salt, text(9, 600))).blocks, 0u);
+
+      const RecordHead heads[] = {
+          head_after(RecordKind::block, keys[0], 0, first(tokens, 256)),
+          head_after(RecordKind::block, keys[1], 256, {tokens.begin() + 256, tokens.begin() + 512}),
+          head_after(RecordKind::checkpoint, keys[2], 512, {tokens.begin() + 512, tokens.end()})};
+      std::vector<StoredRecord> records;
+      for (const RecordHead& head : heads) {
+        const auto name = parse_record_name(record_name(disk_record(kFingerprint, head)));
+        ASSERT_TRUE(name);
+        auto bytes = theirs->record(*name);
+        ASSERT_TRUE(bytes.ok()) << bytes.error().message;
+        EXPECT_LE(bytes->size(), ours->most_record_bytes());
+        const auto owner = std::make_shared<std::string>(std::move(*bytes));
+        auto record = parse_record(std::as_bytes(std::span(*owner)), kFingerprint, owner);
+        ASSERT_TRUE(record.ok()) << record.error().message;
+        records.push_back(std::move(*record));
+      }
+      EXPECT_EQ(ours->kept_here(prompt, salt).length, 0);
+      const auto added = ours->add(records);
+      ASSERT_TRUE(added.ok()) << added.error().message;
+      const auto hit = ours->find(prompt, salt);
+      ASSERT_EQ(hit.length, 600);
+      EXPECT_TRUE(same(hit.state, state_of(layers, tokens)));
+      EXPECT_EQ(ours->kept_here(prompt, salt).length, 600);
+      EXPECT_EQ(ours->kept_here(prompt, salt).blocks, 2);
+
+      const auto misfit = open(kOnlyWindows, false);
+      EXPECT_FALSE(misfit->add(records).ok());
+      records.erase(records.begin());  // the others' parent is missing
+      const auto third = open(layers, false);
+      ASSERT_TRUE(third->add(records).ok());
+      EXPECT_EQ(third->find(prompt, salt).length, 0);
+      DiskRecord unknown = disk_record(kFingerprint, heads[2]);
+      unknown.length--;
+      EXPECT_EQ(theirs->record(unknown).error().kind, ErrorKind::not_found);
+    }
+}
+
 TEST_F(StateCacheTest, ANewCacheFindsOnDiskWhatWasKept) {
   for (const Layers& layers : {kHybrid, kAttention, kWindows, kOnlyWindows}) {
     for (const int length : {1, 255, 256, 257, 512, 513, 600}) {

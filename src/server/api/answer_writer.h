@@ -52,6 +52,7 @@ struct AnswerHead {
   std::string model;
   std::optional<ThinkReport> thinking;  // chat only
   double load_s = 0;                    // that the request waited for its model
+  Json transfer;  // "kv_transfer_params" of OpenAI's answers that are no streams; null: none
 };
 
 // How one of a request's answers ended.

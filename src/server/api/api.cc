@@ -135,6 +135,13 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
             {"dropped", stats->disk_dropped},           {"failed", stats->disk_failed},
             {"corrupt", stats->disk_corrupt},           {"evicted", stats->disk_evicted},
             {"last_reason", stats->disk_last_reason}};
+  Json peers = nullptr;
+  if (stats->has_peers)
+    peers = {{"lookups", stats->peer_lookups},
+             {"hits", stats->peer_hits},
+             {"failed", stats->peer_failed},
+             {"tokens", stats->peer_tokens},
+             {"bytes", stats->peer_bytes}};
   return {{"kv", to_string(stats->kv)},
           {"lookups", stats->lookups},
           {"ram_hits", stats->ram_hits},
@@ -155,7 +162,8 @@ Json cache_json(const std::optional<StateCacheStats>& stats) {
           {"blocks", stats->blocks},
           {"points", stats->points},
           {"last_miss", stats->last_miss},
-          {"disk", std::move(disk)}};
+          {"disk", std::move(disk)},
+          {"peers", std::move(peers)}};
 }
 
 std::string_view text_of(const std::string* header) {
@@ -185,17 +193,19 @@ After after(HttpServer& http) {
 
 Api::Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http,
          AccessRules access, ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
-         const std::string& seal_key_path, double timeout_s, int requests_per_minute)
+         const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states)
     : started_(now_seconds()),
       created_(unix_seconds()),
       workers_(workers),
       post_(http.post()),
       pool_(std::move(models), std::move(prompts), post_, after(http)),
       responses_(std::make_shared<ResponseContext>(std::move(sessions), tools.servers, seal_key_path)),
-      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits),
+      generations_(pool_, workers, post_, after(http), timeout_s, metrics_, responses_, tools.limits,
+                   share_states),
       actions_(pool_, post_, created_),
       ollama_(pool_, workers_, post_),
       sessions_(responses_, post_),
+      states_(pool_, post_, share_states),
       access_(std::move(access)),
       keys_(std::move(keys)),
       addresses_(requests_per_minute) {}
@@ -348,6 +358,18 @@ bool Api::handle_slow_page(Page page, const HttpRequest& request, const Call& ca
       return true;
     case Page::cancel_generate:
       out->respond(cancel(call));
+      return true;
+    case Page::states_lookup:
+    case Page::state_record:
+      if (!states_.shared())
+        out->respond(error_response({404,
+                                     "This worker shares no states with others: start it with "
+                                     "--share-states",
+                                     "", "states_not_shared"}));
+      else if (page == Page::states_lookup)
+        states_.lookup(request.body, out);
+      else
+        states_.record(call.match.id, call.match.item, out);
       return true;
     case Page::models:
       list_models(request.header("anthropic-version") != nullptr, out);

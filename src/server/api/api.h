@@ -11,6 +11,7 @@
 #include "server/api/ollama_models.h"
 #include "server/api/routes.h"
 #include "server/api/session_actions.h"
+#include "server/api/state_pages.h"
 #include "server/http/access.h"
 #include "server/http/address_limits.h"
 #include "server/http/api_keys.h"
@@ -25,7 +26,7 @@ class Api {
   // timeout_s: as of Generations.
   Api(ServerModels models, PrepareOptions prompts, WorkerPool& workers, HttpServer& http, AccessRules access,
       ApiKeys keys, std::shared_ptr<SessionStores> sessions, const ServerTools& tools,
-      const std::string& seal_key_path, double timeout_s, int requests_per_minute);
+      const std::string& seal_key_path, double timeout_s, int requests_per_minute, bool share_states);
 
   // The error for a request that must be refused, judged by its head alone; nothing if it is served.
   // client: its address.
@@ -87,6 +88,7 @@ class Api {
   ModelActions actions_;
   OllamaModels ollama_;
   SessionActions sessions_;
+  StatePages states_;
   WorkerPool mcp_workers_{1};  // asks MCP servers what they offer
   const AccessRules access_;
   ApiKeys keys_;

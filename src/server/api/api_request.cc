@@ -4,6 +4,7 @@
 #include "server/api/continuation_fields.h"
 #include "server/api/format_fields.h"
 #include "server/api/thinking_fields.h"
+#include "server/http/target.h"
 
 #include <algorithm>
 #include <charconv>
@@ -167,6 +168,25 @@ void read_cache(JsonFields& fields, GenerationOptions& options) {
   options.cache_salt = *salt;
 }
 
+// vLLM's "kv_transfer_params", with which routers send a prompt to one worker and its answer to another.
+void read_transfer(JsonFields& fields, GenerationOptions& options) {
+  constexpr size_t kMaxHost = 255, kMaxKeys = 128;
+  const Json* transfer = fields.object("kv_transfer_params");
+  if (!transfer) return;
+  JsonFields inner(*transfer, "kv_transfer_params.");
+  options.to_decode = inner.boolean("do_remote_decode").value_or(false);
+  const bool from_other = inner.boolean("do_remote_prefill").value_or(false);
+  const std::string* host = inner.string("remote_host");
+  const auto port = inner.integer("remote_port", 0, 65535);
+  const Json* keys = inner.array("remote_block_ids");
+  if (inner.error()) return fields.fail(*inner.error());
+  if (!from_other) return;
+  if (host && port && host->size() <= kMaxHost)
+    options.state_from.host = fmt::format("{}:{}", lower_case(*host), *port);
+  for (size_t i = 0; keys && i < std::min(keys->size(), kMaxKeys); i++)
+    if ((*keys)[i].is_string()) options.state_from.keys.push_back((*keys)[i].get<std::string>());
+}
+
 GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaults, bool chat) {
   GenerationOptions options = read_common_options(fields, defaults);
   refuse_what_is_not_built(fields);
@@ -180,6 +200,7 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   }
   read_stream_options(fields, options);
   options.progress = fields.boolean("return_progress").value_or(false);
+  read_transfer(fields, options);
   return options;
 }
 

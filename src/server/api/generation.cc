@@ -12,6 +12,7 @@
 #include "server/api/openai_format.h"
 #include "server/api/session_json.h"
 #include "server/http/request_record.h"
+#include "server/api/state_pages.h"
 
 namespace anabranch::server {
 namespace {
@@ -67,7 +68,7 @@ uint64_t choice_seed(uint64_t seed, uint64_t choice) {
 
 Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
                          Metrics& metrics, std::shared_ptr<ResponseContext> responses,
-                         mcp::AgentLimits agent_limits)
+                         mcp::AgentLimits agent_limits, bool share_states)
     : models_(models),
       workers_(workers),
       post_(std::move(post)),
@@ -75,6 +76,7 @@ Generations::Generations(ModelPool& models, WorkerPool& workers, Post post, Afte
       metrics_(metrics),
       responses_(std::move(responses)),
       agent_limits_(agent_limits),
+      share_states_(share_states),
       watch_(after, [this] { return end_late_ones(); }),
       embedder_(post_, after) {
   std::random_device device;
@@ -105,6 +107,7 @@ void Generations::start(AnswerKind kind, HttpRequest request, KeyUse use,
   generation.head.created = unix_seconds();
   generation.use = std::move(use);
   generation.note->id = generation.head.id;
+  if (const std::string* host = request.header("host")) generation.host = *host;
   out->on_client_left([this, key] { client_left(key); });
   generation.out = std::move(out);
   auto whole = std::make_shared<HttpRequest>(std::move(request));
@@ -291,6 +294,9 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
   request.progress = options.progress;
   request.cache = options.cache;
   request.cache_salt = options.cache_salt;
+  request.state_from = options.state_from;
+  if (options.to_decode && share_states_)
+    generation.head.transfer = transfer_json(engine, options.cache_salt, prepared.prompts, generation.host);
   request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
   request.output = prepared.rules;

@@ -32,8 +32,10 @@ class Generations {
  public:
   // models and metrics must outlive it.
   // timeout_s: for each request, from its arrival to the end of its answer; 0: no limit.
+  // share_states: other workers may go on with the states that requests leave.
   Generations(ModelPool& models, WorkerPool& workers, Post post, After after, double timeout_s,
-              Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits);
+              Metrics& metrics, std::shared_ptr<ResponseContext> responses, mcp::AgentLimits agent_limits,
+              bool share_states);
 
   // Starts to answer a request. Its `held` is released when the body has been parsed.
   void start(AnswerKind kind, HttpRequest request, KeyUse use, std::shared_ptr<ResponseStream> out);
@@ -59,6 +61,7 @@ class Generations {
   };
   struct Generation {
     AnswerHead head;
+    std::string host;    // this server, as the request names it
     double started = 0;  // monotonic seconds
     Deadline deadline;
     ModelLease model;  // null until it is loaded
@@ -132,6 +135,7 @@ class Generations {
   Metrics& metrics_;
   const std::shared_ptr<ResponseContext> responses_;
   const mcp::AgentLimits agent_limits_;
+  const bool share_states_;
   std::mt19937_64 random_;  // of ids and seeds
   uint64_t next_key_ = 1;
   std::unordered_map<uint64_t, Generation> generations_;

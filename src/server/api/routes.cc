@@ -41,6 +41,8 @@ constexpr Route kRoutes[] = {
     {"DELETE", "/v1/conversations/{id}", ConversationAction::erase},
     {"GET", "/v1/mcp/servers", Page::mcp_servers},
     {"GET", "/v1/mcp/calls", Page::mcp_calls},
+    {"POST", "/v1/states/lookup", Page::states_lookup},
+    {"GET", "/v1/states/{id}/{item}", Page::state_record},
     {"POST", "/v1/embeddings", AnswerKind::embedding, true, true, Listed::openai},
     {"POST", "/embeddings", AnswerKind::embedding, true, false},
     {"POST", "/v1/rerank", AnswerKind::rerank, true, true, Listed::openai},

@@ -40,6 +40,8 @@ enum class Page {
   router_server,
   mcp_servers,
   mcp_calls,
+  states_lookup,
+  state_record,
   web_status,
   web_file,
   web_icon

@@ -23,7 +23,7 @@ class ServerImpl final : public Server {
         workers_(std::make_unique<WorkerPool>(kWorkers)),
         api_(std::move(models), {options.volatile_text, options.turns_path}, *workers_, *http_,
              std::move(access), std::move(keys), std::move(sessions), options.tools, options.seal_key_path,
-             options.request_timeout_s, options.requests_per_minute),
+             options.request_timeout_s, options.requests_per_minute, options.share_states),
         access_log_(std::move(access_log)),
         thread_([this] { serve(); }) {}
 

@@ -1,0 +1,155 @@
+// What StateCache does for other workers: it tells of states, gives records, and takes those of others.
+#include "cache/shared_states.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/log.h"
+#include "cache/state_cache.h"
+
+namespace anabranch {
+
+std::vector<PrefixKey> prefix_keys(const Fingerprint& fingerprint, std::string_view salt,
+                                   std::span<const int> tokens) {
+  std::vector<PrefixKey> keys{root_key(fingerprint, salt)};
+  for (; tokens.size() >= kBlockTokens; tokens = tokens.subspan(kBlockTokens))
+    keys.push_back(next_key(keys.back(), tokens.first(kBlockTokens)));
+  return keys;
+}
+
+PrefixKey prompt_key(std::span<const PrefixKey> keys, std::span<const int> tokens) {
+  return next_key(keys.back(), tokens.subspan((keys.size() - 1) * kBlockTokens));
+}
+
+KeptPrefix StateCache::kept(std::span<const PrefixKey> keys) const {
+  const std::lock_guard lock(mutex_);
+  KeptPrefix kept;
+  std::vector<const PrefixTree::Node*> path;
+  for (size_t i = 0; i < keys.size(); i++) {
+    const PrefixTree::Node* node = tree_.node(keys[i]);
+    const bool follows = node && node->length == static_cast<int>(i) * kBlockTokens &&
+                         (i == 0 ? !node->parent : node->parent == path.back());
+    if (!follows) break;
+    path.push_back(node);
+  }
+  if (path.empty()) return kept;
+  kept.blocks = static_cast<uint32_t>(path.size() - 1);
+  for (auto node = path.rbegin(); node != path.rend() && kept.points.size() < kMaxKeptPoints; ++node) {
+    std::vector<KeptPoint> points;
+    for (const auto& checkpoint : (*node)->checkpoints)
+      points.push_back(
+          {static_cast<uint32_t>(checkpoint->length()), mark_of(next_key((*node)->key, checkpoint->tail))});
+    std::ranges::sort(points, std::ranges::greater(), &KeptPoint::length);
+    points.resize(std::min(points.size(), kMaxKeptPoints - kept.points.size()));
+    kept.points.insert(kept.points.end(), points.begin(), points.end());
+  }
+  return kept;
+}
+
+// A record of the tree: its head, and its sections if they are in memory.
+struct StateCache::Known {
+  RecordHead head;
+  SectionsPtr sections;
+};
+
+std::optional<StateCache::Known> StateCache::known(const DiskRecord& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto data_of = [](const auto& entry) {
+    return std::static_pointer_cast<const StateSections>(entry.data);
+  };
+  if (name.kind == RecordKind::block) {
+    const PrefixTree::Node* node = tree_.node(name.key);
+    if (!node || !node->parent || !same_record(name, head_of(*node))) return std::nullopt;
+    return Known{head_of(*node), data_of(*node)};
+  }
+  const PrefixTree::Node* node = tree_.node(name.parent);
+  if (!node) return std::nullopt;
+  for (const auto& checkpoint : node->checkpoints)
+    if (checkpoint->length() == static_cast<int>(name.length) && same_record(name, head_of(*checkpoint)))
+      return Known{head_of(*checkpoint), data_of(*checkpoint)};
+  return std::nullopt;
+}
+
+Result<std::string> StateCache::record(const DiskRecord& name) const {
+  const auto found = known(name);
+  if (!found || (!found->sections && !disk()))
+    return make_error(ErrorKind::not_found, "no such state is kept here any more");
+  std::vector<Section> sections;
+  std::optional<StoredRecord> stored;
+  if (found->sections) {
+    for (const auto& [tag, data] : *found->sections)
+      sections.push_back({std::bit_cast<RecordTag>(tag), data.data<char>(), data.nbytes(), nullptr});
+  } else {
+    TRY(stored, disk()->get(found->head));
+    for (const StoredSection& section : stored->sections)
+      sections.push_back({section.tag, section.bytes.data(), section.bytes.size(), nullptr});
+  }
+  const EncodedHead encoded = encode_head(options_.fingerprint, found->head, sections);
+  std::string bytes = encoded.head;
+  bytes.reserve(encoded.file_bytes);
+  for (size_t i = 0; i < sections.size(); i++) {
+    bytes.resize(encoded.sections[i].offset, '\0');
+    bytes.append(static_cast<const char*>(sections[i].data), sections[i].bytes);
+  }
+  return bytes;
+}
+
+StateCache::KeptHere StateCache::kept_here(std::span<const int> prompt, std::string_view salt) {
+  const std::lock_guard lock(mutex_);
+  if (disk()) index(disk()->refresh());
+  const int most = static_cast<int>(prompt.size()) - 1;
+  const auto found = tree_.find(root_key(options_.fingerprint, salt), prompt, most);
+  return {resumable(found, most), found.node ? found.node->length / kBlockTokens : 0};
+}
+
+Result<void> StateCache::add(std::span<const StoredRecord> records) {
+  std::vector<Added> added;
+  for (const StoredRecord& record : records) {
+    auto sections = std::make_shared<StateSections>();
+    for (const StoredSection& stored : record.sections)
+      TRY_VOID(add_section(format_, std::bit_cast<SectionTag>(stored.tag), stored.bytes, *sections));
+    added.push_back({record.head, std::move(sections)});
+  }
+  const std::lock_guard lock(mutex_);
+  std::ranges::move(added, std::back_inserter(added_));
+  return {};
+}
+
+// Puts the records of add() into the tree. Those whose parent was evicted meanwhile are dropped.
+void StateCache::take_added() {
+  for (const Added& record : std::exchange(added_, {})) {
+    const RecordHead& head = record.head;
+    const bool first = head.parent_length() == 0;
+    PrefixTree::Node* parent = first ? &tree_.add_root(head.parent) : tree_.node(head.parent);
+    if (!parent || parent->length != static_cast<int>(head.parent_length())) continue;
+    const uint64_t bytes = bytes_of(*record.sections);
+    if (head.kind == RecordKind::block)
+      tree_.add_block(*parent, head.tokens, record.sections, bytes);
+    else
+      tree_.add_checkpoint(*parent, head.tokens, record.sections, bytes);
+  }
+}
+
+// All sections that one record of such states can have, and the largest head.
+uint64_t StateCache::most_record_bytes() const {
+  uint64_t bytes = kMaxHeadBytes + kMaxSections * kSectionAlignment;
+  const auto add = [&](SectionKind kind, Stack stack, size_t layer) {
+    const auto form = section_form(format_, {kind, stack, static_cast<uint32_t>(layer), 0});
+    bytes += form ? form->bytes() : 0;
+  };
+  for (size_t i = 0; i < format_.model.size(); i++) {
+    const auto* kv = std::get_if<KvLayout>(&format_.model[i]);
+    const int blocks = kv && is_windowed(*kv) ? (kv->window + kBlockTokens - 2) / kBlockTokens + 1 : 1;
+    for (int b = 0; b < blocks; b++)
+      for (const auto kind : {SectionKind::keys, SectionKind::values}) add(kind, Stack::model, i);
+    for (const auto kind : {SectionKind::delta_state, SectionKind::conv_rows}) add(kind, Stack::model, i);
+  }
+  for (size_t i = 0; i < format_.mtp.size(); i++)
+    for (const auto kind : {SectionKind::keys, SectionKind::values})
+      for (int b = 0; b < 2; b++) add(kind, Stack::mtp, i);
+  add(SectionKind::hidden, Stack::mtp, 0);
+  return bytes;
+}
+
+}  // namespace anabranch

@@ -1,0 +1,1 @@
+target_compile_definitions(anabranch_peers PRIVATE ANABRANCH_VERSION="${PROJECT_VERSION}")  # lookup.cc

@@ -1,0 +1,31 @@
+// The JSON of POST /v1/states/lookup (docs/state-transfer.md), for those who ask and those who answer.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "cache/shared_states.h"
+
+namespace anabranch {
+
+// Only workers of one version exchange states: what computes them may differ between versions.
+struct StatesQuestion {
+  std::string version;  // of the program
+  Fingerprint fingerprint;
+  std::vector<PrefixKey> keys;  // as of prefix_keys()
+};
+Json to_json(const StatesQuestion& question);
+// Errors: invalid (a field is missing, or is something else).
+Result<StatesQuestion> parse_question(const Json& json);
+
+Json to_json(const KeptPrefix& kept);
+// Errors: invalid (likewise, or beyond a limit). blocks: the most that were asked for.
+Result<KeptPrefix> parse_kept(const Json& json, uint32_t blocks);
+
+// The program's version.
+std::string states_version();
+
+}  // namespace anabranch

@@ -1,0 +1,90 @@
+// Asks other workers for kept states of a prompt, and fetches them (docs/state-transfer.md).
+//
+// What a peer sends is verified like a file: every checksum, the fingerprint, and the tokens themselves. A
+// peer that fails, is slow or sends something else costs time, never an answer. Then it is left alone for
+// some seconds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cache/prefix_key.h"
+#include "cache/record.h"
+#include "peers/peer_options.h"
+
+namespace anabranch {
+
+namespace mcp {
+class HttpClient;
+struct HttpExchange;
+}  // namespace mcp
+
+// "http://host:port" of the address of a worker. Errors: invalid (not HTTP, or more than an address).
+Result<std::string> peer_origin(const std::string& url);
+
+// A prompt whose states are wanted.
+struct WantedStates {
+  std::span<const int> tokens;
+  std::span<const PrefixKey> keys;       // prefix_keys() of them
+  int length_here = 0, blocks_here = 0;  // StateCache::KeptHere
+  bool any_token = false;                // as of StateCache
+  std::string host;                      // "host:port": only this peer is asked; empty: all are
+  double until = 0;                      // monotonic seconds
+  std::function<bool()> stop;            // asked now and then; true ends it
+};
+
+struct FetchedStates {
+  std::string peer;
+  int length = 0;  // tokens after which the prompt can be continued with them
+  uint64_t bytes = 0;
+  std::vector<StoredRecord> records;  // that are not here, parents before children
+};
+
+// Thread-safe; fetch() works on the calling thread.
+class PeerStates {
+ public:
+  // A peer is only worth asking for this many tokens more than are here.
+  static constexpr int kLeastGain = 128;
+
+  // most_bytes: the largest possible record.
+  PeerStates(PeerOptions options, const Fingerprint& fingerprint, uint64_t most_bytes);
+  ~PeerStates();
+
+  // "host:port" names one of the peers.
+  bool knows(const std::string& host) const;
+  // The longest state that a peer has, if it is worth it; none: go on without.
+  std::optional<FetchedStates> fetch(const WantedStates& wanted);
+
+  struct Stats {
+    uint64_t lookups = 0, fetched = 0, failed = 0;  // prompts that peers were asked for; and how it ended
+    uint64_t tokens = 0, bytes = 0;                 // fetched
+  };
+  Stats stats() const;
+
+ private:
+  struct Peer;
+  struct Offer;
+  void lookup(const WantedStates& wanted, Offer& offer);
+  bool fetch(const WantedStates& wanted, const Offer& offer, FetchedStates& out);
+  Result<StoredRecord> record(const WantedStates& wanted, const Peer& peer, const RecordHead& head);
+  Result<int> ask(const WantedStates& wanted, mcp::HttpExchange exchange, size_t most, std::string& body);
+  void refused(Peer& peer, int status, const std::string& body);
+  void failed(Peer& peer, const Error& error);
+
+  const PeerOptions options_;
+  const Fingerprint fingerprint_;
+  const uint64_t most_bytes_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::unique_ptr<mcp::HttpClient> http_;
+  mutable std::mutex mutex_;
+  Stats stats_;
+};
+
+}  // namespace anabranch
