@@ -451,7 +451,7 @@ TEST(CudaDevices, TheFakeDriverNoticesMixedCards) {
 }
 
 // Blocks that wait for each other's sums: not where another device's kernels might do so, too.
-TEST(CudaDispatch, SegmentsAreSplitOnTheOnlyDevice) {
+TEST(CudaDispatch, SegmentsAreSplitOnTheOnlyDeviceOfACard) {
   fake_cards[0] = fake_cards[1] = kH200;
   const auto most_split = [] {
     const auto device = open();
@@ -463,7 +463,9 @@ TEST(CudaDispatch, SegmentsAreSplitOnTheOnlyDevice) {
     return most;
   };
   EXPECT_GT(most_split(), 1);
-  const auto other = open(1);
+  const auto of_another_card = open(1);
+  EXPECT_GT(most_split(), 1);
+  const auto other = open();
   EXPECT_EQ(most_split(), 1);
 }
 
