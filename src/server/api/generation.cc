@@ -11,8 +11,8 @@
 #include "server/api/generation_parts.h"
 #include "server/api/openai_format.h"
 #include "server/api/session_json.h"
-#include "server/http/request_record.h"
 #include "server/api/state_pages.h"
+#include "server/http/request_record.h"
 
 namespace anabranch::server {
 namespace {
