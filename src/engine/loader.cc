@@ -284,10 +284,14 @@ void describe(const Model& model, ModelInfo& info) {
   info.mtp_bytes = model.part_bytes().mtp;
   info.draft_head_bytes = model.part_bytes().draft_head;
   info.bytes_per_token = model.bytes_per_token();
-  info.kv_bytes_per_token = kv_bytes_per_token(model.state_layout(), model.device());
+  // Memory is planned by the device that needs most; the first one has the least left.
+  info.kv_bytes_per_token = info.state_bytes = info.draft_state_bytes = 0;
+  for (const StateLayout& layout : model.device_layouts()) {
+    info.kv_bytes_per_token = std::max(info.kv_bytes_per_token, kv_bytes_per_token(layout, model.device()));
+    info.state_bytes = std::max(info.state_bytes, fixed_bytes(layout, model.device()));
+    info.draft_state_bytes = std::max(info.draft_state_bytes, window_bytes(layout));
+  }
   info.draft_kv_bytes_per_token = kv_bytes_per_token(model.mtp_layout(), model.device());
-  info.state_bytes = fixed_bytes(model.state_layout(), model.device());
-  info.draft_state_bytes = window_bytes(model.state_layout());
   info.has_mtp = model.has_mtp();
 }
 

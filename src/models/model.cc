@@ -156,8 +156,9 @@ int layers_of_each_kind(const ModelSpec& spec) {
 // Why layers cannot be split among so many devices, or empty: each layer's heads and units must be enough for
 // every rank, and lie in whole tiles of packed rows.
 std::string unsplit_because(const ModelSpec& spec, int ranks) {
-  constexpr int kTile = 64;
-  if (spec.hidden % kTile != 0) return fmt::format("layers of width {}", spec.hidden);
+  constexpr int kTile = 64, kLeastColumns = 16;
+  if (spec.hidden % kTile != 0 || spec.hidden / kLeastColumns < ranks)
+    return fmt::format("layers of width {}", spec.hidden);
   for (size_t i = 0; i < spec.layers.size(); i++) {
     const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
     const auto* delta = std::get_if<ops::GatedDeltaShape>(&spec.layers[i].mixer);
@@ -189,13 +190,15 @@ Result<std::vector<int>> owners_of_layers(const ModelSpec& spec, int ranks, cons
   return owners;
 }
 
-void plan_experts(const Checkpoint& checkpoint, Device& device) {
+void plan_experts(const Checkpoint& checkpoint, Device& device, bool split) {
   uint64_t experts = 0, others = 0;
   for (const TensorInfo& tensor : checkpoint.tensors())
     (is_expert_module(tensor.name) ? experts : others) += tensor.bytes;
-  const auto devices = device.peers().size() + 1;
-  device.plan_experts(experts / devices, others / devices);
-  for (const auto& peer : device.peers()) peer->plan_experts(experts / devices, others / devices);
+  // The first device may have all the others: embeddings, head, drafts.
+  const auto devices = split ? device.peers().size() + 1 : 1;
+  device.plan_experts(experts / devices, others);
+  if (devices > 1)
+    for (const auto& peer : device.peers()) peer->plan_experts(experts / devices, others / devices);
 }
 
 }  // namespace
@@ -205,7 +208,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   TRY(const Family* family, family_of(checkpoint));
   TRY(ModelSpec spec, read_model_spec(checkpoint, device));
   const ModelBuilder builder{checkpoint, spec, device};
-  plan_experts(checkpoint, device);
+  plan_experts(checkpoint, device, options.split);
   // A device that stands alone has every layer as a whole.
   std::vector<Rank> others;
   std::vector<int> owners;
@@ -495,6 +498,14 @@ void Model::lay_out_states() {
   }
 }
 
+std::vector<StateLayout> Model::device_layouts() const {
+  std::vector<StateLayout> out(static_cast<size_t>(ranks()));
+  for (int rank = 0; rank < ranks(); rank++)
+    for (size_t part = 0; part < layout_.size(); part++)
+      if (part_devices_[part] == &rank_device(rank)) out[static_cast<size_t>(rank)].push_back(layout_[part]);
+  return out;
+}
+
 void Model::drop_layers(std::span<const int> layers) {
   CHECK(can_skip_layers(), "layers need each other");
   const auto drop = [&](auto& from) {
@@ -526,6 +537,9 @@ uint64_t Model::weight_bytes() const {
 Model::PartBytes Model::part_bytes() const {
   PartBytes out;
   for (const auto& layer : layers_) out.layers.push_back(sum_weights(layer, stored_bytes));
+  for (const Rank& rank : others_)
+    for (size_t i = 0; i < rank.layers.size(); i++)
+      out.layers[i] += sum_weights(rank.layers[i], stored_bytes);
   out.embedding = spec_.tied_embeddings ? 0 : embedding_.bytes();
   out.head = head_.bytes();
   if (draft_head_) out.draft_head = draft_head_->bytes();

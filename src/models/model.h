@@ -83,9 +83,12 @@ class Model {
   const StateLayout& state_layout() const { return layout_; }
   const std::vector<Device*>& state_devices() const { return part_devices_; }  // of each part
   int ranks() const { return static_cast<int>(others_.size()) + 1; }
+  // The parts that lie on each device.
+  std::vector<StateLayout> device_layouts() const;
   uint64_t parameters() const;    // without the MTP head
   uint64_t weight_bytes() const;  // all matrices, those for drafts included
-  // Read by one decode step: the layers and the head, not the embedding table.
+  // Read by one decode step, of a split model on its first device: the layers and the head, not the embedding
+  // table.
   uint64_t bytes_per_token() const;
   // Bytes of all matrices, by part.
   struct PartBytes {

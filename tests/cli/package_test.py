@@ -26,7 +26,7 @@ def completed(*words):
 
 def test_bash():
     assert completed("ser") == ["serve"]
-    assert completed("serve", "--devi") == ["--device"]
+    assert completed("serve", "--devi") == ["--device", "--devices"]
     assert completed("serve", "--device", "c") == ["cpu", "cuda"]
     assert completed("-v", "chat", "--thinking", "o") == ["on", "off"]
     assert "show" in completed("config", "s")

@@ -21,8 +21,8 @@ class CpuCollective final : public Collective {
   Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) override {
     const int rows = own.shape(0), all = columns.all();
     CHECK(own.shape(1) == columns.size(rank()), "rank {} has {} of {} columns", rank(), own.shape(1), all);
+    Tensor out = device_.empty({rows, all}, Dtype::f32);  // whoever fails does so before the others look
     meeting_->show(rank(), &own);
-    Tensor out = device_.empty({rows, all}, Dtype::f32);
     for (int r = 0; r < ranks(); r++) copy_columns(meeting_->of<Tensor>(r), columns, r, out);
     meeting_->wait();
     if (residual)
@@ -31,8 +31,8 @@ class CpuCollective final : public Collective {
   }
 
   Tensor broadcast(const Tensor* x, int root, const Shape& shape) override {
-    meeting_->show(rank(), x);
     Tensor out = device_.empty(shape, Dtype::f32);
+    meeting_->show(rank(), x);
     const Tensor& from = meeting_->of<Tensor>(root);
     CHECK(from.shape() == shape, "{} was expected of rank {}, not {}", shape, root, from.shape());
     std::copy_n(from.data<float>(), from.size(), out.data<float>());

@@ -20,8 +20,12 @@ constexpr int kTileInputs = 64;
 
 // Memory that other ranks write to.
 struct Arena {
-  Arena(Context& context, size_t bytes)
-      : context(context), address(static_cast<char*>(context.allocate(bytes))) {
+  Arena(CudaDevice& device, size_t bytes) : context(device.context()) {
+    address = static_cast<char*>(context.allocate(bytes));
+    if (!address) {
+      device.trim();  // what its pool keeps
+      address = static_cast<char*>(context.allocate(bytes));
+    }
     if (!address) throw std::runtime_error(fmt::format("CUDA: no memory for {} bytes of exchanges", bytes));
   }
   ~Arena() { context.release(address); }
@@ -87,10 +91,13 @@ class CudaCollective final : public Collective {
     if (x) args = args_of(*x, static_cast<int>(x->nbytes()));
     args.all_rows = 1;
     args.all_pieces = static_cast<int>(static_cast<size_t>(shape.count()) * sizeof(float) / kPiece);
-    return exchange(args, shape, Dtype::f32);
+    // A root of a few bytes waits for nobody: it must not run far ahead of the others.
+    const bool all_wait = !device_.noting() && broadcasts_++ % (kSlots / 2) == 0;
+    return exchange(args, shape, Dtype::f32, all_wait);
   }
 
   void abort() override {
+    if (device_.noting()) return;  // nobody waits
     meeting_->abort();
     *failed_->address<volatile unsigned>() = 1;
   }
@@ -106,7 +113,12 @@ class CudaCollective final : public Collective {
     return args;
   }
 
-  Tensor exchange(ExchangeArgs args, const Shape& shape, Dtype dtype) {
+  // all_wait: each rank waits for all others, also one that receives nothing.
+  Tensor exchange(ExchangeArgs args, const Shape& shape, Dtype dtype, bool all_wait = false) {
+    if (device_.noting()) {  // nothing runs, nobody waits, and a pass that fails changes nothing
+      for (const char* kernel : {"exchange", "exchange_few"}) device_.note({Source::exchange, {}}, kernel);
+      return device_.empty(shape, dtype);
+    }
     const size_t bytes = static_cast<size_t>(shape.count()) * bytes_of(dtype);
     if (bytes > slot_bytes_) grow(bytes);
     const size_t slot = next_++ % kSlots;
@@ -115,16 +127,16 @@ class CudaCollective final : public Collective {
     // Nothing that is launched from here on reads the next two slots.
     for (const size_t later : {next_ % kSlots, (next_ + 1) % kSlots})
       CHECK(!slots_[later] || slots_[later].use_count() == 1, "the result of an exchange is kept too long");
-    if (!device_.noting()) launch(args, slot);
+    launch(args, slot, all_wait);
     return {slots_[slot], shape, dtype};
   }
 
-  void launch(ExchangeArgs args, size_t slot) {
+  void launch(ExchangeArgs args, size_t slot, bool all_wait) {
     args.rank = rank();
     args.ranks = ranks();
     args.epoch = ++epoch_;
     const size_t pieces = static_cast<size_t>(args.all_rows) * static_cast<size_t>(args.all_pieces);
-    const bool few = pieces * kPiece <= kFewBytes;
+    const bool few = pieces * kPiece <= kFewBytes && !all_wait;
     for (size_t r = 0; r < static_cast<size_t>(ranks()); r++) {
       args.to[r] = arenas_[r] + slot * slot_bytes_;
       if (few) args.lines[r] = arenas_[r] + kSlots * slot_bytes_ + slot * kLineBytes;
@@ -145,7 +157,7 @@ class CudaCollective final : public Collective {
     device_.synchronize();  // the others' last writes, which this device's last exchange waited for
     for (auto& slot : slots_) slot.reset();
     const size_t lines = kSlots * kLineBytes;
-    arena_ = std::make_shared<Arena>(device_.context(), kSlots * slot_bytes_ + lines);
+    arena_ = std::make_shared<Arena>(device_, kSlots * slot_bytes_ + lines);
     device_.context().clear(arena_->address + kSlots * slot_bytes_, lines);  // of no exchange yet
     device_.synchronize();
     const Shown shown{arena_->address, flags_[static_cast<size_t>(rank())]};
@@ -165,7 +177,7 @@ class CudaCollective final : public Collective {
   std::array<std::shared_ptr<Storage>, kSlots> slots_;
   std::array<char*, kMostRanks> arenas_ = {};
   std::array<unsigned*, kMostRanks> flags_ = {};
-  size_t slot_bytes_ = 0, next_ = 0;
+  size_t slot_bytes_ = 0, next_ = 0, broadcasts_ = 0;
   unsigned epoch_ = 0;
 };
 

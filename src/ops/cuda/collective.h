@@ -2,8 +2,9 @@
 // PCIe.
 //
 // Every rank has an arena of kSlots slots, at the same places; exchange i goes to slot i modulo kSlots. A
-// slot may be written again kSlots exchanges later: of the two exchanges before, at least one was no
-// broadcast, and from that a rank knows that the others have gone past every kernel that reads the slot.
+// slot may be written again kSlots exchanges later: from those between a rank knows that the others have gone
+// past every kernel that reads it. In a gather each rank waits for all others; of the broadcasts, whose root
+// may receive nothing, every (kSlots / 2)th makes it wait, too.
 #pragma once
 
 #include <memory>

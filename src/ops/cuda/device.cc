@@ -48,6 +48,17 @@ bool CudaDevice::lost() const {
   return context_->lost() || std::ranges::any_of(peers(), [](const auto& peer) { return peer->lost(); });
 }
 
+uint64_t CudaDevice::memory_bytes() const {
+  uint64_t least = info().memory_bytes;
+  for (const auto& peer : peers()) least = std::min(least, peer->memory_bytes());
+  return least;
+}
+uint64_t CudaDevice::free_bytes() const {
+  uint64_t least = context_->free_memory();
+  for (const auto& peer : peers()) least = std::min(least, peer->free_bytes());
+  return least;
+}
+
 int CudaDevice::finish_kernels() {
   int compiled = kernels_.load_compiled();
   for (const auto& peer : peers()) compiled += peer->finish_kernels();
@@ -113,7 +124,9 @@ void CudaDevice::prepare_kernels(const std::function<void()>& passes) {
   kernels_.compile_noted();
   for (const auto& peer : peers()) cuda_device(*peer).kernels_.compile_noted();
   // Where there is little, the memory of these passes is for weights and states (engine/memory_plan.cc).
-  if (context_->free_memory() < memory_bytes() / 2) trim();
+  if (free_bytes() >= memory_bytes() / 2) return;
+  trim();
+  for (const auto& peer : peers()) cuda_device(*peer).trim();
 }
 
 void CudaDevice::trim() {
@@ -192,13 +205,18 @@ std::vector<std::vector<uint64_t>> CudaDevice::expert_rows() {
   const Tensor counters = counters_;
   lock.unlock();  // the copy waits for the device
   std::vector<std::vector<uint64_t>> out;
-  if (mixtures.empty()) return out;
+  const auto with_peers = [&] {
+    for (const auto& peer : peers())
+      for (auto& rows : peer->expert_rows()) out.push_back(std::move(rows));
+    return out;
+  };
+  if (mixtures.empty()) return with_peers();
   const Tensor host = to_host(counters.slice_rows(0, mixtures.back().first + mixtures.back().experts));
   for (const Mixture& mixture : mixtures) {
     out.emplace_back(static_cast<size_t>(mixture.experts));
     std::memcpy(out.back().data(), host.data<uint8_t>() + int64_t{mixture.first} * 8, out.back().size() * 8);
   }
-  return out;
+  return with_peers();
 }
 
 void CudaDevice::refuse(const Tensor& x, const char* op) const {

@@ -48,8 +48,9 @@ class CudaDevice final : public Device {
   Tensor to_device(const Tensor& x) override;
   Tensor to_host(const Tensor& x) override;
   void synchronize() override { context_->synchronize(); }
-  uint64_t memory_bytes() const override { return context_->info().memory_bytes; }
-  uint64_t free_bytes() const override { return context_->free_memory(); }
+  // Of a group: of the device that has least.
+  uint64_t memory_bytes() const override;
+  uint64_t free_bytes() const override;
   int prefill_chunk() const override { return 2048; }
   int parallel() const override { return 256; }
   std::vector<std::vector<uint64_t>> expert_rows() override;
@@ -57,6 +58,7 @@ class CudaDevice final : public Device {
   void plan_experts(uint64_t experts, uint64_t others) override;
   void prepare_kernels(const std::function<void()>& passes) override;
   int finish_kernels() override;
+  void note(const Variant& variant, const char* name) { kernels_.get(variant, name); }
   bool noting() const { return kernels_.noting(); }  // no kernel runs: the device only notes which it needs
   // Of a mixture's experts, those that lie in the device's memory.
   int resident_experts(int experts) const {

@@ -16,10 +16,10 @@ DEVICE u64 now() {
 DEVICE unsigned seen(const unsigned* p) { return *(const volatile unsigned*)p; }
 
 DEVICE void check_time(u64 begin, const unsigned* failed) {
-  if (seen(failed) || now() - begin > 60000000000ull) asm volatile("trap;");
+  if (seen(failed) || now() - begin > 600000000000ull) asm volatile("trap;");
 }
 
-// Waits for another rank. When that has failed, or says nothing for a minute, so must this one: what follows would be
+// Waits for another rank. When that has failed, or says nothing for ten minutes, so must this one: what follows would be
 // wrong.
 DEVICE void wait_for(const unsigned* flag, unsigned epoch, const unsigned* failed) {
   const u64 begin = now();
