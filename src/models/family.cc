@@ -61,10 +61,9 @@ Result<nn::Linear> take_rows_of_linear(const ModelBuilder& builder, const std::s
 
 Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::string& name, ops::Split inputs,
                                     bool bias) {
-  constexpr int kUnit = 16;  // columns of the residual stream that stay together
   const int hidden = builder.spec.hidden, in = inputs.all();
   if (!builder.group) return take_linear(builder, name, hidden, in, bias);
-  const auto outputs = builder.split(hidden / kUnit, kUnit);
+  const auto outputs = builder.split(hidden / kSharedColumns, kSharedColumns);
   std::vector<int64_t> rows;
   append_rows(rows, outputs.first(builder.rank()), outputs.last(builder.rank()));
   TRY(auto linear, take_rows_of_linear(builder, name, hidden, in, rows));
@@ -87,10 +86,8 @@ Result<nn::RmsNorm> take_norm(const ModelBuilder& builder, const std::string& na
 
 namespace {
 
-// Packed rows have tiles of 64 inputs, which are not cut (ops/cuda/linear.h).
-constexpr int kInnerUnit = 64;
 ops::Split split_inner(const ModelBuilder& builder, int intermediate) {
-  return builder.group ? builder.split(intermediate / kInnerUnit, kInnerUnit)
+  return builder.group ? builder.split(intermediate / kSharedTile, kSharedTile)
                        : builder.split(1, intermediate);
 }
 

@@ -8,6 +8,10 @@
 
 namespace anabranch {
 
+// Where devices may cut a layer: packed rows have tiles of 64 inputs, which stay whole (ops/cuda/linear.h),
+// and so do 16 columns of the residual stream.
+constexpr int kSharedTile = 64, kSharedColumns = 16;
+
 // A model while it is loaded: its files, its description, and the device that the weights go to.
 struct ModelBuilder {
   Checkpoint& checkpoint;

@@ -156,8 +156,7 @@ int layers_of_each_kind(const ModelSpec& spec) {
 // Why layers cannot be split among so many devices, or empty: each layer's heads and units must be enough for
 // every rank, and lie in whole tiles of packed rows.
 std::string unsplit_because(const ModelSpec& spec, int ranks) {
-  constexpr int kTile = 64, kLeastColumns = 16;
-  if (spec.hidden % kTile != 0 || spec.hidden / kLeastColumns < ranks)
+  if (spec.hidden % kSharedTile != 0 || spec.hidden / kSharedColumns < ranks)
     return fmt::format("layers of width {}", spec.hidden);
   for (size_t i = 0; i < spec.layers.size(); i++) {
     const auto* a = std::get_if<AttentionSpec>(&spec.layers[i].mixer);
@@ -168,8 +167,8 @@ std::string unsplit_because(const ModelSpec& spec, int ranks) {
         a ? a->heads / a->kv_heads * a->head_dim : delta->value_heads / delta->key_heads * delta->value_dim;
     if (!mlp) return fmt::format("layer {} is a mixture of experts", i);
     if (heads < ranks) return fmt::format("layer {} has {} key heads", i, heads);
-    if (width % kTile != 0) return fmt::format("a key head of layer {} has {} outputs", i, width);
-    if (mlp->intermediate % kTile != 0 || mlp->intermediate / kTile < ranks)
+    if (width % kSharedTile != 0) return fmt::format("a key head of layer {} has {} outputs", i, width);
+    if (mlp->intermediate % kSharedTile != 0 || mlp->intermediate / kSharedTile < ranks)
       return fmt::format("the MLP of layer {} has {} units", i, mlp->intermediate);
   }
   return "";

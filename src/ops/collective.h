@@ -21,7 +21,6 @@ constexpr int kMostRanks = 8;
 // Rank r has columns [begin[r], begin[r + 1]) of a row.
 struct Split {
   std::vector<int> begin;
-  int ranks() const { return static_cast<int>(begin.size()) - 1; }
   int all() const { return begin.back(); }
   int first(int rank) const { return begin[static_cast<size_t>(rank)]; }
   int last(int rank) const { return begin[static_cast<size_t>(rank) + 1]; }

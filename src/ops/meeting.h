@@ -40,10 +40,6 @@ class Meeting {
     aborted_ = true;
     turned_.notify_all();
   }
-  bool aborted() {
-    const std::lock_guard lock(mutex_);
-    return aborted_;
-  }
 
  private:
   std::vector<const void*> shown_;

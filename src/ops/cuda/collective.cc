@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "base/check.h"
 #include "ops/cuda/device.h"
@@ -16,7 +15,6 @@ namespace {
 static_assert(kMostExchangeRanks == kMostRanks);
 constexpr size_t kSlots = 8, kLeastSlot = 1 << 20, kPiece = 16;
 constexpr size_t kFewBytes = 512 << 10, kLineBytes = 2 * kFewBytes;  // of a slot, for exchange_few
-constexpr int kTileInputs = 64;
 
 // Memory that other ranks write to.
 struct Arena {

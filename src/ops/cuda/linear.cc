@@ -15,7 +15,7 @@ constexpr int kMostGemvRows = 32;  // of a launch
 constexpr int kGemvThreads = 512;
 
 // Tiles of packed rows.
-constexpr int kTileInputs = 64, kTileRowBytes = 2 * kTileInputs;
+constexpr int kTileRowBytes = 2 * kTileInputs;
 int input_tiles(int inputs) {
   return (inputs + kTileInputs - 1) / kTileInputs;
 }

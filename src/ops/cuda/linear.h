@@ -12,6 +12,8 @@
 
 namespace anabranch::ops::cuda {
 
+constexpr int kTileInputs = 64;  // of a tile of packed rows
+
 // Uninitialised packed rows.
 MatmulInput make_packed(CudaDevice& on, int rows, int inputs);
 // The same, for kernels that write the inputs and nothing beyond them.
