@@ -186,6 +186,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.file("index.html" if url.path == "/" else "status.html")
         if method == "GET" and url.path.startswith("/web/"):
             return self.file(url.path[5:])
+        if method == "GET" and url.path == "/favicon.ico":  # which browsers may ask for beside the page's link
+            return self.file("icon.svg")
         allowed = fake.key is None or self.headers.get("Authorization") == f"Bearer {fake.key}"
         if url.path == "/health":
             return self.answer(200, self.health() if allowed else {"status": "ok"})
