@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "chat/read_pictures.h"
 #include "chat/tool_prompt.h"
 
 namespace anabranch {
@@ -34,7 +35,7 @@ Preparer::Preparer(const Engine& engine, PrepareOptions options)
       format_(find_output_format(chat_, engine.tokenizer())),
       volatile_text_(std::move(options.volatile_text)),
       turns_(options.turns_path) {
-  if (chat_) compiler_.emplace(*chat_, engine.tokenizer());
+  if (chat_) compiler_.emplace(*chat_, engine.tokenizer(), engine.image_format());
 }
 
 size_t Preparer::most_tokens() const {
@@ -61,10 +62,25 @@ RequestError Preparer::stop_error(const EncodeLimit& limit, const std::string& p
   return too_long(limit.most_tokens(), false, param);
 }
 
-std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request, EncodeLimit limit) {
+std::variant<std::vector<RequestImage>, RequestError> Preparer::pictures_of(
+    ChatRequest& request, const std::function<bool()>& cancelled) const {
+  if (request.images.empty()) return std::vector<RequestImage>();
+  if (const ImageFormat* format = engine_.image_format()) return read_pictures(request, *format, cancelled);
+  return fault(ErrorKind::unsupported,
+               "This model cannot read images (its files have no vision tower): send text only, or serve a "
+               "model that has one",
+               request.images.front().field, "images_unsupported");
+}
+
+std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request, size_t most_tokens,
+                                                            const std::function<bool()>& cancelled) {
+  EncodeLimit limit(most_tokens, cancelled);
   if (!compiler_)
     return fault(ErrorKind::unsupported, "The loaded model brings no chat template; use /v1/completions",
                  "messages");
+  auto read = pictures_of(request, cancelled);
+  if (auto* error = std::get_if<RequestError>(&read)) return std::move(*error);
+  auto& images = std::get<std::vector<RequestImage>>(read);
   const std::string user = last_user_text(request.messages);
   split_volatile_text(request.messages, volatile_text_);
   const ChatTemplate& chat = *chat_;
@@ -82,7 +98,7 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
     request.chat.extra["reasoning_effort"] = wish.effort;
   const CompilePrompt compile = [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
-    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit);
+    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, images, &limit);
   };
   auto chosen = continuation
                     ? continue_prompt(*continuation, format_.reasoning, engine_.tokenizer(), compile, limit)
@@ -106,6 +122,8 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
   prepared.think_report = std::move(chosen->thinking);
   prepared.options = std::move(request.options);
   prepared.prompts.push_back(std::move(chosen->prompt.tokens));
+  for (size_t i = 0; i < images.size(); i++) images[i].begin = chosen->prompt.images[i];
+  prepared.images = std::move(images);
   prepared.keep_at = std::move(chosen->prompt.stable_lengths);
   prepared.begun = chosen->begun;
   prepared.rules.thinking_open = chosen->open;
@@ -192,7 +210,7 @@ std::variant<Prepared, RequestError> Preparer::check(Prepared prepared, const st
 
 std::variant<Prepared, RequestError> Preparer::chat(ChatRequest request,
                                                     const std::function<bool()>& cancelled) {
-  auto result = prepare_chat(std::move(request), {most_tokens(), cancelled});
+  auto result = prepare_chat(std::move(request), most_tokens(), cancelled);
   if (std::holds_alternative<RequestError>(result)) return result;
   return check(std::get<Prepared>(std::move(result)), "messages");
 }
@@ -201,7 +219,7 @@ std::variant<Prepared, RequestError> Preparer::count(ChatRequest request,
                                                      const std::function<bool()>& cancelled) {
   const size_t context = most_tokens();
   return prepare_chat(std::move(request),
-                      {context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context, cancelled});
+                      context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context, cancelled);
 }
 
 }  // namespace anabranch

@@ -19,6 +19,7 @@ namespace anabranch {
 struct Prepared {
   GenerationOptions options;
   std::vector<std::vector<int>> prompts;  // one, but for text completions
+  std::vector<RequestImage> images;       // as of Request (chat only)
   std::vector<int> keep_at;               // as of Request
   int begun = 0;                          // as of Request
   OutputRules rules;                      // how to take the answer apart (chat only)
@@ -60,7 +61,10 @@ class Preparer {
   void write_turns() { turns_.write(); }
 
  private:
-  std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, EncodeLimit limit);
+  std::variant<std::vector<RequestImage>, RequestError> pictures_of(
+      ChatRequest& request, const std::function<bool()>& cancelled) const;
+  std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, size_t most_tokens,
+                                                    const std::function<bool()>& cancelled);
   std::variant<std::vector<int>, RequestError> prompt_tokens(TextOrTokens prompt, const std::string& param,
                                                              EncodeLimit limit) const;
   std::variant<Prepared, RequestError> check(Prepared prepared, const std::string& param) const;

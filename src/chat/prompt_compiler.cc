@@ -105,6 +105,7 @@ std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
   Json messages = chat.messages;
   Marks marks{"turn-" + random_name() + "-", {}};
   for (const KnownTurn& turn : chat.turns) {
+    if (image_format_ && std::ranges::count(turn.tokens, image_format_->pad) > 0) continue;
     Json& message = messages.at(turn.message);
     if (message.contains("tool_calls") && !calls_can_be_text()) continue;
     message["content"] = marks.text(marks.turns.size());
@@ -112,11 +113,11 @@ std::optional<CompiledPrompt> PromptCompiler::tokens_around(const Chat& chat) {
     marks.turns.push_back(&turn);
   }
   if (marks.turns.empty()) return std::nullopt;
-  auto pieces = template_.render(messages, chat.tools, chat.options);
+  auto pieces = render(messages, chat);
   if (!pieces.ok()) return std::nullopt;
   auto tokens = splice(*pieces, chat, marks);
   if (!tokens) return std::nullopt;
-  return CompiledPrompt{std::move(*pieces), std::move(*tokens), {}};
+  return CompiledPrompt{std::move(*pieces), std::move(*tokens), {}, {}};
 }
 
 std::optional<std::vector<int>> PromptCompiler::splice(std::span<const PromptPiece> pieces, const Chat& chat,
@@ -159,15 +160,34 @@ Result<CompiledPrompt> PromptCompiler::tokens_of(const Chat& chat) {
   if (!chat.turns.empty()) {
     auto prompt = tokens_around(chat);
     if (stopped()) return ended();
-    if (prompt) return std::move(*prompt);
+    if (prompt) {
+      TRY_VOID(put_images_in(*prompt, chat));
+      return std::move(*prompt);
+    }
   }
   CompiledPrompt prompt;
-  TRY(prompt.pieces, template_.render(chat.messages, chat.tools, chat.options));
+  TRY(prompt.pieces, render(chat.messages, chat));
   if (chat.limit) chat.limit->go_on_after(0);
   prompt.tokens =
       tokenizer_.encode(std::span<const PromptPiece>(prompt.pieces), &memo_, chat.salt, chat.limit);
   if (stopped()) return ended();
+  TRY_VOID(put_images_in(prompt, chat));
   return prompt;
+}
+
+Result<std::vector<PromptPiece>> PromptCompiler::render(const Json& messages, const Chat& chat) const {
+  auto pieces = template_.render(messages, chat.tools, chat.options);
+  if (pieces.ok() && image_format_ && !chat.images.empty()) write_for_images(*pieces, *image_format_);
+  return pieces;
+}
+
+// Renderings of some of the messages have some of the images.
+Result<void> PromptCompiler::put_images_in(CompiledPrompt& prompt, const Chat& chat) const {
+  if (chat.images.empty() || !image_format_) return {};
+  auto begins = put_images(prompt.tokens, image_format_->pad, chat.images);
+  if (!begins) return make_error(ErrorKind::invalid, "it writes more images than the messages have");
+  prompt.images = std::move(*begins);
+  return {};
 }
 
 // Tokens that the prompt and another rendering begin with.
@@ -192,7 +212,7 @@ std::optional<int> PromptCompiler::instruction_length(const Chat& chat, std::spa
   for (const char* question : {"A", "9"}) {
     Json asked = instructions;
     asked.push_back({{"role", "user"}, {"content", question}});
-    const auto length = common_length({asked, chat.tools, chat.options, chat.salt, {}, chat.limit}, prompt);
+    const auto length = common_length({asked, chat.tools, chat.options, chat.salt, {}, {}, chat.limit}, prompt);
     if (chat.limit && chat.limit->stopped()) return std::nullopt;  // keep no length of half the renderings
     if (length) shared = std::min(shared.value_or(*length), *length);
   }
@@ -216,7 +236,7 @@ std::optional<int> PromptCompiler::earlier_length(const Chat& chat, std::span<co
       std::lower_bound(chat.turns.begin(), chat.turns.end(), last,
                        [](const KnownTurn& turn, size_t place) { return turn.message < place; }) -
       chat.turns.begin()));
-  return common_length({messages, chat.tools, chat.options, chat.salt, turns, chat.limit}, prompt);
+  return common_length({messages, chat.tools, chat.options, chat.salt, turns, chat.images, chat.limit}, prompt);
 }
 
 // Of the prompt without the answer's opening.
@@ -227,7 +247,7 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
   TemplateOptions closed = chat.options;
   closed.add_generation_prompt = false;
   const auto length =
-      common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns, chat.limit}, prompt);
+      common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns, chat.images, chat.limit}, prompt);
   if (!length || *length == size) return std::nullopt;
   openings_.put(std::move(kind), prompt.subspan(static_cast<size_t>(*length)));
   return length;
@@ -235,14 +255,18 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
 
 Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
                                                const TemplateOptions& options, std::string_view salt,
-                                               std::span<const KnownTurn> turns, EncodeLimit* limit) {
-  TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, limit}));
+                                               std::span<const KnownTurn> turns,
+                                               std::span<const RequestImage> images, EncodeLimit* limit) {
+  TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, images, limit}));
+  if (prompt.images.size() != images.size())
+    return make_error(ErrorKind::invalid, "it wrote {} of the messages' {} images", prompt.images.size(),
+                      images.size());
   // The other renderings may be a little longer than the prompt, so only cancelling ends them.
   EncodeLimit cancelling(SIZE_MAX, [limit] {
     if (limit) limit->ask();
     return limit && limit->cancelled();
   });
-  const Chat chat{messages, tools, options, salt, turns, &cancelling};
+  const Chat chat{messages, tools, options, salt, turns, images, &cancelling};
   auto& lengths = prompt.stable_lengths;
   for (const auto& length : {instruction_length(chat, prompt.tokens), earlier_length(chat, prompt.tokens),
                              closed_length(chat, prompt.tokens)})

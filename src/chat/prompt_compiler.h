@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/prompt_pictures.h"
 #include "jinja/chat_template.h"
 #include "tokenizer/encode_limit.h"
 #include "tokenizer/segment_memo.h"
@@ -18,6 +19,7 @@ namespace anabranch {
 struct CompiledPrompt {
   std::vector<PromptPiece> pieces;  // as the template rendered them
   std::vector<int> tokens;
+  std::vector<int> images;  // where each image begins
   // Lengths of the prompt's beginnings that are worth keeping a state of, ascending: up to the first message
   // that is not the system's (other conversations share that much), up to the last message (which may come
   // again in another form, or not at all), and up to where the answer's opening begins (the next turn repeats
@@ -36,17 +38,19 @@ struct KnownTurn {
 // Thread-safe. The template and the tokenizer must outlive it.
 class PromptCompiler {
  public:
-  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer)
-      : template_(chat), tokenizer_(tokenizer) {}
+  // images: how prompts hold them; null: they hold none.
+  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer, const ImageFormat* images)
+      : template_(chat), tokenizer_(tokenizer), image_format_(images) {}
 
   // salt: what was learned of requests with another one is not used, so that time tells nothing about them.
   // turns: ascending; the prompt has their tokens in place of what the template makes of content and tool
   // calls. It has none of them where the template cannot be rendered with other text there, and none with
-  // calls where text in their place would change what is around. limit: may end it early (an error, then).
-  // Errors: as ChatTemplate::render.
+  // calls where text in their place would change what is around. images: of the messages, in order. limit:
+  // may end it early (an error, then).
+  // Errors: as ChatTemplate::render; invalid (the template does not write each image once).
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const TemplateOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {},
-                                 EncodeLimit* limit = nullptr);
+                                 std::span<const RequestImage> images = {}, EncodeLimit* limit = nullptr);
 
  private:
   // Token sequences that prompts of a kind were seen to begin, or to end, with.
@@ -73,6 +77,7 @@ class PromptCompiler {
     const TemplateOptions& options;
     std::string_view salt;
     std::span<const KnownTurn> turns;
+    std::span<const RequestImage> images = {};
     EncodeLimit* limit = nullptr;
   };
   Result<CompiledPrompt> tokens_of(const Chat& chat);
@@ -82,6 +87,8 @@ class PromptCompiler {
     std::vector<const KnownTurn*> turns;
     std::string text(size_t turn) const { return name + std::to_string(turn) + "-mark"; }
   };
+  Result<std::vector<PromptPiece>> render(const Json& messages, const Chat& chat) const;
+  Result<void> put_images_in(CompiledPrompt& prompt, const Chat& chat) const;
   bool calls_can_be_text();
   std::optional<CompiledPrompt> tokens_around(const Chat& chat);
   std::optional<std::vector<int>> splice(std::span<const PromptPiece> pieces, const Chat& chat,
@@ -93,6 +100,7 @@ class PromptCompiler {
 
   const ChatTemplate& template_;
   const Tokenizer& tokenizer_;
+  const ImageFormat* const image_format_;
   SegmentMemo memo_{size_t{32} << 20};
   SeenTokens beginnings_{false}, openings_{true};
   std::once_flag probed_;

@@ -131,7 +131,7 @@ Result<Prompt> make_chat_prompt(const Engine& engine, const Json& messages, cons
                                 const std::vector<std::string>& stop) {
   TRY_VOID(check_chat_template(engine, thinking));
   const auto* chat = engine.chat_template();
-  PromptCompiler compiler(*chat, engine.tokenizer());
+  PromptCompiler compiler(*chat, engine.tokenizer(), engine.image_format());
   const auto compile = [&](std::optional<bool> enable) {
     TemplateOptions options;
     options.enable_thinking = enable;

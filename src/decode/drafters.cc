@@ -74,8 +74,9 @@ std::vector<int> last_rows(const Batch& batch) {
 
 class MtpDrafter final : public Drafter {
  public:
-  explicit MtpDrafter(const Model& model)
+  MtpDrafter(const Model& model, const PromptImages* images)
       : model_(model),
+        images_(images),
         state_(model.device(), model.mtp_layout()),
         last_{model.device().zeros({1, model.spec().hidden}, Dtype::f32)} {}
 
@@ -194,7 +195,7 @@ class MtpDrafter final : public Drafter {
   // Moves the first `pairs` waiting rows into the pass, with the tokens after them.
   void add_waiting(std::span<const int> tokens, int pairs, DraftPass& pass) {
     const auto next = tokens.subspan(static_cast<size_t>(next_pair()) + 1, static_cast<size_t>(pairs));
-    pass.batch.add(state_, next, Batch::Logits::none);
+    pass.batch.add_behind(state_, next, images_, skipped_ + 1);
     for (HiddenRows& rows : take_waiting(pairs)) pass.hidden.push_back(std::move(rows));
   }
 
@@ -208,6 +209,7 @@ class MtpDrafter final : public Drafter {
   }
 
   const Model& model_;
+  const PromptImages* images_;
   SequenceState state_;             // pairs applied
   std::deque<HiddenRows> waiting_;  // of the positions from next_pair() on
   HiddenRows last_;                 // of the last position applied
@@ -296,13 +298,14 @@ class LayersDrafter final : public Drafter {
 
   bool begin(const DraftRequest& request, DraftPass& pass) override {
     state_ = &request.state;
+    images_ = request.images;
     state_->open();
-    pass.batch.add(*state_, request.tokens.last(1), Batch::Logits::none);
+    pass.batch.add(*state_, request.tokens.last(1), Batch::Logits::none, nullptr, images_);
     return true;
   }
 
   void extend(int token, const HiddenRows&, DraftPass& pass) override {
-    pass.batch.add(*state_, {&token, 1}, Batch::Logits::none);
+    pass.batch.add(*state_, {&token, 1}, Batch::Logits::none, nullptr, images_);
   }
 
   void finish() override { state_->commit(0); }
@@ -313,6 +316,7 @@ class LayersDrafter final : public Drafter {
   const Model& model_;
   std::vector<int> layers_;
   SequenceState* state_ = nullptr;  // of the full model, during a draft
+  const PromptImages* images_ = nullptr;
 };
 
 }  // namespace
@@ -348,8 +352,8 @@ void propose_together(std::span<DraftWork> works) {
   }
 }
 
-std::unique_ptr<Drafter> make_mtp_drafter(const Model& model) {
-  return std::make_unique<MtpDrafter>(model);
+std::unique_ptr<Drafter> make_mtp_drafter(const Model& model, const PromptImages* images) {
+  return std::make_unique<MtpDrafter>(model, images);
 }
 std::unique_ptr<Drafter> make_model_drafter(const Model& draft) {
   return std::make_unique<ModelDrafter>(draft);

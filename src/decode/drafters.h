@@ -26,6 +26,7 @@ struct DraftRequest {
   TokenHistory& history;  // of the sequence; restored afterwards
   int count = 0;          // drafts wanted
   SequenceState& state;   // of the full model, before the last token; restored afterwards
+  const PromptImages* images = nullptr;  // of the sequence, or null
 };
 
 // Rows [begin, begin + count) of hidden states [n, hidden] f32.
@@ -103,7 +104,8 @@ void propose_together(std::span<DraftWork> works);
 // from its own output. Its keys and values cover every pair (hidden state, next token) of the sequence; after
 // parking, only the last few pairs before it resumed and all later ones. Pairs wait until a draft needs them,
 // or until a batch of them is full.
-std::unique_ptr<Drafter> make_mtp_drafter(const Model& model);
+// images: of the sequence, or null; they outlive it, and have their embeddings when their tokens are seen.
+std::unique_ptr<Drafter> make_mtp_drafter(const Model& model, const PromptImages* images = nullptr);
 
 // A separate, smaller model with the same tokens and its own state.
 std::unique_ptr<Drafter> make_model_drafter(const Model& draft);

@@ -39,8 +39,13 @@ int trusted_match(const SuffixIndex::Proposal& proposal, bool own) {
 
 }  // namespace
 
-Speculator::Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt)
-    : resources_(resources), mode_(mode), controller_(resources.costs, mode), salt_(std::move(salt)) {}
+Speculator::Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt,
+                       const PromptImages* images)
+    : resources_(resources),
+      mode_(mode),
+      controller_(resources.costs, mode),
+      salt_(std::move(salt)),
+      images_(images) {}
 
 void Speculator::ended(std::span<const int> answer) {
   if (!salt_ || !may_use(DraftSource::ngram)) return;
@@ -55,7 +60,8 @@ void Speculator::ended(std::span<const int> answer) {
 bool Speculator::may_use(DraftSource source) const {
   const bool wanted =
       mode_.automatic ? !resources_.only_on_request[static_cast<size_t>(source)] : mode_.source == source;
-  return wanted && resources_.has(source) && !failed_[static_cast<size_t>(source)];
+  const bool blind = images_ && source == DraftSource::draft;
+  return wanted && !blind && resources_.has(source) && !failed_[static_cast<size_t>(source)];
 }
 
 bool Speculator::can_draft(DraftSource source, size_t tokens) {
@@ -66,7 +72,7 @@ Drafter& Speculator::drafter(DraftSource source) {
   auto& slot = drafters_[static_cast<size_t>(source)];
   if (slot) return *slot;
   if (source == DraftSource::mtp)
-    slot = make_mtp_drafter(*resources_.model);
+    slot = make_mtp_drafter(*resources_.model, images_);
   else if (source == DraftSource::draft)
     slot = make_model_drafter(*resources_.draft_model);
   else
@@ -233,7 +239,7 @@ DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSe
   DraftTimes times;
   for (size_t k = 0; k < groups.size(); k++)
     if (!groups[k].works.empty()) run(groups[k], static_cast<DraftSource>(k), times);
-  // A draft model's vocabulary may be padded to more tokens than the model has.
+  // A draft model's vocabulary may be padded to more tokens than the model has, and a copy may reach an image.
   const auto unknown = [&](int id) { return id >= resources.model->spec().vocab; };
   for (SpecSeat& seat : seats) {
     auto& tokens = seat.draft.tokens;

@@ -57,8 +57,10 @@ struct DraftTimes {
 class Speculator {
  public:
   // mode.source must be among the resources. salt: drafts may be copied from answers to earlier requests with
-  // this salt, and those of later ones from this answer; unset: from the sequence's own tokens only.
-  Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt = std::nullopt);
+  // this salt, and those of later ones from this answer; unset: from the sequence's own tokens only. images:
+  // of the sequence, or null: as in make_mtp_drafter(). A draft model has no use for prompts with images.
+  Speculator(SpecResources& resources, const SpecMode& mode, std::optional<std::string> salt = std::nullopt,
+             const PromptImages* images = nullptr);
 
   // The sequence has ended with these tokens after its prompt.
   void ended(std::span<const int> answer);
@@ -105,6 +107,7 @@ class Speculator {
   SpecMode mode_;
   SpecController controller_;
   std::optional<std::string> salt_;
+  const PromptImages* images_;
   SuffixIndex own_;                                               // the sequence's tokens
   std::vector<int> copy_;                                         // the n-gram proposal of limits_of()
   int copy_match_ = 0;                                            // RoundLimits::ngram_match

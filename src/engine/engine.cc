@@ -67,12 +67,14 @@ class EngineImpl final : public Engine {
   const SharedStates* shared_states() const override { return states_; }
   const Tokenizer& tokenizer() const override { return model_.tokenizer(); }
   const ChatTemplate* chat_template() const override { return model_.loaded().chat_template.get(); }
+  const ImageFormat* image_format() const override { return model_.image_format(); }
   const SamplingParams& default_sampling() const override { return model_.loaded().sampling; }
 
  private:
   Result<std::unique_ptr<EngineLoop>> load();
   Result<std::unique_ptr<EngineLoop>> load_safely();
   Result<void> check(const Request& request) const;
+  Result<void> check_images(const Request& request) const;
 
   EngineOptions options_;
   LoadFunction load_;
@@ -128,6 +130,31 @@ Result<void> EngineImpl::start() {
   return loaded.get();
 }
 
+// Every image id of the prompt must be one of its images'.
+Result<void> EngineImpl::check_images(const Request& request) const {
+  if (!request.images.empty() && !model_.image_format())
+    return make_error(ErrorKind::unsupported, "the model {} reads no images", info().name);
+  if (!request.images.empty() && request.prompt_logprobs)
+    return make_error(ErrorKind::unsupported, "log probabilities of a prompt with images are not told");
+  auto image = request.images.begin();
+  for (size_t i = 0; i < request.prompt.size();) {
+    const bool here = image != request.images.end() && i == static_cast<size_t>(image->begin);
+    const int tokens = here ? image->image->tokens : 0;
+    for (int k = 0; k < tokens; k++)
+      if (i + static_cast<size_t>(k) >= request.prompt.size() ||
+          request.prompt[i + static_cast<size_t>(k)] != image_id(image->key, k))
+        return make_error(ErrorKind::invalid, "the prompt has other tokens where its image at {} stands", i);
+    if (!here && is_image_id(request.prompt[i]))
+      return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", request.prompt[i],
+                        model_.model().spec().vocab);
+    i += static_cast<size_t>(here ? tokens : 1);
+    if (here) ++image;
+  }
+  if (image != request.images.end())
+    return make_error(ErrorKind::invalid, "the prompt ends before its image at {}", image->begin);
+  return {};
+}
+
 Result<void> EngineImpl::check(const Request& request) const {
   const int length = static_cast<int>(request.prompt.size()), context = info().context_length;
   const ModelSpec& spec = model_.model().spec();
@@ -137,9 +164,10 @@ Result<void> EngineImpl::check(const Request& request) const {
         ErrorKind::exhausted,
         "the prompt has {} tokens, but the context is {} tokens long and the answer needs room too{}", length,
         context, context_note_);
+  TRY_VOID(check_images(request));
   for (const auto* ids : {&request.prompt, &request.classes, &request.stop_tokens})
     for (const int id : *ids)
-      if (id < 0 || id >= spec.vocab)
+      if (id < 0 || (id >= spec.vocab && !(is_image_id(id) && ids == &request.prompt)))
         return make_error(ErrorKind::invalid, "token id {} is outside the vocabulary of {}", id, spec.vocab);
   TRY_VOID(check_sampling(request, spec.vocab));
   const auto& speculation = request.speculation;

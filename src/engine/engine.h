@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/image_ids.h"
 #include "base/result.h"
 #include "base/sampling_params.h"
 #include "cache/cache_stats.h"
@@ -21,6 +22,7 @@
 #include "decode/speculation.h"
 #include "decode/think_control.h"
 #include "grammar/grammar.h"
+#include "images/processor.h"
 #include "jinja/chat_template.h"
 #include "output/output_parser.h"
 #include "peers/peer_options.h"
@@ -59,8 +61,16 @@ struct StateOrigin {
   std::vector<std::string> keys;  // prompt_key() of the prompts that it has read; empty: not known
 };
 
+// An image of a prompt. Positions [begin, begin + image->tokens) hold the image_id()s of its key, in order.
+struct RequestImage {
+  int begin = 0;
+  ImageKey key;  // image_key() of `image`
+  std::shared_ptr<const ProcessedImage> image;
+};
+
 struct Request {
-  std::vector<int> prompt;  // token ids, at least one
+  std::vector<int> prompt;           // token ids, at least one
+  std::vector<RequestImage> images;  // ascending
   SamplingParams sampling;
   int logprobs =
       -1;  // alternatives to report with each token, at most kMaxLogprobs; -1: no log probabilities
@@ -171,6 +181,14 @@ struct EngineOptions {
       false;  // leave out the layers that calibration found least needed: a different, faster model
 };
 
+// How a model's prompts hold images.
+struct ImageFormat {
+  ImageProcessor processor;
+  std::string written;    // what the chat template writes for an image
+  std::string in_prompt;  // what stands in prompts in its place; has the pad token once
+  int pad = -1;           // the token in whose place an image's positions go
+};
+
 // A description of the loaded model for users.
 struct ModelInfo {
   std::string name;    // last part of the path
@@ -190,6 +208,7 @@ struct ModelInfo {
   uint64_t kv_bytes_per_token = 0, draft_kv_bytes_per_token = 0;
   uint64_t state_bytes = 0, draft_state_bytes = 0;
   bool has_mtp = false;
+  bool images = false;  // prompts may contain images
   bool lossy = false;  // layers were left out: `layers` and all sizes count the remaining ones
   std::vector<DraftSource> draft_sources;  // those that requests may choose
   std::string draft_model;                 // name of the draft model, or empty
@@ -255,6 +274,8 @@ class Engine {
   virtual const SharedStates* shared_states() const { return nullptr; }
   // Null when the model has no chat template.
   virtual const ChatTemplate* chat_template() const = 0;
+  // Null when the model reads no images.
+  virtual const ImageFormat* image_format() const { return nullptr; }
   // The model's recommended parameters (generation_config.json), or greedy.
   virtual const SamplingParams& default_sampling() const = 0;
 };

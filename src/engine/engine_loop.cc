@@ -26,6 +26,26 @@ bool overlaps(const Device& device) {
   return told && *told ? *told != '0' : device.kind() == DeviceKind::cuda;
 }
 
+// states: what its embeddings depend on, they do too; null: nothing is kept.
+std::unique_ptr<ImageEncoder> make_image_encoder(EngineModel& model, const EngineOptions& options,
+                                                 const StateCache* states) {
+  if (!model.tower()) return nullptr;
+  std::unique_ptr<ImageStore> store;
+  if (states)
+    store = std::make_unique<ImageStore>(
+        ImageStoreOptions{.fingerprint = states->fingerprint(), .directory = options.cache.directory});
+  return std::make_unique<ImageEncoder>(*model.tower(), model.image_format()->processor, model.device(),
+                                        std::move(store));
+}
+
+// Images of which one step must apply all tokens.
+std::vector<TokenRange> whole_ranges(const Sequence& sequence) {
+  std::vector<TokenRange> out;
+  if (sequence.images && sequence.images->see_each_other)
+    for (const PromptImage& image : sequence.images->images) out.push_back({image.begin, image.end()});
+  return out;
+}
+
 }  // namespace
 
 EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const MemoryPlan& memory,
@@ -37,6 +57,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
                   model.info().max_running, options.max_queue, options.max_gap_s}),
       memory_(memory.budgets, memory.reserve),
       keeper_(std::move(keeper)),
+      images_(make_image_encoder(model, options, keeper_.cache())),
       overlap_(overlaps(model.device())),
       runner_(model, overlap_) {
   SequenceBytes bytes = memory.sequence;
@@ -51,6 +72,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
 void EngineLoop::run() {
   while (take_inbox()) {
     schedule();
+    encode_images();
     StepPlan plan = scheduler_.plan(std::max(0.0, now_seconds() - pending_end()));
     if (pending_ && !may_follow(plan))
       settle();
@@ -79,8 +101,9 @@ bool EngineLoop::take_inbox() {
   }
   for (auto& sequence : arrivals) {
     const RequestId id = sequence->id;
-    const bool added =
-        scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority);
+    sequence->images = images_of(sequence->request, model_.tower());
+    const bool added = scheduler_.add(id, static_cast<int>(sequence->tokens.size()),
+                                      sequence->request.priority, whole_ranges(*sequence));
     const bool nothing_to_do = sequence->request.max_tokens == 0 && !sequence->request.prompt_logprobs;
     sequences_.emplace(id, std::move(sequence));
     if (!added)
@@ -159,11 +182,13 @@ void EngineLoop::begin(Sequence& sequence) {
     scheduler_.wait_for(sequence.id, promise->id, promise->length);
     return;
   }
+  if (needs_images(sequence)) return;
   sequence.state.emplace(model_.model().make_state());
   const Request& request = sequence.request;
   sequence.speculator.emplace(
       model_.speculation(), request.speculation.value_or(options_.speculation),
-      request.cache && options_.cache.enabled ? std::optional(request.cache_salt) : std::nullopt);
+      request.cache && options_.cache.enabled ? std::optional(request.cache_salt) : std::nullopt,
+      sequence.images.get());
   const bool first = sequence.constraints.empty();
   if (first) {
     model_.constrain(sequence);
@@ -173,6 +198,8 @@ void EngineLoop::begin(Sequence& sequence) {
   }
   const int found = keeper_.resume(sequence);
   note_cache();
+  // A kept state that was counted on may be gone.
+  if (sequence.images && !images_->find(sequence, found)) images_->encode(sequence, found);
   if (found > 0) scheduler_.advanced(sequence.id, found, 0);
   if (!first) return;
   sequence.usage.cached_tokens = found;
@@ -180,6 +207,30 @@ void EngineLoop::begin(Sequence& sequence) {
   event.started = true;
   event.usage = sequence.usage;
   sequence.sink(event);
+}
+
+// Whether the sequence has to wait until images are encoded that no kept state covers.
+bool EngineLoop::needs_images(Sequence& sequence) {
+  if (!sequence.images) return false;
+  const int covered = keeper_.covered(sequence);
+  if (images_->find(sequence, covered)) return false;
+  images_->add(sequence, covered);
+  scheduler_.hold(sequence.id);
+  return true;
+}
+
+// Encodes images for as long as the streams allow.
+void EngineLoop::encode_images() {
+  constexpr double kAtATime = 0.05;  // so that arrivals and cancellations do not wait
+  if (!images_ || images_->idle()) return;
+  const double spare = scheduler_.spare_s(std::max(0.0, now_seconds() - pending_end()));
+  try {
+    for (const RequestId id : images_->work(std::min(kAtATime, spare))) scheduler_.release(id);
+  } catch (const std::exception& e) {
+    log_error("an image could not be encoded: {}", e.what());
+    end(images_->first(), FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
+  }
+  schedule();
 }
 
 void EngineLoop::drop_state(Sequence& sequence) {
@@ -354,6 +405,7 @@ void EngineLoop::end(RequestId id, FinishReason reason, std::vector<int> last_to
   const auto sequence = std::move(it->second);
   sequences_.erase(it);
   scheduler_.remove(id);
+  if (images_) images_->remove(id);
   if (pending_) std::erase_if(pending_->parts, [&](const StepPart& part) { return part.scheduled.id == id; });
   if (sequence->state && reason != FinishReason::error) {
     keeper_.keep(*sequence);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/image_encoder.h"
 #include "engine/memory_plan.h"
 #include "engine/scheduler.h"
 #include "engine/snapshot_keeper.h"
@@ -47,6 +48,8 @@ class EngineLoop {
   void schedule();
   void admit();
   void begin(Sequence& sequence);
+  bool needs_images(Sequence& sequence);
+  void encode_images();
   void drop_state(Sequence& sequence);
   bool may_follow(StepPlan& plan);
   void step(StepPlan plan);
@@ -69,6 +72,7 @@ class EngineLoop {
   Scheduler scheduler_;
   MemoryGuard memory_;
   SnapshotKeeper keeper_;
+  std::unique_ptr<ImageEncoder> images_;  // null: the model reads none
   const bool overlap_;
   StepRunner runner_;
   Sequences sequences_;

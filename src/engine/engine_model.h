@@ -28,6 +28,11 @@ class EngineModel {
   const Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
   SpecResources& speculation() { return speculation_; }
   const SpecResources& speculation() const { return speculation_; }
+  // Null: the model reads no images. Both or none.
+  const VisionTower* tower() const { return loaded_.tower.get(); }
+  const ImageFormat* image_format() const {
+    return loaded_.image_format ? &*loaded_.image_format : nullptr;
+  }
   GrammarCompiler& grammars() const { return *grammars_; }
 
   // Adds the sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. Answer

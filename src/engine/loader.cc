@@ -13,6 +13,7 @@
 #include "base/mapped_file.h"
 #include "base/memory_info.h"
 #include "engine/loader_gguf.h"
+#include "engine/loader_images.h"
 #include "engine/memory_plan.h"
 #include "models/config.h"
 #include "models/kernel_passes.h"
@@ -268,6 +269,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   out.info.pooling = read_pooling(*checkpoint);
   if (out.info.pooling) out.info.embedding_end = read_embedding_end(*checkpoint, *out.tokenizer);
   checkpoint.reset();
+  if (purpose == LoadedFor::answers) load_images(path, out);
   return_free_memory();  // of what only loading needed
   out.info.load_s = now_seconds() - start;
   return out;

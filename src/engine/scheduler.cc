@@ -1,6 +1,8 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -15,7 +17,17 @@ int full_chunk(int size, const ScheduledSequence& e) {
   return e.left() <= size + half ? e.left() : line - e.applied;
 }
 
+// So many tokens, but no part of a range that must be applied as a whole.
+int whole_chunk(const ScheduledSequence& e, int tokens) {
+  const int end = e.applied + tokens;
+  for (const TokenRange& range : e.whole)
+    if (range.begin < end && end < range.end)
+      return (range.begin > e.applied ? range.begin : range.end) - e.applied;
+  return tokens;
+}
+
 void add_chunk(StepPlan& plan, const ScheduledSequence& e, int tokens) {
+  tokens = whole_chunk(e, tokens);
   plan.scheduled.push_back({e.id, tokens, tokens == e.left()});
   plan.prompt_tokens += tokens;
   plan.positions += e.positions(tokens);
@@ -33,7 +45,7 @@ uint64_t SequenceBytes::of(int tokens) const {
   return fixed + per_token * static_cast<uint64_t>((tokens + kKvBlock - 1) / kKvBlock * kKvBlock);
 }
 
-bool Scheduler::add(uint64_t id, int tokens, int priority) {
+bool Scheduler::add(uint64_t id, int tokens, int priority, std::vector<TokenRange> whole) {
   CHECK(tokens > 0);
   if (static_cast<int>(entries_.size()) >= options_.max_running + options_.max_queue) return false;
   const auto later = [&](const ScheduledSequence& e) { return e.priority > priority; };
@@ -42,6 +54,7 @@ bool Scheduler::add(uint64_t id, int tokens, int priority) {
   entry.priority = priority;
   entry.known = tokens;
   entry.since = prompt_tokens_;
+  entry.whole = std::move(whole);
   entries_.insert(std::find_if(entries_.begin(), entries_.end(), later), entry);
   return true;
 }
@@ -99,7 +112,7 @@ std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
     return out;
   for (ScheduledSequence& e : entries_) {
     if (e.running) continue;
-    const bool waits = waits_for_other(e);
+    const bool waits = e.held || waits_for_other(e);
     const uint64_t more = bytes_.of(e.known + kMaxDraftTokens + kKvBlock);
     const bool fits = budget_ == 0 || used + more <= budget_;
     if (count >= options_.max_running || (count > 0 && !fits)) break;
@@ -122,6 +135,17 @@ void Scheduler::wait_for(uint64_t id, uint64_t other, int tokens) {
   e.running = false;
   e.after = other;
   e.after_tokens = tokens;
+}
+
+void Scheduler::hold(uint64_t id) {
+  ScheduledSequence& e = at(id);
+  e.running = false;
+  e.held = true;
+}
+
+double Scheduler::spare_s(double spent) const {
+  const int streams = decoding();
+  return streams > 0 ? gap_left(streams, spent) : std::numeric_limits<double>::infinity();
 }
 
 bool Scheduler::waits_for_other(const ScheduledSequence& entry) const {

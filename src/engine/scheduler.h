@@ -48,6 +48,10 @@ struct StepPlan : StepLoad {
   std::vector<ScheduledTokens> scheduled;
 };
 
+struct TokenRange {
+  int begin = 0, end = 0;
+};
+
 // The scheduler's data about a sequence.
 struct ScheduledSequence {
   uint64_t id;
@@ -60,6 +64,8 @@ struct ScheduledSequence {
   int alone = 0, alone_next = 1;  // tokens for which it runs alone: now, and after the next failure
   uint64_t after = 0;             // the sequence that it waits for (wait_for); 0: none
   int after_tokens = 0;           // tokens that `after` must have applied
+  bool held = false;              // hold()
+  std::vector<TokenRange> whole = {};  // tokens that one step must apply together, ascending
   int left() const { return known - applied; }
   bool decodes() const { return left() == 1; }
   // The sum of the positions of its next tokens.
@@ -75,8 +81,9 @@ class Scheduler {
   void set_bytes(const SequenceBytes& bytes) { bytes_ = bytes; }
   void set_budget(uint64_t bytes) { budget_ = bytes; }
 
-  // Returns false when the queue is full. Lower priorities run first.
-  bool add(uint64_t id, int tokens, int priority = 0);
+  // Returns false when the queue is full. Lower priorities run first. whole: as of ScheduledSequence; a step
+  // may have more tokens than a chunk for their sake.
+  bool add(uint64_t id, int tokens, int priority = 0, std::vector<TokenRange> whole = {});
   // Call before each step. Returns the running sequences that must give their memory back because the budget
   // is exceeded. They wait again, and start with an empty state when they are admitted again.
   std::vector<uint64_t> preempt();
@@ -89,6 +96,11 @@ class Scheduler {
   // Makes a sequence that was just admitted wait until the running sequence `other` has applied `tokens`
   // tokens, or has ended. Both prompts begin with these tokens, and a snapshot will be stored there.
   void wait_for(uint64_t id, uint64_t other, int tokens);
+  // Makes a sequence that was just admitted wait until release(): something that its prompt needs is being made.
+  void hold(uint64_t id);
+  void release(uint64_t id) { at(id).held = false; }
+  // Seconds that other work may take now, before the next step: without end if no sequence decodes.
+  double spare_s(double spent) const;
   // Plans the next step; empty if nothing runs. spent: as for admit().
   StepPlan plan(double spent = 0) const;
   // The estimated time of a step.

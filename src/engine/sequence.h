@@ -1,6 +1,7 @@
 // A request while the engine processes it.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "decode/speculator.h"
 #include "decode/think_control.h"
 #include "engine/engine.h"
+#include "state/prompt_images.h"
 #include "state/sequence_state.h"
 
 namespace anabranch {
@@ -32,6 +34,7 @@ struct Sequence {
   std::vector<TokenLogprobs> prompt_logprobs;  // so far, until they are delivered
   std::vector<float> embedding;                // so far: the chosen hidden state, or the sum of all
   std::vector<int> keep_at;                    // lengths ahead at which to keep the state, ascending
+  std::unique_ptr<PromptImages> images;        // of the prompt; null: it has none
   Usage usage;
 
   Sequence(RequestId id, Request r, Sink sink)

@@ -75,9 +75,14 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
     const auto* kv = std::get_if<KvLayout>(&layer);
     return kv && is_windowed(*kv);
   });
+  std::string tower;  // that is not among these weights
+  if (const std::string& path = model.loaded().tower_path; !path.empty()) {
+    TRY(const Fingerprint key, weights_key(path, wanted.directory));
+    tower = " images " + to_hex(key);
+  }
   options.fingerprint =
-      fingerprint_of(fmt::format("{} {} {} {}{}", to_hex(weights), state_version(model.device().kind()),
-                                 setting, engine.lossy_skip, windows ? " windows" : ""));
+      fingerprint_of(fmt::format("{} {} {} {}{}{}", to_hex(weights), state_version(model.device().kind()),
+                                 setting, engine.lossy_skip, windows ? " windows" : "", tower));
   options.kv = wanted.kv;
   if (wanted.kv == KvForm::q8)
     log_warning(
@@ -115,6 +120,11 @@ std::optional<SnapshotKeeper::Promise> SnapshotKeeper::promise_of(const Sequence
     best = Promise{other->id, longest};
   }
   return best;
+}
+
+int SnapshotKeeper::covered(const Sequence& sequence) const {
+  const Request& request = sequence.request;
+  return cache_ && request.cache ? cache_->kept_here(sequence.tokens, request.cache_salt).length : 0;
 }
 
 int SnapshotKeeper::resume(Sequence& sequence) {

@@ -25,6 +25,9 @@ class SnapshotKeeper {
   // keep_at, the lengths at which the sequence's own states are to be kept.
   int resume(Sequence& sequence);
 
+  // How many tokens resume() would find now.
+  int covered(const Sequence& sequence) const;
+
   // The running request that will keep the longest prefix of the sequence's prompt, and that prefix's length.
   struct Promise {
     RequestId id;

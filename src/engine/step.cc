@@ -195,7 +195,7 @@ int StepRunner::most_drafts(const Sequence& sequence, int drawing) const {
 SpecSeat StepRunner::seat_of(Sequence& sequence, int drawing) const {
   return {&*sequence.speculator,
           {sequence.tokens, sequence.request.sampling, sequence.history, most_drafts(sequence, drawing),
-           *sequence.state}};
+           *sequence.state, sequence.images.get()}};
 }
 
 void StepRunner::add_rows(Batch& batch, StepPart& part, const Step* before) {
@@ -204,6 +204,7 @@ void StepRunner::add_rows(Batch& batch, StepPart& part, const Step* before) {
   part.logit = batch.logit_rows.size();
   const auto last = part.samples() ? Batch::Logits::last : Batch::Logits::none;
   const std::span<const int> known = sequence.tokens;
+  const PromptImages* images = sequence.images.get();
   if (!part.follows) sequence.state->forget();
   if (part.follows) {
     const auto drawing = std::find_if(before->parts.begin(), before->parts.end(),
@@ -211,24 +212,25 @@ void StepRunner::add_rows(Batch& batch, StepPart& part, const Step* before) {
     CHECK(drawing != before->parts.end(), "request {} follows nothing", sequence.id);
     const int token = -1 - static_cast<int>(drawing->logit);
     sequence.state->remember();
-    batch.add(*sequence.state, {&token, 1}, last);
+    batch.add(*sequence.state, {&token, 1}, last, nullptr, images);
     return;
   }
   if (!part.draft.tokens.empty()) {
     std::vector<int> tokens = {known.back()};
     tokens.insert(tokens.end(), part.draft.tokens.begin(), part.draft.tokens.end());
     sequence.state->open();
-    batch.add(*sequence.state, tokens, Batch::Logits::all);
+    batch.add(*sequence.state, tokens, Batch::Logits::all, nullptr, images);
     return;
   }
   int at = part.begin;
   const int end = part.begin + part.scheduled.tokens;
   for (Snapshot& kept : part.kept) {
     const bool ends = kept.length == end;
-    batch.add(*sequence.state, known.subspan(at, kept.length - at), ends ? last : Batch::Logits::none, &kept);
+    batch.add(*sequence.state, known.subspan(at, kept.length - at), ends ? last : Batch::Logits::none, &kept,
+              images);
     at = kept.length;
   }
-  if (at < end) batch.add(*sequence.state, known.subspan(at, end - at), last);
+  if (at < end) batch.add(*sequence.state, known.subspan(at, end - at), last, nullptr, images);
 }
 
 // Samples the part's tokens. Each token is sampled from a row whose prefix is exactly the sequence before it,

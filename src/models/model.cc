@@ -324,8 +324,24 @@ Result<void> Model::set_draft_vocab(Checkpoint& checkpoint, const std::vector<in
 }
 
 Tensor Model::embed(const Batch& batch) const {
-  const Tensor x = ops::embed(batch.ids, embedding_, batch.chosen ? &*batch.chosen : nullptr);
-  return spec_.embedding_scale == 1 ? x : ops::scale(x, spec_.embedding_scale);
+  const Tensor* chosen = batch.chosen ? &*batch.chosen : nullptr;
+  const auto of_text = [&](std::span<const int> ids) {
+    const Tensor x = ops::embed(ids, embedding_, chosen);
+    return spec_.embedding_scale == 1 ? x : ops::scale(x, spec_.embedding_scale);
+  };
+  if (batch.images.empty()) return of_text(batch.ids);
+  std::vector<int> ids = batch.ids;
+  std::ranges::replace_if(ids, is_image_id, 0);  // any token: other rows take its place
+  const Tensor x = of_text(ids);
+  std::vector<Tensor> parts;
+  int done = 0;
+  for (const ImageRows& image : batch.images) {
+    if (done < image.begin) parts.push_back(x.slice_rows(done, image.begin));
+    parts.push_back(image.rows);
+    done = image.begin + image.rows.shape(0);
+  }
+  if (done < x.shape(0)) parts.push_back(x.slice_rows(done, x.shape(0)));
+  return ops::concat_rows(parts);
 }
 
 Tensor Model::run_layer(int layer, const Tensor& x, const Batch& batch, const Tensor& inputs) const {

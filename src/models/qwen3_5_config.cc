@@ -36,6 +36,19 @@ void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
     c.invalid("\"intermediate_size\" is missing, and some layers are not mixtures of experts");
 }
 
+// Which of a position's axes (time, height, width) turns each pair of dimensions: the axes take turns as long as
+// each has pairs left, and time turns the others. Text stands at the same place on all of them. Reference:
+// Transformers' apply_interleaved_mrope.
+std::vector<uint8_t> interleaved_axes(ConfigReader& rope, size_t pairs) {
+  std::vector<int> sections = rope.integers("mrope_section");
+  if (sections.empty()) sections = {11, 11, 10};
+  if (sections.size() != 3) rope.invalid("mrope_section must have three entries");
+  std::vector<uint8_t> axes(pairs, 0);
+  for (size_t i = 0; i < pairs && sections.size() == 3; i++)
+    if (static_cast<int>(i / 3) < sections[i % 3]) axes[i] = static_cast<uint8_t>(i % 3);
+  return axes;
+}
+
 }  // namespace
 
 Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file) {
@@ -93,14 +106,13 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
   double rotary = c.number_or("partial_rotary_factor", 0, 1, 0.25);
   ConfigReader rope(c.object("rope_parameters"), file + " (rope_parameters)");
   rotary = rope.number_or("partial_rotary_factor", 0, 1, rotary);
-  // Text tokens have the same position on all three axes of the multimodal rotary embedding: it is the plain
-  // one.
   const int rotated = static_cast<int>(attention.head_dim * rotary);
   const RopeConfig turned = read_rope(c, rotated, 1e7);
   if (turned.rope.query_beta != 0 && rotated < attention.head_dim)
     c.unsupported("llama_4_scaling_beta", fmt::format("{}", turned.rope.query_beta),
                   "none is where only a part of each head turns");
   spec.ropes = {turned.rope};
+  spec.ropes[0].axis = interleaved_axes(rope, spec.ropes[0].inv_freq.size());
   spec.context_length = std::max(spec.context_length, turned.context_length);
   TRY_VOID(rope.check());
   TRY_VOID(c.check());

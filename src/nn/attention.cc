@@ -12,16 +12,16 @@ Tensor norm_heads(const Tensor& x, const std::optional<RmsNorm>& norm, int heads
   return normed.reshape({rows, heads, head_dim});
 }
 
-// All spans of a sequence as one: keys and values are read once, and a snapshot between them only has a
-// shorter length.
+// All spans of a sequence as one, up to an image that is seen as a whole: keys and values are read once, and a
+// snapshot between them only has a shorter length.
 std::vector<ops::AttentionSpan> spans_of_sequences(const Batch& batch, int part) {
   std::vector<ops::AttentionSpan> spans;
   for (size_t i = 0; i < batch.spans.size(); i++) {
     const Span& span = batch.spans[i];
-    if (i > 0 && span.state == batch.spans[i - 1].state)
+    if (i > 0 && span.state == batch.spans[i - 1].state && !span.whole && !batch.spans[i - 1].whole)
       spans.back().count += span.count;
     else
-      spans.push_back({&span.state->attention(part).kv, span.begin, span.count});
+      spans.push_back({&span.state->attention(part).kv, span.begin, span.count, span.whole});
   }
   return spans;
 }
@@ -58,16 +58,18 @@ ops::MatmulInput Attention::attend(const Projected& in, const Batch& batch, int 
   if (gate) inputs.gate = &in.gate;
   if (q_norm) inputs.q_norm = &*q_norm;
   if (k_norm) inputs.k_norm = &*k_norm;
-  inputs.positions = batch.positions;
+  inputs.positions = rope.axis.empty() || batch.axes.empty() ? batch.positions : batch.axes;
   inputs.rope = &rope;
   inputs.heads = heads;
   inputs.scores = scores;
   const auto y = ops::attend(inputs, spans);
-  size_t at = 0;
-  for (const Span& span : batch.spans) {
-    if (span.begin >= spans[at].begin + spans[at].count) at++;
-    const int end = spans[at].begin + spans[at].count;
-    if (span.keep) span.state->snapshot_layer(part, *span.keep, end - span.begin - span.count);
+  for (size_t i = 0; i < batch.spans.size(); i++) {
+    const Span& span = batch.spans[i];
+    if (!span.keep) continue;
+    int later = 0;  // rows of the sequence that are in the cache already
+    for (size_t next = i + 1; next < batch.spans.size() && batch.spans[next].state == span.state; next++)
+      later += batch.spans[next].count;
+    span.state->snapshot_layer(part, *span.keep, later);
   }
   return y;
 }

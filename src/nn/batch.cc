@@ -1,17 +1,77 @@
 #include "nn/batch.h"
 
+#include <algorithm>
+
+#include "base/check.h"
+
 namespace anabranch {
 
-void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep) {
-  const int begin = static_cast<int>(ids.size()), count = static_cast<int>(tokens.size());
+int Batch::next_position(const SequenceState& state) const {
   int position = state.applied();
   for (const Span& span : spans) position += span.state == &state ? span.count : 0;
+  return position;
+}
+
+void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits, Snapshot* keep,
+                const PromptImages* sequence_images) {
+  const int begin = static_cast<int>(ids.size()), count = static_cast<int>(tokens.size());
+  const int position = next_position(state);
   for (int i = 0; i < count; i++) {
     ids.push_back(tokens[i]);
     positions.push_back(position + i);
     if (logits == Logits::all || (logits == Logits::last && i + 1 == count)) logit_rows.push_back(begin + i);
   }
-  spans.push_back({&state, begin, count, keep});
+  add_axes(sequence_images, position, begin, count);
+  if (sequence_images) add_images(*sequence_images, position, begin, count);
+  // Images that are seen as a whole have spans of their own.
+  int at = begin;
+  if (sequence_images && sequence_images->see_each_other)
+    for (const PromptImage& image : sequence_images->images) {
+      const int from = begin + image.begin - position, to = begin + image.end() - position;
+      if (from < begin || from >= begin + count) continue;
+      CHECK(to <= begin + count, "a part of an image that must be seen as a whole");
+      if (at < from) spans.push_back({&state, at, from - at});
+      spans.push_back({&state, from, to - from, nullptr, true});
+      at = to;
+    }
+  if (at < begin + count || count == 0) spans.push_back({&state, at, begin + count - at});
+  spans.back().keep = keep;
+}
+
+void Batch::add_behind(SequenceState& state, std::span<const int> tokens, const PromptImages* sequence_images,
+                       int behind) {
+  const int begin = static_cast<int>(ids.size()), position = next_position(state);
+  add(state, tokens, Logits::none);
+  if (sequence_images)
+    add_images(*sequence_images, position + behind, begin, static_cast<int>(tokens.size()));
+}
+
+// The parts of images among `count` rows from `row` on, of which the first is that of `position`.
+void Batch::add_images(const PromptImages& of_sequence, int position, int row, int count) {
+  for (const PromptImage& image : of_sequence.images) {
+    const int from = std::max(image.begin, position), to = std::min(image.end(), position + count);
+    if (from >= to) continue;
+    CHECK(!image.embeddings.empty(), "an image was not encoded");
+    images.push_back(
+        {row + from - position, image.embeddings.slice_rows(from - image.begin, to - image.begin)});
+  }
+}
+
+void Batch::add_axes(const PromptImages* of_sequence, int position, int row, int count) {
+  const bool own = of_sequence && of_sequence->grid_positions;
+  if (!own && axes.empty()) return;
+  const auto put = [&](int at) {
+    for (const int axis : {at, at, at}) axes.push_back(axis);
+  };
+  for (int i = static_cast<int>(axes.size()) / 3; i < row; i++) put(positions[static_cast<size_t>(i)]);
+  for (int i = 0; i < count; i++) {
+    if (!own) {
+      put(position + i);
+      continue;
+    }
+    const auto place = of_sequence->axes_of(position + i);
+    axes.insert(axes.end(), place.begin(), place.end());
+  }
 }
 
 }  // namespace anabranch

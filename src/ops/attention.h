@@ -66,6 +66,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores);
 struct AttentionSpan {
   PagedKv* kv = nullptr;
   int begin = 0, count = 0;
+  bool whole = false;
 };
 
 // A layer's projections of M rows, and what happens to them.

@@ -3,6 +3,7 @@
 // computed.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Rope {
   // Ministral 3). Every dimension must turn then.
   float query_beta = 0;
   int query_period = 1;
+
+  // Of each frequency, which of a row's positions turns it; empty: a row has one position.
+  std::vector<uint8_t> axis = {};
 
   bool is_dynamic() const { return far_from > 0 && far_inv_freq.empty(); }
   bool operator==(const Rope&) const = default;

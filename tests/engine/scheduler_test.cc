@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -42,6 +43,35 @@ std::vector<int> passes(Scheduler& s, int tokens, int applied) {
     s.advanced(1, sizes.back(), 0);
     if (plan.scheduled[0].last) return sizes;
   }
+}
+
+TEST(Scheduler, ImagesThatAreSeenAsAWholeAreNotCut) {
+  Scheduler s = make(8);
+  ASSERT_TRUE(s.add(1, 40, 0, {{3, 7}, {12, 30}, {31, 33}}));
+  ASSERT_EQ(s.admit(), Ids{1});
+  std::vector<int> sizes;
+  for (bool last = false; !last;) {
+    const auto plan = s.plan();
+    ASSERT_EQ(plan.scheduled.size(), 1u);
+    EXPECT_EQ(plan.prompt_tokens, plan.scheduled[0].tokens);
+    sizes.push_back(plan.scheduled[0].tokens);
+    last = plan.scheduled[0].last;
+    s.advanced(1, sizes.back(), 0);
+  }
+  // 8; then 16 would end in the image at 12, and so would 24, which takes all of it.
+  EXPECT_EQ(sizes, (std::vector<int>{8, 4, 18, 1, 9}));
+}
+
+TEST(Scheduler, AHeldSequenceKeepsItsPlaceAndOthersGoOn) {
+  Scheduler s = make(8, 2);
+  for (const uint64_t id : {1, 2, 3}) ASSERT_TRUE(s.add(id, 5));
+  ASSERT_EQ(s.admit(), (Ids{1, 2}));
+  s.hold(1);
+  EXPECT_EQ(tokens_of(s.plan()), (std::map<uint64_t, int>{{2, 5}}));
+  EXPECT_EQ(s.admit(), Ids{});  // the third finds no room
+  EXPECT_EQ(s.spare_s(0), std::numeric_limits<double>::infinity());
+  s.release(1);
+  EXPECT_EQ(s.admit(), Ids{1});
 }
 
 TEST(Scheduler, PromptsRunInChunksOnAnAbsoluteGrid) {

@@ -297,6 +297,7 @@ bool Generations::begin_turn(uint64_t key, Generation& generation, Prepared prep
   request.state_from = options.state_from;
   if (options.to_decode && share_states_)
     generation.head.transfer = transfer_json(engine, options.cache_salt, prepared.prompts, generation.host);
+  request.images = std::move(prepared.images);
   request.keep_at = std::move(prepared.keep_at);
   request.stop = options.stop;
   request.output = prepared.rules;

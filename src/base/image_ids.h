@@ -1,0 +1,35 @@
+// Token ids of the positions that images take in a prompt.
+//
+// Such a position holds no word of the vocabulary. Its id is made of a hash of the image and of its place
+// within it, so that whatever compares tokens (the state cache, records on disk, copies for drafts) tells
+// images apart without knowing of them: of two images all but one in 2^30 of the positions differ.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace anabranch {
+
+// The first half of a SHA-256 of what a vision tower is given of the image.
+struct ImageKey {
+  uint64_t high = 0, low = 0;
+  auto operator<=>(const ImageKey&) const = default;
+};
+
+constexpr int kFirstImageId = 1 << 30;  // above every vocabulary
+constexpr bool is_image_id(int id) {
+  return id >= kFirstImageId;
+}
+
+// The id of the image's position `index`: the key and the index mixed by splitmix64's finaliser (Steele,
+// Lea & Flood 2014).
+constexpr int image_id(const ImageKey& key, int index) {
+  uint64_t x = key.high + (key.low ^ (key.low >> 32)) * (2 * static_cast<uint64_t>(index) + 1) +
+               0x9e3779b97f4a7c15u * (static_cast<uint64_t>(index) + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return kFirstImageId + static_cast<int>(x % kFirstImageId);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,195 @@
+#include "cache/image_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "base/log.h"
+#include "base/mapped_file.h"
+#include "tensor/device.h"
+
+namespace anabranch {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file is this, then the numbers as they lie in memory.
+struct FileHead {
+  char magic[8] = {'A', 'B', 'I', 'M', 'A', 'G', 'E', '1'};
+  uint32_t rows = 0, width = 0;
+  uint64_t check = 0;  // XXH3-64 of the numbers
+};
+
+constexpr size_t kMostWaiting = 16;  // images that wait to be written; more are left out
+
+bool write_all(int fd, const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd, at, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+ImageStore::ImageStore(ImageStoreOptions options)
+    : options_(std::move(options)),
+      folder_(options_.directory.empty() ? ""
+                                         : options_.directory + "/images1-" + to_hex(options_.fingerprint)) {
+  if (folder_.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) log_warning("images are kept in memory only: {}: {}", folder_, error.message());
+  fs::permissions(folder_, fs::perms::owner_all, error);
+  writer_ = std::thread([this] { run_writer(); });
+}
+
+ImageStore::~ImageStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (writer_.joinable()) writer_.join();
+}
+
+PrefixKey ImageStore::key_of(const ImageKey& key, std::string_view salt) const {
+  return fingerprint_of(
+      fmt::format("{} {:016x}{:016x} {}", to_hex(options_.fingerprint), key.high, key.low, salt));
+}
+
+std::string ImageStore::path_of(const PrefixKey& key) const {
+  return folder_ + "/" + to_hex(key) + ".image";
+}
+
+std::optional<Tensor> ImageStore::find(const ImageKey& image, std::string_view salt, const Shape& shape) {
+  const PrefixKey key = key_of(image, salt);
+  if (const auto found = index_.find(key); found != index_.end()) {
+    if (found->second->embeddings.shape() != shape) return std::nullopt;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return entries_.front().embeddings;
+  }
+  auto kept = folder_.empty() ? std::nullopt : read(key, shape);
+  if (kept) put(key, *kept);
+  return kept;
+}
+
+void ImageStore::keep(const ImageKey& image, std::string_view salt, const Tensor& embeddings) {
+  const PrefixKey key = key_of(image, salt);
+  if (index_.contains(key)) return;
+  put(key, embeddings);
+  if (folder_.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (to_write_.size() >= kMostWaiting) return;
+    to_write_.push_back({key, embeddings});
+  }
+  wake_.notify_one();
+}
+
+void ImageStore::put(const PrefixKey& key, Tensor embeddings) {
+  used_ += embeddings.nbytes();
+  entries_.push_front({key, std::move(embeddings)});
+  index_[key] = entries_.begin();
+  while (used_ > options_.ram_bytes) {
+    used_ -= entries_.back().embeddings.nbytes();
+    index_.erase(entries_.back().key);
+    entries_.pop_back();
+  }
+}
+
+std::optional<Tensor> ImageStore::read(const PrefixKey& key, const Shape& shape) const {
+  const size_t bytes = static_cast<size_t>(shape.count()) * sizeof(float);
+  const std::string path = path_of(key);
+  const auto text = read_file(path, sizeof(FileHead) + bytes);
+  if (!text) return std::nullopt;
+  FileHead head;
+  if (text->size() != sizeof(head) + bytes || std::memcmp(text->data(), head.magic, sizeof(head.magic)) != 0)
+    return std::nullopt;
+  std::memcpy(&head, text->data(), sizeof(head));
+  const char* numbers = text->data() + sizeof(head);
+  const bool good = head.rows == static_cast<uint32_t>(shape[0]) &&
+                    head.width == static_cast<uint32_t>(shape[1]) &&
+                    head.check == XXH3_64bits(numbers, bytes);
+  if (!good) {
+    log_warning("{} is damaged and is removed", path);
+    ::unlink(path.c_str());
+    return std::nullopt;
+  }
+  Tensor out = host_device().empty(shape, Dtype::f32);
+  std::memcpy(out.data<float>(), numbers, bytes);
+  ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // it was used
+  return out;
+}
+
+// To a file of another name first, so that nobody sees a part of it.
+void ImageStore::write(const Entry& entry) const {
+  const Tensor& numbers = entry.embeddings;
+  FileHead head;
+  head.rows = static_cast<uint32_t>(numbers.shape(0));
+  head.width = static_cast<uint32_t>(numbers.shape(1));
+  head.check = XXH3_64bits(numbers.data<float>(), numbers.nbytes());
+  const std::string path = path_of(entry.key), temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  bool good = fd >= 0 && write_all(fd, &head, sizeof(head)) &&
+              write_all(fd, numbers.data<float>(), numbers.nbytes());
+  const int error = errno;
+  if (fd >= 0) good = ::close(fd) == 0 && good;
+  if (good && ::rename(temporary.c_str(), path.c_str()) == 0) return make_room();
+  log_warning("an image was not kept on disk: {}: {}", temporary, std::strerror(error));
+  ::unlink(temporary.c_str());
+}
+
+// Removes the files that were used least recently, of all fingerprints, and what a killed process left.
+void ImageStore::make_room() const {
+  struct File {
+    fs::path path;
+    uint64_t bytes;
+    fs::file_time_type used;
+  };
+  std::vector<File> files;
+  uint64_t sum = 0;
+  std::error_code error;
+  for (const auto& folder : fs::directory_iterator(options_.directory, error)) {
+    if (!folder.path().filename().string().starts_with("images1-")) continue;
+    for (const auto& file : fs::directory_iterator(folder.path(), error)) {
+      std::error_code gone;
+      File one{file.path(), file.file_size(gone), file.last_write_time(gone)};
+      if (gone) continue;
+      sum += one.bytes;
+      files.push_back(std::move(one));
+    }
+  }
+  std::ranges::sort(files, {}, &File::used);
+  for (const File& file : files) {
+    if (sum <= options_.disk_bytes) return;
+    fs::remove(file.path, error);
+    sum -= file.bytes;
+  }
+}
+
+void ImageStore::run_writer() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stopping_ || !to_write_.empty(); });
+    if (to_write_.empty()) return;
+    const Entry entry = std::move(to_write_.front());
+    to_write_.pop_front();
+    lock.unlock();
+    write(entry);
+    lock.lock();
+  }
+}
+
+}  // namespace anabranch
