@@ -45,13 +45,13 @@ void kv_truncate(PagedKv& kv, int length) {
   kv.v.erase(kv.v.begin() + blocks, kv.v.end());
 }
 
-Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole) {
   require_f32("attention", "q", q, 3);
   require(kv.kv_heads > 0 && q.shape(1) % kv.kv_heads == 0 && q.shape(2) == kv.head_dim, "attention",
           "q of shape {} does not fit {} kv heads of {}.", q.shape(), kv.kv_heads, kv.head_dim);
   require(q.shape(0) <= kv.length, "attention", "q has {} rows, the cache only {} positions.", q.shape(0),
           kv.length);
-  return q.device().ops().attention(q, kv, scores);
+  return q.device().ops().attention(q, kv, scores, whole);
 }
 
 MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spans) {
@@ -64,8 +64,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spa
   require_shape("attend", "k", in.k, {rows, kv_heads * head_dim});
   require_shape("attend", "v", in.v, in.k.shape());
   if (in.gate) require_shape("attend", "gate", *in.gate, in.q.shape());
-  require(in.positions.size() == static_cast<size_t>(rows), "attend", "there are {} positions for {} rows.",
-          in.positions.size(), rows);
+  positions_of_row("attend", *in.rope, in.positions, rows);
   int covered = 0;
   for (const AttentionSpan& span : spans) {
     require(span.begin == covered && span.count > 0, "attend", "a span begins at row {}, not {}.", span.begin,
@@ -85,7 +84,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> spa
   for (const AttentionSpan& span : spans) {
     const int end = span.begin + span.count;
     kv_append(*span.kv, k.slice_rows(span.begin, end), v.slice_rows(span.begin, end));
-    parts.push_back(attention(q.slice_rows(span.begin, end), *span.kv, in.scores));
+    parts.push_back(attention(q.slice_rows(span.begin, end), *span.kv, in.scores, span.whole));
   }
   const auto y = concat_rows(parts).reshape({rows, in.heads * head_dim});
   return in.gate ? sigmoid_gate(y, *in.gate) : y;

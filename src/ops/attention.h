@@ -1,4 +1,4 @@
-// Causal attention over a paged KV cache.
+// Attention over a paged KV cache.
 //
 // KV lies in blocks of kKvBlock positions on an absolute grid: position p is column p % kKvBlock of block
 // p / kKvBlock. A full block never changes, so sequences and snapshots can share it.
@@ -59,10 +59,12 @@ struct ScoreSpec {
 // q [T, Hq, D] f32, whose row t stands at position kv.length - T + t (its own k, v already appended) ->
 // softmax(scores) v over positions <= its own: [T, Hq, D] f32. Query head h reads kv head h / (Hq / Hkv). A
 // row's result does not depend on T: blocks are visited in order with an online softmax (Milakov & Gimelshein
-// 2018; Dao 2022), the same for prefill and decode.
-Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores);
+// 2018; Dao 2022), the same for prefill and decode. whole: each row sees all kv.length positions, also those
+// after its own (pictures).
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole = false);
 
-// Rows [begin, begin + count) of a batch: the next tokens of a sequence.
+// Rows [begin, begin + count) of a batch: the next tokens of a sequence. whole: they see each other both
+// ways, so their result depends on where the span ends.
 struct AttentionSpan {
   PagedKv* kv = nullptr;
   int begin = 0, count = 0;
@@ -74,7 +76,7 @@ struct AttentionInputs {
   const Tensor &q, &k, &v;                             // [M, heads * D], [M, kv heads * D] x2, f32
   const Tensor* gate = nullptr;                        // [M, heads * D], or null
   const RowNorm *q_norm = nullptr, *k_norm = nullptr;  // of each head [D], or null
-  std::span<const int> positions;                      // of the rows
+  std::span<const int> positions;                      // of the rows: as rope() takes them
   const Rope* rope = nullptr;
   int heads = 0;
   ScoreSpec scores;

@@ -22,6 +22,13 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, float eps) {
   return x.device().ops().rms_norm(x, w, eps);
 }
 
+Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps) {
+  require_f32("layer_norm", "x", x, 2);
+  require_shape("layer_norm", "w", w, {x.shape(1)});
+  require_shape("layer_norm", "b", b, {x.shape(1)});
+  return x.device().ops().layer_norm(x, w, b, eps);
+}
+
 Tensor add(const Tensor& a, const Tensor& b) {
   require_same_shape("add", a, b);
   return a.device().ops().add(a, b);
@@ -36,6 +43,11 @@ Tensor add_bias(const Tensor& x, const Tensor& b) {
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
   require_same_shape("swiglu", gate, up);
   return gate.device().ops().swiglu(gate, up, activation);
+}
+
+Tensor gelu(const Tensor& x, Gelu kind) {
+  require_f32("gelu", "x", x, x.dims());
+  return x.device().ops().gelu(x, kind);
 }
 
 Tensor scale(const Tensor& x, float factor) {

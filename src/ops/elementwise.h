@@ -11,6 +11,9 @@ namespace anabranch::ops {
 // x [M, K], w [K] -> x / sqrt(mean(x^2) + eps) * w  (Zhang & Sennrich 2019).
 Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
 
+// x [M, K], w, b [K] -> (x - mean) / sqrt(variance + eps) * w + b, the variance over K (Ba et al. 2016).
+Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
+
 // a + b, same shape. add_bias: x [M, N] + b [N].
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
@@ -21,6 +24,10 @@ enum class Activation { silu, gelu_tanh };
 
 // activation(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation = Activation::silu);
+
+// x times the normal distribution's share below x, by tanh as above or by erf. x of any shape.
+enum class Gelu { tanh, erf };
+Tensor gelu(const Tensor& x, Gelu kind);
 
 // factor * x; cap * tanh(x / cap), with cap > 0. x of any shape.
 Tensor scale(const Tensor& x, float factor);

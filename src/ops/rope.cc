@@ -1,5 +1,6 @@
 #include "ops/rope.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/arguments.h"
@@ -7,7 +8,25 @@
 
 namespace anabranch::ops {
 
-void rope_angles(const Rope& rope, int position, bool queries, float* cosines, float* sines) {
+int Rope::axes() const {
+  return axis.empty() ? 1 : 1 + *std::ranges::max_element(axis);
+}
+
+int positions_of_row(const char* op, const Rope& rope, std::span<const int> positions, int rows) {
+  require(rope.axis.empty() || rope.axis.size() == rope.inv_freq.size(), op,
+          "there are axes of {} frequencies, not of {}.", rope.axis.size(), rope.inv_freq.size());
+  require(rope.axis.empty() || (rope.far_from == 0 && rope.query_beta == 0), op,
+          "a rope over several positions has no other frequencies or factors further on.");
+  const auto plain = static_cast<size_t>(rows);
+  const int axes = rope.axes();
+  require(positions.size() == plain || positions.size() == plain * static_cast<size_t>(axes), op,
+          "there are {} positions for {} rows.", positions.size(), rows);
+  return positions.size() == plain ? 1 : axes;
+}
+
+void rope_angles(const Rope& rope, std::span<const int> positions, bool queries, float* cosines,
+                 float* sines) {
+  const int position = positions.front();
   const size_t count = rope.inv_freq.size();
   const bool far = rope.far_from > 0 && position >= rope.far_from;
   const float* frequencies = far && !rope.is_dynamic() ? rope.far_inv_freq.data() : rope.inv_freq.data();
@@ -24,7 +43,8 @@ void rope_angles(const Rope& rope, int position, bool queries, float* cosines, f
     const float frequency =
         base > 0 ? static_cast<float>(std::pow(base, -static_cast<double>(i) / static_cast<double>(count)))
                  : frequencies[i];
-    const double angle = static_cast<double>(position) * static_cast<double>(frequency);
+    const int at = positions.size() == 1 ? position : positions[rope.axis[i]];
+    const double angle = static_cast<double>(at) * static_cast<double>(frequency);
     cosines[i] = static_cast<float>(std::cos(angle)) * factor;
     sines[i] = static_cast<float>(std::sin(angle)) * factor;
   }
@@ -32,8 +52,7 @@ void rope_angles(const Rope& rope, int position, bool queries, float* cosines, f
 
 Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries) {
   require_f32("rope", "x", x, 3);
-  require(positions.size() == static_cast<size_t>(x.shape(0)), "rope", "there are {} positions for {} rows.",
-          positions.size(), x.shape(0));
+  positions_of_row("rope", rope, positions, x.shape(0));
   const size_t turned = 2 * rope.inv_freq.size(), dims = static_cast<size_t>(x.shape(2));
   require(turned > 0 && turned <= dims, "rope", "{} frequencies do not fit a head of {}.",
           rope.inv_freq.size(), dims);

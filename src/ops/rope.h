@@ -27,19 +27,27 @@ struct Rope {
   float query_beta = 0;
   int query_period = 1;
 
-  // Of each frequency, which of a row's positions turns it; empty: a row has one position.
+  // Of each frequency, which of a row's positions turns it (Qwen's mrope has time, row and column); empty: a
+  // row has one position. Such a rope has the same frequencies and factors everywhere.
   std::vector<uint8_t> axis = {};
+  int axes() const;  // positions of a row
 
   bool is_dynamic() const { return far_from > 0 && far_inv_freq.empty(); }
   bool operator==(const Rope&) const = default;
 };
 
-// cosines, sines [inv_freq.size()] of a position, times the factors.
-void rope_angles(const Rope& rope, int position, bool queries, float* cosines, float* sines);
+// How many positions each of `rows` rows has, given all of them: axes(), or 1 where all of a row's are equal.
+// Throws std::invalid_argument, naming `op`, if they do not fit, or the rope itself is wrong.
+int positions_of_row(const char* op, const Rope& rope, std::span<const int> positions, int rows);
+
+// cosines, sines [inv_freq.size()] of a row's positions, times the factors.
+void rope_angles(const Rope& rope, std::span<const int> positions, bool queries, float* cosines,
+                 float* sines);
 
 // Half-split ("NeoX") form: with d = inv_freq.size(), dimension i < d of a head is paired with dimension i +
 // d and turned; dimensions >= 2d pass through. x [M, heads, D] -> same. Angles are computed in double
-// precision. Reference: Transformers' apply_rotary_pos_emb and modeling_rope_utils.py.
+// precision. positions: [M] or [M * axes()]. Reference: Transformers' apply_rotary_pos_emb and
+// modeling_rope_utils.py.
 Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries = false);
 
 }  // namespace anabranch::ops

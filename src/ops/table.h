@@ -55,6 +55,8 @@ struct OpTable {
 
   // elementwise.h
   Tensor (*rms_norm)(const Tensor& x, const Tensor& w, float eps);
+  Tensor (*layer_norm)(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
+  Tensor (*gelu)(const Tensor& x, Gelu kind);
   Tensor (*add)(const Tensor& a, const Tensor& b);
   Tensor (*add_bias)(const Tensor& x, const Tensor& b);
   Tensor (*swiglu)(const Tensor& gate, const Tensor& up, Activation activation);
@@ -72,7 +74,7 @@ struct OpTable {
   // attention.h
   KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);
   void (*kv_append)(PagedKv& kv, const Tensor& k, const Tensor& v);
-  Tensor (*attention)(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores);
+  Tensor (*attention)(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole);
   // null: made of the ops above
   MatmulInput (*attend)(const AttentionInputs& in, std::span<const AttentionSpan> spans);
 

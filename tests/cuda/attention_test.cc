@@ -26,16 +26,16 @@ PagedKv make_kv(int heads, int dim) {
   return kv;
 }
 
-// A row of attention in double.
+// A row of attention in double, which sees positions below `end`.
 std::vector<float> formula(const Tensor& q, const Tensor& k, const Tensor& v, int row, int position,
-                           const ScoreSpec& scores) {
+                           const ScoreSpec& scores, int end) {
   const int heads = q.shape(1), dim = q.shape(2), kv_heads = k.shape(1);
   std::vector<float> out;
   for (int h = 0; h < heads; h++) {
     const int of = h / (heads / kv_heads);
     std::vector<double> sum(static_cast<size_t>(dim));
     double weights = 0;
-    for (int p = scores.window > 0 ? std::max(0, position - scores.window + 1) : 0; p <= position; p++) {
+    for (int p = scores.window > 0 ? std::max(0, position - scores.window + 1) : 0; p < end; p++) {
       double score = 0;
       for (int d = 0; d < dim; d++)
         score += double{q.data<float>()[(row * heads + h) * dim + d]} *
@@ -66,7 +66,7 @@ TEST_F(EmulatedAttention, CloseToTheFormula) {
     const Tensor there = card().to_device(q), y = to_host(attention(there, kv, scores));
     const int width = heads * dim;
     for (const int row : {0, rows - 1}) {
-      const auto wanted = formula(q, k, v, row, total - rows + row, scores);
+      const auto wanted = formula(q, k, v, row, total - rows + row, scores, total - rows + row + 1);
       for (int i = 0; i < width; i++)
         ASSERT_NEAR(y.data<float>()[row * width + i], wanted[static_cast<size_t>(i)], 2e-3)
             << dim << " " << total << " row " << row << " " << i;
@@ -74,6 +74,65 @@ TEST_F(EmulatedAttention, CloseToTheFormula) {
     expect_same_bits(to_host(attention(there.slice_rows(rows - 1, rows), kv, scores)),
                      y.slice_rows(rows - 1, rows),
                      fmt::format("the last of {} positions, {} dimensions", total, dim));
+  }
+}
+
+// Rows that see each other both ways: close to the formula, and the same bits for any of them.
+TEST_F(EmulatedAttention, WholeSpans) {
+  for (const auto& [dim, total, rows, scores] : {std::tuple{32, 9000, 11, ScoreSpec{0.2f}},
+                                                 {64, 300, 300, ScoreSpec{0.2f}},
+                                                 {64, 1000, 40, ScoreSpec{0.2f, 300}},
+                                                 {96, 270, 30, ScoreSpec{0.3f, 0, 2.0f}}}) {
+    const int kv_heads = 2, heads = 4, width = heads * dim;
+    const Tensor k = random({total, kv_heads, dim}), v = random({total, kv_heads, dim}),
+                 q = random({rows, heads, dim});
+    PagedKv kv = make_kv(kv_heads, dim);
+    kv_append(kv, card().to_device(k), card().to_device(v));
+    const Tensor there = card().to_device(q), y = to_host(attention(there, kv, scores, true));
+    for (const int row : {0, rows / 2, rows - 1}) {
+      const auto wanted = formula(q, k, v, row, total - rows + row, scores, total);
+      for (int i = 0; i < width; i++)
+        ASSERT_NEAR(y.data<float>()[row * width + i], wanted[static_cast<size_t>(i)], 2e-3)
+            << dim << " " << total << " row " << row << " " << i;
+    }
+    if (scores.window > 0) continue;
+    for (const auto& [begin, end] : {std::pair{0, 1}, {2, 7}, {rows - 9, rows}})
+      expect_same_bits(to_host(attention(there.slice_rows(begin, end), kv, scores, true)),
+                       y.slice_rows(begin, end), fmt::format("rows {} .. {} of {}", begin, end, rows));
+  }
+}
+
+// A prompt with a picture between text: spans that see both ways, and positions of three axes.
+TEST_F(EmulatedAttention, AttendsToAPicture) {
+  const int heads = 4, kv_heads = 2, dim = 32, rows = 200, width = heads * dim;
+  const Tensor q = card().to_device(random({rows, width})),
+               k = card().to_device(random({rows, kv_heads * dim})),
+               v = card().to_device(random({rows, kv_heads * dim}));
+  Rope rope{{1.0f, 0.3f, 0.1f, 0.01f}};
+  rope.axis = {0, 1, 2, 1};
+  std::vector<int> positions;
+  for (int i = 0; i < rows * 3; i++) positions.push_back(i * 7 % 50);
+  const Matrix matrix = affine_matrix(32, width, 8, 64, ScaleType::f16, false, 9);
+  const Weight out = Weight::make(card(), matrix.source());
+  PagedKv together = make_kv(kv_heads, dim), apart = together;
+  for (const auto& [begin, end] : {std::pair{0, 20}, {20, 22}, {22, 180}, {180, 181}, {181, 200}}) {
+    const int count = end - begin;
+    const bool whole = end == 22 || end == 180;
+    const Tensor q_part = q.slice_rows(begin, end), k_part = k.slice_rows(begin, end),
+                 v_part = v.slice_rows(begin, end);
+    const auto at = std::span<const int>(positions).subspan(static_cast<size_t>(begin * 3),
+                                                            static_cast<size_t>(count) * 3);
+    const AttentionSpan span{&together, 0, count, whole};
+    const Tensor y = linear(
+        attend({q_part, k_part, v_part, nullptr, nullptr, nullptr, at, &rope, heads, {0.2f}}, {&span, 1}),
+        out);
+    const auto turned = [&, count = count](const Tensor& x, int of) {
+      return ops::rope(x.reshape({count, of, dim}), at, rope);
+    };
+    kv_append(apart, turned(k_part, kv_heads), v_part.reshape({count, kv_heads, dim}));
+    const Tensor wanted =
+        linear(attention(turned(q_part, heads), apart, {0.2f}, whole).reshape({count, width}), out);
+    expect_same_bits(to_host(y), to_host(wanted), fmt::format("rows {} .. {}", begin, end));
   }
 }
 

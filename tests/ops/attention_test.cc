@@ -170,6 +170,78 @@ TEST(Attention, SameBitsInLongContexts) {
   }
 }
 
+// The last rows of a cache that see each other both ways, after some that do not see them.
+TEST(Attention, WholeEqualsReference) {
+  Rng rng(9);
+  for (const Layout& l : kLayouts)
+    for (const auto& [length, rows] : {std::pair{300, 300}, {530, 100}, {257, 2}}) {
+      const Inputs in = make_inputs(l, length, rng);
+      const auto op = [&, length = length, rows = rows](Device& device) {
+        return attention(last_queries(device, in, length, rows), filled_cache(device, l, in, length),
+                         {0.3f, l.window, l.soft_cap}, true);
+      };
+      // As PreciseEqualsReference, of three times as many outputs.
+      expect_close(op(cpu_device(0, true)), op(reference_device()), 6e-5, l.name());
+    }
+}
+
+TEST(Attention, WholeHasTheSameBitsForAnyRows) {
+  Rng rng(10);
+  for (const Layout& l : kLayouts) {
+    if (l.window > 0) continue;  // a row's own position matters then, and queries stand at the end
+    const int length = 530;
+    const Inputs in = make_inputs(l, length, rng);
+    const Tensor whole = attention(last_queries(cpu_device(1), in, length, length),
+                                   filled_cache(cpu_device(1), l, in, length), {0.3f, 0, l.soft_cap}, true);
+    for (const auto& target : cpu::runnable_targets())
+      for (const int threads : {1, 2}) {
+        if (target == "portable" && threads == 2) continue;
+        Device& cpu = cpu_device(threads, false, target);
+        const PagedKv kv = filled_cache(cpu, l, in, length);
+        for (const auto& [begin, end] : {std::pair{0, 1}, {3, 43}, {0, 200}, {255, 257}, {522, 530}})
+          expect_same_bits(
+              attention(cpu.to_device(in.q.slice_rows(begin, end)), kv, {0.3f, 0, l.soft_cap}, true),
+              whole.slice_rows(begin, end), fmt::format("{} {} {} .. {}", l.name(), target, begin, end));
+      }
+  }
+}
+
+// attend() as the ops it is made of: a prompt with a picture between text, with positions of three axes.
+TEST(Attention, AttendsToAPicture) {
+  Rng rng(11);
+  const int heads = 4, dim = 16, rows = 300;
+  Rope rope{{1.0f, 0.5f, 0.2f, 0.1f}};
+  rope.axis = {0, 1, 2, 1};
+  std::vector<int> positions;
+  for (int i = 0; i < rows * 3; i++) positions.push_back(i * 7 % 50);
+  const Tensor q = random_tensor({rows, heads * dim}, rng), k = random_tensor({rows, heads * dim}, rng),
+               v = random_tensor({rows, heads * dim}, rng);
+  for (Device* device : cpu_and_reference()) {
+    const Tensor q_there = device->to_device(q), k_there = device->to_device(k),
+                 v_there = device->to_device(v);
+    PagedKv together = make_cache({heads, heads, dim, 0}), apart = together;
+    const auto cut = [&](const Tensor& x, int begin, int end) { return x.slice_rows(begin, end); };
+    std::vector<Tensor> parts, wanted;
+    for (const auto& [begin, end] : {std::pair{0, 20}, {20, 280}, {280, 300}}) {
+      const AttentionSpan span{&together, 0, end - begin, begin == 20};
+      const Tensor q_part = cut(q_there, begin, end), k_part = cut(k_there, begin, end),
+                   v_part = cut(v_there, begin, end);
+      const auto at = std::span<const int>(positions).subspan(static_cast<size_t>(begin * 3),
+                                                              static_cast<size_t>(end - begin) * 3);
+      parts.push_back(
+          attend({q_part, k_part, v_part, nullptr, nullptr, nullptr, at, &rope, heads, {0.25f}}, {&span, 1})
+              .values);
+      const auto turned = [&](const Tensor& x) {
+        return ops::rope(x.reshape({end - begin, heads, dim}), at, rope);
+      };
+      kv_append(apart, turned(k_part), v_part.reshape({end - begin, heads, dim}));
+      wanted.push_back(
+          attention(turned(q_part), apart, {0.25f, 0, 0}, begin == 20).reshape({end - begin, heads * dim}));
+    }
+    expect_same_bits(concat_rows(parts), concat_rows(wanted), "a picture between text");
+  }
+}
+
 TEST(Attention, TruncationForgets) {
   Rng rng(5);
   const Layout l = {4, 2, 32, 0};

@@ -183,6 +183,10 @@ TEST_F(Cuda, ElementwiseOps) {
   };
   using T = const Tensor&;
   check("rms_norm", 1e-5, [](T x, T, T v) { return rms_norm(x, v, 1e-6f); });
+  check("layer_norm", 1e-5,
+        [](T x, T y, T v) { return layer_norm(x, v, y.slice_rows(0, 1).reshape({300}), 1e-6f); });
+  check("gelu by tanh", 1e-5, [](T x, T, T) { return gelu(x, Gelu::tanh); });
+  check("gelu by erf", 1e-5, [](T x, T, T) { return gelu(x, Gelu::erf); });
   check("add", 0, [](T x, T y, T) { return ops::add(x, y); });
   check("add_bias", 0, [](T x, T, T v) { return add_bias(x, v); });
   check("swiglu", 1e-5, [](T x, T y, T) { return swiglu(x, y); });
@@ -201,6 +205,11 @@ TEST_F(Cuda, ElementwiseOps) {
         return rope(d.to_device(heads), positions, Rope{frequencies, 1.1f});
       },
       1e-5, "rope");
+  const std::vector<int> of_axes = {0, 3, 9, 5, 5, 5, 100, 7, 1};
+  Rope three{frequencies, 1.1f};
+  three.axis = {2, 0, 1};
+  expect_like_reference([&](Device& d) { return rope(d.to_device(heads), of_axes, three); }, 1e-5,
+                        "rope over axes");
 }
 
 TEST_F(Cuda, BestOfRows) {
@@ -253,6 +262,37 @@ TEST_F(Cuda, AttentionEqualsReference) {
                               fmt::format("D {} group {} {}+{} window {}", dim, group, before, rows, window));
       }
     }
+  }
+}
+
+// Rows that see each other both ways: as the reference, and the same bits for any of them.
+TEST_F(Cuda, AttentionOfWholeSpans) {
+  Rng rng(14);
+  for (const auto& [dim, group, total, rows, window] : {std::tuple{64, 1, 1024, 1024, 0},
+                                                        {128, 1, 700, 700, 0},
+                                                        {256, 2, 400, 270, 0},
+                                                        {96, 1, 300, 300, 0},
+                                                        {64, 4, 9000, 5, 0},
+                                                        {256, 2, 900, 256, 300}}) {
+    const int heads = 2;
+    const Tensor k = random_tensor({total, heads, dim}, rng), v = random_tensor({total, heads, dim}, rng),
+                 q = random_tensor({rows, heads * group, dim}, rng);
+    const ScoreSpec scores{1.0f / std::sqrt(static_cast<float>(dim)), window};
+    const auto what = fmt::format("D {} group {} {} of {} window {}", dim, group, rows, total, window);
+    expect_like_reference(
+        [&, dim = dim](Device& d) {
+          PagedKv kv = make_kv(heads, dim);
+          kv_append(kv, d.to_device(k), d.to_device(v));
+          return attention(d.to_device(q), kv, scores, true);
+        },
+        2e-2, what);
+    if (window > 0) continue;
+    PagedKv kv = make_kv(heads, dim);
+    kv_append(kv, on_card(k), on_card(v));
+    const Tensor there = on_card(q), whole = to_host(attention(there, kv, scores, true));
+    for (const auto& [begin, end] : {std::pair{0, 1}, {1, 4}, {0, rows - 1}})
+      expect_same_bits(to_host(attention(there.slice_rows(begin, end), kv, scores, true)),
+                       whole.slice_rows(begin, end), fmt::format("{}: {} .. {}", what, begin, end));
   }
 }
 

@@ -30,6 +30,11 @@ TEST(Elementwise, NormsAndGates) {
     const auto x = random_tensor({m, k}, rng), y = random_tensor({m, k}, rng, 3), w = random_tensor({k}, rng);
     const auto what = fmt::format("[{}, {}]", m, k);
     check_everywhere([&](auto on) { return rms_norm(on(x), on(w), 1e-6f); }, 2e-5, "rms_norm " + what);
+    check_everywhere(
+        [&](auto on) { return layer_norm(on(x), on(w), on(y.slice_rows(0, 1).reshape({k})), 1e-6f); },
+        k == 1 ? 0 : 2e-5, "layer_norm " + what);
+    for (const Gelu kind : {Gelu::tanh, Gelu::erf})
+      check_everywhere([&](auto on) { return gelu(on(y), kind); }, 1e-5, "gelu " + what);
     check_everywhere([&](auto on) { return ops::add(on(x), on(y)); }, 0, "add " + what);
     check_everywhere([&](auto on) { return add_bias(on(x), on(w)); }, 0, "add_bias " + what);
     check_everywhere([&](auto on) { return swiglu(on(y), on(x)); }, 2e-5, "swiglu " + what);
@@ -71,6 +76,63 @@ TEST(Elementwise, Rope) {
   // Other arguments must not meet remembered angles.
   const std::vector<int> others = {0, 1, 8, 100000, 5, 6};
   EXPECT_NE(to_vector(rope(on_cpu, others, Rope{inv_freq}))[2 * 150], y[2 * 150]);
+}
+
+// Rows far from zero: the mean is taken away before squares are summed.
+TEST(Elementwise, LayerNormOfAFarMean) {
+  Rng rng(7);
+  for (const int k : {5, 64, 72, 1152}) {
+    Tensor x = random_tensor({3, k}, rng);
+    for (int i = 0; i < 3 * k; i++) x.data<float>()[i] += 100;
+    const Tensor w = random_tensor({k}, rng), b = random_tensor({k}, rng);
+    Device& cpu = cpu_device();
+    const Tensor there = cpu.to_device(x);
+    const auto all = layer_norm(there, cpu.to_device(w), cpu.to_device(b), 1e-6f);
+    for (int row = 0; row < 3; row++) {
+      const float* from = x.data<float>() + row * k;
+      double mean = 0, squares = 0;
+      for (int i = 0; i < k; i++) mean += from[i] / double{1} / k;
+      for (int i = 0; i < k; i++) squares += (from[i] - mean) * (from[i] - mean) / k;
+      for (int i = 0; i < k; i++) {
+        // The mean of numbers near 100 is off by up to a few of their roundings, 4e-6 each.
+        const double want =
+            (from[i] - mean) / std::sqrt(squares + 1e-6) * w.data<float>()[i] + b.data<float>()[i];
+        ASSERT_NEAR(to_vector(all)[static_cast<size_t>(row * k + i)], want, 1e-4) << k << " row " << row;
+      }
+      expect_same_bits(layer_norm(there.slice_rows(row, row + 1), cpu.to_device(w), cpu.to_device(b), 1e-6f),
+                       all.slice_rows(row, row + 1), "a row stands alone");
+    }
+  }
+}
+
+// Of a row's positions, each frequency is turned by its own.
+TEST(Elementwise, RopeOverAxes) {
+  Rng rng(8);
+  const auto x = random_tensor({4, 3, 20}, rng);
+  Rope plain{{1.0f, 0.5f, 0.2f, 0.1f, 0.05f, 0.02f, 0.01f}, 1.1f}, rope = plain;
+  rope.axis = {0, 1, 2, 0, 1, 2, 0};
+  const std::vector<int> positions = {5, 9, 2, 6, 6, 6, 0, 3, 1000, 7, 0, 0};
+  check_everywhere([&](auto on) { return ops::rope(on(x), positions, rope); }, 1e-6, "rope over axes");
+  const Tensor there = cpu_device().to_device(x);
+  const auto y = to_vector(ops::rope(there, positions, rope));
+  for (int axis = 0; axis < 3; axis++) {
+    std::vector<int> own;
+    for (size_t row = 0; row < 4; row++) own.push_back(positions[row * 3 + static_cast<size_t>(axis)]);
+    const auto turned = to_vector(ops::rope(there, own, plain));
+    for (size_t i = 0; i < y.size(); i++) {
+      const bool is_turned = i % 20 < 14 && rope.axis[i % 20 % 7] == axis;
+      ASSERT_EQ(y[i], is_turned ? turned[i] : y[i]) << i;
+    }
+  }
+  const std::vector<int> equal = {4, 0, 70000, 3}, thrice = {4, 4, 4, 0, 0, 0, 70000, 70000, 70000, 3, 3, 3};
+  for (Device* device : cpu_and_reference()) {
+    const Tensor on = device->to_device(x), want = ops::rope(on, equal, plain);
+    expect_same_bits(ops::rope(on, thrice, rope), want, "equal positions");
+    expect_same_bits(ops::rope(on, equal, rope), want, "given once");
+  }
+  EXPECT_THROW(ops::rope(there, std::vector<int>(8), rope), std::invalid_argument);
+  rope.axis.pop_back();
+  EXPECT_THROW(ops::rope(there, equal, rope), std::invalid_argument);
 }
 
 TEST(Elementwise, RowsAreTakenSlicedStackedReshaped) {
@@ -137,6 +199,7 @@ TEST(Elementwise, RefusesWrongShapes) {
   EXPECT_THROW(add_bias(a, zeros({2})), std::invalid_argument);
   EXPECT_THROW(swiglu(a, b), std::invalid_argument);
   EXPECT_THROW(rms_norm(a, zeros({2}), 1e-6f), std::invalid_argument);
+  EXPECT_THROW(layer_norm(a, zeros({3}), zeros({2}), 1e-6f), std::invalid_argument);
   EXPECT_THROW(copy_rows(a, 1, 3), std::invalid_argument);
   const int rows[] = {2};
   EXPECT_THROW(take_rows(a, rows), std::invalid_argument);
@@ -157,12 +220,15 @@ TEST(Elementwise, FunctionsAreAccurate) {
       [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); },
       [](double v) { return std::exp2(v); },
       [](double v) { return std::tanh(v); },
-      [](double v) { return v / 2 * (1 + std::tanh(0.79788456080286536 * (v + 0.044715 * v * v * v))); }};
-  const double ulps[] = {1.5, 3, 3, 3, 1.5, 0, 0};
-  const auto absolute = [](int f, double v) { return f == 5 ? 3e-7 : f == 6 ? 4e-7 * std::abs(v) : 0; };
+      [](double v) { return v / 2 * (1 + std::tanh(0.79788456080286536 * (v + 0.044715 * v * v * v))); },
+      [](double v) { return v / 2 * std::erfc(-v * 0.70710678118654752); }};
+  const double ulps[] = {1.5, 3, 3, 3, 1.5, 0, 0, 0};
+  const auto absolute = [](int f, double v) {
+    return f == 5 ? 3e-7 : f == 6 ? 4e-7 * std::abs(v) : f == 7 ? 3e-7 * std::abs(v) : 0;
+  };
   std::vector<float> first(x.size()), y(x.size());
   const cpu::CpuKernels& kernels = *cpu::find_target("");
-  for (int f = 0; f < 7; f++) {
+  for (int f = 0; f < 8; f++) {
     kernels.math(f, x.data(), first.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); i++) {
       const double e = exact[f](x[i]);

@@ -91,7 +91,7 @@ struct Job {
     return std::max<int64_t>(0, position + 1 - args.window) / kKvBlock;
   }
   int64_t last_of(int64_t row_block) const {
-    const int64_t row = row_begin(row_block) + row_count(row_block) - 1;
+    const int64_t row = args.whole ? rows - 1 : row_begin(row_block) + row_count(row_block) - 1;
     return (args.first_position + row / group()) / kKvBlock + 1;
   }
   const void* keys(int64_t block, int64_t kv_head) const {
@@ -228,7 +228,7 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   }
 }
 
-Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole) {
   CpuDevice& device = cpu_device(q);
   ThreadPool& threads = device.threads();
   Tensor out = device.make(q.shape());
@@ -252,6 +252,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
   a.tokens = tokens;
   a.first_position = kv.length - tokens;
   a.window = scores.window;
+  a.whole = whole;
   a.scale = scores.scale;
   a.soft_cap = scores.soft_cap;
   a.q = q.data<float>();

@@ -12,6 +12,6 @@ namespace anabranch::ops::cpu {
 
 KvBlockShapes kv_block_shapes(int kv_heads, int head_dim);
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
-Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores);
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole);
 
 }  // namespace anabranch::ops::cpu

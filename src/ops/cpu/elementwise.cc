@@ -49,7 +49,7 @@ Tensor unary(const Tensor& x, float parameter, Unary kernel) {
   return y;
 }
 
-// Cosines and sines [positions, frequencies]. Every layer of a step with the same rope asks for the same
+// Cosines and sines [rows, frequencies]. Every layer of a step with the same rope asks for the same
 // ones.
 struct Angles {
   std::vector<int> positions;
@@ -59,7 +59,8 @@ struct Angles {
 };
 
 // The last few are kept: models have up to two ropes, and queries may have factors of their own.
-const Angles& angles(CpuDevice& device, std::span<const int> positions, const Rope& rope, bool queries) {
+const Angles& angles(CpuDevice& device, std::span<const int> positions, int rows, const Rope& rope,
+                     bool queries) {
   static thread_local std::array<Angles, 4> kept;
   static thread_local size_t next = 0;
   queries = queries && rope.query_beta != 0;
@@ -70,13 +71,13 @@ const Angles& angles(CpuDevice& device, std::span<const int> positions, const Ro
   to.rope = rope;
   to.queries = queries;
   const size_t d = rope.inv_freq.size();
-  to.cosines.resize(positions.size() * d);
-  to.sines.resize(positions.size() * d);
-  over_rows(device, static_cast<int64_t>(positions.size()), static_cast<int64_t>(d) * 16,
-            [&](int64_t begin, int64_t end) {
-              for (auto m = static_cast<size_t>(begin); m < static_cast<size_t>(end); m++)
-                rope_angles(to.rope, to.positions[m], queries, &to.cosines[m * d], &to.sines[m * d]);
-            });
+  const auto each = static_cast<size_t>(positions_of_row("rope", rope, positions, rows));
+  to.cosines.resize(static_cast<size_t>(rows) * d);
+  to.sines.resize(static_cast<size_t>(rows) * d);
+  over_rows(device, rows, static_cast<int64_t>(d) * 16, [&](int64_t begin, int64_t end) {
+    for (auto m = static_cast<size_t>(begin); m < static_cast<size_t>(end); m++)
+      rope_angles(to.rope, {&to.positions[m * each], each}, queries, &to.cosines[m * d], &to.sines[m * d]);
+  });
   return to;
 }
 
@@ -94,6 +95,22 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, float eps) {
   return y;
 }
 
+Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps) {
+  CpuDevice& device = cpu_device(x);
+  Tensor y = device.make(x.shape());
+  const int64_t k = x.shape(1);
+  const float *px = x.data<float>(), *pw = w.data<float>(), *pb = b.data<float>();
+  float* py = y.data<float>();
+  over_rows(device, x.shape(0), k, [&](int64_t begin, int64_t end) {
+    device.kernels().layer_norm(px + begin * k, pw, pb, eps, py + begin * k, end - begin, k);
+  });
+  return y;
+}
+
+Tensor gelu(const Tensor& x, Gelu kind) {
+  const CpuKernels& kernels = cpu_device(x).kernels();
+  return unary(x, 0, kind == Gelu::tanh ? kernels.gelu_tanh : kernels.gelu_erf);
+}
 Tensor add(const Tensor& a, const Tensor& b) {
   return binary(a, b, cpu_device(a).kernels().add);
 }
@@ -150,7 +167,7 @@ Tensor concat_rows(const std::vector<Tensor>& parts) {
 Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries) {
   CpuDevice& device = cpu_device(x);
   Tensor y = device.make(x.shape());
-  const Angles& a = angles(device, positions, rope, queries);
+  const Angles& a = angles(device, positions, x.shape(0), rope, queries);
   RopeTask task;
   task.x = x.data<float>();
   task.y = y.data<float>();

@@ -77,6 +77,7 @@ struct AttentionArgs {
   int64_t kv_heads = 0, heads = 0, head_dim = 0;
   int64_t tokens = 0, first_position = 0;  // query row t stands at first_position + t
   int64_t window = 0;
+  bool whole = false;             // rows see all positions up to the last one's
   float scale = 0, soft_cap = 0;  // as ScoreSpec (ops/attention.h)
   const float* q = nullptr;       // [T, Hq, D]
   float* out = nullptr;           // [T, Hq, D]
@@ -128,6 +129,10 @@ struct CpuKernels {
   void (*embed_row)(const PackedMatrix& weight, int64_t row, float* y);
 
   void (*rms_norm)(const float* x, const float* w, float eps, float* y, int64_t rows, int64_t k);
+  void (*layer_norm)(const float* x, const float* w, const float* b, float eps, float* y, int64_t rows,
+                     int64_t k);
+  void (*gelu_tanh)(const float* x, float unused, float* y, int64_t count);
+  void (*gelu_erf)(const float* x, float unused, float* y, int64_t count);
   void (*add)(const float* a, const float* b, float* y, int64_t count);
   // y += scale * x
   void (*add_scaled)(const float* x, float scale, float* y, int64_t count);
@@ -137,7 +142,8 @@ struct CpuKernels {
   void (*soft_cap)(const float* x, float cap, float* y, int64_t count);
   void (*sigmoid_gate)(const float* x, const float* gate, float* y, int64_t count);
   void (*rope)(const RopeTask& task);
-  // exp, sigmoid, silu, softplus, exp2, tanh, gelu_tanh (which = 0 .. 6), for tests of their accuracy.
+  // exp, sigmoid, silu, softplus, exp2, tanh, gelu_tanh, gelu_erf (which = 0 .. 7), for tests of their
+  // accuracy.
   void (*math)(int which, const float* x, float* y, int64_t count);
 
   // f32 -> f16 with saturation at +-65504.

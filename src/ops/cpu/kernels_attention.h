@@ -125,8 +125,9 @@ struct Visible {
 };
 FN Visible visible_in(const AttentionArgs& a, int64_t row, int64_t block) {
   const int64_t position = a.first_position + row / (a.heads / a.kv_heads), start = block * kBlock;
+  const int64_t end = a.whole ? a.first_position + a.tokens : position + 1;
   Visible v;
-  v.hi = position + 1 - start < kBlock ? position + 1 - start : kBlock;
+  v.hi = end - start < kBlock ? end - start : kBlock;
   v.lo = a.window > 0 && position + 1 - a.window > start ? position + 1 - a.window - start : 0;
   return v;
 }

@@ -21,6 +21,36 @@ static void rms_norm(const float* x, const float* w, float eps, float* y, int64_
   }
 }
 
+// The sum of f(x) over a row, in four sums of lanes as rms_norm() has them; f of what is not there counts as
+// 0.
+template <class Function>
+FN float sum_row(const float* x, int64_t k, const Function& f) {
+  alignas(64) static const float kIndex[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  F s[4] = {zero(), zero(), zero(), zero()};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= k; i += 4 * kLanes) {
+    UNROLL for (int j = 0; j < 4; j++) s[j] = add(s[j], f(load(x + i + j * kLanes)));
+  }
+  for (; i < k; i += kLanes) {
+    const F v = f(load_upto(x + i, k - i));
+    s[0] = add(s[0], select_lt(load(kIndex), splat(static_cast<float>(k - i)), v, zero()));
+  }
+  return reduce_add(add(add(s[0], s[1]), add(s[2], s[3])));
+}
+static void layer_norm(const float* x, const float* w, const float* b, float eps, float* y, int64_t rows,
+                       int64_t k) {
+  for (int64_t m = 0; m < rows; m++, x += k, y += k) {
+    const float count = static_cast<float>(k);
+    const F mean = splat(sum_row(x, k, [](F v) { return v; }) / count);
+    const float squares = sum_row(x, k, [mean](F v) { return mul(sub(v, mean), sub(v, mean)); });
+    const F inverse = splat(1.0f / __builtin_sqrtf(squares / count + eps));
+    for (int64_t i = 0; i < k; i += kLanes) {
+      const F n = mul(sub(load_upto(x + i, k - i), mean), inverse);
+      store_upto(y + i, fma(n, load_upto(w + i, k - i), load_upto(b + i, k - i)), k - i);
+    }
+  }
+}
+
 static void add_arrays(const float* a, const float* b, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, add(load_upto(a + i, count - i), load_upto(b + i, count - i)), count - i);
@@ -40,6 +70,14 @@ static void geglu(const float* gate, const float* up, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
     store_upto(y + i, mul(gelu_tanh(load_upto(gate + i, count - i)), load_upto(up + i, count - i)),
                count - i);
+}
+static void gelu_tanh_array(const float* x, float, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    store_upto(y + i, gelu_tanh(load_upto(x + i, count - i)), count - i);
+}
+static void gelu_erf_array(const float* x, float, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    store_upto(y + i, gelu_erf(load_upto(x + i, count - i)), count - i);
 }
 static void scale_array(const float* x, float factor, float* y, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes)
@@ -84,7 +122,8 @@ static void math(int which, const float* x, float* y, int64_t count) {
                : which == 3 ? softplus(v)
                : which == 4 ? exp2(v)
                : which == 5 ? tanh(v)
-                            : gelu_tanh(v),
+               : which == 6 ? gelu_tanh(v)
+                            : gelu_erf(v),
                count - i);
   }
 }

@@ -1,5 +1,5 @@
-// exp, exp2, sigmoid, silu, softplus, tanh, gelu_tanh on sixteen lanes, the same operations on every target.
-// Included through kernels.inl.
+// exp, exp2, sigmoid, silu, softplus, tanh, gelu_tanh, gelu_erf on sixteen lanes, the same operations on
+// every target. Included through kernels.inl.
 
 // exp(x) by 2^n * p(r), r = x - n ln 2 in two steps (Cody & Waite 1980), p of degree 7 (Taylor; |r| <= 0.35,
 // so its remainder is below 1e-8). Relative error at most 1.5 ulp. 0 below -87.3; the value at 88.3
@@ -57,6 +57,20 @@ FN F tanh(F x) {
 FN F gelu_tanh(F x) {
   const F cubic = fma(mul(x, x), splat(0.044715f), splat(1.0f));
   return mul(x, sigmoid(mul(mul(x, splat(1.5957691216f)), cubic)));
+}
+
+// x P(x) with the normal distribution's P(x) = (1 + erf(x / sqrt 2)) / 2. Below 0, P(x) = t p(t) exp(-x^2 /
+// 2), t = 1 / (1 + 0.2316419 |x|) (Hastings 1955; Abramowitz & Stegun 26.2.17: 7.5e-8), above it 1 - P(-x).
+// Absolute error at most 3e-7 |x|.
+FN F gelu_erf(F x) {
+  const F t = div(splat(1.0f), fma(abs(x), splat(0.2316419f), splat(1.0f)));
+  F p = splat(0.530702714f);
+  p = fma(p, t, splat(-0.726576013f));
+  p = fma(p, t, splat(0.710706871f));
+  p = fma(p, t, splat(-0.142248368f));
+  p = fma(p, t, splat(0.127414796f));
+  const F below = mul(mul(p, t), exp(mul(mul(x, x), splat(-0.5f))));
+  return mul(x, select_lt(x, zero(), below, sub(splat(1.0f), below)));
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(e), e = exp(-|x|) in (0, 1]; log1p(e) = 2 atanh(z), z = e / (2 + e) <=

@@ -26,6 +26,8 @@ const OpTable& cpu_ops() {
       .route = cpu::route,
       .mix_experts = cpu::mix_experts,
       .rms_norm = cpu::rms_norm,
+      .layer_norm = cpu::layer_norm,
+      .gelu = cpu::gelu,
       .add = cpu::add,
       .add_bias = cpu::add_bias,
       .swiglu = cpu::swiglu,

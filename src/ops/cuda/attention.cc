@@ -53,8 +53,8 @@ void make_room(CudaDevice& on, PagedKv& kv, int count) {
 // A launch's spans, and where the blocks of each lie.
 class LaunchSpans {
  public:
-  void add(const PagedKv& kv, int begin, int count, int window = 0) {
-    AttendSpan s{.row = begin, .count = count, .length = kv.length};
+  void add(const PagedKv& kv, int begin, int count, int window = 0, bool whole = false) {
+    AttendSpan s{.row = begin, .count = count, .length = kv.length, .whole = whole};
     s.first_pair = static_cast<int>(addresses_.size() / 2);
     s.begin = window > 0 ? std::max(0, kv.length - count - window + 1) / kPart : 0;
     spans_.push_back(s);
@@ -148,7 +148,8 @@ void set_scores(AttendArgs& args, const ScoreSpec& scores) {
   args.soft_cap = scores.soft_cap * kLog2E;
 }
 
-void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope) {
+// `uploaded`: the rows' positions, which are all there; null: as the spans say.
+void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope, const int* uploaded, int of_row) {
   require(!rope.is_dynamic(), "rope", "there are no kernels for dynamic ropes on CUDA.");
   args.inv_freq = on.frequencies(rope.inv_freq);
   args.pairs_turned = static_cast<int>(rope.inv_freq.size());
@@ -157,6 +158,9 @@ void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope) {
   if (rope.far_from > 0) args.far_inv_freq = on.frequencies(rope.far_inv_freq);
   args.query_beta = rope.query_beta;
   args.query_period = rope.query_period;
+  args.positions = uploaded;
+  args.axes = of_row;
+  if (of_row > 1) args.axis = on.frequencies(std::vector<float>(rope.axis.begin(), rope.axis.end()));
 }
 
 void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
@@ -226,6 +230,7 @@ bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& s
 struct Rows {
   const PagedKv* kv;
   int begin, count;
+  bool whole;
 };
 // Everything that `common` asks for, of all rows.
 void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> batch, int head_dim) {
@@ -233,7 +238,7 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
   const auto spans_of = [&](const auto& wanted) {
     LaunchSpans spans;
     for (const Rows& rows : batch)
-      if (wanted(rows)) spans.add(*rows.kv, rows.begin, rows.count, common.window);
+      if (wanted(rows)) spans.add(*rows.kv, rows.begin, rows.count, common.window, rows.whole);
     return spans;
   };
   const auto is_long = [&](const Rows& rows) { return rows.count * group >= kManyRows; };
@@ -288,8 +293,7 @@ Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, b
   args.kv_heads = 1;
   args.q = on.data(x, "rope");
   args.q_out = on.data(out, "rope");
-  args.positions = uploaded.address<int>();
-  set_rope(on, args, rope);
+  set_rope(on, args, rope, uploaded.address<int>(), positions_of_row("rope", rope, positions, args.rows));
   if (!queries) args.query_beta = 0;
   args.spans = 1;
   args.span[0] = {.row = 0, .count = args.rows, .length = args.rows};
@@ -297,7 +301,7 @@ Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, b
   return out;
 }
 
-Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole) {
   CudaDevice& on = cuda_device(q);
   Tensor out = on.empty(q.shape(), Dtype::f32);
   if (q.size() == 0) return out;
@@ -309,7 +313,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores) {
   args.heads = q.shape(1);
   args.kv_heads = kv.kv_heads;
   set_scores(args, scores);
-  const Rows rows{&kv, 0, q.shape(0)};
+  const Rows rows{&kv, 0, q.shape(0), whole};
   attend_to(on, args, {&rows, 1}, kv.head_dim);
   return out;
 }
@@ -329,7 +333,10 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
   if (in.q_norm) args.q_norm = on.data(in.q_norm->weight, kOp), args.q_eps = in.q_norm->eps;
   if (in.k_norm) args.k_norm = on.data(in.k_norm->weight, kOp), args.k_eps = in.k_norm->eps;
   if (in.gate) args.gate = on.data(*in.gate, kOp);
-  set_rope(on, args, *in.rope);
+  const int of_row = positions_of_row(kOp, *in.rope, in.positions, rows);
+  Block uploaded;
+  if (of_row > 1) uploaded = on.upload(in.positions.data(), in.positions.size_bytes());
+  set_rope(on, args, *in.rope, of_row > 1 ? uploaded.address<int>() : nullptr, of_row);
   args.tiles = on.data<unsigned short>(out.values, kOp);
   args.tiles_rows = layout_rows(rows);
   args.heads = in.heads;
@@ -337,13 +344,13 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
   set_scores(args, in.scores);
   std::vector<Rows> all;
   for (const AttentionSpan& s : batch) {
-    for (int t = 0; t < s.count; t++)
+    for (int t = 0; t < s.count && of_row == 1; t++)  // else they are given
       require(in.positions[static_cast<size_t>(s.begin + t)] == s.kv->length + t, kOp,
               "row {} stands at position {}, but on CUDA it must follow the {} that are kept.", s.begin + t,
               in.positions[static_cast<size_t>(s.begin + t)], s.kv->length);
     make_room(on, *s.kv, s.count);
     s.kv->length += s.count;
-    all.push_back({s.kv, s.begin, s.count});
+    all.push_back({s.kv, s.begin, s.count, s.whole});
   }
   attend_to(on, args, all, head_dim);
   return out;

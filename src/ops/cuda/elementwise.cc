@@ -60,6 +60,21 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, float eps) {
   return out;
 }
 
+Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps) {
+  const char* op = "layer_norm";
+  CudaDevice& on = cuda_device(x);
+  Tensor out = on.empty(x.shape(), Dtype::f32);
+  if (x.size() == 0) return out;
+  const LayerNormArgs args{
+      on.data(x, op), on.data(w, op), on.data(b, op), on.data(out, op), x.shape(0), x.shape(1), eps};
+  on.launch(kRows, "layer_norm", {static_cast<unsigned>(args.rows)},
+            static_cast<unsigned>(norm_threads(args.inputs)), 0, &args);
+  return out;
+}
+
+Tensor gelu(const Tensor& x, Gelu kind) {
+  return pairs(x, x, kind == Gelu::tanh ? kGeluTanh : kGeluErf, "gelu");
+}
 Tensor add(const Tensor& a, const Tensor& b) {
   return pairs(a, b, kAdd, "add");
 }

@@ -20,6 +20,8 @@ void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tenso
                const MatmulInput* packed, const MatmulInput* lanes = nullptr);
 
 Tensor rms_norm(const Tensor& x, const Tensor& w, float eps);
+Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, float eps);
+Tensor gelu(const Tensor& x, Gelu kind);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add_bias(const Tensor& x, const Tensor& b);
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation);

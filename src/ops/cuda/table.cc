@@ -28,6 +28,8 @@ const OpTable& cuda_ops() {
                                 .mix_experts = cuda::mix_experts,
                                 .mixture = cuda::mixture,
                                 .rms_norm = cuda::rms_norm,
+                                .layer_norm = cuda::layer_norm,
+                                .gelu = cuda::gelu,
                                 .add = cuda::add,
                                 .add_bias = cuda::add_bias,
                                 .swiglu = cuda::swiglu,

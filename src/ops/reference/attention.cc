@@ -53,7 +53,7 @@ void kv_append(PagedKv& kv, const Tensor& k_rows, const Tensor& v_rows) {
   mx::eval(changed);  // the graph must not grow with every token
 }
 
-Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec) {
+Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec, bool whole) {
   const mx::array q = as_mlx(queries);
   const int tokens = q.shape(0), heads = q.shape(1), d = q.shape(2), per_kv = heads / kv.kv_heads;
   const auto keys = mx::concatenate(as_mlx_all(kv.k), 2), values = mx::concatenate(as_mlx_all(kv.v), 1);
@@ -66,7 +66,7 @@ Tensor attention(const Tensor& queries, const PagedKv& kv, const ScoreSpec& spec
     scores = mx::multiply(mx::array(spec.soft_cap), mx::tanh(mx::divide(scores, mx::array(spec.soft_cap))));
   const auto at = mx::reshape(mx::arange(dropped, dropped + columns), {1, columns});
   const auto own = mx::reshape(mx::arange(first, first + tokens), {tokens, 1});
-  auto visible = mx::less_equal(at, own);
+  auto visible = whole ? mx::less(at, mx::array(kv.length)) : mx::less_equal(at, own);
   if (spec.window > 0)
     visible = mx::logical_and(visible, mx::greater(at, mx::subtract(own, mx::array(spec.window))));
   scores = mx::where(visible, scores, mx::array(-std::numeric_limits<float>::infinity()));

@@ -7,6 +7,6 @@ namespace anabranch::ops::reference {
 
 KvBlockShapes kv_block_shapes(int kv_heads, int head_dim);
 void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v);
-Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& spec);
+Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& spec, bool whole);
 
 }  // namespace anabranch::ops::reference

@@ -13,6 +13,12 @@ Tensor rms_norm(const Tensor& rows, const Tensor& w, float eps) {
   return from_mlx(rows.device(), mx::multiply(mx::multiply(x, scale), as_mlx(w)));
 }
 
+Tensor layer_norm(const Tensor& rows, const Tensor& w, const Tensor& b, float eps) {
+  const mx::array x = as_mlx(rows), centred = mx::subtract(x, mx::mean(x, -1, true));
+  const auto scale = mx::rsqrt(mx::add(mx::mean(mx::square(centred), -1, true), mx::array(eps)));
+  return from_mlx(rows.device(), mx::add(mx::multiply(mx::multiply(centred, scale), as_mlx(w)), as_mlx(b)));
+}
+
 Tensor add(const Tensor& a, const Tensor& b) {
   return from_mlx(a.device(), mx::add(as_mlx(a), as_mlx(b)));
 }
@@ -30,6 +36,13 @@ mx::array activated(const mx::array& x, Activation activation) {
 
 Tensor swiglu(const Tensor& gate, const Tensor& up, Activation activation) {
   return from_mlx(gate.device(), mx::multiply(activated(as_mlx(gate), activation), as_mlx(up)));
+}
+
+Tensor gelu(const Tensor& x, Gelu kind) {
+  const mx::array v = as_mlx(x);
+  if (kind == Gelu::tanh) return from_mlx(x.device(), activated(v, Activation::gelu_tanh));
+  const auto share = mx::add(mx::erf(mx::multiply(v, mx::array(0.70710678f))), mx::array(1.0f));
+  return from_mlx(x.device(), mx::multiply(mx::multiply(mx::array(0.5f), v), share));
 }
 
 Tensor scale(const Tensor& x, float factor) {
@@ -61,11 +74,12 @@ Tensor concat_rows(const std::vector<Tensor>& parts) {
 
 Tensor rope(const Tensor& rows, std::span<const int> positions, const Rope& rope, bool queries) {
   const mx::array x = as_mlx(rows);
-  const int m = static_cast<int>(positions.size()), d = static_cast<int>(rope.inv_freq.size());
+  const int m = x.shape(0), d = static_cast<int>(rope.inv_freq.size());
+  const size_t each = static_cast<size_t>(positions_of_row("rope", rope, positions, m));
   mx::array cosines = make_array({m, 1, d}, mx::float32), sines = make_array({m, 1, d}, mx::float32);
   for (int i = 0; i < m; i++)
-    rope_angles(rope, positions[static_cast<size_t>(i)], queries, cosines.data<float>() + i * d,
-                sines.data<float>() + i * d);
+    rope_angles(rope, positions.subspan(static_cast<size_t>(i) * each, each), queries,
+                cosines.data<float>() + i * d, sines.data<float>() + i * d);
   const auto part = [&](int begin, int end) {
     return mx::slice(x, {0, 0, begin}, {x.shape(0), x.shape(1), end});
   };

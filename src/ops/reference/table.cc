@@ -27,6 +27,8 @@ const OpTable& reference_ops() {
     t.route = reference::route;
     t.mix_experts = reference::mix_experts;
     t.rms_norm = reference::rms_norm;
+    t.layer_norm = reference::layer_norm;
+    t.gelu = reference::gelu;
     t.add = reference::add;
     t.add_bias = reference::add_bias;
     t.swiglu = reference::swiglu;

@@ -140,14 +140,21 @@ struct NormArgs {
 };
 
 // f(a, b) element by element; b of `b_count` elements is repeated. With p the parameter: a + b, silu(a) b,
-// gelu_tanh(a) b, a sigmoid(b), p a, p tanh(a / p).
-enum PairOp { kAdd, kSwiGlu, kGeGlu, kSigmoidGate, kScale, kSoftCap };
+// gelu_tanh(a) b, a sigmoid(b), p a, p tanh(a / p), gelu_tanh(a), gelu_erf(a).
+enum PairOp { kAdd, kSwiGlu, kGeGlu, kSigmoidGate, kScale, kSoftCap, kGeluTanh, kGeluErf };
 struct PairArgs {
   const float *a, *b;
   float* out;
   long count, b_count;
   int op;
   float parameter;
+};
+
+struct LayerNormArgs {
+  const float *x, *weight, *bias;  // [rows, inputs], [inputs] x 2
+  float* out;                      // [rows, inputs]
+  int rows, inputs;
+  float eps;
 };
 
 struct TakeArgs {
@@ -181,6 +188,7 @@ struct AttendSpan {
   int begin;                           // the first part that is seen
   int first_unit, splits, unit_parts;
   int first_slot;  // of its tiles' parts in `sums`
+  int whole;       // not 0: its rows see all of its positions
 };
 struct AttendArgs {
   const float *q, *k, *v;  // as projected [rows][heads][D], [rows][kv heads][D]; each may be null
@@ -188,7 +196,8 @@ struct AttendArgs {
   const float* far_inv_freq;                // Rope (ops/rope.h)
   int far_from, query_period;
   float query_beta;
-  const int* positions;             // null: as the spans say
+  const int* positions;             // [rows][axes]; null: as the spans say
+  const float* axis;                // which of them turns each pair; null: the only one
   float* q_out;                     // f32, or null
   unsigned short* q16;              // [rows][heads][D] f16, or null
   const float* gate;                // of q's shape, or null
@@ -198,7 +207,7 @@ struct AttendArgs {
   const unsigned long long* table;  // pairs of addresses of blocks: keys, values; null: `pairs`,
   const AttendSpan* span_table;     // and `span`
   int first_row, rows, heads, kv_heads, pairs_turned, tiles_rows, spans, window;
-  int slot_rows, joined_ahead;
+  int slot_rows, joined_ahead, axes;
   bool prepares;  // attend() does what prepare() does
   float q_eps, k_eps, attention_factor;
   float scale, soft_cap;  // of scores (ScoreSpec in ops/attention.h), times log2(e)

@@ -101,10 +101,10 @@ struct Chunks {
 
 // 16 query rows: positions of a span by the heads of a group.
 struct Tile {
-  int first, rows, group, start;  // first row of `rows`; position of the span's first
+  int first, rows, group, start, by_all;  // first row of `rows`; position of the span's first; seen_by_all()
   __device__ Tile(const AttendArgs& a, const AttendSpan& s, int index)
       : first(index * 16), rows(s.count * (a.heads / a.kv_heads)), group(a.heads / a.kv_heads),
-        start(s.length - s.count) {}
+        start(s.length - s.count), by_all(seen_by_all(s)) {}
   __device__ int position(int row) const { return first + row < rows ? start + (first + row) / group : -1; }
   __device__ int last() const { return start + (min(first + 16, rows) - 1) / group; }
 };
@@ -142,8 +142,8 @@ DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Til
                   float largest[2]) {
   const int lane = threadIdx.x % 32, warp = ring.thread / 32, r = lane / 4, q = lane % 4;
   const int own[2] = {tile.position(r), tile.position(r + 8)};
-  if (!plain_part(a, part, tile.start + tile.first / tile.group, tile.last()))
-    see<4>(a, scores[0], part * kPart + warp * 32, own);
+  if (!plain_part(a, part, tile.start + tile.first / tile.group, tile.last(), tile.by_all))
+    see<4>(a, scores[0], part * kPart + warp * 32, own, tile.by_all);
   const float factor = score_factor(a);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
@@ -262,7 +262,7 @@ DEVICE void attend_unit(const AttendArgs& a, int unit, int kv_head, Ring& ring) 
   const int parts = (s.length - 1) / kPart + 1 - s.begin;
   const int first_seen = a.window > 0 ? max(0, tile.start + tile.first / tile.group - a.window + 1) / kPart : 0;
   const int begin = max(first_seen, s.begin + split * s.unit_parts);
-  const int end = min(tile.last() / kPart, s.begin + min((split + 1) * s.unit_parts, parts) - 1) + 1;
+  const int end = min(max(tile.last(), tile.by_all) / kPart, s.begin + min((split + 1) * s.unit_parts, parts) - 1) + 1;
   Group& group = ring.group;
   Chunks chunks{a, s, ring, kv_head, begin, max(end - begin, 0) * kChunks, tiles == 1};
   // What the kernels before do not write.

@@ -51,13 +51,16 @@ DEVICE const u8* part_address(const AttendArgs& a, const AttendSpan& s, int kv_h
   return (const u8*)block_address(a, s.first_pair + part / 2, which) + (long)(kv_head * 2 + part % 2) * kPartBytes;
 }
 
+// Queries see positions up to the larger of their own and this.
+DEVICE int seen_by_all(const AttendSpan& s) { return s.whole ? s.length - 1 : -1; }
+
 constexpr u32 kNothing = 0xFF800000u;  // -infinity: no position is seen
 DEVICE float nothing() { return __uint_as_float(kNothing); }
 
 // Scores of TILES times 8 positions from `first` on, as fragments have them: caps them, and takes away what the queries
-// of rows r and r + 8 at own[] do not see.
+// of rows r and r + 8 at own[] do not see. by_all: seen_by_all().
 template <int TILES>
-DEVICE void see(const AttendArgs& a, float scores[TILES * 4], int first, const int own[2]) {
+DEVICE void see(const AttendArgs& a, float scores[TILES * 4], int first, const int own[2], int by_all) {
   if (a.soft_cap > 0.0f) {
     const float factor = a.scale / a.soft_cap;
 #pragma unroll
@@ -67,12 +70,12 @@ DEVICE void see(const AttendArgs& a, float scores[TILES * 4], int first, const i
 #pragma unroll
   for (int i = 0; i < TILES * 4; i++) {
     const int position = first + i / 4 * 8 + 2 * q + i % 2, at = own[i % 4 / 2];
-    if (position > at || (a.window > 0 && position <= at - a.window)) scores[i] = nothing();
+    if (position > max(at, by_all) || (a.window > 0 && position <= at - a.window)) scores[i] = nothing();
   }
 }
 // Whether queries at positions [first, last] see the whole part, and nothing else is to be done to scores.
-DEVICE bool plain_part(const AttendArgs& a, int part, int first, int last) {
-  return part * kPart + kPart - 1 <= first && (a.window <= 0 || part * kPart > last - a.window) && a.soft_cap <= 0.0f;
+DEVICE bool plain_part(const AttendArgs& a, int part, int first, int last, int by_all) {
+  return part * kPart + kPart - 1 <= max(first, by_all) && (a.window <= 0 || part * kPart > last - a.window) && a.soft_cap <= 0.0f;
 }
 // Weights are 2^(score * factor - m), m the part's largest score times factor.
 DEVICE float score_factor(const AttendArgs& a) { return a.soft_cap > 0.0f ? 1.0f : a.scale; }

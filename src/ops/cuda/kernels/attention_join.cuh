@@ -84,7 +84,7 @@ DEVICE void combine_unit(const AttendArgs& a, int row, int head, int d, u8* shar
   if (s.splits <= 1 || row >= s.row + s.count) return;
   const int group = a.heads / a.kv_heads, index = (row - s.row) * group + head % group, lane = thread % 32;
   const int position = s.length - s.count + row - s.row;
-  const int begin = a.window > 0 ? max(0, position - a.window + 1) / kPart : 0, count = position / kPart + 1 - begin;
+  const int begin = a.window > 0 ? max(0, position - a.window + 1) / kPart : 0, count = max(position, seen_by_all(s)) / kPart + 1 - begin;
   const long slot = slot_of(a, s, index / 16, begin, head / group, index % 16), next = a.kv_heads * a.slot_rows;
   float(*ring)[kTogether][32] = (float(*)[kTogether][32])shared;
   Joining& joining = *(Joining*)(ring + a.joined_ahead);

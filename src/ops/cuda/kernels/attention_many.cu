@@ -49,7 +49,7 @@ struct Block {
       : s(span), kv_head(head), group(a.heads / a.kv_heads), first(tile * kQueryRows), rows(s.count * group),
         start(s.length - s.count) {
     begin = a.window > 0 ? max(0, start + first / group - a.window + 1) / kPart : 0;
-    end = (start + (min(first + kQueryRows, rows) - 1) / group) / kPart + 1;
+    end = max(start + (min(first + kQueryRows, rows) - 1) / group, seen_by_all(s)) / kPart + 1;
   }
 };
 
@@ -115,8 +115,9 @@ DEVICE void bring_queries(const AttendArgs& a, const Block& b, u8* queries) {
 // Weights of the warp's rows r (half 0) and r + 8 (1) as fragments: of 16 positions each.
 DEVICE void weigh(const AttendArgs& a, const Block& b, int part, const int own[2], float scores[64], u32 weights[8][4],
                   float largest[2], float sum[2]) {
-  if (!plain_part(a, part, b.start + b.first / b.group, b.start + (b.first + kQueryRows - 1) / b.group))
-    see<16>(a, scores, part * kPart, own);
+  const int by_all = seen_by_all(b.s);
+  if (!plain_part(a, part, b.start + b.first / b.group, b.start + (b.first + kQueryRows - 1) / b.group, by_all))
+    see<16>(a, scores, part * kPart, own, by_all);
   const float factor = score_factor(a);
 #pragma unroll
   for (int h = 0; h < 2; h++) {

@@ -24,13 +24,14 @@ DEVICE void prepare_head(const AttendArgs& a, Kind kind, int row, int head, int 
 #pragma unroll
   for (int i = 0; i < D / 32; i++) all[i * 32 + lane] = y[i];
   __syncwarp();
-  const int own = a.positions ? a.positions[row] : position;
-  const double at = own;
+  const int* positions = a.positions ? a.positions + (long)row * a.axes : &position;
+  const int own = positions[0];
   const float* frequencies = a.far_from > 0 && own >= a.far_from ? a.far_inv_freq : a.inv_freq;
   float factor = a.attention_factor;
   if (is_q && a.query_beta != 0.0f) factor *= 1.0f + a.query_beta * logf(1.0f + (float)(own / a.query_period));
   for (int i = lane; i < a.pairs_turned; i += 32) {
     double sine, cosine;
+    const double at = a.axis ? positions[(int)a.axis[i]] : own;
     sincos(at * (double)frequencies[i], &sine, &cosine);
     const float c = (float)cosine * factor, sn = (float)sine * factor;
     const float x1 = all[i], x2 = all[i + a.pairs_turned];

@@ -54,6 +54,27 @@ KERNEL norm_rows(const __grid_constant__ NormArgs a) {
   }
 }
 
+// The sum of f(x) over a row, by a block.
+template <class Function>
+DEVICE float sum_row(const float* x, int inputs, float* shared, const Function& f) {
+  float sum = 0.0f;
+  for (int i = threadIdx.x; i < inputs; i += blockDim.x) sum += f(x[i]);
+  return block_sum(sum, shared);
+}
+KERNEL layer_norm(const __grid_constant__ LayerNormArgs a) {
+  __shared__ float shared[32];
+  wait_for_previous();
+  let_next_start();
+  const float* x = a.x + (long)blockIdx.x * a.inputs;
+  float* out = a.out + (long)blockIdx.x * a.inputs;
+  const float mean = sum_row(x, a.inputs, shared, [](float v) { return v; }) / a.inputs;
+  const float squares =
+      sum_row(x, a.inputs, shared, [mean](float v) { return __fmul_rn(v - mean, v - mean); });
+  const float factor = row_factor(squares, a.inputs, a.eps);
+  for (int i = threadIdx.x; i < a.inputs; i += blockDim.x)
+    out[i] = __fmaf_rn(__fmul_rn(x[i] - mean, factor), a.weight[i], a.bias[i]);
+}
+
 // The gated delta rule's output: each head normalised, times weight and silu(gate); one warp for each head.
 KERNEL norm_heads(const __grid_constant__ NormArgs a) {
   constexpr int kEach = 4;  // numbers that a lane reads before it uses one
@@ -104,6 +125,8 @@ KERNEL pairs(const __grid_constant__ PairArgs p) {
              : p.op == kGeGlu       ? gelu_tanh(a) * b
              : p.op == kSigmoidGate ? a * sigmoid(b)
              : p.op == kScale       ? p.parameter * a
+             : p.op == kGeluTanh    ? gelu_tanh(a)
+             : p.op == kGeluErf     ? 0.5f * a * (1.0f + erff(0.70710678f * a))
                                     : p.parameter * tanhf(a / p.parameter);
 }
 
