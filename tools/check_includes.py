@@ -50,7 +50,7 @@ RESTRICTED = [
     (r"(cuda.*|Metal/.*|metal/.*)", ["ops/*"], "device code is for ops/ only"),
     (r"base/json\.h",
      ["base/*", "jinja/*", "grammar/*", "output/*", "chat/*", "server/*", "checkpoint/*", "models/*", "cli/*",
-      "engine/loader*", "images/*", "hub/*", "sessions/*", "mcp/*", "cache/kv_events.cc", "peers/*"],
+      "engine/loader*", "hub/*", "sessions/*", "mcp/*", "cache/kv_events.cc", "peers/*", "images/*"],
      "JSON ends where requests and config.json are read"),
     (r"nlohmann/.*", ["base/json.h", "base/json.cc"], "JSON comes through base/json.h"),
     (r"simdjson\.h", ["tokenizer/*.cc", "checkpoint/*.cc", "hub/weight_map.cc", "server/api/request_model.cc"],
@@ -60,6 +60,7 @@ RESTRICTED = [
                    "server/http/tls.h"],
      "networking is for server/http/ only, and not in the headers that others see"),
     (r"spdlog/.*", ["base/log.cc"], "logging comes through base/log.h"),
+    (r"(jpeglib\.h|jerror\.h|png\.h|webp/.*)", ["images/*.cc"], "pictures are decoded in images/"),
     (r"pcre2.*", ["tokenizer/*.cc"], "regular expressions come through tokenizer/regex.h"),
     (r"utf8proc\.h", ["tokenizer/*.cc", "jinja/unicode.cc", "chat/request_words.cc"],
      "Unicode tables are for few files"),
@@ -178,6 +179,9 @@ def selftest():
         ("state/sequence_state.cc", '#include "state/sequence_state.h"\n// #include "cli/x.h"\n', 0),
         ("state/sequence_state.cc", '#include "../ops/linear.h"\n#include "sequence_state.h"\n', 2),
         ("base/mapped_file.cc", "#include <spdlog/spdlog.h>\n", 1),
+        ("images/png.cc", '#include "base/json.h"\n#include <png.h>\n', 0),
+        ("images/picture.h", '#include <png.h>\n#include "ops/linear.h"\n', 2),
+        ("chat/images.cc", "#include <webp/decode.h>\n", 1),
         ("new_folder/x.cc", "", 1),
     ]
     bad = 0

@@ -1,2 +1,8 @@
-find_package(OpenSSL 3 REQUIRED)  # image_key.cc
-target_link_libraries(anabranch_images PRIVATE OpenSSL::Crypto)
+# libjpeg-turbo (jpeg.cc), libpng (png.cc), libwebp (webp.cc), OpenSSL (image_key.cc).
+find_package(JPEG REQUIRED)
+find_package(PNG REQUIRED)
+find_library(WEBP_LIBRARY webp REQUIRED)
+find_path(WEBP_INCLUDE webp/decode.h REQUIRED)
+find_package(OpenSSL 3 REQUIRED)
+target_link_libraries(anabranch_images PRIVATE JPEG::JPEG PNG::PNG ${WEBP_LIBRARY} OpenSSL::Crypto)
+target_include_directories(anabranch_images PRIVATE ${WEBP_INCLUDE})

@@ -1,4 +1,4 @@
-// Pictures from files: JPEG, PNG and WebP to rows of RGB.
+// Decodes pictures that come from outside: JPEG, PNG and WebP.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,22 @@
 
 namespace anabranch {
 
+// 8-bit RGB, upright: the orientation that the file's EXIF data asks for has been applied.
 struct Picture {
   int width = 0, height = 0;
-  std::vector<uint8_t> rgb;  // [height, width, 3], upright
+  std::vector<uint8_t> rgb;  // [height, width, 3]
 };
 
+// Checked against the file's header before memory for pixels is taken.
 struct PictureLimits {
-  size_t bytes = size_t{20} << 20;
-  int side = 16384;
+  size_t bytes = 20u << 20;  // of the file
+  int side = 16384;          // width and height
   int64_t pixels = 50'000'000;
 };
 
+// The type is found from the bytes. An alpha channel is dropped, not laid on a background, as Transformers does:
+// models were trained with that, and their processors' results can be compared with ours.
+// Errors: invalid (no picture, cut short, damaged), unsupported (another type, an animation), exhausted (a limit).
 Result<Picture> decode_picture(std::string_view bytes, const PictureLimits& limits = {});
 
 }  // namespace anabranch

@@ -112,7 +112,8 @@ Result<ModelSpec> read_qwen3_5_config(const Json& json, const std::string& file)
     c.unsupported("llama_4_scaling_beta", fmt::format("{}", turned.rope.query_beta),
                   "none is where only a part of each head turns");
   spec.ropes = {turned.rope};
-  spec.ropes[0].axis = interleaved_axes(rope, spec.ropes[0].inv_freq.size());
+  if (turned.rope.far_from == 0 && turned.rope.query_beta == 0)
+    spec.ropes[0].axis = interleaved_axes(rope, turned.rope.inv_freq.size());
   spec.context_length = std::max(spec.context_length, turned.context_length);
   TRY_VOID(rope.check());
   TRY_VOID(c.check());
