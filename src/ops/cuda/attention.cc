@@ -53,10 +53,11 @@ void make_room(CudaDevice& on, PagedKv& kv, int count) {
 // A launch's spans, and where the blocks of each lie.
 class LaunchSpans {
  public:
-  void add(const PagedKv& kv, int begin, int count, int window = 0, bool whole = false) {
-    AttendSpan s{.row = begin, .count = count, .length = kv.length, .whole = whole};
+  // length: of the cache after these rows.
+  void add(const PagedKv& kv, int length, int begin, int count, int window = 0, bool whole = false) {
+    AttendSpan s{.row = begin, .count = count, .length = length, .whole = whole};
     s.first_pair = static_cast<int>(addresses_.size() / 2);
-    s.begin = window > 0 ? std::max(0, kv.length - count - window + 1) / kPart : 0;
+    s.begin = window > 0 ? std::max(0, length - count - window + 1) / kPart : 0;
     spans_.push_back(s);
     for (size_t b = 0; b < kv.k.size(); b++)
       for (const Tensor* block : {&kv.k[b], &kv.v[b]})  // 0: dropped
@@ -226,10 +227,10 @@ bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& s
          spans.tiles(args.heads / args.kv_heads, kManyRows) * args.kv_heads * 4 >= on.info().multiprocessors;
 }
 
-// The next rows of a sequence, whose keys and values are, or will be, the last of its cache.
+// The next rows of a sequence, after whose keys and values, which are or will be there, its cache has so many.
 struct Rows {
   const PagedKv* kv;
-  int begin, count;
+  int length, begin, count;
   bool whole;
 };
 // Everything that `common` asks for, of all rows.
@@ -238,7 +239,8 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
   const auto spans_of = [&](const auto& wanted) {
     LaunchSpans spans;
     for (const Rows& rows : batch)
-      if (wanted(rows)) spans.add(*rows.kv, rows.begin, rows.count, common.window, rows.whole);
+      if (wanted(rows)) 
+        spans.add(*rows.kv, rows.length, rows.begin, rows.count, common.window, rows.whole);
     return spans;
   };
   const auto is_long = [&](const Rows& rows) { return rows.count * group >= kManyRows; };
@@ -246,7 +248,9 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
   const bool any_many = are_many(on, common, many, head_dim);
   LaunchSpans few = spans_of([&](const Rows& rows) { return !any_many || !is_long(rows); });
   AttendArgs of_few = common, of_many = common;
-  if (!few.empty()) plan_few(on, of_few, few, head_dim, !any_many);
+  // Spans that are seen as a whole have others of their sequence beside them, which need all keys at once.
+  const bool apart = std::ranges::none_of(batch, &Rows::whole);
+  if (!few.empty()) plan_few(on, of_few, few, head_dim, !any_many && apart);
   if (any_many) plan_many(on, of_many, many);
   if (any_many && !few.empty()) {
     LaunchSpans all = spans_of([](const Rows&) { return true; });
@@ -274,7 +278,7 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   kv.length += rows;
   AttendArgs args{};
   LaunchSpans spans;
-  spans.add(kv, 0, rows);
+  spans.add(kv, kv.length, 0, rows);
   spans.fill(on, args);
   args.k = on.data(k, "kv_append");
   args.v = on.data(v, "kv_append");
@@ -313,7 +317,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
   args.heads = q.shape(1);
   args.kv_heads = kv.kv_heads;
   set_scores(args, scores);
-  const Rows rows{&kv, 0, q.shape(0), whole};
+  const Rows rows{&kv, kv.length, 0, q.shape(0), whole};
   attend_to(on, args, {&rows, 1}, kv.head_dim);
   return out;
 }
@@ -350,7 +354,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
               in.positions[static_cast<size_t>(s.begin + t)], s.kv->length);
     make_room(on, *s.kv, s.count);
     s.kv->length += s.count;
-    all.push_back({s.kv, s.begin, s.count, s.whole});
+    all.push_back({s.kv, s.kv->length, s.begin, s.count, s.whole});
   }
   attend_to(on, args, all, head_dim);
   return out;
