@@ -130,6 +130,7 @@ Result<DecodedFile> decode_jpeg(std::string_view bytes, const PictureLimits& lim
   if (!cmyk && info.num_components != 1 && info.num_components != 3)
     return make_error(ErrorKind::unsupported, "the JPEG picture has {} colour channels; 1, 3 and 4 are read",
                       info.num_components);
+  const int orientation = orientation_of(reader);  // finishing frees the markers
   info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
   reader.row_bytes = size_t{info.image_width} * (cmyk ? 4 : 3);
   std::vector<uint8_t> pixels(reader.row_bytes * info.image_height);
@@ -137,7 +138,7 @@ Result<DecodedFile> decode_jpeg(std::string_view bytes, const PictureLimits& lim
   const int width = static_cast<int>(info.image_width), height = static_cast<int>(info.image_height);
   if (!attempt(reader, read_pixels)) return error_of(reader);
   if (cmyk) cmyk_to_rgb(pixels);
-  return DecodedFile{{width, height, std::move(pixels)}, orientation_of(reader)};
+  return DecodedFile{{width, height, std::move(pixels)}, orientation};
 }
 
 }  // namespace anabranch
