@@ -22,9 +22,10 @@ struct PictureLimits {
   int64_t pixels = 50'000'000;
 };
 
-// The type is found from the bytes. An alpha channel is dropped, not laid on a background, as Transformers does:
-// models were trained with that, and their processors' results can be compared with ours.
-// Errors: invalid (no picture, cut short, damaged), unsupported (another type, an animation), exhausted (a limit).
+// The type is found from the bytes. Transparent pixels are laid on white, as the image processors of
+// Transformers (since 5.x) and vLLM do: behind drawings with a transparent ground there is often black, which
+// hides them. Errors: invalid (no picture, cut short, damaged), unsupported (another type, an animation),
+// exhausted (a limit).
 Result<Picture> decode_picture(std::string_view bytes, const PictureLimits& limits = {});
 
 }  // namespace anabranch

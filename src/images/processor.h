@@ -16,8 +16,8 @@ struct ImageProcessor {
   enum class Kind { qwen, gemma3 };
   Kind kind = Kind::qwen;
   int patch = 14;  // width and height of a patch, in pixels
-  // Qwen: each patch holds the picture so many times (it has frames for videos); merge x merge patches become one
-  // token; the resized picture has from min_pixels to max_pixels pixels.
+  // Qwen: each patch holds the picture so many times (it has frames for videos); merge x merge patches become
+  // one token; the resized picture has from min_pixels to max_pixels pixels.
   int temporal_patch = 2;
   int merge = 2;
   int64_t min_pixels = 56 * 56;
@@ -29,8 +29,8 @@ struct ImageProcessor {
   std::array<float, 3> mean{}, std{};
 };
 
-// Reads preprocessor_config.json, or processor_config.json with the same under "image_processor". `path` is named
-// in errors. Errors: invalid, unsupported (an unknown processor, or a value other than this program's).
+// Reads preprocessor_config.json, or processor_config.json with the same under "image_processor". `path` is
+// named in errors. Errors: invalid, unsupported (an unknown processor, or a value other than this program's).
 Result<ImageProcessor> read_image_processor(const Json& preprocessor_config, std::string_view path);
 
 // A resized picture, before normalisation.
@@ -46,9 +46,9 @@ struct ProcessedImage {
 Result<ProcessedImage> process_image(const Picture& picture, const ImageProcessor& processor,
                                      std::optional<int64_t> most_pixels = {});
 
-// The tower's input, [rows * columns, 3 * temporal * patch * patch], normalised. Each patch is [channel, temporal,
-// y, x] (Gemma 3: [channel, y, x]). Qwen's patches come in blocks of merge x merge, which are one token each; Gemma's
-// come row by row.
+// The tower's input, [rows * columns, 3 * temporal * patch * patch], normalised. Each patch is [channel,
+// temporal, y, x] (Gemma 3: [channel, y, x]). Qwen's patches come in blocks of merge x merge, which are one
+// token each; Gemma's come row by row.
 std::vector<float> patches_of(const ProcessedImage& image, const ImageProcessor& processor);
 
 }  // namespace anabranch
