@@ -14,10 +14,12 @@ debian_build_packages=(
   libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev libcli11-dev libedit-dev libsqlitecpp-dev libsqlite3-dev
   libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libtomlplusplus-dev cppzmq-dev
+  libjpeg62-turbo-dev libpng-dev libwebp-dev
 )
 debian_test_packages=(python3-venv libgtest-dev clang-14 libclang-rt-14-dev clang-format-14 nginx-light chromium chromium-driver)
 homebrew_build_packages=(
   cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp tomlplusplus cppzmq
+  jpeg-turbo libpng webp
 )
 homebrew_test_packages=(googletest clang-format)
 python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54.0 anthropic==2.12.0 ollama==0.6.3 schemathesis==4.32.5

@@ -13,6 +13,8 @@ class Anabranch < Formula
   depends_on "cli11"
   depends_on "cppzmq"
   depends_on "fmt"
+  depends_on "jpeg-turbo"
+  depends_on "libpng"
   depends_on "nlohmann-json"
   depends_on "openssl@3"
   depends_on "pcre2"
@@ -22,6 +24,7 @@ class Anabranch < Formula
   depends_on "sqlite"
   depends_on "tomlplusplus"
   depends_on "utf8proc"
+  depends_on "webp"
   depends_on "xxhash"
   depends_on "zeromq"
 

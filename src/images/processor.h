@@ -1,0 +1,54 @@
+// From a picture to a vision tower's input, with the same results as the image processors of Transformers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "images/picture.h"
+
+namespace anabranch {
+
+struct ImageProcessor {
+  enum class Kind { qwen, gemma3 };
+  Kind kind = Kind::qwen;
+  int patch = 14;  // width and height of a patch, in pixels
+  // Qwen: each patch holds the picture so many times (it has frames for videos); merge x merge patches become
+  // one token; the resized picture has from min_pixels to max_pixels pixels.
+  int temporal_patch = 2;
+  int merge = 2;
+  int64_t min_pixels = 56 * 56;
+  int64_t max_pixels = 28 * 28 * 1280;
+  // Gemma 3: every picture becomes a square with this side, and this number of tokens.
+  int size = 896;
+  int tokens = 256;
+  // Of the values 0 to 1, per channel.
+  std::array<float, 3> mean{}, std{};
+};
+
+// Reads preprocessor_config.json, or processor_config.json with the same under "image_processor". `path` is
+// named in errors. Errors: invalid, unsupported (an unknown processor, or a value other than this program's).
+Result<ImageProcessor> read_image_processor(const Json& preprocessor_config, std::string_view path);
+
+// A resized picture, before normalisation.
+struct ProcessedImage {
+  int width = 0, height = 0;
+  std::vector<uint8_t> rgb;   // [height, width, 3]
+  int rows = 0, columns = 0;  // in patches
+  int tokens = 0;             // that the picture takes in the prompt
+};
+
+// most_pixels: lowers max_pixels for this picture (Qwen only: Gemma's pictures have one size).
+// Errors: invalid (too narrow a picture).
+Result<ProcessedImage> process_image(const Picture& picture, const ImageProcessor& processor,
+                                     std::optional<int64_t> most_pixels = {});
+
+// The tower's input, [rows * columns, 3 * temporal * patch * patch], normalised. Each patch is [channel,
+// temporal, y, x] (Gemma 3: [channel, y, x]). Qwen's patches come in blocks of merge x merge, which are one
+// token each; Gemma's come row by row.
+std::vector<float> patches_of(const ProcessedImage& image, const ImageProcessor& processor);
+
+}  // namespace anabranch
