@@ -9,9 +9,8 @@
 // After open(), names are Hugging Face's ("model.layers.0.mlp.up_proj.weight", "lm_head.weight", "mtp.*"):
 // the prefixes "language_model." and "model.language_model." of multimodal checkpoints are folded to
 // "model.", GGUF names are translated and its row permutations (llama's rotary order, qwen35's value-head
-// order) undone. Vision tensors
-// ("visual.", "vision_tower.") are left aside. Every other tensor must be taken or ignored: finish() says
-// which were not.
+// order) undone. Tensors for images ("visual.", "vision_tower.") stand in vision(); those for sound are left
+// aside. Every other tensor must be taken or ignored: finish() says which were not.
 #pragma once
 
 #include <memory>
@@ -62,6 +61,10 @@ class Checkpoint {
 
   virtual std::vector<TensorInfo> tensors() const = 0;  // sorted by name; quantised triples are one entry
   virtual size_t left_out() const = 0;  // how many tensors for images or sound the files have besides
+  // The tensors of the vision tower, with their own names (vision_name() in checkpoint/names.h): of the same
+  // files, or of a GGUF file mmproj*.gguf beside the model's. config() is config.json's; of GGUF it has
+  // "model_type", "vision_config" and "preprocessor_config". Null: there are none.
+  virtual Checkpoint* vision() const { return nullptr; }
   virtual bool has(std::string_view name) const = 0;
   virtual std::optional<TensorInfo> find(std::string_view name) const = 0;
 

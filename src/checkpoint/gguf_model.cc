@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "checkpoint/dense.h"
 #include "checkpoint/experts.h"
+#include "checkpoint/gguf_vision.h"
 
 namespace anabranch {
 
@@ -336,7 +338,15 @@ Result<StoreParts> read_gguf(const FileBytes& file) {
 
 Result<StoreParts> open_gguf(const std::string& path) {
   TRY(const auto file, map_file(path));
-  return read_gguf(file);
+  TRY(auto parts, read_gguf(file));
+  if (const auto tower = find_mmproj(path)) {
+    auto vision = open_mmproj(*tower);
+    if (vision.ok())
+      parts.vision = std::make_shared<StoreParts>(std::move(*vision));
+    else
+      log_warning("{}: pictures cannot be used: {}", path, vision.error().message);
+  }
+  return parts;
 }
 
 }  // namespace anabranch

@@ -47,6 +47,15 @@ std::optional<std::string> fold_name(std::string_view name) {
   return std::string(rest);
 }
 
+std::optional<std::string> vision_name(std::string_view name) {
+  strip(name, "language_model.");
+  strip(name, "model.");
+  if (name.starts_with("multi_modal_projector.")) return std::string(name);
+  const bool tower = strip(name, "visual.") || strip(name, "vision_tower.");
+  if (!strip(name, "vision_model.") && !tower) return std::nullopt;
+  return std::string(name);
+}
+
 bool is_mtp_name(std::string_view name) {
   const auto folded = fold_name(name);
   return folded && folded->starts_with("mtp.");

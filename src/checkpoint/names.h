@@ -9,6 +9,9 @@ namespace anabranch {
 
 // A safetensors name; none for tensors of the vision part, which are left aside.
 std::optional<std::string> fold_name(std::string_view name);
+// A name of the vision part, without what conversions put before it: "blocks.0.attn.qkv.weight",
+// "encoder.layers.0.mlp.fc1.weight", "multi_modal_projector.mm_soft_emb_norm.weight". None for others.
+std::optional<std::string> vision_name(std::string_view name);
 // Of the multi-token prediction head.
 bool is_mtp_name(std::string_view name);
 

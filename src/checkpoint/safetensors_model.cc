@@ -170,8 +170,10 @@ Result<void> add_raw(const ParsedFile& file, NormConvention norms, RawMap& raw) 
   return {};
 }
 
+// The tensors that have a name of this kind.
+using NameOf = std::optional<std::string> (*)(std::string_view);
 Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<QuantizationConfig>& quantization,
-                                const std::string& config_path) {
+                                const std::string& config_path, NameOf name_of) {
   std::vector<Entry> entries;
   std::set<std::string_view> joined;  // scales and biases that belong to a triple
   const auto part = [&](std::string_view module, const char* suffix) {
@@ -187,26 +189,27 @@ Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<Quantizat
       if (const auto at = part(module_of(name), suffix); at != raw.end()) joined.insert(at->first);
   }
   for (const auto& [name, weight] : raw) {
-    auto folded = fold_name(name);
+    auto folded = name_of(name);
     if (!folded || joined.contains(name)) continue;
     if (!is_quantised(weight)) {
       entries.push_back(dense_entry(weight, std::move(*folded)));
       continue;
     }
     const auto scales = part(module_of(name), ".scales"), biases = part(module_of(name), ".biases");
-    if (biases == raw.end())
-      return make_error(ErrorKind::unsupported,
-                        "{}: tensor \"{}\" has scales but no biases: only affine quantisation "
-                        "can be read",
-                        weight.file->path, shown(name));
-    const Triple triple{weight, scales->second, biases->second};
     const auto read = [&]() -> Result<Entry> {
+      if (biases == raw.end())
+        return make_error(ErrorKind::unsupported,
+                          "{}: tensor \"{}\" has scales but no biases: only affine quantisation "
+                          "can be read",
+                          weight.file->path, shown(name));
+      const Triple triple{weight, scales->second, biases->second};
       TRY(const auto format, format_of(triple, quantization, config_path));
       return affine_entry(triple, format, *folded);
     };
     auto entry = read();
-    if (!entry.ok() && folded->starts_with("mtp.")) {
-      // A draft head quantised otherwise than config.json says must not make the model unusable.
+    if (!entry.ok() && (name_of == vision_name || folded->starts_with("mtp."))) {
+      // A draft head or a vision tower quantised otherwise than config.json says must not make the model
+      // unusable.
       entries.push_back(Entry{make_info(weight, std::move(*folded)), {}});
       entries.back().unreadable = entry.error();
       continue;
@@ -297,8 +300,11 @@ void complete_mtp_names(SafetensorsFile& file) {
     for (auto& tensor : file.tensors) tensor.name = "mtp." + tensor.name;
 }
 
-Result<std::vector<Entry>> read_parsed(const Json& config, const std::string& config_path,
-                                       std::vector<ParsedFile> files) {
+struct ParsedEntries {
+  std::vector<Entry> text, vision;
+};
+Result<ParsedEntries> read_parsed(const Json& config, const std::string& config_path,
+                                  std::vector<ParsedFile> files) {
   TRY(const auto quantization, parse_quantization(config, config_path));
   RawMap raw;
   const NormConvention norms = convention_of_all(files).value_or(NormConvention::offset);
@@ -309,8 +315,9 @@ Result<std::vector<Entry>> read_parsed(const Json& config, const std::string& co
     const NormConvention own = norm_evidence(file.content).value_or(norms);
     TRY_VOID(add_raw(file, gemma ? NormConvention::offset : own, raw));
   }
-  TRY(auto entries, join(raw, quantization, config_path));
-  return stack_experts(std::move(entries));
+  TRY(auto entries, join(raw, quantization, config_path, fold_name));
+  TRY(auto vision, join(raw, quantization, config_path, vision_name));
+  return ParsedEntries{stack_experts(std::move(entries)), std::move(vision)};
 }
 
 // Tensors for images or sound, which are left out.
@@ -339,8 +346,12 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
     log_info("{}: {} tensors for images or sound are left out: only text can be used", config_path.string(),
              left_out);
   TRY(auto entries, read_parsed(config, config_path.string(), std::move(parsed)));
-  return StoreParts{path,     directory.string(), std::move(config), Json(), std::move(entries),
-                    left_out, std::move(maps)};
+  auto vision = std::make_shared<StoreParts>(
+      StoreParts{path, directory.string(), config, Json(), std::move(entries.vision), 0, maps});
+  StoreParts out{path,     directory.string(), std::move(config), Json(), std::move(entries.text),
+                 left_out, std::move(maps)};
+  out.vision = std::move(vision);
+  return out;
 }
 
 // The files that hold the head: by the index if it names them, else all that it does not know.
@@ -409,7 +420,7 @@ Result<std::vector<Entry>> read_mtp(const std::vector<fs::path>& paths, const fs
     TRY(const Json config, read_config(config_path));
     TRY(quantization, parse_quantization(config, config_path.string()));
   }
-  TRY(auto entries, join(raw, quantization, config_path.string()));
+  TRY(auto entries, join(raw, quantization, config_path.string(), fold_name));
   return stack_experts(std::move(entries));
 }
 
@@ -437,7 +448,8 @@ Result<bool> holds_only_mtp(const std::string& path) {
 Result<std::vector<Entry>> read_safetensors(const Json& config, const std::string& config_path,
                                             std::vector<FileBytes> files) {
   TRY(auto parsed, parse_files(std::move(files)));
-  return read_parsed(config, config_path, std::move(parsed));
+  TRY(auto entries, read_parsed(config, config_path, std::move(parsed)));
+  return std::move(entries.text);
 }
 
 Result<StoreParts> open_safetensors_directory(const std::string& path) {

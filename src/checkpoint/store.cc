@@ -36,6 +36,9 @@ class Store : public Checkpoint {
 
   size_t left_out() const override { return parts_.left_out; }
 
+  void set_vision(std::unique_ptr<Checkpoint> vision) { vision_ = std::move(vision); }
+  Checkpoint* vision() const override { return vision_.get(); }
+
   void release_pages() const override {
     for (const auto& map : parts_.maps) map->release_pages();
   }
@@ -142,6 +145,7 @@ class Store : public Checkpoint {
   }
 
   StoreParts parts_;  // entries sorted by name
+  std::unique_ptr<Checkpoint> vision_;
   std::vector<State> state_;
 };
 
@@ -167,7 +171,13 @@ Result<std::unique_ptr<Checkpoint>> make_store(StoreParts parts) {
         "tensor \"{}\" is both in {} and in {}: remove the file that does not belong to the model",
         shown(a.name), a.file, b.file);
   }
-  return std::unique_ptr<Checkpoint>(std::make_unique<Store>(std::move(parts)));
+  const std::shared_ptr<StoreParts> vision = std::move(parts.vision);
+  auto store = std::make_unique<Store>(std::move(parts));
+  if (vision && !vision->entries.empty()) {
+    TRY(auto tower, make_store(std::move(*vision)));
+    store->set_vision(std::move(tower));
+  }
+  return std::unique_ptr<Checkpoint>(std::move(store));
 }
 
 }  // namespace anabranch

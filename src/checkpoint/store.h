@@ -26,6 +26,7 @@ struct StoreParts {
   size_t left_out = 0;
   std::vector<std::shared_ptr<const MappedFile>> maps{};
   GgufTexts gguf_texts{};  // in one of `maps`
+  std::shared_ptr<StoreParts> vision = nullptr;
 };
 
 // Error (invalid): a name that occurs twice, with both files.
