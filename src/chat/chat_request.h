@@ -10,6 +10,7 @@
 #include "base/sampling_params.h"
 #include "chat/constraints.h"
 #include "chat/continuation.h"
+#include "chat/image_input.h"
 #include "chat/thinking.h"
 #include "engine/engine.h"
 #include "jinja/chat_template.h"
@@ -43,7 +44,10 @@ struct GenerationOptions {
 
 struct ChatRequest {
   GenerationOptions options;
-  Json messages = Json::array();             // checked and normalised for the template
+  // Checked and normalised for the template. A content is a text or, with images, a list of the parts
+  // {"type": "text", "text"} and {"type": "image"}.
+  Json messages = Json::array();
+  std::vector<ImageInput> images;            // of the parts {"type": "image"}, in their order
   std::optional<Continuation> continuation;  // of a final message, which is not among the messages
   Json tools;                                // array; null: none, or tool_choice "none"
   ToolChoice tool_choice;

@@ -20,6 +20,15 @@ RequestError constraint_error(const std::string& field, const Error& error) {
   return fault(error.kind, fmt::format("'{}': {}", field, error.message), field);
 }
 
+// Why the model cannot take the request's images; nothing if there are none.
+std::optional<RequestError> refuse_images(const ChatRequest& request) {
+  if (request.images.empty()) return std::nullopt;
+  return fault(ErrorKind::unsupported,
+               "This model cannot read images (its files have no vision tower): send text only, or serve a "
+               "model that has one",
+               request.images.front().field, "images_unsupported");
+}
+
 // For a template that does not know tools.
 std::unique_ptr<const ChatTemplate> tool_prompt(const ChatTemplate* chat) {
   return chat && !shows_tools(*chat) ? with_tool_prompt(*chat) : nullptr;
@@ -65,6 +74,7 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
   if (!compiler_)
     return fault(ErrorKind::unsupported, "The loaded model brings no chat template; use /v1/completions",
                  "messages");
+  if (auto error = refuse_images(request)) return std::move(*error);
   const std::string user = last_user_text(request.messages);
   split_volatile_text(request.messages, volatile_text_);
   const ChatTemplate& chat = *chat_;
