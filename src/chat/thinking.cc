@@ -42,10 +42,15 @@ Result<ChosenPrompt> choose_thinking(const ThinkingWish& wish, const ChatTemplat
 }
 
 std::string last_user_text(const Json& messages) {
-  for (auto message = messages.rbegin(); message != messages.rend(); ++message)
-    if (string_at(*message, "role") == "user" && message->contains("content") &&
-        (*message)["content"].is_string())
-      return (*message)["content"].get<std::string>();
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
+    if (string_at(*message, "role") != "user" || !message->contains("content")) continue;
+    const Json& content = (*message)["content"];
+    if (content.is_string()) return content.get<std::string>();
+    if (!content.is_array()) continue;
+    std::string text;
+    for (const Json& part : content) text += string_at(part, "text");
+    return text;
+  }
   return "";
 }
 

@@ -16,7 +16,8 @@ inline constexpr MessageId kNoMessage = 0;  // as parent: at the root; as head: 
 
 struct NewMessage {
   Json message;                 // as in chat requests: "role", "content" (text), "reasoning_content",
-                                // "tool_calls", "tool_call_id"
+                                // "tool_calls", "tool_call_id"; "images": [{"at", "url", "detail"}], each
+                                // with the number of the text's bytes before it and a data URL
   Json about = Json::object();  // what is known besides: "model", "usage", "seconds", "status", ...
 };
 

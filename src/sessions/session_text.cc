@@ -46,6 +46,8 @@ std::string message_markdown(const SessionMessage& one) {
   if (const std::string thought = string_at(one.message, "reasoning_content"); !thought.empty())
     text += "\n*Thought:*\n\n" + quote(thought);
   if (!content.empty()) text += fmt::format("\n{}{}", content, content.back() == '\n' ? "" : "\n");
+  if (const auto images = one.message.find("images"); images != one.message.end())
+    text += fmt::format("\n*Images: {}*\n", images->size());
   const auto calls = one.message.find("tool_calls");
   if (calls == one.message.end() || !calls->is_array()) return text;
   for (const Json& call : *calls) {
@@ -78,6 +80,18 @@ bool is_call(const Json& call) {
   if (string_at(*function, "name").empty()) return false;
   const auto arguments = function->find("arguments");
   return arguments != function->end() && (arguments->is_string() || arguments->is_object());
+}
+
+// [{"at", "url", "detail"?}, ...]: images of a user or a tool, each with its place in the text.
+bool are_images(const Json& images, const Json& message) {
+  const std::string role = string_at(message, "role");
+  if (!images.is_array() || images.empty() || (role != "user" && role != "tool")) return false;
+  return std::ranges::all_of(images, [&](const Json& image) {
+    const auto at = image.is_object() ? image.find("at") : image.end();
+    return image.is_object() && at != image.end() && at->is_number_unsigned() &&
+           at->get<uint64_t>() <= string_at(message, "content").size() &&
+           string_at(image, "url").starts_with("data:image/");
+  });
 }
 
 }  // namespace
@@ -126,6 +140,10 @@ std::optional<NewMessage> message_from(Json json) {
   for (const char* name : {"role", "content", "reasoning_content", "tool_call_id", "name"})
     if (const auto value = json.find(name); value != json.end() && value->is_string())
       out.message[name] = *value;
+  if (const auto images = json.find("images"); images != json.end() && !images->is_null()) {
+    if (!are_images(*images, out.message)) return std::nullopt;
+    out.message["images"] = std::move(*images);
+  }
   const auto calls = json.find("tool_calls");
   if (calls == json.end() || calls->is_null()) return out;
   if (!calls->is_array() || !std::ranges::all_of(*calls, is_call)) return std::nullopt;

@@ -27,10 +27,11 @@ void read_block(JsonFields& owner, const Json& block, const std::string& where, 
   JsonFields fields(block, where + ".");
   const std::string type = fields.required_string("type");
   if (!fields.error() && !take(type, fields, block))
-    fields.fail("type", "unsupported_value",
-                fmt::format("'{}': blocks of type \"{}\" are not taken here; only text, tool calls and their "
-                            "results are built (no images or files)",
-                            where, type));
+    fields.fail(
+        "type", "unsupported_value",
+        fmt::format("'{}': blocks of type \"{}\" are not taken here; only text, images of users, tool "
+                    "calls and their results are built (no files)",
+                    where, type));
   if (fields.error()) owner.fail(*fields.error());
 }
 
@@ -55,34 +56,67 @@ std::string read_text(JsonFields& owner, const Json& content, const std::string&
   return text;
 }
 
-// The text of a tool's result. Blocks that are not text become placeholders.
-std::string read_result(JsonFields& owner, const Json& content, const std::string& name) {
-  std::string text;
-  read_blocks(owner, content, name, [&](const std::string& type, JsonFields& fields, const Json& block) {
-    add_line(text, type == "text" ? fields.required_string("text") : shown_text(block));
-    return true;
-  });
-  return text;
+// {"type": "image", "source": {"type": "base64", "media_type", "data"} or {"type": "url", "url"}}
+void read_image(JsonFields& block, const std::string& where, ImageReader& images, Json& message) {
+  const Json* source = block.object("source");
+  if (!source)
+    return block.fail("source", "missing_required_parameter", fmt::format("'{}.source' is missing", where));
+  JsonFields fields(*source, where + ".source.");
+  const std::string type = fields.required_string("type");
+  if (type == "base64") {
+    const std::string media_type = fields.required_string("media_type");
+    if (const std::string* data = fields.string("data"))
+      images.add_base64(fields, where, media_type, *data, message);
+    else
+      fields.required_string("data");
+  } else if (type == "url") {
+    images.add(fields, where, fields.required_string("url"), nullptr, message);
+  } else {
+    fields.fail("type", "unsupported_value",
+                fmt::format("'{}.source.type' is '{}', but must be base64 or url (files are not kept here)",
+                            where, type));
+  }
+  if (fields.error()) block.fail(*fields.error());
 }
 
-// Splits a user turn into chat messages: one per tool result, and one for the text. Consecutive user turns
-// are joined.
-void read_user(JsonFields& fields, const Json& content, const std::string& name, Json& messages) {
+// Adds a tool's result to its message. Blocks that are not text become placeholders, images only for models
+// that read none.
+void read_result(JsonFields& owner, const Json& content, const std::string& name, ImageReader& images,
+                 Json& message) {
+  size_t index = 0;
+  read_blocks(owner, content, name, [&](const std::string& type, JsonFields& fields, const Json& block) {
+    const std::string where = fmt::format("{}[{}]", name, index++);
+    if (type == "image" && images.in_results())
+      read_image(fields, where, images, message);
+    else
+      add_line_to(message, type == "text" ? fields.required_string("text") : shown_text(block));
+    return true;
+  });
+}
+
+// Splits a user turn into chat messages: one per tool result, and one for the text and the images.
+// Consecutive user turns are joined.
+void read_user(JsonFields& fields, const Json& content, const std::string& name, ImageReader& images,
+               Json& messages) {
+  size_t index = 0;
   read_blocks(fields, content, name, [&](const std::string& type, JsonFields& block, const Json& json) {
+    const std::string where = fmt::format("{}[{}]", name, index++);
     if (type == "tool_result") {
       Json message = {{"role", "tool"}, {"content", ""}};
       message["tool_call_id"] = block.required_string("tool_use_id");
       if (const Json* result = block.find("content"))
-        message["content"] = read_result(block, *result, name + ".tool_result.content");
+        read_result(block, *result, where + ".content", images, message);
       messages.push_back(std::move(message));
       return true;
     }
     const auto readable = readable_text(json);
-    if (type != "text" && !readable) return false;
+    if (type != "text" && type != "image" && !readable) return false;
     if (messages.empty() || messages.back()["role"] != "user")
       messages.push_back({{"role", "user"}, {"content", ""}});
-    add_line(messages.back()["content"].get_ref<std::string&>(),
-             readable ? *readable : block.required_string("text"));
+    if (type == "image")
+      read_image(block, where, images, messages.back());
+    else
+      add_line_to(messages.back(), readable ? *readable : block.required_string("text"));
     return true;
   });
 }
@@ -136,10 +170,14 @@ class AssistantReader {
   void read_mcp_result(JsonFields& block, const std::string& name) {
     if (!calls_.empty()) flush();
     const Json* result = block.find("content");
-    const std::string text = result ? read_result(block, *result, name + ".mcp_tool_result.content") : "";
-    messages_.push_back({{"role", "tool"},
-                         {"content", mcp::text_for_model(block.boolean("is_error").value_or(false), text)},
-                         {"tool_call_id", call_id_with("call_", block.required_string("tool_use_id"))}});
+    const ImageFetch no_fetch;
+    ImageReader no_images(no_fetch, false);  // results of this server's tools hold text only
+    Json message = {{"role", "tool"}, {"content", ""}};
+    if (result) read_result(block, *result, name + ".mcp_tool_result.content", no_images, message);
+    message["content"] =
+        mcp::text_for_model(block.boolean("is_error").value_or(false), string_at(message, "content"));
+    message["tool_call_id"] = call_id_with("call_", block.required_string("tool_use_id"));
+    messages_.push_back(std::move(message));
     results_ = true;
   }
 
@@ -156,7 +194,8 @@ class AssistantReader {
   bool results_ = false;
 };
 
-void read_message(JsonFields& request, const Json& message, size_t index, Json& messages) {
+void read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images,
+                  Json& messages) {
   const std::string where = fmt::format("messages[{}]", index);
   if (!message.is_object())
     return request.fail(where, "invalid_type",
@@ -168,7 +207,7 @@ void read_message(JsonFields& request, const Json& message, size_t index, Json& 
   if (!content || (content->is_array() && content->empty()))
     fields.fail("content", "missing_required_parameter", fmt::format("'{}' is missing or empty", name));
   else if (role == "user")
-    read_user(fields, *content, name, messages);
+    read_user(fields, *content, name, images, messages);
   else if (role == "assistant")
     AssistantReader(messages).read(fields, *content, name);
   else if (role == "system")
@@ -179,7 +218,7 @@ void read_message(JsonFields& request, const Json& message, size_t index, Json& 
   if (fields.error()) request.fail(*fields.error());
 }
 
-void read_messages(JsonFields& fields, Json& messages) {
+void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
   if (const Json* system = fields.find("system")) {
     std::string text = read_text(fields, *system, "system");
     if (!text.empty()) messages.push_back({{"role", "system"}, {"content", std::move(text)}});
@@ -188,7 +227,8 @@ void read_messages(JsonFields& fields, Json& messages) {
   if (!list || list->empty() || list->size() > kMaxMessages)
     return fields.fail("messages", list ? "invalid_value" : "missing_required_parameter",
                        fmt::format("'messages' must be an array of 1 to {} messages", kMaxMessages));
-  for (size_t i = 0; i < list->size() && !fields.error(); ++i) read_message(fields, (*list)[i], i, messages);
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i)
+    read_message(fields, (*list)[i], i, images, messages);
 }
 
 // The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are on;
@@ -309,11 +349,13 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
     fields.fail("max_tokens", "missing_required_parameter", "'max_tokens' is missing");
   request.options.format = read_response_format(fields);
   read_stop(fields, "stop_sequences", request.options.stop);
-  read_messages(fields, request.messages);
+  ImageReader images(defaults.fetch_image, defaults.images);
+  read_messages(fields, images, request.messages);
   read_tools(fields, request, tools, cancelled);
   check_tool_choice(fields, request.tool_choice, request.tools);
   if (fields.error()) return *fields.error();
   request.continuation = read_prefill(fields, request.messages, request.tool_choice);
+  take_images(fields, "messages", request.messages, request.images);
   if (fields.error()) return *fields.error();
   return request;
 }

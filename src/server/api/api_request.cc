@@ -204,44 +204,40 @@ GenerationOptions read_options(JsonFields& fields, const RequestDefaults& defaul
   return options;
 }
 
-// The content as one string; text parts of an array are joined, and null or no content is an empty string. An
-// assistant's refusal counts as text. Other parts of a tool's result become placeholders.
-std::string read_content(JsonFields& message, const Json* content, const std::string& where,
-                         const std::string& role) {
-  if (!content) return "";
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) {
-    message.fail(
+// Adds the content to `result` as one string; text parts of an array are joined, and null or no content is an
+// empty string. An assistant's refusal counts as text. Images are noted beside the text. Other parts of a
+// tool's result become placeholders.
+void read_content(JsonFields& message, const Json* content, const std::string& where, const std::string& role,
+                  ImageReader& images, Json& result) {
+  result["content"] = content && content->is_string() ? *content : Json("");
+  if (!content || content->is_string()) return;
+  if (!content->is_array())
+    return message.fail(
         "content", "invalid_type",
         fmt::format("'{}content' must be a string or an array of parts, not {}", where, json_type(*content)));
-    return "";
-  }
-  std::string text;
+  const bool takes_images = role == "user" || (role == "tool" && images.in_results());
+  const auto add_text = [&](const std::string& text) { result["content"].get_ref<std::string&>() += text; };
   for (size_t i = 0; i < content->size(); ++i) {
     const Json& part = (*content)[i];
     const std::string name = fmt::format("content[{}]", i);
-    if (!part.is_object()) {
-      message.fail(name, "invalid_type",
-                   fmt::format("'{}{}' must be an object, not {}", where, name, json_type(part)));
-      return "";
-    }
+    if (!part.is_object())
+      return message.fail(name, "invalid_type",
+                          fmt::format("'{}{}' must be an object, not {}", where, name, json_type(part)));
     JsonFields fields(part, where + name + ".");
     const std::string* type = fields.string("type");
     if (type && (*type == "text" || (role == "assistant" && *type == "refusal"))) {
-      text += fields.required_string(type->c_str());  // the field is named like the type
+      add_text(fields.required_string(type->c_str()));  // the field is named like the type
+    } else if (type && *type == "image_url" && takes_images) {
+      images.add_part(fields, where + name, part, result);
     } else if (type && role == "tool") {
-      text += shown_text(part);
+      add_text(shown_text(part));
     } else if (!fields.error()) {
       fields.fail("type", type ? "unsupported_value" : "missing_required_parameter",
-                  fmt::format("'{}{}': only parts of type \"text\" are built (no images, audio or files)",
-                              where, name));
+                  fmt::format("'{}{}': only parts of type {} are built here (no audio or files)", where, name,
+                              takes_images ? "\"text\" and \"image_url\"" : "\"text\""));
     }
-    if (fields.error()) {
-      message.fail(*fields.error());
-      return "";
-    }
+    if (fields.error()) return message.fail(*fields.error());
   }
-  return text;
 }
 
 // Templates want the arguments as an object; clients send them as JSON in a string.
@@ -276,7 +272,7 @@ Json read_tool_calls(JsonFields& message, const Json& calls, const std::string& 
   return result;
 }
 
-Json read_message(JsonFields& request, const Json& message, size_t index) {
+Json read_message(JsonFields& request, const Json& message, size_t index, ImageReader& images) {
   const std::string where = fmt::format("messages[{}].", index);
   Json result = Json::object();
   if (!message.is_object()) {
@@ -302,7 +298,7 @@ Json read_message(JsonFields& request, const Json& message, size_t index) {
   fields.only("audio", {}, "only text is built");
   if (!content && role && *role != "assistant")
     fields.fail("content", "missing_required_parameter", fmt::format("'{}content' is missing", where));
-  result["content"] = read_content(fields, content, where, role ? *role : "");
+  read_content(fields, content, where, role ? *role : "", images, result);
   const bool assistant = role && *role == "assistant";
   if (const std::string* refusal = assistant ? fields.string("refusal") : nullptr; refusal && !content)
     result["content"] = *refusal;
@@ -316,7 +312,7 @@ Json read_message(JsonFields& request, const Json& message, size_t index) {
   return result;
 }
 
-void read_messages(JsonFields& fields, Json& messages) {
+void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
   const Json* list = fields.array("messages");
   if (!list || list->empty() || list->size() > kMaxMessages) {
     const char* code = list ? "invalid_value" : "missing_required_parameter";
@@ -325,7 +321,7 @@ void read_messages(JsonFields& fields, Json& messages) {
     return;
   }
   for (size_t i = 0; i < list->size() && !fields.error(); ++i)
-    messages.push_back(read_message(fields, (*list)[i], i));
+    messages.push_back(read_message(fields, (*list)[i], i, images));
 }
 
 // With tool_choice "none" the prompt must not contain the tools.
@@ -399,7 +395,8 @@ void read_prompts(JsonFields& fields, int choices, std::vector<TextOrTokens>& pr
 RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
                                  const ThinkingWish& thinking) {
   const ModelInfo& info = engine.info();
-  return {sampling, info.draft_sources, engine.tokenizer().vocab_size(), thinking, info.draft_model};
+  return {sampling, info.draft_sources, engine.tokenizer().vocab_size(),
+          thinking, info.draft_model,   info.images};
 }
 
 std::variant<Json, ApiError> parse_body(std::string_view body) {
@@ -491,7 +488,8 @@ std::variant<ChatRequest, ApiError> read_chat_request(const Json& body, const Re
   JsonFields fields(body);
   ChatRequest request;
   request.options = read_options(fields, defaults, true);
-  read_messages(fields, request.messages);
+  ImageReader images(defaults.fetch_image, defaults.images);
+  read_messages(fields, images, request.messages);
   read_tools(fields, request);
   check_tool_choice(fields, request.tool_choice, request.tools);
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
@@ -499,6 +497,7 @@ std::variant<ChatRequest, ApiError> read_chat_request(const Json& body, const Re
   if (fields.error()) return *fields.error();
   request.continuation = read_continuation(fields, request.messages, request.tool_choice);
   if (request.continuation) request.chat.add_generation_prompt = true;
+  take_images(fields, "messages", request.messages, request.images);
   if (fields.error()) return *fields.error();
   return request;
 }

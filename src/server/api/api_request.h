@@ -10,6 +10,7 @@
 
 #include "chat/chat_request.h"
 #include "server/api/json_fields.h"
+#include "server/api/request_images.h"
 #include "server/http/api_error.h"
 
 namespace anabranch::server {
@@ -21,6 +22,8 @@ struct RequestDefaults {
   int vocab_size = 0;                      // ids accepted in "logit_bias"
   ThinkingWish thinking;                   // where the request says nothing
   std::string draft_model;                 // its name; empty: none is loaded
+  bool images = false;                     // whether prompts may contain images
+  ImageFetch fetch_image;                  // of images that requests name by a web address; empty: refused
 };
 RequestDefaults request_defaults(const Engine& engine, const SamplingParams& sampling,
                                  const ThinkingWish& thinking);

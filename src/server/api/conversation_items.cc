@@ -1,5 +1,6 @@
 #include "server/api/conversation_items.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,6 +26,26 @@ Json text_part(const std::string& role, const std::string& text) {
   if (role != "assistant") return {{"type", "input_text"}, {"text", text}};
   return {
       {"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+}
+
+// The message's text, with its images in their places.
+Json content_parts(const std::string& role, const Json& message) {
+  const std::string text = string_at(message, "content");
+  Json parts = Json::array();
+  size_t begin = 0;
+  const auto add_text = [&](size_t end) {
+    if (end > begin) parts.push_back(text_part(role, text.substr(begin, end - begin)));
+    begin = std::max(begin, end);
+  };
+  for (const Json& image : message.value("images", Json::array())) {
+    add_text(std::min(image.value("at", begin), text.size()));
+    parts.push_back({{"type", "input_image"},
+                     {"image_url", string_at(image, "url")},
+                     {"detail", image.value("detail", Json("auto"))}});
+  }
+  add_text(text.size());
+  if (parts.empty()) parts.push_back(text_part(role, ""));
+  return parts;
 }
 
 class ItemWriter {
@@ -58,7 +79,7 @@ class ItemWriter {
                       {"id", fmt::format("msg_{}", message.id)},
                       {"status", status_of(message)},
                       {"role", role},
-                      {"content", Json::array({text_part(role, string_at(message.message, "content"))})}});
+                      {"content", content_parts(role, message.message)}});
   }
 
   void add_turn(const SessionMessage& message) {
@@ -117,7 +138,8 @@ class ItemWriter {
       items_.push_back({{"type", "function_call_output"},
                         {"id", fmt::format("fco_{}", message.id)},
                         {"call_id", call},
-                        {"output", std::move(text)},
+                        {"output", message.message.contains("images") ? content_parts("tool", message.message)
+                                                                      : Json(std::move(text))},
                         {"status", "completed"}});
       return;
     }

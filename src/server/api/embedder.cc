@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/base64.h"
 #include "base/clock.h"
 #include "server/api/ollama_format.h"
 
@@ -19,6 +20,12 @@ bool is_ollama(EmbeddingForm form) {
   return form == EmbeddingForm::ollama || form == EmbeddingForm::ollama_one;
 }
 
+// Little-endian 32-bit floats, as OpenAI's encoding_format "base64".
+std::string base64_of(const std::vector<float>& values) {
+  static_assert(std::endian::native == std::endian::little);
+  return to_base64({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+}
+
 }  // namespace
 
 std::vector<float> normalised(std::vector<float> values, int dimensions) {
@@ -27,22 +34,6 @@ std::vector<float> normalised(std::vector<float> values, int dimensions) {
   if (square > 0)
     for (float& value : values) value = static_cast<float>(value / std::sqrt(square));
   return values;
-}
-
-std::string to_base64(const std::vector<float>& values) {
-  static_assert(std::endian::native == std::endian::little);
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-  const size_t size = values.size() * sizeof(float);
-  std::string text;
-  text.reserve((size + 2) / 3 * 4);
-  for (size_t i = 0; i < size; i += 3) {
-    const size_t left = std::min<size_t>(3, size - i);
-    unsigned word = 0;
-    for (size_t k = 0; k < 3; k++) word = word << 8 | (k < left ? bytes[i + k] : 0u);
-    for (size_t k = 0; k < 4; k++) text += k <= left ? kDigits[word >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
 }
 
 void Embedder::start(uint64_t key, ModelLease model, EmbeddingRequest request, KeyUse use, const Times& times,
@@ -170,7 +161,7 @@ Json Embedder::answer(Job& job) {
   for (size_t i = 0; i < job.embeddings.size(); i++)
     data.push_back({{"object", "embedding"},
                     {"index", i},
-                    {"embedding", form == EmbeddingForm::base64 ? Json(to_base64(job.embeddings[i]))
+                    {"embedding", form == EmbeddingForm::base64 ? Json(base64_of(job.embeddings[i]))
                                                                 : Json(std::move(job.embeddings[i]))}});
   return {{"object", "list"},
           {"data", std::move(data)},

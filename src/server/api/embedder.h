@@ -18,8 +18,6 @@ namespace anabranch::server {
 
 // An embedding of unit length; dimensions: its first so many values, 0: all.
 std::vector<float> normalised(std::vector<float> values, int dimensions);
-// Little-endian 32-bit floats in base64, as OpenAI's encoding_format "base64".
-std::string to_base64(const std::vector<float>& values);
 
 class Embedder {
  public:

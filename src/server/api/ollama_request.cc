@@ -1,5 +1,6 @@
 #include "server/api/ollama_request.h"
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 
@@ -96,13 +97,45 @@ Json common_fields(JsonFields& fields) {
   return to;
 }
 
-void refuse_images(JsonFields& fields) {
-  fields.only("images", {Json::array()}, "the models here read text only");
+// "images" of a message: files in base64, which stand before its text. Noted as request_images.h says; null:
+// there are none. where: the message's path, with a period, or "".
+Json read_images(JsonFields& fields, const std::string& where, const std::string& role, ImageReader& images) {
+  const Json* list = fields.array("images");
+  if (list && !list->empty() && role != "user" && role != "tool")
+    fields.fail("images", "unsupported_value",
+                fmt::format("'{}images': only messages of the roles user and tool have images", where));
+  Json noted = {{"content", ""}};
+  for (size_t i = 0; list && i < list->size() && !fields.error(); ++i) {
+    const std::string field = fmt::format("{}images[{}]", where, i);
+    const auto* base64 = (*list)[i].get_ptr<const std::string*>();
+    if (base64)
+      images.add_base64(fields, field, "image/*", *base64, noted);
+    else
+      fields.fail(ApiError{400, fmt::format("'{}' must be a string", field), field, "invalid_type"});
+  }
+  return noted.value("images", Json());
+}
+
+// Puts the images of each message, or null, into the chat.
+std::variant<ChatRequest, ApiError> with_images(std::variant<ChatRequest, ApiError> parsed,
+                                                std::vector<Json> images) {
+  auto* chat = std::get_if<ChatRequest>(&parsed);
+  if (!chat) return parsed;
+  for (size_t i = 0; i < std::min(images.size(), chat->messages.size()); ++i)
+    if (!images[i].is_null()) chat->messages[i]["images"] = std::move(images[i]);
+  const Json none = Json::object();
+  JsonFields fields(none);
+  take_images(fields, "messages", chat->messages, chat->images);
+  if (fields.error()) return *fields.error();
+  return parsed;
 }
 
 // Ollama's messages name no calls by ids: results belong to the calls before them, in their order.
 class MessageReader {
  public:
+  explicit MessageReader(const RequestDefaults& defaults)
+      : image_reader_(defaults.fetch_image, defaults.images) {}
+
   Json read(JsonFields& request, const Json& message, size_t index) {
     const std::string where = fmt::format("messages[{}]", index);
     if (!message.is_object()) {
@@ -111,7 +144,7 @@ class MessageReader {
       return nullptr;
     }
     JsonFields fields(message, where + ".");
-    refuse_images(fields);
+    images_.push_back(read_images(fields, where + ".", string_at(message, "role"), image_reader_));
     Json out = message;
     out.erase("images");
     if (const std::string* thought = fields.string("thinking")) out["reasoning_content"] = *thought;
@@ -120,6 +153,8 @@ class MessageReader {
     if (fields.error()) request.fail(*fields.error());
     return out;
   }
+  // Of each message that was read; null: none.
+  std::vector<Json> take_noted_images() { return std::move(images_); }
 
  private:
   Json name_calls(const Json& calls) {
@@ -140,6 +175,8 @@ class MessageReader {
     first_open_++;
   }
 
+  ImageReader image_reader_;
+  std::vector<Json> images_;
   size_t calls_ = 0, first_open_ = 0;
   std::vector<std::string> ids_;
 };
@@ -166,22 +203,26 @@ std::variant<OllamaRequest, ApiError> read_chat(JsonFields& fields, const Reques
   const Json* messages = fields.array("messages");
   if (!fields.error() && (!messages || messages->empty())) return request;
   chat["messages"] = Json::array();
-  MessageReader reader;
+  MessageReader reader(defaults);
   for (size_t i = 0; messages && i < messages->size() && !fields.error(); ++i)
     chat["messages"].push_back(reader.read(fields, (*messages)[i], i));
   if (fields.error()) return *fields.error();
-  return finish(std::move(request), read_chat_request(chat, defaults));
+  return finish(std::move(request),
+                with_images(read_chat_request(chat, defaults), reader.take_noted_images()));
 }
 
 // With "raw" the prompt as it is, else as a user's message.
 std::variant<OllamaRequest, ApiError> read_generate(JsonFields& fields, const RequestDefaults& defaults) {
   OllamaRequest request = read_envelope(fields);
   Json body = common_fields(fields);
-  refuse_images(fields);
   fields.only("suffix", {""}, "filling in the middle is built as /infill");
   const std::string* prompt = fields.string("prompt");
   const std::string* system = fields.string("system");
   const bool raw = fields.boolean("raw").value_or(false);
+  ImageReader reader(defaults.fetch_image, defaults.images);
+  Json images = read_images(fields, "", "user", reader);
+  if (raw && !images.is_null())
+    fields.fail("images", "unsupported_value", "'images' beside 'raw' is not built");
   if (fields.error()) return *fields.error();
   if (!prompt || prompt->empty()) return request;
   if (raw) {
@@ -193,7 +234,9 @@ std::variant<OllamaRequest, ApiError> read_generate(JsonFields& fields, const Re
   body["messages"] = Json::array();
   if (system && !system->empty()) body["messages"].push_back({{"role", "system"}, {"content", *system}});
   body["messages"].push_back({{"role", "user"}, {"content", *prompt}});
-  return finish(std::move(request), read_chat_request(body, defaults));
+  std::vector<Json> noted(body["messages"].size());
+  noted.back() = std::move(images);
+  return finish(std::move(request), with_images(read_chat_request(body, defaults), std::move(noted)));
 }
 
 }  // namespace

@@ -124,6 +124,8 @@ Result prepare_shortened(const ChatRequest& chat, const PrepareContext& context)
     const size_t turn = low + (high - low) / 2;
     ChatRequest shorter = chat;
     shorter.messages = from_turn(chat.messages, turn);
+    const auto gone = chat.images.size() - count_images(shorter.messages);
+    shorter.images.erase(shorter.images.begin(), shorter.images.begin() + static_cast<std::ptrdiff_t>(gone));
     auto result = context.preparer.chat(std::move(shorter), context.cancelled);
     if (is_too_long(result)) {
       low = turn + 1;

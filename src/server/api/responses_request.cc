@@ -19,8 +19,8 @@ using Decisions = std::map<std::string, std::optional<std::string>>;
 // Adds items to a conversation of chat messages. The items of one turn of the assistant's become one message.
 class ItemReader {
  public:
-  ItemReader(JsonFields& request, ResponseContext& context, Json& messages)
-      : request_(request), context_(context), messages_(messages) {}
+  ItemReader(JsonFields& request, ResponseContext& context, ImageReader& images, Json& messages)
+      : request_(request), context_(context), images_(images), messages_(messages) {}
 
   void read(const Json& item, const std::string& where) {
     if (!item.is_object())
@@ -90,32 +90,51 @@ class ItemReader {
     return messages_.back();
   }
 
-  std::string read_parts(JsonFields& fields, const Json& content, const std::string& where, bool result) {
-    if (content.is_string()) return content.get<std::string>();
-    if (!content.is_array()) {
+  // {"role", "content"}, with the images beside the text.
+  Json read_parts(JsonFields& fields, const std::string& role, const Json& content,
+                  const std::string& where) {
+    Json message = {{"role", role}, {"content", content.is_string() ? content : Json("")}};
+    if (content.is_string()) return message;
+    if (!content.is_array())
       fields.fail(
           "content", "invalid_type",
           fmt::format("'{}' must be a string or an array of parts, not {}", where, json_type(content)));
-      return {};
-    }
-    std::string text;
-    for (size_t i = 0; i < content.size() && !fields.error(); ++i) {
+    const bool result = role == "tool";
+    const bool takes_images = role == "user" || (result && images_.in_results());
+    const auto add_text = [&](const std::string& text) {
+      message["content"].get_ref<std::string&>() += text;
+    };
+    for (size_t i = 0; content.is_array() && i < content.size() && !fields.error(); ++i) {
       const Json& part = content[i];
       const std::string type = part.is_object() ? string_at(part, "type") : "";
       if (type == "input_text" || type == "output_text" || type == "text" || type == "summary_text")
-        text += string_at(part, "text");
+        add_text(string_at(part, "text"));
       else if (type == "refusal")
-        text += string_at(part, "refusal");
+        add_text(string_at(part, "refusal"));
+      else if (type == "input_image" && takes_images)
+        read_image(fields, part, fmt::format("{}[{}]", where, i), message);
       else if (result)
-        text += shown_text(part);
+        add_text(shown_text(part));
       else
         fields.fail(
             "content", "unsupported_value",
-            fmt::format("'{}[{}]': only parts of type \"input_text\" and \"output_text\" are built (no "
-                        "images, audio or files)",
-                        where, i));
+            fmt::format("'{}[{}]': only parts of type {} are built here (no audio or files)", where, i,
+                        role == "assistant" ? "\"output_text\""
+                        : takes_images      ? "\"input_text\" and \"input_image\""
+                                            : "\"input_text\""));
     }
-    return text;
+    return message;
+  }
+
+  void read_image(JsonFields& fields, const Json& part, const std::string& where, Json& message) {
+    if (JsonFields(part).find("file_id"))
+      return fields.fail(
+          ApiError{400,
+                   fmt::format("'{}.file_id': files are not kept here: send the image itself as "
+                               "'image_url' (data:image/png;base64,...)",
+                               where),
+                   where + ".file_id", "unsupported_value"});
+    images_.add_part(fields, where, part, message);
   }
 
   void read_message(JsonFields& fields, const std::string& where) {
@@ -129,15 +148,15 @@ class ItemReader {
     if (!content)
       fields.fail("content", "missing_required_parameter", fmt::format("'{}.content' is missing", where));
     if (fields.error()) return;
-    std::string text = read_parts(fields, *content, where + ".content", false);
+    Json message = read_parts(fields, role, *content, where + ".content");
     // Templates take one system message, at the beginning.
     const bool leading = role == "system" && messages_.size() == 1 && messages_[0]["role"] == "system";
     if (leading)
-      add_line(messages_[0]["content"].get_ref<std::string&>(), "\n" + text);
+      add_line(messages_[0]["content"].get_ref<std::string&>(), "\n" + string_at(message, "content"));
     else if (role == "assistant")
-      assistant(true)["content"] = std::move(text);
+      assistant(true)["content"] = std::move(message["content"]);
     else
-      messages_.push_back({{"role", role}, {"content", std::move(text)}});
+      messages_.push_back(std::move(message));
   }
 
   // A thought that this server sealed, or its text. Summaries are for people.
@@ -156,14 +175,17 @@ class ItemReader {
     Json message = {{"role", "tool"}, {"content", ""}};
     const bool shell = string_at(item, "type") == "local_shell_call_output" && !fields.find("call_id");
     message["tool_call_id"] = fields.required_string(shell ? "id" : "call_id");
-    if (const Json* output = fields.find("output"))
-      message["content"] =
-          output->is_object() ? dump_json(*output) : read_parts(fields, *output, where + ".output", true);
+    const Json* output = fields.find("output");
+    if (output && output->is_object())
+      message["content"] = dump_json(*output);
+    else if (output)
+      message.update(read_parts(fields, "tool", *output, where + ".output"));
     messages_.push_back(std::move(message));
   }
 
   JsonFields& request_;
   ResponseContext& context_;
+  ImageReader& images_;
   Json& messages_;
   Decisions decisions_;
   std::set<std::string> run_here_;  // ids of calls
@@ -326,13 +348,14 @@ void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesReque
 }
 
 // The system prompt of this request, which later ones do not inherit, and then the conversation.
-void read_conversation(JsonFields& fields, ResponseContext& context, const std::string& owner,
-                       ResponsesRequest& request) {
+void read_conversation(JsonFields& fields, const RequestDefaults& defaults, ResponseContext& context,
+                       const std::string& owner, ResponsesRequest& request) {
   const Place place = find_place(fields, context, owner, request);
   Json messages = earlier_messages(fields, place, owner), added = Json::array();
   if (fields.error()) return;
   request.input_items = items_of(fields);
-  ItemReader reader(fields, context, added);
+  ImageReader images(defaults.fetch_image, defaults.images);
+  ItemReader reader(fields, context, images, added);
   for (size_t i = 0; i < request.input_items.size() && !fields.error(); ++i)
     reader.read(request.input_items[i], fmt::format("input[{}]", i));
   size_t own = messages.size();
@@ -340,7 +363,10 @@ void read_conversation(JsonFields& fields, ResponseContext& context, const std::
   if (!fields.error()) decide_calls(fields, reader.decisions(), request, messages, own);
   if (fields.error()) return;
   sort_results(messages);
-  for (size_t i = own; i < messages.size(); ++i) request.added.push_back({messages[i]});
+  for (size_t i = own; i < messages.size(); ++i) {
+    request.added.push_back({messages[i]});
+    drop_image_fields(request.added.back().message);
+  }
   request.begins = std::ranges::none_of(messages, [](const Json& m) { return m["role"] == "assistant"; });
   if (messages.empty())
     return fields.fail("input", "missing_required_parameter", "'input' is missing or empty");
@@ -354,6 +380,8 @@ void read_conversation(JsonFields& fields, ResponseContext& context, const std::
     else
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *instructions}});
   }
+  take_images(fields, fields.find("conversation") ? "conversation" : "previous_response_id", messages,
+              request.chat.images);
   request.chat.messages = std::move(messages);
 }
 
@@ -442,7 +470,7 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
   read_include(fields, request);
   request.tools = read_response_tools(fields, chat.tool_choice, context.servers, cancelled);
   if (!request.tools.functions.empty()) chat.tools = request.tools.functions;
-  if (!fields.error()) read_conversation(fields, context, owner, request);
+  if (!fields.error()) read_conversation(fields, defaults, context, owner, request);
   if (fields.error()) return *fields.error();
   request.echo = echo_of(fields, request);
   return request;
@@ -450,13 +478,20 @@ std::variant<ResponsesRequest, ApiError> parse_responses_request(std::string_vie
 
 Json messages_of_items(JsonFields& fields, const char* where, const Json& items, ResponseContext& context) {
   Json messages = Json::array();
-  ItemReader reader(fields, context, messages);
+  // What is stored may be for any model. Web addresses are fetched for an answer only.
+  const ImageFetch no_fetch;
+  ImageReader images(no_fetch, true);
+  ItemReader reader(fields, context, images, messages);
   for (size_t i = 0; i < items.size() && !fields.error(); ++i)
     reader.read(items[i], fmt::format("{}[{}]", where, i));
   if (!reader.decisions().empty())
     fields.fail(where, "unsupported_value",
                 "An 'mcp_approval_response' belongs into the 'input' of a request for an answer");
   sort_results(messages);
+  std::vector<ImageInput> checked;
+  Json copy = messages;
+  take_images(fields, where, copy, checked);
+  for (Json& message : messages) drop_image_fields(message);
   return messages;
 }
 

@@ -9,6 +9,7 @@
 #include <climits>
 #include <memory>
 
+#include "base/base64.h"
 #include "base/check.h"
 #include "base/log.h"
 
@@ -30,24 +31,6 @@ unsigned char* bytes_of(std::string& text) {
 
 const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
-}
-
-std::string to_base64(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  text.resize(EVP_EncodeBlock(bytes_of(text), bytes_of(bytes), static_cast<int>(bytes.size())));
-  return text;
-}
-
-std::optional<std::string> from_base64(std::string_view text) {
-  if (text.size() % 4 != 0 || text.size() > kMaxBytes) return std::nullopt;
-  std::string bytes(text.size() / 4 * 3, '\0');
-  if (EVP_DecodeBlock(bytes_of(bytes), bytes_of(text), static_cast<int>(text.size())) < 0)
-    return std::nullopt;
-  for (int i = 0; i < 2 && text.ends_with('='); ++i) {  // EVP_DecodeBlock counts padding as bytes
-    bytes.pop_back();
-    text.remove_suffix(1);
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -107,6 +90,7 @@ std::string Sealer::seal(std::string_view text) const {
 }
 
 std::optional<std::string> Sealer::open(std::string_view sealed) const {
+  if (sealed.size() > kMaxBytes) return std::nullopt;
   auto bytes = from_base64(sealed);
   if (!bytes || bytes->size() < kNonceBytes + kTagBytes) return std::nullopt;
   unsigned char* const nonce = bytes_of(*bytes);

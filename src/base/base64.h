@@ -1,0 +1,15 @@
+// Bytes as text of 64 letters (RFC 4648, section 4).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace anabranch {
+
+std::string to_base64(std::string_view bytes);
+// Strict: no white space, padded to a multiple of 4, no bits behind the last byte. Error: invalid.
+Result<std::string> from_base64(std::string_view text);
+
+}  // namespace anabranch

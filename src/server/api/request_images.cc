@@ -1,0 +1,219 @@
+#include "server/api/request_images.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/base64.h"
+#include "base/clock.h"
+#include "server/api/content_parts.h"
+#include "server/http/target.h"
+
+namespace anabranch::server {
+namespace {
+
+constexpr size_t kMostFetchedBytes = kMaxImageBytes;  // of all images of a request that are fetched
+constexpr double kFetchSeconds = 10;                  // likewise
+constexpr size_t kMostHeadBytes = 256;                // of a data URL, before the data
+
+ApiError image_error(const std::string& field, const char* code, const std::string& message) {
+  return {400, fmt::format("'{}': {}", field, message), field, code};
+}
+
+bool is_web_address(std::string_view url) {
+  const std::string scheme = lower_case(url.substr(0, 8));
+  return scheme.starts_with("http://") || scheme.starts_with("https://");
+}
+
+// The data in "data:image/TYPE;base64,DATA".
+Result<std::string_view> data_of(std::string_view url) {
+  const std::string head = lower_case(url.substr(0, std::min(kMostHeadBytes, url.find(','))));
+  if (!head.starts_with("data:"))
+    return make_error(ErrorKind::invalid, "an image must be a data URL: data:image/png;base64,...");
+  if (!head.starts_with("data:image/"))
+    return make_error(ErrorKind::invalid, "the data URL is not of an image: its type must begin with image/");
+  if (!head.ends_with(";base64") || head.size() == url.size())
+    return make_error(ErrorKind::invalid, "the data URL must be in base64: data:image/png;base64,...");
+  return url.substr(head.size() + 1);
+}
+
+Result<std::string> decoded(std::string_view url) {
+  TRY(const auto data, data_of(url));
+  if (data.size() > (kMaxImageBytes + 2) / 3 * 4)
+    return make_error(ErrorKind::exhausted, "the image has more than {} MiB", kMaxImageBytes >> 20);
+  TRY(auto bytes, from_base64(data));
+  if (bytes.empty()) return make_error(ErrorKind::invalid, "the image is empty");
+  if (bytes.size() > kMaxImageBytes)
+    return make_error(ErrorKind::exhausted, "the image has more than {} MiB", kMaxImageBytes >> 20);
+  return bytes;
+}
+
+// Moves the images of one message.
+class MessageImages {
+ public:
+  MessageImages(Json& message, const std::string& field) : message_(message), field_(field) {
+    content_.swap(message["content"].get_ref<std::string&>());
+  }
+
+  void take(JsonFields& fields, Json& noted, std::vector<ImageInput>& images) {
+    for (Json& image : noted) {
+      const std::string own = string_at(image, "field");
+      const std::string& field = own.empty() ? field_ : own;
+      if (images.size() == kMaxImages)
+        return fields.fail(image_error(field, "limit_exceeded",
+                                       fmt::format("a request may have {} images with those of its "
+                                                   "conversation, and this is one more",
+                                                   kMaxImages)));
+      if (!take_text(image))
+        return fields.fail(image_error(field, "invalid_value", "its place is not valid"));
+      const auto url = image.find("url");
+      auto bytes = decoded(url == image.end() || !url->is_string()
+                               ? std::string_view()
+                               : std::string_view(url->get_ref<const std::string&>()));
+      if (!bytes.ok()) {
+        ApiError error = to_api_error(bytes.error());
+        return fields.fail(image_error(field, error.code.c_str(), error.message));
+      }
+      const bool low = string_at(image, "detail") == "low";
+      images.push_back({std::move(*bytes), low ? std::optional(kLowDetailPixels) : std::nullopt, field});
+      parts_.push_back({{"type", "image"}});
+      image = nullptr;
+    }
+    add_text(content_.size());
+    message_["content"] = std::move(parts_);
+    message_.erase("images");
+  }
+
+ private:
+  // The text before the image. False: the image's place is not between two characters of the text that is
+  // left.
+  bool take_text(const Json& image) {
+    const auto at = image.is_object() ? image.find("at") : image.end();
+    if (at == image.end() || !at->is_number_unsigned()) return false;
+    const auto end = at->get<uint64_t>();
+    if (end < begin_ || end > content_.size()) return false;
+    if (end < content_.size() && (static_cast<unsigned char>(content_[end]) & 0xC0) == 0x80) return false;
+    add_text(end);
+    return true;
+  }
+
+  void add_text(size_t end) {
+    if (end > begin_) parts_.push_back({{"type", "text"}, {"text", content_.substr(begin_, end - begin_)}});
+    begin_ = end;
+  }
+
+  Json& message_;
+  const std::string field_;
+  std::string content_;
+  size_t begin_ = 0;  // of the text that is left
+  Json parts_ = Json::array();
+};
+
+const Json* noted_images(const Json& message) {
+  const auto images = message.is_object() ? message.find("images") : message.end();
+  return images == message.end() || !images->is_array() || images->empty() ? nullptr : &*images;
+}
+
+}  // namespace
+
+void ImageReader::note(JsonFields& fields, const std::string& field, std::string url, const Json* detail,
+                       Json& message) {
+  if (detail && *detail != "auto" && *detail != "low" && *detail != "high")
+    return fields.fail(image_error(field, "invalid_value", "'detail' must be low, high or auto"));
+  if (++count_ > kMaxImages)
+    return fields.fail(
+        image_error(field, "limit_exceeded", fmt::format("a request may have {} images", kMaxImages)));
+  Json image = {{"at", message["content"].get_ref<const std::string&>().size()}, {"url", std::move(url)}};
+  if (detail) image["detail"] = *detail;
+  image["field"] = field;
+  message["images"].push_back(std::move(image));
+}
+
+// A data URL of the file at a web address; "" after an error.
+std::string ImageReader::fetched(JsonFields& fields, const std::string& field, const std::string& url) {
+  if (!fetch_) {
+    fields.fail(image_error(field, "unsupported_value",
+                            "this server fetches no images from the web: send the image itself "
+                            "(data:image/png;base64,...), or start the server with --allow-image-urls HOST"));
+    return "";
+  }
+  const double begun = now_seconds();
+  const double left = kFetchSeconds - fetch_seconds_;
+  auto file = left > 0 ? fetch_(url, kMostFetchedBytes - fetched_bytes_, left)
+                       : make_error(ErrorKind::exhausted, "the request's images took more than {} seconds",
+                                    kFetchSeconds);
+  fetch_seconds_ += now_seconds() - begun;
+  if (!file.ok()) {
+    fields.fail(image_error(field, "image_not_fetched",
+                            fmt::format("the image could not be fetched: {}", file.error().message)));
+    return "";
+  }
+  fetched_bytes_ += file->size();
+  return "data:image/*;base64," + to_base64(*file);
+}
+
+void ImageReader::add(JsonFields& fields, const std::string& field, const std::string& url,
+                      const Json* detail, Json& message) {
+  if (fields.error()) return;
+  std::string kept = is_web_address(url) && count_ < kMaxImages ? fetched(fields, field, url) : url;
+  if (!fields.error()) note(fields, field, std::move(kept), detail, message);
+}
+
+void ImageReader::add_base64(JsonFields& fields, const std::string& field, const std::string& media_type,
+                             const std::string& base64, Json& message) {
+  if (fields.error()) return;
+  note(fields, field, fmt::format("data:{};base64,{}", media_type, base64), nullptr, message);
+}
+
+void ImageReader::add_part(JsonFields& fields, const std::string& field, const Json& part, Json& message) {
+  const auto given = part.find("image_url");
+  const auto url = given == part.end() || !given->is_object() ? given : given->find("url");
+  const bool there = given != part.end() && !(given->is_object() && url == given->end());
+  if (!there || !url->is_string())
+    return fields.fail(image_error(field + ".image_url",
+                                   there ? "invalid_type" : "missing_required_parameter",
+                                   "it must be {\"url\": \"data:image/png;base64,...\"}"));
+  const Json* detail = JsonFields(given->is_object() ? *given : part).find("detail");
+  add(fields, field, url->get_ref<const std::string&>(), detail, message);
+}
+
+void add_line_to(Json& message, const std::string& line) {
+  const Json* images = noted_images(message);
+  auto& content = message["content"].get_ref<std::string&>();
+  if (images && images->back()["at"] == content.size())
+    content += line;
+  else
+    add_line(content, line);
+}
+
+size_t count_images(const Json& messages) {
+  size_t count = 0;
+  for (const Json& message : messages)
+    if (const Json& content = message["content"]; content.is_array())
+      count += static_cast<size_t>(std::ranges::count_if(
+          content, [](const Json& part) { return string_at(part, "type") == "image"; }));
+  return count;
+}
+
+void take_images(JsonFields& fields, const char* field, Json& messages, std::vector<ImageInput>& images) {
+  for (Json& message : messages) {
+    if (!noted_images(message) || fields.error()) continue;
+    Json noted = std::move(message["images"]);
+    MessageImages(message, field).take(fields, noted, images);
+    size_t bytes = 0;
+    for (const ImageInput& image : images) bytes += image.bytes.size();
+    if (bytes > kMaxAllImageBytes)
+      fields.fail(image_error(images.back().field, "limit_exceeded",
+                              fmt::format("the images of the request and its conversation have more than {} "
+                                          "MiB together",
+                                          kMaxAllImageBytes >> 20)));
+  }
+}
+
+void drop_image_fields(Json& message) {
+  if (noted_images(message))
+    for (Json& image : message["images"])
+      if (image.is_object()) image.erase("field");
+}
+
+}  // namespace anabranch::server

@@ -1,0 +1,68 @@
+// Images in requests. The parsers note each one beside the text of its message, and sessions keep it so:
+// {"role": "user", "content": "What is this?",
+//  "images": [{"at": 0, "url": "data:image/png;base64,...", "detail": "low"}]}
+// `at` bytes of the content stand before the image. take_images() makes of this what chat templates take.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "chat/image_input.h"
+#include "server/api/json_fields.h"
+
+namespace anabranch::server {
+
+inline constexpr size_t kMaxImages = 64;                 // of one request
+inline constexpr size_t kMaxImageBytes = 20u << 20;      // of one image's file
+inline constexpr size_t kMaxAllImageBytes = 128u << 20;  // of all images of a request and its conversation
+inline constexpr int64_t kLowDetailPixels = 512 * 512;   // of an image with "detail": "low"
+
+// Gets a file of at most so many bytes from a web server, within so many seconds. Errors say what to do.
+using ImageFetch = std::function<Result<std::string>(const std::string& url, size_t bytes, double seconds)>;
+
+// Notes the images of one request. An image that cannot be taken fails in the fields.
+class ImageReader {
+ public:
+  // fetch: for web addresses; empty: they are refused. It must outlive the reader. in_results: as below.
+  ImageReader(const ImageFetch& fetch, bool in_results) : fetch_(fetch), in_results_(in_results) {}
+
+  // Whether images in results of tools are taken. They become placeholders for models that read text only:
+  // agents send them again with every later turn, so refusing one would end the conversation.
+  bool in_results() const { return in_results_; }
+
+  // url: a data URL or a web address. detail: null: not given. field: the image's path in the request.
+  void add(JsonFields& fields, const std::string& field, const std::string& url, const Json* detail,
+           Json& message);
+  void add_base64(JsonFields& fields, const std::string& field, const std::string& media_type,
+                  const std::string& base64, Json& message);
+  // A part with {"image_url": {"url", "detail"}} (chat completions) or {"image_url": URL, "detail"}
+  // (Responses).
+  void add_part(JsonFields& fields, const std::string& field, const Json& part, Json& message);
+
+ private:
+  std::string fetched(JsonFields& fields, const std::string& field, const std::string& url);
+  void note(JsonFields& fields, const std::string& field, std::string url, const Json* detail, Json& message);
+
+  const ImageFetch& fetch_;
+  const bool in_results_;
+  size_t count_ = 0;
+  size_t fetched_bytes_ = 0;
+  double fetch_seconds_ = 0;
+};
+
+// Adds a text to the message's content, on a new line unless an image stands before it.
+void add_line_to(Json& message, const std::string& line);
+
+// Moves the noted images to `images`, in their order. Contents with images become lists of the parts
+// {"type": "text", "text"} and {"type": "image"}. Fails for what is no image's data. field: named in errors
+// about images of earlier requests.
+void take_images(JsonFields& fields, const char* field, Json& messages, std::vector<ImageInput>& images);
+// How many parts {"type": "image"} the messages have.
+size_t count_images(const Json& messages);
+// Removes what only the request's errors need from a message that is to be kept.
+void drop_image_fields(Json& message);
+
+}  // namespace anabranch::server
