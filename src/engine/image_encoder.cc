@@ -11,13 +11,13 @@ namespace anabranch {
 std::unique_ptr<PromptImages> images_of(const Request& request, const VisionTower* tower) {
   if (request.images.empty() || !tower) return nullptr;
   auto out = std::make_unique<PromptImages>();
-  out->grid_positions = tower->spec().grid_positions;
-  out->see_each_other = tower->spec().see_each_other;
+  out->grid_positions = tower->spec().family == VisionSpec::Family::qwen3_5;
+  out->see_each_other = tower->spec().family == VisionSpec::Family::gemma3;
   for (const RequestImage& image : request.images) {
-    const auto grid = tower->token_grid(*image.image);
-    CHECK(grid.rows * grid.columns == image.image->tokens, "an image of {} tokens in a grid of {} x {}",
-          image.image->tokens, grid.rows, grid.columns);
-    out->images.push_back({image.begin, grid.rows, grid.columns, {}});
+    const int rows = image.image->rows / tower->spec().merge, columns = image.image->columns / tower->spec().merge;
+    CHECK(rows * columns == image.image->tokens, "an image of {} tokens in a grid of {} x {}",
+          image.image->tokens, rows, columns);
+    out->images.push_back({image.begin, rows, columns, {}});
   }
   return out;
 }

@@ -268,8 +268,8 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
   describe(*out.model, out.info);
   out.info.pooling = read_pooling(*checkpoint);
   if (out.info.pooling) out.info.embedding_end = read_embedding_end(*checkpoint, *out.tokenizer);
+  if (purpose == LoadedFor::answers) load_images(*checkpoint, out);
   checkpoint.reset();
-  if (purpose == LoadedFor::answers) load_images(path, out);
   return_free_memory();  // of what only loading needed
   out.info.load_s = now_seconds() - start;
   return out;
