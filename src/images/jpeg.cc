@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 
@@ -13,8 +14,10 @@ namespace anabranch {
 
 namespace {
 
-// A progressive file refines the whole picture with every scan. Encoders write about ten.
-constexpr int kMostScans = 100;
+// A progressive file refines the whole picture with every scan. Encoders write about ten. Large pictures may
+// have as many scans as come to kMostScannedPixels, but always kAlwaysScans.
+constexpr int kMostScans = 100, kAlwaysScans = 20;
+constexpr int64_t kMostScannedPixels = 1'000'000'000;
 constexpr std::string_view kExifHeader("Exif\0\0", 6);
 
 // libjpeg reports errors through callbacks that must not return. Ours jump back into attempt().
@@ -27,6 +30,7 @@ struct JpegReader {
   char message[JMSG_LENGTH_MAX] = "";
   uint8_t* rows = nullptr;  // where pixels go, [height, row_bytes]
   size_t row_bytes = 0;
+  int most_scans = 0;
 
   ~JpegReader() { jpeg_destroy_decompress(&info); }
 };
@@ -54,8 +58,8 @@ void on_message(j_common_ptr info, int level) {
 
 void on_progress(j_common_ptr info) {
   JpegReader& reader = reader_of(info);
-  if (reader.info.input_scan_number <= kMostScans) return;
-  std::snprintf(reader.message, sizeof reader.message, "it has more than %d scans", kMostScans);
+  if (reader.info.input_scan_number <= reader.most_scans) return;
+  std::snprintf(reader.message, sizeof reader.message, "it has more than %d scans", reader.most_scans);
   std::longjmp(reader.failed, 1);
 }
 
@@ -107,6 +111,18 @@ void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   pixels.resize(3 * count);
 }
 
+Result<void> check_header(const jpeg_decompress_struct& info, const PictureLimits& limits) {
+  TRY_VOID(check_size("JPEG", info.image_width, info.image_height, limits));
+  if (info.num_components == 1 || info.num_components == 3 || info.num_components == 4) return {};
+  return make_error(ErrorKind::unsupported, "the JPEG picture has {} colour channels; 1, 3 and 4 are read",
+                    info.num_components);
+}
+
+int most_scans(const jpeg_decompress_struct& info) {
+  const int64_t pixels = int64_t{info.image_width} * info.image_height;
+  return static_cast<int>(std::clamp<int64_t>(kMostScannedPixels / pixels, kAlwaysScans, kMostScans));
+}
+
 Error error_of(const JpegReader& reader) {
   return reader.ended_early ? cut_short("JPEG") : damaged("JPEG", reader.message);
 }
@@ -125,11 +141,9 @@ Result<DecodedFile> decode_jpeg(std::string_view bytes, const PictureLimits& lim
   info.progress = &reader.progress;
   jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   if (!attempt(reader, read_header)) return error_of(reader);
-  TRY_VOID(check_size("JPEG", info.image_width, info.image_height, limits));
+  TRY_VOID(check_header(info, limits));
+  reader.most_scans = most_scans(info);
   const bool cmyk = info.num_components == 4;
-  if (!cmyk && info.num_components != 1 && info.num_components != 3)
-    return make_error(ErrorKind::unsupported, "the JPEG picture has {} colour channels; 1, 3 and 4 are read",
-                      info.num_components);
   const int orientation = orientation_of(reader);  // finishing frees the markers
   info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
   reader.row_bytes = size_t{info.image_width} * (cmyk ? 4 : 3);
