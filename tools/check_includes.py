@@ -15,7 +15,7 @@ ARROWS = {
     "state": ["ops"],
     "nn": ["ops", "state"],
     "checkpoint": ["tensor"],
-    "models": ["nn", "state", "checkpoint"],
+    "models": ["nn", "state", "checkpoint", "images"],
     "cache": ["state"],
     "tokenizer": ["base"],
     "hub": ["base"],
