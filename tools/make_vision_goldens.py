@@ -41,14 +41,14 @@ QWEN_VISION = {"model_type": "qwen3_5_vision", "depth": 3, "hidden_size": 32, "h
                "deepstack_visual_indexes": []}
 GEMMA_VISION = {"model_type": "siglip_vision_model", "num_hidden_layers": 2, "hidden_size": 32,
                 "hidden_act": "gelu_pytorch_tanh", "intermediate_size": 64, "num_attention_heads": 2,
-                "num_channels": 3, "patch_size": 4, "image_size": 32, "layer_norm_eps": 1e-6,
+                "num_channels": 3, "patch_size": 14, "image_size": 112, "layer_norm_eps": 1e-6,
                 "vision_use_head": False}
 # sizes: of resized pictures (width, height); prompts: runs of text tokens (numbers) with images between them (tuples)
 CASES = {
     "qwen3_5_vision": dict(text=golden_cases.qwen35_text(), vision=QWEN_VISION,
                            sizes=[(32, 32), (56, 24), (8, 80)],
                            prompts=[[5, (0,), 9], [3, (1,), 2, (2,), 30], [12, (2,), 0, (0,), 1]]),
-    "gemma3_vision": dict(text=golden_cases.gemma(3), vision=GEMMA_VISION, sizes=[(32, 32), (32, 32)],
+    "gemma3_vision": dict(text=golden_cases.gemma(3), vision=GEMMA_VISION, sizes=[(112, 112), (112, 112)],
                           prompts=[[5, (0,), 9], [20, (1,), 2, (0,), 31]]),
     # The tower alone, with heads of 72.
     "qwen3_5_vision_72": dict(text=golden_cases.qwen35_text(),

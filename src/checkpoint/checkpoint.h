@@ -68,7 +68,8 @@ class Checkpoint {
   virtual bool has(std::string_view name) const = 0;
   virtual std::optional<TensorInfo> find(std::string_view name) const = 0;
 
-  // The tensor as f32, on the host, with exactly this shape (for vectors and small tensors).
+  // The tensor as f32, on the host, with exactly this shape (for vectors and small tensors); one of more
+  // dimensions than a Tensor has comes as a matrix, whose columns are the last dimension.
   // Errors: not_found, invalid (another shape), each naming the tensor; taking twice is invalid.
   virtual Result<Tensor> take(std::string_view name, const std::vector<int64_t>& shape) = 0;
   // The matrix "<name>" = "....weight" [rows, cols], dense or quantised. The source keeps the map alive.

@@ -23,36 +23,35 @@ struct Tower {
   std::vector<NamePair> top, layer;
 };
 
-const Tower kTowers[] = {
-    {"qwen3vl_merger",
-     "qwen3_5",
-     "blocks.",
-     {{"v.patch_embd", "patch_embed.proj"},
-      {"v.position_embd", "pos_embed"},
-      {"v.post_ln", "merger.norm"},
-      {"mm.0", "merger.linear_fc1"},
-      {"mm.2", "merger.linear_fc2"}},
-     {{"attn_qkv", "attn.qkv"},
-      {"attn_out", "attn.proj"},
-      {"ffn_up", "mlp.linear_fc1"},
-      {"ffn_down", "mlp.linear_fc2"},
-      {"ln1", "norm1"},
-      {"ln2", "norm2"}}},
-    {"gemma3",
-     "gemma3",
-     "encoder.layers.",
-     {{"v.patch_embd", "embeddings.patch_embedding"},
-      {"v.position_embd", "embeddings.position_embedding"},
-      {"v.post_ln", "post_layernorm"},
-      {"mm.soft_emb_norm", "multi_modal_projector.mm_soft_emb_norm"}},
-     {{"attn_q", "self_attn.q_proj"},
-      {"attn_k", "self_attn.k_proj"},
-      {"attn_v", "self_attn.v_proj"},
-      {"attn_out", "self_attn.out_proj"},
-      {"ffn_up", "mlp.fc1"},
-      {"ffn_down", "mlp.fc2"},
-      {"ln1", "layer_norm1"},
-      {"ln2", "layer_norm2"}}}};
+const Tower kTowers[] = {{"qwen3vl_merger",
+                          "qwen3_5",
+                          "blocks.",
+                          {{"v.patch_embd", "patch_embed.proj"},
+                           {"v.position_embd", "pos_embed"},
+                           {"v.post_ln", "merger.norm"},
+                           {"mm.0", "merger.linear_fc1"},
+                           {"mm.2", "merger.linear_fc2"}},
+                          {{"attn_qkv", "attn.qkv"},
+                           {"attn_out", "attn.proj"},
+                           {"ffn_up", "mlp.linear_fc1"},
+                           {"ffn_down", "mlp.linear_fc2"},
+                           {"ln1", "norm1"},
+                           {"ln2", "norm2"}}},
+                         {"gemma3",
+                          "gemma3",
+                          "encoder.layers.",
+                          {{"v.patch_embd", "embeddings.patch_embedding"},
+                           {"v.position_embd", "embeddings.position_embedding"},
+                           {"v.post_ln", "post_layernorm"},
+                           {"mm.soft_emb_norm", "multi_modal_projector.mm_soft_emb_norm"}},
+                          {{"attn_q", "self_attn.q_proj"},
+                           {"attn_k", "self_attn.k_proj"},
+                           {"attn_v", "self_attn.v_proj"},
+                           {"attn_out", "self_attn.out_proj"},
+                           {"ffn_up", "mlp.fc1"},
+                           {"ffn_down", "mlp.fc2"},
+                           {"ln1", "layer_norm1"},
+                           {"ln2", "layer_norm2"}}}};
 
 std::string_view lookup(const std::vector<NamePair>& table, std::string_view key) {
   for (const auto& [from, to] : table)
@@ -199,15 +198,14 @@ Result<StoreParts> read_mmproj(const FileBytes& file) {
   }
   const Json& vision = config["vision_config"];
   swap_mlp_names(entries, vision["hidden_size"].get<int64_t>(), vision["intermediate_size"].get<int64_t>());
-  return StoreParts{
-      file.path,
-      "",
-      std::move(config),
-      std::move(parsed.metadata),
-      std::move(entries),
-      0,
-      file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{},
-      std::move(parsed.texts)};
+  return StoreParts{file.path,
+                    "",
+                    std::move(config),
+                    std::move(parsed.metadata),
+                    std::move(entries),
+                    0,
+                    file.map ? std::vector{file.map} : std::vector<std::shared_ptr<const MappedFile>>{},
+                    std::move(parsed.texts)};
 }
 
 Result<StoreParts> open_mmproj(const std::string& path) {

@@ -10,7 +10,8 @@
 
 namespace anabranch {
 
-// The file mmproj*.gguf in the directory of a model's file; of several the first by name. None: there is none.
+// The file mmproj*.gguf in the directory of a model's file; of several the first by name. None: there is
+// none.
 std::optional<std::string> find_mmproj(const std::string& model_path);
 
 // Errors: as read_gguf(), and unsupported (another kind of tower).

@@ -1,8 +1,12 @@
+// The part of a model that sees pictures: a vision transformer whose outputs stand in the text model's input,
+// one row for each of a picture's tokens. Made and used on the engine thread, as the text model is.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "images/processor.h"
 #include "tensor/tensor.h"
@@ -10,30 +14,60 @@
 namespace anabranch {
 
 struct VisionSpec {
-  int out_hidden = 0;
-  bool grid_positions = false, see_each_other = false;
+  // qwen3_5: Qwen3.5's tower (Transformers' Qwen3_5VisionModel). gemma3: SigLIP with Gemma 3's projector.
+  enum class Family { qwen3_5, gemma3 };
+  Family family = Family::qwen3_5;
+  int depth = 0, hidden = 0, intermediate = 0, heads = 0;
+  int patch = 0, temporal_patch = 1;  // a patch has 3 * temporal_patch * patch * patch numbers
+  int table_side = 0;                 // learned positions: table_side x table_side
+  int merge = 1;                      // merge x merge patches become a token
+  int out_hidden = 0;                 // width of the text model
+  float eps = 1e-6f;
+  double rope_theta = 0;  // 0: positions are not rotated in
+
+  int head_dim() const { return hidden / heads; }
+  int patch_inputs() const { return 3 * temporal_patch * patch * patch; }
 };
+
+struct VisionWeights;  // vision_parts.h
 
 class VisionTower {
  public:
-  virtual ~VisionTower() = default;
+  // Whether the files have a tower of a supported family beside the text model.
   static bool present(const Checkpoint& checkpoint);
-  static Result<std::unique_ptr<Checkpoint>> open(const std::string& path);
-  static Result<std::unique_ptr<VisionTower>> load(Checkpoint& checkpoint, Device& device);
-  virtual const VisionSpec& spec() const = 0;
-  virtual uint64_t weight_bytes() const = 0;
-  virtual Result<ImageProcessor> processor(const Checkpoint& checkpoint) const = 0;
-  struct Grid {
-    int rows, columns;
-  };
-  Grid token_grid(const ProcessedImage& image) const;
+  // Errors: not_found (there is no tower), unsupported (a value that this program cannot run), invalid (a
+  // value or a tensor is missing, misshapen or left over; the tower is of another text model). The device
+  // outlives the tower.
+  static Result<std::unique_ptr<VisionTower>> load(const Checkpoint& checkpoint, Device& device);
+  ~VisionTower();
+
+  const VisionSpec& spec() const;
+  uint64_t weight_bytes() const;
+  // Of the device's memory, that an encoding of a picture with so many patches takes at most.
+  uint64_t working_bytes(int64_t patches) const;
+
+  // The work on one picture. It ends with the tower's life, and is for the thread of the device.
   class Encoding {
    public:
     virtual ~Encoding() = default;
+    // Works for about so long, or to the end; true when done. The result does not depend on how often it is
+    // called, or with what.
     virtual bool step(double seconds) = 0;
-    virtual Tensor result() = 0;
+    // [tokens, width of the text model] f32 on the device, in the order of the picture's tokens. When done.
+    virtual Tensor result() const = 0;
   };
-  virtual std::unique_ptr<Encoding> begin(const ProcessedImage& image, const ImageProcessor& processor) const = 0;
+  // The image must fit the processor, and the processor the tower (image_processor_of()).
+  std::unique_ptr<Encoding> begin(const ProcessedImage& image, const ImageProcessor& processor) const;
+  // patches: as patches_of() has them.
+  std::unique_ptr<Encoding> begin(std::vector<float> patches, int rows, int columns) const;
+
+ private:
+  explicit VisionTower(std::unique_ptr<VisionWeights> weights);
+  std::unique_ptr<VisionWeights> weights_;
 };
+
+// The processor that the files ask for, checked against the tower. Errors: as read_image_processor(), and
+// not_found.
+Result<ImageProcessor> image_processor_of(const Checkpoint& checkpoint);
 
 }  // namespace anabranch

@@ -1,0 +1,205 @@
+// The pass of one picture through a tower, in pieces: rows of patches through what makes queries, keys and
+// values of them, or through attention and the MLP. A row's result depends on no other row of its piece.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "models/vision_parts.h"
+#include "ops/profile.h"
+
+namespace anabranch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Rows of a piece: what the device likes, in whole blocks.
+int piece_rows(const VisionWeights& w) {
+  const int block = w.spec.merge * w.spec.merge;
+  return std::max(w.device->prefill_chunk() / block, 1) * block;
+}
+
+class EncodingImpl final : public VisionTower::Encoding {
+ public:
+  EncodingImpl(const VisionWeights& weights, std::vector<float> patches, PatchGrid grid)
+      : w_(weights),
+        patches_(std::move(patches)),
+        grid_(grid),
+        rows_(piece_rows(weights)),
+        pieces_((grid.count() + rows_ - 1) / rows_),
+        x_(static_cast<size_t>(pieces_)),
+        q_(static_cast<size_t>(pieces_)) {
+    for (int i = 0; i < grid.count() && !w_.rope.axis.empty(); i++) {
+      const PatchPlace place = place_in_blocks(grid, w_.spec.merge, i);
+      places_.push_back(place.row);
+      places_.push_back(place.column);
+    }
+  }
+
+  bool step(double seconds) override {
+    const auto start = Clock::now();
+    double last = 0;
+    while (!done()) {
+      const double before = seconds_since(start);
+      run_piece();
+      w_.device->synchronize();
+      const double now = seconds_since(start);
+      last = now - before;
+      if (now + last / 2 > seconds) break;
+    }
+    return done();
+  }
+
+  Tensor result() const override {
+    CHECK(done(), "the picture is not encoded yet");
+    return ops::concat_rows(out_);
+  }
+
+ private:
+  // Stages of `pieces_` pieces each: the patches, two for each layer, the end.
+  int stages() const { return 2 + 2 * static_cast<int>(w_.layers.size()); }
+  bool done() const { return stage_ == stages(); }
+
+  void run_piece() {
+    const int begin = piece_ * rows_, end = std::min(begin + rows_, grid_.count());
+    if (stage_ == 0)
+      embed(begin, end);
+    else if (stage_ == stages() - 1)
+      finish();
+    else if (stage_ % 2 == 1)
+      prepare_attention(layer(), begin, end);
+    else
+      run_rest(layer());
+    if (++piece_ < pieces_) return;
+    piece_ = 0;
+    stage_++;
+  }
+  const VisionLayer& layer() const { return w_.layers[static_cast<size_t>((stage_ - 1) / 2)]; }
+  Tensor& x() { return x_[static_cast<size_t>(piece_)]; }
+  Tensor& q() { return q_[static_cast<size_t>(piece_)]; }
+
+  // values [end - begin, width], filled by fill(row, to), on the device.
+  template <class Fill>
+  Tensor make_rows(int begin, int end, int width, const Fill& fill) const {
+    Tensor out = w_.device->empty_host({end - begin, width}, Dtype::f32);
+    w_.device->threads().parallel_for(end - begin, 16, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; i++) fill(begin + static_cast<int>(i), out.data<float>() + i * width);
+    });
+    return w_.device->to_device(out);
+  }
+
+  void embed(int begin, int end) {
+    const ops::Stage stage(*w_.device, "vision patches");
+    const int inputs = w_.spec.patch_inputs();
+    const Tensor patches = make_rows(begin, end, inputs, [&](int i, float* to) {
+      std::copy_n(patches_.data() + static_cast<int64_t>(i) * inputs, inputs, to);
+    });
+    const Tensor positions = make_rows(begin, end, w_.spec.hidden, [&](int i, float* to) {
+      w_.family->position(w_, grid_, place_in_blocks(grid_, w_.spec.merge, i), to);
+    });
+    x() = ops::add(project(w_.patches, patches), positions);
+    if (end == grid_.count()) patches_ = {};
+  }
+
+  void prepare_attention(const VisionLayer& layer, int begin, int end) {
+    const ops::Stage stage(*w_.device, "vision qkv");
+    if (piece_ == 0) {
+      kv_ = {};
+      kv_.kv_heads = w_.spec.heads;
+      kv_.head_dim = w_.head_dim;
+    }
+    const ops::Weight* const weights[] = {&layer.q.weight, &layer.k.weight, &layer.v.weight};
+    const auto products = ops::linear(layer.norm1(x()), weights);
+    const Shape heads{end - begin, w_.spec.heads, w_.head_dim};
+    const auto of_heads = [&](const Tensor& y, const nn::Linear& linear) {
+      return ops::add_bias(y, *linear.bias).reshape(heads);
+    };
+    q() = of_heads(products[0], layer.q);
+    Tensor k = of_heads(products[1], layer.k);
+    if (!w_.rope.inv_freq.empty()) {
+      const auto at = std::span<const int>(places_).subspan(static_cast<size_t>(2 * begin),
+                                                            static_cast<size_t>(2 * (end - begin)));
+      q() = ops::rope(q(), at, w_.rope);
+      k = ops::rope(k, at, w_.rope);
+    }
+    ops::kv_append(kv_, k, of_heads(products[2], layer.v));
+  }
+
+  void run_rest(const VisionLayer& layer) {
+    Tensor mixed;
+    {
+      const ops::Stage stage(*w_.device, "vision attention");
+      const float scale = 1.0f / std::sqrt(static_cast<float>(w_.spec.head_dim()));
+      mixed = ops::attention(q(), kv_, {scale}, true).reshape({q().shape(0), w_.spec.heads * w_.head_dim});
+      q() = {};
+    }
+    const ops::Stage stage(*w_.device, "vision mlp");
+    const auto add_output = [&](const nn::Linear& linear, const Tensor& y) {
+      x() = ops::add_bias(ops::linear_add(y, linear.weight, x()), *linear.bias);
+    };
+    add_output(layer.out, mixed);
+    add_output(layer.down, ops::gelu(project(layer.up, layer.norm2(x())), ops::Gelu::tanh));
+  }
+
+  void finish() {
+    const ops::Stage stage(*w_.device, "vision end");
+    kv_ = {};
+    out_.push_back(w_.family->finish(w_, x()));
+    x() = {};
+  }
+
+  const VisionWeights& w_;
+  std::vector<float> patches_;
+  PatchGrid grid_;
+  std::vector<int> places_;  // row and column of each patch
+  int rows_, pieces_;        // rows of a piece, pieces of a stage
+  int stage_ = 0, piece_ = 0;
+  std::vector<Tensor> x_, q_, out_;  // of each piece
+  ops::PagedKv kv_;                  // of a layer
+};
+
+}  // namespace
+
+uint64_t VisionTower::working_bytes(int64_t patches) const {
+  const VisionSpec& s = weights_->spec;
+  const int64_t heads = int64_t{s.heads} * weights_->head_dim,
+                wide = int64_t{s.heads} * (weights_->head_dim + 16);
+  const int64_t blocks = (patches + ops::kKvBlock - 1) / ops::kKvBlock;
+  const int64_t kv = blocks * ops::kKvBlock * 2 * wide * bytes_of(weights_->device->kv_dtype());
+  const int64_t tokens = patches / (s.merge * s.merge);
+  const int64_t piece = std::min<int64_t>(patches, piece_rows(*weights_)) *
+                        (s.patch_inputs() + 4 * int64_t{s.hidden} + 4 * heads + 2 * int64_t{s.intermediate});
+  return static_cast<uint64_t>(kv + 4 * (patches * (s.hidden + heads) + 2 * tokens * s.out_hidden + piece));
+}
+
+std::unique_ptr<VisionTower::Encoding> VisionTower::begin(std::vector<float> patches, int rows,
+                                                          int columns) const {
+  const VisionSpec& s = weights_->spec;
+  const PatchGrid grid{rows, columns};
+  CHECK(rows > 0 && columns > 0 && rows % s.merge == 0 && columns % s.merge == 0, "{} x {} patches", rows,
+        columns);
+  CHECK(patches.size() == static_cast<size_t>(grid.count()) * static_cast<size_t>(s.patch_inputs()),
+        "{} numbers for {} patches", patches.size(), grid.count());
+  if (s.family == VisionSpec::Family::gemma3) {
+    CHECK(rows == s.table_side && columns == s.table_side, "{} x {} patches", rows, columns);
+    // They come row by row.
+    std::vector<float> blocks(patches.size());
+    for (int i = 0; i < grid.count(); i++) {
+      const PatchPlace place = place_in_blocks(grid, s.merge, i);
+      std::copy_n(patches.data() + (int64_t{place.row} * columns + place.column) * s.patch_inputs(),
+                  s.patch_inputs(), blocks.data() + int64_t{i} * s.patch_inputs());
+    }
+    patches = std::move(blocks);
+  }
+  return std::make_unique<EncodingImpl>(*weights_, std::move(patches), grid);
+}
+
+std::unique_ptr<VisionTower::Encoding> VisionTower::begin(const ProcessedImage& image,
+                                                          const ImageProcessor& processor) const {
+  return begin(patches_of(image, processor), image.rows, image.columns);
+}
+
+}  // namespace anabranch

@@ -1,0 +1,87 @@
+// What the towers are made of, and what each family does its own way.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+#include "models/vision_tower.h"
+#include "nn/linear.h"
+#include "ops/attention.h"
+
+namespace anabranch {
+
+struct LayerNorm {
+  Tensor weight, bias;
+  float eps = 1e-6f;
+  Tensor operator()(const Tensor& x) const { return ops::layer_norm(x, weight, bias, eps); }
+};
+
+// h = x + out(attention(q, k, v of norm1(x))),  y = h + down(gelu(up(norm2(h)))).
+struct VisionLayer {
+  LayerNorm norm1, norm2;
+  nn::Linear q, k, v, out, up, down;
+};
+
+// A picture's patches, `rows` by `columns`. Inside the tower they stand in blocks of merge x merge, each of
+// which becomes a token.
+struct PatchGrid {
+  int rows = 0, columns = 0;
+  int count() const { return rows * columns; }
+};
+// Row and column of the i-th patch.
+struct PatchPlace {
+  int row, column;
+};
+PatchPlace place_in_blocks(const PatchGrid& grid, int merge, int index);
+
+struct VisionFamily;
+
+struct VisionWeights {
+  VisionSpec spec;
+  Device* device = nullptr;
+  const VisionFamily* family = nullptr;
+  int head_dim =
+      0;  // of queries and keys on the device: zeros follow the spec's where it has no kernels for it
+  ops::Rope rope;            // without frequencies: none
+  nn::Linear patches;        // [hidden, patch_inputs]
+  std::vector<float> table;  // learned positions [table_side * table_side, hidden]
+  std::vector<VisionLayer> layers;
+  LayerNorm last_norm;
+  std::optional<nn::Linear> merge_up;      // qwen3_5: [hidden * merge^2, hidden * merge^2]
+  std::optional<nn::RmsNorm> pooled_norm;  // gemma3
+  nn::Linear projection;                   // [out_hidden, hidden * merge^2]; gemma3: [out_hidden, hidden]
+};
+
+// Names of a layer's tensors, behind "<layers><number>.".
+struct VisionNames {
+  std::string layers;
+  std::string norm1, norm2, out, up, down;
+  std::string qkv;  // of one matrix with all three; empty: q, k and v
+  std::string q, k, v;
+  std::string patches, table, last_norm;
+};
+
+struct VisionFamily {
+  VisionNames names;
+  VisionSpec (*read_config)(ConfigReader& config, const Json& whole, const std::string& file);
+  ops::Rope (*rope)(const VisionSpec& spec);
+  // What follows the layers.
+  Result<void> (*load_end)(Checkpoint& checkpoint, VisionWeights& weights);
+  // The learned position of a patch, [hidden].
+  void (*position)(const VisionWeights& weights, const PatchGrid& grid, PatchPlace place, float* out);
+  // Rows of whole blocks, after the layers -> a row for each block.
+  Tensor (*finish)(const VisionWeights& weights, const Tensor& x);
+};
+const VisionFamily& qwen_vision();
+const VisionFamily& siglip_vision();
+
+// "<name>.weight" [out, in] and "<name>.bias".
+Result<nn::Linear> take_vision_linear(Checkpoint& checkpoint, Device& device, const std::string& name,
+                                      int out, int in);
+Result<LayerNorm> take_layer_norm(Checkpoint& checkpoint, Device& device, const std::string& name, int size,
+                                  float eps);
+Tensor project(const nn::Linear& linear, const Tensor& x);  // with its bias
+
+}  // namespace anabranch

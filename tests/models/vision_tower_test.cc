@@ -1,0 +1,159 @@
+// Vision towers against Hugging Face Transformers in fp32: files of every format, several shapes of pictures,
+// and any way to cut the work.
+#include "models/vision_tower.h"
+
+#include "models/vision_golden.h"
+#include "ops/open.h"
+#include "ops/testing.h"
+
+namespace anabranch {
+namespace {
+
+using namespace golden;
+namespace fs = std::filesystem;
+
+const std::string kCases[] = {"qwen3_5_vision", "qwen3_5_vision_72", "gemma3_vision"};
+
+// The errors of features whose standard deviation is 0.2 to 0.6: fp32 in another order; activations rounded
+// to 8 bits or bf16, and keys and values in f16.
+constexpr double kTolerance = 1e-5, kRoughTolerance = 4e-2;
+
+struct Loaded {
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<VisionTower> tower;
+  ImageProcessor processor;
+};
+Loaded load(const fs::path& path, Device& device) {
+  Loaded out;
+  auto checkpoint = Checkpoint::open(path.string());
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  out.checkpoint = std::move(*checkpoint);
+  EXPECT_TRUE(VisionTower::present(*out.checkpoint));
+  auto tower = VisionTower::load(*out.checkpoint, device);
+  EXPECT_TRUE(tower.ok()) << tower.error().message;
+  out.tower = std::move(*tower);
+  auto processor = image_processor_of(*out.checkpoint);
+  EXPECT_TRUE(processor.ok()) << processor.error().message;
+  out.processor = *processor;
+  return out;
+}
+
+Tensor encode(const Loaded& loaded, const VisionImage& image, double seconds = 1e9) {
+  const auto encoding = loaded.tower->begin(image.image, loaded.processor);
+  while (!encoding->step(seconds)) {
+  }
+  return to_host(encoding->result());
+}
+
+void expect_features(const Tensor& y, const std::vector<float>& wanted, double tolerance,
+                     const std::string& what) {
+  ASSERT_EQ(static_cast<size_t>(y.size()), wanted.size()) << what;
+  double worst = 0;
+  for (size_t i = 0; i < wanted.size(); i++)
+    worst = std::max(worst, static_cast<double>(std::abs(y.data<float>()[i] - wanted[i])));
+  EXPECT_LT(worst, tolerance) << what;
+}
+
+class Vision : public testing::TestWithParam<std::string> {
+ protected:
+  VisionCase golden_ = read_vision_case(GetParam());
+};
+
+TEST_P(Vision, FeaturesEqualTransformers) {
+  for (Device* device : {&ops::cpu_device(0, true), &ops::reference_device()}) {
+    const Loaded loaded = load(golden_.directory / "model", *device);
+    for (const VisionImage& image : golden_.images)
+      expect_features(encode(loaded, image), image.features, kTolerance,
+                      fmt::format("{} x {} on {}", image.image.width, image.image.height, device->name()));
+  }
+}
+
+TEST_P(Vision, RoundedActivationsAreClose) {
+  const Loaded loaded = load(golden_.directory / "model", ops::cpu_device());
+  for (const VisionImage& image : golden_.images)
+    expect_features(encode(loaded, image), image.features, kRoughTolerance, "8 bits");
+}
+
+TEST_P(Vision, SameBitsHoweverTheWorkIsCut) {
+  for (const bool precise : {false, true}) {
+    const Loaded one = load(golden_.directory / "model", ops::cpu_device(1, precise)),
+                 two = load(golden_.directory / "model", ops::cpu_device(2, precise));
+    for (const VisionImage& image : golden_.images) {
+      const Tensor whole = encode(one, image);
+      ops::expect_same_bits(encode(one, image, 0), whole, "piece by piece");
+      ops::expect_same_bits(encode(two, image, 0), whole, "two threads");
+    }
+  }
+}
+
+TEST_P(Vision, SeveralPicturesAtATime) {
+  const Loaded loaded = load(golden_.directory / "model", ops::cpu_device());
+  std::vector<std::unique_ptr<VisionTower::Encoding>> work;
+  for (const VisionImage& image : golden_.images)
+    work.push_back(loaded.tower->begin(image.image, loaded.processor));
+  for (bool all = false; !all;) {
+    all = true;
+    for (const auto& encoding : work) all &= encoding->step(0);
+  }
+  for (size_t i = 0; i < work.size(); i++)
+    ops::expect_same_bits(to_host(work[i]->result()), encode(loaded, golden_.images[i]), "among others");
+}
+
+TEST_P(Vision, OtherFormats) {
+  if (!fs::exists(golden_.directory / "mlx")) GTEST_SKIP() << "this case has none";
+  Device& device = ops::cpu_device(0, true);
+  const Loaded mlx = load(golden_.directory / "mlx", device), mlxq = load(golden_.directory / "mlxq", device);
+  for (const VisionImage& image : golden_.images) {
+    expect_features(encode(mlx, image), image.features, kTolerance, "MLX");
+    expect_features(encode(mlxq, image), image.features_mlxq, kTolerance, "MLX, quantised");
+  }
+}
+
+// A text model and, beside it, the tower of llama.cpp.
+TEST_P(Vision, MmprojBesideAGguf) {
+  if (!fs::exists(golden_.directory / "mmproj.gguf")) GTEST_SKIP() << "this case has none";
+  const bool gemma = GetParam().starts_with("gemma3");
+  const fs::path data = golden_.directory.parent_path(),
+                 folder = fs::path(testing::TempDir()) / ("mmproj_" + GetParam());
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::copy_file(data / (gemma ? "gemma3_gguf" : "qwen35_gguf") / "model.gguf", folder / "model.gguf");
+  EXPECT_FALSE(VisionTower::present(**Checkpoint::open((folder / "model.gguf").string())));
+  fs::copy_file(golden_.directory / "mmproj.gguf", folder / "mmproj-F16.gguf");
+  if (gemma) {  // this text model is narrower
+    const auto checkpoint = Checkpoint::open((folder / "model.gguf").string()).value();
+    EXPECT_EQ(VisionTower::load(*checkpoint, ops::cpu_device()).error().kind, ErrorKind::invalid);
+    return;
+  }
+  const Loaded loaded = load(folder / "model.gguf", ops::cpu_device(0, true));
+  for (const VisionImage& image : golden_.images)
+    expect_features(encode(loaded, image), image.features, kTolerance, "mmproj");
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Vision, testing::ValuesIn(kCases), [](const auto& info) { return info.param; });
+
+class VisionCuda : public testing::TestWithParam<std::string> {};
+TEST_P(VisionCuda, CloseToTransformersAndTheSameBitsHoweverCut) {
+  if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
+  const auto device = ops::open_device({.device = "cuda"}).value();
+  const VisionCase golden = read_vision_case(GetParam());
+  const Loaded loaded = load(golden.directory / "model", *device);
+  for (const VisionImage& image : golden.images) {
+    const Tensor whole = encode(loaded, image);
+    expect_features(whole, image.features, kRoughTolerance, "CUDA");
+    ops::expect_same_bits(encode(loaded, image, 0), whole, "piece by piece");
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Cuda, VisionCuda, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param; });
+
+TEST(VisionFiles, ATextModelHasNone) {
+  const auto checkpoint =
+      Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/qwen35_nested_untied_grouped/model").value();
+  EXPECT_FALSE(VisionTower::present(*checkpoint));
+  EXPECT_EQ(VisionTower::load(*checkpoint, ops::cpu_device()).error().kind, ErrorKind::not_found);
+  EXPECT_EQ(image_processor_of(*checkpoint).error().kind, ErrorKind::not_found);
+}
+
+}  // namespace
+}  // namespace anabranch
