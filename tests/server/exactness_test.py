@@ -17,11 +17,12 @@ must equal this one:
   killed       the same after kill -9
 
 The questions: prompts that cross blocks of keys and values and leave sliding windows behind (--repeats: of a paragraph of
-about 90 bytes), greedy and with seeds, several choices, a JSON schema, a thought with a budget, and two turns that go on
-from an earlier answer; without the chats where the model has no template. Prints a line for each checkpoint and way, and "N passed, N failed".
+about 90 bytes), greedy and with seeds, several choices, a JSON schema, a thought with a budget, two turns that go on
+from an earlier answer, and pictures where the model reads them; without the chats where the model has no template. Prints a line for each checkpoint and way, and "N passed, N failed".
 """
 
 import argparse
+import base64
 import http.client
 import json
 import os
@@ -34,10 +35,12 @@ import tempfile
 import threading
 
 sys.dont_write_bytecode = True
+from pictures import png  # noqa: E402
 from soak_test import free_port  # noqa: E402
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "models/data"
-TINY = ("llama_tied", "qwen35_nested_untied_grouped", "qwen35_moe_nested_mtp", "gemma3", "gemma4_shared_kv")
+TINY = ("llama_tied", "qwen35_nested_untied_grouped", "qwen35_moe_nested_mtp", "gemma3", "gemma4_shared_kv", "qwen3_5_vision",
+        "gemma3_vision")
 PARAGRAPH = "In the year 1923 the town council of Millbrook voted, after long talks, to build a library. "
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "year": {"type": "integer"},
                                            "open": {"type": "boolean"}}, "required": ["name", "year", "open"]}
@@ -72,6 +75,27 @@ def questions(repeats, tokens):
     }
 
 
+def picture(seed, width, height):
+    """A part of a message."""
+    rows = [[(x * (seed + 3) + y * seed * 7 + x * y // 5 + c * 40) % 256 for x in range(width) for c in range(3)] for y in range(height)]
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(width, height, rows)).decode()}}
+
+
+def picture_questions(chat):
+    """chat: a question whose messages are replaced."""
+    def of(*content, **more):
+        return chat[0], chat[1] | {"messages": [{"role": "user", "content": list(content)}]} | more
+
+    def text(words):
+        return {"type": "text", "text": words}
+    one, two = picture(1, 60, 44), picture(2, 90, 130)
+    return {
+        "picture": of(text(PARAGRAPH * 3), one, text("What is it?")),
+        "two pictures": of(one, two, text("What are they?"), temperature=0.8, seed=3),
+        "same picture": of(text("Once more: "), two, text(PARAGRAPH), two, text("Is it the same?")),
+    }
+
+
 def with_turns(asked, answers):
     """Questions that go on from these answers."""
     path, body = asked["longer"]
@@ -81,6 +105,11 @@ def with_turns(asked, answers):
     chat_path, chat = asked["form"]
     turns = chat["messages"] + [{"role": "assistant", "content": answers["form"][0]["message"]["content"]},
                                 {"role": "user", "content": "And then?"}]
+    if "picture" in asked:
+        path, seen = asked["picture"]
+        text["another picture"] = path, seen | {"messages": seen["messages"] + [
+            {"role": "assistant", "content": answers["picture"][0]["message"]["content"]},
+            {"role": "user", "content": [picture(4, 200, 40), {"type": "text", "text": "And this?"}]}]}
     return text | {"next turn": (chat_path, {k: v for k, v in chat.items() if k != "response_format"} | {"messages": turns})}
 
 
@@ -177,6 +206,8 @@ class Check:
         with self.server("--threads", "1", "--no-cache", "--spec", "off") as server:
             if not has_template(server):
                 self.asked = {name: question for name, question in self.asked.items() if "prompt" in question[1]}
+            elif reads_images(server):
+                self.asked |= picture_questions(self.asked["thought"])
             answers = self.ask_all(server)
             self.asked |= with_turns(self.asked, {name: choices for name, (choices, _) in answers.items()})
             answers |= self.ask_all(server, [name for name in self.asked if name not in answers])
@@ -236,6 +267,10 @@ class Check:
         return self.passed, self.failed
 
 
+def reads_images(server):
+    return "image" in server.send("/v1/models")["data"][0]["architecture"]["input_modalities"]
+
+
 def has_template(server):
     try:
         server.ask(("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}))
@@ -254,12 +289,17 @@ def first_difference(want, got, path=""):
     return path
 
 
-def byte_tokenizer():
+# Special tokens of the tiny models behind <eos>, <think> and </think>.
+IMAGE_TOKENS = {"qwen3_5_vision": ("<unused>", "<|image_pad|>", "<|vision_start|>", "<|vision_end|>"),
+                "gemma3_vision": ("<unused>", "<image_soft_token>", "<start_of_image>", "<end_of_image>")}
+
+
+def byte_tokenizer(more=()):
     """256 bytes under GPT-2's names, <eos>, <think> and </think>."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     names = [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]
     added = [{"id": 256 + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-              "special": True} for i, name in enumerate(("<eos>", "<think>", "</think>"))]
+              "special": True} for i, name in enumerate(("<eos>", "<think>", "</think>", *more))]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
     return {"version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None,
             "decoder": byte_level, "model": {"type": "BPE", "vocab": {name: i for i, name in enumerate(names)}, "merges": []}}
@@ -268,8 +308,12 @@ def byte_tokenizer():
 def copy_tiny(name, directory):
     """A golden checkpoint with a tokenizer, a template, and layers to draft with."""
     shutil.copytree(DATA / name / "model", directory)
-    template = "{% for m in messages %}{{ m.content }}\n{% endfor %}{% if enable_thinking %}<think>{% endif %}"
-    (directory / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    tokens = IMAGE_TOKENS.get(name, ())
+    image = "<start_of_image>" if "gemma3" in name else "<|vision_start|><|image_pad|><|vision_end|>"
+    parts = f"{{% for p in m.content %}}{{% if p.type == 'image' %}}{image}{{% else %}}{{{{ p.text }}}}{{% endif %}}{{% endfor %}}"
+    content = f"{{% if m.content is string %}}{{{{ m.content }}}}{{% else %}}{parts}{{% endif %}}" if tokens else "{{ m.content }}"
+    template = f"{{% for m in messages %}}{content}\n{{% endfor %}}{{% if enable_thinking %}}<think>{{% endif %}}"
+    (directory / "tokenizer.json").write_text(json.dumps(byte_tokenizer(tokens)))
     (directory / "chat_template.jinja").write_text(template)
     config = json.loads((directory / "config.json").read_text())
     text = config.get("text_config", config)
