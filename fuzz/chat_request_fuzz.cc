@@ -40,11 +40,28 @@ void check_error(const ApiError* error) {
   if (error && error_response(*error).body.empty()) std::abort();
 }
 
-// What the template relies on.
+// What the template relies on: a content is a text, or a list of texts and images.
+size_t check_content(const anabranch::Json& content) {
+  size_t images = 0;
+  if (content.is_string()) return images;
+  for (const auto& part : content) {
+    const bool image = part.at("type") == "image";
+    if (!image && !part.at("text").is_string()) std::abort();
+    images += image;
+  }
+  return images;
+}
+
 void check_chat(const anabranch::ChatRequest& request) {
   if (request.messages.empty()) std::abort();
-  for (const auto& message : request.messages)
-    if (!message.at("role").is_string() || !message.at("content").is_string()) std::abort();
+  size_t images = 0;
+  for (const auto& message : request.messages) {
+    if (!message.at("role").is_string() || message.contains("images")) std::abort();
+    images += check_content(message.at("content"));
+  }
+  if (images != request.images.size() || images > kMaxImages) std::abort();
+  for (const auto& image : request.images)
+    if (image.bytes.empty() || image.field.empty()) std::abort();
   if (request.options.max_tokens == 0 || request.options.stop.size() > 16) std::abort();
 }
 
@@ -57,7 +74,10 @@ const Request* checked(const std::variant<Request, ApiError>& result) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const RequestDefaults defaults{anabranch::SamplingParams{}, {}, 1000};
+  static const RequestDefaults defaults{
+      anabranch::SamplingParams{}, {}, 1000, {}, "", true, [](const std::string& url, size_t bytes, double) {
+        return url.substr(0, bytes);
+      }};
   static ResponseContext context(*SessionStores::open({}), nullptr, "");
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);

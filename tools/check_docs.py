@@ -34,6 +34,7 @@ NOT_RUN = [
     (r"git clone ", "needs the public address"),
     (r"script/(run|build|test|fuzz|package|bootstrap)\b", "builds and tests are run by others, as a whole"),
     (r".*--device (cuda|metal)", "needs a GPU"),
+    (r".*--image ", "needs a model that reads images"),
     (r"ANTHROPIC_BASE_URL=.* claude$", "needs Claude Code"),
     (r"(script/build && )?(python3 )?bench/", "takes too long; tests/tools tests the scripts"),
     (r"tools/(eval_tasks|compare_with_transformers|fetch_)", "takes too long; tests/tools tests them"),

@@ -1,5 +1,7 @@
 #include "chat/tool_prompt.h"
 
+#include <algorithm>
+
 #include "output/tool_json.h"
 
 namespace anabranch {
@@ -69,6 +71,32 @@ void put_behind(Json& message, const std::string& text, const char* between) {
     content = text;
 }
 
+bool has_images(const Json& content) {
+  return content.is_array() &&
+         std::ranges::any_of(content, [](const Json& part) { return string_at(part, "type") == "image"; });
+}
+
+std::string text_of(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (content.is_array())
+    for (const Json& part : content) text += string_at(part, "text");
+  return text;
+}
+
+// The other message's content, with its images, between two texts.
+void put_content_behind(Json& message, const Json& other, const std::string& before, const std::string& after,
+                        const char* between) {
+  const auto found = other.find("content");
+  const Json content = found == other.end() ? Json() : *found;
+  if (!has_images(content)) return put_behind(message, before + text_of(content) + after, between);
+  put_behind(message, before, between);
+  Json& parts = message["content"];
+  if (parts.is_string()) parts = Json::array({{{"type", "text"}, {"text", parts}}});
+  for (const Json& part : content) parts.push_back(part);
+  if (!after.empty()) put_behind(message, after, "");
+}
+
 class ToolPrompt final : public ChatTemplate {
  public:
   explicit ToolPrompt(const ChatTemplate& chat) : chat_(chat), takes_system_(takes_system(chat)) {}
@@ -93,14 +121,13 @@ class ToolPrompt final : public ChatTemplate {
     for (const Json& message : messages) {
       const std::string role = string_at(message, "role");
       if (role == "tool") {
-        const std::string result = fmt::format("<tool_response>\n{}\n</tool_response>", content_of(message));
         if (!results) out.push_back(message_of("user", ""));
-        put_behind(out.back(), result, "\n");
+        put_content_behind(out.back(), message, "<tool_response>\n", "\n</tool_response>", "\n");
         results = true;
         continue;
       }
       if (role == "user" && results) {
-        put_behind(out.back(), content_of(message), "\n\n");
+        put_content_behind(out.back(), message, "", "", "\n\n");
         results = false;
         continue;
       }
@@ -112,16 +139,6 @@ class ToolPrompt final : public ChatTemplate {
       out.back().erase("tool_calls");
     }
     return out;
-  }
-
-  static std::string content_of(const Json& message) {
-    const auto content = message.find("content");
-    if (content == message.end() || content->is_null()) return "";
-    if (content->is_string()) return content->get<std::string>();
-    std::string text;
-    if (content->is_array())
-      for (const Json& part : *content) text += string_at(part, "text");
-    return text;
   }
 
   void add_instructions(Json& messages, const std::string& text) const {

@@ -11,6 +11,7 @@
 
 #include "cli/agent_loop.h"
 #include "cli/chat_session.h"
+#include "cli/image_files.h"
 #include "mcp/text.h"
 
 namespace anabranch::cli {
@@ -19,6 +20,7 @@ namespace {
 constexpr const char* kHelp =
     "/system TEXT   set the system message (empty: none) and start over\n"
     "/model MODEL   go on with another model (a path or a name), keeping the conversation\n"
+    "/image FILE    put an image before your next message\n"
     "/clear         forget the conversation; what is kept of it stays, and the next message begins another\n"
     "/stats         what the last answer took\n"
     "/exit          leave (or Ctrl-D); Ctrl-C stops an answer\n";
@@ -49,6 +51,7 @@ class Chat {
 
   int run() {
     const bool terminal = isatty(STDIN_FILENO);
+    if (const auto read = add_images(options_.images); !read) return fail(read.error());
     auto& interrupt = interrupt_flag();
     if (const auto opened = open_desk(terminal, interrupt); !opened) return fail(opened.error());
     auto partner = options_.url.empty() ? load_partner(options_) : connect_partner(options_);
@@ -71,7 +74,7 @@ class Chat {
         if (!command(*line, interrupt)) break;
         continue;
       }
-      messages_.push_back({{"role", "user"}, {"content", std::exchange(before_, "") + *line}});
+      messages_.push_back(user_message(std::exchange(before_, "") + *line, std::exchange(images_, {})));
       answer(1, interrupt);
     }
     return 0;
@@ -95,7 +98,13 @@ class Chat {
     fmt::print("{}, {} messages\n", session_->session()->title, messages_.size());
     for (size_t i = messages_.size() - std::min<size_t>(2, messages_.size()); i < messages_.size(); ++i)
       fmt::print("{}{}\n", messages_[i]["role"] == "user" ? "> " : "",
-                 mcp::printable(string_at(messages_[i], "content")));
+                 mcp::printable(string_at(kept_message(messages_[i]), "content")));
+    return {};
+  }
+
+  Result<void> add_images(const std::vector<std::string>& paths) {
+    TRY(auto parts, image_parts(paths));
+    for (Json& part : parts) images_.push_back(std::move(part));
     return {};
   }
 
@@ -114,6 +123,7 @@ class Chat {
         space == std::string::npos ? "" : line.substr(line.find_first_not_of(' ', space));
     if (name == "/exit" || name == "/quit") return false;
     if (name == "/clear") {
+      images_.clear();
       clear();
     } else if (name == "/system") {
       options_.system = rest;
@@ -126,6 +136,12 @@ class Chat {
       else
         fmt::print("{}\n", partner_->name());
       return !partner_->gone();
+    } else if (name == "/image" && !rest.empty()) {
+      if (const auto read = add_images({rest}); !read)
+        fail(read.error());
+      else
+        fmt::print("{} image{} before your next message\n", images_.size(),
+                   images_.size() == 1 ? " goes" : "s go");
     } else if (name == "/help") {
       fmt::print("{}{}{}", kHelp, session_ ? kSessionHelp : "", desk_ ? kToolHelp : "");
     } else if (name == "/title" && session_ && !rest.empty()) {
@@ -184,7 +200,8 @@ class Chat {
   std::unique_ptr<ToolDesk> desk_;        // null: no --mcp-config
   std::unique_ptr<ChatSession> session_;  // null: nothing is kept
   Json messages_ = Json::array();
-  std::string before_;  // what goes before the next message
+  std::string before_;        // what goes before the next message
+  std::vector<Json> images_;  // likewise
   std::optional<Answer> last_;
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "cli/image_files.h"
+
 namespace anabranch::cli {
 namespace {
 
@@ -66,7 +68,7 @@ Result<Json> ChatSession::messages() {
   if (!session_) return messages;
   TRY(const auto path, store_->path({}, session_->id));
   for (const SessionMessage& one : path) {
-    messages.push_back(one.message);
+    messages.push_back(chat_message(one.message));
     kept_.push_back(one.id);
   }
   return messages;
@@ -82,7 +84,7 @@ Result<void> ChatSession::store_new(const Json& messages, const Answer* answer, 
     TRY(session_, store_->create({}));
   }
   std::vector<NewMessage> added;
-  for (size_t i = kept_.size(); i < messages.size(); ++i) added.push_back({messages[i]});
+  for (size_t i = kept_.size(); i < messages.size(); ++i) added.push_back({kept_message(messages[i])});
   if (added.empty()) return {};
   if (answer) added.back().about = about(*answer, model);
   TRY(const auto ids, store_->append({}, session_->id, kept_.empty() ? kNoMessage : kept_.back(), added));

@@ -9,6 +9,8 @@
 #include "chat/logprobs_json.h"
 #include "chat/speculation_json.h"
 #include "cli/conversation.h"
+#include "cli/image_files.h"
+#include "cli/server_prompt.h"
 #include "grammar/schema_grammar.h"
 
 namespace anabranch::cli {
@@ -81,23 +83,36 @@ Json logprobs_json(const Answer& answer, const Tokenizer& tokenizer) {
   return answer.tokens.empty() ? Json::array() : json.take()["content"];
 }
 
+Result<Prompt> chat_prompt(const GenerateOptions& options, const Engine& engine, const std::string& text,
+                           const std::vector<Json>& images) {
+  Json messages = Json::array();
+  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
+  messages.push_back(user_message(text, images));
+  if (images.empty()) return make_chat_prompt(engine, messages, options.thinking, options.sampling.stop);
+  Preparer preparer(engine, {});
+  TRY(Prepared prepared, prepare_as_server(engine, preparer, {{"messages", messages}},
+                                           sampling_params(options.sampling, engine, 0), options.thinking,
+                                           options.sampling.stop, [] { return interrupt_flag().load(); }));
+  Prompt prompt = take_prompt(prepared);
+  if (prepared.think_report) prompt.think_report = *prepared.think_report;
+  return prompt;
+}
+
 Result<int> generate(const GenerateOptions& options) {
+  TRY(const auto images, image_parts(options.images));
   TRY(const std::string text, read_prompt(options));
   if (text.empty()) return make_error(ErrorKind::invalid, "the prompt is empty");
   TRY(const auto engine, make_engine(options.model, options.spec, options.cache));
 
   Prompt prompt;
   if (options.raw) {
-    if (!options.system.empty() || options.thinking.mode != "auto")
+    if (!options.system.empty() || options.thinking.mode != "auto" || !images.empty())
       return make_error(ErrorKind::invalid,
-                        "--system and --thinking need the chat template: leave out --raw");
+                        "--system, --thinking and --image need the chat template: leave out --raw");
     prompt = make_raw_prompt(*engine, text);
     prompt.thinking.budget = options.thinking.max_tokens;
   } else {
-    Json messages = Json::array();
-    if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
-    messages.push_back({{"role", "user"}, {"content", text}});
-    TRY(prompt, make_chat_prompt(*engine, messages, options.thinking, options.sampling.stop));
+    TRY(prompt, chat_prompt(options, *engine, text, images));
   }
   const Json thinking = {{"enabled", prompt.think_report.enabled}, {"reason", prompt.think_report.reason}};
   Request request;

@@ -3,7 +3,7 @@
 #include "chat/preparer.h"
 #include "cli/locate.h"
 #include "cli/partner.h"
-#include "server/api/api_request.h"
+#include "cli/server_prompt.h"
 
 namespace anabranch::cli {
 namespace {
@@ -44,11 +44,7 @@ class LocalPartner : public Partner {
   Result<Answer> answer(const Json& messages, const AnswerOptions& wanted,
                         const std::atomic<bool>& interrupt) override {
     TRY(Prepared prepared, prepare(messages, wanted, interrupt));
-    Prompt prompt;
-    prompt.tokens = std::move(prepared.prompts.front());
-    prompt.keep_at = std::move(prepared.keep_at);
-    prompt.rules = prepared.rules;
-    prompt.thinking = std::move(prepared.thinking);
+    Prompt prompt = take_prompt(prepared);
     Request request;
     request.sampling = prepared.options.sampling;
     request.max_tokens = wanted.max_tokens.value_or(options_.sampling.max_tokens);
@@ -62,24 +58,14 @@ class LocalPartner : public Partner {
   }
 
  private:
-  // As the server does it with the same request, so that answers and kept states are the same.
   Result<Prepared> prepare(const Json& messages, const AnswerOptions& wanted,
                            const std::atomic<bool>& interrupt) {
     const ThinkFlags& thinking = wanted.thinking ? *wanted.thinking : options_.thinking;
-    TRY_VOID(check_chat_template(*engine_, thinking));
     Json body = {{"messages", messages}};
     if (!wanted.tools.is_null()) body["tools"] = wanted.tools;
     const SamplingParams sampling = sampling_params(options_.sampling, *engine_, seed_);
-    auto read = server::read_chat_request(
-        body, server::request_defaults(*engine_, sampling, thinking_wish(thinking)));
-    if (const auto* error = std::get_if<server::ApiError>(&read))
-      return Error{ErrorKind::invalid, error->message};
-    ChatRequest& request = std::get<ChatRequest>(read);
-    request.options.sampling = sampling;
-    request.options.stop = options_.sampling.stop;
-    auto prepared = preparer_->chat(std::move(request), [&] { return interrupt.load(); });
-    if (const auto* error = std::get_if<RequestError>(&prepared)) return error->error;
-    return std::get<Prepared>(std::move(prepared));
+    return prepare_as_server(*engine_, *preparer_, body, sampling, thinking, options_.sampling.stop,
+                             [&] { return interrupt.load(); });
   }
 
   ChatOptions options_;

@@ -80,6 +80,7 @@ struct GenerateOptions {
   CacheFlags cache;
   ThinkFlags thinking;
   std::string prompt, prompt_file, system;
+  std::vector<std::string> images;  // files
   bool raw = false, json = false;
   bool ignore_eos = false;
   std::string json_schema;  // a file or the schema itself; "": none
@@ -105,6 +106,7 @@ struct ChatOptions {
   SessionFlags sessions;
   bool keep = false;  // the conversation is kept
   std::string system;
+  std::vector<std::string> images;  // files, for the first message
   McpFlags mcp;
   std::string url;           // of a server that answers; "": a model in this process does
   std::string api_key_file;  // of that server
@@ -171,6 +173,7 @@ struct ServeOptions {
   std::string access_log;
   uint64_t access_log_bytes = 64u << 20;
   std::vector<std::string> allowed_hosts, cors_origins;
+  std::vector<std::string> image_hosts;  // from which images are fetched that requests name
   std::vector<std::string> api_keys;
   std::string api_key_file;
   std::string tls_certificate, tls_key;  // files; both or none

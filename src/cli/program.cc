@@ -62,6 +62,13 @@ void add_limit_flags(CLI::App& app, ServeOptions& o) {
       ->take_all();
 }
 
+void add_image_flag(CLI::App& app, std::vector<std::string>& files, const std::string& what) {
+  app.add_option("--image", files, what + " (may be given several times)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   auto* command = app.add_subcommand("generate", "Answer one prompt");
   add_model_flags(*command, o.model);
@@ -72,6 +79,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   add_thinking_flags(*command, o.thinking);
   command->add_option("-p,--prompt,prompt", o.prompt, "The prompt (default: standard input)");
   command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
+  add_image_flag(*command, o.images, "Put an image before the prompt: a PNG, JPEG, WebP, GIF or BMP file");
   command->add_option("-s,--system", o.system, "System message");
   command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
   auto* schema = command->add_option("--json-schema", o.json_schema,
@@ -126,6 +134,8 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   auto* command = app.add_subcommand("chat", "Talk in the terminal");
   add_partner_flags(*command, o);
   command->add_option("-s,--system", o.system, "System message");
+  add_image_flag(*command, o.images,
+                 "Put an image before the first message: a PNG, JPEG, WebP, GIF or BMP file");
   add_chat_session_flags(*command, o);
   add_mcp_flags(*command, o.mcp);
   add_mcp_allow_flag(*command, o.mcp);
@@ -183,6 +193,14 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& o) {
                    "A further name that requests may have in Host (may be given several times)")
       ->expected(1)
       ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--allow-image-urls", o.image_hosts,
+                   "Hosts, separated by commas, from which images are fetched that requests name by a web "
+                   "address (default: none)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->delimiter(',')
       ->take_all();
   command
       ->add_option("--cors-origin", o.cors_origins,

@@ -26,6 +26,7 @@
 #include "cli/reports.h"
 #include "cli/supervisor.h"
 #include "ops/open.h"
+#include "server/api/image_fetch.h"
 #include "server/api/server.h"
 #include "server/http/api_keys.h"
 #include "server/http/target.h"
@@ -239,6 +240,7 @@ Result<void> check_address(const server::ServerOptions& options) {
 
 Result<server::ServerModels> server_models(const ServeOptions& options) {
   server::ServerModels models;
+  TRY(models.fetch_image, server::make_image_fetch(options.image_hosts));
   if (!options.model.model.empty()) {
     TRY(models.first, load_for_serving(options));
   }

@@ -1,7 +1,10 @@
 #include "mcp/http_exchange.h"
 
 #include <curl/curl.h>
+#include <fcntl.h>
+#include <netdb.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include <algorithm>
@@ -35,6 +38,7 @@ struct Running {
   curl_slist* headers = nullptr;
   size_t header_bytes = 0;
   bool refused = false;  // by on_body
+  std::string barred;    // the address that may_connect refused
   char error[CURL_ERROR_SIZE] = "";
 
   Running(const HttpExchange& e, CURLM* m) : exchange(e), handle(curl_easy_init()), multi(m) {
@@ -71,6 +75,23 @@ size_t take_body(const char* data, size_t, size_t size, void* user) {
   return 0;
 }
 
+std::string numeric_address(const sockaddr& address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  return getnameinfo(&address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
+}
+
+curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* to) {
+  auto& running = *static_cast<Running*>(user);
+  const std::string address = numeric_address(to->addr, to->addrlen);
+  if (!running.exchange.may_connect(address)) {
+    running.barred = address;
+    return CURL_SOCKET_BAD;
+  }
+  const int fd = ::socket(to->family, to->socktype, to->protocol);
+  if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return fd;
+}
+
 void configure(Running& running) {
   CURL* h = running.handle;
   const HttpExchange& exchange = running.exchange;
@@ -88,6 +109,11 @@ void configure(Running& running) {
   curl_easy_setopt(h, CURLOPT_HEADERDATA, &running);
   curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
   curl_easy_setopt(h, CURLOPT_WRITEDATA, &running);
+  if (exchange.may_connect) {
+    curl_easy_setopt(h, CURLOPT_PROXY, "");
+    curl_easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, &running);
+  }
   for (const auto& [name, value] : exchange.headers)
     // libcurl's form of a header without a value ends with a semicolon.
     running.headers =
@@ -193,6 +219,8 @@ Result<HttpExchange::Head> HttpClient::run(const HttpExchange& exchange) {
   running.head.status = static_cast<int>(status);
   if (location) running.head.location = location;
   if (*code == CURLE_OK || running.refused) return std::move(running.head);
+  if (!running.barred.empty())
+    return make_error(ErrorKind::invalid, "its address, {}, may not be connected to", running.barred);
   const ErrorKind kind = *code == CURLE_OPERATION_TIMEDOUT ? ErrorKind::exhausted : ErrorKind::io;
   return make_error(kind, "{}", running.error[0] ? running.error : curl_easy_strerror(*code));
 }

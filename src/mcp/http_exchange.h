@@ -17,6 +17,10 @@ struct HttpExchange {
   std::map<std::string, std::string> headers;
   std::string body;
   double seconds = 60;  // for all of it
+  // Asked of each numeric address before a connection to it. Set: no proxy is used, which would hide the
+  // address. Connections of exchanges that did not ask may be used again, so a client should ask always or
+  // never.
+  std::function<bool(const std::string& address)> may_connect;
 
   struct Head {
     int status = 0;
@@ -37,7 +41,8 @@ class HttpClient {
   HttpClient();
   ~HttpClient();
   // The answer's head, when the answer has come as a whole, or on_body wanted no more. Errors: exhausted (not
-  // within `seconds`), busy (`stop`), io (no connection, a broken one, a certificate).
+  // within `seconds`), busy (`stop`), invalid (`may_connect`), io (no connection, a broken one, a
+  // certificate).
   Result<HttpExchange::Head> run(const HttpExchange& exchange);
 
  private:
@@ -45,7 +50,7 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
-// "https://host:port" of an address; empty: it is none.
+// "https://host:port" of an address, in lower case; empty: it is none.
 std::string origin_of_address(const std::string& url);
 
 }  // namespace anabranch::mcp

@@ -88,5 +88,28 @@ TEST(ToolPrompt, TemplatesWithoutASystemMessageGetItInTheFirstQuestion) {
   EXPECT_NE(text.find("Call a tool only where it helps.\n\nOslo and Rome?"), std::string::npos) << text;
 }
 
+// Images in results stay where they are, between the marks of their result.
+TEST(ToolPrompt, KeepsImages) {
+  const auto plain = parsed(
+      "{% for m in messages %}<|{{ m['role'] }}|>{% if m['content'] is string %}{{ m['content'] }}{% else %}"
+      "{% for part in m['content'] %}{% if part['type'] == 'image' %}[image]{% else %}{{ part['text'] }}{% "
+      "endif %}"
+      "{% endfor %}{% endif %}{% endfor %}");
+  const auto chat = with_tool_prompt(*plain);
+  const Json talk = parse_json(R"([
+      {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Look."}]},
+      {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "shot", "arguments": {}}}]},
+      {"role": "tool", "tool_call_id": "1", "content": "first"},
+      {"role": "tool", "tool_call_id": "2", "content": [{"type": "text", "text": "second "}, {"type": "image"}]},
+      {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "And this?"}]}])")
+                        .value();
+  EXPECT_EQ(
+      rendered(*chat, talk, nullptr),
+      "<|user|>[image]Look.<|assistant|><tool_call>\n{\"name\": \"shot\", \"arguments\": {}}\n</tool_call>"
+      "<|user|><tool_response>\nfirst\n</tool_response>\n<tool_response>\nsecond [image]\n</tool_response>"
+      "\n\n[image]And this?");
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -222,6 +222,30 @@ def test_chat_commands():
     assert code == 0 and "tok/s" in out and "unknown command /bogus" in out and "/nowhere" in err, out + err
 
 
+def test_images_are_refused_where_they_cannot_be_read():
+    folder = tempfile.mkdtemp()
+    picture, text = os.path.join(folder, "a.png"), os.path.join(folder, "a.txt")
+    with open(picture, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    with open(text, "w") as file:
+        file.write("no picture")
+    with open(os.path.join(folder, "large.png"), "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n")
+        file.truncate(21 << 20)
+    model = ("-m", SMALL, "-n", "4", "--temp", "0")
+    for name, reason in ((text, "no image of a known kind"), (os.path.join(folder, "none.png"), "none.png"),
+                         (folder, folder), (os.path.join(folder, "large.png"), "large.png")):
+        refused(reason, "generate", *model, "--image", name, "What is this?")
+        refused(reason, "chat", *model, "--image", name, stdin="What is this?\n")
+    refused("cannot read images", "generate", *model, "--image", picture, "What is this?")
+    refused("--raw", "generate", *model, "--raw", "--image", picture, "What is this?")
+    code, out, err = run("chat", *model, stdin=f"/image {text}\n/image {picture}\nWhat is this?\nHello\n")
+    assert code == 0 and "1 image goes before your next message" in out, out
+    assert "no image of a known kind" in err and "cannot read images" in err, err
+    assert len(out.splitlines()) >= 2, "the conversation goes on without the image"
+    shutil.rmtree(folder)
+
+
 def test_interrupt_ends_an_answer():
     process = subprocess.Popen([BINARY, "generate", "-m", MODEL, "--json", "--ignore-eos", "-n", "100000", "hi"],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -117,6 +117,25 @@ def test_what_is_sent():
         assert headers["Content-Type"] == "application/json" and "Authorization" not in headers
 
 
+def test_images_are_sent():
+    with tempfile.TemporaryDirectory() as folder, \
+            other_server(pieces=[event({"content": "fine"}, finish_reason="stop"), b"data: [DONE]\n\n"]) as (server, url):
+        names = []
+        for name, start in (("a.png", b"\x89PNG\r\n\x1a\n"), ("b.jpg", b"\xff\xd8\xff"), ("c.webp", b"RIFF\0\0\0\0WEBP")):
+            names.append(os.path.join(folder, name))
+            with open(names[-1], "wb") as file:
+                file.write(start)
+        out, _ = chat(f"/image {names[2]}\none\ntwo\n", "--url", url, "--image", names[0], "--image", names[1],
+                      "--sessions", folder + "/kept")
+        assert out == "3 images go before your next message\nfine\nfine\n", out
+        chat("three\n", "--url", url, "--sessions", folder + "/kept", "--resume")
+        parts = [{"type": "image_url", "image_url": {"url": address}} for address in
+                 ("data:image/png;base64,iVBORw0KGgo=", "data:image/jpeg;base64,/9j/", "data:image/webp;base64,UklGRgAAAABXRUJQ")]
+        said = {"role": "user", "content": [*parts, {"type": "text", "text": "one"}]}
+        assert [body["messages"][0] for _, _, body in server.requests] == [said] * 3, "also from the kept conversation"
+        assert server.requests[1][2]["messages"][-1] == {"role": "user", "content": "two"}
+
+
 def test_streams_in_every_form():
     text = ("ä€😀 " * 20).strip()
     whole = b": hello\r\n\r\nevent: x\r\nid: 5\r\n" + event({"role": "assistant", "content": None}) + event({"reasoning_content": "hm"}) + \

@@ -35,7 +35,7 @@ import tempfile
 import threading
 
 sys.dont_write_bytecode = True
-from pictures import png  # noqa: E402
+from pictures import drawing  # noqa: E402
 from soak_test import free_port  # noqa: E402
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "models/data"
@@ -77,8 +77,8 @@ def questions(repeats, tokens):
 
 def picture(seed, width, height):
     """A part of a message."""
-    rows = [[(x * (seed + 3) + y * seed * 7 + x * y // 5 + c * 40) % 256 for x in range(width) for c in range(3)] for y in range(height)]
-    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(width, height, rows)).decode()}}
+    data = base64.b64encode(drawing(seed, width, height)).decode()
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + data}}
 
 
 def picture_questions(chat):

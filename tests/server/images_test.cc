@@ -331,8 +331,24 @@ TEST_F(ImageRoutes, ModelsWithoutImagesSaySoInEveryApi) {
   EXPECT_EQ(post("/v1/chat/completions", chat).json()["error"]["param"], "messages[0].content[0]");
 }
 
+TEST_F(ImageRoutes, ModelsSayWhatTheyTake) {
+  const auto inputs = [&] {
+    return ask(port_, "GET", "/v1/models/fake-1b").json()["architecture"]["input_modalities"].dump();
+  };
+  EXPECT_EQ(inputs(), R"(["text"])");
+  engine_.mutable_info().images = true;
+  EXPECT_EQ(inputs(), R"(["text","image"])");
+  EXPECT_EQ(ask(port_, "GET", "/v1/models").json()["data"][0]["architecture"]["input_modalities"].size(), 2u);
+  EXPECT_EQ(ask(port_, "GET", "/props").json()["modalities"].dump(), R"({"vision":true,"audio":false})");
+  const Json shown = post("/api/show", R"({"model":"fake-1b"})").json()["capabilities"];
+  EXPECT_EQ(shown.back(), "vision") << shown.dump();
+}
+
 // Conversations keep images for whatever model answers.
 TEST_F(ImageRoutes, ConversationsKeepThem) {
+  ServerOptions options;
+  options.sessions.keep_responses = true;
+  start(options);
   const std::string items = R"([{"role":"user","content":[{"type":"input_text","text":"a"},
       {"type":"input_image","image_url":")" +
                             std::string(kA) + R"(","detail":"low"},{"type":"input_text","text":"b"}]},
@@ -348,7 +364,6 @@ TEST_F(ImageRoutes, ConversationsKeepThem) {
   EXPECT_EQ(kept[2]["output"].dump(),
             R"([{"type":"input_image","image_url":"data:image/jpeg;base64,QkI=","detail":"auto"}])");
   const Json session = ask(port_, "GET", "/v1/sessions/" + id).json();
-  ASSERT_TRUE(session.contains("messages")) << session.dump();
   EXPECT_EQ(session["messages"][0]["content"], "ab");
   EXPECT_EQ(session["messages"][0]["images"].dump(),
             R"([{"at":1,"url":"data:image/png;base64,QUE=","detail":"low"}])");
@@ -356,7 +371,7 @@ TEST_F(ImageRoutes, ConversationsKeepThem) {
   const std::string copy = post("/v1/sessions/import", Json{{"jsonl", text}}.dump()).json()["data"][0]["id"];
   EXPECT_EQ(ask(port_, "GET", "/v1/sessions/" + copy).json()["messages"][2]["images"],
             session["messages"][2]["images"]);
-  for (const char* wrong : {"no data URL", "data:image/png;base64,QUE"})
+  for (const char* wrong : {"no data URL", "data:image/png;base64,QUE", "https://example.com/a.png"})
     EXPECT_EQ(post("/v1/conversations",
                    R"({"items":[{"role":"user","content":[{"type":"input_image","image_url":")" +
                        std::string(wrong) + "\"}]}]}")

@@ -324,7 +324,7 @@ TEST(ChatRequest, RefusesBadMessagesByPlace) {
       {R"({"messages":[{"role":"user","content":["x"]}]})", "messages[0].content[0]", "invalid_type"},
       {R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})", "messages[0].content[0].text",
        "missing_required_parameter"},
-      {R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]})",
+      {R"({"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]})",
        "messages[0].content[0].type", "unsupported_value"},
       {R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"1"}]}]})",
        "messages[1].tool_calls[0]", "invalid_value"},

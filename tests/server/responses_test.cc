@@ -310,7 +310,7 @@ TEST_F(Responses, RefusesWhatIsNotBuiltAndWhatIsWrong) {
   expect("[7]", "", "input[0]");
   expect(R"([{"role":"robot","content":"x"}])", "", "input[0].role");
   expect(R"([{"role":"user"}])", "", "input[0].content");
-  expect(R"([{"role":"user","content":[{"type":"input_image","image_url":"x"}]}])", "", "input[0].content");
+  expect(R"([{"role":"user","content":[{"type":"input_audio","data":"x"}]}])", "", "input[0].content");
   expect(R"([{"type":"item_reference","id":"x"}])", "", "input[0].id");
   expect(R"([{"type":"function_call_output","output":"x"}])", "", "input[0].call_id");
 }

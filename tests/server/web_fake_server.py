@@ -40,6 +40,7 @@ class Fake:
         self.state = "loaded"
         self.counter = 0
         self.model = "fake-7b"
+        self.images = False        # whether it takes them
         self.lock = threading.RLock()
         handler = type("Handler", (Handler,), {"fake": self})
         self.server = None
@@ -210,8 +211,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.error(404, f"Unknown route: {method} {url.path}", "unknown_url")
 
     def models(self):
+        inputs = ["text", "image"] if self.fake.images else ["text"]
         return [{"id": self.fake.model, "object": "model", "state": self.fake.state, "context_length": 32768, "weight_bytes": 4 << 30,
-                 "pinned": True, "unload_after_s": None},
+                 "architecture": {"input_modalities": inputs, "output_modalities": ["text"]}, "pinned": True, "unload_after_s": None},
                 {"id": "fake-1b", "object": "model", "state": "unloaded"}]
 
     def health(self):
@@ -284,7 +286,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         rows = [json.loads(line) for line in lines.splitlines() if line.strip()]
         session = fake.new_session(rows[0].get("session", {}).get("title", ""))
         for row in rows[1:]:
-            head = fake.add(session, head, role=row["role"], content=row.get("content"))
+            images = {"images": row["images"]} if "images" in row else {}
+            head = fake.add(session, head, role=row["role"], content=row.get("content"), **images)
         return fake.describe(session)
 
     # ---- Answers.
@@ -305,6 +308,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         Answer(self, body, session, parent).send()
 
 
+def parts_of(content):
+    """The text of a user's message, and its images as the server stores them."""
+    if isinstance(content, str):
+        return content, []
+    said, images = "", []
+    for part in content:
+        if part["type"] == "input_image":
+            images.append({"at": len(said), "url": part["image_url"]})
+        else:
+            said += part["text"]
+    return said, images
+
+
 class Answer:
     """Sends one scripted answer as events, and stores it in its session."""
 
@@ -319,7 +335,7 @@ class Answer:
         self.handler.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
 
     def last_text(self):
-        texts = [item["content"] for item in self.body["input"] if item.get("role") == "user"]
+        texts = [parts_of(item["content"])[0] for item in self.body["input"] if item.get("role") == "user"]
         if not texts and self.session:
             texts = [m["content"] for m in self.fake.path(self.session, self.parent) if m["role"] == "user"]
         return texts[-1] if texts else ""
@@ -337,7 +353,8 @@ class Answer:
     def send(self):
         for item in self.body["input"]:
             if item.get("role") == "user":
-                self.store(role="user", content=item["content"])
+                said, images = parts_of(item["content"])
+                self.store(role="user", content=said, **({"images": images} if images else {}))
         self.handler.send_response(200)
         self.handler.send_header("Content-Type", "text/event-stream")
         self.handler.send_header("Transfer-Encoding", "chunked")

@@ -445,7 +445,7 @@ class Scripted:
                 return file.name
             b.one("#file-input").send_keys(path("notes.txt", "Grüße\n".encode()))
             b.see("notes.txt", "#files")
-            for name, data, reason in (("image.png", b"\x89PNG\r\n\x1a\n\0\0", "not a text file"), ("zeros.txt", b"a\0b", "binary"),
+            for name, data, reason in (("image.png", b"\x89PNG\r\n\x1a\n\0\0", "reads text only"), ("bytes.bin", b"\xff\xfe\0\0", "not a text file"), ("zeros.txt", b"a\0b", "binary"),
                                        ("huge.txt", b"x" * 300_000, "too large"), ("empty.txt", b"", "empty")):
                 b.one("#file-input").send_keys(path(name, data))
                 b.see(reason, "#composer-error")

@@ -32,6 +32,11 @@ bool may_use_mcp(AnswerKind kind, const HttpRequest& request) {
   return takes_tools && request.body.find("\"mcp") != std::string::npos;
 }
 
+// Whether the request may name images of the web, which are fetched while it is prepared.
+bool may_name_images(const HttpRequest& request) {
+  return request.body.find("\"http") != std::string::npos || request.body.find("\"HTTP") != std::string::npos;
+}
+
 // Returns freed memory to the system when it is destroyed, after the objects made from a long body.
 struct ReturnMemory {
   explicit ReturnMemory(bool wanted) : wanted(wanted) {}
@@ -145,7 +150,8 @@ void Generations::choose_model(uint64_t key, const RequestHints& hints,
 void Generations::prepare_request(uint64_t key, std::shared_ptr<HttpRequest> request) {
   const Generation& generation = *find(key);
   const bool slow = is_long(*request);
-  const bool asks_servers = responses_->servers && may_use_mcp(generation.head.kind, *request);
+  const bool asks_servers = (responses_->servers && may_use_mcp(generation.head.kind, *request)) ||
+                            (generation.model->defaults.fetch_image && may_name_images(*request));
   // The client may leave before the worker begins, so the job holds it weakly.
   (asks_servers ? list_workers_
    : slow       ? long_workers_

@@ -145,6 +145,7 @@ class Generations {
   // long_workers_ submit to this pool, so it must be destroyed after them.
   WorkerPool form_workers_{2};
   // MCP servers may take a minute to answer: when they are asked for their tools, and when these are called.
+  // The first pool fetches images from the web, too.
   WorkerPool list_workers_{4}, tool_workers_{8};
   // Stores conversations; the database may be held by others for seconds.
   WorkerPool keep_workers_{1};

@@ -28,7 +28,7 @@ Json props_json(const ServedModel& model) {
           {"total_slots", info.max_running},
           {"model_alias", model.name},
           {"model_path", info.path},
-          {"modalities", {{"vision", false}, {"audio", false}}},
+          {"modalities", {{"vision", info.images}, {"audio", false}}},
           {"bos_token", token_text(tokenizer, tokenizer.bos())},
           {"eos_token", token_text(tokenizer, tokenizer.eos())},
           {"build_info", "anabranch-" ANABRANCH_VERSION}};

@@ -32,6 +32,10 @@ Json model_json(const ModelPool::Entry& entry, int64_t created) {
                {"owned_by", "anabranch"},
                {"state", name_of(entry.state)}};
   if (!entry.model) return json;
+  Json inputs = Json::array({"text"});
+  if (entry.model->engine->info().images) inputs.push_back("image");
+  json["architecture"] = {{"input_modalities", std::move(inputs)},
+                          {"output_modalities", Json::array({"text"})}};
   json["context_length"] = entry.model->engine->info().context_length;
   json["pinned"] = entry.keep.pinned;
   json["unload_after_s"] = entry.keep.unload_after_s > 0 ? Json(entry.keep.unload_after_s) : Json();

@@ -337,7 +337,7 @@ void ModelPool::start_loading(Entry& e) {
 }
 
 void ModelPool::take_model(Entry& e, ReadyModel model) {
-  e.model = std::make_shared<ServedModel>(e.name, std::move(model), prompts_);
+  e.model = std::make_shared<ServedModel>(e.name, std::move(model), prompts_, models_.fetch_image);
   e.state = ModelState::loaded;
   e.bytes = weights_of(*e.model->engine);
   e.last_used = now_seconds();

@@ -24,10 +24,11 @@ namespace anabranch::server {
 
 // A loaded model with what requests to it need. Preparer is used by workers.
 struct ServedModel {
-  ServedModel(std::string model_name, ReadyModel ready, const PrepareOptions& prompts)
+  ServedModel(std::string model_name, ReadyModel ready, const PrepareOptions& prompts,
+              const ImageFetch& fetch_image)
       : name(std::move(model_name)),
         engine(std::move(ready.engine)),
-        defaults(request_defaults(*engine, ready.sampling, ready.thinking)),
+        defaults(request_defaults(*engine, ready.sampling, ready.thinking, fetch_image)),
         preparer(*engine, prompts) {}
 
   const std::string name;

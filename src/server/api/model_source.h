@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "chat/thinking.h"
 #include "engine/engine.h"
+#include "server/api/request_images.h"
 
 namespace anabranch::server {
 
@@ -35,6 +36,7 @@ struct ModelDescription {
   int context_length = 0, layers = 0, hidden = 0;
   int64_t modified_ns = 0;    // since 1970
   std::string chat_template;  // its source; empty: none
+  bool images = false;        // as of ModelInfo
 };
 
 // A loaded model, and what counts for requests to it that say nothing.
@@ -77,6 +79,7 @@ struct ServerModels {
   KeepLoaded first_keep;
   ModelSource source = no_models();
   uint64_t weight_bytes = 0;  // of all loaded models together at most; 0: no limit
+  ImageFetch fetch_image;     // of images that requests name by a web address; empty: they are refused
   bool strict_names = false;  // a name that no model has is an error; else it means the first model
 };
 

@@ -40,6 +40,7 @@ ModelDescription description_of(const Engine& engine) {
   ModelDescription out{info.family, "", info.parameters, info.weight_bytes - info.mtp_bytes};
   out.context_length = info.context_length;
   out.layers = info.layers;
+  out.images = info.images;
   return out;
 }
 
@@ -66,6 +67,7 @@ Json shown_json(const ModelDescription& model) {
   Json capabilities = Json::array({"completion"});
   if (!model.chat_template.empty()) capabilities.push_back("tools");
   if (model.chat_template.find("enable_thinking") != std::string::npos) capabilities.push_back("thinking");
+  if (model.images) capabilities.push_back("vision");
   return {{"modelfile", ""},
           {"parameters", ""},
           {"template", model.chat_template},
@@ -117,6 +119,7 @@ void OllamaModels::show(const std::string& body, std::shared_ptr<ResponseStream>
   workers_.submit([out, name = *name, loaded, source = pool_.source(), post = post_] {
     auto answer = source.describe(name);
     if (!answer && loaded) answer = *loaded;
+    if (answer && loaded) answer->images |= loaded->images;
     post([out, answer = std::move(answer)] {
       out->respond(answer ? json_response(shown_json(*answer))
                           : ollama_error_response(to_api_error(answer.error())));

@@ -75,12 +75,13 @@ export class Chat {
 
   // ---- Actions.
 
-  send(text) {
+  // images: data URLs.
+  send(text, images = []) {
     if (this.busy) return false;
     this.leaveRequests();
     const conversation = this.conversation;
-    if (!conversation.title) conversation.title = titleOf(text);
-    const user = {...userTurn(temporaryId(), conversation.head, text), pending: true};
+    if (!conversation.title) conversation.title = titleOf(text) || "Image";
+    const user = {...userTurn(temporaryId(), conversation.head, text, images), pending: true};
     conversation.add(user);
     this.answer(user);
     this.transcript.toEnd();
@@ -89,7 +90,7 @@ export class Chat {
 
   edit(turn, text) {
     if (this.busy) return;
-    const user = {...userTurn(temporaryId(), turn.parent, text), pending: true, siblings: turn.siblings, storedParent: turn.storedParent};
+    const user = {...userTurn(temporaryId(), turn.parent, text, turn.images), pending: true, siblings: turn.siblings, storedParent: turn.storedParent};
     this.conversation.show(turn.id);
     this.conversation.add(user);
     this.answer(user);

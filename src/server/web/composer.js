@@ -1,13 +1,14 @@
-// The field where messages are written, with files and a draft that outlasts a reload.
+// The field where messages are written, with files, images and a draft that outlasts a reload.
 
 import {byId, el, iconButton, icon, toast} from "./dom.js";
 import * as format from "./format.js";
 import {MAX_FILES, MAX_TOTAL, joinFiles, readTextFile} from "./files.js";
+import {MAX_IMAGES, isImage, pictures, readImage} from "./images.js";
 
 const DRAFT = "anabranch.draft";
 
 export class Composer {
-  // actions: {send(text), stop()}
+  // actions: {send(text, images), stop()}
   constructor(actions) {
     this.actions = actions;
     this.area = byId("message");
@@ -15,6 +16,8 @@ export class Composer {
     this.list = byId("files");
     this.error = byId("composer-error");
     this.files = [];
+    this.images = [];  // {name, url}
+    this.takesImages = false;
     this.busy = false;
     this.area.addEventListener("input", () => this.changed());
     this.area.addEventListener("keydown", (event) => this.key(event));
@@ -24,6 +27,7 @@ export class Composer {
       this.add([...event.target.files]);
       event.target.value = "";
     });
+    this.area.addEventListener("paste", (event) => this.paste(event));
     this.watchDrops();
     this.restore();
   }
@@ -37,9 +41,9 @@ export class Composer {
   changed() {
     this.area.style.height = "";  // set by script, which the policy allows
     this.area.style.height = `${Math.min(this.area.scrollHeight + 2, window.innerHeight * 0.4)}px`;
-    this.button.disabled = !this.busy && !this.area.value.trim() && !this.files.length;
+    this.button.disabled = !this.busy && this.empty();
     try {
-      sessionStorage.setItem(DRAFT, JSON.stringify({text: this.area.value, files: this.files}));
+      sessionStorage.setItem(DRAFT, JSON.stringify({text: this.area.value, files: this.files, images: this.images}));
     } catch {
       // The draft then does not outlast a reload.
     }
@@ -48,25 +52,46 @@ export class Composer {
   restore() {
     try {
       const draft = JSON.parse(sessionStorage.getItem(DRAFT));
-      if (draft) this.set(draft.text, draft.files || []);
+      if (draft) this.set(draft.text, draft.files || [], (draft.images || []).filter((image) => pictures([image.url]).length));
     } catch {
       // No draft.
     }
     this.changed();
   }
 
-  set(text, files = []) {
+  empty() {
+    return !this.area.value.trim() && !this.files.length && !this.images.length;
+  }
+
+  set(text, files = [], images = []) {
     this.area.value = text;
     this.files = files;
+    this.images = images;
     this.showFiles();
     this.changed();
   }
 
   send() {
-    const text = this.area.value.trim();
-    if (!text && !this.files.length) return;
-    const message = joinFiles(text, this.files);
-    if (this.actions.send(message)) this.set("");
+    if (this.empty()) return;
+    const message = joinFiles(this.area.value.trim(), this.files);
+    if (this.actions.send(message, this.images.map((image) => image.url))) this.set("");
+  }
+
+  // Whether the model takes images.
+  offerImages(offered) {
+    this.takesImages = offered;
+    const label = offered ? "Attach text files and images" : "Attach text files";
+    byId("attach").setAttribute("aria-label", label);
+    byId("attach").title = `${label} (Alt + U)`;
+    byId("drop").firstElementChild.textContent = offered ? "Drop text files and images here" : "Drop text files here";
+  }
+
+  // Programs that copy text often copy a picture of it as well: then the text is meant.
+  paste(event) {
+    const files = [...(event.clipboardData?.files || [])];
+    if (!files.length || event.clipboardData.getData("text/plain")) return;
+    event.preventDefault();
+    this.add(files);
   }
 
   focus() {
@@ -87,11 +112,7 @@ export class Composer {
     const problems = [];
     for (const file of files) {
       try {
-        if (this.files.length >= MAX_FILES) throw new Error(`At most ${MAX_FILES} files go with a message.`);
-        const read = await readTextFile(file);
-        const total = this.files.reduce((sum, one) => sum + one.text.length, read.text.length);
-        if (total > MAX_TOTAL) throw new Error(`${file.name} does not fit: all files may have ${format.bytes(MAX_TOTAL)}.`);
-        this.files.push(read);
+        await (isImage(file) ? this.addImage(file) : this.addText(file));
       } catch (error) {
         problems.push(error.message);
       }
@@ -103,17 +124,35 @@ export class Composer {
     this.focus();
   }
 
+  async addText(file) {
+    if (this.files.length >= MAX_FILES) throw new Error(`At most ${MAX_FILES} files go with a message.`);
+    const read = await readTextFile(file);
+    const total = this.files.reduce((sum, one) => sum + one.text.length, read.text.length);
+    if (total > MAX_TOTAL) throw new Error(`${file.name} does not fit: all files may have ${format.bytes(MAX_TOTAL)}.`);
+    this.files.push(read);
+  }
+
+  async addImage(file) {
+    if (!this.takesImages) throw new Error(`${file.name} is an image, and this model reads text only.`);
+    if (this.images.length >= MAX_IMAGES) throw new Error(`At most ${MAX_IMAGES} images go with a message.`);
+    const read = await readImage(file);
+    if (this.images.length < MAX_IMAGES) this.images.push(read);
+  }
+
   showFiles() {
-    this.list.replaceChildren(...this.files.map((file, index) => el("li.chip", {}, icon("file"), file.name,
-      el("span.quiet", {}, format.bytes(new Blob([file.text]).size)),
-      iconButton("close", `Remove ${file.name}`, () => {
-        this.files.splice(index, 1);
-        this.error.hidden = true;
-        this.showFiles();
-        this.changed();
-        this.focus();
-      }))));
-    this.list.hidden = !this.files.length;
+    const remove = (list, one) => iconButton("close", `Remove ${one.name}`, () => {
+      list.splice(list.indexOf(one), 1);
+      this.error.hidden = true;
+      this.showFiles();
+      this.changed();
+      this.focus();
+    });
+    this.list.replaceChildren(
+      ...this.images.map((image) => el("li.chip.picture", {}, el("img", {src: image.url, alt: image.name}),
+        remove(this.images, image))),
+      ...this.files.map((file) => el("li.chip", {}, icon("file"), file.name,
+        el("span.quiet", {}, format.bytes(new Blob([file.text]).size)), remove(this.files, file))));
+    this.list.hidden = !this.files.length && !this.images.length;
   }
 
   watchDrops() {

@@ -1,10 +1,13 @@
 // A conversation: a tree of turns with one that is current, the head. A turn is what the user wrote, or the whole answer to
 // it: its items (thoughts, text, calls of tools) have the form of the Responses API's output items.
 
+import {pictures} from "./images.js";
+
 export const textOf = (item) => (item.content || []).map((part) => part.text || part.refusal || "").join("");
 
-export function userTurn(id, parent, text) {
-  return {id, parent, role: "user", text, created: Date.now() / 1000};
+// images: data URLs, which go before the text.
+export function userTurn(id, parent, text, images = []) {
+  return {id, parent, role: "user", text, created: Date.now() / 1000, ...(images.length ? {images} : {})};
 }
 
 export function answerTurn(id, parent) {
@@ -76,10 +79,16 @@ export class Conversation {
 export function inputOf(turns) {
   const input = [];
   for (const turn of turns) {
-    if (turn.role === "user") input.push({type: "message", role: "user", content: turn.text});
+    if (turn.role === "user") input.push({type: "message", role: "user", content: contentOf(turn)});
     else input.push(...turn.items.filter((item) => item.type !== "mcp_list_tools").map(inputItem));
   }
   return input;
+}
+
+function contentOf({text, images}) {
+  if (!images) return text;
+  const parts = images.map((url) => ({type: "input_image", image_url: url}));
+  return text ? [...parts, {type: "input_text", text}] : parts;
 }
 
 function inputItem(item) {
@@ -139,13 +148,17 @@ function askAgain(turn) {
       Object.assign(item, {type: "mcp_approval_request", id: item.approval_request_id, status: "completed"});
 }
 
+export const imagesOf = (message) =>
+  pictures(Array.isArray(message.images) ? message.images.map((image) => image?.url) : []);
+
 export function turnsOf(messages) {
   const turns = [];
   for (const message of messages) {
     const before = turns[turns.length - 1];
     if (message.role === "system" || message.role === "developer") continue;
     if (message.role === "user") {
-      turns.push({...userTurn(message.id, before?.id ?? null, message.content || ""), created: message.created_at, last: message.id,
+      const images = imagesOf(message);
+      turns.push({...userTurn(message.id, before?.id ?? null, message.content || "", images), created: message.created_at, last: message.id,
         siblings: message.siblings, storedParent: message.parent});
       continue;
     }
@@ -166,7 +179,8 @@ export function messagesOf(turns) {
   const messages = [];
   for (const turn of turns) {
     if (turn.role === "user") {
-      messages.push({role: "user", content: turn.text});
+      messages.push({role: "user", content: turn.text,
+        ...(turn.images ? {images: turn.images.map((url) => ({at: 0, url}))} : {})});
       continue;
     }
     const message = {role: "assistant", content: answerText(turn)};

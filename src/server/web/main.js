@@ -13,7 +13,7 @@ import {Sidebar} from "./sidebar.js";
 import {bindTheme} from "./theme_switch.js";
 
 const LAST = "anabranch.open";
-const server = {models: [], sources: [], mcp: [], asking: true};
+const server = {models: [], sources: [], mcp: [], asking: true, model: ""};  // model: for requests that name none
 const narrow = matchMedia("(max-width: 56rem)");
 
 fillIcons();
@@ -26,9 +26,9 @@ const chat = new Chat({
   keeps, opened, busy, listChanged: () => sidebar.refresh(), servers: () => (server.asking ? null : server.mcp),
   waiting: () => activity.waiting(),
 });
-const composer = new Composer({send: (text) => chat.send(text), stop: () => chat.stop()});
+const composer = new Composer({send: (text, images) => chat.send(text, images), stop: () => chat.stop()});
 const sidebar = new Sidebar({keeps, open: (id) => go(id), fresh, current: () => chat.conversation?.id, renamed});
-const panel = new SettingsPanel((settings) => chat.changeSettings(settings), () => server);
+const panel = new SettingsPanel(changeSettings, () => server);
 const activity = new Activity(byId("plots"), {busy: () => chat.busy, gone, news});
 const theme = bindTheme(byId("theme"));
 
@@ -51,6 +51,7 @@ function opened(conversation) {
   document.title = conversation.title ? `${title} – Anabranch` : "Anabranch";
   byId("kept-note").textContent = !conversation.id ? "" : conversation.kept ? "kept on this server" : "only in this tab";
   panel.use(clean(conversation.settings));
+  offerImages();
   sidebar.refresh();
 }
 
@@ -94,9 +95,23 @@ function gone(isGone) {
   if (!isGone) loadServer({quiet: true});
 }
 
+// Images are offered where the model that answers takes them.
+function offerImages() {
+  const wanted = chat.conversation?.settings.model || server.model;
+  const model = server.models.find((one) => one.id === wanted) || server.models[0];
+  composer.offerImages(!!model?.architecture?.input_modalities?.includes("image"));
+}
+
+function changeSettings(settings) {
+  chat.changeSettings(settings);
+  offerImages();
+}
+
 let modelStates = "";
 function news(health) {
   server.sources = health.model?.draft_sources || server.sources;
+  server.model = health.model?.id || server.model;
+  offerImages();
   const states = JSON.stringify((health.models || []).map((model) => [model.id, model.state]));
   if (modelStates && states !== modelStates) loadServer({quiet: true});
   modelStates = states;
@@ -111,6 +126,7 @@ async function loadServer(options = {}) {
     return;
   }
   panel.showModels();
+  offerImages();
   server.asking = true;
   try {
     server.mcp = (await api.json("/v1/mcp/servers", {quiet: true})).data;
@@ -196,7 +212,7 @@ byId("keep").addEventListener("change", () => {
 });
 for (const button of document.querySelectorAll("[data-prompt]"))
   button.addEventListener("click", () => {
-    composer.set(button.dataset.prompt, composer.files);
+    composer.set(button.dataset.prompt, composer.files, composer.images);
     composer.focus();
   });
 

@@ -1,6 +1,6 @@
 // Conversations that nobody keeps: they live in this tab (sessionStorage), outlast a reload, and end with the tab.
 
-import {Conversation, answerText, answerTurn, messagesOf, textOf, userTurn} from "./conversation.js";
+import {Conversation, answerText, answerTurn, imagesOf, messagesOf, textOf, userTurn} from "./conversation.js";
 
 const PREFIX = "anabranch.tab_";
 
@@ -59,6 +59,7 @@ function markdown(record, turns) {
     for (const item of turn.items || [])
       if (item.type === "reasoning") text += textOf(item).split("\n").map((line) => `> ${line}\n`).join("") + "\n";
     text += (turn.role === "user" ? turn.text : answerText(turn)) + "\n";
+    if (turn.images) text += `\n*Images: ${turn.images.length}*\n`;
   }
   return text;
 }
@@ -69,7 +70,7 @@ function turnsFromMessages(messages) {
     const parent = turns.length ? turns[turns.length - 1].id : null;
     const id = `turn_${turns.length + 1}`;
     const text = typeof message.content === "string" ? message.content : "";
-    if (message.role === "user") turns.push(userTurn(id, parent, text));
+    if (message.role === "user") turns.push(userTurn(id, parent, text, imagesOf(message)));
     if (message.role !== "assistant" || !(text || message.reasoning_content)) continue;
     const turn = {...answerTurn(id, parent), status: "completed"};
     if (message.reasoning_content)

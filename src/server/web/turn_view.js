@@ -35,11 +35,15 @@ class UserView {
     const {text, files} = splitFiles(this.turn.text);
     const shown = el("div.user-text", {}, text);
     this.body.replaceChildren();
+    const images = this.turn.images || [];
+    if (images.length)
+      this.body.append(el("div.pictures", {}, images.map((url, at) =>
+        el("img", {src: url, alt: images.length > 1 ? `Image ${at + 1} of ${images.length}` : "Image"}))));
     for (const file of files)
       this.body.append(el("details.file", {}, el("summary", {}, icon("file"), file.name,
         el("span.quiet", {}, format.bytes(new Blob([file.text]).size))), el("pre", {tabindex: "0", "aria-label": file.name}, file.text)));
     if (text.length > LONG) this.body.append(el("details.long-text", {}, el("summary", {}, `${text.slice(0, 200)}…`), shown));
-    else this.body.append(shown);
+    else if (text) this.body.append(shown);
   }
 
   update(ids, busy) {
@@ -63,7 +67,7 @@ class UserView {
       this.bar.querySelector("[aria-label='Edit this message']")?.focus();
     };
     const save = () => {
-      if (!area.value.trim()) return;
+      if (!area.value.trim() && !this.turn.images) return;
       this.element.classList.remove("editing");
       this.actions.edit(this.turn, area.value);
     };

@@ -1,0 +1,121 @@
+#include "server/api/image_fetch.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <set>
+
+#include "mcp/http_exchange.h"
+#include "server/http/target.h"
+
+namespace anabranch::server {
+namespace {
+
+struct Block {
+  uint32_t address;
+  int bits;
+};
+
+// Of IPv4, in the order of the addresses.
+constexpr Block kSpecialBlocks[] = {
+    {0x00000000, 8},   // this network
+    {0x0A000000, 8},   // private
+    {0x64400000, 10},  // shared by a provider's clients
+    {0x7F000000, 8},   // loopback
+    {0xA9FE0000, 16},  // link-local
+    {0xAC100000, 12},  // private
+    {0xC0000000, 24},  // protocols
+    {0xC0000200, 24},  // documentation
+    {0xC0586300, 24},  // relays to IPv6
+    {0xC0A80000, 16},  // private
+    {0xC6120000, 15},  // benchmarks
+    {0xC6336400, 24},  // documentation
+    {0xCB007100, 24},  // documentation
+    {0xE0000000, 3},   // multicast, reserved, broadcast
+};
+
+bool is_public_v4(uint32_t address) {
+  return std::ranges::none_of(kSpecialBlocks, [&](const Block& block) {
+    return (address ^ block.address) >> (32 - block.bits) == 0;
+  });
+}
+
+// Only 2000::/3 is given out, and within it some blocks hold no hosts or hide an IPv4 address.
+bool is_public_v6(const std::array<uint8_t, 16>& a) {
+  if (a[0] >> 5 != 1) return false;
+  const unsigned first = a[0] << 8 | a[1], second = a[2] << 8 | a[3];
+  const bool protocols = first == 0x2001 && second < 0x0200;
+  const bool documentation = (first == 0x2001 && second == 0x0DB8) || (first == 0x3FFF && second < 0x1000);
+  return !protocols && !documentation && first != 0x2002;
+}
+
+// "host:port" of each address that an entry of the list stands for; empty: it is no host.
+std::vector<std::string> places_of(const std::string& host) {
+  const std::string http = mcp::origin_of_address("http://" + host);
+  if (host.empty() || host.find_first_of("/\\@?# ") != host.npos || http.empty()) return {};
+  const std::string place = http.substr(http.find("//") + 2);
+  if (lower_case(host) == place) return {place};
+  return {place, place.substr(0, place.rfind(':')) + ":443"};
+}
+
+Result<std::string> get(mcp::HttpClient& client, mcp::HttpExchange exchange, size_t bytes) {
+  std::string file;
+  bool too_large = false;
+  exchange.method = "GET";
+  exchange.on_body = [&](const mcp::HttpExchange::Head& head, std::string_view part) {
+    if (head.status != 200) return false;
+    too_large = part.size() > bytes - file.size();
+    if (!too_large) file += part;
+    return !too_large;
+  };
+  TRY(const auto head, client.run(exchange));
+  if (!head.location.empty())
+    return make_error(ErrorKind::invalid, "it is elsewhere, and redirects are not followed: name {}",
+                      head.location);
+  if (head.status != 200) return make_error(ErrorKind::io, "the server answers with HTTP {}", head.status);
+  if (too_large)
+    return make_error(ErrorKind::exhausted, "the images that a request names may have {} MiB together",
+                      kMaxImageBytes >> 20);
+  return file;
+}
+
+}  // namespace
+
+bool is_public_address(const std::string& address) {
+  in_addr v4{};
+  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) return is_public_v4(ntohl(v4.s_addr));
+  std::array<uint8_t, 16> v6{};
+  return inet_pton(AF_INET6, address.c_str(), v6.data()) == 1 && is_public_v6(v6);
+}
+
+Result<ImageFetch> make_image_fetch(const std::vector<std::string>& hosts,
+                                    std::function<bool(const std::string& address)> may_connect) {
+  std::set<std::string> allowed;
+  for (const std::string& host : hosts) {
+    const auto places = places_of(host);
+    if (places.empty())
+      return make_error(ErrorKind::invalid,
+                        "'{}' is no host: write a name, such as images.example.com, or a name with its port",
+                        host);
+    allowed.insert(places.begin(), places.end());
+  }
+  if (allowed.empty()) return ImageFetch();
+  const auto client = std::make_shared<mcp::HttpClient>();
+  return ImageFetch([=](const std::string& url, size_t bytes, double seconds) -> Result<std::string> {
+    const std::string origin = mcp::origin_of_address(url);
+    const bool web = origin.starts_with("http://") || origin.starts_with("https://");
+    if (!web || !allowed.contains(origin.substr(origin.find("//") + 2)))
+      return make_error(ErrorKind::invalid,
+                        "this server fetches images only from the hosts of --allow-image-urls");
+    mcp::HttpExchange exchange;
+    exchange.url = url;
+    exchange.seconds = seconds;
+    exchange.may_connect = may_connect;
+    return get(*client, std::move(exchange), bytes);
+  });
+}
+
+}  // namespace anabranch::server

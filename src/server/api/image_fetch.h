@@ -1,0 +1,23 @@
+// Gets images that requests name by a web address, from the servers that the operator allows
+// (serve --allow-image-urls).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/api/request_images.h"
+
+namespace anabranch::server {
+
+// Whether a numeric address is one of the internet at large: not of this machine, its network, or a special
+// purpose (the IANA's registries of special-purpose addresses).
+bool is_public_address(const std::string& address);
+
+// hosts: "HOST" for http and https at their own ports, or "HOST:PORT". may_connect: asked of the numeric
+// address of every connection. Redirects are not followed. Error: invalid (a host that is none).
+Result<ImageFetch> make_image_fetch(
+    const std::vector<std::string>& hosts,
+    std::function<bool(const std::string& address)> may_connect = is_public_address);
+
+}  // namespace anabranch::server
