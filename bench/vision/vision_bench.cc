@@ -29,7 +29,8 @@ int run(int argc, char** argv) {
   const auto tower = VisionTower::load(*checkpoint, *device).value();
   const ImageProcessor processor = image_processor_of(*checkpoint).value();
   const int side = argc > 2 ? std::atoi(argv[2]) : 1024;
-  Picture picture{side, side, std::vector<uint8_t>(static_cast<size_t>(side) * static_cast<size_t>(side) * 3)};
+  Picture picture{side, side,
+                  std::vector<uint8_t>(static_cast<size_t>(side) * static_cast<size_t>(side) * 3)};
   for (size_t i = 0; i < picture.rgb.size(); i++) picture.rgb[i] = static_cast<uint8_t>(i * 7 + i / 3000);
   const ProcessedImage image = process_image(picture, processor).value();
   for (int round = 0; round < 3; round++) {
@@ -43,8 +44,8 @@ int run(int argc, char** argv) {
       done = encoding->step(0);
       longest = std::max(longest, seconds_since(begun));
     }
-    std::printf("%d patches, %d tokens: %.3f s in %d pieces, the longest %.1f ms\n", image.rows * image.columns,
-                image.tokens, seconds_since(start), steps, 1e3 * longest);
+    std::printf("%d patches, %d tokens: %.3f s in %d pieces, the longest %.1f ms\n",
+                image.rows * image.columns, image.tokens, seconds_since(start), steps, 1e3 * longest);
   }
   for (const ProfileRow& row : device->profile().rows) std::printf("%-20s %.3f s\n", row.stage, row.seconds);
   return 0;
