@@ -50,10 +50,10 @@ CASES = {
                            prompts=[[5, (0,), 9], [3, (1,), 2, (2,), 30], [12, (2,), 0, (0,), 1]]),
     "gemma3_vision": dict(text=golden_cases.gemma(3), vision=GEMMA_VISION, sizes=[(112, 112), (112, 112)],
                           prompts=[[5, (0,), 9], [20, (1,), 2, (0,), 31]]),
-    # The tower alone, with heads of 72.
+    # The tower alone, with heads of 72, and a picture of several pieces of work (src/models/vision_encoding.cc).
     "qwen3_5_vision_72": dict(text=golden_cases.qwen35_text(),
                               vision=QWEN_VISION | {"depth": 1, "hidden_size": 72, "num_heads": 1},
-                              sizes=[(64, 48)], prompts=[], variants=False),
+                              sizes=[(64, 48), (128, 96)], prompts=[], variants=False),
 }
 
 

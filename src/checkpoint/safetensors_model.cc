@@ -343,7 +343,7 @@ Result<StoreParts> open_files(const std::string& path, const fs::path& directory
   if (with_index) TRY_VOID(check_index(directory, parsed));
   const size_t left_out = count_left_out(parsed);
   if (left_out > 0)
-    log_info("{}: {} tensors for images or sound are left out: only text can be used", config_path.string(),
+    log_info("{}: {} tensors for images or sound stand beside the text model", config_path.string(),
              left_out);
   TRY(auto entries, read_parsed(config, config_path.string(), std::move(parsed)));
   auto vision = std::make_shared<StoreParts>(

@@ -33,6 +33,7 @@ VisionSpec read_config(ConfigReader& c, const Json&, const std::string&) {
     c.unsupported("deepstack_visual_indexes", "a list with entries", "an empty one");
   ConfigReader rope(c.object("rope_parameters"), "rope_parameters");
   spec.rope_theta = rope.number_or("rope_theta", 1, 1e12, 10000);
+  if (!rope.check().ok()) c.invalid("\"rope_parameters\" make no sense");
   return spec;
 }
 

@@ -10,6 +10,8 @@
 namespace anabranch {
 namespace {
 
+constexpr int64_t kMostWidth = 1 << 17;
+
 const VisionFamily* find_vision(const std::string& model_type) {
   if (model_type == "qwen3_5" || model_type == "qwen3_5_moe") return &qwen_vision();
   return model_type == "gemma3" ? &siglip_vision() : nullptr;
@@ -45,6 +47,9 @@ Result<VisionSpec> read_spec(const Checkpoint& checkpoint, const VisionFamily& f
   VisionSpec spec = family.read_config(reader, config, file);
   TRY_VOID(reader.check());
   const int64_t width = text_width(checkpoint.config());
+  if (width < 1 || width > kMostWidth)
+    return make_error(ErrorKind::invalid, "{}: \"hidden_size\" of the text model makes no sense",
+                      checkpoint.path());
   if (spec.family == VisionSpec::Family::gemma3) spec.out_hidden = static_cast<int>(width);
   if (width != spec.out_hidden)
     return make_error(
@@ -110,7 +115,7 @@ class Loader {
   Result<void> load_patches(const std::string& name) {
     const VisionSpec& s = weights_.spec;
     const int64_t out = s.hidden, time = s.temporal_patch, side = s.patch;
-    std::vector<float> matrix(static_cast<size_t>(out * s.patch_inputs()));
+    std::vector<float> matrix;
     const auto put = [&](const Tensor& from, int64_t frames, int64_t first_frame, bool channels_last) {
       const float* v = from.data<float>();
       const int64_t area = side * side;
@@ -134,6 +139,7 @@ class Loader {
       const auto info = checkpoint_.find(own);
       const bool channels_last = info && info->shape == last && last != first;
       TRY(const Tensor values, checkpoint_.take(own, channels_last ? last : first));
+      matrix.resize(static_cast<size_t>(out * s.patch_inputs()));  // now that the file is known to have it
       put(values, apart ? 1 : time, frame, channels_last);
     }
     TRY(const Tensor bias, checkpoint_.take(name + ".bias", {out}));

@@ -150,6 +150,18 @@ TEST(Names, both_worlds_fold) {
   EXPECT_EQ(fold_name("vision_tower.patch.weight"), std::nullopt);
 }
 
+TEST(Names, of_vision_towers) {
+  EXPECT_EQ(vision_name("model.visual.blocks.0.norm1.bias"), "blocks.0.norm1.bias");
+  EXPECT_EQ(vision_name("visual.blocks.0.norm1.bias"), "blocks.0.norm1.bias");
+  EXPECT_EQ(vision_name("vision_tower.blocks.0.norm1.bias"), "blocks.0.norm1.bias");
+  EXPECT_EQ(vision_name("model.vision_tower.vision_model.post_layernorm.bias"), "post_layernorm.bias");
+  EXPECT_EQ(vision_name("vision_tower.vision_model.post_layernorm.bias"), "post_layernorm.bias");
+  EXPECT_EQ(vision_name("model.multi_modal_projector.x"), "multi_modal_projector.x");
+  for (const char* other :
+       {"model.layers.0.x", "lm_head.weight", "audio_tower.x", "model.language_model.layers.0.x"})
+    EXPECT_EQ(vision_name(other), std::nullopt) << other;
+}
+
 TEST(Norms, decided_by_conv_shape_then_by_metadata) {
   const auto norms = [](std::vector<int64_t> conv, const char* format) {
     TempDir dir;

@@ -2,6 +2,7 @@
 // and any way to cut the work.
 #include "models/vision_tower.h"
 
+#include "checkpoint/safetensors_writer.h"
 #include "models/vision_golden.h"
 #include "ops/open.h"
 #include "ops/testing.h"
@@ -54,7 +55,7 @@ void expect_features(const Tensor& y, const std::vector<float>& wanted, double t
   EXPECT_LT(worst, tolerance) << what;
 }
 
-class Vision : public testing::TestWithParam<std::string> {
+class Vision : public ::testing::TestWithParam<std::string> {
  protected:
   VisionCase golden_ = read_vision_case(GetParam());
 };
@@ -114,7 +115,7 @@ TEST_P(Vision, MmprojBesideAGguf) {
   if (!fs::exists(golden_.directory / "mmproj.gguf")) GTEST_SKIP() << "this case has none";
   const bool gemma = GetParam().starts_with("gemma3");
   const fs::path data = golden_.directory.parent_path(),
-                 folder = fs::path(testing::TempDir()) / ("mmproj_" + GetParam());
+                 folder = fs::path(::testing::TempDir()) / ("mmproj_" + GetParam());
   fs::remove_all(folder);
   fs::create_directories(folder);
   fs::copy_file(data / (gemma ? "gemma3_gguf" : "qwen35_gguf") / "model.gguf", folder / "model.gguf");
@@ -130,9 +131,10 @@ TEST_P(Vision, MmprojBesideAGguf) {
     expect_features(encode(loaded, image), image.features, kTolerance, "mmproj");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Vision, testing::ValuesIn(kCases), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Cpu, Vision, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param; });
 
-class VisionCuda : public testing::TestWithParam<std::string> {};
+class VisionCuda : public ::testing::TestWithParam<std::string> {};
 TEST_P(VisionCuda, CloseToTransformersAndTheSameBitsHoweverCut) {
   if (const auto why = ops::cuda_unsupported(); !why.empty()) GTEST_SKIP() << why;
   const auto device = ops::open_device({.device = "cuda"}).value();
@@ -144,8 +146,79 @@ TEST_P(VisionCuda, CloseToTransformersAndTheSameBitsHoweverCut) {
     ops::expect_same_bits(encode(loaded, image, 0), whole, "piece by piece");
   }
 }
-INSTANTIATE_TEST_SUITE_P(Cuda, VisionCuda, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Cuda, VisionCuda, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param; });
+
+// config.json with values that nobody checked: an error, or a tower that works.
+TEST_P(Vision, HostileConfigs) {
+  const fs::path from = golden_.directory / "model";
+  const testing::TempDir dir;
+  for (const char* name : {"model.safetensors", "preprocessor_config.json"})
+    fs::create_symlink(from / name, fs::path(dir.path()) / name);
+  const Json good = parse_json(read_file((from / "config.json").string(), 1 << 20).value()).value();
+  const Json values[] = {
+      nullptr,         -1, 0, 1, 3, 7, 1 << 30, int64_t{1} << 40, 2.5, "x", Json::array(), Json::object(),
+      Json::array({1})};
+  int errors = 0;
+  const auto play = [&](const Json& config, const std::string& what) {
+    SCOPED_TRACE(what);
+    dir.write("config.json", dump_json(config));
+    const auto checkpoint = Checkpoint::open(dir.path());
+    ASSERT_TRUE(checkpoint.ok());
+    const auto tower = VisionTower::load(**checkpoint, ops::cpu_device());
+    errors += !tower.ok();
+    if (!tower.ok()) {
+      EXPECT_NE(tower.error().kind, ErrorKind::internal);
+      return;
+    }
+    const auto processor = image_processor_of(**checkpoint);
+    if (!processor.ok()) return;
+    const auto encoding = (*tower)->begin(golden_.images[0].image, *processor);
+    while (!encoding->step(1)) {
+    }
+  };
+  for (const auto& [key, value] : good["vision_config"].items())
+    for (const Json& other : values) {
+      Json config = good;
+      config["vision_config"][key] = other;
+      play(config, key + " " + dump_json(other));
+    }
+  EXPECT_GT(errors, 60);
+  for (const char* key : {"vision_config", "text_config", "mm_tokens_per_image"})
+    for (const Json& other : values) {
+      Json config = good;
+      config[key] = other;
+      play(config, key + (" " + dump_json(other)));
+    }
+}
+
+// What is damaged makes no text model unusable.
+TEST(VisionFiles, DamagedMmproj) {
+  const fs::path data = ANABRANCH_SOURCE_DIR "/tests/models/data";
+  const testing::TempDir dir;
+  fs::create_symlink(data / "qwen35_gguf" / "model.gguf", fs::path(dir.path()) / "model.gguf");
+  const std::string whole = read_file((data / "qwen3_5_vision" / "mmproj.gguf").string(), 1 << 24).value();
+  for (size_t size = 0; size < whole.size(); size += size < 4000 ? 37 : 9973) {
+    dir.write("mmproj.gguf", whole.substr(0, size));
+    const auto checkpoint = Checkpoint::open(dir.file("model.gguf"));
+    ASSERT_TRUE(checkpoint.ok()) << size;
+    EXPECT_FALSE(VisionTower::present(**checkpoint)) << size;
+  }
+  for (const char* key : {"block_count", "embedding_length", "feed_forward_length", "attention.head_count",
+                          "patch_size", "image_size", "spatial_merge_size", "projection_dim"}) {
+    for (const uint32_t value : {0u, 5u, 1u << 29}) {
+      std::string changed = whole;
+      const size_t at = changed.find(std::string("clip.vision.") + key);
+      ASSERT_NE(at, std::string::npos);
+      std::memcpy(changed.data() + at + 12 + std::strlen(key) + 4, &value, 4);
+      dir.write("mmproj.gguf", changed);
+      const auto checkpoint = Checkpoint::open(dir.file("model.gguf"));
+      ASSERT_TRUE(checkpoint.ok()) << key;
+      if (VisionTower::present(**checkpoint))
+        EXPECT_FALSE(VisionTower::load(**checkpoint, ops::cpu_device()).ok()) << key << " " << value;
+    }
+  }
+}
 
 TEST(VisionFiles, ATextModelHasNone) {
   const auto checkpoint =
