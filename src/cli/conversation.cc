@@ -207,6 +207,7 @@ Result<Answer> run_prompt(Engine& engine, Prompt prompt, Request request, bool s
                           const std::atomic<bool>& interrupt,
                           const std::function<void(int tokens)>& progress) {
   request.prompt = std::move(prompt.tokens);
+  request.images = std::move(prompt.images);
   request.keep_at = std::move(prompt.keep_at);
   request.output = prompt.rules;
   request.thinking = std::move(prompt.thinking);

@@ -41,6 +41,7 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
 // The conversation through the model's chat template, ready to be answered.
 struct Prompt {
   std::vector<int> tokens;
+  std::vector<RequestImage> images;  // as of Request
   OutputRules rules;         // how to take the answer apart, when a chat template made the prompt
   std::vector<int> keep_at;  // as of Request
   ThinkingOptions thinking;  // as of Request

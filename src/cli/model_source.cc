@@ -16,6 +16,7 @@
 #include "engine/loader_gguf.h"
 #include "hub/pull.h"
 #include "models/model.h"
+#include "models/vision_tower.h"
 #include "ops/open.h"
 #include "peers/peer_states.h"
 
@@ -53,6 +54,7 @@ Result<server::ModelDescription> describe(const ServeOptions& options) {
   out.context_length = spec.context_length;
   out.layers = static_cast<int>(spec.layers.size());
   out.hidden = spec.hidden;
+  out.images = VisionTower::present(*checkpoint);
   std::error_code failed;
   const auto modified = std::filesystem::last_write_time(options.model.model, failed);
   if (!failed)

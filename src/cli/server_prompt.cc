@@ -24,6 +24,7 @@ Result<Prepared> prepare_as_server(const Engine& engine, Preparer& preparer, con
 Prompt take_prompt(Prepared& prepared) {
   Prompt prompt;
   prompt.tokens = std::move(prepared.prompts.front());
+  prompt.images = std::move(prepared.images);
   prompt.keep_at = std::move(prepared.keep_at);
   prompt.rules = prepared.rules;
   prompt.thinking = std::move(prepared.thinking);
