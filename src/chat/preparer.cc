@@ -98,7 +98,7 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
     request.chat.extra["reasoning_effort"] = wish.effort;
   const CompilePrompt compile = [&](std::optional<bool> enable) {
     request.chat.enable_thinking = enable;
-    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, images, &limit);
+    return compiler_->compile(request.messages, *tools, request.chat, salt, turns, &limit, images);
   };
   auto chosen = continuation
                     ? continue_prompt(*continuation, format_.reasoning, engine_.tokenizer(), compile, limit)

@@ -256,7 +256,7 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
 Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
                                                const TemplateOptions& options, std::string_view salt,
                                                std::span<const KnownTurn> turns,
-                                               std::span<const RequestImage> images, EncodeLimit* limit) {
+                                               EncodeLimit* limit, std::span<const RequestImage> images) {
   TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, images, limit}));
   if (prompt.images.size() != images.size())
     return make_error(ErrorKind::invalid, "it wrote {} of the messages' {} images", prompt.images.size(),

@@ -39,7 +39,7 @@ struct KnownTurn {
 class PromptCompiler {
  public:
   // images: how prompts hold them; null: they hold none.
-  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer, const ImageFormat* images)
+  PromptCompiler(const ChatTemplate& chat, const Tokenizer& tokenizer, const ImageFormat* images = nullptr)
       : template_(chat), tokenizer_(tokenizer), image_format_(images) {}
 
   // salt: what was learned of requests with another one is not used, so that time tells nothing about them.
@@ -50,7 +50,7 @@ class PromptCompiler {
   // Errors: as ChatTemplate::render; invalid (the template does not write each image once).
   Result<CompiledPrompt> compile(const Json& messages, const Json& tools, const TemplateOptions& options,
                                  std::string_view salt = {}, std::span<const KnownTurn> turns = {},
-                                 std::span<const RequestImage> images = {}, EncodeLimit* limit = nullptr);
+                                 EncodeLimit* limit = nullptr, std::span<const RequestImage> images = {});
 
  private:
   // Token sequences that prompts of a kind were seen to begin, or to end, with.
