@@ -241,7 +241,7 @@ Result<LoadedModel> load_model(const std::string& path, std::shared_ptr<Device> 
     if (known && !tokenizer.get()) return tokenizer.get().error();
     return {};
   };
-  options.begun = prepare_kernels;
+  options.begun = [](const Model& begun) { prepare_kernels(begun); };
   options.split = purpose != LoadedFor::drafts;
   auto model = Model::load(*checkpoint, *out.device, options);
   TRY(out.tokenizer, tokenizer.get());

@@ -1,6 +1,7 @@
 #include "engine/loader_images.h"
 
 #include "base/log.h"
+#include "models/kernel_passes.h"
 
 namespace anabranch {
 namespace {
@@ -28,6 +29,7 @@ Result<void> load(const Checkpoint& checkpoint, LoadedModel& model) {
   format.in_prompt = written.in_prompt;
   format.pad = *pad;
   if (const std::string path = checkpoint.vision()->path(); path != checkpoint.path()) model.tower_path = path;
+  prepare_kernels(*tower, *model.device);
   model.tower = std::move(tower);
   model.image_format = std::move(format);
   model.info.images = true;

@@ -77,4 +77,19 @@ void prepare_kernels(const Model& model) {
   });
 }
 
+void prepare_kernels(const VisionTower& tower, Device& device) {
+  constexpr int kBlocks[] = {1, 2, 4, 8, 12, 16, 32};  // on each side of a picture
+  const VisionSpec& spec = tower.spec();
+  const auto encode = [&](int side) {
+    const auto numbers = static_cast<size_t>(side * side) * static_cast<size_t>(spec.patch_inputs());
+    const auto encoding = tower.begin(std::vector<float>(numbers), side, side);
+    while (!encoding->step(1)) {
+    }
+  };
+  device.prepare_kernels([&] {
+    if (spec.family == VisionSpec::Family::gemma3) return encode(spec.table_side);
+    for (const int blocks : kBlocks) encode(blocks * spec.merge);
+  });
+}
+
 }  // namespace anabranch

@@ -2,11 +2,14 @@
 #pragma once
 
 #include "models/model.h"
+#include "models/vision_tower.h"
 
 namespace anabranch {
 
 // The device notes what answers of this model will need, and compiles it on threads of its own: for prompts,
 // for many sequences that decode at once, for drafts.
 void prepare_kernels(const Model& model);
+// The same for pictures of many sizes.
+void prepare_kernels(const VisionTower& tower, Device& device);
 
 }  // namespace anabranch
