@@ -1,4 +1,5 @@
 #include "cache/disk_tools.h"
+#include "cache/image_store.h"
 #include "cache/weights_key.h"
 
 #include <unistd.h>
@@ -239,6 +240,7 @@ Result<DiskCleared> clear_records(const std::string& directory, const RecordFilt
   if (filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns) {
     remove_old_formats(directory);
     forget_weights(directory);
+    forget_images(directory);
   }
   return cleared;
 }

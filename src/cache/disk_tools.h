@@ -62,8 +62,8 @@ struct DiskCleared {
   uint64_t files = 0, bytes = 0;
 };
 // Removes these records, temporary files of dead writers, and folders that are then empty; without a filter,
-// also the folders of older formats and the hashes of models' files (weights_key.h). Files that do not belong
-// to the cache stay.
+// also the folders of older formats, the hashes of models' files (weights_key.h) and what vision towers made
+// of images (image_store.h). Files that do not belong to the cache stay.
 Result<DiskCleared> clear_records(const std::string& directory, const RecordFilter& filter = {});
 
 }  // namespace anabranch

@@ -27,7 +27,7 @@ struct FileHead {
   uint64_t check = 0;  // XXH3-64 of the numbers
 };
 
-constexpr size_t kMostWaiting = 16;  // images that wait to be written; more are left out
+constexpr uint64_t kMostWaiting = uint64_t{256} << 20;  // bytes that wait to be written; more are left out
 
 bool write_all(int fd, const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
@@ -41,7 +41,46 @@ bool write_all(int fd, const void* data, size_t bytes) {
   return true;
 }
 
+std::vector<fs::path> folders_of(const std::string& directory) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator entries(directory, error), end; !error && entries != end;
+       entries.increment(error)) {
+    const fs::directory_entry& entry = *entries;
+    if (entry.path().filename().string().starts_with("images1-") && entry.is_directory(error))
+      out.push_back(entry.path());
+  }
+  return out;
+}
+
+struct File {
+  fs::path path;
+  uint64_t bytes;
+  fs::file_time_type used;
+};
+std::vector<File> files_of(const std::string& directory) {
+  std::vector<File> out;
+  for (const fs::path& folder : folders_of(directory)) {
+    std::error_code error;
+    for (fs::directory_iterator entries(folder, error), end; !error && entries != end;
+         entries.increment(error)) {
+      const fs::directory_entry& entry = *entries;
+      const std::string extension = entry.path().extension().string();
+      std::error_code gone;
+      File one{entry.path(), entry.file_size(gone), entry.last_write_time(gone)};
+      if (!gone && (extension == ".image" || extension == ".tmp")) out.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
 }  // namespace
+
+void forget_images(const std::string& directory) {
+  std::error_code error;
+  for (const File& file : files_of(directory)) fs::remove(file.path, error);
+  for (const fs::path& folder : folders_of(directory)) fs::remove(folder, error);  // only if it is empty
+}
 
 ImageStore::ImageStore(ImageStoreOptions options)
     : options_(std::move(options)),
@@ -88,12 +127,16 @@ std::optional<Tensor> ImageStore::find(const ImageKey& image, std::string_view s
 void ImageStore::keep(const ImageKey& image, std::string_view salt, const Tensor& embeddings) {
   const PrefixKey key = key_of(image, salt);
   if (index_.contains(key)) return;
-  put(key, embeddings);
+  Tensor own = host_device().empty(embeddings.shape(), Dtype::f32);  // not of a pool of pinned memory
+  std::memcpy(own.data<float>(), embeddings.data<float>(), embeddings.nbytes());
+  put(key, own);
   if (folder_.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    if (to_write_.size() >= kMostWaiting) return;
-    to_write_.push_back({key, embeddings});
+    uint64_t waiting = 0;
+    for (const Entry& entry : to_write_) waiting += entry.embeddings.nbytes();
+    if (waiting > kMostWaiting) return;
+    to_write_.push_back({key, own});
   }
   wake_.notify_one();
 }
@@ -142,8 +185,8 @@ void ImageStore::write(const Entry& entry) const {
   head.check = XXH3_64bits(numbers.data<float>(), numbers.nbytes());
   const std::string path = path_of(entry.key), temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  bool good = fd >= 0 && write_all(fd, &head, sizeof(head)) &&
-              write_all(fd, numbers.data<float>(), numbers.nbytes());
+  bool good =
+      fd >= 0 && write_all(fd, &head, sizeof(head)) && write_all(fd, numbers.data<float>(), numbers.nbytes());
   const int error = errno;
   if (fd >= 0) good = ::close(fd) == 0 && good;
   if (good && ::rename(temporary.c_str(), path.c_str()) == 0) return make_room();
@@ -153,24 +196,10 @@ void ImageStore::write(const Entry& entry) const {
 
 // Removes the files that were used least recently, of all fingerprints, and what a killed process left.
 void ImageStore::make_room() const {
-  struct File {
-    fs::path path;
-    uint64_t bytes;
-    fs::file_time_type used;
-  };
-  std::vector<File> files;
-  uint64_t sum = 0;
+  std::vector<File> files = files_of(options_.directory);
   std::error_code error;
-  for (const auto& folder : fs::directory_iterator(options_.directory, error)) {
-    if (!folder.path().filename().string().starts_with("images1-")) continue;
-    for (const auto& file : fs::directory_iterator(folder.path(), error)) {
-      std::error_code gone;
-      File one{file.path(), file.file_size(gone), file.last_write_time(gone)};
-      if (gone) continue;
-      sum += one.bytes;
-      files.push_back(std::move(one));
-    }
-  }
+  uint64_t sum = 0;
+  for (const File& file : files) sum += file.bytes;
   std::ranges::sort(files, {}, &File::used);
   for (const File& file : files) {
     if (sum <= options_.disk_bytes) return;
@@ -187,7 +216,11 @@ void ImageStore::run_writer() {
     const Entry entry = std::move(to_write_.front());
     to_write_.pop_front();
     lock.unlock();
-    write(entry);
+    try {
+      write(entry);
+    } catch (const std::exception& e) {
+      log_warning("an image was not kept on disk: {}", e.what());
+    }
     lock.lock();
   }
 }

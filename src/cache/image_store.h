@@ -27,6 +27,9 @@ struct ImageStoreOptions {
   uint64_t disk_bytes = uint64_t{1} << 30;
 };
 
+// Removes what is kept in the cache's directory, of all fingerprints.
+void forget_images(const std::string& directory);
+
 class ImageStore {
  public:
   explicit ImageStore(ImageStoreOptions options);

@@ -97,6 +97,7 @@ Result<std::string> StateCache::record(const DiskRecord& name) const {
 
 StateCache::KeptHere StateCache::kept_here(std::span<const int> prompt, std::string_view salt) {
   const std::lock_guard lock(mutex_);
+  take_added();
   if (disk()) index(disk()->refresh());
   const int most = static_cast<int>(prompt.size()) - 1;
   const auto found = tree_.find(root_key(options_.fingerprint, salt), prompt, most);

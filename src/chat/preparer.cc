@@ -63,9 +63,18 @@ RequestError Preparer::stop_error(const EncodeLimit& limit, const std::string& p
 }
 
 std::variant<std::vector<RequestImage>, RequestError> Preparer::pictures_of(
-    ChatRequest& request, const std::function<bool()>& cancelled) const {
+    ChatRequest& request, size_t most_tokens, const std::function<bool()>& cancelled) const {
   if (request.images.empty()) return std::vector<RequestImage>();
-  if (const ImageFormat* format = engine_.image_format()) return read_pictures(request, *format, cancelled);
+  if (const ImageFormat* format = engine_.image_format()) {
+    auto read = read_pictures(request, *format, most_tokens, cancelled);
+    if (auto* error = std::get_if<RequestError>(&read); error && error->prompt_tokens > 0)
+      return too_long(most_tokens, false, error->field);
+    return read;
+  }
+  if (hide_images_of_tools(request.messages) == 0) {
+    request.images.clear();
+    return std::vector<RequestImage>();
+  }
   return fault(ErrorKind::unsupported,
                "This model cannot read images (its files have no vision tower): send text only, or serve a "
                "model that has one",
@@ -78,7 +87,7 @@ std::variant<Prepared, RequestError> Preparer::prepare_chat(ChatRequest request,
   if (!compiler_)
     return fault(ErrorKind::unsupported, "The loaded model brings no chat template; use /v1/completions",
                  "messages");
-  auto read = pictures_of(request, cancelled);
+  auto read = pictures_of(request, most_tokens, cancelled);
   if (auto* error = std::get_if<RequestError>(&read)) return std::move(*error);
   auto& images = std::get<std::vector<RequestImage>>(read);
   const std::string user = last_user_text(request.messages);
@@ -218,8 +227,8 @@ std::variant<Prepared, RequestError> Preparer::chat(ChatRequest request,
 std::variant<Prepared, RequestError> Preparer::count(ChatRequest request,
                                                      const std::function<bool()>& cancelled) {
   const size_t context = most_tokens();
-  return prepare_chat(std::move(request),
-                      context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context, cancelled);
+  return prepare_chat(std::move(request), context < SIZE_MAX ? std::max(kMostCounted, 4 * context) : context,
+                      cancelled);
 }
 
 }  // namespace anabranch

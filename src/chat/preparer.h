@@ -62,7 +62,7 @@ class Preparer {
 
  private:
   std::variant<std::vector<RequestImage>, RequestError> pictures_of(
-      ChatRequest& request, const std::function<bool()>& cancelled) const;
+      ChatRequest& request, size_t most_tokens, const std::function<bool()>& cancelled) const;
   std::variant<Prepared, RequestError> prepare_chat(ChatRequest request, size_t most_tokens,
                                                     const std::function<bool()>& cancelled);
   std::variant<std::vector<int>, RequestError> prompt_tokens(TextOrTokens prompt, const std::string& param,

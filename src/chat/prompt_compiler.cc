@@ -212,7 +212,8 @@ std::optional<int> PromptCompiler::instruction_length(const Chat& chat, std::spa
   for (const char* question : {"A", "9"}) {
     Json asked = instructions;
     asked.push_back({{"role", "user"}, {"content", question}});
-    const auto length = common_length({asked, chat.tools, chat.options, chat.salt, {}, {}, chat.limit}, prompt);
+    const auto length =
+        common_length({asked, chat.tools, chat.options, chat.salt, {}, {}, chat.limit}, prompt);
     if (chat.limit && chat.limit->stopped()) return std::nullopt;  // keep no length of half the renderings
     if (length) shared = std::min(shared.value_or(*length), *length);
   }
@@ -236,7 +237,8 @@ std::optional<int> PromptCompiler::earlier_length(const Chat& chat, std::span<co
       std::lower_bound(chat.turns.begin(), chat.turns.end(), last,
                        [](const KnownTurn& turn, size_t place) { return turn.message < place; }) -
       chat.turns.begin()));
-  return common_length({messages, chat.tools, chat.options, chat.salt, turns, chat.images, chat.limit}, prompt);
+  return common_length({messages, chat.tools, chat.options, chat.salt, turns, chat.images, chat.limit},
+                       prompt);
 }
 
 // Of the prompt without the answer's opening.
@@ -246,8 +248,8 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
   if (const int known = openings_.match(kind, prompt)) return size - known;
   TemplateOptions closed = chat.options;
   closed.add_generation_prompt = false;
-  const auto length =
-      common_length({chat.messages, chat.tools, closed, chat.salt, chat.turns, chat.images, chat.limit}, prompt);
+  const auto length = common_length(
+      {chat.messages, chat.tools, closed, chat.salt, chat.turns, chat.images, chat.limit}, prompt);
   if (!length || *length == size) return std::nullopt;
   openings_.put(std::move(kind), prompt.subspan(static_cast<size_t>(*length)));
   return length;
@@ -255,8 +257,8 @@ std::optional<int> PromptCompiler::closed_length(const Chat& chat, std::span<con
 
 Result<CompiledPrompt> PromptCompiler::compile(const Json& messages, const Json& tools,
                                                const TemplateOptions& options, std::string_view salt,
-                                               std::span<const KnownTurn> turns,
-                                               EncodeLimit* limit, std::span<const RequestImage> images) {
+                                               std::span<const KnownTurn> turns, EncodeLimit* limit,
+                                               std::span<const RequestImage> images) {
   TRY(auto prompt, tokens_of({messages, tools, options, salt, turns, images, limit}));
   if (prompt.images.size() != images.size())
     return make_error(ErrorKind::invalid, "it wrote {} of the messages' {} images", prompt.images.size(),

@@ -1,5 +1,7 @@
 #include "chat/read_pictures.h"
 
+#include <algorithm>
+
 #include "images/image_key.h"
 #include "images/picture.h"
 
@@ -8,6 +10,13 @@ namespace {
 
 RequestError fault(ErrorKind kind, std::string message, std::string field) {
   return {{kind, std::move(message)}, std::move(field), ""};
+}
+
+Result<RequestImage> read_picture(const ImageInput& input, const ImageProcessor& processor) {
+  TRY(const Picture picture, decode_picture(input.bytes));
+  TRY(auto processed, process_image(picture, processor, input.most_pixels));
+  const ImageKey key = image_key(processed);
+  return RequestImage{0, key, std::make_shared<const ProcessedImage>(std::move(processed))};
 }
 
 template <class Visit>
@@ -24,28 +33,58 @@ void for_each_image(Json& messages, const Visit& visit) {
 
 std::variant<std::vector<RequestImage>, RequestError> read_pictures(ChatRequest& request,
                                                                     const ImageFormat& format,
+                                                                    size_t most_tokens,
                                                                     const std::function<bool()>& cancelled) {
   std::vector<RequestImage> out;
-  for (ImageInput& input : request.images) {
+  size_t tokens = 0;
+  for (const ImageInput& input : request.images) {
     if (cancelled && cancelled()) return fault(ErrorKind::busy, "The client has left", "");
-    const auto picture = decode_picture(input.bytes);
-    input.bytes = std::string();
-    if (!picture) return fault(ErrorKind::invalid, picture.error().message, input.field);
-    auto processed = process_image(*picture, format.processor, input.most_pixels);
-    if (!processed) return fault(ErrorKind::invalid, processed.error().message, input.field);
-    const ImageKey key = image_key(*processed);
-    out.push_back({0, key, std::make_shared<const ProcessedImage>(std::move(*processed))});
+    const auto same = std::ranges::find_if(request.images, [&](const ImageInput& other) {
+      return other.bytes == input.bytes && other.most_pixels == input.most_pixels;
+    });
+    const auto place = static_cast<size_t>(same - request.images.begin());
+    if (place < out.size()) {
+      out.push_back(out[place]);
+    } else {
+      auto read = read_picture(input, format.processor);
+      if (!read) return fault(ErrorKind::invalid, read.error().message, input.field);
+      out.push_back(std::move(*read));
+    }
+    tokens += static_cast<size_t>(out.back().image->tokens);
+    if (tokens > most_tokens) {
+      RequestError error = fault(ErrorKind::exhausted, "", input.field);
+      error.prompt_tokens = tokens;
+      return error;
+    }
   }
+  request.images.clear();
   size_t next = 0;
   for_each_image(request.messages, [&](Json& part) {
-    if (next < out.size()) part["image_key"] = fmt::format("{:016x}{:016x}", out[next].key.high, out[next].key.low);
+    if (next < out.size())
+      part["image_key"] = fmt::format("{:016x}{:016x}", out[next].key.high, out[next].key.low);
     next++;
   });
   if (next != out.size())
-    return fault(ErrorKind::invalid,
-                 fmt::format("The messages have {} parts of type image, but {} images came", next, out.size()),
-                 "messages");
+    return fault(
+        ErrorKind::invalid,
+        fmt::format("The messages have {} parts of type image, but {} images came", next, out.size()),
+        "messages");
   return out;
+}
+
+int hide_images_of_tools(Json& messages) {
+  int others = 0;
+  for (Json& message : messages) {
+    Json one = Json::array({std::move(message)});
+    for_each_image(one, [&](Json& part) {
+      if (string_at(one[0], "role") == "tool")
+        part = {{"type", "text"}, {"text", "[image: not shown, this model reads text only]"}};
+      else
+        others++;
+    });
+    message = std::move(one[0]);
+  }
+  return others;
 }
 
 }  // namespace anabranch

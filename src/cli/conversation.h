@@ -42,9 +42,9 @@ SamplingParams sampling_params(const SamplingOptions& options, const Engine& eng
 struct Prompt {
   std::vector<int> tokens;
   std::vector<RequestImage> images;  // as of Request
-  OutputRules rules;         // how to take the answer apart, when a chat template made the prompt
-  std::vector<int> keep_at;  // as of Request
-  ThinkingOptions thinking;  // as of Request
+  OutputRules rules;                 // how to take the answer apart, when a chat template made the prompt
+  std::vector<int> keep_at;          // as of Request
+  ThinkingOptions thinking;          // as of Request
   ThinkReport think_report;
 };
 // Errors: unsupported (no chat template, or one that cannot be told to think as the flags say).

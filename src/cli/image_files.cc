@@ -12,9 +12,7 @@ namespace {
 // By the file's first bytes; empty: of no kind that is known.
 std::string media_type(std::string_view bytes) {
   constexpr std::pair<std::string_view, const char*> kKinds[] = {{"\x89PNG\r\n\x1a\n", "image/png"},
-                                                                 {"\xff\xd8\xff", "image/jpeg"},
-                                                                 {"GIF8", "image/gif"},
-                                                                 {"BM", "image/bmp"}};
+                                                                 {"\xff\xd8\xff", "image/jpeg"}};
   for (const auto& [start, type] : kKinds)
     if (bytes.starts_with(start)) return type;
   return bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP") ? "image/webp" : "";
@@ -30,8 +28,7 @@ Result<Json> image_part(const std::string& path) {
   TRY(const std::string bytes, read_file(path, server::kMaxImageBytes));
   const std::string type = media_type(bytes);
   if (type.empty())
-    return make_error(ErrorKind::invalid, "{} is no image of a known kind: PNG, JPEG, WebP, GIF or BMP",
-                      path);
+    return make_error(ErrorKind::invalid, "{} is no image of a known kind: PNG, JPEG or WebP", path);
   return part_of("data:" + type + ";base64," + to_base64(bytes));
 }
 

@@ -79,7 +79,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& o) {
   add_thinking_flags(*command, o.thinking);
   command->add_option("-p,--prompt,prompt", o.prompt, "The prompt (default: standard input)");
   command->add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file");
-  add_image_flag(*command, o.images, "Put an image before the prompt: a PNG, JPEG, WebP, GIF or BMP file");
+  add_image_flag(*command, o.images, "Put an image before the prompt: a PNG, JPEG or WebP file");
   command->add_option("-s,--system", o.system, "System message");
   command->add_flag("--raw", o.raw, "Continue the text as it is, without a chat template");
   auto* schema = command->add_option("--json-schema", o.json_schema,
@@ -134,8 +134,7 @@ CLI::App* add_chat(CLI::App& app, ChatOptions& o) {
   auto* command = app.add_subcommand("chat", "Talk in the terminal");
   add_partner_flags(*command, o);
   command->add_option("-s,--system", o.system, "System message");
-  add_image_flag(*command, o.images,
-                 "Put an image before the first message: a PNG, JPEG, WebP, GIF or BMP file");
+  add_image_flag(*command, o.images, "Put an image before the first message: a PNG, JPEG or WebP file");
   add_chat_session_flags(*command, o);
   add_mcp_flags(*command, o.mcp);
   add_mcp_allow_flag(*command, o.mcp);

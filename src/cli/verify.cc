@@ -11,6 +11,7 @@
 #include "checkpoint/model_name.h"
 #include "checkpoint/shard_writer.h"
 #include "cli/verify_checks.h"
+#include "models/vision_tower.h"
 #include "ops/table.h"
 
 namespace anabranch::cli {
@@ -138,7 +139,8 @@ Result<std::string> tensor_types(const std::string& path, const Model& model) {
   for (const auto& [name, type] : types)
     out.push_back(fmt::format("{} {} {:.1f} MB", type.count, name, type.bytes / 1e6));
   if (checkpoint->left_out() > 0)
-    out.push_back(fmt::format("{} for images or sound, not used", checkpoint->left_out()));
+    out.push_back(fmt::format("{} for images or sound{}", checkpoint->left_out(),
+                              VisionTower::present(*checkpoint) ? "" : ", not used"));
   if (mtp > 0 && !model.has_mtp()) out.push_back(fmt::format("{} of an MTP head, not used", mtp));
   return fmt::format("{}", fmt::join(out, ", "));
 }

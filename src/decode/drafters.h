@@ -23,9 +23,9 @@ namespace anabranch {
 struct DraftRequest {
   std::span<const int> tokens;  // the sequence, the last token sampled but not applied
   const SamplingParams& sampling;
-  TokenHistory& history;  // of the sequence; restored afterwards
-  int count = 0;          // drafts wanted
-  SequenceState& state;   // of the full model, before the last token; restored afterwards
+  TokenHistory& history;                 // of the sequence; restored afterwards
+  int count = 0;                         // drafts wanted
+  SequenceState& state;                  // of the full model, before the last token; restored afterwards
   const PromptImages* images = nullptr;  // of the sequence, or null
 };
 

@@ -239,7 +239,8 @@ DraftTimes Speculator::draft_together(SpecResources& resources, std::span<SpecSe
   DraftTimes times;
   for (size_t k = 0; k < groups.size(); k++)
     if (!groups[k].works.empty()) run(groups[k], static_cast<DraftSource>(k), times);
-  // A draft model's vocabulary may be padded to more tokens than the model has, and a copy may reach an image.
+  // A draft model's vocabulary may be padded to more tokens than the model has, and a copy may reach an
+  // image.
   const auto unknown = [&](int id) { return id >= resources.model->spec().vocab; };
   for (SpecSeat& seat : seats) {
     auto& tokens = seat.draft.tokens;

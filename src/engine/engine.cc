@@ -136,6 +136,12 @@ Result<void> EngineImpl::check_images(const Request& request) const {
     return make_error(ErrorKind::unsupported, "the model {} reads no images", info().name);
   if (!request.images.empty() && request.prompt_logprobs)
     return make_error(ErrorKind::unsupported, "log probabilities of a prompt with images are not told");
+  const int merge = request.images.empty() ? 1 : model_.tower()->spec().merge;
+  for (const RequestImage& image : request.images)
+    if (!image.image || image.image->tokens < 1 ||
+        image.image->tokens != image.image->rows / merge * (image.image->columns / merge))
+      return make_error(ErrorKind::invalid, "the image at {} does not fit the model's vision tower",
+                        image.begin);
   auto image = request.images.begin();
   for (size_t i = 0; i < request.prompt.size();) {
     const bool here = image != request.images.end() && i == static_cast<size_t>(image->begin);

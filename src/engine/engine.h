@@ -208,8 +208,9 @@ struct ModelInfo {
   uint64_t kv_bytes_per_token = 0, draft_kv_bytes_per_token = 0;
   uint64_t state_bytes = 0, draft_state_bytes = 0;
   bool has_mtp = false;
-  bool images = false;  // whether prompts may contain images
-  bool lossy = false;   // layers were left out: `layers` and all sizes count the remaining ones
+  bool images = false;       // whether prompts may contain images
+  uint64_t image_bytes = 0;  // memory that encoding the largest one takes
+  bool lossy = false;        // layers were left out: `layers` and all sizes count the remaining ones
   std::vector<DraftSource> draft_sources;  // those that requests may choose
   std::string draft_model;                 // name of the draft model, or empty
   int hidden = 0;                          // length of hidden states

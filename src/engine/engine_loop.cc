@@ -26,6 +26,12 @@ bool overlaps(const Device& device) {
   return told && *told ? *told != '0' : device.kind() == DeviceKind::cuda;
 }
 
+// Of the disk's budget for states (0: the default), besides which images may take so many bytes.
+uint64_t image_disk_bytes(uint64_t budget) {
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  return budget == 0 ? kMost : std::min(kMost, budget / 8);
+}
+
 // states: what its embeddings depend on, they do too; null: nothing is kept.
 std::unique_ptr<ImageEncoder> make_image_encoder(EngineModel& model, const EngineOptions& options,
                                                  const StateCache* states) {
@@ -33,9 +39,18 @@ std::unique_ptr<ImageEncoder> make_image_encoder(EngineModel& model, const Engin
   std::unique_ptr<ImageStore> store;
   if (states)
     store = std::make_unique<ImageStore>(
-        ImageStoreOptions{.fingerprint = states->fingerprint(), .directory = options.cache.directory});
+        ImageStoreOptions{.fingerprint = states->fingerprint(),
+                          .directory = states->disk() ? options.cache.directory : "",
+                          .disk_bytes = image_disk_bytes(options.cache.disk_bytes)});
   return std::make_unique<ImageEncoder>(*model.tower(), model.image_format()->processor, model.device(),
                                         std::move(store));
+}
+
+uint64_t bytes_of_images(const Sequence& sequence, int hidden) {
+  uint64_t rows = 0;
+  if (sequence.images)
+    for (const PromptImage& image : sequence.images->images) rows += static_cast<uint64_t>(image.tokens());
+  return rows * static_cast<uint64_t>(hidden) * sizeof(float);
 }
 
 // Images of which one step must apply all tokens.
@@ -102,8 +117,9 @@ bool EngineLoop::take_inbox() {
   for (auto& sequence : arrivals) {
     const RequestId id = sequence->id;
     sequence->images = images_of(sequence->request, model_.tower());
-    const bool added = scheduler_.add(id, static_cast<int>(sequence->tokens.size()),
-                                      sequence->request.priority, whole_ranges(*sequence));
+    const bool added =
+        scheduler_.add(id, static_cast<int>(sequence->tokens.size()), sequence->request.priority,
+                       whole_ranges(*sequence), bytes_of_images(*sequence, model_.model().spec().hidden));
     const bool nothing_to_do = sequence->request.max_tokens == 0 && !sequence->request.prompt_logprobs;
     sequences_.emplace(id, std::move(sequence));
     if (!added)
@@ -189,8 +205,8 @@ void EngineLoop::begin(Sequence& sequence) {
       model_.speculation(), request.speculation.value_or(options_.speculation),
       request.cache && options_.cache.enabled ? std::optional(request.cache_salt) : std::nullopt,
       sequence.images.get());
-  const bool first = sequence.constraints.empty();
-  if (first) {
+  const bool first = !sequence.begun;
+  if (sequence.constraints.empty()) {
     model_.constrain(sequence);
     sequence.history = TokenHistory(sequence.request.sampling, sequence.tokens);
     sequence.started = now_seconds();
@@ -198,10 +214,14 @@ void EngineLoop::begin(Sequence& sequence) {
   }
   const int found = keeper_.resume(sequence);
   note_cache();
-  // A kept state that was counted on may be gone.
-  if (sequence.images && !images_->find(sequence, found)) images_->encode(sequence, found);
+  if (sequence.images && !images_->find(sequence, found)) {  // a kept state that was counted on is gone
+    drop_state(sequence);
+    images_->add(sequence, found);
+    return scheduler_.hold(sequence.id);
+  }
   if (found > 0) scheduler_.advanced(sequence.id, found, 0);
   if (!first) return;
+  sequence.begun = true;
   sequence.usage.cached_tokens = found;
   Event event;
   event.started = true;
@@ -225,7 +245,7 @@ void EngineLoop::encode_images() {
   if (!images_ || images_->idle()) return;
   const double spare = scheduler_.spare_s(std::max(0.0, now_seconds() - pending_end()));
   try {
-    for (const RequestId id : images_->work(std::min(kAtATime, spare))) scheduler_.release(id);
+    if (const auto id = images_->work(std::min(kAtATime, spare))) scheduler_.release(*id);
   } catch (const std::exception& e) {
     log_error("an image could not be encoded: {}", e.what());
     end(images_->first(), FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
@@ -237,6 +257,8 @@ void EngineLoop::drop_state(Sequence& sequence) {
   if (sequence.speculator) sequence.usage.speculation += sequence.speculator->counters();
   sequence.speculator.reset();
   sequence.state.reset();
+  if (!sequence.images) return;
+  for (PromptImage& image : sequence.images->images) image.embeddings = Tensor();  // its memory counts, too
 }
 
 // When the pending step should be done, or the time at which the last tokens were delivered.
@@ -386,6 +408,7 @@ void EngineLoop::finish_part(Step& step, StepPart& part, double delivered) {
   }
   runner_.learn(step, part, row, part.row + part.applied(), busy);
   runner_.observe(step, part, delivered);
+  if (part.sequence->images && part.sequence->state) ImageEncoder::drop_read(*part.sequence);
   if (part.ending != Ending::none) end(part.scheduled.id, reason_of(part.ending), std::move(part.sampled));
 }
 

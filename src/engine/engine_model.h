@@ -30,9 +30,7 @@ class EngineModel {
   const SpecResources& speculation() const { return speculation_; }
   // Null: the model reads no images. Both or none.
   const VisionTower* tower() const { return loaded_.tower.get(); }
-  const ImageFormat* image_format() const {
-    return loaded_.image_format ? &*loaded_.image_format : nullptr;
-  }
+  const ImageFormat* image_format() const { return loaded_.image_format ? &*loaded_.image_format : nullptr; }
   GrammarCompiler& grammars() const { return *grammars_; }
 
   // Adds the sequence's constraints, in order: thinking control, grammar, end of turn, stop strings. Answer

@@ -14,7 +14,8 @@ std::unique_ptr<PromptImages> images_of(const Request& request, const VisionTowe
   out->grid_positions = tower->spec().family == VisionSpec::Family::qwen3_5;
   out->see_each_other = tower->spec().family == VisionSpec::Family::gemma3;
   for (const RequestImage& image : request.images) {
-    const int rows = image.image->rows / tower->spec().merge, columns = image.image->columns / tower->spec().merge;
+    const int rows = image.image->rows / tower->spec().merge,
+              columns = image.image->columns / tower->spec().merge;
     CHECK(rows * columns == image.image->tokens, "an image of {} tokens in a grid of {} x {}",
           image.image->tokens, rows, columns);
     out->images.push_back({image.begin, rows, columns, {}});
@@ -51,14 +52,9 @@ void ImageEncoder::finish_image(const Sequence& sequence, PromptImage& image, co
     store_->keep(input_of(sequence, image).key, sequence.request.cache_salt, device_.to_host(embeddings));
 }
 
-void ImageEncoder::encode(Sequence& sequence, int covered) {
-  const Job job{&sequence, covered};
-  while (PromptImage* image = lacking(job)) {
-    const auto encoding = tower_.begin(*input_of(sequence, *image).image, processor_);
-    while (!encoding->step(1)) {
-    }
-    finish_image(sequence, *image, encoding->result());
-  }
+void ImageEncoder::drop_read(Sequence& sequence) {
+  for (PromptImage& image : sequence.images->images)
+    if (image.end() + kReadAgain < sequence.state->length()) image.embeddings = Tensor();
 }
 
 void ImageEncoder::remove(RequestId id) {
@@ -66,26 +62,24 @@ void ImageEncoder::remove(RequestId id) {
   std::erase_if(jobs_, [&](const Job& job) { return job.sequence->id == id; });
 }
 
-std::vector<RequestId> ImageEncoder::work(double seconds) {
+std::optional<RequestId> ImageEncoder::work(double seconds) {
   const double end = now_seconds() + seconds;
-  std::vector<RequestId> done;
   do {
-    if (jobs_.empty()) return done;
+    if (jobs_.empty()) return std::nullopt;
     const Job job = jobs_.front();
     // Another request may have brought the same image meanwhile.
     if (!current_) find(*job.sequence, job.covered);
     PromptImage* image = lacking(job);
     if (!image) {
-      done.push_back(job.sequence->id);
       jobs_.pop_front();
-      continue;
+      return job.sequence->id;
     }
     if (!current_) current_ = tower_.begin(*input_of(*job.sequence, *image).image, processor_);
     if (!current_->step(std::max(0.0, end - now_seconds()))) continue;
     const auto encoded = std::move(current_);
     finish_image(*job.sequence, *image, encoded->result());
   } while (now_seconds() < end);
-  return done;
+  return std::nullopt;
 }
 
 }  // namespace anabranch

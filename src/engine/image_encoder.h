@@ -3,7 +3,7 @@
 
 #include <deque>
 #include <memory>
-#include <vector>
+#include <optional>
 
 #include "cache/image_store.h"
 #include "engine/sequence.h"
@@ -24,20 +24,21 @@ class ImageEncoder {
   // Gives the sequence's images that end beyond `covered` tokens their embeddings, as far as those are kept.
   // Returns whether it now has all of these.
   bool find(Sequence& sequence, int covered);
-  // Encodes at once what it lacks. Throws as the device does.
-  void encode(Sequence& sequence, int covered);
-  // The same later, in work(); first come, first served. The sequence stays where it is until it is returned
-  // or removed.
+  // Encodes what it lacks later, in work(); first come, first served. The sequence stays where it is until it
+  // is returned or removed.
   void add(Sequence& sequence, int covered) { jobs_.push_back({&sequence, covered}); }
   void remove(RequestId id);
   bool idle() const { return jobs_.empty(); }
   // Works for about so many seconds, and at least on one piece. Throws as the device does; the first job is
   // at fault then.
-  // Returns the requests that have what they need, and are no jobs any more.
-  std::vector<RequestId> work(double seconds);
+  // Returns the first request that has what it needs, and is no job any more.
+  std::optional<RequestId> work(double seconds);
+  // Gives back the memory of images whose tokens the state has applied, and drafters seen.
+  static void drop_read(Sequence& sequence);
   RequestId first() const { return jobs_.front().sequence->id; }
 
  private:
+  static constexpr int kReadAgain = 512;  // tokens that a drafter may lag behind
   struct Job {
     Sequence* sequence;
     int covered;

@@ -19,9 +19,9 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null when the model has none
-  std::unique_ptr<VisionTower> tower;       // null: the model reads no images
-  std::optional<ImageFormat> image_format;  // with a tower
-  std::string tower_path;                   // its file, where that is not the model's; or empty
+  std::unique_ptr<VisionTower> tower;                 // null: the model reads no images
+  std::optional<ImageFormat> image_format;            // with a tower
+  std::string tower_path;                             // its file, where that is not the model's; or empty
   std::string template_problem;                       // why the model's template cannot be used, or empty
   SamplingParams sampling;                            // generation_config.json, or greedy
   std::vector<int> eos;                               // ids that end a turn, sorted

@@ -18,21 +18,36 @@ Written written_by(VisionSpec::Family family) {
   return {"<|image_pad|>", "<|image_pad|>", "<|image_pad|>"};
 }
 
+// Images of Qwen's stand on a grid, for which its attention needs ropes over time, height and width.
+Result<void> check_positions(const ModelSpec& spec, VisionSpec::Family family) {
+  if (family != VisionSpec::Family::qwen3_5) return {};
+  for (const ops::Rope& rope : spec.ropes)
+    if (rope.axes() != 3)
+      return make_error(ErrorKind::unsupported, "its rotary positions do not tell rows and columns apart");
+  return {};
+}
+
 Result<void> load(const Checkpoint& checkpoint, LoadedModel& model) {
   TRY(auto tower, VisionTower::load(checkpoint, *model.device));
   ImageFormat format;
   TRY(format.processor, image_processor_of(checkpoint));
+  TRY_VOID(check_positions(model.model->spec(), tower->spec().family));
   const Written written = written_by(tower->spec().family);
   const auto pad = model.tokenizer->find(written.pad);
   if (!pad) return make_error(ErrorKind::invalid, "the tokenizer lacks {}", written.pad);
   format.written = written.by_template;
   format.in_prompt = written.in_prompt;
   format.pad = *pad;
-  if (const std::string path = checkpoint.vision()->path(); path != checkpoint.path()) model.tower_path = path;
+  if (const std::string path = checkpoint.vision()->path(); path != checkpoint.path())
+    model.tower_path = path;
   prepare_kernels(*tower, *model.device);
   model.tower = std::move(tower);
   model.image_format = std::move(format);
   model.info.images = true;
+  const ImageProcessor& by = model.image_format->processor;
+  const int64_t area = int64_t{by.patch} * by.patch;
+  const int64_t pixels = by.kind == ImageProcessor::Kind::qwen ? by.max_pixels : int64_t{by.size} * by.size;
+  model.info.image_bytes = model.tower->working_bytes(pixels / area);
   model.info.weight_bytes += model.tower->weight_bytes();
   return {};
 }

@@ -16,7 +16,7 @@ constexpr int kLeastContext = 2048;
 constexpr int kSmallestContext = 64;
 
 MemoryBudgets choose_budgets(const EngineOptions& options, const SequenceBytes& sequence, uint64_t machine,
-                             const Device& device) {
+                             uint64_t for_images, const Device& device) {
   // States are in the device's memory, cached states in the machine's.
   const bool same = !device.has_own_memory();
   const uint64_t memory = same ? machine : device.memory_bytes(), free = device.free_bytes();
@@ -26,7 +26,7 @@ MemoryBudgets choose_budgets(const EngineOptions& options, const SequenceBytes& 
         options.cache.ram_bytes > 0 ? options.cache.ram_bytes : std::min<uint64_t>(machine / 8, 8ull << 30);
   budgets.states = options.memory_bytes;
   if (budgets.states > 0) return budgets;
-  const uint64_t taken = memory / 32 + (same ? budgets.cache : 0);
+  const uint64_t taken = memory / 32 + for_images + (same ? budgets.cache : 0);
   budgets.states = free > 0 ? std::min(memory / 2, free - std::min(free, taken)) : memory / 2;
   budgets.states = std::max(budgets.states, sequence.of(kLeastContext));
   return budgets;
@@ -50,7 +50,7 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, const ModelInfo& in
   uint64_t machine = cpu_info().memory_bytes;
   if (const uint64_t limit = memory_limit(); limit > 0) machine = std::min(machine, limit);
   plan.reserve = machine / 32;
-  plan.budgets = choose_budgets(options, plan.sequence, machine, device);
+  plan.budgets = choose_budgets(options, plan.sequence, machine, info.image_bytes, device);
   plan.context_length = info.context_length;
   const SequenceBytes& bytes = plan.sequence;
   const uint64_t budget = plan.budgets.states, room = budget - std::min(budget, bytes.of(kMaxDraftTokens));

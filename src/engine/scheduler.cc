@@ -45,7 +45,8 @@ uint64_t SequenceBytes::of(int tokens) const {
   return fixed + per_token * static_cast<uint64_t>((tokens + kKvBlock - 1) / kKvBlock * kKvBlock);
 }
 
-bool Scheduler::add(uint64_t id, int tokens, int priority, std::vector<TokenRange> whole) {
+bool Scheduler::add(uint64_t id, int tokens, int priority, std::vector<TokenRange> whole,
+                    uint64_t more_bytes) {
   CHECK(tokens > 0);
   if (static_cast<int>(entries_.size()) >= options_.max_running + options_.max_queue) return false;
   const auto later = [&](const ScheduledSequence& e) { return e.priority > priority; };
@@ -55,6 +56,7 @@ bool Scheduler::add(uint64_t id, int tokens, int priority, std::vector<TokenRang
   entry.known = tokens;
   entry.since = prompt_tokens_;
   entry.whole = std::move(whole);
+  entry.more_bytes = more_bytes;
   entries_.insert(std::find_if(entries_.begin(), entries_.end(), later), entry);
   return true;
 }
@@ -65,7 +67,7 @@ int Scheduler::running() const {
 }
 
 uint64_t Scheduler::bytes_of(const ScheduledSequence& entry) const {
-  return bytes_.of(entry.known + kMaxDraftTokens);
+  return bytes_.of(entry.known + kMaxDraftTokens) + entry.more_bytes;
 }
 
 uint64_t Scheduler::bytes() const {
@@ -113,7 +115,7 @@ std::vector<uint64_t> Scheduler::admit(int begun, double spent) {
   for (ScheduledSequence& e : entries_) {
     if (e.running) continue;
     const bool waits = e.held || waits_for_other(e);
-    const uint64_t more = bytes_.of(e.known + kMaxDraftTokens + kKvBlock);
+    const uint64_t more = bytes_.of(e.known + kMaxDraftTokens + kKvBlock) + e.more_bytes;
     const bool fits = budget_ == 0 || used + more <= budget_;
     if (count >= options_.max_running || (count > 0 && !fits)) break;
     used += bytes_of(e);

@@ -61,11 +61,12 @@ struct ScheduledSequence {
   int64_t since;     // total of prompt tokens read, of all sequences, when it arrived
   int64_t read = 0;  // its own prompt tokens read since then
   bool running = false;
-  int alone = 0, alone_next = 1;  // tokens for which it runs alone: now, and after the next failure
-  uint64_t after = 0;             // the sequence that it waits for (wait_for); 0: none
-  int after_tokens = 0;           // tokens that `after` must have applied
-  bool held = false;              // hold()
+  int alone = 0, alone_next = 1;       // tokens for which it runs alone: now, and after the next failure
+  uint64_t after = 0;                  // the sequence that it waits for (wait_for); 0: none
+  int after_tokens = 0;                // tokens that `after` must have applied
+  bool held = false;                   // hold()
   std::vector<TokenRange> whole = {};  // tokens that one step must apply together, ascending
+  uint64_t more_bytes = 0;             // memory besides SequenceBytes
   int left() const { return known - applied; }
   bool decodes() const { return left() == 1; }
   // The sum of the positions of its next tokens.
@@ -81,9 +82,10 @@ class Scheduler {
   void set_bytes(const SequenceBytes& bytes) { bytes_ = bytes; }
   void set_budget(uint64_t bytes) { budget_ = bytes; }
 
-  // Returns false when the queue is full. Lower priorities run first. whole: as of ScheduledSequence; a step
-  // may have more tokens than a chunk for their sake.
-  bool add(uint64_t id, int tokens, int priority = 0, std::vector<TokenRange> whole = {});
+  // Returns false when the queue is full. Lower priorities run first. whole, more_bytes: as of
+  // ScheduledSequence; a step may have more tokens than a chunk for the sake of `whole`.
+  bool add(uint64_t id, int tokens, int priority = 0, std::vector<TokenRange> whole = {},
+           uint64_t more_bytes = 0);
   // Call before each step. Returns the running sequences that must give their memory back because the budget
   // is exceeded. They wait again, and start with an empty state when they are admitted again.
   std::vector<uint64_t> preempt();
@@ -96,7 +98,8 @@ class Scheduler {
   // Makes a sequence that was just admitted wait until the running sequence `other` has applied `tokens`
   // tokens, or has ended. Both prompts begin with these tokens, and a snapshot will be stored there.
   void wait_for(uint64_t id, uint64_t other, int tokens);
-  // Makes a sequence that was just admitted wait until release(): something that its prompt needs is being made.
+  // Makes a sequence that was just admitted wait until release(): something that its prompt needs is being
+  // made.
   void hold(uint64_t id);
   void release(uint64_t id) { at(id).held = false; }
   // Seconds that other work may take now, before the next step: without end if no sequence decodes.

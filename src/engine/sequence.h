@@ -23,6 +23,7 @@ struct Sequence {
   Request request;
   Sink sink;
   double submitted = 0, started = 0, first_token = 0;
+  bool begun = false;                  // the event that tells so was sent
   std::vector<int> tokens;             // the prompt, then the sampled tokens
   std::optional<SequenceState> state;  // made when the sequence first runs, as is the speculator
   std::optional<Speculator> speculator;

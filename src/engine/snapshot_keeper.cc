@@ -1,5 +1,7 @@
 #include "engine/snapshot_keeper.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -31,6 +33,13 @@ std::vector<int> lengths_to_keep(const Request& request, const StateCache& cache
   std::sort(at.begin(), at.end());
   at.erase(std::unique(at.begin(), at.end()), at.end());
   return at;
+}
+
+// The length, or where the image begins of which it would cut off a part that must be seen as a whole.
+int before_image(const Sequence& sequence, int length) {
+  if (!sequence.images || !sequence.images->see_each_other) return length;
+  const PromptImage* image = sequence.images->at(length);
+  return image ? image->begin : length;
 }
 
 std::unique_ptr<DiskStore> open_disk(const CacheOptions& wanted, const StateCacheOptions& options,
@@ -79,6 +88,12 @@ Result<SnapshotKeeper> SnapshotKeeper::open(const EngineOptions& engine, const E
   if (const std::string& path = model.loaded().tower_path; !path.empty()) {
     TRY(const Fingerprint key, weights_key(path, wanted.directory));
     tower = " images " + to_hex(key);
+  }
+  // What a tower makes of pixels also depends on how they are normalised.
+  if (const ImageFormat* format = model.image_format()) {
+    const ImageProcessor& by = format->processor;
+    tower += fmt::format(" pixels {} {} {} {} {} {}", by.patch, by.temporal_patch, by.merge, by.size,
+                         fmt::join(by.mean, ","), fmt::join(by.std, ","));
   }
   options.fingerprint =
       fingerprint_of(fmt::format("{} {} {} {}{}{}", to_hex(weights), state_version(model.device().kind()),
@@ -131,7 +146,15 @@ int SnapshotKeeper::resume(Sequence& sequence) {
   const Request& request = sequence.request;
   if (!cache_ || !request.cache) return 0;
   auto hit = cache_->find(sequence.tokens, request.cache_salt);
+  for (int at; (at = before_image(sequence, hit.length)) < hit.length;) {
+    const std::span<const int> shorter = sequence.tokens;
+    hit = cache_->find(shorter.first(static_cast<size_t>(at) + 1), request.cache_salt);
+  }
   sequence.keep_at = lengths_to_keep(request, *cache_, hit.length, hit.shared);
+  for (int& length : sequence.keep_at) length = before_image(sequence, length);
+  std::erase_if(sequence.keep_at, [&](int length) { return length <= hit.length || length < kLeastKept; });
+  sequence.keep_at.erase(std::unique(sequence.keep_at.begin(), sequence.keep_at.end()),
+                         sequence.keep_at.end());
   const auto line =
       fmt::format("request {}: {} of {} tokens were kept{}", sequence.id, hit.length, sequence.tokens.size(),
                   hit.from_disk ? fmt::format(", {} of them on disk", hit.disk_tokens) : "");

@@ -36,8 +36,8 @@ void read_feed_forward(ConfigReader& c, ModelSpec& spec) {
     c.invalid("\"intermediate_size\" is missing, and some layers are not mixtures of experts");
 }
 
-// Which of a position's axes (time, height, width) turns each pair of dimensions: the axes take turns as long as
-// each has pairs left, and time turns the others. Text stands at the same place on all of them. Reference:
+// Which of a position's axes (time, height, width) turns each pair of dimensions: the axes take turns as long
+// as each has pairs left, and time turns the others. Text stands at the same place on all of them. Reference:
 // Transformers' apply_interleaved_mrope.
 std::vector<uint8_t> interleaved_axes(ConfigReader& rope, size_t pairs) {
   std::vector<int> sections = rope.integers("mrope_section");

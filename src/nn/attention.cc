@@ -12,8 +12,8 @@ Tensor norm_heads(const Tensor& x, const std::optional<RmsNorm>& norm, int heads
   return normed.reshape({rows, heads, head_dim});
 }
 
-// All spans of a sequence as one, up to an image that is seen as a whole: keys and values are read once, and a
-// snapshot between them only has a shorter length.
+// All spans of a sequence as one, up to an image that is seen as a whole: keys and values are read once, and
+// a snapshot between them only has a shorter length.
 std::vector<ops::AttentionSpan> spans_of_sequences(const Batch& batch, int part) {
   std::vector<ops::AttentionSpan> spans;
   for (size_t i = 0; i < batch.spans.size(); i++) {

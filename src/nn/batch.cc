@@ -1,8 +1,7 @@
 #include "nn/batch.h"
 
 #include <algorithm>
-
-#include "base/check.h"
+#include <stdexcept>
 
 namespace anabranch {
 
@@ -28,8 +27,9 @@ void Batch::add(SequenceState& state, std::span<const int> tokens, Logits logits
   if (sequence_images && sequence_images->see_each_other)
     for (const PromptImage& image : sequence_images->images) {
       const int from = begin + image.begin - position, to = begin + image.end() - position;
-      if (from < begin || from >= begin + count) continue;
-      CHECK(to <= begin + count, "a part of an image that must be seen as a whole");
+      if (to <= begin || from >= begin + count) continue;
+      if (from < begin || to > begin + count)
+        throw std::invalid_argument("a part of an image that must be seen as a whole");
       if (at < from) spans.push_back({&state, at, from - at});
       spans.push_back({&state, from, to - from, nullptr, true});
       at = to;
@@ -51,7 +51,7 @@ void Batch::add_images(const PromptImages& of_sequence, int position, int row, i
   for (const PromptImage& image : of_sequence.images) {
     const int from = std::max(image.begin, position), to = std::min(image.end(), position + count);
     if (from >= to) continue;
-    CHECK(!image.embeddings.empty(), "an image was not encoded");
+    if (image.embeddings.empty()) throw std::invalid_argument("an image was not encoded");
     images.push_back(
         {row + from - position, image.embeddings.slice_rows(from - image.begin, to - image.begin)});
   }

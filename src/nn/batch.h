@@ -37,8 +37,8 @@ struct Batch {
   // them where `positions` says.
   std::vector<int> axes;
   std::vector<ImageRows> images;  // of all rows with an is_image_id(), ascending
-  std::vector<Span> spans;       // together they cover every row, in order
-  std::vector<int> logit_rows;   // rows whose logits are wanted, ascending
+  std::vector<Span> spans;        // together they cover every row, in order
+  std::vector<int> logit_rows;    // rows whose logits are wanted, ascending
 
   // Adds the next tokens of a sequence, with logits for none, the last or all of them. A sequence may have
   // several spans, each the tokens after the one before, so that a state between them can be kept.

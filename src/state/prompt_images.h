@@ -20,7 +20,7 @@ struct PromptImage {
 
 struct PromptImages {
   std::vector<PromptImage> images;  // ascending, and apart
-  bool grid_positions = false;      // an image's positions are those of its grid (position())
+  bool grid_positions = false;      // an image's positions are those of its grid (axes_of())
   bool see_each_other = false;      // attention within an image goes both ways
 
   // The image that covers the position of the sequence, or null.

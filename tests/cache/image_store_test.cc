@@ -19,8 +19,7 @@ Tensor numbers(int rows, float first) {
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() &&
-         std::equal(a.data<float>(), a.data<float>() + a.size(), b.data<float>());
+  return a.shape() == b.shape() && std::equal(a.data<float>(), a.data<float>() + a.size(), b.data<float>());
 }
 
 ImageStoreOptions options_in(const std::string& directory) {
@@ -96,6 +95,15 @@ TEST(ImageStore, DamagedFilesAreNotFound) {
     EXPECT_FALSE(store.find({1, 9}, "", {2, 8})) << length;
     fs::remove(path);
   }
+}
+
+TEST(ImageStore, AreForgottenAndOtherFilesStay) {
+  TemporaryDirectory directory;
+  { ImageStore(options_in(directory.path())).keep({1, 9}, "", numbers(2, 3)); }
+  const fs::path mine = files_in(directory.path()).at(0).parent_path() / "mine.txt";
+  std::ofstream(mine) << "mine";
+  forget_images(directory.path());
+  EXPECT_EQ(files_in(directory.path()), std::vector<fs::path>{mine});
 }
 
 TEST(ImageStore, FilesStayWithinTheirBudget) {

@@ -58,7 +58,8 @@ TEST(Scheduler, ImagesThatAreSeenAsAWholeAreNotCut) {
     last = plan.scheduled[0].last;
     s.advanced(1, sizes.back(), 0);
   }
-  // 8; to 16 would cut the image at 12; to 16 once more, which takes all of that image; the rest is short enough.
+  // 8; to 16 would cut the image at 12; to 16 once more, which takes all of that image; the rest is short
+  // enough.
   EXPECT_EQ(sizes, (std::vector<int>{8, 4, 18, 10}));
 }
 

@@ -26,7 +26,8 @@ using testing::StateBytes;
 std::vector<std::string> checkpoints() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(ANABRANCH_SOURCE_DIR "/tests/models/data"))
-    if (fs::exists(entry.path() / "model") && fs::exists(entry.path() / "index.json")) names.push_back(entry.path().filename().string());
+    if (fs::exists(entry.path() / "model") && fs::exists(entry.path() / "index.json"))
+      names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }

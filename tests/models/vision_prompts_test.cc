@@ -52,8 +52,8 @@ Prompt prompt_of(const Seeing& seeing, const VisionCase& golden, const VisionRun
     const auto encoding = seeing.tower->begin(image, seeing.processor);
     while (!encoding->step(1)) {
     }
-    out.images.images.push_back({static_cast<int>(i), image.rows / spec.merge, image.columns / spec.merge,
-                                 encoding->result()});
+    out.images.images.push_back(
+        {static_cast<int>(i), image.rows / spec.merge, image.columns / spec.merge, encoding->result()});
     for (int k = 0; k < image.tokens; k++)
       out.tokens[i + static_cast<size_t>(k)] = image_id({static_cast<uint64_t>(*next), 7}, k);
     i += static_cast<size_t>(image.tokens) - 1;

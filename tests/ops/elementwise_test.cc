@@ -106,6 +106,21 @@ TEST(Elementwise, LayerNormOfAFarMean) {
 }
 
 // Of a row's positions, each frequency is turned by its own.
+// Three positions may be those of one row or of three rows, one after the other.
+TEST(Elementwise, RopesOfOneRowAndOfThreeAreApart) {
+  Device& device = cpu_device();
+  Rope rope{{1.0f, 0.5f, 0.25f}};
+  rope.axis = {0, 1, 2};
+  const Tensor rows = device.empty({3, 1, 6}, Dtype::f32);
+  Tensor x = rows;
+  for (int i = 0; i < 18; i++) x.data<float>()[i] = static_cast<float>(i % 6) + 1;
+  const std::vector<int> same = {7, 7, 7};
+  const Tensor one = ops::rope(x.slice_rows(0, 1), same, rope);
+  const Tensor three = ops::rope(x, same, rope);
+  ASSERT_EQ(three.shape(), x.shape());
+  for (int i = 0; i < 18; i++) EXPECT_EQ(three.data<float>()[i], one.data<float>()[i % 6]) << i;
+}
+
 TEST(Elementwise, RopeOverAxes) {
   Rng rng(8);
   const auto x = random_tensor({4, 3, 20}, rng);

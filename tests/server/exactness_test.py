@@ -91,6 +91,8 @@ def picture_questions(chat):
     one, two = picture(1, 60, 44), picture(2, 90, 130)
     return {
         "picture": of(text(PARAGRAPH * 3), one, text("What is it?")),
+        # States are kept at 1,024 tokens, but not within a picture that is seen as a whole.
+        "picture at 1,024": of(text("x" * 1010), one, two, text("And now?")),
         "two pictures": of(one, two, text("What are they?"), temperature=0.8, seed=3),
         "same picture": of(text("Once more: "), two, text(PARAGRAPH), two, text("Is it the same?")),
     }

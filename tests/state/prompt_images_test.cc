@@ -16,14 +16,14 @@ PromptImages two_images() {
   return images;
 }
 
-// By hand, after Transformers' get_rope_index: text 0 1; a grid of 2 x 3 at 2; text 5; a grid of 4 x 1 at 6...
+// By hand, after Transformers' get_rope_index: text 0 1; a grid of 2 x 3 at 2; text 5; a grid of 4 x 1
+// at 6...
 TEST(PromptImages, TextGoesOnBehindTheLargestPositionOfAnImage) {
   const PromptImages images = two_images();
-  const std::vector<Axes> want = {{0, 0, 0}, {1, 1, 1},                                     // text
-                                  {2, 2, 2}, {2, 2, 3}, {2, 2, 4}, {2, 3, 2}, {2, 3, 3}, {2, 3, 4},
-                                  {5, 5, 5},                                                // text
-                                  {6, 6, 6}, {6, 7, 6}, {6, 8, 6}, {6, 9, 6},
-                                  {10, 10, 10}, {11, 11, 11}};                              // text
+  const std::vector<Axes> want = {
+      {0, 0, 0}, {1, 1, 1},                                                              // text
+      {2, 2, 2}, {2, 2, 3}, {2, 2, 4}, {2, 3, 2}, {2, 3, 3},    {2, 3, 4},   {5, 5, 5},  // text
+      {6, 6, 6}, {6, 7, 6}, {6, 8, 6}, {6, 9, 6}, {10, 10, 10}, {11, 11, 11}};           // text
   for (size_t i = 0; i < want.size(); i++) EXPECT_EQ(images.axes_of(static_cast<int>(i)), want[i]) << i;
 }
 

@@ -53,6 +53,7 @@ Tensor unary(const Tensor& x, float parameter, Unary kernel) {
 // ones.
 struct Angles {
   std::vector<int> positions;
+  int rows = 0;
   Rope rope;
   bool queries = false;
   std::vector<float> cosines, sines;
@@ -65,9 +66,12 @@ const Angles& angles(CpuDevice& device, std::span<const int> positions, int rows
   static thread_local size_t next = 0;
   queries = queries && rope.query_beta != 0;
   for (const Angles& a : kept)
-    if (a.queries == queries && std::ranges::equal(a.positions, positions) && a.rope == rope) return a;
+    if (a.queries == queries && a.rows == rows && std::ranges::equal(a.positions, positions) &&
+        a.rope == rope)
+      return a;
   Angles& to = kept[next++ % kept.size()];  // the workers' own are other objects
   to.positions.assign(positions.begin(), positions.end());
+  to.rows = rows;
   to.rope = rope;
   to.queries = queries;
   const size_t d = rope.inv_freq.size();

@@ -227,7 +227,8 @@ bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& s
          spans.tiles(args.heads / args.kv_heads, kManyRows) * args.kv_heads * 4 >= on.info().multiprocessors;
 }
 
-// The next rows of a sequence, after whose keys and values, which are or will be there, its cache has so many.
+// The next rows of a sequence, after whose keys and values, which are or will be there, its cache has so
+// many.
 struct Rows {
   const PagedKv* kv;
   int length, begin, count;
@@ -239,8 +240,7 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
   const auto spans_of = [&](const auto& wanted) {
     LaunchSpans spans;
     for (const Rows& rows : batch)
-      if (wanted(rows)) 
-        spans.add(*rows.kv, rows.length, rows.begin, rows.count, common.window, rows.whole);
+      if (wanted(rows)) spans.add(*rows.kv, rows.length, rows.begin, rows.count, common.window, rows.whole);
     return spans;
   };
   const auto is_long = [&](const Rows& rows) { return rows.count * group >= kManyRows; };

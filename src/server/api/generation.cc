@@ -34,7 +34,9 @@ bool may_use_mcp(AnswerKind kind, const HttpRequest& request) {
 
 // Whether the request may name images of the web, which are fetched while it is prepared.
 bool may_name_images(const HttpRequest& request) {
-  return request.body.find("\"http") != std::string::npos || request.body.find("\"HTTP") != std::string::npos;
+  for (const char* part : {"image_url", "input_image", "\"image\""})
+    if (request.body.find(part) != std::string::npos) return true;
+  return false;
 }
 
 // Returns freed memory to the system when it is destroyed, after the objects made from a long body.
