@@ -188,7 +188,9 @@ Result<std::vector<Entry>> join(const RawMap& raw, const std::optional<Quantizat
     for (const char* suffix : {".scales", ".biases"})
       if (const auto at = part(module_of(name), suffix); at != raw.end()) joined.insert(at->first);
   }
-  for (const auto& [name, weight] : raw) {
+  for (const auto& one : raw) {
+    const auto& name = one.first;  // clang 14 cannot take structured bindings into a lambda
+    const auto& weight = one.second;
     auto folded = name_of(name);
     if (!folded || joined.contains(name)) continue;
     if (!is_quantised(weight)) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <future>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -109,8 +110,13 @@ Result<std::unique_ptr<EngineLoop>> EngineImpl::load_safely() {
     return load();
   } catch (const std::exception& e) {
     const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
-    return make_error(memory ? ErrorKind::exhausted : ErrorKind::internal, "{} could not be loaded: {}",
-                      options_.model_path, memory ? "out of memory" : e.what());
+    const auto* system = dynamic_cast<const std::system_error*>(&e);  // no thread could be started
+    const bool threads = system && system->code() == std::errc::resource_unavailable_try_again;
+    return make_error(memory || threads ? ErrorKind::exhausted : ErrorKind::internal,
+                      "{} could not be loaded: {}", options_.model_path,
+                      memory    ? "out of memory"
+                      : threads ? "no memory for another thread, or no more threads are allowed"
+                                : e.what());
   }
 }
 

@@ -60,22 +60,6 @@ ByteTable normalised_bytes(const ImageProcessor& processor) {
   return table;
 }
 
-// One patch as [channel, temporal, y, x]. Returns the end of what was written.
-float* write_patch(const ProcessedImage& image, const ByteTable& table, int row, int column, int side,
-                   int temporal, float* out) {
-  const size_t frame = size_t(side) * side;
-  for (int c = 0; c < 3; c++) {
-    float* const first = out;
-    for (int y = 0; y < side; y++) {
-      const uint8_t* from =
-          image.rgb.data() + 3 * ((size_t(row) * side + y) * image.width + size_t(column) * side) + c;
-      for (int x = 0; x < side; x++) *out++ = table[c][from[3 * x]];
-    }
-    for (int t = 1; t < temporal; t++) out = std::copy_n(first, frame, out);
-  }
-  return out;
-}
-
 }  // namespace
 
 Result<ProcessedImage> process_image(const Picture& picture, const ImageProcessor& processor,
@@ -92,18 +76,38 @@ Result<ProcessedImage> process_image(const Picture& picture, const ImageProcesso
   return out;
 }
 
+PatchReader::PatchReader(const ProcessedImage& image, const ImageProcessor& processor)
+    : image_(image),
+      patch_(processor.patch),
+      temporal_(processor.kind == ImageProcessor::Kind::qwen ? processor.temporal_patch : 1),
+      normalised_(normalised_bytes(processor)) {}
+
+float* PatchReader::read(int row, int column, float* out) const {
+  const size_t side = static_cast<size_t>(patch_), width = static_cast<size_t>(image_.width);
+  for (size_t c = 0; c < 3; c++) {
+    float* const first = out;
+    for (size_t y = 0; y < side; y++) {
+      const uint8_t* from =
+          image_.rgb.data() +
+          3 * ((static_cast<size_t>(row) * side + y) * width + static_cast<size_t>(column) * side) + c;
+      for (size_t x = 0; x < side; x++) *out++ = normalised_[c][from[3 * x]];
+    }
+    for (int t = 1; t < temporal_; t++) out = std::copy_n(first, side * side, out);
+  }
+  return out;
+}
+
 std::vector<float> patches_of(const ProcessedImage& image, const ImageProcessor& processor) {
-  const bool qwen = processor.kind == ImageProcessor::Kind::qwen;
-  const int merge = qwen ? processor.merge : 1, temporal = qwen ? processor.temporal_patch : 1;
-  const size_t patch_values = size_t{3} * temporal * processor.patch * processor.patch;
-  const ByteTable table = normalised_bytes(processor);
-  std::vector<float> out(patch_values * image.rows * image.columns);
+  const int merge = processor.kind == ImageProcessor::Kind::qwen ? processor.merge : 1;
+  const PatchReader reader(image, processor);
+  std::vector<float> out(static_cast<size_t>(reader.values()) * static_cast<size_t>(image.rows) *
+                         static_cast<size_t>(image.columns));
   float* to = out.data();
   for (int block_row = 0; block_row < image.rows; block_row += merge)
     for (int block_column = 0; block_column < image.columns; block_column += merge)
       for (int row = block_row; row < block_row + merge; row++)
         for (int column = block_column; column < block_column + merge; column++)
-          to = write_patch(image, table, row, column, processor.patch, temporal, to);
+          to = reader.read(row, column, to);
   return out;
 }
 

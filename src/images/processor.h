@@ -51,4 +51,19 @@ Result<ProcessedImage> process_image(const Picture& picture, const ImageProcesso
 // token each; Gemma's come row by row.
 std::vector<float> patches_of(const ProcessedImage& image, const ImageProcessor& processor);
 
+// The same patch by patch. The image must outlive it.
+class PatchReader {
+ public:
+  PatchReader(const ProcessedImage& image, const ImageProcessor& processor);
+  // Writes the patch at this row and column of patches to out [3 * temporal * patch * patch]; returns its
+  // end.
+  float* read(int row, int column, float* out) const;
+  int values() const { return 3 * temporal_ * patch_ * patch_; }
+
+ private:
+  const ProcessedImage& image_;
+  const int patch_, temporal_;
+  std::array<std::array<float, 256>, 3> normalised_;  // of each channel's bytes
+};
+
 }  // namespace anabranch

@@ -25,8 +25,11 @@ int piece_rows(const VisionWeights& w) {
 
 class EncodingImpl final : public VisionTower::Encoding {
  public:
-  EncodingImpl(const VisionWeights& weights, std::vector<float> patches, PatchGrid grid)
+  // reader: of the image's patches; none: they are `patches`.
+  EncodingImpl(const VisionWeights& weights, std::optional<PatchReader> reader, std::vector<float> patches,
+               PatchGrid grid)
       : w_(weights),
+        reader_(std::move(reader)),
         patches_(std::move(patches)),
         grid_(grid),
         rows_(piece_rows(weights)),
@@ -96,7 +99,12 @@ class EncodingImpl final : public VisionTower::Encoding {
     const ops::Stage stage(*w_.device, "vision patches");
     const int inputs = w_.spec.patch_inputs();
     const Tensor patches = make_rows(begin, end, inputs, [&](int i, float* to) {
-      std::copy_n(patches_.data() + static_cast<int64_t>(i) * inputs, inputs, to);
+      if (!reader_) {
+        std::copy_n(patches_.data() + static_cast<int64_t>(i) * inputs, inputs, to);
+      } else {
+        const PatchPlace place = place_in_blocks(grid_, w_.spec.merge, i);
+        reader_->read(place.row, place.column, to);
+      }
     });
     const Tensor positions = make_rows(begin, end, w_.spec.hidden, [&](int i, float* to) {
       w_.family->position(w_, grid_, place_in_blocks(grid_, w_.spec.merge, i), to);
@@ -153,6 +161,7 @@ class EncodingImpl final : public VisionTower::Encoding {
   }
 
   const VisionWeights& w_;
+  std::optional<PatchReader> reader_;
   std::vector<float> patches_;
   PatchGrid grid_;
   std::vector<int> places_;  // row and column of each patch
@@ -195,12 +204,22 @@ std::unique_ptr<VisionTower::Encoding> VisionTower::begin(std::vector<float> pat
     }
     patches = std::move(blocks);
   }
-  return std::make_unique<EncodingImpl>(*weights_, std::move(patches), grid);
+  return std::make_unique<EncodingImpl>(*weights_, std::nullopt, std::move(patches), grid);
 }
 
 std::unique_ptr<VisionTower::Encoding> VisionTower::begin(const ProcessedImage& image,
                                                           const ImageProcessor& processor) const {
-  return begin(patches_of(image, processor), image.rows, image.columns);
+  const VisionSpec& s = weights_->spec;
+  CHECK(processor.patch == s.patch && image.rows > 0 && image.rows % s.merge == 0 && image.columns > 0 &&
+            image.columns % s.merge == 0,
+        "{} x {} patches of {} pixels", image.rows, image.columns, processor.patch);
+  CHECK(
+      s.family != VisionSpec::Family::gemma3 || (image.rows == s.table_side && image.columns == s.table_side),
+      "{} x {} patches", image.rows, image.columns);
+  PatchReader reader(image, processor);
+  CHECK(reader.values() == s.patch_inputs(), "patches of {} numbers", reader.values());
+  return std::make_unique<EncodingImpl>(*weights_, std::move(reader), std::vector<float>(),
+                                        PatchGrid{image.rows, image.columns});
 }
 
 }  // namespace anabranch

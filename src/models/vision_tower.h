@@ -56,7 +56,8 @@ class VisionTower {
     // [tokens, width of the text model] f32 on the device, in the order of the picture's tokens. When done.
     virtual Tensor result() const = 0;
   };
-  // The image must fit the processor, and the processor the tower (image_processor_of()).
+  // The image must fit the processor, and the processor the tower (image_processor_of()). It must outlive the
+  // encoding.
   std::unique_ptr<Encoding> begin(const ProcessedImage& image, const ImageProcessor& processor) const;
   // patches: as patches_of() has them.
   std::unique_ptr<Encoding> begin(std::vector<float> patches, int rows, int columns) const;

@@ -89,6 +89,24 @@ class Checks:
             self.result(again > 0.9 * first["prompt_tokens"], f"the same picture: {again} of {first['prompt_tokens']} tokens")
             self.result(other < 20, f"another picture: {other} tokens")
 
+    def llama_servers_cases(self):
+        """After llama.cpp's tools/server/tests/unit/test_vision_api.py; web addresses are refused here unless they are allowed."""
+        data = base64.b64encode(drawing(2, 96, 64)).decode()
+        text = {"type": "text", "text": "What is this:\n"}
+        cases = {"base64 without a data URI": (["" + data], 400), "a data URI": (["data:image/png;base64," + data], 200),
+                 "two images": (["data:image/png;base64," + data] * 2, 200), "no image": ([], 200), "malformed": (["malformed"], 400),
+                 "a page that is not there": (["https://google.com/404"], 400), "a page": (["https://ggml.ai"], 400)}
+        with Server(self.program, self.model) as server:
+            for name, (urls, status) in cases.items():
+                parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+                body = {"temperature": 0.0, "top_k": 1, "max_tokens": 8, "messages": [{"role": "user", "content": [text, *parts]}]}
+                try:
+                    answer = server.send("/v1/chat/completions", body)
+                    good = status == 200 and answer["choices"][0]["message"]["role"] == "assistant"
+                except RuntimeError as error:
+                    good = status == 400 and ": 400 " in str(error)
+                self.result(good, f"llama-server's case: {name}")
+
     def text_knows_no_pictures(self):
         """Words that look like a picture's tokens are words."""
         with Server(self.program, self.model) as server:
@@ -100,7 +118,8 @@ def main():
     program, model = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as directory:
         checks = Checks(program, make(model, os.path.join(directory, "sees")))
-        for check in (checks.official_clients, checks.conversation, checks.other_pictures, checks.text_knows_no_pictures):
+        for check in (checks.official_clients, checks.conversation, checks.other_pictures, checks.llama_servers_cases,
+                      checks.text_knows_no_pictures):
             check()
     print(f"{checks.passed} passed, {checks.failed} failed")
     return 1 if checks.failed else 0

@@ -137,6 +137,10 @@ std::string ImageReader::fetched(JsonFields& fields, const std::string& field, c
                             "(data:image/png;base64,...), or start the server with --allow-image-urls HOST"));
     return "";
   }
+  if (!in_results_) {  // the model would not see it
+    fields.fail(image_error(field, "images_unsupported", "this model cannot read images: send text only"));
+    return "";
+  }
   const double begun = now_seconds();
   const double left = kFetchSeconds - fetch_seconds_;
   auto file = left > 0 ? fetch_(url, kMostFetchedBytes - fetched_bytes_, left)

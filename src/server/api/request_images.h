@@ -26,7 +26,8 @@ using ImageFetch = std::function<Result<std::string>(const std::string& url, siz
 // Notes the images of one request. An image that cannot be taken fails in the fields.
 class ImageReader {
  public:
-  // fetch: for web addresses; empty: they are refused. It must outlive the reader. in_results: as below.
+  // fetch: for web addresses; empty: they are refused. It must outlive the reader. in_results: as below; if
+  // it is false, nothing is fetched.
   ImageReader(const ImageFetch& fetch, bool in_results) : fetch_(fetch), in_results_(in_results) {}
 
   // Whether images in results of tools are taken. They become placeholders for models that read text only:
