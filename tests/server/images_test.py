@@ -195,6 +195,10 @@ class Checks:
         assert kept.content[1].image_url == URL and kept.content[1].detail == "low", kept
         self.openai.conversations.delete(conversation.id)
 
+    def refusal(self, why):
+        """Nothing is fetched, nor even considered, for a model that would not see it."""
+        return why if self.sees else "cannot read images"
+
     def check_addresses_of_this_machine_are_never_asked(self):
         """Not even where the operator names the host: what the name resolves to decides."""
         if len(sys.argv) != 3:
@@ -216,8 +220,8 @@ class Checks:
             other = Checks.__new__(Checks)
             other.root = f"http://127.0.0.1:{port}"
             for host in ("localhost", "127.0.0.1"):
-                other.refused(f"http://{host}:{images.server_port}/a.png", "may not be connected to")
-            other.refused("http://example.com/a.png", "only from the hosts")
+                other.refused(f"http://{host}:{images.server_port}/a.png", self.refusal("may not be connected to"))
+            other.refused("http://example.com/a.png", self.refusal("only from the hosts"))
             assert not asked, asked
         finally:
             process.kill()
