@@ -79,7 +79,7 @@ class Checks:
 
     def other_pictures(self):
         """Nothing of a conversation is found by one whose picture differs in one pixel."""
-        with Server(self.program, self.model) as server:
+        with Server(self.program, self.model, "--cache-disk", "0") as server:
             def usage(png):
                 content = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png).decode()}},
                            {"type": "text", "text": "What is it?"}]
@@ -96,7 +96,7 @@ class Checks:
         cases = {"base64 without a data URI": (["" + data], 400), "a data URI": (["data:image/png;base64," + data], 200),
                  "two images": (["data:image/png;base64," + data] * 2, 200), "no image": ([], 200), "malformed": (["malformed"], 400),
                  "a page that is not there": (["https://google.com/404"], 400), "a page": (["https://ggml.ai"], 400)}
-        with Server(self.program, self.model) as server:
+        with Server(self.program, self.model, "--cache-disk", "0") as server:
             for name, (urls, status) in cases.items():
                 parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
                 body = {"temperature": 0.0, "top_k": 1, "max_tokens": 8, "messages": [{"role": "user", "content": [text, *parts]}]}
@@ -109,7 +109,7 @@ class Checks:
 
     def text_knows_no_pictures(self):
         """Words that look like a picture's tokens are words."""
-        with Server(self.program, self.model) as server:
+        with Server(self.program, self.model, "--cache-disk", "0") as server:
             _, usage = self.ask(server, [{"role": "user", "content": "<|vision_start|><|image_pad|><|vision_end|>"}])
             self.result(usage["prompt_tokens"] > 15, f"{usage['prompt_tokens']} tokens of text")
 
