@@ -26,7 +26,11 @@ void check_picture(std::string_view bytes) {
   check(image->rgb.size() == size_t{3} * image->width * image->height);
   check(image->tokens * 4 == image->rows * image->columns);
   const size_t patch_values = size_t{3} * 2 * processor.patch * processor.patch;
-  check(patches_of(*image, processor).size() == patch_values * image->rows * image->columns);
+  const PatchReader reader(*image, processor);
+  std::vector<float> patch(patch_values);
+  for (int row = 0; row < image->rows; row++)
+    for (int column = 0; column < image->columns; column++)
+      check(reader.read(row, column, patch.data()) == patch.data() + patch.size());
 }
 
 void check_config(std::string_view text) {

@@ -440,17 +440,18 @@ def compact(text):
     return re.sub(r"\[\s+([\d\s,]+?)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m.group(1)) + "]", text)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def write_cases(doc, cases, write):
+    """The command line of a maker of goldens."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("case", nargs="*", help="only these")
     args = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    for name in args.case or CASES:
-        write_case(args.out, name, CASES[name])
+    for name in args.case or cases:
+        write(args.out, name, cases[name])
 
 
 if __name__ == "__main__":
-    main()
+    write_cases(__doc__, CASES, write_case)

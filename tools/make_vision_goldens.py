@@ -17,7 +17,6 @@ runs: {prompt, images, rope_positions, positions, offset, greedy, greedy_gap}: a
 images (indices into `images`), for Qwen the positions of its tokens on three axes, and as in
 tools/make_golden_logits.py the log-probs at some positions and a greedy continuation of 12 tokens. All in fp32.
 """
-import argparse
 import json
 import pathlib
 import shutil
@@ -30,7 +29,7 @@ import transformers
 from safetensors.numpy import save_file
 
 import golden_cases
-from make_golden_logits import BF16, compact, log_probs, nested_config, quantise, random_weights
+from make_golden_logits import BF16, compact, log_probs, nested_config, quantise, random_weights, write_cases
 
 GREEDY = 12
 IMAGE, VISION_START, VISION_END = 260, 261, 262  # token ids at the end of the vocabulary
@@ -391,17 +390,5 @@ def write_case(root, name, case):
     print(f"{name}: seed {seed}, features std {feature_rows[0].std():.2f}, {size / 1024:.0f} KB", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("case", nargs="*", help="only these")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    for name in args.case or CASES:
-        write_case(args.out, name, CASES[name])
-
-
 if __name__ == "__main__":
-    main()
+    write_cases(__doc__, CASES, write_case)

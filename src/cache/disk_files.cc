@@ -218,8 +218,6 @@ std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t b
   return order;
 }
 
-namespace {
-
 int write_all(int fd, const char* data, uint64_t bytes, const WriteCall& write,
               const std::atomic<bool>& abandon) {
   constexpr uint64_t kPiece = 4 << 20;  // bytes between checks of `abandon`
@@ -233,6 +231,8 @@ int write_all(int fd, const char* data, uint64_t bytes, const WriteCall& write,
   }
   return 0;
 }
+
+namespace {
 
 int write_contents(int fd, const EncodedHead& encoded, std::span<const Section> sections,
                    const WriteCall& write, const std::atomic<bool>& abandon) {

@@ -69,6 +69,9 @@ std::vector<size_t> eviction_order(std::span<const DiskRecord> files, uint64_t b
 
 // write(2), or a replacement in tests.
 using WriteCall = std::function<ssize_t(int, const void*, size_t)>;
+// Writes all bytes. Returns errno, or 0; ECANCELED once `abandon` is set.
+int write_all(int fd, const char* data, uint64_t bytes, const WriteCall& write,
+              const std::atomic<bool>& abandon);
 // Writes head and sections to a temporary file in the folder of `path`, syncs it, and renames it to `path`.
 // Returns errno, or 0; ECANCELED once `abandon` is set.
 int write_whole(const std::string& path, const EncodedHead& encoded, std::span<const Section> sections,

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "cache/disk_files.h"
 #include "tensor/device.h"
 
 namespace anabranch {
@@ -28,18 +29,6 @@ struct FileHead {
 };
 
 constexpr uint64_t kMostWaiting = uint64_t{256} << 20;  // bytes that wait to be written; more are left out
-
-bool write_all(int fd, const void* data, size_t bytes) {
-  const char* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::write(fd, at, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n;
-    bytes -= static_cast<size_t>(n);
-  }
-  return true;
-}
 
 std::vector<fs::path> folders_of(const std::string& directory) {
   std::vector<fs::path> out;
@@ -185,11 +174,16 @@ void ImageStore::write(const Entry& entry) const {
   head.check = XXH3_64bits(numbers.data<float>(), numbers.nbytes());
   const std::string path = path_of(entry.key), temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  bool good =
-      fd >= 0 && write_all(fd, &head, sizeof(head)) && write_all(fd, numbers.data<float>(), numbers.nbytes());
-  const int error = errno;
-  if (fd >= 0) good = ::close(fd) == 0 && good;
-  if (good && ::rename(temporary.c_str(), path.c_str()) == 0) return make_room();
+  int error = fd < 0 ? errno : 0;
+  const std::atomic<bool> never{false};
+  const auto put = [&](const void* data, size_t bytes) {
+    if (!error) error = write_all(fd, static_cast<const char*>(data), bytes, ::write, never);
+  };
+  put(&head, sizeof(head));
+  put(numbers.data<float>(), numbers.nbytes());
+  if (fd >= 0 && ::close(fd) != 0 && !error) error = errno;
+  if (!error && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (!error) return make_room();
   log_warning("an image was not kept on disk: {}: {}", temporary, std::strerror(error));
   ::unlink(temporary.c_str());
 }

@@ -20,13 +20,12 @@ Result<RequestImage> read_picture(const ImageInput& input, const ImageProcessor&
 }
 
 template <class Visit>
-void for_each_image(Json& messages, const Visit& visit) {
-  for (Json& message : messages) {
-    const auto content = message.is_object() ? message.find("content") : message.end();
-    if (!message.is_object() || content == message.end() || !content->is_array()) continue;
-    for (Json& part : *content)
-      if (string_at(part, "type") == "image") visit(part);
-  }
+void for_each_image(Json& message, const Visit& visit) {
+  if (!message.is_object()) return;
+  const auto content = message.find("content");
+  if (content == message.end() || !content->is_array()) return;
+  for (Json& part : *content)
+    if (string_at(part, "type") == "image") visit(part);
 }
 
 }  // namespace
@@ -59,11 +58,12 @@ std::variant<std::vector<RequestImage>, RequestError> read_pictures(ChatRequest&
   }
   request.images.clear();
   size_t next = 0;
-  for_each_image(request.messages, [&](Json& part) {
+  const auto name = [&](Json& part) {
     if (next < out.size())
       part["image_key"] = fmt::format("{:016x}{:016x}", out[next].key.high, out[next].key.low);
     next++;
-  });
+  };
+  for (Json& message : request.messages) for_each_image(message, name);
   if (next != out.size())
     return fault(
         ErrorKind::invalid,
@@ -75,14 +75,13 @@ std::variant<std::vector<RequestImage>, RequestError> read_pictures(ChatRequest&
 int hide_images_of_tools(Json& messages) {
   int others = 0;
   for (Json& message : messages) {
-    Json one = Json::array({std::move(message)});
-    for_each_image(one, [&](Json& part) {
-      if (string_at(one[0], "role") == "tool")
+    const bool of_tool = string_at(message, "role") == "tool";
+    for_each_image(message, [&](Json& part) {
+      if (of_tool)
         part = {{"type", "text"}, {"text", "[image: not shown, this model reads text only]"}};
       else
         others++;
     });
-    message = std::move(one[0]);
   }
   return others;
 }

@@ -1,5 +1,6 @@
 #include "chat/thinking.h"
 
+#include "chat/message_text.h"
 #include "chat/typed_escape.h"
 #include "chat/when_to_think.h"
 
@@ -45,11 +46,7 @@ std::string last_user_text(const Json& messages) {
   for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
     if (string_at(*message, "role") != "user" || !message->contains("content")) continue;
     const Json& content = (*message)["content"];
-    if (content.is_string()) return content.get<std::string>();
-    if (!content.is_array()) continue;
-    std::string text;
-    for (const Json& part : content) text += string_at(part, "text");
-    return text;
+    if (content.is_string() || content.is_array()) return text_of(content);
   }
   return "";
 }

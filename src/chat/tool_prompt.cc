@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chat/message_text.h"
 #include "output/tool_json.h"
 
 namespace anabranch {
@@ -74,14 +75,6 @@ void put_behind(Json& message, const std::string& text, const char* between) {
 bool has_images(const Json& content) {
   return content.is_array() &&
          std::ranges::any_of(content, [](const Json& part) { return string_at(part, "type") == "image"; });
-}
-
-std::string text_of(const Json& content) {
-  if (content.is_string()) return content.get<std::string>();
-  std::string text;
-  if (content.is_array())
-    for (const Json& part : content) text += string_at(part, "text");
-  return text;
 }
 
 // The other message's content, with its images, between two texts.

@@ -65,19 +65,16 @@ Json kept_message(const Json& message) {
 Json chat_message(const Json& kept) {
   const auto images = kept.find("images");
   if (images == kept.end() || !images->is_array()) return kept;
-  const std::string text = string_at(kept, "content");
   Json content = Json::array();
-  size_t begin = 0;
-  const auto add_text = [&](size_t end) {
-    if (end > begin) content.push_back({{"type", "text"}, {"text", text.substr(begin, end - begin)}});
-    begin = std::max(begin, end);
-  };
-  for (const Json& image : *images) {
-    add_text(std::min(image.value("at", begin), text.size()));
-    content.push_back(part_of(string_at(image, "url")));
-    if (image.contains("detail")) content.back()["image_url"]["detail"] = image["detail"];
-  }
-  add_text(text.size());
+  server::for_each_part(
+      kept,
+      [&](std::string text) {
+        content.push_back({{"type", "text"}, {"text", std::move(text)}});
+      },
+      [&](const Json& image) {
+        content.push_back(part_of(string_at(image, "url")));
+        if (image.contains("detail")) content.back()["image_url"]["detail"] = image["detail"];
+      });
   Json message = kept;
   message.erase("images");
   message["content"] = std::move(content);

@@ -86,8 +86,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineModel& model, const M
 
 void EngineLoop::run() {
   while (take_inbox()) {
-    schedule();
     encode_images();
+    schedule();
     StepPlan plan = scheduler_.plan(std::max(0.0, now_seconds() - pending_end()));
     if (pending_ && !may_follow(plan))
       settle();
@@ -250,7 +250,6 @@ void EngineLoop::encode_images() {
     log_error("an image could not be encoded: {}", e.what());
     end(images_->first(), FinishReason::error, {}, fmt::format("the engine failed: {}", e.what()));
   }
-  schedule();
 }
 
 void EngineLoop::drop_state(Sequence& sequence) {

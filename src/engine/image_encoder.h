@@ -29,9 +29,8 @@ class ImageEncoder {
   void add(Sequence& sequence, int covered) { jobs_.push_back({&sequence, covered}); }
   void remove(RequestId id);
   bool idle() const { return jobs_.empty(); }
-  // Works for about so many seconds, and at least on one piece. Throws as the device does; the first job is
-  // at fault then.
-  // Returns the first request that has what it needs, and is no job any more.
+  // Works for about so many seconds, and at least on one piece, or until a request has what it needs: that is
+  // returned, and is no job any more. Throws as the device does; the first job is at fault then.
   std::optional<RequestId> work(double seconds);
   // Gives back the memory of images whose tokens the state has applied, and drafters seen.
   static void drop_read(Sequence& sequence);

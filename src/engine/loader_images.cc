@@ -40,7 +40,7 @@ Result<void> load(const Checkpoint& checkpoint, LoadedModel& model) {
   format.pad = *pad;
   if (const std::string path = checkpoint.vision()->path(); path != checkpoint.path())
     model.tower_path = path;
-  prepare_kernels(*tower, *model.device);
+  prepare_kernels(*tower, format.processor, *model.device);
   model.tower = std::move(tower);
   model.image_format = std::move(format);
   model.info.images = true;

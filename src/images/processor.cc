@@ -97,18 +97,4 @@ float* PatchReader::read(int row, int column, float* out) const {
   return out;
 }
 
-std::vector<float> patches_of(const ProcessedImage& image, const ImageProcessor& processor) {
-  const int merge = processor.kind == ImageProcessor::Kind::qwen ? processor.merge : 1;
-  const PatchReader reader(image, processor);
-  std::vector<float> out(static_cast<size_t>(reader.values()) * static_cast<size_t>(image.rows) *
-                         static_cast<size_t>(image.columns));
-  float* to = out.data();
-  for (int block_row = 0; block_row < image.rows; block_row += merge)
-    for (int block_column = 0; block_column < image.columns; block_column += merge)
-      for (int row = block_row; row < block_row + merge; row++)
-        for (int column = block_column; column < block_column + merge; column++)
-          to = reader.read(row, column, to);
-  return out;
-}
-
 }  // namespace anabranch

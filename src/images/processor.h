@@ -46,12 +46,8 @@ struct ProcessedImage {
 Result<ProcessedImage> process_image(const Picture& picture, const ImageProcessor& processor,
                                      std::optional<int64_t> most_pixels = {});
 
-// The tower's input, [rows * columns, 3 * temporal * patch * patch], normalised. Each patch is [channel,
-// temporal, y, x] (Gemma 3: [channel, y, x]). Qwen's patches come in blocks of merge x merge, which are one
-// token each; Gemma's come row by row.
-std::vector<float> patches_of(const ProcessedImage& image, const ImageProcessor& processor);
-
-// The same patch by patch. The image must outlive it.
+// The tower's input, normalised, patch by patch. A patch is [channel, temporal, y, x] (Gemma 3: [channel, y,
+// x]). The image must outlive it.
 class PatchReader {
  public:
   PatchReader(const ProcessedImage& image, const ImageProcessor& processor);

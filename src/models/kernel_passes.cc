@@ -77,12 +77,15 @@ void prepare_kernels(const Model& model) {
   });
 }
 
-void prepare_kernels(const VisionTower& tower, Device& device) {
+void prepare_kernels(const VisionTower& tower, const ImageProcessor& processor, Device& device) {
   constexpr int kBlocks[] = {1, 2, 4, 8, 12, 16, 32};  // on each side of a picture
   const VisionSpec& spec = tower.spec();
-  const auto encode = [&](int side) {
-    const auto numbers = static_cast<size_t>(side * side) * static_cast<size_t>(spec.patch_inputs());
-    const auto encoding = tower.begin(std::vector<float>(numbers), side, side);
+  const auto encode = [&](int rows) {
+    ProcessedImage blank;
+    blank.rows = blank.columns = rows;
+    blank.width = blank.height = rows * processor.patch;
+    blank.rgb.resize(static_cast<size_t>(blank.width) * static_cast<size_t>(blank.height) * 3);
+    const auto encoding = tower.begin(blank, processor);
     while (!encoding->step(1)) {
     }
   };

@@ -10,6 +10,6 @@ namespace anabranch {
 // for many sequences that decode at once, for drafts.
 void prepare_kernels(const Model& model);
 // The same for pictures of many sizes.
-void prepare_kernels(const VisionTower& tower, Device& device);
+void prepare_kernels(const VisionTower& tower, const ImageProcessor& processor, Device& device);
 
 }  // namespace anabranch

@@ -25,12 +25,9 @@ int piece_rows(const VisionWeights& w) {
 
 class EncodingImpl final : public VisionTower::Encoding {
  public:
-  // reader: of the image's patches; none: they are `patches`.
-  EncodingImpl(const VisionWeights& weights, std::optional<PatchReader> reader, std::vector<float> patches,
-               PatchGrid grid)
+  EncodingImpl(const VisionWeights& weights, const PatchReader& reader, PatchGrid grid)
       : w_(weights),
-        reader_(std::move(reader)),
-        patches_(std::move(patches)),
+        reader_(reader),
         grid_(grid),
         rows_(piece_rows(weights)),
         pieces_((grid.count() + rows_ - 1) / rows_),
@@ -99,18 +96,13 @@ class EncodingImpl final : public VisionTower::Encoding {
     const ops::Stage stage(*w_.device, "vision patches");
     const int inputs = w_.spec.patch_inputs();
     const Tensor patches = make_rows(begin, end, inputs, [&](int i, float* to) {
-      if (!reader_) {
-        std::copy_n(patches_.data() + static_cast<int64_t>(i) * inputs, inputs, to);
-      } else {
-        const PatchPlace place = place_in_blocks(grid_, w_.spec.merge, i);
-        reader_->read(place.row, place.column, to);
-      }
+      const PatchPlace place = place_in_blocks(grid_, w_.spec.merge, i);
+      reader_.read(place.row, place.column, to);
     });
     const Tensor positions = make_rows(begin, end, w_.spec.hidden, [&](int i, float* to) {
       w_.family->position(w_, grid_, place_in_blocks(grid_, w_.spec.merge, i), to);
     });
     x() = ops::add(project(w_.patches, patches), positions);
-    if (end == grid_.count()) patches_ = {};
   }
 
   void prepare_attention(const VisionLayer& layer, int begin, int end) {
@@ -161,8 +153,7 @@ class EncodingImpl final : public VisionTower::Encoding {
   }
 
   const VisionWeights& w_;
-  std::optional<PatchReader> reader_;
-  std::vector<float> patches_;
+  PatchReader reader_;
   PatchGrid grid_;
   std::vector<int> places_;  // row and column of each patch
   int rows_, pieces_;        // rows of a piece, pieces of a stage
@@ -185,28 +176,6 @@ uint64_t VisionTower::working_bytes(int64_t patches) const {
   return static_cast<uint64_t>(kv + 4 * (patches * (s.hidden + heads) + 2 * tokens * s.out_hidden + piece));
 }
 
-std::unique_ptr<VisionTower::Encoding> VisionTower::begin(std::vector<float> patches, int rows,
-                                                          int columns) const {
-  const VisionSpec& s = weights_->spec;
-  const PatchGrid grid{rows, columns};
-  CHECK(rows > 0 && columns > 0 && rows % s.merge == 0 && columns % s.merge == 0, "{} x {} patches", rows,
-        columns);
-  CHECK(patches.size() == static_cast<size_t>(grid.count()) * static_cast<size_t>(s.patch_inputs()),
-        "{} numbers for {} patches", patches.size(), grid.count());
-  if (s.family == VisionSpec::Family::gemma3) {
-    CHECK(rows == s.table_side && columns == s.table_side, "{} x {} patches", rows, columns);
-    // They come row by row.
-    std::vector<float> blocks(patches.size());
-    for (int i = 0; i < grid.count(); i++) {
-      const PatchPlace place = place_in_blocks(grid, s.merge, i);
-      std::copy_n(patches.data() + (int64_t{place.row} * columns + place.column) * s.patch_inputs(),
-                  s.patch_inputs(), blocks.data() + int64_t{i} * s.patch_inputs());
-    }
-    patches = std::move(blocks);
-  }
-  return std::make_unique<EncodingImpl>(*weights_, std::nullopt, std::move(patches), grid);
-}
-
 std::unique_ptr<VisionTower::Encoding> VisionTower::begin(const ProcessedImage& image,
                                                           const ImageProcessor& processor) const {
   const VisionSpec& s = weights_->spec;
@@ -216,10 +185,9 @@ std::unique_ptr<VisionTower::Encoding> VisionTower::begin(const ProcessedImage& 
   CHECK(
       s.family != VisionSpec::Family::gemma3 || (image.rows == s.table_side && image.columns == s.table_side),
       "{} x {} patches", image.rows, image.columns);
-  PatchReader reader(image, processor);
+  const PatchReader reader(image, processor);
   CHECK(reader.values() == s.patch_inputs(), "patches of {} numbers", reader.values());
-  return std::make_unique<EncodingImpl>(*weights_, std::move(reader), std::vector<float>(),
-                                        PatchGrid{image.rows, image.columns});
+  return std::make_unique<EncodingImpl>(*weights_, reader, PatchGrid{image.rows, image.columns});
 }
 
 }  // namespace anabranch

@@ -59,8 +59,6 @@ class VisionTower {
   // The image must fit the processor, and the processor the tower (image_processor_of()). It must outlive the
   // encoding.
   std::unique_ptr<Encoding> begin(const ProcessedImage& image, const ImageProcessor& processor) const;
-  // patches: as patches_of() has them.
-  std::unique_ptr<Encoding> begin(std::vector<float> patches, int rows, int columns) const;
 
  private:
   explicit VisionTower(std::unique_ptr<VisionWeights> weights);

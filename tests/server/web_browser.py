@@ -128,6 +128,17 @@ class Browser:
         self.until(lambda: text.split("\n")[0][:40] in self.text("#turns"), what="the message")
         self.done(seconds)
 
+    def export_and_import(self, folder, name):
+        """Exports the only conversation as JSON lines to folder/name.jsonl, and imports that. -> the file"""
+        self.press(("alt", "o"))
+        self.button("JSON lines").click()
+        path = os.path.join(folder, name + ".jsonl")
+        self.until(lambda: os.path.exists(path))
+        self.one("#import-input").send_keys(path)
+        self.see("1 conversation imported.", "#toast")
+        self.until(lambda: len(self.all("#conversations li")) == 2)
+        return path
+
     def turns(self):
         return [(one.get_attribute("class").split()[1], one.text) for one in self.all("#turns > li")]
 

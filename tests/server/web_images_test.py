@@ -177,13 +177,7 @@ class Images:
             self.fresh()
             self.attach("red.png", png())
             b.ask("hello")
-            b.press(("alt", "o"))
-            b.button("JSON lines").click()
-            path = os.path.join(folder, "hello.jsonl")
-            b.until(lambda: os.path.exists(path))
-            b.one("#import-input").send_keys(path)
-            b.see("1 conversation imported.", "#toast")
-            b.until(lambda: len(b.all("#conversations li")) == 2)
+            path = b.export_and_import(folder, "hello")
             b.until(lambda: b.all(".bubble img"))
             # Addresses of elsewhere are not taken from a file.
             with open(path, "w") as file:

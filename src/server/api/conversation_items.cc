@@ -4,6 +4,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
+
+#include "server/api/request_images.h"
 
 namespace anabranch::server {
 namespace {
@@ -30,20 +33,14 @@ Json text_part(const std::string& role, const std::string& text) {
 
 // The message's text, with its images in their places.
 Json content_parts(const std::string& role, const Json& message) {
-  const std::string text = string_at(message, "content");
   Json parts = Json::array();
-  size_t begin = 0;
-  const auto add_text = [&](size_t end) {
-    if (end > begin) parts.push_back(text_part(role, text.substr(begin, end - begin)));
-    begin = std::max(begin, end);
-  };
-  for (const Json& image : message.value("images", Json::array())) {
-    add_text(std::min(image.value("at", begin), text.size()));
-    parts.push_back({{"type", "input_image"},
-                     {"image_url", string_at(image, "url")},
-                     {"detail", image.value("detail", Json("auto"))}});
-  }
-  add_text(text.size());
+  for_each_part(
+      message, [&](std::string text) { parts.push_back(text_part(role, std::move(text))); },
+      [&](const Json& image) {
+        parts.push_back({{"type", "input_image"},
+                         {"image_url", string_at(image, "url")},
+                         {"detail", image.value("detail", Json("auto"))}});
+      });
   if (parts.empty()) parts.push_back(text_part(role, ""));
   return parts;
 }

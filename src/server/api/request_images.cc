@@ -214,6 +214,21 @@ void take_images(JsonFields& fields, const char* field, Json& messages, std::vec
   }
 }
 
+void for_each_part(const Json& kept, const std::function<void(std::string text)>& on_text,
+                   const std::function<void(const Json& image)>& on_image) {
+  const std::string text = string_at(kept, "content");
+  size_t begin = 0;
+  const auto text_until = [&](size_t end) {
+    if (end > begin) on_text(text.substr(begin, end - begin));
+    begin = std::max(begin, end);
+  };
+  for (const Json& image : kept.value("images", Json::array())) {
+    text_until(std::min(image.value("at", begin), text.size()));
+    on_image(image);
+  }
+  text_until(text.size());
+}
+
 void drop_image_fields(Json& message) {
   if (noted_images(message))
     for (Json& image : message["images"])

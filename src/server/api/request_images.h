@@ -61,6 +61,9 @@ void add_line_to(Json& message, const std::string& line);
 // {"type": "text", "text"} and {"type": "image"}. Fails for what is no image's data. field: named in errors
 // about images of earlier requests.
 void take_images(JsonFields& fields, const char* field, Json& messages, std::vector<ImageInput>& images);
+// The parts of a kept message, in order. Places that are not within the text are moved into it.
+void for_each_part(const Json& kept, const std::function<void(std::string text)>& on_text,
+                   const std::function<void(const Json& image)>& on_image);
 // How many parts {"type": "image"} the messages have.
 size_t count_images(const Json& messages);
 // Removes what only the request's errors need from a message that is to be kept.
