@@ -44,14 +44,18 @@ class Images:
         if keep:
             self.b.click("#keep")
 
-    def attach(self, name, data):
+    def attach(self, name, data, refused=None):
+        """Gives the page a file, and waits until it is shown, or until the page says why it is not."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, name)
             with open(path, "wb") as file:
                 file.write(data)
             count = len(self.b.all("#files li"))
             self.b.one("#file-input").send_keys(path)
-            self.b.until(lambda: len(self.b.all("#files li")) == count + 1 or self.b.text("#composer-error"))
+            if refused:
+                self.b.see(refused, "#composer-error")
+            else:
+                self.b.until(lambda: len(self.b.all("#files li")) == count + 1, what=f"{name} among the files")
 
     def clean(self):
         found = self.b.problems()
@@ -122,19 +126,16 @@ class Images:
     def check_what_is_refused(self):
         b = self.b
         self.fresh()
-        self.attach("broken.png", png()[:50])
-        b.see("no image that the browser can read", "#composer-error")
+        self.attach("broken.png", png()[:50], refused="no image that the browser can read")
         for at in range(8):
             self.attach(f"{at}.png", png())
-        self.attach("ninth.png", png())
-        b.see("At most 8 images", "#composer-error")
+        self.attach("ninth.png", png(), refused="At most 8 images")
         assert len(b.all("#files img")) == 8
 
     def check_models_that_read_text_only(self):
         b = self.b
         self.fresh(images=False)
-        self.attach("red.png", png())
-        b.see("red.png is an image, and this model reads text only.", "#composer-error")
+        self.attach("red.png", png(), refused="red.png is an image, and this model reads text only.")
         assert not b.all("#files li")
         self.clean()
 

@@ -17,6 +17,7 @@ export class Composer {
     this.error = byId("composer-error");
     this.files = [];
     this.images = [];  // {name, url}
+    this.adding = Promise.resolve();  // settles when the last files are read
     this.takesImages = false;
     this.busy = false;
     this.area.addEventListener("input", () => this.changed());
@@ -108,7 +109,12 @@ export class Composer {
     this.changed();
   }
 
-  async add(files) {
+  // One call after another: files that arrive while others are read are counted with them.
+  add(files) {
+    this.adding = this.adding.then(() => this.addAll(files));
+  }
+
+  async addAll(files) {
     const problems = [];
     for (const file of files) {
       try {
@@ -135,8 +141,7 @@ export class Composer {
   async addImage(file) {
     if (!this.takesImages) throw new Error(`${file.name} is an image, and this model reads text only.`);
     if (this.images.length >= MAX_IMAGES) throw new Error(`At most ${MAX_IMAGES} images go with a message.`);
-    const read = await readImage(file);
-    if (this.images.length < MAX_IMAGES) this.images.push(read);
+    this.images.push(await readImage(file));
   }
 
   showFiles() {
