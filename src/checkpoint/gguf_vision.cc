@@ -164,22 +164,42 @@ Result<const Tower*> find_tower(const GgufFile& file, const std::string& path) {
                     shown(projector));
 }
 
-}  // namespace
+bool is_mmproj(const fs::path& path) {
+  std::string start = path.filename().string().substr(0, 6);
+  std::ranges::transform(start, start.begin(), [](unsigned char c) { return std::tolower(c); });
+  return start == "mmproj" && path.extension() == ".gguf";
+}
 
-std::optional<std::string> find_mmproj(const std::string& model_path) {
-  const fs::path file(model_path);
-  const fs::path directory = file.has_parent_path() ? file.parent_path() : fs::path(".");
+std::optional<fs::path> first_mmproj(const fs::path& directory) {
   constexpr int kMostEntries = 10'000;
   std::optional<fs::path> found;
   std::error_code code;
   int seen = 0;
   for (fs::directory_iterator it(directory, code), end; !code && it != end && seen < kMostEntries;
-       it.increment(code), seen++) {
-    const fs::path& path = it->path();
-    if (!path.filename().string().starts_with("mmproj") || path.extension() != ".gguf") continue;
-    if (path.filename() == file.filename()) return std::nullopt;
-    if (!found || path.filename() < found->filename()) found = path;
+       it.increment(code), seen++)
+    if (is_mmproj(it->path()) && (!found || it->path().filename() < found->filename())) found = it->path();
+  return found;
+}
+
+// The snapshot of Hugging Face's store (models--ORG--NAME/snapshots/COMMIT) that a directory is or lies in.
+std::optional<fs::path> snapshot_of(fs::path directory) {
+  for (; directory.has_relative_path(); directory = directory.parent_path()) {
+    const fs::path snapshots = directory.parent_path();
+    if (snapshots.filename() == "snapshots" &&
+        snapshots.parent_path().filename().string().starts_with("models--"))
+      return directory;
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> find_mmproj(const std::string& model_path) {
+  const fs::path file(model_path);
+  if (is_mmproj(file)) return std::nullopt;
+  const fs::path directory = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  auto found = first_mmproj(directory);
+  if (const auto top = snapshot_of(directory); !found && top && *top != directory) found = first_mmproj(*top);
   return found ? std::optional(found->string()) : std::nullopt;
 }
 

@@ -9,6 +9,7 @@
 #include "base/memory_info.h"
 #include "checkpoint/mtp_head.h"
 #include "engine/loader.h"
+#include "models/vision_tower.h"
 #include "ops/open.h"
 #include "ops/probe.h"
 #include "ops/table.h"
@@ -189,6 +190,7 @@ Json model_report(const Checkpoint& checkpoint, const Device& device) {
           {"mtp_head", mtp_report(checkpoint, mtp)},
           {"mtp_tensors", mtp},
           {"mtp_mb", mtp_bytes / 1e6},
+          {"vision_tower", VisionTower::present(checkpoint) ? "yes" : "no"},
           {"file_mb", bytes / 1e6},
           {"mb_by_type", by_type},
           {"fits_in_memory", fits(bytes, memory_for(device).total)},

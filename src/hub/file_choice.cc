@@ -31,6 +31,10 @@ std::string_view file_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
+std::string_view folder_of(std::string_view path) {
+  return path.substr(0, path.rfind('/') + 1);
+}
+
 bool is_at_top(std::string_view path) {
   return path.find('/') == path.npos;
 }
@@ -90,6 +94,35 @@ Result<FileChoice> choice_of(const ModelName& name, const GgufModel& model) {
   return FileChoice{model.files, model.files.front()};
 }
 
+// 16 bits are the usual precision of towers: 8 bits see less, and 32 bits take twice the space for nothing.
+int tower_rank(std::string_view path) {
+  const std::string quant = quant_of(path);
+  if (quant == "F16" || quant == "FP16") return 0;
+  if (quant == "BF16") return 1;
+  if (quant == "Q8_0") return 2;
+  return quant == "F32" ? 4 : 3;
+}
+
+// The vision tower for a GGUF model: of the model's folder, or else of the top.
+std::optional<std::string> choose_tower(const std::vector<std::string>& paths, const std::string& model) {
+  for (const std::string_view folder : {folder_of(model), std::string_view()}) {
+    const std::string* best = nullptr;
+    for (const std::string& path : paths)
+      if (is_vision_tower(path) && folder_of(path) == folder &&
+          (!best || tower_rank(path) < tower_rank(*best)))
+        best = &path;
+    if (best) return *best;
+  }
+  return std::nullopt;
+}
+
+// `choice`, and the vision tower beside it if what was chosen is a GGUF model to be run.
+FileChoice with_tower(FileChoice choice, const std::vector<std::string>& paths, Purpose purpose) {
+  if (purpose != Purpose::model) return choice;
+  if (auto tower = choose_tower(paths, choice.main)) choice.files.push_back(std::move(*tower));
+  return choice;
+}
+
 // Of all models whose quantisation matches; "UD-" (Unsloth's dynamic forms) may be left out when the plain
 // form is not there.
 std::vector<GgufModel> with_quant(const std::vector<GgufModel>& models, std::string_view quant) {
@@ -125,6 +158,11 @@ Result<FileChoice> choose_gguf(const std::vector<GgufModel>& models, const Model
 // A file that is named: with the other parts when it is one part of a split model.
 Result<FileChoice> choose_named(const std::vector<std::string>& paths, const ModelName& name) {
   if (!contains(paths, name.file)) return unknown_file(name, paths);
+  if (is_vision_tower(name.file))
+    return make_error(ErrorKind::invalid,
+                      "{} of {} is the vision tower of a model and no model itself: name the model, and its "
+                      "tower comes with it",
+                      name.file, name.repo);
   for (const auto& model : gguf_models(paths))
     if (contains(model.files, name.file)) return choice_of(name, model);
   return FileChoice{{name.file}, name.file};
@@ -225,6 +263,10 @@ std::string quant_of(std::string_view path) {
   return "";
 }
 
+bool is_vision_tower(std::string_view path) {
+  return path.ends_with(".gguf") && upper(file_name(path)).starts_with("MMPROJ");
+}
+
 std::vector<GgufModel> gguf_models(const std::vector<std::string>& paths) {
   std::map<std::string, std::vector<std::string>> by_stem;
   for (const auto& path : paths) {
@@ -249,12 +291,13 @@ Result<FileChoice> choose_files(const std::vector<std::string>& paths, const Mod
   const bool safetensors = std::ranges::any_of(paths, is_weights);
   if (!name.file.empty()) {
     TRY(choice, choose_named(paths, name));
-    if (name.file.ends_with(".gguf")) return choice;
+    if (name.file.ends_with(".gguf")) return with_tower(std::move(choice), paths, purpose);
   } else if (!name.quant.empty() && models.empty()) {
     return make_error(ErrorKind::not_found, "{} has no GGUF files, so no {}: leave :{} out", name.repo,
                       name.quant, name.quant);
   } else if (!models.empty() && (!name.quant.empty() || !safetensors)) {
-    return choose_gguf(models, name);
+    TRY(choice, choose_gguf(models, name));
+    return with_tower(std::move(choice), paths, purpose);
   } else if (!safetensors) {
     return no_weights(paths, name);
   } else {

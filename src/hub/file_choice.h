@@ -24,15 +24,20 @@ struct FileChoice {
 // The text of a file of the repository.
 using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 
-// `paths`: all files, sorted. `read` is called for model.safetensors.index.json at most.
-// Errors: not_found (no such file or quantisation; parts are missing; the nearest names are given),
-// unsupported (neither safetensors nor GGUF), and what `read` fails with.
+// A GGUF model to be run comes with a vision tower where there is one, in its folder or at the top: in 16
+// bits if possible, then in 8, and in 32 only if there is no other. `paths`: all files, sorted. `read` is
+// called for model.safetensors.index.json at most. Errors: not_found (no such file or quantisation; parts are
+// missing; the nearest names are given), invalid (the named file is a vision tower), unsupported (neither
+// safetensors nor GGUF), and what `read` fails with.
 Result<FileChoice> choose_files(const std::vector<std::string>& paths, const ModelName& name, Purpose purpose,
                                 const ReadFile& read);
 
 // The quantisation that the name of a GGUF file tells, in capitals ("Q4_K_M", "UD-Q4_K_XL", "BF16"); "":
 // none.
 std::string quant_of(std::string_view path);
+
+// Whether the path is that of a GGUF file with a vision tower, "mmproj*.gguf" (in capitals or not).
+bool is_vision_tower(std::string_view path);
 
 // A GGUF model of a repository: one file, or all parts of a split one, in order.
 struct GgufModel {

@@ -118,15 +118,27 @@ Error not_stored(const Store& store, const ModelName& name) {
                     did_you_mean(name.text(), names));
 }
 
+// The files of a GGUF model that leaves a snapshot. The vision towers leave with the last one.
+std::set<std::string> leaving_with(const FileChoice& choice, const std::vector<std::string>& paths) {
+  std::set<std::string> files(choice.files.begin(), choice.files.end());
+  const bool last = std::ranges::all_of(
+      gguf_models(paths), [&](const GgufModel& model) { return files.contains(model.files.front()); });
+  std::erase_if(files, is_vision_tower);
+  if (last) std::ranges::copy_if(paths, std::inserter(files, files.end()), is_vision_tower);
+  return files;
+}
+
 // The files of a quantisation or the one that is named; none: all.
 Result<std::optional<std::set<std::string>>> wanted_files(const std::string& snapshot,
                                                           const ModelName& name) {
   if (name.quant.empty() && name.file.empty()) return std::optional<std::set<std::string>>();
-  TRY(const auto choice, choose_files(files_below(snapshot), name, Purpose::model, [](const auto&) {
+  const auto paths = files_below(snapshot);
+  if (is_vision_tower(name.file) && std::ranges::find(paths, name.file) != paths.end())
+    return std::optional(std::set<std::string>{name.file});
+  TRY(const auto choice, choose_files(paths, name, Purpose::model, [](const auto&) {
         return Result<std::string>(make_error(ErrorKind::internal, "no index is needed for one file"));
       }));
-  if (choice.main.ends_with(".gguf"))
-    return std::optional(std::set<std::string>(choice.files.begin(), choice.files.end()));
+  if (choice.main.ends_with(".gguf")) return std::optional(leaving_with(choice, paths));
   return std::optional(std::set<std::string>{choice.main});
 }
 

@@ -85,7 +85,9 @@ std::vector<StoredModel> models_in(const std::string& directory, const ModelName
     const auto same = std::ranges::count(ggufs, gguf.quant, &GgufModel::quant);
     (gguf.quant.empty() || same > 1 ? own.file : own.quant) =
         gguf.quant.empty() || same > 1 ? gguf.files.front() : gguf.quant;
-    measure(add(own, gguf.quant.empty() ? "GGUF" : "GGUF " + gguf.quant), directory, gguf.files);
+    StoredModel& model = add(own, gguf.quant.empty() ? "GGUF" : "GGUF " + gguf.quant);
+    const auto choice = choose_files(files, own, Purpose::model, reader_of(directory));
+    measure(model, directory, choice ? choice->files : gguf.files);
   }
   const auto is_weights = [](const std::string& file) { return file.ends_with(".safetensors"); };
   if (std::ranges::any_of(files, is_weights)) {

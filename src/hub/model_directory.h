@@ -11,10 +11,10 @@ namespace anabranch::hub {
 
 // A model that is on this machine.
 struct StoredModel {
-  std::string name;    // what --model takes
-  std::string path;    // what that opens: a directory or a file
-  std::string format;  // "GGUF Q4_K_M", "safetensors 4 bit", "safetensors bfloat16"
-  uint64_t bytes = 0;
+  std::string name;         // what --model takes
+  std::string path;         // what that opens: a directory or a file
+  std::string format;       // "GGUF Q4_K_M", "safetensors 4 bit", "safetensors bfloat16"
+  uint64_t bytes = 0;       // of a GGUF model with its vision tower, even if others share that
   int64_t modified_ns = 0;  // since 1970: its newest file
   std::string store;        // "hub", "Ollama" or "LM Studio"
   std::string commit;       // of the hub's

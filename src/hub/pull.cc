@@ -100,9 +100,11 @@ class Pull {
     return bytes;
   }
 
-  // Weights first: a snapshot with config.json then has all that it needs.
+  // Weights first: a snapshot with config.json then has all that it needs. A GGUF model does without its
+  // tower, so the tower goes before it.
   Result<void> link() {
     std::ranges::stable_sort(plan_.files, std::greater(), &RepoFile::size);
+    std::ranges::stable_partition(plan_.files, is_vision_tower, &RepoFile::path);
     for (const RepoFile& file : plan_.files) {
       if (!store_.has_blob(plan_.name.repo, file))
         return make_error(ErrorKind::io, "{} was removed from {} meanwhile: pull {} again", file.path,

@@ -55,7 +55,6 @@ const Paths kGguf = {"README.md",
                      "m-Q4_K_M.gguf",
                      "m-Q8_0.gguf",
                      "m-UD-Q3_K_XL.gguf",
-                     "mmproj-F16.gguf",
                      "m.imatrix.gguf",
                      "B/m-BF16-00002-of-00002.gguf",
                      "B/m-BF16-00001-of-00002.gguf"};
@@ -73,20 +72,35 @@ TEST(FileChoice, OneQuantisation) {
   EXPECT_EQ(files_of(choose(kGguf, "o/n/B/m-BF16-00002-of-00002.gguf")), files_of(split));
 }
 
-TEST(FileChoice, SaysWhatThereIs) {
-  EXPECT_EQ(message_of(choose(kGguf, "o/n:Q9_9")),
-            "o/n has no Q9_9; it has BF16, Q4_0, Q4_K_M, Q8_0, UD-Q3_K_XL");
-  EXPECT_EQ(message_of(choose(kGguf, "o/n/m-Q4_1.gguf")),
-            "o/n has no file m-Q4_1.gguf; did you mean m-Q4_0.gguf?");
-  EXPECT_NE(message_of(choose({"a-Q4_0.gguf", "b-Q4_0.gguf"}, "o/n"))
-                .find("o/n/a-Q4_0.gguf: a-Q4_0.gguf, b-Q4_0.gguf"),
-            std::string::npos);
-  EXPECT_NE(
-      message_of(choose({"a-00001-of-00003.gguf", "a-00003-of-00003.gguf"}, "o/n")).find("2 of 3 parts"),
-      std::string::npos);
-  EXPECT_NE(message_of(choose({"model.bin"}, "o/n")).find("model.bin, which cannot be read"),
-            std::string::npos);
-  EXPECT_NE(message_of(choose({}, "o/n")).find("no language model"), std::string::npos);
+TEST(FileChoice, AVisionTowerComesWithItsModel) {
+  const auto tower_of = [](Paths towers) {
+    towers.push_back("m-Q4_0.gguf");
+    auto files = files_of(choose(towers, "o/n"));
+    EXPECT_EQ(std::erase(files, "m-Q4_0.gguf"), 1u);
+    return files;
+  };
+  EXPECT_EQ(tower_of({"mmproj-BF16.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf", "mmproj-Q8_0.gguf"}),
+            Paths{"mmproj-F16.gguf"});
+  EXPECT_EQ(tower_of({"mmproj-bf16.gguf", "mmproj-F32.gguf", "mmproj-Q8_0.gguf"}), Paths{"mmproj-bf16.gguf"});
+  EXPECT_EQ(tower_of({"MMProj-f32.gguf", "MMProj-q4_0.gguf", "MMProj-q8_0.gguf"}), Paths{"MMProj-q8_0.gguf"});
+  EXPECT_EQ(tower_of({"mmproj-F32.gguf", "mmproj-a.gguf", "mmproj-b.gguf"}), Paths{"mmproj-a.gguf"});
+  EXPECT_EQ(tower_of({"mmproj-F32.gguf"}), Paths{"mmproj-F32.gguf"});
+  EXPECT_EQ(tower_of({"other/mmproj-F16.gguf", "mmproj.txt"}), Paths{});
+}
+
+TEST(FileChoice, AVisionTowerLiesBesideTheModelOrAtTheTop) {
+  const Paths paths = {"B/m-BF16-00001-of-00002.gguf",
+                       "B/m-BF16-00002-of-00002.gguf",
+                       "Q/m-Q8_0.gguf",
+                       "Q/mmproj-Q8_0.gguf",
+                       "mmproj-F16.gguf",
+                       "m-Q4_0.gguf"};
+  EXPECT_EQ(files_of(choose(paths, "o/n:BF16")),
+            (Paths{"B/m-BF16-00001-of-00002.gguf", "B/m-BF16-00002-of-00002.gguf", "mmproj-F16.gguf"}));
+  EXPECT_EQ(files_of(choose(paths, "o/n:Q8_0")), (Paths{"Q/m-Q8_0.gguf", "Q/mmproj-Q8_0.gguf"}));
+  EXPECT_EQ(files_of(choose(paths, "o/n/m-Q4_0.gguf")), (Paths{"m-Q4_0.gguf", "mmproj-F16.gguf"}));
+  EXPECT_EQ(choose(paths, "o/n:BF16")->main, "B/m-BF16-00001-of-00002.gguf");
+  EXPECT_EQ(files_of(choose(paths, "o/n:BF16", "", Purpose::mtp_head)).size(), 2u);
 }
 
 const Paths kSharded = {"README.md",
@@ -106,6 +120,34 @@ const Paths kSharded = {"README.md",
                         "notes.txt"};
 const char* const kIndex = R"({"metadata": {"total_size": 5}, "weight_map": {"a": "model-1.safetensors",
     "model.layers.0.x": "model-2.safetensors", "mtp.fc.weight": "model-3.safetensors", "b": "model-1.safetensors"}})";
+
+TEST(FileChoice, AVisionTowerIsNoModel) {
+  EXPECT_EQ(files_of(choose({"m.gguf", "mmproj-F16.gguf"}, "o/n")), (Paths{"m.gguf", "mmproj-F16.gguf"}));
+  EXPECT_NE(message_of(choose({"m-Q4_0.gguf", "mmproj-F16.gguf"}, "o/n:F16")).find("it has Q4_0"),
+            std::string::npos);
+  EXPECT_NE(message_of(choose({"m.gguf", "mmproj.gguf"}, "o/n/mmproj.gguf")).find("no model itself"),
+            std::string::npos);
+  EXPECT_NE(message_of(choose({"mmproj-F16.gguf"}, "o/n")).find("no language model"), std::string::npos);
+  Paths both = kSharded;
+  both.push_back("mmproj-F16.gguf");
+  EXPECT_EQ(files_of(choose(both, "o/n", kIndex)), files_of(choose(kSharded, "o/n", kIndex)));
+}
+
+TEST(FileChoice, SaysWhatThereIs) {
+  EXPECT_EQ(message_of(choose(kGguf, "o/n:Q9_9")),
+            "o/n has no Q9_9; it has BF16, Q4_0, Q4_K_M, Q8_0, UD-Q3_K_XL");
+  EXPECT_EQ(message_of(choose(kGguf, "o/n/m-Q4_1.gguf")),
+            "o/n has no file m-Q4_1.gguf; did you mean m-Q4_0.gguf?");
+  EXPECT_NE(message_of(choose({"a-Q4_0.gguf", "b-Q4_0.gguf"}, "o/n"))
+                .find("o/n/a-Q4_0.gguf: a-Q4_0.gguf, b-Q4_0.gguf"),
+            std::string::npos);
+  EXPECT_NE(
+      message_of(choose({"a-00001-of-00003.gguf", "a-00003-of-00003.gguf"}, "o/n")).find("2 of 3 parts"),
+      std::string::npos);
+  EXPECT_NE(message_of(choose({"model.bin"}, "o/n")).find("model.bin, which cannot be read"),
+            std::string::npos);
+  EXPECT_NE(message_of(choose({}, "o/n")).find("no language model"), std::string::npos);
+}
 
 TEST(FileChoice, FollowsTheIndex) {
   EXPECT_EQ(files_of(choose(kSharded, "o/n", kIndex)),

@@ -9,6 +9,7 @@ from test_hub import Repo
 
 MODEL = os.path.abspath(sys.argv[2])
 SMALL = os.path.join(os.path.dirname(MODEL), "hybrid-draft-19m")
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/data")
 GGUF = glob.glob(os.path.join(os.path.dirname(MODEL), "../.deps/models/*.gguf"))[0]
 QUESTION = ("--temp", "0", "-n", "3", "--json", "Hello")
 
@@ -115,6 +116,34 @@ def test_rm_of_one_quantisation():
         ok(cache, "rm", "-y", f"{NAME}/Model-Q4_0.gguf")
         assert set(models(cache)) == {f"{NAME}:Q8_0"}
         ok(cache, "rm", "-y", f"{NAME}:Q8_0")
+        assert not os.path.exists(cache.repo)
+
+
+def test_vision_towers_of_gguf_models():
+    """They are found by name, counted with their models, and leave with the last one."""
+    def read(path):
+        with open(os.path.join(DATA, path), "rb") as file:
+            return file.read()
+    model, tower = read("qwen35_gguf/model.gguf"), read("qwen3_5_vision/mmproj.gguf")
+    with setup(Repo({"a-Q8_0.gguf": model, "BF16/a-BF16.gguf": model + b"1", "mmproj-F16.gguf": tower})) as (cache, hub, repo):
+        offer = json.loads(ok(cache, "show", NAME + ":BF16", "--json"))
+        assert offer["quantisations"] == ["BF16", "Q8_0"] and offer["files"] == 2, offer
+        cache.pull(NAME + ":Q8_0")
+        cache.pull(NAME + ":BF16")
+        found = models(cache)
+        assert set(found) == {NAME + ":Q8_0", NAME + ":BF16"}, found
+        assert found[NAME + ":Q8_0"]["bytes"] == len(model) + len(tower) == found[NAME + ":BF16"]["bytes"] - 1
+        for name in found:
+            assert json.loads(ok(cache, "show", name, "--json", "--offline"))["vision_tower"] == "yes", name
+        out = ok(cache, "rm", "-y", NAME + ":Q8_0")
+        assert f"{len(model) / 1e3:.1f} kB free" in out, out
+        cache.check_model(repo, ["BF16/a-BF16.gguf", "mmproj-F16.gguf"])
+        # The tower may go alone; the model then reads text only.
+        ok(cache, "rm", "-y", NAME + "/mmproj-F16.gguf")
+        assert json.loads(ok(cache, "show", NAME + ":BF16", "--json", "--offline"))["vision_tower"] == "no"
+        assert models(cache)[NAME + ":BF16"]["bytes"] == len(model) + 1
+        cache.pull(NAME + ":BF16")
+        ok(cache, "rm", "-y", NAME + ":BF16")
         assert not os.path.exists(cache.repo)
 
 

@@ -52,7 +52,7 @@ def test_large_files_come_in_ranges_side_by_side():
 def test_one_quantisation_of_a_gguf_repository():
     files = {f"Model-{q}.gguf": content(5000, q) for q in ("Q4_0", "Q4_K_M", "Q8_0", "UD-Q2_K_XL")}
     files.update({f"BF16/Model-BF16-0000{i}-of-00002.gguf": content(3000, i) for i in (1, 2)})
-    files.update({"mmproj-F16.gguf": content(3000, 9), "README.md": b"#", "config.json": b"{}"})
+    files.update({"README.md": b"#", "config.json": b"{}"})
     with setup(Repo(files)) as (cache, hub, repo):
         assert cache.pull()["path"].endswith("/Model-Q4_K_M.gguf")  # the usual one
         cache.check_model(repo, ["Model-Q4_K_M.gguf"])
@@ -65,6 +65,25 @@ def test_one_quantisation_of_a_gguf_repository():
         cache.check_model(repo, [f for f in files if f.startswith(("Model", "BF16"))])
         cache.refused("no Q5_K_M; it has ", "Q4_K_M", "BF16", name=NAME + ":Q5_K_M")
         cache.refused("did you mean Model-Q4_0.gguf?", name=NAME + "/Model-Q4_9.gguf")
+
+
+def test_the_vision_tower_of_a_gguf_repository():
+    towers = {f"mmproj-{kind}.gguf": content(2000, i) for i, kind in enumerate(("BF16", "F16", "F32"))}
+    files = {"Model-Q4_K_M.gguf": content(5000, 7), "BF16/Model-BF16.gguf": content(6000, 8), **towers}
+    with setup(Repo(files)) as (cache, hub, repo):
+        done = cache.pull()
+        assert done["files"] == 2 and done["bytes"] == 7000 and done["path"].endswith("/Model-Q4_K_M.gguf"), done
+        cache.check_model(repo, ["Model-Q4_K_M.gguf", "mmproj-F16.gguf"])
+        # The model of a folder has the same tower, which is there already.
+        done = cache.pull(NAME + ":BF16")
+        assert done["files"] == 2 and done["downloaded"] == 6000 and done["path"].endswith("/BF16/Model-BF16.gguf"), done
+        cache.check_model(repo, ["Model-Q4_K_M.gguf", "BF16/Model-BF16.gguf", "mmproj-F16.gguf"])
+        cache.refused("no model itself", name=NAME + "/mmproj-F32.gguf")
+        cache.refused("no F16; it has BF16, Q4_K_M", name=NAME + ":F16")
+        # A model that was pulled without its tower gets it from the next pull.
+        os.unlink(f"{cache.repo}/snapshots/{repo.commit}/mmproj-F16.gguf")
+        cache.pull()
+        cache.check_model(repo, ["Model-Q4_K_M.gguf", "BF16/Model-BF16.gguf", "mmproj-F16.gguf"])
 
 
 def test_revisions():

@@ -2,6 +2,7 @@
 // and any way to cut the work.
 #include "models/vision_tower.h"
 
+#include "checkpoint/gguf_vision.h"
 #include "checkpoint/safetensors_writer.h"
 #include "models/vision_golden.h"
 #include "ops/open.h"
@@ -129,6 +130,24 @@ TEST_P(Vision, MmprojBesideAGguf) {
   const Loaded loaded = load(folder / "model.gguf", ops::cpu_device(0, true));
   for (const VisionImage& image : golden_.images)
     expect_features(encode(loaded, image), image.features, kTolerance, "mmproj");
+}
+
+// Pulled models: a repository has its tower at the top, and some of its models in folders.
+TEST(FindMmproj, BesideTheModelOrAtTheTopOfASnapshot) {
+  const fs::path root = fs::path(::testing::TempDir()) / "find_mmproj",
+                 snapshot = root / "models--o--n/snapshots" / std::string(40, 'c');
+  fs::remove_all(root);
+  fs::create_directories(snapshot / "BF16");
+  fs::create_directories(root / "plain/BF16");
+  for (const fs::path& folder : {snapshot, root / "plain"}) std::ofstream(folder / "MMProj-F16.gguf") << "x";
+  const auto found = [](const fs::path& model) { return find_mmproj(model.string()).value_or(""); };
+  EXPECT_EQ(found(snapshot / "m.gguf"), snapshot / "MMProj-F16.gguf");
+  EXPECT_EQ(found(snapshot / "BF16/m.gguf"), snapshot / "MMProj-F16.gguf");
+  EXPECT_EQ(found(root / "plain/m.gguf"), root / "plain/MMProj-F16.gguf");
+  EXPECT_EQ(found(root / "plain/BF16/m.gguf"), "");
+  EXPECT_EQ(found(snapshot / "MMProj-F16.gguf"), "");
+  std::ofstream(snapshot / "BF16/mmproj-F32.gguf") << "x";
+  EXPECT_EQ(found(snapshot / "BF16/m.gguf"), snapshot / "BF16/mmproj-F32.gguf");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Vision, ::testing::ValuesIn(kCases),
