@@ -1,5 +1,4 @@
 #include "cache/disk_tools.h"
-#include "cache/image_store.h"
 #include "cache/weights_key.h"
 
 #include <unistd.h>
@@ -215,6 +214,10 @@ std::vector<DiskRecord> records_to_clear(const CacheFolder& folder, const Record
   return files;
 }
 
+bool is_empty(const RecordFilter& filter) {
+  return filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns;
+}
+
 Result<DiskCleared> clear_records(const std::string& directory, const RecordFilter& filter) {
   TRY(const auto folders, list_cache(directory));
   DiskCleared cleared;
@@ -237,10 +240,10 @@ Result<DiskCleared> clear_records(const std::string& directory, const RecordFilt
     remove_about(path);
     ::rmdir(path.c_str());  // fails when something else is in it, which then stays
   }
-  if (filter.fingerprint.empty() && filter.used_before_ns == RecordFilter{}.used_before_ns) {
+  if (is_empty(filter)) {
     remove_old_formats(directory);
     forget_weights(directory);
-    forget_images(directory);
+    cleared.images = forget_images(directory);
   }
   return cleared;
 }

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "cache/disk_files.h"
+#include "cache/image_store.h"
 
 namespace anabranch {
 
@@ -58,8 +59,12 @@ struct RecordFilter {
 // The records to clear, children before parents. A block stays if any record that depends on it stays.
 std::vector<DiskRecord> records_to_clear(const CacheFolder& folder, const RecordFilter& filter);
 
+// Whether all that is kept is meant.
+bool is_empty(const RecordFilter& filter);
+
 struct DiskCleared {
   uint64_t files = 0, bytes = 0;
+  ImageFiles images;
 };
 // Removes these records, temporary files of dead writers, and folders that are then empty; without a filter,
 // also the folders of older formats, the hashes of models' files (weights_key.h) and what vision towers made

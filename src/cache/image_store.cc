@@ -65,10 +65,25 @@ std::vector<File> files_of(const std::string& directory) {
 
 }  // namespace
 
-void forget_images(const std::string& directory) {
+ImageFiles images_on_disk(const std::string& directory) {
+  ImageFiles sum;
+  for (const File& file : files_of(directory)) {
+    sum.files++;
+    sum.bytes += file.bytes;
+  }
+  return sum;
+}
+
+ImageFiles forget_images(const std::string& directory) {
+  ImageFiles gone;
   std::error_code error;
-  for (const File& file : files_of(directory)) fs::remove(file.path, error);
+  for (const File& file : files_of(directory)) {
+    if (!fs::remove(file.path, error)) continue;
+    gone.files++;
+    gone.bytes += file.bytes;
+  }
   for (const fs::path& folder : folders_of(directory)) fs::remove(folder, error);  // only if it is empty
+  return gone;
 }
 
 ImageStore::ImageStore(ImageStoreOptions options)

@@ -20,15 +20,22 @@
 
 namespace anabranch {
 
+inline constexpr uint64_t kMostImageDiskBytes = uint64_t{1} << 30;
+
 struct ImageStoreOptions {
   Fingerprint fingerprint;  // of the tower: weights, precision, device
   std::string directory;    // of the cache; empty: nothing is kept on disk
   uint64_t ram_bytes = uint64_t{256} << 20;
-  uint64_t disk_bytes = uint64_t{1} << 30;
+  uint64_t disk_bytes = kMostImageDiskBytes;
 };
 
-// Removes what is kept in the cache's directory, of all fingerprints.
-void forget_images(const std::string& directory);
+// What is kept in the cache's directory, of all fingerprints.
+struct ImageFiles {
+  uint64_t files = 0, bytes = 0;
+};
+ImageFiles images_on_disk(const std::string& directory);
+// Removes it; returns what is gone.
+ImageFiles forget_images(const std::string& directory);
 
 class ImageStore {
  public:

@@ -79,6 +79,15 @@ void print_head(const CacheFolder& folder) {
   if (!folder.problem.empty()) fmt::print("{}\n", folder.problem);
 }
 
+// What vision towers made of images, of all models together.
+Json images_json(const ImageFiles& images) {
+  return {{"files", images.files}, {"bytes", images.bytes}};
+}
+
+std::string images_text(const ImageFiles& images) {
+  return fmt::format("{} ({})", count_text(images.files, "encoded image"), size_text(images.bytes));
+}
+
 // ---- ls
 
 // The last few, which the next turns go on from.
@@ -129,17 +138,19 @@ Json records_json(const CacheFolder& folder) {
 
 Result<int> list(const StatesOptions& options, const std::string& directory) {
   TRY(const auto folders, list_cache(directory));
+  const ImageFiles images = images_on_disk(directory);
   if (options.json) {
     Json list = Json::array();
     for (const CacheFolder& folder : folders) {
       list.push_back(head_json(folder));
       list.back()["records"] = records_json(folder);
     }
-    print_json({{"directory", directory}, {"fingerprints", list}});
+    print_json({{"directory", directory}, {"fingerprints", list}, {"images", images_json(images)}});
     return 0;
   }
   const Sum sum = sum_of(folders);
-  fmt::print("{}: {}, {}\n", directory, count_text(sum.records(), "record"), size_text(sum.bytes));
+  fmt::print("{}: {}, {}, {}\n", directory, count_text(sum.records(), "record"), size_text(sum.bytes),
+             images_text(images));
   for (const CacheFolder& folder : folders) {
     print_head(folder);
     print_branches(folder, options.all);
@@ -183,8 +194,10 @@ void print_sum(const Sum& sum) {
 Result<int> stats(const StatesOptions& options, const std::string& directory) {
   TRY(const auto folders, list_cache(directory));
   const Sum sum = sum_of(folders);
+  const ImageFiles images = images_on_disk(directory);
   const auto free = free_space(directory);
-  const uint64_t budget = default_budget(directory, sum.bytes);
+  const uint64_t records_budget = default_budget(directory, sum.bytes);
+  const uint64_t budget = records_budget + kMostImageDiskBytes;
   if (options.json) {
     Json list = Json::array();
     for (const CacheFolder& folder : folders) {
@@ -193,15 +206,22 @@ Result<int> stats(const StatesOptions& options, const std::string& directory) {
     }
     Json json = {{"directory", directory},
                  {"free_bytes", free ? Json(*free) : Json()},
-                 {"default_budget_bytes", free ? Json(budget) : Json()}};
+                 {"default_budget_bytes", free ? Json(records_budget) : Json()},
+                 {"images", images_json(images)},
+                 {"total_bytes", sum.bytes + images.bytes},
+                 {"total_budget_bytes", free ? Json(budget) : Json()}};
+    json["images"]["default_budget_bytes"] = kMostImageDiskBytes;
     json.update(sum_json(sum));
     json["fingerprints"] = list;
     print_json(json);
     return 0;
   }
   fmt::print("{}\n{:<16} {} of {}\n", directory, "records", sum.records(), size_text(sum.bytes));
+  fmt::print("{:<16} {} of {}\n", "encoded images", images.files, size_text(images.bytes));
+  fmt::print("{:<16} {}\n", "total", size_text(sum.bytes + images.bytes));
   if (free)
-    fmt::print("{:<16} {}, {} free on the disk\n", "default budget", size_text(budget), size_text(*free));
+    fmt::print("{:<16} {} for records and {} for images, {} free on the disk\n", "default budget",
+               size_text(records_budget), size_text(kMostImageDiskBytes), size_text(*free));
   for (const CacheFolder& folder : folders) {
     print_head(folder);
     print_sum(sum_of(folder));
@@ -247,8 +267,7 @@ RecordFilter filter_of(const StatesOptions& options) {
 // Of all models together, so they stay when one fingerprint's records go.
 Result<int64_t> clear_turns(const RecordFilter& filter, const std::string& path) {
   if (!filter.fingerprint.empty()) return 0;
-  const bool all = filter.used_before_ns == RecordFilter().used_before_ns;
-  return forget_turns(path, all ? INT64_MAX : filter.used_before_ns / 1'000'000'000);
+  return forget_turns(path, is_empty(filter) ? INT64_MAX : filter.used_before_ns / 1'000'000'000);
 }
 
 Result<int> clear(const StatesOptions& options, const std::string& directory) {
@@ -259,10 +278,12 @@ Result<int> clear(const StatesOptions& options, const std::string& directory) {
     Sum sum;
     for (const CacheFolder& folder : folders)
       for (const DiskRecord& record : records_to_clear(folder, filter)) sum.add(record);
-    if (sum.records() > 0 || (filter.fingerprint.empty() && access(turns.c_str(), F_OK) == 0)) {
-      TRY(const bool yes,
-          confirmed(fmt::format("Remove {} ({}), and turns sampled then, from {}?",
-                                count_text(sum.records(), "record"), size_text(sum.bytes), directory)));
+    const ImageFiles images = is_empty(filter) ? images_on_disk(directory) : ImageFiles();
+    if (sum.records() > 0 || images.files > 0 ||
+        (filter.fingerprint.empty() && access(turns.c_str(), F_OK) == 0)) {
+      TRY(const bool yes, confirmed(fmt::format("Remove {} ({}), {}, and turns sampled then, from {}?",
+                                                count_text(sum.records(), "record"), size_text(sum.bytes),
+                                                images_text(images), directory)));
       if (!yes) return 1;
     }
   }
@@ -272,10 +293,11 @@ Result<int> clear(const StatesOptions& options, const std::string& directory) {
     print_json({{"directory", directory},
                 {"removed", cleared.files},
                 {"removed_bytes", cleared.bytes},
+                {"removed_images", images_json(cleared.images)},
                 {"removed_turns", removed_turns}});
   else
-    fmt::print("{} ({}) and {} removed\n", count_text(cleared.files, "record"), size_text(cleared.bytes),
-               count_text(static_cast<uint64_t>(removed_turns), "sampled turn"));
+    fmt::print("{} ({}), {} and {} removed\n", count_text(cleared.files, "record"), size_text(cleared.bytes),
+               images_text(cleared.images), count_text(static_cast<uint64_t>(removed_turns), "sampled turn"));
   return 0;
 }
 

@@ -389,7 +389,7 @@ CLI::App* add_cache(CLI::App& app, StatesOptions& o) {
   using Action = StatesOptions::Action;
   add("ls", "List them: stretches of tokens, and the points to go on from", Action::list)
       ->add_flag("--all", o.all, "All of them, not only those used last");
-  add("stats", "Sum them up by model and setting", Action::stats);
+  add("stats", "Sum them up by model and setting, and count the encoded images", Action::stats);
   add("verify", "Read all of them and check every checksum; exit status 1 when one is bad", Action::verify)
       ->add_flag("--delete", o.remove_bad, "Remove the bad ones");
   auto* clear = add("clear", "Remove them", Action::clear);

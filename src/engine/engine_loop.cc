@@ -28,8 +28,7 @@ bool overlaps(const Device& device) {
 
 // Of the disk's budget for states (0: the default), besides which images may take so many bytes.
 uint64_t image_disk_bytes(uint64_t budget) {
-  constexpr uint64_t kMost = uint64_t{1} << 30;
-  return budget == 0 ? kMost : std::min(kMost, budget / 8);
+  return budget == 0 ? kMostImageDiskBytes : std::min(kMostImageDiskBytes, budget / 8);
 }
 
 // states: what its embeddings depend on, they do too; null: nothing is kept.

@@ -102,8 +102,25 @@ TEST(ImageStore, AreForgottenAndOtherFilesStay) {
   { ImageStore(options_in(directory.path())).keep({1, 9}, "", numbers(2, 3)); }
   const fs::path mine = files_in(directory.path()).at(0).parent_path() / "mine.txt";
   std::ofstream(mine) << "mine";
-  forget_images(directory.path());
+  EXPECT_EQ(forget_images(directory.path()).files, 1u);
   EXPECT_EQ(files_in(directory.path()), std::vector<fs::path>{mine});
+}
+
+TEST(ImageStore, FilesOfAllFingerprintsAreCounted) {
+  TemporaryDirectory directory;
+  EXPECT_EQ(images_on_disk(directory.path() + "/none").files, 0u);
+  { ImageStore(options_in(directory.path())).keep({1, 9}, "", numbers(2, 3)); }
+  { ImageStore({.fingerprint = {1, 3}, .directory = directory.path()}).keep({1, 9}, "", numbers(4, 3)); }
+  uint64_t bytes = 0;
+  for (const fs::path& path : files_in(directory.path())) bytes += fs::file_size(path);
+  const fs::path folder = files_in(directory.path()).at(0).parent_path();
+  std::ofstream(folder / "mine.txt") << "mine";
+  EXPECT_EQ(images_on_disk(directory.path()).files, 2u);
+  EXPECT_EQ(images_on_disk(directory.path()).bytes, bytes);
+  const ImageFiles gone = forget_images(directory.path());
+  EXPECT_EQ(gone.files, 2u);
+  EXPECT_EQ(gone.bytes, bytes);
+  EXPECT_EQ(images_on_disk(directory.path()).files, 0u);
 }
 
 TEST(ImageStore, FilesStayWithinTheirBudget) {

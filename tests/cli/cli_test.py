@@ -297,6 +297,21 @@ def test_cache_commands():
         assert stats["bytes_per_1k_tokens"] > 1e6 and stats["free_bytes"] >= stats["default_budget_bytes"] > 0, stats
         assert stats["oldest_use"] <= stats["newest_use"] <= time.time() + 1
         assert "per 1000 tokens" in cache("stats", folder=folder)
+        # What vision towers made of images is counted beside them.
+        assert stats["images"]["files"] == 0 and stats["total_bytes"] == stats["bytes"], stats
+        images = os.path.join(folder, "images1-" + listed[1]["fingerprint"])
+        os.mkdir(images)
+        for name, size in (("a.image", 3000), ("b.image.7.tmp", 500), ("mine", 1)):
+            with open(os.path.join(images, name), "wb") as file:
+                file.write(bytes(size))
+        counted = cache("stats", "--json", folder=folder)
+        assert counted["images"]["files"] == 2 and counted["images"]["bytes"] == 3500, counted
+        assert counted["bytes"] == stats["bytes"] and counted["total_bytes"] == stats["bytes"] + 3500, counted
+        assert counted["total_budget_bytes"] == counted["default_budget_bytes"] + counted["images"]["default_budget_bytes"], counted
+        assert cache("ls", "--json", folder=folder)["images"] == {"files": 2, "bytes": 3500}
+        assert "2 encoded images (3.5 kB)" in cache("ls", folder=folder)
+        assert "encoded images   2 of 3.5 kB" in cache("stats", folder=folder)
+        os.unlink(os.path.join(images, "mine"))
 
         assert cache("verify", "--json", folder=folder)["good"] == stats["records"]
         files = {name: os.path.join(at, name) for at, _, names in os.walk(folder) for name in names}
@@ -318,8 +333,12 @@ def test_cache_commands():
         assert cache("clear", "--yes", "--fingerprint", precise[:12], "--json", folder=folder)["removed"] > 0
         assert [f["fingerprint"] for f in cache("ls", "--json", folder=folder)["fingerprints"]] == \
             [listed[1]["fingerprint"]]
-        cache("clear", "--yes", folder=folder)
+        assert cache("clear", "--yes", "--json", folder=folder)["removed_images"] == {"files": 2, "bytes": 3500}
         assert os.listdir(folder) == []
+        os.mkdir(images)
+        open(os.path.join(images, "a.image"), "w").close()
+        refused("--yes", "cache", "clear", "--cache-dir", folder, stdin="y\n")  # also of images alone
+        cache("clear", "--yes", folder=folder)
         refused("cannot list", "cache", "ls", "--cache-dir", __file__)
         if os.geteuid() != 0:
             os.chmod(folder, 0)

@@ -8,6 +8,7 @@ The model is the default one with a random tower (vision_model.py). Prints "N pa
 """
 
 import base64
+import json
 import os
 import re
 import signal
@@ -76,6 +77,9 @@ class Checks:
                     self.result(choices == self.ask(cold, messages)[0], f"turn {turn}: the same tokens as cold")
                     repeated = usage["prompt_tokens"] - OPENING
                     messages.append({"role": "assistant", "content": choices[0]["message"]["content"]})
+            listed = subprocess.run([self.program, "cache", "stats", "--json", *flags], capture_output=True, text=True)
+            images = json.loads(listed.stdout)["images"]
+            self.result(images["files"] == len(PICTURES) and images["bytes"] > 100_000, f"`cache stats` counts the pictures: {images}")
 
     def other_pictures(self):
         """Nothing of a conversation is found by one whose picture differs in one pixel."""
