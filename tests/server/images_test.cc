@@ -299,6 +299,90 @@ TEST_F(ResponseImages, AreCounted) {
   EXPECT_EQ(count_images(from_turn(request.chat.messages, 1)), 1u);
 }
 
+std::string user_with(size_t count, const std::string& url) {
+  std::string parts;
+  for (size_t i = 0; i < count; ++i)
+    parts += (i > 0 ? "," : "") + (R"({"type":"input_image","image_url":")" + url + "\"}");
+  return R"({"role":"user","content":[)" + parts + "]}";
+}
+
+// Turns with so many images each: the input of a request.
+std::string turns_of(const std::vector<std::pair<size_t, std::string>>& turns) {
+  std::string items = R"({"role":"system","content":"S"})";
+  for (const auto& [count, url] : turns)
+    items += "," + user_with(count, url) + R"(,{"role":"assistant","content":"A"})";
+  return "[" + items + R"(,{"role":"user","content":"last"}])";
+}
+
+TEST_F(ResponseImages, OldTurnsAreLeftOutForTheirLimit) {
+  const std::string input = turns_of({{10, kA}, {30, kA}, {34, kB}}), shorten = R"("truncation":"auto")";
+  const ApiError error = error_of(read(input));
+  EXPECT_EQ(error.code, "limit_exceeded");
+  EXPECT_EQ(error.param, "input[5].content[24]");  // the 65th
+  const auto request = std::get<ResponsesRequest>(read(input, shorten));
+  EXPECT_EQ(request.chat.images.size(), 64u);
+  EXPECT_EQ(count_images(request.chat.messages), 64u);
+  EXPECT_EQ(request.chat.messages[0]["content"], "S");
+  EXPECT_EQ(request.chat.messages[1]["content"].size(), 30u);
+  EXPECT_EQ(request.added.size(), 8u) << "the conversation keeps all turns";
+  EXPECT_EQ(request.added[1].message["images"].size(), 10u);
+  // One image more, and another turn goes.
+  EXPECT_EQ(
+      std::get<ResponsesRequest>(read(turns_of({{10, kA}, {31, kA}, {34, kB}}), shorten)).chat.images.size(),
+      34u);
+  // Nothing is left out that keeps the limit.
+  EXPECT_EQ(std::get<ResponsesRequest>(read(turns_of({{30, kA}, {34, kB}}), shorten)).chat.messages.size(),
+            6u);
+}
+
+TEST_F(ResponseImages, StayLimitedWhereTurnsAreLeftOut) {
+  const std::string shorten = R"("truncation":"auto")";
+  EXPECT_EQ(error_of(read("[" + user_with(65, kA) + "]", shorten)).code, "limit_exceeded");
+  EXPECT_EQ(error_of(read("[" + user_with(1, kA) + "," + user_with(65, kA) + "]", shorten)).code,
+            "limit_exceeded");
+  std::vector<std::pair<size_t, std::string>> many(kMaxImagesToShorten / 64, {64, kA});
+  EXPECT_EQ(std::get<ResponsesRequest>(read(turns_of(many), shorten)).chat.images.size(), 64u);
+  many.emplace_back(1, kA);
+  EXPECT_EQ(error_of(read(turns_of(many), shorten)).code, "limit_exceeded");
+  // What leaves is kept by the conversation, so it must be right.
+  const ApiError broken = error_of(read(turns_of({{1, "data:image/png;base64,Q"}, {64, kA}}), shorten));
+  EXPECT_EQ(broken.param, "input[1].content[0]");
+  EXPECT_EQ(error_of(read(turns_of({{65, kA}, {64, kA}}), shorten)).code, "limit_exceeded") << "one message";
+  const std::string large =
+      "data:image/png;base64," + to_base64(std::string(kMaxAllImageBytes / 8, 'x'));  // 16 MiB
+  EXPECT_EQ(std::get<ResponsesRequest>(read(turns_of({{1, large}, {8, large}}), shorten)).chat.images.size(),
+            8u);
+}
+
+TEST_F(ResponseImages, OldTurnsOfTheConversationAreLeftOutForTheirLimit) {
+  auto first = std::get<ResponsesRequest>(read(turns_of({{40, kA}})));
+  ASSERT_TRUE(first.keeper->begin(first.added).ok());
+  ASSERT_TRUE(first.keeper->put_response("resp_1", {{"id", "resp_1"}}, first.input_items).ok());
+  const std::string next = R"([{"role":"user","content":[)" + image(kB) + "]}]",
+                    at = R"("previous_response_id":"resp_1")";
+  EXPECT_EQ(std::get<ResponsesRequest>(read(next, at + R"(,"truncation":"auto")")).chat.images.size(), 41u);
+  const std::string more = turns_of({{30, kB}});
+  EXPECT_EQ(error_of(read(more, at)).code, "limit_exceeded");
+  const auto request = std::get<ResponsesRequest>(read(more, at + R"(,"truncation":"auto")"));
+  EXPECT_EQ(request.chat.images.size(), 30u);
+  EXPECT_EQ(request.chat.images[0].bytes, "BB");
+}
+
+TEST_F(ResponseImages, FetchAtMostAPromptsImages) {
+  size_t fetched = 0;
+  RequestDefaults with = defaults();
+  with.fetch_image = [&](const std::string&, size_t, double) {
+    fetched++;
+    return Result<std::string>("AA");
+  };
+  const std::string body = "{\"truncation\":\"auto\",\"input\":" +
+                           turns_of({{40, "https://example.com/a.png"}, {40, "https://example.com/a.png"}}) +
+                           "}";
+  const auto request = parse_responses_request(body, with, *context_, "", [] { return false; });
+  EXPECT_EQ(error_of(request).code, "limit_exceeded");
+  EXPECT_EQ(fetched, kMaxImages);
+}
+
 class ImageRoutes : public ServerTest {};
 
 // The fake model reads text only.

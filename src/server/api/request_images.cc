@@ -48,6 +48,20 @@ Result<std::string> decoded(std::string_view url) {
   return bytes;
 }
 
+// False after an error: the request has `most` images already.
+bool has_room(JsonFields& fields, const std::string& field, size_t count, size_t most) {
+  if (count < most) return true;
+  fields.fail(image_error(field, "limit_exceeded", fmt::format("a request may have {} images", most)));
+  return false;
+}
+
+// Of a noted image; empty: it has none.
+std::string_view url_of(const Json& image) {
+  const auto url = image.find("url");
+  if (url == image.end() || !url->is_string()) return {};
+  return url->get_ref<const std::string&>();
+}
+
 // Moves the images of one message.
 class MessageImages {
  public:
@@ -66,10 +80,7 @@ class MessageImages {
                                                    kMaxImages)));
       if (!take_text(image))
         return fields.fail(image_error(field, "invalid_value", "its place is not valid"));
-      const auto url = image.find("url");
-      auto bytes = decoded(url == image.end() || !url->is_string()
-                               ? std::string_view()
-                               : std::string_view(url->get_ref<const std::string&>()));
+      auto bytes = decoded(url_of(image));
       if (!bytes.ok()) {
         ApiError error = to_api_error(bytes.error());
         return fields.fail(image_error(field, error.code.c_str(), error.message));
@@ -120,9 +131,8 @@ void ImageReader::note(JsonFields& fields, const std::string& field, std::string
                        Json& message) {
   if (detail && *detail != "auto" && *detail != "low" && *detail != "high")
     return fields.fail(image_error(field, "invalid_value", "'detail' must be low, high or auto"));
-  if (++count_ > kMaxImages)
-    return fields.fail(
-        image_error(field, "limit_exceeded", fmt::format("a request may have {} images", kMaxImages)));
+  if (!has_room(fields, field, count_, most_)) return;
+  count_++;
   Json image = {{"at", message["content"].get_ref<const std::string&>().size()}, {"url", std::move(url)}};
   if (detail) image["detail"] = *detail;
   image["field"] = field;
@@ -141,6 +151,9 @@ std::string ImageReader::fetched(JsonFields& fields, const std::string& field, c
     fields.fail(image_error(field, "images_unsupported", "this model cannot read images: send text only"));
     return "";
   }
+  if (!has_room(fields, field, count_, most_) || !has_room(fields, field, fetched_count_, kMaxImages))
+    return "";
+  fetched_count_++;
   const double begun = now_seconds();
   const double left = kFetchSeconds - fetch_seconds_;
   auto file = left > 0 ? fetch_(url, kMostFetchedBytes - fetched_bytes_, left)
@@ -159,7 +172,7 @@ std::string ImageReader::fetched(JsonFields& fields, const std::string& field, c
 void ImageReader::add(JsonFields& fields, const std::string& field, const std::string& url,
                       const Json* detail, Json& message) {
   if (fields.error()) return;
-  std::string kept = is_web_address(url) && count_ < kMaxImages ? fetched(fields, field, url) : url;
+  std::string kept = is_web_address(url) ? fetched(fields, field, url) : url;
   if (!fields.error()) note(fields, field, std::move(kept), detail, message);
 }
 
@@ -227,6 +240,23 @@ void for_each_part(const Json& kept, const std::function<void(std::string text)>
     on_image(image);
   }
   text_until(text.size());
+}
+
+size_t first_turn_within_limits(const Json& messages) {
+  const auto is_turn = [](const Json& message) { return message["role"] == "user"; };
+  const auto turns = static_cast<size_t>(std::ranges::count_if(messages, is_turn));
+  size_t first = turns, images = 0, bytes = 0;
+  for (size_t at = messages.size(); at-- > 0;) {
+    if (const Json* noted = noted_images(messages[at]))
+      for (const Json& image : *noted) {
+        const std::string_view url = url_of(image), data = url.substr(url.find(',') + 1);  // npos + 1 is 0
+        images++;
+        bytes += (data.find_last_not_of('=') + 1) * 3 / 4;
+      }
+    if (images > kMaxImages || bytes > kMaxAllImageBytes) return turns == 0 ? 0 : std::min(first, turns - 1);
+    if (is_turn(messages[at])) first--;
+  }
+  return 0;
 }
 
 void drop_image_fields(Json& message) {

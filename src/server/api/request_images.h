@@ -15,7 +15,8 @@
 
 namespace anabranch::server {
 
-inline constexpr size_t kMaxImages = 64;                 // of one request
+inline constexpr size_t kMaxImages = 64;                 // of one prompt
+inline constexpr size_t kMaxImagesToShorten = 1024;      // of a request whose oldest turns may be left out
 inline constexpr size_t kMaxImageBytes = 20u << 20;      // of one image's file
 inline constexpr size_t kMaxAllImageBytes = 128u << 20;  // of all images of a request and its conversation
 inline constexpr int64_t kLowDetailPixels = 512 * 512;   // of an image with "detail": "low"
@@ -27,8 +28,9 @@ using ImageFetch = std::function<Result<std::string>(const std::string& url, siz
 class ImageReader {
  public:
   // fetch: for web addresses; empty: they are refused. It must outlive the reader. in_results: as below; if
-  // it is false, nothing is fetched.
-  ImageReader(const ImageFetch& fetch, bool in_results) : fetch_(fetch), in_results_(in_results) {}
+  // it is false, nothing is fetched. most: images of the request; of those, kMaxImages may be fetched.
+  ImageReader(const ImageFetch& fetch, bool in_results, size_t most = kMaxImages)
+      : fetch_(fetch), in_results_(in_results), most_(most) {}
 
   // Whether images in results of tools are taken. They become placeholders for models that read text only:
   // agents send them again with every later turn, so refusing one would end the conversation.
@@ -49,7 +51,8 @@ class ImageReader {
 
   const ImageFetch& fetch_;
   const bool in_results_;
-  size_t count_ = 0;
+  const size_t most_;
+  size_t count_ = 0, fetched_count_ = 0;
   size_t fetched_bytes_ = 0;
   double fetch_seconds_ = 0;
 };
@@ -66,6 +69,9 @@ void for_each_part(const Json& kept, const std::function<void(std::string text)>
                    const std::function<void(const Json& image)>& on_image);
 // How many parts {"type": "image"} the messages have.
 size_t count_images(const Json& messages);
+// The first turn (a user's message, from 0) from which on the noted images keep the limits of a prompt in
+// number and bytes; the last turn if they never do. 0: all of them keep the limits.
+size_t first_turn_within_limits(const Json& messages);
 // Removes what only the request's errors need from a message that is to be kept.
 void drop_image_fields(Json& message);
 

@@ -347,6 +347,23 @@ void decide_calls(JsonFields& fields, const Decisions& decisions, ResponsesReque
                 "Messages cannot come with the approval of a call: send them afterwards");
 }
 
+// Leaves out as few of the oldest turns as it takes for the images to keep the limits of a prompt. Images of
+// the request that leave with them are checked all the same, since the conversation keeps them. own: from
+// where on the messages are the request's.
+void leave_out_images(JsonFields& fields, size_t own, Json& messages) {
+  const size_t turn = first_turn_within_limits(messages);
+  if (turn == 0) return;
+  Json left = from_turn(messages, turn);
+  size_t end = messages.size() - left.size();  // of the turns that leave, behind the instructions
+  for (size_t i = 0; messages[i]["role"] == "system"; ++i) ++end;
+  for (size_t i = own; i < end; ++i) {
+    Json one = Json::array({std::move(messages[i])});
+    std::vector<ImageInput> checked;
+    take_images(fields, "input", one, checked);
+  }
+  messages = std::move(left);
+}
+
 // The system prompt of this request, which later ones do not inherit, and then the conversation.
 void read_conversation(JsonFields& fields, const RequestDefaults& defaults, ResponseContext& context,
                        const std::string& owner, ResponsesRequest& request) {
@@ -354,7 +371,8 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   Json messages = earlier_messages(fields, place, owner), added = Json::array();
   if (fields.error()) return;
   request.input_items = items_of(fields);
-  ImageReader images(defaults.fetch_image, defaults.images);
+  ImageReader images(defaults.fetch_image, defaults.images,
+                     request.shorten ? kMaxImagesToShorten : kMaxImages);
   ItemReader reader(fields, context, images, added);
   for (size_t i = 0; i < request.input_items.size() && !fields.error(); ++i)
     reader.read(request.input_items[i], fmt::format("input[{}]", i));
@@ -373,6 +391,7 @@ void read_conversation(JsonFields& fields, const RequestDefaults& defaults, Resp
   if (request.store || !request.conversation.empty())
     request.keeper = std::make_shared<ConversationKeeper>(
         place.store ? *place.store : context.stores->usual(), owner, place.session, place.parent);
+  if (request.shorten) leave_out_images(fields, own, messages);
   const std::string* instructions = fields.string("instructions");
   if (instructions && !instructions->empty()) {
     if (messages[0]["role"] == "system")
