@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Time to the first token of a prompt with one picture, over HTTP, beside llama.cpp's mtmd with the same files.
+"""Time to the first token of a prompt with one picture, over HTTP, beside llama.cpp's server with the same files.
 
-    python3 bench/vision/ttft.py PROGRAM MODEL.gguf MMPROJ.gguf LLAMA_MTMD_CLI [--side 1024] [--turns 5] [--threads 2] [--json FILE]
+    python3 bench/vision/ttft.py PROGRAM MODEL.gguf MMPROJ.gguf LLAMA_SERVER [--device cuda] [--side 1024] [--turns 5]
+                                 [--threads 2] [--json FILE]
 
-The two alternate, and each turn has a picture of its own, so nothing is cached. Ours is the time of a whole request with one
-token, with reading the PNG file; llama.cpp's is what it calls the prompt's evaluation, without loading. MODEL and
+The two alternate; while one answers the other is stopped. Each turn has a picture of its own, so no picture is cached, and
+one before the first warms both up. The time is that of a whole request with one token, with reading the PNG file. MODEL and
 MMPROJ: tools/make_rand_qwen35.py --gguf and tools/random_vision.py --gguf make random ones of true shape.
 """
 
@@ -13,13 +14,15 @@ import base64
 import json
 import os
 import pathlib
-import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/server"))
@@ -32,61 +35,103 @@ TEMPLATE = ("{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' }}{%- i
             "{{- p.text }}{%- endif %}{%- endfor %}{%- endif %}{{- '<|im_end|>\\n' }}{%- endfor %}"
             "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}")
 
-
-def ask(server, png):
+def body_of(png):
     url = "data:image/png;base64," + base64.b64encode(png).decode()
     content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]
+    return {"messages": [{"role": "user", "content": content}], "max_tokens": 1, "temperature": 0, "ignore_eos": True}
+
+
+class LlamaServer:
+    def __init__(self, options, directory):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [options.llama, "-m", str(directory / "model.gguf"), "--mmproj", str(directory / "mmproj.gguf"), "-c", "8192",
+                   "-np", "1", "-t", str(options.threads), "-ngl", "99" if options.device == "cuda" else "0", "--host", "127.0.0.1",
+                   "--port", str(self.port), "--jinja", "--chat-template-file", str(directory / "template.jinja")]
+        if options.device == "cpu":
+            command.append("--no-mmproj-offload")
+        self.log = open(directory / "llama.log", "w+")
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
+
+    def __enter__(self):
+        for _ in range(1200):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health"):
+                    return self
+            except (OSError, urllib.error.HTTPError):
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        self.log.seek(0)
+        raise RuntimeError("llama-server does not serve: " + self.log.read()[-2000:])
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def send(self, path, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=600) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"llama-server: {error.code}: {error.read()[:1000]}")
+
+
+def ask(server, png):
+    """-> seconds, tokens of the prompt"""
+    body = body_of(png)
+    server.process.send_signal(signal.SIGCONT)
     begun = time.monotonic()
-    answer = server.send("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "max_tokens": 1,
-                                                  "temperature": 0, "ignore_eos": True})
-    return time.monotonic() - begun, answer["usage"]["prompt_tokens"]
+    answer = server.send("/v1/chat/completions", body)
+    seconds = time.monotonic() - begun
+    server.process.send_signal(signal.SIGSTOP)
+    return seconds, answer["usage"]["prompt_tokens"]
 
 
-def ask_llama(options, path):
-    log = subprocess.run([options.llama, "-m", options.model, "--mmproj", options.mmproj, "--image", path, "-p", QUESTION, "-n", "1",
-                          "-t", str(options.threads), "--temp", "0", "-c", "4096", "--no-warmup", "-v"],
-                         capture_output=True, text=True, errors="replace")
-    found = re.search(r"prompt eval time = *([0-9.]+) ms / *(\d+) tokens", log.stdout + log.stderr)
-    if not found:
-        raise RuntimeError("llama-mtmd-cli: " + (log.stderr or log.stdout)[-500:])
-    encoded = re.search(r"encoding done in (\d+) ms", log.stdout + log.stderr)
-    return float(found[1]) / 1000, int(found[2]), int(encoded[1]) / 1000 if encoded else None
+def measure(options, directory):
+    """-> [(ours, theirs)], each (seconds, tokens), of each turn"""
+    device = ["--device", options.device]
+    with Server(options.program, str(directory / "model.gguf"), "--no-cache", "--threads", str(options.threads), *device,
+                "--chat-template-file", str(directory / "template.jinja")) as server, LlamaServer(options, directory) as llama:
+        try:
+            turns = []
+            for turn in range(options.turns + 1):
+                png = drawing(turn, options.side, options.side)
+                turns.append((ask(server, png), ask(llama, png)))
+                (ours, tokens), (theirs, their_tokens) = turns[-1]
+                print(f"{f'turn {turn}' if turn else 'warm-up'}: {ours:.3f} s for {tokens} tokens; llama.cpp {theirs:.3f} s for "
+                      f"{their_tokens} tokens", flush=True)
+            return turns[1:]
+        finally:
+            for one in (server, llama):
+                one.process.send_signal(signal.SIGCONT)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("program", "model", "mmproj", "llama"):
         parser.add_argument(name)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--side", type=int, default=1024)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json")
     options = parser.parse_args()
-    ours, theirs, encodings = [], [], []
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         (directory / "model.gguf").symlink_to(os.path.abspath(options.model))
         (directory / "mmproj.gguf").symlink_to(os.path.abspath(options.mmproj))
         (directory / "template.jinja").write_text(TEMPLATE)
-        with Server(options.program, str(directory / "model.gguf"), "--no-cache", "--threads", str(options.threads),
-                    "--chat-template-file", str(directory / "template.jinja")) as server:
-            for turn in range(options.turns):
-                png = drawing(turn, options.side, options.side)
-                (directory / "picture.png").write_bytes(png)
-                seconds, tokens = ask(server, png)
-                ours.append(seconds)
-                server.process.send_signal(signal.SIGSTOP)
-                seconds, their_tokens, encoding = ask_llama(options, str(directory / "picture.png"))
-                server.process.send_signal(signal.SIGCONT)
-                theirs.append(seconds)
-                encodings.append(encoding)
-                print(f"turn {turn + 1}: {ours[-1]:.2f} s for {tokens} tokens; llama.cpp {seconds:.2f} s for {their_tokens} tokens, "
-                      f"{encoding} s of them the tower", flush=True)
+        turns = measure(options, directory)
+    ours, theirs = ([turn[who][0] for turn in turns] for who in (0, 1))
     a, b = statistics.median(ours), statistics.median(theirs)
-    print(f"\n| | median of {options.turns} |\n|---|---|\n| Anabranch | {a:.2f} s |\n| llama.cpp | {b:.2f} s |\n| ratio | {b / a:.2f} |")
+    print(f"\n| | median of {options.turns} |\n|---|---|\n| Anabranch | {a:.3f} s |\n| llama.cpp | {b:.3f} s |\n| ratio | {b / a:.2f} |")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({"side": options.side, "threads": options.threads, "ours_s": ours, "llama_cpp_s": theirs,
-                                                          "llama_cpp_tower_s": encodings, "ratio": b / a}, indent=1) + "\n")
+        pathlib.Path(options.json).write_text(json.dumps({"device": options.device, "side": options.side, "threads": options.threads,
+                                                          "ours_s": ours, "llama_cpp_s": theirs, "ratio": b / a}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
