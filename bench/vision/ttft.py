@@ -5,8 +5,8 @@
                                  [--threads 2] [--json FILE]
 
 The two alternate; while one answers the other is stopped. Each turn has a picture of its own, so no picture is cached, and
-one before the first warms both up. The time is that of a whole request with one token, with reading the PNG file. MODEL and
-MMPROJ: tools/make_rand_qwen35.py --gguf and tools/random_vision.py --gguf make random ones of true shape.
+one before the first warms both up. MODEL and MMPROJ: tools/make_rand_qwen35.py --gguf and tools/random_vision.py --gguf
+make random ones of true shape.
 """
 
 import argparse
@@ -15,18 +15,15 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/server"))
-from exactness_test import Server  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+for folder in ("bench/peers", "bench/cache", "tests/server"):
+    sys.path.insert(0, str(ROOT / folder))
+import servers  # noqa: E402
 from pictures import drawing  # noqa: E402
 
 QUESTION = "What is this?"
@@ -41,61 +38,35 @@ def body_of(png):
     return {"messages": [{"role": "user", "content": content}], "max_tokens": 1, "temperature": 0, "ignore_eos": True}
 
 
-class LlamaServer:
-    def __init__(self, options, directory):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        command = [options.llama, "-m", str(directory / "model.gguf"), "--mmproj", str(directory / "mmproj.gguf"), "-c", "8192",
-                   "-np", "1", "-t", str(options.threads), "-ngl", "99" if options.device == "cuda" else "0", "--host", "127.0.0.1",
-                   "--port", str(self.port), "--jinja", "--chat-template-file", str(directory / "template.jinja")]
-        if options.device == "cpu":
-            command.append("--no-mmproj-offload")
-        self.log = open(directory / "llama.log", "w+")
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
+def start(name, flags, options, directory):
+    port = servers.free_port()
+    command = flags + ["-m", str(directory / "model.gguf"), "--port", str(port), "--threads", str(options.threads),
+                       "--chat-template-file", str(directory / "template.jinja")]
+    return servers.Server(name, command, port, str(directory / f"{name}.log"))
 
-    def __enter__(self):
-        for _ in range(1200):
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health"):
-                    return self
-            except (OSError, urllib.error.HTTPError):
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.1)
-        self.log.seek(0)
-        raise RuntimeError("llama-server does not serve: " + self.log.read()[-2000:])
 
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
+def start_ours(options, directory):
+    return start("anabranch", [options.program, "-q", "serve", "--no-cache", "--device", options.device], options, directory)
 
-    def send(self, path, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=600) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(f"llama-server: {error.code}: {error.read()[:1000]}")
+
+def start_llama(options, directory):
+    on = ["-ngl", "99"] if options.device == "cuda" else ["-ngl", "0", "--no-mmproj-offload"]
+    return start("llama-server", [options.llama, "--mmproj", str(directory / "mmproj.gguf"), "-c", "8192", "-np", "1", "--jinja", *on],
+                 options, directory)
 
 
 def ask(server, png):
     """-> seconds, tokens of the prompt"""
     body = body_of(png)
     server.process.send_signal(signal.SIGCONT)
-    begun = time.monotonic()
-    answer = server.send("/v1/chat/completions", body)
-    seconds = time.monotonic() - begun
+    reply = server.ask(body)
     server.process.send_signal(signal.SIGSTOP)
-    return seconds, answer["usage"]["prompt_tokens"]
+    return reply.ttft_s, reply.prompt_tokens
 
 
 def measure(options, directory):
     """-> [(ours, theirs)], each (seconds, tokens), of each turn"""
-    device = ["--device", options.device]
-    with Server(options.program, str(directory / "model.gguf"), "--no-cache", "--threads", str(options.threads), *device,
-                "--chat-template-file", str(directory / "template.jinja")) as server, LlamaServer(options, directory) as llama:
+    with start_ours(options, directory) as server, start_llama(options, directory) as llama:
         try:
             turns = []
             for turn in range(options.turns + 1):
