@@ -48,6 +48,38 @@ WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
   return out;
 }
 
+WeightSource select_columns(WeightSource source, int64_t first, int64_t last) {
+  CHECK(first >= 0 && first < last && last <= source.cols, "columns {} to {} of {}", first, last,
+        source.cols);
+  const int64_t cols = source.cols, own = last - first, group = source.group;
+  WeightSource out = source;
+  out.cols = own;
+  out.read_block_scales = nullptr;
+  if (source.kind == WeightKind::affine) {
+    CHECK(first % group == 0 && own % group == 0, "columns {} to {} in groups of {}", first, last, group);
+    out.read_affine = [cols, group, first, own, symmetric = source.symmetric, read = source.read_affine](
+                          int64_t row, int64_t count, uint8_t* codes, float* scales, float* biases) {
+      const int64_t groups = cols / group, own_groups = own / group;
+      std::vector<uint8_t> all_codes(static_cast<size_t>(count * cols));
+      std::vector<float> all_scales(static_cast<size_t>(count * groups)), all_biases(all_scales.size());
+      read(row, count, all_codes.data(), all_scales.data(), all_biases.data());
+      for (int64_t i = 0; i < count; i++) {
+        const int64_t from = i * groups + first / group;
+        std::copy_n(all_codes.data() + i * cols + first, own, codes + i * own);
+        std::copy_n(all_scales.data() + from, own_groups, scales + i * own_groups);
+        if (!symmetric) std::copy_n(all_biases.data() + from, own_groups, biases + i * own_groups);
+      }
+    };
+  }
+  if (source.kind != WeightKind::affine)
+    out.read_dense = [cols, first, own, read = source.read_dense](int64_t row, int64_t count, float* values) {
+      std::vector<float> all(static_cast<size_t>(count * cols));
+      read(row, count, all.data());
+      for (int64_t i = 0; i < count; i++) std::copy_n(all.data() + i * cols + first, own, values + i * own);
+    };
+  return out;
+}
+
 WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded) {
   CHECK(rows > 0 && padded >= rows && source.rows % rows == 0, "blocks of {} of {} rows", rows, source.rows);
   if (padded == rows) return source;

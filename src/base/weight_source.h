@@ -53,6 +53,9 @@ struct WeightSource {
 // Rows of another source in a new order: row i of the result is row rows[i] of `source`.
 WeightSource select_rows(WeightSource source, std::vector<int64_t> rows);
 
+// Columns [first, last) of another source; whole groups.
+WeightSource select_columns(WeightSource source, int64_t first, int64_t last);
+
 // Every block of `rows` rows of the source becomes one of `padded` rows: zeros follow. rows divides
 // source.rows.
 WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded);

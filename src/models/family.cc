@@ -66,7 +66,12 @@ Result<nn::Linear> take_last_linear(const ModelBuilder& builder, const std::stri
   const auto outputs = builder.split(hidden / kSharedColumns, kSharedColumns);
   std::vector<int64_t> rows;
   append_rows(rows, outputs.first(builder.rank()), outputs.last(builder.rank()));
-  TRY(auto linear, take_rows_of_linear(builder, name, hidden, in, rows));
+  TRY(const auto source, builder.take_matrix(name + ".weight", hidden, in));
+  nn::Linear linear{ops::Weight::make(builder.device, select_rows(source, rows)), {}};
+  const int first = inputs.first(builder.rank()), last = inputs.last(builder.rank());
+  const bool whole_groups = source.group == 0 || in / builder.group->ranks() % source.group == 0;
+  if (builder.keeps_own_inputs && whole_groups && builder.group->splits_inputs(inputs))
+    linear.own_inputs = ops::Weight::make(builder.device, select_columns(source, first, last));
   if (bias) {
     TRY(const auto values, builder.checkpoint.take(name + ".bias", {hidden}));
     linear.bias = builder.device.to_device(values);

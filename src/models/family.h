@@ -22,6 +22,9 @@ struct ModelBuilder {
   bool for_drafts = false;
   // The device's end of the group among whose devices layers are split; null: it has all of each.
   ops::Collective* group = nullptr;
+  // There is memory for the matrices of products that are split by their inputs for few rows, beside those
+  // that are split by their outputs for many.
+  bool keeps_own_inputs = false;
 
   // How `units` units of `size` rows are split, and this device's.
   ops::Split split(int units, int size) const {

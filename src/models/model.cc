@@ -200,6 +200,13 @@ void plan_experts(const Checkpoint& checkpoint, Device& device, bool split) {
     for (const auto& peer : device.peers()) peer->plan_experts(experts / devices, others / devices);
 }
 
+// Whether there is memory for own_inputs (nn/linear.h): about a quarter of a device's share once more.
+bool keeps_own_inputs(const Checkpoint& checkpoint, const Device& device) {
+  uint64_t bytes = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors()) bytes += tensor.bytes;
+  return bytes / (device.peers().size() + 1) <= device.memory_bytes() / 4;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& device,
@@ -216,6 +223,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
     for (const auto& peer : device.peers()) others.push_back({peer.get(), {}});
   }
 
+  const bool own_inputs = !others.empty() && owners.empty() && keeps_own_inputs(checkpoint, device);
   const int layer_count = static_cast<int>(spec.layers.size()), of_each_kind = layers_of_each_kind(spec);
   TRY(auto head_rows, checkpoint.take_matrix(kEmbedding, spec.vocab, spec.hidden));
   auto embedding = ops::Weight::make(device, head_rows);
@@ -227,6 +235,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
     ModelBuilder of_layer{checkpoint, spec,
                           owner == 0 ? device : *device.peers()[static_cast<size_t>(owner) - 1]};
     if (!others.empty() && owners.empty()) of_layer.group = device.collective();
+    of_layer.keeps_own_inputs = own_inputs;
     TRY(auto layer, family->build_layer(of_layer, prefix, spec.layers[i]));
     layers.push_back(std::move(layer));
     for (Rank& rank : others) {
@@ -234,6 +243,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
       checkpoint.reopen(prefix);
       ModelBuilder of_rank{checkpoint, spec, *rank.device};
       of_rank.group = rank.device->collective();
+      of_rank.keeps_own_inputs = own_inputs;
       TRY(auto share, family->build_layer(of_rank, prefix, spec.layers[i]));
       rank.layers.push_back(std::move(share));
     }

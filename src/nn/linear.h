@@ -29,6 +29,8 @@ struct Linear {
   ops::Weight weight;          // [out, in]
   std::optional<Tensor> bias;  // [out], of all outputs
   std::shared_ptr<const Share> share = {};
+  // [all outputs, own inputs]: the same product split by its inputs, for few rows (ops/collective.h).
+  std::optional<ops::Weight> own_inputs = {};
 };
 
 // norm(x), the input of a layer. It is computed together with the first products of it.

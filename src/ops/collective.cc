@@ -13,6 +13,10 @@ Split split_units(int units, int size, int ranks) {
   return out;
 }
 
+Tensor Collective::multiply_own_inputs(const MatmulInput&, const Weight&, const Tensor*) {
+  CHECK(false, "the products of this group are not split by their inputs");
+}
+
 Result<std::unique_ptr<Device>> make_group(std::vector<std::unique_ptr<Device>> devices) {
   CHECK(!devices.empty(), "a group without devices");
   if (devices.size() == 1) return std::move(devices.front());

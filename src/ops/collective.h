@@ -3,7 +3,8 @@
 //
 // Every product is split by its outputs: heads, intermediate units, columns of the residual stream. Between
 // products the activations are gathered. So no sum is split, and a number has the same bits whatever the
-// number of devices.
+// number of devices. Of few rows a product may be split by its inputs instead, where a rank's inputs are
+// whole segments of a dot product: every rank gets the sums of all segments, and adds them in their order.
 #pragma once
 
 #include <memory>
@@ -12,11 +13,13 @@
 
 #include "base/result.h"
 #include "ops/matmul_input.h"
+#include "ops/weight.h"
 #include "tensor/device.h"
 
 namespace anabranch::ops {
 
 constexpr int kMostRanks = 8;
+constexpr int kMostOwnInputRows = 8;
 
 // Rank r has columns [begin[r], begin[r + 1]) of a row.
 struct Split {
@@ -46,6 +49,12 @@ class Collective {
   virtual MatmulInput gather_inputs(const MatmulInput& own, const Split& columns) = 0;
   // own [M, columns.size(rank)] f32 -> [M, columns.all()], plus residual of that shape if it is not null.
   virtual Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) = 0;
+  // Whether products with so many inputs, of which each rank has those that `columns` says, can be split by
+  // inputs.
+  virtual bool splits_inputs(const Split& columns) const { return (void)columns, false; }
+  // own: this rank's inputs, of at most kMostOwnInputRows rows; weight [N, own inputs] -> [M, N], the whole
+  // product, plus residual of that shape if it is not null. The same bits as gather_inputs() and linear().
+  virtual Tensor multiply_own_inputs(const MatmulInput& own, const Weight& weight, const Tensor* residual);
   // x [M, N] f32 of rank `root`, which the others leave null -> the same on every rank.
   virtual Tensor broadcast(const Tensor* x, int root, const Shape& shape) = 0;
   // This rank has failed: the others stop waiting. Any thread. The group is of no use after it.

@@ -147,6 +147,21 @@ DEVICE int __reduce_add_sync(u32 mask, int x) {
 DEVICE void wait_for_previous() {}
 DEVICE void let_next_start() {}
 DEVICE void prefetch(const void*) {}
+DEVICE void store_shared_line(void* to, uint4 x) {
+  std::memcpy(to, &x, sizeof(x));
+}
+DEVICE uint4 load_shared_line(const void* from) {
+  uint4 x;
+  std::memcpy(&x, from, sizeof(x));
+  return x;
+}
+// Nothing comes while a kernel waits: it fails at once.
+DEVICE u64 nanoseconds() {
+  return ~0ull;
+}
+DEVICE void trap() {
+  anabranch::emulator::fail("what a kernel waits for does not come");
+}
 DEVICE u32 shared_address(const void* p) {
   return (u32)((const char*)p - anabranch::emulator::dynamic_shared());
 }

@@ -66,5 +66,58 @@ TEST_F(EmulatedProducts, ABlockWithManyUnitsDoesToo) {
   for (const auto& [inputs, rows] : {std::pair{640, 2}, {1200, 3}}) expect_same_bits(inputs, rows, rng);
 }
 
+// Each rank has the inputs of some segments, and sends their sums to all.
+TEST_F(EmulatedProducts, SplitByTheirInputsHaveTheSameBits) {
+  Rng rng(3);
+  const int outputs = 100, inputs = 1024;
+  for (const Matrix& matrix : {affine_matrix(outputs, inputs, 4, 64, ScaleType::bf16, false, 1),
+                               affine_matrix(outputs, inputs, 8, 32, ScaleType::bf16, false, 2),
+                               dense_matrix(outputs, inputs, WeightKind::bf16, 3)}) {
+    const Weight whole = Weight::make(card(), matrix.source());
+    const Weight* one = &whole;
+    for (const int rows : {1, 3, 8}) {
+      const Tensor host = random_tensor({rows, inputs}, rng), x = card().to_device(host),
+                   residual = card().to_device(random_tensor({rows, outputs}, rng));
+      const auto sum = to_vector(cuda::linear(packed(x, nullptr), {&one, 1}, nullptr)[0]),
+                 added = to_vector(cuda::linear_add(packed(x, nullptr), whole, residual));
+      for (const int ranks : {2, 4, 8}) {
+        SCOPED_TRACE(::testing::Message() << rows << " rows, " << ranks << " ranks");
+        const int own = inputs / ranks, lines_of = std::max(ranks, cuda::kSegments / 2);
+        std::vector<Tensor> lines;  // of each rank
+        for (int r = 0; r < ranks; r++)
+          lines.push_back(card().zeros({lines_of * rows * outputs, 4}, Dtype::f32));
+        float scale = 0;
+        for (int rank = 0; rank < ranks; rank++) {
+          const Weight columns =
+              Weight::make(card(), select_columns(matrix.source(), rank * own, (rank + 1) * own));
+          Tensor mine = host_device().empty({rows, own}, Dtype::f32);
+          for (int row = 0; row < rows; row++)
+            std::copy_n(host.data<float>() + row * inputs + rank * own, own, mine.data<float>() + row * own);
+          cuda::SegmentArgs to{{}, ranks, 7};
+          for (int r = 0; r < ranks; r++)
+            to.lines[r] = card().data<float>(lines[static_cast<size_t>(r)], "test") +
+                          4 * lines_of / ranks * rank * rows * outputs;
+          scale = cuda::multiply_own_inputs(packed(card().to_device(mine), nullptr), columns, to);
+        }
+        for (int rank = 0; rank < ranks; rank++)
+          for (const bool add : {false, true}) {
+            const Tensor out = card().empty({rows, outputs}, Dtype::f32);
+            const unsigned well = 0;
+            const cuda::AddSegmentsArgs args{card().data<void>(lines[static_cast<size_t>(rank)], "test"),
+                                             add ? card().data<float>(residual, "test") : nullptr,
+                                             card().data<float>(out, "test"),
+                                             &well,
+                                             rows * outputs,
+                                             lines_of,
+                                             scale,
+                                             7};
+            card().launch({cuda::Source::add_segments, {}}, "add_segments_of_ranks", {3}, 128, 0, &args);
+            EXPECT_TRUE(bits_agree(to_vector(out), add ? added : sum));
+          }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace anabranch::ops

@@ -125,6 +125,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
                                            {Source::routing, {}},
                                            {Source::choose, {}},
                                            {Source::exchange, {}},
+                                           {Source::add_segments, {}},
                                            {Source::gated_delta, {128, 128, 4, 32, 2, 8, 384}},
                                            {Source::gated_delta, {64, 64, 4, 64, 4, 8, 0}},
                                            {Source::gated_delta, {128, 32, 4, 32, 4, 8, 0}}};
@@ -141,6 +142,8 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
       for (const auto& [rows, tiles, steps, stages, normed] :
            {std::tuple{1, f[0] ? 1 : 3, 2, 2, 0}, {1, f[0] ? 1 : 3, 2, 3, 1}, {2, 1, 2, 3, 0}})
         variants.push_back({Source::gemv, {f[0], f[1], f[2], rows, swiglu, tiles, steps, stages, normed}});
+      for (const int ranks : {2, 4, 8})
+        if (!swiglu) variants.push_back({Source::gemv, {f[0], f[1], f[2], 1, 0, 1, 2, 2, 0, ranks}});
       for (const auto& [rows, tokens, split] : {std::tuple{128, 128, 1}, {192, 64, 1}, {256, 32, 8}})
         variants.push_back({Source::gemm, {f[0], f[1], f[2], swiglu, rows, tokens, split}});
     }

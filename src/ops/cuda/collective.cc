@@ -14,7 +14,8 @@ namespace {
 
 static_assert(kMostExchangeRanks == kMostRanks);
 constexpr size_t kSlots = 8, kLeastSlot = 1 << 20, kPiece = 16;
-constexpr size_t kFewBytes = 512 << 10, kLineBytes = 2 * kFewBytes;  // of a slot, for exchange_few
+constexpr size_t kFewBytes = 512 << 10;                        // of a slot, for exchange_few
+constexpr size_t kLine = 16, kLeastLineBytes = 2 * kFewBytes;  // of a slot, for all lines
 
 // Memory that other ranks write to.
 struct Arena {
@@ -94,6 +95,46 @@ class CudaCollective final : public Collective {
     return exchange(args, shape, Dtype::f32, all_wait);
   }
 
+  // Segments are the same parts of the inputs, and of whole tiles.
+  bool splits_inputs(const Split& columns) const override {
+    const int all = columns.all();
+    if (kSegments % ranks() != 0 || all % (kSegments * kTileInputs) != 0) return false;
+    for (int r = 0; r < ranks(); r++)
+      if (columns.first(r) != all / ranks() * r) return false;
+    return true;
+  }
+
+  Tensor multiply_own_inputs(const MatmulInput& own, const Weight& weight, const Tensor* residual) override {
+    const int rows = own.rows, outputs = static_cast<int>(weight.out_features());
+    CHECK(rows > 0 && rows <= kMostOwnInputRows && own.inputs == weight.in_features(),
+          "rank {} has {} rows of {}", rank(), rows, own.inputs);
+    AddSegmentsArgs args{};
+    args.count = rows * outputs;
+    args.lines_of = std::max(kSegments / 2, ranks());
+    SegmentArgs segments{};
+    segments.ranks = ranks();
+    if (!device_.noting()) {
+      const size_t numbers = static_cast<size_t>(args.count),
+                   lines = numbers * static_cast<size_t>(args.lines_of);
+      if (lines * kLine > line_bytes_) grow(slot_bytes_, lines * kLine);
+      const size_t slot = next_slot();
+      args.epoch = segments.epoch = ++epoch_;
+      args.failed = failed_->address<unsigned>();
+      for (size_t r = 0; r < static_cast<size_t>(ranks()); r++)
+        segments.lines[r] =
+            lines_of(r, slot) + lines / static_cast<size_t>(ranks()) * static_cast<size_t>(rank()) * kLine;
+      args.lines = lines_of(static_cast<size_t>(rank()), slot);
+    }
+    args.scale = cuda::multiply_own_inputs(own, weight, segments);
+    const Tensor out = device_.empty({rows, outputs}, Dtype::f32);
+    args.out = device_.data(out, "exchange");
+    if (residual) args.residual = device_.data(*residual, "exchange");
+    constexpr unsigned kThreads = 128;
+    device_.launch({Source::add_segments, {}}, "add_segments_of_ranks",
+                   {(static_cast<unsigned>(args.count) + kThreads - 1) / kThreads}, kThreads, 0, &args);
+    return out;
+  }
+
   void abort() override {
     if (device_.noting()) return;  // nobody waits
     meeting_->abort();
@@ -118,15 +159,24 @@ class CudaCollective final : public Collective {
       return device_.empty(shape, dtype);
     }
     const size_t bytes = static_cast<size_t>(shape.count()) * bytes_of(dtype);
-    if (bytes > slot_bytes_) grow(bytes);
-    const size_t slot = next_++ % kSlots;
+    if (bytes > slot_bytes_) grow(bytes, line_bytes_);
+    const size_t slot = next_slot();
     slots_[slot] =
         std::make_shared<SlotStorage>(device_, arena_, arena_->address + slot * slot_bytes_, slot_bytes_);
+    launch(args, slot, all_wait);
+    return {slots_[slot], shape, dtype};
+  }
+
+  size_t next_slot() {
+    const size_t slot = next_++ % kSlots;
     // Nothing that is launched from here on reads the next two slots.
     for (const size_t later : {next_ % kSlots, (next_ + 1) % kSlots})
       CHECK(!slots_[later] || slots_[later].use_count() == 1, "the result of an exchange is kept too long");
-    launch(args, slot, all_wait);
-    return {slots_[slot], shape, dtype};
+    return slot;
+  }
+  // A rank's lines of a slot.
+  char* lines_of(size_t rank, size_t slot) const {
+    return arenas_[rank] + kSlots * slot_bytes_ + slot * line_bytes_;
   }
 
   void launch(ExchangeArgs args, size_t slot, bool all_wait) {
@@ -137,7 +187,7 @@ class CudaCollective final : public Collective {
     const bool few = pieces * kPiece <= kFewBytes && !all_wait;
     for (size_t r = 0; r < static_cast<size_t>(ranks()); r++) {
       args.to[r] = arenas_[r] + slot * slot_bytes_;
-      if (few) args.lines[r] = arenas_[r] + kSlots * slot_bytes_ + slot * kLineBytes;
+      if (few) args.lines[r] = lines_of(r, slot);
       args.flags[r] = flags_[r];
     }
     args.counter = flags_[static_cast<size_t>(rank())] + kMostRanks;
@@ -148,13 +198,14 @@ class CudaCollective final : public Collective {
   }
 
   // Larger slots on every rank: each comes here in the same exchange.
-  void grow(size_t bytes) {
+  void grow(size_t bytes, size_t line_bytes) {
     slot_bytes_ = kLeastSlot;
     while (slot_bytes_ < bytes) slot_bytes_ += slot_bytes_ / 2;
     slot_bytes_ = (slot_bytes_ + 1023) / 1024 * 1024;
+    line_bytes_ = std::max(kLeastLineBytes, (line_bytes + 1023) / 1024 * 1024);
     device_.synchronize();  // the others' last writes, which this device's last exchange waited for
     for (auto& slot : slots_) slot.reset();
-    const size_t lines = kSlots * kLineBytes;
+    const size_t lines = kSlots * line_bytes_;
     arena_ = std::make_shared<Arena>(device_, kSlots * slot_bytes_ + lines);
     device_.context().clear(arena_->address + kSlots * slot_bytes_, lines);  // of no exchange yet
     device_.synchronize();
@@ -175,7 +226,7 @@ class CudaCollective final : public Collective {
   std::array<std::shared_ptr<Storage>, kSlots> slots_;
   std::array<char*, kMostRanks> arenas_ = {};
   std::array<unsigned*, kMostRanks> flags_ = {};
-  size_t slot_bytes_ = 0, next_ = 0, broadcasts_ = 0;
+  size_t slot_bytes_ = 0, line_bytes_ = 0, next_ = 0, broadcasts_ = 0;
   unsigned epoch_ = 0;
 };
 

@@ -87,13 +87,13 @@ const Nvrtc& nvrtc() {
 struct SourceFile {
   const char* name;
   std::array<const char*, 4> includes;  // files that go before it, after those of all kernels
-  std::array<const char*, 9> macros;
+  std::array<const char*, 10> macros;
 };
 const SourceFile& file_of(Source source) {
   static const SourceFile files[] = {
       {"gemv.cu",
-       {"weights.cuh", "product.cuh"},
-       {"DENSE", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES", "STEPS", "STAGES", "NORMED"}},
+       {"weights.cuh", "product.cuh", "lines.cuh"},
+       {"DENSE", "PLANES", "GROUPS", "NT", "SWIGLU", "TILES", "STEPS", "STAGES", "NORMED", "RANKS"}},
       {"gemm.cu",
        {"weights.cuh", "wgmma.cuh"},
        {"DENSE", "PLANES", "GROUPS", "SWIGLU", "ROWS", "TOKENS", "SPLIT"}},
@@ -111,7 +111,8 @@ const SourceFile& file_of(Source source) {
       {"few_down.cu", {"weights.cuh", "product.cuh", "experts.cuh"}, {"DENSE", "PLANES", "GROUPS"}},
       {"routing.cu", {"routing.cuh"}, {}},
       {"choose.cu", {"draw.h"}, {}},
-      {"exchange.cu", {}, {}},
+      {"exchange.cu", {"lines.cuh"}, {}},
+      {"add_segments.cu", {"lines.cuh"}, {}},
   };
   return files[static_cast<size_t>(source)];
 }

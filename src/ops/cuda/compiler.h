@@ -33,13 +33,14 @@ enum class Source {
   few_down,
   routing,
   choose,
-  exchange
+  exchange,
+  add_segments
 };
 
 // What a kernel is specialised by: the macros of its file, in the file's order.
 struct Variant {
   Source source;
-  std::array<int, 9> values{};
+  std::array<int, 10> values{};
   friend auto operator<=>(const Variant&, const Variant&) = default;
 };
 

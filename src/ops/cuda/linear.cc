@@ -1,6 +1,7 @@
 #include "ops/cuda/linear.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "ops/arguments.h"
@@ -34,9 +35,13 @@ void count_units(LinearArgs& args, bool swiglu, int rows) {
     if (!swiglu || m == 0) args.units += (args.matrix[m].rows + rows - 1) / rows;
   }
 }
+// Segments of a dot product that a launch of gemv.cu has.
+int own_segments(const LinearArgs& args) {
+  return args.segments.ranks == 0 ? kSegments : kSegments / args.segments.ranks;
+}
 // The same for gemv.cu, whose warps take `tiles` tiles each.
 void count_gemv_units(LinearArgs& args, bool swiglu, int tiles) {
-  count_units(args, swiglu, tiles * (swiglu ? 16 : 32));
+  count_units(args, swiglu, tiles * 16 * (swiglu ? 1 : kGemvThreads / 32 / own_segments(args)));
 }
 
 // gemv.cu's warps take as many weight tiles for each read of x as leaves the multiprocessors equally busy.
@@ -68,7 +73,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const Recor
   const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + kSumsPad) * 4;
   const auto beside = [&](int rows) { return sums + (normed ? args.input_tiles * rows * kXStride : 0); };
   const auto slot = [&](int rows) {
-    return s.steps * (16 * tiles * record_bytes(f) + (normed ? 0 : kSegments * rows * kXStride));
+    return s.steps * (16 * tiles * record_bytes(f) + (normed ? 0 : own_segments(args) * rows * kXStride));
   };
   s.steps = f[0] || (!normed && now != args.x_rows) ? 1 : std::max(1, (tiles == 1 ? 4 : 2) / row_tiles);
   for (;; s.steps /= 2) {
@@ -93,9 +98,11 @@ void launch_gemv(CudaDevice& on, LinearArgs args, const RecordFormat& f, const G
   count_gemv_units(args, swiglu, s.tiles);
   constexpr int kEarlyBytes = 64 << 10;  // or one slot; more delay x, fewer leave memory idle
   args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
-  on.launch({Source::gemv, {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.normed}},
-            "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, kGemvThreads,
-            static_cast<unsigned>(s.shared_bytes), &args);
+  on.launch(
+      {Source::gemv,
+       {f[0], f[1], f[2], s.row_tiles, swiglu, s.tiles, s.steps, s.stages, s.normed, args.segments.ranks}},
+      "gemv", {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, kGemvThreads,
+      static_cast<unsigned>(s.shared_bytes), &args);
 }
 
 void run_gemv(CudaDevice& on, const Product& product, bool swiglu) {
@@ -310,6 +317,20 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
   const Tensor out = on.empty(residual.shape(), Dtype::f32);
   multiply(on, {x}, {&one, 1}, {&out, 1}, &residual);
   return out;
+}
+
+float multiply_own_inputs(const MatmulInput& own, const Weight& columns, const SegmentArgs& to) {
+  CudaDevice& on = cuda_device(own.values);
+  const MatmulInput x = prepared(on, {own});
+  const DeviceWeight& w = stored(columns);
+  Product product{w.format, args_of(on, {x}, "linear")};
+  LinearArgs& args = product.args;
+  args.matrix[args.matrices++] = {w.memory.get(), nullptr, nullptr, static_cast<int>(columns.out_features()),
+                                  0};
+  args.segments = to;
+  args.all_rows = args.rows;
+  run_gemv(on, product, false);
+  return std::ldexp(1.0f, w.format[0] ? 0 : kSumExponent);
 }
 
 MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,

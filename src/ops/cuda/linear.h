@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/cuda/device.h"
+#include "ops/cuda/kernels/args.h"
 #include "ops/linear.h"
 
 namespace anabranch::ops::cuda {
@@ -33,6 +34,9 @@ std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> 
 std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights,
                                   const RowNorm& norm, const MatmulInput& lanes);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
+// The sums of the segments that these inputs of a product are: they go to every rank (Collective::
+// multiply_own_inputs()). columns [out, own inputs]. -> what a sum of segments is to be multiplied with.
+float multiply_own_inputs(const MatmulInput& own, const Weight& columns, const SegmentArgs& to);
 MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                           Activation activation);
 // The same of packed rows, which are normalised.

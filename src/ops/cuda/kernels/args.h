@@ -35,6 +35,13 @@ struct RowsArgs {
   int inputs, warps;        // warps: that sum a row's squares (norm_threads() in ops/cuda/elementwise.h)
   float eps;
 };
+// GEMV of a rank's own inputs: the sums of its segments go to every rank as lines (kernels/lines.cuh),
+// [own segments / 2][rows of x][rows of the matrix] of them from `lines` on. ranks: 0: no such product.
+struct SegmentArgs {
+  void* lines[8];  // of each rank
+  int ranks;
+  unsigned epoch;
+};
 struct LinearArgs {
   MatrixArgs matrix[8];
   int matrices, units;
@@ -48,6 +55,8 @@ struct LinearArgs {
   int tiles_rows;  // that `tiles` is laid out for
   RowsArgs plain;  // GEMV: what x is made of, where it is not packed
   int early;       // GEMV: slots of weights to ask for before the kernel before has ended
+  int all_rows;    // GEMV of a rank's own inputs: of x, in all launches
+  SegmentArgs segments;
 };
 
 // Rows of x that use one expert, in positions [first, first + count) of the sorted pairs.
@@ -264,6 +273,19 @@ struct ExchangeArgs {
   int all_rows;  // of `to`; a rank without rows has other pieces to wait for
   int rank, ranks;
   unsigned epoch;  // of this exchange
+};
+
+// y = the sums of all segments, which all ranks send as SegmentArgs says, one rank's after the other's, added
+// in order, plus `residual` if there is one.
+struct AddSegmentsArgs {
+  const void* lines;
+  const float* residual;
+  float* out;
+  const unsigned* failed;
+  int count;     // of numbers of y
+  int lines_of;  // of a number: kSegments / 2, or kSegments where each line has one sum
+  float scale;   // of the sums
+  unsigned epoch;
 };
 
 }  // namespace anabranch::ops::cuda

@@ -3,10 +3,14 @@
 // parts of the inputs, each of its warps one half. Weights, and the activations that a pair shares, stream through
 // rings in shared memory, STAGES slots of STEPS input tiles: only pairs wait for each other before a unit's end. A
 // row's result does not depend on the others: a column of the tensor cores' product does not.
+// RANKS not 0: the inputs are one rank's, those of kOwn segments. A unit then has more halves, and
+// its sums go to all ranks, who add those of all segments (add_segments.cu).
 // With NORMED, x is not packed: each block makes it of plain rows, normalised, and holds all of it in shared memory. So a
 // layer's norm needs no launch, and warps wait for nobody before a unit's end.
+constexpr int kOwn = RANKS ? kSegments / RANKS : kSegments;
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
-constexpr int kUnitRows = TILES * (SWIGLU ? 16 : 32);
+constexpr int kHalves = kWarps / kOwn;  // of a unit, and warps that share activations
+constexpr int kUnitRows = TILES * 16 * (SWIGLU ? 1 : kHalves);
 constexpr int kTokenStride = TILES * 16 + kSumsPad, kWarpSums = 8 * kTokenStride;  // of 8 rows of x
 constexpr int kBuffers = NT == 1 ? 2 : 1;  // of sums
 constexpr int kTileBytes = STEPS * kRecordBytes;
@@ -20,12 +24,12 @@ DEVICE int matrix_of(const LinearArgs& a, int unit) {
 // Where tile t of a unit's half begins.
 DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
   const MatrixArgs& matrix = a.matrix[SWIGLU ? half : matrix_of(a, unit)];
-  const int tile = SWIGLU ? unit * TILES + t : ((unit - matrix.first) * 2 + half) * TILES + t;
+  const int tile = SWIGLU ? unit * TILES + t : ((unit - matrix.first) * kHalves + half) * TILES + t;
   return matrix.weights + (long)min(tile, (matrix.rows + 15) / 16 - 1) * a.input_tiles * kRecordBytes;
 }
 
-// Waits for the other warp of the pair.
-DEVICE void pair_barrier(int segment) { barrier_sync(segment + 1, 64); }
+// Waits for the other warps of the pair.
+DEVICE void pair_barrier(int segment) { barrier_sync(segment + 1, 32 * kHalves); }
 
 // Brings weights and activations from memory to the rings, in the order in which a warp uses them.
 struct Reader {
@@ -57,7 +61,7 @@ struct Reader {
     const u32 at = x_to + slot * STEPS * (x_bytes / 128 * kXStride);
     const int bytes = min(STEPS, k1 - k) * x_bytes - x_lane;
 #pragma unroll
-    for (int b = 0; b < STEPS * NT * 1024; b += 1024) copy16_async(at + b / 128 * kXStride, tiles + b, b < bytes);
+    for (int b = 0; b < STEPS * NT * 1024; b += 512 * kHalves) copy16_async(at + b / 128 * kXStride, tiles + b, b < bytes);
   }
   __device__ void advance(const LinearArgs& a) {
     slot = slot + 1 == STAGES ? 0 : slot + 1;
@@ -156,6 +160,18 @@ struct Results {
     const bool here = e < 8 * kUnitRows && at < a.rows && row < matrix.rows;
     return here ? (long)(a.first_row + at) * matrix.rows + row : -1;
   }
+  // The sums of a number of y go to every rank.
+  __device__ void send_sums(const float* sums, long to) const {
+    const SegmentArgs& s = a.segments;
+    const long numbers = (long)a.all_rows * matrix.rows;
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 2) {
+      const float second = kOwn > 1 ? sums[(i + 1) * kWarpSums] : 0.0f;
+      for (int r = 0; r < s.ranks; r++)
+        send((Line*)s.lines[r] + i / 2 * numbers + to, __float_as_uint(sums[i * kWarpSums]), __float_as_uint(second),
+             s.epoch);
+    }
+  }
   // Stores these 8 rows; with few rows of x, residuals were read before.
   __device__ void store(int t, const float* sums, const float residual[2]) const {
 #pragma unroll
@@ -163,7 +179,11 @@ struct Results {
       const int e = threadIdx.x + i * kThreads, own = e % kUnitRows, token = e / kUnitRows;
       const long to = place(t, e);
       if (to < 0) continue;
-      const float* of = sums + (SWIGLU ? 0 : own / (TILES * 16) * kSegments * kWarpSums);
+      const float* of = sums + (SWIGLU ? 0 : own / (TILES * 16) * kOwn * kWarpSums);
+      if (kOwn < kSegments) {
+        send_sums(of + token * kTokenStride + own % (TILES * 16), to);
+        continue;
+      }
       const float y = total(of, token, own % (TILES * 16));
       if (SWIGLU) {
         const float up = total(of + kSegments * kWarpSums, token, own);
@@ -180,14 +200,14 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   let_next_start();
   float* sums = (float*)shared;
   u8* rings = shared + kBuffers * kWarps * kWarpSums * 4;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = warp / kSegments, segment = warp % kSegments;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = warp / kOwn, segment = warp % kOwn;
   const int x_step = a.rows * kXStride;
   const u8* weights = rings + warp * STAGES * TILES * kTileBytes;
   const u8* x = rings + kWarps * STAGES * TILES * kTileBytes + (NORMED ? 0 : segment * STAGES * STEPS * x_step);
   Reader reader;
   reader.half = half;
-  reader.k0 = segment * a.input_tiles / kSegments;
-  reader.k1 = (segment + 1) * a.input_tiles / kSegments;
+  reader.k0 = segment * a.input_tiles / kOwn;
+  reader.k1 = (segment + 1) * a.input_tiles / kOwn;
   reader.x_bytes = a.rows * 128;
   reader.x_tile_bytes = a.x_rows * 128;
   reader.x_lane = (half * 32 + lane) * 16;

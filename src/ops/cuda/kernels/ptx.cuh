@@ -22,6 +22,26 @@ DEVICE void let_next_start() {
 #endif
 }
 
+// 16 bytes that other devices read while they wait for them, or that other devices write; 8 of them arrive together.
+DEVICE void store_shared_line(void* to, uint4 x) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+               : "memory");
+}
+DEVICE uint4 load_shared_line(const void* from) {
+  uint4 x;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(from)
+               : "memory");
+  return x;
+}
+DEVICE u64 nanoseconds() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+DEVICE void trap() { asm volatile("trap;"); }
+
 // Asks for what will be read after the wait: memory's latency passes while the kernel before ends.
 DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
