@@ -19,7 +19,7 @@
 namespace anabranch::ops {
 
 constexpr int kMostRanks = 8;
-constexpr int kMostOwnInputRows = 8;
+constexpr int kMostOwnInputRows = 16;
 
 // Rank r has columns [begin[r], begin[r + 1]) of a row.
 struct Split {
