@@ -70,13 +70,13 @@ WeightSource select_columns(WeightSource source, int64_t first, int64_t last) {
         if (!symmetric) std::copy_n(all_biases.data() + from, own_groups, biases + i * own_groups);
       }
     };
-  }
-  if (source.kind != WeightKind::affine)
+  } else {
     out.read_dense = [cols, first, own, read = source.read_dense](int64_t row, int64_t count, float* values) {
       std::vector<float> all(static_cast<size_t>(count * cols));
       read(row, count, all.data());
       for (int64_t i = 0; i < count; i++) std::copy_n(all.data() + i * cols + first, own, values + i * own);
     };
+  }
   return out;
 }
 

@@ -61,7 +61,7 @@ class Bench {
     // Dense weights (16 bits each or more) are multiplied in fp32. Of experts, those of one token count.
     const auto parts = model_.part_bytes();
     const double bytes = std::accumulate(parts.layers.begin(), parts.layers.end(), 0.0),
-                 read = static_cast<double>(model_.bytes_per_token() - parts.head);
+                 read = static_cast<double>(model_.layer_bytes_per_token());
     const bool dense = bytes > 1.5 * layers;
     const bool in_fp32 = (options_.model.precise || dense) && model_.device().is_host();
     row.limit = in_fp32 ? limits_.fp32_gflop_s : limits_.int8_gop_s;

@@ -18,6 +18,8 @@
 namespace anabranch {
 namespace {
 
+// More would take memory of a slot of exchanges that a pass of decoding does not.
+constexpr int kMostRowsOfSharedHead = 16;
 constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
 const Family* find_family(const std::string& model_type) {
@@ -97,6 +99,11 @@ uint64_t sum_weights(const Layer& layer, const Of& of) {
 
 uint64_t stored_bytes(const ops::Weight& w) {
   return w.bytes();
+}
+uint64_t copied_bytes(const nn::DecoderLayer& layer) {
+  uint64_t sum = 0;
+  layer.visit_copies([&](const ops::Weight& weight) { sum += weight.bytes(); });
+  return sum;
 }
 uint64_t parameters_of(const ops::Weight& w) {
   return static_cast<uint64_t>(w.out_features() * w.in_features());
@@ -200,7 +207,8 @@ void plan_experts(const Checkpoint& checkpoint, Device& device, bool split) {
     for (const auto& peer : device.peers()) peer->plan_experts(experts / devices, others / devices);
 }
 
-// Whether there is memory for own_inputs (nn/linear.h): about a quarter of a device's share once more.
+// Whether there is memory for what few rows are multiplied with in other shares: own_inputs (nn/linear.h),
+// about a quarter of a device's share once more, and the head's.
 bool keeps_own_inputs(const Checkpoint& checkpoint, const Device& device) {
   uint64_t bytes = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) bytes += tensor.bytes;
@@ -287,6 +295,7 @@ Result<std::unique_ptr<Model>> Model::load(Checkpoint& checkpoint, Device& devic
   model->set_ranks(std::move(others), std::move(owners));
   model->per_layer_inputs_ = std::move(per_layer_inputs);
   model->mtp_ = std::move(mtp);
+  if (own_inputs) model->share_head(head_rows);
   if (options.draft_vocab) model->load_draft_head(head_rows, options.draft_vocab());
   // Not every file lists the rotary frequencies; those that do repeat what the config says.
   for (int i = 0; i < layer_count; i++)
@@ -363,72 +372,9 @@ Tensor Model::run_layer(int layer, const Tensor& x, const Batch& batch, const Te
 }
 
 Tensor Model::logits(const Tensor& hidden, const ops::Weight& head) const {
-  const Tensor y = ops::linear(hidden, head);
+  const bool shared = &head == &head_ && !head_shares_.empty() && hidden.shape(0) <= kMostRowsOfSharedHead;
+  const Tensor y = shared ? logits_of_ranks(hidden) : ops::linear(hidden, head);
   return spec_.logits_soft_cap > 0 ? ops::soft_cap(y, spec_.logits_soft_cap) : y;
-}
-
-// Each rank has its share of every layer, and all of the residual stream between them.
-Tensor Model::run_shares(int rank, std::span<const int> layers, const Batch& batch,
-                         std::vector<Tensor>* after_layer) const {
-  const auto& own = rank == 0 ? layers_ : others_[static_cast<size_t>(rank) - 1].layers;
-  const int first_part = rank * static_cast<int>(layout_.size()) / ranks();
-  const Tensor first = rank == 0 ? embed(batch) : Tensor();
-  Tensor x = rank_device(rank).collective()->broadcast(rank == 0 ? &first : nullptr, 0,
-                                                       {static_cast<int>(batch.ids.size()), spec_.hidden});
-  for (const int i : layers) {
-    x = own[static_cast<size_t>(i)](x, batch, first_part + parts_[static_cast<size_t>(i)]);
-    if (after_layer && rank == 0) after_layer->push_back(norm_(x));
-  }
-  return x;
-}
-
-// Each rank has some layers as a whole (pipeline parallelism, one batch at a time): those of one rank run
-// while the others wait for what comes out of them.
-Tensor Model::run_turns(int rank, std::span<const int> layers, const Batch& batch,
-                        std::vector<Tensor>* after_layer) const {
-  ops::Collective& group = *rank_device(rank).collective();
-  Tensor x = rank == 0 ? embed(batch) : Tensor();
-  int holder = 0;
-  const auto move_on = [&] {
-    x = group.broadcast(rank == holder ? &x : nullptr, holder,
-                        {static_cast<int>(batch.ids.size()), spec_.hidden});
-  };
-  for (const int i : layers) {
-    const int owner = owners_[static_cast<size_t>(i)];
-    if (owner != holder && !after_layer) move_on();
-    holder = owner;
-    if (rank == owner) x = layers_[static_cast<size_t>(i)](x, batch, parts_[static_cast<size_t>(i)]);
-    if (!after_layer) continue;
-    move_on();
-    if (rank == 0) after_layer->push_back(norm_(x));
-  }
-  if (holder != 0 && !after_layer) move_on();
-  return x;
-}
-
-// Rank 0 makes the embeddings and keeps what comes after the last layer.
-Tensor Model::run_ranks(std::span<const int> layers, const Batch& batch,
-                        std::vector<Tensor>* after_layer) const {
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks()));
-  Tensor out;
-  const auto run_rank = [&](int rank) {
-    Device& device = rank_device(rank);
-    try {
-      device.begin_pass();
-      const Tensor x = in_turns() ? run_turns(rank, layers, batch, after_layer)
-                                  : run_shares(rank, layers, batch, after_layer);
-      if (rank == 0) out = x;
-    } catch (...) {
-      errors[static_cast<size_t>(rank)] = std::current_exception();
-      device.collective()->abort();
-    }
-  };
-  rank_threads_->parallel_for(ranks(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t rank = begin; rank < end; rank++) run_rank(static_cast<int>(rank));
-  });
-  for (const auto& error : errors)
-    if (error) std::rethrow_exception(error);
-  return out;
 }
 
 Tensor Model::run_layers(std::span<const int> layers, const Batch& batch,
@@ -501,13 +447,6 @@ bool Model::can_skip_layers() const {
   return !per_layer_inputs_ && layout_.size() == layers_.size() * shares;
 }
 
-void Model::set_ranks(std::vector<Rank> others, std::vector<int> owners) {
-  others_ = std::move(others);
-  owners_ = std::move(owners);
-  if (!others_.empty()) rank_threads_ = std::make_unique<ThreadPool>(ranks());
-  lay_out_states();
-}
-
 void Model::lay_out_states() {
   layout_.clear();
   part_devices_.clear();
@@ -556,24 +495,34 @@ uint64_t Model::parameters() const {
 uint64_t Model::weight_bytes() const {
   const PartBytes parts = part_bytes();
   return std::accumulate(parts.layers.begin(), parts.layers.end(), parts.embedding + parts.head) + parts.mtp +
-         parts.draft_head;
+         parts.draft_head + parts.copies;
 }
 
 Model::PartBytes Model::part_bytes() const {
   PartBytes out;
-  for (const auto& layer : layers_) out.layers.push_back(sum_weights(layer, stored_bytes));
+  for (const auto& layer : layers_) {
+    out.layers.push_back(sum_weights(layer, stored_bytes));
+    out.copies += copied_bytes(layer);
+  }
   for (const Rank& rank : others_)
-    for (size_t i = 0; i < rank.layers.size(); i++)
+    for (size_t i = 0; i < rank.layers.size(); i++) {
       out.layers[i] += sum_weights(rank.layers[i], stored_bytes);
+      out.copies += copied_bytes(rank.layers[i]);
+    }
   out.embedding = spec_.tied_embeddings ? 0 : embedding_.bytes();
   out.head = head_.bytes();
+  for (const ops::Weight& share : head_shares_) out.copies += share.bytes();
   if (draft_head_) out.draft_head = draft_head_->bytes();
   if (mtp_) out.mtp = sum_weights(*mtp_, stored_bytes);
   return out;
 }
 
 uint64_t Model::bytes_per_token() const {
-  uint64_t sum = head_.bytes();
+  return layer_bytes_per_token() + (head_shares_.empty() ? head_ : head_shares_.front()).bytes();
+}
+
+uint64_t Model::layer_bytes_per_token() const {
+  uint64_t sum = 0;
   for (const auto& layer : layers_) {
     sum += sum_weights(layer, stored_bytes);
     if (const auto* moe = std::get_if<nn::Moe>(&layer.mlp)) sum -= moe->idle_bytes();

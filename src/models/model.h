@@ -90,12 +90,14 @@ class Model {
   // Read by one decode step, of a split model on its first device: the layers and the head, not the embedding
   // table.
   uint64_t bytes_per_token() const;
+  uint64_t layer_bytes_per_token() const;  // without the head
   // Bytes of all matrices, by part.
   struct PartBytes {
     std::vector<uint64_t> layers;
     uint64_t head = 0, mtp = 0;  // mtp: without a head of its own
     uint64_t embedding = 0;      // 0 when it is the head
     uint64_t draft_head = 0;     // the head's rows draft_vocab(), kept once more
+    uint64_t copies = 0;         // of a split model: what few rows are multiplied with
   };
   PartBytes part_bytes() const;
 
@@ -122,8 +124,11 @@ class Model {
   Tensor run_turns(int rank, std::span<const int> layers, const Batch& batch,
                    std::vector<Tensor>* after_layer) const;
   void set_ranks(std::vector<Rank> others, std::vector<int> owners);
+  void share_head(const WeightSource& head_rows);
   void lay_out_states();
   Tensor logits(const Tensor& hidden, const ops::Weight& head) const;
+  Tensor logits_of_ranks(const Tensor& hidden) const;
+  void on_ranks(const std::function<void(int)>& run) const;
   void load_draft_head(const WeightSource& head_rows, const std::vector<int>& vocab);
 
   Device* device_;
@@ -140,6 +145,10 @@ class Model {
   std::optional<nn::PerLayerInputs> per_layer_inputs_;
   nn::RmsNorm norm_;
   ops::Weight head_;  // [vocab, hidden]; the embedding itself when tied
+  // Each rank's rows of the head, once more, for few rows of x; empty: the first device has the whole head
+  // only.
+  std::vector<ops::Weight> head_shares_;
+  ops::Split head_split_;
   std::optional<nn::Mtp> mtp_;
   std::vector<int> draft_vocab_;
   std::optional<ops::Weight> draft_head_;  // head_'s rows draft_vocab_

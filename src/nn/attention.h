@@ -25,6 +25,10 @@ struct Attention {
     for (const auto* linear : {&k, &v, &gate})
       if (*linear) visit((*linear)->weight);
   }
+  template <class Visit>
+  void visit_copies(const Visit& visit) const {
+    if (o.own_inputs) visit(*o.own_inputs);
+  }
 
  private:
   // The products of x; keys, values and gate where the layer has them, values normalised.

@@ -35,6 +35,12 @@ struct DecoderLayer {
     std::visit([&](const auto& m) { m.visit_weights(visit); }, mlp);
     if (per_layer) visit(per_layer->gate), visit(per_layer->projection);
   }
+  // The same for what is kept once more (Linear::own_inputs).
+  template <class Visit>
+  void visit_copies(const Visit& visit) const {
+    std::visit([&](const auto& m) { m.visit_copies(visit); }, mixer);
+    if (const auto* dense = std::get_if<Mlp>(&mlp)) dense->visit_copies(visit);
+  }
 };
 
 }  // namespace anabranch::nn

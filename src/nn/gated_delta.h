@@ -16,6 +16,10 @@ struct GatedDelta {
   void visit_weights(const Visit& visit) const {
     for (const auto* linear : {&qkv, &z, &b, &a, &out}) visit(linear->weight);
   }
+  template <class Visit>
+  void visit_copies(const Visit& visit) const {
+    if (out.own_inputs) visit(*out.own_inputs);
+  }
 };
 
 }  // namespace anabranch::nn

@@ -15,6 +15,10 @@ struct Mlp {
   void visit_weights(const Visit& visit) const {
     visit(gate), visit(up), visit(down.weight);
   }
+  template <class Visit>
+  void visit_copies(const Visit& visit) const {
+    if (down.own_inputs) visit(*down.own_inputs);
+  }
 };
 
 }  // namespace anabranch::nn

@@ -155,9 +155,10 @@ DEVICE uint4 load_shared_line(const void* from) {
   std::memcpy(&x, from, sizeof(x));
   return x;
 }
-// Nothing comes while a kernel waits: it fails at once.
+// Nothing comes while a kernel waits: it fails when it asks for the second time.
 DEVICE u64 nanoseconds() {
-  return ~0ull;
+  static u64 now;
+  return now += 3600000000000ull;
 }
 DEVICE void trap() {
   anabranch::emulator::fail("what a kernel waits for does not come");

@@ -124,7 +124,6 @@ size_t args_bytes(const std::string& kernel) {
   if (kernel == "sort_pairs") return sizeof(SortArgs);
   if (kernel == "experts") return sizeof(ExpertArgs);
   if (kernel == "weighted_sum") return sizeof(WeightedSumArgs);
-  if (kernel.starts_with("add_segments")) return sizeof(AddSegmentsArgs);
   return offsetof(LinearArgs, segments);  // gemv, gemm; what follows are addresses of all cards
 }
 // That every address of a card among the kernel's arguments is allocated in the current context.

@@ -1,5 +1,8 @@
 // Products of few rows, by kernels that the emulator runs on the CPU: rows that blocks normalise for
 // themselves give the bits of rows that a kernel has normalised before.
+#include <cmath>
+#include <cstring>
+
 #include "cuda/emulated_card.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/linear.h"
@@ -16,6 +19,12 @@ class EmulatedProducts : public EmulatedDevice {
     return out;
   }
   void expect_same_bits(int inputs, int rows, Rng& rng);
+  // pack: of its inputs a rank has packed rows, not plain ones.
+  void expect_same_bits_split(const Matrix& matrix, int rows, Rng& rng, bool pack = true);
+  void few_blocks(int count) {
+    fake_cards[0].multiprocessors = count;
+    device_ = ops::cuda::open_cuda(0, 1).value();
+  }
   static std::vector<uint8_t> bytes(const Tensor& x) {
     const Tensor host = to_host(x);
     return {host.data<uint8_t>(), host.data<uint8_t>() + host.size()};
@@ -25,7 +34,8 @@ class EmulatedProducts : public EmulatedDevice {
 TEST_F(EmulatedProducts, OfFewRowsAloneAreNormalisedByBlocks) {
   EXPECT_TRUE(cuda::normed_by_blocks(1, 4096));
   EXPECT_FALSE(cuda::normed_by_blocks(2, 4096));
-  EXPECT_FALSE(cuda::normed_by_blocks(1, 4097));
+  EXPECT_TRUE(cuda::normed_by_blocks(1, 8192));
+  EXPECT_FALSE(cuda::normed_by_blocks(1, 8193));
   EXPECT_TRUE(cuda::normed_by_blocks(4, 1024));
   EXPECT_FALSE(cuda::normed_by_blocks(5, 1024));
 }
@@ -54,69 +64,112 @@ void EmulatedProducts::expect_same_bits(int inputs, int rows, Rng& rng) {
 
 TEST_F(EmulatedProducts, BlocksNormaliseAsKernelsDo) {
   Rng rng(1);
-  for (const auto& [inputs, rows] :
-       {std::pair{40, 1}, {130, 4}, {640, 2}, {1024, 4}, {1200, 3}, {2048, 2}, {2050, 1}, {4096, 1}})
+  for (const auto& [inputs, rows] : {std::pair{40, 1},
+                                     {130, 4},
+                                     {640, 2},
+                                     {1024, 4},
+                                     {1200, 3},
+                                     {2048, 2},
+                                     {2050, 1},
+                                     {4096, 1},
+                                     {5120, 1},
+                                     {6200, 1},
+                                     {1500, 2}})
     expect_same_bits(inputs, rows, rng);
 }
 
 TEST_F(EmulatedProducts, ABlockWithManyUnitsDoesToo) {
-  fake_cards[0].multiprocessors = 1;
-  device_ = ops::cuda::open_cuda(0, 1).value();
+  few_blocks(1);
   Rng rng(2);
   for (const auto& [inputs, rows] : {std::pair{640, 2}, {1200, 3}}) expect_same_bits(inputs, rows, rng);
 }
 
-// Each rank has the inputs of some segments, and sends their sums to all.
-TEST_F(EmulatedProducts, SplitByTheirInputsHaveTheSameBits) {
-  Rng rng(3);
-  const int outputs = 100, inputs = 1024;
-  for (const Matrix& matrix : {affine_matrix(outputs, inputs, 4, 64, ScaleType::bf16, false, 1),
-                               affine_matrix(outputs, inputs, 8, 32, ScaleType::bf16, false, 2),
-                               dense_matrix(outputs, inputs, WeightKind::bf16, 3)}) {
-    const Weight whole = Weight::make(card(), matrix.source());
-    const Weight* one = &whole;
-    for (const int rows : {1, 3, 16}) {
-      const Tensor host = random_tensor({rows, inputs}, rng), x = card().to_device(host),
-                   residual = card().to_device(random_tensor({rows, outputs}, rng));
-      const auto sum = to_vector(cuda::linear(packed(x, nullptr), {&one, 1}, nullptr)[0]),
-                 added = to_vector(cuda::linear_add(packed(x, nullptr), whole, residual));
-      for (const int ranks : {2, 4, 8}) {
-        SCOPED_TRACE(::testing::Message() << rows << " rows, " << ranks << " ranks");
-        const int own = inputs / ranks, lines_of = std::max(ranks, cuda::kSegments / 2);
-        std::vector<Tensor> lines;  // of each rank
-        for (int r = 0; r < ranks; r++)
-          lines.push_back(card().zeros({lines_of * rows * outputs, 4}, Dtype::f32));
-        float scale = 0;
-        for (int rank = 0; rank < ranks; rank++) {
-          const Weight columns =
-              Weight::make(card(), select_columns(matrix.source(), rank * own, (rank + 1) * own));
-          Tensor mine = host_device().empty({rows, own}, Dtype::f32);
-          for (int row = 0; row < rows; row++)
-            std::copy_n(host.data<float>() + row * inputs + rank * own, own, mine.data<float>() + row * own);
-          cuda::SegmentArgs to{{}, ranks, 7};
-          for (int r = 0; r < ranks; r++)
-            to.lines[r] = card().data<float>(lines[static_cast<size_t>(r)], "test") +
-                          4 * lines_of / ranks * rank * rows * outputs;
-          scale = cuda::multiply_own_inputs(packed(card().to_device(mine), nullptr), columns, to);
-        }
-        for (int rank = 0; rank < ranks; rank++)
-          for (const bool add : {false, true}) {
-            const Tensor out = card().empty({rows, outputs}, Dtype::f32);
-            const unsigned well = 0;
-            const cuda::AddSegmentsArgs args{card().data<void>(lines[static_cast<size_t>(rank)], "test"),
-                                             add ? card().data<float>(residual, "test") : nullptr,
-                                             card().data<float>(out, "test"),
-                                             &well,
-                                             rows * outputs,
-                                             lines_of,
-                                             scale,
-                                             7};
-            card().launch({cuda::Source::add_segments, {}}, "add_segments_of_ranks", {3}, 128, 0, &args);
-            EXPECT_TRUE(bits_agree(to_vector(out), add ? added : sum));
-          }
+// What lines tell of the segments of a product [numbers of y], as kernels/lines.cuh has them.
+struct Line {
+  float first;
+  unsigned epoch1;
+  float second;
+  unsigned epoch2;
+};
+constexpr unsigned kEpoch = 7;
+
+// sums: of each segment. -> [ranks][lines of a rank][numbers]
+std::vector<Line> lines_of(const std::vector<std::vector<float>>& sums, int ranks) {
+  const size_t own = sums.size() / static_cast<size_t>(ranks), numbers = sums[0].size();
+  std::vector<Line> out;
+  for (size_t s = 0; s < sums.size(); s += std::min<size_t>(own, 2))
+    for (size_t i = 0; i < numbers; i++)
+      out.push_back({sums[s][i], kEpoch, own > 1 ? sums[s + 1][i] : 0.0f, kEpoch});
+  return out;
+}
+// Rows whose inputs outside of [first, last) are 0, or, with `cut`, left out.
+Tensor part_of(const Tensor& x, int first, int last, bool cut) {
+  const int rows = x.shape(0), inputs = x.shape(1), width = cut ? last - first : inputs;
+  Tensor out = host_device().zeros({rows, width}, Dtype::f32);
+  for (int row = 0; row < rows; row++)
+    std::copy_n(x.data<float>() + row * inputs + first, last - first,
+                out.data<float>() + row * width + (cut ? 0 : first));
+  return out;
+}
+
+// A product that ranks split by its inputs; of the other ranks the test has sent the lines.
+void EmulatedProducts::expect_same_bits_split(const Matrix& matrix, int rows, Rng& rng, bool pack) {
+  const int outputs = matrix.rows, inputs = matrix.cols;
+  const Weight whole = Weight::make(card(), matrix.source()), *one = &whole;
+  const Tensor x = random_tensor({rows, inputs}, rng),
+               residual = card().to_device(random_tensor({rows, outputs}, rng));
+  const MatmulInput all = packed(card().to_device(x), nullptr);
+  const auto sum = to_vector(cuda::linear(all, {&one, 1}, nullptr)[0]),
+             added = to_vector(cuda::linear_add(all, whole, residual));
+  std::vector<std::vector<float>> sums;
+  for (int s = 0; s < cuda::kSegments; s++) {
+    const int width = inputs / cuda::kSegments;
+    const Tensor of_segment = card().to_device(part_of(x, s * width, (s + 1) * width, false));
+    sums.push_back(to_vector(cuda::linear(packed(of_segment, nullptr), {&one, 1}, nullptr)[0]));
+    if (matrix.source().kind == WeightKind::affine)
+      for (float& y : sums.back()) y = std::ldexp(y, -cuda::kSumExponent);
+  }
+  for (const int ranks : {2, 4, 8}) {
+    const auto expected = lines_of(sums, ranks);
+    const int own = inputs / ranks, each = static_cast<int>(expected.size()) / ranks;
+    for (int rank = 0; rank < ranks; rank++) {
+      SCOPED_TRACE(::testing::Message() << rows << " rows, rank " << rank << " of " << ranks);
+      const Weight columns =
+          Weight::make(card(), select_columns(matrix.source(), rank * own, (rank + 1) * own));
+      const Tensor part = card().to_device(part_of(x, rank * own, (rank + 1) * own, true));
+      const MatmulInput mine = pack ? packed(part, nullptr) : MatmulInput(part);
+      Tensor come = host_device().empty({each * ranks, 4}, Dtype::f32);
+      std::memcpy(come.data<float>(), expected.data(), expected.size() * sizeof(Line));
+      std::fill_n(come.data<float>() + 4 * each * rank, 4 * each, 0.0f);
+      const unsigned well = 0;
+      for (const bool add : {false, true}) {
+        const Tensor here = card().to_device(come), there = card().zeros({each, 4}, Dtype::f32);
+        float *const to_here = card().data<float>(here, "test") + 4 * each * rank, *const to_there =
+                                                                                       card().data<float>(
+                                                                                           there, "test");
+        cuda::SegmentArgs segments{{}, card().data<void>(here, "test"), &well, ranks, kEpoch};
+        for (int r = 0; r < ranks; r++) segments.to[r] = r == rank ? to_here : to_there;
+        const Tensor out = cuda::multiply_own_inputs(mine, columns, add ? &residual : nullptr, segments);
+        EXPECT_TRUE(bits_agree(to_vector(out), add ? added : sum));
+        const Tensor sent = to_host(there), kept = to_host(here);
+        for (const float* lines : {sent.data<float>(), kept.data<float>() + 4 * each * rank})
+          EXPECT_EQ(
+              std::memcmp(lines, expected.data() + each * rank, static_cast<size_t>(each) * sizeof(Line)), 0);
       }
     }
   }
+}
+
+TEST_F(EmulatedProducts, SplitByTheirInputsHaveTheSameBits) {
+  Rng rng(3);
+  const int outputs = 100, inputs = 1024;
+  const Matrix four = affine_matrix(outputs, inputs, 4, 64, ScaleType::bf16, false, 1);
+  for (const int rows : {1, 3, 16}) expect_same_bits_split(four, rows, rng);
+  expect_same_bits_split(affine_matrix(outputs, inputs, 8, 32, ScaleType::bf16, false, 2), 3, rng);
+  expect_same_bits_split(dense_matrix(outputs, inputs, WeightKind::bf16, 3), 3, rng);
+  expect_same_bits_split(four, 2, rng, false);
+  few_blocks(1);
+  expect_same_bits_split(four, 3, rng);
 }
 
 }  // namespace

@@ -35,44 +35,67 @@ size_t launches(const FakeCard& card, std::string_view kernel) {
       card.launches, [&](const FakeLaunch& launch) { return launch.kernel.starts_with(kernel); }));
 }
 
-// The embeddings, and in each layer the inputs and the outputs of two products; of few rows the sums of two.
-void run(const Json& config, bool by_inputs) {
+// Layers that cannot be split.
+Json mixture_config() {
+  Json mixture = config();
+  mixture["model_type"] = "qwen3_5_moe_text";
+  mixture["num_experts"] = 4, mixture["num_experts_per_tok"] = 2;
+  mixture["moe_intermediate_size"] = mixture["shared_expert_intermediate_size"] = 64;
+  return mixture;
+}
+
+std::unique_ptr<Device> two_cards() {
   fake_cards[0] = fake_cards[1] = FakeCard{};
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int i = 0; i < 2; i++) devices.push_back(std::move(ops::cuda::open_cuda(i, 1)).value());
+  return ops::make_group(std::move(devices)).value();
+}
+
+void expect_closed() {
+  for (const FakeCard& card : fake_cards) EXPECT_TRUE(card.is_closed());
+  EXPECT_EQ(fake_faults, std::vector<std::string>());
+  fake_faults.clear();
+}
+
+// The embeddings, in each layer the inputs and the outputs of two products (of few rows the sums of two,
+// within the products), and the head's inputs and outputs.
+void run(const Json& config, bool by_inputs) {
   {
-    std::vector<std::unique_ptr<Device>> devices;
-    for (int i = 0; i < 2; i++) devices.push_back(std::move(ops::cuda::open_cuda(i, 1)).value());
-    auto group = ops::make_group(std::move(devices));
-    ASSERT_TRUE(group) << group.error().message;
+    const auto group = two_cards();
     AnyWeights weights(config, 3);
-    const auto model = Model::load(weights, **group);
+    const auto model = Model::load(weights, *group);
     ASSERT_TRUE(model) << model.error().message;
     SequenceState state = (*model)->make_state();
+    std::vector<Model::Output> kept;  // as long as a caller likes
     for (const int rows : {70, 1, 20, 8}) {
       fake_cards[0].launches.clear(), fake_cards[1].launches.clear();
       Batch batch;
       batch.add(state, std::vector<int>(static_cast<size_t>(rows)), Batch::Logits::last);
-      (*model)->forward(batch);
+      kept.push_back((*model)->forward(batch));
       const bool sums = by_inputs && rows <= ops::kMostOwnInputRows;
       for (const FakeCard& card : fake_cards) {
-        EXPECT_EQ(launches(card, "exchange"), sums ? 1 : 1 + 4 * kLayers) << rows;
-        EXPECT_EQ(launches(card, "add_segments"), sums ? 2 * kLayers : 0) << rows;
+        EXPECT_EQ(launches(card, "exchange"), sums ? 3 : 3 + 4 * kLayers) << rows;
+        EXPECT_EQ(std::ranges::count_if(card.launches,
+                                        [](const FakeLaunch& launch) {
+                                          return launch.kernel == "gemv" && launch.macro("RANKS") == 2;
+                                        }),
+                  sums ? 2 * kLayers : 0)
+            << rows;
       }
-      // The first card alone has the embeddings, the last norm and the head.
+      // The first card alone has the embeddings and the last norm.
       EXPECT_GT(fake_cards[0].launches.size(), fake_cards[1].launches.size());
     }
     // Noting which kernels a pass needs runs none, and no card waits for another.
     fake_cards[0].launches.clear(), fake_cards[1].launches.clear();
-    (*group)->prepare_kernels([&] {
+    group->prepare_kernels([&] {
       Batch batch;
       batch.add(state, std::vector<int>{1}, Batch::Logits::last);
       (*model)->forward(batch);
     });
     for (const FakeCard& card : fake_cards) EXPECT_EQ(launches(card, ""), 0u);
-    (*group)->finish_kernels();
+    group->finish_kernels();
   }
-  for (const FakeCard& card : fake_cards) EXPECT_TRUE(card.is_closed());
-  EXPECT_EQ(fake_faults, std::vector<std::string>());
-  fake_faults.clear();
+  expect_closed();
 }
 
 TEST(SplitOnCards, EachCardTakesPartInEveryExchange) {
@@ -80,6 +103,50 @@ TEST(SplitOnCards, EachCardTakesPartInEveryExchange) {
 }
 TEST(SplitOnCards, ProductsOfFewRowsAreSplitByTheirInputs) {
   run(wide_config(), true);
+}
+
+TEST(SplitOnCards, EachCardOfAMixtureHasSomeLayers) {
+  {
+    const auto group = two_cards();
+    AnyWeights weights(mixture_config(), 3);
+    const auto model = Model::load(weights, *group);
+    ASSERT_TRUE(model) << model.error().message;
+    SequenceState state = (*model)->make_state();
+    for (const int rows : {20, 1}) {
+      fake_cards[0].launches.clear(), fake_cards[1].launches.clear();
+      Batch batch;
+      batch.add(state, std::vector<int>(static_cast<size_t>(rows)), Batch::Logits::last);
+      (*model)->forward(batch);
+      // Three layers of the delta rule and one of attention; from the second layer to the third, and to the
+      // head.
+      EXPECT_EQ(launches(fake_cards[0], "delta"), 2u);
+      EXPECT_EQ(launches(fake_cards[1], "delta"), 1u);
+      EXPECT_EQ(launches(fake_cards[0], "attend"), 0u);
+      EXPECT_EQ(launches(fake_cards[1], "attend"), 1u);
+      for (const FakeCard& card : fake_cards) EXPECT_EQ(launches(card, "exchange"), 2u);
+    }
+  }
+  expect_closed();
+}
+
+TEST(SplitOnCards, APassKnowsOfOtherModelsOnItsCards) {
+  {
+    const auto group = two_cards();
+    AnyWeights weights(wide_config(), 3);
+    const auto model = Model::load(weights, *group);
+    ASSERT_TRUE(model) << model.error().message;
+    const auto alone = [&] {
+      return group->collective()->alone() && group->peers()[0]->collective()->alone();
+    };
+    EXPECT_TRUE(alone());
+    const auto other = std::move(ops::cuda::open_cuda(1, 1)).value();
+    EXPECT_FALSE(alone());
+    SequenceState state = (*model)->make_state();
+    Batch batch;
+    batch.add(state, std::vector<int>{1}, Batch::Logits::last);
+    EXPECT_EQ((*model)->forward(batch).logits.shape(1), 96);
+  }
+  expect_closed();
 }
 
 }  // namespace

@@ -125,7 +125,6 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
                                            {Source::routing, {}},
                                            {Source::choose, {}},
                                            {Source::exchange, {}},
-                                           {Source::add_segments, {}},
                                            {Source::gated_delta, {128, 128, 4, 32, 2, 8, 384}},
                                            {Source::gated_delta, {64, 64, 4, 64, 4, 8, 0}},
                                            {Source::gated_delta, {128, 32, 4, 32, 4, 8, 0}}};
@@ -140,10 +139,12 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
     variants.push_back({Source::embed, {f[0], f[1], f[2]}});
     for (const int swiglu : {0, 1}) {
       for (const auto& [rows, tiles, steps, stages, normed] :
-           {std::tuple{1, f[0] ? 1 : 3, 2, 2, 0}, {1, f[0] ? 1 : 3, 2, 3, 1}, {2, 1, 2, 3, 0}})
+           {std::tuple{1, f[0] ? 1 : 3, 2, 2, 0}, {1, f[0] ? 1 : 3, 2, 3, 12}, {2, 1, 2, 3, 0}})
         variants.push_back({Source::gemv, {f[0], f[1], f[2], rows, swiglu, tiles, steps, stages, normed}});
       for (const int ranks : {2, 4, 8})
-        if (!swiglu) variants.push_back({Source::gemv, {f[0], f[1], f[2], 1, 0, 1, 2, 2, 0, ranks}});
+        for (const auto& [rows, normed] : {std::tuple{1, 0}, {2, 0}, {1, 8}})
+          if (!swiglu)
+            variants.push_back({Source::gemv, {f[0], f[1], f[2], rows, 0, 1, 2, 2, normed, ranks}});
       for (const auto& [rows, tokens, split] : {std::tuple{128, 128, 1}, {192, 64, 1}, {256, 32, 8}})
         variants.push_back({Source::gemm, {f[0], f[1], f[2], swiglu, rows, tokens, split}});
     }
@@ -170,8 +171,9 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
            {{1, 2, 1}, 1, 0, 1, 1, 2},  // f16 and f32
            {{1, 2, 1}, 1, 1, 1, 1, 1}})
     older.push_back({Source::gemv, {f[0], f[1], f[2], rows, swiglu, tiles, steps, stages}});
-  older.push_back({Source::gemv, {0, 1, 1, 1, 1, 2, 2, 2, 1}});  // that normalise their rows
-  older.push_back({Source::gemv, {1, 2, 1, 1, 0, 1, 1, 1, 1}});
+  older.push_back({Source::gemv, {0, 1, 1, 1, 1, 2, 2, 2, 8}});  // that normalise their rows
+  older.push_back({Source::gemv, {1, 2, 1, 1, 0, 1, 1, 1, 16}});
+  older.push_back({Source::gemv, {0, 1, 1, 1, 0, 1, 2, 2, 0, 2}});
   for (const auto& f : {std::array{0, 1, 1}, {0, 2, 4}, {1, 2, 1}})
     older.push_back({Source::embed, {f[0], f[1], f[2]}});
   expect_compiles(older, "sm_80");

@@ -108,32 +108,24 @@ class CudaCollective final : public Collective {
     const int rows = own.rows, outputs = static_cast<int>(weight.out_features());
     CHECK(rows > 0 && rows <= kMostOwnInputRows && own.inputs == weight.in_features(),
           "rank {} has {} rows of {}", rank(), rows, own.inputs);
-    AddSegmentsArgs args{};
-    args.count = rows * outputs;
-    args.lines_of = std::max(kSegments / 2, ranks());
     SegmentArgs segments{};
     segments.ranks = ranks();
     if (!device_.noting()) {
-      const size_t numbers = static_cast<size_t>(args.count),
-                   lines = numbers * static_cast<size_t>(args.lines_of);
-      if (lines * kLine > line_bytes_) grow(slot_bytes_, lines * kLine);
-      const size_t slot = next_slot();
-      args.epoch = segments.epoch = ++epoch_;
-      args.failed = failed_->address<unsigned>();
+      const size_t of_row = static_cast<size_t>(std::max(kSegments / 2 / ranks(), 1) * outputs) * kLine,
+                   each = of_row * static_cast<size_t>(rows),
+                   most = of_row * static_cast<size_t>(kMostOwnInputRows * ranks());
+      if (most > line_bytes_) grow(slot_bytes_, most);
+      const size_t slot = next_slot(), self = static_cast<size_t>(rank());
+      segments.epoch = ++epoch_;
+      segments.failed = failed_->address<unsigned>();
+      segments.from = lines_of(self, slot);
       for (size_t r = 0; r < static_cast<size_t>(ranks()); r++)
-        segments.lines[r] =
-            lines_of(r, slot) + lines / static_cast<size_t>(ranks()) * static_cast<size_t>(rank()) * kLine;
-      args.lines = lines_of(static_cast<size_t>(rank()), slot);
+        segments.to[r] = lines_of(r, slot) + each * self;
     }
-    args.scale = cuda::multiply_own_inputs(own, weight, segments);
-    const Tensor out = device_.empty({rows, outputs}, Dtype::f32);
-    args.out = device_.data(out, "exchange");
-    if (residual) args.residual = device_.data(*residual, "exchange");
-    constexpr unsigned kThreads = 128;
-    device_.launch({Source::add_segments, {}}, "add_segments_of_ranks",
-                   {(static_cast<unsigned>(args.count) + kThreads - 1) / kThreads}, kThreads, 0, &args);
-    return out;
+    return cuda::multiply_own_inputs(own, weight, residual, segments);
   }
+
+  bool alone() const override { return device_.alone(); }
 
   void abort() override {
     if (device_.noting()) return;  // nobody waits
@@ -199,9 +191,9 @@ class CudaCollective final : public Collective {
 
   // Larger slots on every rank: each comes here in the same exchange.
   void grow(size_t bytes, size_t line_bytes) {
-    slot_bytes_ = kLeastSlot;
-    while (slot_bytes_ < bytes) slot_bytes_ += slot_bytes_ / 2;
-    slot_bytes_ = (slot_bytes_ + 1023) / 1024 * 1024;
+    size_t enough = kLeastSlot;
+    while (enough < bytes) enough += enough / 2;
+    if (bytes > slot_bytes_) slot_bytes_ = (enough + 1023) / 1024 * 1024;
     line_bytes_ = std::max(kLeastLineBytes, (line_bytes + 1023) / 1024 * 1024);
     device_.synchronize();  // the others' last writes, which this device's last exchange waited for
     for (auto& slot : slots_) slot.reset();

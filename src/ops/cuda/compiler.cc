@@ -112,7 +112,6 @@ const SourceFile& file_of(Source source) {
       {"routing.cu", {"routing.cuh"}, {}},
       {"choose.cu", {"draw.h"}, {}},
       {"exchange.cu", {"lines.cuh"}, {}},
-      {"add_segments.cu", {"lines.cuh"}, {}},
   };
   return files[static_cast<size_t>(source)];
 }

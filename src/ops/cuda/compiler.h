@@ -33,8 +33,7 @@ enum class Source {
   few_down,
   routing,
   choose,
-  exchange,
-  add_segments
+  exchange
 };
 
 // What a kernel is specialised by: the macros of its file, in the file's order.

@@ -29,7 +29,7 @@ Tensor pairs(const Tensor& a, const Tensor& b, PairOp op, const char* name, floa
 }  // namespace
 
 int norm_threads(int inputs) {
-  return std::clamp((inputs + 255) / 256 * 32, 128, 1024);
+  return std::clamp((inputs + 255) / 256 * 32, 128, inputs <= 8192 ? 512 : 1024);
 }
 
 void norm_rows(CudaDevice& on, const Tensor& x, const RowNorm* norm, const Tensor* out,

@@ -10,8 +10,8 @@
 
 namespace anabranch::ops::cuda {
 
-// The threads that sum a row's squares, 8 inputs each: a row's sum has one order, whatever the rows beside it
-// and whichever kernel.
+// The threads that sum a row's squares, 8 inputs each, or up to 16 where a block of gemv.cu can then do it: a
+// row's sum has one order, whatever the rows beside it and whichever kernel.
 int norm_threads(int inputs);
 
 // Rows of x [M, K], normalised if `norm`, to f32 [M, K], to packed rows (linear.h) and to rows packed by

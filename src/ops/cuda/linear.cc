@@ -1,7 +1,6 @@
 #include "ops/cuda/linear.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "ops/arguments.h"
@@ -39,21 +38,29 @@ void count_units(LinearArgs& args, bool swiglu, int rows) {
 int own_segments(const LinearArgs& args) {
   return args.segments.ranks == 0 ? kSegments : kSegments / args.segments.ranks;
 }
-// The same for gemv.cu, whose warps take `tiles` tiles each.
+// The same for gemv.cu, whose warps take `tiles` tiles each; of a rank's own inputs a unit is one warp's.
 void count_gemv_units(LinearArgs& args, bool swiglu, int tiles) {
-  count_units(args, swiglu, tiles * 16 * (swiglu ? 1 : kGemvThreads / 32 / own_segments(args)));
+  count_units(args, swiglu, tiles * (swiglu || args.segments.ranks > 0 ? 16 : 32));
 }
 
 // gemv.cu's warps take as many weight tiles for each read of x as leaves the multiprocessors equally busy.
 int tiles_of_a_warp(const DeviceInfo& card, LinearArgs args, bool swiglu) {
+  const int units = args.segments.ranks > 0 ? kGemvThreads / 32 / own_segments(args) : 1,
+            together = units * card.multiprocessors;
   const auto work = [&](int tiles) {
     count_gemv_units(args, swiglu, tiles);
-    return tiles * ((args.units + card.multiprocessors - 1) / card.multiprocessors);
+    return tiles * ((args.units + together - 1) / together);
   };
   int best = 1;
   for (const int tiles : {2, 3})
     if (work(tiles) * 16 <= work(best) * 17) best = tiles;
   return best;
+}
+
+// Of a row that blocks normalise for themselves: a multiple of 4, for fewer kernels.
+int inputs_of_a_lane(const RowsArgs& plain) {
+  const int lanes = 32 * plain.warps;
+  return std::max(8, ((plain.inputs + lanes - 1) / lanes + 3) / 4 * 4);
 }
 
 // How gemv.cu is specialised for a format and a number of rows.
@@ -65,7 +72,7 @@ struct GemvShape {
 // are used. Rows that the block normalises lie beside the rings.
 GemvShape gemv_shape(const DeviceInfo& card, const LinearArgs& args, const RecordFormat& f, int row_tiles,
                      int tiles) {
-  const bool normed = args.plain.x;
+  const int normed = args.plain.x ? inputs_of_a_lane(args.plain) : 0;
   GemvShape s{row_tiles, tiles, normed};
   const int now = std::min(args.rows, 8 * row_tiles), most = normed           ? 16 / args.plain.warps
                                                              : args.rows <= 4 ? 4
@@ -319,18 +326,21 @@ Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& resi
   return out;
 }
 
-float multiply_own_inputs(const MatmulInput& own, const Weight& columns, const SegmentArgs& to) {
+Tensor multiply_own_inputs(const MatmulInput& own, const Weight& columns, const Tensor* residual,
+                           const SegmentArgs& segments) {
   CudaDevice& on = cuda_device(own.values);
   const MatmulInput x = prepared(on, {own});
   const DeviceWeight& w = stored(columns);
   Product product{w.format, args_of(on, {x}, "linear")};
   LinearArgs& args = product.args;
-  args.matrix[args.matrices++] = {w.memory.get(), nullptr, nullptr, static_cast<int>(columns.out_features()),
-                                  0};
-  args.segments = to;
+  const int outputs = static_cast<int>(columns.out_features());
+  Tensor out = on.empty({x.rows, outputs}, Dtype::f32);
+  args.matrix[args.matrices++] = {w.memory.get(), on.data<float>(out, "linear"),
+                                  residual ? on.data<float>(*residual, "linear") : nullptr, outputs, 0};
+  args.segments = segments;
   args.all_rows = args.rows;
   run_gemv(on, product, false);
-  return std::ldexp(1.0f, w.format[0] ? 0 : kSumExponent);
+  return out;
 }
 
 MatmulInput linear_swiglu(const MatmulInput& packed, const Weight& gate, const Weight& up,

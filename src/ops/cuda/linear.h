@@ -26,7 +26,7 @@ int layout_rows(int rows);
 MatmulInput make_lanes(CudaDevice& on, int rows, int inputs, bool cleared);
 
 // Whether products normalise these plain rows in each block for itself: few, and not too long. A warp takes a
-// part of one row.
+// part of a row.
 bool normed_by_blocks(int rows, int inputs);
 
 std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> weights, const RowNorm* norm);
@@ -34,9 +34,9 @@ std::vector<Tensor> linear(const MatmulInput& x, std::span<const Weight* const> 
 std::vector<Tensor> linear_of_few(const Tensor& x, std::span<const Weight* const> weights,
                                   const RowNorm& norm, const MatmulInput& lanes);
 Tensor linear_add(const MatmulInput& x, const Weight& weight, const Tensor& residual);
-// The sums of the segments that these inputs of a product are: they go to every rank (Collective::
-// multiply_own_inputs()). columns [out, own inputs]. -> what a sum of segments is to be multiplied with.
-float multiply_own_inputs(const MatmulInput& own, const Weight& columns, const SegmentArgs& to);
+// Collective::multiply_own_inputs(), where `segments` says: columns [out, own inputs] -> [rows, out].
+Tensor multiply_own_inputs(const MatmulInput& own, const Weight& columns, const Tensor* residual,
+                           const SegmentArgs& segments);
 MatmulInput linear_swiglu(const Tensor& x, const Weight& gate, const Weight& up, const RowNorm& norm,
                           Activation activation);
 // The same of packed rows, which are normalised.

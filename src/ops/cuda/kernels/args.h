@@ -9,6 +9,8 @@ constexpr int kMostExperts = 2048;
 // Parts of a dot product, each summed by itself, then added in order.
 constexpr int kSegments = 8;
 
+constexpr int kMostExchangeRanks = 8;
+
 // Up to so many rows of activations lie by lanes of a warp, more as Hopper's wgmma reads them.
 constexpr int kMostLaneRows = 16;
 
@@ -36,9 +38,12 @@ struct RowsArgs {
   float eps;
 };
 // GEMV of a rank's own inputs: the sums of its segments go to every rank as lines (kernels/lines.cuh),
-// [own segments / 2][rows of x][rows of the matrix] of them from `lines` on. ranks: 0: no such product.
+// [own segments / 2][rows of x][rows of the matrix] of them (own segments: 1: so many) from to[rank] on. The
+// lines of all ranks, one rank's after the other's, come to `from`. ranks: 0: no such product.
 struct SegmentArgs {
-  void* lines[8];  // of each rank
+  void* to[kMostExchangeRanks];
+  const void* from;
+  const unsigned* failed;  // not 0: a rank will not come
   int ranks;
   unsigned epoch;
 };
@@ -260,7 +265,6 @@ static_assert(sizeof(DeltaArgs) <= 4096, "what a launch takes");
 // A rank's part of an exchange (ops/cuda/collective.h), in pieces of 16 bytes. Row i of `from` goes to pieces
 // [i * all_pieces + first_piece, ... + row_pieces) of each rank's `to`, plus `residual` there, f32, if there
 // is one.
-constexpr int kMostExchangeRanks = 8;
 struct ExchangeArgs {
   const void* from;
   const void* residual;  // laid out as `to`
@@ -273,19 +277,6 @@ struct ExchangeArgs {
   int all_rows;  // of `to`; a rank without rows has other pieces to wait for
   int rank, ranks;
   unsigned epoch;  // of this exchange
-};
-
-// y = the sums of all segments, which all ranks send as SegmentArgs says, one rank's after the other's, added
-// in order, plus `residual` if there is one.
-struct AddSegmentsArgs {
-  const void* lines;
-  const float* residual;
-  float* out;
-  const unsigned* failed;
-  int count;     // of numbers of y
-  int lines_of;  // of a number: kSegments / 2, or kSegments where each line has one sum
-  float scale;   // of the sums
-  unsigned epoch;
 };
 
 }  // namespace anabranch::ops::cuda

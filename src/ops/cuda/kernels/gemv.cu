@@ -3,10 +3,11 @@
 // parts of the inputs, each of its warps one half. Weights, and the activations that a pair shares, stream through
 // rings in shared memory, STAGES slots of STEPS input tiles: only pairs wait for each other before a unit's end. A
 // row's result does not depend on the others: a column of the tensor cores' product does not.
-// RANKS not 0: the inputs are one rank's, those of kOwn segments. A unit then has more halves, and
-// its sums go to all ranks, who add those of all segments (add_segments.cu).
 // With NORMED, x is not packed: each block makes it of plain rows, normalised, and holds all of it in shared memory. So a
-// layer's norm needs no launch, and warps wait for nobody before a unit's end.
+// layer's norm needs no launch, and warps wait for nobody before a unit's end. NORMED is the number of a lane's inputs.
+// With RANKS, the inputs are one rank's, those of kOwn segments, and there is one matrix. A unit then has 2 RANKS "halves",
+// whose warps share activations; they lie a grid apart, so that each block gets some, and a.units counts them. Their sums
+// go to all ranks, and after its last unit a block waits for the other ranks' sums of the same rows.
 constexpr int kOwn = RANKS ? kSegments / RANKS : kSegments;
 constexpr int kWarps = 2 * kSegments, kThreads = 32 * kWarps;
 constexpr int kHalves = kWarps / kOwn;  // of a unit, and warps that share activations
@@ -21,10 +22,17 @@ DEVICE int matrix_of(const LinearArgs& a, int unit) {
   return m;
 }
 
+// With RANKS: the number of a half among all.
+DEVICE int number_of_half(int unit, int half) {
+  return (unit - (int)blockIdx.x) * kHalves + half * (int)gridDim.x + (int)blockIdx.x;
+}
+DEVICE bool is_unit(const LinearArgs& a, int unit) { return (RANKS ? number_of_half(unit, 0) : unit) < a.units; }
+
 // Where tile t of a unit's half begins.
 DEVICE const u8* tile_address(const LinearArgs& a, int unit, int half, int t) {
-  const MatrixArgs& matrix = a.matrix[SWIGLU ? half : matrix_of(a, unit)];
-  const int tile = SWIGLU ? unit * TILES + t : ((unit - matrix.first) * kHalves + half) * TILES + t;
+  const MatrixArgs& matrix = a.matrix[SWIGLU ? half : RANKS ? 0 : matrix_of(a, unit)];
+  const int first = SWIGLU ? unit : RANKS ? number_of_half(unit, half) : (unit - matrix.first) * kHalves + half;
+  const int tile = first * TILES + t;
   return matrix.weights + (long)min(tile, (matrix.rows + 15) / 16 - 1) * a.input_tiles * kRecordBytes;
 }
 
@@ -40,13 +48,15 @@ struct Reader {
 
   __device__ void begin(const LinearArgs& a) {
     k = k0;
-    if (unit >= a.units) return;
+    if (!is_unit(a, unit)) return;
+    if (RANKS && number_of_half(unit, half) >= a.units) return;
 #pragma unroll
     for (int t = 0; t < TILES; t++)
       from[t] = tile_address(a, unit, half, t) + k0 * kRecordBytes + threadIdx.x % 32 * 16;
   }
-  __device__ bool done(const LinearArgs& a) const { return unit >= a.units || k0 == k1; }
-  __device__ void weights() const {
+  __device__ bool done(const LinearArgs& a) const { return !is_unit(a, unit) || k0 == k1; }
+  __device__ void weights(const LinearArgs& a) const {
+    if (RANKS && number_of_half(unit, half) >= a.units) return;
     const u32 at = weights_to + slot * TILES * kTileBytes;
     const int bytes = min(STEPS, k1 - k) * kRecordBytes - threadIdx.x % 32 * 16;
 #pragma unroll
@@ -105,7 +115,7 @@ DEVICE void multiply(const u8* weights, const u8* x, int x_step, const int x_at[
 // are on their way.
 template <class Asked>
 DEVICE void make_inputs(const LinearArgs& a, u8* x, int x_step, float* sums, const Asked& asked) {
-  constexpr int kEach = 8;  // inputs of a lane
+  constexpr int kEach = NORMED ? NORMED : 1;
   const RowsArgs& p = a.plain;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp / p.warps;
   const int first = warp % p.warps * 32 + lane, step = p.warps * 32;
@@ -150,13 +160,14 @@ DEVICE float total(const float* sums, int token, int row) {
 struct Results {
   const LinearArgs& a;
   const MatrixArgs& matrix;
-  int first;
+  int unit, first;
 
   __device__ Results(const LinearArgs& args, int unit)
-      : a(args), matrix(a.matrix[SWIGLU ? 0 : matrix_of(a, unit)]), first((unit - matrix.first) * kUnitRows) {}
+      : a(args), matrix(a.matrix[SWIGLU || RANKS ? 0 : matrix_of(a, unit)]), unit(unit), first((unit - matrix.first) * kUnitRows) {}
   // The place of element e of the 8 rows of x from 8 t on, or -1.
   __device__ long place(int t, int e) const {
-    const int row = first + e % kUnitRows, at = t * 8 + e / kUnitRows;
+    const int own = e % kUnitRows, at = t * 8 + e / kUnitRows;
+    const int row = RANKS ? number_of_half(unit, own / (TILES * 16)) * TILES * 16 + own % (TILES * 16) : first + own;
     const bool here = e < 8 * kUnitRows && at < a.rows && row < matrix.rows;
     return here ? (long)(a.first_row + at) * matrix.rows + row : -1;
   }
@@ -168,8 +179,27 @@ struct Results {
     for (int i = 0; i < kOwn; i += 2) {
       const float second = kOwn > 1 ? sums[(i + 1) * kWarpSums] : 0.0f;
       for (int r = 0; r < s.ranks; r++)
-        send((Line*)s.lines[r] + i / 2 * numbers + to, __float_as_uint(sums[i * kWarpSums]), __float_as_uint(second),
+        send((Line*)s.to[r] + i / 2 * numbers + to, __float_as_uint(sums[i * kWarpSums]), __float_as_uint(second),
              s.epoch);
+    }
+  }
+  // Waits for the sums of these 8 rows, and stores them.
+  __device__ void receive_sums(int t) const {
+    constexpr int kLines = kOwn > 1 ? kSegments / 2 : kSegments;
+    const long numbers = (long)a.all_rows * matrix.rows;
+#pragma unroll
+    for (int i = 0; i * kThreads < 8 * kUnitRows; i++) {
+      const long to = place(t, threadIdx.x + i * kThreads);
+      if (to < 0) continue;
+      const float residual = matrix.residual ? matrix.residual[to] : 0.0f;
+      uint2 words[kLines];
+      receive((const Line*)a.segments.from + to, numbers, a.segments.epoch, a.segments.failed, words);
+      float sums[kSegments];
+#pragma unroll
+      for (int s = 0; s < kSegments; s++)
+        sums[s] = __uint_as_float(kLines == kSegments ? words[s % kLines].x : s % 2 ? words[s / 2].y : words[s / 2].x);
+      const float y = add_segments(sums, 1);
+      matrix.out[to] = matrix.residual ? y + residual : y;
     }
   }
   // Stores these 8 rows; with few rows of x, residuals were read before.
@@ -225,7 +255,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
   Reader early = reader;
   const auto fill = [&](int slots) {
     for (int i = 0; i < slots; i++) {
-      if (!early.done(a)) early.weights(), early.advance(a);
+      if (!early.done(a)) early.weights(a), early.advance(a);
       commit_copies();
     }
   };
@@ -237,14 +267,14 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
     wait_for_previous();
     for (int i = 0; i < kFilled; i++) {
       if (!reader.done(a)) {
-        if (i >= early_slots) reader.weights();
+        if (i >= early_slots) reader.weights(a);
         reader.activations(), reader.advance(a);
       }
       commit_copies();
     }
   }
   const auto fetch = [&] {
-    if (!reader.done(a)) reader.weights(), reader.activations(), reader.advance(a);
+    if (!reader.done(a)) reader.weights(a), reader.activations(), reader.advance(a);
     commit_copies();
   };
 
@@ -253,13 +283,14 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
 #pragma unroll
   for (int t = 0; t < NT; t++)  // rows that x lacks are not stored
     x_at[t] = min(t * 8 + lane / 4, a.rows - 1) * kXStride + lane % 4 * 32;
-  for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x) {
+  for (int unit = blockIdx.x; is_unit(a, unit); unit += gridDim.x) {
     const Results results(a, unit);
+    const bool wanted = !RANKS || number_of_half(unit, half) < a.units;
     // With few rows a thread stores no more than two numbers, and asks for their residuals before the products.
     float residual[2] = {};
 #pragma unroll
     for (int i = 0; i < 2; i++)
-      if (const long to = results.place(0, threadIdx.x + i * kThreads); NT == 1 && results.matrix.residual && to >= 0)
+      if (const long to = results.place(0, threadIdx.x + i * kThreads); NT == 1 && !RANKS && results.matrix.residual && to >= 0)
         residual[i] = results.matrix.residual[to];
     float acc[TILES][NT][4];
 #pragma unroll
@@ -279,7 +310,9 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
         if (STAGES > 1) fetch();
       }
       const u8 *w = weights + slot * TILES * kTileBytes, *at = x + (NORMED ? k : slot * STEPS) * x_step;
-      if (k + STEPS <= reader.k1)
+      if (!wanted)
+        ;
+      else if (k + STEPS <= reader.k1)
         multiply<STEPS>(w, at, x_step, x_at, acc);
       else
         for (int i = 0; i < STEPS && k + i < reader.k1; i++)
@@ -305,4 +338,7 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
       results.store(t, here, residual);
     }
   }
+  if (RANKS)
+    for (int unit = blockIdx.x; is_unit(a, unit); unit += gridDim.x)
+      for (int t = 0; t < NT; t++) Results(a, unit).receive_sums(t);
 }
