@@ -1,4 +1,4 @@
-// A CUDA driver with two cards and a run-time compiler that do nothing: libcuda.so.1 and libnvrtc.so.13 as
+// A CUDA driver with eight cards and a run-time compiler that do nothing: libcuda.so.1 and libnvrtc.so.13 as
 // the program opens them where the tests of dispatch are linked with them. They take what the real ones take
 // and note it.
 //
@@ -33,7 +33,7 @@ struct FakeCard {
   bool owns(uint64_t address) const;
   bool is_closed() const;  // nothing is open or allocated
 };
-constexpr int kFakeCards = 2;
+constexpr int kFakeCards = 8;
 extern FakeCard fake_cards[kFakeCards];
 extern std::vector<std::string> fake_faults;
 
