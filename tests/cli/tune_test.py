@@ -4,7 +4,8 @@ The last line is "N passed, N failed"."""
 import contextlib, http.client, json, os, socket, subprocess, sys, tempfile, time, traceback
 
 BINARY, MODEL = sys.argv[1], os.path.join(os.path.dirname(os.path.abspath(sys.argv[2])), "hybrid-draft-19m")
-LONG = {"prompt": "Once upon a time", "max_tokens": -1, "temperature": 5.0, "top_k": 0, "stream": True, "break_loops": False}
+LONG = {"prompt": "Once upon a time", "max_tokens": -1, "temperature": 5.0, "top_k": 0, "stream": True, "break_loops": False,
+        "ignore_eos": True}
 
 
 @contextlib.contextmanager

@@ -405,8 +405,8 @@ TEST(CudaDevices, EachWithAThreadOfItsOwn) {
 }
 
 TEST(CudaDevices, CardsThatCannotBeUsed) {
-  EXPECT_EQ(cuda::unsupported(2), "CUDA sees no device of index 2");
-  const auto missing = cuda::open_cuda(2, 1);
+  EXPECT_EQ(cuda::unsupported(kFakeCards), "CUDA sees no device of index 8");
+  const auto missing = cuda::open_cuda(kFakeCards, 1);
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().kind, ErrorKind::unsupported);
   fake_cards[1] = FakeCard{.capability = 75};
