@@ -18,8 +18,6 @@
 namespace anabranch {
 namespace {
 
-// More would take memory of a slot of exchanges that a pass of decoding does not.
-constexpr int kMostRowsOfSharedHead = 16;
 constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
 const Family* find_family(const std::string& model_type) {
@@ -372,7 +370,7 @@ Tensor Model::run_layer(int layer, const Tensor& x, const Batch& batch, const Te
 }
 
 Tensor Model::logits(const Tensor& hidden, const ops::Weight& head) const {
-  const bool shared = &head == &head_ && !head_shares_.empty() && hidden.shape(0) <= kMostRowsOfSharedHead;
+  const bool shared = &head == &head_ && !head_shares_.empty() && hidden.shape(0) <= ops::kFewRows;
   const Tensor y = shared ? logits_of_ranks(hidden) : ops::linear(hidden, head);
   return spec_.logits_soft_cap > 0 ? ops::soft_cap(y, spec_.logits_soft_cap) : y;
 }

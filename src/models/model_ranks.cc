@@ -1,7 +1,6 @@
 // A model that several devices share: what each of them does (Model::load() gives out the weights).
 #include <exception>
 #include <mutex>
-#include <numeric>
 
 #include "models/family.h"
 #include "models/model.h"
@@ -22,8 +21,8 @@ void Model::share_head(const WeightSource& head_rows) {
   if (spec_.vocab % kSharedColumns != 0 || units < ranks()) return;
   head_split_ = ops::split_units(units, kSharedColumns, ranks());
   for (int rank = 0; rank < ranks(); rank++) {
-    std::vector<int64_t> rows(static_cast<size_t>(head_split_.size(rank)));
-    std::iota(rows.begin(), rows.end(), head_split_.first(rank));
+    std::vector<int64_t> rows;
+    append_rows(rows, head_split_.first(rank), head_split_.last(rank));
     head_shares_.push_back(ops::Weight::make(rank_device(rank), select_rows(head_rows, rows)));
   }
 }

@@ -20,7 +20,7 @@ Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* resi
   if (!linear.share)
     return residual ? ops::linear_add(y, linear.weight, *residual) : ops::linear(y, linear.weight);
   const auto& [group, inputs, outputs] = *linear.share;
-  if (linear.own_inputs && y.rows > 0 && y.rows <= ops::kMostOwnInputRows)
+  if (linear.own_inputs && y.rows > 0 && y.rows <= ops::kFewRows)
     return group->multiply_own_inputs(y, *linear.own_inputs, residual);
   return group->gather_columns(ops::linear(group->gather_inputs(y, inputs), linear.weight), outputs,
                                residual);

@@ -19,7 +19,8 @@
 namespace anabranch::ops {
 
 constexpr int kMostRanks = 8;
-constexpr int kMostOwnInputRows = 16;
+// Up to so many rows, as in decoding, may be multiplied with other shares of a matrix than more are.
+constexpr int kFewRows = 16;
 
 // Rank r has columns [begin[r], begin[r + 1]) of a row.
 struct Split {
@@ -51,13 +52,13 @@ class Collective {
   virtual Tensor gather_columns(const Tensor& own, const Split& columns, const Tensor* residual) = 0;
   // Whether products with so many inputs, of which each rank has those that `columns` says, can be split by
   // inputs.
-  virtual bool splits_inputs(const Split& columns) const { return (void)columns, false; }
-  // own: this rank's inputs, of at most kMostOwnInputRows rows; weight [N, own inputs] -> [M, N], the whole
+  virtual bool splits_inputs(const Split& /*columns*/) const { return false; }
+  // own: this rank's inputs, of at most kFewRows rows; weight [N, own inputs] -> [M, N], the whole
   // product, plus residual of that shape if it is not null. The same bits as gather_inputs() and linear().
   virtual Tensor multiply_own_inputs(const MatmulInput& own, const Weight& weight, const Tensor* residual);
   // x [M, N] f32 of rank `root`, which the others leave null -> the same on every rank.
   virtual Tensor broadcast(const Tensor* x, int root, const Shape& shape) = 0;
-  // No other model of this process computes on this rank's device.
+  // No other device of this process is open on this rank's card.
   virtual bool alone() const { return true; }
   // This rank has failed: the others stop waiting. Any thread. The group is of no use after it.
   virtual void abort() = 0;

@@ -144,11 +144,9 @@ void EmulatedProducts::expect_same_bits_split(const Matrix& matrix, int rows, Rn
       const unsigned well = 0;
       for (const bool add : {false, true}) {
         const Tensor here = card().to_device(come), there = card().zeros({each, 4}, Dtype::f32);
-        float *const to_here = card().data<float>(here, "test") + 4 * each * rank, *const to_there =
-                                                                                       card().data<float>(
-                                                                                           there, "test");
         cuda::SegmentArgs segments{{}, card().data<void>(here, "test"), &well, ranks, kEpoch};
-        for (int r = 0; r < ranks; r++) segments.to[r] = r == rank ? to_here : to_there;
+        for (void*& to : segments.to) to = card().data<void>(there, "test");
+        segments.to[rank] = card().data<float>(here, "test") + 4 * each * rank;
         const Tensor out = cuda::multiply_own_inputs(mine, columns, add ? &residual : nullptr, segments);
         EXPECT_TRUE(bits_agree(to_vector(out), add ? added : sum));
         const Tensor sent = to_host(there), kept = to_host(here);

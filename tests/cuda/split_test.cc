@@ -74,7 +74,7 @@ void run(const Json& config, int cards, bool by_inputs) {
       Batch batch;
       batch.add(state, std::vector<int>(static_cast<size_t>(rows)), Batch::Logits::last);
       kept.push_back((*model)->forward(batch));
-      const bool sums = by_inputs && rows <= ops::kMostOwnInputRows;
+      const bool sums = by_inputs && rows <= ops::kFewRows;
       for (const FakeCard& card : used) {
         EXPECT_EQ(launches(card, "exchange"), sums ? 3 : 3 + 4 * kLayers) << rows;
         EXPECT_EQ(std::ranges::count_if(card.launches,

@@ -106,14 +106,14 @@ class CudaCollective final : public Collective {
 
   Tensor multiply_own_inputs(const MatmulInput& own, const Weight& weight, const Tensor* residual) override {
     const int rows = own.rows, outputs = static_cast<int>(weight.out_features());
-    CHECK(rows > 0 && rows <= kMostOwnInputRows && own.inputs == weight.in_features(),
-          "rank {} has {} rows of {}", rank(), rows, own.inputs);
+    CHECK(rows > 0 && rows <= kFewRows && own.inputs == weight.in_features(), "rank {} has {} rows of {}",
+          rank(), rows, own.inputs);
     SegmentArgs segments{};
     segments.ranks = ranks();
     if (!device_.noting()) {
       const size_t of_row = static_cast<size_t>(std::max(kSegments / 2 / ranks(), 1) * outputs) * kLine,
                    each = of_row * static_cast<size_t>(rows),
-                   most = of_row * static_cast<size_t>(kMostOwnInputRows * ranks());
+                   most = of_row * static_cast<size_t>(kFewRows * ranks());
       if (most > line_bytes_) grow(slot_bytes_, most);
       const size_t slot = next_slot(), self = static_cast<size_t>(rank());
       segments.epoch = ++epoch_;

@@ -310,11 +310,9 @@ KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a)
         if (STAGES > 1) fetch();
       }
       const u8 *w = weights + slot * TILES * kTileBytes, *at = x + (NORMED ? k : slot * STEPS) * x_step;
-      if (!wanted)
-        ;
-      else if (k + STEPS <= reader.k1)
+      if (wanted && k + STEPS <= reader.k1)
         multiply<STEPS>(w, at, x_step, x_at, acc);
-      else
+      else if (wanted)
         for (int i = 0; i < STEPS && k + i < reader.k1; i++)
           multiply<1>(w + i * kRecordBytes, at + i * x_step, 0, x_at, acc);
       if (NORMED) __syncwarp(), fetch();
