@@ -58,7 +58,7 @@ class Collective {
   virtual Tensor multiply_own_inputs(const MatmulInput& own, const Weight& weight, const Tensor* residual);
   // x [M, N] f32 of rank `root`, which the others leave null -> the same on every rank.
   virtual Tensor broadcast(const Tensor* x, int root, const Shape& shape) = 0;
-  // No other device of this process is open on this rank's card.
+  // No other device of this process is open on this rank's card, or nothing runs (Device::prepare_kernels()).
   virtual bool alone() const { return true; }
   // This rank has failed: the others stop waiting. Any thread. The group is of no use after it.
   virtual void abort() = 0;

@@ -131,6 +131,26 @@ TEST(SplitOnCards, EachCardOfAMixtureHasSomeLayers) {
   expect_closed();
 }
 
+TEST(SplitOnCards, NothingRunsAfterARankHasFailed) {
+  {
+    const auto group = open_cards(2);
+    AnyWeights weights(wide_config(), 3);
+    const auto model = Model::load(weights, *group);
+    ASSERT_TRUE(model) << model.error().message;
+    SequenceState state = (*model)->make_state();
+    Batch batch;
+    batch.add(state, std::vector<int>{1}, Batch::Logits::last);
+    (*model)->forward(batch);
+    group->peers()[0]->collective()->abort();
+    for (FakeCard& card : fake_cards) card.launches.clear();
+    Batch next;
+    next.add(state, std::vector<int>{1}, Batch::Logits::last);
+    EXPECT_THROW((*model)->forward(next), std::runtime_error);
+    for (const FakeCard& card : fake_cards) EXPECT_EQ(launches(card, "exchange"), 0u);
+  }
+  expect_closed();
+}
+
 TEST(SplitOnCards, APassKnowsOfOtherModelsOnItsCards) {
   {
     const auto group = open_cards(2);

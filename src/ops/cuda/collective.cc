@@ -125,7 +125,7 @@ class CudaCollective final : public Collective {
     return cuda::multiply_own_inputs(own, weight, residual, segments);
   }
 
-  bool alone() const override { return device_.alone(); }
+  bool alone() const override { return device_.noting() || device_.alone(); }
 
   void abort() override {
     if (device_.noting()) return;  // nobody waits
@@ -160,6 +160,8 @@ class CudaCollective final : public Collective {
   }
 
   size_t next_slot() {
+    if (*failed_->address<volatile unsigned>())
+      throw std::runtime_error("another device of the group has failed");
     const size_t slot = next_++ % kSlots;
     // Nothing that is launched from here on reads the next two slots.
     for (const size_t later : {next_ % kSlots, (next_ + 1) % kSlots})
