@@ -6,17 +6,16 @@ mlx_version=0.32.4
 mlx="mlx[cpu]==$mlx_version"
 [[ $(uname -s) == Darwin ]] && mlx="mlx==$mlx_version"
 xgrammar_version=0.2.8
-xgrammar_url=https://files.pythonhosted.org/packages/03/0f/29f521535729be740779c2c98b630ef6607cf28be9b669895dd2b821ff63/xgrammar-$xgrammar_version.tar.gz
 xgrammar_sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80
 # What a build needs, and what the tests need on top.
 debian_build_packages=(
-  g++ cmake ninja-build ccache mold pkg-config git ca-certificates curl
+  g++ cmake ninja-build ccache mold pkg-config git ca-certificates python3-venv
   libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev libcli11-dev libedit-dev libsqlitecpp-dev libsqlite3-dev
   libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libtomlplusplus-dev cppzmq-dev
   libjpeg62-turbo-dev libpng-dev libwebp-dev
 )
-debian_test_packages=(python3-venv libgtest-dev clang-14 libclang-rt-14-dev clang-format-14 nginx-light chromium chromium-driver)
+debian_test_packages=(curl libgtest-dev clang-14 libclang-rt-14-dev clang-format-14 nginx-light chromium chromium-driver)
 homebrew_build_packages=(
   cmake ninja ccache pkg-config python@3.12 boost spdlog fmt nlohmann-json simdjson pcre2 utf8proc xxhash cli11 sqlitecpp openssl@3 prometheus-cpp tomlplusplus cppzmq
   jpeg-turbo libpng webp
@@ -30,7 +29,6 @@ python_test_packages=(numpy==2.4.6 tokenizers==0.23.3 jinja2==3.1.6 openai==3.54
 # What .deps/stamp holds when everything that this checkout needs is installed.
 build_stamp() { echo "${debian_build_packages[*]}"; }
 test_stamp() { echo "${debian_test_packages[*]} ${python_test_packages[*]}"; }
-sha256() { if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d ' ' -f 1; }
 have_stamp() { [[ -f $1 && $(<"$1") == "$2" ]]; }
 
 # The Metal backend is made of MLX. Elsewhere only the reference ops are, which the tests need.

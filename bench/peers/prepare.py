@@ -122,15 +122,10 @@ class Workshop:
 
     def fetch_llama(self, part):
         downloads = self.path("downloads")
-        os.makedirs(downloads, exist_ok=True)
-        requirement = os.path.join(downloads, "llama.txt")
-        with open(requirement, "w") as file:
-            file.write(f"{LLAMA_PACKAGE} --hash=sha256:{LLAMA_SHA256}\n")
-        run([self.tools_python(), "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--no-input",
-             "--disable-pip-version-check", "--dest", downloads, "--requirement", requirement], DOWNLOAD,
-            self.log("llama-download"))
+        run([self.tools_python(), os.path.join(ROOT, "tools", "fetch_sdist.py"), "llama-cpp-python", LLAMA_VERSION, LLAMA_SHA256,
+             downloads], DOWNLOAD, self.log("llama-download"))
         wanted = f"{LLAMA_FOLDER}/vendor/llama.cpp"
-        with tarfile.open(os.path.join(downloads, f"{LLAMA_FOLDER}.tar.gz")) as tar:  # pip checked its hash
+        with tarfile.open(os.path.join(downloads, f"{LLAMA_FOLDER}.tar.gz")) as tar:
             tar.extractall(part, [m for m in tar.getmembers() if m.name.startswith(wanted + "/")])
         os.rename(os.path.join(part, wanted), part + ".source")
         shutil.rmtree(part)
