@@ -45,7 +45,7 @@ ops::Weight random_weight(int64_t rows, int64_t cols) {
   s.bits = 4;
   s.group = 64;
   s.scale_type = ScaleType::bf16;
-  s.read_affine = [cols, seed = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
+  s.read_codes = [cols, seed = ++seed](int64_t first, int64_t count, uint8_t* codes, float* scales,
                                         float* biases) {
     const float scale = std::exp2(std::floor(std::log2(0.2f / std::sqrt(static_cast<float>(cols)))));
     for (int64_t i = 0; i < count * cols; i += 16) {

@@ -21,9 +21,9 @@ WeightSource select_rows(WeightSource source, std::vector<int64_t> rows) {
     }
   };
   const int64_t cols = source.cols;
-  if (source.read_affine) {
+  if (source.read_codes) {
     const int64_t groups = cols / source.group;
-    out.read_affine = [for_runs, cols, groups, read = source.read_affine](
+    out.read_codes = [for_runs, cols, groups, read = source.read_codes](
                           int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
       for_runs(first, count, [&](int64_t row, int64_t n, int64_t at) {
         read(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
@@ -57,7 +57,7 @@ WeightSource select_columns(WeightSource source, int64_t first, int64_t last) {
   out.read_block_scales = nullptr;
   if (source.kind == WeightKind::affine) {
     CHECK(first % group == 0 && own % group == 0, "columns {} to {} in groups of {}", first, last, group);
-    out.read_affine = [cols, group, first, own, symmetric = source.symmetric, read = source.read_affine](
+    out.read_codes = [cols, group, first, own, symmetric = source.symmetric, read = source.read_codes](
                           int64_t row, int64_t count, uint8_t* codes, float* scales, float* biases) {
       const int64_t groups = cols / group, own_groups = own / group;
       std::vector<uint8_t> all_codes(static_cast<size_t>(count * cols));
@@ -93,8 +93,8 @@ WeightSource pad_blocks(WeightSource source, int64_t rows, int64_t padded) {
     }
   };
   const int64_t cols = source.cols, groups = source.group > 0 ? cols / source.group : 0;
-  if (source.read_affine)
-    out.read_affine = [for_rows, cols, groups, symmetric = source.symmetric, read = source.read_affine](
+  if (source.read_codes)
+    out.read_codes = [for_rows, cols, groups, symmetric = source.symmetric, read = source.read_codes](
                           int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
       for_rows(first, count, [&](int64_t row, int64_t i) {
         if (row >= 0) return read(row, 1, codes + i * cols, scales + i * groups, biases + i * groups);

@@ -39,8 +39,8 @@ struct WeightSource {
   int zero_point = 0;
   // codes [count, cols], scales and biases [count, cols / group] (biases untouched when symmetric).
   std::function<void(int64_t first_row, int64_t count, uint8_t* codes, float* scales, float* biases)>
-      read_affine;
-  // K-quants, beside read_affine: within blocks of kScaleBlock inputs every scale is d * an integer and every
+      read_codes;
+  // K-quants, beside read_codes: within blocks of kScaleBlock inputs every scale is d * an integer and every
   // bias -dmin * an integer (products rounded to fp32), which take less room than scale_type does. Null
   // otherwise.
   std::function<void(int64_t first_row, int64_t count, const BlockScales& out)> read_block_scales;

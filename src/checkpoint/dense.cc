@@ -66,7 +66,7 @@ void read_values(const WeightSource& source, int64_t first_row, int64_t count, f
   std::vector<uint8_t> codes(cols);
   std::vector<float> scales(groups), biases(groups);
   for (int64_t r = 0; r < count; r++) {
-    source.read_affine(first_row + r, 1, codes.data(), scales.data(), biases.data());
+    source.read_codes(first_row + r, 1, codes.data(), scales.data(), biases.data());
     float* out = values + r * cols;
     for (int64_t g = 0; g < groups; g++) {
       const float scale = scales[g];

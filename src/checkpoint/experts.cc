@@ -63,11 +63,11 @@ WeightSource join_rows(std::vector<WeightSource> parts) {
       done += n;
     }
   };
-  if (out.read_affine)
-    out.read_affine = [for_parts, cols, groups](int64_t first, int64_t count, uint8_t* codes, float* scales,
+  if (out.read_codes)
+    out.read_codes = [for_parts, cols, groups](int64_t first, int64_t count, uint8_t* codes, float* scales,
                                                 float* biases) {
       for_parts(first, count, [&](const WeightSource& part, int64_t row, int64_t n, int64_t at) {
-        part.read_affine(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
+        part.read_codes(row, n, codes + at * cols, scales + at * groups, biases + at * groups);
       });
     };
   if (out.read_dense)

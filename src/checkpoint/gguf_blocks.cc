@@ -209,7 +209,7 @@ WeightSource gguf_source(const GgufType& type, const std::byte* data, int64_t ro
   source.scale_type = type.scale_type;
   source.symmetric = type.symmetric;
   source.zero_point = type.zero_point;
-  source.read_affine = [&type, data, cols, keep](int64_t first, int64_t count, uint8_t* codes, float* scales,
+  source.read_codes = [&type, data, cols, keep](int64_t first, int64_t count, uint8_t* codes, float* scales,
                                                  float* biases) {
     const int64_t blocks = cols / type.block, groups = type.block / type.group;
     const auto* block = reinterpret_cast<const uint8_t*>(data) + first * blocks * type.bytes;

@@ -139,11 +139,11 @@ WeightSource select_column_blocks(WeightSource source, int64_t width, std::vecto
     for (size_t i = 0; i < order.size(); i++)
       std::memcpy(to + static_cast<int64_t>(i) * step, from + order[i] * step, sizeof(*to) * step);
   };
-  if (source.read_affine) {
+  if (source.read_codes) {
     CHECK(width % source.group == 0);
     out.read_block_scales = nullptr;  // columns that moved no longer share a block's factors
     const int64_t groups = cols / source.group, step = width / source.group;
-    out.read_affine = [=, symmetric = source.symmetric, read = source.read_affine](
+    out.read_codes = [=, symmetric = source.symmetric, read = source.read_codes](
                           int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
       std::vector<uint8_t> c(cols);
       std::vector<float> s(groups), b(groups);
@@ -282,7 +282,7 @@ class Translator {
     const int64_t dim = config_.linear_value_dim;
     if (tensor.shape.size() != 2 || tensor.shape[1] != config_.linear_value_heads * dim)
       return wrong_shape(tensor);
-    if (entry.source.read_affine && dim % entry.source.group != 0)
+    if (entry.source.read_codes && dim % entry.source.group != 0)
       return make_error(ErrorKind::unsupported, "{}: tensor \"{}\": groups of {} straddle heads of {}",
                         file_.path, shown(tensor.name), entry.source.group, dim);
     entry.source = select_column_blocks(std::move(entry.source), dim, value_head_order(config_, 1, 0));

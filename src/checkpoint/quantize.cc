@@ -224,7 +224,7 @@ WeightSource rounded_to_8_bits(WeightSource source) {
   out.symmetric = true;
   out.zero_point = 128;
   out.read_dense = nullptr;
-  out.read_affine = [cols = source.cols, group, read = std::move(source.read_dense)](
+  out.read_codes = [cols = source.cols, group, read = std::move(source.read_dense)](
                         int64_t first, int64_t count, uint8_t* codes, float* scales, float*) {
     std::vector<float> values(static_cast<size_t>(count * cols));
     read(first, count, values.data());

@@ -88,7 +88,7 @@ void copy_row(const WeightSource& m, int64_t r, WeightKind scale_kind, uint8_t* 
               std::byte* biases, QuantizeStats& stats) {
   const int64_t groups = m.cols / m.group;
   std::vector<float> s(groups), b(groups);
-  m.read_affine(r, 1, codes, s.data(), b.data());
+  m.read_codes(r, 1, codes, s.data(), b.data());
   if (m.symmetric)
     for (int64_t g = 0; g < groups; g++) b[g] = -static_cast<float>(m.zero_point) * s[g];
   for (float v : s) stats.finite &= std::isfinite(v);

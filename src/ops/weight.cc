@@ -12,7 +12,7 @@ void check_source(const WeightSource& s) {
     CHECK(s.read_dense != nullptr);
     return;
   }
-  CHECK(s.read_affine != nullptr);
+  CHECK(s.read_codes != nullptr);
   CHECK((s.bits >= 2 && s.bits <= 6) || s.bits == 8, "{} bits", s.bits);
   CHECK(s.group == 16 || s.group == 32 || s.group == 64 || s.group == 128, "group {}", s.group);
   CHECK(!s.read_block_scales || s.cols % kScaleBlock == 0, "{} inputs in blocks of {}", s.cols, kScaleBlock);

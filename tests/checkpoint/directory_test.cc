@@ -226,7 +226,7 @@ TEST_P(Quantised, codes_scales_and_biases_come_out) {
   EXPECT_EQ(source->scale_type, ScaleType::bf16);
   std::vector<uint8_t> codes(2 * cols);
   std::vector<float> scales(6), biases(6);
-  source->read_affine(3, 2, codes.data(), scales.data(), biases.data());
+  source->read_codes(3, 2, codes.data(), scales.data(), biases.data());
   for (int i = 0; i < 2 * cols; i++)
     ASSERT_EQ(codes[i], (7 * (3 + i / cols) + 3 * (i % cols)) % (1 << bits)) << i;
   EXPECT_EQ(scales[5], 3);

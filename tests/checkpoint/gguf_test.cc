@@ -70,7 +70,7 @@ TEST_P(GgufValues, codes_keep_their_promises) {
   const int64_t groups = source.cols / source.group;
   std::vector<uint8_t> codes(source.rows * source.cols);
   std::vector<float> scales(source.rows * groups), biases(source.rows * groups, -99.0f);
-  source.read_affine(0, source.rows, codes.data(), scales.data(), biases.data());
+  source.read_codes(0, source.rows, codes.data(), scales.data(), biases.data());
   for (uint8_t code : codes) ASSERT_LT(code, 1 << source.bits);
   for (float bias : biases) {
     if (source.symmetric)
@@ -80,7 +80,7 @@ TEST_P(GgufValues, codes_keep_their_promises) {
   }
 }
 
-// The integers and factors of a K-quant make the very scales that read_affine gives, for any rows in any
+// The integers and factors of a K-quant make the very scales that read_codes gives, for any rows in any
 // order.
 void expect_block_scales(const WeightSource& source) {
   const int64_t groups = source.cols / source.group, blocks = source.cols / kScaleBlock;
@@ -89,7 +89,7 @@ void expect_block_scales(const WeightSource& source) {
   std::vector<float> scales(rows * groups), biases(rows * groups);
   std::vector<uint16_t> d(rows * blocks), dmin(rows * blocks);
   std::vector<int8_t> integers(rows * groups);
-  source.read_affine(first, rows, codes.data(), scales.data(), biases.data());
+  source.read_codes(first, rows, codes.data(), scales.data(), biases.data());
   source.read_block_scales(first, rows, {d.data(), dmin.data(), integers.data(), mins.data()});
   for (int64_t i = 0; i < rows * groups; i++) {
     const auto block = i * source.group / kScaleBlock;

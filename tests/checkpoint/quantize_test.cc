@@ -33,7 +33,7 @@ TEST(Quantize, RoundedTo8BitsIsNearInEveryGroup) {
     std::vector<float> values(3 * cols), scales(3 * groups);
     std::vector<uint8_t> codes(3 * cols);
     source.read_dense(1, 3, values.data());
-    rounded.read_affine(1, 3, codes.data(), scales.data(), nullptr);
+    rounded.read_codes(1, 3, codes.data(), scales.data(), nullptr);
     for (int g = 0; g < 3 * groups; g++) {
       float most = 0;
       for (int i = g * group; i < (g + 1) * group; i++) most = std::max(most, std::abs(values[i]));

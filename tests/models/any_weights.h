@@ -47,7 +47,7 @@ class AnyWeights final : public Checkpoint {
     source.rows = rows, source.cols = cols;
     if (cols % 32 == 0 && seed % 2 == 0) {
       source.kind = WeightKind::affine, source.bits = 4, source.group = 32;
-      source.read_affine = [=](int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
+      source.read_codes = [=](int64_t first, int64_t count, uint8_t* codes, float* scales, float* biases) {
         for (int64_t i = 0; i < count * cols; i++)
           codes[i] =
               static_cast<uint8_t>(ops::Random(seed + static_cast<uint64_t>(first * cols + i)).below(16));

@@ -43,7 +43,7 @@ struct Matrix {
     s.scale_type = scale_type;
     s.symmetric = symmetric;
     s.zero_point = zero_point;
-    s.read_affine = [this](int64_t first, int64_t count, uint8_t* to, float* to_scales, float* to_biases) {
+    s.read_codes = [this](int64_t first, int64_t count, uint8_t* to, float* to_scales, float* to_biases) {
       std::copy_n(codes.begin() + first * cols, count * cols, to);
       std::copy_n(scales.begin() + first * groups(), count * groups(), to_scales);
       if (!symmetric) std::copy_n(biases.begin() + first * groups(), count * groups(), to_biases);

@@ -136,7 +136,7 @@ class AffineRow {
   }
 
   void pack(int64_t row, int lane, uint8_t* panel) {
-    source_.read_affine(row, 1, codes_.data(), scales_.data(), biases_.data());
+    source_.read_codes(row, 1, codes_.data(), scales_.data(), biases_.data());
     pack_codes(m_, codes_.data(), lane, panel);
     if (!m_.block_scales) {
       put_typed(scales_, lane, panel + m_.scale_offset);

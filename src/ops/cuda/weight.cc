@@ -65,7 +65,7 @@ void pack_affine(const WeightSource& s, const Layout& layout, int64_t first, int
   const int64_t groups = s.cols / s.group;
   std::vector<uint8_t> codes(static_cast<size_t>(count * s.cols));
   std::vector<float> scales(static_cast<size_t>(count * groups)), biases(scales.size());
-  s.read_affine(first, count, codes.data(), scales.data(), biases.data());
+  s.read_codes(first, count, codes.data(), scales.data(), biases.data());
   for (int64_t r = 0; r < count; r++) {
     const int row = static_cast<int>(r);
     for (int64_t k = 0; k < s.cols; k++)

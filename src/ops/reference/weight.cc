@@ -29,7 +29,7 @@ void read_rows(const WeightSource& s, int64_t first, int64_t count, Affine& rows
   rows.codes.resize(static_cast<size_t>(count * s.cols));
   rows.scales.resize(static_cast<size_t>(count * groups));
   rows.biases.resize(static_cast<size_t>(count * groups));
-  s.read_affine(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
+  s.read_codes(first, count, rows.codes.data(), rows.scales.data(), rows.biases.data());
   if (!s.symmetric) return;
   for (size_t i = 0; i < rows.scales.size(); i++)
     rows.biases[i] = -static_cast<float>(s.zero_point) * rows.scales[i];
